@@ -12,7 +12,7 @@
 enum { LINE = 64 }; /* items: tensors begin on lines of the caches */
 
 typedef struct scene {
-    fold_kind kind;
+    reduction_kind kind;
     mr_dtype dtype;
     size_t workers, bytes; /* of one worker's model */
     size_t tensors;        /* that it is cut into */
@@ -20,9 +20,9 @@ typedef struct scene {
     bool in_place;
 } scene;
 
-static double once(const fold *fold, const aggregate_tensor *tensors, size_t count, crew *crew) {
+static double once(const reduction *reduction, const aggregate_tensor *tensors, size_t count, thread_pool *pool) {
     int64_t start = clock_ns();
-    if (aggregate(fold, tensors, count, crew) != MR_OK) bench_fail("aggregate: %s", mr_last_error());
+    if (aggregate(reduction, tensors, count, pool) != MR_OK) bench_fail("aggregate: %s", mr_last_error());
     return (double)(clock_ns() - start);
 }
 
@@ -45,18 +45,18 @@ static void folds(const bench_run *run, const void *argument, double *values) {
                                         .outputs = scene->in_place ? of_this : of_this + scene->workers,
                                         .output_count = scene->in_place ? scene->workers : 1};
     }
-    crew *crew;
-    if (crew_create(scene->threads, &crew) != MR_OK) bench_fail("crew: %s", mr_last_error());
-    fold fold = {.kind = scene->kind, .workers = scene->workers};
-    once(&fold, tensors, scene->tensors, crew); /* warm */
+    thread_pool *pool;
+    if (thread_pool_create(scene->threads, &pool) != MR_OK) bench_fail("crew: %s", mr_last_error());
+    reduction reduction = {.kind = scene->kind, .workers = scene->workers};
+    once(&reduction, tensors, scene->tensors, pool); /* warm */
     double spent = 0, count = 0;
     while (spent < run->seconds * 1e9 || count < 3) {
-        spent += once(&fold, tensors, scene->tensors, crew);
+        spent += once(&reduction, tensors, scene->tensors, pool);
         count++;
     }
     double written = scene->in_place ? (double)scene->workers : 1;
     values[0] = count * ((double)scene->workers + written) / 2 * (double)size * (double)scene->tensors / spent;
-    crew_destroy(crew);
+    thread_pool_destroy(pool);
 }
 
 void aggregate_bench(bench *b) {
@@ -66,17 +66,17 @@ void aggregate_bench(bench *b) {
         scene scene;
         double bar; /* of memcpy; 0: none */
     } rows[] = {
-        {"average of 4 x 100 MB fp32, one thread", {FOLD_AVERAGE, MR_F32, 4, 100 << 20, 161, 1, false}, 0.7},
-        {"average of 4 x 100 MB fp32", {FOLD_AVERAGE, MR_F32, 4, 100 << 20, 161, 2, false}, 0.7},
-        {"average of 4 x 100 MB fp32, in place", {FOLD_AVERAGE, MR_F32, 4, 100 << 20, 161, 2, true}, 0.7},
-        {"average of 2 x 100 MB fp32", {FOLD_AVERAGE, MR_F32, 2, 100 << 20, 161, 2, false}, 0.7},
-        {"average of 16 x 100 MB fp32", {FOLD_AVERAGE, MR_F32, 16, 100 << 20, 161, 2, false}, 0.7},
-        {"average of 4 x 100 MB fp32, 1000 tensors", {FOLD_AVERAGE, MR_F32, 4, 100 << 20, 1000, 2, false}, 0.7},
-        {"average of 4 x 100 MB fp64", {FOLD_AVERAGE, MR_F64, 4, 100 << 20, 161, 2, false}, 0.7},
-        {"average of 4 x 100 MB bf16", {FOLD_AVERAGE, MR_BF16, 4, 100 << 20, 161, 2, false}, 0.7},
-        {"average of 4 x 100 MB fp16", {FOLD_AVERAGE, MR_F16, 4, 100 << 20, 161, 2, false}, 0.7},
-        {"median of 4 x 100 MB fp32", {FOLD_MEDIAN, MR_F32, 4, 100 << 20, 161, 2, false}, 0},
-        {"max of 4 x 100 MB fp32", {FOLD_MAX, MR_F32, 4, 100 << 20, 161, 2, false}, 0},
+        {"average of 4 x 100 MB fp32, one thread", {REDUCTION_AVERAGE, MR_F32, 4, 100 << 20, 161, 1, false}, 0.7},
+        {"average of 4 x 100 MB fp32", {REDUCTION_AVERAGE, MR_F32, 4, 100 << 20, 161, 2, false}, 0.7},
+        {"average of 4 x 100 MB fp32, in place", {REDUCTION_AVERAGE, MR_F32, 4, 100 << 20, 161, 2, true}, 0.7},
+        {"average of 2 x 100 MB fp32", {REDUCTION_AVERAGE, MR_F32, 2, 100 << 20, 161, 2, false}, 0.7},
+        {"average of 16 x 100 MB fp32", {REDUCTION_AVERAGE, MR_F32, 16, 100 << 20, 161, 2, false}, 0.7},
+        {"average of 4 x 100 MB fp32, 1000 tensors", {REDUCTION_AVERAGE, MR_F32, 4, 100 << 20, 1000, 2, false}, 0.7},
+        {"average of 4 x 100 MB fp64", {REDUCTION_AVERAGE, MR_F64, 4, 100 << 20, 161, 2, false}, 0.7},
+        {"average of 4 x 100 MB bf16", {REDUCTION_AVERAGE, MR_BF16, 4, 100 << 20, 161, 2, false}, 0.7},
+        {"average of 4 x 100 MB fp16", {REDUCTION_AVERAGE, MR_F16, 4, 100 << 20, 161, 2, false}, 0.7},
+        {"median of 4 x 100 MB fp32", {REDUCTION_MEDIAN, MR_F32, 4, 100 << 20, 161, 2, false}, 0},
+        {"max of 4 x 100 MB fp32", {REDUCTION_MAX, MR_F32, 4, 100 << 20, 161, 2, false}, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool one = rows[i].scene.threads == 1;

@@ -9,25 +9,25 @@
 enum { ARENA_BYTES = 256 << 20 };
 
 static void serve(void *argument, int ready_fd) {
-    const bench_hub *self = argument;
-    loop *loop;
-    hub *hub;
-    if (loop_create(&loop) != MR_OK ||
-        hub_open(loop, &(hub_options){.path = self->path, .arena_bytes = ARENA_BYTES}, &hub) != MR_OK)
+    const bench_broker *self = argument;
+    event_loop *loop;
+    broker *broker;
+    if (event_loop_create(&loop) != MR_OK ||
+        broker_open(loop, &(broker_options){.path = self->path, .arena_bytes = ARENA_BYTES}, &broker) != MR_OK)
         bench_fail("hub: %s", mr_last_error());
     bench_ready(ready_fd, "r", 1);
-    loop_run(loop); /* for ever: it is ended by bench_hub_stop, or with its parent */
+    event_loop_run(loop); /* for ever: it is ended by bench_broker_stop, or with its parent */
 }
 
-void bench_hub_start(bench_hub *hub) {
+void bench_broker_start(bench_broker *broker) {
     char byte;
-    bench_folder(hub->folder);
-    snprintf(hub->path, sizeof hub->path, "%s/hub", hub->folder);
-    hub->pid = bench_server(serve, hub, &byte, 1);
+    bench_folder(broker->folder);
+    snprintf(broker->path, sizeof broker->path, "%s/hub", broker->folder);
+    broker->pid = bench_server(serve, broker, &byte, 1);
 }
 
-void bench_hub_stop(bench_hub *hub) {
-    bench_end(hub->pid);
-    unlink(hub->path);
-    rmdir(hub->folder);
+void bench_broker_stop(bench_broker *broker) {
+    bench_end(broker->pid);
+    unlink(broker->path);
+    rmdir(broker->folder);
 }

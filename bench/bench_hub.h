@@ -1,11 +1,11 @@
-/* bench_hub.h — a hub in a process of its own, for measurements. To be used inside a bench_fn. */
+/* bench_hub.h — a broker in a process of its own, for measurements. To be used inside a bench_fn. */
 #pragma once
 #include "bench/bench.h"
 
-typedef struct bench_hub {
+typedef struct bench_broker {
     char folder[BENCH_FOLDER_MAX], path[BENCH_FOLDER_MAX + 4];
     pid_t pid;
-} bench_hub;
+} bench_broker;
 
-void bench_hub_start(bench_hub *hub); /* returns when it can be joined */
-void bench_hub_stop(bench_hub *hub);  /* and removes its folder */
+void bench_broker_start(bench_broker *broker); /* returns when it can be joined */
+void bench_broker_stop(bench_broker *broker);  /* and removes its folder */

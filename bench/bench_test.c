@@ -187,7 +187,7 @@ static void only_rows_that_are_wanted(void **state) {
 static void json_of(const bench *b, char *text, size_t size) {
     FILE *file = fmemopen(text, size, "w");
     assert_non_null(file);
-    assert_int_equal(report_json(file, b), MR_OK);
+    assert_int_equal(bench_report_json(file, b), MR_OK);
     fclose(file);
 }
 

@@ -19,15 +19,15 @@ typedef enum wire { WIRE_SHM, WIRE_TCP } wire;
 
 typedef struct end {
     env env;
-    calls *calls;
-    port *port; /* one of the two */
-    loop *loop;
-    stream *stream;
+    rpc *rpc;
+    shm_transport *transport; /* one of the two */
+    event_loop *loop;
+    socket_transport *socket_transport;
     link_id link;
     bool open, closed;
     uint64_t answers;
     struct {
-        call_token token;
+        rpc_call_token token;
         uint64_t value;
     } waiting[WINDOW]; /* answers that met a full link */
     unsigned waiting_count;
@@ -35,17 +35,17 @@ typedef struct end {
 
 /* ---- What both sides do. */
 
-static bool answer(end *end, call_token token, uint64_t value) {
+static bool answer(end *end, rpc_call_token token, uint64_t value) {
     uint8_t *payload;
-    mr_status status = calls_reply_begin(end->calls, token, sizeof value, &payload);
+    mr_status status = rpc_reply_begin(end->rpc, token, sizeof value, &payload);
     if (status == MR_BUSY) return false;
     if (status != MR_OK) bench_fail("an answer was refused: %s", mr_status_name(status));
     memcpy(payload, &value, sizeof value);
-    calls_reply_commit(end->calls, token, sizeof value);
+    rpc_reply_commit(end->rpc, token, sizeof value);
     return true;
 }
 
-static void on_request(void *context, const call_request *request) {
+static void on_request(void *context, const rpc_call_request *request) {
     end *end = context;
     uint64_t value;
     if (request->payload.size != sizeof value) bench_fail("a request of the wrong size");
@@ -73,58 +73,60 @@ static void on_link_open(void *context, link_id link, const peer *peer) {
 
 static void on_link_closed(void *context, link_id link, const cause *why) { ((end *)context)->closed = true; }
 
-static const call_handlers handlers = {
+static const rpc_call_handlers handlers = {
     .on_request = on_request, .on_link_open = on_link_open, .on_link_closed = on_link_closed, .on_room = on_room};
 
-static void end_open(end *end, wire wire, const char *hub, const char *name) {
+static void end_open(end *end, wire wire, const char *broker, const char *name) {
     memset(end, 0, sizeof *end);
     end->env.clock = clock_real();
-    end->calls = calls_create(&end->env, &handlers, end);
+    end->rpc = rpc_create(&end->env, &handlers, end);
     if (wire == WIRE_SHM) {
-        if (port_open(&(port_options){.hub = hub, .name = name}, &calls_events, end->calls, &end->port) != MR_OK)
+        if (shm_transport_open(&(shm_transport_options){.broker = broker, .name = name}, &rpc_events, end->rpc,
+                               &end->transport) != MR_OK)
             bench_fail("port: %s", mr_last_error());
-        end->env.transport = port_transport(end->port);
+        end->env.transport = shm_transport_transport(end->transport);
     } else {
-        if (loop_create(&end->loop) != MR_OK ||
-            stream_open(end->loop, &(stream_options){.name = name}, &calls_events, end->calls, &end->stream) != MR_OK)
+        if (event_loop_create(&end->loop) != MR_OK ||
+            socket_transport_open(end->loop, &(socket_transport_options){.name = name}, &rpc_events, end->rpc,
+                                  &end->socket_transport) != MR_OK)
             bench_fail("stream: %s", mr_last_error());
-        end->env.transport = stream_transport(end->stream);
+        end->env.transport = socket_transport_transport(end->socket_transport);
     }
 }
 
 static void end_close(end *end) {
-    if (end->port != NULL) port_close(end->port);
-    if (end->stream != NULL) stream_close(end->stream);
-    calls_destroy(end->calls);
-    if (end->loop != NULL) loop_destroy(end->loop);
+    if (end->transport != NULL) shm_transport_close(end->transport);
+    if (end->socket_transport != NULL) socket_transport_close(end->socket_transport);
+    rpc_destroy(end->rpc);
+    if (end->loop != NULL) event_loop_destroy(end->loop);
 }
 
 /* As a host does it: what is there, else what is due, else wait. */
 static void drive(end *end) {
     end->env.transport.ops->flush(end->env.transport.self);
-    if (end->port == NULL)
-        loop_run_once(end->loop, 1000 * 1000);
-    else if (port_poll(end->port) == 0)
-        port_wait(end->port, NULL, 1000 * 1000);
-    int64_t next_us = calls_next_us(end->calls);
+    if (end->transport == NULL)
+        event_loop_run_once(end->loop, 1000 * 1000);
+    else if (shm_transport_poll(end->transport) == 0)
+        shm_transport_wait(end->transport, NULL, 1000 * 1000);
+    int64_t next_us = rpc_next_us(end->rpc);
     if (next_us != CLOCK_NEVER_US && next_us <= clock_now_us(end->env.clock))
-        calls_tick(end->calls, clock_now_us(end->env.clock));
+        rpc_tick(end->rpc, clock_now_us(end->env.clock));
 }
 
 /* ---- Two processes. */
 
 typedef struct server {
     wire wire;
-    const char *hub;
+    const char *broker;
 } server;
 
 static void serve(void *argument, int ready_fd) {
     server *server = argument;
     end end;
     bench_pin(BENCH_TWO_CPUS, 1);
-    end_open(&end, server->wire, server->hub, "server");
+    end_open(&end, server->wire, server->broker, "server");
     char address[ADDRESS_TEXT_MAX] = "shm:server";
-    if (server->wire == WIRE_TCP && stream_listen(end.stream, "tcp:127.0.0.1:0", address) != MR_OK)
+    if (server->wire == WIRE_TCP && socket_transport_listen(end.socket_transport, "tcp:127.0.0.1:0", address) != MR_OK)
         bench_fail("listen: %s", mr_last_error());
     bench_ready(ready_fd, address, sizeof address);
     while (!end.closed) drive(&end);
@@ -132,7 +134,7 @@ static void serve(void *argument, int ready_fd) {
 }
 
 typedef struct scene {
-    bench_hub hub;
+    bench_broker broker;
     server server;
     pid_t server_pid;
     end client;
@@ -140,12 +142,12 @@ typedef struct scene {
 
 static void scene_open(scene *scene, wire wire) {
     char address[ADDRESS_TEXT_MAX];
-    if (wire == WIRE_SHM) bench_hub_start(&scene->hub);
-    scene->server = (server){wire, scene->hub.path};
+    if (wire == WIRE_SHM) bench_broker_start(&scene->broker);
+    scene->server = (server){wire, scene->broker.path};
     scene->server_pid = bench_server(serve, &scene->server, address, sizeof address);
     bench_pin(BENCH_TWO_CPUS, 0);
     end *client = &scene->client;
-    end_open(client, wire, scene->hub.path, "client");
+    end_open(client, wire, scene->broker.path, "client");
     transport transport = client->env.transport;
     if (transport.ops->open(transport.self, address, &client->link) != MR_OK) bench_fail("open: %s", mr_last_error());
     while (!client->open && !client->closed) drive(client);
@@ -155,7 +157,7 @@ static void scene_open(scene *scene, wire wire) {
 static void scene_close(scene *scene, wire wire) {
     end_close(&scene->client);
     bench_join(scene->server_pid);
-    if (wire == WIRE_SHM) bench_hub_stop(&scene->hub);
+    if (wire == WIRE_SHM) bench_broker_stop(&scene->broker);
 }
 
 /* ---- Calls. */
@@ -165,21 +167,21 @@ typedef struct style { /* of a measurement */
     bool deadline; /* each call has one */
 } style;
 
-static void answered(void *argument, call_id id, const call_result *result) {
+static void answered(void *argument, rpc_call_id id, const rpc_call_result *result) {
     end *end = argument;
     if (result->status != MR_OK || result->payload.size != PAYLOAD) bench_fail("a call failed");
     end->answers++;
 }
 
 static bool call(end *end, uint64_t value, bool deadline) {
-    static const call_options options = {.timeout_us = 10 * 1000 * 1000};
+    static const rpc_call_options options = {.timeout_us = 10 * 1000 * 1000};
     uint8_t *payload;
-    if (calls_begin(end->calls, end->link, 1, PAYLOAD, &payload) != MR_OK) return false;
+    if (rpc_begin(end->rpc, end->link, 1, PAYLOAD, &payload) != MR_OK) return false;
     memcpy(payload, &value, PAYLOAD);
     if (deadline)
-        calls_commit(end->calls, clock_now_us(end->env.clock), end->link, PAYLOAD, &options, answered, end);
+        rpc_commit(end->rpc, clock_now_us(end->env.clock), end->link, PAYLOAD, &options, answered, end);
     else
-        calls_commit(end->calls, 0, end->link, PAYLOAD, NULL, answered, end);
+        rpc_commit(end->rpc, 0, end->link, PAYLOAD, NULL, answered, end);
     return true;
 }
 
@@ -230,7 +232,7 @@ static void pipelined(const bench_run *run, const void *argument, double *values
 
 typedef struct short_cut {
     struct short_cut *other;
-    calls *calls;
+    rpc *rpc;
     uint8_t head[64];
     size_t size;
 } short_cut;
@@ -247,7 +249,7 @@ static const transport_ops short_ops = {.name = "short cut", .reserve = short_re
 
 static void deliver(short_cut *from) {
     message message = {.head = span_of(from->head, from->size)};
-    calls_events.on_message(from->other->calls, (link_id){1}, &message);
+    rpc_events.on_message(from->other->rpc, (link_id){1}, &message);
 }
 
 static void alone(const bench_run *run, const void *argument, double *values) {
@@ -256,9 +258,9 @@ static void alone(const bench_run *run, const void *argument, double *values) {
     short_cut cuts[2];
     for (int i = 0; i < 2; i++) {
         ends[i] = (end){.env = {.clock = clock_real(), .transport = {&short_ops, &cuts[i]}}, .link = {1}};
-        ends[i].calls = calls_create(&ends[i].env, &handlers, &ends[i]);
-        cuts[i] = (short_cut){.other = &cuts[1 - i], .calls = ends[i].calls};
-        calls_events.on_open(ends[i].calls, (link_id){1}, &(peer){0});
+        ends[i].rpc = rpc_create(&ends[i].env, &handlers, &ends[i]);
+        cuts[i] = (short_cut){.other = &cuts[1 - i], .rpc = ends[i].rpc};
+        rpc_events.on_open(ends[i].rpc, (link_id){1}, &(peer){0});
     }
     int64_t start = clock_ns(), end_ns = start + (int64_t)(run->seconds * 1e9), now = start;
     uint64_t count = 0;
@@ -269,7 +271,7 @@ static void alone(const bench_run *run, const void *argument, double *values) {
             deliver(&cuts[1]);
         }
     values[0] = (double)(now - start) / (double)count;
-    for (int i = 0; i < 2; i++) calls_destroy(ends[i].calls);
+    for (int i = 0; i < 2; i++) rpc_destroy(ends[i].rpc);
 }
 
 void call_bench(bench *b) {

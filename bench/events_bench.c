@@ -10,17 +10,18 @@
 enum { BATCH = 1024, RECORDS = 2048, WINDOW = 512 };
 
 static void calls(const bench_run *run, const void *argument, double *values) {
-    events events;
-    size_t bytes = events_bytes(RECORDS);
-    events_open(&events, bench_memory(bytes), bytes, clock_real(), &(events_identity){.process = 1});
-    events_call call = {.kind = EVENT_METHOD, .name = "nothing", .name_size = 7, .process = 1, .key = 1};
+    event_ring ring;
+    size_t bytes = event_ring_bytes(RECORDS);
+    event_ring_open(&ring, bench_memory(bytes), bytes, clock_real(), &(event_ring_identity){.process = 1});
+    event_ring_call call = {.kind = EVENT_METHOD, .name = "nothing", .name_size = 7, .process = 1, .key = 1};
     int64_t start_ns = clock_ns(), end_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns = start_ns;
     uint64_t count = 0;
     for (; now_ns < end_ns; now_ns = clock_ns())
         for (int i = 0; i < BATCH; i++) {
             call.call = count++;
-            uint64_t entered = events_repeat(&events, call.key) ? events_again(&events) : events_enter(&events, &call);
-            events_leave(&events, entered, MR_OK);
+            uint64_t entered =
+                event_ring_repeat(&ring, call.key) ? event_ring_again(&ring) : event_ring_enter(&ring, &call);
+            event_ring_leave(&ring, entered, MR_OK);
         }
     values[0] = (double)(now_ns - start_ns) / (double)count;
 }

@@ -12,13 +12,13 @@ static const struct {
     const char *name;
     void (*run)(bench *b);
 } suites[] = {
-    {"limits", limits_bench},  {"ring", ring_bench},       {"port", port_bench},
-    {"wire", wire_bench},      {"call", call_bench},       {"stream", stream_bench},
-    {"store", store_bench},    {"runtime", runtime_bench}, {"feed", feed_bench},
-    {"object", object_bench},  {"events", events_bench},   {"aggregate", aggregate_bench},
-    {"train", train_bench},    {"sync", sync_bench},       {"table", ps_table_bench},
-    {"shelf", ps_shelf_bench}, {"ps", ps_bench},           {"codec", ps_codec_bench},
-    {"shape", ps_shape_bench}, {"scale", ps_scale_bench},  {"recovery", ps_recovery_bench},
+    {"limits", limits_bench},   {"ring", ring_bench},       {"port", port_bench},
+    {"wire", wire_bench},       {"call", call_bench},       {"stream", stream_bench},
+    {"store", store_bench},     {"runtime", runtime_bench}, {"feed", feed_bench},
+    {"object", object_bench},   {"events", events_bench},   {"aggregate", aggregate_bench},
+    {"train", train_bench},     {"sync", sync_bench},       {"table", ps_table_bench},
+    {"shelf", ps_engine_bench}, {"ps", ps_bench},           {"codec", ps_codec_bench},
+    {"shape", ps_shape_bench},  {"scale", ps_scale_bench},  {"recovery", ps_recovery_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 
@@ -80,9 +80,9 @@ typedef struct printer {
 
 static void print_row(void *context, const bench_outcome *row) {
     printer *printer = context;
-    if (row->suite != printer->suite) report_suite(stdout, row->suite);
+    if (row->suite != printer->suite) bench_report_suite(stdout, row->suite);
     printer->suite = row->suite;
-    report_row(stdout, row);
+    bench_report_row(stdout, row);
 }
 
 static int write_json(const char *path, const bench *b) {
@@ -91,7 +91,7 @@ static int write_json(const char *path, const bench *b) {
         perror(path);
         return 1;
     }
-    mr_status status = report_json(file, b);
+    mr_status status = bench_report_json(file, b);
     if (fclose(file) != 0 || status != MR_OK) {
         fprintf(stderr, "%s: %s\n", path, mr_last_error());
         return 1;
@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
     bench *b = bench_create(&arguments.options);
     printer printer = {NULL};
     if (!arguments.options.list) {
-        report_machine(stdout);
+        bench_report_machine(stdout);
         bench_on_row(b, print_row, &printer);
     }
     for (size_t i = 0; i < SUITES; i++) {
@@ -125,9 +125,9 @@ int main(int argc, char **argv) {
     }
     int code = failed_rows(b) > 0;
     if (arguments.options.list) {
-        report_names(stdout, b);
+        bench_report_names(stdout, b);
     } else {
-        report_summary(stdout, b);
+        bench_report_summary(stdout, b);
         if (arguments.json != NULL && write_json(arguments.json, b) != 0) code = 1;
     }
     bench_destroy(b);

@@ -214,7 +214,7 @@ static void pass_refs(const bench_run *run, const void *argument, double *values
 void object_bench(bench *b) {
     static const limit_copy tiny = {16 << 10, 1}, small = {40 << 10, 1}, medium = {100 << 10, 1}, one = {1 << 20, 1};
     static const limit_copy quarter = {256 << 20, 1}, whole = {1u << 30, 1}, hundred = {100 << 20, 1};
-    bool roomy = headroom_bytes() > 8 * 1024 * MB;
+    bool roomy = memory_headroom_bytes() > 8 * 1024 * MB;
     const limit_copy *large = roomy ? &whole : &quarter;
     const bench_bar copying = {BENCH_RATIO_AT_LEAST, 0.85};
     bench_measure(

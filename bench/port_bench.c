@@ -16,7 +16,7 @@
 enum { SAMPLES_MAX = 1 << 18, BATCH = 16, WINDOW = 512 };
 
 typedef struct end {
-    port *port;
+    shm_transport *shm_transport;
     transport transport;
     link_id link;
     bool open, closed, echo;
@@ -43,21 +43,22 @@ static void body_sent(void *argument, mr_status status) { ((end *)argument)->sen
 
 static const transport_events events = {on_open, on_message, on_body, on_room, on_closed};
 
-static void end_open(end *end, const char *hub, const char *name) {
+static void end_open(end *end, const char *broker, const char *name) {
     memset(end, 0, sizeof *end);
-    if (port_open(&(port_options){.hub = hub, .name = name}, &events, end, &end->port) != MR_OK)
+    if (shm_transport_open(&(shm_transport_options){.broker = broker, .name = name}, &events, end,
+                           &end->shm_transport) != MR_OK)
         bench_fail("port: %s", mr_last_error());
-    end->transport = port_transport(end->port);
+    end->transport = shm_transport_transport(end->shm_transport);
 }
 
 static void drive(end *end) {
-    if (port_poll(end->port) == 0) port_wait(end->port, NULL, 1000 * 1000);
+    if (shm_transport_poll(end->shm_transport) == 0) shm_transport_wait(end->shm_transport, NULL, 1000 * 1000);
 }
 
 /* ---- The side that answers. */
 
 typedef struct server {
-    const char *hub;
+    const char *broker;
     bench_place place;
     bool echo;
     size_t body_size;
@@ -67,16 +68,16 @@ static void serve(void *argument, int ready_fd) {
     server *server = argument;
     end end;
     bench_pin(server->place, 1);
-    end_open(&end, server->hub, "server");
+    end_open(&end, server->broker, "server");
     end.echo = server->echo;
     if (server->body_size != 0) end.body = bench_memory(server->body_size);
     bench_ready(ready_fd, "r", 1);
     while (!end.closed) drive(&end);
-    port_close(end.port);
+    shm_transport_close(end.shm_transport);
 }
 
 typedef struct scene {
-    bench_hub hub;
+    bench_broker broker;
     server server;
     pid_t server_pid;
     end client;
@@ -84,11 +85,11 @@ typedef struct scene {
 
 static void scene_open(scene *scene, bench_place place, bool echo, size_t body_size) {
     char byte;
-    bench_hub_start(&scene->hub);
-    scene->server = (server){scene->hub.path, place, echo, body_size};
+    bench_broker_start(&scene->broker);
+    scene->server = (server){scene->broker.path, place, echo, body_size};
     scene->server_pid = bench_server(serve, &scene->server, &byte, 1);
     bench_pin(place, 0);
-    end_open(&scene->client, scene->hub.path, "client");
+    end_open(&scene->client, scene->broker.path, "client");
     end *client = &scene->client;
     if (client->transport.ops->open(client->transport.self, "shm:server", &client->link) != MR_OK)
         bench_fail("open: %s", mr_last_error());
@@ -97,9 +98,9 @@ static void scene_open(scene *scene, bench_place place, bool echo, size_t body_s
 }
 
 static void scene_close(scene *scene) {
-    port_close(scene->client.port);
+    shm_transport_close(scene->client.shm_transport);
     bench_join(scene->server_pid);
-    bench_hub_stop(&scene->hub);
+    bench_broker_stop(&scene->broker);
 }
 
 static void say(end *end, uint64_t value) {
@@ -185,22 +186,22 @@ static double cpu_us(pid_t pid) {
     return (double)spent.tv_sec * 1e6 + (double)spent.tv_nsec / 1e3;
 }
 
-static double poll_ns(port *port) {
+static double poll_ns(shm_transport *transport) {
     enum { POLLS = 100 * 1000 };
-    while (port_poll(port) != 0) {}
+    while (shm_transport_poll(transport) != 0) {}
     int64_t start = clock_ns();
-    for (int i = 0; i < POLLS; i++) port_poll(port);
+    for (int i = 0; i < POLLS; i++) shm_transport_poll(transport);
     return (double)(clock_ns() - start) / POLLS;
 }
 
-/* values: us to open one of LINKS further links and to hear its first echo, and of the hub's CPU; ns of a poll in vain
- * with one link and with all; us there and back, each time over another link. */
+/* values: us to open one of LINKS further links and to hear its first echo, and of the broker's CPU; ns of a poll in
+ * vain with one link and with all; us there and back, each time over another link. */
 static void many_links(const bench_run *run, const void *argument, double *values) {
     scene scene;
     scene_open(&scene, BENCH_TWO_CPUS, true, 0);
     end *client = &scene.client;
-    values[2] = poll_ns(client->port);
-    double hub_us = cpu_us(scene.hub.pid);
+    values[2] = poll_ns(client->shm_transport);
+    double broker_us = cpu_us(scene.broker.pid);
     int64_t start = clock_ns();
     static link_id links[LINKS];
     for (int i = 0; i < LINKS; i++) {
@@ -212,8 +213,8 @@ static void many_links(const bench_run *run, const void *argument, double *value
         say_and_hear(client);
     }
     values[0] = (double)(clock_ns() - start) / 1e3 / LINKS;
-    values[1] = (cpu_us(scene.hub.pid) - hub_us) / LINKS;
-    values[3] = poll_ns(client->port);
+    values[1] = (cpu_us(scene.broker.pid) - broker_us) / LINKS;
+    values[3] = poll_ns(client->shm_transport);
     start = clock_ns();
     for (int i = 0; i < LINKS; i++) {
         client->link = links[i];

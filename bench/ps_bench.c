@@ -2,7 +2,7 @@
  * the same run.
  *
  * The measuring process is the worker; scheduler and server are children of it. Tables are ASP and added to, so that a
- * push is acknowledged when the server has added it, and every table is spread over PS_HOST_SLOTS slots. */
+ * push is acknowledged when the server has added it, and every table is spread over PS_BENCH_CLUSTER_SLOTS slots. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,8 +26,8 @@ typedef struct work { /* one row's argument */
 } work;
 
 /* This process is the worker: a table in a deployment of its own. */
-static void start(ps_host *host, const work *work, const mr_ps_table_options *options) {
-    ps_host_start(host, &(ps_host_options){.wire = work->wire, .servers = work->servers}, options);
+static void start(ps_bench_cluster *cluster, const work *work, const mr_ps_table_options *options) {
+    ps_bench_cluster_start(cluster, &(ps_bench_cluster_options){.wire = work->wire, .servers = work->servers}, options);
 }
 
 /* ---- Small ones. */
@@ -39,59 +39,60 @@ static void pass_time(int64_t us) {
     for (int64_t until_ns = clock_ns() + us * 1000; clock_ns() < until_ns;) continue;
 }
 
-static void one_pair(ps_host *host, const work *work, float *some) {
+static void one_pair(ps_bench_cluster *cluster, const work *work, float *some) {
     const uint64_t key = 7;
     mr_ps_ticket ticket;
-    ps_host_must(mr_ps_push(host->table, &key, 1, some, NULL, NULL, work->waits ? NULL : &ticket), "a push");
-    ps_host_must(mr_ps_pull(host->table, &key, 1, some, NULL, NULL, NULL), "a pull");
-    if (!work->waits) ps_host_must(mr_ps_wait(host->ps, ticket, PS_HOST_PATIENCE_US), "a push");
+    ps_bench_cluster_must(mr_ps_push(cluster->table, &key, 1, some, NULL, NULL, work->waits ? NULL : &ticket),
+                          "a push");
+    ps_bench_cluster_must(mr_ps_pull(cluster->table, &key, 1, some, NULL, NULL, NULL), "a pull");
+    if (!work->waits) ps_bench_cluster_must(mr_ps_wait(cluster->ps, ticket, PS_BENCH_CLUSTER_PATIENCE_US), "a push");
 }
 
 static void push_then_pull(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
-    ps_host host;
+    ps_bench_cluster cluster;
     size_t count = 0;
     float some[SMALL] = {1, 2, 3, 4};
     bench_samples samples;
-    start(&host, work, &small_table);
+    start(&cluster, work, &small_table);
     bench_samples_init(&samples, SAMPLES_MAX);
     int64_t warm_ns = clock_ns() + (int64_t)(run->seconds * 2e8), until_ns = warm_ns + (int64_t)(run->seconds * 1e9);
     for (int64_t now_ns = clock_ns(); now_ns < until_ns;) {
         if (work->pauses) pass_time(PAUSE_US);
         now_ns = clock_ns();
-        one_pair(&host, work, some);
+        one_pair(&cluster, work, some);
         int64_t end_ns = clock_ns();
         if (now_ns >= warm_ns) bench_samples_add(&samples, (double)(end_ns - now_ns) / 1e3);
         now_ns = end_ns;
         some[0] = 1e-3f; /* so that it stays a number */
-        if (++count % STEP_MAX == 0) ps_host_next_step(&host);
+        if (++count % STEP_MAX == 0) ps_bench_cluster_next_step(&cluster);
     }
     values[0] = bench_samples_percentile(&samples, 50);
     values[1] = bench_samples_percentile(&samples, 99);
     bench_samples_fini(&samples);
-    ps_host_stop(&host);
+    ps_bench_cluster_stop(&cluster);
 }
 
 /* All keys in turn, several times; none is waited for before all were pushed. */
 static void push_many(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
-    ps_host host;
+    ps_bench_cluster cluster;
     const float some[SMALL] = {1, 2, 3, 4};
     mr_ps_ticket tickets[PIPELINE];
     uint64_t count = 0;
-    start(&host, work, &small_table);
+    start(&cluster, work, &small_table);
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
         for (uint64_t i = 0; i < PIPELINE; i++) {
             const uint64_t key = i % SMALL_KEYS;
-            ps_host_must(mr_ps_push(host.table, &key, 1, some, NULL, NULL, &tickets[i]), "a push");
+            ps_bench_cluster_must(mr_ps_push(cluster.table, &key, 1, some, NULL, NULL, &tickets[i]), "a push");
         }
         for (uint32_t i = 0; i < PIPELINE; i++)
-            ps_host_must(mr_ps_wait(host.ps, tickets[i], PS_HOST_PATIENCE_US), "a push");
+            ps_bench_cluster_must(mr_ps_wait(cluster.ps, tickets[i], PS_BENCH_CLUSTER_PATIENCE_US), "a push");
         count += PIPELINE;
     } while ((now_ns = clock_ns()) < until_ns);
     values[0] = (double)count / (double)(now_ns - start_ns) * 1e3;
-    ps_host_stop(&host);
+    ps_bench_cluster_stop(&cluster);
 }
 
 /* ---- Lists of keys. */
@@ -110,81 +111,85 @@ static lists make_lists(uint64_t count) {
     return lists;
 }
 
-static mr_status push_list(const ps_host *host, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
-    return mr_ps_push(host->table, lists->keys + i % lists->count * LIST, LIST, lists->values, NULL, NULL, ticket);
+static mr_status push_list(const ps_bench_cluster *cluster, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
+    return mr_ps_push(cluster->table, lists->keys + i % lists->count * LIST, LIST, lists->values, NULL, NULL, ticket);
 }
-static mr_status pull_list(const ps_host *host, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
-    return mr_ps_pull(host->table, lists->keys + i % lists->count * LIST, LIST, lists->values, NULL, NULL, ticket);
+static mr_status pull_list(const ps_bench_cluster *cluster, const lists *lists, uint64_t i, mr_ps_ticket *ticket) {
+    return mr_ps_pull(cluster->table, lists->keys + i % lists->count * LIST, LIST, lists->values, NULL, NULL, ticket);
 }
 
-typedef mr_status list_fn(const ps_host *host, const lists *lists, uint64_t i, mr_ps_ticket *ticket);
+typedef mr_status list_fn(const ps_bench_cluster *cluster, const lists *lists, uint64_t i, mr_ps_ticket *ticket);
 
 /* Two are under way at a time. */
-static uint64_t run_lists(const ps_host *host, const lists *lists, list_fn *request, uint64_t least, int64_t until_ns) {
+static uint64_t run_lists(const ps_bench_cluster *cluster, const lists *lists, list_fn *request, uint64_t least,
+                          int64_t until_ns) {
     mr_ps_ticket tickets[2];
     uint64_t count = 0;
     for (; count < least || clock_ns() < until_ns; count++) {
-        if (count >= 2) ps_host_must(mr_ps_wait(host->ps, tickets[count % 2], PS_HOST_PATIENCE_US), "a list");
-        ps_host_must(request(host, lists, count, &tickets[count % 2]), "a list");
+        if (count >= 2)
+            ps_bench_cluster_must(mr_ps_wait(cluster->ps, tickets[count % 2], PS_BENCH_CLUSTER_PATIENCE_US), "a list");
+        ps_bench_cluster_must(request(cluster, lists, count, &tickets[count % 2]), "a list");
     }
-    ps_host_must(mr_ps_flush(host->ps, PS_HOST_PATIENCE_US), "all lists");
-    for (int i = 0; i < 2; i++) ps_host_must(mr_ps_wait(host->ps, tickets[i], PS_HOST_PATIENCE_US), "a list");
+    ps_bench_cluster_must(mr_ps_flush(cluster->ps, PS_BENCH_CLUSTER_PATIENCE_US), "all lists");
+    for (int i = 0; i < 2; i++)
+        ps_bench_cluster_must(mr_ps_wait(cluster->ps, tickets[i], PS_BENCH_CLUSTER_PATIENCE_US), "a list");
     return count;
 }
 
 /* M keys a second. */
-static double rate_of_lists(const bench_run *run, const ps_host *host, const lists *lists, list_fn *request) {
+static double rate_of_lists(const bench_run *run, const ps_bench_cluster *cluster, const lists *lists,
+                            list_fn *request) {
     int64_t start_ns = clock_ns();
-    uint64_t count = run_lists(host, lists, request, ROUNDS_MIN, start_ns + (int64_t)(run->seconds * 1e9));
+    uint64_t count = run_lists(cluster, lists, request, ROUNDS_MIN, start_ns + (int64_t)(run->seconds * 1e9));
     return (double)(count * LIST) / (double)(clock_ns() - start_ns) * 1e3;
 }
 
 static void pull_and_push_lists(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
-    ps_host host;
+    ps_bench_cluster cluster;
     lists lists = make_lists(run->quick ? LISTS_QUICK : work->lists);
-    start(&host, work, &options);
-    (void)run_lists(&host, &lists, push_list, lists.count, 0); /* all rows are there by then */
-    values[0] = rate_of_lists(run, &host, &lists, pull_list);
-    values[1] = rate_of_lists(run, &host, &lists, push_list);
-    ps_host_stop(&host);
+    start(&cluster, work, &options);
+    (void)run_lists(&cluster, &lists, push_list, lists.count, 0); /* all rows are there by then */
+    values[0] = rate_of_lists(run, &cluster, &lists, pull_list);
+    values[1] = rate_of_lists(run, &cluster, &lists, push_list);
+    ps_bench_cluster_stop(&cluster);
 }
 
 /* ---- Large ones. */
 
-typedef mr_status request_fn(ps_host *host, float *values, size_t count);
+typedef mr_status request_fn(ps_bench_cluster *cluster, float *values, size_t count);
 
-static mr_status push(ps_host *host, float *values, size_t count) {
-    return mr_ps_push_array(host->table, 0, values, 0, count, NULL, NULL);
+static mr_status push(ps_bench_cluster *cluster, float *values, size_t count) {
+    return mr_ps_push_array(cluster->table, 0, values, 0, count, NULL, NULL);
 }
-static mr_status pull(ps_host *host, float *values, size_t count) {
-    return mr_ps_pull_array(host->table, 0, values, 0, count, NULL, NULL);
+static mr_status pull(ps_bench_cluster *cluster, float *values, size_t count) {
+    return mr_ps_pull_array(cluster->table, 0, values, 0, count, NULL, NULL);
 }
 
 static void measure_dense(const bench_run *run, const work *work, request_fn *request, double *values) {
-    ps_host host;
+    ps_bench_cluster cluster;
     size_t count = work->bytes / sizeof(float), rounds = 0;
     float *memory = work->lent ? NULL : bench_memory(work->bytes);
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
                                                    .array_count = 1, .block = DENSE_BLOCK_ITEMS);
-    start(&host, work, &options);
+    start(&cluster, work, &options);
     if (work->lent) {
         void *lent;
-        ps_host_must(mr_ps_buffer_alloc(host.ps, work->bytes, &lent), "memory");
+        ps_bench_cluster_must(mr_ps_buffer_alloc(cluster.ps, work->bytes, &lent), "memory");
         memory = memset(lent, 0, work->bytes);
     }
-    ps_host_must(push(&host, memory, count), "a push"); /* the server has its memory by then */
-    ps_host_must(pull(&host, memory, count), "a pull"); /* and this process knows it */
+    ps_bench_cluster_must(push(&cluster, memory, count), "a push"); /* the server has its memory by then */
+    ps_bench_cluster_must(pull(&cluster, memory, count), "a pull"); /* and this process knows it */
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
-        ps_host_must(request(&host, memory, count), "a request");
+        ps_bench_cluster_must(request(&cluster, memory, count), "a request");
         rounds++;
         now_ns = clock_ns();
     } while (now_ns < until_ns || rounds < ROUNDS_MIN);
     values[0] = (double)work->bytes * (double)rounds / (double)(now_ns - start_ns);
-    ps_host_stop(&host);
+    ps_bench_cluster_stop(&cluster);
 }
 
 static void push_dense(const bench_run *run, const void *argument, double *values) {
@@ -203,27 +208,28 @@ typedef struct norms_work {
 
 static void steps_of_bsp(const bench_run *run, const void *argument, double *values) {
     const norms_work *work = argument;
-    ps_host host;
+    ps_bench_cluster cluster;
     size_t count = (1 << 20) / sizeof(float), steps = 0;
     float *memory = bench_memory(1 << 20);
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
-                                                   .array_count = 1, .block = (uint32_t)count / PS_HOST_SLOTS,
+                                                   .array_count = 1, .block = (uint32_t)count / PS_BENCH_CLUSTER_SLOTS,
                                                    .optimizer = work->optimizer, .clip_norm = work->clip_norm);
     for (size_t i = 0; i < count; i++) memory[i] = 1e-3f;
-    ps_host_start(&host, &(ps_host_options){.wire = LIMIT_UNIX, .consistency = MR_PS_BSP}, &options);
+    ps_bench_cluster_start(&cluster, &(ps_bench_cluster_options){.wire = LIMIT_UNIX, .consistency = MR_PS_BSP},
+                           &options);
     int64_t start_ns = 0, until_ns = 0, now_ns;
     do {
         mr_ps_ticket ticket;
-        ps_host_must(mr_ps_push_array(host.table, 0, memory, 0, count, NULL, &ticket), "a push");
-        ps_host_next_step(&host);
-        ps_host_must(mr_ps_wait(host.ps, ticket, PS_HOST_PATIENCE_US), "a push");
+        ps_bench_cluster_must(mr_ps_push_array(cluster.table, 0, memory, 0, count, NULL, &ticket), "a push");
+        ps_bench_cluster_next_step(&cluster);
+        ps_bench_cluster_must(mr_ps_wait(cluster.ps, ticket, PS_BENCH_CLUSTER_PATIENCE_US), "a push");
         now_ns = clock_ns();
         if (steps++ == 0) start_ns = now_ns; /* the server has its memory by then */
         if (steps == 1) until_ns = start_ns + (int64_t)(run->seconds * 1e9);
     } while (now_ns < until_ns || steps <= ROUNDS_MIN);
     values[0] = (double)(now_ns - start_ns) / 1e3 / (double)(steps - 1);
-    ps_host_stop(&host);
+    ps_bench_cluster_stop(&cluster);
 }
 
 /* ---- Rows. */

@@ -20,7 +20,7 @@ typedef struct work {
     bool sparse;
 } work;
 
-static const ps_host_options over_tcp = {.wire = LIMIT_TCP};
+static const ps_bench_cluster_options over_tcp = {.wire = LIMIT_TCP};
 
 static float *drawn(size_t count) {
     rng rng;
@@ -39,18 +39,19 @@ typedef struct request {
     size_t count;
 } request;
 
-static void push(const ps_host *host, const request *request) {
+static void push(const ps_bench_cluster *cluster, const request *request) {
     if (request->keys == NULL)
-        ps_host_must(mr_ps_push_array(host->table, 0, request->values, 0, request->count, NULL, NULL), "a push");
+        ps_bench_cluster_must(mr_ps_push_array(cluster->table, 0, request->values, 0, request->count, NULL, NULL),
+                              "a push");
     else
-        ps_host_must(mr_ps_push(host->table, request->keys, request->count, request->values, NULL, NULL, NULL),
-                     "a push");
+        ps_bench_cluster_must(
+            mr_ps_push(cluster->table, request->keys, request->count, request->values, NULL, NULL, NULL), "a push");
 }
 
 /* values[0]: GB/s or M keys/s; values[1]: bytes that are sent, of those without a codec, in percent. */
 static void pushes(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
-    ps_host host;
+    ps_bench_cluster cluster;
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {DENSE}};
     const mr_ps_table_options dense = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
                                                  .array_count = 1, .block = BLOCK, .compression = work->codec);
@@ -60,22 +61,22 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
     const request request = {work->sparse ? keys : NULL, drawn(work->sparse ? LIST * DIM : DENSE),
                              work->sparse ? LIST : DENSE};
     mr_ps_push_stats before, after;
-    ps_host_start(&host, &over_tcp, work->sparse ? &sparse : &dense);
-    push(&host, &request); /* the server has its memory by then, and feedback is there */
-    mr_ps_push_stats_get(host.ps, &before);
+    ps_bench_cluster_start(&cluster, &over_tcp, work->sparse ? &sparse : &dense);
+    push(&cluster, &request); /* the server has its memory by then, and feedback is there */
+    mr_ps_push_stats_get(cluster.ps, &before);
     size_t rounds = 0;
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
-        push(&host, &request);
+        push(&cluster, &request);
         rounds++;
         now_ns = clock_ns();
     } while (now_ns < until_ns || rounds < ROUNDS_MIN);
-    mr_ps_push_stats_get(host.ps, &after);
+    mr_ps_push_stats_get(cluster.ps, &after);
     double each = work->sparse ? LIST * 1e3 : DENSE * sizeof(float);
     values[0] = each * (double)rounds / (double)(now_ns - start_ns);
     values[1] =
         100 * (double)(after.push_bytes_sent - before.push_bytes_sent) / (double)(after.push_bytes - before.push_bytes);
-    ps_host_stop(&host);
+    ps_bench_cluster_stop(&cluster);
 }
 
 /* values[0]: M keys/s; values[1]: bytes that are sent, of those of all keys, in percent. The argument: another list of
@@ -86,25 +87,25 @@ static void pulls(const bench_run *run, const void *argument, double *values) {
     uint64_t *keys = bench_memory(LIST * sizeof *keys), turn = 0;
     float *rows = bench_memory(LIST * DIM * sizeof *rows);
     mr_ps_push_stats before, after;
-    ps_host host;
-    ps_host_start(&host, &over_tcp, &sparse);
-    mr_ps_push_stats_get(host.ps, &before);
+    ps_bench_cluster cluster;
+    ps_bench_cluster_start(&cluster, &over_tcp, &sparse);
+    mr_ps_push_stats_get(cluster.ps, &before);
     int64_t start_ns = 0, until_ns = INT64_MAX, now_ns;
     do {
         for (uint64_t i = 0; (*others || turn == 0) && i < LIST; i++) keys[i] = i * 97 + turn * 7919;
         if (turn++ == WARM) {
-            mr_ps_push_stats_get(host.ps, &before);
+            mr_ps_push_stats_get(cluster.ps, &before);
             start_ns = clock_ns();
             until_ns = start_ns + (int64_t)(run->seconds * 1e9);
         }
-        ps_host_must(mr_ps_pull(host.table, keys, LIST, rows, NULL, NULL, NULL), "a pull");
+        ps_bench_cluster_must(mr_ps_pull(cluster.table, keys, LIST, rows, NULL, NULL, NULL), "a pull");
         now_ns = clock_ns();
     } while (now_ns < until_ns);
-    mr_ps_push_stats_get(host.ps, &after);
+    mr_ps_push_stats_get(cluster.ps, &after);
     values[0] = LIST * 1e3 * (double)(turn - WARM) / (double)(now_ns - start_ns);
     values[1] =
         100 * (double)(after.pull_bytes_sent - before.pull_bytes_sent) / (double)(after.pull_bytes - before.pull_bytes);
-    ps_host_stop(&host);
+    ps_bench_cluster_stop(&cluster);
 }
 
 static void list_rows(bench *b) {

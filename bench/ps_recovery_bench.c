@@ -31,22 +31,22 @@ typedef struct page { /* shared */
     int64_t begun_ns[RANKS][BEGUN]; /* by step, the last of them */
 } page;
 
-static void train(ps_host *host, uint32_t rank, void *argument) {
+static void train(ps_bench_cluster *cluster, uint32_t rank, void *argument) {
     page *page = argument;
     uint64_t keys[KEYS], step;
     float *weights = bench_memory(KEYS * DIM * sizeof *weights);
     for (uint64_t i = 0; i < KEYS; i++) keys[i] = i * 7 + 1;
     for (;;) {
         mr_ps_ticket ticket;
-        ps_host_must(mr_ps_begin(host->ps, PS_HOST_PATIENCE_US, &step), "a step");
+        ps_bench_cluster_must(mr_ps_begin(cluster->ps, PS_BENCH_CLUSTER_PATIENCE_US, &step), "a step");
         __atomic_store_n(&page->begun_ns[rank][step % BEGUN], clock_ns(), __ATOMIC_RELAXED);
         __atomic_store_n(&page->progress[rank], step, __ATOMIC_RELEASE);
         if (step >= __atomic_load_n(&page->steps, __ATOMIC_ACQUIRE)) return;
-        ps_host_must(mr_ps_pull(host->table, keys, KEYS, weights, NULL, NULL, NULL), "a pull");
+        ps_bench_cluster_must(mr_ps_pull(cluster->table, keys, KEYS, weights, NULL, NULL, NULL), "a pull");
         usleep(STEP_US);
-        ps_host_must(mr_ps_push(host->table, keys, KEYS, weights, NULL, NULL, &ticket), "a push");
-        ps_host_must(mr_ps_end(host->ps), "the end of a step");
-        ps_host_must(mr_ps_wait(host->ps, ticket, PS_HOST_PATIENCE_US), "a push");
+        ps_bench_cluster_must(mr_ps_push(cluster->table, keys, KEYS, weights, NULL, NULL, &ticket), "a push");
+        ps_bench_cluster_must(mr_ps_end(cluster->ps), "the end of a step");
+        ps_bench_cluster_must(mr_ps_wait(cluster->ps, ticket, PS_BENCH_CLUSTER_PATIENCE_US), "a push");
     }
 }
 
@@ -73,30 +73,30 @@ static double all_over_s(const page *page, int64_t from_ns) {
 }
 
 /* Every slot has all its copies, none of them with the process that was killed (0: nobody was). */
-static bool is_full(const ps_host *host, uint32_t server, uint64_t incarnation) {
-    mr_ps_cluster_map *chart;
-    ps_host_must(mr_ps_cluster_map_get(host->address, OVER_US, &chart), "where everything is");
-    bool full = chart->number != 0;
-    for (uint32_t i = 0; i < chart->slot_count; i++) {
-        const mr_ps_slot *slot = &chart->slots[i];
+static bool is_full(const ps_bench_cluster *cluster, uint32_t server, uint64_t incarnation) {
+    mr_ps_cluster_map *map;
+    ps_bench_cluster_must(mr_ps_cluster_map_get(cluster->address, OVER_US, &map), "where everything is");
+    bool full = map->number != 0;
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        const mr_ps_slot *slot = &map->slots[i];
         full &= slot->count == COPIES;
         for (uint32_t k = 0; k < slot->count; k++)
             full &= slot->replicas[k].server != server || slot->replicas[k].incarnation != incarnation;
     }
-    mr_ps_cluster_map_free(chart);
+    mr_ps_cluster_map_free(map);
     return full;
 }
 
-static void wait_until_full(const ps_host *host, uint32_t server, uint64_t incarnation) {
-    for (int64_t until_ns = clock_ns() + OVER_US * 1000; !is_full(host, server, incarnation); usleep(2000))
+static void wait_until_full(const ps_bench_cluster *cluster, uint32_t server, uint64_t incarnation) {
+    for (int64_t until_ns = clock_ns() + OVER_US * 1000; !is_full(cluster, server, incarnation); usleep(2000))
         if (clock_ns() > until_ns) bench_fail("not all copies are back");
 }
 
-static uint64_t incarnation_of(const ps_host *host, uint32_t server) {
-    mr_ps_cluster_map *chart;
-    ps_host_must(mr_ps_cluster_map_get(host->address, OVER_US, &chart), "where everything is");
-    uint64_t incarnation = chart->servers[server].incarnation;
-    mr_ps_cluster_map_free(chart);
+static uint64_t incarnation_of(const ps_bench_cluster *cluster, uint32_t server) {
+    mr_ps_cluster_map *map;
+    ps_bench_cluster_must(mr_ps_cluster_map_get(cluster->address, OVER_US, &map), "where everything is");
+    uint64_t incarnation = map->servers[server].incarnation;
+    mr_ps_cluster_map_free(map);
     return incarnation;
 }
 
@@ -104,34 +104,34 @@ static uint64_t incarnation_of(const ps_host *host, uint32_t server) {
 static void kill_servers(const bench_run *run, const void *argument, double *values) {
     (void)argument;
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM, .optimizer = "sgd");
-    const ps_host_options shape = {.wire = LIMIT_UNIX,
-                                   .consistency = MR_PS_BSP,
-                                   .servers = SERVERS,
-                                   .ranks = RANKS,
-                                   .copies = COPIES,
-                                   .slots = SLOTS,
-                                   .rank = train,
-                                   .argument = bench_shared(sizeof(page))};
+    const ps_bench_cluster_options shape = {.wire = LIMIT_UNIX,
+                                            .consistency = MR_PS_BSP,
+                                            .servers = SERVERS,
+                                            .ranks = RANKS,
+                                            .copies = COPIES,
+                                            .slots = SLOTS,
+                                            .rank = train,
+                                            .argument = bench_shared(sizeof(page))};
     page *page = shape.argument;
     size_t kills = run->quick ? KILLS_QUICK : KILLS;
     bench_samples pauses, fills;
-    ps_host host;
+    ps_bench_cluster cluster;
     rng rng;
     rng_init(&rng, (uint64_t)getpid());
     bench_samples_init(&pauses, kills);
     bench_samples_init(&fills, kills);
     page->steps = UINT64_MAX;
-    ps_host_start_apart(&host, &shape, &options);
+    ps_bench_cluster_start_apart(&cluster, &shape, &options);
     while (page->progress[0] < 5) usleep(1000);
-    wait_until_full(&host, 0, 0);
+    wait_until_full(&cluster, 0, 0);
     for (size_t i = 0; i < kills; i++) {
         uint32_t victim = (uint32_t)rng_below(&rng, SERVERS);
-        uint64_t incarnation = incarnation_of(&host, victim);
+        uint64_t incarnation = incarnation_of(&cluster, victim);
         usleep(CALM_US);
         int64_t from_ns = clock_ns();
-        bench_end(host.server[victim]);
-        ps_host_start_server(&host, victim);
-        wait_until_full(&host, victim, incarnation);
+        bench_end(cluster.server[victim]);
+        ps_bench_cluster_start_server(&cluster, victim);
+        wait_until_full(&cluster, victim, incarnation);
         bench_samples_add(&fills, (double)(clock_ns() - from_ns) / 1e9);
         bench_samples_add(&pauses, all_over_s(page, from_ns));
     }
@@ -142,7 +142,7 @@ static void kill_servers(const bench_run *run, const void *argument, double *val
     values[3] = bench_samples_percentile(&fills, 99);
     bench_samples_fini(&pauses);
     bench_samples_fini(&fills);
-    ps_host_stop(&host);
+    ps_bench_cluster_stop(&cluster);
 }
 
 void ps_recovery_bench(bench *b) {

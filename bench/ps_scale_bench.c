@@ -48,33 +48,33 @@ static void write_list(const lists *lists, uint64_t number, uint64_t *keys) {
     for (uint64_t k = 0; k < lists->count; k++) keys[k] = k * lists->stride + (number + k * 61) % lists->stride;
 }
 
-typedef mr_status list_fn(const ps_host *host, const lists *lists, const uint64_t *keys, float *values,
+typedef mr_status list_fn(const ps_bench_cluster *cluster, const lists *lists, const uint64_t *keys, float *values,
                           mr_ps_ticket *ticket);
 
-static mr_status push(const ps_host *host, const lists *lists, const uint64_t *keys, float *values,
+static mr_status push(const ps_bench_cluster *cluster, const lists *lists, const uint64_t *keys, float *values,
                       mr_ps_ticket *ticket) {
-    return mr_ps_push(host->table, keys, lists->count, values, NULL, NULL, ticket);
+    return mr_ps_push(cluster->table, keys, lists->count, values, NULL, NULL, ticket);
 }
-static mr_status pull(const ps_host *host, const lists *lists, const uint64_t *keys, float *values,
+static mr_status pull(const ps_bench_cluster *cluster, const lists *lists, const uint64_t *keys, float *values,
                       mr_ps_ticket *ticket) {
-    return mr_ps_pull(host->table, keys, lists->count, values, NULL, NULL, ticket);
+    return mr_ps_pull(cluster->table, keys, lists->count, values, NULL, NULL, ticket);
 }
 
-static void wait_for(const ps_host *host, mr_ps_ticket ticket) {
-    ps_host_must(mr_ps_wait(host->ps, ticket, PS_HOST_PATIENCE_US), "a list");
+static void wait_for(const ps_bench_cluster *cluster, mr_ps_ticket ticket) {
+    ps_bench_cluster_must(mr_ps_wait(cluster->ps, ticket, PS_BENCH_CLUSTER_PATIENCE_US), "a list");
 }
 
-static void make_rows(const ps_host *host, const lists *lists) {
+static void make_rows(const ps_bench_cluster *cluster, const lists *lists) {
     for (uint64_t i = 0; i < lists->stride; i++) {
         mr_ps_ticket ticket;
         write_list(lists, i, lists->keys);
-        ps_host_must(push(host, lists, lists->keys, lists->values, &ticket), "a row");
-        wait_for(host, ticket);
+        ps_bench_cluster_must(push(cluster, lists, lists->keys, lists->values, &ticket), "a row");
+        wait_for(cluster, ticket);
     }
 }
 
 /* Keys a nanosecond. */
-static double rate(const bench_run *run, const ps_host *host, const lists *lists, list_fn *request) {
+static double rate(const bench_run *run, const ps_bench_cluster *cluster, const lists *lists, list_fn *request) {
     mr_ps_ticket tickets[UNDER_WAY];
     uint64_t count = 0;
     for (uint64_t i = 0; i < LISTS; i++)
@@ -82,12 +82,12 @@ static double rate(const bench_run *run, const ps_host *host, const lists *lists
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9);
     for (; count < ROUNDS_MIN || clock_ns() < until_ns; count++) {
         uint64_t at = count % UNDER_WAY;
-        if (count >= UNDER_WAY) wait_for(host, tickets[at]);
-        ps_host_must(request(host, lists, lists->keys + count % LISTS * lists->count,
-                             lists->values + at * lists->count * lists->dim, &tickets[at]),
-                     "a list");
+        if (count >= UNDER_WAY) wait_for(cluster, tickets[at]);
+        ps_bench_cluster_must(request(cluster, lists, lists->keys + count % LISTS * lists->count,
+                                      lists->values + at * lists->count * lists->dim, &tickets[at]),
+                              "a list");
     }
-    for (size_t i = 0; i < UNDER_WAY; i++) wait_for(host, tickets[i]);
+    for (size_t i = 0; i < UNDER_WAY; i++) wait_for(cluster, tickets[i]);
     return (double)(count * lists->count) / (double)(clock_ns() - start_ns);
 }
 
@@ -105,8 +105,8 @@ static double resident(pid_t pid) {
 
 /* Bytes; 0: not known. */
 static uint64_t memory_left(void) {
-    uint64_t left = headroom_bytes();
-    return left == HEADROOM_UNKNOWN ? 0 : left;
+    uint64_t left = memory_headroom_bytes();
+    return left == MEMORY_HEADROOM_UNKNOWN ? 0 : left;
 }
 
 static void measure(const bench_run *run, const void *argument, double *values) {
@@ -114,19 +114,19 @@ static void measure(const bench_run *run, const void *argument, double *values) 
     if (run->quick && scene.rows > ROWS_QUICK) scene.rows = ROWS_QUICK;
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = scene.dim);
     double bytes = scene.dim * sizeof(float);
-    ps_host host;
+    ps_bench_cluster cluster;
     lists lists = make_lists(&scene);
-    ps_host_start(&host, &(ps_host_options){.wire = LIMIT_UNIX}, &options);
-    double before = resident(host.server[0]);
-    make_rows(&host, &lists);
+    ps_bench_cluster_start(&cluster, &(ps_bench_cluster_options){.wire = LIMIT_UNIX}, &options);
+    double before = resident(cluster.server[0]);
+    make_rows(&cluster, &lists);
     usleep(SETTLE_US); /* what was under way is given back */
-    values[OVERHEAD] = (resident(host.server[0]) - before) / (double)scene.rows - bytes;
-    double pulls = rate(run, &host, &lists, pull), pushes = rate(run, &host, &lists, push);
+    values[OVERHEAD] = (resident(cluster.server[0]) - before) / (double)scene.rows - bytes;
+    double pulls = rate(run, &cluster, &lists, pull), pushes = rate(run, &cluster, &lists, push);
     values[PULL_KEYS] = pulls * 1e3;
     values[PUSH_KEYS] = pushes * 1e3;
     values[PULL_BYTES] = pulls * bytes;
     values[PUSH_BYTES] = pushes * bytes;
-    ps_host_stop(&host);
+    ps_bench_cluster_stop(&cluster);
 }
 
 /* ---- Rows. */

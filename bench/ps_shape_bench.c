@@ -22,8 +22,8 @@ typedef struct scene scene;
 typedef struct task {
     const char *name, *unit;
     const mr_ps_table_options *table;
-    void (*prepare)(ps_host *host, scene *scene); /* before all begin; may be NULL */
-    void (*play)(ps_host *host, scene *scene, uint32_t rank, double values[VALUES]);
+    void (*prepare)(ps_bench_cluster *cluster, scene *scene); /* before all begin; may be NULL */
+    void (*play)(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]);
     bool times; /* p50 and p99, in µs; else a rate */
 } task;
 
@@ -39,7 +39,7 @@ static int64_t end_of(const scene *scene) { return clock_ns() + (int64_t)(scene-
 
 /* ---- Small ones. */
 
-static void push_then_pull(ps_host *host, scene *scene, uint32_t rank, double values[VALUES]) {
+static void push_then_pull(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]) {
     const uint64_t key = 7 + rank;
     float some[SMALL] = {1e-3f, 1e-3f, 1e-3f, 1e-3f};
     size_t count = 0;
@@ -47,21 +47,21 @@ static void push_then_pull(ps_host *host, scene *scene, uint32_t rank, double va
     bench_samples_init(&samples, SAMPLES_MAX);
     for (int64_t now_ns = clock_ns(), until_ns = end_of(scene); now_ns < until_ns;) {
         mr_ps_ticket ticket;
-        ps_host_must(mr_ps_push(host->table, &key, 1, some, NULL, NULL, &ticket), "a push");
-        ps_host_must(mr_ps_pull(host->table, &key, 1, some, NULL, NULL, NULL), "a pull");
-        ps_host_must(mr_ps_wait(host->ps, ticket, PS_HOST_PATIENCE_US), "a push");
+        ps_bench_cluster_must(mr_ps_push(cluster->table, &key, 1, some, NULL, NULL, &ticket), "a push");
+        ps_bench_cluster_must(mr_ps_pull(cluster->table, &key, 1, some, NULL, NULL, NULL), "a pull");
+        ps_bench_cluster_must(mr_ps_wait(cluster->ps, ticket, PS_BENCH_CLUSTER_PATIENCE_US), "a push");
         int64_t end_ns = clock_ns();
         bench_samples_add(&samples, (double)(end_ns - now_ns) / 1e3);
         now_ns = end_ns;
         memset(some, 0, sizeof some); /* so that it stays a number */
-        if (++count % STEP_MAX == 0) ps_host_next_step(host);
+        if (++count % STEP_MAX == 0) ps_bench_cluster_next_step(cluster);
     }
     values[0] = bench_samples_percentile(&samples, 50);
     values[1] = bench_samples_percentile(&samples, 99);
     bench_samples_fini(&samples);
 }
 
-static void push_many(ps_host *host, scene *scene, uint32_t rank, double values[VALUES]) {
+static void push_many(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]) {
     const float some[SMALL] = {1e-3f, 1e-3f, 1e-3f, 1e-3f};
     mr_ps_ticket tickets[PIPELINE];
     uint64_t count = 0;
@@ -69,10 +69,10 @@ static void push_many(ps_host *host, scene *scene, uint32_t rank, double values[
     do {
         for (uint64_t i = 0; i < PIPELINE; i++) {
             const uint64_t key = i % SMALL_KEYS + rank;
-            ps_host_must(mr_ps_push(host->table, &key, 1, some, NULL, NULL, &tickets[i]), "a push");
+            ps_bench_cluster_must(mr_ps_push(cluster->table, &key, 1, some, NULL, NULL, &tickets[i]), "a push");
         }
         for (size_t i = 0; i < PIPELINE; i++)
-            ps_host_must(mr_ps_wait(host->ps, tickets[i], PS_HOST_PATIENCE_US), "a push");
+            ps_bench_cluster_must(mr_ps_wait(cluster->ps, tickets[i], PS_BENCH_CLUSTER_PATIENCE_US), "a push");
         count += PIPELINE;
     } while ((now_ns = clock_ns()) < until_ns);
     values[0] = (double)count / (double)(now_ns - start_ns) * 1e3;
@@ -80,88 +80,91 @@ static void push_many(ps_host *host, scene *scene, uint32_t rank, double values[
 
 /* ---- Lists of keys, two under way at a time. */
 
-typedef mr_status list_fn(const ps_host *host, const scene *scene, uint64_t number, mr_ps_ticket *ticket);
+typedef mr_status list_fn(const ps_bench_cluster *cluster, const scene *scene, uint64_t number, mr_ps_ticket *ticket);
 
-static mr_status push_list(const ps_host *host, const scene *scene, uint64_t number, mr_ps_ticket *ticket) {
-    return mr_ps_push(host->table, scene->keys + number % LISTS * LIST, LIST, scene->memory, NULL, NULL, ticket);
+static mr_status push_list(const ps_bench_cluster *cluster, const scene *scene, uint64_t number, mr_ps_ticket *ticket) {
+    return mr_ps_push(cluster->table, scene->keys + number % LISTS * LIST, LIST, scene->memory, NULL, NULL, ticket);
 }
-static mr_status pull_list(const ps_host *host, const scene *scene, uint64_t number, mr_ps_ticket *ticket) {
+static mr_status pull_list(const ps_bench_cluster *cluster, const scene *scene, uint64_t number, mr_ps_ticket *ticket) {
     float *values = scene->memory + number % UNDER_WAY * LIST * DIM;
-    return mr_ps_pull(host->table, scene->keys + number % LISTS * LIST, LIST, values, NULL, NULL, ticket);
+    return mr_ps_pull(cluster->table, scene->keys + number % LISTS * LIST, LIST, values, NULL, NULL, ticket);
 }
 
-static uint64_t run_lists(const ps_host *host, const scene *scene, list_fn *request, uint64_t least, int64_t until_ns) {
+static uint64_t run_lists(const ps_bench_cluster *cluster, const scene *scene, list_fn *request, uint64_t least,
+                          int64_t until_ns) {
     mr_ps_ticket tickets[UNDER_WAY];
     uint64_t count = 0;
     for (; count < least || clock_ns() < until_ns; count++) {
         mr_ps_ticket *ticket = &tickets[count % UNDER_WAY];
-        if (count >= UNDER_WAY) ps_host_must(mr_ps_wait(host->ps, *ticket, PS_HOST_PATIENCE_US), "a list");
-        ps_host_must(request(host, scene, count, ticket), "a list");
+        if (count >= UNDER_WAY)
+            ps_bench_cluster_must(mr_ps_wait(cluster->ps, *ticket, PS_BENCH_CLUSTER_PATIENCE_US), "a list");
+        ps_bench_cluster_must(request(cluster, scene, count, ticket), "a list");
     }
     for (size_t i = 0; i < UNDER_WAY; i++)
-        ps_host_must(mr_ps_wait(host->ps, tickets[i], PS_HOST_PATIENCE_US), "a list");
+        ps_bench_cluster_must(mr_ps_wait(cluster->ps, tickets[i], PS_BENCH_CLUSTER_PATIENCE_US), "a list");
     return count;
 }
 
 /* Every list has one of each LISTS neighbours: all of them together are all rows, which are there behind this. */
-static void make_lists(ps_host *host, scene *scene) {
+static void make_lists(ps_bench_cluster *cluster, scene *scene) {
     scene->keys = bench_memory((size_t)LISTS * LIST * sizeof *scene->keys);
     scene->memory = bench_memory((size_t)UNDER_WAY * LIST * DIM * sizeof *scene->memory);
     for (uint64_t i = 0; i < LISTS; i++)
         for (uint64_t k = 0; k < LIST; k++) scene->keys[i * LIST + k] = k * LISTS + (i * 37 + k * 61) % LISTS;
-    (void)run_lists(host, scene, push_list, LISTS, 0);
+    (void)run_lists(cluster, scene, push_list, LISTS, 0);
 }
 
-static double rate_of_lists(ps_host *host, scene *scene, list_fn *request) {
+static double rate_of_lists(ps_bench_cluster *cluster, scene *scene, list_fn *request) {
     int64_t start_ns = clock_ns();
-    uint64_t count = run_lists(host, scene, request, ROUNDS_MIN, end_of(scene));
+    uint64_t count = run_lists(cluster, scene, request, ROUNDS_MIN, end_of(scene));
     return (double)(count * LIST) / (double)(clock_ns() - start_ns) * 1e3;
 }
 
-static void push_lists(ps_host *host, scene *scene, uint32_t rank, double values[VALUES]) {
+static void push_lists(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]) {
     (void)rank;
-    values[0] = rate_of_lists(host, scene, push_list);
+    values[0] = rate_of_lists(cluster, scene, push_list);
 }
-static void pull_lists(ps_host *host, scene *scene, uint32_t rank, double values[VALUES]) {
+static void pull_lists(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]) {
     (void)rank;
-    values[0] = rate_of_lists(host, scene, pull_list);
+    values[0] = rate_of_lists(cluster, scene, pull_list);
 }
 
 /* ---- An array, from memory that servers of the machine see. */
 
-static mr_status push_array(ps_host *host, float *memory) {
-    return mr_ps_push_array(host->table, 0, memory, 0, ITEMS, NULL, NULL);
+static mr_status push_array(ps_bench_cluster *cluster, float *memory) {
+    return mr_ps_push_array(cluster->table, 0, memory, 0, ITEMS, NULL, NULL);
 }
-static mr_status pull_array(ps_host *host, float *memory) {
-    return mr_ps_pull_array(host->table, 0, memory, 0, ITEMS, NULL, NULL);
+static mr_status pull_array(ps_bench_cluster *cluster, float *memory) {
+    return mr_ps_pull_array(cluster->table, 0, memory, 0, ITEMS, NULL, NULL);
 }
 
-static void make_array(ps_host *host, scene *scene) {
+static void make_array(ps_bench_cluster *cluster, scene *scene) {
     void *memory;
-    ps_host_must(mr_ps_buffer_alloc(host->ps, ITEMS * sizeof *scene->memory, &memory), "memory");
+    ps_bench_cluster_must(mr_ps_buffer_alloc(cluster->ps, ITEMS * sizeof *scene->memory, &memory), "memory");
     scene->memory = memory;
-    ps_host_must(push_array(host, scene->memory), "a push");
-    ps_host_must(pull_array(host, scene->memory), "a pull");
+    ps_bench_cluster_must(push_array(cluster, scene->memory), "a push");
+    ps_bench_cluster_must(pull_array(cluster, scene->memory), "a pull");
 }
 
-static double rate_of_array(ps_host *host, scene *scene, mr_status (*request)(ps_host *host, float *memory)) {
+static double rate_of_array(ps_bench_cluster *cluster, scene *scene,
+                            mr_status (*request)(ps_bench_cluster *cluster, float *memory)) {
     size_t rounds = 0;
     int64_t start_ns = clock_ns(), until_ns = end_of(scene), now_ns;
     do {
-        ps_host_must(request(host, scene->memory), "an array");
+        ps_bench_cluster_must(request(cluster, scene->memory), "an array");
         rounds++;
         now_ns = clock_ns();
     } while (now_ns < until_ns || rounds < ROUNDS_MIN);
     return (double)(ITEMS * sizeof(float)) * (double)rounds / (double)(now_ns - start_ns);
 }
 
-static void push_arrays(ps_host *host, scene *scene, uint32_t rank, double values[VALUES]) {
+static void push_arrays(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]) {
     (void)rank;
-    values[0] = rate_of_array(host, scene, push_array);
+    values[0] = rate_of_array(cluster, scene, push_array);
 }
-static void pull_arrays(ps_host *host, scene *scene, uint32_t rank, double values[VALUES]) {
+static void pull_arrays(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]) {
     (void)rank;
-    values[0] = rate_of_array(host, scene, pull_array);
+    values[0] = rate_of_array(cluster, scene, pull_array);
 }
 
 /* ---- A measurement. */
@@ -176,27 +179,27 @@ typedef struct stage { /* a row's argument */
     shape shape;
 } stage;
 
-static void play(ps_host *host, uint32_t rank, void *argument) {
+static void play(ps_bench_cluster *cluster, uint32_t rank, void *argument) {
     scene *scene = argument;
-    if (scene->task->prepare != NULL) scene->task->prepare(host, scene);
-    if (host->options.ranks > 1) ps_host_meet(host, "go");
-    scene->task->play(host, scene, rank, scene->parts[rank].values);
+    if (scene->task->prepare != NULL) scene->task->prepare(cluster, scene);
+    if (cluster->options.ranks > 1) ps_bench_cluster_meet(cluster, "go");
+    scene->task->play(cluster, scene, rank, scene->parts[rank].values);
 }
 
 static void measure(const bench_run *run, const void *argument, double *values) {
     const stage *stage = argument;
     const shape *shape = &stage->shape;
-    ps_host host;
-    scene scene = {.run = run, .task = stage->task, .parts = bench_shared(PS_HOST_RANKS_MAX * sizeof(part))};
-    const ps_host_options options = {.wire = stage->wire,
-                                     .servers = shape->servers,
-                                     .ranks = shape->ranks,
-                                     .copies = shape->copies,
-                                     .rank = play,
-                                     .argument = &scene};
-    ps_host_start(&host, &options, stage->task->table);
-    play(&host, 0, &scene);
-    ps_host_stop(&host);
+    ps_bench_cluster cluster;
+    scene scene = {.run = run, .task = stage->task, .parts = bench_shared(PS_BENCH_CLUSTER_RANKS_MAX * sizeof(part))};
+    const ps_bench_cluster_options options = {.wire = stage->wire,
+                                              .servers = shape->servers,
+                                              .ranks = shape->ranks,
+                                              .copies = shape->copies,
+                                              .rank = play,
+                                              .argument = &scene};
+    ps_bench_cluster_start(&cluster, &options, stage->task->table);
+    play(&cluster, 0, &scene);
+    ps_bench_cluster_stop(&cluster);
     for (size_t i = 0; i < VALUES; i++) {
         values[i] = 0;
         for (uint32_t rank = 0; rank < shape->ranks; rank++) values[i] += scene.parts[rank].values[i];

@@ -1,4 +1,4 @@
-/* ps_shelf_bench.c — what a server does for a request, from the bytes that came to the bytes that go: a parcel is
+/* ps_shelf_bench.c — what a server does for a request, from the bytes that came to the bytes that go: a payload is
  * checked, looked up, applied or answered. Without the network, which ps_bench has.
  *
  * Requests of 10 k keys, drawn evenly from all that are there and ascending, as workers send them. Beside them the same
@@ -23,46 +23,46 @@ static void must(mr_status status) {
 
 /* ---- A slot with one table. */
 
-static bale *definition_parcel(mr_ps_table_options options) {
-    parcel_writer writer = {0};
-    parcel_room room;
-    definition made;
-    must(definition_make(1, &options, &made));
-    must(parcel_add(&writer, (parcel_head){.table = 1, .op = PARCEL_DEFINE}, DEFINITION_SIZE, &room));
-    definition_encode(&made, room.values);
-    return parcel_take(&writer);
+static shared_bytes *definition_payload(mr_ps_table_options options) {
+    payload_writer writer = {0};
+    payload_room room;
+    table_schema made;
+    must(table_schema_make(1, &options, &made));
+    must(payload_add(&writer, (payload_head){.table = 1, .op = PAYLOAD_DEFINE}, TABLE_SCHEMA_SIZE, &room));
+    table_schema_encode(&made, room.values);
+    return payload_take(&writer);
 }
 
 static void *slot(mr_ps_table_options options, bool keeps) {
-    memory_keep_freed(); /* as a server does */
-    void *shelf = shelf_ops.create(NULL, 0, keeps);
-    bale *parcel = definition_parcel(options);
-    shelf_ops.apply(shelf, bale_bytes(parcel), 1);
-    bale_unref(parcel);
-    return shelf;
+    huge_pages_keep_freed(); /* as a server does */
+    void *engine = engine_ops.create(NULL, 0, keeps);
+    shared_bytes *payload = definition_payload(options);
+    engine_ops.apply(engine, shared_bytes_bytes(payload), 1);
+    shared_bytes_unref(payload);
+    return engine;
 }
 
 static uint64_t key_of(uint64_t i) { return i * UINT64_C(2654435761) + 7; }
 
-static bale *rows_parcel(parcel_op op, const uint64_t *keys, uint32_t count, uint32_t dim) {
-    parcel_writer writer = {0};
-    parcel_room room;
-    bool pushes = parcel_is_push(op);
-    parcel_head head = {.table = 1, .op = op, .dtype = pushes ? MR_F32 : 0, .count = count};
-    must(parcel_add(&writer, head, pushes ? (size_t)count * dim * sizeof(float) : 0, &room));
+static shared_bytes *rows_payload(payload_op op, const uint64_t *keys, uint32_t count, uint32_t dim) {
+    payload_writer writer = {0};
+    payload_room room;
+    bool pushes = payload_is_push(op);
+    payload_head head = {.table = 1, .op = op, .dtype = pushes ? MR_F32 : 0, .count = count};
+    must(payload_add(&writer, head, pushes ? (size_t)count * dim * sizeof(float) : 0, &room));
     memcpy(room.keys, keys, count * sizeof *keys);
     for (size_t i = 0; pushes && i < (size_t)count * dim; i++) ((float *)room.values)[i] = 1e-3f;
-    return parcel_take(&writer);
+    return payload_take(&writer);
 }
 
-static void fill(void *shelf, uint64_t rows, uint32_t dim) {
+static void fill(void *engine, uint64_t rows, uint32_t dim) {
     uint64_t keys[FILL];
     for (uint64_t at = 0; at < rows; at += FILL) {
         for (uint64_t i = 0; i < FILL; i++) keys[i] = key_of(at + i);
-        order_keys(keys, FILL);
-        bale *parcel = rows_parcel(PARCEL_ADD_ROWS, keys, FILL, dim);
-        shelf_ops.apply(shelf, bale_bytes(parcel), 1);
-        bale_unref(parcel);
+        key_sort_keys(keys, FILL);
+        shared_bytes *payload = rows_payload(PAYLOAD_ADD_ROWS, keys, FILL, dim);
+        engine_ops.apply(engine, shared_bytes_bytes(payload), 1);
+        shared_bytes_unref(payload);
     }
 }
 
@@ -71,51 +71,51 @@ static void fill(void *shelf, uint64_t rows, uint32_t dim) {
 typedef struct scene {
     uint64_t rows;
     uint32_t dim, keys; /* of a request */
-    parcel_op op;
+    payload_op op;
     bool keeps;
 } scene;
 
 static void draw(const scene *scene, uint64_t *keys, rng *rng) {
     size_t count = 0;
     for (uint32_t i = 0; i < scene->keys; i++) keys[i] = key_of(rng_below(rng, scene->rows));
-    order_keys(keys, scene->keys);
+    key_sort_keys(keys, scene->keys);
     for (uint32_t i = 0; i < scene->keys; i++)
         if (i == 0 || keys[i] != keys[count - 1]) keys[count++] = keys[i];
     for (; count < scene->keys; count++) keys[count] = keys[count - 1] + 1; /* a few that are new */
 }
 
 /* As a server is after a while: what it grew for the last rows has come to its place; pushes do that piece by piece. */
-static void settle(void *shelf, const scene *scene, uint64_t *keys, rng *rng) {
+static void settle(void *engine, const scene *scene, uint64_t *keys, rng *rng) {
     for (uint64_t had = 0; had < scene->rows; had += scene->keys) {
         draw(scene, keys, rng);
-        bale *parcel = rows_parcel(PARCEL_ADD_ROWS, keys, scene->keys, scene->dim);
-        shelf_ops.apply(shelf, bale_bytes(parcel), 1);
-        bale_unref(parcel);
+        shared_bytes *payload = rows_payload(PAYLOAD_ADD_ROWS, keys, scene->keys, scene->dim);
+        engine_ops.apply(engine, shared_bytes_bytes(payload), 1);
+        shared_bytes_unref(payload);
     }
 }
 
 static void serve(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
-    void *shelf = slot((mr_ps_table_options){.dim = scene->dim, .optimizer = "sgd"}, scene->keeps);
+    void *engine = slot((mr_ps_table_options){.dim = scene->dim, .optimizer = "sgd"}, scene->keeps);
     uint64_t *keys = bench_memory(scene->keys * sizeof *keys);
-    bale *requests[REQUESTS];
+    shared_bytes *requests[REQUESTS];
     rng rng;
     rng_init(&rng, 1);
-    fill(shelf, scene->rows, scene->dim);
-    settle(shelf, scene, keys, &rng);
+    fill(engine, scene->rows, scene->dim);
+    settle(engine, scene, keys, &rng);
     for (size_t i = 0; i < REQUESTS; i++) {
         draw(scene, keys, &rng);
-        requests[i] = rows_parcel(scene->op, keys, scene->keys, scene->dim);
-        shelf_ops.apply(shelf, bale_bytes(requests[i]), 1); /* what is new is made */
+        requests[i] = rows_payload(scene->op, keys, scene->keys, scene->dim);
+        engine_ops.apply(engine, shared_bytes_bytes(requests[i]), 1); /* what is new is made */
     }
     double spent = 0, count = 0;
     for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, count += scene->keys) {
-        span request = bale_bytes(requests[turn]);
+        span request = shared_bytes_bytes(requests[turn]);
         int64_t start = clock_ns();
-        if (parcel_is_push(scene->op))
-            shelf_ops.apply(shelf, request, 1);
+        if (payload_is_push(scene->op))
+            engine_ops.apply(engine, request, 1);
         else
-            bale_unref(shelf_ops.show(shelf, request, false));
+            shared_bytes_unref(engine_ops.show(engine, request, false));
         spent += (double)(clock_ns() - start);
     }
     values[0] = count * 1e3 / spent;
@@ -125,13 +125,13 @@ static void serve(const bench_run *run, const void *argument, double *values) {
 /* The same on the table itself. */
 static void bare(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
-    const sparse_options options = {.dtype = MR_F32, .dim = scene->dim};
+    const sparse_table_options options = {.dtype = MR_F32, .dim = scene->dim};
     const optim_ops *ops;
     optim sgd;
     sparse *table;
     rng rng;
     rng_init(&rng, 1);
-    must(sparse_create(&options, &table));
+    must(sparse_table_create(&options, &table));
     must(optim_find("sgd", &ops));
     optim_settings settings = optim_defaults(ops);
     must(optim_init(&sgd, ops, &settings));
@@ -140,22 +140,22 @@ static void bare(const bench_run *run, const void *argument, double *values) {
     float *row_values = bench_memory((size_t)scene->keys * scene->dim * sizeof *row_values);
     for (uint64_t at = 0; at < scene->rows; at += FILL) {
         for (uint64_t i = 0; i < FILL; i++) some[i] = key_of(at + i);
-        must(sparse_touch(table, some, FILL, 0, rows));
+        must(sparse_table_touch(table, some, FILL, 0, rows));
     }
     for (uint64_t had = 0; had < scene->rows; had += scene->keys) { /* see settle */
         draw(scene, keys, &rng);
-        must(sparse_touch(table, keys, scene->keys, 0, rows));
+        must(sparse_table_touch(table, keys, scene->keys, 0, rows));
     }
     for (size_t i = 0; i < REQUESTS; i++) draw(scene, keys + i * scene->keys, &rng);
     double spent = 0, count = 0;
     for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, count += scene->keys) {
         const uint64_t *wanted = keys + turn * scene->keys;
         int64_t start = clock_ns();
-        if (parcel_is_push(scene->op)) {
-            must(sparse_touch(table, wanted, scene->keys, 0, rows));
+        if (payload_is_push(scene->op)) {
+            must(sparse_table_touch(table, wanted, scene->keys, 0, rows));
             optim_rows(&sgd, rows, scene->keys, scene->dim, row_values, 0.01f, 1);
         } else {
-            sparse_read(table, wanted, scene->keys, row_values);
+            sparse_table_read(table, wanted, scene->keys, row_values);
         }
         spent += (double)(clock_ns() - start);
     }
@@ -169,11 +169,11 @@ static void request_rows(bench *b) {
         scene scene;
         double bar; /* of keys in a second; 0: none */
     } rows[] = {
-        {"pull, 16 floats, 1 M rows", {1000000, 16, REQUEST, PARCEL_GET_ROWS, false}, 28},
-        {"pull, 16 floats, 10 M rows", {10000000, 16, REQUEST, PARCEL_GET_ROWS, false}, 15},
-        {"push, 16 floats, 1 M rows", {1000000, 16, REQUEST, PARCEL_ADD_ROWS, false}, 20},
-        {"push, 16 floats, 10 M rows", {10000000, 16, REQUEST, PARCEL_ADD_ROWS, false}, 12},
-        {"push, 16 floats, 1 M rows, version kept", {1000000, 16, REQUEST, PARCEL_ADD_ROWS, true}, 0},
+        {"pull, 16 floats, 1 M rows", {1000000, 16, REQUEST, PAYLOAD_GET_ROWS, false}, 28},
+        {"pull, 16 floats, 10 M rows", {10000000, 16, REQUEST, PAYLOAD_GET_ROWS, false}, 15},
+        {"push, 16 floats, 1 M rows", {1000000, 16, REQUEST, PAYLOAD_ADD_ROWS, false}, 20},
+        {"push, 16 floats, 10 M rows", {10000000, 16, REQUEST, PAYLOAD_ADD_ROWS, false}, 12},
+        {"push, 16 floats, 1 M rows, version kept", {1000000, 16, REQUEST, PAYLOAD_ADD_ROWS, true}, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         bench_measure(b, &(bench_pair){serve, &rows[i].scene, bare, &rows[i].scene},
@@ -190,10 +190,10 @@ static void key_rows(bench *b) {
         scene scene;
         double bar; /* ns; 0: none */
     } rows[] = {
-        {"pull, work a key, 1 float, 1 M rows", {1000000, 1, REQUEST, PARCEL_GET_ROWS, false}, 25},
-        {"push, work a key, 1 float, 1 M rows", {1000000, 1, REQUEST, PARCEL_ADD_ROWS, false}, 25},
-        {"push of one key, 4 floats", {1000, 4, 1, PARCEL_ADD_ROWS, false}, 0},
-        {"pull of one key, 4 floats", {1000, 4, 1, PARCEL_GET_ROWS, false}, 0},
+        {"pull, work a key, 1 float, 1 M rows", {1000000, 1, REQUEST, PAYLOAD_GET_ROWS, false}, 25},
+        {"push, work a key, 1 float, 1 M rows", {1000000, 1, REQUEST, PAYLOAD_ADD_ROWS, false}, 25},
+        {"push of one key, 4 floats", {1000, 4, 1, PAYLOAD_ADD_ROWS, false}, 0},
+        {"pull of one key, 4 floats", {1000, 4, 1, PAYLOAD_GET_ROWS, false}, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         bench_measure(b, &(bench_pair){serve, &rows[i].scene, bare, &rows[i].scene},
@@ -211,25 +211,25 @@ static void key_rows(bench *b) {
 enum { RANKS = 4, WIDTH = 16 };
 
 static void sum(const bench_run *run, const void *argument, double *values) {
-    const scene drawn = {*(const uint64_t *)argument, WIDTH, REQUEST, PARCEL_ADD_ROWS, true};
+    const scene drawn = {*(const uint64_t *)argument, WIDTH, REQUEST, PAYLOAD_ADD_ROWS, true};
     uint64_t *keys = bench_memory(REQUEST * sizeof *keys);
-    bale *gifts[RANKS];
+    shared_bytes *gifts[RANKS];
     rng rng;
     rng_init(&rng, 1);
-    memory_keep_freed();
+    huge_pages_keep_freed();
     for (size_t i = 0; i < RANKS; i++) {
         draw(&drawn, keys, &rng);
-        gifts[i] = rows_parcel(PARCEL_ADD_ROWS, keys, REQUEST, WIDTH);
+        gifts[i] = rows_payload(PAYLOAD_ADD_ROWS, keys, REQUEST, WIDTH);
     }
     double spent = 0, count = 0;
     for (; spent < run->seconds * 1e9; count += RANKS * REQUEST) {
         int64_t start = clock_ns();
-        void *sum = shelf_ops.sum_begin(NULL, 0);
-        for (size_t i = 0; i < RANKS; i++) shelf_ops.sum_add(sum, bale_bytes(gifts[i]));
-        bale *bale = bale_new(shelf_ops.sum_size(sum));
-        shelf_ops.sum_write(sum, bale_room(bale));
-        shelf_ops.sum_end(sum);
-        bale_unref(bale);
+        void *sum = engine_ops.sum_begin(NULL, 0);
+        for (size_t i = 0; i < RANKS; i++) engine_ops.sum_add(sum, shared_bytes_bytes(gifts[i]));
+        shared_bytes *bytes = shared_bytes_new(engine_ops.sum_size(sum));
+        engine_ops.sum_write(sum, shared_bytes_room(bytes));
+        engine_ops.sum_end(sum);
+        shared_bytes_unref(bytes);
         spent += (double)(clock_ns() - start);
     }
     values[0] = count * 1e3 / spent;
@@ -251,38 +251,38 @@ typedef struct array {
 } array;
 
 /* What is said of the block that begins with the item `at`: a request of a worker has one of them at most. */
-static bale *block_parcel(const array *array, uint32_t at) {
-    parcel_writer writer = {0};
-    parcel_room room;
+static shared_bytes *block_payload(const array *array, uint32_t at) {
+    payload_writer writer = {0};
+    payload_room room;
     uint32_t left = (uint32_t)(array->bytes / sizeof(float)) - at, count = left < BLOCK ? left : BLOCK;
-    parcel_head head = {.table = 1, .op = PARCEL_ADD_BLOCK, .dtype = MR_F32, .count = count};
-    if (array->pulls) head = (parcel_head){.table = 1, .op = PARCEL_GET_BLOCK, .count = count};
-    must(parcel_add(&writer, head, array->pulls ? 0 : count * sizeof(float), &room));
-    *room.place = (parcel_place){0, at / BLOCK, count, 0};
+    payload_head head = {.table = 1, .op = PAYLOAD_ADD_BLOCK, .dtype = MR_F32, .count = count};
+    if (array->pulls) head = (payload_head){.table = 1, .op = PAYLOAD_GET_BLOCK, .count = count};
+    must(payload_add(&writer, head, array->pulls ? 0 : count * sizeof(float), &room));
+    *room.place = (payload_place){0, at / BLOCK, count, 0};
     for (uint32_t i = 0; !array->pulls && i < count; i++) ((float *)room.values)[i] = (float)(i % 97);
-    return parcel_take(&writer);
+    return payload_take(&writer);
 }
 
 static void carry(const bench_run *run, const void *argument, double *values) {
     const array *array = argument;
     const struct array pushed = {array->bytes, false};
-    void *shelf = slot((mr_ps_table_options){.kind = MR_PS_DENSE, .block = BLOCK}, false);
+    void *engine = slot((mr_ps_table_options){.kind = MR_PS_DENSE, .block = BLOCK}, false);
     uint32_t items = (uint32_t)(array->bytes / sizeof(float)), blocks = (items + BLOCK - 1) / BLOCK;
-    bale **requests = bench_memory(blocks * sizeof(bale *));
+    shared_bytes **requests = bench_memory(blocks * sizeof(shared_bytes *));
     for (uint32_t i = 0; i < blocks; i++) {
-        bale *push = block_parcel(&pushed, i * BLOCK);
-        shelf_ops.apply(shelf, bale_bytes(push), 1);
-        bale_unref(push);
-        requests[i] = block_parcel(array, i * BLOCK);
+        shared_bytes *push = block_payload(&pushed, i * BLOCK);
+        engine_ops.apply(engine, shared_bytes_bytes(push), 1);
+        shared_bytes_unref(push);
+        requests[i] = block_payload(array, i * BLOCK);
     }
     double spent = 0, turns = 0;
     for (; spent < run->seconds * 1e9 || turns < 3; turns++) {
         int64_t start = clock_ns();
         for (uint32_t i = 0; i < blocks; i++) {
             if (array->pulls)
-                bale_unref(shelf_ops.show(shelf, bale_bytes(requests[i]), false));
+                shared_bytes_unref(engine_ops.show(engine, shared_bytes_bytes(requests[i]), false));
             else
-                shelf_ops.apply(shelf, bale_bytes(requests[i]), 1);
+                engine_ops.apply(engine, shared_bytes_bytes(requests[i]), 1);
         }
         spent += (double)(clock_ns() - start);
     }
@@ -307,7 +307,7 @@ static void array_rows(bench *b) {
                       &(bench_row){.name = rows[i].name, .unit = "GB/s", .reference = "memcpy of as much"}, 1);
 }
 
-void ps_shelf_bench(bench *b) {
+void ps_engine_bench(bench *b) {
     request_rows(b);
     key_rows(b);
     round_rows(b);

@@ -39,7 +39,7 @@ static void fill(sparse *table, uint64_t rows) {
     void *places[1000];
     for (uint64_t at = 0; at < rows; at += 1000) {
         for (uint64_t i = 0; i < 1000; i++) keys[i] = key_of(at + i);
-        if (sparse_touch(table, keys, 1000, 0, places) != MR_OK) failed("touch");
+        if (sparse_table_touch(table, keys, 1000, 0, places) != MR_OK) failed("touch");
     }
 }
 
@@ -73,31 +73,32 @@ static requests draw(const scene *scene, bool as_places) {
 
 static void serve(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
-    const sparse_options options = {.dtype = MR_F32, .dim = scene->dim, .init = {INITIALIZER_UNIFORM, -1, 1, 1, 1}};
+    const sparse_table_options options = {
+        .dtype = MR_F32, .dim = scene->dim, .init = {INITIALIZER_UNIFORM, -1, 1, 1, 1}};
     sparse *table;
-    if (sparse_create(&options, &table) != MR_OK) failed("create");
+    if (sparse_table_create(&options, &table) != MR_OK) failed("create");
     fill(table, scene->rows);
     optim sgd = optimizer("sgd");
     requests requests = draw(scene, false);
     for (size_t turn = 0; turn < scene->rows / REQUEST; turn++) /* as a server is after a while: it has grown */
-        if (sparse_touch(table, requests.keys + turn % REQUESTS * REQUEST, REQUEST, 0, requests.rows) != MR_OK)
+        if (sparse_table_touch(table, requests.keys + turn % REQUESTS * REQUEST, REQUEST, 0, requests.rows) != MR_OK)
             failed("touch");
     double spent = 0, keys = 0;
     for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, keys += REQUEST) {
         const uint64_t *wanted = requests.keys + turn * REQUEST;
         int64_t start = clock_ns();
         if (!scene->pushes) {
-            sparse_read(table, wanted, REQUEST, requests.values);
+            sparse_table_read(table, wanted, REQUEST, requests.values);
         } else {
-            if (sparse_touch(table, wanted, REQUEST, 0, requests.rows) != MR_OK) failed("touch");
+            if (sparse_table_touch(table, wanted, REQUEST, 0, requests.rows) != MR_OK) failed("touch");
             optim_rows(&sgd, requests.rows, REQUEST, scene->dim, requests.values, 0.01f, 1);
         }
         spent += (double)(clock_ns() - start);
     }
     values[0] = keys * 1e3 / spent;
     values[1] = spent / keys;
-    values[2] = (double)sparse_look_at(table).bytes / (double)scene->rows - scene->dim * sizeof(float);
-    sparse_destroy(table);
+    values[2] = (double)sparse_table_look_at(table).bytes / (double)scene->rows - scene->dim * sizeof(float);
+    sparse_table_destroy(table);
 }
 
 /* ---- The limit: places are known, so nothing is looked for. */
@@ -109,7 +110,7 @@ typedef struct index_line { /* of four rows */
 /* On huge pages, as tables are. */
 static void *memory_of(size_t size) {
     void *memory = NULL;
-    if (memory_take(size, &memory) != MR_OK) failed("memory");
+    if (huge_pages_take(size, &memory) != MR_OK) failed("memory");
     memset(memory, 1, size);
     return memory;
 }
@@ -210,18 +211,18 @@ static void key_rows(bench *b) {
 enum { NEW = 100 };
 
 static void grow(const bench_run *run, const void *argument, double *values) {
-    const sparse_options options = {.dtype = MR_F32, .dim = 16};
+    const sparse_table_options options = {.dtype = MR_F32, .dim = 16};
     uint64_t rows = run->quick ? 100000 : 2000000, keys[NEW];
     void *places[NEW];
     sparse *table;
     bench_samples samples;
     bench_samples_init(&samples, rows / NEW);
-    if (sparse_create(&options, &table) != MR_OK) failed("create");
+    if (sparse_table_create(&options, &table) != MR_OK) failed("create");
     double spent = 0;
     for (uint64_t at = 0; at < rows; at += NEW) {
         for (uint64_t i = 0; i < NEW; i++) keys[i] = key_of(at + i);
         int64_t start = clock_ns();
-        if (sparse_touch(table, keys, NEW, 0, places) != MR_OK) failed("touch");
+        if (sparse_table_touch(table, keys, NEW, 0, places) != MR_OK) failed("touch");
         double took = (double)(clock_ns() - start);
         spent += took;
         bench_samples_add(&samples, took / 1e3);
@@ -230,7 +231,7 @@ static void grow(const bench_run *run, const void *argument, double *values) {
     values[1] = bench_samples_percentile(&samples, 99.9);
     values[2] = bench_samples_percentile(&samples, 100);
     bench_samples_fini(&samples);
-    sparse_destroy(table);
+    sparse_table_destroy(table);
 }
 
 static void growth_rows(bench *b) {
@@ -297,16 +298,16 @@ static void optimizer_rows(bench *b) {
 
 /* ---- Codecs: 16 MB of fp32, as GB/s of these. */
 
-typedef struct parcel {
+typedef struct payload {
     const char *codec;
     bool decodes;
-} parcel;
+} payload;
 
 static void code(const bench_run *run, const void *argument, double *values) {
-    const parcel *parcel = argument;
+    const payload *payload = argument;
     size_t count = (size_t)(run->quick ? 1 : 4) << 20, size;
     codec codec;
-    if (codec_parse(parcel->codec, &codec) != MR_OK) failed("codec");
+    if (codec_parse(payload->codec, &codec) != MR_OK) failed("codec");
     float *from = bench_memory(count * sizeof *from), *back = bench_memory(count * sizeof *back);
     uint8_t *message = bench_memory(codec_bound(&codec, count));
     rng rng;
@@ -315,11 +316,11 @@ static void code(const bench_run *run, const void *argument, double *values) {
     double spent = 0, turns = 0;
     for (; spent < run->seconds * 1e9 || turns < 2; turns++) {
         int64_t start = clock_ns();
-        if ((turns == 0 || !parcel->decodes) &&
+        if ((turns == 0 || !payload->decodes) &&
             codec_encode(&codec, (uint64_t)turns, from, count, message, codec_bound(&codec, count), &size) != MR_OK)
             failed("encode");
         if (turns == 0) start = clock_ns(); /* the first is not counted */
-        if (parcel->decodes && codec_decode(span_of(message, size), back, count) != MR_OK) failed("decode");
+        if (payload->decodes && codec_decode(span_of(message, size), back, count) != MR_OK) failed("decode");
         spent += (double)(clock_ns() - start);
     }
     values[0] = turns * (double)(count * sizeof *from) / spent;
@@ -329,7 +330,7 @@ static void codec_rows(bench *b) {
     static const limit_copy copy = {16 << 20, 1};
     static const struct {
         const char *name;
-        parcel parcel;
+        payload payload;
     } rows[] = {
         {"fp16, encoded", {"fp16", false}},        {"fp16, decoded", {"fp16", true}},
         {"bf16, encoded", {"bf16", false}},        {"bf16, decoded", {"bf16", true}},
@@ -339,7 +340,7 @@ static void codec_rows(bench *b) {
         {"randk:0.01, encoded", {"randk", false}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        bench_measure(b, &(bench_pair){code, &rows[i].parcel, limit_memcpy_fn, &copy},
+        bench_measure(b, &(bench_pair){code, &rows[i].payload, limit_memcpy_fn, &copy},
                       &(bench_row){.name = rows[i].name, .unit = "GB/s", .reference = "memcpy 16 MB"}, 1);
 }
 

@@ -30,7 +30,7 @@ static const char *bar_text(char *text, size_t size, bench_bar bar) {
     return text;
 }
 
-void report_machine(FILE *out) {
+void bench_report_machine(FILE *out) {
     struct utsname system = {0};
     char model[128] = "", line[256];
     uname(&system);
@@ -43,12 +43,12 @@ void report_machine(FILE *out) {
             system.release, mr_version());
 }
 
-void report_suite(FILE *out, const char *name) {
+void bench_report_suite(FILE *out, const char *name) {
     fprintf(out, "\n%-40s %10s %-6s %10s  %-26s %6s %7s  %s\n", name, "ours", "", "reference", "", "ratio", "spread",
             "bar");
 }
 
-void report_row(FILE *out, const bench_outcome *row) {
+void bench_report_row(FILE *out, const bench_outcome *row) {
     char value[32], reference[32], bar[48];
     if (row->failed) {
         fprintf(out, "  %-38s %10s\n", row->name, "FAILED");
@@ -68,7 +68,7 @@ void report_row(FILE *out, const bench_outcome *row) {
     fflush(out);
 }
 
-void report_summary(FILE *out, const bench *b) {
+void bench_report_summary(FILE *out, const bench *b) {
     size_t judged = 0, reached = 0, failed = 0;
     for (size_t i = 0; i < bench_count(b); i++) {
         const bench_outcome *row = bench_at(b, i);
@@ -81,7 +81,7 @@ void report_summary(FILE *out, const bench *b) {
             judged, reached, judged - reached);
 }
 
-void report_names(FILE *out, const bench *b) {
+void bench_report_names(FILE *out, const bench *b) {
     for (size_t i = 0; i < bench_count(b); i++) fprintf(out, "%s: %s\n", bench_at(b, i)->suite, bench_at(b, i)->name);
 }
 
@@ -138,7 +138,7 @@ static void json_row(FILE *out, const bench_outcome *row) {
     fprintf(out, ", \"holds\": %s}", !judged ? "null" : bench_holds(row) ? "true" : "false");
 }
 
-mr_status report_json(FILE *out, const bench *b) {
+mr_status bench_report_json(FILE *out, const bench *b) {
     fputs("[\n", out);
     for (size_t i = 0; i < bench_count(b); i++) {
         if (i > 0) fputs(",\n", out);

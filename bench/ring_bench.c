@@ -15,32 +15,32 @@ enum { SAMPLES_MAX = 1 << 18, BATCH = 16, TYPE_DATA = 1, TYPE_STOP = 2 };
 /* ---- Two processes with a ring each way. */
 
 typedef struct duplex { /* shared */
-    station stations[2];
+    process_block blocks[2];
     uint8_t rings[2][1 << 16];
 } duplex;
 
 typedef struct side {
-    station *self, *peer;
+    process_block *self, *peer;
     ring_producer out;
     ring_consumer in;
-    waiter waiter;
+    spin_wait wait;
     unsigned index;
 } side;
 
 static void side_init(side *side, duplex *duplex, unsigned index, int64_t spin_us) {
     side->index = index;
-    side->self = &duplex->stations[index];
-    side->peer = &duplex->stations[1 - index];
+    side->self = &duplex->blocks[index];
+    side->peer = &duplex->blocks[1 - index];
     ring_producer_init(&side->out, duplex->rings[index], sizeof duplex->rings[0], 0);
     ring_consumer_init(&side->in, duplex->rings[1 - index], sizeof duplex->rings[0], 0);
-    waiter_init(&side->waiter, spin_us);
+    spin_wait_init(&side->wait, spin_us);
 }
 
 static void publish(side *side, uint32_t size, uint16_t type) {
-    waiter_publish(side->self);
+    spin_wait_publish(side->self);
     if (!ring_publish(&side->out, size, type)) return;
-    bell_mark(side->peer, 0);
-    bell_ring(side->peer, -1);
+    doorbell_mark(side->peer, 0);
+    doorbell_ring(side->peer, -1);
 }
 
 static bool readable(void *context) { return ring_readable(&((side *)context)->in); }
@@ -49,12 +49,12 @@ static void forget(void *context, uint32_t index) {}
 
 static void await(side *side) {
     while (!ring_readable(&side->in)) {
-        const station *peer = side->waiter.spin_ticks == 0 ? NULL : side->peer;
-        if (waiter_spin(&side->waiter, side->self, peer, side->index == 1, readable, side)) return;
-        bell_arm(side->self, BELL_FUTEX);
-        if (ring_arm(&side->in)) bell_sleep(side->self, 10 * 1000 * 1000);
-        bell_disarm(side->self);
-        bell_take(side->self, forget, NULL);
+        const process_block *peer = side->wait.spin_ticks == 0 ? NULL : side->peer;
+        if (spin_wait_spin(&side->wait, side->self, peer, side->index == 1, readable, side)) return;
+        doorbell_arm(side->self, DOORBELL_FUTEX);
+        if (ring_arm(&side->in)) doorbell_sleep(side->self, 10 * 1000 * 1000);
+        doorbell_disarm(side->self);
+        doorbell_take(side->self, forget, NULL);
     }
 }
 
@@ -187,7 +187,7 @@ static void crowd(const bench_run *run, const void *argument, double *values) {
 static void swallow(void *argument) {
     duplex *duplex = argument;
     side side;
-    side_init(&side, duplex, 1, WAITER_SPIN_US);
+    side_init(&side, duplex, 1, SPIN_WAIT_SPIN_US);
     bench_pin(BENCH_TWO_CPUS, 1);
     ring_record record = {.type = TYPE_DATA};
     uint64_t sum = 0;
@@ -208,7 +208,7 @@ static void swallow(void *argument) {
 static void rate(const bench_run *run, const void *argument, double *values) {
     duplex *duplex = bench_shared(sizeof *duplex);
     side side;
-    side_init(&side, duplex, 0, WAITER_SPIN_US);
+    side_init(&side, duplex, 0, SPIN_WAIT_SPIN_US);
     pid_t pid = bench_child(swallow, duplex);
     bench_pin(BENCH_TWO_CPUS, 0);
     int64_t start = clock_ns(), end = start + (int64_t)(run->seconds * 1e9);
@@ -232,7 +232,7 @@ typedef struct flow {
 
 typedef struct flow_end { /* the two ends of one large ring */
     const flow *flow;
-    station *stations;
+    process_block *blocks;
     void *ring;
 } flow_end;
 
@@ -246,9 +246,9 @@ static uint64_t read_record(const ring_record *record, reading reading, uint8_t 
 
 static void drink(void *argument) {
     flow_end *end = argument;
-    side side = {.self = &end->stations[1], .peer = &end->stations[0], .index = 1};
+    side side = {.self = &end->blocks[1], .peer = &end->blocks[0], .index = 1};
     ring_consumer_init(&side.in, end->ring, end->flow->ring_bytes, 0);
-    waiter_init(&side.waiter, WAITER_SPIN_US);
+    spin_wait_init(&side.wait, SPIN_WAIT_SPIN_US);
     bench_pin(BENCH_TWO_CPUS, 1);
     uint8_t *place = bench_memory(end->flow->size);
     size_t at = 0;
@@ -269,10 +269,10 @@ static void drink(void *argument) {
 
 static void stream(const bench_run *run, const void *argument, double *values) {
     const flow *flow = argument;
-    flow_end end = {flow, bench_shared(2 * sizeof(station)), bench_shared(flow->ring_bytes)};
-    side side = {.self = &end.stations[0], .peer = &end.stations[1]};
+    flow_end end = {flow, bench_shared(2 * sizeof(process_block)), bench_shared(flow->ring_bytes)};
+    side side = {.self = &end.blocks[0], .peer = &end.blocks[1]};
     ring_producer_init(&side.out, end.ring, flow->ring_bytes, 0);
-    waiter_init(&side.waiter, WAITER_SPIN_US);
+    spin_wait_init(&side.wait, SPIN_WAIT_SPIN_US);
     uint8_t *source = bench_memory(flow->size);
     memset(source, 2, flow->size);
     pid_t pid = bench_child(drink, &end);
@@ -293,8 +293,8 @@ static void stream(const bench_run *run, const void *argument, double *values) {
 }
 
 void ring_bench(bench *b) {
-    static const trip two = {BENCH_TWO_CPUS, 1, WAITER_SPIN_US}, one = {BENCH_ONE_CPU, 1, WAITER_SPIN_US},
-                      crowded = {BENCH_FREE, 4, WAITER_SPIN_US}, asleep = {BENCH_FREE, 4, 0};
+    static const trip two = {BENCH_TWO_CPUS, 1, SPIN_WAIT_SPIN_US}, one = {BENCH_ONE_CPU, 1, SPIN_WAIT_SPIN_US},
+                      crowded = {BENCH_FREE, 4, SPIN_WAIT_SPIN_US}, asleep = {BENCH_FREE, 4, 0};
     static const limit_trip futex_one = {LIMIT_FUTEX, BENCH_ONE_CPU};
     bench_measure(
         b, &(bench_pair){.ours = one_way, .argument = &two, .reference = bare_one_way_fn},

@@ -1,7 +1,7 @@
 /* store_bench.c — objects in shared memory: making, getting and letting go, in one process and across two.
  *
- * A host process has hub and vault; everything that memory must be asked for goes to it by call, as in a node. "Warm"
- * means that the memory was used before: a fresh page costs more than the copy into it (NUMBERS). */
+ * A host process has broker and store server; everything that memory must be asked for goes to it by call, as in a
+ * node. "Warm" means that the memory was used before: a fresh page costs more than the copy into it (NUMBERS). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 /* ---- The scene. */
 
 typedef struct scene {
-    char folder[BENCH_FOLDER_MAX], hub[BENCH_FOLDER_MAX + 4];
+    char folder[BENCH_FOLDER_MAX], broker[BENCH_FOLDER_MAX + 4];
     int stop[2];
     uint64_t arena_bytes;
     pid_t host;
@@ -29,8 +29,8 @@ typedef struct scene {
 static void serve(void *argument, int ready_fd) {
     scene *scene = argument;
     close(scene->stop[1]);
-    int code = store_host_run(&(store_host_options){
-        .hub = scene->hub, .arena_bytes = scene->arena_bytes, .ready_fd = ready_fd, .stop_fd = scene->stop[0]});
+    int code = store_bench_host_run(&(store_bench_host_options){
+        .broker = scene->broker, .arena_bytes = scene->arena_bytes, .ready_fd = ready_fd, .stop_fd = scene->stop[0]});
     if (code != 0) bench_fail("the host ended with %d", code);
 }
 
@@ -40,10 +40,10 @@ static void scene_open(scene *scene, uint64_t arena_bytes) {
     scene->arena_bytes = arena_bytes;
     bench_folder(scene->folder);
     if (pipe(scene->stop) != 0) bench_fail("no pipe");
-    snprintf(scene->hub, sizeof scene->hub, "%s/hub", scene->folder);
+    snprintf(scene->broker, sizeof scene->broker, "%s/hub", scene->folder);
     scene->host = bench_server(serve, scene, &byte, 1);
     close(scene->stop[0]);
-    if (visitor_open(&scene->visitor, scene->hub, "bench") != MR_OK) bench_fail("store: %s", mr_last_error());
+    if (visitor_open(&scene->visitor, scene->broker, "bench") != MR_OK) bench_fail("store: %s", mr_last_error());
 }
 
 static void scene_close(scene *scene) {
@@ -53,12 +53,12 @@ static void scene_close(scene *scene) {
     rmdir(scene->folder);
 }
 
-static store_object *make(visitor *visitor, const void *from, uint64_t size) {
-    store_object *object;
+static store_client_object *make(visitor *visitor, const void *from, uint64_t size) {
+    store_client_object *object;
     void *data;
     if (visitor_create(visitor, size, &object, &data) != MR_OK) bench_fail("create: %s", mr_last_error());
     if (from != NULL) memcpy(data, from, size);
-    store_seal(visitor->store, object);
+    store_client_seal(visitor->store, object);
     return object;
 }
 
@@ -71,11 +71,11 @@ static void put(const bench_run *run, const void *argument, double *values) {
     visitor *visitor = &scene.visitor;
     uint8_t *from = bench_memory(size);
     memset(from, 7, size);
-    for (int i = 0; i < 3; i++) store_drop(visitor->store, make(visitor, from, size)); /* warm */
+    for (int i = 0; i < 3; i++) store_client_drop(visitor->store, make(visitor, from, size)); /* warm */
     uint64_t count = 0;
     int64_t start = clock_ns(), end = start + (int64_t)(run->seconds * 1e9), now;
     do {
-        store_drop(visitor->store, make(visitor, from, size));
+        store_client_drop(visitor->store, make(visitor, from, size));
         count++;
     } while ((now = clock_ns()) < end || count < 3);
     values[0] = (double)count * (double)size / (double)(now - start);
@@ -89,31 +89,31 @@ static void get(const bench_run *run, const void *argument, double *values) {
     scene scene;
     scene_open(&scene, size + 64 * MB);
     visitor *visitor = &scene.visitor;
-    store_object *object = make(visitor, NULL, size);
+    store_client_object *object = make(visitor, NULL, size);
     object_ref ref;
-    store_ref(visitor->store, object, &ref);
+    store_client_ref(visitor->store, object, &ref);
     bench_samples gets, releases;
     bench_samples_init(&gets, 1 << 16);
     bench_samples_init(&releases, 1 << 16);
     volatile uint8_t sink;
     for (int64_t now = clock_ns(), end = now + (int64_t)(run->seconds * 1e9); now < end;) {
-        store_object *taken;
+        store_client_object *taken;
         void *data;
         uint64_t got;
         int64_t before = clock_ns();
-        if (store_take(visitor->store, &ref, &taken) != MR_OK ||
-            store_view(visitor->store, taken, &data, &got) != MR_OK)
+        if (store_client_take(visitor->store, &ref, &taken) != MR_OK ||
+            store_client_view(visitor->store, taken, &data, &got) != MR_OK)
             bench_fail("get: %s", mr_last_error());
         sink = *(uint8_t *)data;
         int64_t between = clock_ns();
-        store_unview(visitor->store, taken);
-        store_drop(visitor->store, taken);
+        store_client_unview(visitor->store, taken);
+        store_client_drop(visitor->store, taken);
         now = clock_ns();
         bench_samples_add(&gets, (double)(between - before) / 1e3);
         bench_samples_add(&releases, (double)(now - between) / 1e3);
     }
     (void)sink;
-    store_drop(visitor->store, object);
+    store_client_drop(visitor->store, object);
     values[0] = bench_samples_percentile(&gets, 50);
     values[1] = bench_samples_percentile(&releases, 50);
     bench_samples_fini(&gets);
@@ -131,13 +131,14 @@ static void small_rate(const bench_run *run, const void *argument, double *value
     int64_t start = clock_ns(), end = start + (int64_t)(run->seconds * 1e9), now;
     do {
         for (int i = 0; i < 64; i++, count++) {
-            store_object *object =
+            store_client_object *object =
                 make(visitor, "sixty-four bytes, more or less, of something that is not new....", 64);
             void *data;
             uint64_t size;
-            if (store_view(visitor->store, object, &data, &size) != MR_OK) bench_fail("view: %s", mr_last_error());
-            store_unview(visitor->store, object);
-            store_drop(visitor->store, object);
+            if (store_client_view(visitor->store, object, &data, &size) != MR_OK)
+                bench_fail("view: %s", mr_last_error());
+            store_client_unview(visitor->store, object);
+            store_client_drop(visitor->store, object);
         }
     } while ((now = clock_ns()) < end);
     values[0] = (double)count * 1e3 / (double)(now - start);
@@ -153,7 +154,7 @@ typedef struct desk_between {
 } desk_between;
 
 typedef struct getter {
-    const char *hub;
+    const char *broker;
     desk_between *between;
     uint64_t size;
 } getter;
@@ -161,7 +162,7 @@ typedef struct getter {
 /* Looks at the port now and then: to sleep there would measure the timer, for nobody rings when the word changes. */
 static void wait_word(visitor *visitor, _Atomic uint64_t *word, uint64_t value) {
     for (unsigned spins = 1; atomic_load_explicit(word, memory_order_acquire) < value; spins++) {
-        if (spins % 1024 == 0) port_poll(visitor->port);
+        if (spins % 1024 == 0) shm_transport_poll(visitor->transport);
         if (spins % (1 << 20) == 0) visitor_drive(visitor, 50); /* somebody else needs this CPU */
         cpu_relax();
     }
@@ -171,20 +172,20 @@ static void get_all(void *argument) {
     getter *getter = argument;
     visitor visitor;
     bench_pin(BENCH_TWO_CPUS, 1);
-    if (visitor_open(&visitor, getter->hub, "getter") != MR_OK) bench_fail("store: %s", mr_last_error());
+    if (visitor_open(&visitor, getter->broker, "getter") != MR_OK) bench_fail("store: %s", mr_last_error());
     uint8_t *into = bench_memory(getter->size);
     for (uint64_t i = 1;; i++) {
         wait_word(&visitor, &getter->between->offered, i);
         if (getter->between->ref.slot == 0) break;
-        store_object *object;
+        store_client_object *object;
         void *data;
         uint64_t size;
         if (visitor_take(&visitor, &getter->between->ref, &object) != MR_OK ||
             visitor_view(&visitor, object, &data, &size) != MR_OK)
             bench_fail("get: %s", mr_last_error());
         into[0] = *(uint8_t *)data;
-        store_unview(visitor.store, object);
-        store_drop(visitor.store, object);
+        store_client_unview(visitor.store, object);
+        store_client_drop(visitor.store, object);
         atomic_store_explicit(&getter->between->taken, i, memory_order_release);
     }
     visitor_close(&visitor);
@@ -195,7 +196,7 @@ static void across(const bench_run *run, const void *argument, double *values) {
     scene scene;
     scene_open(&scene, 128 * MB);
     visitor *visitor = &scene.visitor;
-    getter getter = {scene.hub, bench_shared(sizeof(desk_between)), size};
+    getter getter = {scene.broker, bench_shared(sizeof(desk_between)), size};
     pid_t pid = bench_child(get_all, &getter);
     bench_pin(BENCH_TWO_CPUS, 0); /* not before: the other would inherit it */
     uint64_t count = 0;
@@ -205,11 +206,11 @@ static void across(const bench_run *run, const void *argument, double *values) {
             start = clock_ns();
             end = start + (int64_t)(run->seconds * 1e9);
         }
-        store_object *object = make(visitor, NULL, size);
-        store_ref(visitor->store, object, &getter.between->ref);
+        store_client_object *object = make(visitor, NULL, size);
+        store_client_ref(visitor->store, object, &getter.between->ref);
         atomic_store_explicit(&getter.between->offered, count, memory_order_release);
         wait_word(visitor, &getter.between->taken, count);
-        store_drop(visitor->store, object);
+        store_client_drop(visitor->store, object);
     } while ((now = clock_ns()) < end);
     values[0] = (double)(count - 50) * 1e6 / (double)(now - start);
     getter.between->ref.slot = 0;
@@ -221,7 +222,7 @@ static void across(const bench_run *run, const void *argument, double *values) {
 void store_bench(bench *b) {
     static const limit_copy one = {1 << 20, 1}, sixty_four = {64 << 20, 1};
     static const limit_copy quarter = {256 << 20, 1}, whole = {1u << 30, 1}, small = {64, 1};
-    bool roomy = headroom_bytes() > 8 * 1024 * MB; /* twice the object, its source, and others live here too */
+    bool roomy = memory_headroom_bytes() > 8 * 1024 * MB; /* twice the object, its source, and others live here too */
     const limit_copy *large = roomy ? &whole : &quarter;
     static const limit_copy medium = {40 << 10, 1};
     const bench_bar bar = {BENCH_RATIO_AT_LEAST, 0.85}, rate = {BENCH_VALUE_AT_LEAST, 300};

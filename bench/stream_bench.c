@@ -28,8 +28,8 @@ struct side {
     const flow *flow;
     double seconds;
     int address_pipe[2];
-    loop *loop;
-    stream *stream;
+    event_loop *loop;
+    socket_transport *transport;
     transport wire;
     link_id link;
     uint8_t *memory;
@@ -59,20 +59,21 @@ static void on_room(void *context, link_id link) {
 static void on_closed(void *context, link_id link, const cause *why) {
     side *side = context;
     if (why->status != MR_CLOSED) bench_fail("the link broke: %s", why->text);
-    loop_stop(side->loop);
+    event_loop_stop(side->loop);
 }
 
 static const transport_events events = {on_open, on_message, on_body, on_room, on_closed};
 
 static void side_open(side *side) {
-    if (loop_create(&side->loop) != MR_OK || stream_open(side->loop, NULL, &events, side, &side->stream) != MR_OK)
+    if (event_loop_create(&side->loop) != MR_OK ||
+        socket_transport_open(side->loop, NULL, &events, side, &side->transport) != MR_OK)
         bench_fail("a stream: %s", mr_last_error());
-    side->wire = stream_transport(side->stream);
+    side->wire = socket_transport_transport(side->transport);
 }
 
 static void side_close(side *side) {
-    stream_close(side->stream);
-    loop_destroy(side->loop);
+    socket_transport_close(side->transport);
+    event_loop_destroy(side->loop);
 }
 
 /* The child's side: learns the address, connects, runs until the link is closed. */
@@ -82,7 +83,7 @@ static void connect_and_run(side *side) {
     if (read(side->address_pipe[0], address, sizeof address) != (ssize_t)sizeof address) bench_fail("no address");
     side_open(side);
     if (side->wire.ops->open(side->wire.self, address, &side->link) != MR_OK) bench_fail("open: %s", mr_last_error());
-    loop_run(side->loop);
+    event_loop_run(side->loop);
     side_close(side);
 }
 
@@ -95,9 +96,9 @@ static void listen_and_run(side *side, bench_child_fn *child, struct side *child
     bench_folder(folder);
     if (side->flow->wire == LIMIT_UNIX) snprintf(wanted, sizeof wanted, "unix:%s/s", folder);
     side_open(side);
-    if (stream_listen(side->stream, wanted, address) != MR_OK) bench_fail("listen: %s", mr_last_error());
+    if (socket_transport_listen(side->transport, wanted, address) != MR_OK) bench_fail("listen: %s", mr_last_error());
     if (write(child_side->address_pipe[1], address, sizeof address) != (ssize_t)sizeof address) bench_fail("pipe");
-    loop_run(side->loop);
+    event_loop_run(side->loop);
     side_close(side);
     rmdir(folder);
     bench_join(pid);

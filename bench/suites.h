@@ -21,6 +21,6 @@ void ps_shape_bench(bench *b);    /* more servers, workers and copies */
 void ps_scale_bench(bench *b);    /* more rows, larger values */
 void ps_recovery_bench(bench *b); /* a server is killed */
 void ps_table_bench(bench *b);    /* rows by key, optimizers, codecs */
-void ps_shelf_bench(bench *b);    /* what a server does for a request */
+void ps_engine_bench(bench *b);   /* what a server does for a request */
 void ps_codec_bench(bench *b);    /* pushes through codecs */
 void runtime_bench_serve(void);   /* in a worker of that suite: does not return */

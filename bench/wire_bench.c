@@ -119,24 +119,25 @@ static void checksum_rows(bench *b) {
 
 /* ---- Values. */
 
-typedef struct parcel {
+typedef struct payload {
     mr_arg arg;
     value_plan plan;
     uint8_t *bytes;
-} parcel;
+} payload;
 
 static void write_one(void *argument) {
-    parcel *parcel = argument;
-    if (value_measure(&parcel->arg, OUT_OF_LINE_MIN, &parcel->plan) != MR_OK) bench_fail("value: %s", mr_last_error());
-    value_write(&parcel->arg, &parcel->plan, parcel->bytes, NULL);
+    payload *payload = argument;
+    if (value_measure(&payload->arg, OUT_OF_LINE_MIN, &payload->plan) != MR_OK)
+        bench_fail("value: %s", mr_last_error());
+    value_write(&payload->arg, &payload->plan, payload->bytes, NULL);
 }
 
 /* Opens it and looks at every item of the outermost container. */
 static void read_one(void *argument) {
-    parcel *parcel = argument;
+    payload *payload = argument;
     value_doc doc;
     mr_value root;
-    if (value_open(&doc, span_of(parcel->bytes, parcel->plan.size), span_of(NULL, 0), &root) != MR_OK)
+    if (value_open(&doc, span_of(payload->bytes, payload->plan.size), span_of(NULL, 0), &root) != MR_OK)
         bench_fail("value: %s", mr_last_error());
     mr_iter iter = mr_value_iter(&root);
     for (mr_value item; mr_iter_next(&iter, &item);) __asm__ volatile("" : : "m"(item));
@@ -144,10 +145,10 @@ static void read_one(void *argument) {
 }
 
 static void values_of(const bench_run *run, mr_arg arg, size_t batch, double *values) {
-    parcel parcel = {.arg = arg, .bytes = bench_memory(1 << 20)};
+    payload payload = {.arg = arg, .bytes = bench_memory(1 << 20)};
     const bench_run half = {.seconds = run->seconds / 2, .quick = run->quick};
-    values[0] = rate(&half, batch, write_one, &parcel);
-    values[1] = rate(&half, batch, read_one, &parcel);
+    values[0] = rate(&half, batch, write_one, &payload);
+    values[1] = rate(&half, batch, read_one, &payload);
 }
 
 static void small_arguments(const bench_run *run, const void *argument, double *values) {

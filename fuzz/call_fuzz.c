@@ -27,7 +27,7 @@ enum {
 };
 
 typedef struct asked {
-    call_id id;
+    rpc_call_id id;
     bool open;
     uint8_t place[BODY_MAX];
 } asked;
@@ -35,13 +35,13 @@ typedef struct asked {
 typedef struct host {
     env env;
     virtual_clock clock;
-    calls *calls;
+    rpc *rpc;
     link_id link;
     bool closing, full;
     uint8_t head[HEAD_MAX];
     asked asked[CALLS_MAX];
     size_t asked_count;
-    call_token tokens[TOKENS_MAX];
+    rpc_call_token tokens[TOKENS_MAX];
     size_t token_count;
     uint8_t request_body[BODY_MAX];
     const uint8_t *arriving; /* where a body is being written to */
@@ -73,7 +73,7 @@ static const transport_ops ops = {
 
 /* ---- The host. */
 
-static void on_request(void *context, const call_request *request) {
+static void on_request(void *context, const rpc_call_request *request) {
     host *host = context;
     if (host->token_count < TOKENS_MAX) host->tokens[host->token_count++] = request->token;
 }
@@ -82,74 +82,74 @@ static void *on_body(void *context, link_id link, uint32_t method, span payload,
     return method % 2 == 0 ? ((host *)context)->request_body : NULL;
 }
 
-static void on_cancel(void *context, call_token token) {
+static void on_cancel(void *context, rpc_call_token token) {
     host *host = context;
     uint8_t *payload;
-    MR_ASSERT(calls_reply_begin(host->calls, token, 0, &payload) == MR_CLOSED);
+    MR_ASSERT(rpc_reply_begin(host->rpc, token, 0, &payload) == MR_CLOSED);
 }
 
-static const call_handlers handlers = {.on_request = on_request, .on_body = on_body, .on_cancel = on_cancel};
+static const rpc_call_handlers handlers = {.on_request = on_request, .on_body = on_body, .on_cancel = on_cancel};
 
-static void done(void *argument, call_id id, const call_result *result) {
+static void done(void *argument, rpc_call_id id, const rpc_call_result *result) {
     asked *asked = argument;
     MR_ASSERT(asked->open);
     asked->open = false;
 }
 
-static void *answer_body(void *argument, call_id id, span payload, uint64_t size) {
+static void *answer_body(void *argument, rpc_call_id id, span payload, uint64_t size) {
     asked *asked = argument;
     MR_ASSERT(asked->open);
     return payload.size % 4 == 3 ? NULL : asked->place;
 }
 
-static void start_call(host *host, const call_options *options) {
+static void start_call(host *host, const rpc_call_options *options) {
     uint8_t *payload;
     if (host->asked_count == CALLS_MAX) return;
-    if (calls_begin(host->calls, host->link, 1, 4, &payload) != MR_OK) return;
+    if (rpc_begin(host->rpc, host->link, 1, 4, &payload) != MR_OK) return;
     memcpy(payload, "ping", 4);
     asked *asked = &host->asked[host->asked_count++];
     asked->open = true;
-    asked->id = calls_commit(host->calls, host->clock.now_us, host->link, 4, options, done, asked);
+    asked->id = rpc_commit(host->rpc, host->clock.now_us, host->link, 4, options, done, asked);
 }
 
 static void answer(host *host, uint8_t how) {
     if (host->token_count == 0) return;
-    call_token token = host->tokens[how % host->token_count];
+    rpc_call_token token = host->tokens[how % host->token_count];
     uint8_t *payload;
     if (how % 2 == 0) {
-        mr_status status = calls_fail(host->calls, token, MR_DENIED, "no");
+        mr_status status = rpc_fail(host->rpc, token, MR_DENIED, "no");
         MR_ASSERT(status == MR_OK || status == MR_BUSY || status == MR_CLOSED);
-    } else if (calls_reply_begin(host->calls, token, 2, &payload) == MR_OK) {
+    } else if (rpc_reply_begin(host->rpc, token, 2, &payload) == MR_OK) {
         memcpy(payload, "ok", 2);
-        calls_reply_commit(host->calls, token, 2);
+        rpc_reply_commit(host->rpc, token, 2);
     }
 }
 
 static void close_link(host *host) {
     cause why;
     cause_set(&why, MR_IO, "reset");
-    calls_events.on_closed(host->calls, host->link, &why);
-    MR_ASSERT(calls_open_count(host->calls) == 0);
+    rpc_events.on_closed(host->rpc, host->link, &why);
+    MR_ASSERT(rpc_open_count(host->rpc) == 0);
     host->closing = host->full = false;
     host->link.v++;
-    calls_events.on_open(host->calls, host->link, &(peer){0});
+    rpc_events.on_open(host->rpc, host->link, &(peer){0});
 }
 
 /* ---- The peer. */
 
 static void deliver(host *host, span head, span body) {
     message message = {.head = head, .body = body};
-    calls_events.on_message(host->calls, host->link, &message);
+    rpc_events.on_message(host->rpc, host->link, &message);
 }
 
 static void deliver_with_body(host *host, span head, uint8_t how) {
     size_t size = 1 + how % BODY_MAX;
-    uint8_t *place = calls_events.on_body(host->calls, host->link, head, size);
+    uint8_t *place = rpc_events.on_body(host->rpc, host->link, head, size);
     MR_ASSERT(place != NULL);
     host->arriving = place == BODY_DISCARD ? NULL : place;
     if (how >= 128) { /* it takes a while */
         host->clock.now_us += 50;
-        calls_tick(host->calls, host->clock.now_us);
+        rpc_tick(host->rpc, host->clock.now_us);
     }
     if (host->arriving != NULL) memset(place, how, size);
     span body = span_of(host->arriving, size);
@@ -158,7 +158,7 @@ static void deliver_with_body(host *host, span head, uint8_t how) {
 }
 
 static void step(host *host, reader *reader) {
-    static const call_options timed = {
+    static const rpc_call_options timed = {
         .timeout_us = 100, .attempt_timeout_us = 30, .attempts_max = 3, .on_body = answer_body};
     uint8_t which = reader_u8(reader) % STEPS, how = 0;
     if (which != STEP_CALL) how = reader_u8(reader);
@@ -168,18 +168,18 @@ static void step(host *host, reader *reader) {
     if (which == STEP_CANCEL && host->asked_count > 0) {
         const asked *asked = &host->asked[how % host->asked_count];
         bool was_open = asked->open;
-        MR_ASSERT(calls_cancel(host->calls, asked->id) == (was_open ? MR_OK : MR_NOT_FOUND) && !asked->open);
+        MR_ASSERT(rpc_cancel(host->rpc, asked->id) == (was_open ? MR_OK : MR_NOT_FOUND) && !asked->open);
     }
     if (which == STEP_TIME) {
         host->clock.now_us += how;
-        calls_tick(host->calls, host->clock.now_us);
-        MR_ASSERT(calls_next_us(host->calls) > host->clock.now_us);
+        rpc_tick(host->rpc, host->clock.now_us);
+        MR_ASSERT(rpc_next_us(host->rpc) > host->clock.now_us);
     }
     if (which == STEP_ANSWER) answer(host, how);
     if (which == STEP_LINK) close_link(host);
     if (which == STEP_ROOM) {
         host->full = how % 2 == 0;
-        if (!host->full) calls_events.on_room(host->calls, host->link);
+        if (!host->full) rpc_events.on_room(host->rpc, host->link);
     }
     if (which == STEP_MESSAGE || which == STEP_BODY) {
         uint8_t copy[HEAD_MAX];
@@ -196,15 +196,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     host *host = xcalloc(1, sizeof *host);
     host->clock.now_us = 1000;
     host->env = (env){.clock = clock_virtual(&host->clock), .transport = {&ops, host}};
-    host->calls = calls_create(&host->env, &handlers, host);
+    host->rpc = rpc_create(&host->env, &handlers, host);
     host->link.v = 1;
-    calls_events.on_open(host->calls, host->link, &(peer){0});
+    rpc_events.on_open(host->rpc, host->link, &(peer){0});
     reader reader = reader_of(data, size);
     while (reader_left(&reader) > 0 && !reader.failed) step(host, &reader);
     size_t open = 0;
     for (size_t i = 0; i < host->asked_count; i++) open += host->asked[i].open;
-    MR_ASSERT(open == calls_open_count(host->calls));
-    calls_destroy(host->calls);
+    MR_ASSERT(open == rpc_open_count(host->rpc));
+    rpc_destroy(host->rpc);
     for (size_t i = 0; i < host->asked_count; i++) MR_ASSERT(!host->asked[i].open);
     free(host);
     return 0;

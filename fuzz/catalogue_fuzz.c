@@ -10,23 +10,23 @@
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    catalogue catalogue;
-    if (catalogue_decode(span_of(data, size), &catalogue) != MR_OK) return 0;
-    for (uint32_t i = 0; i < catalogue.count; i++) {
-        const catalogue_table *table = &catalogue.tables[i];
-        MR_ASSERT(definition_check(&table->definition) == MR_OK && table->definition.id < catalogue.next);
-        MR_ASSERT(i == 0 || table->definition.id > table[-1].definition.id);
-        MR_ASSERT(catalogue_find(&catalogue, table->name) == table && table->array_count <= MR_PS_ARRAYS_MAX);
-        (void)catalogue_table_items(table);
+    table_catalog catalog;
+    if (table_catalog_decode(span_of(data, size), &catalog) != MR_OK) return 0;
+    for (uint32_t i = 0; i < catalog.count; i++) {
+        const table_catalog_table *table = &catalog.tables[i];
+        MR_ASSERT(table_schema_check(&table->schema) == MR_OK && table->schema.id < catalog.next);
+        MR_ASSERT(i == 0 || table->schema.id > table[-1].schema.id);
+        MR_ASSERT(table_catalog_find(&catalog, table->name) == table && table->array_count <= MR_PS_ARRAYS_MAX);
+        (void)table_catalog_table_items(table);
     }
     if (size != 0) {
-        MR_ASSERT(catalogue_size(&catalogue) == size);
+        MR_ASSERT(table_catalog_size(&catalog) == size);
         uint8_t *again = xmalloc(size);
         writer writer = writer_of(again, size);
-        catalogue_encode(&catalogue, &writer);
+        table_catalog_encode(&catalog, &writer);
         MR_ASSERT(!writer.failed && memcmp(again, data, size) == 0);
         free(again);
     }
-    catalogue_fini(&catalogue);
+    table_catalog_fini(&catalog);
     return 0;
 }

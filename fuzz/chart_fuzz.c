@@ -1,5 +1,5 @@
-/* chart_fuzz.c — charts that the coordinator or another process may send. What is read is written back as the same
- * bytes. */
+/* chart_fuzz.c — cluster maps that the metadata store or another process may send. What is read is written back as the
+ * same bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,17 +9,17 @@
 #include "ps/chart.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    chart chart = {0};
-    if (chart_follow(&chart, span_of(data, size)) != MR_OK) {
-        MR_ASSERT(chart.number == 0 && chart.slots == NULL);
+    cluster_map map = {0};
+    if (cluster_map_follow(&map, span_of(data, size)) != MR_OK) {
+        MR_ASSERT(map.number == 0 && map.slots == NULL);
         return 0;
     }
-    MR_ASSERT(chart_size(&chart, 0) == size);
+    MR_ASSERT(cluster_map_size(&map, 0) == size);
     uint8_t *again = xmalloc(size);
     writer writer = writer_of(again, size);
-    chart_encode(&chart, 0, &writer);
+    cluster_map_encode(&map, 0, &writer);
     MR_ASSERT(!writer.failed && memcmp(again, data, size) == 0);
     free(again);
-    chart_fini(&chart);
+    cluster_map_fini(&map);
     return 0;
 }

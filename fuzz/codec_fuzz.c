@@ -25,26 +25,26 @@ static void decode(span message, size_t count) {
     free(values);
 }
 
-static void unfold(span message, press_id id) {
-    press *press;
+static void unfold(span message, compressor_id id) {
+    compressor *compressor;
     size_t size;
-    if (press_open(id, &press) != MR_OK) return;
-    if (press_size(message, 1 << 16, &size) == MR_OK) {
+    if (compressor_open(id, &compressor) != MR_OK) return;
+    if (compressor_size(message, 1 << 16, &size) == MR_OK) {
         uint8_t *out = xmalloc(size + 1);
-        if (press_unpack(press, message, out, size) == MR_OK) {
-            uint8_t *again = xmalloc(press_bound(size));
-            MR_ASSERT(press_pack(press, span_of(out, size), again) <= press_bound(size));
+        if (compressor_unpack(compressor, message, out, size) == MR_OK) {
+            uint8_t *again = xmalloc(compressor_bound(size));
+            MR_ASSERT(compressor_pack(compressor, span_of(out, size), again) <= compressor_bound(size));
             free(again);
         }
         free(out);
     }
-    press_close(press);
+    compressor_close(compressor);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
     span message = span_of(data + 2, size - 2);
     decode(message, data[0] | (size_t)(data[1] & 0xf) << 8);
-    unfold(message, (press_id)(data[0] % PRESS_IDS));
+    unfold(message, (compressor_id)(data[0] % COMPRESSOR_IDS));
     return 0;
 }

@@ -17,81 +17,82 @@
 #include "kv/office/stock.h"
 
 static void try_standing(span bytes) {
-    uint8_t again[STANDING_SIZE_MAX];
-    standing standing;
-    if (standing_decode(bytes, &standing) != MR_OK) return;
-    MR_ASSERT(standing_encode(&standing, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    uint8_t again[PROCESS_STATE_SIZE_MAX];
+    process_state state;
+    if (process_state_decode(bytes, &state) != MR_OK) return;
+    MR_ASSERT(process_state_encode(&state, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
 }
 
 static void try_word(span bytes) {
-    uint8_t again[ARRIVAL_WORD_MAX];
-    arrival_word word;
-    if (arrival_word_decode(bytes, &word) != MR_OK) return;
-    MR_ASSERT(arrival_word_encode(&word, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    uint8_t again[BARRIER_CLIENT_WORD_MAX];
+    barrier_client_word word;
+    if (barrier_client_word_decode(bytes, &word) != MR_OK) return;
+    MR_ASSERT(barrier_client_word_encode(&word, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
 }
 
 static void try_verdict(span bytes) {
-    uint8_t again[ARRIVAL_VERDICT_MAX];
-    arrival_verdict verdict;
-    if (arrival_verdict_decode(bytes, &verdict) != MR_OK) return;
-    MR_ASSERT(arrival_verdict_encode(&verdict, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    uint8_t again[BARRIER_CLIENT_VERDICT_MAX];
+    barrier_client_verdict verdict;
+    if (barrier_client_verdict_decode(bytes, &verdict) != MR_OK) return;
+    MR_ASSERT(barrier_client_verdict_encode(&verdict, again) == bytes.size &&
+              memcmp(again, bytes.data, bytes.size) == 0);
 }
 
 static void try_note(span bytes) {
-    letter letter = {.kind = DESK_NOTE, .stamp = {1, 2, 3}, .value = bytes};
-    note note;
-    if (note_read(&letter, &note) != MR_OK) return;
-    uint8_t *again = note_write(&note, &letter);
-    MR_ASSERT(letter.value.size == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    control_message message = {.kind = CONTROL_NOTE, .stamp = {1, 2, 3}, .value = bytes};
+    app_message app_message;
+    if (app_message_read(&message, &app_message) != MR_OK) return;
+    uint8_t *again = app_message_write(&app_message, &message);
+    MR_ASSERT(message.value.size == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
     free(again);
 }
 
 static void try_barriers(span bytes) {
-    barriers barriers;
+    barrier_server server;
     bool opens;
-    barriers_init(&barriers, 3, true);
-    if (barriers_decode(bytes, &barriers) == MR_OK) {
+    barrier_server_init(&server, 3, true);
+    if (barrier_server_decode(bytes, &server) == MR_OK) {
         uint8_t *again = xmalloc(bytes.size);
         writer writer = writer_of(again, bytes.size);
-        barriers_encode(&barriers, &writer);
-        MR_ASSERT(!writer.failed && barriers_size(&barriers) == bytes.size);
+        barrier_server_encode(&server, &writer);
+        MR_ASSERT(!writer.failed && barrier_server_size(&server) == bytes.size);
         MR_ASSERT(memcmp(again, bytes.data, bytes.size) == 0);
         free(again);
     }
-    barriers_begin(&barriers, 5);
-    for (uint32_t i = 0; i < 3; i++) barriers_resume(&barriers, i, 5, 1);
+    barrier_server_begin(&server, 5);
+    for (uint32_t i = 0; i < 3; i++) barrier_server_resume(&server, i, 5, 1);
     mr_status status = MR_BUSY;
-    for (uint32_t i = 0; i < 3; i++) status = barriers_come(&barriers, i, "b", false, UINT64_MAX, &opens);
+    for (uint32_t i = 0; i < 3; i++) status = barrier_server_come(&server, i, "b", false, UINT64_MAX, &opens);
     MR_ASSERT(status == MR_OK); /* all three have come */
-    barriers_fini(&barriers);
+    barrier_server_fini(&server);
 }
 
 static void try_page(span bytes) {
-    board_reading reading;
-    board_line line;
-    if (board_read(bytes, &reading) != MR_OK) return;
-    while (board_next(&reading, &line) == MR_OK) MR_ASSERT(line.standing.report_count <= MR_PS_METRICS_MAX);
+    process_table_reading reading;
+    process_table_line line;
+    if (process_table_read(bytes, &reading) != MR_OK) return;
+    while (process_table_next(&reading, &line) == MR_OK) MR_ASSERT(line.state.report_count <= MR_PS_METRICS_MAX);
 }
 
 static void try_list(span bytes) {
     reader reader;
     uint32_t count;
-    board_entry entry;
-    if (board_list_read(bytes, &reader, &count) != MR_OK) return;
-    while (count-- != 0 && board_list_next(&reader, &entry) == MR_OK)
+    process_table_entry entry;
+    if (process_table_list_read(bytes, &reader, &count) != MR_OK) return;
+    while (count-- != 0 && process_table_list_next(&reader, &entry) == MR_OK)
         MR_ASSERT(strlen(entry.address) < MR_PS_ADDRESS_MAX);
 }
 
 static void try_stock(span bytes) {
-    uint8_t again[STOCK_SIZE_MAX];
-    stock stock;
-    if (stock_decode(bytes, &stock) != MR_OK) return;
-    MR_ASSERT(stock_encode(&stock, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
+    uint8_t again[TABLE_STATS_SIZE_MAX];
+    table_stats stats;
+    if (table_stats_decode(bytes, &stats) != MR_OK) return;
+    MR_ASSERT(table_stats_encode(&stats, again) == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
 }
 
 static void try_overview(span bytes) {
     mr_ps_overview *overview;
-    if (bytes.size > LETTER_VALUE_MAX || overview_decode(bytes, &overview) != MR_OK) return;
+    if (bytes.size > CONTROL_MESSAGE_VALUE_MAX || overview_decode(bytes, &overview) != MR_OK) return;
     size_t size;
     uint8_t *again = overview_encode(overview, &size);
     MR_ASSERT(size == bytes.size && memcmp(again, bytes.data, bytes.size) == 0);
@@ -100,15 +101,15 @@ static void try_overview(span bytes) {
 }
 
 static void try_corpus(span bytes) {
-    corpus corpus;
-    if (corpus_decode(bytes, &corpus) != MR_OK) return;
-    MR_ASSERT(corpus.count != 0 && corpus.count <= CORPUS_PARTS_MAX && corpus_size(&corpus) == bytes.size);
+    dataset_spec spec;
+    if (dataset_spec_decode(bytes, &spec) != MR_OK) return;
+    MR_ASSERT(spec.count != 0 && spec.count <= DATASET_SPEC_PARTS_MAX && dataset_spec_size(&spec) == bytes.size);
     uint8_t *again = xmalloc(bytes.size);
     writer writer = writer_of(again, bytes.size);
-    corpus_encode(&corpus, &writer);
+    dataset_spec_encode(&spec, &writer);
     MR_ASSERT(!writer.failed && memcmp(again, bytes.data, bytes.size) == 0);
     free(again);
-    corpus_fini(&corpus);
+    dataset_spec_fini(&spec);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

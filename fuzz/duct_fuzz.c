@@ -1,6 +1,6 @@
-/* duct_fuzz.c — two sides of a duct that use it as they should, while somebody writes what he likes into the words that
- * they share, and passes what he likes. Whatever that is: reads and writes move no more than was asked for, or say that
- * it cannot be; and without a lie the bytes come in order.
+/* duct_fuzz.c — two sides of a shm pipe that use it as they should, while somebody writes what he likes into the words
+ * that they share, and passes what he likes. Whatever that is: reads and writes move no more than was asked for, or say
+ * that it cannot be; and without a lie the bytes come in order.
  *
  * The input is a list of steps, each a byte and what belongs to it:
  *
@@ -23,7 +23,7 @@
 enum { BUFFER = 1 << 20, WORDS = 4096 / 8, STEPS_MAX = 64 };
 
 typedef struct game {
-    duct *sides[2];
+    shm_pipe *sides[2];
     uint64_t *words;
     uint64_t sent[2], got[2]; /* by that side; the bytes count */
     bool lied, over;
@@ -45,11 +45,11 @@ static void write_some(game *game, int side, size_t size) {
     bool wake;
     for (size_t i = 0; i < size; i++) game->buffer[i] = nth(game->sent[side] + i);
     span first = span_of(game->buffer, size / 3), rest = span_of(game->buffer + size / 3, size - size / 3);
-    if (size <= DUCT_STRIDE && duct_send(game->sides[side], first, rest, &wake)) {
+    if (size <= SHM_PIPE_STRIDE && shm_pipe_send(game->sides[side], first, rest, &wake)) {
         game->sent[side] += size;
         return;
     }
-    if (!fine(game, duct_write(game->sides[side], pieces, 2, &moved, &wake))) return;
+    if (!fine(game, shm_pipe_write(game->sides[side], pieces, 2, &moved, &wake))) return;
     MR_ASSERT(moved <= size);
     game->sent[side] += moved;
 }
@@ -58,7 +58,7 @@ static void read_some(game *game, int side, size_t size) {
     struct iovec pieces[] = {{game->buffer, size / 2}, {game->buffer + size / 2, size - size / 2}};
     size_t moved;
     bool wake;
-    if (!fine(game, duct_read(game->sides[side], pieces, 2, &moved, &wake))) return;
+    if (!fine(game, shm_pipe_read(game->sides[side], pieces, 2, &moved, &wake))) return;
     MR_ASSERT(moved <= size);
     if (!game->lied) MR_ASSERT(game->got[side] + moved <= game->sent[1 - side]);
     for (size_t i = 0; i < moved && !game->lied; i++) MR_ASSERT(game->buffer[i] == nth(game->got[side] + i));
@@ -68,8 +68,8 @@ static void read_some(game *game, int side, size_t size) {
 static void offer(game *game, int side) {
     int fd;
     bool wake;
-    if (!duct_may_offer(game->sides[side]) || duct_offer(game->sides[side], &fd) != MR_OK) return;
-    mr_status status = duct_take(game->sides[1 - side], fd, &wake);
+    if (!shm_pipe_may_offer(game->sides[side]) || shm_pipe_offer(game->sides[side], &fd) != MR_OK) return;
+    mr_status status = shm_pipe_take(game->sides[1 - side], fd, &wake);
     if (status == MR_CORRUPT) MR_ASSERT(mr_last_error()[0] != '\0'); /* it was answered before */
 }
 
@@ -77,23 +77,23 @@ static void pass(game *game, int side, uint32_t size, bool sealed) {
     bool wake;
     int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return;
-    unsigned before = duct_annexes(game->sides[side]);
+    unsigned before = shm_pipe_annexes(game->sides[side]);
     bool sized = ftruncate(fd, (off_t)size) == 0;
     if (sealed) sized &= fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
-    mr_status status = duct_take(game->sides[side], fd, &wake);
-    if (!sized || !sealed || size != ANNEX_CAPACITY) MR_ASSERT(status == MR_CORRUPT);
-    MR_ASSERT(duct_annexes(game->sides[side]) == before + (status == MR_OK));
+    mr_status status = shm_pipe_take(game->sides[side], fd, &wake);
+    if (!sized || !sealed || size != LARGE_RING_CAPACITY) MR_ASSERT(status == MR_CORRUPT);
+    MR_ASSERT(shm_pipe_annexes(game->sides[side]) == before + (status == MR_OK));
     if (status == MR_OK) game->lied = true; /* the other side did not make it */
     close(fd);
 }
 
 static void look(game *game, int side) {
-    duct *duct = game->sides[side];
-    bool empty = duct_arm(duct);
-    if (!game->lied) MR_ASSERT(empty == !duct_readable(duct));
-    duct_disarm(duct);
-    (void)duct_starve(duct);
-    (void)duct_has_room(duct);
+    shm_pipe *pipe = game->sides[side];
+    bool empty = shm_pipe_arm(pipe);
+    if (!game->lied) MR_ASSERT(empty == !shm_pipe_readable(pipe));
+    shm_pipe_disarm(pipe);
+    (void)shm_pipe_starve(pipe);
+    (void)shm_pipe_has_room(pipe);
 }
 
 static void step(game *game, int kind, reader *reader) {
@@ -103,19 +103,19 @@ static void step(game *game, int kind, reader *reader) {
     case 0: write_some(game, side, (size_t)16 * reader_u16(reader)); break;
     case 1: read_some(game, side, (size_t)16 * reader_u16(reader)); break;
     case 2: offer(game, side); break;
-    case 3: (void)duct_grow(game->sides[side]); break;
+    case 3: (void)shm_pipe_grow(game->sides[side]); break;
     case 4:
     case 9:
         game->words[8 + what % 112] = kind == 4 ? reader_u64(reader) : game->words[8 + what % 112] + reader_u8(reader);
         game->lied = true;
         break;
-    case 5: duct_rest(game->sides[side]); break;
+    case 5: shm_pipe_rest(game->sides[side]); break;
     case 6: {
         uint32_t size = reader_u32(reader);
         pass(game, side, size, (reader_u8(reader) & 1) != 0);
         break;
     }
-    case 7: duct_decline(game->sides[side]); break;
+    case 7: shm_pipe_decline(game->sides[side]); break;
     case 8: look(game, side); break;
     default: break;
     }
@@ -126,16 +126,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reader reader = reader_of(data, size);
     int fd;
     _Static_assert(16 * UINT16_MAX <= BUFFER, "a step fits");
-    MR_ASSERT(game.buffer != NULL && duct_create(&game.sides[0], &fd) == MR_OK);
-    MR_ASSERT(duct_join(fd, false, &game.sides[1]) == MR_OK);
+    MR_ASSERT(game.buffer != NULL && shm_pipe_create(&game.sides[0], &fd) == MR_OK);
+    MR_ASSERT(shm_pipe_join(fd, false, &game.sides[1]) == MR_OK);
     game.words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     MR_ASSERT(game.words != MAP_FAILED);
     close(fd);
     for (int i = 0; i < STEPS_MAX && !game.over && reader_left(&reader) >= 2; i++)
         step(&game, reader_u8(&reader) % 10, &reader);
     munmap(game.words, 4096);
-    duct_close(game.sides[0]);
-    duct_close(game.sides[1]);
+    shm_pipe_close(game.sides[0]);
+    shm_pipe_close(game.sides[1]);
     free(game.buffer);
     return 0;
 }

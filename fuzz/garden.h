@@ -5,11 +5,12 @@
 
 enum { SEED_SIZE_MAX = 16384 };
 
-typedef struct garden {
+typedef struct corpus_writer {
     const char *folder;
     bool check; /* nothing is written: what is there has to be the same */
     int wrong;  /* files that are not, or could not be written */
-} garden;
+} corpus_writer;
 
-void seed(garden *garden, const char *kind, const char *name, const void *data, size_t size); /* into kind/name */
-void seed_ps(garden *garden);                                                                 /* seeds_ps.c */
+/* into kind/name */
+void seed(corpus_writer *writer, const char *kind, const char *name, const void *data, size_t size);
+void seed_ps(corpus_writer *writer); /* seeds_ps.c */

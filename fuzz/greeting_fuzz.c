@@ -13,21 +13,21 @@ static void expect_printable(const char *text, size_t size_max) {
 }
 
 static void try_hello(span head) {
-    uint8_t again[GREETING_HELLO_MAX];
+    uint8_t again[HANDSHAKE_HELLO_MAX];
     peer peer;
-    mr_status status = greeting_hello_decode(head, &peer);
+    mr_status status = handshake_hello_decode(head, &peer);
     if (status != MR_OK) {
         MR_ASSERT((status == MR_CORRUPT || status == MR_DENIED) && mr_last_error()[0] != '\0');
         return;
     }
     expect_printable(peer.name, sizeof peer.name);
     MR_ASSERT(peer.process != 0 && peer.pid >= 0);
-    MR_ASSERT(greeting_hello_encode(again, &peer) == head.size && memcmp(again, head.data, head.size) == 0);
+    MR_ASSERT(handshake_hello_encode(again, &peer) == head.size && memcmp(again, head.data, head.size) == 0);
 }
 
 static void try_bye(span head) {
     cause why;
-    mr_status status = greeting_bye_decode(head, &why);
+    mr_status status = handshake_bye_decode(head, &why);
     if (status != MR_OK) {
         MR_ASSERT(status == MR_CORRUPT && head.size > 0 && mr_last_error()[0] != '\0');
         return;

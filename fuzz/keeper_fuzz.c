@@ -9,17 +9,17 @@ static void try(disk disk) {
     span value;
     rng rng;
     rng_init(&rng, 1);
-    keeper *keeper;
-    image image = {.disk = disk};
-    mr_status status = keeper_open(image_archive(&image), &rng, 0, &keeper);
+    metadata_db *db;
+    metadata_file file = {.disk = disk};
+    mr_status status = metadata_db_open(metadata_file_storage(&file), &rng, 0, &db);
     if (status != MR_OK) {
         MR_ASSERT(status == MR_CORRUPT || status == MR_TOO_LARGE || status == MR_DENIED);
         return;
     }
     uint64_t version;
-    keeper_get(keeper, span_of("view", 4), &version, &value);
-    MR_ASSERT((coordinator_count(version) != 0 || value.size == 0) && value.size <= KEEPER_VALUE_MAX);
-    keeper_close(keeper);
+    metadata_db_get(db, span_of("view", 4), &version, &value);
+    MR_ASSERT((metadata_store_count(version) != 0 || value.size == 0) && value.size <= METADATA_DB_VALUE_MAX);
+    metadata_db_close(db);
 }
 
 enum { MARK_AT = 512, COPIES_AT = 4096, ROOM = 4096, FILE_SIZE = COPIES_AT + 2 * ROOM };
@@ -31,7 +31,7 @@ static void put_sum(uint8_t *bytes, size_t size) {
 
 static void try_copy(const uint8_t *data, size_t size) {
     static uint8_t file[FILE_SIZE];
-    const uint32_t head[2] = {IMAGE_MAGIC, ROOM}, all = (uint32_t)size + 12;
+    const uint32_t head[2] = {METADATA_FILE_MAGIC, ROOM}, all = (uint32_t)size + 12;
     uint64_t number;
     if (size < sizeof number || all > ROOM) return;
     memcpy(&number, data, sizeof number);
@@ -44,11 +44,11 @@ static void try_copy(const uint8_t *data, size_t size) {
     memcpy(copy, &all, sizeof all);
     memcpy(copy + sizeof all, data, size);
     put_sum(copy, size + sizeof all);
-    sealed_try(IMAGE_FILE, file, sizeof file, try);
+    fix_checksum_try(METADATA_FILE_FILE, file, sizeof file, try);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    sealed_try(IMAGE_FILE, data, size, try);
+    fix_checksum_try(METADATA_FILE_FILE, data, size, try);
     try_copy(data, size);
     return 0;
 }

@@ -4,23 +4,23 @@
 #include "kv/shelf/lengths.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    lengths read = {0}, again = {0};
-    if (lengths_read(&read, span_of(data, size))) {
-        bale *bytes = lengths_write(&read);
-        MR_ASSERT(lengths_read(&again, bale_bytes(bytes)) && again.count == read.count);
+    slot_norms read = {0}, again = {0};
+    if (slot_norms_read(&read, span_of(data, size))) {
+        shared_bytes *bytes = slot_norms_write(&read);
+        MR_ASSERT(slot_norms_read(&again, shared_bytes_bytes(bytes)) && again.count == read.count);
         for (size_t i = 0; i < read.count; i++) {
-            const lengths_item *item = &read.list[i];
+            const slot_norms_item *item = &read.list[i];
             MR_ASSERT(memcmp(item, &again.list[i], sizeof *item) == 0);
-            MR_ASSERT(lengths_find(&read, item->table, item->of) == item);
+            MR_ASSERT(slot_norms_find(&read, item->table, item->of) == item);
             MR_ASSERT(item->squares[0] == item->squares[0] && item->squares[1] == item->squares[1]);
         }
-        span parts[] = {span_of(data, size), bale_bytes(bytes)};
-        bale *both = lengths_combine(parts, 2);
-        MR_ASSERT(bale_bytes(both).size == bale_bytes(bytes).size);
-        bale_unref(both);
-        bale_unref(bytes);
+        span parts[] = {span_of(data, size), shared_bytes_bytes(bytes)};
+        shared_bytes *both = slot_norms_combine(parts, 2);
+        MR_ASSERT(shared_bytes_bytes(both).size == shared_bytes_bytes(bytes).size);
+        shared_bytes_unref(both);
+        shared_bytes_unref(bytes);
     }
-    lengths_fini(&read);
-    lengths_fini(&again);
+    slot_norms_fini(&read);
+    slot_norms_fini(&again);
     return 0;
 }

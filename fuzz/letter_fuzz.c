@@ -9,17 +9,17 @@
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    letter letter;
-    mr_status status = letter_decode(span_of(data, size), &letter);
+    control_message message;
+    mr_status status = control_message_decode(span_of(data, size), &message);
     if (status != MR_OK) {
         MR_ASSERT(status == MR_CORRUPT && mr_last_error()[0] != '\0');
         return 0;
     }
-    MR_ASSERT(letter.key.size <= LETTER_KEY_MAX && letter.value.size <= LETTER_VALUE_MAX);
-    MR_ASSERT(letter_size(&letter) == size);
+    MR_ASSERT(message.key.size <= CONTROL_MESSAGE_KEY_MAX && message.value.size <= CONTROL_MESSAGE_VALUE_MAX);
+    MR_ASSERT(control_message_size(&message) == size);
     uint8_t *again = xmalloc(size);
     writer writer = writer_of(again, size);
-    letter_encode(&letter, &writer);
+    control_message_encode(&message, &writer);
     MR_ASSERT(!writer.failed && memcmp(again, data, size) == 0);
     free(again);
     return 0;

@@ -9,7 +9,7 @@ static bool same_bytes(span a, span b) {
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-static bool same(const part *a, const part *b) {
+static bool same(const slot_message *a, const slot_message *b) {
     return a->kind == b->kind && a->status == b->status && a->entry == b->entry && a->priority == b->priority &&
            a->slot == b->slot && a->rank == b->rank && a->epoch == b->epoch && a->lsn == b->lsn &&
            a->commit == b->commit && a->name == b->name && a->prev == b->prev && same_bytes(a->terms, b->terms) &&
@@ -18,21 +18,22 @@ static bool same(const part *a, const part *b) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reader from = reader_of(data, size);
-    part_head head;
+    slot_message_head head;
     uint32_t count, good = 0;
-    if (size > 64 * 1024 || part_read_head(&from, &head, &count) != MR_OK) return 0;
+    if (size > 64 * 1024 || slot_message_read_head(&from, &head, &count) != MR_OK) return 0;
     reader first = from;
-    part_batch batch = {0};
-    part part, twin;
-    uint8_t written[PART_HEAD_MAX];
-    part_begin_written(&batch, span_of(written, part_write_head(&head, written)));
-    for (; good < count && part_read(&from, &part) == MR_OK; good++) part_add(&batch, &part);
-    span bytes = part_end(&batch);
+    slot_packet packet = {0};
+    slot_message message, twin;
+    uint8_t written[SLOT_MESSAGE_HEAD_MAX];
+    slot_packet_begin_written(&packet, span_of(written, slot_message_write_head(&head, written)));
+    for (; good < count && slot_message_read(&from, &message) == MR_OK; good++) slot_packet_add(&packet, &message);
+    span bytes = slot_packet_end(&packet);
     reader again = reader_of(bytes.data, bytes.size);
-    MR_ASSERT(part_read_head(&again, &head, &count) == MR_OK && count == good);
+    MR_ASSERT(slot_message_read_head(&again, &head, &count) == MR_OK && count == good);
     for (uint32_t i = 0; i < good; i++)
-        MR_ASSERT(part_read(&first, &part) == MR_OK && part_read(&again, &twin) == MR_OK && same(&part, &twin));
+        MR_ASSERT(slot_message_read(&first, &message) == MR_OK && slot_message_read(&again, &twin) == MR_OK &&
+                  same(&message, &twin));
     MR_ASSERT(reader_left(&again) == 0);
-    part_batch_fini(&batch);
+    slot_packet_fini(&packet);
     return 0;
 }

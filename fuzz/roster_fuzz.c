@@ -1,5 +1,5 @@
-/* roster_fuzz.c — rosters that the coordinator or a marshal may send, and what a member may say to a marshal. A roster
- * that is read is written back as the same bytes. */
+/* roster_fuzz.c — consumer groups that the metadata store or a group leader may send, and what a member may say to a
+ * group leader. A consumer group that is read is written back as the same bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,21 +9,21 @@
 #include "fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    letter letter = {.stamp = {.id = 1, .incarnation = 1}, .value = span_of(data, size)};
-    attendee_word word;
-    if (attendee_read(&letter, &word) == MR_OK) MR_ASSERT(word.wish_count <= ATTENDEE_WISHES_MAX);
-    roster roster = {0};
-    if (roster_decode(span_of(data, size), &roster) != MR_OK) {
-        MR_ASSERT(roster.number == 0 && roster.members == NULL);
+    control_message message = {.stamp = {.id = 1, .incarnation = 1}, .value = span_of(data, size)};
+    group_consumer_word word;
+    if (group_consumer_read(&message, &word) == MR_OK) MR_ASSERT(word.wish_count <= GROUP_CONSUMER_WISHES_MAX);
+    consumer_group group = {0};
+    if (consumer_group_decode(span_of(data, size), &group) != MR_OK) {
+        MR_ASSERT(group.number == 0 && group.members == NULL);
         return 0;
     }
-    MR_ASSERT(roster_size(&roster) == size);
+    MR_ASSERT(consumer_group_size(&group) == size);
     uint8_t *again = xmalloc(size);
     writer writer = writer_of(again, size);
-    roster_encode(&roster, &writer);
+    consumer_group_encode(&group, &writer);
     MR_ASSERT(!writer.failed && memcmp(again, data, size) == 0);
-    roster_deal(&roster); /* whatever it says, it can be dealt out */
+    consumer_group_deal(&group); /* whatever it says, it can be dealt out */
     free(again);
-    roster_fini(&roster);
+    consumer_group_fini(&group);
     return 0;
 }

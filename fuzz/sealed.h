@@ -13,32 +13,34 @@
 #include "fuzz/fuzz.h"
 #include "net/disk.h"
 
-typedef struct sealed_file {
+typedef struct fix_checksum_file {
     const char *name;
     span content;
-} sealed_file;
+} fix_checksum_file;
 
-static inline mr_status sealed_read(void *self, const char *file, uint64_t offset, void *data, size_t size,
-                                    size_t *got) {
-    const sealed_file *only = self;
+static inline mr_status fix_checksum_read(void *self, const char *file, uint64_t offset, void *data, size_t size,
+                                          size_t *got) {
+    const fix_checksum_file *only = self;
     MR_ASSERT(offset == 0 && size == only->content.size && strcmp(file, only->name) == 0);
     if (size != 0) memcpy(data, only->content.data, size);
     *got = size;
     return MR_OK;
 }
 
-static inline mr_status sealed_size(void *self, const char *file, uint64_t *out) {
-    const sealed_file *only = self;
+static inline mr_status fix_checksum_size(void *self, const char *file, uint64_t *out) {
+    const fix_checksum_file *only = self;
     if (strcmp(file, only->name) != 0) return MR_NOT_FOUND;
     *out = only->content.size;
     return MR_OK;
 }
 
-static inline mr_status sealed_remove(void *self, const char *file) { return MR_DENIED; } /* so nothing is replaced */
+/* so nothing is replaced */
+static inline mr_status fix_checksum_remove(void *self, const char *file) { return MR_DENIED; }
 
-static inline void sealed_try(const char *name, const uint8_t *data, size_t size, void (*try)(disk disk)) {
-    static const disk_ops ops = {.name = "one file", .read = sealed_read, .size = sealed_size, .remove = sealed_remove};
-    sealed_file file = {name, span_of(data, size)};
+static inline void fix_checksum_try(const char *name, const uint8_t *data, size_t size, void (*try)(disk disk)) {
+    static const disk_ops ops = {
+        .name = "one file", .read = fix_checksum_read, .size = fix_checksum_size, .remove = fix_checksum_remove};
+    fix_checksum_file file = {name, span_of(data, size)};
     try((disk){&ops, &file});
     if (size < 8) return;
     uint8_t *repaired = xmalloc(size);

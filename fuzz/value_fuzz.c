@@ -1,8 +1,8 @@
-/* value_fuzz.c — a parcel, as value_open sees it. Its buffers lie in a region that is always the same.
+/* value_fuzz.c — a payload, as value_open sees it. Its buffers lie in a region that is always the same.
  *
  * What opens is read to the last byte, then written again, with other data out of line: both must read the same. What
  * we write has one form: written a second time it is the same bytes. At last the bytes change while the value is open:
- * whatever is read then, it is read inside the parcel. */
+ * whatever is read then, it is read inside the payload. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { REGION_SIZE = 1024, OUT_OF_LINE_MIN = 16 };
 
-/* A copy of exactly its size, aligned as a parcel must be. */
+/* A copy of exactly its size, aligned as a payload must be. */
 static uint8_t *copy_of(const uint8_t *data, size_t size) {
     void *copy = NULL;
     MR_ASSERT(posix_memalign(&copy, VALUE_ALIGN, size ? size : 1) == 0);
@@ -21,21 +21,21 @@ static uint8_t *copy_of(const uint8_t *data, size_t size) {
 }
 
 static void write_again(const mr_value *root, uint64_t digest, size_t out_of_line_min) {
-    packed first, second;
+    exact_value first, second;
     value_doc doc;
     mr_value value;
     mr_arg arg = mr_value_arg(root);
     MR_ASSERT(pack(&arg, out_of_line_min, &first) == MR_OK);
-    MR_ASSERT(packed_open(&first, &doc, &value) == MR_OK);
+    MR_ASSERT(exact_value_open(&first, &doc, &value) == MR_OK);
     MR_ASSERT(value_digest(&value) == digest);
     arg = mr_value_arg(&value);
     MR_ASSERT(pack(&arg, out_of_line_min, &second) == MR_OK);
-    MR_ASSERT(second.parcel_size == first.parcel_size && second.body_size == first.body_size);
-    MR_ASSERT(memcmp(second.parcel, first.parcel, first.parcel_size) == 0);
+    MR_ASSERT(second.payload_size == first.payload_size && second.body_size == first.body_size);
+    MR_ASSERT(memcmp(second.payload, first.payload, first.payload_size) == 0);
     MR_ASSERT(first.body_size == 0 || memcmp(second.body, first.body, first.body_size) == 0);
     value_close(&doc);
-    packed_fini(&first);
-    packed_fini(&second);
+    exact_value_fini(&first);
+    exact_value_fini(&second);
 }
 
 /* Reads everything, whatever it is by now. */
@@ -61,22 +61,23 @@ static void wander(const mr_value *value, int depth) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static _Alignas(VALUE_BUFFER_ALIGN) const uint8_t region[REGION_SIZE] = "the buffers of all parcels lie here";
-    uint8_t *parcel = copy_of(data, size);
+    uint8_t *payload = copy_of(data, size);
     value_doc doc;
     mr_value root;
-    mr_status status = value_open(&doc, span_of(parcel, size), span_of(region, sizeof region), &root);
+    mr_status status = value_open(&doc, span_of(payload, size), span_of(region, sizeof region), &root);
     if (status != MR_OK) {
         MR_ASSERT(status == MR_CORRUPT || status == MR_TOO_LARGE);
         MR_ASSERT(mr_last_error()[0] != '\0');
-        free(parcel);
+        free(payload);
         return 0;
     }
     uint64_t digest = value_digest(&root);
     write_again(&root, digest, OUT_OF_LINE_MIN);
     write_again(&root, digest, SIZE_MAX);
-    for (size_t i = sizeof(value_parcel_header); i < size; i++) parcel[i] = (uint8_t)(parcel[i] * 5 + data[size - i]);
+    for (size_t i = sizeof(value_payload_header); i < size; i++)
+        payload[i] = (uint8_t)(payload[i] * 5 + data[size - i]);
     wander(&root, 0);
     value_close(&doc);
-    free(parcel);
+    free(payload);
     return 0;
 }

@@ -3,35 +3,36 @@
 
 #include <stdlib.h>
 
-void citizen_open(citizen *citizen, sim_node *node, const env *env, const mail_handlers *handlers, void *context,
-                  bool keeper, witness_book *book) {
-    *citizen = (struct citizen){.env = env, .mail = mail_create(env, handlers, context)};
-    if (keeper) citizen->remote = remote_create(env, citizen->mail, "keeper");
-    if (keeper) citizen->witness = (witness){remote_coordinator(citizen->remote), book};
-    sim_node_serve(node, &mail_events, citizen->mail);
+void sim_process_open(sim_process *process, sim_node *node, const env *env, const messenger_handlers *handlers,
+                      void *context, bool metadata, history_recorder_book *book) {
+    *process = (struct sim_process){.env = env, .messenger = messenger_create(env, handlers, context)};
+    if (metadata) process->remote = metadata_remote_create(env, process->messenger, "keeper");
+    if (metadata) process->recorder = (history_recorder){metadata_remote_metadata(process->remote), book};
+    sim_node_serve(node, &messenger_events, process->messenger);
 }
 
-void citizen_hush(citizen *citizen) {
-    if (citizen->remote != NULL) remote_destroy(citizen->remote);
-    citizen->remote = NULL;
+void sim_process_hush(sim_process *process) {
+    if (process->remote != NULL) metadata_remote_destroy(process->remote);
+    process->remote = NULL;
 }
 
-void citizen_close(citizen *citizen) { mail_destroy(citizen->mail); }
+void sim_process_close(sim_process *process) { messenger_destroy(process->messenger); }
 
-int64_t citizen_now_us(const citizen *citizen) { return clock_now_us(citizen->env->clock); }
+int64_t sim_process_now_us(const sim_process *process) { return clock_now_us(process->env->clock); }
 
-coordinator citizen_coordinator(citizen *citizen) {
-    return citizen->witness.book == NULL ? remote_coordinator(citizen->remote) : witness_coordinator(&citizen->witness);
+metadata_store sim_process_metadata(sim_process *process) {
+    return process->recorder.book == NULL ? metadata_remote_metadata(process->remote)
+                                          : history_recorder_metadata(&process->recorder);
 }
 
-void citizen_send(citizen *citizen, const char *address, const letter *letter) {
+void sim_process_send(sim_process *process, const char *address, const control_message *message) {
     size_t size;
-    uint8_t *bytes = letter_write(letter, &size);
-    mail_send(citizen->mail, address, span_of(bytes, size));
+    uint8_t *bytes = control_message_write(message, &size);
+    messenger_send(process->messenger, address, span_of(bytes, size));
     free(bytes);
 }
 
-bool citizen_take(citizen *citizen, span bytes, letter *letter) {
-    if (letter_decode(bytes, letter) != MR_OK) return false;
-    return citizen->remote == NULL || !remote_take(citizen->remote, letter);
+bool sim_process_take(sim_process *process, span bytes, control_message *message) {
+    if (control_message_decode(bytes, message) != MR_OK) return false;
+    return process->remote == NULL || !metadata_remote_take(process->remote, message);
 }

@@ -1,25 +1,27 @@
-/* citizen.h — state of every simulated process of a cluster: environment, mail, and client of the coordinator. */
+/* citizen.h — state of every simulated process of a cluster: environment, mail, and client of the metadata store. */
 #pragma once
 #include "cluster/mail.h"
 #include "cluster/remote.h"
 #include "net/env.h"
 #include "sim/witness.h"
 
-typedef struct citizen { /* in place */
+typedef struct sim_process { /* in place */
     const env *env;
-    mail *mail;
-    remote *remote; /* of the keeper; NULL: it asks none */
-    witness witness;
-} citizen;
+    messenger *messenger;
+    metadata_remote *remote; /* of the keeper; NULL: it asks none */
+    history_recorder recorder;
+} sim_process;
 
-/* Its mail goes to the handlers, with this context. `keeper`: it has a coordinator. `book`: that is asked through a
- * witness; NULL: it is not. All borrowed for its life. */
-void citizen_open(citizen *citizen, sim_node *node, const env *env, const mail_handlers *handlers, void *context,
-                  bool keeper, witness_book *book);
-void citizen_hush(citizen *citizen); /* ends what it has asked, while those who asked are there to hear it; then: */
-void citizen_close(citizen *citizen);
+/* Its mail goes to the handlers, with this context. `metadata`: it has a metadata store. `book`: that is asked through
+ * a witness; NULL: it is not. All borrowed for its life. */
+void sim_process_open(sim_process *process, sim_node *node, const env *env, const messenger_handlers *handlers,
+                      void *context, bool metadata, history_recorder_book *book);
+/* ends what it has asked, while those who asked are there to hear it; then: */
+void sim_process_hush(sim_process *process);
+void sim_process_close(sim_process *process);
 
-int64_t citizen_now_us(const citizen *citizen);
-coordinator citizen_coordinator(citizen *citizen);
-void citizen_send(citizen *citizen, const char *address, const letter *letter);
-bool citizen_take(citizen *citizen, span bytes, letter *letter); /* false: it was the coordinator's, or is no letter */
+int64_t sim_process_now_us(const sim_process *process);
+metadata_store sim_process_metadata(sim_process *process);
+void sim_process_send(sim_process *process, const char *address, const control_message *message);
+/* false: it was the metadata store's, or is no control message */
+bool sim_process_take(sim_process *process, span bytes, control_message *message);

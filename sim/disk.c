@@ -167,8 +167,8 @@ static mr_status missing(const char *name) { return error_set(MR_NOT_FOUND, "the
 static bool strikes(sim_disk *disk, double chance, const char *what) {
     if (!rng_chance(&disk->rng, chance)) return false;
     sim *sim = sim_node_sim(disk->node);
-    journal_record(sim_journal(sim), sim_now_us(sim), (uint32_t)sim_node_index(disk->node), JOURNAL_DISK, 0, 0);
-    journal_tell(sim_journal(sim), sim_now_us(sim), sim_node_name(disk->node), "disk: %s", what);
+    sim_trace_record(sim_get_trace(sim), sim_now_us(sim), (uint32_t)sim_node_index(disk->node), SIM_TRACE_DISK, 0, 0);
+    sim_trace_tell(sim_get_trace(sim), sim_now_us(sim), sim_node_name(disk->node), "disk: %s", what);
     sim_count(sim, "disk failures", 1);
     return true;
 }
@@ -184,7 +184,7 @@ static void take_time(sim_disk *disk) {
     sim_node_spend(disk->node, rng_between(&disk->rng, disk->conditions.delay_min_us, disk->conditions.delay_max_us));
 }
 
-static mr_status disk_read(void *self, const char *name, uint64_t offset, void *data, size_t size, size_t *got) {
+static mr_status sim_disk_read(void *self, const char *name, uint64_t offset, void *data, size_t size, size_t *got) {
     sim_disk *disk = self;
     MR_TRY(begin(disk, name));
     file *file = find(disk, name);
@@ -196,7 +196,7 @@ static mr_status disk_read(void *self, const char *name, uint64_t offset, void *
     return MR_OK;
 }
 
-static mr_status disk_size(void *self, const char *name, uint64_t *out) {
+static mr_status sim_disk_size(void *self, const char *name, uint64_t *out) {
     sim_disk *disk = self;
     MR_TRY(begin(disk, name));
     file *file = find(disk, name);
@@ -205,7 +205,7 @@ static mr_status disk_size(void *self, const char *name, uint64_t *out) {
     return MR_OK;
 }
 
-static mr_status disk_write(void *self, const char *name, uint64_t offset, span data) {
+static mr_status sim_disk_write(void *self, const char *name, uint64_t offset, span data) {
     sim_disk *disk = self;
     MR_TRY(begin(disk, name));
     file *file = find(disk, name);
@@ -220,7 +220,7 @@ static mr_status disk_write(void *self, const char *name, uint64_t offset, span 
     return status == MR_OK ? done : status;
 }
 
-static mr_status disk_sync_data(void *self, const char *name) {
+static mr_status sim_disk_sync_data(void *self, const char *name) {
     sim_disk *disk = self;
     MR_TRY(begin(disk, name));
     file *file = find(disk, name);
@@ -249,7 +249,7 @@ static mr_status change_names(sim_disk *disk, const char *name, bool *happens) {
     return fails ? error_set(MR_IO, "cannot change the name '%s'", name) : MR_OK;
 }
 
-static mr_status disk_rename(void *self, const char *from, const char *to) {
+static mr_status sim_disk_rename(void *self, const char *from, const char *to) {
     sim_disk *disk = self;
     MR_TRY(begin(disk, from));
     MR_TRY(disk_check_name(to));
@@ -266,7 +266,7 @@ static mr_status disk_rename(void *self, const char *from, const char *to) {
     return status;
 }
 
-static mr_status disk_remove(void *self, const char *name) {
+static mr_status sim_disk_remove(void *self, const char *name) {
     sim_disk *disk = self;
     MR_TRY(begin(disk, name));
     file *file = find(disk, name);
@@ -279,12 +279,12 @@ static mr_status disk_remove(void *self, const char *name) {
 
 static const disk_ops ops = {
     .name = "simulated",
-    .read = disk_read,
-    .size = disk_size,
-    .write = disk_write,
-    .sync_data = disk_sync_data,
-    .rename = disk_rename,
-    .remove = disk_remove,
+    .read = sim_disk_read,
+    .size = sim_disk_size,
+    .write = sim_disk_write,
+    .sync_data = sim_disk_sync_data,
+    .rename = sim_disk_rename,
+    .remove = sim_disk_remove,
 };
 
 /* ---- Life. */

@@ -62,7 +62,7 @@ static void draw_kinds(faults *faults) {
 }
 
 static void draw_network(faults *faults) {
-    network_conditions now = network_calm;
+    sim_network_conditions now = sim_network_calm;
     now.delay_max_us = draw_time(faults, 200, 20000);
     now.reorder_max_us = draw_time(faults, 1000, 100000);
     now.hold = (double)rng_below(&faults->rng, 3) / 2;
@@ -84,7 +84,7 @@ static void draw_network(faults *faults) {
         now.busy = busy;
         now.window = window;
     }
-    network_set(sim_network(faults->sim), &now);
+    sim_network_set(sim_get_network(faults->sim), &now);
 }
 
 static void draw_disk(faults *faults, sim_node *node) {
@@ -128,14 +128,14 @@ static bool may_crash(void *context, const sim_node *node) {
 
 static void uncut(void *context, uint64_t pair) {
     faults *faults = context;
-    network_cut(sim_network(faults->sim), sim_node_at(faults->sim, pair >> 32),
-                sim_node_at(faults->sim, pair & UINT32_MAX), false);
+    sim_network_cut(sim_get_network(faults->sim), sim_node_at(faults->sim, pair >> 32),
+                    sim_node_at(faults->sim, pair & UINT32_MAX), false);
 }
 
 /* Cuts one direction for a while; the end of all faults ends it too. */
 static void cut(faults *faults, sim_node *from, sim_node *to, int64_t for_us) {
     if (from == to) return;
-    network_cut(sim_network(faults->sim), from, to, true);
+    sim_network_cut(sim_get_network(faults->sim), from, to, true);
     sim_after(faults->sim, for_us, uncut, faults, (uint64_t)sim_node_index(from) << 32 | sim_node_index(to));
 }
 
@@ -178,7 +178,7 @@ static void carry_out(faults *faults, fault_kind kind, bool really) {
     switch (kind) {
     case FAULT_CUT: cut(faults, a, b, for_us); break;
     case FAULT_PARTITION: partition(faults, for_us); break;
-    case FAULT_RESET: network_break_links(sim_network(faults->sim), a, b); break;
+    case FAULT_RESET: sim_network_break_links(sim_get_network(faults->sim), a, b); break;
     case FAULT_CRASH: crash(faults, a, silent, for_good); break;
     case FAULT_PAUSE: pause_node(faults, a, for_us); break;
     case FAULT_CLOCK: sim_node_jump_wall(a, jump_us); break;
@@ -229,8 +229,8 @@ static void start_node(void *context, uint64_t unused) {
 
 static void heal(void *context, uint64_t unused) {
     faults *faults = context;
-    network_set(sim_network(faults->sim), &network_calm);
-    network_heal(sim_network(faults->sim));
+    sim_network_set(sim_get_network(faults->sim), &sim_network_calm);
+    sim_network_heal(sim_get_network(faults->sim));
     sim_note(faults->sim, NULL, "all faults end");
     for (size_t i = 0; i < sim_node_count(faults->sim); i++) {
         sim_node *node = sim_node_at(faults->sim, i);

@@ -51,7 +51,8 @@ static size_t cut_count(const world *world) {
     size_t cuts = 0;
     for (size_t i = 0; i < NODES; i++)
         for (size_t j = 0; j < NODES; j++)
-            cuts += network_is_cut(sim_network(world->sim), sim_node_at(world->sim, i), sim_node_at(world->sim, j));
+            cuts +=
+                sim_network_is_cut(sim_get_network(world->sim), sim_node_at(world->sim, i), sim_node_at(world->sim, j));
     return cuts;
 }
 
@@ -95,7 +96,7 @@ static void limits_hold_and_all_heals(void **state) {
         }
         assert_true(dead_here <= 1);
         dead += dead_here;
-        assert_memory_equal(network_now(sim_network(world.sim)), &network_calm, sizeof network_calm);
+        assert_memory_equal(sim_network_now(sim_get_network(world.sim)), &sim_network_calm, sizeof sim_network_calm);
         world_close(&world);
     }
     assert_true(dead > 10 && two_down > 10 && cut > 50);
@@ -121,7 +122,7 @@ static void only_what_is_allowed_happens(void **state) {
         world_open(&world, seed, &only_loss, UINT64_MAX);
         assert_true(sim_run_until(world.sim, 1500000, watch, &world, &held));
         assert_int_equal(faults_kinds(world.faults) & ~only_loss.allowed, 0);
-        const network_conditions *now = network_now(sim_network(world.sim));
+        const sim_network_conditions *now = sim_network_now(sim_get_network(world.sim));
         assert_true(now->reorder == 0 && now->slow == 0 && now->busy == 0 && now->reset == 0);
         assert_true((now->loss > 0) == ((faults_kinds(world.faults) & FAULT_BIT(FAULT_LOSS)) != 0));
         assert_int_equal(world.down_most + world.cuts_most, 0);

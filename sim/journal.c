@@ -7,22 +7,22 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-void journal_init(journal *journal, uint64_t seed, bool listens) {
-    *journal = (struct journal){.hash = seed, .listens = listens};
+void sim_trace_init(sim_trace *trace, uint64_t seed, bool listens) {
+    *trace = (struct sim_trace){.hash = seed, .listens = listens};
 }
 
-void journal_record(journal *journal, int64_t now_us, uint32_t node, journal_kind kind, uint64_t a, uint64_t b) {
+void sim_trace_record(sim_trace *trace, int64_t now_us, uint32_t node, sim_trace_kind kind, uint64_t a, uint64_t b) {
     const uint64_t record[5] = {(uint64_t)now_us, node, (uint64_t)kind, a, b};
-    journal->hash = XXH3_64bits_withSeed(record, sizeof record, journal->hash);
-    journal->count++;
+    trace->hash = XXH3_64bits_withSeed(record, sizeof record, trace->hash);
+    trace->count++;
 }
 
-void journal_bytes(journal *journal, span bytes) {
-    journal->hash = XXH3_64bits_withSeed(bytes.data, bytes.size, journal->hash);
+void sim_trace_bytes(sim_trace *trace, span bytes) {
+    trace->hash = XXH3_64bits_withSeed(bytes.data, bytes.size, trace->hash);
 }
 
-void journal_tell(const journal *journal, int64_t now_us, const char *who, const char *format, ...) {
-    if (!journal->listens) return;
+void sim_trace_tell(const sim_trace *trace, int64_t now_us, const char *who, const char *format, ...) {
+    if (!trace->listens) return;
     char text[512];
     va_list arguments;
     va_start(arguments, format);

@@ -8,35 +8,35 @@
 
 #include "base/bytes.h"
 
-typedef enum journal_kind {
-    JOURNAL_NOTE,
-    JOURNAL_START,
-    JOURNAL_CRASH,
-    JOURNAL_PAUSE,
-    JOURNAL_TICK,
-    JOURNAL_OPEN,
-    JOURNAL_OPENED,
-    JOURNAL_SEND,
-    JOURNAL_RECEIVE,
-    JOURNAL_BODY,
-    JOURNAL_ROOM,
-    JOURNAL_CLOSED,
-    JOURNAL_LOST,
-    JOURNAL_DISK,
-} journal_kind;
+typedef enum sim_trace_kind {
+    SIM_TRACE_NOTE,
+    SIM_TRACE_START,
+    SIM_TRACE_CRASH,
+    SIM_TRACE_PAUSE,
+    SIM_TRACE_TICK,
+    SIM_TRACE_OPEN,
+    SIM_TRACE_OPENED,
+    SIM_TRACE_SEND,
+    SIM_TRACE_RECEIVE,
+    SIM_TRACE_BODY,
+    SIM_TRACE_ROOM,
+    SIM_TRACE_CLOSED,
+    SIM_TRACE_LOST,
+    SIM_TRACE_DISK,
+} sim_trace_kind;
 
-typedef struct journal {
+typedef struct sim_trace {
     uint64_t hash;
     uint64_t count; /* records */
     bool listens;   /* print the story */
-} journal;
+} sim_trace;
 
-void journal_init(journal *journal, uint64_t seed, bool listens);
+void sim_trace_init(sim_trace *trace, uint64_t seed, bool listens);
 
 /* One record. `a` and `b` are what the kind is about (a link and a size, say). */
-void journal_record(journal *journal, int64_t now_us, uint32_t node, journal_kind kind, uint64_t a, uint64_t b);
-void journal_bytes(journal *journal, span bytes);
+void sim_trace_record(sim_trace *trace, int64_t now_us, uint32_t node, sim_trace_kind kind, uint64_t a, uint64_t b);
+void sim_trace_bytes(sim_trace *trace, span bytes);
 
 /* A line of the story, for readers only: not hashed. `who` may be NULL. */
-void journal_tell(const journal *journal, int64_t now_us, const char *who, const char *format, ...)
+void sim_trace_tell(const sim_trace *trace, int64_t now_us, const char *who, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

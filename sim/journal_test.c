@@ -8,44 +8,44 @@
 
 #include <cmocka.h>
 
-static uint64_t hash_of(int64_t now_us, uint32_t node, journal_kind kind, uint64_t a, uint64_t b, span bytes) {
-    journal journal;
-    journal_init(&journal, 7, false);
-    journal_record(&journal, now_us, node, kind, a, b);
-    journal_bytes(&journal, bytes);
-    assert_int_equal(journal.count, 1);
-    return journal.hash;
+static uint64_t hash_of(int64_t now_us, uint32_t node, sim_trace_kind kind, uint64_t a, uint64_t b, span bytes) {
+    sim_trace trace;
+    sim_trace_init(&trace, 7, false);
+    sim_trace_record(&trace, now_us, node, kind, a, b);
+    sim_trace_bytes(&trace, bytes);
+    assert_int_equal(trace.count, 1);
+    return trace.hash;
 }
 
 static void everything_counts(void **state) {
     span text = span_of("text", 4);
-    uint64_t hash = hash_of(1, 2, JOURNAL_SEND, 3, 4, text);
-    assert_true(hash == hash_of(1, 2, JOURNAL_SEND, 3, 4, text));
-    assert_true(hash != hash_of(2, 2, JOURNAL_SEND, 3, 4, text));
-    assert_true(hash != hash_of(1, 1, JOURNAL_SEND, 3, 4, text));
-    assert_true(hash != hash_of(1, 2, JOURNAL_RECEIVE, 3, 4, text));
-    assert_true(hash != hash_of(1, 2, JOURNAL_SEND, 4, 4, text));
-    assert_true(hash != hash_of(1, 2, JOURNAL_SEND, 3, 5, text));
-    assert_true(hash != hash_of(1, 2, JOURNAL_SEND, 3, 4, span_of("test", 4)));
+    uint64_t hash = hash_of(1, 2, SIM_TRACE_SEND, 3, 4, text);
+    assert_true(hash == hash_of(1, 2, SIM_TRACE_SEND, 3, 4, text));
+    assert_true(hash != hash_of(2, 2, SIM_TRACE_SEND, 3, 4, text));
+    assert_true(hash != hash_of(1, 1, SIM_TRACE_SEND, 3, 4, text));
+    assert_true(hash != hash_of(1, 2, SIM_TRACE_RECEIVE, 3, 4, text));
+    assert_true(hash != hash_of(1, 2, SIM_TRACE_SEND, 4, 4, text));
+    assert_true(hash != hash_of(1, 2, SIM_TRACE_SEND, 3, 5, text));
+    assert_true(hash != hash_of(1, 2, SIM_TRACE_SEND, 3, 4, span_of("test", 4)));
 }
 
 static void order_counts(void **state) {
-    journal a, b;
-    journal_init(&a, 7, false);
-    journal_init(&b, 7, false);
-    journal_record(&a, 1, 1, JOURNAL_TICK, 0, 0);
-    journal_record(&a, 1, 2, JOURNAL_TICK, 0, 0);
-    journal_record(&b, 1, 2, JOURNAL_TICK, 0, 0);
-    journal_record(&b, 1, 1, JOURNAL_TICK, 0, 0);
+    sim_trace a, b;
+    sim_trace_init(&a, 7, false);
+    sim_trace_init(&b, 7, false);
+    sim_trace_record(&a, 1, 1, SIM_TRACE_TICK, 0, 0);
+    sim_trace_record(&a, 1, 2, SIM_TRACE_TICK, 0, 0);
+    sim_trace_record(&b, 1, 2, SIM_TRACE_TICK, 0, 0);
+    sim_trace_record(&b, 1, 1, SIM_TRACE_TICK, 0, 0);
     assert_true(a.hash != b.hash);
 }
 
 static void a_story_is_not_history(void **state) {
-    journal journal;
-    journal_init(&journal, 7, false);
-    uint64_t hash = journal.hash;
-    journal_tell(&journal, 1, "n0", "%s", "once upon a time");
-    assert_true(journal.hash == hash);
+    sim_trace trace;
+    sim_trace_init(&trace, 7, false);
+    uint64_t hash = trace.hash;
+    sim_trace_tell(&trace, 1, "n0", "%s", "once upon a time");
+    assert_true(trace.hash == hash);
 }
 
 int main(void) {

@@ -15,30 +15,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LIN_REQUESTS_MAX = 4096 };
-#define LIN_NEVER INT64_MAX
+enum { LINEARIZABILITY_REQUESTS_MAX = 4096 };
+#define LINEARIZABILITY_NEVER INT64_MAX
 
-typedef enum lin_kind { LIN_LOOK, LIN_SWAP } lin_kind;
+typedef enum linearizability_kind { LINEARIZABILITY_LOOK, LINEARIZABILITY_SWAP } linearizability_kind;
 
-typedef struct lin_request {
-    lin_kind kind;
-    int64_t asked_us, answered_us; /* LIN_NEVER: it was not */
+typedef struct linearizability_request {
+    linearizability_kind kind;
+    int64_t asked_us, answered_us; /* LINEARIZABILITY_NEVER: it was not */
     uint64_t expected;             /* of a swap */
     uint64_t version;              /* of the answer */
-} lin_request;
+} linearizability_request;
 
-typedef struct lin_history { /* zero-initialized it is empty and ready */
-    lin_request *requests;   /* owned, in the order in which they were asked */
+typedef struct linearizability_history { /* zero-initialized it is empty and ready */
+    linearizability_request *requests;   /* owned, in the order in which they were asked */
     size_t count, capacity;
-} lin_history;
+} linearizability_history;
 
-void lin_fini(lin_history *history);
+void linearizability_fini(linearizability_history *history);
 
-/* The number of a request that is asked now; it is not answered yet. LIN_REQUESTS_MAX: the history is full, and this
- * one is not in it: from then on it says nothing. */
-size_t lin_ask(lin_history *history, lin_kind kind, uint64_t expected, int64_t now_us);
-void lin_answer(lin_history *history, size_t request, uint64_t version, int64_t now_us);
+/* The number of a request that is asked now; it is not answered yet. LINEARIZABILITY_REQUESTS_MAX: the history is full,
+ * and this one is not in it: from then on it says nothing. */
+size_t linearizability_ask(linearizability_history *history, linearizability_kind kind, uint64_t expected,
+                           int64_t now_us);
+void linearizability_answer(linearizability_history *history, size_t request, uint64_t version, int64_t now_us);
 
 /* `first`: the version before everything. `forgets`: may a value at `version` begin anew at `next`? NULL: never. */
-typedef bool lin_forgets_fn(uint64_t version, uint64_t next);
-bool lin_check(const lin_history *history, uint64_t first, lin_forgets_fn *forgets);
+typedef bool linearizability_forgets_fn(uint64_t version, uint64_t next);
+bool linearizability_check(const linearizability_history *history, uint64_t first, linearizability_forgets_fn *forgets);

@@ -26,7 +26,7 @@
 typedef struct network network;
 typedef struct network_port network_port;
 
-typedef struct network_conditions {
+typedef struct sim_network_conditions {
     int64_t delay_min_us, delay_max_us;
     int64_t slow_max_us, reorder_max_us;   /* what a slow or reordered message takes longer, at most */
     double slow, loss, duplicate, reorder; /* shares of messages */
@@ -35,26 +35,26 @@ typedef struct network_conditions {
     double busy;                           /* share of reservations that meet MR_BUSY for no reason */
     double pause_body;                     /* share of bodies that take a while after on_body */
     uint32_t window;                       /* messages of one direction on their way, before MR_BUSY */
-} network_conditions;
+} sim_network_conditions;
 
-extern const network_conditions network_calm; /* 50 to 500 µs, a wide window, nothing else */
+extern const sim_network_conditions sim_network_calm; /* 50 to 500 µs, a wide window, nothing else */
 
-void network_set(network *network, const network_conditions *conditions);
-const network_conditions *network_now(const network *network);
+void sim_network_set(network *network, const sim_network_conditions *conditions);
+const sim_network_conditions *sim_network_now(const network *network);
 
-void network_cut(network *network, sim_node *from, sim_node *to, bool cut); /* one direction */
-bool network_is_cut(const network *network, const sim_node *from, const sim_node *to);
-void network_break_links(network *network, sim_node *a, sim_node *b); /* resets all links between the two */
+void sim_network_cut(network *network, sim_node *from, sim_node *to, bool cut); /* one direction */
+bool sim_network_is_cut(const network *network, const sim_node *from, const sim_node *to);
+void sim_network_break_links(network *network, sim_node *a, sim_node *b); /* resets all links between the two */
 
 /* Ends all cuts; links whose other end is gone are told soon. The conditions stay. */
-void network_heal(network *network);
+void sim_network_heal(network *network);
 
-size_t network_link_count(const network *network); /* ends that are open or opening */
+size_t sim_network_link_count(const network *network); /* ends that are open or opening */
 
 /* ---- For sim.c. */
-network *network_create(sim *sim);
-void network_report(const network *network); /* its counters, to sim_count */
-void network_destroy(network *network);
-network_port *network_port_create(network *network, sim_node *node);
-transport network_port_up(network_port *port);           /* a process begins */
-void network_port_down(network_port *port, bool silent); /* the process is gone: its links too, without an event */
+network *sim_network_create(sim *sim);
+void sim_network_report(const network *network); /* its counters, to sim_count */
+void sim_network_destroy(network *network);
+network_port *sim_network_port_create(network *network, sim_node *node);
+transport sim_network_port_up(network_port *port);           /* a process begins */
+void sim_network_port_down(network_port *port, bool silent); /* the process is gone: its links too, without an event */

@@ -201,12 +201,12 @@ static void both_sides_can_send(void **state) {
 static void faults_come_at_the_rates_asked_for(void **state) {
     enum { COUNT = 8000 };
     pair *pair = pair_open(3);
-    network_conditions now = network_calm;
+    sim_network_conditions now = sim_network_calm;
     now.loss = 0.1;
     now.duplicate = 0.05;
     now.reorder = 0.2;
     now.reorder_max_us = 20000;
-    network_set(sim_network(pair->sim), &now);
+    sim_network_set(sim_get_network(pair->sim), &now);
     send_many(pair, COUNT);
     uint32_t *times = xcalloc(COUNT, sizeof *times), inversions = 0, lost = 0, doubled = 0;
     for (uint32_t i = 0; i < pair->b.count; i++) {
@@ -230,14 +230,14 @@ static void faults_come_at_the_rates_asked_for(void **state) {
 
 static void a_cut_goes_one_way_and_heals(void **state) {
     pair *pair = pair_open(4);
-    network *network = sim_network(pair->sim);
-    network_cut(network, pair->a.node, pair->b.node, true);
+    network *network = sim_get_network(pair->sim);
+    sim_network_cut(network, pair->a.node, pair->b.node, true);
     assert_int_equal(send_number(&pair->a, 1), MR_OK);
     assert_int_equal(send_number(&pair->b, 2), MR_OK);
     later(pair, 1000000);
     assert_int_equal(pair->b.count, 0);
     assert_int_equal(pair->a.count, 1);
-    network_cut(network, pair->a.node, pair->b.node, false);
+    sim_network_cut(network, pair->a.node, pair->b.node, false);
     assert_int_equal(send_number(&pair->a, 3), MR_OK);
     later(pair, 10000);
     assert_int_equal(pair->b.count, 1);
@@ -247,14 +247,14 @@ static void a_cut_goes_one_way_and_heals(void **state) {
 
 static void a_cut_may_hold_messages_back(void **state) {
     pair *pair = pair_open(5);
-    network_conditions now = network_calm;
+    sim_network_conditions now = sim_network_calm;
     now.hold = 1;
-    network_set(sim_network(pair->sim), &now);
-    network_cut(sim_network(pair->sim), pair->a.node, pair->b.node, true);
+    sim_network_set(sim_get_network(pair->sim), &now);
+    sim_network_cut(sim_get_network(pair->sim), pair->a.node, pair->b.node, true);
     for (uint32_t i = 0; i < 20; i++) assert_int_equal(send_number(&pair->a, i), MR_OK);
     later(pair, 5000000);
     assert_int_equal(pair->b.count, 0);
-    network_heal(sim_network(pair->sim));
+    sim_network_heal(sim_get_network(pair->sim));
     later(pair, 10000);
     assert_int_equal(pair->b.count, 20);
     for (uint32_t i = 0; i < 20; i++) assert_int_equal(pair->b.numbers[i], i);
@@ -288,14 +288,14 @@ static void a_silent_crash_is_noticed_late(void **state) {
 
 static void no_link_outlives_its_other_end_for_ever(void **state) {
     pair *pair = pair_open(8);
-    network_cut(sim_network(pair->sim), pair->b.node, pair->a.node, true);
+    sim_network_cut(sim_get_network(pair->sim), pair->b.node, pair->a.node, true);
     sim_node_crash(pair->b.node, false);
     later(pair, 4000000);
     assert_int_equal(pair->a.closed, 0);
     later(pair, LINK_GIVE_UP_US);
     assert_int_equal(pair->a.closed, 1);
     assert_int_equal(pair->a.why.status, MR_TIMEOUT);
-    assert_int_equal(network_link_count(sim_network(pair->sim)), 0);
+    assert_int_equal(sim_network_link_count(sim_get_network(pair->sim)), 0);
     pair_close(pair);
 }
 
@@ -317,9 +317,9 @@ static void closing_lets_what_was_sent_arrive(void **state) {
 
 static void a_full_window_means_busy_and_then_room(void **state) {
     pair *pair = pair_open(10);
-    network_conditions now = network_calm;
+    sim_network_conditions now = sim_network_calm;
     now.window = 4;
-    network_set(sim_network(pair->sim), &now);
+    sim_network_set(sim_get_network(pair->sim), &now);
     for (uint32_t i = 0; i < 4; i++) assert_int_equal(send_number(&pair->a, i), MR_OK);
     assert_int_equal(send_number(&pair->a, 4), MR_BUSY);
     assert_int_equal(pair->a.rooms, 0);
@@ -345,9 +345,9 @@ static void a_refused_body_closes_the_link(void **state) {
 
 static void an_unwanted_body_does_not_cost_the_link(void **state) {
     pair *pair = pair_open(14);
-    network_conditions now = network_calm;
+    sim_network_conditions now = sim_network_calm;
     now.pause_body = 1;
-    network_set(sim_network(pair->sim), &now);
+    sim_network_set(sim_get_network(pair->sim), &now);
     transport transport = sim_node_env(pair->b.node)->transport;
     uint8_t body[BODY_SIZE] = {0, 1, 2, 3};
     transport.ops->discard(transport.self, pair->b.link); /* nothing arrives: no-op */
@@ -395,7 +395,7 @@ static void opening_ends_either_way(void **state) {
     assert_int_equal(pair->a.closed, 2); /* refused */
     assert_int_equal(pair->a.why.status, MR_PEER_DIED);
     sim_node_start(pair->b.node);
-    network_cut(sim_network(pair->sim), pair->a.node, pair->b.node, true);
+    sim_network_cut(sim_get_network(pair->sim), pair->a.node, pair->b.node, true);
     assert_int_equal(transport.ops->open(transport.self, "b", &link), MR_OK);
     later(pair, 5000000);
     assert_int_equal(pair->a.closed, 3);
@@ -549,7 +549,7 @@ static scenario_result run_chaos(uint64_t seed, uint64_t *opened) {
         /* Everybody stops; then every link is told to within the bound. */
         for (size_t i = 0; i < CHAOS_NODES; i++)
             if (sim_node_up(chaos.nodes[i])) sim_node_crash(chaos.nodes[i], i % 2 == 0);
-        if (network_link_count(sim_network(chaos.sim)) != 0) sim_violation(chaos.sim, "dead nodes have links");
+        if (sim_network_link_count(sim_get_network(chaos.sim)) != 0) sim_violation(chaos.sim, "dead nodes have links");
     }
     *opened += chaos.opened;
     faults_destroy(faults);

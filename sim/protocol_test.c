@@ -91,7 +91,8 @@ static void check(const char *name, const range *seeds, const char *const *count
     if (seeds->last - seeds->first + 1 < PIECE) return; /* too few for the rare ones */
     for (size_t i = 0; network_counters[i] != NULL; i++) missing += count_missing(&report, network_counters[i]);
     for (; *counters != NULL; counters++) missing += count_missing(&report, *counters);
-    for (size_t i = 0; tallied && ps_tally_name(i) != NULL; i++) missing += count_missing(&report, ps_tally_name(i));
+    for (size_t i = 0; tallied && ps_coverage_name(i) != NULL; i++)
+        missing += count_missing(&report, ps_coverage_name(i));
     assert_int_equal(missing, 0);
 }
 

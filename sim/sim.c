@@ -62,8 +62,8 @@ struct sim {
     const scenario_options *options;
     int64_t now_us;
     uint64_t events;
-    heap queue;
-    journal journal;
+    timer_heap queue;
+    sim_trace trace;
     rng rng, clock_rng;
     network *network;
     sim_node **nodes; /* owned */
@@ -88,11 +88,11 @@ rng sim_fork_rng(sim *sim, uint64_t stream) {
 
 void sim_schedule(sim *sim, sim_event *event, int64_t at_us) {
     MR_ASSERT(event->run != NULL);
-    heap_add(&sim->queue, &event->item, at_us < sim->now_us ? sim->now_us : at_us);
+    timer_heap_add(&sim->queue, &event->item, at_us < sim->now_us ? sim->now_us : at_us);
 }
 
 void sim_cancel(sim *sim, sim_event *event) {
-    heap_remove(&sim->queue, &event->item);
+    timer_heap_remove(&sim->queue, &event->item);
     if (event->held.next != NULL) list_remove(&event->held);
 }
 
@@ -108,8 +108,8 @@ static void run_event(sim *sim, sim_event *event) {
 }
 
 static void step(sim *sim) {
-    sim_event *event = container_of(heap_first(&sim->queue), sim_event, item);
-    heap_remove(&sim->queue, &event->item);
+    sim_event *event = container_of(timer_heap_first(&sim->queue), sim_event, item);
+    timer_heap_remove(&sim->queue, &event->item);
     sim->now_us = event->item.at_us;
     sim_node *node = event->node;
     bool waits = node != NULL && node->up && (sim->now_us < node->busy_until_us || !list_empty(&node->held));
@@ -121,7 +121,7 @@ static void step(sim *sim) {
 
 bool sim_run_until(sim *sim, int64_t until_us, sim_done_fn *done, void *context, bool *held) {
     *held = false;
-    while (!stopped(sim) && heap_next_us(&sim->queue) <= until_us) {
+    while (!stopped(sim) && timer_heap_next_us(&sim->queue) <= until_us) {
         step(sim);
         if (done != NULL && !stopped(sim) && done(context)) {
             *held = true;
@@ -229,12 +229,13 @@ static void arm_timer(sim_node *node) {
     if (node->program->next_us == NULL || !list_empty(&node->timer.held)) return;
     int64_t next_us = node->program->next_us(node->state);
     if (next_us == CLOCK_NEVER_US) {
-        heap_remove(&node->sim->queue, &node->timer.item);
+        timer_heap_remove(&node->sim->queue, &node->timer.item);
         return;
     }
     int64_t at_us = true_at(node, next_us);
     if (at_us < node->sim->now_us) at_us = node->sim->now_us;
-    if (!heap_holds(&node->timer.item) || node->timer.item.at_us != at_us) sim_schedule(node->sim, &node->timer, at_us);
+    if (!timer_heap_holds(&node->timer.item) || node->timer.item.at_us != at_us)
+        sim_schedule(node->sim, &node->timer, at_us);
 }
 
 void sim_node_set_drift(sim_node *node, int64_t ppm) {
@@ -259,7 +260,7 @@ void sim_leave(sim_node *node) {
 static void timer_run(sim_event *event) {
     sim_node *node = container_of(event, sim_node, timer);
     int64_t now_us = sim_node_now_us(node);
-    journal_record(&node->sim->journal, node->sim->now_us, node->index, JOURNAL_TICK, (uint64_t)now_us, 0);
+    sim_trace_record(&node->sim->trace, node->sim->now_us, node->index, SIM_TRACE_TICK, (uint64_t)now_us, 0);
     sim_enter(node);
     node->program->tick(node->state, now_us);
     sim_leave(node);
@@ -277,7 +278,7 @@ void sim_node_spend(sim_node *node, int64_t us) {
     MR_ASSERT(us >= 0);
     if (us == 0) return;
     node->busy_until_us = sim_node_free_at_us(node) + us;
-    journal_record(&node->sim->journal, node->sim->now_us, node->index, JOURNAL_PAUSE, (uint64_t)us, 0);
+    sim_trace_record(&node->sim->trace, node->sim->now_us, node->index, SIM_TRACE_PAUSE, (uint64_t)us, 0);
     sim_schedule(node->sim, &node->resume, node->busy_until_us);
 }
 
@@ -300,7 +301,7 @@ sim_node *sim_node_add(sim *sim, const char *name, const sim_program *program, v
     node->timer = (sim_event){.node = node, .run = timer_run};
     list_init(&node->timer.held);
     node->resume = (sim_event){.run = resume_run};
-    node->port = network_port_create(sim->network, node);
+    node->port = sim_network_port_create(sim->network, node);
     node->disk = sim_disk_create(node, sim_fork_rng(sim, STREAM_DISKS + node->index));
     if (sim->node_count == sim->node_room) {
         sim->node_room = sim->node_room == 0 ? EVENTS_NODES : 2 * sim->node_room;
@@ -317,11 +318,11 @@ void sim_node_start(sim_node *node) {
     node->rng = sim_fork_rng(sim, STREAM_PROCESSES * (node->index + UINT64_C(1)) + node->process);
     node->env = (struct env){.clock = {&node_clock, node},
                              .rng = &node->rng,
-                             .transport = network_port_up(node->port),
+                             .transport = sim_network_port_up(node->port),
                              .disk = sim_disk_ops(node->disk)};
     node->up = true;
-    journal_record(&sim->journal, sim->now_us, node->index, JOURNAL_START, node->process, 0);
-    journal_tell(&sim->journal, sim->now_us, node->name, "starts as process %" PRIu32, node->process);
+    sim_trace_record(&sim->trace, sim->now_us, node->index, SIM_TRACE_START, node->process, 0);
+    sim_trace_tell(&sim->trace, sim->now_us, node->name, "starts as process %" PRIu32, node->process);
     sim_enter(node);
     node->state = node->program->start(node, &node->env, node->argument);
     sim_leave(node);
@@ -339,7 +340,7 @@ static void release_held(sim_node *node) {
 static void end_process(sim_node *node, bool silent) {
     node->up = false;
     node->dying = false;
-    network_port_down(node->port, silent);
+    sim_network_port_down(node->port, silent);
     release_held(node);
     sim_disk_crash(node->disk);
     node->program->stop(node->state);
@@ -349,8 +350,8 @@ static void end_process(sim_node *node, bool silent) {
 
 static void crash_now(sim_node *node, bool silent) {
     sim *sim = node->sim;
-    journal_record(&sim->journal, sim->now_us, node->index, JOURNAL_CRASH, node->process, silent);
-    journal_tell(&sim->journal, sim->now_us, node->name, silent ? "loses its power" : "crashes");
+    sim_trace_record(&sim->trace, sim->now_us, node->index, SIM_TRACE_CRASH, node->process, silent);
+    sim_trace_tell(&sim->trace, sim->now_us, node->name, silent ? "loses its power" : "crashes");
     sim_count(sim, "crashes", 1);
     end_process(node, silent);
 }
@@ -408,36 +409,36 @@ sim *sim_create(const scenario_options *options) {
     sim *sim = xcalloc(1, sizeof *sim);
     sim->options = options;
     mutation_now = options->mutation;
-    journal_init(&sim->journal, options->seed, options->verbose);
+    sim_trace_init(&sim->trace, options->seed, options->verbose);
     sim->rng = sim_fork_rng(sim, STREAM_SCENARIO);
     sim->clock_rng = sim_fork_rng(sim, STREAM_CLOCKS);
-    sim->network = network_create(sim);
+    sim->network = sim_network_create(sim);
     return sim;
 }
 
 static void drop_events(sim *sim) {
-    for (heap_item *item; (item = heap_first(&sim->queue)) != NULL;) {
+    for (timer_heap_item *item; (item = timer_heap_first(&sim->queue)) != NULL;) {
         sim_event *event = container_of(item, sim_event, item);
-        heap_remove(&sim->queue, item);
+        timer_heap_remove(&sim->queue, item);
         if (event->drop != NULL) event->drop(event);
     }
-    heap_fini(&sim->queue);
+    timer_heap_fini(&sim->queue);
 }
 
 void sim_finish(sim *sim, scenario_result *result) {
     memset(result, 0, sizeof *result);
-    result->hash = sim->journal.hash;
+    result->hash = sim->trace.hash;
     result->events = sim->events;
     result->virtual_us = sim->now_us;
     for (size_t i = 0; i < sim->node_count; i++)
         if (sim->nodes[i]->up) end_process(sim->nodes[i], true);
-    network_report(sim->network);
+    sim_network_report(sim->network);
     memcpy(result->violation, sim->violation, sizeof result->violation);
     memcpy(result->counters, sim->counters, sizeof result->counters);
     result->counter_count = sim->counter_count;
     drop_events(sim);
     for (size_t i = 0; i < sim->node_count; i++) sim_disk_destroy(sim->nodes[i]->disk);
-    network_destroy(sim->network);
+    sim_network_destroy(sim->network);
     for (size_t i = 0; i < sim->node_count; i++) free(sim->nodes[i]);
     free(sim->nodes);
     free(sim);
@@ -453,19 +454,19 @@ void sim_violation(sim *sim, const char *format, ...) {
     va_end(arguments);
     snprintf(sim->violation, sizeof sim->violation, "at %" PRId64 ".%06" PRId64 " s: %s", sim->now_us / 1000000,
              sim->now_us % 1000000, text);
-    journal_tell(&sim->journal, sim->now_us, NULL, "VIOLATION %s", text);
+    sim_trace_tell(&sim->trace, sim->now_us, NULL, "VIOLATION %s", text);
 }
 
 bool sim_failed(const sim *sim) { return sim->violation[0] != '\0'; }
 int64_t sim_now_us(const sim *sim) { return sim->now_us; }
 rng *sim_rng(sim *sim) { return &sim->rng; }
-journal *sim_journal(sim *sim) { return &sim->journal; }
-network *sim_network(const sim *sim) { return sim->network; }
+sim_trace *sim_get_trace(sim *sim) { return &sim->trace; }
+network *sim_get_network(const sim *sim) { return sim->network; }
 bool sim_fault_strikes(const sim *sim, uint64_t index) {
     bool skipped = index < 64 && (sim->options->faults_skipped >> index & 1) != 0;
     return index < sim->options->faults_max && !skipped;
 }
-bool sim_listens(const sim *sim) { return sim->journal.listens; }
+bool sim_listens(const sim *sim) { return sim->trace.listens; }
 
 void sim_count(sim *sim, const char *counter, uint64_t by) {
     size_t at = 0;
@@ -481,9 +482,9 @@ void sim_note(sim *sim, const sim_node *node, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    journal_record(&sim->journal, sim->now_us, node == NULL ? UINT32_MAX : node->index, JOURNAL_NOTE, 0, 0);
-    journal_bytes(&sim->journal, span_of(text, strlen(text)));
-    journal_tell(&sim->journal, sim->now_us, node == NULL ? NULL : node->name, "%s", text);
+    sim_trace_record(&sim->trace, sim->now_us, node == NULL ? UINT32_MAX : node->index, SIM_TRACE_NOTE, 0, 0);
+    sim_trace_bytes(&sim->trace, span_of(text, strlen(text)));
+    sim_trace_tell(&sim->trace, sim->now_us, node == NULL ? NULL : node->name, "%s", text);
 }
 
 void sim_describe(sim *sim, sim_describe_fn *describe) { sim->describe = describe; }

@@ -4,7 +4,7 @@
  * in the order in which they were scheduled, all chance comes from the seed, and nothing else is consulted; so a seed
  * is a whole history, and it replays exactly.
  *
- *   sim ── event queue, journal (hash of everything that happens), chance
+ *   sim ── event queue, trace (hash of everything that happens), chance
  *    ├── network (network.h)   links between nodes: delay, loss, duplicates, reordering, cuts, resets, back-pressure
  *    ├── faults (faults.h)     what goes wrong, when: each seed draws its own mixture, and all of it heals at the end
  *    └── node …                a machine: clock, disk (disk.h), a port of the network, and at most one process
@@ -55,7 +55,7 @@ bool sim_failed(const sim *sim);
 int64_t sim_now_us(const sim *sim);                         /* true time: for checkers, never for what is under test */
 rng *sim_rng(sim *sim);                                     /* the scenario's own stream, for its load */
 void sim_count(sim *sim, const char *counter, uint64_t by); /* the name is static text */
-journal *sim_journal(sim *sim);
+sim_trace *sim_get_trace(sim *sim);
 
 /* A line of the story; its text is part of the hash. `node` may be NULL. */
 void sim_note(sim *sim, const sim_node *node, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -118,7 +118,7 @@ void sim_node_jump_wall(sim_node *node, int64_t by_us);
 /* ---- For the simulator's own parts. */
 
 typedef struct sim_event { /* embedded in what it carries; zeroed at first */
-    heap_item item;
+    timer_heap_item item;
     list held;
     sim_node *node;                       /* waits while this node is busy; NULL: never waits */
     void (*run)(struct sim_event *self);  /* called once; may free what carries it */
@@ -133,7 +133,7 @@ bool sim_node_dying(const sim_node *node); /* it has crashed in the callback tha
 int64_t
 sim_node_free_at_us(const sim_node *node); /* now, or when it is no longer busy: when what it does takes effect */
 bool sim_listens(const sim *sim);          /* somebody reads the story */
-struct network *sim_network(const sim *sim);
+struct network *sim_get_network(const sim *sim);
 struct network_port *sim_node_port(const sim_node *node);
 struct sim_disk *sim_node_disk(const sim_node *node);
 const transport_events *sim_node_events(const sim_node *node, void **context); /* NULL: it serves nothing */

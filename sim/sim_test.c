@@ -74,20 +74,20 @@ static int world_close(void **state) {
     return unbalanced;
 }
 
-static void add_letter(void *context, uint64_t letter) {
+static void add_message(void *context, uint64_t message) {
     trace *trace = context;
     size_t length = strlen(trace->text);
-    trace->text[length] = (char)letter;
+    trace->text[length] = (char)message;
     trace->text[length + 1] = '\0';
 }
 
 static void events_come_by_time_then_by_order(void **state) {
     world *world = *state;
-    sim_after(world->sim, 20, add_letter, &world->trace, 'c');
-    sim_after(world->sim, 10, add_letter, &world->trace, 'a');
-    sim_after(world->sim, 20, add_letter, &world->trace, 'd');
-    sim_node_after(world->node, 10, add_letter, &world->trace, 'b');
-    sim_after(world->sim, 21, add_letter, &world->trace, 'e');
+    sim_after(world->sim, 20, add_message, &world->trace, 'c');
+    sim_after(world->sim, 10, add_message, &world->trace, 'a');
+    sim_after(world->sim, 20, add_message, &world->trace, 'd');
+    sim_node_after(world->node, 10, add_message, &world->trace, 'b');
+    sim_after(world->sim, 21, add_message, &world->trace, 'e');
     assert_true(sim_run(world->sim, 20));
     assert_string_equal(world->trace.text, "abcd");
     assert_int_equal(sim_now_us(world->sim), 20);
@@ -100,7 +100,7 @@ static bool has_two(void *context) { return strlen(((trace *)context)->text) == 
 
 static void a_run_ends_when_what_it_waits_for_holds(void **state) {
     world *world = *state;
-    for (int i = 1; i <= 5; i++) sim_after(world->sim, i * 10, add_letter, &world->trace, 'x');
+    for (int i = 1; i <= 5; i++) sim_after(world->sim, i * 10, add_message, &world->trace, 'x');
     bool held;
     assert_true(sim_run_until(world->sim, 1000, has_two, &world->trace, &held));
     assert_true(held);
@@ -112,10 +112,10 @@ static void a_run_ends_when_what_it_waits_for_holds(void **state) {
 static void what_comes_for_a_busy_node_waits_in_order(void **state) {
     world *world = *state;
     sim_node_spend(world->node, 100);
-    sim_node_after(world->node, 100, add_letter, &world->trace, 'a'); /* at its very end, and yet behind the others */
-    sim_node_after(world->node, 50, add_letter, &world->trace, 'b');
-    sim_after(world->sim, 60, add_letter, &world->trace, 'c'); /* not the node's */
-    sim_node_after(world->node, 70, add_letter, &world->trace, 'd');
+    sim_node_after(world->node, 100, add_message, &world->trace, 'a'); /* at its very end, and yet behind the others */
+    sim_node_after(world->node, 50, add_message, &world->trace, 'b');
+    sim_after(world->sim, 60, add_message, &world->trace, 'c'); /* not the node's */
+    sim_node_after(world->node, 70, add_message, &world->trace, 'd');
     assert_true(sim_run(world->sim, 99));
     assert_string_equal(world->trace.text, "c");
     assert_true(sim_run(world->sim, 100));
@@ -125,11 +125,11 @@ static void what_comes_for_a_busy_node_waits_in_order(void **state) {
 static void what_waited_for_a_process_ends_with_it(void **state) {
     world *world = *state;
     sim_node_spend(world->node, 100);
-    sim_node_after(world->node, 50, add_letter, &world->trace, 'a');
+    sim_node_after(world->node, 50, add_message, &world->trace, 'a');
     assert_true(sim_run(world->sim, 60));
     sim_node_crash(world->node, false);
     sim_node_start(world->node);
-    sim_node_after(world->node, 10, add_letter, &world->trace, 'b'); /* the new process is not busy */
+    sim_node_after(world->node, 10, add_message, &world->trace, 'b'); /* the new process is not busy */
     assert_true(sim_run(world->sim, 80));
     assert_string_equal(world->trace.text, "b");
 }
@@ -178,7 +178,7 @@ static void a_crash_inside_a_callback_ends_the_process_after_it(void **state) {
 
 static void the_first_violation_ends_the_run(void **state) {
     world *world = *state;
-    sim_after(world->sim, 50, add_letter, &world->trace, 'a');
+    sim_after(world->sim, 50, add_message, &world->trace, 'a');
     assert_true(sim_run(world->sim, 10));
     sim_violation(world->sim, "first %d", 1);
     sim_violation(world->sim, "second");
@@ -204,7 +204,7 @@ static void a_run_can_be_cut_short(void **state) {
     options.stop_after = 3;
     sim *sim = sim_create(&options);
     trace trace = {0};
-    for (int i = 1; i <= 5; i++) sim_after(sim, i * 10, add_letter, &trace, 'x');
+    for (int i = 1; i <= 5; i++) sim_after(sim, i * 10, add_message, &trace, 'x');
     assert_false(sim_run(sim, 1000));
     assert_string_equal(trace.text, "xxx");
     scenario_result result;

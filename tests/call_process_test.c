@@ -37,10 +37,10 @@ static void fill(uint8_t *body, size_t size) {
 /* ---- The server. */
 
 typedef struct server {
-    call_wire wire;
-    const char *hub;
+    rpc_peer_wire wire;
+    const char *broker;
     int address_fd; /* it writes where it listens */
-    call_peer peer;
+    rpc_peer peer;
     list waiting; /* answers that met a full link */
     uint8_t *body;
     uint64_t cancels, links;
@@ -49,7 +49,7 @@ typedef struct server {
 
 typedef struct answer {
     list item;
-    call_token token;
+    rpc_call_token token;
     uint8_t *body;
     size_t size, body_size;
     uint8_t payload[];
@@ -60,7 +60,7 @@ static void free_body(void *argument, mr_status status) { free(argument); }
 /* The answer is freed unless the link is full. */
 static void try_answer(server *server, answer *answer) {
     uint8_t *payload;
-    mr_status status = calls_reply_begin(server->peer.calls, answer->token, answer->size, &payload);
+    mr_status status = rpc_reply_begin(server->peer.rpc, answer->token, answer->size, &payload);
     if (status == MR_BUSY) {
         list_push_back(&server->waiting, &answer->item);
         return;
@@ -68,17 +68,17 @@ static void try_answer(server *server, answer *answer) {
     if (status == MR_OK) {
         if (answer->size != 0) memcpy(payload, answer->payload, answer->size);
         if (answer->body == NULL)
-            calls_reply_commit(server->peer.calls, answer->token, answer->size);
+            rpc_reply_commit(server->peer.rpc, answer->token, answer->size);
         else
-            calls_reply_commit_body(server->peer.calls, answer->token, answer->size,
-                                    span_of(answer->body, answer->body_size), free_body, answer->body);
+            rpc_reply_commit_body(server->peer.rpc, answer->token, answer->size,
+                                  span_of(answer->body, answer->body_size), free_body, answer->body);
     } else {
         free(answer->body);
     }
     free(answer);
 }
 
-static void on_request(void *context, const call_request *request) {
+static void on_request(void *context, const rpc_call_request *request) {
     server *server = context;
     if (request->method == METHOD_DIE) raise(SIGKILL);
     if (request->method == METHOD_HOLD) return;
@@ -106,7 +106,7 @@ static void *on_body(void *context, link_id link, uint32_t method, span payload,
     return size > BODY_MAX ? NULL : (server->body = xmalloc(size));
 }
 
-static void on_cancel(void *context, call_token token) { ((server *)context)->cancels++; }
+static void on_cancel(void *context, rpc_call_token token) { ((server *)context)->cancels++; }
 
 static void on_room(void *context, link_id link) {
     server *server = context;
@@ -129,39 +129,41 @@ static void on_server_unlink(void *context, link_id link, const cause *why) {
     server->body = NULL;
 }
 
-static const call_handlers server_handlers = {.on_request = on_request,
-                                              .on_cancel = on_cancel,
-                                              .on_body = on_body,
-                                              .on_room = on_room,
-                                              .on_link_open = on_server_link,
-                                              .on_link_closed = on_server_unlink};
+static const rpc_call_handlers server_handlers = {.on_request = on_request,
+                                                  .on_cancel = on_cancel,
+                                                  .on_body = on_body,
+                                                  .on_room = on_room,
+                                                  .on_link_open = on_server_link,
+                                                  .on_link_closed = on_server_unlink};
 
 static int serve(void *argument) {
     server *server = argument;
     list_init(&server->waiting);
-    CHILD_CHECK(call_peer_open(&server->peer, server->wire, server->hub, "server", &server_handlers, server) == MR_OK);
+    TEST_CHILD_CHECK(rpc_peer_open(&server->peer, server->wire, server->broker, "server", &server_handlers, server) ==
+                     MR_OK);
     char address[ADDRESS_TEXT_MAX] = "shm:server", asked[ADDRESS_TEXT_MAX] = "tcp:127.0.0.1:0";
-    if (server->wire == WIRE_UNIX) snprintf(asked, sizeof asked, "unix:%s.call", server->hub);
-    if (server->wire != WIRE_SHM) CHILD_CHECK(stream_listen(server->peer.stream, asked, address) == MR_OK);
-    CHILD_CHECK(write(server->address_fd, address, sizeof address) == sizeof address);
-    while (!server->had_links || server->links > 0) call_peer_turn(&server->peer, 1000 * 1000);
+    if (server->wire == WIRE_UNIX) snprintf(asked, sizeof asked, "unix:%s.call", server->broker);
+    if (server->wire != WIRE_SHM)
+        TEST_CHILD_CHECK(socket_transport_listen(server->peer.transport, asked, address) == MR_OK);
+    TEST_CHILD_CHECK(write(server->address_fd, address, sizeof address) == sizeof address);
+    while (!server->had_links || server->links > 0) rpc_peer_turn(&server->peer, 1000 * 1000);
     for (list *item; (item = list_pop_front(&server->waiting)) != NULL;) {
         answer *answer = container_of(item, struct answer, item);
         free(answer->body);
         free(answer);
     }
-    call_peer_close(&server->peer);
+    rpc_peer_close(&server->peer);
     return 0;
 }
 
 /* ---- The client. */
 
 typedef struct client {
-    call_wire wire;
-    hub_host hub;
+    rpc_peer_wire wire;
+    broker_process broker;
     server server;
     pid_t server_pid;
-    call_peer peer;
+    rpc_peer peer;
     link_id link;
     unsigned opened, closed, rooms;
     cause why;
@@ -186,35 +188,36 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     client->why = *why;
 }
 static void on_client_room(void *context, link_id link) { ((client *)context)->rooms++; }
-static void refuse_request(void *context, const call_request *request) { abort(); }
+static void refuse_request(void *context, const rpc_call_request *request) { abort(); }
 
-static const call_handlers client_handlers = {.on_request = refuse_request,
-                                              .on_link_open = on_link_open,
-                                              .on_link_closed = on_link_closed,
-                                              .on_room = on_client_room};
+static const rpc_call_handlers client_handlers = {.on_request = refuse_request,
+                                                  .on_link_open = on_link_open,
+                                                  .on_link_closed = on_link_closed,
+                                                  .on_room = on_client_room};
 
 static bool until(client *client, const unsigned *counter, unsigned value) {
     int64_t deadline_us = clock_now_us(clock_real()) + PATIENCE_US;
     while (*counter < value) {
-        call_peer_turn(&client->peer, 100 * 1000);
+        rpc_peer_turn(&client->peer, 100 * 1000);
         if (clock_now_us(clock_real()) > deadline_us) return false;
     }
     return true;
 }
 
-static client *client_open(call_wire wire) {
+static client *client_open(rpc_peer_wire wire) {
     client *client = xcalloc(1, sizeof *client);
     client->wire = wire;
-    hub_host_start(&client->hub, 0, NULL); /* its folder is also where the unix socket is */
+    broker_process_start(&client->broker, 0, NULL); /* its folder is also where the unix socket is */
     int fds[2];
     assert_int_equal(pipe(fds), 0);
-    client->server = (server){.wire = wire, .hub = client->hub.path, .address_fd = fds[1]};
-    client->server_pid = child_start(serve, &client->server);
+    client->server = (server){.wire = wire, .broker = client->broker.path, .address_fd = fds[1]};
+    client->server_pid = test_child_start(serve, &client->server);
     close(fds[1]);
     char address[ADDRESS_TEXT_MAX];
     assert_int_equal(read(fds[0], address, sizeof address), sizeof address);
     close(fds[0]);
-    assert_int_equal(call_peer_open(&client->peer, wire, client->hub.path, "client", &client_handlers, client), MR_OK);
+    assert_int_equal(rpc_peer_open(&client->peer, wire, client->broker.path, "client", &client_handlers, client),
+                     MR_OK);
     transport transport = client->peer.env.transport;
     assert_int_equal(transport.ops->open(transport.self, address, &client->link), MR_OK);
     assert_true(until(client, &client->opened, 1));
@@ -222,18 +225,18 @@ static client *client_open(call_wire wire) {
 }
 
 static void client_close(client *client, int server_code) {
-    call_peer_close(&client->peer);
-    assert_int_equal(child_wait(client->server_pid, 20000), server_code);
+    rpc_peer_close(&client->peer);
+    assert_int_equal(test_child_wait(client->server_pid, 20000), server_code);
     if (server_code != 0 && client->wire == WIRE_UNIX) { /* a server that was killed could not remove it */
-        char path[sizeof client->hub.path + 8];
-        snprintf(path, sizeof path, "%s.call", client->hub.path);
+        char path[sizeof client->broker.path + 8];
+        snprintf(path, sizeof path, "%s.call", client->broker.path);
         assert_int_equal(unlink(path), 0);
     }
-    assert_int_equal(hub_host_stop(&client->hub), 0);
+    assert_int_equal(broker_process_stop(&client->broker), 0);
     free(client);
 }
 
-static void done(void *argument, call_id id, const call_result *result) {
+static void done(void *argument, rpc_call_id id, const rpc_call_result *result) {
     outcome *outcome = argument;
     outcome->count++;
     outcome->status = result->status;
@@ -244,7 +247,7 @@ static void done(void *argument, call_id id, const call_result *result) {
     outcome->body_size = result->body.size;
 }
 
-static void *name_body(void *argument, call_id id, span payload, uint64_t size) {
+static void *name_body(void *argument, rpc_call_id id, span payload, uint64_t size) {
     outcome *outcome = argument;
     return outcome->body = xmalloc(size);
 }
@@ -253,11 +256,11 @@ static void sent(void *argument, mr_status status) { ((outcome *)argument)->sent
 
 static mr_status ask(client *client, uint32_t method, uint64_t value, int64_t timeout_us, outcome *outcome) {
     uint8_t *payload;
-    MR_TRY(calls_begin(client->peer.calls, client->link, method, 8, &payload));
+    MR_TRY(rpc_begin(client->peer.rpc, client->link, method, 8, &payload));
     memcpy(payload, &value, 8);
     *outcome = (struct outcome){0};
-    call_options options = {.timeout_us = timeout_us, .on_body = name_body};
-    calls_commit(client->peer.calls, clock_now_us(clock_real()), client->link, 8, &options, done, outcome);
+    rpc_call_options options = {.timeout_us = timeout_us, .on_body = name_body};
+    rpc_commit(client->peer.rpc, clock_now_us(clock_real()), client->link, 8, &options, done, outcome);
     return MR_OK;
 }
 
@@ -272,7 +275,7 @@ static void assert_echo(client *client) {
 /* ---- The tests, over each wire. */
 
 static void deadlines_and_cancellations(void **state) {
-    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+    for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         assert_echo(client);
         outcome late, given_up, count;
@@ -282,11 +285,11 @@ static void deadlines_and_cancellations(void **state) {
         assert_echo(client); /* which takes the place, and so tells the server that the first is over */
 
         uint8_t *payload;
-        assert_int_equal(calls_begin(client->peer.calls, client->link, METHOD_HOLD, 0, &payload), MR_OK);
+        assert_int_equal(rpc_begin(client->peer.rpc, client->link, METHOD_HOLD, 0, &payload), MR_OK);
         given_up = (outcome){0};
-        call_id id = calls_commit(client->peer.calls, 0, client->link, 0, NULL, done, &given_up);
+        rpc_call_id id = rpc_commit(client->peer.rpc, 0, client->link, 0, NULL, done, &given_up);
         assert_echo(client);
-        assert_int_equal(calls_cancel(client->peer.calls, id), MR_OK);
+        assert_int_equal(rpc_cancel(client->peer.rpc, id), MR_OK);
         assert_int_equal(given_up.count, 1);
         assert_int_equal(given_up.status, MR_CANCELLED);
         assert_int_equal(ask(client, METHOD_CANCELS, 0, 0, &count), MR_OK);
@@ -298,7 +301,7 @@ static void deadlines_and_cancellations(void **state) {
 
 static void a_killed_peer_ends_its_calls_with_the_cause(void **state) {
     enum { CALLS = 10 };
-    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+    for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         outcome outcomes[CALLS], last;
         for (int i = 0; i < CALLS; i++) assert_int_equal(ask(client, METHOD_HOLD, 1, 0, &outcomes[i]), MR_OK);
@@ -313,10 +316,10 @@ static void a_killed_peer_ends_its_calls_with_the_cause(void **state) {
             assert_int_equal(outcomes[i].why.status, MR_PEER_DIED);
             assert_true(strlen(outcomes[i].why.text) > 0);
             assert_int_equal(outcomes[i].why.pid, client->server_pid);
-            if (wire == WIRE_SHM) assert_int_equal(outcomes[i].why.signal, SIGKILL); /* the hub knows how it ended */
+            if (wire == WIRE_SHM) assert_int_equal(outcomes[i].why.signal, SIGKILL); /* the broker knows how it ended */
         }
         assert_int_equal(client->closed, 1);
-        assert_int_equal(calls_open_count(client->peer.calls), 0);
+        assert_int_equal(rpc_open_count(client->peer.rpc), 0);
         outcome after;
         assert_int_equal(ask(client, METHOD_ECHO, 1, 0, &after), MR_CLOSED);
         client_close(client, -SIGKILL);
@@ -324,7 +327,7 @@ static void a_killed_peer_ends_its_calls_with_the_cause(void **state) {
 }
 
 static void a_stopped_peer_costs_deadlines_and_not_the_link(void **state) {
-    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+    for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         assert_echo(client);
         assert_int_equal(kill(client->server_pid, SIGSTOP), 0);
@@ -342,13 +345,13 @@ static void large_bodies_go_there_and_back(void **state) {
     enum { SIZE = 16 << 20 };
     uint8_t *body = xmalloc(SIZE);
     fill(body, SIZE);
-    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+    for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         outcome outcome = {0};
         uint8_t *payload;
-        assert_int_equal(calls_begin(client->peer.calls, client->link, METHOD_ECHO, 0, &payload), MR_OK);
-        calls_commit_body(client->peer.calls, 0, client->link, 0, span_of(body, SIZE), sent,
-                          &(call_options){.on_body = name_body}, done, &outcome);
+        assert_int_equal(rpc_begin(client->peer.rpc, client->link, METHOD_ECHO, 0, &payload), MR_OK);
+        rpc_commit_body(client->peer.rpc, 0, client->link, 0, span_of(body, SIZE), sent,
+                        &(rpc_call_options){.on_body = name_body}, done, &outcome);
         assert_true(until(client, &outcome.count, 1));
         assert_int_equal(outcome.status, MR_OK);
         assert_int_equal(outcome.sents, 1);
@@ -365,22 +368,21 @@ static void a_body_in_pieces_leaves_at_once_or_not_at_all(void **state) {
     enum { SIZE = 10 * 1000, MORE = 16 << 20 };
     uint8_t *body = xmalloc(MORE);
     fill(body, MORE);
-    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+    for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         bool here = wire == WIRE_SHM;
         for (int i = 0; i < 3; i++) {
             outcome outcome = {0};
             uint8_t *payload;
-            call_id id;
+            rpc_call_id id;
             size_t size = i == 1 ? MORE : SIZE;
             span pieces[] = {span_of(body, 1), span_of(body + 1, 99), span_of(body + 100, size - 100)};
-            assert_int_equal(calls_begin(client->peer.calls, client->link, METHOD_ECHO, 0, &payload), MR_OK);
-            bool left =
-                calls_commit_now(client->peer.calls, client->link, 0, pieces, 3, name_body, done, &outcome, &id);
+            assert_int_equal(rpc_begin(client->peer.rpc, client->link, METHOD_ECHO, 0, &payload), MR_OK);
+            bool left = rpc_commit_now(client->peer.rpc, client->link, 0, pieces, 3, name_body, done, &outcome, &id);
             assert_int_equal(left, here && size == SIZE);
             if (!left)
-                calls_commit_body(client->peer.calls, 0, client->link, 0, span_of(body, size), sent,
-                                  &(call_options){.on_body = name_body}, done, &outcome);
+                rpc_commit_body(client->peer.rpc, 0, client->link, 0, span_of(body, size), sent,
+                                &(rpc_call_options){.on_body = name_body}, done, &outcome);
             assert_true(until(client, &outcome.count, 1));
             assert_int_equal(outcome.status, MR_OK);
             assert_int_equal(outcome.sents, left ? 0 : 1);
@@ -396,17 +398,17 @@ static void a_body_in_pieces_leaves_at_once_or_not_at_all(void **state) {
 /* It ends at once, however much of its answer is still on the way, and the link goes on. */
 static void a_call_is_given_up_in_the_middle_of_a_body(void **state) {
     enum { SIZE = 16 << 20 }; /* the server is deaf while it fills them, and must not be taken for dead meanwhile */
-    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+    for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         outcome outcome;
         assert_int_equal(ask(client, METHOD_BODY, SIZE, 0, &outcome), MR_OK);
         int64_t deadline_us = clock_now_us(clock_real()) + PATIENCE_US;
         while (outcome.body == NULL && clock_now_us(clock_real()) < deadline_us) /* until it begins to arrive */
-            call_peer_turn(&client->peer, 100 * 1000);
+            rpc_peer_turn(&client->peer, 100 * 1000);
         assert_non_null(outcome.body);
         if (outcome.count == 0) { /* the whole of it may have come at once */
-            call_id id = {.number = CALL_WINDOW, .link = client->link};
-            assert_int_equal(calls_cancel(client->peer.calls, id), MR_OK);
+            rpc_call_id id = {.number = RPC_CALL_WINDOW, .link = client->link};
+            assert_int_equal(rpc_cancel(client->peer.rpc, id), MR_OK);
             free(outcome.body);
             outcome.body = NULL;
         }
@@ -420,7 +422,7 @@ static void a_call_is_given_up_in_the_middle_of_a_body(void **state) {
 static void many_calls_meet_full_links(void **state) {
     enum { CALLS = 20000 };
     outcome *outcomes = xcalloc(CALLS, sizeof *outcomes);
-    for (call_wire wire = 0; wire < WIRE_COUNT; wire++) {
+    for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         for (unsigned i = 0; i < CALLS; i++) {
             unsigned rooms = client->rooms;

@@ -18,10 +18,10 @@
 #include "runtime/context.h"
 #include "tests/support/temp.h"
 
-enum { PATIENCE_US = 20 * 1000 * 1000, PATIENCE_MS = PATIENCE_US / 1000, PATH_SIZE = TEMP_FOLDER_MAX + 32 };
+enum { PATIENCE_US = 20 * 1000 * 1000, PATIENCE_MS = PATIENCE_US / 1000, PATH_SIZE = TEMP_DIR_FOLDER_MAX + 32 };
 
 static mr_context *mr;
-static char folder[TEMP_FOLDER_MAX];
+static char folder[TEMP_DIR_FOLDER_MAX];
 
 /* ---- Marks in the folder. */
 
@@ -53,17 +53,17 @@ static bool await_mark(const char *where, const char *name) {
 }
 
 /* Argument 0 of every body: the folder. */
-static mr_status folder_of(mr_call *call, char out[TEMP_FOLDER_MAX]) {
+static mr_status folder_of(mr_call *call, char out[TEMP_DIR_FOLDER_MAX]) {
     mr_span text;
     MR_TRY(mr_arg_str(call, 0, &text));
-    snprintf(out, TEMP_FOLDER_MAX, "%.*s", (int)text.size, (const char *)text.data);
+    snprintf(out, TEMP_DIR_FOLDER_MAX, "%.*s", (int)text.size, (const char *)text.data);
     return MR_OK;
 }
 
 /* ---- What workers do. */
 
 MR_TASK(leave_mark) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
     mark(where, "ran");
     return mr_return(call, mr_int(1));
@@ -73,21 +73,21 @@ MR_TASK(nothing) { return MR_OK; }
 
 /* Never asks and never ends. */
 MR_TASK(deaf) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
     mark(where, "deaf");
     for (;;) pause();
 }
 
 MR_TASK(hold_on) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
     for (int i = 0; i < PATIENCE_MS * 10 && marks(where, "go") == 0; i++) usleep(100);
     return MR_OK;
 }
 
 MR_TASK(die) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
     mark(where, "died");
     return kill(getpid(), SIGKILL);
@@ -95,7 +95,7 @@ MR_TASK(die) {
 
 /* Never asks, and starts a child when the test has cancelled it; what became of that is for the test to read. */
 MR_TASK(late_parent) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     mr_context *here = mr_call_context(call);
     mr_ref child;
     mr_value value;
@@ -116,17 +116,17 @@ MR_TASK(late_parent) {
 MR_CREATE(Bell) { return mr_set_self(call, calloc(1, sizeof(int)), free); }
 MR_METHOD(Bell, ring) { return mr_return(call, mr_int(++*(int *)mr_self(call))); }
 MR_METHOD(Bell, until_cancelled) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
     mark(where, "rings");
     while (!mr_call_cancelled(call)) usleep(1000);
     mark(where, "stopped");
     return MR_OK;
 }
-/* Calls another bell, which never answers, and waits for it. */
+/* Calls another doorbell, which never answers, and waits for it. */
 MR_METHOD(Bell, have_it_rung) {
     mr_context *here = mr_call_context(call);
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     mr_actor other;
     mr_ref ref;
     mr_value value;
@@ -143,16 +143,16 @@ MR_METHOD(Desk, hold) {
     *(mr_call **)mr_self(call) = call;
     return MR_OK;
 }
-/* Goes on with the call that lies there: has a bell rung for it. */
+/* Goes on with the call that lies there: has a doorbell rung for it. */
 MR_METHOD(Desk, go_on) {
     mr_context *here = mr_call_context(call);
-    char where[TEMP_FOLDER_MAX];
-    mr_actor bell;
+    char where[TEMP_DIR_FOLDER_MAX];
+    mr_actor doorbell;
     mr_ref ref;
     MR_TRY(folder_of(call, where));
-    MR_TRY(mr_arg_actor(call, 1, &bell));
+    MR_TRY(mr_arg_actor(call, 1, &doorbell));
     mr_resume(here, *(mr_call **)mr_self(call));
-    mr_status status = mr_call_actor(here, bell, "until_cancelled", &ref, mr_str(where));
+    mr_status status = mr_call_actor(here, doorbell, "until_cancelled", &ref, mr_str(where));
     mr_resume(here, NULL);
     if (status == MR_OK) mr_release(here, ref);
     return status;
@@ -166,7 +166,7 @@ MR_METHOD(Desk, give_up) {
 /* Starts a task that argument 1 names, and gives its future away. */
 MR_CREATE(Giver) { return mr_set_self(call, calloc(1, sizeof(mr_ref)), free); }
 MR_METHOD(Giver, give) {
-    char where[TEMP_FOLDER_MAX], name[64];
+    char where[TEMP_DIR_FOLDER_MAX], name[64];
     mr_span text;
     mr_ref *ref = mr_self(call);
     MR_TRY(folder_of(call, where));
@@ -188,7 +188,7 @@ MR_METHOD(Giver, outcome) { /* as whoever started it sees it */
 }
 
 MR_TASK(until_cancelled) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
     mark(where, "rings");
     while (!mr_call_cancelled(call)) usleep(1000);
@@ -198,7 +198,7 @@ MR_TASK(until_cancelled) {
 
 /* Ends when the test says so, or is cancelled. */
 MR_TASK(until_told) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
     mark(where, "rings");
     while (!mr_call_cancelled(call) && marks(where, "cancelled") == 0) usleep(1000);
@@ -208,7 +208,7 @@ MR_TASK(until_told) {
 
 /* Starts one of those and waits for it until it is cancelled itself. */
 MR_TASK(parent_of_one) {
-    char where[TEMP_FOLDER_MAX];
+    char where[TEMP_DIR_FOLDER_MAX];
     mr_context *here = mr_call_context(call);
     mr_ref child;
     unsigned char ready;
@@ -235,13 +235,13 @@ static mr_status outcome(mr_ref ref, int64_t *number) {
 }
 
 static void a_call_that_waits_is_removed(void **state) {
-    mr_actor bell;
+    mr_actor doorbell;
     mr_ref busy, late, refs[8], never;
     int64_t number;
-    assert_int_equal(mr_new_actor(mr, "Bell", &bell), MR_OK);
-    assert_int_equal(mr_call_actor(mr, bell, "until_cancelled", &busy, mr_str(folder)), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Bell", &doorbell), MR_OK);
+    assert_int_equal(mr_call_actor(mr, doorbell, "until_cancelled", &busy, mr_str(folder)), MR_OK);
     assert_true(await_mark(folder, "rings"));
-    for (int i = 0; i < 8; i++) assert_int_equal(mr_call_actor(mr, bell, "ring", &refs[i]), MR_OK);
+    for (int i = 0; i < 8; i++) assert_int_equal(mr_call_actor(mr, doorbell, "ring", &refs[i]), MR_OK);
     for (int i = 0; i < 8; i += 2) assert_int_equal(mr_cancel(mr, refs[i]), MR_OK);
     for (int i = 0; i < 8; i += 2) assert_int_equal(outcome(refs[i], NULL), MR_CANCELLED);
     assert_int_equal(mr_cancel_force(mr, busy), MR_INVALID);
@@ -254,8 +254,8 @@ static void a_call_that_waits_is_removed(void **state) {
     }
     /* One whose arguments are still to come holds back no other when it is gone. */
     assert_int_equal(mr_call_task(mr, "deaf", &never, mr_str(folder)), MR_OK);
-    assert_int_equal(mr_call_actor(mr, bell, "ring", &late, mr_future(never)), MR_OK);
-    assert_int_equal(mr_call_actor(mr, bell, "ring", &refs[0]), MR_OK);
+    assert_int_equal(mr_call_actor(mr, doorbell, "ring", &late, mr_future(never)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, doorbell, "ring", &refs[0]), MR_OK);
     assert_int_equal(mr_cancel(mr, late), MR_OK);
     assert_int_equal(outcome(late, NULL), MR_CANCELLED);
     assert_int_equal(outcome(refs[0], &number), MR_OK);
@@ -263,7 +263,7 @@ static void a_call_that_waits_is_removed(void **state) {
     assert_true(await_mark(folder, "deaf"));
     assert_int_equal(mr_cancel_force(mr, never), MR_OK);
     assert_int_equal(outcome(never, NULL), MR_CANCELLED);
-    mr_actor_release(mr, bell);
+    mr_actor_release(mr, doorbell);
 }
 
 static void a_method_takes_its_calls_along(void **state) {
@@ -281,12 +281,12 @@ static void a_method_takes_its_calls_along(void **state) {
 }
 
 static void a_deferred_call_takes_along_what_was_started_for_it(void **state) {
-    mr_actor desk, bell;
+    mr_actor desk, doorbell;
     mr_ref held, gone_on, given_up;
     assert_int_equal(mr_new_actor(mr, "Desk", &desk), MR_OK);
-    assert_int_equal(mr_new_actor(mr, "Bell", &bell), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Bell", &doorbell), MR_OK);
     assert_int_equal(mr_call_actor(mr, desk, "hold", &held), MR_OK);
-    assert_int_equal(mr_call_actor(mr, desk, "go_on", &gone_on, mr_str(folder), mr_handle(bell)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, desk, "go_on", &gone_on, mr_str(folder), mr_handle(doorbell)), MR_OK);
     assert_int_equal(outcome(gone_on, NULL), MR_OK);
     assert_true(await_mark(folder, "rings"));
     assert_int_equal(mr_cancel(mr, held), MR_OK);
@@ -295,7 +295,7 @@ static void a_deferred_call_takes_along_what_was_started_for_it(void **state) {
     assert_int_equal(mr_call_actor(mr, desk, "give_up", &given_up), MR_OK);
     assert_int_equal(outcome(given_up, NULL), MR_OK);
     mr_actor_release(mr, desk);
-    mr_actor_release(mr, bell);
+    mr_actor_release(mr, doorbell);
 }
 
 /* A task that the giver has started, as another process gets it: retained. */
@@ -381,7 +381,7 @@ static bool force_comes_too_late(void) {
     mark(folder, "go");
     for (int i = 0; i < HELD_MS && marks(folder, "died") == before; i++) usleep(1000);
     bool died = marks(folder, "died") > before;
-    mr_status status = died ? request_cancel(object_find(&mr->client.objects, held), WIRE_BY_FORCE) : MR_OK;
+    mr_status status = died ? invocation_cancel(object_find(&mr->worker.objects, held), WIRE_BY_FORCE) : MR_OK;
     context_unlock(mr);
     assert_int_equal(status, MR_OK);
     assert_int_equal(outcome(held, NULL), died ? MR_CANCELLED : MR_OK);
@@ -464,14 +464,14 @@ static void *waits(void *argument) {
 
 /* A thread that sleeps until a result comes is woken when another thread cancels it, though no message comes. */
 static void another_thread_waits_for_it(void **state) {
-    mr_actor bell;
+    mr_actor doorbell;
     mr_ref busy, late;
     pthread_t thread;
     void *status;
-    assert_int_equal(mr_new_actor(mr, "Bell", &bell), MR_OK);
-    assert_int_equal(mr_call_actor(mr, bell, "until_cancelled", &busy, mr_str(folder)), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Bell", &doorbell), MR_OK);
+    assert_int_equal(mr_call_actor(mr, doorbell, "until_cancelled", &busy, mr_str(folder)), MR_OK);
     assert_true(await_mark(folder, "rings"));
-    assert_int_equal(mr_call_actor(mr, bell, "ring", &late, mr_future(busy)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, doorbell, "ring", &late, mr_future(busy)), MR_OK);
     assert_int_equal(pthread_create(&thread, NULL, waits, &late), 0);
     usleep(50 * 1000); /* it sleeps by now, most probably */
     int64_t began_us = clock_now_us(clock_real());
@@ -482,11 +482,11 @@ static void another_thread_waits_for_it(void **state) {
     mr_release(mr, late);
     assert_int_equal(mr_cancel(mr, busy), MR_OK);
     assert_int_equal(outcome(busy, NULL), MR_CANCELLED);
-    mr_actor_release(mr, bell);
+    mr_actor_release(mr, doorbell);
 }
 
 static int set_up(void **state) {
-    if (!temp_folder(folder)) return 1;
+    if (!temp_dir_folder(folder)) return 1;
     return mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr) != MR_OK;
 }
 

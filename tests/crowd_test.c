@@ -49,7 +49,7 @@ static bool live_apart(mr_actor *actors) {
     for (int i = 0; i < ACTORS; i++) {
         mr_value value;
         int64_t pid;
-        if (mr_get(mr, refs[i], RUNTIME_WORLD_PATIENCE_US, &value) != MR_OK || mr_value_int(&value, &pid) != MR_OK) {
+        if (mr_get(mr, refs[i], RUNTIME_FIXTURE_PATIENCE_US, &value) != MR_OK || mr_value_int(&value, &pid) != MR_OK) {
             fprintf(stderr, "actor %d: %s\n", i, mr_last_error());
             return false;
         }
@@ -67,21 +67,22 @@ static int be_a_crowd(void *argument) {
     static const mr_fork hooks;
     static mr_actor actors[ACTORS];
     static mr_ref refs[ACTORS][2];
-    int64_t start = runtime_world_now_ms();
-    runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 256 << 20, .fork = &hooks), &mr) ==
-                MR_OK);
+    int64_t start = runtime_fixture_now_ms();
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(
+        mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 256 << 20, .fork = &hooks), &mr) == MR_OK);
     for (int i = 0; i < ACTORS; i++) {
-        CHILD_CHECK(mr_new_actor(mr, "Counter", &actors[i]) == MR_OK);
-        CHILD_CHECK(mr_call_actor(mr, actors[i], "add", &refs[i][0], mr_int(i)) == MR_OK);
-        CHILD_CHECK(mr_call_actor(mr, actors[i], "add", &refs[i][1], mr_int(1)) == MR_OK);
-        if (i >= AT_ONCE) CHILD_CHECK(runtime_gives(mr, refs[i - AT_ONCE][0], i - AT_ONCE)); /* a machine has a pace */
+        TEST_CHILD_CHECK(mr_new_actor(mr, "Counter", &actors[i]) == MR_OK);
+        TEST_CHILD_CHECK(mr_call_actor(mr, actors[i], "add", &refs[i][0], mr_int(i)) == MR_OK);
+        TEST_CHILD_CHECK(mr_call_actor(mr, actors[i], "add", &refs[i][1], mr_int(1)) == MR_OK);
+        /* a machine has a pace */
+        if (i >= AT_ONCE) TEST_CHILD_CHECK(runtime_gives(mr, refs[i - AT_ONCE][0], i - AT_ONCE));
     }
-    for (int i = ACTORS - AT_ONCE; i < ACTORS; i++) CHILD_CHECK(runtime_gives(mr, refs[i][0], i));
-    for (int i = 0; i < ACTORS; i++) CHILD_CHECK(runtime_gives(mr, refs[i][1], i + 1));
-    CHILD_CHECK(live_apart(actors));
-    fprintf(stderr, "    %d actors made and called: %lld ms\n", ACTORS, (long long)(runtime_world_now_ms() - start));
-    CHILD_CHECK(runtime_works(mr)); /* there is room for tasks beside them */
+    for (int i = ACTORS - AT_ONCE; i < ACTORS; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i][0], i));
+    for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i][1], i + 1));
+    TEST_CHILD_CHECK(live_apart(actors));
+    fprintf(stderr, "    %d actors made and called: %lld ms\n", ACTORS, (long long)(runtime_fixture_now_ms() - start));
+    TEST_CHILD_CHECK(runtime_works(mr)); /* there is room for tasks beside them */
     mr_shutdown(mr);
     return 0;
 }
@@ -92,13 +93,13 @@ static void a_thousand_actors(void **state) {
                       PROCESSES);
         skip();
     }
-    assert_int_equal(child_run(be_a_crowd, *state, RUNTIME_WORLD_LONG_MS), 0);
-    runtime_world_gone(*state, "a crowd");
+    assert_int_equal(test_child_run(be_a_crowd, *state, RUNTIME_FIXTURE_LONG_MS), 0);
+    runtime_fixture_gone(*state, "a crowd");
 }
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(&MR_OPTIONS(mr_options, .fork = &(mr_fork){0}), &mr) != MR_OK;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_thousand_actors, runtime_world_make, runtime_world_unmake)};
+        cmocka_unit_test_setup_teardown(a_thousand_actors, runtime_fixture_make, runtime_fixture_unmake)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,11 +31,11 @@ static mr_ps_scheduler_options shape_of(mr_ps_consistency consistency) {
  * (tools/tsan-suppressions) it knows by name. */
 static bool opens(const void *world) {
     char options[600];
-    runtime_world_enter(world);
+    runtime_fixture_enter(world);
     const char *before = getenv("TSAN_OPTIONS");
     snprintf(options, sizeof options, "%s:symbolize=1", before == NULL ? "" : before);
     setenv("TSAN_OPTIONS", options, 1);
-    return runtime_world_open(world, &mr) == MR_OK;
+    return runtime_fixture_open(world, &mr) == MR_OK;
 }
 
 static bool starts(const void *world, mr_ps_consistency consistency) {
@@ -46,30 +46,30 @@ static bool starts(const void *world, mr_ps_consistency consistency) {
 
 /* Every slot has both copies, none of them with that process of a server (0: nobody is dead). */
 static bool is_full(uint32_t server, uint64_t dead) {
-    mr_ps_cluster_map *chart;
-    if (mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &chart) != MR_OK) return false;
-    bool full = chart->number != 0;
-    for (uint32_t i = 0; i < chart->slot_count; i++) {
-        full &= chart->slots[i].count == 2;
-        for (uint32_t k = 0; k < chart->slots[i].count; k++)
-            full &= chart->slots[i].replicas[k].server != server || chart->slots[i].replicas[k].incarnation != dead;
+    mr_ps_cluster_map *map;
+    if (mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &map) != MR_OK) return false;
+    bool full = map->number != 0;
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        full &= map->slots[i].count == 2;
+        for (uint32_t k = 0; k < map->slots[i].count; k++)
+            full &= map->slots[i].replicas[k].server != server || map->slots[i].replicas[k].incarnation != dead;
     }
-    mr_ps_cluster_map_free(chart);
+    mr_ps_cluster_map_free(map);
     return full;
 }
 
 static bool becomes_full(uint32_t server, uint64_t dead) {
-    for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; runtime_world_now_ms() < until; usleep(5000))
+    for (int64_t until = runtime_fixture_now_ms() + PATIENCE_US / 1000; runtime_fixture_now_ms() < until; usleep(5000))
         if (is_full(server, dead)) return true;
     fprintf(stderr, "not all copies are there in time\n");
     return false;
 }
 
 static uint64_t incarnation_of(uint32_t server) {
-    mr_ps_cluster_map *chart;
-    if (mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &chart) != MR_OK) return 0;
-    uint64_t incarnation = chart->servers[server].incarnation;
-    mr_ps_cluster_map_free(chart);
+    mr_ps_cluster_map *map;
+    if (mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &map) != MR_OK) return 0;
+    uint64_t incarnation = map->servers[server].incarnation;
+    mr_ps_cluster_map_free(map);
     return incarnation;
 }
 
@@ -77,7 +77,7 @@ static uint64_t incarnation_of(uint32_t server) {
 static bool replaces(int server) {
     int before, now;
     if (mr_ps_pid(mr, deployment, server, PATIENCE_US, &before) != MR_OK || kill(before, SIGKILL) != 0) return false;
-    for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; runtime_world_now_ms() < until; usleep(1000))
+    for (int64_t until = runtime_fixture_now_ms() + PATIENCE_US / 1000; runtime_fixture_now_ms() < until; usleep(1000))
         if (mr_ps_pid(mr, deployment, server, PATIENCE_US, &now) == MR_OK && now != before) return true;
     return false;
 }
@@ -139,40 +139,41 @@ static int start_and_stop(void *world) {
     float one = 1, found = 0;
     mr_ps *ps;
     mr_ps_table *table;
-    CHILD_CHECK(starts(world, MR_PS_ASP));
-    CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_table_create(ps, "t", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) == MR_OK);
-    CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
-    CHILD_CHECK(mr_ps_push(table, &key, 1, &one, NULL, NULL, NULL) == MR_OK);
-    CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 1);
+    TEST_CHILD_CHECK(starts(world, MR_PS_ASP));
+    TEST_CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_table_create(ps, "t", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) ==
+                     MR_OK);
+    TEST_CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_push(table, &key, 1, &one, NULL, NULL, NULL) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 1);
     for (int i = MR_PS_THE_SCHEDULER; i < SERVERS; i++) {
-        CHILD_CHECK(mr_ps_pid(mr, deployment, i, PATIENCE_US, &pids[i + 1]) == MR_OK && pids[i + 1] != getpid());
-        for (int k = 0; k <= i; k++) CHILD_CHECK(pids[k] != pids[i + 1]);
+        TEST_CHILD_CHECK(mr_ps_pid(mr, deployment, i, PATIENCE_US, &pids[i + 1]) == MR_OK && pids[i + 1] != getpid());
+        for (int k = 0; k <= i; k++) TEST_CHILD_CHECK(pids[k] != pids[i + 1]);
     }
     int natives[SERVERS + 2];
-    CHILD_CHECK(runtime_world_find(world, "MINIRAY_BOOT=native", natives, SERVERS + 2) == SERVERS + 1);
-    CHILD_CHECK(mr_ps_pid(mr, deployment, SERVERS, PATIENCE_US, &pids[0]) == MR_NOT_FOUND);
-    CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == 1);
-    CHILD_CHECK(starts_of("/server-2", "miniray.PsServer") == 1);
+    TEST_CHILD_CHECK(runtime_fixture_find(world, "MINIRAY_BOOT=native", natives, SERVERS + 2) == SERVERS + 1);
+    TEST_CHILD_CHECK(mr_ps_pid(mr, deployment, SERVERS, PATIENCE_US, &pids[0]) == MR_NOT_FOUND);
+    TEST_CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == 1);
+    TEST_CHILD_CHECK(starts_of("/server-2", "miniray.PsServer") == 1);
     mr_ps_table_free(table);
     mr_ps_close(ps);
     mr_ps_stop(mr, deployment);
-    CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == -1);
-    for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; kill(pids[SERVERS], 0) == 0; usleep(1000))
-        CHILD_CHECK(runtime_world_now_ms() < until);
+    TEST_CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == -1);
+    for (int64_t until = runtime_fixture_now_ms() + PATIENCE_US / 1000; kill(pids[SERVERS], 0) == 0; usleep(1000))
+        TEST_CHILD_CHECK(runtime_fixture_now_ms() < until);
     const mr_ps_scheduler_options shape = shape_of(MR_PS_BSP);
     mr_ps_start_options options =
         MR_OPTIONS(mr_ps_start_options, .scheduler = &shape); /* another one, in the same program */
-    CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
-    CHILD_CHECK(becomes_full(0, 0));
+    TEST_CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
+    TEST_CHILD_CHECK(becomes_full(0, 0));
     mr_shutdown(mr); /* it ends with the runtime */
     mr_ps_stop(NULL, deployment);
     return 0;
 }
 
 static void it_starts_and_leaves_nothing(void **state) {
-    assert_int_equal(child_run(start_and_stop, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(start_and_stop, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 /* Pushes of ones that are waited for, while servers and the scheduler are killed: each counts once. */
@@ -182,29 +183,29 @@ static int push_under_fire(void *world) {
     int pushed = 0;
     mr_ps *ps;
     mr_ps_table *table;
-    CHILD_CHECK(starts(world, MR_PS_ASP));
-    CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_table_create(ps, "sums", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) ==
-                MR_OK);
+    TEST_CHILD_CHECK(starts(world, MR_PS_ASP));
+    TEST_CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_table_create(ps, "sums", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) ==
+                     MR_OK);
     for (uint64_t i = 0; i < KEYS; i++) {
         keys[i] = 3 * i + 1;
         ones[i] = 1;
     }
-    CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
     for (int server = MR_PS_THE_SCHEDULER; server < SERVERS; server++) {
-        CHILD_CHECK(becomes_full(0, 0));
+        TEST_CHILD_CHECK(becomes_full(0, 0));
         uint64_t dead = server < 0 ? 0 : incarnation_of((uint32_t)server);
         for (int i = 0; i < 5; i++, pushed++)
-            CHILD_CHECK(mr_ps_push(table, keys, KEYS, ones, NULL, NULL, NULL) == MR_OK);
-        CHILD_CHECK(replaces(server));
+            TEST_CHILD_CHECK(mr_ps_push(table, keys, KEYS, ones, NULL, NULL, NULL) == MR_OK);
+        TEST_CHILD_CHECK(replaces(server));
         for (int i = 0; i < 5; i++, pushed++)
-            CHILD_CHECK(mr_ps_push(table, keys, KEYS, ones, NULL, NULL, NULL) == MR_OK);
-        CHILD_CHECK(becomes_full(server < 0 ? 0 : (uint32_t)server, dead));
-        CHILD_CHECK(mr_ps_pull(table, keys, KEYS, found, NULL, NULL, NULL) == MR_OK);
-        for (int i = 0; i < KEYS; i++) CHILD_CHECK(found[i] == (float)pushed);
+            TEST_CHILD_CHECK(mr_ps_push(table, keys, KEYS, ones, NULL, NULL, NULL) == MR_OK);
+        TEST_CHILD_CHECK(becomes_full(server < 0 ? 0 : (uint32_t)server, dead));
+        TEST_CHILD_CHECK(mr_ps_pull(table, keys, KEYS, found, NULL, NULL, NULL) == MR_OK);
+        for (int i = 0; i < KEYS; i++) TEST_CHILD_CHECK(found[i] == (float)pushed);
     }
-    CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == 2);
-    CHILD_CHECK(starts_of("/server-1", "miniray.PsServer") == 2);
+    TEST_CHILD_CHECK(starts_of("/scheduler", "miniray.PsScheduler") == 2);
+    TEST_CHILD_CHECK(starts_of("/server-1", "miniray.PsServer") == 2);
     mr_ps_table_free(table);
     mr_ps_close(ps);
     mr_ps_stop(mr, deployment);
@@ -213,8 +214,8 @@ static int push_under_fire(void *world) {
 }
 
 static void who_is_killed_is_started_again(void **state) {
-    assert_int_equal(child_run(push_under_fire, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "a parameter server whose processes were killed");
+    assert_int_equal(test_child_run(push_under_fire, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "a parameter server whose processes were killed");
 }
 
 /* Two ranks in rounds; what they push is a function of what they see. With `kills` every server dies once. */
@@ -261,17 +262,17 @@ static bool trains(bool kills, float weights[KEYS * DIM]) {
 
 static int train_twice(void *world) {
     static float calm[KEYS * DIM], fire[KEYS * DIM];
-    CHILD_CHECK(opens(world));
-    CHILD_CHECK(trains(false, calm));
-    CHILD_CHECK(trains(true, fire));
-    CHILD_CHECK(calm[1] != 0 && memcmp(calm, fire, sizeof calm) == 0);
+    TEST_CHILD_CHECK(opens(world));
+    TEST_CHILD_CHECK(trains(false, calm));
+    TEST_CHILD_CHECK(trains(true, fire));
+    TEST_CHILD_CHECK(calm[1] != 0 && memcmp(calm, fire, sizeof calm) == 0);
     mr_shutdown(mr);
     return 0;
 }
 
 static void training_under_fire_has_the_same_bits(void **state) {
-    assert_int_equal(child_run(train_twice, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "training");
+    assert_int_equal(test_child_run(train_twice, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "training");
 }
 
 static int count_resources(void *world) {
@@ -279,44 +280,44 @@ static int count_resources(void *world) {
     const mr_ps_scheduler_options shape = shape_of(MR_PS_ASP);
     mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
     options.server = &server;
-    CHILD_CHECK(opens(world));
+    TEST_CHILD_CHECK(opens(world));
     int64_t before = free_of("cpu");
-    CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
-    CHILD_CHECK(becomes_full(0, 0));
-    CHILD_CHECK(before == 2000 && free_of("cpu") == before - SERVERS * 500);
+    TEST_CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
+    TEST_CHILD_CHECK(becomes_full(0, 0));
+    TEST_CHILD_CHECK(before == 2000 && free_of("cpu") == before - SERVERS * 500);
     mr_ps_stop(mr, deployment);
-    for (int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000; free_of("cpu") != before; usleep(1000))
-        CHILD_CHECK(runtime_world_now_ms() < until);
+    for (int64_t until = runtime_fixture_now_ms() + PATIENCE_US / 1000; free_of("cpu") != before; usleep(1000))
+        TEST_CHILD_CHECK(runtime_fixture_now_ms() < until);
     mr_shutdown(mr);
     return 0;
 }
 
 static void what_servers_need_is_counted(void **state) {
-    assert_int_equal(child_run(count_resources, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(count_resources, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 /* A folder by a relative path is the program's, wherever its workers are. */
 static int go_on_from_a_folder(void *world) {
     uint64_t key = 3, step, number;
     float seven = 7, found = 0;
-    CHILD_CHECK(opens(world));
-    CHILD_CHECK(chdir(((const runtime_world *)world)->folder) == 0);
+    TEST_CHILD_CHECK(opens(world));
+    TEST_CHILD_CHECK(chdir(((const runtime_fixture *)world)->folder) == 0);
     for (int i = 0; i < 2; i++) {
         mr_ps *ps;
         mr_ps_table *table;
         const mr_ps_scheduler_options shape =
             MR_OPTIONS(mr_ps_scheduler_options, .num_servers = 1, .num_workers = 1, .checkpoint_dir = "kept");
         mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
-        CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
-        CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
-        CHILD_CHECK(mr_ps_table_create(ps, "t", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) ==
-                    MR_OK);
-        CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
-        if (i == 0) CHILD_CHECK(mr_ps_push(table, &key, 1, &seven, NULL, NULL, NULL) == MR_OK);
-        CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 7);
-        CHILD_CHECK(mr_ps_end(ps) == MR_OK && mr_ps_flush(ps, PATIENCE_US) == MR_OK);
-        CHILD_CHECK(mr_ps_checkpoint(mr_ps_address(deployment), PATIENCE_US, &number) == MR_OK);
+        TEST_CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
+        TEST_CHILD_CHECK(mr_ps_connect(mr_ps_address(deployment), 0, PATIENCE_US, &ps) == MR_OK);
+        TEST_CHILD_CHECK(mr_ps_table_create(ps, "t", &MR_OPTIONS(mr_ps_table_options, .dim = 1), PATIENCE_US, &table) ==
+                         MR_OK);
+        TEST_CHILD_CHECK(mr_ps_begin(ps, PATIENCE_US, &step) == MR_OK);
+        if (i == 0) TEST_CHILD_CHECK(mr_ps_push(table, &key, 1, &seven, NULL, NULL, NULL) == MR_OK);
+        TEST_CHILD_CHECK(mr_ps_pull(table, &key, 1, &found, NULL, NULL, NULL) == MR_OK && found == 7);
+        TEST_CHILD_CHECK(mr_ps_end(ps) == MR_OK && mr_ps_flush(ps, PATIENCE_US) == MR_OK);
+        TEST_CHILD_CHECK(mr_ps_checkpoint(mr_ps_address(deployment), PATIENCE_US, &number) == MR_OK);
         mr_ps_table_free(table);
         mr_ps_close(ps);
         mr_ps_stop(mr, deployment);
@@ -326,8 +327,8 @@ static int go_on_from_a_folder(void *world) {
 }
 
 static void a_folder_is_gone_on_from(void **state) {
-    assert_int_equal(child_run(go_on_from_a_folder, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(go_on_from_a_folder, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 static bool refuses(const mr_ps_start_options *options, const char *told) {
@@ -340,37 +341,37 @@ static bool refuses(const mr_ps_start_options *options, const char *told) {
 
 static int ask_for_what_cannot_be(void *world) {
     const mr_ps_app app = {0};
-    CHILD_CHECK(opens(world));
+    TEST_CHILD_CHECK(opens(world));
     mr_ps_scheduler_options shape = MR_OPTIONS(mr_ps_scheduler_options, .num_workers = 1);
     mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
-    CHILD_CHECK(refuses(&options, "servers is 0"));
+    TEST_CHILD_CHECK(refuses(&options, "servers is 0"));
     shape.num_servers = MR_PS_SERVERS_MAX + 1;
-    CHILD_CHECK(refuses(&options, "servers is 1025"));
+    TEST_CHILD_CHECK(refuses(&options, "servers is 1025"));
     shape.num_servers = 1;
     shape.replicas = 2; /* that is for the scheduler to say, in its process */
-    CHILD_CHECK(refuses(&options, "2 replicas of each slot"));
+    TEST_CHILD_CHECK(refuses(&options, "2 replicas of each slot"));
     shape.replicas = 1;
     shape.listen = "nowhere";
-    CHILD_CHECK(refuses(&options, "nowhere"));
+    TEST_CHILD_CHECK(refuses(&options, "nowhere"));
     shape.listen = NULL;
     shape.apps = &app;
-    CHILD_CHECK(refuses(&options, "apps"));
-    CHILD_CHECK(mr_ps_start(mr, NULL, PATIENCE_US, &deployment) == MR_INVALID);
-    CHILD_CHECK(mr_ps_start(NULL, &options, PATIENCE_US, &deployment) == MR_INVALID);
+    TEST_CHILD_CHECK(refuses(&options, "apps"));
+    TEST_CHILD_CHECK(mr_ps_start(mr, NULL, PATIENCE_US, &deployment) == MR_INVALID);
+    TEST_CHILD_CHECK(mr_ps_start(NULL, &options, PATIENCE_US, &deployment) == MR_INVALID);
     shape.apps = NULL;
-    CHILD_CHECK(mr_ps_start(mr, &MR_OPTIONS(mr_ps_start_options, .memory_bytes = 1), PATIENCE_US, &deployment) ==
-                MR_INVALID);
+    TEST_CHILD_CHECK(mr_ps_start(mr, &MR_OPTIONS(mr_ps_start_options, .memory_bytes = 1), PATIENCE_US, &deployment) ==
+                     MR_INVALID);
     const mr_actor_options named = MR_OPTIONS(mr_actor_options, .name = "mine");
     options.server = &named;
-    CHILD_CHECK(refuses(&options, "server.name is set"));
+    TEST_CHILD_CHECK(refuses(&options, "server.name is set"));
     mr_ps_stop(mr, NULL);
     mr_shutdown(mr);
     return 0;
 }
 
 static void what_cannot_be_is_told(void **state) {
-    assert_int_equal(child_run(ask_for_what_cannot_be, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(ask_for_what_cannot_be, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 /* It can listen itself, but there is no room in an address for the sockets of servers beside it. */
@@ -378,17 +379,17 @@ static int start_where_servers_cannot(void *world) {
     enum { ROOM = 52 };
     char folder[] = "/tmp/mr-XXXXXX", address[ROOM + 1];
     int pid;
-    CHILD_CHECK(opens(world) && mkdtemp(folder) != NULL);
+    TEST_CHILD_CHECK(opens(world) && mkdtemp(folder) != NULL);
     memset(address, 's', ROOM);
     address[ROOM] = '\0';
     address[snprintf(address, sizeof address, "unix:%s/", folder)] = 's';
     const mr_ps_scheduler_options shape =
         MR_OPTIONS(mr_ps_scheduler_options, .num_workers = 1, .num_servers = 1, .listen = address);
     mr_ps_start_options options = MR_OPTIONS(mr_ps_start_options, .scheduler = &shape);
-    CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
-    CHILD_CHECK(mr_ps_pid(mr, deployment, 0, PATIENCE_US, &pid) != MR_OK);
+    TEST_CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_pid(mr, deployment, 0, PATIENCE_US, &pid) != MR_OK);
     if (strstr(mr_last_error(), "too long for a socket beside it") == NULL) fprintf(stderr, "%s\n", mr_last_error());
-    CHILD_CHECK(strstr(mr_last_error(), "too long for a socket beside it") != NULL);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "too long for a socket beside it") != NULL);
     mr_ps_stop(mr, deployment);
     mr_shutdown(mr);
     unlink(address + strlen("unix:"));
@@ -396,33 +397,33 @@ static int start_where_servers_cannot(void *world) {
 }
 
 static void a_server_that_cannot_begin_says_why(void **state) {
-    assert_int_equal(child_run(start_where_servers_cannot, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(start_where_servers_cannot, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 static int wait_to_be_killed(void *world) {
-    CHILD_CHECK(starts(world, MR_PS_ASP));
-    CHILD_CHECK(becomes_full(0, 0));
-    CHILD_CHECK(runtime_world_ready(world));
+    TEST_CHILD_CHECK(starts(world, MR_PS_ASP));
+    TEST_CHILD_CHECK(becomes_full(0, 0));
+    TEST_CHILD_CHECK(runtime_fixture_ready(world));
     for (;;) pause();
 }
 
 static void a_killed_program_takes_it_along(void **state) {
-    pid_t pid = child_start(wait_to_be_killed, *state);
-    runtime_world_await(*state);
+    pid_t pid = test_child_start(wait_to_be_killed, *state);
+    runtime_fixture_await(*state);
     kill(pid, SIGKILL);
-    assert_int_equal(child_wait(pid, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
-    runtime_world_gone(*state, "kill -9 of the program");
+    assert_int_equal(test_child_wait(pid, RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
+    runtime_fixture_gone(*state, "kill -9 of the program");
 }
 
 static int kill_the_node(void *world) {
     int node;
-    CHILD_CHECK(starts(world, MR_PS_ASP));
-    CHILD_CHECK(becomes_full(0, 0));
-    CHILD_CHECK(runtime_world_find(world, "MINIRAY_BOOT=node", &node, 1) == 1 && kill(node, SIGKILL) == 0);
-    int64_t until = runtime_world_now_ms() + PATIENCE_US / 1000;
-    while (runtime_world_processes(world) > 0) {
-        CHILD_CHECK(runtime_world_now_ms() < until);
+    TEST_CHILD_CHECK(starts(world, MR_PS_ASP));
+    TEST_CHILD_CHECK(becomes_full(0, 0));
+    TEST_CHILD_CHECK(runtime_fixture_find(world, "MINIRAY_BOOT=node", &node, 1) == 1 && kill(node, SIGKILL) == 0);
+    int64_t until = runtime_fixture_now_ms() + PATIENCE_US / 1000;
+    while (runtime_fixture_processes(world) > 0) {
+        TEST_CHILD_CHECK(runtime_fixture_now_ms() < until);
         usleep(1000);
     }
     mr_ps_stop(mr, deployment); /* nobody is there to be told */
@@ -431,11 +432,11 @@ static int kill_the_node(void *world) {
 }
 
 static void a_killed_node_takes_it_along(void **state) {
-    assert_int_equal(child_run(kill_the_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "kill -9 of the node");
+    assert_int_equal(test_child_run(kill_the_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "kill -9 of the node");
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */

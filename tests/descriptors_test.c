@@ -36,7 +36,7 @@ static int hear(char text[1024]) {
     for (int i = 0; i < ACTORS; i++) {
         mr_status status = mr_new_actor(mr, "Sleeper", &actors[i]);
         if (status == MR_OK) status = mr_call_actor(mr, actors[i], "hello", &ref);
-        if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+        if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
         if (status == MR_OK) mr_value_release(&value);
         heard += status == MR_OK;
         if (status == MR_OK || text[0] != '\0') continue;
@@ -48,37 +48,37 @@ static int hear(char text[1024]) {
 
 static int have_many(void *argument) {
     char text[1024];
-    CHILD_CHECK(limit_files(false));
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(limit_files(false));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
     int heard = hear(text);
     if (heard != ACTORS) fprintf(stderr, "    only %d actors: %s\n", heard, text);
-    CHILD_CHECK(heard == ACTORS);
+    TEST_CHILD_CHECK(heard == ACTORS);
     mr_shutdown(mr);
     return 0;
 }
 
 static void a_low_soft_limit_is_raised(void **state) {
-    assert_int_equal(child_run(have_many, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "many actors");
+    assert_int_equal(test_child_run(have_many, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "many actors");
 }
 
 static int have_too_few(void *argument) {
     char text[1024];
-    CHILD_CHECK(limit_files(true));
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(limit_files(true));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
     int heard = hear(text);
     fprintf(stderr, "    %d actors, then: %s\n", heard, text);
-    CHILD_CHECK(heard < ACTORS && strstr(text, "ulimit") != NULL);
+    TEST_CHILD_CHECK(heard < ACTORS && strstr(text, "ulimit") != NULL);
     mr_shutdown(mr);
     return 0;
 }
 
 static void a_low_hard_limit_is_named(void **state) {
-    assert_int_equal(child_run(have_too_few, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "too few descriptors");
+    assert_int_equal(test_child_run(have_too_few, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "too few descriptors");
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */

@@ -20,7 +20,7 @@ enum { PROGRAMS = 4, TASK_MS = 2, FLOOD = 2000, WINDOW_MS = 1500, FEW = 4 };
 static mr_context *mr;
 
 typedef struct contest { /* of one program */
-    runtime_world *world;
+    runtime_fixture *fixture;
     const char *node;
     int start[2], counts[2];
     int in_flight;
@@ -31,20 +31,20 @@ static int compete(void *argument) {
     const contest *contest = argument;
     static mr_ref refs[FLOOD];
     char go;
-    runtime_world_enter(contest->world);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = contest->node), &mr) == MR_OK);
-    CHILD_CHECK(runtime_works(mr)); /* its first worker has come */
-    CHILD_CHECK(runtime_world_ready(contest->world));
-    CHILD_CHECK(read(contest->start[0], &go, 1) == 1);
+    runtime_fixture_enter(contest->fixture);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = contest->node), &mr) == MR_OK);
+    TEST_CHILD_CHECK(runtime_works(mr)); /* its first worker has come */
+    TEST_CHILD_CHECK(runtime_fixture_ready(contest->fixture));
+    TEST_CHILD_CHECK(read(contest->start[0], &go, 1) == 1);
     int count = 0, at = 0;
     for (int i = 0; i < contest->in_flight; i++)
-        CHILD_CHECK(mr_call_task(mr, "pause_ms", &refs[i], mr_int(TASK_MS)) == MR_OK);
-    for (int64_t end = runtime_world_now_ms() + WINDOW_MS; runtime_world_now_ms() < end; count++) {
-        CHILD_CHECK(runtime_gives(mr, refs[at], TASK_MS));
-        CHILD_CHECK(mr_call_task(mr, "pause_ms", &refs[at], mr_int(TASK_MS)) == MR_OK);
+        TEST_CHILD_CHECK(mr_call_task(mr, "pause_ms", &refs[i], mr_int(TASK_MS)) == MR_OK);
+    for (int64_t end = runtime_fixture_now_ms() + WINDOW_MS; runtime_fixture_now_ms() < end; count++) {
+        TEST_CHILD_CHECK(runtime_gives(mr, refs[at], TASK_MS));
+        TEST_CHILD_CHECK(mr_call_task(mr, "pause_ms", &refs[at], mr_int(TASK_MS)) == MR_OK);
         at = (at + 1) % contest->in_flight;
     }
-    CHILD_CHECK(write(contest->counts[1], &count, sizeof count) == sizeof count);
+    TEST_CHILD_CHECK(write(contest->counts[1], &count, sizeof count) == sizeof count);
     mr_shutdown(mr);
     return 0;
 }
@@ -54,31 +54,31 @@ static int start_node(void *argument) {
     mr_node_options options =
         MR_OPTIONS(mr_node_options, .num_cpus = PROGRAMS, .address = contest->node, .store_bytes = 64 << 20);
     mr_node_info node;
-    runtime_world_enter(contest->world);
-    CHILD_CHECK(mr_node_start(&options, &node) == MR_OK);
+    runtime_fixture_enter(contest->fixture);
+    TEST_CHILD_CHECK(mr_node_start(&options, &node) == MR_OK);
     return 0;
 }
 
 /* All at once; of the first `floods` each has FLOOD tasks under way, of the others FEW. */
-static void run_contest(runtime_world *world, int floods, int counts[PROGRAMS]) {
+static void run_contest(runtime_fixture *fixture, int floods, int counts[PROGRAMS]) {
     contest contests[PROGRAMS];
     pid_t pids[PROGRAMS];
     int start[2];
-    char path[TEMP_FOLDER_MAX + 16];
-    snprintf(path, sizeof path, "%s/node", world->folder);
-    contests[0] = (contest){.world = world, .node = path};
-    assert_int_equal(child_run(start_node, &contests[0], RUNTIME_WORLD_CHILD_MS), 0);
+    char path[TEMP_DIR_FOLDER_MAX + 16];
+    snprintf(path, sizeof path, "%s/node", fixture->folder);
+    contests[0] = (contest){.fixture = fixture, .node = path};
+    assert_int_equal(test_child_run(start_node, &contests[0], RUNTIME_FIXTURE_CHILD_MS), 0);
     assert_int_equal(pipe2(start, O_CLOEXEC), 0);
     for (int i = 0; i < PROGRAMS; i++) {
-        contests[i] = (contest){.world = world, .node = path, .in_flight = i < floods ? FLOOD : FEW};
+        contests[i] = (contest){.fixture = fixture, .node = path, .in_flight = i < floods ? FLOOD : FEW};
         memcpy(contests[i].start, start, sizeof start);
         assert_int_equal(pipe2(contests[i].counts, O_CLOEXEC), 0);
-        pids[i] = child_start(compete, &contests[i]);
+        pids[i] = test_child_start(compete, &contests[i]);
     }
-    for (int i = 0; i < PROGRAMS; i++) runtime_world_await(world);
+    for (int i = 0; i < PROGRAMS; i++) runtime_fixture_await(fixture);
     assert_int_equal(write(start[1], "aaaa", PROGRAMS), PROGRAMS);
     for (int i = 0; i < PROGRAMS; i++) {
-        assert_int_equal(child_wait(pids[i], RUNTIME_WORLD_CHILD_MS), 0);
+        assert_int_equal(test_child_wait(pids[i], RUNTIME_FIXTURE_CHILD_MS), 0);
         assert_int_equal(read(contests[i].counts[0], &counts[i], sizeof *counts), sizeof *counts);
         close(contests[i].counts[0]);
         close(contests[i].counts[1]);
@@ -102,7 +102,7 @@ static void four_that_want_the_same_get_the_same(void **state) {
     run_contest(*state, 0, counts);
     least_and_most(counts, &least, &most);
     assert_true(least > 0 && least * 5 >= most);
-    runtime_world_gone(*state, "four programs");
+    runtime_fixture_gone(*state, "four programs");
 }
 
 /* CPUs are as many as programs: those that want few have one each, whatever the flood. */
@@ -111,10 +111,10 @@ static void one_that_floods_takes_nothing_from_others(void **state) {
     run_contest(*state, 1, counts);
     least_and_most(counts, &least, &most);
     assert_true(least > 0 && least * 5 >= most);
-    runtime_world_gone(*state, "a flood");
+    runtime_fixture_gone(*state, "a flood");
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */

@@ -32,14 +32,14 @@ static void write_down(const char *path, char what) {
 
 static void note(const char *path) { write_down(path, 'x'); }
 
-MR_TASK(meets) { return meet_others(call); }
+MR_TASK(meets) { return concurrent_others(call); }
 
 /* Says that it has begun, and waits for a future that it finds in a list. */
 MR_TASK(waits_for_another) {
-    char path[MEET_PATH_MAX];
+    char path[CONCURRENT_PATH_MAX];
     mr_value list, item, value;
     mr_ref ref;
-    MR_TRY(meet_path(call, path));
+    MR_TRY(concurrent_path(call, path));
     MR_TRY(mr_arg_value(call, 1, &list));
     MR_TRY(mr_value_item(&list, 0, &item));
     MR_TRY(mr_value_ref(&item, &ref));
@@ -59,18 +59,18 @@ MR_TASK(gives_two) {
 MR_CREATE(Gate) { return MR_OK; }
 
 MR_METHOD(Gate, opens) { /* when there is such a file */
-    char path[MEET_PATH_MAX];
-    MR_TRY(meet_path(call, path));
+    char path[CONCURRENT_PATH_MAX];
+    MR_TRY(concurrent_path(call, path));
     while (access(path, F_OK) != 0) usleep(LOOK_US);
     return MR_OK;
 }
 
 MR_TASK(notes) { /* once, and some of them take a while */
-    char path[MEET_PATH_MAX];
+    char path[CONCURRENT_PATH_MAX];
     int64_t number;
     mr_value value;
     mr_span bytes;
-    MR_TRY(meet_path(call, path));
+    MR_TRY(concurrent_path(call, path));
     MR_TRY(mr_arg_int(call, 1, &number));
     MR_TRY(mr_arg_value(call, 2, &value));
     MR_TRY(mr_value_bytes(&value, &bytes));
@@ -80,9 +80,9 @@ MR_TASK(notes) { /* once, and some of them take a while */
 }
 
 MR_TASK(writes_its_letter) { /* the first one takes a while */
-    char path[MEET_PATH_MAX];
+    char path[CONCURRENT_PATH_MAX];
     int64_t number;
-    MR_TRY(meet_path(call, path));
+    MR_TRY(concurrent_path(call, path));
     MR_TRY(mr_arg_int(call, 1, &number));
     write_down(path, (char)('a' + number));
     if (number == 0) usleep(LONG_MS * 1000);
@@ -94,33 +94,33 @@ MR_TASK(writes_its_letter) { /* the first one takes a while */
 static void teach_that_tasks_are_short(mr_context *of) {
     static mr_ref refs[SHORT];
     for (int i = 0; i < SHORT; i++) assert_int_equal(mr_call_task(of, "short_one", &refs[i]), MR_OK);
-    for (int i = 0; i < SHORT; i++) assert_int_equal(result_failure(of, refs[i]), MR_OK);
+    for (int i = 0; i < SHORT; i++) assert_int_equal(future_assert_failure(of, refs[i]), MR_OK);
 }
 
 static void tasks_that_wait_for_each_other_all_begin(void **state) {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     mr_ref refs[WORKERS];
     int64_t who[WORKERS];
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     teach_that_tasks_are_short(mr);
     for (int i = 0; i < WORKERS; i++)
         assert_int_equal(mr_call_task(mr, "meets", &refs[i], mr_str(folder), mr_int(WORKERS)), MR_OK);
-    for (int i = 0; i < WORKERS; i++) who[i] = result_int(mr, refs[i]);
-    meet_clear(folder, who, WORKERS);
+    for (int i = 0; i < WORKERS; i++) who[i] = future_assert_int(mr, refs[i]);
+    concurrent_clear(folder, who, WORKERS);
     assert_int_equal(rmdir(folder), 0);
 }
 
 /* A node with one worker that is known for short tasks, and a body in it that waits for another future: what becomes
  * ready when that body runs already (`begun`) comes to stand behind it. */
 typedef struct line {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
     mr_context *mr;
     mr_ref begun;
 } line;
 
 static void line_open(line *line) {
     mr_actor gate;
-    assert_true(temp_folder(line->folder));
+    assert_true(temp_dir_folder(line->folder));
     snprintf(line->path, sizeof line->path, "%s/begun", line->folder);
     assert_int_equal(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 64 << 20), &line->mr), MR_OK);
     assert_int_equal(mr_new_actor(line->mr, "Gate", &gate), MR_OK);
@@ -148,15 +148,15 @@ static void a_body_does_not_wait_for_what_stands_behind_it(void **state) {
     line_open(&line);
     assert_int_equal(mr_call_task(line.mr, "short_one", &last, mr_future(line.begun)), MR_OK);
     first = line_body_waits(&line, last);
-    assert_int_equal(result_failure(line.mr, first), MR_OK);
-    assert_int_equal(result_failure(line.mr, last), MR_OK);
+    assert_int_equal(future_assert_failure(line.mr, first), MR_OK);
+    assert_int_equal(future_assert_failure(line.mr, last), MR_OK);
     line_close(&line);
 }
 
 /* The body waits for a gate that is opened when the first result of the stream was taken. */
 static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state) {
     line line;
-    char taken[TEMP_FOLDER_MAX + 16];
+    char taken[TEMP_DIR_FOLDER_MAX + 16];
     mr_actor gate;
     mr_ref opens, first, stream, result;
     line_open(&line);
@@ -169,11 +169,11 @@ static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state
     first = line_body_waits(&line, opens);
     for (int i = 1; i <= 2; i++) {
         assert_int_equal(mr_stream_next(line.mr, stream, MR_FOREVER, &result), MR_OK);
-        assert_int_equal(result_int(line.mr, result), i);
+        assert_int_equal(future_assert_int(line.mr, result), i);
         if (i == 1) note(taken);
     }
     assert_int_equal(mr_stream_next(line.mr, stream, MR_FOREVER, &result), MR_END);
-    assert_int_equal(result_failure(line.mr, first), MR_OK);
+    assert_int_equal(future_assert_failure(line.mr, first), MR_OK);
     mr_release(line.mr, stream);
     mr_release(line.mr, opens);
     assert_int_equal(unlink(taken), 0);
@@ -190,23 +190,23 @@ static void what_was_given_back_is_not_counted(void **state) {
         mr_task_submit(line.mr, "short_one", &MR_OPTIONS(mr_task_options, .max_calls = 1), &begun, 1, &last), MR_OK);
     first = line_body_waits(&line, last);
     assert_int_equal(mr_call_task(line.mr, "process_of_worker", &next, mr_future(first)), MR_OK);
-    assert_int_equal(result_int(line.mr, next), result_int(line.mr, first));
-    assert_int_equal(result_failure(line.mr, last), MR_OK);
+    assert_int_equal(future_assert_int(line.mr, next), future_assert_int(line.mr, first));
+    assert_int_equal(future_assert_failure(line.mr, last), MR_OK);
     line_close(&line);
 }
 
 static void what_is_given_back_runs_once(void **state) {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
     static uint8_t bytes[NOTE_BYTES];
     mr_ref refs[NOTES];
     struct stat notes;
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     snprintf(path, sizeof path, "%s/notes", folder);
     teach_that_tasks_are_short(mr);
     for (int i = 0; i < NOTES; i++)
         assert_int_equal(mr_call_task(mr, "notes", &refs[i], mr_str(path), mr_int(i), mr_bytes(bytes, sizeof bytes)),
                          MR_OK);
-    for (int i = 0; i < NOTES; i++) assert_int_equal(result_int(mr, refs[i]), i + NOTE_BYTES);
+    for (int i = 0; i < NOTES; i++) assert_int_equal(future_assert_int(mr, refs[i]), i + NOTE_BYTES);
     assert_int_equal(stat(path, &notes), 0);
     assert_int_equal(notes.st_size, NOTES);
     assert_int_equal(unlink(path), 0);
@@ -215,30 +215,30 @@ static void what_is_given_back_runs_once(void **state) {
 
 /* Some of them may overtake others: they were on their way when the first ones were given back, and run where they come
  * to. But none of both is turned round. */
-static void assert_in_few_runs(const char *letters) {
+static void assert_in_few_runs(const char *messages) {
     int steps_back = 0;
-    for (int i = 1; i < IN_LINE; i++) steps_back += letters[i] < letters[i - 1];
-    if (steps_back > STEPS_BACK_MAX) fail_msg("the order is %s", letters);
+    for (int i = 1; i < IN_LINE; i++) steps_back += messages[i] < messages[i - 1];
+    if (steps_back > STEPS_BACK_MAX) fail_msg("the order is %s", messages);
 }
 
 static void stand_in_line(mr_context *one, const char *path) {
-    char letters[IN_LINE + 1] = "";
+    char messages[IN_LINE + 1] = "";
     mr_ref refs[IN_LINE];
     teach_that_tasks_are_short(one);
     for (int i = 0; i < IN_LINE; i++)
         assert_int_equal(mr_call_task(one, "writes_its_letter", &refs[i], mr_str(path), mr_int(i)), MR_OK);
-    for (int i = 0; i < IN_LINE; i++) assert_int_equal(result_failure(one, refs[i]), MR_OK);
+    for (int i = 0; i < IN_LINE; i++) assert_int_equal(future_assert_failure(one, refs[i]), MR_OK);
     int fd = open(path, O_RDONLY);
-    assert_int_equal(read(fd, letters, IN_LINE), IN_LINE);
+    assert_int_equal(read(fd, messages, IN_LINE), IN_LINE);
     close(fd);
-    assert_in_few_runs(letters);
+    assert_in_few_runs(messages);
     assert_int_equal(unlink(path), 0);
 }
 
 static void what_is_given_back_keeps_its_order(void **state) {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
     mr_context *one;
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     snprintf(path, sizeof path, "%s/letters", folder);
     assert_int_equal(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 64 << 20), &one), MR_OK);
     for (int i = 0; i < ROUNDS; i++) stand_in_line(one, path);

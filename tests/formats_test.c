@@ -73,47 +73,47 @@ static void copy_scheduler(const char *release, const char *folder) {
     free(database);
 }
 
-static void assert_continues(ps_world *world) {
+static void assert_continues(ps_fixture *fixture) {
     sample_client client;
-    assert_true(ps_world_start_scheduler(world));
-    ps_world_start_server(world, 0);
-    sample_client_join(world, &client);
+    assert_true(ps_fixture_start_scheduler(fixture));
+    ps_fixture_start_server(fixture, 0);
+    sample_client_join(fixture, &client);
     sample_client_check(&client, 2);
     sample_client_push(&client); /* the state of optimizers is there, too */
     sample_client_check(&client, 3);
-    must(mr_ps_dataset_define(client.ps, sample_parts, 2, PS_WORLD_PATIENCE_US));
-    assert_int_equal(mr_ps_dataset_define(client.ps, sample_parts, 1, PS_WORLD_PATIENCE_US), MR_EXISTS);
+    must(mr_ps_dataset_define(client.ps, sample_parts, 2, PS_FIXTURE_PATIENCE_US));
+    assert_int_equal(mr_ps_dataset_define(client.ps, sample_parts, 1, PS_FIXTURE_PATIENCE_US), MR_EXISTS);
     sample_client_leave(&client);
 }
 
 static void a_scheduler_continues(void **state) {
-    ps_world world = sample_world();
-    copy_scheduler(*state, world.folder);
-    assert_continues(&world);
-    assert_true(ps_world_fini(&world));
+    ps_fixture fixture = sample_world();
+    copy_scheduler(*state, fixture.folder);
+    assert_continues(&fixture);
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* A folder as the release left it; of 0.1.0 with a database, which is imported once. */
 static void a_folder_with_a_database_continues(void **state) {
     if (!has_sqlite()) skip();
-    ps_world world = sample_world();
+    ps_fixture fixture = sample_world();
     char *from = sample_of(*state, "scheduler");
-    sample_copy_files(from, world.folder);
-    assert_continues(&world);
-    ps_world_kill(&world, &world.server[0]);
-    ps_world_kill(&world, &world.scheduler);
-    char *database = sample_path(world.folder, SQLITE_IMPORT_FILE),
-         *done = sample_path(world.folder, SQLITE_IMPORT_DONE);
+    sample_copy_files(from, fixture.folder);
+    assert_continues(&fixture);
+    ps_fixture_kill(&fixture, &fixture.server[0]);
+    ps_fixture_kill(&fixture, &fixture.scheduler);
+    char *database = sample_path(fixture.folder, SQLITE_IMPORT_FILE),
+         *done = sample_path(fixture.folder, SQLITE_IMPORT_DONE);
     assert_true(access(database, F_OK) != 0 && access(done, F_OK) == 0);
-    assert_true(ps_world_start_scheduler(&world)); /* and goes on without it */
+    assert_true(ps_fixture_start_scheduler(&fixture)); /* and goes on without it */
     free(from);
     free(database);
     free(done);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 typedef struct expected {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     unsigned found, known;
 } expected;
 
@@ -124,9 +124,9 @@ static int start_and_fail(void *argument) {
     mr_ps_scheduler_options options =
         MR_OPTIONS(mr_ps_scheduler_options, .listen = address, .checkpoint_dir = expected->folder, .num_workers = 1,
                    .num_servers = 1, .slots = SAMPLE_SLOTS, .replicas = 1, .consistency = MR_PS_ASP);
-    CHILD_CHECK(mr_ps_run_scheduler(&options) == MR_CORRUPT);
-    CHILD_CHECK(has_both(mr_last_error(), expected->found, expected->known));
-    CHILD_CHECK(strstr(mr_last_error(), expected->folder) != NULL);
+    TEST_CHILD_CHECK(mr_ps_run_scheduler(&options) == MR_CORRUPT);
+    TEST_CHILD_CHECK(has_both(mr_last_error(), expected->found, expected->known));
+    TEST_CHILD_CHECK(strstr(mr_last_error(), expected->folder) != NULL);
     free(address);
     return 0;
 }
@@ -134,7 +134,7 @@ static int start_and_fail(void *argument) {
 static void assert_not_started(expected *expected, unsigned found, unsigned known) {
     expected->found = found;
     expected->known = known;
-    assert_int_equal(child_run(start_and_fail, expected, WAIT_MS), 0);
+    assert_int_equal(test_child_run(start_and_fail, expected, WAIT_MS), 0);
     sample_remove(expected->folder);
 }
 
@@ -155,69 +155,69 @@ static void another_value_is_rejected(void **state) {
         size_t offset;
         uint8_t byte;
         unsigned found, known;
-    } changes[] = {{CHART_KEY, 0, 99, 99, CHART_LAYOUT},
-                   {ROSTER_KEY, 0, 99, 99, ROSTER_LAYOUT},
-                   {CORPUS_KEY, 0, 99, 99, CORPUS_LAYOUT},
-                   {CATALOGUE_KEY, 3, '9', 9, 2}};
+    } changes[] = {{CLUSTER_MAP_KEY, 0, 99, 99, CLUSTER_MAP_LAYOUT},
+                   {CONSUMER_GROUP_KEY, 0, 99, 99, CONSUMER_GROUP_LAYOUT},
+                   {DATASET_SPEC_KEY, 0, 99, 99, DATASET_SPEC_LAYOUT},
+                   {TABLE_CATALOG_KEY, 3, '9', 9, 2}};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         expected expected;
-        image image = {0};
-        assert_true(temp_folder(expected.folder));
+        metadata_file file = {0};
+        assert_true(temp_dir_folder(expected.folder));
         copy_scheduler(*state, expected.folder);
-        must(disk_open(expected.folder, &image.disk));
-        sample_values values = sample_values_load(image_archive(&image));
+        must(disk_open(expected.folder, &file.disk));
+        sample_values values = sample_values_load(metadata_file_storage(&file));
         ((uint8_t *)(uintptr_t)sample_values_of(&values, changes[i].key).data)[changes[i].offset] = changes[i].byte;
-        sample_values_save(image_archive(&image), &values);
+        sample_values_save(metadata_file_storage(&file), &values);
         sample_values_fini(&values);
-        disk_close(image.disk);
+        disk_close(file.disk);
         assert_not_started(&expected, changes[i].found, changes[i].known);
     }
 }
 
 static void an_image_is_read(void **state) {
-    char folder[TEMP_FOLDER_MAX];
-    image image = {0};
-    chart chart = {0};
-    catalogue catalogue;
-    corpus corpus = {0};
-    roster roster = {0};
-    assert_true(temp_folder(folder));
+    char folder[TEMP_DIR_FOLDER_MAX];
+    metadata_file file = {0};
+    cluster_map map = {0};
+    table_catalog catalog;
+    dataset_spec spec = {0};
+    consumer_group group = {0};
+    assert_true(temp_dir_folder(folder));
     copy_scheduler(*state, folder);
-    must(disk_open(folder, &image.disk));
-    sample_values values = sample_values_load(image_archive(&image));
-    must(chart_follow(&chart, sample_values_of(&values, CHART_KEY)));
-    assert_true(chart.slot_count == SAMPLE_SLOTS && chart.rank_count == 1 && chart.consistency.kind == CONSISTENCY_ASP);
-    must(catalogue_decode(sample_values_of(&values, CATALOGUE_KEY), &catalogue));
-    assert_int_equal(catalogue.count, SAMPLE_TABLES);
-    assert_string_equal(catalogue.tables[2].arrays[0].name, "weights");
-    must(corpus_decode(sample_values_of(&values, CORPUS_KEY), &corpus));
-    assert_true(corpus.count == 2 && corpus.sizes[0] == sample_parts[0] && corpus.sizes[1] == sample_parts[1]);
-    must(roster_decode(sample_values_of(&values, ROSTER_KEY), &roster));
-    chart_fini(&chart);
-    catalogue_fini(&catalogue);
-    corpus_fini(&corpus);
-    roster_fini(&roster);
-    size_t corpus_bytes = sample_values_of(&values, CORPUS_KEY).size;
+    must(disk_open(folder, &file.disk));
+    sample_values values = sample_values_load(metadata_file_storage(&file));
+    must(cluster_map_follow(&map, sample_values_of(&values, CLUSTER_MAP_KEY)));
+    assert_true(map.slot_count == SAMPLE_SLOTS && map.rank_count == 1 && map.consistency.kind == CONSISTENCY_ASP);
+    must(table_catalog_decode(sample_values_of(&values, TABLE_CATALOG_KEY), &catalog));
+    assert_int_equal(catalog.count, SAMPLE_TABLES);
+    assert_string_equal(catalog.tables[2].arrays[0].name, "weights");
+    must(dataset_spec_decode(sample_values_of(&values, DATASET_SPEC_KEY), &spec));
+    assert_true(spec.count == 2 && spec.sizes[0] == sample_parts[0] && spec.sizes[1] == sample_parts[1]);
+    must(consumer_group_decode(sample_values_of(&values, CONSUMER_GROUP_KEY), &group));
+    cluster_map_fini(&map);
+    table_catalog_fini(&catalog);
+    dataset_spec_fini(&spec);
+    consumer_group_fini(&group);
+    size_t corpus_bytes = sample_values_of(&values, DATASET_SPEC_KEY).size;
 
-    sample_values_save(image_archive(&image), &values); /* in the format of this version, which is read, too */
+    sample_values_save(metadata_file_storage(&file), &values); /* in the format of this version, which is read, too */
     sample_values_fini(&values);
-    values = sample_values_load(image_archive(&image));
-    assert_int_equal(image.number, values.count);
-    assert_int_equal(sample_values_of(&values, CORPUS_KEY).size, corpus_bytes);
+    values = sample_values_load(metadata_file_storage(&file));
+    assert_int_equal(file.number, values.count);
+    assert_int_equal(sample_values_of(&values, DATASET_SPEC_KEY).size, corpus_bytes);
     sample_values_fini(&values);
-    disk_close(image.disk);
+    disk_close(file.disk);
     sample_remove(folder);
 }
 
 /* A file of another format, which ends with its checksum as the one of 0.1.0 does. */
 static void another_image_is_rejected(void **state) {
     expected expected;
-    assert_true(temp_folder(expected.folder));
+    assert_true(temp_dir_folder(expected.folder));
     copy_scheduler(*state, expected.folder);
-    char *path = sample_path(expected.folder, IMAGE_FILE);
+    char *path = sample_path(expected.folder, METADATA_FILE_FILE);
     sample_change(path, 3, '9', true);
     free(path);
-    assert_not_started(&expected, 9, IMAGE_FORMAT);
+    assert_not_started(&expected, 9, METADATA_FILE_FORMAT);
 }
 
 /* ---- Checkpoints. */
@@ -225,12 +225,12 @@ static void another_image_is_rejected(void **state) {
 static void another_manifest_is_rejected(void **state) {
     expected expected;
     mr_ps_checkpoints *all = NULL;
-    assert_true(temp_folder(expected.folder));
+    assert_true(temp_dir_folder(expected.folder));
     copy_scheduler(*state, expected.folder);
     must(mr_ps_checkpoints_get(expected.folder, &all));
     assert_true(all->count > 0 && all->list[0].damage[0] == '\0' && all->list[0].table_count == SAMPLE_TABLES);
     mr_ps_checkpoints_free(all);
-    char *path = sample_path(expected.folder, DEPOT_MANIFEST);
+    char *path = sample_path(expected.folder, CHECKPOINT_STORE_MANIFEST);
     sample_change(path, 3, '9', true);
     free(path);
     assert_rejected(mr_ps_checkpoints_get(expected.folder, &all), 9, 3);
@@ -248,11 +248,11 @@ static void files_of_slots_are_read(void **state) {
         char *path = sample_path(folder, item->d_name);
         buffer file = sample_read(path), shard;
         buffer_init(&shard, SAMPLE_FILE_MAX);
-        must(slot_file_decode(span_of(file.data, file.size), &shard));
-        char *number = memmem(file.data, file.size, SLOT_FILE_FORMAT, strlen(SLOT_FILE_FORMAT));
+        must(snapshot_file_decode(span_of(file.data, file.size), &shard));
+        char *number = memmem(file.data, file.size, SNAPSHOT_FILE_FORMAT, strlen(SNAPSHOT_FILE_FORMAT));
         assert_non_null(number);
-        number[strlen(SLOT_FILE_NAME)] = '9';
-        assert_rejected(slot_file_decode(span_of(file.data, file.size), &shard), 9, 1);
+        number[strlen(SNAPSHOT_FILE_NAME)] = '9';
+        assert_rejected(snapshot_file_decode(span_of(file.data, file.size), &shard), 9, 1);
         buffer_fini(&shard);
         buffer_fini(&file);
         free(path);
@@ -296,40 +296,40 @@ static void an_export_is_as_it_was(void **state) {
 /* ---- Feedback. */
 
 static void feedback_is_read(void **state) {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     const uint64_t keys[] = {5, 6};
     float rests[4] = {0}, *stretch;
     sample_copy(*state, "feedback", folder);
     char *path = sample_path(folder, "rank-2");
-    memoir *memoir = memoir_create(0);
-    memoir_keep(memoir, path);
-    memoir_begin(memoir, SAMPLE_RANK, SAMPLE_GENERATION, SAMPLE_STEP);
-    assert_non_null(memoir_find(memoir, 1));
-    feedback_read(memoir_find(memoir, 1), &(feedback_keys){.keys = keys, .count = 2, .dim = 2}, rests);
+    feedback_file *file = feedback_file_create(0);
+    feedback_file_keep(file, path);
+    feedback_file_begin(file, SAMPLE_RANK, SAMPLE_GENERATION, SAMPLE_STEP);
+    assert_non_null(feedback_file_find(file, 1));
+    error_feedback_read(feedback_file_find(file, 1), &(error_feedback_keys){.keys = keys, .count = 2, .dim = 2}, rests);
     assert_true(rests[0] == 0.5f && rests[1] == -0.25f && rests[2] == 0.75f && rests[3] == 2);
-    must(feedback_stretch(memoir_of(memoir, 9), 0, 200, SAMPLE_FIRST, SAMPLE_RESTS, &stretch));
+    must(error_feedback_stretch(feedback_file_of(file, 9), 0, 200, SAMPLE_FIRST, SAMPLE_RESTS, &stretch));
     for (int i = 0; i < SAMPLE_RESTS; i++) assert_true(stretch[i] == sample_rest(i));
-    assert_int_equal(memoir_look_at(memoir).begun_empty, 0);
-    memoir_destroy(memoir);
+    assert_int_equal(feedback_file_look_at(file).begun_empty, 0);
+    feedback_file_destroy(file);
     free(path);
     sample_remove(folder);
 }
 
 /* The rank goes on without: that is said on stderr, and the file stays. */
 static void other_feedback_is_rejected(void **state) {
-    char folder[TEMP_FOLDER_MAX], text[1024] = "";
+    char folder[TEMP_DIR_FOLDER_MAX], text[1024] = "";
     sample_copy(*state, "feedback", folder);
     char *path = sample_path(folder, "rank-2"), *said = sample_path(folder, "stderr");
     sample_change(path, 7, '9', false);
     buffer before = sample_read(path);
     int to = open(said, O_RDWR | O_CREAT | O_CLOEXEC, 0600), kept = dup(2);
     assert_true(to >= 0 && kept >= 0 && fflush(stderr) == 0 && dup2(to, 2) == 2);
-    memoir *memoir = memoir_create(0);
-    memoir_keep(memoir, path);
-    memoir_begin(memoir, SAMPLE_RANK, SAMPLE_GENERATION, SAMPLE_STEP);
-    bool empty = memoir_find(memoir, 1) == NULL;
-    memoir_end(memoir, SAMPLE_STEP + 1);
-    memoir_destroy(memoir);
+    feedback_file *file = feedback_file_create(0);
+    feedback_file_keep(file, path);
+    feedback_file_begin(file, SAMPLE_RANK, SAMPLE_GENERATION, SAMPLE_STEP);
+    bool empty = feedback_file_find(file, 1) == NULL;
+    feedback_file_end(file, SAMPLE_STEP + 1);
+    feedback_file_destroy(file);
     assert_int_equal(dup2(kept, 2), 2);
     close(kept);
     assert_true(empty && pread(to, text, sizeof text - 1, 0) > 0);

@@ -1,11 +1,11 @@
 /* kill_sweep_test.c — kill -9 at every step, and see that nobody else is harmed.
  *
- * A hub, a server and a client, each in its own process, do everything there is: join, connect, talk, fill a ring until
- * it grows, send bodies both ways, close, leave. A dry run finds out which failpoints each of them passes. Then, for
- * each of those, the scene is played again with the process killed there: at the first visit and at the last.
+ * A broker, a server and a client, each in its own process, do everything there is: join, connect, talk, fill a ring
+ * until it grows, send bodies both ways, close, leave. A dry run finds out which failpoints each of them passes. Then,
+ * for each of those, the scene is played again with the process killed there: at the first visit and at the last.
  *
  * Afterwards: the others have ended by themselves in time, told with a cause where they had a link to the dead one; the
- * hub, if it lived, has not a byte, link, ring or descriptor left over; no file is left.
+ * broker, if it lived, has not a byte, link, ring or descriptor left over; no file is left.
  *
  * Needs a build with failpoints; elsewhere it says so and skips. */
 #include <errno.h>
@@ -42,7 +42,7 @@ enum {
     CODE_HANGS = 4,
 };
 
-typedef enum role { HUB, SERVER, CLIENT, ROLES } role;
+typedef enum role { BROKER, SERVER, CLIENT, ROLES } role;
 static const char *const role_names[ROLES] = {"hub", "server", "client"};
 
 typedef struct shared { /* between the processes of one scene */
@@ -62,7 +62,7 @@ static void note_visits(role role) {
 /* ---- One end. */
 
 typedef struct end {
-    port *port;
+    shm_transport *shm_transport;
     transport transport;
     link_id link;
     unsigned opened, closed, messages, bodies, owed, bodies_sent;
@@ -100,7 +100,7 @@ static void on_message(void *context, link_id link, const message *message) {
     }
     uint8_t *at; /* a body is answered with a body */
     mr_status status = end->transport.ops->reserve(end->transport.self, link, 8, &at);
-    if (status == MR_CLOSED) return; /* the hub is dead: what had come is still read, but nothing is sent any more */
+    if (status == MR_CLOSED) return; /* the broker is dead: what had come is still read, but nothing is sent any more */
     if (status != MR_OK) {
         end->failed = true;
         return;
@@ -131,25 +131,25 @@ static void on_closed(void *context, link_id link, const cause *why) {
 
 static const transport_events events = {on_open, on_message, on_body, on_room, on_closed};
 
-static mr_status end_open(end *end, const char *hub, const char *name) {
+static mr_status end_open(end *end, const char *broker, const char *name) {
     memset(end, 0, sizeof *end);
     end->in = malloc(BODY_BYTES);
     end->out = malloc(BODY_BYTES);
     for (size_t i = 0; i < BODY_BYTES; i++) end->out[i] = (uint8_t)(i * 31 >> 3);
-    port_options options = {.hub = hub, .name = name, .ring_idle_us = 20 * 1000};
-    MR_TRY(port_open(&options, &events, end, &end->port));
-    end->transport = port_transport(end->port);
+    shm_transport_options options = {.broker = broker, .name = name, .ring_idle_us = 20 * 1000};
+    MR_TRY(shm_transport_open(&options, &events, end, &end->shm_transport));
+    end->transport = shm_transport_transport(end->shm_transport);
     return MR_OK;
 }
 
 static void end_close(end *end) {
-    port_close(end->port);
+    shm_transport_close(end->shm_transport);
     free(end->in);
     free(end->out);
 }
 
 typedef struct part { /* what a child is told */
-    const char *hub;
+    const char *broker;
     const char *failpoint; /* armed in it; NULL: none */
     int stop_fd;           /* at its end the server stops */
     int not_mine_fd;       /* its other side, inherited: closed */
@@ -159,15 +159,15 @@ static int server(void *argument) {
     part *part = argument;
     end end;
     close(part->not_mine_fd);
-    if (part->failpoint != NULL) CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
-    if (end_open(&end, part->hub, "server") != MR_OK) return mr_last_error()[0] != '\0' ? CODE_TOLD : 1;
+    if (part->failpoint != NULL) TEST_CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
+    if (end_open(&end, part->broker, "server") != MR_OK) return mr_last_error()[0] != '\0' ? CODE_TOLD : 1;
     end.server = true;
     atomic_store(&shared_memory->server_ready, 1);
     struct pollfd stop = {.fd = part->stop_fd, .events = POLLIN};
     while (poll(&stop, 1, 0) == 0)
-        if (port_poll(end.port) == 0) port_wait(end.port, NULL, 2000);
+        if (shm_transport_poll(end.shm_transport) == 0) shm_transport_wait(end.shm_transport, NULL, 2000);
     end_close(&end);
-    CHILD_CHECK(!end.failed && end.opened == end.closed);
+    TEST_CHILD_CHECK(!end.failed && end.opened == end.closed);
     note_visits(SERVER);
     return 0;
 }
@@ -177,7 +177,7 @@ static int until(end *end, const unsigned *counter, unsigned value) {
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
     while (*counter < value) {
         if (end->closed > 0) return CODE_TOLD;
-        if (port_poll(end->port) == 0) port_wait(end->port, NULL, 10000);
+        if (shm_transport_poll(end->shm_transport) == 0) shm_transport_wait(end->shm_transport, NULL, 10000);
         if (clock_now_us(clock_real()) > deadline) return CODE_HANGS;
     }
     return 0;
@@ -196,7 +196,7 @@ static int say(end *end, size_t size) {
         mr_status status = transport_send(end->transport, end->link, span_of(head, size));
         if (status == MR_OK) return 0;
         if (status != MR_BUSY || end->closed > 0) return CODE_TOLD;
-        if (port_poll(end->port) == 0) port_wait(end->port, NULL, 1000);
+        if (shm_transport_poll(end->shm_transport) == 0) shm_transport_wait(end->shm_transport, NULL, 1000);
         if (clock_now_us(clock_real()) > deadline) return CODE_HANGS;
     }
 }
@@ -207,7 +207,7 @@ static int say_body(end *end) {
         mr_status status = end->transport.ops->reserve(end->transport.self, end->link, 8, &at);
         if (status == MR_OK) break;
         if (status != MR_BUSY || end->closed > 0) return CODE_TOLD;
-        if (port_poll(end->port) == 0) port_wait(end->port, NULL, 1000);
+        if (shm_transport_poll(end->shm_transport) == 0) shm_transport_wait(end->shm_transport, NULL, 1000);
     }
     memset(at, 0, 8);
     end->transport.ops->commit_body(end->transport.self, end->link, 8, span_of(end->out, BODY_BYTES), body_sent, end);
@@ -227,13 +227,13 @@ static int talk(end *end) {
     STEP(until(end, &end->bodies, 1));
     int64_t quiet = clock_now_us(clock_real()) + 60 * 1000; /* long enough for the grown rings to shrink */
     while (clock_now_us(clock_real()) < quiet && end->closed == 0)
-        if (port_poll(end->port) == 0) port_wait(end->port, NULL, 5000);
+        if (shm_transport_poll(end->shm_transport) == 0) shm_transport_wait(end->shm_transport, NULL, 5000);
     STEP(say(end, 64));
     STEP(until(end, &end->messages, SMALL + BURST + 2));
     end->transport.ops->close(end->transport.self, end->link);
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
     while (end->closed == 0) {
-        if (port_poll(end->port) == 0) port_wait(end->port, NULL, 10000);
+        if (shm_transport_poll(end->shm_transport) == 0) shm_transport_wait(end->shm_transport, NULL, 10000);
         if (clock_now_us(clock_real()) > deadline) return CODE_HANGS;
     }
     return 0;
@@ -242,16 +242,16 @@ static int talk(end *end) {
 static int client(void *argument) {
     part *part = argument;
     end end;
-    if (part->failpoint != NULL) CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
-    if (end_open(&end, part->hub, "client") != MR_OK) return mr_last_error()[0] != '\0' ? CODE_TOLD : 1;
+    if (part->failpoint != NULL) TEST_CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
+    if (end_open(&end, part->broker, "client") != MR_OK) return mr_last_error()[0] != '\0' ? CODE_TOLD : 1;
     int code = talk(&end);
     if (code == CODE_HANGS) {
-        port_stats stats = port_stats_now(end.port);
+        shm_transport_stats stats = shm_transport_stats_now(end.shm_transport);
         fprintf(stderr, "client hangs: %u opened, %u closed, %u messages, %u bodies, %u links\n", end.opened,
                 end.closed, end.messages, end.bodies, stats.links);
     }
     end_close(&end);
-    CHILD_CHECK(!end.failed);
+    TEST_CHILD_CHECK(!end.failed);
     note_visits(CLIENT);
     return code;
 }
@@ -286,20 +286,20 @@ static void wait_for_server(pid_t pid) {
 
 static outcome play(role victim, const char *failpoint) {
     memset(shared_memory, 0, offsetof(shared, visits));
-    hub_host host = {.visits = shared_memory->visits[HUB], .visits_max = POINTS_MAX};
-    hub_host_start(&host, 0, victim == HUB ? failpoint : NULL);
+    broker_process process = {.visits = shared_memory->visits[BROKER], .visits_max = POINTS_MAX};
+    broker_process_start(&process, 0, victim == BROKER ? failpoint : NULL);
     int stop[2];
     assert_int_equal(pipe(stop), 0);
-    part server_part = {host.path, victim == SERVER ? failpoint : NULL, stop[0], stop[1]};
-    part client_part = {host.path, victim == CLIENT ? failpoint : NULL, -1, -1};
-    pid_t server_pid = child_start(server, &server_part);
+    part server_part = {process.path, victim == SERVER ? failpoint : NULL, stop[0], stop[1]};
+    part client_part = {process.path, victim == CLIENT ? failpoint : NULL, -1, -1};
+    pid_t server_pid = test_child_start(server, &server_part);
     wait_for_server(server_pid);
-    pid_t client_pid = child_start(client, &client_part);
+    pid_t client_pid = test_child_start(client, &client_part);
 
     outcome outcome = {.told_us = -1};
     int64_t died = -1;
     if (victim == SERVER && failpoint != NULL) died = death_of(server_pid, 5000);
-    outcome.codes[CLIENT] = child_wait(client_pid, 2 * PATIENCE_US / 1000);
+    outcome.codes[CLIENT] = test_child_wait(client_pid, 2 * PATIENCE_US / 1000);
     if (victim == CLIENT && outcome.codes[CLIENT] == -SIGKILL) {
         died = clock_now_us(clock_real());
         uint32_t opened = atomic_load(&shared_memory->server_opened);
@@ -310,9 +310,9 @@ static outcome play(role victim, const char *failpoint) {
         outcome.told_us = atomic_load(&shared_memory->client_closed_us) - died;
     }
     close(stop[1]);
-    outcome.codes[SERVER] = child_wait(server_pid, PATIENCE_US / 1000);
+    outcome.codes[SERVER] = test_child_wait(server_pid, PATIENCE_US / 1000);
     close(stop[0]);
-    outcome.codes[HUB] = hub_host_stop(&host);
+    outcome.codes[BROKER] = broker_process_stop(&process);
     return outcome;
 }
 
@@ -354,7 +354,7 @@ static bool kill_at(role victim, const char *name, unsigned nth, tally *tally) {
     if (fine(killed ? victim : ROLES, &outcome)) return killed;
     tally->bad++;
     print_message("%s killed at %s: hub %d, server %d, client %d, told after %lld us\n", role_names[victim], failpoint,
-                  outcome.codes[HUB], outcome.codes[SERVER], outcome.codes[CLIENT], (long long)outcome.told_us);
+                  outcome.codes[BROKER], outcome.codes[SERVER], outcome.codes[CLIENT], (long long)outcome.told_us);
     return killed;
 }
 
@@ -387,14 +387,14 @@ static void sweep_role(role victim, unsigned points_min) {
 
 static void the_client_is_killed_at_every_step(void **state) { sweep_role(CLIENT, 30); }
 static void the_server_is_killed_at_every_step(void **state) { sweep_role(SERVER, 25); }
-static void the_hub_is_killed_at_every_step(void **state) { sweep_role(HUB, 15); }
+static void the_broker_is_killed_at_every_step(void **state) { sweep_role(BROKER, 15); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(undisturbed_everything_ends_well),
         cmocka_unit_test(the_client_is_killed_at_every_step),
         cmocka_unit_test(the_server_is_killed_at_every_step),
-        cmocka_unit_test(the_hub_is_killed_at_every_step),
+        cmocka_unit_test(the_broker_is_killed_at_every_step),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -439,10 +439,10 @@ static int be_a_program(void) {
 static mr_value large;
 
 static int in_a_child(void *argument) {
-    CHILD_CHECK(use_all(mr) == 0);
-    CHILD_CHECK(mr_get(mr, (mr_ref){{0}}, 0, &(mr_value){{0}}) == MR_INVALID &&
-                strstr(mr_last_error(), "forked") != NULL);
-    CHILD_CHECK(mr_batch_submit(argument) == MR_INVALID);
+    TEST_CHILD_CHECK(use_all(mr) == 0);
+    TEST_CHILD_CHECK(mr_get(mr, (mr_ref){{0}}, 0, &(mr_value){{0}}) == MR_INVALID &&
+                     strstr(mr_last_error(), "forked") != NULL);
+    TEST_CHILD_CHECK(mr_batch_submit(argument) == MR_INVALID);
     mr_batch_cancel(argument);
     mr_value_release(&large);
     mr_shutdown(mr); /* ends nothing */
@@ -459,7 +459,7 @@ static void a_forked_child_harms_nobody(void **state) {
     free(data);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &large), MR_OK);
     assert_int_equal(mr_batch_open(mr, &group), MR_OK);
-    assert_int_equal(child_run(in_a_child, group, CHILD_MS), 0);
+    assert_int_equal(test_child_run(in_a_child, group, CHILD_MS), 0);
     still_works();
     assert_int_equal(mr_value_tensor(&large, &tensor), MR_OK);
     assert_true(((const float *)tensor.data)[FLOATS - 1] == 0);
@@ -488,8 +488,8 @@ static void looking_wrongly(void **state) {
     mr_node_info info;
     assert_int_not_equal(mr_node_stop("/nowhere/at/all", &info), MR_OK);
     REFUSED(mr_node_start(&MR_OPTIONS(mr_node_options, .resources = "what"), &info), MR_INVALID, "");
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
-    assert_true(temp_folder(folder));
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 8];
+    assert_true(temp_dir_folder(folder));
     snprintf(path, sizeof path, "%s/node", folder);
     assert_int_equal(mr_node_start(&MR_OPTIONS(mr_node_options, .address = path, .store_bytes = 32 << 20), NULL),
                      MR_OK);

@@ -113,7 +113,7 @@ static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); 
 __attribute__((constructor)) static void register_more(void) { /* the server's class has methods of ours, too */
     static const char *const classes[] = {"Sharer", "miniray.ModelServer"};
     for (size_t i = 0; i < 2; i++) {
-        mr_register_method(classes[i], "arm", team_arm_method);
+        mr_register_method(classes[i], "arm", sync_fixture_arm_method);
         mr_register_method(classes[i], "pid", pid);
     }
 }
@@ -129,24 +129,25 @@ static mr_actor hire(double value, int64_t shares) {
     return made;
 }
 
-static team make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
-    team team = {.server = team_server(strategy)};
-    for (int w = 0; w < TEAM_WORKERS; w++) team.workers[w] = hire(10 * w, 1);
-    return team;
+static sync_fixture make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
+    sync_fixture fixture = {.server = sync_fixture_server(strategy)};
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) fixture.workers[w] = hire(10 * w, 1);
+    return fixture;
 }
 
-static mr_ref sync_begin(const team *team) {
+static mr_ref sync_begin(const sync_fixture *fixture) {
     mr_ref ref;
-    assert_int_equal(mr_model_sync(mr, team->server, team->workers, TEAM_WORKERS, &in_place, &ref), MR_OK);
+    assert_int_equal(mr_model_sync(mr, fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS, &in_place, &ref),
+                     MR_OK);
     return ref;
 }
 
-static int64_t sync_all(const team *team) { return result_int(mr, sync_begin(team)); }
+static int64_t sync_all(const sync_fixture *fixture) { return future_assert_int(mr, sync_begin(fixture)); }
 
 static int64_t ask_int(mr_actor actor, const char *method) {
     mr_ref ref;
     assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
-    return result_int(mr, ref);
+    return future_assert_int(mr, ref);
 }
 
 static float first_float(const mr_value *weights) {
@@ -160,90 +161,90 @@ static float first_float(const mr_value *weights) {
 /* ---- Tests. */
 
 static void a_sync_is_in_place(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     for (int round = 1; round <= 4; round++) { /* both halves, twice */
-        assert_int_equal(sync_all(&team), round);
-        for (int w = 0; w < TEAM_WORKERS; w++) {
-            assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
-            assert_true(team_value(team.workers[w]) == 9 + round);
-            team_add(team.workers[w], w);
+        assert_int_equal(sync_all(&fixture), round);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+            assert_int_equal(ask_int(fixture.workers[w], "was_lent"), 1);
+            assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
+            sync_fixture_add(fixture.workers[w], w);
         }
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
-static void sync_and_forget(const team *team) { mr_release(mr, sync_begin(team)); }
+static void sync_and_forget(const sync_fixture *fixture) { mr_release(mr, sync_begin(fixture)); }
 
 static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
-    team team = make_team("max");
-    team_check_order(&team, sync_and_forget);
-    team_dismiss(&team);
+    sync_fixture fixture = make_team("max");
+    sync_fixture_check_order(&fixture, sync_and_forget);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void everything_else_is_a_snapshot(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     mr_ref ref;
     mr_value mine, theirs;
-    assert_int_equal(sync_all(&team), 1);
-    assert_int_equal(mr_call_actor(mr, team.workers[1], "get_weights", &ref), MR_OK);
+    assert_int_equal(sync_all(&fixture), 1);
+    assert_int_equal(mr_call_actor(mr, fixture.workers[1], "get_weights", &ref), MR_OK);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &mine), MR_OK);
     mr_release(mr, ref);
-    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
+    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &theirs), MR_OK);
     mr_release(mr, ref);
     for (int round = 0; round < 2; round++) {
-        for (int w = 0; w < TEAM_WORKERS; w++) team_add(team.workers[w], 5);
-        assert_int_equal(sync_all(&team), 2 + round);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) sync_fixture_add(fixture.workers[w], 5);
+        assert_int_equal(sync_all(&fixture), 2 + round);
     }
-    assert_true(team_value(team.workers[1]) == 20);
+    assert_true(sync_fixture_value(fixture.workers[1]) == 20);
     assert_true(first_float(&mine) == 10 && first_float(&theirs) == 10);
     mr_value_release(&mine);
     mr_value_release(&theirs);
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void who_lends_and_who_sends_sync_together(void **state) {
-    for (int lends = 0; lends < TEAM_WORKERS; lends++) { /* the first one is the pattern */
-        team team = {.server = team_server("momentum")};
-        for (int w = 0; w < TEAM_WORKERS; w++) team.workers[w] = hire(10 * w, w == lends);
-        assert_int_equal(sync_all(&team), 1);
-        for (int w = 0; w < TEAM_WORKERS; w++) team_add(team.workers[w], 10);
-        assert_int_equal(sync_all(&team), 2);
-        for (int w = 0; w < TEAM_WORKERS; w++) {
-            assert_true(team_value(team.workers[w]) == (double)(0.9f * 10 + (float)(1 - 0.9) * 20));
-            assert_int_equal(ask_int(team.workers[w], "was_lent"), w == lends);
+    for (int lends = 0; lends < SYNC_FIXTURE_WORKERS; lends++) { /* the first one is the pattern */
+        sync_fixture fixture = {.server = sync_fixture_server("momentum")};
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) fixture.workers[w] = hire(10 * w, w == lends);
+        assert_int_equal(sync_all(&fixture), 1);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) sync_fixture_add(fixture.workers[w], 10);
+        assert_int_equal(sync_all(&fixture), 2);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+            assert_true(sync_fixture_value(fixture.workers[w]) == (double)(0.9f * 10 + (float)(1 - 0.9) * 20));
+            assert_int_equal(ask_int(fixture.workers[w], "was_lent"), w == lends);
         }
-        team_dismiss(&team);
+        sync_fixture_dismiss(&fixture);
     }
 }
 
 /* A worker that was asked twice has promised the later one. */
 static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     mr_ref first, second, sync[3];
-    assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &first), MR_OK);
-    assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &second), MR_OK);
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &first), MR_OK);
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &second), MR_OK);
     assert_int_equal(mr_wait(mr, &second, 1, 1, PATIENCE_US, (unsigned char[1]){0}, &(size_t){0}), MR_OK);
     mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(first)};
     const mr_call_options three = MR_OPTIONS(mr_call_options, .num_returns = 3);
-    assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &three, args, 4, sync), MR_OK);
-    for (int i = 0; i < 3; i++) assert_int_equal(result_failure(mr, sync[i]), MR_BUSY);
+    assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &three, args, 4, sync), MR_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, sync[i]), MR_BUSY);
     args[3] = mr_future(second);
-    assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &three, args, 4, sync), MR_OK);
+    assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &three, args, 4, sync), MR_OK);
     mr_ref third, taken;
     assert_int_equal(mr_wait(mr, sync, 3, 3, PATIENCE_US, (unsigned char[3]){0}, &(size_t){0}), MR_OK);
-    assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &third), MR_OK); /* written, but not taken */
-    assert_int_equal(mr_call_actor(mr, team.workers[0], "take_weights", &taken, mr_future(sync[0])), MR_OK);
-    assert_int_equal(result_failure(mr, taken), MR_BUSY);
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &third), MR_OK); /* written, but not taken */
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "take_weights", &taken, mr_future(sync[0])), MR_OK);
+    assert_int_equal(future_assert_failure(mr, taken), MR_BUSY);
     for (int i = 0; i < 3; i++) mr_release(mr, sync[i]);
     mr_release(mr, first);
     mr_release(mr, second);
     mr_release(mr, third);
-    assert_true(team_value(team.workers[0]) == 0);
-    assert_int_equal(sync_all(&team), 1);
-    assert_true(team_value(team.workers[0]) == 10);
-    assert_int_equal(ask_int(team.workers[0], "was_lent"), 1);
-    team_dismiss(&team);
+    assert_true(sync_fixture_value(fixture.workers[0]) == 0);
+    assert_int_equal(sync_all(&fixture), 1);
+    assert_true(sync_fixture_value(fixture.workers[0]) == 10);
+    assert_int_equal(ask_int(fixture.workers[0], "was_lent"), 1);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
@@ -251,40 +252,41 @@ static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
     for (int nth = 1; nth <= 3; nth++) {
         char point[64];
         snprintf(point, sizeof point, "train.share_mremap=error@%d", nth);
-        team team = make_team(NULL);
-        team_arm(team.workers[1], point);
+        sync_fixture fixture = make_team(NULL);
+        sync_fixture_arm(fixture.workers[1], point);
         for (int round = 1; round <= 3; round++) {
-            assert_int_equal(sync_all(&team), round);
-            for (int w = 0; w < TEAM_WORKERS; w++) {
-                assert_true(team_value(team.workers[w]) == 9 + round);
-                team_add(team.workers[w], 1);
+            assert_int_equal(sync_all(&fixture), round);
+            for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+                assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
+                sync_fixture_add(fixture.workers[w], 1);
             }
         }
-        team_dismiss(&team);
+        sync_fixture_dismiss(&fixture);
     }
 }
 
 /* Whoever dies where: what is left of the others is all of the old version or all of the new one, and the next sync
  * with a new server or a new worker is in place again. */
 static void dies_at(const char *point, bool server) {
-    team team = make_team(NULL);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10 * w); /* they are there */
-    mr_actor *victim = server ? &team.server : &team.workers[1];
-    team_arm(*victim, point);
-    assert_int_not_equal(result_failure(mr, sync_begin(&team)), MR_OK);
-    for (int w = 0; w < TEAM_WORKERS; w++) {
+    sync_fixture fixture = make_team(NULL);
+    /* they are there */
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
+    mr_actor *victim = server ? &fixture.server : &fixture.workers[1];
+    sync_fixture_arm(*victim, point);
+    assert_int_not_equal(future_assert_failure(mr, sync_begin(&fixture)), MR_OK);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
         if (!server && w == 1) continue;
-        double value = team_value(team.workers[w]); /* which looks at all of it */
+        double value = sync_fixture_value(fixture.workers[w]); /* which looks at all of it */
         assert_true(value == 10 * w || (!server && value == 10));
     }
     mr_actor_release(mr, *victim);
-    *victim = server ? team_server(NULL) : hire(10, 1);
-    assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) {
-        assert_true(team_value(team.workers[w]) == team_value(team.workers[0]));
-        assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
+    *victim = server ? sync_fixture_server(NULL) : hire(10, 1);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+        assert_true(sync_fixture_value(fixture.workers[w]) == sync_fixture_value(fixture.workers[0]));
+        assert_int_equal(ask_int(fixture.workers[w], "was_lent"), 1);
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void deaths_at_every_point(void **state) {
@@ -300,16 +302,16 @@ static void deaths_at_every_point(void **state) {
 /* A server that is started again, and whose call is tried again, writes what it had written or not. */
 static void server_dies_and_tries_again(const char *point) {
     const mr_actor_options options = MR_OPTIONS(mr_actor_options, .max_restarts = 1, .max_call_retries = 1);
-    team team = make_team(NULL);
-    mr_actor_release(mr, team.server);
-    assert_int_equal(mr_model_server_create(mr, NULL, &options, &team.server), MR_OK);
-    team_arm(team.server, point);
-    assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) {
-        assert_true(team_value(team.workers[w]) == 10);
-        assert_int_equal(ask_int(team.workers[w], "was_lent"), 1);
+    sync_fixture fixture = make_team(NULL);
+    mr_actor_release(mr, fixture.server);
+    assert_int_equal(mr_model_server_create(mr, NULL, &options, &fixture.server), MR_OK);
+    sync_fixture_arm(fixture.server, point);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+        assert_true(sync_fixture_value(fixture.workers[w]) == 10);
+        assert_int_equal(ask_int(fixture.workers[w], "was_lent"), 1);
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void a_server_that_dies_writes_again(void **state) {
@@ -325,56 +327,56 @@ static void deaths_at_any_instant(void **state) {
     rng rng;
     rng_init(&rng, 7);
     for (int round = 0; round < 12; round++) {
-        team team = make_team(NULL);
-        for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10 * w);
+        sync_fixture fixture = make_team(NULL);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
         bool server = round % 2 == 0;
-        mr_actor victim = server ? team.server : team.workers[2];
+        mr_actor victim = server ? fixture.server : fixture.workers[2];
         pid_t process = (pid_t)ask_int(victim, "pid");
-        mr_ref sync = sync_begin(&team);
+        mr_ref sync = sync_begin(&fixture);
         int64_t until = clock_now_us(clock_real()) + (int64_t)rng_below(&rng, 3000);
         while (clock_now_us(clock_real()) < until) continue;
         kill(process, SIGKILL);
-        (void)result_failure(mr, sync); /* it may have been early enough */
-        for (int w = 0; w < (server ? TEAM_WORKERS : TEAM_WORKERS - 1); w++) {
-            double value = team_value(team.workers[w]);
+        (void)future_assert_failure(mr, sync); /* it may have been early enough */
+        for (int w = 0; w < (server ? SYNC_FIXTURE_WORKERS : SYNC_FIXTURE_WORKERS - 1); w++) {
+            double value = sync_fixture_value(fixture.workers[w]);
             assert_true(value == 10 * w || value == 10);
         }
-        team_dismiss(&team);
+        sync_fixture_dismiss(&fixture);
     }
 }
 
 /* Who died after he had lent his model is as dead as who died before: what he lent is gone with him, as soon as the
  * node has heard of it. */
 static void who_has_lent_and_died_is_dead(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     mr_ref lent[2], sync[4];
     for (int w = 0; w < 2; w++) {
-        assert_int_equal(mr_call_actor(mr, team.workers[w], "lend_weights", &lent[w]), MR_OK);
+        assert_int_equal(mr_call_actor(mr, fixture.workers[w], "lend_weights", &lent[w]), MR_OK);
         assert_int_equal(mr_wait(mr, &lent[w], 1, 1, PATIENCE_US, (unsigned char[1]){0}, &(size_t){0}), MR_OK);
     }
-    kill((pid_t)ask_int(team.workers[1], "pid"), SIGKILL);
+    kill((pid_t)ask_int(fixture.workers[1], "pid"), SIGKILL);
     mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(lent[0]), mr_future(lent[1])};
     const mr_call_options four = MR_OPTIONS(mr_call_options, .num_returns = 4);
     mr_status status = MR_OK;
     for (int64_t end = clock_now_us(clock_real()) + PATIENCE_US; status != MR_ACTOR_DIED; usleep(1000)) {
         assert_true(clock_now_us(clock_real()) < end);
-        assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &four, args, 5, sync), MR_OK);
+        assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &four, args, 5, sync), MR_OK);
         for (int i = 0; i < 4; i++)
-            status = result_failure(mr, sync[i]); /* as long as it is there, it can be written */
+            status = future_assert_failure(mr, sync[i]); /* as long as it is there, it can be written */
         assert_true(status == MR_OK || status == MR_BUSY || status == MR_ACTOR_DIED);
     }
     mr_release(mr, lent[0]);
-    assert_int_equal(mr_call_actor(mr, team.workers[0], "lend_weights", &lent[0]), MR_OK);
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &lent[0]), MR_OK);
     args[0] = mr_int(1); /* the dead are skipped */
     args[3] = mr_future(lent[0]);
-    assert_int_equal(mr_actor_submit(mr, team.server, "aggregate", &four, args, 5, sync), MR_OK);
+    assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &four, args, 5, sync), MR_OK);
     mr_value model;
     assert_int_equal(mr_get(mr, sync[3], PATIENCE_US, &model), MR_OK);
     assert_true(first_float(&model) == 0);
     mr_value_release(&model);
     for (int i = 0; i < 4; i++) mr_release(mr, sync[i]);
     for (int w = 0; w < 2; w++) mr_release(mr, lent[w]);
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void misuse_is_refused(void **state) {

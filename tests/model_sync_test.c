@@ -138,26 +138,27 @@ static void hire(mr_actor *out, double value, int64_t tensor_kind, int64_t named
         mr_new_actor(mr, "Worker", out, mr_float(value), mr_int(tensor_kind), mr_int(named), mr_int(items)), MR_OK);
 }
 
-static team make_team(const char *strategy) { /* of workers 0, 1 and 2, whose floats are 0, 10 and 20 */
-    team team = {.server = team_server(strategy)};
-    for (int w = 0; w < TEAM_WORKERS; w++) hire(&team.workers[w], 10 * w, MR_NUMPY, 0, ITEMS);
-    return team;
+static sync_fixture make_team(const char *strategy) { /* of workers 0, 1 and 2, whose floats are 0, 10 and 20 */
+    sync_fixture fixture = {.server = sync_fixture_server(strategy)};
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) hire(&fixture.workers[w], 10 * w, MR_NUMPY, 0, ITEMS);
+    return fixture;
 }
 
-static int64_t sync_all(const team *team) {
+static int64_t sync_all(const sync_fixture *fixture) {
     mr_ref ref;
-    assert_int_equal(mr_model_sync(mr, team->server, team->workers, TEAM_WORKERS, NULL, &ref), MR_OK);
-    return result_int(mr, ref);
+    assert_int_equal(mr_model_sync(mr, fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS, NULL, &ref), MR_OK);
+    return future_assert_int(mr, ref);
 }
 
-static void sync_and_forget(const team *team) {
-    assert_int_equal(mr_model_sync(mr, team->server, team->workers, TEAM_WORKERS, NULL, NULL), MR_OK);
+static void sync_and_forget(const sync_fixture *fixture) {
+    assert_int_equal(mr_model_sync(mr, fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS, NULL, NULL), MR_OK);
 }
 
-static void sync_fails(const team *team, const mr_sync_options *options, mr_status expected, const char *why) {
+static void sync_fails(const sync_fixture *fixture, const mr_sync_options *options, mr_status expected,
+                       const char *why) {
     mr_ref ref;
     mr_value value;
-    assert_int_equal(mr_model_sync(mr, team->server, team->workers, TEAM_WORKERS, options, &ref), MR_OK);
+    assert_int_equal(mr_model_sync(mr, fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS, options, &ref), MR_OK);
     mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
     if (strstr(mr_last_error(), why) == NULL) print_message("%s\n", mr_last_error());
     assert_int_equal(status, expected);
@@ -195,105 +196,107 @@ static int64_t stat_int(mr_actor server, const char *field) {
 /* ---- Tests. */
 
 static void all_have_the_average_then(void **state) {
-    team team = make_team(NULL);
-    assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10);
-    assert_int_equal(stat_int(team.server, "version"), 1);
-    assert_int_equal(stat_int(team.server, "num_syncs"), 1);
-    assert_int_equal(stat_int(team.server, "bytes"), ITEMS * 4 + 4 + 8);
+    sync_fixture fixture = make_team(NULL);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10);
+    assert_int_equal(stat_int(fixture.server, "version"), 1);
+    assert_int_equal(stat_int(fixture.server, "num_syncs"), 1);
+    assert_int_equal(stat_int(fixture.server, "bytes"), ITEMS * 4 + 4 + 8);
     char text[64];
-    stat_text(team.server, "strategy", text, sizeof text);
+    stat_text(fixture.server, "strategy", text, sizeof text);
     assert_string_equal(text, "AverageStrategy");
-    stat_text(team.server, "last_error", text, sizeof text);
+    stat_text(fixture.server, "last_error", text, sizeof text);
     assert_string_equal(text, "");
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
-    team team = make_team("max");
-    team_check_order(&team, sync_and_forget);
-    assert_int_equal(stat_int(team.server, "version"), TEAM_ROUNDS);
-    team_dismiss(&team);
+    sync_fixture fixture = make_team("max");
+    sync_fixture_check_order(&fixture, sync_and_forget);
+    assert_int_equal(stat_int(fixture.server, "version"), SYNC_FIXTURE_ROUNDS);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void pulling_and_pushing(void **state) {
-    team team = make_team("momentum");
+    sync_fixture fixture = make_team("momentum");
     mr_ref ref;
     mr_value value, item;
     mr_tensor tensor;
-    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
+    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_kind(&value), MR_KIND_NIL);
     mr_release(mr, ref);
 
-    sync_and_forget(&team); /* 10, and everybody has it */
-    for (int w = 0; w < TEAM_WORKERS; w++) team_add(team.workers[w], 10);
-    assert_int_equal(sync_all(&team), 2); /* 0.9 · 10 + 0.1 · 20 */
-    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
+    sync_and_forget(&fixture); /* 10, and everybody has it */
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) sync_fixture_add(fixture.workers[w], 10);
+    assert_int_equal(sync_all(&fixture), 2); /* 0.9 · 10 + 0.1 · 20 */
+    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_item(&value, 0, &item), MR_OK);
     assert_int_equal(mr_value_tensor(&item, &tensor), MR_OK);
     assert_int_equal(tensor.shape[0], ITEMS);
     assert_true(((const float *)tensor.data)[ITEMS - 1] == 0.9f * 10 + (float)(1 - 0.9) * 20);
     mr_arg pushed = mr_value_arg(&value);
-    assert_int_equal(mr_model_push(mr, team.server, pushed, &ref), MR_OK);
-    assert_int_equal(result_int(mr, ref), 3);
+    assert_int_equal(mr_model_push(mr, fixture.server, pushed, &ref), MR_OK);
+    assert_int_equal(future_assert_int(mr, ref), 3);
     mr_value_release(&value);
-    assert_int_equal(mr_model_push(mr, team.server, mr_str("no weights"), &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_INVALID);
-    team_dismiss(&team);
+    assert_int_equal(mr_model_push(mr, fixture.server, mr_str("no weights"), &ref), MR_OK);
+    assert_int_equal(future_assert_failure(mr, ref), MR_INVALID);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void weights_of_workers(void **state) {
-    team team = make_team("weighted");
-    assert_int_equal(mr_model_set_weight(mr, team.server, 0, 1, NULL), MR_OK);
-    assert_int_equal(mr_model_set_weight(mr, team.server, 1, 1, NULL), MR_OK);
-    assert_int_equal(mr_model_set_weight(mr, team.server, 2, 2, NULL), MR_OK);
-    assert_int_equal(sync_all(&team), 1);
-    assert_true(team_value(team.workers[0]) == 12.5);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_int_equal(mr_model_set_weight(mr, team.server, w, 0, NULL), MR_OK);
-    sync_fails(&team, NULL, MR_INVALID, "add up to 0");
+    sync_fixture fixture = make_team("weighted");
+    assert_int_equal(mr_model_set_weight(mr, fixture.server, 0, 1, NULL), MR_OK);
+    assert_int_equal(mr_model_set_weight(mr, fixture.server, 1, 1, NULL), MR_OK);
+    assert_int_equal(mr_model_set_weight(mr, fixture.server, 2, 2, NULL), MR_OK);
+    assert_int_equal(sync_all(&fixture), 1);
+    assert_true(sync_fixture_value(fixture.workers[0]) == 12.5);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        assert_int_equal(mr_model_set_weight(mr, fixture.server, w, 0, NULL), MR_OK);
+    sync_fails(&fixture, NULL, MR_INVALID, "add up to 0");
     mr_ref ref;
-    assert_int_equal(mr_model_set_weight(mr, team.server, -1, 1, &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_INVALID);
-    assert_int_equal(stat_int(team.server, "version"), 1);
-    team_dismiss(&team);
+    assert_int_equal(mr_model_set_weight(mr, fixture.server, -1, 1, &ref), MR_OK);
+    assert_int_equal(future_assert_failure(mr, ref), MR_INVALID);
+    assert_int_equal(stat_int(fixture.server, "version"), 1);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void everybody_gets_the_flavour_that_he_sent(void **state) {
-    team team = make_team(NULL);
-    mr_actor_release(mr, team.workers[1]);
-    hire(&team.workers[1], 40, MR_TORCH, 0, ITEMS);
-    assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 20);
-    team_dismiss(&team);
+    sync_fixture fixture = make_team(NULL);
+    mr_actor_release(mr, fixture.workers[1]);
+    hire(&fixture.workers[1], 40, MR_TORCH, 0, ITEMS);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 20);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void maps_are_weights_too(void **state) {
-    team team = make_team(NULL);
-    for (int w = 0; w < TEAM_WORKERS; w++) {
-        mr_actor_release(mr, team.workers[w]);
-        hire(&team.workers[w], 3 * w, MR_TORCH, 1, ITEMS);
+    sync_fixture fixture = make_team(NULL);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+        mr_actor_release(mr, fixture.workers[w]);
+        hire(&fixture.workers[w], 3 * w, MR_TORCH, 1, ITEMS);
     }
-    assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 3);
-    team_dismiss(&team);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 3);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void what_differs_is_named(void **state) {
-    team team = make_team(NULL);
-    mr_actor_release(mr, team.workers[2]);
-    hire(&team.workers[2], 0, MR_NUMPY, 0, ITEMS + 1);
-    sync_fails(&team, NULL, MR_INVALID, "tensor 0 of worker 2 is float32[40001], that of worker 0 is float32[40000]");
-    mr_actor_release(mr, team.workers[2]);
-    hire(&team.workers[2], 0, MR_NUMPY, 1, ITEMS);
-    sync_fails(&team, NULL, MR_INVALID, "worker 2");
-    assert_true(team_value(team.workers[1]) == 10); /* nothing has happened to the others */
+    sync_fixture fixture = make_team(NULL);
+    mr_actor_release(mr, fixture.workers[2]);
+    hire(&fixture.workers[2], 0, MR_NUMPY, 0, ITEMS + 1);
+    sync_fails(&fixture, NULL, MR_INVALID,
+               "tensor 0 of worker 2 is float32[40001], that of worker 0 is float32[40000]");
+    mr_actor_release(mr, fixture.workers[2]);
+    hire(&fixture.workers[2], 0, MR_NUMPY, 1, ITEMS);
+    sync_fails(&fixture, NULL, MR_INVALID, "worker 2");
+    assert_true(sync_fixture_value(fixture.workers[1]) == 10); /* nothing has happened to the others */
     char text[512];
-    stat_text(team.server, "last_error", text, sizeof text);
+    stat_text(fixture.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "worker 2"));
-    assert_int_equal(stat_int(team.server, "version"), 0);
-    team_dismiss(&team);
+    assert_int_equal(stat_int(fixture.server, "version"), 0);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void set_failing(mr_actor worker, int64_t fails) {
@@ -301,69 +304,69 @@ static void set_failing(mr_actor worker, int64_t fails) {
 }
 
 static void errors_are_raised_once_by_the_next(void **state) {
-    team team = make_team(NULL);
-    set_failing(team.workers[1], 1);
-    sync_fails(&team, NULL, MR_TASK_FAILED, "no weights today"); /* looked at: nothing is owed */
-    set_failing(team.workers[1], 0);
-    assert_int_equal(sync_all(&team), 1);
+    sync_fixture fixture = make_team(NULL);
+    set_failing(fixture.workers[1], 1);
+    sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* looked at: nothing is owed */
+    set_failing(fixture.workers[1], 0);
+    assert_int_equal(sync_all(&fixture), 1);
 
-    set_failing(team.workers[1], 1);
-    sync_and_forget(&team);
-    set_failing(team.workers[1], 0);
+    set_failing(fixture.workers[1], 1);
+    sync_and_forget(&fixture);
+    set_failing(fixture.workers[1], 0);
     char text[512];
-    stat_text(team.server, "last_error", text, sizeof text); /* behind the sync, which has failed by now */
+    stat_text(fixture.server, "last_error", text, sizeof text); /* behind the sync, which has failed by now */
     assert_non_null(strstr(text, "no weights today"));
-    sync_fails(&team, NULL, MR_TASK_FAILED, "no weights today"); /* the one before */
-    assert_int_equal(sync_all(&team), 2);
+    sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* the one before */
+    assert_int_equal(sync_all(&fixture), 2);
 
-    set_failing(team.workers[1], 1);
-    sync_and_forget(&team);
-    set_failing(team.workers[1], 0);
+    set_failing(fixture.workers[1], 1);
+    sync_and_forget(&fixture);
+    set_failing(fixture.workers[1], 0);
     mr_ref ref;
-    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK); /* likewise, and without looking before */
-    assert_int_equal(result_failure(mr, ref), MR_TASK_FAILED);
-    assert_int_equal(mr_model_pull(mr, team.server, &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_OK);
-    assert_int_equal(sync_all(&team), 3);
-    team_dismiss(&team);
+    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK); /* likewise, and without looking before */
+    assert_int_equal(future_assert_failure(mr, ref), MR_TASK_FAILED);
+    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK);
+    assert_int_equal(future_assert_failure(mr, ref), MR_OK);
+    assert_int_equal(sync_all(&fixture), 3);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void the_dead_are_named_or_skipped(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     mr_ref ref;
-    assert_int_equal(mr_call_actor(mr, team.workers[0], "die", &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
-    sync_fails(&team, NULL, MR_ACTOR_DIED, "SIGKILL");
-    sync_fails(&team, NULL, MR_ACTOR_DIED, "(worker 0)");
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "die", &ref), MR_OK);
+    assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
+    sync_fails(&fixture, NULL, MR_ACTOR_DIED, "SIGKILL");
+    sync_fails(&fixture, NULL, MR_ACTOR_DIED, "(worker 0)");
     char text[512];
-    stat_text(team.server, "last_error", text, sizeof text);
+    stat_text(fixture.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "(worker 0)"));
     const mr_sync_options skip = MR_OPTIONS(mr_sync_options, .skip_dead = 1);
-    assert_int_equal(mr_model_sync(mr, team.server, team.workers, TEAM_WORKERS, &skip, &ref), MR_OK);
-    assert_int_equal(result_int(mr, ref), 1);
-    assert_true(team_value(team.workers[1]) == 15 && team_value(team.workers[2]) == 15);
-    set_failing(team.workers[1], 1); /* that is no death */
-    sync_fails(&team, &skip, MR_TASK_FAILED, "(worker 1)");
-    sync_fails(&team, &skip, MR_TASK_FAILED, "no weights today");
-    stat_text(team.server, "last_error", text, sizeof text);
+    assert_int_equal(mr_model_sync(mr, fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS, &skip, &ref), MR_OK);
+    assert_int_equal(future_assert_int(mr, ref), 1);
+    assert_true(sync_fixture_value(fixture.workers[1]) == 15 && sync_fixture_value(fixture.workers[2]) == 15);
+    set_failing(fixture.workers[1], 1); /* that is no death */
+    sync_fails(&fixture, &skip, MR_TASK_FAILED, "(worker 1)");
+    sync_fails(&fixture, &skip, MR_TASK_FAILED, "no weights today");
+    stat_text(fixture.server, "last_error", text, sizeof text);
     assert_string_equal(text, "no aggregation (worker 1): no weights today");
-    for (int w = 1; w < TEAM_WORKERS; w++) {
-        assert_int_equal(mr_call_actor(mr, team.workers[w], "die", &ref), MR_OK);
-        assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    for (int w = 1; w < SYNC_FIXTURE_WORKERS; w++) {
+        assert_int_equal(mr_call_actor(mr, fixture.workers[w], "die", &ref), MR_OK);
+        assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     }
-    sync_fails(&team, &skip, MR_ACTOR_DIED, "all 3 workers have died");
-    team_dismiss(&team);
+    sync_fails(&fixture, &skip, MR_ACTOR_DIED, "all 3 workers have died");
+    sync_fixture_dismiss(&fixture);
 }
 
 static void who_dies_in_the_middle_is_named(void **state) {
-    team team = make_team(NULL);
-    assert_int_equal(mr_call_actor(mr, team.workers[2], "die_when_set", NULL), MR_OK);
-    sync_fails(&team, NULL, MR_ACTOR_DIED, "(worker 2)");
+    sync_fixture fixture = make_team(NULL);
+    assert_int_equal(mr_call_actor(mr, fixture.workers[2], "die_when_set", NULL), MR_OK);
+    sync_fails(&fixture, NULL, MR_ACTOR_DIED, "(worker 2)");
     char text[512];
-    stat_text(team.server, "last_error", text, sizeof text);
+    stat_text(fixture.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "set_weights of worker 2"));
-    assert_int_equal(stat_int(team.server, "version"), 0);
-    team_dismiss(&team);
+    assert_int_equal(stat_int(fixture.server, "version"), 0);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void misuse_is_refused(void **state) {
@@ -375,12 +378,12 @@ static void misuse_is_refused(void **state) {
     assert_int_equal(
         mr_model_server_create(mr, &MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 2), NULL, &server),
         MR_INVALID);
-    team team = make_team(NULL);
-    assert_int_equal(mr_model_sync(mr, team.server, team.workers, 0, NULL, &ref), MR_INVALID);
-    assert_int_equal(mr_model_sync(mr, team.server, NULL, 2, NULL, &ref), MR_INVALID);
-    assert_int_equal(mr_model_sync(NULL, team.server, team.workers, 2, NULL, &ref), MR_INVALID);
-    assert_int_equal(mr_model_pull(NULL, team.server, &ref), MR_INVALID);
-    team_dismiss(&team);
+    sync_fixture fixture = make_team(NULL);
+    assert_int_equal(mr_model_sync(mr, fixture.server, fixture.workers, 0, NULL, &ref), MR_INVALID);
+    assert_int_equal(mr_model_sync(mr, fixture.server, NULL, 2, NULL, &ref), MR_INVALID);
+    assert_int_equal(mr_model_sync(NULL, fixture.server, fixture.workers, 2, NULL, &ref), MR_INVALID);
+    assert_int_equal(mr_model_pull(NULL, fixture.server, &ref), MR_INVALID);
+    sync_fixture_dismiss(&fixture);
 }
 
 int main(void) {

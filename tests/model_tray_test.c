@@ -124,8 +124,8 @@ MR_METHOD(Asker, ask) { return ask_in_vain(call); }
 static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
 
 __attribute__((constructor)) static void register_more(void) { /* the server's class has methods of ours, too */
-    mr_register_method("Waiter", "arm", team_arm_method);
-    mr_register_method("miniray.ModelServer", "arm", team_arm_method);
+    mr_register_method("Waiter", "arm", sync_fixture_arm_method);
+    mr_register_method("miniray.ModelServer", "arm", sync_fixture_arm_method);
     mr_register_method("miniray.ModelServer", "pid", pid);
 }
 
@@ -140,10 +140,10 @@ static mr_actor hire(double value) {
     return made;
 }
 
-static team make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
-    team team = {.server = team_server(strategy)};
-    for (int w = 0; w < TEAM_WORKERS; w++) team.workers[w] = hire(10 * w);
-    return team;
+static sync_fixture make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
+    sync_fixture fixture = {.server = sync_fixture_server(strategy)};
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) fixture.workers[w] = hire(10 * w);
+    return fixture;
 }
 
 static mr_ref sync_begin(mr_actor server, const mr_actor *workers, size_t count) {
@@ -152,18 +152,18 @@ static mr_ref sync_begin(mr_actor server, const mr_actor *workers, size_t count)
     return ref;
 }
 
-static int64_t sync_all(const team *team) {
-    return result_int(mr, sync_begin(team->server, team->workers, TEAM_WORKERS));
+static int64_t sync_all(const sync_fixture *fixture) {
+    return future_assert_int(mr, sync_begin(fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS));
 }
 
-static mr_status sync_failure(const team *team) {
-    return result_failure(mr, sync_begin(team->server, team->workers, TEAM_WORKERS));
+static mr_status sync_failure(const sync_fixture *fixture) {
+    return future_assert_failure(mr, sync_begin(fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS));
 }
 
 static int64_t ask_int(mr_actor actor, const char *method) {
     mr_ref ref;
     assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
-    return result_int(mr, ref);
+    return future_assert_int(mr, ref);
 }
 
 static int64_t times_lent(mr_actor worker) { return ask_int(worker, "lent"); }
@@ -184,65 +184,67 @@ static mr_actor lasting_server(int restarts) {
 /* ---- Tests. */
 
 static void places_are_used_again(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     for (int round = 1; round <= 3 * PLACES; round++) {
-        assert_int_equal(sync_all(&team), round);
-        for (int w = 0; w < TEAM_WORKERS; w++) {
-            assert_int_equal(times_lent(team.workers[w]), round);
-            assert_true(team_value(team.workers[w]) == 9 + round);
-            team_add(team.workers[w], w);
+        assert_int_equal(sync_all(&fixture), round);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+            assert_int_equal(times_lent(fixture.workers[w]), round);
+            assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
+            sync_fixture_add(fixture.workers[w], w);
         }
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
-static void sync_and_forget(const team *team) { mr_release(mr, sync_begin(team->server, team->workers, TEAM_WORKERS)); }
+static void sync_and_forget(const sync_fixture *fixture) {
+    mr_release(mr, sync_begin(fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS));
+}
 
 static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
-    team team = make_team("max");
-    team_check_order(&team, sync_and_forget);
-    team_dismiss(&team);
+    sync_fixture fixture = make_team("max");
+    sync_fixture_check_order(&fixture, sync_and_forget);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void who_is_there_twice_lends_twice(void **state) {
-    team team = make_team(NULL);
-    const mr_actor workers[] = {team.workers[0], team.workers[2], team.workers[2], team.workers[0]};
+    sync_fixture fixture = make_team(NULL);
+    const mr_actor workers[] = {fixture.workers[0], fixture.workers[2], fixture.workers[2], fixture.workers[0]};
     for (int round = 1; round <= 3; round++) {
-        assert_int_equal(result_int(mr, sync_begin(team.server, workers, 4)), round);
-        assert_true(team_value(team.workers[0]) == 10 && team_value(team.workers[2]) == 10);
-        assert_int_equal(times_lent(team.workers[0]), 2 * round);
+        assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 4)), round);
+        assert_true(sync_fixture_value(fixture.workers[0]) == 10 && sync_fixture_value(fixture.workers[2]) == 10);
+        assert_int_equal(times_lent(fixture.workers[0]), 2 * round);
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 /* Two servers at once, each with syncs that nobody waits for. */
 static void two_servers_take_turns(void **state) {
-    team team = make_team("max");
-    mr_actor other = team_server("max");
+    sync_fixture fixture = make_team("max");
+    mr_actor other = sync_fixture_server("max");
     mr_ref syncs[20];
     for (size_t i = 0; i < 20; i++) {
-        team_add(team.workers[i % TEAM_WORKERS], 100);
-        syncs[i] = sync_begin(i % 2 == 0 ? team.server : other, team.workers, TEAM_WORKERS);
+        sync_fixture_add(fixture.workers[i % SYNC_FIXTURE_WORKERS], 100);
+        syncs[i] = sync_begin(i % 2 == 0 ? fixture.server : other, fixture.workers, SYNC_FIXTURE_WORKERS);
     }
-    for (size_t i = 0; i < 20; i++) assert_int_equal(result_int(mr, syncs[i]), i / 2 + 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 2000);
+    for (size_t i = 0; i < 20; i++) assert_int_equal(future_assert_int(mr, syncs[i]), i / 2 + 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 2000);
     mr_actor_release(mr, other);
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 /* The same model has one place for all who cannot have one of their own. */
 static void who_is_there_more_often_than_there_are_places_lends(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     mr_actor workers[3 * PLACES];
-    for (int i = 0; i < 3 * PLACES; i++) workers[i] = team.workers[i == 0 ? 0 : 2];
+    for (int i = 0; i < 3 * PLACES; i++) workers[i] = fixture.workers[i == 0 ? 0 : 2];
     for (int round = 1; round <= 2; round++) {
-        assert_int_equal(result_int(mr, sync_begin(team.server, workers, 3 * PLACES)), round);
-        assert_int_equal(times_lent(team.workers[2]), round * (3 * PLACES - 1));
+        assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 3 * PLACES)), round);
+        assert_int_equal(times_lent(fixture.workers[2]), round * (3 * PLACES - 1));
         float expected = 20.f * (3 * PLACES - 1) / (3 * PLACES);
-        if (round == 1) assert_true(team_value(team.workers[2]) == (double)expected);
+        if (round == 1) assert_true(sync_fixture_value(fixture.workers[2]) == (double)expected);
     }
-    assert_true(team_value(team.workers[0]) == team_value(team.workers[2]));
-    team_dismiss(&team);
+    assert_true(sync_fixture_value(fixture.workers[0]) == sync_fixture_value(fixture.workers[2]));
+    sync_fixture_dismiss(&fixture);
 }
 
 static mr_ref lend(mr_actor worker) {
@@ -261,7 +263,7 @@ static void aggregate(mr_actor server, mr_ref lent, mr_ref out[3]) {
 static void aggregate_gives(mr_actor server, mr_ref lent, mr_status expected) {
     mr_ref made[3];
     aggregate(server, lent, made);
-    for (int i = 0; i < 3; i++) assert_int_equal(result_failure(mr, made[i]), expected);
+    for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, made[i]), expected);
 }
 
 /* By a process that ends with that. Whether it was lent. */
@@ -270,64 +272,65 @@ static int64_t ask_in_vain_of(mr_actor worker) {
     mr_arg args[] = {mr_handle(worker)};
     mr_ref ref;
     assert_int_equal(mr_task_submit(mr, "ask_in_vain", &alone, args, 1, &ref), MR_OK);
-    return result_int(mr, ref);
+    return future_assert_int(mr, ref);
 }
 
 /* So a server that died after it had read it can do so again; but nobody reads what is there later. */
 static void a_loan_can_be_read_until_its_place_is_used(void **state) {
-    team team = make_team(NULL);
-    mr_ref lent = lend(team.workers[1]);
+    sync_fixture fixture = make_team(NULL);
+    mr_ref lent = lend(fixture.workers[1]);
     for (int round = 0; round < 3; round++) {
-        aggregate_gives(team.server, lent, MR_OK);
-        assert_int_equal(ask_in_vain_of(team.workers[1]), 1); /* others have places of their own */
+        aggregate_gives(fixture.server, lent, MR_OK);
+        assert_int_equal(ask_in_vain_of(fixture.workers[1]), 1); /* others have places of their own */
     }
-    assert_int_equal(sync_all(&team), 1);
-    aggregate_gives(team.server, lent, MR_BUSY);
+    assert_int_equal(sync_all(&fixture), 1);
+    aggregate_gives(fixture.server, lent, MR_BUSY);
     mr_release(mr, lent);
-    assert_int_equal(sync_all(&team), 2);
-    team_dismiss(&team);
+    assert_int_equal(sync_all(&fixture), 2);
+    sync_fixture_dismiss(&fixture);
 }
 
 /* Whatever its syncs fail of before the server has read what was lent, a worker lends the next time. */
 static void syncs_that_fail_give_places_back(void **state) {
-    team team = make_team("max");
-    refuse(team.workers[2], true);
+    sync_fixture fixture = make_team("max");
+    refuse(fixture.workers[2], true);
     for (int round = 1; round <= 2 * PLACES + 1; round++) { /* a worker fails */
-        assert_int_equal(sync_failure(&team), MR_TASK_FAILED);
-        assert_int_equal(times_lent(team.workers[0]), round);
-        team_add(team.workers[0], 1); /* what was lent is another model each time */
+        assert_int_equal(sync_failure(&fixture), MR_TASK_FAILED);
+        assert_int_equal(times_lent(fixture.workers[0]), round);
+        sync_fixture_add(fixture.workers[0], 1); /* what was lent is another model each time */
     }
-    refuse(team.workers[2], false);
-    assert_int_equal(mr_actor_kill(mr, team.server), MR_OK);
+    refuse(fixture.workers[2], false);
+    assert_int_equal(mr_actor_kill(mr, fixture.server), MR_OK);
     for (int round = 1; round <= 2 * PLACES + 1; round++) { /* the server is dead */
-        assert_int_equal(sync_failure(&team), MR_ACTOR_DIED);
-        assert_int_equal(times_lent(team.workers[0]), 2 * PLACES + 1 + round);
-        team_add(team.workers[0], 1);
+        assert_int_equal(sync_failure(&fixture), MR_ACTOR_DIED);
+        assert_int_equal(times_lent(fixture.workers[0]), 2 * PLACES + 1 + round);
+        sync_fixture_add(fixture.workers[0], 1);
     }
-    mr_actor_release(mr, team.server);
-    team.server = team_server("max");
+    mr_actor_release(mr, fixture.server);
+    fixture.server = sync_fixture_server("max");
     for (int round = 1; round <= PLACES + 1; round++) {
-        assert_int_equal(sync_all(&team), round);
-        assert_int_equal(times_lent(team.workers[0]), 2 * (2 * PLACES + 1) + round);
+        assert_int_equal(sync_all(&fixture), round);
+        assert_int_equal(times_lent(fixture.workers[0]), 2 * (2 * PLACES + 1) + round);
     }
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 2 * (2 * PLACES + 1));
-    team_dismiss(&team);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        assert_true(sync_fixture_value(fixture.workers[w]) == 2 * (2 * PLACES + 1));
+    sync_fixture_dismiss(&fixture);
 }
 
 /* Who lives may still read what he was lent: then there is nothing but copies. */
 static void what_is_lent_to_others_is_theirs_until_they_are_gone(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     for (int round = 1; round <= 3 * PLACES; round++) {
-        (void)ask_in_vain_of(team.workers[1]); /* whether it was lent depends on how fast the others ended */
-        team_add(team.workers[1], 1);
+        (void)ask_in_vain_of(fixture.workers[1]); /* whether it was lent depends on how fast the others ended */
+        sync_fixture_add(fixture.workers[1], 1);
     }
     int64_t until = clock_now_us(clock_real()) + PATIENCE_US, before;
     do { /* as soon as the worker has heard of the end of one */
         assert_true(clock_now_us(clock_real()) < until);
-        before = times_lent(team.workers[1]);
-        assert_int_equal(sync_failure(&team), MR_OK);
-    } while (times_lent(team.workers[1]) == before);
-    team_dismiss(&team);
+        before = times_lent(fixture.workers[1]);
+        assert_int_equal(sync_failure(&fixture), MR_OK);
+    } while (times_lent(fixture.workers[1]) == before);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void await_stop(pid_t process) {
@@ -344,29 +347,29 @@ static void await_stop(pid_t process) {
 
 /* As many callers as there are places: the next one gets copies, until one of them is gone. */
 static void with_no_place_left_models_are_sent(void **state) {
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     mr_actor askers[PLACES];
     for (int i = 0; i < PLACES; i++) {
         mr_ref asked;
         assert_int_equal(mr_new_actor(mr, "Asker", &askers[i]), MR_OK);
-        assert_int_equal(mr_call_actor(mr, askers[i], "ask", &asked, mr_handle(team.workers[1])), MR_OK);
-        assert_int_equal(result_int(mr, asked), 1);
-        team_add(team.workers[1], 3);
+        assert_int_equal(mr_call_actor(mr, askers[i], "ask", &asked, mr_handle(fixture.workers[1])), MR_OK);
+        assert_int_equal(future_assert_int(mr, asked), 1);
+        sync_fixture_add(fixture.workers[1], 3);
     }
     for (int round = 1; round <= 2; round++) {
-        assert_int_equal(sync_all(&team), round);
-        assert_int_equal(times_lent(team.workers[1]), PLACES);
-        assert_int_equal(times_lent(team.workers[0]), round); /* nobody else has asked that one */
-        for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 18);
+        assert_int_equal(sync_all(&fixture), round);
+        assert_int_equal(times_lent(fixture.workers[1]), PLACES);
+        assert_int_equal(times_lent(fixture.workers[0]), round); /* nobody else has asked that one */
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 18);
     }
     assert_int_equal(mr_actor_kill(mr, askers[3]), MR_OK);
     int64_t until = clock_now_us(clock_real()) + PATIENCE_US;
     do { /* as soon as the worker has heard of it */
         assert_true(clock_now_us(clock_real()) < until);
-        assert_int_equal(sync_failure(&team), MR_OK);
-    } while (times_lent(team.workers[1]) == PLACES);
+        assert_int_equal(sync_failure(&fixture), MR_OK);
+    } while (times_lent(fixture.workers[1]) == PLACES);
     for (int i = 0; i < PLACES; i++) mr_actor_release(mr, askers[i]);
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void resize(mr_actor worker, int64_t items) {
@@ -376,56 +379,57 @@ static void resize(mr_actor worker, int64_t items) {
 /* A model that grows takes its place along; what somebody was lent before is as it was. */
 static void a_place_grows_with_the_model(void **state) {
     static const int64_t sizes[] = {ITEMS, 2 * ITEMS, ITEMS, 31 * ITEMS, 31 * ITEMS + 7, ITEMS_MOST, 3 * ITEMS};
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     int64_t round = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        for (int w = 0; w < TEAM_WORKERS; w++) resize(team.workers[w], sizes[i]);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) resize(fixture.workers[w], sizes[i]);
         for (int again = 0; again < 2; again++) {
-            assert_int_equal(sync_all(&team), ++round);
-            for (int w = 0; w < TEAM_WORKERS; w++) {
-                assert_int_equal(times_lent(team.workers[w]), round);
-                assert_true(team_value(team.workers[w]) == 9 + round);
-                team_add(team.workers[w], w);
+            assert_int_equal(sync_all(&fixture), ++round);
+            for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+                assert_int_equal(times_lent(fixture.workers[w]), round);
+                assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
+                sync_fixture_add(fixture.workers[w], w);
             }
         }
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 /* Places are memory that nobody else can use: however many large models were lent in vain, there is some left. */
 static void unread_loans_leave_memory_for_others(void **state) {
-    team team = make_team("max");
-    for (int w = 0; w < TEAM_WORKERS; w++) resize(team.workers[w], ITEMS_MOST);
+    sync_fixture fixture = make_team("max");
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) resize(fixture.workers[w], ITEMS_MOST);
     for (int i = 1; i <= PLACES + 1; i++)
-        for (int w = 0; w < TEAM_WORKERS; w++) {
-            team_add(team.workers[w], 1);
-            assert_int_equal(result_failure(mr, lend(team.workers[w])), MR_OK);
-            assert_int_equal(times_lent(team.workers[w]), i);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+            sync_fixture_add(fixture.workers[w], 1);
+            assert_int_equal(future_assert_failure(mr, lend(fixture.workers[w])), MR_OK);
+            assert_int_equal(times_lent(fixture.workers[w]), i);
         }
-    assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 20 + PLACES + 1);
-    team_dismiss(&team);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        assert_true(sync_fixture_value(fixture.workers[w]) == 20 + PLACES + 1);
+    sync_fixture_dismiss(&fixture);
 }
 
 /* As who_is_there_more_often_than_there_are_places_lends, of models that two places are as much as there may be of. */
 static void who_is_there_often_lends_a_large_model(void **state) {
-    team team = make_team(NULL);
-    const mr_actor workers[] = {team.workers[1], team.workers[1], team.workers[1], team.workers[1]};
-    resize(team.workers[1], ITEMS_MOST);
+    sync_fixture fixture = make_team(NULL);
+    const mr_actor workers[] = {fixture.workers[1], fixture.workers[1], fixture.workers[1], fixture.workers[1]};
+    resize(fixture.workers[1], ITEMS_MOST);
     for (int round = 1; round <= 2; round++) {
-        assert_int_equal(result_int(mr, sync_begin(team.server, workers, 4)), round);
-        assert_int_equal(times_lent(team.workers[1]), 4 * round);
-        assert_true(team_value(team.workers[1]) == 10);
+        assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 4)), round);
+        assert_int_equal(times_lent(fixture.workers[1]), 4 * round);
+        assert_true(sync_fixture_value(fixture.workers[1]) == 10);
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 /* The server stands still in the middle of what the second worker has lent. */
-static pid_t stop_while_it_reads(const team *team, mr_ref *lent, mr_ref made[3]) {
-    pid_t process = (pid_t)ask_int(team->server, "pid");
-    *lent = lend(team->workers[1]);
-    team_arm(team->server, "train.piece=stop");
-    aggregate(team->server, *lent, made);
+static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *lent, mr_ref made[3]) {
+    pid_t process = (pid_t)ask_int(fixture->server, "pid");
+    *lent = lend(fixture->workers[1]);
+    sync_fixture_arm(fixture->server, "train.piece=stop");
+    aggregate(fixture->server, *lent, made);
     await_stop(process);
     return process;
 }
@@ -433,15 +437,15 @@ static pid_t stop_while_it_reads(const team *team, mr_ref *lent, mr_ref made[3])
 /* The server has begun to read when the place is needed for a larger model: it ends with what it began with. */
 static void a_place_that_is_read_may_be_outgrown(void **state) {
     if (failpoint_count() == 0) skip();
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     mr_ref lent, made[3];
-    pid_t process = stop_while_it_reads(&team, &lent, made);
-    resize(team.workers[1], ITEMS_MOST);
+    pid_t process = stop_while_it_reads(&fixture, &lent, made);
+    resize(fixture.workers[1], ITEMS_MOST);
     for (int i = 0; i < PLACES; i++) {
-        team_add(team.workers[1], 1);
-        assert_int_equal(result_failure(mr, lend(team.workers[1])), MR_OK);
+        sync_fixture_add(fixture.workers[1], 1);
+        assert_int_equal(future_assert_failure(mr, lend(fixture.workers[1])), MR_OK);
     }
-    assert_int_equal(times_lent(team.workers[1]), PLACES + 1);
+    assert_int_equal(times_lent(fixture.workers[1]), PLACES + 1);
     kill(process, SIGCONT);
     mr_value model, item;
     mr_tensor tensor;
@@ -454,44 +458,45 @@ static void a_place_that_is_read_may_be_outgrown(void **state) {
     mr_value_release(&model);
     for (int i = 0; i < 3; i++) mr_release(mr, made[i]);
     mr_release(mr, lent);
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 /* It has seen that the loan is there, and then others used its place. */
 static void a_slow_server_sees_that_a_place_was_used(void **state) {
     if (failpoint_count() == 0) skip();
-    team team = make_team(NULL);
+    sync_fixture fixture = make_team(NULL);
     mr_ref lent, made[3];
-    pid_t process = stop_while_it_reads(&team, &lent, made);
+    pid_t process = stop_while_it_reads(&fixture, &lent, made);
     for (int i = 0; i < PLACES; i++) { /* all others, and the one that is read */
-        mr_ref unread = lend(team.workers[1]);
-        assert_int_equal(result_failure(mr, unread), MR_OK);
-        team_add(team.workers[1], 1);
+        mr_ref unread = lend(fixture.workers[1]);
+        assert_int_equal(future_assert_failure(mr, unread), MR_OK);
+        sync_fixture_add(fixture.workers[1], 1);
     }
-    assert_int_equal(times_lent(team.workers[1]), PLACES + 1);
+    assert_int_equal(times_lent(fixture.workers[1]), PLACES + 1);
     kill(process, SIGCONT);
-    for (int i = 0; i < 3; i++) assert_int_equal(result_failure(mr, made[i]), MR_BUSY);
+    for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, made[i]), MR_BUSY);
     mr_release(mr, lent);
-    assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == (double)(float)(38 / 3.));
-    team_dismiss(&team);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        assert_true(sync_fixture_value(fixture.workers[w]) == (double)(float)(38 / 3.));
+    sync_fixture_dismiss(&fixture);
 }
 
 /* Its call is tried again by the next process, which finds all that was lent. */
 static void server_dies_and_tries_again(const char *point) {
-    team team = make_team(NULL);
-    mr_actor_release(mr, team.server);
-    team.server = lasting_server(2);
+    sync_fixture fixture = make_team(NULL);
+    mr_actor_release(mr, fixture.server);
+    fixture.server = lasting_server(2);
     for (int round = 0; round < 2; round++) {
-        team_arm(team.server, point);
-        assert_int_equal(sync_all(&team), 1); /* the first of that process */
-        for (int w = 0; w < TEAM_WORKERS; w++) {
-            assert_true(team_value(team.workers[w]) == 10 + round);
-            assert_int_equal(times_lent(team.workers[w]), round + 1);
-            team_add(team.workers[w], w);
+        sync_fixture_arm(fixture.server, point);
+        assert_int_equal(sync_all(&fixture), 1); /* the first of that process */
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+            assert_true(sync_fixture_value(fixture.workers[w]) == 10 + round);
+            assert_int_equal(times_lent(fixture.workers[w]), round + 1);
+            sync_fixture_add(fixture.workers[w], w);
         }
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void a_server_that_dies_reads_again(void **state) {
@@ -502,31 +507,33 @@ static void a_server_that_dies_reads_again(void **state) {
 
 /* A sync that fails at the server gives the places back. */
 static void models_that_do_not_match_are_read(void **state) {
-    team team = make_team("weighted");
+    sync_fixture fixture = make_team("weighted");
     mr_ref ref;
-    assert_int_equal(mr_model_set_weight(mr, team.server, 0, -5, &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_OK);
+    assert_int_equal(mr_model_set_weight(mr, fixture.server, 0, -5, &ref), MR_OK);
+    assert_int_equal(future_assert_failure(mr, ref), MR_OK);
     for (int round = 1; round <= 2 * PLACES; round++) {
-        assert_int_equal(result_failure(mr, sync_begin(team.server, team.workers, TEAM_WORKERS)), MR_INVALID);
-        assert_int_equal(times_lent(team.workers[0]), round);
+        assert_int_equal(future_assert_failure(mr, sync_begin(fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS)),
+                         MR_INVALID);
+        assert_int_equal(times_lent(fixture.workers[0]), round);
     }
-    team_dismiss(&team);
+    sync_fixture_dismiss(&fixture);
 }
 
 /* Whoever dies where: the others keep what they have, and the next sync is as ever. */
 static void dies_at(const char *point, bool server) {
-    team team = make_team(NULL);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10 * w);
-    mr_actor *victim = server ? &team.server : &team.workers[1];
-    team_arm(*victim, point);
-    assert_int_not_equal(result_failure(mr, sync_begin(team.server, team.workers, TEAM_WORKERS)), MR_OK);
-    for (int w = 0; w < TEAM_WORKERS; w++)
-        if (server || w != 1) assert_true(team_value(team.workers[w]) == 10 * w);
+    sync_fixture fixture = make_team(NULL);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
+    mr_actor *victim = server ? &fixture.server : &fixture.workers[1];
+    sync_fixture_arm(*victim, point);
+    assert_int_not_equal(future_assert_failure(mr, sync_begin(fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS)),
+                         MR_OK);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        if (server || w != 1) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
     mr_actor_release(mr, *victim);
-    *victim = server ? team_server(NULL) : hire(10);
-    assert_int_equal(sync_all(&team), 1);
-    for (int w = 0; w < TEAM_WORKERS; w++) assert_true(team_value(team.workers[w]) == 10);
-    team_dismiss(&team);
+    *victim = server ? sync_fixture_server(NULL) : hire(10);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10);
+    sync_fixture_dismiss(&fixture);
 }
 
 static void deaths(void **state) {
@@ -563,7 +570,7 @@ MR_TASK(misuse) {
 static void misuse_is_refused(void **state) {
     mr_ref ref;
     assert_int_equal(mr_call_task(mr, "misuse", &ref), MR_OK);
-    assert_int_equal(result_int(mr, ref), 0);
+    assert_int_equal(future_assert_int(mr, ref), 0);
 }
 
 int main(void) {

@@ -43,15 +43,15 @@ static mr_placement_group make(const char *const *bundles, size_t count, mr_plac
 }
 
 static int64_t free_milli(const char *name) {
-    mr_value answer = seen_ask("resources", NULL, 0), row;
-    assert_true(seen_find_row(&answer, "resources", "name", name, &row));
-    int64_t milli = seen_number(&row, "free");
+    mr_value answer = inspect_fixture_ask("resources", NULL, 0), row;
+    assert_true(inspect_fixture_find_row(&answer, "resources", "name", name, &row));
+    int64_t milli = inspect_fixture_number(&row, "free");
     mr_value_release(&answer);
     return milli;
 }
 
 static void await_free(const char *name, int64_t milli) {
-    for (int i = 0; i < SEEN_TRIES && free_milli(name) != milli; i++) usleep(1000);
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && free_milli(name) != milli; i++) usleep(1000);
     assert_int_equal(free_milli(name), milli);
 }
 
@@ -72,46 +72,46 @@ static mr_ref hold_in(mr_placement_group group, int bundle) {
 
 static void fails(mr_ref ref, mr_status status, const char *text) {
     mr_value value;
-    assert_int_equal(mr_get(seen.mr, ref, SEEN_PATIENCE_US, &value), status);
-    seen_assert_has(mr_last_error(), text);
+    assert_int_equal(mr_get(seen.mr, ref, INSPECT_FIXTURE_PATIENCE_US, &value), status);
+    inspect_fixture_assert_has(mr_last_error(), text);
     mr_release(seen.mr, ref);
 }
 
 static void a_group_is_set_aside_and_given_back(void **state) {
     const char *const bundles[] = {"cpu=1", "cpu=1.5"};
-    seen_start(4);
+    inspect_fixture_start(4);
     mr_placement_group group = make(bundles, 2, MR_PACK);
-    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(free_milli("cpu"), 1500);
-    mr_value groups = seen_ask("groups", NULL, 10), row;
-    assert_true(seen_find_row(&groups, "groups", "state", "placed", &row));
-    assert_int_equal(seen_text(&row, "id")[0], 'g');
-    mr_value bundles_shown = seen_field(&row, "bundles");
+    mr_value groups = inspect_fixture_ask("groups", NULL, 10), row;
+    assert_true(inspect_fixture_find_row(&groups, "groups", "state", "placed", &row));
+    assert_int_equal(inspect_fixture_text(&row, "id")[0], 'g');
+    mr_value bundles_shown = inspect_fixture_field(&row, "bundles");
     assert_int_equal(mr_value_count(&bundles_shown), 2);
     mr_value_release(&groups);
-    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     mr_ref refs[] = {add_in(group, 1, 1), add_in(group, 2, 1.5), add_in(group, 0, 0.5)};
-    for (int i = 0; i < 3; i++) seen_finish(refs[i]);
+    for (int i = 0; i < 3; i++) inspect_fixture_finish(refs[i]);
     mr_placement_group_remove(seen.mr, group);
     await_free("cpu", 4000);
-    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_NOT_FOUND);
     fails(add_in(group, 1, 1), MR_NOT_FOUND, "its placement group was removed");
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 /* A worker of it that has just been idle is not given what comes after the removal. */
 static void what_comes_after_the_removal_is_refused(void **state) {
     enum { TURNS = 20 };
     const char *const bundles[] = {"cpu=1"};
-    seen_start(2);
+    inspect_fixture_start(2);
     for (int i = 0; i < TURNS; i++) {
         mr_placement_group group = make(bundles, 1, MR_PACK);
-        seen_finish(add_in(group, 1, 1));
+        inspect_fixture_finish(add_in(group, 1, 1));
         mr_placement_group_remove(seen.mr, group);
         fails(add_in(group, 1, 1), MR_NOT_FOUND, "its placement group was removed");
     }
     await_free("cpu", 2000);
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 static size_t used_bytes(void) { return mallinfo2().uordblks; }
@@ -122,81 +122,81 @@ static void needs_that_are_not_in_use_take_no_memory(void **state) {
     const char *const bundles[] = {"cpu=1"};
     size_t before = 0;
     if (SANITIZED) skip(); /* its allocator does not say */
-    seen_start(2);
+    inspect_fixture_start(2);
     for (int i = 0; i < WARM + TURNS; i++) {
         if (i == WARM) before = used_bytes();
         mr_placement_group group = make(bundles, 1, MR_PACK);
-        seen_finish(add_in(group, 1, 0.5));
+        inspect_fixture_finish(add_in(group, 1, 0.5));
         mr_placement_group_remove(seen.mr, group);
-        seen_finish(add_in((mr_placement_group){{0, 0}}, 0, 0.001 * (i + 1)));
+        inspect_fixture_finish(add_in((mr_placement_group){{0, 0}}, 0, 0.001 * (i + 1)));
     }
     assert_true(used_bytes() < before + MOST);
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 /* What is known of it here is no more than what the node says. */
 static void who_made_a_group_hears_that_another_has_removed_it(void **state) {
     const char *const bundles[] = {"cpu=1"};
     mr_ref ref;
-    seen_start(2);
+    inspect_fixture_start(2);
     mr_placement_group group = make(bundles, 1, MR_PACK);
-    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_placement_group_wait(seen.mr, group, 0), MR_OK); /* it is known, and nobody is asked */
     assert_int_equal(
         mr_call_task(seen.mr, "demolish", &ref, mr_int((int64_t)group.word[0]), mr_int((int64_t)group.word[1])), MR_OK);
-    seen_finish(ref);
+    inspect_fixture_finish(ref);
     await_free("cpu", 2000);
-    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
-    seen_stop();
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_NOT_FOUND);
+    inspect_fixture_stop();
 }
 
 /* The node's word that it is placed may come later. */
 static void a_group_that_is_removed_at_once_is_not_placed(void **state) {
     enum { TURNS = 100 };
     const char *const bundles[] = {"cpu=1"};
-    seen_start(1);
+    inspect_fixture_start(1);
     for (int i = 0; i < TURNS; i++) {
         mr_placement_group group = make(bundles, 1, MR_PACK);
         mr_placement_group_remove(seen.mr, group);
         mr_placement_group other = make(bundles, 1, MR_PACK);
-        assert_int_equal(mr_placement_group_wait(seen.mr, other, SEEN_PATIENCE_US), MR_OK);
-        assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_NOT_FOUND);
+        assert_int_equal(mr_placement_group_wait(seen.mr, other, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
+        assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_NOT_FOUND);
         mr_placement_group_remove(seen.mr, other);
     }
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 static void what_is_not_free_is_waited_for(void **state) {
     const char *const whole[] = {"cpu=2"};
-    seen_start(2);
+    inspect_fixture_start(2);
     mr_placement_group first = make(whole, 1, MR_STRICT_PACK), second = make(whole, 1, MR_SPREAD);
-    assert_int_equal(mr_placement_group_wait(seen.mr, first, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, first, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_placement_group_wait(seen.mr, second, SOON_US), MR_TIMEOUT);
     mr_ref inside = add_in(second, 1, 1); /* waits for its group */
     mr_placement_group_remove(seen.mr, first);
-    assert_int_equal(mr_placement_group_wait(seen.mr, second, SEEN_PATIENCE_US), MR_OK);
-    seen_finish(inside);
+    assert_int_equal(mr_placement_group_wait(seen.mr, second, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
+    inspect_fixture_finish(inside);
     mr_placement_group_remove(seen.mr, second);
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 static void the_impossible_waits(void **state) {
     const char *const two[] = {"cpu=1", "cpu=1"}, *const much[] = {"cpu=3"};
-    seen_start(2);
+    inspect_fixture_start(2);
     mr_placement_group apart = make(two, 2, MR_STRICT_SPREAD), large = make(much, 1, MR_PACK);
     assert_int_equal(mr_placement_group_wait(seen.mr, apart, SOON_US), MR_TIMEOUT);
     assert_int_equal(mr_placement_group_wait(seen.mr, large, SOON_US), MR_TIMEOUT);
     mr_placement_group one = make(two, 1, MR_STRICT_SPREAD);
-    assert_int_equal(mr_placement_group_wait(seen.mr, one, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, one, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     mr_placement_group_remove(seen.mr, apart);
-    assert_int_equal(mr_placement_group_wait(seen.mr, apart, SEEN_PATIENCE_US), MR_NOT_FOUND);
-    seen_stop();
+    assert_int_equal(mr_placement_group_wait(seen.mr, apart, INSPECT_FIXTURE_PATIENCE_US), MR_NOT_FOUND);
+    inspect_fixture_stop();
 }
 
 static void wrong_groups_are_told(void **state) {
     const char *const good[] = {"cpu=1"}, *const bad[] = {"cpu=one"}, *const empty[] = {""};
     mr_placement_group group;
-    seen_start(2);
+    inspect_fixture_start(2);
     assert_int_equal(
         mr_placement_group_create(seen.mr, &MR_OPTIONS(mr_placement_group_options, .bundles = good), &group),
         MR_INVALID);
@@ -206,30 +206,31 @@ static void wrong_groups_are_told(void **state) {
     assert_int_equal(mr_placement_group_create(
                          seen.mr, &MR_OPTIONS(mr_placement_group_options, .bundles = empty, .count = 1), &group),
                      MR_INVALID);
-    seen_assert_has(mr_last_error(), "bundle 1 is empty");
+    inspect_fixture_assert_has(mr_last_error(), "bundle 1 is empty");
     group = make(good, 1, MR_PACK);
     fails(add_in(group, 2, 1), MR_INVALID, "there is no bundle 2");
     fails(add_in(group, 1, 2), MR_INVALID, "has cpu=1");
     mr_actor actor;
     mr_actor_options options = MR_OPTIONS(mr_actor_options, .placement_group = group, .num_gpus = 1);
     assert_int_equal(mr_actor_create(seen.mr, "Echo", &options, MR_ARGS(), &actor), MR_INVALID);
-    assert_int_equal(mr_placement_group_wait(seen.mr, (mr_placement_group){{1, 99}}, SEEN_PATIENCE_US), MR_NOT_FOUND);
-    seen_stop();
+    assert_int_equal(mr_placement_group_wait(seen.mr, (mr_placement_group){{1, 99}}, INSPECT_FIXTURE_PATIENCE_US),
+                     MR_NOT_FOUND);
+    inspect_fixture_stop();
 }
 
 static void others_do_not_get_what_is_set_aside(void **state) {
     const char *const bundles[] = {"cpu=1"};
     mr_ref ref;
     char id[32];
-    seen_start(1);
+    inspect_fixture_start(1);
     mr_placement_group group = make(bundles, 1, MR_PACK);
-    assert_int_equal(mr_placement_group_wait(seen.mr, group, SEEN_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_call_task(seen.mr, "add", &ref, mr_int(1), mr_int(2)), MR_OK);
-    seen_finish(add_in(group, 0, 1));
-    seen_await_row("tasks", "name", "add", "queued", id);
+    inspect_fixture_finish(add_in(group, 0, 1));
+    inspect_fixture_await_row("tasks", "name", "add", "queued", id);
     mr_placement_group_remove(seen.mr, group);
-    seen_finish(ref);
-    seen_stop();
+    inspect_fixture_finish(ref);
+    inspect_fixture_stop();
 }
 
 static void what_runs_in_a_group_ends_with_it(void **state) {
@@ -237,23 +238,23 @@ static void what_runs_in_a_group_ends_with_it(void **state) {
     mr_actor actor;
     mr_ref made, stays;
     char id[32];
-    seen_start(2);
+    inspect_fixture_start(2);
     mr_placement_group group = make(bundles, 2, MR_PACK);
     mr_actor_options options =
         MR_OPTIONS(mr_actor_options, .placement_group = group, .bundle = 2, .num_cpus = 1, .max_restarts = 5);
     assert_int_equal(mr_actor_create(seen.mr, "Echo", &options, MR_ARGS(), &actor), MR_OK);
     assert_int_equal(mr_call_actor(seen.mr, actor, "nothing", &made), MR_OK);
-    seen_finish(made);
+    inspect_fixture_finish(made);
     assert_int_equal(mr_call_actor(seen.mr, actor, "stay", &stays), MR_OK);
     mr_ref running = hold_in(group, 1), waiting = add_in(group, 2, 1);
-    seen_await_row("tasks", "name", "hold", "sent", id);
-    seen_await_row("tasks", "name", "stay", "sent", id);
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
+    inspect_fixture_await_row("tasks", "name", "stay", "sent", id);
     mr_placement_group_remove(seen.mr, group);
     fails(running, MR_WORKER_DIED, "its placement group was removed");
     fails(waiting, MR_NOT_FOUND, "its placement group was removed");
     fails(stays, MR_ACTOR_DIED, "its placement group was removed");
     await_free("cpu", 2000);
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 int main(void) {

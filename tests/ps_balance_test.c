@@ -18,7 +18,7 @@ enum { SERVERS = 3, SLOTS = 12, RANKS = 2, LOOK_US = 10000000 };
 #define BALANCE_US INT64_C(2000000)
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     mr_ps *ps[RANKS];
     mr_ps_table *table[RANKS];
     float pushed[SLOTS]; /* to the key of each slot */
@@ -29,29 +29,29 @@ static int64_t now_us(void) { return clock_now_us(clock_real()); }
 static uint64_t key_of(uint32_t slot) { return UINT64_MAX / SLOTS * slot + 7; } /* slots are pieces of the keys */
 
 static mr_ps_cluster_map *look(const scene *scene) {
-    mr_ps_cluster_map *chart = NULL;
-    assert_int_equal(mr_ps_cluster_map_get(scene->world.address, LOOK_US, &chart), MR_OK);
-    return chart;
+    mr_ps_cluster_map *map = NULL;
+    assert_int_equal(mr_ps_cluster_map_get(scene->fixture.address, LOOK_US, &map), MR_OK);
+    return map;
 }
 
 static void start(scene *scene) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1, .ordered = 1);
     uint64_t step;
-    *scene = (struct scene){.world = {.servers = SERVERS,
-                                      .slots = SLOTS,
-                                      .copies = 1,
-                                      .workers = RANKS,
-                                      .balance_us = BALANCE_US,
-                                      .consistency = MR_PS_ASP}};
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    scene->world.workers = 0; /* this process is both */
-    for (uint32_t i = 0; i < SERVERS; i++) ps_world_start_server(&scene->world, i);
+    *scene = (struct scene){.fixture = {.servers = SERVERS,
+                                        .slots = SLOTS,
+                                        .copies = 1,
+                                        .workers = RANKS,
+                                        .balance_us = BALANCE_US,
+                                        .consistency = MR_PS_ASP}};
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    scene->fixture.workers = 0; /* this process is both */
+    for (uint32_t i = 0; i < SERVERS; i++) ps_fixture_start_server(&scene->fixture, i);
     for (int i = 0; i < RANKS; i++) {
-        assert_non_null(scene->ps[i] = ps_world_connect(&scene->world, i));
-        assert_int_equal(mr_ps_table_create(scene->ps[i], "rows", &options, PS_WORLD_PATIENCE_US, &scene->table[i]),
+        assert_non_null(scene->ps[i] = ps_fixture_connect(&scene->fixture, i));
+        assert_int_equal(mr_ps_table_create(scene->ps[i], "rows", &options, PS_FIXTURE_PATIENCE_US, &scene->table[i]),
                          MR_OK);
-        assert_int_equal(mr_ps_begin(scene->ps[i], PS_WORLD_PATIENCE_US, &step), MR_OK);
+        assert_int_equal(mr_ps_begin(scene->ps[i], PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     }
 }
 
@@ -60,7 +60,7 @@ static void stop(scene *scene) {
         mr_ps_table_free(scene->table[i]);
         mr_ps_close(scene->ps[i]);
     }
-    assert_true(ps_world_fini(&scene->world));
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 static size_t keys_of(const bool touched[SLOTS], uint64_t keys[SLOTS]) {
@@ -94,30 +94,30 @@ static void check(scene *scene, int rank) {
 
 static void says(const scene *scene, const char *arguments, const char *words) {
     char text[1 << 15];
-    assert_true(ps_world_status(&scene->world, arguments, text, sizeof text));
+    assert_true(ps_fixture_status(&scene->fixture, arguments, text, sizeof text));
     if (strstr(text, words) == NULL) fail_msg("no '%s' in:\n%s", words, text);
 }
 
-static uint32_t heads_of(const mr_ps_cluster_map *chart, const bool slots[SLOTS], uint32_t server) {
+static uint32_t heads_of(const mr_ps_cluster_map *map, const bool slots[SLOTS], uint32_t server) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < SLOTS; i++) count += slots[i] && chart->slots[i].replicas[0].server == server;
+    for (uint32_t i = 0; i < SLOTS; i++) count += slots[i] && map->slots[i].replicas[0].server == server;
     return count;
 }
 
 /* Are the slots that are hot led by one server, or by many? */
 static uint32_t most_of(const scene *scene, const bool hot[SLOTS], uint32_t *moved) {
-    mr_ps_cluster_map *chart = look(scene);
+    mr_ps_cluster_map *map = look(scene);
     uint32_t most = 0;
     *moved = 0;
     for (uint32_t i = 0; i < SERVERS; i++) {
-        uint32_t count = heads_of(chart, hot, i);
+        uint32_t count = heads_of(map, hot, i);
         if (count > most) most = count;
     }
     for (uint32_t i = 0; i < SLOTS; i++) {
-        *moved += chart->slots[i].pinned_server >= 0;
-        assert_int_equal(chart->slots[i].read_replicas, 0); /* half of it is pushes: more copies would not help */
+        *moved += map->slots[i].pinned_server >= 0;
+        assert_int_equal(map->slots[i].read_replicas, 0); /* half of it is pushes: more copies would not help */
     }
-    mr_ps_cluster_map_free(chart);
+    mr_ps_cluster_map_free(map);
     return most;
 }
 
@@ -126,14 +126,14 @@ static void slots_of_a_busy_server_move(void **state) {
     bool hot[SLOTS] = {false};
     uint32_t all = 0, most, moved, busiest = 0;
     start(&scene);
-    mr_ps_cluster_map *chart = look(&scene);
+    mr_ps_cluster_map *map = look(&scene);
     static const bool every[SLOTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     for (uint32_t i = 1; i < SERVERS; i++)
-        if (heads_of(chart, every, i) > heads_of(chart, every, busiest)) busiest = i;
-    for (uint32_t i = 0; i < SLOTS; i++) all += hot[i] = chart->slots[i].replicas[0].server == busiest;
-    mr_ps_cluster_map_free(chart);
+        if (heads_of(map, every, i) > heads_of(map, every, busiest)) busiest = i;
+    for (uint32_t i = 0; i < SLOTS; i++) all += hot[i] = map->slots[i].replicas[0].server == busiest;
+    mr_ps_cluster_map_free(map);
     assert_true(all >= SLOTS / SERVERS);
-    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
+    int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US;
     while ((most = most_of(&scene, hot, &moved)) == all && now_us() < until_us)
         for (int64_t next_us = now_us() + 200000; now_us() < next_us;) {
             float values[SLOTS];
@@ -149,28 +149,28 @@ static void slots_of_a_busy_server_move(void **state) {
 /* ---- A slot that is hot. */
 
 static uint64_t pulls_at(const scene *scene, uint32_t server) {
-    mr_ps_processes *board = NULL;
+    mr_ps_processes *process_table = NULL;
     uint64_t pulls = 0;
-    assert_int_equal(mr_ps_processes_get(scene->world.address, LOOK_US, &board), MR_OK);
-    for (uint32_t i = 0; i < board->count; i++)
-        if (board->processes[i].role == MR_PS_SERVERS && board->processes[i].number == server)
-            pulls = board->processes[i].pulls;
-    mr_ps_processes_free(board);
+    assert_int_equal(mr_ps_processes_get(scene->fixture.address, LOOK_US, &process_table), MR_OK);
+    for (uint32_t i = 0; i < process_table->count; i++)
+        if (process_table->processes[i].role == MR_PS_SERVERS && process_table->processes[i].number == server)
+            pulls = process_table->processes[i].pulls;
+    mr_ps_processes_free(process_table);
     return pulls;
 }
 
 /* Everybody pulls these, and pushes now and then, until the slot has so many copies. */
 static void pull_until(scene *scene, const bool touched[SLOTS], uint32_t slot, uint32_t copies, mr_ps_slot *out) {
-    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
+    int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US;
     for (bool done = false; !done;) {
         float values[SLOTS];
         push(scene, 0, touched);
         check(scene, 0);
         for (int64_t next_us = now_us() + 200000; now_us() < next_us;)
             for (int rank = 0; rank < RANKS; rank++) pull(scene, rank, touched, values);
-        mr_ps_cluster_map *chart = look(scene);
-        *out = chart->slots[slot];
-        mr_ps_cluster_map_free(chart);
+        mr_ps_cluster_map *map = look(scene);
+        *out = map->slots[slot];
+        mr_ps_cluster_map_free(map);
         done = out->count == copies && out->read_replicas == copies - 1;
         if (!done && now_us() > until_us) fail_msg("slot %u has %u copies, not %u", slot, out->count, copies);
     }
@@ -197,7 +197,7 @@ static void a_hot_slot_has_a_copy_for_reading(void **state) {
     says(&scene, "", "1 hot slot with read replicas: 5\n");
     says(&scene, "--json", "\"read_replicas\":1");
     for (int i = 0; i < 2; i++) before[i] = pulls_at(&scene, slot.replicas[i].server);
-    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US;
+    int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US;
     while ((after[0] < before[0] + 100 || after[1] < before[1] + 100) && now_us() < until_us) { /* both answer */
         use(&scene, touched, HOT);
         for (int i = 0; i < 2; i++) after[i] = pulls_at(&scene, slot.replicas[i].server);

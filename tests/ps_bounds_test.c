@@ -18,31 +18,31 @@
 enum { SHORT_US = 300000 };
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     mr_ps *ps;
     uint64_t step;
 } scene;
 
-static void begin(scene *scene, ps_world world) {
-    world.servers = world.copies = world.workers = 1;
-    world.slots = 3;
-    scene->world = world;
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    ps_world_start_server(&scene->world, 0);
-    scene->world.workers = 0; /* this process is the one */
-    must(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps));
-    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &scene->step));
+static void begin(scene *scene, ps_fixture fixture) {
+    fixture.servers = fixture.copies = fixture.workers = 1;
+    fixture.slots = 3;
+    scene->fixture = fixture;
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    ps_fixture_start_server(&scene->fixture, 0);
+    scene->fixture.workers = 0; /* this process is the one */
+    must(mr_ps_connect(scene->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene->ps));
+    must(mr_ps_begin(scene->ps, PS_FIXTURE_PATIENCE_US, &scene->step));
 }
 
 static void finish(scene *scene) {
     mr_ps_close(scene->ps);
-    assert_true(ps_world_fini(&scene->world));
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 static mr_ps_table *table_in(scene *scene, const char *name, mr_ps_table_options options) {
     mr_ps_table *table = NULL;
-    must(mr_ps_table_create(scene->ps, name, &options, PS_WORLD_PATIENCE_US, &table));
+    must(mr_ps_table_create(scene->ps, name, &options, PS_FIXTURE_PATIENCE_US, &table));
     return table;
 }
 
@@ -50,7 +50,7 @@ static mr_ps_table *table_in(scene *scene, const char *name, mr_ps_table_options
 static void a_vector_that_is_too_long_is_refused(mr_ps_consistency consistency) {
     enum { MOST = (15 << 20) / sizeof(float), WITH_KEY = 16 };
     scene scene;
-    begin(&scene, (ps_world){.consistency = consistency});
+    begin(&scene, (ps_fixture){.consistency = consistency});
     mr_ps_table *table = table_in(&scene, "vectors", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS));
     float *values = xcalloc(MOST + 1, sizeof *values), *shown = xcalloc(MOST, sizeof *shown);
     const uint64_t keys[] = {7, 8};
@@ -60,8 +60,8 @@ static void a_vector_that_is_too_long_is_refused(mr_ps_consistency consistency) 
     assert_said("the vector of key 8 has ");
     must(mr_ps_push(table, keys, 1, values, (const uint32_t[]){MOST - WITH_KEY}, NULL, &ticket));
     must(mr_ps_end(scene.ps));
-    must(mr_ps_wait(scene.ps, ticket, PS_WORLD_PATIENCE_US));
-    must(mr_ps_begin(scene.ps, PS_WORLD_PATIENCE_US, &scene.step));
+    must(mr_ps_wait(scene.ps, ticket, PS_FIXTURE_PATIENCE_US));
+    must(mr_ps_begin(scene.ps, PS_FIXTURE_PATIENCE_US, &scene.step));
     must(mr_ps_pull(table, keys, 2, shown, (const uint32_t[]){MOST - WITH_KEY, 1}, NULL, NULL));
     assert_memory_equal(shown, values, (MOST - WITH_KEY) * sizeof *values);
     assert_true(shown[MOST - WITH_KEY] == 0);
@@ -76,7 +76,7 @@ static void a_long_vector_of_bsp(void **state) { a_vector_that_is_too_long_is_re
 
 static void memory_at_null_is_refused(void **state) {
     scene scene;
-    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    begin(&scene, (ps_fixture){.consistency = MR_PS_ASP});
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {4}};
     mr_ps_table *rows = table_in(&scene, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2, .ordered = 1)), *none = NULL,
                 *vectors = table_in(&scene, "vectors", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS)),
@@ -108,7 +108,7 @@ static void memory_at_null_is_refused(void **state) {
     assert_int_equal(count, 0); /* nothing of all that was pushed */
     assert_int_equal(mr_ps_table_create(scene.ps, "x",
                                         &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .array_count = 1),
-                                        PS_WORLD_PATIENCE_US, &none),
+                                        PS_FIXTURE_PATIENCE_US, &none),
                      MR_INVALID);
     assert_said("arrays is NULL");
     mr_ps_table_free(rows);
@@ -120,13 +120,13 @@ static void memory_at_null_is_refused(void **state) {
 /* It is not made: nobody could open it, so nobody could drop it. */
 static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
     scene scene;
-    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    begin(&scene, (ps_fixture){.consistency = MR_PS_ASP});
     const mr_ps_table_options few = MR_OPTIONS(mr_ps_table_options, .ordered = 1, .first_key = 7, .last_key = 8);
     mr_ps_table *table = NULL;
     mr_ps_table_list *listing;
-    assert_int_equal(mr_ps_table_create(scene.ps, "few", &few, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
+    assert_int_equal(mr_ps_table_create(scene.ps, "few", &few, PS_FIXTURE_PATIENCE_US, &table), MR_INVALID);
     assert_said("fewer keys than slots");
-    must(mr_ps_tables(scene.ps, PS_WORLD_PATIENCE_US, &listing));
+    must(mr_ps_tables(scene.ps, PS_FIXTURE_PATIENCE_US, &listing));
     assert_int_equal(listing->count, 0);
     mr_ps_table_list_free(listing);
     table = table_in(&scene, "few", MR_OPTIONS(mr_ps_table_options, .ordered = 1, .first_key = 7, .last_key = 9));
@@ -136,7 +136,7 @@ static void a_table_that_cannot_lie_in_all_slots_is_not_made(void **state) {
 
 static void a_mark_is_of_one_table(void **state) {
     scene scene;
-    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    begin(&scene, (ps_fixture){.consistency = MR_PS_ASP});
     mr_ps_table *one = table_in(&scene, "one", (mr_ps_table_options)MR_INIT(mr_ps_table_options)),
                 *other = table_in(&scene, "other", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     mr_ps_version *mark;
@@ -158,7 +158,7 @@ static void a_mark_is_of_one_table(void **state) {
 static void a_round_for_which_there_is_no_memory(void **state) {
     enum { DIM = 1024, ROWS = 1024, ROUNDS = 64 }; /* 4 MB each; it may have 64 MB */
     scene scene;
-    begin(&scene, (ps_world){.consistency = MR_PS_BSP, .memory = 1});
+    begin(&scene, (ps_fixture){.consistency = MR_PS_BSP, .memory = 1});
     mr_ps_table *table = table_in(&scene, "much", MR_OPTIONS(mr_ps_table_options, .dim = DIM));
     float *values = xcalloc(ROWS * DIM, sizeof *values);
     mr_status status = MR_OK;
@@ -186,58 +186,58 @@ typedef struct caller {
 
 static void *connect_early(void *argument) {
     caller *caller = argument;
-    if (mr_ps_connect(caller->address, 0, PS_WORLD_PATIENCE_US, &caller->ps) != MR_OK) caller->ps = NULL;
+    if (mr_ps_connect(caller->address, 0, PS_FIXTURE_PATIENCE_US, &caller->ps) != MR_OK) caller->ps = NULL;
     return NULL;
 }
 
 /* It connects while servers are missing, and is told so; what it waits for later is another thing. */
-static void what_was_awaited_is_not_said_any_more(void **state) {
+static void what_was_stall_is_not_said_any_more(void **state) {
     enum { WORKERS = 2, EARLY_US = 1500000 }; /* every second it is said what is missing */
-    ps_world world = {.servers = 1, .workers = WORKERS, .slots = 1, .copies = 1, .consistency = MR_PS_BSP};
+    ps_fixture fixture = {.servers = 1, .workers = WORKERS, .slots = 1, .copies = 1, .consistency = MR_PS_BSP};
     pthread_t thread;
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    world.workers = 0;
-    caller caller = {.address = world.address};
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    fixture.workers = 0;
+    caller caller = {.address = fixture.address};
     uint64_t step;
     assert_int_equal(pthread_create(&thread, NULL, connect_early, &caller), 0);
     usleep(EARLY_US);
-    ps_world_start_server(&world, 0);
+    ps_fixture_start_server(&fixture, 0);
     pthread_join(thread, NULL);
     assert_non_null(caller.ps);
-    must(mr_ps_begin(caller.ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(caller.ps, PS_FIXTURE_PATIENCE_US, &step));
     must(mr_ps_end(caller.ps));
     assert_int_equal(mr_ps_begin(caller.ps, SHORT_US, &step), MR_TIMEOUT); /* for the other rank, which never comes */
     assert_said("step 1 cannot begin");
     assert_null(strstr(mr_last_error(), "servers are here"));
     mr_ps_close(caller.ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void a_pull_that_waits_for_the_slowest_says_so(void **state) {
-    ps_world world = {.servers = 1, .workers = 2, .slots = 1, .copies = 1, .consistency = MR_PS_SSP};
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    ps_world_start_server(&world, 0);
-    world.workers = 0;
-    mr_ps *ps = ps_world_connect(&world, 0);
+    ps_fixture fixture = {.servers = 1, .workers = 2, .slots = 1, .copies = 1, .consistency = MR_PS_SSP};
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    fixture.workers = 0;
+    mr_ps *ps = ps_fixture_connect(&fixture, 0);
     assert_non_null(ps);
     mr_ps_table *table;
     const uint64_t key = 1;
     float shown;
     uint64_t step;
-    must(mr_ps_table_create(ps, "rows", NULL, PS_WORLD_PATIENCE_US, &table));
+    must(mr_ps_table_create(ps, "rows", NULL, PS_FIXTURE_PATIENCE_US, &table));
     for (int i = 0; i < 4; i++) {
-        must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
         must(mr_ps_end(ps));
     }
-    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
     const mr_ps_request_options brief = MR_OPTIONS(mr_ps_request_options, .timeout_us = SHORT_US);
     assert_int_equal(mr_ps_pull(table, &key, 1, &shown, NULL, &brief, NULL), MR_TIMEOUT);
     assert_said("the slowest rank");
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 int main(void) {
@@ -248,7 +248,7 @@ int main(void) {
         cmocka_unit_test(a_table_that_cannot_lie_in_all_slots_is_not_made),
         cmocka_unit_test(a_mark_is_of_one_table),
         cmocka_unit_test(a_round_for_which_there_is_no_memory),
-        cmocka_unit_test(what_was_awaited_is_not_said_any_more),
+        cmocka_unit_test(what_was_stall_is_not_said_any_more),
         cmocka_unit_test(a_pull_that_waits_for_the_slowest_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@
 enum { SLOTS = 5, DIM = 3, KEYS = 40, ROWS = 4, COLUMNS = 6, ITEMS = ROWS * COLUMNS, STEPS = 3 };
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     uint64_t keys[KEYS];
     uint32_t lengths[KEYS];
     float rows[KEYS * DIM], vectors[KEYS * 2], array[ITEMS], untouched[ITEMS];
@@ -35,12 +35,12 @@ static void said(mr_status got, mr_status wanted, const char *words) {
 
 /* One that was begun after what was pushed so far. With rounds it is cut between two of them, so there have to be some;
  * then it has the number of the step. */
-static void wait_for_checkpoint(const ps_world *world, mr_ps *ps) {
-    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
-    for (uint64_t told = ps_world_checkpoint(world), step; ps_world_checkpoint(world) < told + 2 + STEPS;) {
+static void wait_for_checkpoint(const ps_fixture *fixture, mr_ps *ps) {
+    int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
+    for (uint64_t told = ps_fixture_checkpoint(fixture), step; ps_fixture_checkpoint(fixture) < told + 2 + STEPS;) {
         assert_true(clock_now_us(clock_real()) < until_us);
         must(mr_ps_end(ps));
-        must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
         usleep(10000);
     }
 }
@@ -55,7 +55,7 @@ static void train(scene *scene) {
                               dense = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = arrays,
                                                  .array_count = 2, .block = 5, .optimizer = "momentum",
                                                  .initializer = "normal:0:1");
-    mr_ps *ps = ps_world_connect(&scene->world, 0);
+    mr_ps *ps = ps_fixture_connect(&scene->fixture, 0);
     assert_non_null(ps);
     mr_ps_table *tables[3];
     uint64_t step;
@@ -65,43 +65,43 @@ static void train(scene *scene) {
         scene->keys[i] = i * UINT64_C(7919) + 3;
         scene->lengths[i] = 2;
     }
-    must(mr_ps_table_create(ps, "rows", &rows, PS_WORLD_PATIENCE_US, &tables[0]));
-    must(mr_ps_table_create(ps, "vectors", &vectors, PS_WORLD_PATIENCE_US, &tables[1]));
-    must(mr_ps_table_create(ps, "model", &dense, PS_WORLD_PATIENCE_US, &tables[2]));
+    must(mr_ps_table_create(ps, "rows", &rows, PS_FIXTURE_PATIENCE_US, &tables[0]));
+    must(mr_ps_table_create(ps, "vectors", &vectors, PS_FIXTURE_PATIENCE_US, &tables[1]));
+    must(mr_ps_table_create(ps, "model", &dense, PS_FIXTURE_PATIENCE_US, &tables[2]));
     for (int i = 0; i < STEPS; i++) {
-        must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
         mr_ps_ticket tickets[3];
         must(mr_ps_push(tables[0], scene->keys, KEYS, ones, NULL, NULL, &tickets[0]));
         must(mr_ps_push(tables[1], scene->keys, KEYS, ones, scene->lengths, NULL, &tickets[1]));
         must(mr_ps_push_array(tables[2], 0, ones, 5, ITEMS - 5, NULL, &tickets[2]));
         must(mr_ps_end(ps));
-        must(mr_ps_flush(ps, PS_WORLD_PATIENCE_US));
+        must(mr_ps_flush(ps, PS_FIXTURE_PATIENCE_US));
     }
-    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
     must(mr_ps_pull(tables[0], scene->keys, KEYS, scene->rows, NULL, NULL, NULL));
     must(mr_ps_pull(tables[1], scene->keys, KEYS, scene->vectors, scene->lengths, NULL, NULL));
     must(mr_ps_pull_array(tables[2], 0, scene->array, 0, ITEMS, NULL, NULL));
     must(mr_ps_pull_array(tables[2], 1, scene->untouched, 0, ITEMS, NULL, NULL));
-    wait_for_checkpoint(&scene->world, ps);
+    wait_for_checkpoint(&scene->fixture, ps);
     for (int i = 0; i < 3; i++) mr_ps_table_free(tables[i]);
     mr_ps_close(ps);
 }
 
 /* Trained, with checkpoints; the scheduler has ended then, and the folder stays as it is. */
 static void begin(scene *scene, mr_ps_consistency consistency) {
-    *scene = (struct scene){.world = {.servers = 2,
-                                      .workers = 1,
-                                      .slots = SLOTS,
-                                      .copies = 2,
-                                      .checkpoint_us = 50000,
-                                      .consistency = consistency}};
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
+    *scene = (struct scene){.fixture = {.servers = 2,
+                                        .workers = 1,
+                                        .slots = SLOTS,
+                                        .copies = 2,
+                                        .checkpoint_us = 50000,
+                                        .consistency = consistency}};
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
     train(scene);
-    ps_world_kill(&scene->world, &scene->world.scheduler);
-    for (uint32_t i = 0; i < 2; i++) ps_world_kill(&scene->world, &scene->world.server[i]);
-    assert_int_equal(unlink(scene->world.address + strlen("unix:")), 0); /* the socket of the scheduler */
+    ps_fixture_kill(&scene->fixture, &scene->fixture.scheduler);
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_kill(&scene->fixture, &scene->fixture.server[i]);
+    assert_int_equal(unlink(scene->fixture.address + strlen("unix:")), 0); /* the socket of the scheduler */
 }
 
 /* ---- As a file. */
@@ -143,9 +143,9 @@ static void lists_and_exports(mr_ps_consistency consistency) {
     static const char *const names[] = {"rows", "vectors", "model"};
     scene scene;
     mr_ps_checkpoints *all;
-    char path[TEMP_FOLDER_MAX + 64], within[TEMP_FOLDER_MAX];
+    char path[TEMP_DIR_FOLDER_MAX + 64], within[TEMP_DIR_FOLDER_MAX];
     begin(&scene, consistency);
-    must(mr_ps_checkpoints_get(scene.world.folder, &all));
+    must(mr_ps_checkpoints_get(scene.fixture.folder, &all));
     assert_in_range(all->count, 1, 3);
     for (uint32_t i = 1; i < all->count; i++) assert_true(all->list[i].number < all->list[i - 1].number);
     const mr_ps_checkpoint_info *one = &all->list[0];
@@ -162,16 +162,16 @@ static void lists_and_exports(mr_ps_consistency consistency) {
         assert_int_equal(table->rows, rows[i]);
         assert_int_equal(table->bytes, rows[i] * width[i] * sizeof(float));
     }
-    snprintf(path, sizeof path, "%s/manifest.export", scene.world.folder);
-    must(mr_ps_checkpoint_export(scene.world.folder, one->number, path));
+    snprintf(path, sizeof path, "%s/manifest.export", scene.fixture.folder);
+    must(mr_ps_checkpoint_export(scene.fixture.folder, one->number, path));
     has_all(&scene, path);
-    assert_true(temp_folder(within));
-    must(mr_ps_checkpoint_export(scene.world.folder, 0, within));
+    assert_true(temp_dir_folder(within));
+    must(mr_ps_checkpoint_export(scene.fixture.folder, 0, within));
     snprintf(path, sizeof path, "%s/checkpoint-%llu.safetensors", within, (unsigned long long)one->number);
     has_all(&scene, path);
     assert_true(unlink(path) == 0 && rmdir(within) == 0);
     mr_ps_checkpoints_free(all);
-    assert_true(ps_world_fini(&scene.world));
+    assert_true(ps_fixture_fini(&scene.fixture));
 }
 
 static void a_checkpoint_of_rounds_is_read(void **state) { lists_and_exports(MR_PS_BSP); }
@@ -192,36 +192,37 @@ static void spoil(const char *path) {
 static void what_is_damaged_is_told(void **state) {
     scene scene;
     mr_ps_checkpoints *all;
-    char path[TEMP_FOLDER_MAX + 64], to[TEMP_FOLDER_MAX + 64];
+    char path[TEMP_DIR_FOLDER_MAX + 64], to[TEMP_DIR_FOLDER_MAX + 64];
     uint32_t damaged = 0;
     begin(&scene, MR_PS_BSP);
-    snprintf(to, sizeof to, "%s/manifest.export", scene.world.folder);
+    snprintf(to, sizeof to, "%s/manifest.export", scene.fixture.folder);
     for (uint32_t place = 0; place < 4; place++) {
-        snprintf(path, sizeof path, "%s/shard-%u-0.safetensors", scene.world.folder, place);
+        snprintf(path, sizeof path, "%s/shard-%u-0.safetensors", scene.fixture.folder, place);
         if (access(path, R_OK) == 0) spoil(path);
     }
-    must(mr_ps_checkpoints_get(scene.world.folder, &all));
+    must(mr_ps_checkpoints_get(scene.fixture.folder, &all));
     for (uint32_t i = 0; i < all->count; i++)
         damaged += strstr(all->list[i].damage, "-0.safetensors is damaged") != NULL && all->list[i].table_count == 3;
     assert_int_equal(damaged, all->count);
-    said(mr_ps_checkpoint_export(scene.world.folder, all->list[0].number, to), MR_CORRUPT, "-0.safetensors is damaged");
+    said(mr_ps_checkpoint_export(scene.fixture.folder, all->list[0].number, to), MR_CORRUPT,
+         "-0.safetensors is damaged");
     assert_true(access(to, F_OK) != 0);
     mr_ps_checkpoints_free(all);
-    snprintf(path, sizeof path, "%s/manifest", scene.world.folder);
+    snprintf(path, sizeof path, "%s/manifest", scene.fixture.folder);
     spoil(path);
-    must(mr_ps_checkpoints_get(scene.world.folder, &all));
+    must(mr_ps_checkpoints_get(scene.fixture.folder, &all));
     const mr_ps_checkpoint_info *last = &all->list[all->count - 1];
     assert_true(last->number == 0 && last->table_count == 0);
     assert_string_equal(last->damage, "manifest is damaged");
     mr_ps_checkpoints_free(all);
-    assert_true(ps_world_fini(&scene.world));
+    assert_true(ps_fixture_fini(&scene.fixture));
 }
 
 static void what_is_not_there_is_told(void **state) {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     mr_ps_checkpoints *all = NULL;
     scene scene;
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     said(mr_ps_checkpoints_get(folder, &all), MR_NOT_FOUND, "no checkpoint in");
     said(mr_ps_checkpoint_export(folder, 1, "x"), MR_NOT_FOUND, "no checkpoint in");
     assert_int_equal(rmdir(folder), 0);
@@ -231,9 +232,9 @@ static void what_is_not_there_is_told(void **state) {
     said(mr_ps_checkpoint_export(folder, 1, ""), MR_INVALID, "path is NULL or empty");
     mr_ps_checkpoints_free(NULL);
     begin(&scene, MR_PS_ASP);
-    said(mr_ps_checkpoint_export(scene.world.folder, 999999, "x"), MR_NOT_FOUND, "no checkpoint 999999 in");
-    said(mr_ps_checkpoint_export(scene.world.folder, 0, "/nowhere/at/all"), MR_IO, "/nowhere/at/all.new");
-    assert_true(ps_world_fini(&scene.world));
+    said(mr_ps_checkpoint_export(scene.fixture.folder, 999999, "x"), MR_NOT_FOUND, "no checkpoint 999999 in");
+    said(mr_ps_checkpoint_export(scene.fixture.folder, 0, "/nowhere/at/all"), MR_IO, "/nowhere/at/all.new");
+    assert_true(ps_fixture_fini(&scene.fixture));
 }
 
 /* ---- The command. */
@@ -253,9 +254,9 @@ static int run(const char *arguments, const char *folder, char *text, size_t roo
 
 static void the_command_lists_and_exports(void **state) {
     scene scene;
-    char text[16384], line[TEMP_FOLDER_MAX + 96], path[TEMP_FOLDER_MAX + 64];
+    char text[16384], line[TEMP_DIR_FOLDER_MAX + 96], path[TEMP_DIR_FOLDER_MAX + 64];
     begin(&scene, MR_PS_BSP);
-    const char *folder = scene.world.folder;
+    const char *folder = scene.fixture.folder;
     assert_int_equal(run("list", folder, text, sizeof text), 0);
     assert_true(strstr(text, "NUMBER") != NULL && strstr(text, "whole") != NULL && strstr(text, "model") != NULL);
     assert_int_equal(run("list --json", folder, text, sizeof text), 0);
@@ -292,24 +293,24 @@ static void the_command_lists_and_exports(void **state) {
     }
     assert_int_equal(run("list", "/nowhere", text, sizeof text), 1);
     assert_non_null(strstr(text, "the directory /nowhere does not exist"));
-    assert_true(ps_world_fini(&scene.world));
+    assert_true(ps_fixture_fini(&scene.fixture));
 }
 
 static void the_command_makes_one(void **state) {
-    ps_world world = {.servers = 1, .workers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP};
-    char text[4096], line[TEMP_FOLDER_MAX + 96];
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    ps_world_start_server(&world, 0);
-    snprintf(line, sizeof line, "create --scheduler %s", world.address);
-    assert_int_equal(run(line, world.folder, text, sizeof text), 0);
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP};
+    char text[4096], line[TEMP_DIR_FOLDER_MAX + 96];
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    snprintf(line, sizeof line, "create --scheduler %s", fixture.address);
+    assert_int_equal(run(line, fixture.folder, text, sizeof text), 0);
     unsigned long long number = strtoull(text, NULL, 10);
     assert_true(number != 0);
     mr_ps_checkpoints *all;
-    must(mr_ps_checkpoints_get(world.folder, &all));
+    must(mr_ps_checkpoints_get(fixture.folder, &all));
     assert_true(all->list[0].number == number && all->list[0].damage[0] == '\0');
     mr_ps_checkpoints_free(all);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 int main(void) {

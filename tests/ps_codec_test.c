@@ -50,7 +50,7 @@ typedef struct report { /* of a worker, in memory that it shares with the test *
 } report;
 
 typedef struct cast { /* one run */
-    ps_world world;
+    ps_fixture fixture;
     report *report;
     pid_t worker;
     uint64_t die_at; /* the worker stays in this step, until it is killed; 0: never */
@@ -63,8 +63,8 @@ static uint32_t length_of(size_t key) { return 1 + (uint32_t)(key * 7 % LONGEST)
 
 /* Around what it tends to, which differs from item to item; few different numbers, so that it can be compressed. */
 static float gradient(uint64_t step, size_t kind, size_t item) {
-    double tends = (double)(mix2(kind, item) % 64) / 32.0 - 1;
-    double noise = (double)(mix2(mix2(step, kind), item) % 16) / 16.0 - 0.5;
+    double tends = (double)(stable_hash2(kind, item) % 64) / 32.0 - 1;
+    double noise = (double)(stable_hash2(stable_hash2(step, kind), item) % 16) / 16.0 - 0.5;
     return (float)(tends + noise);
 }
 
@@ -89,7 +89,7 @@ static mr_status open_model(mr_ps *ps, model *model) {
         for (int kind = 0; kind < KINDS; kind++) {
             char name[MR_PS_NAME_MAX];
             snprintf(name, sizeof name, "%s %d", trials[t].codec, kind);
-            MR_TRY(mr_ps_table_create(ps, name, &options[kind], PS_WORLD_PATIENCE_US, &model->tables[t][kind]));
+            MR_TRY(mr_ps_table_create(ps, name, &options[kind], PS_FIXTURE_PATIENCE_US, &model->tables[t][kind]));
         }
     }
     return MR_OK;
@@ -143,7 +143,7 @@ static mr_status push_all(mr_ps *ps, const model *model, const cast *cast, uint6
     }
     MR_TRY(mr_ps_end(ps));
     for (size_t t = 0; t < TRIALS; t++)
-        for (int i = 0; i < 5; i++) MR_TRY(mr_ps_wait(ps, tickets[t][i], PS_WORLD_PATIENCE_US));
+        for (int i = 0; i < 5; i++) MR_TRY(mr_ps_wait(ps, tickets[t][i], PS_FIXTURE_PATIENCE_US));
     return MR_OK;
 }
 
@@ -153,11 +153,11 @@ static int be_worker(void *argument) {
     mr_ps *ps;
     model model;
     mr_ps_push_stats traffic;
-    CHILD_CHECK(mr_ps_connect(cast->world.address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(open_model(ps, &model) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_connect(cast->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(open_model(ps, &model) == MR_OK);
     for (;;) {
         uint64_t step;
-        CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
+        TEST_CHILD_CHECK(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step) == MR_OK);
         if (cast->die_at == 0 || !cast->half || step != cast->die_at)
             __atomic_store_n(&report->step, step, __ATOMIC_RELEASE);
         if (cast->die_at != 0 && !cast->half && step == cast->die_at)
@@ -165,9 +165,9 @@ static int be_worker(void *argument) {
         if (step >= STEPS) break;
         mr_status status = push_all(ps, &model, cast, step);
         if (status != MR_OK) fprintf(stderr, "step %d: %s\n", (int)step, mr_last_error());
-        CHILD_CHECK(status == MR_OK);
+        TEST_CHILD_CHECK(status == MR_OK);
     }
-    for (size_t t = 0; t < TRIALS; t++) CHILD_CHECK(pull(&model, t, &report->weights[t]) == MR_OK);
+    for (size_t t = 0; t < TRIALS; t++) TEST_CHILD_CHECK(pull(&model, t, &report->weights[t]) == MR_OK);
     mr_ps_push_stats_get(ps, &traffic);
     report->lost = traffic.feedback_lost;
     report->done = 1;
@@ -180,33 +180,33 @@ static int be_worker(void *argument) {
 
 static void begin(cast *cast, mr_ps_consistency consistency, uint32_t copies, bool tcp) {
     *cast = (struct cast){
-        .world = {
+        .fixture = {
             .tcp = tcp, .servers = 2, .workers = 1, .slots = SLOTS, .copies = copies, .consistency = consistency}};
     cast->report = mmap(NULL, sizeof *cast->report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(cast->report != MAP_FAILED);
-    assert_true(ps_world_init(&cast->world));
-    assert_true(ps_world_start_scheduler(&cast->world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&cast->world, i);
-    cast->world.workers = 0;
+    assert_true(ps_fixture_init(&cast->fixture));
+    assert_true(ps_fixture_start_scheduler(&cast->fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&cast->fixture, i);
+    cast->fixture.workers = 0;
 }
 
 static void reach(const cast *cast, uint64_t step) {
-    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
     while (__atomic_load_n(&cast->report->step, __ATOMIC_ACQUIRE) < step && clock_now_us(clock_real()) < until_us)
         usleep(2000);
     assert_true(cast->report->step >= step);
 }
 
 static void end(cast *cast) {
-    assert_int_equal(child_wait(cast->worker, PATIENCE_MS), 0);
+    assert_int_equal(test_child_wait(cast->worker, PATIENCE_MS), 0);
     assert_true(cast->report->done);
-    assert_true(ps_world_fini(&cast->world));
+    assert_true(ps_fixture_fini(&cast->fixture));
 }
 
 static report *run(mr_ps_consistency consistency, uint32_t copies) {
     cast cast;
     begin(&cast, consistency, copies, false);
-    cast.worker = child_start(be_worker, &cast);
+    cast.worker = test_child_start(be_worker, &cast);
     end(&cast);
     return cast.report;
 }
@@ -263,10 +263,10 @@ static void kill_server(mr_ps_consistency consistency) {
     report *plain = run(consistency, 2);
     cast cast;
     begin(&cast, consistency, 2, false);
-    cast.worker = child_start(be_worker, &cast);
+    cast.worker = test_child_start(be_worker, &cast);
     reach(&cast, STEPS / 3);
-    ps_world_kill(&cast.world, &cast.world.server[0]);
-    ps_world_start_server(&cast.world, 0);
+    ps_fixture_kill(&cast.fixture, &cast.fixture.server[0]);
+    ps_fixture_start_server(&cast.fixture, 0);
     end(&cast);
     same_weights(cast.report, plain);
     free_report(cast.report);
@@ -284,13 +284,13 @@ static void kill_worker(mr_ps_consistency consistency, bool keeps) {
     for (int half = 0; half < 2; half++) {
         cast.half = half;
         cast.die_at = STEPS / 3 + (uint64_t)half * 4;
-        cast.worker = child_start(be_worker, &cast);
+        cast.worker = test_child_start(be_worker, &cast);
         reach(&cast, cast.die_at);
-        ps_world_kill(&cast.world, &cast.worker);
+        ps_fixture_kill(&cast.fixture, &cast.worker);
     }
     cast.die_at = 0;
-    cast.worker = child_start(be_worker, &cast);
-    cast.world.killed += 1;
+    cast.worker = test_child_start(be_worker, &cast);
+    cast.fixture.killed += 1;
     end(&cast);
     if (keeps) {
         same_weights(cast.report, plain);
@@ -320,23 +320,23 @@ static void rules(void **state) {
     float values[32] = {0}, shown[32];
     uint16_t halves[32];
     begin(&cast, MR_PS_ASP, 1, false);
-    must(mr_ps_connect(cast.world.address, 0, PS_WORLD_PATIENCE_US, &ps));
+    must(mr_ps_connect(cast.fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps));
     const mr_ps_table_options counters = MR_OPTIONS(mr_ps_table_options, .dtype = MR_I64, .compression = "int8"),
                               unknown = MR_OPTIONS(mr_ps_table_options, .compression = "gzip"),
                               fine = MR_OPTIONS(mr_ps_table_options, .dtype = MR_I64, .compression = "zstd"),
                               sign = MR_OPTIONS(mr_ps_table_options, .dim = 16, .compression = "sign"),
                               same = MR_OPTIONS(mr_ps_table_options, .dim = 16, .dtype = MR_F16, .compression = "fp16");
-    assert_int_equal(mr_ps_table_create(ps, "c", &counters, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
+    assert_int_equal(mr_ps_table_create(ps, "c", &counters, PS_FIXTURE_PATIENCE_US, &table), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "int64 tables can only use"));
-    assert_int_equal(mr_ps_table_create(ps, "u", &unknown, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
-    must(mr_ps_table_create(ps, "f", &fine, PS_WORLD_PATIENCE_US, &table));
+    assert_int_equal(mr_ps_table_create(ps, "u", &unknown, PS_FIXTURE_PATIENCE_US, &table), MR_INVALID);
+    must(mr_ps_table_create(ps, "f", &fine, PS_FIXTURE_PATIENCE_US, &table));
     mr_ps_table_free(table);
-    must(mr_ps_table_create(ps, "s", &sign, PS_WORLD_PATIENCE_US, &table));
-    must(mr_ps_table_create(ps, "h", &same, PS_WORLD_PATIENCE_US, &half));
+    must(mr_ps_table_create(ps, "s", &sign, PS_FIXTURE_PATIENCE_US, &table));
+    must(mr_ps_table_create(ps, "h", &same, PS_FIXTURE_PATIENCE_US, &half));
     assert_int_equal(mr_ps_set_state_dir(ps, "/no/such/folder"), MR_INVALID);
-    must(mr_ps_set_state_dir(ps, cast.world.folder));
+    must(mr_ps_set_state_dir(ps, cast.fixture.folder));
     must(mr_ps_set_state_dir(ps, NULL));
-    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(mr_ps_set_state_dir(ps, NULL), MR_BUSY);
 
     values[3] = INFINITY;
@@ -372,7 +372,7 @@ static void rules(void **state) {
     mr_ps_table_free(table);
     mr_ps_table_free(half);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&cast.world));
+    assert_true(ps_fixture_fini(&cast.fixture));
     free_report(cast.report);
 }
 

@@ -94,17 +94,17 @@ static mr_status learn(mr_ps *ps, mr_ps_table *table, const part *part, const mr
     if (__atomic_exchange_n(&part->page->stops[part->rank], 0, __ATOMIC_ACQ_REL) != 0) raise(SIGSTOP);
     if (count != 0) MR_TRY(mr_ps_push(table, keys, count, ones, NULL, NULL, &ticket));
     MR_TRY(mr_ps_end(ps));
-    return count == 0 ? MR_OK : mr_ps_wait(ps, ticket, PS_WORLD_PATIENCE_US);
+    return count == 0 ? MR_OK : mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US);
 }
 
 static mr_status play(mr_ps *ps, mr_ps_table *table, const part *part, bool *done) {
     uint64_t step;
     mr_ps_data_batch piece;
-    MR_TRY(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    MR_TRY(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
     __atomic_store_n(&part->page->at[part->rank], step, __ATOMIC_RELEASE);
     if (step >= __atomic_load_n(&part->page->last, __ATOMIC_ACQUIRE)) MR_TRY(look(table, done));
     if (*done) return MR_OK;
-    MR_TRY(mr_ps_dataset_next(ps, BATCH, PS_WORLD_PATIENCE_US, &piece));
+    MR_TRY(mr_ps_dataset_next(ps, BATCH, PS_FIXTURE_PATIENCE_US, &piece));
     if (piece.to - piece.from > BATCH) return MR_CORRUPT;
     note(part, step, &piece);
     return learn(ps, table, part, &piece);
@@ -113,8 +113,8 @@ static mr_status play(mr_ps *ps, mr_ps_table *table, const part *part, bool *don
 static mr_status leave(mr_ps *ps) {
     mr_ps_info info;
     mr_ps_info_get(ps, &info);
-    return info.consistency == MR_PS_BSP ? mr_ps_leave(ps, PS_WORLD_PATIENCE_US)
-                                         : mr_ps_dataset_leave(ps, PS_WORLD_PATIENCE_US);
+    return info.consistency == MR_PS_BSP ? mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US)
+                                         : mr_ps_dataset_leave(ps, PS_FIXTURE_PATIENCE_US);
 }
 
 static mr_status train(mr_ps *ps, mr_ps_table *table, const part *part) {
@@ -134,12 +134,12 @@ static int work(void *argument) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1);
     mr_ps *ps;
     mr_ps_table *table = NULL;
-    CHILD_CHECK(mr_ps_connect(part->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    mr_status status = mr_ps_table_create(ps, "items", &options, PS_WORLD_PATIENCE_US, &table);
-    if (status == MR_OK) status = mr_ps_dataset_define(ps, sizes, PARTS, PS_WORLD_PATIENCE_US);
+    TEST_CHILD_CHECK(mr_ps_connect(part->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    mr_status status = mr_ps_table_create(ps, "items", &options, PS_FIXTURE_PATIENCE_US, &table);
+    if (status == MR_OK) status = mr_ps_dataset_define(ps, sizes, PARTS, PS_FIXTURE_PATIENCE_US);
     if (status == MR_OK) status = train(ps, table, part);
     if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
-    CHILD_CHECK(status == MR_OK);
+    TEST_CHILD_CHECK(status == MR_OK);
     mr_ps_table_free(table);
     mr_ps_close(ps);
     return 0;
@@ -154,15 +154,15 @@ static int count(void *argument) {
     mr_ps_table *table;
     bool good = true;
     all_keys(keys);
-    CHILD_CHECK(mr_ps_connect(part->address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_table_create(ps, "items", &options, PS_WORLD_PATIENCE_US, &table) == MR_OK);
-    CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
-    CHILD_CHECK(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, NULL) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_connect(part->address, 0, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_table_create(ps, "items", &options, PS_FIXTURE_PATIENCE_US, &table) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, NULL) == MR_OK);
     for (size_t i = 0; i < KEYS; i++) {
         if (values[i] != 1) fprintf(stderr, "item %d was used %g times\n", (int)i, values[i]);
         good = good && values[i] == 1;
     }
-    CHILD_CHECK(good);
+    TEST_CHILD_CHECK(good);
     mr_ps_table_free(table);
     mr_ps_close(ps);
     return 0;
@@ -171,40 +171,40 @@ static int count(void *argument) {
 /* ---- The world. */
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     page *page;
     pid_t worker[RANKS];
 } scene;
 
 static part part_of(const scene *scene, uint32_t rank) {
     part part = {.page = scene->page, .rank = rank};
-    memcpy(part.address, scene->world.address, sizeof part.address);
+    memcpy(part.address, scene->fixture.address, sizeof part.address);
     return part;
 }
 
 static void start_worker(scene *scene, uint32_t rank) {
     part part = part_of(scene, rank);
-    scene->worker[rank] = nursery_start(&scene->world.nursery, work, &part, sizeof part);
+    scene->worker[rank] = fork_server_start(&scene->fixture.fork_server, work, &part, sizeof part);
     assert_true(scene->worker[rank] > 0);
 }
 
-static void begin(scene *scene, ps_world world) {
-    world.servers = world.copies = 2;
-    world.slots = 3;
-    world.workers = RANKS;
-    *scene = (struct scene){.world = world};
+static void begin(scene *scene, ps_fixture fixture) {
+    fixture.servers = fixture.copies = 2;
+    fixture.slots = 3;
+    fixture.workers = RANKS;
+    *scene = (struct scene){.fixture = fixture};
     scene->page = mmap(NULL, sizeof *scene->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(scene->page != MAP_FAILED);
     scene->page->last = UINT64_MAX;
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_start_server(&scene->fixture, i);
 }
 
 static uint64_t read_of(const uint64_t *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
 
 static void await(const uint64_t *number, uint64_t least) {
-    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
     while (read_of(number) < least) {
         if (clock_now_us(clock_real()) > until_us)
             fail_msg("%llu, not %llu", (unsigned long long)read_of(number), (unsigned long long)least);
@@ -217,7 +217,7 @@ static void go_on(scene *scene, uint32_t rank, uint64_t steps) {
 }
 
 static void end_worker(scene *scene, uint32_t rank) {
-    assert_int_equal(child_wait(scene->worker[rank], PATIENCE_MS), 0);
+    assert_int_equal(test_child_wait(scene->worker[rank], PATIENCE_MS), 0);
     scene->worker[rank] = 0;
 }
 
@@ -230,47 +230,47 @@ static void finish(scene *scene) {
         if (scene->worker[i] != 0) end_worker(scene, i);
     for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(scene->page->others[i], 0);
     part part = part_of(scene, 0);
-    assert_int_equal(child_run(count, &part, PATIENCE_MS), 0);
+    assert_int_equal(test_child_run(count, &part, PATIENCE_MS), 0);
     munmap(scene->page, sizeof *scene->page);
-    scene->world.workers = 0;
-    assert_true(ps_world_fini(&scene->world));
+    scene->fixture.workers = 0;
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 /* One comes late, one is killed and played again, the scheduler is killed, one leaves before the end. */
-static void come_and_go(ps_world world) {
+static void come_and_go(ps_fixture fixture) {
     scene scene;
-    begin(&scene, world);
+    begin(&scene, fixture);
     start_worker(&scene, 0);
     start_worker(&scene, 1);
-    if (world.consistency == MR_PS_BSP) start_worker(&scene, 2); /* a round waits for it */
+    if (fixture.consistency == MR_PS_BSP) start_worker(&scene, 2); /* a round waits for it */
     go_on(&scene, 0, 4);
-    if (world.consistency != MR_PS_BSP) start_worker(&scene, 2);
+    if (fixture.consistency != MR_PS_BSP) start_worker(&scene, 2);
     go_on(&scene, 2, 4);
     char text[8192];
-    assert_true(ps_world_status(&scene.world, "", text, sizeof text));
+    assert_true(ps_fixture_status(&scene.fixture, "", text, sizeof text));
     assert_non_null(strstr(text, "of 355 items and "));
     assert_non_null(strstr(text, "RANK  SHARDS  ITEMS LEFT\n"));
-    assert_true(ps_world_status(&scene.world, "--json", text, sizeof text));
+    assert_true(ps_fixture_status(&scene.fixture, "--json", text, sizeof text));
     assert_non_null(strstr(text, "\"items\":355,"));
-    ps_world_kill(&scene.world, &scene.worker[1]);
+    ps_fixture_kill(&scene.fixture, &scene.worker[1]);
     start_worker(&scene, 1);
     go_on(&scene, 1, 3);
-    ps_world_kill(&scene.world, &scene.world.scheduler);
-    assert_true(ps_world_start_scheduler(&scene.world));
+    ps_fixture_kill(&scene.fixture, &scene.fixture.scheduler);
+    assert_true(ps_fixture_start_scheduler(&scene.fixture));
     go_on(&scene, 1, 3);
     scene.page->leaves[2] = 1;
     end_worker(&scene, 2);
     finish(&scene);
 }
 
-static void workers_of_asp_come_and_go(void **state) { come_and_go((ps_world){.consistency = MR_PS_ASP}); }
-static void workers_of_bsp_come_and_go(void **state) { come_and_go((ps_world){.consistency = MR_PS_BSP}); }
+static void workers_of_asp_come_and_go(void **state) { come_and_go((ps_fixture){.consistency = MR_PS_ASP}); }
+static void workers_of_bsp_come_and_go(void **state) { come_and_go((ps_fixture){.consistency = MR_PS_BSP}); }
 
 /* What a step has is somebody else's when its round was over without it. */
 static void what_was_missed_is_done_by_others(void **state) {
     scene scene;
     int status;
-    begin(&scene, (ps_world){.consistency = MR_PS_BSP, .backup = 1});
+    begin(&scene, (ps_fixture){.consistency = MR_PS_BSP, .backup = 1});
     for (uint32_t i = 0; i < RANKS; i++) start_worker(&scene, i);
     for (int i = 0; i < 2; i++) {
         go_on(&scene, 2, 3);
@@ -287,22 +287,22 @@ static void what_was_missed_is_done_by_others(void **state) {
 
 /* All servers die, with every copy of every table. */
 static void lose_all(scene *scene) {
-    uint64_t generation = ps_world_generation(&scene->world);
-    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_kill(&scene->world, &scene->world.server[i]);
-    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
-    assert_true(ps_world_full(&scene->world, generation, NULL));
+    uint64_t generation = ps_fixture_generation(&scene->fixture);
+    for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_kill(&scene->fixture, &scene->fixture.server[i]);
+    for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_start_server(&scene->fixture, i);
+    assert_true(ps_fixture_full(&scene->fixture, generation, NULL));
 }
 
 /* Far enough that pieces would be forgotten which are needed once more, if that did not wait for checkpoints. */
-static void go_back(ps_world world) {
+static void go_back(ps_fixture fixture) {
     scene scene;
-    world.checkpoint_us = 2000000;
-    begin(&scene, world);
+    fixture.checkpoint_us = 2000000;
+    begin(&scene, fixture);
     for (uint32_t i = 0; i < RANKS; i++) start_worker(&scene, i);
     for (uint64_t times = 0, last = 0; times < 2; times++) {
-        int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
-        while (ps_world_checkpoint(&scene.world) <= last) assert_true(clock_now_us(clock_real()) < until_us);
-        last = ps_world_checkpoint(&scene.world);
+        int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
+        while (ps_fixture_checkpoint(&scene.fixture) <= last) assert_true(clock_now_us(clock_real()) < until_us);
+        last = ps_fixture_checkpoint(&scene.fixture);
         usleep(AWAY_US);
         go_on(&scene, 0, 3);
         lose_all(&scene);
@@ -311,16 +311,16 @@ static void go_back(ps_world world) {
 }
 
 static void steps_that_are_played_again_have_their_pieces(void **state) {
-    go_back((ps_world){.consistency = MR_PS_ASP});
+    go_back((ps_fixture){.consistency = MR_PS_ASP});
 }
 
 static void rounds_that_are_played_again_have_their_pieces(void **state) {
-    go_back((ps_world){.consistency = MR_PS_BSP});
+    go_back((ps_fixture){.consistency = MR_PS_BSP});
 }
 
 static void from_nothing_the_data_begins_again(void **state) {
     scene scene;
-    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    begin(&scene, (ps_fixture){.consistency = MR_PS_ASP});
     scene.page->anew = 1;
     for (uint32_t i = 0; i < RANKS; i++) start_worker(&scene, i);
     go_on(&scene, 0, 8);
@@ -338,38 +338,38 @@ static int misuse(void *argument) {
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) many[i] = 1;
     memcpy(other, sizes, sizeof other);
     other[3]++;
-    CHILD_CHECK(mr_ps_connect(part->address, 0, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_dataset_next(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_DENIED);
-    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, 0, PS_WORLD_PATIENCE_US) == MR_INVALID);
-    CHILD_CHECK(mr_ps_dataset_define(ps, NULL, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
-    CHILD_CHECK(mr_ps_dataset_define(ps, (uint64_t[]){1, 0}, 2, PS_WORLD_PATIENCE_US) == MR_INVALID);
-    CHILD_CHECK(mr_ps_dataset_define(ps, many, 2049, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
-    CHILD_CHECK(mr_ps_dataset_define(ps, (uint64_t[]){1, UINT64_MAX}, 2, PS_WORLD_PATIENCE_US) == MR_TOO_LARGE);
-    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, MR_FOREVER) == MR_OK);
-    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, PS_WORLD_PATIENCE_US) == MR_OK);
-    CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS - 1, PS_WORLD_PATIENCE_US) == MR_EXISTS);
-    CHILD_CHECK(strstr(mr_last_error(), "with 5 shards, not 4") != NULL);
-    CHILD_CHECK(mr_ps_dataset_define(ps, other, PARTS, PS_WORLD_PATIENCE_US) == MR_EXISTS);
-    CHILD_CHECK(strstr(mr_last_error(), "shard 3 has 150 items, not 151") != NULL);
-    CHILD_CHECK(mr_ps_dataset_next(ps, 1, PS_WORLD_PATIENCE_US, &piece) == MR_STALE); /* no step is open */
-    CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
-    CHILD_CHECK(mr_ps_dataset_next(ps, 0, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);
-    CHILD_CHECK(mr_ps_dataset_next(ps, (UINT64_C(1) << 32) + 1, PS_WORLD_PATIENCE_US, &piece) == MR_INVALID);
-    CHILD_CHECK(mr_ps_dataset_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED);
-    CHILD_CHECK(mr_ps_dataset_next(ps, 1000, PS_WORLD_PATIENCE_US, &piece) == MR_OK);
-    CHILD_CHECK(piece.from == 0 && piece.to == sizes[piece.shard]); /* no more than a part has */
+    TEST_CHILD_CHECK(mr_ps_connect(part->address, 0, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_dataset_next(ps, 1, PS_FIXTURE_PATIENCE_US, &piece) == MR_DENIED);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, sizes, 0, PS_FIXTURE_PATIENCE_US) == MR_INVALID);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, NULL, 2, PS_FIXTURE_PATIENCE_US) == MR_INVALID);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, (uint64_t[]){1, 0}, 2, PS_FIXTURE_PATIENCE_US) == MR_INVALID);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, many, 2049, PS_FIXTURE_PATIENCE_US) == MR_TOO_LARGE);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, (uint64_t[]){1, UINT64_MAX}, 2, PS_FIXTURE_PATIENCE_US) == MR_TOO_LARGE);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, MR_FOREVER) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS, PS_FIXTURE_PATIENCE_US) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, sizes, PARTS - 1, PS_FIXTURE_PATIENCE_US) == MR_EXISTS);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "with 5 shards, not 4") != NULL);
+    TEST_CHILD_CHECK(mr_ps_dataset_define(ps, other, PARTS, PS_FIXTURE_PATIENCE_US) == MR_EXISTS);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "shard 3 has 150 items, not 151") != NULL);
+    TEST_CHILD_CHECK(mr_ps_dataset_next(ps, 1, PS_FIXTURE_PATIENCE_US, &piece) == MR_STALE); /* no step is open */
+    TEST_CHILD_CHECK(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_dataset_next(ps, 0, PS_FIXTURE_PATIENCE_US, &piece) == MR_INVALID);
+    TEST_CHILD_CHECK(mr_ps_dataset_next(ps, (UINT64_C(1) << 32) + 1, PS_FIXTURE_PATIENCE_US, &piece) == MR_INVALID);
+    TEST_CHILD_CHECK(mr_ps_dataset_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_DENIED);
+    TEST_CHILD_CHECK(mr_ps_dataset_next(ps, 1000, PS_FIXTURE_PATIENCE_US, &piece) == MR_OK);
+    TEST_CHILD_CHECK(piece.from == 0 && piece.to == sizes[piece.shard]); /* no more than a part has */
     mr_ps_close(ps);
     return 0;
 }
 
 static void what_cannot_be_is_told(void **state) {
     scene scene;
-    begin(&scene, (ps_world){.consistency = MR_PS_ASP});
+    begin(&scene, (ps_fixture){.consistency = MR_PS_ASP});
     part part = part_of(&scene, 0);
-    assert_int_equal(child_run(misuse, &part, PATIENCE_MS), 0);
+    assert_int_equal(test_child_run(misuse, &part, PATIENCE_MS), 0);
     munmap(scene.page, sizeof *scene.page);
-    scene.world.workers = 0;
-    assert_true(ps_world_fini(&scene.world));
+    scene.fixture.workers = 0;
+    assert_true(ps_fixture_fini(&scene.fixture));
 }
 
 int main(void) {

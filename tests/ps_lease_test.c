@@ -25,7 +25,7 @@ typedef struct buffer {
 } buffer;
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     mr_ps *ps;
     mr_ps_table *table;
     buffer buffers[BUFFERS];
@@ -33,28 +33,28 @@ typedef struct scene {
     bool struck;
 } scene;
 
-static void begin(scene *scene, const ps_world *kind) {
+static void begin(scene *scene, const ps_fixture *kind) {
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {ITEMS}};
     const mr_ps_table_options options =
         MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = BLOCK);
-    *scene = (struct scene){.world = *kind};
-    scene->world.slots = SLOTS;
-    scene->world.workers = 1;
-    scene->world.consistency = MR_PS_ASP;
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
-    scene->world.workers = 0; /* this process is the one */
-    scene->ps = ps_world_connect(&scene->world, 0);
+    *scene = (struct scene){.fixture = *kind};
+    scene->fixture.slots = SLOTS;
+    scene->fixture.workers = 1;
+    scene->fixture.consistency = MR_PS_ASP;
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_start_server(&scene->fixture, i);
+    scene->fixture.workers = 0; /* this process is the one */
+    scene->ps = ps_fixture_connect(&scene->fixture, 0);
     assert_non_null(scene->ps);
-    must(mr_ps_table_create(scene->ps, "table", &options, PS_WORLD_PATIENCE_US, &scene->table));
-    assert_true(ps_world_full(&scene->world, 0, NULL));
+    must(mr_ps_table_create(scene->ps, "table", &options, PS_FIXTURE_PATIENCE_US, &scene->table));
+    assert_true(ps_fixture_full(&scene->fixture, 0, NULL));
 }
 
 static void finish(scene *scene) {
     mr_ps_table_free(scene->table);
     mr_ps_close(scene->ps);
-    assert_true(ps_world_fini(&scene->world));
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 /* Sums of these are rounded: they depend on the order, and on each being there once. */
@@ -86,7 +86,7 @@ static void expect(scene *scene, uint64_t steps) {
 
 static uint64_t step_of(scene *scene) {
     uint64_t step;
-    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(scene->ps, PS_FIXTURE_PATIENCE_US, &step));
     return step;
 }
 
@@ -99,7 +99,7 @@ static bool is_valid(scene *scene, mr_status status) {
 
 static void take_back(scene *scene, buffer *buffer) {
     if (buffer->values == NULL) return;
-    (void)is_valid(scene, mr_ps_wait(scene->ps, buffer->ticket, PS_WORLD_PATIENCE_US));
+    (void)is_valid(scene, mr_ps_wait(scene->ps, buffer->ticket, PS_FIXTURE_PATIENCE_US));
     overwrite(buffer->values);
     buffer->values = NULL;
 }
@@ -112,8 +112,8 @@ static void push_step(scene *scene, uint64_t step, strike_fn *strike) {
     bool strikes = step == STRUCK && !scene->struck;
     take_back(scene, buffer);
     if (strikes) {
-        kill(scene->world.server[0], SIGSTOP);
-        assert_true(child_stops(scene->world.server[0]));
+        kill(scene->fixture.server[0], SIGSTOP);
+        assert_true(test_child_stops(scene->fixture.server[0]));
     }
     buffer->values = values_of(step);
     mr_status status = mr_ps_push_array(scene->table, 0, buffer->values, 0, ITEMS, NULL, &buffer->ticket);
@@ -138,17 +138,17 @@ static void play(scene *scene, strike_fn *strike) {
         for (int i = 0; i < BUFFERS; i++) take_back(scene, &scene->buffers[i]);
     } while (scene->voided != voided);
     assert_true(scene->struck);
-    must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(scene->ps, PS_FIXTURE_PATIENCE_US));
     expect(scene, STEPS);
     printf("    %u pushes were made again\n", scene->voided); /* with two copies: if others were taken for dead, too */
 }
 
 static void kill_it(scene *scene) {
-    ps_world_kill(&scene->world, &scene->world.server[0]);
-    ps_world_start_server(&scene->world, 0);
+    ps_fixture_kill(&scene->fixture, &scene->fixture.server[0]);
+    ps_fixture_start_server(&scene->fixture, 0);
 }
 
-static void a_server_is_killed(const ps_world *kind) {
+static void a_server_is_killed(const ps_fixture *kind) {
     scene scene;
     begin(&scene, kind);
     play(&scene, kill_it);
@@ -156,15 +156,15 @@ static void a_server_is_killed(const ps_world *kind) {
 }
 
 static void a_server_is_killed_by_tcp(void **state) {
-    a_server_is_killed(&(ps_world){.tcp = true, .servers = 3, .copies = 2});
+    a_server_is_killed(&(ps_fixture){.tcp = true, .servers = 3, .copies = 2});
 }
 
-static void a_server_is_killed_by_unix(void **state) { a_server_is_killed(&(ps_world){.servers = 3, .copies = 2}); }
+static void a_server_is_killed_by_unix(void **state) { a_server_is_killed(&(ps_fixture){.servers = 3, .copies = 2}); }
 
 /* Nobody else has its slots: the tables go back to a checkpoint, and the steps since are played again. */
 static void the_only_copy_is_killed(void **state) {
     scene scene;
-    begin(&scene, &(ps_world){.tcp = true, .servers = 2, .copies = 1, .checkpoint_us = 300000});
+    begin(&scene, &(ps_fixture){.tcp = true, .servers = 2, .copies = 1, .checkpoint_us = 300000});
     play(&scene, kill_it);
     assert_true(scene.voided != 0);
     finish(&scene);
@@ -173,10 +173,10 @@ static void the_only_copy_is_killed(void **state) {
 /* The others have its slots while its link is still full of what it was sent: the ticket is over nevertheless. */
 static void replace_it(scene *scene) {
     take_back(scene, &scene->buffers[STRUCK % BUFFERS]);
-    kill(scene->world.server[0], SIGCONT);
+    kill(scene->fixture.server[0], SIGCONT);
 }
 
-static void a_server_stops_and_wakes_up(const ps_world *kind) {
+static void a_server_stops_and_wakes_up(const ps_fixture *kind) {
     scene scene;
     begin(&scene, kind);
     play(&scene, replace_it);
@@ -184,23 +184,23 @@ static void a_server_stops_and_wakes_up(const ps_world *kind) {
 }
 
 static void a_server_stops_by_tcp(void **state) {
-    a_server_stops_and_wakes_up(&(ps_world){.tcp = true, .servers = 3, .copies = 2});
+    a_server_stops_and_wakes_up(&(ps_fixture){.tcp = true, .servers = 3, .copies = 2});
 }
 
 static void a_server_stops_by_unix(void **state) {
-    a_server_stops_and_wakes_up(&(ps_world){.servers = 3, .copies = 2});
+    a_server_stops_and_wakes_up(&(ps_fixture){.servers = 3, .copies = 2});
 }
 
 /* The scheduler first and last: nobody is taken for dead. */
-static void stop_all(ps_world *world) {
-    kill(world->scheduler, SIGSTOP);
-    assert_true(child_stops(world->scheduler));
-    for (uint32_t i = 0; i < world->servers; i++) kill(world->server[i], SIGSTOP);
-    for (uint32_t i = 0; i < world->servers; i++) assert_true(child_stops(world->server[i]));
+static void stop_all(ps_fixture *fixture) {
+    kill(fixture->scheduler, SIGSTOP);
+    assert_true(test_child_stops(fixture->scheduler));
+    for (uint32_t i = 0; i < fixture->servers; i++) kill(fixture->server[i], SIGSTOP);
+    for (uint32_t i = 0; i < fixture->servers; i++) assert_true(test_child_stops(fixture->server[i]));
 }
 
 /* A call that waits, and gives up: what it pushed is still pushed, what it would have pulled is not. */
-static void calls_that_give_up(const ps_world *kind) {
+static void calls_that_give_up(const ps_fixture *kind) {
     const mr_ps_request_options soon = MR_OPTIONS(mr_ps_request_options, .timeout_us = SHORT_US),
                                 forever = MR_OPTIONS(mr_ps_request_options, .timeout_us = MR_FOREVER);
     scene scene;
@@ -209,24 +209,24 @@ static void calls_that_give_up(const ps_world *kind) {
     float *values = values_of(0), *shown = values_of(1), *pushed = values_of(1);
     must(mr_ps_push_array(scene.table, 0, values, 0, ITEMS, &forever, NULL));
     overwrite(values);
-    stop_all(&scene.world);
+    stop_all(&scene.fixture);
     assert_int_equal(mr_ps_pull_array(scene.table, 0, shown, 0, ITEMS, &soon, NULL), MR_TIMEOUT);
     assert_said("is not done");
     assert_int_equal(mr_ps_push_array(scene.table, 0, pushed, 0, ITEMS, &soon, NULL), MR_TIMEOUT);
     overwrite(shown);
     overwrite(pushed);
-    for (uint32_t i = 0; i < scene.world.servers; i++) kill(scene.world.server[i], SIGCONT);
-    must(mr_ps_flush(scene.ps, PS_WORLD_PATIENCE_US));
-    kill(scene.world.scheduler, SIGCONT);
+    for (uint32_t i = 0; i < scene.fixture.servers; i++) kill(scene.fixture.server[i], SIGCONT);
+    must(mr_ps_flush(scene.ps, PS_FIXTURE_PATIENCE_US));
+    kill(scene.fixture.scheduler, SIGCONT);
     expect(&scene, 2);
     must(mr_ps_end(scene.ps));
     finish(&scene);
 }
 
 static void calls_give_up_by_tcp(void **state) {
-    calls_that_give_up(&(ps_world){.tcp = true, .servers = 1, .copies = 1});
+    calls_that_give_up(&(ps_fixture){.tcp = true, .servers = 1, .copies = 1});
 }
-static void calls_give_up_by_unix(void **state) { calls_that_give_up(&(ps_world){.servers = 2, .copies = 2}); }
+static void calls_give_up_by_unix(void **state) { calls_that_give_up(&(ps_fixture){.servers = 2, .copies = 2}); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -19,7 +19,7 @@ enum { FIRST = 5, ALONE = 40, TOGETHER = 5, PATIENCE_MS = 60000 };
 
 /* In the memory that the world shares with its workers (ps_world.h): by rank, steps that have counted. */
 typedef struct part {
-    ps_world *world;
+    ps_fixture *fixture;
     uint32_t rank;
     uint64_t steps;    /* that this process does, at least */
     uint64_t left;     /* and goes on until so many have left: they need it for their last round */
@@ -28,11 +28,11 @@ typedef struct part {
 
 static mr_status open_sum(mr_ps *ps, mr_ps_table **sum) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 1);
-    return mr_ps_table_create(ps, "sum", &options, PS_WORLD_PATIENCE_US, sum);
+    return mr_ps_table_create(ps, "sum", &options, PS_FIXTURE_PATIENCE_US, sum);
 }
 
 static bool goes_on(const part *part, uint64_t done) {
-    return done < part->steps || __atomic_load_n(&part->world->progress[LEFT], __ATOMIC_ACQUIRE) < part->left;
+    return done < part->steps || __atomic_load_n(&part->fixture->progress[LEFT], __ATOMIC_ACQUIRE) < part->left;
 }
 
 /* Adds one in each step. */
@@ -41,11 +41,11 @@ static mr_status train(const part *part, mr_ps *ps, mr_ps_table *sum) {
     const float one = 1;
     for (uint64_t done = 0, step; goes_on(part, done); done++) {
         mr_ps_ticket ticket;
-        MR_TRY(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        MR_TRY(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
         MR_TRY(mr_ps_push(sum, &key, 1, &one, NULL, NULL, &ticket));
         MR_TRY(mr_ps_end(ps));
-        MR_TRY(mr_ps_wait(ps, ticket, PS_WORLD_PATIENCE_US));
-        __atomic_fetch_add(&part->world->progress[part->rank], 1, __ATOMIC_RELEASE);
+        MR_TRY(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US));
+        __atomic_fetch_add(&part->fixture->progress[part->rank], 1, __ATOMIC_RELEASE);
     }
     return MR_OK;
 }
@@ -54,16 +54,16 @@ static int work(void *argument) {
     const part *part = argument;
     mr_ps *ps;
     mr_ps_table *sum;
-    CHILD_CHECK(mr_ps_connect(part->world->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
     mr_status status = train(part, ps, sum);
     if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
-    CHILD_CHECK(status == MR_OK);
-    if (part->leaves) status = mr_ps_leave(ps, PS_WORLD_PATIENCE_US);
+    TEST_CHILD_CHECK(status == MR_OK);
+    if (part->leaves) status = mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US);
     if (status != MR_OK) fprintf(stderr, "rank %u cannot leave: %s\n", part->rank, mr_last_error());
-    CHILD_CHECK(status == MR_OK);
-    if (part->leaves) CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_OK); /* it is out */
-    if (part->leaves) __atomic_fetch_add(&part->world->progress[LEFT], 1, __ATOMIC_RELEASE);
+    TEST_CHILD_CHECK(status == MR_OK);
+    if (part->leaves) TEST_CHILD_CHECK(mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_OK); /* it is out */
+    if (part->leaves) __atomic_fetch_add(&part->fixture->progress[LEFT], 1, __ATOMIC_RELEASE);
     if (part->dies) kill(getpid(), SIGKILL);
     mr_ps_table_free(sum);
     mr_ps_close(ps);
@@ -76,64 +76,64 @@ static int look(void *argument) {
     mr_ps *ps;
     mr_ps_table *sum;
     uint64_t step;
-    const uint64_t key = 7, *done = part->world->progress;
+    const uint64_t key = 7, *done = part->fixture->progress;
     float value = 0;
-    CHILD_CHECK(mr_ps_connect(part->world->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
-    CHILD_CHECK(mr_ps_leave(ps, MR_FOREVER) == MR_DENIED);
-    CHILD_CHECK(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step) == MR_OK);
-    CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_DENIED); /* a step is open */
-    CHILD_CHECK(mr_ps_pull(sum, &key, 1, &value, NULL, NULL, NULL) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(open_sum(ps, &sum) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_leave(ps, MR_FOREVER) == MR_DENIED);
+    TEST_CHILD_CHECK(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_DENIED); /* a step is open */
+    TEST_CHILD_CHECK(mr_ps_pull(sum, &key, 1, &value, NULL, NULL, NULL) == MR_OK);
     if (value != (float)(done[0] + done[1])) fprintf(stderr, "%g of %d and %d\n", value, (int)done[0], (int)done[1]);
-    CHILD_CHECK(value == (float)(done[0] + done[1]));
+    TEST_CHILD_CHECK(value == (float)(done[0] + done[1]));
     mr_ps_table_free(sum);
     mr_ps_close(ps);
     return 0;
 }
 
-static void begin(ps_world *world) {
-    assert_true(ps_world_init(world));
-    assert_true(ps_world_start_scheduler(world));
-    for (uint32_t i = 0; i < world->servers; i++) ps_world_start_server(world, i);
+static void begin(ps_fixture *fixture) {
+    assert_true(ps_fixture_init(fixture));
+    assert_true(ps_fixture_start_scheduler(fixture));
+    for (uint32_t i = 0; i < fixture->servers; i++) ps_fixture_start_server(fixture, i);
 }
 
 static void ranks_leave_and_come_back(void **state) {
-    ps_world world = {.servers = 2, .workers = 2, .slots = 4, .copies = 2, .consistency = MR_PS_BSP};
-    begin(&world);
-    part stays = {.world = &world, .rank = 0, .steps = ALONE, .left = 2};
-    part goes = {.world = &world, .rank = 1, .steps = FIRST, .leaves = true, .dies = true};
-    part back = {.world = &world, .rank = 1, .steps = TOGETHER, .leaves = true};
-    world.worker[0] = child_start(work, &stays);
-    assert_int_equal(child_run(work, &goes, PATIENCE_MS), -SIGKILL);
-    world.killed++;
-    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
-    while (__atomic_load_n(&world.progress[0], __ATOMIC_ACQUIRE) < ALONE) {
+    ps_fixture fixture = {.servers = 2, .workers = 2, .slots = 4, .copies = 2, .consistency = MR_PS_BSP};
+    begin(&fixture);
+    part stays = {.fixture = &fixture, .rank = 0, .steps = ALONE, .left = 2};
+    part goes = {.fixture = &fixture, .rank = 1, .steps = FIRST, .leaves = true, .dies = true};
+    part back = {.fixture = &fixture, .rank = 1, .steps = TOGETHER, .leaves = true};
+    fixture.worker[0] = test_child_start(work, &stays);
+    assert_int_equal(test_child_run(work, &goes, PATIENCE_MS), -SIGKILL);
+    fixture.killed++;
+    int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
+    while (__atomic_load_n(&fixture.progress[0], __ATOMIC_ACQUIRE) < ALONE) {
         assert_true(clock_now_us(clock_real()) < until_us); /* nobody waits for who has left */
         usleep(2000);
     }
-    assert_int_equal(child_run(work, &back, PATIENCE_MS), 0);
-    assert_int_equal(child_wait(world.worker[0], PATIENCE_MS), 0);
-    world.worker[0] = 0;
-    assert_int_equal(world.progress[1], FIRST + TOGETHER);
-    assert_int_equal(child_run(look, &stays, PATIENCE_MS), 0);
-    assert_true(ps_world_fini(&world));
+    assert_int_equal(test_child_run(work, &back, PATIENCE_MS), 0);
+    assert_int_equal(test_child_wait(fixture.worker[0], PATIENCE_MS), 0);
+    fixture.worker[0] = 0;
+    assert_int_equal(fixture.progress[1], FIRST + TOGETHER);
+    assert_int_equal(test_child_run(look, &stays, PATIENCE_MS), 0);
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static int leave_at_once(void *argument) {
     const part *part = argument;
     mr_ps *ps;
-    CHILD_CHECK(mr_ps_connect(part->world->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_leave(ps, PS_WORLD_PATIENCE_US) == MR_INVALID);
+    TEST_CHILD_CHECK(mr_ps_connect(part->fixture->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_INVALID);
     mr_ps_close(ps);
     return 0;
 }
 
 static void without_rounds_nobody_leaves(void **state) {
-    ps_world world = {.servers = 1, .workers = 1, .slots = 1, .copies = 1, .consistency = MR_PS_ASP};
-    begin(&world);
-    part part = {.world = &world};
-    assert_int_equal(child_run(leave_at_once, &part, PATIENCE_MS), 0);
-    assert_true(ps_world_fini(&world));
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 1, .copies = 1, .consistency = MR_PS_ASP};
+    begin(&fixture);
+    part part = {.fixture = &fixture};
+    assert_int_equal(test_child_run(leave_at_once, &part, PATIENCE_MS), 0);
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 int main(void) {

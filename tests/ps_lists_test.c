@@ -16,7 +16,7 @@
 enum { SLOTS = 3, DIM = 2, COUNT = 2000, MANY = 120 };
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     mr_ps *ps;
     mr_ps_table *rows, *vectors;
     uint64_t keys[COUNT];
@@ -32,32 +32,32 @@ static void begin(scene *scene, mr_ps_consistency consistency) {
     static float values[COUNT * DIM];
     uint64_t step;
     mr_ps_ticket tickets[2];
-    scene->world = (ps_world){.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = consistency};
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
-    scene->world.workers = 0; /* this process is the one */
-    must(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps));
+    scene->fixture = (ps_fixture){.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = consistency};
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
+    scene->fixture.workers = 0; /* this process is the one */
+    must(mr_ps_connect(scene->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene->ps));
     const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = DIM),
                               vectors = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS);
-    must(mr_ps_table_create(scene->ps, "rows", &rows, PS_WORLD_PATIENCE_US, &scene->rows));
-    must(mr_ps_table_create(scene->ps, "vectors", &vectors, PS_WORLD_PATIENCE_US, &scene->vectors));
-    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_table_create(scene->ps, "rows", &rows, PS_FIXTURE_PATIENCE_US, &scene->rows));
+    must(mr_ps_table_create(scene->ps, "vectors", &vectors, PS_FIXTURE_PATIENCE_US, &scene->vectors));
+    must(mr_ps_begin(scene->ps, PS_FIXTURE_PATIENCE_US, &step));
     list_of(scene, 11, 0);
     for (size_t i = 0; i < COUNT; i++) scene->lengths[i] = DIM;
     for (size_t i = 0; i < COUNT * DIM; i++) values[i] = (float)i + 1;
     must(mr_ps_push(scene->rows, scene->keys, COUNT, values, NULL, NULL, &tickets[0]));
     must(mr_ps_push(scene->vectors, scene->keys, COUNT, values, scene->lengths, NULL, &tickets[1]));
     must(mr_ps_end(scene->ps));
-    must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
-    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_flush(scene->ps, PS_FIXTURE_PATIENCE_US));
+    must(mr_ps_begin(scene->ps, PS_FIXTURE_PATIENCE_US, &step));
 }
 
 static void finish(scene *scene) {
     mr_ps_table_free(scene->rows);
     mr_ps_table_free(scene->vectors);
     mr_ps_close(scene->ps);
-    assert_true(ps_world_fini(&scene->world));
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 static void pull(scene *scene, bool vectors) {
@@ -128,11 +128,11 @@ static void another_head_does_not_have_them(void **state) {
     begin(&scene, MR_PS_BSP);
     for (int turn = 0; turn < 4; turn++) pull(&scene, false);
     for (uint32_t i = 0; i < 2; i++) {
-        mr_ps_replica dead = ps_world_process(&scene.world, i);
-        ps_world_kill(&scene.world, &scene.world.server[i]);
+        mr_ps_replica dead = ps_fixture_process(&scene.fixture, i);
+        ps_fixture_kill(&scene.fixture, &scene.fixture.server[i]);
         for (int turn = 0; turn < 20; turn++) pull(&scene, turn % 2);
-        ps_world_start_server(&scene.world, i);
-        assert_true(ps_world_full(&scene.world, 0, &dead));
+        ps_fixture_start_server(&scene.fixture, i);
+        assert_true(ps_fixture_full(&scene.fixture, 0, &dead));
     }
     assert_true(repeated(&scene) > 0);
     assert_true(sent_by(&scene, false) < 300); /* it has heard of them by now */

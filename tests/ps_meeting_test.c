@@ -20,25 +20,25 @@
 
 enum { SHORT_US = 300000, ECHO = 7, LATE = 8, COUNT = 9, NOBODY = 10 };
 
-static ps_world begin(ps_world world) {
-    world.servers = world.servers == 0 ? 1 : world.servers;
-    world.copies = 1;
-    world.slots = 2;
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < world.servers; i++) ps_world_start_server(&world, i);
-    return world;
+static ps_fixture begin(ps_fixture fixture) {
+    fixture.servers = fixture.servers == 0 ? 1 : fixture.servers;
+    fixture.copies = 1;
+    fixture.slots = 2;
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < fixture.servers; i++) ps_fixture_start_server(&fixture, i);
+    return fixture;
 }
 
-static mr_ps *connect_to(const ps_world *world, int rank) {
-    mr_ps *ps = ps_world_connect(world, rank);
+static mr_ps *connect_to(const ps_fixture *fixture, int rank) {
+    mr_ps *ps = ps_fixture_connect(fixture, rank);
     assert_non_null(ps);
     return ps;
 }
 
 static uint64_t step_of(mr_ps *ps) {
     uint64_t step = 0;
-    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    assert_int_equal(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     return step;
 }
 
@@ -55,7 +55,7 @@ typedef struct comer {
 
 static void *come(void *argument) {
     comer *comer = argument;
-    comer->status = mr_ps_barrier(comer->ps, comer->name, comer->group, PS_WORLD_PATIENCE_US);
+    comer->status = mr_ps_barrier(comer->ps, comer->name, comer->group, PS_FIXTURE_PATIENCE_US);
     if (comer->status != MR_OK) fprintf(stderr, "%s: %s\n", comer->name, mr_last_error());
     atomic_store(&comer->over, true);
     return NULL;
@@ -77,21 +77,21 @@ static void has_passed(comer *comer) {
 static void both_pass(mr_ps *a, mr_ps *b, const char *name) {
     comer comer;
     comes(&comer, a, name, MR_PS_WORKERS);
-    assert_int_equal(mr_ps_barrier(b, name, MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(b, name, MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     has_passed(&comer);
 }
 
-static void end(ps_world *world, mr_ps **ps, int count) {
+static void end(ps_fixture *fixture, mr_ps **ps, int count) {
     for (int i = 0; i < count; i++) mr_ps_close(ps[i]);
-    world->workers = 0;
-    assert_true(ps_world_fini(world));
+    fixture->workers = 0;
+    assert_true(ps_fixture_fini(fixture));
 }
 
 static void nobody_passes_before_all_have_come(void **state) {
-    ps_world world = begin((ps_world){.workers = 3, .consistency = MR_PS_ASP});
+    ps_fixture fixture = begin((ps_fixture){.workers = 3, .consistency = MR_PS_ASP});
     mr_ps *ps[3];
     comer comer[4];
-    for (int i = 0; i < 3; i++) ps[i] = connect_to(&world, i);
+    for (int i = 0; i < 3; i++) ps[i] = connect_to(&fixture, i);
     assert_int_equal(mr_ps_barrier(ps[0], "first", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
     assert_said("barrier 'first': ranks 1, 2 have not arrived");
     comes(&comer[0], ps[0], "first", MR_PS_WORKERS);
@@ -99,29 +99,29 @@ static void nobody_passes_before_all_have_come(void **state) {
     assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
     assert_said("ranks 2 have not arrived");
     assert_false(atomic_load(&comer[0].over));
-    assert_int_equal(mr_ps_barrier(ps[2], "first", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK); /* it had come */
+    assert_int_equal(mr_ps_barrier(ps[2], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK); /* it had come */
     has_passed(&comer[0]);
     assert_false(atomic_load(&comer[1].over));
     comes(&comer[2], ps[0], "other", MR_PS_WORKERS);
     comes(&comer[3], ps[2], "other", MR_PS_WORKERS);
     for (int i = 1; i < 4; i++) has_passed(&comer[i]);
-    end(&world, ps, 3);
+    end(&fixture, ps, 3);
 }
 
 static void who_is_started_again_passes_what_it_has_passed(void **state) {
-    ps_world world = begin((ps_world){.workers = 2, .consistency = MR_PS_BSP});
-    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    ps_fixture fixture = begin((ps_fixture){.workers = 2, .consistency = MR_PS_BSP});
+    mr_ps *ps[2] = {connect_to(&fixture, 0), connect_to(&fixture, 1)};
     both_pass(ps[0], ps[1], "ready");
     assert_true(step_of(ps[0]) == 0 && step_of(ps[1]) == 0);
     both_pass(ps[0], ps[1], "middle");
     both_pass(ps[0], ps[1], "middle");
     mr_ps_close(ps[1]); /* in its step */
-    ps[1] = connect_to(&world, 1);
-    assert_int_equal(mr_ps_barrier(ps[1], "ready", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    ps[1] = connect_to(&fixture, 1);
+    assert_int_equal(mr_ps_barrier(ps[1], "ready", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(step_of(ps[1]), 0);
-    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT); /* that one is new */
     assert_said("ranks 0 have not arrived");
     both_pass(ps[0], ps[1], "middle");
@@ -129,42 +129,42 @@ static void who_is_started_again_passes_what_it_has_passed(void **state) {
     /* Between two steps: the one that goes on with the next one has passed it. */
     comer comer;
     comes(&comer, ps[0], "between", MR_PS_WORKERS);
-    assert_int_equal(mr_ps_flush(ps[1], PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_flush(ps[1], PS_FIXTURE_PATIENCE_US), MR_OK);
     mr_ps_close(ps[1]);
-    ps[1] = connect_to(&world, 1);
+    ps[1] = connect_to(&fixture, 1);
     assert_int_equal(step_of(ps[1]), 1);
     has_passed(&comer);
     assert_int_equal(step_of(ps[0]), 1);
     both_pass(ps[0], ps[1], "middle");
-    end(&world, ps, 2);
+    end(&fixture, ps, 2);
 }
 
 static void a_scheduler_that_dies_has_forgotten_nothing(void **state) {
-    ps_world world = begin((ps_world){.workers = 2, .consistency = MR_PS_ASP});
-    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    ps_fixture fixture = begin((ps_fixture){.workers = 2, .consistency = MR_PS_ASP});
+    mr_ps *ps[2] = {connect_to(&fixture, 0), connect_to(&fixture, 1)};
     comer comer;
     both_pass(ps[0], ps[1], "ready");
     comes(&comer, ps[0], "later", MR_PS_WORKERS);
     usleep(SHORT_US);
-    ps_world_kill(&world, &world.scheduler);
+    ps_fixture_kill(&fixture, &fixture.scheduler);
     assert_int_equal(mr_ps_barrier(ps[1], "later", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT);
     assert_false(atomic_load(&comer.over));
-    assert_true(ps_world_start_scheduler(&world));
-    assert_int_equal(mr_ps_barrier(ps[1], "later", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    assert_int_equal(mr_ps_barrier(ps[1], "later", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     has_passed(&comer);
     mr_ps_close(ps[1]);
-    ps[1] = connect_to(&world, 1);
-    assert_int_equal(mr_ps_barrier(ps[1], "ready", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_barrier(ps[1], "later", MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
-    end(&world, ps, 2);
+    ps[1] = connect_to(&fixture, 1);
+    assert_int_equal(mr_ps_barrier(ps[1], "ready", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[1], "later", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
+    end(&fixture, ps, 2);
 }
 
 static void servers_come_by_being_there(void **state) {
-    ps_world world = begin((ps_world){.workers = 1, .servers = 2, .consistency = MR_PS_ASP});
-    mr_ps *ps[1] = {connect_to(&world, 0)};
-    assert_int_equal(mr_ps_barrier(ps[0], "there", MR_PS_SERVERS, PS_WORLD_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_WORLD_PATIENCE_US), MR_OK);
-    ps_world_kill(&world, &world.server[1]);
+    ps_fixture fixture = begin((ps_fixture){.workers = 1, .servers = 2, .consistency = MR_PS_ASP});
+    mr_ps *ps[1] = {connect_to(&fixture, 0)};
+    assert_int_equal(mr_ps_barrier(ps[0], "there", MR_PS_SERVERS, PS_FIXTURE_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_FIXTURE_PATIENCE_US), MR_OK);
+    ps_fixture_kill(&fixture, &fixture.server[1]);
     mr_status status = MR_OK; /* until the scheduler has seen it */
     for (int i = 0; i < 600 && status == MR_OK; i++) {
         usleep(100000);
@@ -172,14 +172,14 @@ static void servers_come_by_being_there(void **state) {
     }
     assert_int_equal(status, MR_TIMEOUT);
     assert_said("barrier 'all': servers 1 are not connected");
-    ps_world_start_server(&world, 1);
-    assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_WORLD_PATIENCE_US), MR_OK);
-    end(&world, ps, 1);
+    ps_fixture_start_server(&fixture, 1);
+    assert_int_equal(mr_ps_barrier(ps[0], "all", MR_PS_ALL, PS_FIXTURE_PATIENCE_US), MR_OK);
+    end(&fixture, ps, 1);
 }
 
 static void barriers_are_checked(void **state) {
-    ps_world world = begin((ps_world){.workers = 1, .consistency = MR_PS_ASP});
-    mr_ps *ps[1] = {connect_to(&world, 0)};
+    ps_fixture fixture = begin((ps_fixture){.workers = 1, .consistency = MR_PS_ASP});
+    mr_ps *ps[1] = {connect_to(&fixture, 0)};
     char name[MR_PS_NAME_MAX + 1];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
@@ -193,39 +193,40 @@ static void barriers_are_checked(void **state) {
     assert_int_equal(mr_ps_barrier(ps[0], "for ever", MR_PS_WORKERS, MR_FOREVER), MR_OK);
     for (int i = 0; i < 200; i++) { /* of any number of names those that nobody waits at are forgotten */
         snprintf(name, sizeof name, "round %d", i);
-        assert_int_equal(mr_ps_barrier(ps[0], name, MR_PS_WORKERS, PS_WORLD_PATIENCE_US), MR_OK);
+        assert_int_equal(mr_ps_barrier(ps[0], name, MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     }
-    end(&world, ps, 1);
+    end(&fixture, ps, 1);
 }
 
 /* ---- Reports. */
 
-static const mr_ps_process *process_of(const mr_ps_processes *board, int role, uint32_t number) {
-    for (uint32_t i = 0; i < board->count; i++)
-        if (board->processes[i].role == role && board->processes[i].number == number) return &board->processes[i];
+static const mr_ps_process *process_of(const mr_ps_processes *process_table, int role, uint32_t number) {
+    for (uint32_t i = 0; i < process_table->count; i++)
+        if (process_table->processes[i].role == role && process_table->processes[i].number == number)
+            return &process_table->processes[i];
     return NULL;
 }
 
-static bool shows(const ps_world *world, uint32_t rank, const char *key, double value, uint64_t count) {
-    mr_ps_processes *board = NULL;
+static bool shows(const ps_fixture *fixture, uint32_t rank, const char *key, double value, uint64_t count) {
+    mr_ps_processes *process_table = NULL;
     bool found = false;
-    if (mr_ps_processes_get(world->address, PS_WORLD_PATIENCE_US, &board) != MR_OK) return false;
-    const mr_ps_process *process = process_of(board, MR_PS_WORKERS, rank);
+    if (mr_ps_processes_get(fixture->address, PS_FIXTURE_PATIENCE_US, &process_table) != MR_OK) return false;
+    const mr_ps_process *process = process_of(process_table, MR_PS_WORKERS, rank);
     for (uint32_t i = 0; process != NULL && i < process->metric_count; i++)
         if (strcmp(process->metrics[i].key, key) == 0)
             found = process->here && process->metrics[i].value == value && process->metrics[i].count == count;
-    mr_ps_processes_free(board);
+    mr_ps_processes_free(process_table);
     return found;
 }
 
-static void wait_until_shown(const ps_world *world, uint32_t rank, const char *key, double value, uint64_t count) {
-    for (int i = 0; i < 600 && !shows(world, rank, key, value, count); i++) usleep(100000);
-    assert_true(shows(world, rank, key, value, count));
+static void wait_until_shown(const ps_fixture *fixture, uint32_t rank, const char *key, double value, uint64_t count) {
+    for (int i = 0; i < 600 && !shows(fixture, rank, key, value, count); i++) usleep(100000);
+    assert_true(shows(fixture, rank, key, value, count));
 }
 
 static void reports_are_shown(void **state) {
-    ps_world world = begin((ps_world){.workers = 2, .consistency = MR_PS_ASP});
-    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    ps_fixture fixture = begin((ps_fixture){.workers = 2, .consistency = MR_PS_ASP});
+    mr_ps *ps[2] = {connect_to(&fixture, 0), connect_to(&fixture, 1)};
     char key[16];
     assert_int_equal(mr_ps_metric_set(ps[0], "loss", 2.5), MR_OK);
     assert_int_equal(mr_ps_metric_set(ps[0], "loss", 1.25), MR_OK);
@@ -238,16 +239,16 @@ static void reports_are_shown(void **state) {
     }
     assert_int_equal(mr_ps_metric_set(ps[1], "one more", 0), MR_TOO_LARGE);
     assert_said("the limit is 16");
-    wait_until_shown(&world, 0, "loss", 1.25, 2);
-    wait_until_shown(&world, 1, "examples", 1e12, 1);
-    wait_until_shown(&world, 1, "k15", 15, 1);
-    mr_ps_processes *board;
-    assert_int_equal(mr_ps_processes_get(world.address, PS_WORLD_PATIENCE_US, &board), MR_OK);
-    const mr_ps_process *server = process_of(board, MR_PS_SERVERS, 0);
+    wait_until_shown(&fixture, 0, "loss", 1.25, 2);
+    wait_until_shown(&fixture, 1, "examples", 1e12, 1);
+    wait_until_shown(&fixture, 1, "k15", 15, 1);
+    mr_ps_processes *process_table;
+    assert_int_equal(mr_ps_processes_get(fixture.address, PS_FIXTURE_PATIENCE_US, &process_table), MR_OK);
+    const mr_ps_process *server = process_of(process_table, MR_PS_SERVERS, 0);
     assert_true(server != NULL && server->here && server->memory != 0 && server->memory_max >= server->memory);
-    assert_non_null(process_of(board, MR_PS_SCHEDULER, 0));
-    mr_ps_processes_free(board);
-    end(&world, ps, 2);
+    assert_non_null(process_of(process_table, MR_PS_SCHEDULER, 0));
+    mr_ps_processes_free(process_table);
+    end(&fixture, ps, 2);
 }
 
 /* ---- Messages. */
@@ -273,7 +274,7 @@ static mr_ps_responses *ask(mr_ps *ps, mr_ps_peer to, int app, int head, const c
     mr_ps_ticket ticket;
     mr_ps_responses *responses = NULL;
     assert_int_equal(mr_ps_send(ps, to, app, head, text, strlen(text), NULL, NULL, &ticket), MR_OK);
-    mr_status status = mr_ps_responses_wait(ps, ticket, PS_WORLD_PATIENCE_US, &responses);
+    mr_status status = mr_ps_responses_wait(ps, ticket, PS_FIXTURE_PATIENCE_US, &responses);
     if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
     assert_int_equal(status, MR_OK);
     return responses;
@@ -288,13 +289,13 @@ static void is_echoed(mr_ps *ps, mr_ps_peer to, const char *text) {
     mr_ps_responses_free(all);
 }
 
-static ps_world begin_apps(uint32_t workers) {
-    return begin((ps_world){.workers = workers, .servers = 2, .apps = echoes, .app_count = 1});
+static ps_fixture begin_apps(uint32_t workers) {
+    return begin((ps_fixture){.workers = workers, .servers = 2, .apps = echoes, .app_count = 1});
 }
 
 static void every_process_can_be_asked(void **state) {
-    ps_world world = begin_apps(2);
-    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    ps_fixture fixture = begin_apps(2);
+    mr_ps *ps[2] = {connect_to(&fixture, 0), connect_to(&fixture, 1)};
     mr_ps_message *_Atomic kept = NULL;
     assert_int_equal(mr_ps_handle(ps[0], ECHO, echo, NULL), MR_OK);
     assert_int_equal(mr_ps_handle(ps[1], ECHO, echo, NULL), MR_OK);
@@ -320,11 +321,11 @@ static void every_process_can_be_asked(void **state) {
     assert_true(request.from.role == MR_PS_WORKERS && request.from.number == 0 && request.app == LATE);
     assert_true(request.head == 5 && request.size == 1);
     assert_int_equal(mr_ps_respond(kept, -1, "late", 4), MR_OK);
-    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, PS_WORLD_PATIENCE_US, &all), MR_OK);
+    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, PS_FIXTURE_PATIENCE_US, &all), MR_OK);
     assert_true(all->count == 1 && all->list->head == -1 && all->list->size == 4);
     mr_ps_responses_free(all);
     assert_int_equal(mr_ps_responses_wait(ps[0], ticket, 0, &all), MR_NOT_FOUND);
-    end(&world, ps, 2);
+    end(&fixture, ps, 2);
 }
 
 static void told(void *context, mr_status status) {
@@ -333,8 +334,8 @@ static void told(void *context, mr_status status) {
 
 static void each_is_handled_once(void **state) {
     enum { MANY = 500 };
-    ps_world world = begin((ps_world){.workers = 2});
-    mr_ps *ps[2] = {connect_to(&world, 0), connect_to(&world, 1)};
+    ps_fixture fixture = begin((ps_fixture){.workers = 2});
+    mr_ps *ps[2] = {connect_to(&fixture, 0), connect_to(&fixture, 1)};
     _Atomic int handled = 0, done = 0;
     char body[1000] = {0};
     assert_int_equal(mr_ps_handle(ps[1], COUNT, count_it, &handled), MR_OK);
@@ -344,13 +345,13 @@ static void each_is_handled_once(void **state) {
     for (int i = 0; i < 600 && atomic_load(&done) < MANY; i++) usleep(100000);
     assert_int_equal(atomic_load(&done), MANY);
     assert_int_equal(atomic_load(&handled), MANY);
-    end(&world, ps, 2);
+    end(&fixture, ps, 2);
 }
 
 static void messages_are_checked(void **state) {
     static char large[MR_PS_BODY_MAX + 1];
-    ps_world world = begin((ps_world){.workers = 2});
-    mr_ps *ps[1] = {connect_to(&world, 0)};
+    ps_fixture fixture = begin((ps_fixture){.workers = 2});
+    mr_ps *ps[1] = {connect_to(&fixture, 0)};
     const mr_ps_peer server = {MR_PS_SERVERS, 0};
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
@@ -370,36 +371,36 @@ static void messages_are_checked(void **state) {
     assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, 1, 0, NULL, 0, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_responses_wait(ps[0], ticket, SHORT_US, &all), MR_TIMEOUT);
     assert_said("worker 1 is not connected");
-    end(&world, ps, 1);
+    end(&fixture, ps, 1);
 }
 
 static int be_deaf(void *argument) { /* a worker that keeps what it is asked */
-    const ps_world *world = argument;
+    const ps_fixture *fixture = argument;
     mr_ps_message *_Atomic kept = NULL;
     mr_ps *ps;
-    CHILD_CHECK(mr_ps_connect(world->address, 1, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(mr_ps_handle(ps, LATE, keep_it, &kept) == MR_OK);
-    world->progress[0] = 1;
+    TEST_CHILD_CHECK(mr_ps_connect(fixture->address, 1, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_handle(ps, LATE, keep_it, &kept) == MR_OK);
+    fixture->progress[0] = 1;
     while (atomic_load(&kept) == NULL) usleep(10000);
-    world->progress[0] = 2;
+    fixture->progress[0] = 2;
     for (;;) pause();
 }
 
 static void who_dies_answers_nothing(void **state) {
-    ps_world world = begin((ps_world){.workers = 2});
-    mr_ps *ps[1] = {connect_to(&world, 0)};
+    ps_fixture fixture = begin((ps_fixture){.workers = 2});
+    mr_ps *ps[1] = {connect_to(&fixture, 0)};
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
-    world.worker[1] = nursery_start(&world.nursery, be_deaf, &world, sizeof world);
-    ps_world deaf = {.progress = world.progress, .workers = 1};
-    assert_true(ps_world_reaches(&deaf, 1));
+    fixture.worker[1] = fork_server_start(&fixture.fork_server, be_deaf, &fixture, sizeof fixture);
+    ps_fixture deaf = {.progress = fixture.progress, .workers = 1};
+    assert_true(ps_fixture_reaches(&deaf, 1));
     assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, LATE, 0, "x", 1, NULL, NULL, &ticket), MR_OK);
-    assert_true(ps_world_reaches(&deaf, 2));
-    ps_world_kill(&world, &world.worker[1]);
-    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, PS_WORLD_PATIENCE_US, &all), MR_OK);
+    assert_true(ps_fixture_reaches(&deaf, 2));
+    ps_fixture_kill(&fixture, &fixture.worker[1]);
+    assert_int_equal(mr_ps_responses_wait(ps[0], ticket, PS_FIXTURE_PATIENCE_US, &all), MR_OK);
     assert_true(all->count == 1 && all->list->status == MR_PEER_DIED && all->list->size != 0);
     mr_ps_responses_free(all);
-    end(&world, ps, 1);
+    end(&fixture, ps, 1);
 }
 
 int main(void) {

@@ -20,7 +20,7 @@
 enum { SLOTS = 3, BLOCK = 16 << 10, ITEMS = 7 * BLOCK + 123, STEPS = 4 };
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     mr_ps *ps;
     mr_ps_table *table;
 } scene;
@@ -29,24 +29,24 @@ static mr_status open_table(mr_ps *ps, mr_ps_table **out) {
     const mr_ps_array arrays[] = {{.name = "all", .dims = 1, .shape = {ITEMS}}};
     const mr_ps_table_options options =
         MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = arrays, .array_count = 1, .block = BLOCK);
-    return mr_ps_table_create(ps, "table", &options, PS_WORLD_PATIENCE_US, out);
+    return mr_ps_table_create(ps, "table", &options, PS_FIXTURE_PATIENCE_US, out);
 }
 
 static void connect_here(scene *scene) {
-    must(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps));
+    must(mr_ps_connect(scene->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene->ps));
     must(open_table(scene->ps, &scene->table));
 }
 
-static void start_servers(scene *scene, const ps_world *kind) {
-    scene->world = *kind;
-    scene->world.slots = SLOTS;
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
-    scene->world.workers = 0; /* they are not the world's */
+static void start_servers(scene *scene, const ps_fixture *kind) {
+    scene->fixture = *kind;
+    scene->fixture.slots = SLOTS;
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_start_server(&scene->fixture, i);
+    scene->fixture.workers = 0; /* they are not the world's */
 }
 
-static void begin(scene *scene, const ps_world *kind) {
+static void begin(scene *scene, const ps_fixture *kind) {
     start_servers(scene, kind);
     connect_here(scene);
 }
@@ -54,7 +54,7 @@ static void begin(scene *scene, const ps_world *kind) {
 static void finish(scene *scene) {
     mr_ps_table_free(scene->table);
     mr_ps_close(scene->ps);
-    assert_true(ps_world_fini(&scene->world));
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 static float *lent(scene *scene, size_t items) {
@@ -65,12 +65,12 @@ static float *lent(scene *scene, size_t items) {
 
 static void step(scene *scene) {
     uint64_t number;
-    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &number));
+    must(mr_ps_begin(scene->ps, PS_FIXTURE_PATIENCE_US, &number));
 }
 
 static void end_step(scene *scene) {
     must(mr_ps_end(scene->ps));
-    must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(scene->ps, PS_FIXTURE_PATIENCE_US));
 }
 
 /* Stretches of any place and length, from memory that is seen and from such as is not. */
@@ -81,7 +81,7 @@ static void push_some(scene *scene, rng *rng, float *from, float *plain) {
     for (size_t i = 0; i < count; i++) from[at + i] = (float)(int)rng_below(rng, 100) - 50;
     for (size_t i = 0; i < count; i++) plain[first + i] += from[at + i];
     must(mr_ps_push_array(scene->table, 0, from + at, first, count, NULL, &ticket));
-    if (scene->world.consistency != MR_PS_BSP) must(mr_ps_wait(scene->ps, ticket, PS_WORLD_PATIENCE_US));
+    if (scene->fixture.consistency != MR_PS_BSP) must(mr_ps_wait(scene->ps, ticket, PS_FIXTURE_PATIENCE_US));
 }
 
 static void expect(scene *scene, const float *plain, float *to) {
@@ -90,7 +90,7 @@ static void expect(scene *scene, const float *plain, float *to) {
     assert_memory_equal(to, plain, ITEMS * sizeof *to);
 }
 
-static void pushes_and_pulls(const ps_world *kind) {
+static void pushes_and_pulls(const ps_fixture *kind) {
     scene scene;
     rng rng;
     float *plain = calloc(ITEMS, sizeof *plain), *own = calloc(ITEMS, sizeof *own), *to = calloc(ITEMS, sizeof *to);
@@ -116,16 +116,16 @@ static void pushes_and_pulls(const ps_world *kind) {
 }
 
 static void one_copy(void **state) {
-    pushes_and_pulls(&(ps_world){.servers = 2, .workers = 1, .copies = 1, .consistency = MR_PS_ASP});
+    pushes_and_pulls(&(ps_fixture){.servers = 2, .workers = 1, .copies = 1, .consistency = MR_PS_ASP});
 }
 static void two_copies(void **state) {
-    pushes_and_pulls(&(ps_world){.servers = 2, .workers = 1, .copies = 2, .consistency = MR_PS_ASP});
+    pushes_and_pulls(&(ps_fixture){.servers = 2, .workers = 1, .copies = 2, .consistency = MR_PS_ASP});
 }
 static void in_rounds(void **state) {
-    pushes_and_pulls(&(ps_world){.servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_BSP});
+    pushes_and_pulls(&(ps_fixture){.servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_BSP});
 }
 static void by_tcp(void **state) {
-    pushes_and_pulls(&(ps_world){.tcp = true, .servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_SSP});
+    pushes_and_pulls(&(ps_fixture){.tcp = true, .servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_SSP});
 }
 
 /* What the dead one had not acknowledged is sent to the other, which sees the same memory; the third is filled. (It is
@@ -135,16 +135,16 @@ static void a_server_is_killed(void **state) {
     rng rng;
     float *plain = calloc(ITEMS, sizeof *plain), *to = calloc(ITEMS, sizeof *to);
     rng_init(&rng, 8);
-    begin(&scene, &(ps_world){.servers = 3, .workers = 1, .copies = 2, .consistency = MR_PS_ASP});
+    begin(&scene, &(ps_fixture){.servers = 3, .workers = 1, .copies = 2, .consistency = MR_PS_ASP});
     float *seen = lent(&scene, ITEMS);
     for (int i = 0; i < 2 * STEPS; i++) {
         step(&scene);
         push_some(&scene, &rng, seen, plain);
         if (i == 2) {
-            mr_ps_replica dead = ps_world_process(&scene.world, 0);
-            ps_world_kill(&scene.world, &scene.world.server[0]);
+            mr_ps_replica dead = ps_fixture_process(&scene.fixture, 0);
+            ps_fixture_kill(&scene.fixture, &scene.fixture.server[0]);
             push_some(&scene, &rng, seen, plain);
-            assert_true(ps_world_full(&scene.world, 0, &dead));
+            assert_true(ps_fixture_full(&scene.fixture, 0, &dead));
         }
         expect(&scene, plain, to);
         end_step(&scene);
@@ -160,9 +160,9 @@ static int push_ones(void *address) {
     mr_ps_table *table;
     uint64_t number;
     void *memory;
-    CHILD_CHECK(mr_ps_connect(address, 1, PS_WORLD_PATIENCE_US, &ps) == MR_OK);
-    CHILD_CHECK(open_table(ps, &table) == MR_OK && mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &number) == MR_OK);
-    CHILD_CHECK(mr_ps_buffer_alloc(ps, ITEMS * sizeof(float), &memory) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_connect(address, 1, PS_FIXTURE_PATIENCE_US, &ps) == MR_OK);
+    TEST_CHILD_CHECK(open_table(ps, &table) == MR_OK && mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &number) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_buffer_alloc(ps, ITEMS * sizeof(float), &memory) == MR_OK);
     for (size_t i = 0; i < ITEMS; i++) ((float *)memory)[i] = 1;
     while (mr_ps_push_array(table, 0, memory, 0, ITEMS, NULL, NULL) == MR_OK) continue;
     return 1;
@@ -174,8 +174,8 @@ static void blocks_are_whole_while_others_push(void **state) {
     enum { PULLS = 200 };
     scene scene;
     float *to = calloc(ITEMS, sizeof *to), last = 0;
-    start_servers(&scene, &(ps_world){.servers = 1, .workers = 2, .copies = 1, .consistency = MR_PS_ASP});
-    pid_t other = child_start(push_ones, scene.world.address);
+    start_servers(&scene, &(ps_fixture){.servers = 1, .workers = 2, .copies = 1, .consistency = MR_PS_ASP});
+    pid_t other = test_child_start(push_ones, scene.fixture.address);
     connect_here(&scene);
     step(&scene);
     int changed = 0;
@@ -188,8 +188,8 @@ static void blocks_are_whole_while_others_push(void **state) {
         last = to[0];
     }
     kill(other, SIGKILL);
-    assert_int_equal(child_wait(other, 20000), -SIGKILL);
-    scene.world.killed++;
+    assert_int_equal(test_child_wait(other, 20000), -SIGKILL);
+    scene.fixture.killed++;
     must(mr_ps_pull_array(scene.table, 0, to, 0, ITEMS, NULL, NULL));
     for (size_t k = 0; k < ITEMS; k++) assert_true(to[k] == to[k / BLOCK * BLOCK]);
     finish(&scene);
@@ -199,7 +199,7 @@ static void blocks_are_whole_while_others_push(void **state) {
 static void misuse(void **state) {
     scene scene;
     void *memory = &scene;
-    begin(&scene, &(ps_world){.servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_ASP});
+    begin(&scene, &(ps_fixture){.servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_ASP});
     assert_int_equal(mr_ps_buffer_alloc(scene.ps, 0, &memory), MR_INVALID);
     assert_int_equal(mr_ps_buffer_alloc(scene.ps, SIZE_MAX, &memory), MR_NOMEM);
     assert_ptr_equal(memory, &scene);

@@ -16,69 +16,69 @@
 
 enum { THREADS = 4, PUSHES = 200, SHORT_US = 300000 };
 
-static ps_world begin_with(ps_world world) {
-    world.servers = world.copies = 1;
-    world.slots = 3;
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    ps_world_start_server(&world, 0);
-    world.workers = 0; /* this process is all of them */
-    return world;
+static ps_fixture begin_with(ps_fixture fixture) {
+    fixture.servers = fixture.copies = 1;
+    fixture.slots = 3;
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    fixture.workers = 0; /* this process is all of them */
+    return fixture;
 }
 
-static ps_world begin(mr_ps_consistency consistency, uint32_t workers) {
-    return begin_with((ps_world){.workers = workers, .consistency = consistency});
+static ps_fixture begin(mr_ps_consistency consistency, uint32_t workers) {
+    return begin_with((ps_fixture){.workers = workers, .consistency = consistency});
 }
 
-static mr_ps *connect_to(const ps_world *world, int rank) {
-    mr_ps *ps = ps_world_connect(world, rank);
+static mr_ps *connect_to(const ps_fixture *fixture, int rank) {
+    mr_ps *ps = ps_fixture_connect(fixture, rank);
     assert_non_null(ps);
     return ps;
 }
 
 static uint64_t step_of(mr_ps *ps) {
     uint64_t step = 0;
-    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    assert_int_equal(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     return step;
 }
 
 static mr_ps_table *table_in(mr_ps *ps, const char *name, mr_ps_table_options options) {
     mr_ps_table *table = NULL;
-    mr_status status = mr_ps_table_create(ps, name, &options, PS_WORLD_PATIENCE_US, &table);
+    mr_status status = mr_ps_table_create(ps, name, &options, PS_FIXTURE_PATIENCE_US, &table);
     if (status != MR_OK) fprintf(stderr, "%s\n", mr_last_error());
     assert_int_equal(status, MR_OK);
     return table;
 }
 
 static void who_cannot_connect_is_told_why(void **state) {
-    ps_world world = {.servers = 1, .workers = 1, .slots = 1, .copies = 1};
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 1, .copies = 1};
     mr_ps *ps = NULL;
-    mr_ps_cluster_map *chart = NULL;
+    mr_ps_cluster_map *map = NULL;
     uint64_t checkpoint;
     assert_int_equal(mr_ps_connect("nowhere", 0, 0, &ps), MR_INVALID);
     assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", -2, 0, &ps), MR_INVALID);
     assert_int_equal(mr_ps_connect("tcp:127.0.0.1:1", 0, 0, &ps), MR_TIMEOUT);
-    assert_true(ps_world_init(&world));
-    assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
+    assert_true(ps_fixture_init(&fixture));
+    assert_int_equal(mr_ps_connect(fixture.address, 0, SHORT_US, &ps), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:");
-    assert_int_equal(mr_ps_cluster_map_get(world.address, SHORT_US, &chart), MR_TIMEOUT);
+    assert_int_equal(mr_ps_cluster_map_get(fixture.address, SHORT_US, &map), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:");
-    assert_int_equal(mr_ps_checkpoint(world.address, SHORT_US, &checkpoint), MR_TIMEOUT);
+    assert_int_equal(mr_ps_checkpoint(fixture.address, SHORT_US, &checkpoint), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:");
-    assert_int_equal(mr_ps_checkpoint(world.address, 0, &checkpoint), MR_TIMEOUT);
-    assert_true(ps_world_start_scheduler(&world));
-    assert_int_equal(mr_ps_connect(world.address, 0, SHORT_US, &ps), MR_TIMEOUT);
+    assert_int_equal(mr_ps_checkpoint(fixture.address, 0, &checkpoint), MR_TIMEOUT);
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    assert_int_equal(mr_ps_connect(fixture.address, 0, SHORT_US, &ps), MR_TIMEOUT);
     assert_said("waits for servers");
-    assert_int_equal(mr_ps_cluster_map_get(world.address, PS_WORLD_PATIENCE_US, &chart), MR_OK);
-    assert_int_equal(chart->number, 0);
-    mr_ps_cluster_map_free(chart);
-    assert_int_equal(mr_ps_checkpoint(world.address, SHORT_US, &checkpoint), MR_TIMEOUT);
+    assert_int_equal(mr_ps_cluster_map_get(fixture.address, PS_FIXTURE_PATIENCE_US, &map), MR_OK);
+    assert_int_equal(map->number, 0);
+    mr_ps_cluster_map_free(map);
+    assert_int_equal(mr_ps_checkpoint(fixture.address, SHORT_US, &checkpoint), MR_TIMEOUT);
     assert_said("it needs all servers");
-    ps_world_start_server(&world, 0);
-    assert_int_equal(mr_ps_connect(world.address, 1, PS_WORLD_PATIENCE_US, &ps), MR_NOT_FOUND);
+    ps_fixture_start_server(&fixture, 0);
+    assert_int_equal(mr_ps_connect(fixture.address, 1, PS_FIXTURE_PATIENCE_US, &ps), MR_NOT_FOUND);
     assert_said("no rank 1");
     assert_null(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void roles_check_their_options(void **state) {
@@ -108,23 +108,23 @@ static void roles_check_their_options(void **state) {
 }
 
 static void a_folder_has_one_scheduler(void **state) {
-    ps_world world = begin(MR_PS_ASP, 1);
+    ps_fixture fixture = begin(MR_PS_ASP, 1);
     const mr_ps_scheduler_options second =
-        MR_OPTIONS(mr_ps_scheduler_options, .listen = "tcp:127.0.0.1:0", .checkpoint_dir = world.folder,
+        MR_OPTIONS(mr_ps_scheduler_options, .listen = "tcp:127.0.0.1:0", .checkpoint_dir = fixture.folder,
                    .num_workers = 1, .num_servers = 1, .slots = 3);
     assert_int_equal(mr_ps_run_scheduler(&second), MR_BUSY);
     assert_said("another scheduler is there");
     mr_ps_scheduler_options same = second;
-    same.listen = world.address;
+    same.listen = fixture.address;
     assert_int_equal(mr_ps_run_scheduler(&same), MR_EXISTS);
     assert_said("already listens on");
-    mr_ps_close(connect_to(&world, MR_PS_ANY_RANK)); /* its server serves: it will end as it should */
-    assert_true(ps_world_fini(&world));
+    mr_ps_close(connect_to(&fixture, MR_PS_ANY_RANK)); /* its server serves: it will end as it should */
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void requests_are_checked(void **state) {
-    ps_world world = begin(MR_PS_BSP, 1);
-    mr_ps *ps = connect_to(&world, MR_PS_ANY_RANK);
+    ps_fixture fixture = begin(MR_PS_BSP, 1);
+    mr_ps *ps = connect_to(&fixture, MR_PS_ANY_RANK);
     mr_ps_table *table = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2, .refuse_nan = 1));
     const uint64_t keys[] = {3, 5, 5, 4};
     const uint32_t wrong[] = {2, 3};
@@ -158,7 +158,7 @@ static void requests_are_checked(void **state) {
     assert_int_equal(mr_ps_flush(ps, SHORT_US), MR_TIMEOUT);
     assert_said("the step is still open");
     assert_int_equal(mr_ps_end(ps), MR_OK);
-    assert_int_equal(mr_ps_flush(ps, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_flush(ps, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_NOT_FOUND);
     assert_said("no request");
@@ -171,44 +171,44 @@ static void requests_are_checked(void **state) {
     mr_ps_table_free(table);
     mr_ps_close(NULL);
     mr_ps_table_free(NULL);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void tables_are_checked(void **state) {
-    ps_world world = begin(MR_PS_ASP, 1);
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin(MR_PS_ASP, 1);
+    mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_table *table = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2)), *other = NULL;
     mr_ps_table_list *listing = NULL;
     mr_ps_table_options options = MR_INIT(mr_ps_table_options);
     const uint64_t key = 1;
     float values[2] = {1, 2};
     assert_int_equal(
-        mr_ps_table_create(ps, "rows", &MR_OPTIONS(mr_ps_table_options, .dim = 3), PS_WORLD_PATIENCE_US, &other),
+        mr_ps_table_create(ps, "rows", &MR_OPTIONS(mr_ps_table_options, .dim = 3), PS_FIXTURE_PATIENCE_US, &other),
         MR_EXISTS);
     assert_said("with another dim");
     assert_int_equal(mr_ps_table_create(ps, "rows", &MR_OPTIONS(mr_ps_table_options, .dim = 2, .dtype = MR_F16),
-                                        PS_WORLD_PATIENCE_US, &other),
+                                        PS_FIXTURE_PATIENCE_US, &other),
                      MR_EXISTS);
     assert_said("with another dtype");
     assert_int_equal(mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .optimizer = "magic"),
-                                        PS_WORLD_PATIENCE_US, &other),
+                                        PS_FIXTURE_PATIENCE_US, &other),
                      MR_INVALID);
     assert_int_equal(
-        mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .clip_norm = -1), PS_WORLD_PATIENCE_US, &other),
+        mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .clip_norm = -1), PS_FIXTURE_PATIENCE_US, &other),
         MR_INVALID);
     assert_said("clip_norm is -1");
     assert_int_equal(
-        mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .clip_norm = 1), PS_WORLD_PATIENCE_US, &other),
+        mr_ps_table_create(ps, "x", &MR_OPTIONS(mr_ps_table_options, .clip_norm = 1), PS_FIXTURE_PATIENCE_US, &other),
         MR_INVALID);
     assert_said("only bsp tables can clip");
     const mr_ps_array array = {.name = "a", .dims = 1, .shape = {8}};
     assert_int_equal(mr_ps_table_create(ps, "x",
                                         &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
                                                     .array_count = 1, .optimizer = "lamb"),
-                                        PS_WORLD_PATIENCE_US, &other),
+                                        PS_FIXTURE_PATIENCE_US, &other),
                      MR_INVALID);
     assert_said("optimizer 'lamb' of a dense table needs bsp");
-    assert_int_equal(mr_ps_table_open(ps, "nothing", PS_WORLD_PATIENCE_US, &other), MR_NOT_FOUND);
+    assert_int_equal(mr_ps_table_open(ps, "nothing", PS_FIXTURE_PATIENCE_US, &other), MR_NOT_FOUND);
     assert_said("table 'nothing' does not exist");
     assert_int_equal(mr_ps_table_open(ps, "rows", MR_FOREVER, &other), MR_OK);
     mr_ps_table_options_get(other, &options);
@@ -217,11 +217,11 @@ static void tables_are_checked(void **state) {
     assert_string_equal(mr_ps_table_name(other), "rows");
     assert_int_equal(step_of(ps), 0);
     assert_int_equal(mr_ps_push(table, &key, 1, values, NULL, NULL, NULL), MR_OK);
-    assert_int_equal(mr_ps_table_drop(table, PS_WORLD_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_table_drop(table, PS_WORLD_PATIENCE_US), MR_NOT_FOUND);
+    assert_int_equal(mr_ps_table_drop(table, PS_FIXTURE_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_table_drop(table, PS_FIXTURE_PATIENCE_US), MR_NOT_FOUND);
     assert_int_equal(mr_ps_push(other, &key, 1, values, NULL, NULL, NULL), MR_NOT_FOUND); /* by any handle */
     assert_said("table 'rows' was dropped");
-    assert_int_equal(mr_ps_tables(ps, PS_WORLD_PATIENCE_US, &listing), MR_OK);
+    assert_int_equal(mr_ps_tables(ps, PS_FIXTURE_PATIENCE_US, &listing), MR_OK);
     assert_int_equal(listing->count, 0);
     mr_ps_table_list_free(listing);
     mr_ps_table_free(other);
@@ -231,23 +231,23 @@ static void tables_are_checked(void **state) {
     mr_ps_table_free(table);
     mr_ps_table_free(other);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* Somebody else has dropped it meanwhile. */
 static void a_table_that_others_dropped_is_gone(void **state) {
-    ps_world world = begin(MR_PS_ASP, 2);
-    mr_ps *one = connect_to(&world, 0), *other = connect_to(&world, 1);
+    ps_fixture fixture = begin(MR_PS_ASP, 2);
+    mr_ps *one = connect_to(&fixture, 0), *other = connect_to(&fixture, 1);
     mr_ps_table *mine = table_in(one, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options)), *theirs;
     const uint64_t key = 1;
     float value = 1;
-    assert_int_equal(mr_ps_table_open(other, "rows", PS_WORLD_PATIENCE_US, &theirs), MR_OK);
+    assert_int_equal(mr_ps_table_open(other, "rows", PS_FIXTURE_PATIENCE_US, &theirs), MR_OK);
     assert_int_equal(step_of(one), 0);
     assert_int_equal(step_of(other), 0);
     assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK);
-    assert_int_equal(mr_ps_table_drop(mine, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_table_drop(mine, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_end(one), MR_OK);
-    assert_int_equal(mr_ps_flush(one, PS_WORLD_PATIENCE_US), MR_OK);
+    assert_int_equal(mr_ps_flush(one, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_pull(theirs, &key, 1, &value, NULL, NULL, NULL), MR_NOT_FOUND);
     assert_said("was dropped");
     assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK); /* changes nothing */
@@ -255,12 +255,12 @@ static void a_table_that_others_dropped_is_gone(void **state) {
     mr_ps_table_free(theirs);
     mr_ps_close(one);
     mr_ps_close(other);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void arrays_are_checked(void **state) {
-    ps_world world = begin(MR_PS_ASP, 1);
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin(MR_PS_ASP, 1);
+    mr_ps *ps = connect_to(&fixture, 0);
     const mr_ps_array array = {.name = "w", .dims = 2, .shape = {2, 3}};
     mr_ps_table *table =
         table_in(ps, "dense", MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1));
@@ -271,7 +271,7 @@ static void arrays_are_checked(void **state) {
         mr_ps_table *other;
         mr_ps_table_options options =
             MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &others[i % 2], .array_count = 1 + i / 2);
-        assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_WORLD_PATIENCE_US, &other), MR_EXISTS);
+        assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_FIXTURE_PATIENCE_US, &other), MR_EXISTS);
         assert_said(told[i]);
     }
     const uint64_t key = 0;
@@ -287,7 +287,7 @@ static void arrays_are_checked(void **state) {
     assert_said("arrays, no keys");
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 typedef struct told {
@@ -311,8 +311,8 @@ static void note(void *context, mr_status status) {
 }
 
 static void whoever_wants_to_be_told_is(void **state) {
-    ps_world world = begin(MR_PS_ASP, 1);
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin(MR_PS_ASP, 1);
+    mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     told told = {.table = table, .key = 4, .value = 5, .status = MR_BUSY, .next = MR_BUSY};
     const mr_ps_request_options options = MR_OPTIONS(mr_ps_request_options, .done = note, .context = &told);
@@ -320,21 +320,21 @@ static void whoever_wants_to_be_told_is(void **state) {
     assert_int_equal(step_of(ps), 0);
     assert_int_equal(mr_ps_push(table, &told.key, 1, &told.value, NULL, &options, &ticket), MR_OK);
     while (__atomic_load_n(&told.next, __ATOMIC_ACQUIRE) == MR_BUSY)
-        assert_int_equal(mr_ps_flush(ps, PS_WORLD_PATIENCE_US), MR_OK);
+        assert_int_equal(mr_ps_flush(ps, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(told.status, MR_OK);
     assert_int_equal(told.waited, MR_DENIED);
     assert_int_equal(told.next, MR_OK);
     assert_true(told.shown == 5);
-    assert_int_equal(mr_ps_wait(ps, ticket, PS_WORLD_PATIENCE_US), MR_OK); /* who has a ticket may wait as well */
+    assert_int_equal(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US), MR_OK); /* who has a ticket may wait as well */
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* Of two ranks one never comes. */
 static void nothing_waits_for_ever(void **state) {
-    ps_world world = begin(MR_PS_BSP, 2);
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin(MR_PS_BSP, 2);
+    mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     const uint64_t key = 0;
     const float value = 1;
@@ -351,25 +351,25 @@ static void nothing_waits_for_ever(void **state) {
     assert_said("are not acknowledged");
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void a_rank_is_played_by_the_last_who_came(void **state) {
-    ps_world world = begin(MR_PS_BSP, 1);
-    mr_ps *first = connect_to(&world, 0), *second = connect_to(&world, 0);
+    ps_fixture fixture = begin(MR_PS_BSP, 1);
+    mr_ps *first = connect_to(&fixture, 0), *second = connect_to(&fixture, 0);
     uint64_t step;
     assert_int_equal(step_of(second), 0);
-    assert_int_equal(mr_ps_begin(first, PS_WORLD_PATIENCE_US, &step), MR_EXISTS);
+    assert_int_equal(mr_ps_begin(first, PS_FIXTURE_PATIENCE_US, &step), MR_EXISTS);
     assert_said("another process holds rank 0");
     mr_ps_close(first);
     mr_ps_close(second);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* What nobody waits for arrives all the same, and is seen by another. */
 static void pushes_arrive_while_their_program_does_other_things(void **state) {
-    ps_world world = begin(MR_PS_ASP, 2);
-    mr_ps *one = connect_to(&world, 0), *other = connect_to(&world, 1);
+    ps_fixture fixture = begin(MR_PS_ASP, 2);
+    mr_ps *one = connect_to(&fixture, 0), *other = connect_to(&fixture, 1);
     mr_ps_table *mine = table_in(one, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options)),
                 *theirs = table_in(other, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     const uint64_t key = 1;
@@ -384,7 +384,7 @@ static void pushes_arrive_while_their_program_does_other_things(void **state) {
     mr_ps_close(other);
     mr_ps_table_free(mine);
     mr_ps_table_free(theirs);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 typedef struct task {
@@ -401,15 +401,15 @@ static void *push_and_wait(void *argument) {
     for (int i = 0; i < PUSHES && task->status == MR_OK; i++) {
         mr_ps_ticket ticket;
         task->status = mr_ps_push(task->table, &task->key, 1, &one, NULL, NULL, &ticket);
-        if (task->status == MR_OK) task->status = mr_ps_wait(task->ps, ticket, PS_WORLD_PATIENCE_US);
+        if (task->status == MR_OK) task->status = mr_ps_wait(task->ps, ticket, PS_FIXTURE_PATIENCE_US);
         if (task->status == MR_OK) task->status = mr_ps_pull(task->table, &task->key, 1, &shown, NULL, NULL, NULL);
     }
     return NULL;
 }
 
 static void threads_share_a_connection(void **state) {
-    ps_world world = begin(MR_PS_ASP, 1);
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin(MR_PS_ASP, 1);
+    mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
     pthread_t threads[THREADS];
     task tasks[THREADS];
@@ -425,14 +425,14 @@ static void threads_share_a_connection(void **state) {
     assert_true(sums[0] == THREADS / 2 * PUSHES && sums[1] == THREADS / 2 * PUSHES);
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* More is pushed than it may have: it lives, and says so. */
 static void a_server_without_memory_refuses(void **state) {
     enum { DIM = 1024, ROWS = 1024, LISTS = 64 }; /* 4 MB each; it may have 64 MB */
-    ps_world world = begin_with((ps_world){.workers = 1, .consistency = MR_PS_ASP, .memory = 1});
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin_with((ps_fixture){.workers = 1, .consistency = MR_PS_ASP, .memory = 1});
+    mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_table *table = table_in(ps, "much", MR_OPTIONS(mr_ps_table_options, .dim = DIM));
     float *values = xcalloc(ROWS * DIM, sizeof *values);
     uint64_t keys[ROWS];
@@ -450,7 +450,7 @@ static void a_server_without_memory_refuses(void **state) {
     mr_ps_table_free(table);
     mr_ps_close(ps);
     free(values);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 int main(void) {

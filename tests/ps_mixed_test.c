@@ -18,98 +18,99 @@ enum { STEPS = 120, STEP_US = 4000, RANKS = 2 };
 
 /* ---- Processes that train with a table of each, while others are killed (ps_world.h compares the bits). */
 
-static ps_world world_of(void) {
-    return (ps_world){.servers = 3,
-                      .workers = 4,
-                      .slots = 3,
-                      .copies = 2,
-                      .steps = STEPS,
-                      .step_us = STEP_US,
-                      .consistency = MR_PS_BSP,
-                      .mixed = true};
+static ps_fixture world_of(void) {
+    return (ps_fixture){.servers = 3,
+                        .workers = 4,
+                        .slots = 3,
+                        .copies = 2,
+                        .steps = STEPS,
+                        .step_us = STEP_US,
+                        .consistency = MR_PS_BSP,
+                        .mixed = true};
 }
 
-static void begin_world(ps_world *world) {
-    assert_true(ps_world_init(world));
-    assert_true(ps_world_start(world));
-    assert_true(ps_world_reaches(world, 5));
+static void begin_world(ps_fixture *fixture) {
+    assert_true(ps_fixture_init(fixture));
+    assert_true(ps_fixture_start(fixture));
+    assert_true(ps_fixture_reaches(fixture, 5));
 }
 
-static void finish_world(ps_world *world) {
-    assert_true(ps_world_trained(world));
-    assert_true(ps_world_fini(world));
+static void finish_world(ps_fixture *fixture) {
+    assert_true(ps_fixture_trained(fixture));
+    assert_true(ps_fixture_fini(fixture));
 }
 
 static void a_server_and_a_worker_are_killed(void **state) {
-    ps_world world = world_of();
-    begin_world(&world);
-    assert_true(ps_world_full(&world, 0, NULL));
-    mr_ps_replica dead = ps_world_process(&world, 1);
-    ps_world_kill(&world, &world.server[1]);
-    ps_world_kill(&world, &world.worker[2]);
-    ps_world_start_worker(&world, 2);
-    ps_world_start_server(&world, 1);
-    assert_true(ps_world_full(&world, 0, &dead));
-    finish_world(&world);
+    ps_fixture fixture = world_of();
+    begin_world(&fixture);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    mr_ps_replica dead = ps_fixture_process(&fixture, 1);
+    ps_fixture_kill(&fixture, &fixture.server[1]);
+    ps_fixture_kill(&fixture, &fixture.worker[2]);
+    ps_fixture_start_worker(&fixture, 2);
+    ps_fixture_start_server(&fixture, 1);
+    assert_true(ps_fixture_full(&fixture, 0, &dead));
+    finish_world(&fixture);
 }
 
 static void all_go_back_to_one_checkpoint(void **state) {
-    ps_world world = world_of();
-    world.slots = 2;
-    world.checkpoint_us = 200000;
-    world.steps = 0; /* until one is whole: each is synced to disk, shard by shard */
-    begin_world(&world);
-    for (int i = 0; i < 3000 && ps_world_checkpoint(&world) == 0; i++) usleep(10000);
-    uint64_t whole = ps_world_checkpoint(&world), past = ps_world_generation(&world);
+    ps_fixture fixture = world_of();
+    fixture.slots = 2;
+    fixture.checkpoint_us = 200000;
+    fixture.steps = 0; /* until one is whole: each is synced to disk, shard by shard */
+    begin_world(&fixture);
+    for (int i = 0; i < 3000 && ps_fixture_checkpoint(&fixture) == 0; i++) usleep(10000);
+    uint64_t whole = ps_fixture_checkpoint(&fixture), past = ps_fixture_generation(&fixture);
     assert_true(whole != 0);
-    for (uint32_t i = 0; i < world.workers; i++) ps_world_kill(&world, &world.worker[i]);
-    for (uint32_t i = 0; i < world.servers; i++) ps_world_kill(&world, &world.server[i]);
-    ps_world_kill(&world, &world.scheduler);
-    assert_true(ps_world_start(&world));
-    assert_true(ps_world_full(&world, past, NULL));
-    mr_ps_cluster_map *chart = NULL;
-    must(mr_ps_cluster_map_get(world.address, PS_WORLD_PATIENCE_US, &chart));
-    assert_true(chart->restored_from >= whole);
-    assert_int_equal(chart->info.slots, 2);
-    assert_int_equal(chart->slot_count, 2 * 2 + 1);
-    assert_int_equal(chart->info.mixed_consistency, 1);
-    mr_ps_cluster_map_free(chart);
-    ps_world_stop(&world);
-    finish_world(&world);
+    for (uint32_t i = 0; i < fixture.workers; i++) ps_fixture_kill(&fixture, &fixture.worker[i]);
+    for (uint32_t i = 0; i < fixture.servers; i++) ps_fixture_kill(&fixture, &fixture.server[i]);
+    ps_fixture_kill(&fixture, &fixture.scheduler);
+    assert_true(ps_fixture_start(&fixture));
+    assert_true(ps_fixture_full(&fixture, past, NULL));
+    mr_ps_cluster_map *map = NULL;
+    must(mr_ps_cluster_map_get(fixture.address, PS_FIXTURE_PATIENCE_US, &map));
+    assert_true(map->restored_from >= whole);
+    assert_int_equal(map->info.slots, 2);
+    assert_int_equal(map->slot_count, 2 * 2 + 1);
+    assert_int_equal(map->info.mixed_consistency, 1);
+    mr_ps_cluster_map_free(map);
+    ps_fixture_stop(&fixture);
+    finish_world(&fixture);
 }
 
 /* ---- Two ranks of this process. */
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     mr_ps *ps[RANKS];
 } scene;
 
 static void begin(scene *scene, mr_ps_consistency consistency, bool mixed) {
-    scene->world =
-        (ps_world){.servers = 2, .workers = RANKS, .slots = 2, .copies = 1, .consistency = consistency, .mixed = mixed};
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
-    scene->world.workers = 0; /* this process is both */
-    for (int i = 0; i < RANKS; i++) must(mr_ps_connect(scene->world.address, i, PS_WORLD_PATIENCE_US, &scene->ps[i]));
+    scene->fixture = (ps_fixture){
+        .servers = 2, .workers = RANKS, .slots = 2, .copies = 1, .consistency = consistency, .mixed = mixed};
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
+    scene->fixture.workers = 0; /* this process is both */
+    for (int i = 0; i < RANKS; i++)
+        must(mr_ps_connect(scene->fixture.address, i, PS_FIXTURE_PATIENCE_US, &scene->ps[i]));
 }
 
 static void finish(scene *scene) {
     for (int i = 0; i < RANKS; i++) mr_ps_close(scene->ps[i]);
-    assert_true(ps_world_fini(&scene->world));
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 static mr_ps_table *table_of(scene *scene, int rank, const char *consistency) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .consistency = consistency);
     mr_ps_table *table = NULL;
-    must(mr_ps_table_create(scene->ps[rank], consistency, &options, PS_WORLD_PATIENCE_US, &table));
+    must(mr_ps_table_create(scene->ps[rank], consistency, &options, PS_FIXTURE_PATIENCE_US, &table));
     return table;
 }
 
 static void begin_step(scene *scene, int rank, uint64_t expected) {
     uint64_t step = UINT64_MAX;
-    must(mr_ps_begin(scene->ps[rank], PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(scene->ps[rank], PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(step, expected);
 }
 
@@ -143,7 +144,7 @@ static void only_those_with_rounds_wait(void **state) {
         add(mine, 7, 1);
         must(mr_ps_end(scene.ps[0]));
     }
-    must(mr_ps_flush(scene.ps[1], PS_WORLD_PATIENCE_US)); /* all its rounds are over */
+    must(mr_ps_flush(scene.ps[1], PS_FIXTURE_PATIENCE_US)); /* all its rounds are over */
     begin_step(&scene, 1, AHEAD);
     mr_ps_table *late = table_of(&scene, 1, "bsp");
     float value = 1;
@@ -190,7 +191,7 @@ static void a_bound_is_that_of_its_table(void **state) {
     begin_step(&scene, 0, 0);
     add(other, 1, 10);
     must(mr_ps_end(scene.ps[0]));
-    must(mr_ps_wait(scene.ps[1], ticket, PS_WORLD_PATIENCE_US));
+    must(mr_ps_wait(scene.ps[1], ticket, PS_FIXTURE_PATIENCE_US));
     assert_true(value == BOUND + 1 + 10); /* what the other did in the step that it had to end */
     mr_ps_table_free(loose);
     mr_ps_table_free(bounded);
@@ -204,7 +205,7 @@ static void a_bound_is_that_of_its_table(void **state) {
 static mr_status create(scene *scene, const char *name, const char *consistency) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .consistency = consistency);
     mr_ps_table *table = NULL;
-    mr_status status = mr_ps_table_create(scene->ps[0], name, &options, PS_WORLD_PATIENCE_US, &table);
+    mr_status status = mr_ps_table_create(scene->ps[0], name, &options, PS_FIXTURE_PATIENCE_US, &table);
     mr_ps_table_free(table);
     return status;
 }
@@ -232,7 +233,7 @@ static void what_a_deployment_does_not_have(void **state) {
     must(create(&scene, "u", "ssp:003"));
     mr_ps_table *table;
     mr_ps_table_options options = MR_INIT(mr_ps_table_options);
-    must(mr_ps_table_open(scene.ps[1], "u", PS_WORLD_PATIENCE_US, &table));
+    must(mr_ps_table_open(scene.ps[1], "u", PS_FIXTURE_PATIENCE_US, &table));
     mr_ps_table_options_get(table, &options);
     assert_string_equal(options.consistency, "ssp:3");
     mr_ps_table_free(table);
@@ -245,9 +246,9 @@ static void what_a_deployment_does_not_have(void **state) {
     begin(&scene, MR_PS_ASP, true);
     const mr_ps_table_options clipped = MR_OPTIONS(mr_ps_table_options, .clip_norm = 1, .consistency = "bsp"),
                               loose = MR_OPTIONS(mr_ps_table_options, .clip_norm = 1);
-    must(mr_ps_table_create(scene.ps[0], "clipped", &clipped, PS_WORLD_PATIENCE_US, &table)); /* rounds of its own */
+    must(mr_ps_table_create(scene.ps[0], "clipped", &clipped, PS_FIXTURE_PATIENCE_US, &table)); /* rounds of its own */
     mr_ps_table_free(table);
-    assert_int_equal(mr_ps_table_create(scene.ps[0], "loose", &loose, PS_WORLD_PATIENCE_US, &table), MR_INVALID);
+    assert_int_equal(mr_ps_table_create(scene.ps[0], "loose", &loose, PS_FIXTURE_PATIENCE_US, &table), MR_INVALID);
     is_told("clip_norm");
     finish(&scene);
 }

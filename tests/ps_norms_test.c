@@ -35,9 +35,9 @@ enum {
 };
 
 /* The ranks are played by a process of their own, which asserts nothing (child.h): it ends. */
-#define CHECK(condition)                                                      \
-    do {                                                                      \
-        if (!(condition)) exit(child_failed(#condition, __FILE__, __LINE__)); \
+#define CHECK(condition)                                                           \
+    do {                                                                           \
+        if (!(condition)) exit(test_child_failed(#condition, __FILE__, __LINE__)); \
     } while (0)
 
 static void must(mr_status status) {
@@ -48,7 +48,7 @@ static void must(mr_status status) {
 /* ---- The same in this process. */
 
 typedef struct twin { /* a table, of ITEMS values: rows of DIM, or arrays, one behind the other */
-    sheet sheet;
+    table_info table;
     optim optim;
     float values[ITEMS], state[OPTIM_STATES_MAX][ITEMS];
 } twin;
@@ -57,17 +57,17 @@ static const int64_t array_items[ARRAYS] = {50, ITEMS - 50};
 
 static void twin_init(twin *twin, mr_ps_table *handle, uint32_t id) {
     mr_ps_table_options options = MR_INIT(mr_ps_table_options);
-    catalogue_table table;
+    table_catalog_table table;
     const optim_ops *ops;
-    const chart chart = {.consistency = {CONSISTENCY_BSP, 0}, .slot_count = SLOTS + 1};
+    const cluster_map map = {.consistency = {CONSISTENCY_BSP, 0}, .slot_count = SLOTS + 1};
     memset(twin, 0, sizeof *twin);
     mr_ps_table_options_get(handle, &options);
-    must(catalogue_table_init(&table, mr_ps_table_name(handle), &options));
-    table.definition.id = id; /* they are counted as they are made */
-    must(sheet_init(&twin->sheet, &table, &chart));
+    must(table_catalog_table_init(&table, mr_ps_table_name(handle), &options));
+    table.schema.id = id; /* they are counted as they are made */
+    must(table_info_init(&twin->table, &table, &map));
     must(optim_find(options.optimizer, &ops));
-    must(optim_init(&twin->optim, ops, &table.definition.settings));
-    initializer init = table.definition.init;
+    must(optim_init(&twin->optim, ops, &table.schema.settings));
+    initializer init = table.schema.init;
     init.table = id;
     for (uint64_t i = 0; options.kind == MR_PS_SPARSE && i < KEYS; i++)
         initializer_fill(&init, i * 11 + 2, 0, DIM, twin->values + i * DIM);
@@ -75,10 +75,10 @@ static void twin_init(twin *twin, mr_ps_table *handle, uint32_t id) {
         init.table = (uint64_t)id << 32 | i;
         initializer_fill(&init, 0, 0, (size_t)array_items[i], twin->values + first);
     }
-    catalogue_table_fini(&table);
+    table_catalog_table_fini(&table);
 }
 
-static bool is_dense(const twin *twin) { return twin->sheet.table.definition.kind == DEFINITION_DENSE; }
+static bool is_dense(const twin *twin) { return twin->table.table.schema.kind == TABLE_SCHEMA_DENSE; }
 
 static optim_arrays arrays_at(twin *twin, size_t first, const float *gradient) {
     optim_arrays arrays = {.from = twin->values + first, .to = twin->values + first, .gradient = gradient + first};
@@ -91,9 +91,9 @@ typedef void block_fn(twin *twin, uint32_t array, uint32_t block, size_t first, 
 static void each_block(twin *twin, block_fn *fn, void *context) {
     size_t start = 0;
     for (uint32_t array = 0; array < ARRAYS; start += (size_t)array_items[array++]) {
-        const dense_plan *plan = &twin->sheet.arrays[array].plan;
+        const dense_table_plan *plan = &twin->table.arrays[array].plan;
         for (uint32_t block = 0; block < plan->blocks; block++)
-            fn(twin, array, block, start + dense_first(plan, block), dense_count(plan, block), context);
+            fn(twin, array, block, start + dense_table_first(plan, block), dense_table_count(plan, block), context);
     }
 }
 
@@ -102,20 +102,20 @@ typedef struct measuring {
     optim_moment moment;
     bool whole; /* the gradient; else values and updates */
     uint32_t slot;
-    lengths found;
+    slot_norms found;
 } measuring;
 
 static void measure_block(twin *twin, uint32_t array, uint32_t block, size_t first, size_t count, void *context) {
     measuring *at = context;
-    if (sheet_block_slot(&twin->sheet, array, block) != at->slot) return;
+    if (table_info_block_slot(&twin->table, array, block) != at->slot) return;
     if (at->whole) {
-        lengths_add(&at->found, 1, LENGTHS_WHOLE, norm_squares(at->gradient + first, count), 0);
+        slot_norms_add(&at->found, 1, SLOT_NORMS_WHOLE, l2_norm_squares(at->gradient + first, count), 0);
         return;
     }
     double squares[2];
     optim_arrays arrays = arrays_at(twin, first, at->gradient);
     optim_measure(&twin->optim, &at->moment, &arrays, count, squares);
-    lengths_add(&at->found, 1, 1 + array, squares[0], squares[1]);
+    slot_norms_add(&at->found, 1, 1 + array, squares[0], squares[1]);
 }
 
 /* Of the keys of a slot, one behind the other. */
@@ -123,66 +123,66 @@ static void measure_rows(twin *twin, measuring *at) {
     float values[ITEMS];
     size_t count = 0;
     for (uint64_t i = 0; i < KEYS; i++) {
-        if (placement_slot(&twin->sheet.placement, i * 11 + 2) != at->slot) continue;
+        if (slot_placement_slot(&twin->table.placement, i * 11 + 2) != at->slot) continue;
         memcpy(values + count, at->gradient + i * DIM, DIM * sizeof *values);
         count += DIM;
     }
-    if (count != 0) lengths_add(&at->found, 1, LENGTHS_WHOLE, norm_squares(values, count), 0);
+    if (count != 0) slot_norms_add(&at->found, 1, SLOT_NORMS_WHOLE, l2_norm_squares(values, count), 0);
 }
 
-static lengths measured(twin *twin, const float *gradient, bool whole, const optim_moment *moment) {
-    bale *parts[SLOTS];
+static slot_norms measured(twin *twin, const float *gradient, bool whole, const optim_moment *moment) {
+    shared_bytes *parts[SLOTS];
     span spans[SLOTS];
-    lengths all = {0};
+    slot_norms all = {0};
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
         measuring at = {gradient, *moment, whole, slot, {0}};
         if (is_dense(twin))
             each_block(twin, measure_block, &at);
         else
             measure_rows(twin, &at);
-        parts[slot] = lengths_write(&at.found);
-        spans[slot] = bale_bytes(parts[slot]);
-        lengths_fini(&at.found);
+        parts[slot] = slot_norms_write(&at.found);
+        spans[slot] = shared_bytes_bytes(parts[slot]);
+        slot_norms_fini(&at.found);
     }
-    bale *sum = lengths_combine(spans, SLOTS);
-    CHECK(lengths_read(&all, bale_bytes(sum)));
-    bale_unref(sum);
-    for (uint32_t slot = 0; slot < SLOTS; slot++) bale_unref(parts[slot]);
+    shared_bytes *sum = slot_norms_combine(spans, SLOTS);
+    CHECK(slot_norms_read(&all, shared_bytes_bytes(sum)));
+    shared_bytes_unref(sum);
+    for (uint32_t slot = 0; slot < SLOTS; slot++) shared_bytes_unref(parts[slot]);
     return all;
 }
 
 /* As each step is one update with the sum of all, scaled. */
 static bool twin_push(twin *twin, uint64_t t, const float *gradient) {
-    const definition *definition = &twin->sheet.table.definition;
-    float mean = definition->average ? (float)(1 / (double)RANKS) : 1, clip = 1;
-    optim_moment moment = optim_at(&twin->optim, t, schedule_rate(&definition->schedule, t - 1), mean);
-    if (definition->clip_norm != 0) {
-        lengths whole = measured(twin, gradient, true, &moment);
-        double squares = lengths_find(&whole, 1, LENGTHS_WHOLE)->squares[0] * ((double)mean * (double)mean);
-        clip = norm_clip(squares, (double)definition->clip_norm);
+    const table_schema *schema = &twin->table.table.schema;
+    float mean = schema->average ? (float)(1 / (double)RANKS) : 1, clip = 1;
+    optim_moment moment = optim_at(&twin->optim, t, lr_schedule_rate(&schema->schedule, t - 1), mean);
+    if (schema->clip_norm != 0) {
+        slot_norms whole = measured(twin, gradient, true, &moment);
+        double squares = slot_norms_find(&whole, 1, SLOT_NORMS_WHOLE)->squares[0] * ((double)mean * (double)mean);
+        clip = l2_norm_clip(squares, (double)schema->clip_norm);
         moment.scale = mean * clip;
-        lengths_fini(&whole);
+        slot_norms_fini(&whole);
     }
     if (!is_dense(twin)) {
         for (size_t i = 0; i < KEYS; i++) {
             optim_arrays row = arrays_at(twin, i * DIM, gradient);
             double squares[2];
             if (optim_measures(&twin->optim)) optim_measure(&twin->optim, &moment, &row, DIM, squares);
-            if (optim_measures(&twin->optim)) moment.trust = norm_trust(squares[0], squares[1]);
+            if (optim_measures(&twin->optim)) moment.trust = l2_norm_trust(squares[0], squares[1]);
             optim_apply(&twin->optim, &moment, &row, DIM);
         }
         return clip < 1;
     }
-    lengths arrays = {0};
+    slot_norms arrays = {0};
     if (optim_measures(&twin->optim)) arrays = measured(twin, gradient, false, &moment);
     size_t first = 0;
     for (uint32_t i = 0; i < ARRAYS; first += (size_t)array_items[i++]) {
-        const lengths_item *item = lengths_find(&arrays, 1, 1 + i);
-        moment.trust = item == NULL ? 1 : norm_trust(item->squares[0], item->squares[1]);
+        const slot_norms_item *item = slot_norms_find(&arrays, 1, 1 + i);
+        moment.trust = item == NULL ? 1 : l2_norm_trust(item->squares[0], item->squares[1]);
         optim_arrays array = arrays_at(twin, first, gradient);
         optim_apply(&twin->optim, &moment, &array, (size_t)array_items[i]);
     }
-    lengths_fini(&arrays);
+    slot_norms_fini(&arrays);
     return clip < 1;
 }
 
@@ -249,7 +249,7 @@ static const struct {
 enum { TABLES = sizeof tables / sizeof *tables };
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     volatile uint64_t *page; /* shared: the step in which somebody is to be killed, and that in which it was */
     mr_ps *ps[RANKS];
     mr_ps_table *table[RANKS][TABLES];
@@ -260,10 +260,11 @@ typedef struct scene {
 /* ---- The ranks. */
 
 static void connect(scene *scene) {
-    for (int i = 0; i < RANKS; i++) must(mr_ps_connect(scene->world.address, i, PS_WORLD_PATIENCE_US, &scene->ps[i]));
+    for (int i = 0; i < RANKS; i++)
+        must(mr_ps_connect(scene->fixture.address, i, PS_FIXTURE_PATIENCE_US, &scene->ps[i]));
     for (size_t k = 0; k < TABLES; k++) {
         for (int i = 0; i < RANKS; i++)
-            must(mr_ps_table_create(scene->ps[i], tables[k].name, &tables[k].options, PS_WORLD_PATIENCE_US,
+            must(mr_ps_table_create(scene->ps[i], tables[k].name, &tables[k].options, PS_FIXTURE_PATIENCE_US,
                                     &scene->table[i][k]));
         twin_init(&scene->twins[k], scene->table[0][k], (uint32_t)k + 1);
     }
@@ -275,7 +276,7 @@ static void leave(scene *scene) {
         for (size_t k = 0; k < TABLES; k++) mr_ps_table_free(scene->table[i][k]);
         mr_ps_close(scene->ps[i]);
     }
-    for (size_t k = 0; k < TABLES; k++) sheet_fini(&scene->twins[k].sheet);
+    for (size_t k = 0; k < TABLES; k++) table_info_fini(&scene->twins[k].table);
 }
 
 static void push(scene *scene, int rank, size_t k, const float *gradient) {
@@ -316,7 +317,7 @@ static void step(scene *scene, uint64_t t, rng *rng, size_t clipped[TABLES]) {
     double size = t % 3 == 0 ? 0.01 : 1; /* some gradients are short enough */
     for (int rank = 0; rank < RANKS; rank++) {
         uint64_t begun = 0;
-        must(mr_ps_begin(scene->ps[rank], PS_WORLD_PATIENCE_US, &begun));
+        must(mr_ps_begin(scene->ps[rank], PS_FIXTURE_PATIENCE_US, &begun));
         CHECK(begun == t - 1);
         for (size_t k = 0; k < TABLES; k++) compare(scene, rank, k);
     }
@@ -328,7 +329,7 @@ static void step(scene *scene, uint64_t t, rng *rng, size_t clipped[TABLES]) {
         must(mr_ps_end(scene->ps[rank]));
         if (rank == 0 && t % KILL_EVERY == 3) let_kill(scene, t);
     }
-    for (int rank = 0; rank < RANKS; rank++) must(mr_ps_flush(scene->ps[rank], PS_WORLD_PATIENCE_US));
+    for (int rank = 0; rank < RANKS; rank++) must(mr_ps_flush(scene->ps[rank], PS_FIXTURE_PATIENCE_US));
     for (size_t k = 0; k < TABLES; k++) {
         for (size_t i = 0; i < ITEMS; i++) sum[i] = gradients[0][k][i] + gradients[1][k][i];
         clipped[k] += twin_push(&scene->twins[k], t, sum);
@@ -342,10 +343,10 @@ static int be_ranks(void *argument) {
     rng_init(&rng, 11);
     connect(scene);
     for (uint64_t t = 1; t <= STEPS; t++) step(scene, t, &rng, clipped);
-    must(mr_ps_begin(scene->ps[0], PS_WORLD_PATIENCE_US, &(uint64_t){0}));
+    must(mr_ps_begin(scene->ps[0], PS_FIXTURE_PATIENCE_US, &(uint64_t){0}));
     for (size_t k = 0; k < TABLES; k++) { /* the limits are such that some are clipped, and some are not */
         bool clips = tables[k].options.clip_norm != 0;
-        CHILD_CHECK(clips ? clipped[k] > 0 && clipped[k] < STEPS : clipped[k] == 0);
+        TEST_CHILD_CHECK(clips ? clipped[k] > 0 && clipped[k] < STEPS : clipped[k] == 0);
         compare(scene, 0, k);
     }
     leave(scene);
@@ -356,15 +357,15 @@ static int be_ranks(void *argument) {
 /* ---- Those who kill. */
 
 static void kill_in(scene *scene, uint64_t t) {
-    uint32_t victim = (uint32_t)(t / KILL_EVERY) % scene->world.servers;
+    uint32_t victim = (uint32_t)(t / KILL_EVERY) % scene->fixture.servers;
     for (int i = 0; scene->page[0] != t && i < 60000; i++) usleep(1000);
     assert_int_equal(scene->page[0], t);
-    assert_true(ps_world_full(&scene->world, 0, NULL));
-    mr_ps_replica dead = ps_world_process(&scene->world, victim);
-    ps_world_kill(&scene->world, &scene->world.server[victim]);
-    ps_world_start_server(&scene->world, victim);
+    assert_true(ps_fixture_full(&scene->fixture, 0, NULL));
+    mr_ps_replica dead = ps_fixture_process(&scene->fixture, victim);
+    ps_fixture_kill(&scene->fixture, &scene->fixture.server[victim]);
+    ps_fixture_start_server(&scene->fixture, victim);
     scene->page[1] = t;
-    assert_true(ps_world_full(&scene->world, 0, &dead));
+    assert_true(ps_fixture_full(&scene->fixture, 0, &dead));
 }
 
 static void the_bits_are_those_of_one_process_whoever_is_killed(void **state) {
@@ -372,14 +373,15 @@ static void the_bits_are_those_of_one_process_whoever_is_killed(void **state) {
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(page != MAP_FAILED);
     scene->page = page;
-    scene->world = (ps_world){.servers = 3, .workers = RANKS, .slots = SLOTS, .copies = 2, .consistency = MR_PS_BSP};
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
-    pid_t ranks = child_start(be_ranks, scene);
+    scene->fixture =
+        (ps_fixture){.servers = 3, .workers = RANKS, .slots = SLOTS, .copies = 2, .consistency = MR_PS_BSP};
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_start_server(&scene->fixture, i);
+    pid_t ranks = test_child_start(be_ranks, scene);
     for (uint64_t t = 3; t <= STEPS; t += KILL_EVERY) kill_in(scene, t);
-    assert_int_equal(child_wait(ranks, 120000), 0);
-    assert_true(ps_world_fini(&scene->world));
+    assert_int_equal(test_child_wait(ranks, 120000), 0);
+    assert_true(ps_fixture_fini(&scene->fixture));
     munmap(page, 4096);
     free(scene);
 }

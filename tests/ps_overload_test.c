@@ -39,13 +39,13 @@ static void start_busy(crowd_of_busy *busy) {
     const char *text = getenv("MINIRAY_PS_BUSY");
     int wanted = text == NULL ? BUSY : atoi(text);
     for (busy->count = 0; busy->count < wanted && busy->count < BUSY_MAX; busy->count++)
-        busy->pids[busy->count] = child_start(keep_busy, NULL);
+        busy->pids[busy->count] = test_child_start(keep_busy, NULL);
 }
 
 static void end_busy(crowd_of_busy *busy) {
     while (busy->count > 0) {
         kill(busy->pids[--busy->count], SIGKILL);
-        (void)child_wait(busy->pids[busy->count], 60000);
+        (void)test_child_wait(busy->pids[busy->count], 60000);
     }
 }
 
@@ -72,7 +72,7 @@ static void play(mr_ps *ps, mr_ps_table *table, const float *values, float *show
 }
 
 static void large_arrays_come_through(void **state) {
-    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {ITEMS}};
     const mr_ps_table_options options =
         MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1);
@@ -80,12 +80,12 @@ static void large_arrays_come_through(void **state) {
     crowd_of_busy busy;
     mr_ps *ps;
     mr_ps_table *table;
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < world.servers; i++) ps_world_start_server(&world, i);
-    world.workers = 0; /* this process is the one */
-    assert_int_equal(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps), MR_OK);
-    assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_WORLD_PATIENCE_US, &table), MR_OK);
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < fixture.servers; i++) ps_fixture_start_server(&fixture, i);
+    fixture.workers = 0; /* this process is the one */
+    assert_int_equal(mr_ps_connect(fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps), MR_OK);
+    assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_FIXTURE_PATIENCE_US, &table), MR_OK);
     for (size_t i = 0; i < ITEMS; i++) values[i] = (float)(i % 1000);
     start_busy(&busy);
     for (int i = 1; i <= ROUNDS; i++) play(ps, table, values, shown, (float)i);
@@ -94,7 +94,7 @@ static void large_arrays_come_through(void **state) {
     free(shown);
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 int main(void) {

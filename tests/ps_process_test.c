@@ -9,31 +9,31 @@
 
 #include "tests/support/ps_world.h"
 
-static void train_undisturbed(ps_world world) {
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start(&world));
-    assert_true(ps_world_trained(&world));
-    assert_true(ps_world_fini(&world));
+static void train_undisturbed(ps_fixture fixture) {
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start(&fixture));
+    assert_true(ps_fixture_trained(&fixture));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void one_and_one(void **state) {
     train_undisturbed(
-        (ps_world){.servers = 1, .workers = 1, .slots = 1, .copies = 1, .steps = 20, .consistency = MR_PS_BSP});
+        (ps_fixture){.servers = 1, .workers = 1, .slots = 1, .copies = 1, .steps = 20, .consistency = MR_PS_BSP});
 }
 
 static void four_workers_three_servers(void **state) {
     train_undisturbed(
-        (ps_world){.servers = 3, .workers = 4, .slots = 8, .copies = 2, .steps = 20, .consistency = MR_PS_BSP});
+        (ps_fixture){.servers = 3, .workers = 4, .slots = 8, .copies = 2, .steps = 20, .consistency = MR_PS_BSP});
 }
 
 static void four_workers_three_servers_by_tcp(void **state) {
-    train_undisturbed((ps_world){
+    train_undisturbed((ps_fixture){
         .tcp = true, .servers = 3, .workers = 4, .slots = 8, .copies = 2, .steps = 20, .consistency = MR_PS_BSP});
 }
 
 static void nobody_is_counted_twice_in_ssp(void **state) {
     train_undisturbed(
-        (ps_world){.servers = 2, .workers = 3, .slots = 4, .copies = 2, .steps = 40, .consistency = MR_PS_SSP});
+        (ps_fixture){.servers = 2, .workers = 3, .slots = 4, .copies = 2, .steps = 40, .consistency = MR_PS_SSP});
 }
 
 int main(void) {

@@ -16,31 +16,31 @@
 enum { SLOTS = 4, DIM = 3, LAST = 9999, FIRST = 1200, COUNT = 6000 };
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     mr_ps *ps;
 } scene;
 
 static void begin(scene *scene, mr_ps_consistency consistency) {
-    scene->world = (ps_world){.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = consistency};
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
-    scene->world.workers = 0; /* this process is the one */
-    must(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps));
+    scene->fixture = (ps_fixture){.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = consistency};
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
+    scene->fixture.workers = 0; /* this process is the one */
+    must(mr_ps_connect(scene->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene->ps));
 }
 
 static void next_step(scene *scene, bool first) {
     uint64_t step;
     if (!first) {
         must(mr_ps_end(scene->ps));
-        must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
+        must(mr_ps_flush(scene->ps, PS_FIXTURE_PATIENCE_US));
     }
-    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(scene->ps, PS_FIXTURE_PATIENCE_US, &step));
 }
 
 static void finish(scene *scene) {
     mr_ps_close(scene->ps);
-    assert_true(ps_world_fini(&scene->world));
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 static float value_of(size_t key, size_t i) { return (float)(key % 977) + (float)i / 4; }
@@ -62,9 +62,9 @@ static void push_ranges(mr_ps_consistency consistency) {
         mr_ps_push_stats before, after;
         mr_ps_ticket tickets[4];
         snprintf(name, sizeof name, "ranges %s", codecs[c]);
-        must(mr_ps_table_create(scene.ps, name, &options, PS_WORLD_PATIENCE_US, &ranges));
+        must(mr_ps_table_create(scene.ps, name, &options, PS_FIXTURE_PATIENCE_US, &ranges));
         snprintf(name, sizeof name, "lists %s", codecs[c]);
-        must(mr_ps_table_create(scene.ps, name, &options, PS_WORLD_PATIENCE_US, &lists));
+        must(mr_ps_table_create(scene.ps, name, &options, PS_FIXTURE_PATIENCE_US, &lists));
         next_step(&scene, c == 0);
         for (size_t i = 0; i < COUNT; i++)
             for (size_t k = 0; k < DIM; k++) values[i][k] = value_of(FIRST + i, k);
@@ -81,7 +81,7 @@ static void push_ranges(mr_ps_consistency consistency) {
         must(mr_ps_push_range(ranges, FIRST + 10, 2, values, &set, &tickets[2]));
         must(mr_ps_push(lists, keys + 10, 2, values, NULL, &set, &tickets[3]));
         next_step(&scene, false);
-        for (int i = 0; i < 4; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_WORLD_PATIENCE_US));
+        for (int i = 0; i < 4; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_FIXTURE_PATIENCE_US));
         must(mr_ps_pull(ranges, keys, COUNT, shown[0], NULL, NULL, NULL));
         must(mr_ps_pull(lists, keys, COUNT, shown[1], NULL, NULL, NULL));
         assert_memory_equal(shown[0], shown[1], sizeof shown[0]);
@@ -109,9 +109,9 @@ static void what_cannot_be(void **state) {
     const mr_ps_table_options options[] = {MR_OPTIONS(mr_ps_table_options, .dim = DIM, .ordered = 1),
                                            MR_OPTIONS(mr_ps_table_options, .dim = DIM),
                                            MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS, .ordered = 1)};
-    must(mr_ps_table_create(scene.ps, "o", &options[0], PS_WORLD_PATIENCE_US, &ordered));
-    must(mr_ps_table_create(scene.ps, "h", &options[1], PS_WORLD_PATIENCE_US, &hashed));
-    must(mr_ps_table_create(scene.ps, "v", &options[2], PS_WORLD_PATIENCE_US, &vectors));
+    must(mr_ps_table_create(scene.ps, "o", &options[0], PS_FIXTURE_PATIENCE_US, &ordered));
+    must(mr_ps_table_create(scene.ps, "h", &options[1], PS_FIXTURE_PATIENCE_US, &hashed));
+    must(mr_ps_table_create(scene.ps, "v", &options[2], PS_FIXTURE_PATIENCE_US, &vectors));
     next_step(&scene, true);
     must(mr_ps_end(scene.ps));
     assert_int_equal(mr_ps_push_range(ordered, 1, 1, one, NULL, NULL), MR_STALE); /* no step is open */
@@ -145,11 +145,11 @@ static void push_and_pull(mr_ps_consistency consistency) {
     scene scene;
     begin(&scene, consistency);
     must(mr_ps_table_create(scene.ps, "r", &MR_OPTIONS(mr_ps_table_options, .dim = DIM, .ordered = 1, .last_key = LAST),
-                            PS_WORLD_PATIENCE_US, &ranges));
+                            PS_FIXTURE_PATIENCE_US, &ranges));
     must(mr_ps_table_create(
         scene.ps, "d",
         &MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 30000),
-        PS_WORLD_PATIENCE_US, &dense));
+        PS_FIXTURE_PATIENCE_US, &dense));
     for (size_t i = 0; i < ITEMS; i++) pushed[i] = value_of(i, 1);
     for (size_t i = 0; i < COUNT * DIM; i++) rows[i] = value_of(i, 2);
     memset(wanted, 0, sizeof wanted);
@@ -160,7 +160,7 @@ static void push_and_pull(mr_ps_consistency consistency) {
         must(mr_ps_push_pull_range(ranges, FIRST, COUNT, rows, shown, NULL, &tickets[0]));
         must(mr_ps_push_pull_array(dense, 0, pushed + FROM, pulled, FROM, ITEMS - FROM, NULL, &tickets[1]));
         if (consistency == MR_PS_BSP) next_step(&scene, false);
-        for (int i = 0; i < 2; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_WORLD_PATIENCE_US));
+        for (int i = 0; i < 2; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_FIXTURE_PATIENCE_US));
         for (size_t i = 0; i < COUNT * DIM; i++) sums[i] += rows[i];
         for (size_t i = FROM; i < ITEMS; i++) wanted[i] += pushed[i];
         assert_memory_equal(shown, sums, sizeof sums);

@@ -63,7 +63,7 @@ static mr_status play(mr_ps *ps, const tables *tables, uint32_t rank, tally *own
     MR_TRY(mr_ps_push(tables->sums, keys, KEYS, ones, NULL, NULL, &tickets[0]));
     if (tables->loose != NULL) MR_TRY(mr_ps_push(tables->loose, keys, 1, ones, NULL, NULL, &tickets[1]));
     MR_TRY(mr_ps_end(ps));
-    return mr_ps_wait(ps, tickets[0], PS_WORLD_PATIENCE_US);
+    return mr_ps_wait(ps, tickets[0], PS_FIXTURE_PATIENCE_US);
 }
 
 static mr_status look(const tables *tables, tally *own) {
@@ -80,7 +80,7 @@ static mr_status train(const part *part, mr_ps *ps, const tables *tables) {
     tally *own = &part->page->ranks[part->rank];
     for (;;) {
         uint64_t step;
-        MR_TRY(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+        MR_TRY(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
         __atomic_store_n(&own->step, step, __ATOMIC_RELEASE);
         if (step >= __atomic_load_n(&part->page->last, __ATOMIC_ACQUIRE)) return look(tables, own);
         count(&own->begun);
@@ -92,20 +92,20 @@ static mr_status train(const part *part, mr_ps *ps, const tables *tables) {
 
 static mr_status open_table(mr_ps *ps, const char *consistency, mr_ps_table **out) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .consistency = consistency);
-    return mr_ps_table_create(ps, consistency, &options, PS_WORLD_PATIENCE_US, out);
+    return mr_ps_table_create(ps, consistency, &options, PS_FIXTURE_PATIENCE_US, out);
 }
 
 static int work(void *argument) {
     const part *part = argument;
     mr_ps *ps;
     tables tables = {0};
-    mr_status status = mr_ps_connect(part->address, (int)part->rank, PS_WORLD_PATIENCE_US, &ps);
-    CHILD_CHECK(status == MR_OK);
+    mr_status status = mr_ps_connect(part->address, (int)part->rank, PS_FIXTURE_PATIENCE_US, &ps);
+    TEST_CHILD_CHECK(status == MR_OK);
     status = open_table(ps, "bsp", &tables.sums);
     if (status == MR_OK && part->mixed) status = open_table(ps, "asp", &tables.loose);
     if (status == MR_OK) status = train(part, ps, &tables);
     if (status != MR_OK) fprintf(stderr, "rank %u: %s\n", part->rank, mr_last_error());
-    CHILD_CHECK(status == MR_OK);
+    TEST_CHILD_CHECK(status == MR_OK);
     mr_ps_table_free(tables.sums);
     mr_ps_table_free(tables.loose);
     mr_ps_close(ps);
@@ -115,26 +115,26 @@ static int work(void *argument) {
 /* ---- The world. */
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     page *page;
     pid_t worker[RANKS];
 } scene;
 
-static void begin(scene *scene, ps_world world) {
-    world.servers = world.copies = 2;
-    world.slots = 3;
-    world.workers = RANKS;
-    *scene = (struct scene){.world = world};
+static void begin(scene *scene, ps_fixture fixture) {
+    fixture.servers = fixture.copies = 2;
+    fixture.slots = 3;
+    fixture.workers = RANKS;
+    *scene = (struct scene){.fixture = fixture};
     scene->page = mmap(NULL, sizeof *scene->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(scene->page != MAP_FAILED);
     scene->page->last = UINT64_MAX;
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < scene->world.servers; i++) ps_world_start_server(&scene->world, i);
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_start_server(&scene->fixture, i);
     for (uint32_t i = 0; i < RANKS; i++) {
-        part part = {.page = scene->page, .mixed = world.mixed, .rank = i};
-        memcpy(part.address, scene->world.address, sizeof part.address);
-        scene->worker[i] = nursery_start(&scene->world.nursery, work, &part, sizeof part);
+        part part = {.page = scene->page, .mixed = fixture.mixed, .rank = i};
+        memcpy(part.address, scene->fixture.address, sizeof part.address);
+        scene->worker[i] = fork_server_start(&scene->fixture.fork_server, work, &part, sizeof part);
         assert_true(scene->worker[i] > 0);
     }
 }
@@ -142,7 +142,7 @@ static void begin(scene *scene, ps_world world) {
 static uint64_t read_of(const uint64_t *number) { return __atomic_load_n(number, __ATOMIC_ACQUIRE); }
 
 static void await(const uint64_t *number, uint64_t least) {
-    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
+    int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
     while (read_of(number) < least) {
         if (clock_now_us(clock_real()) > until_us)
             fail_msg("%llu, not %llu", (unsigned long long)read_of(number), (unsigned long long)least);
@@ -173,27 +173,27 @@ static void finish(scene *scene) {
     for (uint32_t i = 0; i < RANKS; i++)
         if (read_of(&scene->page->ranks[i].step) > last) last = read_of(&scene->page->ranks[i].step);
     __atomic_store_n(&scene->page->last, last + MORE, __ATOMIC_RELEASE);
-    for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(child_wait(scene->worker[i], PATIENCE_MS), 0);
+    for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(test_child_wait(scene->worker[i], PATIENCE_MS), 0);
     for (uint32_t i = 0; i < RANKS * RANKS; i++) {
         const tally *own = &scene->page->ranks[i % RANKS], *sees = &scene->page->ranks[i / RANKS];
         for (int k = 0; k < KEYS; k++) assert_int_equal((uint64_t)sees->shown[i % RANKS][k], own->counted);
-        if (!scene->world.mixed) continue;
+        if (!scene->fixture.mixed) continue;
         assert_true(sees->loose[i % RANKS] >= (float)own->counted && sees->loose[i % RANKS] <= (float)own->begun);
     }
     munmap(scene->page, sizeof *scene->page);
-    scene->world.workers = 0;
-    assert_true(ps_world_fini(&scene->world));
+    scene->fixture.workers = 0;
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 /* ---- Backup workers. */
 
-static void two_go_on_without_the_third(ps_world world) {
+static void two_go_on_without_the_third(ps_fixture fixture) {
     scene scene;
     char text[4096];
-    world.backup = 1;
-    begin(&scene, world);
+    fixture.backup = 1;
+    begin(&scene, fixture);
     go_on(&scene, 0, 1, SOME);
-    assert_true(ps_world_status(&scene.world, "", text, sizeof text));
+    assert_true(ps_fixture_status(&scene.fixture, "", text, sizeof text));
     assert_non_null(strstr(text, "A round waits for 2 of 3 ranks\n"));
     stop(&scene, 2);
     go_on(&scene, 0, 1, MANY);
@@ -207,10 +207,10 @@ static void two_go_on_without_the_third(ps_world world) {
     finish(&scene);
 }
 
-static void backup_workers(void **state) { two_go_on_without_the_third((ps_world){.consistency = MR_PS_BSP}); }
+static void backup_workers(void **state) { two_go_on_without_the_third((ps_fixture){.consistency = MR_PS_BSP}); }
 
 static void backup_workers_beside_tables_without_rounds(void **state) {
-    two_go_on_without_the_third((ps_world){.consistency = MR_PS_ASP, .mixed = true});
+    two_go_on_without_the_third((ps_fixture){.consistency = MR_PS_ASP, .mixed = true});
 }
 
 /* ---- Deadlines. */
@@ -218,9 +218,9 @@ static void backup_workers_beside_tables_without_rounds(void **state) {
 static void who_is_late_is_left_out(void **state) {
     scene scene;
     char text[4096];
-    begin(&scene, (ps_world){.consistency = MR_PS_BSP, .deadline_us = DEADLINE_US});
+    begin(&scene, (ps_fixture){.consistency = MR_PS_BSP, .deadline_us = DEADLINE_US});
     go_on(&scene, 0, 2, SOME);
-    assert_true(ps_world_status(&scene.world, "", text, sizeof text));
+    assert_true(ps_fixture_status(&scene.fixture, "", text, sizeof text));
     assert_non_null(strstr(text, "A round waits for 3 of 3 ranks, for at most 0.15 s\n"));
     stop(&scene, 2);
     int64_t began_us = clock_now_us(clock_real());

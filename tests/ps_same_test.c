@@ -14,54 +14,54 @@
 enum { SERVERS = 3, WORKERS = 4, SLOTS = 8, COPIES = 2, STEPS = 25 };
 #define PATIENCE_US INT64_C(60000000)
 
-static const lesson all_in_rounds = {.workers = WORKERS, .rounds = {true, true, true}};
+static const kv_workload all_in_rounds = {.workers = WORKERS, .rounds = {true, true, true}};
 
 /* The weights at the end, as a worker sees them that comes when all others are done. */
-static void train_processes(bool tcp, lesson_weights out) {
-    ps_world world = {.tcp = tcp,
-                      .servers = SERVERS,
-                      .workers = WORKERS,
-                      .slots = SLOTS,
-                      .copies = COPIES,
-                      .steps = STEPS,
-                      .consistency = MR_PS_BSP};
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start(&world));
-    assert_true(ps_world_trained(&world));
-    assert_true(ps_world_weights(&world, out));
-    assert_true(ps_world_fini(&world));
+static void train_processes(bool tcp, kv_workload_weights out) {
+    ps_fixture fixture = {.tcp = tcp,
+                          .servers = SERVERS,
+                          .workers = WORKERS,
+                          .slots = SLOTS,
+                          .copies = COPIES,
+                          .steps = STEPS,
+                          .consistency = MR_PS_BSP};
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start(&fixture));
+    assert_true(ps_fixture_trained(&fixture));
+    assert_true(ps_fixture_weights(&fixture, out));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
-static bool is_done(void *context) { return school_is_done(context); }
+static bool is_done(void *context) { return kv_deployment_is_done(context); }
 
-static void train_simulated(lesson_weights out) {
+static void train_simulated(kv_workload_weights out) {
     scenario_options options = scenario_options_of(1, NULL);
     scenario_result result;
-    school school = {.sim = sim_create(&options),
-                     .scheduler = {.consistency = {CONSISTENCY_BSP, 0},
-                                   .server_count = SERVERS,
-                                   .table_slots = SLOTS,
-                                   .copies = COPIES},
-                     .servers = SERVERS,
-                     .workers = WORKERS,
-                     .steps = STEPS,
-                     .step_us = 1000,
-                     .lesson = all_in_rounds};
+    kv_deployment deployment = {.sim = sim_create(&options),
+                                .scheduler = {.consistency = {CONSISTENCY_BSP, 0},
+                                              .server_count = SERVERS,
+                                              .table_slots = SLOTS,
+                                              .copies = COPIES},
+                                .servers = SERVERS,
+                                .workers = WORKERS,
+                                .steps = STEPS,
+                                .step_us = 1000,
+                                .workload = all_in_rounds};
     bool done = false;
-    school_build(&school);
-    assert_true(sim_run_until(school.sim, PATIENCE_US, is_done, &school, &done));
-    sim_finish(school.sim, &result);
+    kv_deployment_build(&deployment);
+    assert_true(sim_run_until(deployment.sim, PATIENCE_US, is_done, &deployment, &done));
+    sim_finish(deployment.sim, &result);
     assert_string_equal(result.violation, "");
     assert_true(done);
-    memcpy(out, school.end, sizeof school.end);
+    memcpy(out, deployment.end, sizeof deployment.end);
 }
 
 static void three_worlds_have_the_same_bits(void **state) {
-    lesson_weights by_memory, by_tcp, simulated, sums;
+    kv_workload_weights by_memory, by_tcp, simulated, sums;
     train_processes(false, by_memory);
     train_processes(true, by_tcp);
     train_simulated(simulated);
-    lesson_reference(&all_in_rounds, STEPS, sums);
+    kv_workload_reference(&all_in_rounds, STEPS, sums);
     assert_memory_equal(by_memory, sums, sizeof sums);
     assert_memory_equal(by_tcp, sums, sizeof sums);
     assert_memory_equal(simulated, sums, sizeof sums);

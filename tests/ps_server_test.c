@@ -17,8 +17,8 @@
 
 enum { ENDS_MS = 60000 };
 
-static mr_ps *connect_to(const ps_world *world, int rank) {
-    mr_ps *ps = ps_world_connect(world, rank);
+static mr_ps *connect_to(const ps_fixture *fixture, int rank) {
+    mr_ps *ps = ps_fixture_connect(fixture, rank);
     assert_non_null(ps);
     return ps;
 }
@@ -40,7 +40,7 @@ static void push(mr_ps *ps, mr_ps_table *table, mr_ps_table *dense) {
     uint64_t step;
     const uint64_t keys[] = {3, 1000000007};
     const float gradient[] = {1, 2, 3, 4};
-    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    assert_int_equal(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     assert_int_equal(mr_ps_push(table, keys, 2, gradient, NULL, NULL, NULL), MR_OK);
     assert_int_equal(mr_ps_push_array(dense, 0, gradient, 0, 4, NULL, NULL), MR_OK);
     assert_int_equal(mr_ps_end(ps), MR_OK);
@@ -50,45 +50,45 @@ static void has(mr_ps *ps, mr_ps_table *table, mr_ps_table *dense, float factor)
     uint64_t step;
     const uint64_t keys[] = {3, 1000000007};
     float rows[4], array[4];
-    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    assert_int_equal(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     assert_int_equal(mr_ps_pull(table, keys, 2, rows, NULL, NULL, NULL), MR_OK);
     assert_int_equal(mr_ps_pull_array(dense, 0, array, 0, 4, NULL, NULL), MR_OK);
     for (int i = 0; i < 4; i++) assert_true(rows[i] == factor * (float)(i + 1) && array[i] == rows[i]);
 }
 
 static void a_server_program_has_optimizers_of_its_own(void **state) {
-    ps_world world = {
+    ps_fixture fixture = {
         .servers = 2, .workers = 1, .slots = 4, .copies = 2, .optimizers = optimizers, .optimizer_count = 1};
     const mr_ps_array array = {.name = "a", .dims = 1, .shape = {4}};
     mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = 2, .optimizer = "own:eager", .rate = 0.5f);
     mr_ps_table *table = NULL, *dense = NULL, *none = NULL;
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
-    mr_ps *ps = connect_to(&world, 0);
-    assert_int_equal(mr_ps_table_create(ps, "rows", &options, PS_WORLD_PATIENCE_US, &table), MR_OK);
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    mr_ps *ps = connect_to(&fixture, 0);
+    assert_int_equal(mr_ps_table_create(ps, "rows", &options, PS_FIXTURE_PATIENCE_US, &table), MR_OK);
     options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array, .array_count = 1, .block = 3);
     options.optimizer = "own:eager";
     options.rate = 0.5f;
-    assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_WORLD_PATIENCE_US, &dense), MR_OK);
+    assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_FIXTURE_PATIENCE_US, &dense), MR_OK);
     options.optimizer = "own:nobody";
-    assert_int_equal(mr_ps_table_create(ps, "none", &options, PS_WORLD_PATIENCE_US, &none), MR_NOT_FOUND);
+    assert_int_equal(mr_ps_table_create(ps, "none", &options, PS_FIXTURE_PATIENCE_US, &none), MR_NOT_FOUND);
     assert_said("has no optimizer 'nobody'");
     push(ps, table, dense);
     has(ps, table, dense, 0.5f);
     push(ps, table, dense);
     has(ps, table, dense, 1.5f);
-    mr_ps_replica dead = ps_world_process(&world, 0); /* what it had counted is on the other copy, too */
-    ps_world_kill(&world, &world.server[0]);
-    ps_world_start_server(&world, 0);
-    assert_true(ps_world_full(&world, 0, &dead));
+    mr_ps_replica dead = ps_fixture_process(&fixture, 0); /* what it had counted is on the other copy, too */
+    ps_fixture_kill(&fixture, &fixture.server[0]);
+    ps_fixture_start_server(&fixture, 0);
+    assert_true(ps_fixture_full(&fixture, 0, &dead));
     push(ps, table, dense);
     has(ps, table, dense, 3);
     mr_ps_table_free(table);
     mr_ps_table_free(dense);
     mr_ps_close(ps);
-    world.workers = 0;
-    assert_true(ps_world_fini(&world));
+    fixture.workers = 0;
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void optimizers_are_checked(void **state) {
@@ -150,7 +150,7 @@ static mr_status ask(mr_ps *ps, mr_ps_peer to, int app, int head, const char *ke
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
     assert_int_equal(mr_ps_send(ps, to, app, head, key, strlen(key), NULL, NULL, &ticket), MR_OK);
-    assert_int_equal(mr_ps_responses_wait(ps, ticket, PS_WORLD_PATIENCE_US, &all), MR_OK);
+    assert_int_equal(mr_ps_responses_wait(ps, ticket, PS_FIXTURE_PATIENCE_US, &all), MR_OK);
     assert_int_equal(all->count, 1);
     assert_int_equal(all->list->status, MR_OK);
     mr_status status = (mr_status)all->list->head;
@@ -160,36 +160,37 @@ static mr_status ask(mr_ps *ps, mr_ps_peer to, int app, int head, const char *ke
 }
 
 /* What a process is shown with; all zeros: nothing by that key. */
-static mr_ps_metric shown(const ps_world *world, mr_ps_peer node, const char *key) {
-    mr_ps_processes *board = NULL;
+static mr_ps_metric shown(const ps_fixture *fixture, mr_ps_peer node, const char *key) {
+    mr_ps_processes *process_table = NULL;
     mr_ps_metric found = {.count = 0};
-    assert_int_equal(mr_ps_processes_get(world->address, PS_WORLD_PATIENCE_US, &board), MR_OK);
-    for (uint32_t i = 0; i < board->count; i++) {
-        const mr_ps_process *process = &board->processes[i];
+    assert_int_equal(mr_ps_processes_get(fixture->address, PS_FIXTURE_PATIENCE_US, &process_table), MR_OK);
+    for (uint32_t i = 0; i < process_table->count; i++) {
+        const mr_ps_process *process = &process_table->processes[i];
         if (process->role != node.role || process->number != node.number) continue;
         for (uint32_t k = 0; k < process->metric_count; k++)
             if (strcmp(process->metrics[k].key, key) == 0) found = process->metrics[k];
     }
-    mr_ps_processes_free(board);
+    mr_ps_processes_free(process_table);
     return found;
 }
 
-static void wait_until_shown(const ps_world *world, mr_ps_peer node, const char *key, double value, uint64_t count) {
-    for (int i = 0; i < 600 && shown(world, node, key).count != count; i++) usleep(100000);
-    assert_true(shown(world, node, key).count == count && shown(world, node, key).value == value);
+static void wait_until_shown(const ps_fixture *fixture, mr_ps_peer node, const char *key, double value,
+                             uint64_t count) {
+    for (int i = 0; i < 600 && shown(fixture, node, key).count != count; i++) usleep(100000);
+    assert_true(shown(fixture, node, key).count == count && shown(fixture, node, key).value == value);
 }
 
-static ps_world begin_reports(void) {
-    ps_world world = {.servers = 2, .workers = 1, .slots = 2, .copies = 1, .apps = apps, .app_count = 2};
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
-    return world;
+static ps_fixture begin_reports(void) {
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = 2, .copies = 1, .apps = apps, .app_count = 2};
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    return fixture;
 }
 
-static void status_has(const ps_world *world, const char *arguments, const char *who, const char *what) {
+static void status_has(const ps_fixture *fixture, const char *arguments, const char *who, const char *what) {
     char text[16384];
-    assert_true(ps_world_status(world, arguments, text, sizeof text));
+    assert_true(ps_fixture_status(fixture, arguments, text, sizeof text));
     const char *from = strstr(text, who), *found = from == NULL ? NULL : strstr(from, what);
     if (found == NULL) fprintf(stderr, "no '%s' behind '%s' in:\n%s\n", what, who, text);
     assert_non_null(found);
@@ -197,27 +198,28 @@ static void status_has(const ps_world *world, const char *arguments, const char 
 
 static void a_server_program_reports(void **state) {
     const mr_ps_peer servers[] = {{MR_PS_SERVERS, 0}, {MR_PS_SERVERS, 1}}, scheduler = {MR_PS_SCHEDULER, 0};
-    ps_world world = begin_reports();
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin_reports();
+    mr_ps *ps = connect_to(&fixture, 0);
     for (int i = 0; i < 3; i++) assert_int_equal(ask(ps, servers[1], COUNT, 0, "", NULL), MR_OK);
     assert_int_equal(ask(ps, servers[0], COUNT, 0, "", NULL), MR_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(ask(ps, scheduler, COUNT, 0, "", NULL), MR_OK);
-    wait_until_shown(&world, servers[1], "requests", 3, 3); /* each its own */
-    wait_until_shown(&world, servers[0], "requests", 1, 1);
-    wait_until_shown(&world, scheduler, "requests", 2, 2);
-    status_has(&world, "", "PROCESS    METRICS", "\nscheduler  requests 2");
-    status_has(&world, "", "PROCESS    METRICS", "\nserver 0   requests 1");
-    status_has(&world, "", "PROCESS    METRICS", "\nserver 1   requests 3");
-    status_has(&world, "--json", "\"role\":\"server\",\"number\":1,", "\"metrics\":[{\"key\":\"requests\",\"value\":3");
+    wait_until_shown(&fixture, servers[1], "requests", 3, 3); /* each its own */
+    wait_until_shown(&fixture, servers[0], "requests", 1, 1);
+    wait_until_shown(&fixture, scheduler, "requests", 2, 2);
+    status_has(&fixture, "", "PROCESS    METRICS", "\nscheduler  requests 2");
+    status_has(&fixture, "", "PROCESS    METRICS", "\nserver 0   requests 1");
+    status_has(&fixture, "", "PROCESS    METRICS", "\nserver 1   requests 3");
+    status_has(&fixture, "--json", "\"role\":\"server\",\"number\":1,",
+               "\"metrics\":[{\"key\":\"requests\",\"value\":3");
     mr_ps_close(ps);
-    world.workers = 0;
-    assert_true(ps_world_fini(&world));
+    fixture.workers = 0;
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void what_a_server_program_reports_is_checked(void **state) {
     const mr_ps_peer server = {MR_PS_SERVERS, 0};
-    ps_world world = begin_reports();
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin_reports();
+    mr_ps *ps = connect_to(&fixture, 0);
     char key[16], why[256];
     assert_int_equal(ask(ps, server, REPORT, 0, "", why), MR_INVALID);
     assert_int_equal(ask(ps, server, REPORT, -1, "", why), MR_INVALID);
@@ -229,19 +231,19 @@ static void what_a_server_program_reports_is_checked(void **state) {
     assert_int_equal(ask(ps, server, REPORT, 1, "one more", why), MR_TOO_LARGE);
     assert_non_null(strstr(why, "the limit is 16"));
     assert_int_equal(ask(ps, server, REPORT, 100, "k15", why), MR_OK); /* one that is there may change */
-    wait_until_shown(&world, server, "k15", 100, 2);
-    wait_until_shown(&world, server, "k0", 0, 1);
-    assert_int_equal(shown(&world, server, "one more").count, 0);
+    wait_until_shown(&fixture, server, "k15", 100, 2);
+    wait_until_shown(&fixture, server, "k0", 0, 1);
+    assert_int_equal(shown(&fixture, server, "one more").count, 0);
     mr_ps_close(ps);
-    world.workers = 0;
-    assert_true(ps_world_fini(&world));
+    fixture.workers = 0;
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* A handler of a worker reports as its rank, until the connection is closed. */
 static void so_does_a_handler_of_a_worker(void **state) {
     const mr_ps_peer self = {MR_PS_WORKERS, 0};
-    ps_world world = begin_reports();
-    mr_ps *ps = connect_to(&world, 0);
+    ps_fixture fixture = begin_reports();
+    mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_message *kept = NULL;
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
@@ -250,68 +252,68 @@ static void so_does_a_handler_of_a_worker(void **state) {
     assert_int_equal(ask(ps, self, REPORT, 7, "asked", NULL), MR_OK);
     assert_int_equal(mr_ps_send(ps, self, KEEP, 0, NULL, 0, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_responses_wait(ps, ticket, 1000000, &all), MR_TIMEOUT);
-    wait_until_shown(&world, self, "asked", 7, 1);
+    wait_until_shown(&fixture, self, "asked", 7, 1);
     mr_ps_close(ps);
     assert_non_null(kept);
     assert_int_equal(mr_ps_message_metric_set(kept, "late", 1), MR_CLOSED);
     assert_int_equal(mr_ps_respond(kept, 0, NULL, 0), MR_CLOSED);
-    world.workers = 0;
-    assert_true(ps_world_fini(&world));
+    fixture.workers = 0;
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* ---- Leaving. */
 
 /* With one copy of each slot: nothing is lost, nothing goes back, and training goes on meanwhile. */
 static void slots_move_before_a_server_leaves(void **state) {
-    ps_world world = {.servers = 2, .workers = 2, .slots = 8, .copies = 1, .steps = 120, .step_us = 10000};
-    world.consistency = MR_PS_BSP;
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start(&world));
-    assert_true(ps_world_full(&world, 0, NULL));
-    assert_true(ps_world_reaches(&world, 10));
-    uint64_t generation = ps_world_generation(&world);
-    mr_ps_replica gone = ps_world_process(&world, 0);
-    kill(world.server[0], SIGTERM);
-    assert_int_equal(child_wait(world.server[0], ENDS_MS), 0);
-    world.server[0] = 0;
-    assert_true(ps_world_full(&world, 0, &gone)); /* at once: it went when that was so */
-    assert_int_equal(ps_world_generation(&world), generation);
-    ps_world_start_server(&world, 0); /* and it is taken back */
-    assert_true(ps_world_trained(&world));
-    assert_int_equal(ps_world_generation(&world), generation);
-    assert_true(ps_world_fini(&world));
+    ps_fixture fixture = {.servers = 2, .workers = 2, .slots = 8, .copies = 1, .steps = 120, .step_us = 10000};
+    fixture.consistency = MR_PS_BSP;
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start(&fixture));
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    assert_true(ps_fixture_reaches(&fixture, 10));
+    uint64_t generation = ps_fixture_generation(&fixture);
+    mr_ps_replica gone = ps_fixture_process(&fixture, 0);
+    kill(fixture.server[0], SIGTERM);
+    assert_int_equal(test_child_wait(fixture.server[0], ENDS_MS), 0);
+    fixture.server[0] = 0;
+    assert_true(ps_fixture_full(&fixture, 0, &gone)); /* at once: it went when that was so */
+    assert_int_equal(ps_fixture_generation(&fixture), generation);
+    ps_fixture_start_server(&fixture, 0); /* and it is taken back */
+    assert_true(ps_fixture_trained(&fixture));
+    assert_int_equal(ps_fixture_generation(&fixture), generation);
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void the_last_one_need_not_wait(void **state) {
-    ps_world world = {.servers = 2, .workers = 1, .slots = 2, .copies = 1};
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
-    assert_true(ps_world_full(&world, 0, NULL));
-    for (uint32_t i = 0; i < 2; i++) kill(world.server[i], SIGTERM); /* both: nobody is left to take anything */
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = 2, .copies = 1};
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    for (uint32_t i = 0; i < 2; i++) kill(fixture.server[i], SIGTERM); /* both: nobody is left to take anything */
     for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(child_wait(world.server[i], ENDS_MS), 0);
-        world.server[i] = 0;
+        assert_int_equal(test_child_wait(fixture.server[i], ENDS_MS), 0);
+        fixture.server[i] = 0;
     }
-    world.workers = 0;
-    assert_true(ps_world_fini(&world));
+    fixture.workers = 0;
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void a_second_signal_ends_it(void **state) {
-    ps_world world = {.servers = 2, .workers = 1, .slots = 2, .copies = 1};
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
-    assert_true(ps_world_full(&world, 0, NULL));
-    kill(world.server[1], SIGSTOP); /* so that nothing can move to it */
-    kill(world.server[0], SIGTERM);
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = 2, .copies = 1};
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    kill(fixture.server[1], SIGSTOP); /* so that nothing can move to it */
+    kill(fixture.server[0], SIGTERM);
     usleep(100000);
-    kill(world.server[0], SIGTERM);
-    assert_int_equal(child_wait(world.server[0], ENDS_MS), 0);
-    world.server[0] = 0;
-    kill(world.server[1], SIGCONT);
-    world.workers = 0;
-    assert_true(ps_world_fini(&world));
+    kill(fixture.server[0], SIGTERM);
+    assert_int_equal(test_child_wait(fixture.server[0], ENDS_MS), 0);
+    fixture.server[0] = 0;
+    kill(fixture.server[1], SIGCONT);
+    fixture.workers = 0;
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 int main(void) {

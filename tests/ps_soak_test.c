@@ -72,72 +72,74 @@ static void print_times(const char *what, times *times) {
 
 /* ---- The world. */
 
-static void begin(ps_world *world) {
-    assert_true(ps_world_init(world));
-    assert_true(ps_world_start(world));
-    assert_true(ps_world_reaches(world, 5));
+static void begin(ps_fixture *fixture) {
+    assert_true(ps_fixture_init(fixture));
+    assert_true(ps_fixture_start(fixture));
+    assert_true(ps_fixture_reaches(fixture, 5));
 }
 
-static void finish(ps_world *world) {
-    ps_world_stop(world);
-    assert_true(ps_world_trained(world));
-    assert_true(ps_world_fini(world));
+static void finish(ps_fixture *fixture) {
+    ps_fixture_stop(fixture);
+    assert_true(ps_fixture_trained(fixture));
+    assert_true(ps_fixture_fini(fixture));
 }
 
 /* When this rank began the first step of which all was done after `from_us`; 0: not yet. */
-static int64_t goes_on_us(const ps_world *world, uint32_t rank, int64_t from_us) {
-    uint64_t last = __atomic_load_n(&world->progress[rank], __ATOMIC_ACQUIRE), step = last;
-    while (step > 0 && ps_world_begun_us(world, rank, step - 1) > from_us) step--;
-    return step < last && ps_world_begun_us(world, rank, step) > from_us ? ps_world_begun_us(world, rank, step + 1) : 0;
+static int64_t goes_on_us(const ps_fixture *fixture, uint32_t rank, int64_t from_us) {
+    uint64_t last = __atomic_load_n(&fixture->progress[rank], __ATOMIC_ACQUIRE), step = last;
+    while (step > 0 && ps_fixture_begun_us(fixture, rank, step - 1) > from_us) step--;
+    return step < last && ps_fixture_begun_us(fixture, rank, step) > from_us
+               ? ps_fixture_begun_us(fixture, rank, step + 1)
+               : 0;
 }
 
 /* Seconds from then on until every rank has played a step from its beginning to its end. */
-static double time_to_go_on(const ps_world *world, int64_t from_us) {
-    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US, last_us = 0;
-    for (uint32_t i = 0; i < world->workers; i++) {
+static double time_to_go_on(const ps_fixture *fixture, int64_t from_us) {
+    int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US, last_us = 0;
+    for (uint32_t i = 0; i < fixture->workers; i++) {
         int64_t here_us;
-        while ((here_us = goes_on_us(world, i, from_us)) == 0 && now_us() < until_us) usleep(1000);
+        while ((here_us = goes_on_us(fixture, i, from_us)) == 0 && now_us() < until_us) usleep(1000);
         assert_true(here_us != 0);
         if (here_us > last_us) last_us = here_us;
     }
     return (double)(last_us - from_us) / 1e6;
 }
 
-static mr_ps_cluster_map *look(ps_world *world) {
-    mr_ps_cluster_map *chart = NULL;
-    assert_int_equal(mr_ps_cluster_map_get(world->address, LOOK_US, &chart), MR_OK);
-    return chart;
+static mr_ps_cluster_map *look(ps_fixture *fixture) {
+    mr_ps_cluster_map *map = NULL;
+    assert_int_equal(mr_ps_cluster_map_get(fixture->address, LOOK_US, &map), MR_OK);
+    return map;
 }
 
 /* ---- Servers are killed. */
 
 static void a_server_is_killed_every_two_seconds(void **state) {
-    ps_world world = {.servers = 3,
-                      .workers = 4,
-                      .slots = 12,
-                      .copies = 2,
-                      .step_us = STEP_US,
-                      .balance_us = 500000,
-                      .consistency = MR_PS_BSP};
+    ps_fixture fixture = {.servers = 3,
+                          .workers = 4,
+                          .slots = 12,
+                          .copies = 2,
+                          .step_us = STEP_US,
+                          .balance_us = 500000,
+                          .consistency = MR_PS_BSP};
     times pauses = {0}, fills = {0};
     rng rng;
     rng_init(&rng, number_of("MINIRAY_PS_SEED", 7));
-    begin(&world);
-    assert_true(ps_world_full(&world, 0, NULL));
+    begin(&fixture);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
     for (int64_t end_us = end_of_scene(); fills.count < KILLS || now_us() < end_us;) {
-        uint32_t victim = (uint32_t)rng_below(&rng, world.servers);
-        mr_ps_replica dead = ps_world_process(&world, victim);
+        uint32_t victim = (uint32_t)rng_below(&rng, fixture.servers);
+        mr_ps_replica dead = ps_fixture_process(&fixture, victim);
         int64_t from_us = now_us();
-        ps_world_kill(&world, &world.server[victim]);
-        ps_world_start_server(&world, victim);
-        assert_true(ps_world_full(&world, 0, &dead));
+        ps_fixture_kill(&fixture, &fixture.server[victim]);
+        ps_fixture_start_server(&fixture, victim);
+        assert_true(ps_fixture_full(&fixture, 0, &dead));
         note(&fills, (double)(now_us() - from_us) / 1e6);
-        note(&pauses, time_to_go_on(&world, from_us));
+        note(&pauses, time_to_go_on(&fixture, from_us));
         int64_t left_us = from_us + 2000000 - now_us();
         if (is_soak() && left_us > 0) usleep((useconds_t)left_us);
     }
-    uint64_t steps = world.progress[0];
-    finish(&world);
+    uint64_t steps = fixture.progress[0];
+    finish(&fixture);
     printf("    %zu servers were killed in %llu steps\n", fills.count, (unsigned long long)steps);
     print_times("training goes on after", &pauses);
     print_times("all copies are back after", &fills);
@@ -148,60 +150,60 @@ static void a_server_is_killed_every_two_seconds(void **state) {
 
 /* ---- Everything is killed. */
 
-static void kill_all(ps_world *world, rng *rng) {
-    pid_t *all[1 + PS_WORLD_SERVERS_MAX + PS_WORLD_WORKERS_MAX];
+static void kill_all(ps_fixture *fixture, rng *rng) {
+    pid_t *all[1 + PS_FIXTURE_SERVERS_MAX + PS_FIXTURE_WORKERS_MAX];
     size_t count = 0;
-    all[count++] = &world->scheduler;
-    for (uint32_t i = 0; i < world->servers; i++) all[count++] = &world->server[i];
-    for (uint32_t i = 0; i < world->workers; i++) all[count++] = &world->worker[i];
+    all[count++] = &fixture->scheduler;
+    for (uint32_t i = 0; i < fixture->servers; i++) all[count++] = &fixture->server[i];
+    for (uint32_t i = 0; i < fixture->workers; i++) all[count++] = &fixture->worker[i];
     for (size_t i = count; i-- > 0;) {
         size_t other = rng_below(rng, i + 1);
         pid_t *pid = all[other];
         all[other] = all[i];
-        ps_world_kill(world, pid);
+        ps_fixture_kill(fixture, pid);
     }
 }
 
 /* For a while; the newest checkpoint that somebody was told of meanwhile. */
-static uint64_t told_within(ps_world *world, int64_t for_us, uint64_t told) {
+static uint64_t told_within(ps_fixture *fixture, int64_t for_us, uint64_t told) {
     int64_t until_us = now_us() + for_us;
     do {
-        mr_ps_cluster_map *chart = look(world);
-        if (chart->checkpoint > told) told = chart->checkpoint;
-        mr_ps_cluster_map_free(chart);
+        mr_ps_cluster_map *map = look(fixture);
+        if (map->checkpoint > told) told = map->checkpoint;
+        mr_ps_cluster_map_free(map);
         usleep(5000);
     } while (now_us() < until_us || told == 0);
     return told;
 }
 
 static void no_checkpoint_is_lost(void **state) {
-    ps_world world = {.servers = 3,
-                      .workers = 4,
-                      .slots = 6,
-                      .copies = 2,
-                      .step_us = STEP_US,
-                      .checkpoint_us = 100000,
-                      .consistency = MR_PS_BSP};
+    ps_fixture fixture = {.servers = 3,
+                          .workers = 4,
+                          .slots = 6,
+                          .copies = 2,
+                          .step_us = STEP_US,
+                          .checkpoint_us = 100000,
+                          .consistency = MR_PS_BSP};
     times restores = {0};
     uint64_t told = 0;
     rng rng;
     rng_init(&rng, number_of("MINIRAY_PS_SEED", 7));
-    begin(&world);
+    begin(&fixture);
     for (int64_t end_us = end_of_scene(); restores.count < RESTORES || now_us() < end_us;) {
-        told = told_within(&world, (int64_t)rng_below(&rng, 1500000), told);
-        uint64_t past = ps_world_generation(&world);
-        kill_all(&world, &rng);
-        world.servers = 3 + (uint32_t)rng_below(&rng, 2);
+        told = told_within(&fixture, (int64_t)rng_below(&rng, 1500000), told);
+        uint64_t past = ps_fixture_generation(&fixture);
+        kill_all(&fixture, &rng);
+        fixture.servers = 3 + (uint32_t)rng_below(&rng, 2);
         int64_t from_us = now_us();
-        assert_true(ps_world_start(&world));
-        assert_true(ps_world_full(&world, past, NULL));
+        assert_true(ps_fixture_start(&fixture));
+        assert_true(ps_fixture_full(&fixture, past, NULL));
         note(&restores, (double)(now_us() - from_us) / 1e6);
-        mr_ps_cluster_map *chart = look(&world);
-        assert_true(chart->restored_from >= told);
-        told = chart->restored_from;
-        mr_ps_cluster_map_free(chart);
+        mr_ps_cluster_map *map = look(&fixture);
+        assert_true(map->restored_from >= told);
+        told = map->restored_from;
+        mr_ps_cluster_map_free(map);
     }
-    finish(&world);
+    finish(&fixture);
     printf("    everything was killed %zu times, the last checkpoint was %llu\n", restores.count,
            (unsigned long long)told);
     print_times("restored after", &restores);
@@ -222,31 +224,31 @@ static bool has_copy(const mr_ps_slot *slot, const mr_ps_replica *copy) {
     return false;
 }
 
-static uint32_t copies_on(const mr_ps_cluster_map *chart, uint32_t server) {
+static uint32_t copies_on(const mr_ps_cluster_map *map, uint32_t server) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < chart->slot_count; i++)
-        for (uint32_t k = 0; k < chart->slots[i].count; k++) count += chart->slots[i].replicas[k].server == server;
+    for (uint32_t i = 0; i < map->slot_count; i++)
+        for (uint32_t k = 0; k < map->slots[i].count; k++) count += map->slots[i].replicas[k].server == server;
     return count;
 }
 
 /* True: something has changed since the last time. */
-static bool watch(ps_world *world, moves *moves) {
-    mr_ps_cluster_map *chart = look(world);
-    bool changed = moves->last == NULL || moves->last->number != chart->number;
-    for (uint32_t i = 0; moves->last != NULL && i < chart->slot_count; i++)
-        for (uint32_t k = 0; k < chart->slots[i].count; k++)
-            moves->moved += !has_copy(&moves->last->slots[i], &chart->slots[i].replicas[k]);
+static bool watch(ps_fixture *fixture, moves *moves) {
+    mr_ps_cluster_map *map = look(fixture);
+    bool changed = moves->last == NULL || moves->last->number != map->number;
+    for (uint32_t i = 0; moves->last != NULL && i < map->slot_count; i++)
+        for (uint32_t k = 0; k < map->slots[i].count; k++)
+            moves->moved += !has_copy(&moves->last->slots[i], &map->slots[i].replicas[k]);
     mr_ps_cluster_map_free(moves->last);
-    moves->last = chart;
+    moves->last = map;
     return changed;
 }
 
 /* Until the server has some copies, or none any more, and nothing has changed for a while. */
-static void settle(ps_world *world, moves *moves, uint32_t server, bool has) {
+static void settle(ps_fixture *fixture, moves *moves, uint32_t server, bool has) {
     const int64_t quiet_us = is_soak() ? 600000 : 200000;
-    int64_t until_us = now_us() + PS_WORLD_PATIENCE_US, changed_us = now_us();
+    int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US, changed_us = now_us();
     while (now_us() < until_us) {
-        if (watch(world, moves)) changed_us = now_us();
+        if (watch(fixture, moves)) changed_us = now_us();
         if ((copies_on(moves->last, server) != 0) == has && now_us() - changed_us > quiet_us) return;
         usleep(5000);
     }
@@ -254,48 +256,49 @@ static void settle(ps_world *world, moves *moves, uint32_t server, bool has) {
 }
 
 /* Steps that ranks began from `from` on: how long each took. */
-static void note_steps(const ps_world *world, uint64_t from, times *steps) {
-    for (uint32_t rank = 0; rank < world->workers; rank++)
-        for (uint64_t step = from; step < world->progress[rank]; step++)
+static void note_steps(const ps_fixture *fixture, uint64_t from, times *steps) {
+    for (uint32_t rank = 0; rank < fixture->workers; rank++)
+        for (uint64_t step = from; step < fixture->progress[rank]; step++)
             note(steps,
-                 (double)(ps_world_begun_us(world, rank, step + 1) - ps_world_begun_us(world, rank, step)) / 1e6);
+                 (double)(ps_fixture_begun_us(fixture, rank, step + 1) - ps_fixture_begun_us(fixture, rank, step)) /
+                     1e6);
 }
 
-static void come(ps_world *world, moves *moves, uint32_t server) {
+static void come(ps_fixture *fixture, moves *moves, uint32_t server) {
     moves->ideal += (double)moves->last->slot_count / (server + 1);
-    ps_world_start_server(world, server);
-    settle(world, moves, server, true);
+    ps_fixture_start_server(fixture, server);
+    settle(fixture, moves, server, true);
 }
 
 /* SIGTERM: its slots move first. */
-static void go(ps_world *world, moves *moves, uint32_t server) {
+static void go(ps_fixture *fixture, moves *moves, uint32_t server) {
     moves->ideal += copies_on(moves->last, server);
-    kill(world->server[server], SIGTERM);
-    settle(world, moves, server, false);
-    assert_int_equal(child_wait(world->server[server], 60000), 0);
-    world->server[server] = 0;
+    kill(fixture->server[server], SIGTERM);
+    settle(fixture, moves, server, false);
+    assert_int_equal(test_child_wait(fixture->server[server], 60000), 0);
+    fixture->server[server] = 0;
 }
 
 static void servers_come_and_go(void **state) {
-    ps_world world = {
+    ps_fixture fixture = {
         .servers = 1, .workers = 4, .slots = 64, .copies = 1, .step_us = STEP_US, .consistency = MR_PS_BSP};
     moves moves = {0};
     times steps = {0};
     size_t rounds = 0;
-    begin(&world);
-    (void)watch(&world, &moves);
-    uint64_t generation = moves.last->generation, from = world.progress[0];
+    begin(&fixture);
+    (void)watch(&fixture, &moves);
+    uint64_t generation = moves.last->generation, from = fixture.progress[0];
     for (int64_t end_us = end_of_scene(); rounds == 0 || now_us() < end_us; rounds++) {
-        for (uint32_t i = 1; i < MANY; i++) come(&world, &moves, i);
-        for (uint32_t i = MANY; i-- > 1;) go(&world, &moves, i);
-        if (world.progress[0] - from > PS_WORLD_BEGUN / 2) { /* before they are written over */
-            note_steps(&world, from, &steps);
-            from = world.progress[0];
+        for (uint32_t i = 1; i < MANY; i++) come(&fixture, &moves, i);
+        for (uint32_t i = MANY; i-- > 1;) go(&fixture, &moves, i);
+        if (fixture.progress[0] - from > PS_FIXTURE_BEGUN / 2) { /* before they are written over */
+            note_steps(&fixture, from, &steps);
+            from = fixture.progress[0];
         }
     }
-    note_steps(&world, from, &steps);
+    note_steps(&fixture, from, &steps);
     assert_true(moves.last->generation == generation); /* nothing was lost on the way */
-    finish(&world);
+    finish(&fixture);
     printf("    one to eight servers and back, %zu times: %zu copies moved, %.2f x those that had to\n", rounds,
            moves.moved, (double)moves.moved / moves.ideal);
     print_times("a step takes", &steps);
@@ -312,57 +315,57 @@ static mr_ps_table *large_table(mr_ps *ps) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
                                                    .array_count = 1, .optimizer = "momentum", .rate = 1);
     mr_ps_table *table = NULL;
-    assert_int_equal(mr_ps_table_create(ps, "large", &options, PS_WORLD_PATIENCE_US, &table), MR_OK);
+    assert_int_equal(mr_ps_table_create(ps, "large", &options, PS_FIXTURE_PATIENCE_US, &table), MR_OK);
     return table;
 }
 
-static void start_without_workers(ps_world *world) {
-    world->workers = 1; /* this process is the one */
-    assert_true(ps_world_start_scheduler(world));
-    world->workers = 0;
-    for (uint32_t i = 0; i < world->servers; i++) ps_world_start_server(world, i);
+static void start_without_workers(ps_fixture *fixture) {
+    fixture->workers = 1; /* this process is the one */
+    assert_true(ps_fixture_start_scheduler(fixture));
+    fixture->workers = 0;
+    for (uint32_t i = 0; i < fixture->servers; i++) ps_fixture_start_server(fixture, i);
 }
 
 /* A checkpoint of megabytes, which was asked for, comes back, onto another number of servers. */
 static void large_slots_are_restored(void **state) {
-    ps_world world = {.servers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP, .steps = 1};
+    ps_fixture fixture = {.servers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP, .steps = 1};
     float *values = xcalloc(LARGE, sizeof *values), *before = xcalloc(LARGE, sizeof *before), *after = values;
     mr_ps *ps;
     uint64_t step, checkpoint;
     rng rng;
     rng_init(&rng, 1);
     for (size_t i = 0; i < LARGE; i++) values[i] = (float)rng_below(&rng, 1000);
-    assert_true(ps_world_init(&world));
-    start_without_workers(&world);
-    assert_int_equal(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps), MR_OK);
+    assert_true(ps_fixture_init(&fixture));
+    start_without_workers(&fixture);
+    assert_int_equal(mr_ps_connect(fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps), MR_OK);
     mr_ps_table *table = large_table(ps);
-    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    assert_int_equal(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_push_array(table, 0, values, 0, LARGE, NULL, NULL), MR_OK);
     assert_int_equal(mr_ps_pull_array(table, 0, before, 0, LARGE, NULL, NULL), MR_OK);
-    mr_ps_cluster_map *chart = look(&world);
-    uint64_t generation = chart->generation;
-    mr_ps_cluster_map_free(chart);
-    assert_int_equal(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &checkpoint), MR_OK);
+    mr_ps_cluster_map *map = look(&fixture);
+    uint64_t generation = map->generation;
+    mr_ps_cluster_map_free(map);
+    assert_int_equal(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &checkpoint), MR_OK);
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    ps_world_kill(&world, &world.server[0]);
-    ps_world_kill(&world, &world.scheduler);
-    world.servers = 2;
-    start_without_workers(&world);
-    assert_true(ps_world_full(&world, generation, NULL));
-    chart = look(&world);
-    assert_int_equal(chart->restored_from, checkpoint);
-    mr_ps_cluster_map_free(chart);
-    assert_int_equal(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps), MR_OK);
+    ps_fixture_kill(&fixture, &fixture.server[0]);
+    ps_fixture_kill(&fixture, &fixture.scheduler);
+    fixture.servers = 2;
+    start_without_workers(&fixture);
+    assert_true(ps_fixture_full(&fixture, generation, NULL));
+    map = look(&fixture);
+    assert_int_equal(map->restored_from, checkpoint);
+    mr_ps_cluster_map_free(map);
+    assert_int_equal(mr_ps_connect(fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps), MR_OK);
     table = large_table(ps);
-    assert_int_equal(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step), MR_OK);
+    assert_int_equal(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step), MR_OK);
     assert_int_equal(mr_ps_pull_array(table, 0, after, 0, LARGE, NULL, NULL), MR_OK);
     assert_memory_equal(after, before, LARGE * sizeof *after);
     mr_ps_table_free(table);
     mr_ps_close(ps);
     free(values);
     free(before);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 int main(void) {

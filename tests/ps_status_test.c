@@ -29,11 +29,11 @@ enum { SLOTS = 4, DIM = 3, KEYS = 50, ITEMS = 60, LOG_MAX = 1 << 16 };
 #define LONG_NAME  "a table with a name that is rather long, but not too long"
 
 /* What all processes of the world write to stderr goes to a file, from now on; to be closed. */
-static int divert(ps_world *world) {
+static int divert(ps_fixture *fixture) {
     int before = dup(STDERR_FILENO), file = memfd_create("log", 0);
     assert_true(before >= 0 && file >= 0);
     assert_true(dup2(file, STDERR_FILENO) >= 0);
-    bool made = ps_world_init(world);
+    bool made = ps_fixture_init(fixture);
     assert_true(dup2(before, STDERR_FILENO) >= 0);
     close(before);
     assert_true(made);
@@ -49,36 +49,36 @@ static bool has_logged(int file, const char *words) {
 
 static void wait_for_log(int file, const char *words) {
     for (int64_t us = 0; !has_logged(file, words); us += 20000, usleep(20000)) {
-        if (us >= PS_WORLD_PATIENCE_US) fprintf(stderr, "nothing was logged of '%s'\n", words);
-        assert_true(us < PS_WORLD_PATIENCE_US);
+        if (us >= PS_FIXTURE_PATIENCE_US) fprintf(stderr, "nothing was logged of '%s'\n", words);
+        assert_true(us < PS_FIXTURE_PATIENCE_US);
     }
 }
 
-static mr_ps_overview *overview_of(const ps_world *world) {
+static mr_ps_overview *overview_of(const ps_fixture *fixture) {
     mr_ps_overview *overview = NULL;
-    must(mr_ps_overview_get(world->address, PS_WORLD_PATIENCE_US, &overview));
+    must(mr_ps_overview_get(fixture->address, PS_FIXTURE_PATIENCE_US, &overview));
     return overview;
 }
 
 /* The first overview that is as it should be. */
-static mr_ps_overview *overview_when(const ps_world *world, bool (*is)(const mr_ps_overview *overview)) {
-    mr_ps_overview *overview = overview_of(world);
+static mr_ps_overview *overview_when(const ps_fixture *fixture, bool (*is)(const mr_ps_overview *overview)) {
+    mr_ps_overview *overview = overview_of(fixture);
     for (int64_t us = 0; !is(overview); us += 20000, usleep(20000)) {
-        if (us >= PS_WORLD_PATIENCE_US)
+        if (us >= PS_FIXTURE_PATIENCE_US)
             fprintf(stderr, "awaited '%s', trouble '%s'\n", overview->stall, overview->checkpoint_error);
-        assert_true(us < PS_WORLD_PATIENCE_US);
+        assert_true(us < PS_FIXTURE_PATIENCE_US);
         mr_ps_overview_free(overview);
-        overview = overview_of(world);
+        overview = overview_of(fixture);
     }
     return overview;
 }
 
-static void status(const ps_world *world, const char *arguments, char *text, size_t room) {
-    assert_true(ps_world_status(world, arguments, text, room));
+static void status(const ps_fixture *fixture, const char *arguments, char *text, size_t room) {
+    assert_true(ps_fixture_status(fixture, arguments, text, room));
 }
 
 /* The same on a terminal of so many columns. */
-static void status_at(const ps_world *world, unsigned short columns, char *text, size_t room) {
+static void status_at(const ps_fixture *fixture, unsigned short columns, char *text, size_t room) {
     const struct winsize window = {.ws_row = 50, .ws_col = columns};
     char program[PATH_MAX];
     size_t size = 0;
@@ -87,7 +87,7 @@ static void status_at(const ps_world *world, unsigned short columns, char *text,
     pid_t child = forkpty(&terminal, NULL, NULL, &window);
     assert_true(child >= 0);
     if (child == 0) {
-        execl(program, program, "ps", "status", "--scheduler", world->address, (char *)NULL);
+        execl(program, program, "ps", "status", "--scheduler", fixture->address, (char *)NULL);
         _exit(127);
     }
     for (ssize_t more; (more = read(terminal, text + size, room - 1 - size)) > 0;) size += (size_t)more;
@@ -137,25 +137,25 @@ static void push_to_all(mr_ps *ps) {
     float values[KEYS * DIM] = {1};
     mr_ps_ticket tickets[4];
     for (uint32_t i = 0; i < KEYS; i++) keys[i] = i * UINT64_C(7919) + 3, lengths[i] = 1;
-    must(mr_ps_table_create(ps, "rows", &rows, PS_WORLD_PATIENCE_US, &tables[0]));
-    must(mr_ps_table_create(ps, "vectors", &vectors, PS_WORLD_PATIENCE_US, &tables[1]));
-    must(mr_ps_table_create(ps, "model", &dense, PS_WORLD_PATIENCE_US, &tables[2]));
-    must(mr_ps_table_create(ps, LONG_NAME, &vectors, PS_WORLD_PATIENCE_US, &tables[3]));
-    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_table_create(ps, "rows", &rows, PS_FIXTURE_PATIENCE_US, &tables[0]));
+    must(mr_ps_table_create(ps, "vectors", &vectors, PS_FIXTURE_PATIENCE_US, &tables[1]));
+    must(mr_ps_table_create(ps, "model", &dense, PS_FIXTURE_PATIENCE_US, &tables[2]));
+    must(mr_ps_table_create(ps, LONG_NAME, &vectors, PS_FIXTURE_PATIENCE_US, &tables[3]));
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
     must(mr_ps_push(tables[0], keys, KEYS, values, NULL, NULL, &tickets[0]));
     must(mr_ps_push(tables[1], keys, KEYS, counts, lengths, NULL, &tickets[1]));
     must(mr_ps_push_array(tables[2], 0, values, 0, ITEMS - 10, NULL, &tickets[2]));
     must(mr_ps_push_array(tables[2], 1, values, 0, 10, NULL, &tickets[3]));
     must(mr_ps_end(ps));
-    must(mr_ps_flush(ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(ps, PS_FIXTURE_PATIENCE_US));
     for (int i = 0; i < 4; i++) mr_ps_table_free(tables[i]);
 }
 
 /* A name that is too long for it is cut, and the columns behind it are there. */
-static void fits_into_a_terminal(const ps_world *world) {
+static void fits_into_a_terminal(const ps_fixture *fixture) {
     char text[16384], *line = text;
     int found = 0;
-    status_at(world, 80, text, sizeof text);
+    status_at(fixture, 80, text, sizeof text);
     for (char *row; (row = strsep(&line, "\r\n")) != NULL;) {
         if (strncmp(row, LONG_NAME, 8) != 0) continue;
         assert_int_equal(characters(row, strlen(row)), 80 - strlen("CODEC") + strlen("none"));
@@ -167,15 +167,15 @@ static void fits_into_a_terminal(const ps_world *world) {
 }
 
 static void tables_are_shown(void **state) {
-    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
     char text[16384];
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
-    mr_ps *ps = ps_world_connect(&world, 0);
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    mr_ps *ps = ps_fixture_connect(&fixture, 0);
     assert_non_null(ps);
     push_to_all(ps);
-    mr_ps_overview *overview = overview_when(&world, is_counted);
+    mr_ps_overview *overview = overview_when(&fixture, is_counted);
     assert_int_equal(overview->table_count, 4);
     assert_true(overview->servers == 2 && overview->counted <= 2);
     mr_ps_table_state rows = table_of(overview, "rows"), vectors = table_of(overview, "vectors"),
@@ -190,20 +190,20 @@ static void tables_are_shown(void **state) {
     assert_string_equal(vectors.consistency, "asp");
     assert_true(model.kind == MR_PS_DENSE && model.arrays == 2 && model.rows == ITEMS && model.nonfinite == 0);
     mr_ps_overview_free(overview);
-    status(&world, "", text, sizeof text);
+    status(&fixture, "", text, sizeof text);
     has(text, "KIND     DIM  DTYPE  ROWS");
     has(text, "sparse     3  fp32     50");
     has(text, "vectors    -  int64    50");
     has(text, "dense      -  fp32     60");
     has(text, LONG_NAME);
-    fits_into_a_terminal(&world);
+    fits_into_a_terminal(&fixture);
     has(text, "every slot has all its replicas");
-    status(&world, "--json", text, sizeof text);
+    status(&fixture, "--json", text, sizeof text);
     has(text, "{\"name\":\"rows\",\"kind\":\"sparse\",\"dtype\":\"fp32\",\"dim\":3,");
     has(text, "\"optimizer\":\"adam\",\"codec\":\"int8\",\"consistency\":\"ssp:2\",\"rows\":50,");
     has(text, "\"stall\":null");
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* ---- Checkpoints. */
@@ -213,60 +213,60 @@ static bool is_fine(const mr_ps_overview *overview) { return overview->checkpoin
 
 /* A folder lies where the next manifest would be written: as good as a disk that is full. */
 static void trouble_with_checkpoints_is_shown(void **state) {
-    ps_world world = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
-    char text[16384], obstacle[TEMP_FOLDER_MAX + 32];
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    char text[16384], obstacle[TEMP_DIR_FOLDER_MAX + 32];
     char *folder;
     uint64_t number;
-    assert_true(ps_world_init(&world));
-    assert_true(ps_world_start_scheduler(&world));
-    ps_world_start_server(&world, 0);
-    folder = realpath(world.folder, NULL);
+    assert_true(ps_fixture_init(&fixture));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    folder = realpath(fixture.folder, NULL);
     assert_non_null(folder);
-    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
-    mr_ps_overview *overview = overview_of(&world);
+    must(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &number));
+    mr_ps_overview *overview = overview_of(&fixture);
     assert_true(overview->checkpoint == number && overview->every_us == 0 && !overview->checkpoint_failed);
     int64_t age_us = clock_wall_us(clock_real()) - overview->checkpoint_us;
-    assert_true(age_us >= 0 && age_us < 10 * PS_WORLD_PATIENCE_US);
+    assert_true(age_us >= 0 && age_us < 10 * PS_FIXTURE_PATIENCE_US);
     assert_string_equal(overview->checkpoint_error, "");
     assert_string_equal(overview->folder, folder);
     mr_ps_overview_free(overview);
 
-    snprintf(obstacle, sizeof obstacle, "%s/manifest.new", world.folder);
+    snprintf(obstacle, sizeof obstacle, "%s/manifest.new", fixture.folder);
     assert_int_equal(mkdir(obstacle, 0700), 0);
     uint64_t failed = 0;
     mr_status outcome = MR_TIMEOUT;
-    while (failed == 0 && (outcome = mr_ps_checkpoint(world.address, A_WHILE_US, &failed)) == MR_TIMEOUT &&
+    while (failed == 0 && (outcome = mr_ps_checkpoint(fixture.address, A_WHILE_US, &failed)) == MR_TIMEOUT &&
            strstr(mr_last_error(), "manifest.new") == NULL) {}
     assert_int_equal(outcome, MR_TIMEOUT); /* and it says why */
-    overview = overview_when(&world, is_troubled);
+    overview = overview_when(&fixture, is_troubled);
     has(overview->checkpoint_error, "manifest.new");
     assert_true(overview->checkpoint == number && overview->checkpoint_error_us >= overview->checkpoint_us);
     mr_ps_overview_free(overview);
-    status(&world, "", text, sizeof text);
+    status(&fixture, "", text, sizeof text);
     has(text, "The last checkpoint failed ");
     has(text, folder);
-    status(&world, "--json", text, sizeof text);
+    status(&fixture, "--json", text, sizeof text);
     has(text, "\"failed\":true,\"error\":\"");
 
     assert_int_equal(rmdir(obstacle), 0);
-    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
-    overview = overview_when(&world, is_fine);
+    must(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &number));
+    overview = overview_when(&fixture, is_fine);
     assert_true(overview->checkpoint >= number);
     has(overview->checkpoint_error, "manifest.new"); /* what it was */
     mr_ps_overview_free(overview);
-    status(&world, "", text, sizeof text);
+    status(&fixture, "", text, sizeof text);
     has(text, "An earlier checkpoint failed ");
 
-    ps_world_kill(&world, &world.scheduler); /* the next one knows when the last was written, too */
-    assert_true(ps_world_start_scheduler(&world));
-    int64_t until_us = clock_now_us(clock_real()) + PS_WORLD_PATIENCE_US;
-    for (; ps_world_checkpoint(&world) == 0; usleep(20000)) assert_true(clock_now_us(clock_real()) < until_us);
-    overview = overview_of(&world);
+    ps_fixture_kill(&fixture, &fixture.scheduler); /* the next one knows when the last was written, too */
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
+    for (; ps_fixture_checkpoint(&fixture) == 0; usleep(20000)) assert_true(clock_now_us(clock_real()) < until_us);
+    overview = overview_of(&fixture);
     age_us = clock_wall_us(clock_real()) - overview->checkpoint_us;
-    assert_true(overview->checkpoint >= number && age_us >= 0 && age_us < 10 * PS_WORLD_PATIENCE_US);
+    assert_true(overview->checkpoint >= number && age_us >= 0 && age_us < 10 * PS_FIXTURE_PATIENCE_US);
     mr_ps_overview_free(overview);
     free(folder);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 /* ---- What is awaited. */
@@ -275,60 +275,60 @@ static bool awaits(const mr_ps_overview *overview) { return overview->stall[0] !
 static bool awaits_nothing(const mr_ps_overview *overview) { return overview->stall[0] == '\0'; }
 
 static void servers_that_never_came_are_named(void **state) {
-    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_BSP};
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_BSP};
     char text[16384], command[PATH_MAX];
-    int log = divert(&world);
-    assert_true(ps_world_start_scheduler(&world));
-    ps_world_start_server(&world, 1);
-    snprintf(command, sizeof command, "miniray ps server --scheduler %s", world.address);
+    int log = divert(&fixture);
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 1);
+    snprintf(command, sizeof command, "miniray ps server --scheduler %s", fixture.address);
     mr_ps *ps = NULL;
-    do assert_int_equal(mr_ps_connect(world.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
+    do assert_int_equal(mr_ps_connect(fixture.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
     while (strstr(mr_last_error(), "1 of 2 servers is connected") == NULL);
     has(mr_last_error(), command);
-    mr_ps_overview *overview = overview_when(&world, awaits);
+    mr_ps_overview *overview = overview_when(&fixture, awaits);
     has(overview->stall, "1 of 2 servers is connected; tables begin when all are");
     assert_string_equal(overview->stall_hint, command);
     assert_true(overview->stall_us <= clock_wall_us(clock_real()));
     mr_ps_overview_free(overview);
-    status(&world, "", text, sizeof text);
+    status(&fixture, "", text, sizeof text);
     has(text, "There are no slots yet");
     has(text, "1 of 2 servers is connected");
     has(text, command);
     wait_for_log(log, "waiting: 1 of 2 servers is connected");
     assert_true(has_logged(log, command));
-    ps_world_start_server(&world, 0);
-    must(mr_ps_connect(world.address, 0, PS_WORLD_PATIENCE_US, &ps));
-    mr_ps_overview_free(overview_when(&world, awaits_nothing));
+    ps_fixture_start_server(&fixture, 0);
+    must(mr_ps_connect(fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps));
+    mr_ps_overview_free(overview_when(&fixture, awaits_nothing));
     wait_for_log(log, "the wait is over");
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
     close(log);
 }
 
 /* With one copy of each slot: nobody else has what it had, and it might be only silent. */
 static void servers_that_do_not_come_back_are_named(void **state) {
-    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
     const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = 1);
     char text[16384], command[PATH_MAX], origin[64];
     float values[KEYS];
     uint64_t keys[KEYS], step, number;
     mr_ps_table *table;
-    int log = divert(&world);
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
-    mr_ps *ps = ps_world_connect(&world, 0);
+    int log = divert(&fixture);
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    mr_ps *ps = ps_fixture_connect(&fixture, 0);
     assert_non_null(ps);
     for (uint32_t i = 0; i < KEYS; i++) keys[i] = i, values[i] = 1;
-    must(mr_ps_table_create(ps, "rows", &rows, PS_WORLD_PATIENCE_US, &table));
-    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_table_create(ps, "rows", &rows, PS_FIXTURE_PATIENCE_US, &table));
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
     must(mr_ps_push(table, keys, KEYS, values, NULL, NULL, NULL));
     must(mr_ps_end(ps));
-    must(mr_ps_flush(ps, PS_WORLD_PATIENCE_US));
-    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
-    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
-    ps_world_kill(&world, &world.server[1]);
+    must(mr_ps_flush(ps, PS_FIXTURE_PATIENCE_US));
+    must(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &number));
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
+    ps_fixture_kill(&fixture, &fixture.server[1]);
 
-    snprintf(command, sizeof command, "miniray ps server --scheduler %s --id 1", world.address);
+    snprintf(command, sizeof command, "miniray ps server --scheduler %s --id 1", fixture.address);
     snprintf(origin, sizeof origin, "all tables go back to checkpoint %llu", (unsigned long long)number);
     mr_ps_ticket ticket;
     must(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, &ticket));
@@ -337,70 +337,70 @@ static void servers_that_do_not_come_back_are_named(void **state) {
     has(mr_last_error(), "is not done: ");
     has(mr_last_error(), origin);
     has(mr_last_error(), command);
-    mr_ps_overview *overview = overview_when(&world, awaits);
+    mr_ps_overview *overview = overview_when(&fixture, awaits);
     has(overview->stall, "server 1 is gone with the only replicas of slot");
     has(overview->stall, origin);
     assert_string_equal(overview->stall_hint, command);
     mr_ps_overview_free(overview);
-    status(&world, "", text, sizeof text);
+    status(&fixture, "", text, sizeof text);
     has(text, "Stalled for ");
     has(text, command);
     has(text, "slots lack replicas");
-    status(&world, "--json", text, sizeof text);
+    status(&fixture, "--json", text, sizeof text);
     has(text, "\"stall\":{\"what\":\"server 1 is gone");
     wait_for_log(log, "waiting: server 1 is gone with the only replicas of slot");
     assert_true(has_logged(log, command));
 
-    ps_world_start_server(&world, 1);
-    assert_int_equal(mr_ps_wait(ps, ticket, PS_WORLD_PATIENCE_US), MR_STALE);
-    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    ps_fixture_start_server(&fixture, 1);
+    assert_int_equal(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US), MR_STALE);
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(step, 1);
     must(mr_ps_pull(table, keys, KEYS, values, NULL, NULL, NULL));
     for (uint32_t i = 0; i < KEYS; i++) assert_true(values[i] == 1);
-    mr_ps_overview_free(overview_when(&world, awaits_nothing));
+    mr_ps_overview_free(overview_when(&fixture, awaits_nothing));
     mr_ps_table_free(table);
     mr_ps_close(ps);
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
     close(log);
 }
 
-static void spoil_shards(const ps_world *world) {
+static void spoil_shards(const ps_fixture *fixture) {
     for (uint32_t place = 0; place < 4; place++)
         for (uint32_t slot = 0; slot < SLOTS; slot++) {
             char path[PATH_MAX];
-            snprintf(path, sizeof path, "%s/shard-%u-%u.safetensors", world->folder, place, slot);
+            snprintf(path, sizeof path, "%s/shard-%u-%u.safetensors", fixture->folder, place, slot);
             if (access(path, W_OK) == 0) assert_int_equal(truncate(path, 10), 0);
         }
 }
 
 /* Nothing begins from nothing, and whoever waits is told why. */
 static void checkpoints_that_are_all_damaged_are_told(void **state) {
-    ps_world world = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
     char text[16384];
     uint64_t number;
-    int log = divert(&world);
-    assert_true(ps_world_start_scheduler(&world));
-    ps_world_start_server(&world, 0);
-    mr_ps *ps = ps_world_connect(&world, 0);
+    int log = divert(&fixture);
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    mr_ps *ps = ps_fixture_connect(&fixture, 0);
     assert_non_null(ps);
-    for (int i = 0; i < 2; i++) must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
+    for (int i = 0; i < 2; i++) must(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &number));
     mr_ps_close(ps);
-    ps_world_kill(&world, &world.server[0]);
-    ps_world_kill(&world, &world.scheduler);
-    spoil_shards(&world);
-    assert_true(ps_world_start_scheduler(&world));
-    ps_world_start_server(&world, 0);
-    mr_ps_overview *overview = overview_when(&world, awaits);
+    ps_fixture_kill(&fixture, &fixture.server[0]);
+    ps_fixture_kill(&fixture, &fixture.scheduler);
+    spoil_shards(&fixture);
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    mr_ps_overview *overview = overview_when(&fixture, awaits);
     has(overview->stall, "tables cannot start from the checkpoints in ");
     has(overview->stall, ".safetensors is damaged, and no other is left");
     assert_int_equal(overview->checkpoint, 0);
     mr_ps_overview_free(overview);
-    status(&world, "", text, sizeof text);
+    status(&fixture, "", text, sizeof text);
     has(text, "miniray ps checkpoint list --checkpoint-dir ");
-    do assert_int_equal(mr_ps_connect(world.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
+    do assert_int_equal(mr_ps_connect(fixture.address, 0, A_WHILE_US, &ps), MR_TIMEOUT);
     while (strstr(mr_last_error(), "no other is left") == NULL);
     wait_for_log(log, "waiting: tables cannot start from the checkpoints in ");
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
     close(log);
 }
 
@@ -419,7 +419,7 @@ static size_t lines_with(int file, const char *words) {
 }
 
 /* Files of slots that are larger than the log will be. */
-static void fill_slots(const ps_world *world) {
+static void fill_slots(const ps_fixture *fixture) {
     enum { LARGE = SLOTS * 10000 };
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE}};
     const mr_ps_table_options options =
@@ -427,10 +427,10 @@ static void fill_slots(const ps_world *world) {
     static float values[LARGE];
     uint64_t step;
     mr_ps_table *table;
-    mr_ps *ps = ps_world_connect(world, 0);
+    mr_ps *ps = ps_fixture_connect(fixture, 0);
     assert_non_null(ps);
-    must(mr_ps_table_create(ps, "large", &options, PS_WORLD_PATIENCE_US, &table));
-    must(mr_ps_begin(ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_table_create(ps, "large", &options, PS_FIXTURE_PATIENCE_US, &table));
+    must(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
     for (size_t i = 0; i < LARGE; i++) values[i] = (float)i;
     must(mr_ps_push_array(table, 0, values, 0, LARGE, NULL, NULL));
     mr_ps_table_free(table);
@@ -439,44 +439,44 @@ static void fill_slots(const ps_world *world) {
 
 /* As when it is full: files do not grow beyond what the log needs. */
 static void a_disk_that_takes_nothing_is_told(void **state) {
-    ps_world world = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
+    ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
     char text[16384];
     uint64_t number;
     signal(SIGXFSZ, SIG_IGN); /* of the processes of the world */
-    int log = divert(&world);
-    assert_true(ps_world_start_scheduler(&world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&world, i);
-    assert_true(ps_world_full(&world, 0, NULL));
-    fill_slots(&world);
-    limit_files(world.scheduler, 8192);
-    assert_int_equal(mr_ps_checkpoint(world.address, 2 * A_WHILE_US, &number), MR_TIMEOUT);
+    int log = divert(&fixture);
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    fill_slots(&fixture);
+    limit_files(fixture.scheduler, 8192);
+    assert_int_equal(mr_ps_checkpoint(fixture.address, 2 * A_WHILE_US, &number), MR_TIMEOUT);
     has(mr_last_error(), "cannot write 'shard-");
     assert_int_equal(lines_with(log, "cannot write checkpoints in"), 1); /* however often it was tried */
-    ps_world_kill(&world, &world.server[1]);
-    ps_world_start_server(&world, 1);
-    mr_ps_overview *overview = overview_when(&world, awaits);
+    ps_fixture_kill(&fixture, &fixture.server[1]);
+    ps_fixture_start_server(&fixture, 1);
+    mr_ps_overview *overview = overview_when(&fixture, awaits);
     has(overview->stall, "decisions cannot be written to ");
     has(overview->stall_hint, "df ");
     mr_ps_overview_free(overview);
-    status(&world, "", text, sizeof text);
+    status(&fixture, "", text, sizeof text);
     has(text, "no process can be replaced or added");
     wait_for_log(log, "waiting: no process can be replaced or added");
-    limit_files(world.scheduler, RLIM_INFINITY);
-    assert_true(ps_world_full(&world, 0, NULL));
-    mr_ps_overview_free(overview_when(&world, awaits_nothing));
-    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
-    assert_true(ps_world_fini(&world));
+    limit_files(fixture.scheduler, RLIM_INFINITY);
+    assert_true(ps_fixture_full(&fixture, 0, NULL));
+    mr_ps_overview_free(overview_when(&fixture, awaits_nothing));
+    must(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &number));
+    assert_true(ps_fixture_fini(&fixture));
     close(log);
     signal(SIGXFSZ, SIG_DFL);
 }
 
 static void a_server_without_a_scheduler_says_so(void **state) {
-    ps_world world = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1};
-    int log = divert(&world);
-    ps_world_start_server(&world, 0);
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1};
+    int log = divert(&fixture);
+    ps_fixture_start_server(&fixture, 0);
     wait_for_log(log, "waiting for the scheduler at unix:");
-    ps_world_kill(&world, &world.server[0]);
-    assert_true(ps_world_fini(&world));
+    ps_fixture_kill(&fixture, &fixture.server[0]);
+    assert_true(ps_fixture_fini(&fixture));
     close(log);
 }
 

@@ -18,41 +18,41 @@
 enum { SLOTS = 5, DIM = 3, KEYS = 40, STEPS = 6 };
 
 typedef struct scene {
-    ps_world world;
+    ps_fixture fixture;
     mr_ps *ps;
 } scene;
 
 static void begin_with(scene *scene, bool tcp, mr_ps_consistency consistency, uint32_t copies) {
-    scene->world = (ps_world){
+    scene->fixture = (ps_fixture){
         .tcp = tcp, .servers = 2, .workers = 1, .slots = SLOTS, .copies = copies, .consistency = consistency};
-    assert_true(ps_world_init(&scene->world));
-    assert_true(ps_world_start_scheduler(&scene->world));
-    for (uint32_t i = 0; i < 2; i++) ps_world_start_server(&scene->world, i);
-    scene->world.workers = 0; /* this process is the one */
-    assert_int_equal(mr_ps_connect(scene->world.address, 0, PS_WORLD_PATIENCE_US, &scene->ps), MR_OK);
+    assert_true(ps_fixture_init(&scene->fixture));
+    assert_true(ps_fixture_start_scheduler(&scene->fixture));
+    for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
+    scene->fixture.workers = 0; /* this process is the one */
+    assert_int_equal(mr_ps_connect(scene->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene->ps), MR_OK);
 }
 
 static void begin(scene *scene, bool tcp, mr_ps_consistency consistency) { begin_with(scene, tcp, consistency, 2); }
 
 static void finish(scene *scene) {
     mr_ps_close(scene->ps);
-    assert_true(ps_world_fini(&scene->world));
+    assert_true(ps_fixture_fini(&scene->fixture));
 }
 
 static uint64_t step_of(scene *scene) {
     uint64_t step = 0;
-    must(mr_ps_begin(scene->ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(scene->ps, PS_FIXTURE_PATIENCE_US, &step));
     return step;
 }
 
 static void end_step(scene *scene) {
     must(mr_ps_end(scene->ps));
-    must(mr_ps_flush(scene->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(scene->ps, PS_FIXTURE_PATIENCE_US));
 }
 
 static mr_ps_table *table_in(scene *scene, const char *name, mr_ps_table_options options) {
     mr_ps_table *table = NULL;
-    must(mr_ps_table_create(scene->ps, name, &options, PS_WORLD_PATIENCE_US, &table));
+    must(mr_ps_table_create(scene->ps, name, &options, PS_FIXTURE_PATIENCE_US, &table));
     return table;
 }
 
@@ -258,7 +258,7 @@ static void a_round_shows_what_it_makes(void **state) {
         must(mr_ps_push(table, keys, 1, values, NULL, NULL, &(mr_ps_ticket){0})); /* one key once more */
         must(mr_ps_pull(table, keys, 2, before, NULL, NULL, NULL));               /* not held up by it */
         must(mr_ps_end(scene.ps));
-        must(mr_ps_wait(scene.ps, ticket, PS_WORLD_PATIENCE_US));
+        must(mr_ps_wait(scene.ps, ticket, PS_FIXTURE_PATIENCE_US));
         for (int i = 0; i < 2 * DIM; i++) {
             float each = values[i] * (i < DIM ? 2 : 1);
             assert_true(before[i] == each * (float)step);
@@ -395,7 +395,7 @@ static void small_requests_go_together(void **state) {
     }
     must(mr_ps_pull(table, keys, 10, shown, NULL, NULL, NULL));
     for (int i = 0; i < 10; i++) assert_true(shown[i] == (float)(MANY - 10 + i)); /* the last that was set */
-    for (int i = 0; i < MANY; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_WORLD_PATIENCE_US));
+    for (int i = 0; i < MANY; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_FIXTURE_PATIENCE_US));
     free(values);
     free(tickets);
     mr_ps_table_free(table);

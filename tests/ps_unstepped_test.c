@@ -22,16 +22,16 @@ typedef struct client {
     mr_ps_table *sums;
 } client;
 
-static client join(const ps_world *world) {
+static client join(const ps_fixture *fixture) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
-    client client = {.ps = ps_world_connect(world, 0)};
+    client client = {.ps = ps_fixture_connect(fixture, 0)};
     assert_non_null(client.ps);
-    must(mr_ps_table_create(client.ps, "sums", &options, PS_WORLD_PATIENCE_US, &client.sums));
+    must(mr_ps_table_create(client.ps, "sums", &options, PS_FIXTURE_PATIENCE_US, &client.sums));
     return client;
 }
 
 static void leave(client *client) {
-    must(mr_ps_flush(client->ps, PS_WORLD_PATIENCE_US));
+    must(mr_ps_flush(client->ps, PS_FIXTURE_PATIENCE_US));
     mr_ps_table_free(client->sums);
     mr_ps_close(client->ps);
 }
@@ -64,36 +64,36 @@ static float sum(const client *client) {
 /* ---- Pushes of several processes of one rank. */
 
 static int set_up(void **state) {
-    static ps_world world;
-    world = (ps_world){.servers = 1, .workers = 2, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
-    *state = &world;
-    if (!ps_world_init(&world) || !ps_world_start_scheduler(&world)) return -1;
-    ps_world_start_server(&world, 0);
+    static ps_fixture fixture;
+    fixture = (ps_fixture){.servers = 1, .workers = 2, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    *state = &fixture;
+    if (!ps_fixture_init(&fixture) || !ps_fixture_start_scheduler(&fixture)) return -1;
+    ps_fixture_start_server(&fixture, 0);
     return 0;
 }
 
-static int tear_down(void **state) { return ps_world_fini(*state) ? 0 : -1; }
+static int tear_down(void **state) { return ps_fixture_fini(*state) ? 0 : -1; }
 
-static void end_all(ps_world *world) {
-    assert_true(ps_world_terminate(&world->server[0]));
-    assert_true(ps_world_terminate(&world->scheduler));
+static void end_all(ps_fixture *fixture) {
+    assert_true(ps_fixture_terminate(&fixture->server[0]));
+    assert_true(ps_fixture_terminate(&fixture->scheduler));
 }
 
-static void start_all(ps_world *world) {
-    assert_true(ps_world_start_scheduler(world));
-    ps_world_start_server(world, 0);
+static void start_all(ps_fixture *fixture) {
+    assert_true(ps_fixture_start_scheduler(fixture));
+    ps_fixture_start_server(fixture, 0);
 }
 
 static void what_is_pushed_after_a_restart_counts(void **state) {
-    ps_world *world = *state;
+    ps_fixture *fixture = *state;
     uint64_t number;
-    client client = join(world);
+    client client = join(fixture);
     push_many(&client, PUSHES);
-    must(mr_ps_checkpoint(world->address, PS_WORLD_PATIENCE_US, &number));
+    must(mr_ps_checkpoint(fixture->address, PS_FIXTURE_PATIENCE_US, &number));
     leave(&client);
-    end_all(world);
-    start_all(world);
-    client = join(world);
+    end_all(fixture);
+    start_all(fixture);
+    client = join(fixture);
     assert_true(sum(&client) == PUSHES); /* a stop by SIGTERM is no loss */
     push_many(&client, PUSHES);
     assert_true(sum(&client) == 2 * PUSHES);
@@ -103,20 +103,20 @@ static void what_is_pushed_after_a_restart_counts(void **state) {
 static int push_and_die(void *address) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
     client client;
-    CHILD_CHECK(mr_ps_connect(address, 0, PS_WORLD_PATIENCE_US, &client.ps) == MR_OK);
-    CHILD_CHECK(mr_ps_table_create(client.ps, "sums", &options, PS_WORLD_PATIENCE_US, &client.sums) == MR_OK);
-    for (int i = 0; i < PUSHES; i++) CHILD_CHECK(push(&client) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_connect(address, 0, PS_FIXTURE_PATIENCE_US, &client.ps) == MR_OK);
+    TEST_CHILD_CHECK(mr_ps_table_create(client.ps, "sums", &options, PS_FIXTURE_PATIENCE_US, &client.sums) == MR_OK);
+    for (int i = 0; i < PUSHES; i++) TEST_CHILD_CHECK(push(&client) == MR_OK);
     raise(SIGKILL);
     return 1;
 }
 
 static void a_rank_that_was_killed_is_followed_by_one_whose_pushes_count(void **state) {
-    ps_world *world = *state;
+    ps_fixture *fixture = *state;
     for (int turn = 1; turn <= 3; turn++) {
-        pid_t pid = nursery_start(&world->nursery, push_and_die, world->address, sizeof world->address);
-        assert_int_equal(child_wait(pid, WAIT_MS), -SIGKILL);
-        world->killed++;
-        client client = join(world);
+        pid_t pid = fork_server_start(&fixture->fork_server, push_and_die, fixture->address, sizeof fixture->address);
+        assert_int_equal(test_child_wait(pid, WAIT_MS), -SIGKILL);
+        fixture->killed++;
+        client client = join(fixture);
         push_many(&client, PUSHES);
         assert_true(sum(&client) == turn * 2 * PUSHES);
         leave(&client);
@@ -124,58 +124,58 @@ static void a_rank_that_was_killed_is_followed_by_one_whose_pushes_count(void **
 }
 
 static void connections_one_after_the_other_add_up(void **state) {
-    ps_world *world = *state;
+    ps_fixture *fixture = *state;
     for (int turn = 1; turn <= 4; turn++) {
-        client client = join(world);
+        client client = join(fixture);
         push_many(&client, turn % 2 == 0 ? PUSHES : 1);
         if (turn == 3) must(mr_ps_end(client.ps));
         push_many(&client, 1);
         leave(&client);
     }
-    client client = join(world);
+    client client = join(fixture);
     assert_true(sum(&client) == 2 * PUSHES + 2 + 4);
     leave(&client);
 }
 
 /* A pull opens no step: a worker that pulls first still repeats the step in which an earlier process died. */
 static void a_look_before_the_first_step_skips_nothing(void **state) {
-    ps_world *world = *state;
+    ps_fixture *fixture = *state;
     uint64_t step;
-    client client = join(world);
+    client client = join(fixture);
     for (uint64_t i = 0; i < 3; i++) {
-        must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
+        must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
         assert_int_equal(step, i);
         push_many(&client, 2);
         if (i < 2) must(mr_ps_end(client.ps));
     }
     leave(&client); /* within step 2 */
-    client = join(world);
+    client = join(fixture);
     assert_true(sum(&client) == 6);
-    must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(step, 2);
     push_many(&client, 3); /* the servers have two of them already */
     must(mr_ps_end(client.ps));
     assert_int_equal(push(&client), MR_STALE); /* a program with steps begins each of them */
-    must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(step, 3);
     assert_true(sum(&client) == 7);
     leave(&client);
-    client = join(world);
+    client = join(fixture);
     push_many(&client, 1); /* without steps: repeats no earlier push */
     assert_true(sum(&client) == 8);
-    must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
+    must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
     assert_int_equal(step, 3);
     leave(&client);
 }
 
 static void a_dropped_table_is_forgotten_without_steps(void **state) {
-    ps_world *world = *state;
-    client client = join(world);
+    ps_fixture *fixture = *state;
+    client client = join(fixture);
     push_many(&client, 5);
-    must(mr_ps_table_drop(client.sums, PS_WORLD_PATIENCE_US));
+    must(mr_ps_table_drop(client.sums, PS_FIXTURE_PATIENCE_US));
     mr_ps_table_free(client.sums);
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM);
-    must(mr_ps_table_create(client.ps, "sums", &options, PS_WORLD_PATIENCE_US, &client.sums));
+    must(mr_ps_table_create(client.ps, "sums", &options, PS_FIXTURE_PATIENCE_US, &client.sums));
     assert_true(sum(&client) == 0);
     push_many(&client, 1);
     assert_true(sum(&client) == 1);
@@ -184,22 +184,22 @@ static void a_dropped_table_is_forgotten_without_steps(void **state) {
 
 /* ---- Losses. */
 
-static void lose_the_server(ps_world *world) {
-    assert_true(ps_world_full(world, 0, NULL));
-    uint64_t generation = ps_world_generation(world);
-    ps_world_kill(world, &world->server[0]);
-    ps_world_start_server(world, 0);
-    assert_true(ps_world_full(world, generation, NULL));
+static void lose_the_server(ps_fixture *fixture) {
+    assert_true(ps_fixture_full(fixture, 0, NULL));
+    uint64_t generation = ps_fixture_generation(fixture);
+    ps_fixture_kill(fixture, &fixture->server[0]);
+    ps_fixture_start_server(fixture, 0);
+    assert_true(ps_fixture_full(fixture, generation, NULL));
 }
 
 static void an_idle_program_is_told_of_a_loss_once(void **state) {
-    ps_world *world = *state;
-    client client = join(world), other = {.ps = ps_world_connect(world, 1)};
+    ps_fixture *fixture = *state;
+    client client = join(fixture), other = {.ps = ps_fixture_connect(fixture, 1)};
     float found;
-    must(mr_ps_table_open(other.ps, "sums", PS_WORLD_PATIENCE_US, &other.sums));
+    must(mr_ps_table_open(other.ps, "sums", PS_FIXTURE_PATIENCE_US, &other.sums));
     push_many(&client, 5);
     assert_true(sum(&other) == 5);
-    lose_the_server(world);
+    lose_the_server(fixture);
     assert_int_equal(pull(&client, &found), MR_STALE);
     assert_said("acknowledged pushes are lost");
     assert_said("no checkpoint");
@@ -212,20 +212,20 @@ static void an_idle_program_is_told_of_a_loss_once(void **state) {
     assert_true(sum(&other) == 3);
     leave(&client);
     leave(&other);
-    client = join(world); /* a worker that connects later gets no MR_STALE */
+    client = join(fixture); /* a worker that connects later gets no MR_STALE */
     assert_true(sum(&client) == 3);
     leave(&client);
 }
 
 static void the_state_that_tables_continue_from_is_named(void **state) {
-    ps_world *world = *state;
+    ps_fixture *fixture = *state;
     uint64_t number;
     char words[64];
-    client client = join(world);
+    client client = join(fixture);
     push_many(&client, 5);
-    must(mr_ps_checkpoint(world->address, PS_WORLD_PATIENCE_US, &number));
+    must(mr_ps_checkpoint(fixture->address, PS_FIXTURE_PATIENCE_US, &number));
     push_many(&client, 3);
-    lose_the_server(world);
+    lose_the_server(fixture);
     assert_int_equal(push(&client), MR_STALE);
     snprintf(words, sizeof words, "continue from checkpoint %llu", (unsigned long long)number);
     assert_said(words);
@@ -237,17 +237,17 @@ static void the_state_that_tables_continue_from_is_named(void **state) {
 
 /* No worker is connected at the time of the loss: the next worker gets MR_STALE, and the workers after it do not. */
 static void whoever_comes_next_is_told_of_a_loss(void **state) {
-    ps_world *world = *state;
+    ps_fixture *fixture = *state;
     float found;
-    lose_the_server(world); /* no worker has pushed yet: this is no loss */
-    client client = join(world);
+    lose_the_server(fixture); /* no worker has pushed yet: this is no loss */
+    client client = join(fixture);
     push_many(&client, 5);
     leave(&client);
     usleep(200000); /* the scheduler notices that the worker has left */
-    lose_the_server(world);
-    lose_the_server(world); /* twice, before a worker connects */
+    lose_the_server(fixture);
+    lose_the_server(fixture); /* twice, before a worker connects */
     for (int turn = 0; turn < 3; turn++) {
-        client = join(world);
+        client = join(fixture);
         if (turn == 0) assert_int_equal(pull(&client, &found), MR_STALE);
         assert_true(sum(&client) == 0);
         leave(&client);
@@ -259,7 +259,7 @@ static uint64_t begin_and_look(const client *client, float *found) {
     uint64_t step;
     mr_status status;
     do {
-        must(mr_ps_begin(client->ps, PS_WORLD_PATIENCE_US, &step));
+        must(mr_ps_begin(client->ps, PS_FIXTURE_PATIENCE_US, &step));
         status = pull(client, found);
     } while (status == MR_STALE);
     must(status);
@@ -268,20 +268,20 @@ static uint64_t begin_and_look(const client *client, float *found) {
 
 /* After a loss, mr_ps_begin returns the step to continue with. */
 static void steps_say_where_to_go_on(void **state) {
-    ps_world *world = *state;
+    ps_fixture *fixture = *state;
     uint64_t step;
     float found;
-    client client = join(world);
+    client client = join(fixture);
     for (int i = 0; i < 3; i++) {
-        must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
+        must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
         push_many(&client, 1);
         must(mr_ps_end(client.ps));
     }
-    must(mr_ps_flush(client.ps, PS_WORLD_PATIENCE_US));
-    lose_the_server(world);
+    must(mr_ps_flush(client.ps, PS_FIXTURE_PATIENCE_US));
+    lose_the_server(fixture);
     assert_int_equal(begin_and_look(&client, &found), 0);
     assert_true(found == 0);
-    lose_the_server(world);
+    lose_the_server(fixture);
     assert_int_equal(push(&client), MR_STALE);
     assert_said("acknowledged pushes are lost");
     assert_int_equal(begin_and_look(&client, &found), 0);

@@ -15,30 +15,30 @@
 
 enum { WORKERS = 4, TIMES = 12 };
 
-MR_TASK(meets) { return meet_others(call); }
-MR_TASK(meets_nobody) { return meet_nobody(call); }
+MR_TASK(meets) { return concurrent_others(call); }
+MR_TASK(meets_nobody) { return concurrent_nobody(call); }
 MR_CREATE(Guest) { return MR_OK; }
-MR_METHOD(Guest, meets) { return meet_others(call); }
+MR_METHOD(Guest, meets) { return concurrent_others(call); }
 
 static void all_run_at_once(const mr_task_options *options, int count) {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     mr_ref refs[16];
     int64_t who[16];
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     for (int i = 0; i < count; i++)
         assert_int_equal(mr_task_submit(mr, "meets", options, MR_ARGS(mr_str(folder), mr_int(count)), &refs[i]), MR_OK);
-    for (int i = 0; i < count; i++) who[i] = result_int(mr, refs[i]);
-    meet_clear(folder, who, (size_t)count);
+    for (int i = 0; i < count; i++) who[i] = future_assert_int(mr, refs[i]);
+    concurrent_clear(folder, who, (size_t)count);
     assert_int_equal(rmdir(folder), 0);
 }
 
 static void one_runs_at_a_time(const mr_task_options *options) {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     mr_ref refs[TIMES];
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     for (int i = 0; i < TIMES; i++)
         assert_int_equal(mr_task_submit(mr, "meets_nobody", options, MR_ARGS(mr_str(folder)), &refs[i]), MR_OK);
-    for (int i = 0; i < TIMES; i++) assert_int_equal(result_failure(mr, refs[i]), MR_OK);
+    for (int i = 0; i < TIMES; i++) assert_int_equal(future_assert_failure(mr, refs[i]), MR_OK);
     assert_int_equal(rmdir(folder), 0);
 }
 
@@ -65,24 +65,24 @@ static void what_there_is_once_one_has_at_a_time(void **state) {
 
 /* An actor has what it asked for as long as it lives, and takes no CPU if it asked for none. */
 static void an_actor_keeps_what_it_has(void **state) {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     mr_actor guests[2 * WORKERS];
     mr_ref refs[2 * WORKERS], waits;
     int64_t who[2 * WORKERS];
     mr_value value;
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     for (int i = 0; i < 2 * WORKERS; i++) {
         mr_actor_options options = MR_OPTIONS(mr_actor_options, .resources = i == 0 ? "seat=1" : NULL);
         assert_int_equal(mr_actor_create(mr, "Guest", &options, NULL, 0, &guests[i]), MR_OK);
         assert_int_equal(mr_call_actor(mr, guests[i], "meets", &refs[i], mr_str(folder), mr_int(2 * WORKERS)), MR_OK);
     }
-    for (int i = 0; i < 2 * WORKERS; i++) who[i] = result_int(mr, refs[i]);
-    meet_clear(folder, who, 2 * WORKERS);
+    for (int i = 0; i < 2 * WORKERS; i++) who[i] = future_assert_int(mr, refs[i]);
+    concurrent_clear(folder, who, 2 * WORKERS);
     mr_task_options seat = MR_OPTIONS(mr_task_options, .resources = "seat=1");
     assert_int_equal(mr_task_submit(mr, "meets_nobody", &seat, MR_ARGS(mr_str(folder)), &waits), MR_OK);
     assert_int_equal(mr_get(mr, waits, 20 * 1000, &value), MR_TIMEOUT);
     assert_int_equal(mr_actor_kill(mr, guests[0]), MR_OK);
-    assert_int_equal(result_failure(mr, waits), MR_OK);
+    assert_int_equal(future_assert_failure(mr, waits), MR_OK);
     for (int i = 0; i < 2 * WORKERS; i++) mr_actor_release(mr, guests[i]);
     assert_int_equal(rmdir(folder), 0);
 }

@@ -165,10 +165,10 @@ static void an_answer_may_be_deferred(void **state) {
     for (int i = 0; i < 4; i++) assert_int_equal(mr_call_actor(mr, gate, "wait", &waiting[i], mr_int(i - 1)), MR_OK);
     assert_int_equal(mr_get(mr, waiting[3], 50 * 1000, &value), MR_TIMEOUT);
     assert_int_equal(mr_call_actor(mr, gate, "open", &opened), MR_OK);
-    assert_int_equal(result_int(mr, opened), 4);
+    assert_int_equal(future_assert_int(mr, opened), 4);
     assert_int_equal(mr_get(mr, waiting[0], PATIENCE_US, &value), MR_TASK_FAILED);
     assert_non_null(strstr(mr_last_error(), "less than nothing"));
-    for (int i = 1; i < 4; i++) assert_int_equal(result_int(mr, waiting[i]), i - 1);
+    for (int i = 1; i < 4; i++) assert_int_equal(future_assert_int(mr, waiting[i]), i - 1);
     for (int i = 0; i < 20; i++) assert_int_equal(mr_call_actor(mr, gate, "in_a_thread", &later[i]), MR_OK);
     for (int i = 0; i < 20; i++) {
         assert_int_equal(mr_get(mr, later[i], PATIENCE_US, &value), MR_OK);
@@ -205,17 +205,17 @@ static void an_actor_keeps_its_state_and_its_order(void **state) {
     mr_ref refs[200];
     assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_int(100)), MR_OK);
     for (int i = 0; i < 200; i++) assert_int_equal(mr_call_actor(mr, counter, "next", &refs[i]), MR_OK);
-    for (int i = 0; i < 200; i++) assert_int_equal(result_int(mr, refs[i]), 101 + i);
+    for (int i = 0; i < 200; i++) assert_int_equal(future_assert_int(mr, refs[i]), 101 + i);
     mr_ref from_task;
     assert_int_equal(mr_call_task(mr, "count_with", &from_task, mr_handle(counter)), MR_OK);
-    assert_int_equal(result_int(mr, from_task), 301);
+    assert_int_equal(future_assert_int(mr, from_task), 301);
     mr_ref ref;
     assert_int_equal(mr_call_actor(mr, counter, "no_such_method", &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_NOT_FOUND);
+    assert_int_equal(future_assert_failure(mr, ref), MR_NOT_FOUND);
     assert_non_null(strstr(mr_last_error(), "next"));
     assert_int_equal(mr_actor_kill(mr, counter), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
 }
 
 static void actors_have_names(void **state) {
@@ -227,7 +227,7 @@ static void actors_have_names(void **state) {
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &found), MR_EXISTS);
     assert_int_equal(mr_actor_find(mr, "the counter", NULL, &found), MR_OK);
     assert_int_equal(mr_call_actor(mr, found, "next", &ref), MR_OK);
-    assert_int_equal(result_int(mr, ref), 1);
+    assert_int_equal(future_assert_int(mr, ref), 1);
     assert_int_equal(mr_actor_kill(mr, counter), MR_OK);
     assert_int_equal(mr_actor_find(mr, "the counter", NULL, &found), MR_NOT_FOUND);
 }
@@ -237,7 +237,7 @@ static void an_actor_that_cannot_be_created_says_why(void **state) {
     mr_ref ref;
     assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_int(-1)), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     assert_non_null(strstr(mr_last_error(), "does not start at -1"));
 }
 
@@ -248,13 +248,13 @@ static void an_actor_may_be_created_with_futures(void **state) {
     assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_future(start)), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK); /* made before the actor can be */
     assert_int_equal(mr_call_actor(mr, counter, "next", &second), MR_OK);
-    assert_int_equal(result_int(mr, second), 22);
-    assert_int_equal(result_int(mr, ref), 21);
+    assert_int_equal(future_assert_int(mr, second), 22);
+    assert_int_equal(future_assert_int(mr, ref), 21);
     mr_release(mr, start);
     assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("no start")), MR_OK);
     assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_future(bad)), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     assert_non_null(strstr(mr_last_error(), "no start"));
     mr_release(mr, bad);
 }
@@ -269,16 +269,16 @@ static void lost_calls_are_sent_again(void **state) {
     mr_actor_options again = MR_OPTIONS(mr_actor_options, .max_restarts = 2, .max_call_retries = 2);
     assert_int_equal(mr_actor_create(mr, "Counter", &again, NULL, 0, &phoenix), MR_OK);
     assert_int_equal(mr_call_actor(mr, phoenix, "next", &once), MR_OK);
-    assert_int_equal(result_int(mr, once), 1);
+    assert_int_equal(future_assert_int(mr, once), 1);
     assert_int_equal(mr_actor_submit(mr, phoenix, "pause", NULL, NULL, 0, &once), MR_OK); /* so that all wait there */
     mr_release(mr, once);
     assert_int_equal(mr_actor_submit(mr, phoenix, "die", &mortal, NULL, 0, &death), MR_OK);
     assert_int_equal(mr_actor_submit(mr, phoenix, "next", &mortal, NULL, 0, &once), MR_OK);
     for (int i = 0; i < MANY; i++) assert_int_equal(mr_call_actor(mr, phoenix, "next", &refs[i]), MR_OK);
-    assert_int_equal(result_failure(mr, death), MR_ACTOR_DIED);
-    assert_int_equal(result_failure(mr, once), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, death), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, once), MR_ACTOR_DIED);
     for (int i = 0; i < MANY; i++)
-        assert_int_equal(result_int(mr, refs[i]), i + 1); /* of the one that was born again */
+        assert_int_equal(future_assert_int(mr, refs[i]), i + 1); /* of the one that was born again */
 }
 
 static void an_actor_may_have_several_threads(void **state) {
@@ -290,7 +290,7 @@ static void an_actor_may_have_several_threads(void **state) {
     assert_int_equal(mr_actor_create(mr, "Room", &options, NULL, 0, &room), MR_OK);
     for (int i = 0; i < THREADS; i++) assert_int_equal(mr_call_actor(mr, room, "meet", &refs[i], mr_int(4)), MR_OK);
     for (int i = 0; i < THREADS; i++) {
-        int64_t number = result_int(mr, refs[i]); /* none of them comes before all are inside */
+        int64_t number = future_assert_int(mr, refs[i]); /* none of them comes before all are inside */
         assert_true(number >= 1 && number <= THREADS && !seen[number]);
         seen[number] = true;
     }
@@ -304,18 +304,18 @@ static void a_dead_actor_is_reported_or_started_again(void **state) {
     mr_ref ref;
     assert_int_equal(mr_new_actor(mr, "Counter", &mortal), MR_OK);
     assert_int_equal(mr_call_actor(mr, mortal, "die", &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     assert_int_equal(mr_call_actor(mr, mortal, "next", &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     mr_arg start = mr_int(7);
     assert_int_equal(
         mr_actor_create(mr, "Counter", &MR_OPTIONS(mr_actor_options, .max_restarts = 1), &start, 1, &phoenix), MR_OK);
     assert_int_equal(mr_call_actor(mr, phoenix, "next", &ref), MR_OK);
-    assert_int_equal(result_int(mr, ref), 8);
+    assert_int_equal(future_assert_int(mr, ref), 8);
     assert_int_equal(mr_call_actor(mr, phoenix, "die", &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     assert_int_equal(mr_call_actor(mr, phoenix, "next", &ref), MR_OK);
-    assert_int_equal(result_int(mr, ref), 8); /* born again, with what it was created with */
+    assert_int_equal(future_assert_int(mr, ref), 8); /* born again, with what it was created with */
 }
 
 /* What a handle's holder can know, and how a process is ended without the actor. */
@@ -333,7 +333,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
     assert_memory_equal(facts.about, "next, die", 9);
     for (int i = 1; i <= 2; i++) {
         assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
-        assert_int_equal(result_int(mr, ref), i);
+        assert_int_equal(future_assert_int(mr, ref), i);
     }
     assert_int_equal(mr_actor_restart(mr, actor), MR_OK);
     for (mr_status status = MR_ACTOR_DIED; status == MR_ACTOR_DIED;) { /* calls that were too early are lost with it */
@@ -348,7 +348,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
     assert_int_equal(facts.starts, 2);
     assert_int_equal(mr_actor_restart(mr, actor), MR_OK); /* it may not again: it is dead */
     do assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
-    while (result_failure(mr, ref) != MR_ACTOR_DIED);
+    while (future_assert_failure(mr, ref) != MR_ACTOR_DIED);
     static char much[MR_ABOUT_MAX + 1];
     options = MR_OPTIONS(mr_actor_options, .about = {much, sizeof much});
     assert_int_equal(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor), MR_TOO_LARGE);

@@ -58,7 +58,7 @@ typedef struct tally {
 } tally;
 
 typedef struct program {
-    const runtime_world *world;
+    const runtime_fixture *fixture;
     const char *address; /* NULL: a private node */
     uint64_t seed;
     int64_t until_ms;
@@ -120,7 +120,7 @@ static chaos_end run_loads(const program *program, tally *tally) {
         threads[i].over = &over;
         if (pthread_create(&threads[i].thread, NULL, run_load, &threads[i]) != 0) abort();
     }
-    while (runtime_world_now_ms() < program->until_ms && !atomic_load(&over)) poll(NULL, 0, 20);
+    while (runtime_fixture_now_ms() < program->until_ms && !atomic_load(&over)) poll(NULL, 0, 20);
     atomic_store(&over, true);
     for (int i = 0; i < program->threads; i++) {
         pthread_join(threads[i].thread, NULL);
@@ -145,15 +145,15 @@ static int live(void *argument) {
     tally tally = {0};
     setpgid(0, 0);
     signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
-    runtime_world_enter(program->world);
+    runtime_fixture_enter(program->fixture);
     if (open_runtime(program) != MR_OK) {
         bool told = program->node_may_die && strstr(mr_last_error(), "node") != NULL;
         if (!told) fprintf(stderr, "mr_init: %s\n", mr_last_error());
         return told ? NODE_GONE : 1;
     }
     chaos_end end = run_loads(program, &tally);
-    CHILD_CHECK(write(program->told[1], &tally, sizeof tally) == sizeof tally);
-    CHILD_CHECK(end != CHAOS_WRONG);
+    TEST_CHILD_CHECK(write(program->told[1], &tally, sizeof tally) == sizeof tally);
+    TEST_CHILD_CHECK(end != CHAOS_WRONG);
     mr_shutdown(mr);
     return end == CHAOS_NODE_GONE ? NODE_GONE : 0;
 }
@@ -161,8 +161,8 @@ static int live(void *argument) {
 /* Lives so long at most. */
 static void program_start(program *program, rng *rng, int64_t life_ms) {
     program->seed = rng_next(rng);
-    program->until_ms = runtime_world_now_ms() + life_ms;
-    program->pid = child_start(live, program);
+    program->until_ms = runtime_fixture_now_ms() + life_ms;
+    program->pid = test_child_start(live, program);
     assert_true(program->pid > 0);
     setpgid(program->pid, program->pid); /* whoever is first */
 }
@@ -172,29 +172,30 @@ static bool program_has_ended(const program *program) {
     return waitid(P_PID, (id_t)program->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == program->pid;
 }
 
-/* How it ended, as child_wait; if it does not, what else there is is told first: its node, say, that does not die. */
+/* How it ended, as test_child_wait; if it does not, what else there is is told first: its node, say, that does not die.
+ * */
 static int program_end(const program *program) {
-    int64_t start = runtime_world_now_ms();
-    while (!program_has_ended(program) && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS) poll(NULL, 0, 1);
-    if (!program_has_ended(program)) runtime_world_tell(program->world);
-    return child_wait(program->pid, 0);
+    int64_t start = runtime_fixture_now_ms();
+    while (!program_has_ended(program) && runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_GONE_MS) poll(NULL, 0, 1);
+    if (!program_has_ended(program)) runtime_fixture_tell(program->fixture);
+    return test_child_wait(program->pid, 0);
 }
 
 /* ---- Killing. */
 
 /* The pid, or 0 if there was none. */
-static int kill_one(const runtime_world *world, const char *role, rng *rng) {
+static int kill_one(const runtime_fixture *fixture, const char *role, rng *rng) {
     int pids[VICTIMS_MAX];
-    size_t count = runtime_world_find(world, role, pids, VICTIMS_MAX);
+    size_t count = runtime_fixture_find(fixture, role, pids, VICTIMS_MAX);
     if (count == 0) return 0;
     int pid = pids[rng_below(rng, count)];
     kill(pid, SIGKILL);
     return pid;
 }
 
-static int node_of(const runtime_world *world) {
+static int node_of(const runtime_fixture *fixture) {
     int pid = 0;
-    return runtime_world_find(world, "MINIRAY_BOOT=node", &pid, 1) == 1 ? pid : 0;
+    return runtime_fixture_find(fixture, "MINIRAY_BOOT=node", &pid, 1) == 1 ? pid : 0;
 }
 
 static int parent_of(int pid) {
@@ -213,7 +214,7 @@ static int parent_of(int pid) {
  * that it came to be one, and to end, only after nothing was left. */
 static int node_of_program(const program *program) {
     int pids[VICTIMS_MAX];
-    size_t count = runtime_world_find(program->world, "MINIRAY_BOOT=node", pids, VICTIMS_MAX);
+    size_t count = runtime_fixture_find(program->fixture, "MINIRAY_BOOT=node", pids, VICTIMS_MAX);
     for (size_t i = 0; i < count; i++)
         if (parent_of(pids[i]) == program->pid) return pids[i];
     return 0;
@@ -224,28 +225,28 @@ static int node_of_program(const program *program) {
 static int live_and_look(void *argument) { /* and sees to it that nothing is left inside of it */
     program *program = argument;
     tally tally = {0};
-    runtime_world_enter(program->world);
-    CHILD_CHECK(open_runtime(program) == MR_OK);
+    runtime_fixture_enter(program->fixture);
+    TEST_CHILD_CHECK(open_runtime(program) == MR_OK);
     mr_shutdown(mr); /* what a process opens once is open now */
-    size_t fds = temp_entries("/proc/self/fd"), tasks = temp_entries("/proc/self/task");
-    CHILD_CHECK(open_runtime(program) == MR_OK);
-    CHILD_CHECK(runtime_world_ready(program->world));
+    size_t fds = temp_dir_entries("/proc/self/fd"), tasks = temp_dir_entries("/proc/self/task");
+    TEST_CHILD_CHECK(open_runtime(program) == MR_OK);
+    TEST_CHILD_CHECK(runtime_fixture_ready(program->fixture));
     chaos_end end = run_loads(program, &tally);
-    CHILD_CHECK(write(program->told[1], &tally, sizeof tally) == sizeof tally);
-    CHILD_CHECK(end == CHAOS_DONE);
+    TEST_CHILD_CHECK(write(program->told[1], &tally, sizeof tally) == sizeof tally);
+    TEST_CHILD_CHECK(end == CHAOS_DONE);
     context_lock(mr);
-    size_t objects = mr->client.objects.count, open = mr->client.tasks.open;
+    size_t objects = mr->worker.objects.count, open = mr->worker.tasks.open;
     context_unlock(mr);
-    CHILD_CHECK(open == 0);
-    CHILD_CHECK(objects == 0);
-    CHILD_CHECK(inventory_settles(mr, 0)); /* nor in the store */
-    node_store_stats stats = inventory_of(mr);
+    TEST_CHILD_CHECK(open == 0);
+    TEST_CHILD_CHECK(objects == 0);
+    TEST_CHILD_CHECK(object_listing_settles(mr, 0)); /* nor in the store */
+    node_store_stats stats = object_listing_of(mr);
     fprintf(stderr, "    %" PRIu64 " values went to disk, %" PRIu64 " came back\n", stats.spilled, stats.restored);
-    CHILD_CHECK(stats.spilled > 0);
+    TEST_CHILD_CHECK(stats.spilled > 0);
     mr_shutdown(mr);
-    CHILD_CHECK(temp_entries("/proc/self/fd") == fds);
-    CHILD_CHECK(temp_entries("/proc/self/task") == tasks);
-    CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    TEST_CHILD_CHECK(temp_dir_entries("/proc/self/fd") == fds);
+    TEST_CHILD_CHECK(temp_dir_entries("/proc/self/task") == tasks);
+    TEST_CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
     return 0;
 }
 
@@ -271,27 +272,27 @@ static void tell(const tally *tally, const char *killed, ...) {
 }
 
 static void workers_die(void **state) {
-    runtime_world *world = *state;
-    program program = {.world = world, .threads = THREADS};
+    runtime_fixture *fixture = *state;
+    program program = {.fixture = fixture, .threads = THREADS};
     rng rng;
     tally tally = {0};
     uint64_t kills = 0;
     rng_init(&rng, seed());
     assert_int_equal(pipe2(program.told, O_CLOEXEC | O_NONBLOCK), 0);
-    int64_t now = runtime_world_now_ms(), warm = now + seconds() * 250;
+    int64_t now = runtime_fixture_now_ms(), warm = now + seconds() * 250;
     program.until_ms = now + seconds() * 1000;
     program.seed = rng_next(&rng);
-    program.pid = child_start(live_and_look, &program);
-    runtime_world_await(world);
-    int node = node_of(world);
+    program.pid = test_child_start(live_and_look, &program);
+    runtime_fixture_await(fixture);
+    int node = node_of(fixture);
     long before[2] = {0}, after[2] = {0};
-    while (!program_has_ended(&program) && runtime_world_now_ms() < program.until_ms) {
+    while (!program_has_ended(&program) && runtime_fixture_now_ms() < program.until_ms) {
         poll(NULL, 0, KILL_EVERY_MS);
-        kills += kill_one(world, "MINIRAY_BOOT=worker", &rng) != 0;
-        long *at = runtime_world_now_ms() < warm ? before : after;
+        kills += kill_one(fixture, "MINIRAY_BOOT=worker", &rng) != 0;
+        long *at = runtime_fixture_now_ms() < warm ? before : after;
         at[0] = anonymous_kb(program.pid), at[1] = anonymous_kb(node);
     }
-    assert_int_equal(child_wait(program.pid, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_wait(program.pid, RUNTIME_FIXTURE_CHILD_MS), 0);
     tally_add(&tally, program.told[0]);
     tell(&tally, "%" PRIu64 " workers", kills);
     assert_true(tally.right > 0 && kills > 0);
@@ -302,14 +303,14 @@ static void workers_die(void **state) {
         assert_true(after[1] - before[1] < GROWTH_KB_MAX);
     }
     close(program.told[0]), close(program.told[1]);
-    runtime_world_gone(world, "mr_shutdown");
+    runtime_fixture_gone(fixture, "mr_shutdown");
 }
 
 /* ---- Programs and nodes die. */
 
 static int start_node(void *argument) {
     mr_node_info node;
-    runtime_world_enter(argument);
+    runtime_fixture_enter(argument);
     mr_node_options options = MR_OPTIONS(mr_node_options, .num_cpus = 3, .store_bytes = STORE_BYTES);
     mr_status status = mr_node_start(&options, &node);
     for (int i = 0; i < 1000 && status == MR_EXISTS; i++) { /* the one before was killed, and is on its way out */
@@ -322,16 +323,16 @@ static int start_node(void *argument) {
 
 static int stop_node(void *argument) {
     mr_node_info node;
-    runtime_world_enter(argument);
+    runtime_fixture_enter(argument);
     return mr_node_stop(NULL, &node);
 }
 
 static int bury_the_shared_actor(void *argument) { /* it outlives its programs */
     mr_actor actor;
-    runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto", .name_space = "chaos"), &mr) == MR_OK);
-    if (mr_actor_find(mr, "chaos", NULL, &actor) == MR_OK) CHILD_CHECK(mr_actor_kill(mr, actor) == MR_OK);
-    CHILD_CHECK(inventory_settles(mr, 0));
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto", .name_space = "chaos"), &mr) == MR_OK);
+    if (mr_actor_find(mr, "chaos", NULL, &actor) == MR_OK) TEST_CHILD_CHECK(mr_actor_kill(mr, actor) == MR_OK);
+    TEST_CHILD_CHECK(object_listing_settles(mr, 0));
     mr_shutdown(mr);
     return 0;
 }
@@ -348,21 +349,21 @@ static int64_t fact(const mr_value *status, const char *name) {
 static int look_at_the_arena(void *argument) {
     mr_inspect *inspect;
     mr_value status;
-    runtime_world_enter(argument);
-    CHILD_CHECK(mr_inspect_open(NULL, &inspect) == MR_OK);
-    CHILD_CHECK(mr_inspect_ask(inspect, "status", NULL, 100, &status) == MR_OK);
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(mr_inspect_open(NULL, &inspect) == MR_OK);
+    TEST_CHILD_CHECK(mr_inspect_ask(inspect, "status", NULL, 100, &status) == MR_OK);
     int64_t lent = fact(&status, "arena_lent"), rings = fact(&status, "arena_rings");
     fprintf(stderr, "    of the arena %" PRId64 " KB are slots and events, %" PRId64 " KB are our rings\n", lent / 1024,
             rings / 1024);
-    CHILD_CHECK(lent >= 0 && lent <= ARENA_KEPT_MAX);
-    CHILD_CHECK(rings >= 0 && rings <= ARENA_KEPT_MAX);
+    TEST_CHILD_CHECK(lent >= 0 && lent <= ARENA_KEPT_MAX);
+    TEST_CHILD_CHECK(rings >= 0 && rings <= ARENA_KEPT_MAX);
     mr_value_release(&status);
     mr_inspect_close(inspect);
     return 0;
 }
 
 typedef struct scene { /* a lasting node and its programs */
-    runtime_world *world;
+    runtime_fixture *fixture;
     rng rng;
     program programs[PROGRAMS];
     int node;
@@ -372,31 +373,31 @@ typedef struct scene { /* a lasting node and its programs */
 } scene;
 
 static void start_one(scene *scene, program *program) {
-    int64_t left_ms = scene->until_ms - runtime_world_now_ms(), life_ms = rng_between(&scene->rng, 100, 3000);
+    int64_t left_ms = scene->until_ms - runtime_fixture_now_ms(), life_ms = rng_between(&scene->rng, 100, 3000);
     program_start(program, &scene->rng, life_ms < left_ms ? life_ms : left_ms > 0 ? left_ms : 0);
 }
 
 static void start_all(scene *scene) {
-    assert_int_equal(child_run(start_node, scene->world, RUNTIME_WORLD_CHILD_MS), 0);
-    scene->node = node_of(scene->world);
+    assert_int_equal(test_child_run(start_node, scene->fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
+    scene->node = node_of(scene->fixture);
     assert_true(scene->node > 0);
     for (int i = 0; i < PROGRAMS; i++) start_one(scene, &scene->programs[i]);
 }
 
 /* Every program ends soon, and says that it was for the node; no process is left. */
 static void lose_the_node(scene *scene) {
-    int64_t start = runtime_world_now_ms();
+    int64_t start = runtime_fixture_now_ms();
     kill(scene->node, SIGKILL);
     scene->nodes++;
     for (int i = 0; i < PROGRAMS; i++) {
         int code = program_end(&scene->programs[i]);
         if (code != 0) assert_int_equal(code, NODE_GONE); /* 0: it had ended before */
     }
-    while (runtime_world_processes(scene->world) > 0 && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
+    while (runtime_fixture_processes(scene->fixture) > 0 && runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_GONE_MS)
         poll(NULL, 0, 2);
-    if (runtime_world_processes(scene->world) > 0) runtime_world_tell(scene->world);
-    assert_int_equal(runtime_world_processes(scene->world), 0);
-    int64_t took = runtime_world_now_ms() - start;
+    if (runtime_fixture_processes(scene->fixture) > 0) runtime_fixture_tell(scene->fixture);
+    assert_int_equal(runtime_fixture_processes(scene->fixture), 0);
+    int64_t took = runtime_fixture_now_ms() - start;
     if (took > scene->worst_ms) scene->worst_ms = took;
     start_all(scene);
 }
@@ -425,52 +426,58 @@ static void strike(scene *scene) {
     else if (what < 10)
         lose_a_program(scene);
     else
-        scene->workers += kill_one(scene->world, "MINIRAY_BOOT=worker", &scene->rng) != 0;
+        scene->workers += kill_one(scene->fixture, "MINIRAY_BOOT=worker", &scene->rng) != 0;
 }
 
 static void wait_until_alone(const scene *scene) {
-    int64_t start = runtime_world_now_ms();
-    while (runtime_world_processes(scene->world) > RUNTIME_WORLD_LASTING &&
-           runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
+    int64_t start = runtime_fixture_now_ms();
+    while (runtime_fixture_processes(scene->fixture) > RUNTIME_FIXTURE_LASTING &&
+           runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_GONE_MS)
         poll(NULL, 0, 2);
-    assert_int_equal(runtime_world_processes(scene->world), RUNTIME_WORLD_LASTING);
+    assert_int_equal(runtime_fixture_processes(scene->fixture), RUNTIME_FIXTURE_LASTING);
 }
 
 static void end_scene(scene *scene, size_t fds) {
-    for (int i = 0; i < PROGRAMS; i++) assert_int_equal(child_wait(scene->programs[i].pid, RUNTIME_WORLD_CHILD_MS), 0);
+    for (int i = 0; i < PROGRAMS; i++)
+        assert_int_equal(test_child_wait(scene->programs[i].pid, RUNTIME_FIXTURE_CHILD_MS), 0);
     tally_add(&scene->tally, scene->programs[0].told[0]);
     tell(&scene->tally, "%" PRIu64 " workers, %" PRIu64 " programs, %" PRIu64 " nodes (all gone after %" PRId64 " ms)",
          scene->workers, scene->drivers, scene->nodes, scene->worst_ms);
-    assert_int_equal(child_run(bury_the_shared_actor, scene->world, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(bury_the_shared_actor, scene->fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     wait_until_alone(scene);
-    assert_int_equal(child_run(look_at_the_arena, scene->world, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(look_at_the_arena, scene->fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd", scene->node);
-    for (int i = 0; i < 1000 && temp_entries(path) > fds; i++) poll(NULL, 0, 10); /* the last one may be on its way */
-    print_message("    the node has %zu descriptors, %zu at first, and %ld KB\n", temp_entries(path), fds,
+    /* the last one may be on its way */
+    for (int i = 0; i < 1000 && temp_dir_entries(path) > fds; i++) poll(NULL, 0, 10);
+    print_message("    the node has %zu descriptors, %zu at first, and %ld KB\n", temp_dir_entries(path), fds,
                   anonymous_kb(scene->node));
-    assert_true(temp_entries(path) <= fds);
-    assert_int_equal(child_run(stop_node, scene->world, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(scene->world, "miniray stop");
+    assert_true(temp_dir_entries(path) <= fds);
+    assert_int_equal(test_child_run(stop_node, scene->fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(scene->fixture, "miniray stop");
 }
 
 static void programs_and_nodes_die(void **state) {
-    scene scene = {.world = *state, .until_ms = runtime_world_now_ms() + seconds() * 1000};
+    scene scene = {.fixture = *state, .until_ms = runtime_fixture_now_ms() + seconds() * 1000};
     int told[2];
     char path[64];
     rng_init(&scene.rng, seed());
     assert_int_equal(pipe2(told, O_CLOEXEC | O_NONBLOCK), 0);
     for (int i = 0; i < PROGRAMS; i++)
-        scene.programs[i] = (program){
-            .world = scene.world, .address = "auto", .threads = 2, .node_may_die = true, .told = {told[0], told[1]}};
-    assert_int_equal(child_run(start_node, scene.world, RUNTIME_WORLD_CHILD_MS), 0);
-    snprintf(path, sizeof path, "/proc/%d/fd", node_of(scene.world));
-    assert_int_equal(child_run(bury_the_shared_actor, scene.world, RUNTIME_WORLD_CHILD_MS), 0); /* there is none yet */
+        scene.programs[i] = (program){.fixture = scene.fixture,
+                                      .address = "auto",
+                                      .threads = 2,
+                                      .node_may_die = true,
+                                      .told = {told[0], told[1]}};
+    assert_int_equal(test_child_run(start_node, scene.fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
+    snprintf(path, sizeof path, "/proc/%d/fd", node_of(scene.fixture));
+    /* there is none yet */
+    assert_int_equal(test_child_run(bury_the_shared_actor, scene.fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     wait_until_alone(&scene);
-    size_t fds = temp_entries(path);
-    assert_int_equal(child_run(stop_node, scene.world, RUNTIME_WORLD_CHILD_MS), 0);
+    size_t fds = temp_dir_entries(path);
+    assert_int_equal(test_child_run(stop_node, scene.fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     start_all(&scene);
-    while (runtime_world_now_ms() < scene.until_ms) {
+    while (runtime_fixture_now_ms() < scene.until_ms) {
         poll(NULL, 0, KILL_EVERY_MS);
         replace_those_that_ended(&scene);
         strike(&scene);
@@ -483,27 +490,27 @@ static void programs_and_nodes_die(void **state) {
 /* ---- Private nodes, and programs with them, at any moment of their life. */
 
 static void private_nodes_die(void **state) {
-    runtime_world *world = *state;
-    program program = {.world = world, .threads = 2, .node_may_die = true};
+    runtime_fixture *fixture = *state;
+    program program = {.fixture = fixture, .threads = 2, .node_may_die = true};
     rng rng;
     tally tally = {0};
     uint64_t killed[3] = {0};
-    int64_t worst_ms = 0, until_ms = runtime_world_now_ms() + seconds() * 1000;
+    int64_t worst_ms = 0, until_ms = runtime_fixture_now_ms() + seconds() * 1000;
     rng_init(&rng, seed());
     assert_int_equal(pipe2(program.told, O_CLOEXEC | O_NONBLOCK), 0);
-    while (runtime_world_now_ms() < until_ms) {
-        program_start(&program, &rng, RUNTIME_WORLD_LONG_MS);
+    while (runtime_fixture_now_ms() < until_ms) {
+        program_start(&program, &rng, RUNTIME_FIXTURE_LONG_MS);
         poll(NULL, 0, (int)rng_below(&rng, rng_chance(&rng, 0.5) ? 30 : 500));
         int node = rng_chance(&rng, 0.4) ? node_of_program(&program) : 0,
             signal = rng_chance(&rng, 0.5) ? SIGINT : SIGKILL;
-        int64_t start = runtime_world_now_ms();
+        int64_t start = runtime_fixture_now_ms();
         if (node > 0)
             kill(node, SIGKILL);
         else
             kill(signal == SIGINT ? -program.pid : program.pid, signal);
         assert_int_equal(program_end(&program), node > 0 ? NODE_GONE : -signal);
         killed[node > 0 ? 0 : signal == SIGINT ? 1 : 2]++;
-        int64_t took = runtime_world_gone_after_ms(world, start);
+        int64_t took = runtime_fixture_gone_after_ms(fixture, start);
         assert_true(took >= 0);
         if (took > worst_ms) worst_ms = took;
         tally_add(&tally, program.told[0]);
@@ -514,7 +521,7 @@ static void private_nodes_die(void **state) {
     close(program.told[0]), close(program.told[1]);
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */

@@ -178,7 +178,7 @@ static void kill_worker(int pid) {
 static void end(mr_actor actor) {
     assert_int_equal(mr_actor_kill(mr, actor), MR_OK);
     mr_actor_release(mr, actor);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 /* ---- Tests. */
@@ -190,11 +190,11 @@ static void large_values_go_by_name(void **state) {
     mr_arg args[] = {mr_future(ref), mr_int(1)};
     mr_actor once = created(0, args, 2), again = created(3, args, 2);
     assert_true(total(once) == 8 && total(again) == 8);
-    assert_int_equal(inventory_of(mr).objects, 1);
+    assert_int_equal(object_listing_of(mr).objects, 1);
     mr_release(mr, ref);
     start_again(again); /* nobody but the node has it */
     assert_true(total(again) == 8);
-    assert_int_equal(inventory_of(mr).objects, 1);
+    assert_int_equal(object_listing_of(mr).objects, 1);
     end(again);
     assert_true(total(once) == 8);
     mr_actor_release(mr, once);
@@ -207,7 +207,7 @@ static void a_large_argument_is_gone_when_it_is_not_needed(void **state) {
     mr_actor actor = created(0, &arg, 1);
     free(data);
     assert_true(total(actor) == 0);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
     mr_actor_release(mr, actor);
 }
 

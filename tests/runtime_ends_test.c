@@ -33,7 +33,7 @@ static bool is_a_workers(mr_status status) {
 
 static mr_status take(mr_ref ref) {
     mr_value value;
-    mr_status status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+    mr_status status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
     mr_release(mr, ref);
     if (status == MR_OK) mr_value_release(&value);
     return is_a_workers(status) ? MR_OK : status;
@@ -60,14 +60,14 @@ static mr_status work(void) {
 static int live(void *argument) {
     setpgid(0, 0);
     signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
-    runtime_world_enter(argument);
-    CHILD_CHECK(runtime_world_ready(argument)); /* it can be ended from here on */
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(runtime_fixture_ready(argument)); /* it can be ended from here on */
     for (;;) {
         mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 16 << 20), &mr);
         for (int i = 0; i < 3 && status == MR_OK; i++) status = work();
         if (status != MR_OK && strstr(mr_last_error(), "node") != NULL) return NODE_GONE;
         if (status != MR_OK) fprintf(stderr, "%s: %s\n", mr_status_name(status), mr_last_error());
-        CHILD_CHECK(status == MR_OK);
+        TEST_CHILD_CHECK(status == MR_OK);
         mr_shutdown(mr);
     }
 }
@@ -75,7 +75,7 @@ static int live(void *argument) {
 /* ---- Its end. */
 
 typedef struct life {
-    runtime_world *world;
+    runtime_fixture *fixture;
     pid_t program;
     int code;         /* that it must end with, */
     bool may_tell_of; /* or with NODE_GONE */
@@ -83,7 +83,7 @@ typedef struct life {
 
 static bool kill_one(const life *life, const char *role) {
     int pids[16];
-    size_t count = runtime_world_find(life->world, role, pids, 16);
+    size_t count = runtime_fixture_find(life->fixture, role, pids, 16);
     return count > 0 && kill(pids[0], SIGKILL) == 0;
 }
 
@@ -120,21 +120,21 @@ static uint64_t number_of(const char *variable, uint64_t missing) {
     return text == NULL ? missing : strtoull(text, NULL, 10);
 }
 
-static void end_often(runtime_world *world, const char *what, void (*end)(life *life)) {
+static void end_often(runtime_fixture *fixture, const char *what, void (*end)(life *life)) {
     rng rng;
     uint64_t rounds = number_of("MINIRAY_ENDS_ROUNDS", ROUNDS);
     int64_t worst_ms = 0;
     rng_init(&rng, number_of("MINIRAY_ENDS_SEED", rng_system_seed()));
     for (uint64_t i = 0; i < rounds; i++) {
-        life life = {.world = world, .program = child_start(live, world)};
-        runtime_world_await(world);
+        life life = {.fixture = fixture, .program = test_child_start(live, fixture)};
+        runtime_fixture_await(fixture);
         usleep((useconds_t)rng_below(&rng, LIFE_MS * 1000));
-        int64_t start = runtime_world_now_ms();
+        int64_t start = runtime_fixture_now_ms();
         end(&life);
-        int code = child_wait(life.program, RUNTIME_WORLD_CHILD_MS);
+        int code = test_child_wait(life.program, RUNTIME_FIXTURE_CHILD_MS);
         if (code != life.code && !(life.may_tell_of && code == NODE_GONE))
             fail_msg("%s: the program ended with %d instead of %d", what, code, life.code);
-        int64_t took = runtime_world_gone_after_ms(world, start);
+        int64_t took = runtime_fixture_gone_after_ms(fixture, start);
         if (took < 0) fail_msg("%s: something is left", what);
         if (took > worst_ms) worst_ms = took;
     }
@@ -148,7 +148,7 @@ static void a_worker_is_killed(void **state) { end_often(*state, "kill -9 of a w
 static void the_node_is_killed(void **state) { end_often(*state, "kill -9 of the node", kill_node); }
 static void both_are_killed(void **state) { end_often(*state, "kill -9 of node and program", kill_both); }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */

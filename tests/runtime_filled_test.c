@@ -124,7 +124,7 @@ static void a_failure_to_fill_is_that_of_the_call(void **state) {
         assert_int_equal(
             mr_call_task(mr, "give", &ref, mr_int((int64_t)pen.items[0]), mr_int(SMALL), mr_int(MR_STALE), mr_int(0)),
             MR_OK);
-        assert_int_equal(result_failure(mr, ref), MR_STALE);
+        assert_int_equal(future_assert_failure(mr, ref), MR_STALE);
     }
 }
 
@@ -136,7 +136,7 @@ static void who_dies_while_it_fills_leaves_nothing(void **state) {
         mr_task_options options = MR_OPTIONS(mr_task_options, .max_retries = -1);
         assert_int_equal(
             mr_task_submit(mr, "give", &options, MR_ARGS(mr_int(HUGE), mr_int(0), mr_int(0), mr_int(1)), &ref), MR_OK);
-        assert_int_equal(result_failure(mr, ref), MR_WORKER_DIED);
+        assert_int_equal(future_assert_failure(mr, ref), MR_WORKER_DIED);
     }
     assert_int_equal(mr_call_task(mr, "give", &ref, mr_int(HUGE), mr_int(0), mr_int(0), mr_int(0)), MR_OK);
     is_filled(ref, &(pen){{HUGE, 0}, MR_OK, 0, false});
@@ -153,7 +153,7 @@ static void misuse_is_refused(void **state) {
     assert_int_equal(mr_put_filled(NULL, hollow, fill, &pen, &ref), MR_INVALID);
     assert_int_equal(pen.calls, 0);
     assert_int_equal(mr_put_filled(mr, mr_int(3), fill, &pen, &ref), MR_OK); /* there is nothing to be written */
-    assert_int_equal(result_int(mr, ref), 3);
+    assert_int_equal(future_assert_int(mr, ref), 3);
 }
 
 int main(void) {

@@ -116,7 +116,7 @@ static void assert_ends(int64_t pid) {
 
 /* Nothing that is on its way would end it. */
 static void assert_lives(mr_actor actor) {
-    (void)inventory_of(mr); /* whatever was told to the node before is done */
+    (void)object_listing_of(mr); /* whatever was told to the node before is done */
     assert_true(call(actor, "pid") > 0);
 }
 
@@ -135,9 +135,9 @@ static void the_last_handle_ends_it(void **state) {
 
 /* Its state is destroyed then; one that is killed has no time for that. */
 static void its_state_ends_with_the_last_handle(void **state) {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 8];
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 8];
     mr_actor leaver;
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     snprintf(path, sizeof path, "%s/left", folder);
     for (int killed = 1; killed >= 0; killed--) {
         assert_int_equal(mr_new_actor(mr, "Leaver", &leaver, mr_str(path)), MR_OK);
@@ -173,40 +173,40 @@ static void a_task_that_has_it_keeps_it(void **state) {
 }
 
 static void another_actor_keeps_it(void **state) {
-    mr_actor keeper = new_actor("Keeper"), counter = new_actor("Counter");
+    mr_actor metadata = new_actor("Keeper"), counter = new_actor("Counter");
     int64_t pid = call(counter, "pid");
     mr_ref ref;
     mr_value value;
     mr_actor back;
-    assert_int_equal(mr_call_actor(mr, keeper, "keep", &ref, mr_handle(counter)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "keep", &ref, mr_handle(counter)), MR_OK);
     (void)result(ref);
     mr_actor_release(mr, counter);
     assert_lives(counter);
-    assert_int_equal(mr_call_actor(mr, keeper, "pass_on", &ref), MR_OK); /* and it comes back */
+    assert_int_equal(mr_call_actor(mr, metadata, "pass_on", &ref), MR_OK); /* and it comes back */
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_actor(&value, &back), MR_OK);
     assert_int_equal(mr_actor_retain(mr, back), MR_OK);
     mr_value_release(&value);
     mr_release(mr, ref);
-    (void)call(keeper, "drop");
+    (void)call(metadata, "drop");
     assert_lives(counter);
     mr_actor_release(mr, back);
     assert_ends(pid);
-    mr_actor_release(mr, keeper);
+    mr_actor_release(mr, metadata);
 }
 
 /* Who has a handle dies: so does its hold. */
-static void a_keeper_that_dies_lets_go(void **state) {
-    mr_actor keeper = new_actor("Keeper"), counter = new_actor("Counter");
+static void a_metadata_that_dies_lets_go(void **state) {
+    mr_actor metadata = new_actor("Keeper"), counter = new_actor("Counter");
     int64_t pid = call(counter, "pid");
     mr_ref ref;
-    assert_int_equal(mr_call_actor(mr, keeper, "keep", &ref, mr_handle(counter)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "keep", &ref, mr_handle(counter)), MR_OK);
     (void)result(ref);
     mr_actor_release(mr, counter);
     assert_lives(counter);
-    assert_int_equal(mr_actor_kill(mr, keeper), MR_OK);
+    assert_int_equal(mr_actor_kill(mr, metadata), MR_OK);
     assert_ends(pid);
-    mr_actor_release(mr, keeper);
+    mr_actor_release(mr, metadata);
 }
 
 static void a_result_is_a_handle(void **state) {
@@ -242,7 +242,7 @@ int main(void) {
         cmocka_unit_test(calls_that_were_made_run_first),
         cmocka_unit_test(a_task_that_has_it_keeps_it),
         cmocka_unit_test(another_actor_keeps_it),
-        cmocka_unit_test(a_keeper_that_dies_lets_go),
+        cmocka_unit_test(a_metadata_that_dies_lets_go),
         cmocka_unit_test(a_result_is_a_handle),
         cmocka_unit_test(a_detached_one_stays),
     };

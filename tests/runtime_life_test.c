@@ -29,9 +29,9 @@ static bool start_work(mr_ref refs[5]) {
     if (mr_new_actor(mr, "Sleeper", &sleeper) != MR_OK) return false;
     if (mr_call_actor(mr, sleeper, "hello", &refs[0]) != MR_OK || !runtime_gives(mr, refs[0], 1)) return false;
     return mr_call_actor(mr, sleeper, "sleep", &refs[0]) == MR_OK &&
-           mr_call_task(mr, "pause_ms", &refs[1], mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK &&
-           mr_call_task(mr, "pause_ms", &refs[2], mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK &&
-           mr_call_task(mr, "pause_ms", &refs[3], mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK &&
+           mr_call_task(mr, "pause_ms", &refs[1], mr_int(RUNTIME_FIXTURE_LONG_MS)) == MR_OK &&
+           mr_call_task(mr, "pause_ms", &refs[2], mr_int(RUNTIME_FIXTURE_LONG_MS)) == MR_OK &&
+           mr_call_task(mr, "pause_ms", &refs[3], mr_int(RUNTIME_FIXTURE_LONG_MS)) == MR_OK &&
            mr_call_task(mr, "add", &refs[4], mr_future(refs[1]), mr_int(1)) == MR_OK;
 }
 
@@ -39,23 +39,23 @@ static bool start_work(mr_ref refs[5]) {
 
 static int be_killed(void *argument) {
     mr_ref refs[5];
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(start_work(refs));
-    CHILD_CHECK(runtime_world_ready(argument));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(start_work(refs));
+    TEST_CHILD_CHECK(runtime_fixture_ready(argument));
     mr_value value;
-    CHILD_CHECK(mr_get(mr, refs[4], MR_FOREVER, &value) != MR_OK);
+    TEST_CHILD_CHECK(mr_get(mr, refs[4], MR_FOREVER, &value) != MR_OK);
     return 0;
 }
 
 static void a_killed_program_takes_everything_with_it(void **state) {
-    pid_t pid = child_start(be_killed, *state);
-    runtime_world_await(*state);
-    assert_true(runtime_world_processes(*state) >= 4);
-    assert_false(temp_is_empty(((runtime_world *)*state)->folder));
-    int64_t start = runtime_world_now_ms();
+    pid_t pid = test_child_start(be_killed, *state);
+    runtime_fixture_await(*state);
+    assert_true(runtime_fixture_processes(*state) >= 4);
+    assert_false(temp_dir_is_empty(((runtime_fixture *)*state)->folder));
+    int64_t start = runtime_fixture_now_ms();
     kill(pid, SIGKILL);
-    assert_int_equal(child_wait(pid, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
-    runtime_world_gone_since(*state, start, "kill -9 of the program");
+    assert_int_equal(test_child_wait(pid, RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
+    runtime_fixture_gone_since(*state, start, "kill -9 of the program");
 }
 
 static void *kill_node_soon(void *argument) {
@@ -67,47 +67,47 @@ static void *kill_node_soon(void *argument) {
 /* An error that came of the node's end, and at once. */
 static bool tells_of_the_node(mr_status status, int64_t since_ms) {
     bool told = status != MR_OK && status != MR_TIMEOUT && strstr(mr_last_error(), "node") != NULL;
-    bool soon = runtime_world_now_ms() - since_ms < RUNTIME_WORLD_GONE_MS;
+    bool soon = runtime_fixture_now_ms() - since_ms < RUNTIME_FIXTURE_GONE_MS;
     if (!told || !soon)
         fprintf(stderr, "%s: %s, after %lld ms\n", mr_status_name(status), mr_last_error(),
-                (long long)(runtime_world_now_ms() - since_ms));
+                (long long)(runtime_fixture_now_ms() - since_ms));
     return told && soon;
 }
 
 static int lose_the_node(void *argument) {
-    runtime_world *world = argument;
+    runtime_fixture *fixture = argument;
     mr_ref refs[5], ref;
     mr_value value;
     mr_actor actor;
     pthread_t killer;
-    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK);
-    CHILD_CHECK(start_work(refs));
-    int64_t start = runtime_world_now_ms();
-    CHILD_CHECK(pthread_create(&killer, NULL, kill_node_soon, NULL) == 0);
+    TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK);
+    TEST_CHILD_CHECK(start_work(refs));
+    int64_t start = runtime_fixture_now_ms();
+    TEST_CHILD_CHECK(pthread_create(&killer, NULL, kill_node_soon, NULL) == 0);
     for (int i = 4; i >= 0; i--)
-        CHILD_CHECK(tells_of_the_node(mr_get(mr, refs[i], RUNTIME_WORLD_PATIENCE_US, &value), start));
+        TEST_CHILD_CHECK(tells_of_the_node(mr_get(mr, refs[i], RUNTIME_FIXTURE_PATIENCE_US, &value), start));
     fprintf(stderr, "    every future told of it %lld ms after kill -9 of the node\n",
-            (long long)(runtime_world_now_ms() - start - 50));
+            (long long)(runtime_fixture_now_ms() - start - 50));
     pthread_join(killer, NULL);
-    start = runtime_world_now_ms();
-    CHILD_CHECK(tells_of_the_node(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)), start));
-    CHILD_CHECK(tells_of_the_node(mr_call_task(mr, "add", NULL, mr_int(1), mr_int(1)), start));
-    CHILD_CHECK(tells_of_the_node(mr_new_actor(mr, "Sleeper", &actor), start));
-    CHILD_CHECK(tells_of_the_node(mr_actor_find(mr, "nobody", NULL, &actor), start));
-    CHILD_CHECK(mr_cancel(mr, refs[1]) == MR_NOT_FOUND);
+    start = runtime_fixture_now_ms();
+    TEST_CHILD_CHECK(tells_of_the_node(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)), start));
+    TEST_CHILD_CHECK(tells_of_the_node(mr_call_task(mr, "add", NULL, mr_int(1), mr_int(1)), start));
+    TEST_CHILD_CHECK(tells_of_the_node(mr_new_actor(mr, "Sleeper", &actor), start));
+    TEST_CHILD_CHECK(tells_of_the_node(mr_actor_find(mr, "nobody", NULL, &actor), start));
+    TEST_CHILD_CHECK(mr_cancel(mr, refs[1]) == MR_NOT_FOUND);
     for (int i = 0; i < 5; i++) mr_release(mr, refs[i]);
-    while (runtime_world_processes(world) > 0 && runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
+    while (runtime_fixture_processes(fixture) > 0 && runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_GONE_MS)
         poll(NULL, 0, 2);
-    CHILD_CHECK(runtime_world_processes(world) == 0);
+    TEST_CHILD_CHECK(runtime_fixture_processes(fixture) == 0);
     mr_shutdown(mr);
-    CHILD_CHECK(temp_is_empty(world->folder));
-    CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    TEST_CHILD_CHECK(temp_dir_is_empty(fixture->folder));
+    TEST_CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
     return 0;
 }
 
 static void a_killed_node_is_told_at_once(void **state) {
-    assert_int_equal(child_run(lose_the_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown without a node");
+    assert_int_equal(test_child_run(lose_the_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown without a node");
 }
 
 /* ---- Ctrl-C. */
@@ -118,24 +118,24 @@ static int take_interrupts(void *argument) {
     mr_ref refs[4];
     setpgid(0, 0);
     signal(SIGINT, count_interrupt);
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(runtime_works(mr));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(runtime_works(mr));
     for (int i = 0; i < 4; i++)
-        CHILD_CHECK(mr_task_submit(mr, "pause_ms", &MR_OPTIONS(mr_task_options, .max_retries = -1),
-                                   MR_ARGS(mr_int(100)), &refs[i]) == MR_OK);
+        TEST_CHILD_CHECK(mr_task_submit(mr, "pause_ms", &MR_OPTIONS(mr_task_options, .max_retries = -1),
+                                        MR_ARGS(mr_int(100)), &refs[i]) == MR_OK);
     for (int i = 0; i < 10; i++) {
         kill(0, SIGINT);
         poll(NULL, 0, 5);
     }
-    CHILD_CHECK(interrupts > 0);
-    for (int i = 0; i < 4; i++) CHILD_CHECK(runtime_gives(mr, refs[i], 100)); /* no worker died of it */
+    TEST_CHILD_CHECK(interrupts > 0);
+    for (int i = 0; i < 4; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i], 100)); /* no worker died of it */
     mr_shutdown(mr);
     return 0;
 }
 
 static void an_interrupt_is_the_programs_own(void **state) {
-    assert_int_equal(child_run(take_interrupts, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(take_interrupts, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 static int be_interrupted(void *argument) {
@@ -144,106 +144,106 @@ static int be_interrupted(void *argument) {
 }
 
 static void an_interrupted_program_takes_everything_with_it(void **state) {
-    pid_t pid = child_start(be_interrupted, *state);
-    runtime_world_await(*state);
-    int64_t start = runtime_world_now_ms();
+    pid_t pid = test_child_start(be_interrupted, *state);
+    runtime_fixture_await(*state);
+    int64_t start = runtime_fixture_now_ms();
     kill(-pid, SIGINT);
-    assert_int_equal(child_wait(pid, RUNTIME_WORLD_CHILD_MS), -SIGINT);
-    runtime_world_gone_since(*state, start, "Ctrl-C");
+    assert_int_equal(test_child_wait(pid, RUNTIME_FIXTURE_CHILD_MS), -SIGINT);
+    runtime_fixture_gone_since(*state, start, "Ctrl-C");
 }
 
 /* ---- Beginning and ending. */
 
 static int open_two(void *argument) {
     mr_context *one, *two;
-    CHILD_CHECK(runtime_world_open(argument, &one) == MR_OK);
-    CHILD_CHECK(runtime_world_open(argument, &two) == MR_OK);
-    CHILD_CHECK(runtime_works(one) && runtime_works(two) && runtime_works(one));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &one) == MR_OK);
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &two) == MR_OK);
+    TEST_CHILD_CHECK(runtime_works(one) && runtime_works(two) && runtime_works(one));
     mr_ref ref;
     mr_value value;
-    CHILD_CHECK(mr_put(one, mr_int(1), &ref) == MR_OK);
-    CHILD_CHECK(mr_get(two, ref, 0, &value) == MR_NOT_FOUND ||
-                one->client.objects.process == two->client.objects.process);
+    TEST_CHILD_CHECK(mr_put(one, mr_int(1), &ref) == MR_OK);
+    TEST_CHILD_CHECK(mr_get(two, ref, 0, &value) == MR_NOT_FOUND ||
+                     one->worker.objects.process == two->worker.objects.process);
     mr_shutdown(one);
-    CHILD_CHECK(runtime_works(two));
+    TEST_CHILD_CHECK(runtime_works(two));
     mr_shutdown(two);
     return 0;
 }
 
 static void a_program_may_have_two(void **state) {
-    assert_int_equal(child_run(open_two, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "two mr_shutdown");
+    assert_int_equal(test_child_run(open_two, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "two mr_shutdown");
 }
 
 static int begin_and_end_often(void *argument) {
-    runtime_world *world = argument;
+    runtime_fixture *fixture = argument;
     size_t fds = 0, threads = 0;
     for (int i = 0; i < 20; i++) {
-        CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK);
-        if (i % 3 != 0) CHILD_CHECK(runtime_works(mr));
-        if (i % 5 == 1) CHILD_CHECK(mr_call_task(mr, "pause_ms", NULL, mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK);
+        TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK);
+        if (i % 3 != 0) TEST_CHILD_CHECK(runtime_works(mr));
+        if (i % 5 == 1) TEST_CHILD_CHECK(mr_call_task(mr, "pause_ms", NULL, mr_int(RUNTIME_FIXTURE_LONG_MS)) == MR_OK);
         mr_shutdown(mr);
-        if (i == 1) fds = temp_entries("/proc/self/fd"), threads = temp_entries("/proc/self/task");
-        CHILD_CHECK(runtime_world_processes(world) == 0);
-        CHILD_CHECK(temp_is_empty(world->folder));
-        CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+        if (i == 1) fds = temp_dir_entries("/proc/self/fd"), threads = temp_dir_entries("/proc/self/task");
+        TEST_CHILD_CHECK(runtime_fixture_processes(fixture) == 0);
+        TEST_CHILD_CHECK(temp_dir_is_empty(fixture->folder));
+        TEST_CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
     }
-    CHILD_CHECK(temp_entries("/proc/self/fd") == fds);
-    CHILD_CHECK(temp_entries("/proc/self/task") == threads);
+    TEST_CHILD_CHECK(temp_dir_entries("/proc/self/fd") == fds);
+    TEST_CHILD_CHECK(temp_dir_entries("/proc/self/task") == threads);
     return 0;
 }
 
 static void beginning_and_ending_leaks_nothing(void **state) {
-    assert_int_equal(child_run(begin_and_end_often, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(begin_and_end_often, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
 /* A child that a program forks has copies of all its descriptors, and lives on. */
 static int fork_and_be_killed(void *argument) {
-    runtime_world *world = argument;
-    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK && runtime_works(mr));
+    runtime_fixture *fixture = argument;
+    TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK && runtime_works(mr));
     pid_t pid = fork();
     if (pid == 0) {
-        poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+        poll(NULL, 0, RUNTIME_FIXTURE_LONG_MS);
         _exit(0);
     }
-    CHILD_CHECK(write(world->ready[1], &pid, sizeof pid) == sizeof pid);
-    poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+    TEST_CHILD_CHECK(write(fixture->ready[1], &pid, sizeof pid) == sizeof pid);
+    poll(NULL, 0, RUNTIME_FIXTURE_LONG_MS);
     return 0;
 }
 
 static void a_forked_child_keeps_nothing_alive(void **state) {
-    runtime_world *world = *state;
-    pid_t pid = child_start(fork_and_be_killed, world), forked;
-    assert_int_equal(read(world->ready[0], &forked, sizeof forked), sizeof forked);
+    runtime_fixture *fixture = *state;
+    pid_t pid = test_child_start(fork_and_be_killed, fixture), forked;
+    assert_int_equal(read(fixture->ready[0], &forked, sizeof forked), sizeof forked);
     kill(pid, SIGKILL);
-    assert_int_equal(child_wait(pid, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
+    assert_int_equal(test_child_wait(pid, RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
     assert_int_equal(kill(forked, 0), 0);
-    runtime_world_gone(world, "kill -9 of a program that has forked");
+    runtime_fixture_gone(fixture, "kill -9 of a program that has forked");
     kill(forked, SIGKILL);
 }
 
 static int fork_and_shut_down(void *argument) {
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK && runtime_works(mr));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK && runtime_works(mr));
     pid_t pid = fork();
     if (pid == 0) {
-        poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+        poll(NULL, 0, RUNTIME_FIXTURE_LONG_MS);
         _exit(0);
     }
     mr_shutdown(mr);
-    CHILD_CHECK(runtime_world_processes(argument) == 0);
+    TEST_CHILD_CHECK(runtime_fixture_processes(argument) == 0);
     kill(pid, SIGKILL);
-    CHILD_CHECK(waitpid(pid, NULL, 0) == pid);
+    TEST_CHILD_CHECK(waitpid(pid, NULL, 0) == pid);
     return 0;
 }
 
 static void a_program_that_has_forked_shuts_down(void **state) {
-    assert_int_equal(child_run(fork_and_shut_down, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(fork_and_shut_down, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 /* ---- Threads that wait at the end. */
 
-static mr_ref awaited;
+static mr_ref stall;
 
 static bool is_told(const char *what, mr_status status) {
     if (status == MR_CLOSED && mr_last_error()[0] != '\0') return true;
@@ -261,21 +261,21 @@ static void *after_the_end(const char *what, mr_status status) {
         if (status == MR_OK) status = mr_get(mr, ref, MR_FOREVER, &value);
         told = is_told("a task", status) && told;
     }
-    told = is_told("the same again", mr_get(mr, awaited, MR_FOREVER, &value)) && told;
+    told = is_told("the same again", mr_get(mr, stall, MR_FOREVER, &value)) && told;
     told = is_told("a small put", mr_put(mr, mr_int(1), &ref)) && told;
-    mr_release(mr, awaited);
-    return told ? &awaited : NULL;
+    mr_release(mr, stall);
+    return told ? &stall : NULL;
 }
 
 static void *wait_in_get(void *none) {
     mr_value value;
-    return after_the_end("mr_get", mr_get(mr, awaited, MR_FOREVER, &value));
+    return after_the_end("mr_get", mr_get(mr, stall, MR_FOREVER, &value));
 }
 
 static void *wait_in_wait(void *none) {
     unsigned char ready;
     size_t count;
-    return after_the_end("mr_wait", mr_wait(mr, &awaited, 1, 1, MR_FOREVER, &ready, &count));
+    return after_the_end("mr_wait", mr_wait(mr, &stall, 1, 1, MR_FOREVER, &ready, &count));
 }
 
 /* Looks at all that there is room for, so that nothing can make way. */
@@ -307,43 +307,43 @@ static bool waits_or_packs(size_t count) {
 
 static int end_while_others_wait(void *argument) {
     void *(*const waits[])(void *) = {wait_in_get, wait_in_get, wait_in_wait, wait_in_get, wait_in_put};
-    runtime_world_enter(argument);
+    runtime_fixture_enter(argument);
     for (size_t count = 1; count <= 5; count++) {
         pthread_t threads[5];
-        CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr) == MR_OK);
-        CHILD_CHECK(mr_call_task(mr, "pause_ms", &awaited, mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK);
+        TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr) == MR_OK);
+        TEST_CHILD_CHECK(mr_call_task(mr, "pause_ms", &stall, mr_int(RUNTIME_FIXTURE_LONG_MS)) == MR_OK);
         for (size_t i = 0; i < count; i++) {
-            CHILD_CHECK(mr_retain(mr, awaited) == MR_OK);
-            CHILD_CHECK(pthread_create(&threads[i], NULL, waits[i], NULL) == 0);
+            TEST_CHILD_CHECK(mr_retain(mr, stall) == MR_OK);
+            TEST_CHILD_CHECK(pthread_create(&threads[i], NULL, waits[i], NULL) == 0);
             while (!waits_or_packs(i + 1)) usleep(1000);
         }
         mr_shutdown(mr);
         for (size_t i = 0; i < count; i++) {
             void *told;
-            CHILD_CHECK(pthread_join(threads[i], &told) == 0 && told != NULL);
+            TEST_CHILD_CHECK(pthread_join(threads[i], &told) == 0 && told != NULL);
         }
     }
     return 0;
 }
 
 static void threads_that_wait_are_told_of_the_end(void **state) {
-    assert_int_equal(child_run(end_while_others_wait, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown while others wait");
+    assert_int_equal(test_child_run(end_while_others_wait, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown while others wait");
 }
 
 static int end_without_a_word(void *argument) {
     mr_ref refs[5];
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(start_work(refs));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(start_work(refs));
     exit(7);
 }
 
 static void a_program_may_forget_to_shut_down(void **state) {
-    assert_int_equal(child_run(end_without_a_word, *state, RUNTIME_WORLD_CHILD_MS), 7);
-    runtime_world_gone(*state, "the program's end");
+    assert_int_equal(test_child_run(end_without_a_word, *state, RUNTIME_FIXTURE_CHILD_MS), 7);
+    runtime_fixture_gone(*state, "the program's end");
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */

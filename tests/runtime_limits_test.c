@@ -51,40 +51,40 @@ MR_TASK(mark) { /* leaves a trace that does not need the runtime to be seen */
 /* ---- What cannot work. */
 
 static int start_failing_workers(void *argument) {
-    runtime_world *world = argument;
+    runtime_fixture *fixture = argument;
     mr_ref ref;
     mr_value value;
     mr_actor actor;
     setenv(FAILING_START, "1", 1);
-    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK);
+    TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK);
     for (int i = 0; i < 3; i++) {
-        CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK);
-        CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
-        CHILD_CHECK(strstr(mr_last_error(), "mr_init") != NULL);
+        TEST_CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK);
+        TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_WORKER_DIED);
+        TEST_CHILD_CHECK(strstr(mr_last_error(), "mr_init") != NULL);
         mr_release(mr, ref);
     }
     mr_status status = mr_new_actor(mr, "Sleeper", &actor);
     if (status == MR_OK) {
-        CHILD_CHECK(mr_call_actor(mr, actor, "hello", &ref) == MR_OK);
-        status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+        TEST_CHILD_CHECK(mr_call_actor(mr, actor, "hello", &ref) == MR_OK);
+        status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
     }
-    CHILD_CHECK(status == MR_WORKER_DIED || status == MR_ACTOR_DIED);
-    CHILD_CHECK(strstr(mr_last_error(), "mr_init") != NULL);
+    TEST_CHILD_CHECK(status == MR_WORKER_DIED || status == MR_ACTOR_DIED);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "mr_init") != NULL);
     mr_shutdown(mr);
     return 0;
 }
 
 static void workers_that_cannot_start_are_not_started_for_ever(void **state) {
-    runtime_world *world = *state;
+    runtime_fixture *fixture = *state;
     char path[128];
-    assert_int_equal(child_run(start_failing_workers, world, RUNTIME_WORLD_CHILD_MS), 0);
-    snprintf(path, sizeof path, "%s/starts", world->folder);
+    assert_int_equal(test_child_run(start_failing_workers, fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
+    snprintf(path, sizeof path, "%s/starts", fixture->folder);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     off_t starts = lseek(fd, 0, SEEK_END);
     close(fd);
     unlink(path);
     assert_in_range(starts, 1, 10);
-    runtime_world_gone(world, "mr_shutdown without workers");
+    runtime_fixture_gone(fixture, "mr_shutdown without workers");
 }
 
 static void limit_fds(rlim_t count) {
@@ -97,76 +97,76 @@ static void limit_fds(rlim_t count) {
 /* A limit of address space: what is not said fits into it, what is said and does not fit is told with the limit. */
 static int begin_with_little_space(void *argument) {
     struct rlimit little = {.rlim_cur = 1u << 30, .rlim_max = RLIM_INFINITY};
-    runtime_world_enter(argument);
-    CHILD_CHECK(setrlimit(RLIMIT_AS, &little) == 0);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2), &mr) == MR_OK && runtime_works(mr));
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(setrlimit(RLIMIT_AS, &little) == 0);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2), &mr) == MR_OK && runtime_works(mr));
     mr_shutdown(mr);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 2u << 30), &mr) != MR_OK);
-    CHILD_CHECK(strstr(mr_last_error(), "address space") != NULL);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 2u << 30), &mr) != MR_OK);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "address space") != NULL);
     return 0;
 }
 
 static void little_address_space_is_enough_or_told(void **state) {
     if (SANITIZED) skip(); /* their shadow does not fit into any */
-    assert_int_equal(child_run(begin_with_little_space, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "too little address space");
+    assert_int_equal(test_child_run(begin_with_little_space, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "too little address space");
 }
 
 /* No thread more can be started in this process: their stacks would not fit into any memory. */
 static int begin_without_a_thread(void *argument) {
     pthread_attr_t usual, vast;
-    runtime_world_enter(argument);
-    CHILD_CHECK(pthread_getattr_default_np(&usual) == 0 && pthread_getattr_default_np(&vast) == 0);
-    CHILD_CHECK(pthread_attr_setstacksize(&vast, (size_t)1 << 46) == 0 && pthread_setattr_default_np(&vast) == 0);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr) != MR_OK);
-    CHILD_CHECK(strstr(mr_last_error(), "no thread for the runtime") != NULL);
-    CHILD_CHECK(pthread_setattr_default_np(&usual) == 0);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr) == MR_OK && runtime_works(mr));
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(pthread_getattr_default_np(&usual) == 0 && pthread_getattr_default_np(&vast) == 0);
+    TEST_CHILD_CHECK(pthread_attr_setstacksize(&vast, (size_t)1 << 46) == 0 && pthread_setattr_default_np(&vast) == 0);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr) != MR_OK);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "no thread for the runtime") != NULL);
+    TEST_CHILD_CHECK(pthread_setattr_default_np(&usual) == 0);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1), &mr) == MR_OK && runtime_works(mr));
     mr_shutdown(mr);
     return 0;
 }
 
 static void no_thread_is_a_clear_error(void **state) {
-    assert_int_equal(child_run(begin_without_a_thread, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "no thread");
+    assert_int_equal(test_child_run(begin_without_a_thread, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "no thread");
 }
 
 /* With so few descriptors it works, or says why not; the node and the workers have no more. */
 static int begin_with_few_fds(void *argument) {
-    runtime_world *world = argument;
+    runtime_fixture *fixture = argument;
     mr_ref ref;
     mr_value value;
-    runtime_world_enter(world);
+    runtime_fixture_enter(fixture);
     int first = open("/dev/null", O_RDONLY | O_CLOEXEC), worked = 0;
     close(first);
     for (int more = 0; more < 44; more += more < 16 ? 3 : 7) {
         limit_fds((rlim_t)(first + more));
         mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr);
-        CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
+        TEST_CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
         if (status == MR_OK) {
             status = mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1));
-            if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
-            CHILD_CHECK(status != MR_TIMEOUT);
-            CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
+            if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
+            TEST_CHILD_CHECK(status != MR_TIMEOUT);
+            TEST_CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
             if (status == MR_OK) mr_value_release(&value);
             worked += status == MR_OK;
             mr_shutdown(mr);
         }
         limit_fds(256);
-        CHILD_CHECK(runtime_world_processes(world) == 0);
-        CHILD_CHECK(runtime_world_is_empty(world));
-        CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+        TEST_CHILD_CHECK(runtime_fixture_processes(fixture) == 0);
+        TEST_CHILD_CHECK(runtime_fixture_is_empty(fixture));
+        TEST_CHILD_CHECK(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
         int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        CHILD_CHECK(fd == first); /* none was left open */
+        TEST_CHILD_CHECK(fd == first); /* none was left open */
         close(fd);
     }
-    CHILD_CHECK(worked > 0);
+    TEST_CHILD_CHECK(worked > 0);
     return 0;
 }
 
 static void too_few_descriptors_are_a_clear_error(void **state) {
-    assert_int_equal(child_run(begin_with_few_fds, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "too few descriptors");
+    assert_int_equal(test_child_run(begin_with_few_fds, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "too few descriptors");
 }
 
 /* They run out later: what needs none goes on, what needs one says so. */
@@ -174,18 +174,18 @@ static int run_out_of_fds(void *argument) {
     mr_ref ref;
     mr_value value;
     mr_actor actor;
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(runtime_works(mr));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(runtime_works(mr));
     limit_fds(3);
     for (int i = 0; i < 4; i++) {
         mr_status status = mr_new_actor(mr, "Sleeper", &actor);
         if (status == MR_OK) status = mr_call_actor(mr, actor, "hello", &ref);
-        if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
-        CHILD_CHECK(status == MR_OK || (status != MR_TIMEOUT && mr_last_error()[0] != '\0'));
+        if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
+        TEST_CHILD_CHECK(status == MR_OK || (status != MR_TIMEOUT && mr_last_error()[0] != '\0'));
         if (status == MR_OK) mr_value_release(&value);
     }
     limit_fds(256);
-    CHILD_CHECK(runtime_works(mr));
+    TEST_CHILD_CHECK(runtime_works(mr));
     mr_shutdown(mr);
     return 0;
 }
@@ -197,48 +197,48 @@ static int run_node_out_of_fds(void *argument) {
     mr_actor actor;
     struct rlimit few, before;
     char path[64];
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
     mr_ref both[2]; /* so that both workers have come */
-    for (int i = 0; i < 2; i++) CHILD_CHECK(mr_call_task(mr, "pause_ms", &both[i], mr_int(300)) == MR_OK);
-    for (int i = 0; i < 2; i++) CHILD_CHECK(runtime_gives(mr, both[i], 300));
+    for (int i = 0; i < 2; i++) TEST_CHILD_CHECK(mr_call_task(mr, "pause_ms", &both[i], mr_int(300)) == MR_OK);
+    for (int i = 0; i < 2; i++) TEST_CHILD_CHECK(runtime_gives(mr, both[i], 300));
     snprintf(path, sizeof path, "/proc/%d/fd", mr->node_pid);
-    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, NULL, &before) == 0);
+    TEST_CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, NULL, &before) == 0);
     few = before;
-    few.rlim_cur = temp_entries(path) + 2;
-    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, &few, NULL) == 0);
+    few.rlim_cur = temp_dir_entries(path) + 2;
+    TEST_CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, &few, NULL) == 0);
     int refused = 0;
     for (int i = 0; i < 8; i++) {
         mr_status status = mr_new_actor(mr, "Sleeper", &actor);
         if (status == MR_OK) status = mr_call_actor(mr, actor, "hello", &ref);
-        if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value);
-        CHILD_CHECK(status == MR_OK || status == MR_WORKER_DIED || status == MR_ACTOR_DIED);
-        CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
+        if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
+        TEST_CHILD_CHECK(status == MR_OK || status == MR_WORKER_DIED || status == MR_ACTOR_DIED);
+        TEST_CHILD_CHECK(status == MR_OK || mr_last_error()[0] != '\0');
         refused += status != MR_OK;
         if (status == MR_OK) mr_value_release(&value);
         if (refused > 0) break;
     }
-    CHILD_CHECK(refused > 0);
-    CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, &before, NULL) == 0);
-    CHILD_CHECK(runtime_works(mr));
-    CHILD_CHECK(mr_new_actor(mr, "Sleeper", &actor) == MR_OK);
-    CHILD_CHECK(mr_call_actor(mr, actor, "hello", &ref) == MR_OK && runtime_gives(mr, ref, 1));
+    TEST_CHILD_CHECK(refused > 0);
+    TEST_CHILD_CHECK(prlimit(mr->node_pid, RLIMIT_NOFILE, &before, NULL) == 0);
+    TEST_CHILD_CHECK(runtime_works(mr));
+    TEST_CHILD_CHECK(mr_new_actor(mr, "Sleeper", &actor) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_actor(mr, actor, "hello", &ref) == MR_OK && runtime_gives(mr, ref, 1));
     mr_shutdown(mr);
     return 0;
 }
 
 static void a_node_without_descriptors_recovers(void **state) {
-    assert_int_equal(child_run(run_node_out_of_fds, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "the node's running out of descriptors");
+    assert_int_equal(test_child_run(run_node_out_of_fds, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "the node's running out of descriptors");
 }
 
 static void descriptors_that_run_out_end_nothing(void **state) {
-    assert_int_equal(child_run(run_out_of_fds, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "running out of descriptors");
+    assert_int_equal(test_child_run(run_out_of_fds, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "running out of descriptors");
 }
 
 static int ask_for_nonsense(void *argument) {
-    runtime_world *world = argument;
-    runtime_world_enter(world);
+    runtime_fixture *fixture = argument;
+    runtime_fixture_enter(fixture);
     mr_options nonsense[] = {{.num_workers = -1},     {.num_workers = INT32_MAX}, {.num_gpus = -1},
                              {.resources = "cheese"}, {.store_bytes = SIZE_MAX},  {.store_bytes = (size_t)1 << 62},
                              {.store_bytes = 1}};
@@ -246,18 +246,18 @@ static int ask_for_nonsense(void *argument) {
         nonsense[i].size = sizeof nonsense[i];
         mr_status status = mr_init(&nonsense[i], &mr);
         fprintf(stderr, "    %s\n", status == MR_OK ? "accepted" : mr_last_error());
-        CHILD_CHECK(status != MR_OK && mr_last_error()[0] != '\0');
-        if (i < 4) CHILD_CHECK(status == MR_INVALID);
-        CHILD_CHECK(runtime_world_processes(world) == 0 && runtime_world_is_empty(world));
+        TEST_CHILD_CHECK(status != MR_OK && mr_last_error()[0] != '\0');
+        if (i < 4) TEST_CHILD_CHECK(status == MR_INVALID);
+        TEST_CHILD_CHECK(runtime_fixture_processes(fixture) == 0 && runtime_fixture_is_empty(fixture));
     }
     setenv("TMPDIR", "/nowhere/at/all", 1);
-    CHILD_CHECK(mr_init(NULL, &mr) != MR_OK);
-    CHILD_CHECK(strstr(mr_last_error(), "/nowhere/at/all") != NULL);
+    TEST_CHILD_CHECK(mr_init(NULL, &mr) != MR_OK);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "/nowhere/at/all") != NULL);
     return 0;
 }
 
 static void nonsense_is_refused(void **state) {
-    assert_int_equal(child_run(ask_for_nonsense, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(ask_for_nonsense, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
 static int use_released(void *argument) {
@@ -265,22 +265,22 @@ static int use_released(void *argument) {
     mr_value value;
     unsigned char ready;
     size_t count;
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK);
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK);
     mr_release(mr, ref);
     mr_release(mr, ref); /* again: no harm */
-    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_NOT_FOUND);
-    CHILD_CHECK(mr_wait(mr, &ref, 1, 1, RUNTIME_WORLD_PATIENCE_US, &ready, &count) == MR_NOT_FOUND);
-    CHILD_CHECK(mr_cancel(mr, ref) == MR_NOT_FOUND);
-    CHILD_CHECK(mr_call_task(mr, "add", &sum, mr_future(ref), mr_int(1)) == MR_INVALID);
-    CHILD_CHECK(mr_get(mr, (mr_ref){{0, 0}}, 0, &value) == MR_NOT_FOUND);
-    CHILD_CHECK(runtime_works(mr));
+    TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_NOT_FOUND);
+    TEST_CHILD_CHECK(mr_wait(mr, &ref, 1, 1, RUNTIME_FIXTURE_PATIENCE_US, &ready, &count) == MR_NOT_FOUND);
+    TEST_CHILD_CHECK(mr_cancel(mr, ref) == MR_NOT_FOUND);
+    TEST_CHILD_CHECK(mr_call_task(mr, "add", &sum, mr_future(ref), mr_int(1)) == MR_INVALID);
+    TEST_CHILD_CHECK(mr_get(mr, (mr_ref){{0, 0}}, 0, &value) == MR_NOT_FOUND);
+    TEST_CHILD_CHECK(runtime_works(mr));
     mr_shutdown(mr);
     return 0;
 }
 
 static void a_released_future_is_not_found(void **state) {
-    assert_int_equal(child_run(use_released, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(use_released, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
 /* ---- Threads, and what nobody waits for. */
@@ -301,18 +301,18 @@ static void *submit_and_get(void *argument) {
 static int use_from_threads(void *argument) {
     pthread_t threads[4];
     void *failed;
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    for (int i = 0; i < 4; i++) CHILD_CHECK(pthread_create(&threads[i], NULL, submit_and_get, NULL) == 0);
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    for (int i = 0; i < 4; i++) TEST_CHILD_CHECK(pthread_create(&threads[i], NULL, submit_and_get, NULL) == 0);
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], &failed);
-        CHILD_CHECK(failed == NULL);
+        TEST_CHILD_CHECK(failed == NULL);
     }
     mr_shutdown(mr);
     return 0;
 }
 
 static void threads_share_a_context(void **state) {
-    assert_int_equal(child_run(use_from_threads, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(use_from_threads, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
 static size_t count_in_file(const char *path, const char *text) {
@@ -327,78 +327,78 @@ static size_t count_in_file(const char *path, const char *text) {
 }
 
 static int drop_futures(void *argument) {
-    runtime_world *world = argument;
+    runtime_fixture *fixture = argument;
     char path[128];
     mr_ref ref = {{0, 0}}, after = {{0, 0}};
     mr_value value;
-    snprintf(path, sizeof path, "%s/stderr", world->folder);
+    snprintf(path, sizeof path, "%s/stderr", fixture->folder);
     int kept = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK);
+    TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK);
     dup2(fd, 2);
     close(fd);
     bool fine = mr_call_task(mr, "fail_with", NULL, mr_str("cheddar")) == MR_OK && /* nobody ever wanted it */
                 mr_call_task(mr, "fail_with", &ref, mr_str("gouda")) == MR_OK;
     mr_release(mr, ref); /* not any more */
     fine = fine && mr_call_task(mr, "fail_with", &ref, mr_str("brie")) == MR_OK &&
-           mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_TASK_FAILED; /* seen: nothing to say */
+           mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_TASK_FAILED; /* seen: nothing to say */
     mr_release(mr, ref);
     fine = fine && mr_call_task(mr, "fail_with", &ref, mr_str("feta")) == MR_OK && /* seen through another */
            mr_call_task(mr, "add", &after, mr_future(ref), mr_int(1)) == MR_OK;
     mr_release(mr, ref);
-    fine = fine && mr_get(mr, after, RUNTIME_WORLD_PATIENCE_US, &value) == MR_TASK_FAILED;
+    fine = fine && mr_get(mr, after, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_TASK_FAILED;
     mr_release(mr, after);
-    int64_t start = runtime_world_now_ms();
+    int64_t start = runtime_fixture_now_ms();
     while ((count_in_file(path, "cheddar") == 0 || count_in_file(path, "gouda") == 0) &&
-           runtime_world_now_ms() - start < RUNTIME_WORLD_GONE_MS)
+           runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_GONE_MS)
         poll(NULL, 0, 2);
     fine = fine && runtime_works(mr) &&
-           mr_call_task(mr, "pause_ms", NULL, mr_int(RUNTIME_WORLD_LONG_MS)) == MR_OK; /* ends quietly */
+           mr_call_task(mr, "pause_ms", NULL, mr_int(RUNTIME_FIXTURE_LONG_MS)) == MR_OK; /* ends quietly */
     mr_shutdown(mr);
     dup2(kept, 2);
     close(kept);
-    CHILD_CHECK(fine);
-    CHILD_CHECK(count_in_file(path, "cheddar") == 1);
-    CHILD_CHECK(count_in_file(path, "gouda") == 1);
-    CHILD_CHECK(count_in_file(path, "brie") == 0);
-    CHILD_CHECK(count_in_file(path, "pause_ms") == 0);
-    CHILD_CHECK(count_in_file(path, "feta") == 0);
-    CHILD_CHECK(unlink(path) == 0);
+    TEST_CHILD_CHECK(fine);
+    TEST_CHILD_CHECK(count_in_file(path, "cheddar") == 1);
+    TEST_CHILD_CHECK(count_in_file(path, "gouda") == 1);
+    TEST_CHILD_CHECK(count_in_file(path, "brie") == 0);
+    TEST_CHILD_CHECK(count_in_file(path, "pause_ms") == 0);
+    TEST_CHILD_CHECK(count_in_file(path, "feta") == 0);
+    TEST_CHILD_CHECK(unlink(path) == 0);
     return 0;
 }
 
 static void a_failure_that_nobody_sees_is_printed_once(void **state) {
-    assert_int_equal(child_run(drop_futures, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(drop_futures, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
 /* The program computes and never waits: what depends on results starts all the same. */
 static int not_wait(void *argument) {
     enum { LINKS = 50 };
-    runtime_world *world = argument;
+    runtime_fixture *fixture = argument;
     char path[128];
     mr_ref ref, next;
-    snprintf(path, sizeof path, "%s/marks", world->folder);
-    CHILD_CHECK(runtime_world_open(world, &mr) == MR_OK);
-    CHILD_CHECK(mr_call_task(mr, "mark", &ref) == MR_OK);
+    snprintf(path, sizeof path, "%s/marks", fixture->folder);
+    TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_task(mr, "mark", &ref) == MR_OK);
     for (int i = 1; i < LINKS; i++) {
-        CHILD_CHECK(mr_call_task(mr, "mark", &next, mr_future(ref)) == MR_OK);
+        TEST_CHILD_CHECK(mr_call_task(mr, "mark", &next, mr_future(ref)) == MR_OK);
         mr_release(mr, ref);
         ref = next;
     }
     mr_release(mr, ref);
-    int64_t start = runtime_world_now_ms();
-    while (count_in_file(path, "x") < LINKS && runtime_world_now_ms() - start < RUNTIME_WORLD_PATIENCE_US / 1000)
+    int64_t start = runtime_fixture_now_ms();
+    while (count_in_file(path, "x") < LINKS && runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_PATIENCE_US / 1000)
         poll(NULL, 0, 2);
-    CHILD_CHECK(count_in_file(path, "x") == LINKS);
+    TEST_CHILD_CHECK(count_in_file(path, "x") == LINKS);
     mr_shutdown(mr);
-    CHILD_CHECK(unlink(path) == 0);
+    TEST_CHILD_CHECK(unlink(path) == 0);
     return 0;
 }
 
 static void work_goes_on_while_the_program_computes(void **state) {
-    assert_int_equal(child_run(not_wait, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(not_wait, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     const char *boot = getenv("MINIRAY_BOOT");

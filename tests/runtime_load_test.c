@@ -93,11 +93,11 @@ static mr_ref chain_behind(mr_ref ref, int count) {
 
 static void a_long_chain(void **state) {
     mr_ref ref;
-    int64_t start = runtime_world_now_ms();
+    int64_t start = runtime_fixture_now_ms();
     assert_int_equal(mr_put(mr, mr_int(0), &ref), MR_OK);
     ref = chain_behind(ref, CHAIN);
     assert_true(runtime_gives(mr, ref, CHAIN));
-    print_message("    a chain of %d tasks: %lld ms\n", CHAIN, (long long)(runtime_world_now_ms() - start));
+    print_message("    a chain of %d tasks: %lld ms\n", CHAIN, (long long)(runtime_fixture_now_ms() - start));
 }
 
 /* One failure ends all that hang on it, and the story is short enough to be told. */
@@ -155,33 +155,33 @@ static void a_long_queue_that_waits(void **state) {
 
 static void a_long_queue(void **state) {
     mr_ref *refs = calloc(QUEUE, sizeof *refs);
-    int64_t start = runtime_world_now_ms();
+    int64_t start = runtime_fixture_now_ms();
     for (int i = 0; i < QUEUE; i++) assert_int_equal(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(i)), MR_OK);
-    int64_t submitted = runtime_world_now_ms() - start;
+    int64_t submitted = runtime_fixture_now_ms() - start;
     for (int i = 0; i < QUEUE; i++) assert_true(runtime_gives(mr, refs[i], 2 * (int64_t)i));
     print_message("    %d tasks: submitted in %lld ms, done in %lld ms\n", QUEUE, (long long)submitted,
-                  (long long)(runtime_world_now_ms() - start));
+                  (long long)(runtime_fixture_now_ms() - start));
     free(refs);
 }
 
 static void a_deep_nest(void **state) {
     mr_ref refs[3];
-    int64_t start = runtime_world_now_ms();
+    int64_t start = runtime_fixture_now_ms();
     for (int i = 0; i < 3; i++) assert_int_equal(mr_call_task(mr, "nested", &refs[i], mr_int(NEST)), MR_OK);
     for (int i = 0; i < 3; i++) assert_true(runtime_gives(mr, refs[i], NEST));
-    print_message("    three nests %d deep: %lld ms\n", NEST, (long long)(runtime_world_now_ms() - start));
+    print_message("    three nests %d deep: %lld ms\n", NEST, (long long)(runtime_fixture_now_ms() - start));
 }
 
 static void many_actors(void **state) {
     mr_actor actors[ACTORS];
     mr_ref refs[ACTORS][3];
-    int64_t start = runtime_world_now_ms();
+    int64_t start = runtime_fixture_now_ms();
     for (int i = 0; i < ACTORS; i++) assert_int_equal(mr_new_actor(mr, "Counter", &actors[i]), MR_OK);
     for (int k = 0; k < 3; k++)
         for (int i = 0; i < ACTORS; i++) assert_int_equal(mr_call_actor(mr, actors[i], "next", &refs[i][k]), MR_OK);
     for (int i = 0; i < ACTORS; i++)
         for (int k = 0; k < 3; k++) assert_true(runtime_gives(mr, refs[i][k], k + 1));
-    print_message("    %d actors called: %lld ms\n", ACTORS, (long long)(runtime_world_now_ms() - start));
+    print_message("    %d actors called: %lld ms\n", ACTORS, (long long)(runtime_fixture_now_ms() - start));
     for (int i = 0; i < ACTORS; i++) assert_int_equal(mr_actor_kill(mr, actors[i]), MR_OK);
 }
 
@@ -192,7 +192,7 @@ static void a_large_value(void **state) {
     mr_ref ref, back;
     mr_value value;
     mr_tensor tensor;
-    int64_t start = runtime_world_now_ms();
+    int64_t start = runtime_fixture_now_ms();
     assert_int_equal(mr_call_task(mr, "invert", &ref, mr_vector((float *)data, count)), MR_OK);
     assert_int_equal(mr_call_task(mr, "invert", &back, mr_future(ref)), MR_OK);
     mr_release(mr, ref);
@@ -200,7 +200,7 @@ static void a_large_value(void **state) {
     if (status != MR_OK) print_message("%s\n", mr_last_error());
     assert_int_equal(status, MR_OK);
     print_message("    %d MB to a worker and back, twice: %lld ms\n", LARGE_BYTES >> 20,
-                  (long long)(runtime_world_now_ms() - start));
+                  (long long)(runtime_fixture_now_ms() - start));
     assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
     assert_int_equal(tensor.bytes, LARGE_BYTES);
     assert_memory_equal(tensor.data, data, LARGE_BYTES);
@@ -226,13 +226,13 @@ static int be_a_program(void *argument) {
     enum { COUNT = QUEUE / 10 };
     mr_actor counter;
     mr_ref ref, *refs = calloc(COUNT, sizeof *refs);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr) == MR_OK);
-    CHILD_CHECK(mr_new_actor(mr, "Counter", &counter) == MR_OK);
-    for (int i = 0; i < COUNT; i++) CHILD_CHECK(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(1)) == MR_OK);
-    for (int i = 0; i < COUNT; i++) CHILD_CHECK(runtime_gives(mr, refs[i], i + 1));
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_new_actor(mr, "Counter", &counter) == MR_OK);
+    for (int i = 0; i < COUNT; i++) TEST_CHILD_CHECK(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(1)) == MR_OK);
+    for (int i = 0; i < COUNT; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i], i + 1));
     for (int i = 0; i < 100; i++) {
-        CHILD_CHECK(mr_call_actor(mr, counter, "next", &ref) == MR_OK);
-        CHILD_CHECK(runtime_gives(mr, ref, i + 1));
+        TEST_CHILD_CHECK(mr_call_actor(mr, counter, "next", &ref) == MR_OK);
+        TEST_CHILD_CHECK(runtime_gives(mr, ref, i + 1));
     }
     mr_shutdown(mr);
     free(refs);
@@ -241,11 +241,11 @@ static int be_a_program(void *argument) {
 
 static void programs_do_not_disturb_each_other(void **state) {
     pid_t pids[PROGRAMS];
-    int64_t start = runtime_world_now_ms();
-    for (int i = 0; i < PROGRAMS; i++) pids[i] = child_start(be_a_program, NULL);
-    for (int i = 0; i < PROGRAMS; i++) assert_int_equal(child_wait(pids[i], CHILD_MS), 0);
+    int64_t start = runtime_fixture_now_ms();
+    for (int i = 0; i < PROGRAMS; i++) pids[i] = test_child_start(be_a_program, NULL);
+    for (int i = 0; i < PROGRAMS; i++) assert_int_equal(test_child_wait(pids[i], CHILD_MS), 0);
     print_message("    %d programs of %d tasks each: %lld ms\n", PROGRAMS, QUEUE / 10,
-                  (long long)(runtime_world_now_ms() - start));
+                  (long long)(runtime_fixture_now_ms() - start));
 }
 
 int main(void) {

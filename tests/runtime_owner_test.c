@@ -30,7 +30,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000, STEP_US = 2000, BLOB = 20 * 1000, CHAIN =
 MR_TASK(when_told) {
     mr_span path;
     int64_t number;
-    char text[TEMP_FOLDER_MAX + 16];
+    char text[TEMP_DIR_FOLDER_MAX + 16];
     MR_TRY(mr_arg_str(call, 0, &path));
     MR_TRY(mr_arg_int(call, 1, &number));
     snprintf(text, sizeof text, "%.*s", (int)path.size, (const char *)path.data);
@@ -114,7 +114,7 @@ MR_METHOD(Owner, keep) { /* the future in a list */
 
 static object_state state_of(mr_context *context, mr_ref ref) {
     context_lock(context);
-    const object *object = object_find(&context->client.objects, ref);
+    const object *object = object_find(&context->worker.objects, ref);
     object_state state = object == NULL ? OBJECT_PENDING : object->state;
     context_unlock(context);
     return state;
@@ -137,8 +137,9 @@ MR_METHOD(Owner, show) {
 MR_METHOD(Owner, lends) { /* how much others have of it or wait for */
     mr_context *context = mr_call_context(call);
     context_lock(context);
-    int64_t lent = (int64_t)context->client.lender.borrow.lent;
-    for (const list *at = context->client.lender.askers.next; at != &context->client.lender.askers; at = at->next)
+    int64_t lent = (int64_t)context->worker.borrow_rpc.borrow.lent;
+    for (const list *at = context->worker.borrow_rpc.askers.next; at != &context->worker.borrow_rpc.askers;
+         at = at->next)
         lent++;
     context_unlock(context);
     return mr_return(call, mr_int(lent));
@@ -148,12 +149,12 @@ MR_METHOD(Owner, lends) { /* how much others have of it or wait for */
 
 typedef struct story {
     mr_actor owner;
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
 } story;
 
 static story begin(void) {
     story story;
-    assert_true(temp_folder(story.folder));
+    assert_true(temp_dir_folder(story.folder));
     snprintf(story.path, sizeof story.path, "%s/now", story.folder);
     assert_int_equal(mr_new_actor(mr, "Owner", &story.owner), MR_OK);
     return story;
@@ -168,21 +169,21 @@ static void tell(const story *story) {
 static int64_t ask(mr_actor actor, const char *method) {
     mr_ref ref;
     assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
-    return result_int(mr, ref);
+    return future_assert_int(mr, ref);
 }
 
 static void kill_owner(const story *story) { /* and knows of it */
     mr_ref ref;
     int pid = (int)ask(story->owner, "pid");
     assert_int_equal(kill(pid, SIGKILL), 0);
-    while (mr_call_actor(mr, story->owner, "pid", &ref) == MR_OK && result_failure(mr, ref) == MR_OK) {}
+    while (mr_call_actor(mr, story->owner, "pid", &ref) == MR_OK && future_assert_failure(mr, ref) == MR_OK) {}
 }
 
 static void end(const story *story) {
     mr_actor_release(mr, story->owner);
     (void)unlink(story->path);
     assert_int_equal(rmdir(story->folder), 0);
-    assert_true(inventory_empties(mr));
+    assert_true(object_listing_empties(mr));
 }
 
 static mr_ref item_of(mr_ref list, size_t index) { /* retained */
@@ -219,28 +220,28 @@ static void what_was_not_there_when_its_reference_left(void **state) {
     tell(&story);
     comes(ref, OBJECT_READY);
     kill_owner(&story);
-    assert_int_equal(result_int(mr, ref), 42);
+    assert_int_equal(future_assert_int(mr, ref), 42);
     end(&story);
 }
 
 /* The owner's reference goes through this program to another actor, and only that one has it then. */
 static void what_a_third_process_keeps(void **state) {
     story story = begin();
-    mr_actor keeper;
+    mr_actor metadata;
     mr_ref ref = promised(&story, 43), kept;
     mr_arg item = mr_future(ref);
     mr_value value;
-    assert_int_equal(mr_new_actor(mr, "Owner", &keeper), MR_OK);
-    assert_int_equal(mr_call_actor(mr, keeper, "keep", &kept, mr_list(&item, 1)), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Owner", &metadata), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "keep", &kept, mr_list(&item, 1)), MR_OK);
     assert_int_equal(mr_get(mr, kept, PATIENCE_US, &value), MR_OK);
     mr_value_release(&value);
     mr_release(mr, kept);
     mr_release(mr, ref);
     tell(&story);
-    for (int64_t waited = 0; waited < PATIENCE_US && ask(keeper, "has") == 0; waited += STEP_US) usleep(STEP_US);
+    for (int64_t waited = 0; waited < PATIENCE_US && ask(metadata, "has") == 0; waited += STEP_US) usleep(STEP_US);
     kill_owner(&story);
-    assert_int_equal(ask(keeper, "show"), 43);
-    mr_actor_release(mr, keeper);
+    assert_int_equal(ask(metadata, "show"), 43);
+    mr_actor_release(mr, metadata);
     end(&story);
 }
 
@@ -253,7 +254,7 @@ static void what_refers_to_others(void **state) {
     root = item_of(list, 0);
     mr_release(mr, list);
     kill_owner(&story);
-    assert_int_equal(result_int(mr, item_of(root, 0)), 7);
+    assert_int_equal(future_assert_int(mr, item_of(root, 0)), 7);
     blob = item_of(root, 1);
     assert_int_equal(mr_get(mr, blob, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_bytes(&value, &bytes), MR_OK);
@@ -262,18 +263,18 @@ static void what_refers_to_others(void **state) {
     mr_release(mr, blob);
     deep = item_of(root, 2);
     mr_release(mr, root);
-    assert_int_equal(result_int(mr, item_of(deep, 0)), 7);
-    assert_int_equal(result_int(mr, item_of(deep, 1)), 8);
+    assert_int_equal(future_assert_int(mr, item_of(deep, 0)), 7);
+    assert_int_equal(future_assert_int(mr, item_of(deep, 1)), 8);
     mr_release(mr, deep);
     end(&story);
 }
 
 static int reach(mr_ref ref) { /* how many of a chain are there */
     context_lock(mr);
-    const object *object = object_find(&mr->client.objects, ref);
+    const object *object = object_find(&mr->worker.objects, ref);
     int count = 0;
     while (object != NULL && object->state == OBJECT_READY) {
-        const cargo *inside = object->owner == NULL ? NULL : object->owner->cargo;
+        const attachment *inside = object->owner == NULL ? NULL : object->owner->attachment;
         object = inside == NULL || inside->ref_count == 0 ? NULL : inside->refs[0].object;
         count++;
     }
@@ -307,17 +308,17 @@ static void what_never_was(void **state) {
     kill_owner(&story);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OBJECT_LOST);
     assert_non_null(strstr(mr_last_error(), "SIGKILL"));
-    mr_actor keeper; /* knows nothing of the owner */
+    mr_actor metadata; /* knows nothing of the owner */
     mr_arg item = mr_future(ref);
     mr_ref kept, shown;
-    assert_int_equal(mr_new_actor(mr, "Owner", &keeper), MR_OK);
-    assert_int_equal(mr_call_actor(mr, keeper, "keep", &kept, mr_list(&item, 1)), MR_OK);
-    assert_int_equal(mr_call_actor(mr, keeper, "show", &shown), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Owner", &metadata), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "keep", &kept, mr_list(&item, 1)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "show", &shown), MR_OK);
     mr_release(mr, kept);
     assert_int_equal(mr_get(mr, shown, PATIENCE_US, &value), MR_OBJECT_LOST);
     assert_non_null(strstr(mr_last_error(), "SIGKILL"));
     mr_release(mr, shown);
-    mr_actor_release(mr, keeper);
+    mr_actor_release(mr, metadata);
     mr_release(mr, ref);
     end(&story);
 }
@@ -360,7 +361,7 @@ static void very_many(void **state) {
     tell(&story);
     for (size_t i = 0; i < MANY; i++) comes(refs[i], OBJECT_READY);
     kill_owner(&story);
-    for (size_t i = 0; i < MANY; i++) assert_int_equal(result_int(mr, refs[i]), 1);
+    for (size_t i = 0; i < MANY; i++) assert_int_equal(future_assert_int(mr, refs[i]), 1);
     free(refs);
     end(&story);
 }

@@ -191,7 +191,7 @@ static void done(mr_ref ref) {
 }
 
 /* Nothing is left of any test: no record here, no object in the store. */
-static void assert_nothing_left(void) { assert_true(inventory_empties(mr)); }
+static void assert_nothing_left(void) { assert_true(object_listing_empties(mr)); }
 
 /* ---- Tests. */
 
@@ -207,7 +207,7 @@ static void futures_in_a_list(void **state) {
     }
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_list(args, 10)), MR_OK);
     for (int i = 0; i < 10; i++) mr_release(mr, refs[i]); /* the call has them */
-    assert_int_equal(result_int(mr, total), 45);
+    assert_int_equal(future_assert_int(mr, total), 45);
     assert_nothing_left();
 }
 
@@ -218,11 +218,11 @@ static void a_list_that_was_put(void **state) {
     mr_release(mr, a);
     mr_release(mr, b);
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_future(list)), MR_OK);
-    assert_int_equal(result_int(mr, total), 42);
+    assert_int_equal(future_assert_int(mr, total), 42);
     assert_int_equal(mr_call_task(mr, "echo", &echoed, mr_future(list)), MR_OK);
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_future(echoed)), MR_OK);
     mr_release(mr, list);
-    assert_int_equal(result_int(mr, total), 42);
+    assert_int_equal(future_assert_int(mr, total), 42);
 
     mr_value value, item;
     mr_ref inner;
@@ -247,7 +247,7 @@ static void a_result_holds_futures_of_its_worker(void **state) {
     mr_ref list, total;
     assert_int_equal(mr_call_task(mr, "spawn", &list, mr_int(8)), MR_OK);
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_future(list)), MR_OK); /* a third process */
-    assert_int_equal(result_int(mr, total), 28);
+    assert_int_equal(future_assert_int(mr, total), 28);
     mr_value value, item;
     mr_ref inner;
     int64_t number;
@@ -306,7 +306,7 @@ static void an_actor_keeps_a_reference(void **state) {
     assert_int_equal(mr_call_actor(mr, holder, "drop", &shown), MR_OK);
     done(shown);
     assert_int_equal(mr_call_actor(mr, other, "show", &shown), MR_OK);
-    assert_int_equal(result_int(mr, shown), 5);
+    assert_int_equal(future_assert_int(mr, shown), 5);
     assert_int_equal(mr_call_actor(mr, other, "drop", &shown), MR_OK);
     done(shown);
     assert_nothing_left();
@@ -385,7 +385,7 @@ static void ten_thousand(void **state) {
     free(refs);
     free(args);
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_future(list)), MR_OK);
-    assert_int_equal(result_int(mr, total), COUNT);
+    assert_int_equal(future_assert_int(mr, total), COUNT);
     mr_release(mr, list);
     assert_nothing_left();
 }
@@ -402,11 +402,11 @@ static void a_long_chain(void **state) {
         at = next;
         if (i + 1 == WALKED) walked = at;
     }
-    assert_int_equal(inventory_here(mr), COUNT);
+    assert_int_equal(object_listing_here(mr), COUNT);
     mr_arg item = mr_future(walked);
     mr_ref total;
     assert_int_equal(mr_call_task(mr, "walk", &total, mr_list(&item, 1)), MR_OK);
-    assert_int_equal(result_int(mr, total), WALKED);
+    assert_int_equal(future_assert_int(mr, total), WALKED);
     mr_release(mr, walked);
     mr_release(mr, at);
     assert_nothing_left();

@@ -146,7 +146,7 @@ static mr_actor mirror(int threads) {
 
 /* The future at this place of the list that the method returns, the caller's. */
 static mr_ref inner(mr_ref list, size_t index) {
-    mr_value value = result_value(mr, list), item;
+    mr_value value = future_assert_value(mr, list), item;
     mr_ref ref;
     assert_int_equal(mr_value_item(&value, index, &item), MR_OK);
     assert_int_equal(mr_value_ref(&item, &ref), MR_OK);
@@ -163,26 +163,26 @@ static mr_ref asked(mr_actor actor, const char *method, mr_arg *arg) {
 
 static void end(mr_actor actor) {
     mr_actor_release(mr, actor);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 /* ---- Tests. */
 
 static void calls_come_in_order(void **state) {
     mr_actor actor = mirror(1);
-    assert_int_equal(result_int(mr, inner(asked(actor, "count", NULL), 0)), CALLS);
+    assert_int_equal(future_assert_int(mr, inner(asked(actor, "count", NULL), 0)), CALLS);
     end(actor);
 }
 
 static void values_of_every_kind(void **state) {
     mr_actor actor = mirror(1);
     mr_arg small = mr_int(7);
-    assert_int_equal(result_int(mr, inner(asked(actor, "pass", &small), 0)), 7);
+    assert_int_equal(future_assert_int(mr, inner(asked(actor, "pass", &small), 0)), 7);
 
     char *text = malloc(10000);
     memset(text, 'x', 10000);
     mr_arg middle = mr_bytes(text, 10000);
-    mr_value value = result_value(mr, inner(asked(actor, "pass", &middle), 0));
+    mr_value value = future_assert_value(mr, inner(asked(actor, "pass", &middle), 0));
     mr_span bytes;
     assert_int_equal(mr_value_bytes(&value, &bytes), MR_OK);
     assert_true(bytes.size == 10000 && memcmp(bytes.data, text, 10000) == 0);
@@ -192,7 +192,7 @@ static void values_of_every_kind(void **state) {
     float *data = calloc(FLOATS, sizeof *data);
     data[FLOATS - 1] = 3;
     mr_arg large = mr_vector(data, FLOATS);
-    value = result_value(mr, inner(asked(actor, "pass", &large), 0));
+    value = future_assert_value(mr, inner(asked(actor, "pass", &large), 0));
     mr_tensor tensor;
     assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
     assert_true(tensor.bytes == FLOATS * sizeof(float) && ((const float *)tensor.data)[FLOATS - 1] == 3);
@@ -204,7 +204,7 @@ static void values_of_every_kind(void **state) {
     mr_arg item = mr_future(pending), list = mr_list(&item, 1);
     mr_ref passed = asked(actor, "pass", &list);
     mr_release(mr, pending); /* only the actor has it, in a call to itself */
-    assert_int_equal(result_int(mr, inner(inner(passed, 0), 0)), 11);
+    assert_int_equal(future_assert_int(mr, inner(inner(passed, 0), 0)), 11);
     end(actor);
 }
 
@@ -218,15 +218,15 @@ static void failures_and_several_values(void **state) {
     failed = inner(asked(actor, "ask_for_nothing", NULL), 0);
     assert_int_equal(mr_get(mr, failed, PATIENCE_US, &value), MR_NOT_FOUND);
     mr_release(mr, failed);
-    assert_int_equal(result_int(mr, inner(asked(actor, "ask_for_two", NULL), 1)), 2);
+    assert_int_equal(future_assert_int(mr, inner(asked(actor, "ask_for_two", NULL), 1)), 2);
     end(actor);
 }
 
 static void cancelled(void **state) {
     mr_actor actor = mirror(1), two = mirror(2);
-    assert_int_equal(result_int(mr, asked(actor, "think_better", NULL)), 0);
-    assert_int_equal(result_int(mr, asked(actor, "counted", NULL)), 0);
-    assert_int_equal(result_int(mr, asked(two, "wait_for_itself", NULL)), 42);
+    assert_int_equal(future_assert_int(mr, asked(actor, "think_better", NULL)), 0);
+    assert_int_equal(future_assert_int(mr, asked(actor, "counted", NULL)), 0);
+    assert_int_equal(future_assert_int(mr, asked(two, "wait_for_itself", NULL)), 42);
     mr_actor_release(mr, two);
     end(actor);
 }

@@ -129,11 +129,11 @@ static int lose_a_worker(void *argument) {
     const char *const *names = argument;
     mr_value value;
     mr_ref ref;
-    CHILD_CHECK(open_runtime(64));
+    TEST_CHILD_CHECK(open_runtime(64));
     for (size_t i = 0; names[i] != NULL; i++) {
         char spec[128];
         snprintf(spec, sizeof spec, "%s=kill@%zu", names[i], 1 + i % 3);
-        CHILD_CHECK(mr_call_task(mr, "arm", &ref, mr_str(spec)) == MR_OK);
+        TEST_CHILD_CHECK(mr_call_task(mr, "arm", &ref, mr_str(spec)) == MR_OK);
         if (mr_get(mr, ref, PATIENCE_US, &value) == MR_OK) mr_value_release(&value);
         mr_release(mr, ref);
         for (int round = 0; round < 2; round++) {
@@ -141,7 +141,7 @@ static int lose_a_worker(void *argument) {
             fprintf(stderr, "wrong after %s: %s\n", spec, mr_last_error());
             return 1;
         }
-        CHILD_CHECK(inventory_settles(mr, 0));
+        TEST_CHILD_CHECK(object_listing_settles(mr, 0));
     }
     mr_shutdown(mr);
     return 0;
@@ -157,7 +157,7 @@ static void a_worker_that_is_killed_anywhere(void **state) {
         if (!known && is_on_the_way(failpoint_at(i)->name)) names[count++] = failpoint_at(i)->name;
     }
     assert_true(count > 15);
-    assert_int_equal(child_run(lose_a_worker, names, CHILD_MS), 0);
+    assert_int_equal(test_child_run(lose_a_worker, names, CHILD_MS), 0);
 }
 
 /* ---- The program dies, or its node: nothing is left. */
@@ -176,13 +176,13 @@ static void a_program_that_is_killed_anywhere(void **state) {
         "store.viewed=kill",          "store.unview=kill",        "store.drop=kill@2",
         "runtime.cargo_written=kill", "runtime.cargo_taken=kill", "runtime.transit_took=kill",
         "runtime.lender_say=kill"};
-    char folder[TEMP_FOLDER_MAX];
-    assert_true(temp_folder(folder));
+    char folder[TEMP_DIR_FOLDER_MAX];
+    assert_true(temp_dir_folder(folder));
     setenv("TMPDIR", folder, 1);
     for (size_t i = 0; i < sizeof points / sizeof points[0]; i++) {
         char point[64];
         strcpy(point, points[i]);
-        int code = child_run(die_yourself, point, CHILD_MS);
+        int code = test_child_run(die_yourself, point, CHILD_MS);
         if (code != 0) assert_int_equal(code, -SIGKILL);
     }
     unsetenv("TMPDIR");
@@ -197,30 +197,30 @@ static int fill_the_disk(void) {
     float *data = calloc(MB, sizeof *data);
     mr_ref refs[COUNT];
     int put = 0;
-    CHILD_CHECK(open_runtime(64));
+    TEST_CHILD_CHECK(open_runtime(64));
     mr_status status = MR_OK;
     while (put < COUNT && status == MR_OK) {
         data[0] = (float)put;
         status = mr_put(mr, mr_vector(data, MB), &refs[put]);
         if (status == MR_OK) put++;
     }
-    CHILD_CHECK(status == MR_NOMEM); /* not everything fits, and that is said */
-    CHILD_CHECK(strstr(mr_last_error(), "arena_bytes") != NULL);
-    CHILD_CHECK(put > 8);
+    TEST_CHILD_CHECK(status == MR_NOMEM); /* not everything fits, and that is said */
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "arena_bytes") != NULL);
+    TEST_CHILD_CHECK(put > 8);
     mr_value none;
-    CHILD_CHECK(mr_get(mr, refs[0], PATIENCE_US, &none) == MR_NOMEM); /* nor does the first one fit again, */
-    CHILD_CHECK(strstr(mr_last_error(), "no more can be spilled") != NULL &&
-                strstr(mr_last_error(), "arena_bytes") != NULL);
+    TEST_CHILD_CHECK(mr_get(mr, refs[0], PATIENCE_US, &none) == MR_NOMEM); /* nor does the first one fit again, */
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "no more can be spilled") != NULL &&
+                     strstr(mr_last_error(), "arena_bytes") != NULL);
     for (int i = put - 1; i >= 0; i--) { /* what was put is there: the last in memory, the first on disk */
         mr_value value;
         mr_tensor tensor;
-        CHILD_CHECK(mr_get(mr, refs[i], PATIENCE_US, &value) == MR_OK);
-        CHILD_CHECK(mr_value_tensor(&value, &tensor) == MR_OK && ((const float *)tensor.data)[0] == (float)i);
+        TEST_CHILD_CHECK(mr_get(mr, refs[i], PATIENCE_US, &value) == MR_OK);
+        TEST_CHILD_CHECK(mr_value_tensor(&value, &tensor) == MR_OK && ((const float *)tensor.data)[0] == (float)i);
         mr_value_release(&value);
         mr_release(mr, refs[i]);
     }
-    CHILD_CHECK(inventory_settles(mr, 0));
-    CHILD_CHECK(mr_put(mr, mr_vector(data, MB), &refs[0]) == MR_OK); /* and there is room again */
+    TEST_CHILD_CHECK(object_listing_settles(mr, 0));
+    TEST_CHILD_CHECK(mr_put(mr, mr_vector(data, MB), &refs[0]) == MR_OK); /* and there is room again */
     mr_release(mr, refs[0]);
     free(data);
     mr_shutdown(mr);
@@ -238,9 +238,9 @@ static int fill_a_small_disk(void *argument) {
 }
 
 static void a_disk_that_is_full(void **state) {
-    char folder[TEMP_FOLDER_MAX];
-    assert_true(temp_folder(folder));
-    int code = child_run(fill_a_small_disk, folder, CHILD_MS);
+    char folder[TEMP_DIR_FOLDER_MAX];
+    assert_true(temp_dir_folder(folder));
+    int code = test_child_run(fill_a_small_disk, folder, CHILD_MS);
     rmdir(folder);
     if (code == SKIPPED) skip(); /* nobody here may mount a small disk */
     assert_int_equal(code, 0);
@@ -252,7 +252,7 @@ static int fill_what_is_allowed(void *argument) {
 }
 
 static void a_disk_of_which_little_may_be_used(void **state) {
-    assert_int_equal(child_run(fill_what_is_allowed, NULL, CHILD_MS), 0);
+    assert_int_equal(test_child_run(fill_what_is_allowed, NULL, CHILD_MS), 0);
 }
 
 /* What is looked at stays in memory: no room is made by taking it away. */
@@ -262,29 +262,29 @@ static int look_at_everything(void *argument) {
     mr_ref refs[COUNT];
     mr_value values[COUNT];
     int put = 0;
-    CHILD_CHECK(open_runtime(64));
+    TEST_CHILD_CHECK(open_runtime(64));
     mr_status status = MR_OK;
     while (put < COUNT && status == MR_OK) {
         status = mr_put(mr, mr_vector(data, MB), &refs[put]);
         if (status != MR_OK) break;
-        CHILD_CHECK(mr_get(mr, refs[put], PATIENCE_US, &values[put]) == MR_OK);
+        TEST_CHILD_CHECK(mr_get(mr, refs[put], PATIENCE_US, &values[put]) == MR_OK);
         put++;
     }
-    CHILD_CHECK(status == MR_NOMEM && put > 8);
+    TEST_CHILD_CHECK(status == MR_NOMEM && put > 8);
     mr_ref ref;
-    CHILD_CHECK(mr_call_task(mr, "doubled", &ref, mr_vector(data, MB)) == MR_NOMEM); /* the same for arguments */
+    TEST_CHILD_CHECK(mr_call_task(mr, "doubled", &ref, mr_vector(data, MB)) == MR_NOMEM); /* the same for arguments */
     for (int i = 0; i < put; i++) {
         mr_value_release(&values[i]);
         mr_release(mr, refs[i]);
     }
-    CHILD_CHECK(inventory_settles(mr, 0));
+    TEST_CHILD_CHECK(object_listing_settles(mr, 0));
     free(data);
     mr_shutdown(mr);
     return 0;
 }
 
 static void memory_that_is_all_in_use(void **state) {
-    assert_int_equal(child_run(look_at_everything, NULL, CHILD_MS), 0);
+    assert_int_equal(test_child_run(look_at_everything, NULL, CHILD_MS), 0);
 }
 
 int main(void) {

@@ -115,11 +115,11 @@ static void assert_tensor(mr_ref ref, size_t floats, float first, float last) {
 
 static void put_and_get(void **state) {
     mr_ref ref = put(FLOATS, 3);
-    assert_int_equal(inventory_of(mr).objects, 1);
+    assert_int_equal(object_listing_of(mr).objects, 1);
     assert_tensor(ref, FLOATS, 3, 3);
     assert_tensor(ref, FLOATS, 3, 3);
     mr_release(mr, ref);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 /* A view that was written to, and beside it what others see. */
@@ -144,7 +144,7 @@ static void what_was_sealed_can_be_read(void **state) {
     assert_true(read[0] == 7 && read[1] == 3);
     mr_value_release(&value);
     mr_release(mr, ref);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 static void arguments_and_results(void **state) {
@@ -152,14 +152,14 @@ static void arguments_and_results(void **state) {
     mr_ref total, made, twice;
     assert_int_equal(mr_call_task(mr, "sum", &total, mr_vector(data, FLOATS)), MR_OK);
     free(data);
-    assert_true(result_float(mr, total) == FLOATS / 2);
+    assert_true(future_assert_float(mr, total) == FLOATS / 2);
     assert_int_equal(mr_call_task(mr, "make", &made, mr_int(FLOATS), mr_float(2)), MR_OK);
     assert_int_equal(mr_call_task(mr, "sum", &twice, mr_future(made)),
                      MR_OK); /* by reference: made by one, read by another */
-    assert_true(result_float(mr, twice) == 2.0 * FLOATS);
+    assert_true(future_assert_float(mr, twice) == 2.0 * FLOATS);
     assert_tensor(made, FLOATS, 2, 2);
     mr_release(mr, made);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 static void several_at_once(void **state) {
@@ -168,8 +168,8 @@ static void several_at_once(void **state) {
     assert_int_equal(mr_call_task(mr, "both", &answer, mr_future(a), mr_int(10), mr_vector(b, FLOATS)), MR_OK);
     free(b);
     mr_release(mr, a); /* the call has it */
-    assert_true(result_float(mr, answer) == 21);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(future_assert_float(mr, answer) == 21);
+    assert_true(object_listing_settles(mr, 0));
 }
 
 static void writing_into_a_view_harms_nobody(void **state) {
@@ -179,7 +179,7 @@ static void writing_into_a_view_harms_nobody(void **state) {
     assert_tensor(ref, FLOATS, 1, 1);
     mr_release(mr, ref);
     mr_release(mr, changed);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 static void a_value_outlives_its_runtime(void **state) {
@@ -201,17 +201,17 @@ static void a_value_outlives_its_runtime(void **state) {
 
 static void actors_take_them_too(void **state) {
     float *data = filled(FLOATS, 7);
-    mr_actor keeper;
+    mr_actor metadata;
     mr_ref last, echo;
-    assert_int_equal(mr_new_actor(mr, "Keeper", &keeper, mr_vector(data, FLOATS)), MR_OK);
-    assert_int_equal(mr_call_actor(mr, keeper, "last", &last), MR_OK);
-    assert_true(result_float(mr, last) == 7);
-    assert_int_equal(mr_call_actor(mr, keeper, "echo", &echo, mr_vector(data, FLOATS)), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Keeper", &metadata, mr_vector(data, FLOATS)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "last", &last), MR_OK);
+    assert_true(future_assert_float(mr, last) == 7);
+    assert_int_equal(mr_call_actor(mr, metadata, "echo", &echo, mr_vector(data, FLOATS)), MR_OK);
     assert_tensor(echo, FLOATS, 7, 7);
     mr_release(mr, echo);
     free(data);
-    assert_int_equal(mr_actor_kill(mr, keeper), MR_OK);
-    assert_true(inventory_settles(mr, 0));
+    assert_int_equal(mr_actor_kill(mr, metadata), MR_OK);
+    assert_true(object_listing_settles(mr, 0));
 }
 
 static void a_maker_that_dies_leaves_nothing(void **state) {
@@ -221,25 +221,25 @@ static void a_maker_that_dies_leaves_nothing(void **state) {
     assert_int_equal(mr_task_submit(mr, "make_and_die", &options, MR_ARGS(mr_int(FLOATS)), &ref), MR_OK);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_WORKER_DIED);
     mr_release(mr, ref);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 /* A result outlives the worker that made it. */
 static void a_result_outlives_its_maker(void **state) {
-    mr_actor keeper;
+    mr_actor metadata;
     mr_ref echo;
     float *data = filled(FLOATS, 5);
-    assert_int_equal(mr_new_actor(mr, "Keeper", &keeper, mr_vector(data, FLOATS)), MR_OK);
-    assert_int_equal(mr_call_actor(mr, keeper, "echo", &echo, mr_vector(data, FLOATS)), MR_OK);
+    assert_int_equal(mr_new_actor(mr, "Keeper", &metadata, mr_vector(data, FLOATS)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "echo", &echo, mr_vector(data, FLOATS)), MR_OK);
     free(data);
     unsigned char ready;
     size_t count;
     assert_int_equal(mr_wait(mr, &echo, 1, 1, PATIENCE_US, &ready, &count), MR_OK);
-    assert_int_equal(mr_actor_kill(mr, keeper), MR_OK);
-    assert_true(inventory_settles(mr, 1));
+    assert_int_equal(mr_actor_kill(mr, metadata), MR_OK);
+    assert_true(object_listing_settles(mr, 1));
     assert_tensor(echo, FLOATS, 5, 5);
     mr_release(mr, echo);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 /* More than fits: what nobody looks at goes to disk and comes back. */
@@ -247,14 +247,14 @@ static void more_than_fits_goes_to_disk(void **state) {
     enum { COUNT = 40 }; /* of 4 MB, in 64 */
     mr_ref refs[COUNT];
     for (int i = 0; i < COUNT; i++) refs[i] = put(FLOATS, (float)i);
-    assert_true(inventory_of(mr).spilled > 0);
+    assert_true(object_listing_of(mr).spilled > 0);
     for (int i = 0; i < COUNT; i++) assert_tensor(refs[i], FLOATS, (float)i, (float)i);
     mr_ref total;
     assert_int_equal(mr_call_task(mr, "sum", &total, mr_future(refs[1])), MR_OK);
-    assert_true(result_float(mr, total) == FLOATS);
-    assert_true(inventory_of(mr).restored > 0);
+    assert_true(future_assert_float(mr, total) == FLOATS);
+    assert_true(object_listing_of(mr).restored > 0);
     for (int i = 0; i < COUNT; i++) mr_release(mr, refs[i]);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 static void what_can_never_fit_is_refused(void **state) {
@@ -264,7 +264,7 @@ static void what_can_never_fit_is_refused(void **state) {
     assert_int_equal(mr_put(mr, mr_vector(data, floats), &ref), MR_TOO_LARGE);
     assert_non_null(strstr(mr_last_error(), "shared memory"));
     free(data);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 enum { LOOKED_AT_MOST = 64 };
@@ -308,19 +308,19 @@ static void waiting_for_memory_is_given_up(void **state) {
     assert_int_equal(mr_put(mr, mr_vector(data, 2 * FLOATS), &all.refs[0]), MR_OK);
     mr_release(mr, all.refs[0]);
     free(data);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 typedef struct late_death {
     looked_at all;
-    mr_actor keeper;
+    mr_actor metadata;
     int asked;
 } late_death;
 
 /* First the actor is ended, and some time later there is memory. */
 static bool ends_the_actor(void *user) {
     late_death *death = user;
-    if (death->asked++ == 0) assert_int_equal(mr_actor_kill(mr, death->keeper), MR_OK);
+    if (death->asked++ == 0) assert_int_equal(mr_actor_kill(mr, death->metadata), MR_OK);
     if (death->asked > 10 && death->all.count > 0) look_at_less(&death->all);
     return false;
 }
@@ -331,21 +331,21 @@ static void the_actor_dies_while_its_argument_waits(void **state) {
     late_death death = {.asked = 0};
     mr_ref last, echo;
     mr_value value;
-    assert_int_equal(mr_new_actor(mr, "Keeper", &death.keeper, mr_vector(data, FLOATS)), MR_OK);
-    assert_int_equal(mr_call_actor(mr, death.keeper, "last", &last), MR_OK);
-    assert_true(result_float(mr, last) == 1);
+    assert_int_equal(mr_new_actor(mr, "Keeper", &death.metadata, mr_vector(data, FLOATS)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, death.metadata, "last", &last), MR_OK);
+    assert_true(future_assert_float(mr, last) == 1);
     assert_int_equal(look_at_more(&death.all, data), MR_NOMEM); /* nothing is on its way to the disk any more */
     mr_on_memory_wait(mr, ends_the_actor, &death);
-    assert_int_equal(mr_call_actor(mr, death.keeper, "echo", &echo, mr_vector(data, 2 * FLOATS)), MR_OK);
+    assert_int_equal(mr_call_actor(mr, death.metadata, "echo", &echo, mr_vector(data, 2 * FLOATS)), MR_OK);
     mr_on_memory_wait(mr, NULL, NULL);
     assert_true(death.asked >
                 0); /* what the actor had is memory, too, so there may be enough before we let go of any */
     assert_int_equal(mr_get(mr, echo, PATIENCE_US, &value), MR_ACTOR_DIED);
     mr_release(mr, echo);
-    mr_actor_release(mr, death.keeper);
+    mr_actor_release(mr, death.metadata);
     while (death.all.count > 0) look_at_less(&death.all);
     free(data);
-    assert_true(inventory_settles(mr, 0));
+    assert_true(object_listing_settles(mr, 0));
 }
 
 int main(void) {

@@ -27,7 +27,7 @@
 enum { NODE_GONE = 3, LOAD_MS = 400, STORE_BYTES = 16 << 20, POINTS_MAX = 256 };
 
 typedef struct visit {
-    runtime_world *world;
+    runtime_fixture *fixture;
     char point[64], spec[128];
 } visit;
 
@@ -46,8 +46,8 @@ static chaos_end load_for_a_while(uint64_t seed) {
     return chaos_load_run(&load, &over);
 }
 
-static mr_status open_runtime(const runtime_world *world) {
-    runtime_world_enter(world);
+static mr_status open_runtime(const runtime_fixture *fixture) {
+    runtime_fixture_enter(fixture);
     return mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = STORE_BYTES, .name_space = "chaos"), &mr);
 }
 
@@ -69,7 +69,7 @@ static size_t points_of(const char *const *prefixes, const char **names) {
 static int lose_the_node(void *argument) {
     const visit *visit = argument;
     setenv("MINIRAY_FAILPOINT", visit->spec, 1);
-    if (open_runtime(visit->world) != MR_OK) {
+    if (open_runtime(visit->fixture) != MR_OK) {
         if (strstr(mr_last_error(), "node") != NULL) return NODE_GONE;
         fprintf(stderr, "%s: mr_init: %s\n", visit->spec, mr_last_error());
         return 1;
@@ -87,11 +87,11 @@ static void a_node_that_is_killed_anywhere(void **state) {
     if (failpoint_count() == 0) skip();
     assert_true(count > 10);
     for (size_t i = 0; i < count; i++) {
-        visit visit = {.world = *state};
+        visit visit = {.fixture = *state};
         snprintf(visit.spec, sizeof visit.spec, "%s=kill@%zu", names[i], 1 + i % 3);
-        int code = child_run(lose_the_node, &visit, RUNTIME_WORLD_CHILD_MS);
+        int code = test_child_run(lose_the_node, &visit, RUNTIME_FIXTURE_CHILD_MS);
         if (code != 0 && code != NODE_GONE) fail_msg("%s: the program ended with %d", visit.spec, code);
-        int64_t took = runtime_world_gone_after_ms(*state, runtime_world_now_ms());
+        int64_t took = runtime_fixture_gone_after_ms(*state, runtime_fixture_now_ms());
         if (took < 0) fail_msg("%s: something is left", visit.spec);
         if (took > worst_ms) worst_ms = took;
         died += code == NODE_GONE;
@@ -107,7 +107,7 @@ static int stop_at_a_point(void *argument) {
     const visit *visit = argument;
     setpgid(0, 0);
     signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
-    if (open_runtime(visit->world) != MR_OK) return 1;
+    if (open_runtime(visit->fixture) != MR_OK) return 1;
     if (failpoint_arm(visit->spec) != MR_OK) return 2;
     chaos_end end = load_for_a_while(11);
     failpoint_disarm_all();
@@ -123,18 +123,18 @@ static void an_interrupt_anywhere(void **state) {
     if (failpoint_count() == 0) skip();
     assert_true(count > 20);
     for (size_t i = 0; i < count; i++) {
-        visit visit = {.world = *state};
+        visit visit = {.fixture = *state};
         snprintf(visit.spec, sizeof visit.spec, "%s=stop@%zu", names[i], 1 + i % 3);
-        pid_t pid = child_start(stop_at_a_point, &visit);
-        bool stopped = child_stops(pid);
-        int64_t start = runtime_world_now_ms();
+        pid_t pid = test_child_start(stop_at_a_point, &visit);
+        bool stopped = test_child_stops(pid);
+        int64_t start = runtime_fixture_now_ms();
         if (stopped) {
             kill(-pid, SIGINT);
             kill(pid, SIGCONT);
         }
-        int code = child_wait(pid, RUNTIME_WORLD_GONE_MS);
+        int code = test_child_wait(pid, RUNTIME_FIXTURE_GONE_MS);
         if (code != (stopped ? -SIGINT : 0)) fail_msg("%s: the program ended with %d", visit.spec, code);
-        int64_t took = runtime_world_gone_after_ms(*state, start);
+        int64_t took = runtime_fixture_gone_after_ms(*state, start);
         if (took < 0) fail_msg("%s: something is left", visit.spec);
         if (stopped && took > worst_ms) worst_ms = took;
         hit += stopped;
@@ -144,7 +144,7 @@ static void an_interrupt_anywhere(void **state) {
     assert_true(hit > 10);
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */

@@ -163,14 +163,14 @@ MR_METHOD(Counter, die) {
 static void a_task_gives_its_result(void **state) {
     mr_ref ref;
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_int(2), mr_int(3)), MR_OK);
-    assert_int_equal(result_int(mr, ref), 5);
+    assert_int_equal(future_assert_int(mr, ref), 5);
 }
 
 static void many_tasks_at_once(void **state) {
     enum { MANY = 5000 };
     mr_ref *refs = calloc(MANY, sizeof *refs);
     for (int i = 0; i < MANY; i++) assert_int_equal(mr_call_task(mr, "add", &refs[i], mr_int(i), mr_int(i)), MR_OK);
-    for (int i = 0; i < MANY; i++) assert_int_equal(result_int(mr, refs[i]), 2 * i);
+    for (int i = 0; i < MANY; i++) assert_int_equal(future_assert_int(mr, refs[i]), 2 * i);
     free(refs);
 }
 
@@ -182,7 +182,7 @@ static void futures_are_arguments(void **state) {
         mr_release(mr, ref);
         ref = next;
     }
-    assert_int_equal(result_int(mr, ref), 500);
+    assert_int_equal(future_assert_int(mr, ref), 500);
 }
 
 static void wrong_use_is_refused(void **state) {
@@ -206,14 +206,14 @@ static void wrong_use_is_refused(void **state) {
 static void a_dead_worker_is_named_and_tasks_are_tried_again(void **state) {
     mr_ref ref;
     assert_int_equal(mr_task_submit(mr, "die", &MR_OPTIONS(mr_task_options, .max_retries = -1), NULL, 0, &ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_WORKER_DIED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_WORKER_DIED);
     assert_non_null(strstr(mr_last_error(), "die"));
     assert_true(strstr(mr_last_error(), "SIGKILL") != NULL || strstr(mr_last_error(), "Killed") != NULL);
     mr_ref slow[8];
     for (int i = 0; i < 8; i++) assert_int_equal(mr_call_task(mr, "pause_ms", &slow[i], mr_int(30)), MR_OK);
     assert_int_equal(mr_task_submit(mr, "process_id_of_worker", NULL, NULL, 0, &ref), MR_OK);
-    kill((pid_t)result_int(mr, ref), SIGKILL);
-    for (int i = 0; i < 8; i++) assert_int_equal(result_int(mr, slow[i]), 30);
+    kill((pid_t)future_assert_int(mr, ref), SIGKILL);
+    for (int i = 0; i < 8; i++) assert_int_equal(future_assert_int(mr, slow[i]), 30);
 }
 
 /* A worker that knows a task's name gets it before it is written down here (tasks_submit_straight): what the worker has
@@ -230,14 +230,14 @@ static void what_was_sent_at_once_can_be_sent_again(void **state) {
         mr_ref refs[TASKS], none[TASKS];
         for (int i = 0; i < TASKS; i++) /* the workers come to know the name */
             assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(house), mr_int(100 + i)), MR_OK);
-        for (int i = 0; i < TASKS; i++) assert_int_equal(result_int(mr, refs[i]), 100 + i);
+        for (int i = 0; i < TASKS; i++) assert_int_equal(future_assert_int(mr, refs[i]), 100 + i);
         for (int i = 0; i < TASKS; i++) {
             assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(house), mr_int(i)), MR_OK);
             assert_int_equal(mr_call_task(mr, "process_id_of_worker", &none[i]), MR_OK);
         }
         for (int i = 0; i < TASKS; i++) {
-            assert_int_equal(result_int(mr, refs[i]), i);
-            assert_true(result_int(mr, none[i]) > 0);
+            assert_int_equal(future_assert_int(mr, refs[i]), i);
+            assert_true(future_assert_int(mr, none[i]) > 0);
         }
         assert_true(file_has(path, 'd', 1));
         unlink(path);
@@ -247,7 +247,7 @@ static void what_was_sent_at_once_can_be_sent_again(void **state) {
 static void nested_tasks_do_not_wait_for_themselves(void **state) {
     mr_ref ref;
     assert_int_equal(mr_call_task(mr, "deep", &ref, mr_int(12)), MR_OK);
-    assert_int_equal(result_int(mr, ref), 12);
+    assert_int_equal(future_assert_int(mr, ref), 12);
 }
 
 static void wait_gives_what_is_there(void **state) {
@@ -273,16 +273,16 @@ static void tasks_are_cancelled(void **state) {
     assert_int_equal(mr_call_task(mr, "add", &waiting, mr_future(slow), mr_int(1)), MR_OK);
     for (int i = 0; i < 64; i++) assert_int_equal(mr_call_task(mr, "pause_ms", &queued[i], mr_int(20)), MR_OK);
     assert_int_equal(mr_cancel(mr, waiting), MR_OK);
-    assert_int_equal(result_failure(mr, waiting), MR_CANCELLED);
+    assert_int_equal(future_assert_failure(mr, waiting), MR_CANCELLED);
     for (int i = 0; i < 64; i++) {
         mr_status status = mr_cancel(mr, queued[i]);
         assert_true(status == MR_OK || status == MR_NOT_FOUND);
         if (status == MR_OK)
-            assert_int_equal(result_failure(mr, queued[i]), MR_CANCELLED);
+            assert_int_equal(future_assert_failure(mr, queued[i]), MR_CANCELLED);
         else
             mr_release(mr, queued[i]);
     }
-    assert_int_equal(result_int(mr, slow), 300);
+    assert_int_equal(future_assert_int(mr, slow), 300);
     assert_int_equal(mr_cancel(mr, slow), MR_NOT_FOUND);
 }
 
@@ -292,15 +292,15 @@ static void several_values_are_returned(void **state) {
     assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = 6), &number, 1, refs),
                      MR_OK);
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_future(refs[5]), mr_future(refs[0])), MR_OK);
-    assert_int_equal(result_int(mr, ref), 7);
-    for (int i = 5; i >= 0; i--) assert_int_equal(result_int(mr, refs[i]), i + 1);
+    assert_int_equal(future_assert_int(mr, ref), 7);
+    for (int i = 5; i >= 0; i--) assert_int_equal(future_assert_int(mr, refs[i]), i + 1);
     assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = 5), missing, 2, refs),
                      MR_OK);
-    for (int i = 0; i < 5; i++) assert_int_equal(result_failure(mr, refs[i]), MR_INVALID);
+    for (int i = 0; i < 5; i++) assert_int_equal(future_assert_failure(mr, refs[i]), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "did not return value 2"));
     assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = 1), &number, 1, refs),
                      MR_OK);
-    assert_int_equal(result_failure(mr, refs[0]), MR_INVALID); /* it returned more than was asked for */
+    assert_int_equal(future_assert_failure(mr, refs[0]), MR_INVALID); /* it returned more than was asked for */
     assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = -1), &number, 1, refs),
                      MR_INVALID);
     mr_actor counter;
@@ -314,7 +314,7 @@ static void several_values_are_returned(void **state) {
     assert_int_equal(text.size, 51);
     mr_value_release(&value);
     mr_release(mr, refs[1]);
-    assert_int_equal(result_int(mr, refs[0]), 1);
+    assert_int_equal(future_assert_int(mr, refs[0]), 1);
 }
 
 /* Two workers: the task and its child run, the child's child waits. All end with the first. */
@@ -328,11 +328,11 @@ static void a_running_task_is_cancelled_with_its_children(void **state) {
     for (int i = 0; i < 20000 && !file_has(path, 's', 2); i++) usleep(1000);
     assert_true(file_has(path, 's', 2));
     assert_int_equal(mr_cancel(mr, ref), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_CANCELLED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_CANCELLED);
     for (int i = 0; i < 20000 && !file_has(path, 'c', 2); i++) usleep(1000);
     assert_true(file_has(path, 'c', 2));
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)), MR_OK); /* the workers are free again */
-    assert_int_equal(result_int(mr, ref), 2);
+    assert_int_equal(future_assert_int(mr, ref), 2);
     assert_true(file_has(path, 's', 2)); /* the third never ran */
     unlink(path);
 }
@@ -354,7 +354,7 @@ static void several_futures_become_one(void **state) {
     mr_value_release(&value);
     assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("one of them")), MR_OK);
     assert_int_equal(mr_join(mr, (mr_ref[]){joined, bad}, 2, &all), MR_OK);
-    assert_int_equal(result_failure(mr, all), MR_TASK_FAILED);
+    assert_int_equal(future_assert_failure(mr, all), MR_TASK_FAILED);
     assert_non_null(strstr(mr_last_error(), "one of them"));
     mr_release(mr, bad);
     mr_release(mr, joined);
@@ -379,24 +379,24 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(sum), mr_future(sum)), &twice), MR_OK);
     assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &second), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &outside), MR_OK);
-    assert_int_equal(result_int(mr, outside), 1); /* nothing of the group has run */
+    assert_int_equal(future_assert_int(mr, outside), 1); /* nothing of the group has run */
     mr_value value;
     assert_int_equal(mr_get(mr, twice, 1000, &value), MR_TIMEOUT);
     assert_int_equal(mr_batch_submit(group), MR_OK);
-    assert_int_equal(result_int(mr, twice), 24);
-    assert_int_equal(result_int(mr, second), 3);
-    assert_int_equal(result_int(mr, first), 2);
-    assert_int_equal(result_int(mr, sum), 12);
+    assert_int_equal(future_assert_int(mr, twice), 24);
+    assert_int_equal(future_assert_int(mr, second), 3);
+    assert_int_equal(future_assert_int(mr, first), 2);
+    assert_int_equal(future_assert_int(mr, sum), 12);
     assert_int_equal(mr_batch_open(mr, &group), MR_OK); /* dropped: nothing runs, whatever depends on what */
     assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
     assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(1)), &sum), MR_OK);
     assert_int_equal(mr_batch_task(group, "no such task", NULL, NULL, 0, &twice), MR_NOT_FOUND);
     assert_int_equal(mr_cancel(mr, sum), MR_OK);
     mr_batch_cancel(group);
-    assert_int_equal(result_failure(mr, first), MR_CANCELLED);
-    assert_int_equal(result_failure(mr, sum), MR_CANCELLED);
+    assert_int_equal(future_assert_failure(mr, first), MR_CANCELLED);
+    assert_int_equal(future_assert_failure(mr, sum), MR_CANCELLED);
     assert_int_equal(mr_call_actor(mr, counter, "next", &outside), MR_OK);
-    assert_int_equal(result_int(mr, outside), 4);
+    assert_int_equal(future_assert_int(mr, outside), 4);
 }
 
 /* Of tasks with max_calls, no worker runs more than that; one by one each runs just as many, unless it was idle. */
@@ -407,7 +407,7 @@ static void a_worker_that_has_run_enough_is_ended(void **state) {
     int64_t pids[TASKS];
     for (int i = 0; i < TASKS; i++)
         assert_int_equal(mr_task_submit(mr, "process_id_of_worker", &few, NULL, 0, &refs[i]), MR_OK);
-    for (int i = 0; i < TASKS; i++) pids[i] = result_int(mr, refs[i]);
+    for (int i = 0; i < TASKS; i++) pids[i] = future_assert_int(mr, refs[i]);
     for (int i = 0; i < TASKS; i++) {
         int same = 0;
         for (int j = 0; j < TASKS; j++) same += pids[j] == pids[i];
@@ -423,7 +423,7 @@ static void a_child_that_returns_from_its_task_ends(void **state) {
     mr_ref refs[4];
     for (int turn = 0; turn < 3; turn++) {
         for (int i = 0; i < 4; i++) assert_int_equal(mr_call_task(mr, "fork_child", &refs[i], mr_int(i % 2)), MR_OK);
-        for (int i = 0; i < 4; i++) assert_int_equal(result_int(mr, refs[i]), i % 2);
+        for (int i = 0; i < 4; i++) assert_int_equal(future_assert_int(mr, refs[i]), i % 2);
     }
 }
 

@@ -109,8 +109,8 @@ static void put_and_get(void **state) {
     mr_ref ref, sum;
     assert_int_equal(mr_put(mr, mr_int(40), &ref), MR_OK);
     assert_int_equal(mr_call_task(mr, "add", &sum, mr_future(ref), mr_int(2)), MR_OK);
-    assert_int_equal(result_int(mr, sum), 42);
-    assert_int_equal(result_int(mr, ref), 40);
+    assert_int_equal(future_assert_int(mr, sum), 42);
+    assert_int_equal(future_assert_int(mr, ref), 40);
     mr_value value;
     assert_int_equal(mr_get(mr, ref, 0, &value), MR_NOT_FOUND); /* released above */
 }
@@ -145,14 +145,14 @@ static void a_failure_tells_its_story(void **state) {
     mr_ref ref, after;
     assert_int_equal(mr_call_task(mr, "fail_with", &ref, mr_str("no cheese")), MR_OK);
     assert_int_equal(mr_call_task(mr, "add", &after, mr_future(ref), mr_int(1)), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_TASK_FAILED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_TASK_FAILED);
     assert_non_null(strstr(mr_last_error(), "no cheese"));
     assert_non_null(strstr(mr_last_error(), "fail_with"));
-    assert_int_equal(result_failure(mr, after), MR_TASK_FAILED);
+    assert_int_equal(future_assert_failure(mr, after), MR_TASK_FAILED);
     assert_non_null(strstr(mr_last_error(), "task 'add'"));
     assert_non_null(strstr(mr_last_error(), "no cheese"));
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_str("x"), mr_int(1)), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_INVALID);
+    assert_int_equal(future_assert_failure(mr, ref), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "argument 0 of add"));
 }
 
@@ -181,13 +181,13 @@ static void a_detail_comes_by_way_of_others(void **state) {
 }
 
 static void arguments_may_be_kept(void **state) {
-    mr_actor keeper;
+    mr_actor metadata;
     mr_ref ref;
     float *data = malloc(100000 * sizeof *data);
     for (int i = 0; i < 100000; i++) data[i] = 1;
-    assert_int_equal(mr_new_actor(mr, "Keeper", &keeper), MR_OK);
-    assert_int_equal(mr_call_actor(mr, keeper, "keep", &ref, mr_vector(data, 100000), mr_vector(data, 3)), MR_OK);
-    assert_int_equal(result_int(mr, ref), 1);
+    assert_int_equal(mr_new_actor(mr, "Keeper", &metadata), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "keep", &ref, mr_vector(data, 100000), mr_vector(data, 3)), MR_OK);
+    assert_int_equal(future_assert_int(mr, ref), 1);
     for (int i = 0; i < 20; i++) { /* others take the memory of what is gone */
         data[0] = (float)i;
         assert_int_equal(mr_call_task(mr, "sum", &ref, mr_vector(data, 100000)), MR_OK);
@@ -196,9 +196,9 @@ static void arguments_may_be_kept(void **state) {
         mr_value_release(&value);
         mr_release(mr, ref);
     }
-    assert_int_equal(mr_call_actor(mr, keeper, "total", &ref), MR_OK);
-    assert_int_equal(result_int(mr, ref), 100003);
-    assert_int_equal(mr_actor_kill(mr, keeper), MR_OK);
+    assert_int_equal(mr_call_actor(mr, metadata, "total", &ref), MR_OK);
+    assert_int_equal(future_assert_int(mr, ref), 100003);
+    assert_int_equal(mr_actor_kill(mr, metadata), MR_OK);
     free(data);
 }
 
@@ -247,7 +247,7 @@ static void what_is_gone_or_never_was_is_named(void **state) {
     unsigned char ready[2];
     size_t count;
     assert_int_equal(mr_call_actor(mr, nobody, "next", &ref), MR_OK);
-    mr_status status = result_failure(mr, ref);
+    mr_status status = future_assert_failure(mr, ref);
     assert_true(status == MR_NOT_FOUND || status == MR_ACTOR_DIED);
     assert_int_not_equal(mr_actor_kill(mr, nobody), MR_OK);
     assert_int_equal(mr_put(mr, mr_int(1), &released), MR_OK);
@@ -262,9 +262,9 @@ static void what_is_gone_or_never_was_is_named(void **state) {
     assert_int_equal(mr_new_actor(mr, "Counter", &unborn, mr_future(slow)), MR_OK);
     assert_int_equal(mr_call_actor(mr, unborn, "next", &ref), MR_OK);
     assert_int_equal(mr_actor_kill(mr, unborn), MR_OK);
-    assert_int_equal(result_failure(mr, ref), MR_ACTOR_DIED);
+    assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     assert_non_null(strstr(mr_last_error(), "before it was created"));
-    assert_int_equal(result_int(mr, slow), 50);
+    assert_int_equal(future_assert_int(mr, slow), 50);
 }
 
 static int set_up(void **state) {

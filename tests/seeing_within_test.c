@@ -40,8 +40,8 @@ MR_TASK(free_cpus) {
     MR_TRY(mr_inspect_within(mr_call_context(call), &inspect));
     MR_TRY(mr_inspect_ask(inspect, "resources", NULL, 0, &answer));
     mr_inspect_close(inspect);
-    bool found = seen_find_row(&answer, "resources", "name", "cpu", &row);
-    int64_t free_milli = found ? seen_number(&row, "free") : -1;
+    bool found = inspect_fixture_find_row(&answer, "resources", "name", "cpu", &row);
+    int64_t free_milli = found ? inspect_fixture_number(&row, "free") : -1;
     mr_value_release(&answer);
     return mr_return(call, mr_int(free_milli));
 }
@@ -49,9 +49,9 @@ MR_TASK(free_cpus) {
 static int64_t cpus_free(mr_inspect *inspect) {
     mr_value answer, row;
     assert_int_equal(mr_inspect_ask(inspect, "resources", NULL, 0, &answer), MR_OK);
-    assert_true(seen_find_row(&answer, "resources", "name", "cpu", &row));
-    assert_int_equal(seen_number(&row, "total"), 2000);
-    int64_t milli = seen_number(&row, "free");
+    assert_true(inspect_fixture_find_row(&answer, "resources", "name", "cpu", &row));
+    assert_int_equal(inspect_fixture_number(&row, "total"), 2000);
+    int64_t milli = inspect_fixture_number(&row, "free");
     mr_value_release(&answer);
     return milli;
 }
@@ -62,112 +62,112 @@ static void a_program_sees_its_resources(void **state) {
     mr_value value;
     char id[32];
     int64_t seen_free;
-    seen_start(2);
+    inspect_fixture_start(2);
     assert_int_equal(mr_inspect_within(seen.mr, &own), MR_OK);
     assert_int_equal(cpus_free(own), 2000);
     assert_int_equal(mr_call_task(seen.mr, "hold", &held, mr_str(seen.gate)), MR_OK);
-    seen_await_row("tasks", "name", "hold", "sent", id);
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
     int64_t milli = 0;
-    for (int i = 0; i < SEEN_TRIES && milli != 1000; i++) { /* a second lease is given back */
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && milli != 1000; i++) { /* a second lease is given back */
         milli = cpus_free(own);
         usleep(1000);
     }
     assert_int_equal(milli, 1000);
     assert_int_equal(mr_call_task(seen.mr, "free_cpus", &asked), MR_OK);
-    assert_int_equal(mr_get(seen.mr, asked, SEEN_PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_get(seen.mr, asked, INSPECT_FIXTURE_PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_int(&value, &seen_free), MR_OK);
     assert_int_equal(seen_free, 0);
     mr_value_release(&value);
     mr_release(seen.mr, asked);
-    seen_open_gate();
-    seen_finish(held);
+    inspect_fixture_open_gate();
+    inspect_fixture_finish(held);
     mr_inspect_close(own);
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 static void a_program_sees_its_node(void **state) {
     mr_inspect *own;
     mr_value answer, nodes, node, cpu;
     char host[64] = "";
-    seen_start(2);
+    inspect_fixture_start(2);
     gethostname(host, sizeof host - 1);
     assert_int_equal(mr_inspect_within(seen.mr, &own), MR_OK);
     assert_int_equal(mr_inspect_ask(own, "nodes", NULL, 10, &answer), MR_OK);
-    nodes = seen_field(&answer, "nodes");
+    nodes = inspect_fixture_field(&answer, "nodes");
     assert_int_equal(mr_value_count(&nodes), 1);
     assert_int_equal(mr_value_item(&nodes, 0, &node), MR_OK);
-    assert_string_equal(seen_text(&node, "address"), seen.address);
-    assert_string_equal(seen_text(&node, "host"), host);
-    assert_int_equal(strlen(seen_text(&node, "id")), 8);
-    assert_true(seen_number(&node, "pid") > 0 && seen_number(&node, "arena_bytes") > 0);
-    assert_true(seen_find_row(&node, "resources", "name", "cpu", &cpu));
+    assert_string_equal(inspect_fixture_text(&node, "address"), seen.address);
+    assert_string_equal(inspect_fixture_text(&node, "host"), host);
+    assert_int_equal(strlen(inspect_fixture_text(&node, "id")), 8);
+    assert_true(inspect_fixture_number(&node, "pid") > 0 && inspect_fixture_number(&node, "arena_bytes") > 0);
+    assert_true(inspect_fixture_find_row(&node, "resources", "name", "cpu", &cpu));
     mr_value_release(&answer);
     mr_inspect_close(own);
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 static void a_program_takes_its_timeline(void **state) {
     mr_inspect *own;
     mr_ref ref;
     mr_trace trace;
-    seen_start(1);
+    inspect_fixture_start(1);
     assert_int_equal(mr_inspect_within(seen.mr, &own), MR_OK);
     assert_int_equal(mr_call_task(seen.mr, "add", &ref, mr_int(1), mr_int(2)), MR_OK);
-    seen_finish(ref);
+    inspect_fixture_finish(ref);
     assert_int_equal(mr_inspect_trace(own, 100, &trace), MR_OK);
     assert_int_equal(trace.calls, 1);
     assert_true(trace.workers >= 1);
     assert_int_equal(trace.size, strlen(trace.json));
-    seen_assert_has(trace.json, "\"name\":\"add\"");
-    seen_assert_has(trace.json, " driver\"");
-    seen_assert_has(trace.json, "\"cat\":\"submit\"");
-    seen_assert_has(trace.json, "\"ph\":\"s\",\"name\":\"call\",\"cat\":\"call\",\"id\":1"); /* an arrow */
-    seen_assert_has(trace.json, "\"ph\":\"f\",\"name\":\"call\",\"cat\":\"call\",\"id\":1");
+    inspect_fixture_assert_has(trace.json, "\"name\":\"add\"");
+    inspect_fixture_assert_has(trace.json, " driver\"");
+    inspect_fixture_assert_has(trace.json, "\"cat\":\"submit\"");
+    inspect_fixture_assert_has(trace.json, "\"ph\":\"s\",\"name\":\"call\",\"cat\":\"call\",\"id\":1"); /* an arrow */
+    inspect_fixture_assert_has(trace.json, "\"ph\":\"f\",\"name\":\"call\",\"cat\":\"call\",\"id\":1");
     assert_null(strstr(trace.json, "\"id\":2"));
     free(trace.json);
     mr_inspect_close(own);
-    seen_stop();
+    inspect_fixture_stop();
 }
 
 /* The words of the last step: the worker that it is with. */
 static void words(const char *id, char out[256]) {
-    mr_value answer = seen_ask("why", id, 0), steps = seen_field(&answer, "steps"), step;
+    mr_value answer = inspect_fixture_ask("why", id, 0), steps = inspect_fixture_field(&answer, "steps"), step;
     assert_int_equal(mr_value_item(&steps, mr_value_count(&steps) - 1, &step), MR_OK);
-    snprintf(out, 256, "%s", seen_text(&step, "does"));
+    snprintf(out, 256, "%s", inspect_fixture_text(&step, "does"));
     mr_value_release(&answer);
 }
 
 static void a_running_body_is_described(void **state) {
     mr_ref ref;
     char id[32], does[256] = "";
-    seen_start(1);
+    inspect_fixture_start(1);
     assert_int_equal(mr_call_task(seen.mr, "hold", &ref, mr_str(seen.gate)), MR_OK);
-    seen_await_row("tasks", "name", "hold", "sent", id);
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
     for (int i = 0; i < 20 && strstr(does, "second") == NULL; i++) words(id, does); /* on a busy machine it is late */
     assert_string_equal(does, "first line of the test\nsecond line");
-    seen_open_gate();
-    seen_finish(ref);
-    seen_stop();
+    inspect_fixture_open_gate();
+    inspect_fixture_finish(ref);
+    inspect_fixture_stop();
 }
 
 /* It says nothing, and neither its caller nor whoever asks is held up. */
 static void a_hook_that_hangs_holds_nobody_up(void **state) {
     mr_ref ref;
     char id[32], worker[32], reasons[4096], does[256];
-    seen_start(1);
+    inspect_fixture_start(1);
     assert_int_equal(mr_call_task(seen.mr, "hold_mute", &ref, mr_str(seen.gate)), MR_OK);
-    seen_await_row("workers", "state", "waits", "waits", worker);
-    seen_await_row("tasks", "name", "hold_mute", "sent", id);
-    seen_why(id, reasons); /* the first question */
-    mr_value answer = seen_ask("why", worker, 0), steps = seen_field(&answer, "steps"), step;
+    inspect_fixture_await_row("workers", "state", "waits", "waits", worker);
+    inspect_fixture_await_row("tasks", "name", "hold_mute", "sent", id);
+    inspect_fixture_why(id, reasons); /* the first question */
+    mr_value answer = inspect_fixture_ask("why", worker, 0), steps = inspect_fixture_field(&answer, "steps"), step;
     assert_int_equal(mr_value_item(&steps, 0, &step), MR_OK);
-    snprintf(does, sizeof does, "%s", seen_text(&step, "does"));
+    snprintf(does, sizeof does, "%s", inspect_fixture_text(&step, "does"));
     mr_value_release(&answer);
-    seen_assert_has(does, "no description: the callback of mr_on_describe still runs");
-    seen_assert_has(reasons, "task hold|it was sent to p"); /* what it waits for is shown as ever */
-    seen_open_gate();
-    seen_finish(ref);
-    seen_stop();
+    inspect_fixture_assert_has(does, "no description: the callback of mr_on_describe still runs");
+    inspect_fixture_assert_has(reasons, "task hold|it was sent to p"); /* what it waits for is shown as ever */
+    inspect_fixture_open_gate();
+    inspect_fixture_finish(ref);
+    inspect_fixture_stop();
 }
 
 int main(void) {

@@ -1,9 +1,9 @@
 /* store_kill_test.c — kill -9 of whoever makes or reads objects, at every step, and see that nobody else is harmed.
  *
- * A host (hub, vault and spill), a maker and a reader in processes of their own do everything there is to do with
- * objects; this process is the witness, who takes a hold of each object that is shown. A dry run finds out which of the
- * store's failpoints maker and reader pass. Then, for each of those, the scene is played again with the process killed
- * there: at the first visit and at the last but half.
+ * A host (broker, store server and spill), a maker and a reader in processes of their own do everything there is to do
+ * with objects; this process is the witness, who takes a hold of each object that is shown. A dry run finds out which
+ * of the store's failpoints maker and reader pass. Then, for each of those, the scene is played again with the process
+ * killed there: at the first visit and at the last but half.
  *
  * Afterwards: the witness's objects are whole, whoever made them; the other process ended well; in the host not an
  * object, stretch, table or file is left, and not a byte of the arena is lent.
@@ -47,10 +47,11 @@ typedef struct shared {
     uint32_t visits[ROLES][POINTS_MAX];
 } shared;
 
-static shared *board;
+static shared *process_table;
 
 static void note_visits(role role) {
-    for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++) board->visits[role][i] = failpoint_at(i)->visits;
+    for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++)
+        process_table->visits[role][i] = failpoint_at(i)->visits;
 }
 
 static uint8_t byte_at(unsigned which, uint64_t at) { return (uint8_t)(which * 41 + at * 13 + (at >> 9)); }
@@ -63,13 +64,13 @@ static bool is_whole(unsigned which, const uint8_t *data, uint64_t size) {
 }
 
 typedef struct part { /* what a child is told */
-    const char *hub;
+    const char *broker;
     const char *failpoint;
 } part;
 
 static bool wait_until(visitor *visitor, _Atomic uint32_t *counter, uint32_t value) {
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
-    while (atomic_load(counter) < value && !atomic_load(&board->over)) {
+    while (atomic_load(counter) < value && !atomic_load(&process_table->over)) {
         if (clock_now_us(clock_real()) > deadline) return false;
         visitor_drive(visitor, 200);
     }
@@ -79,56 +80,56 @@ static bool wait_until(visitor *visitor, _Atomic uint32_t *counter, uint32_t val
 /* ---- The maker. */
 
 static int make_and_show(visitor *visitor, unsigned which) {
-    store_object *object;
+    store_client_object *object;
     void *data;
-    CHILD_CHECK(visitor_create(visitor, sizes[which], &object, &data) == MR_OK);
+    TEST_CHILD_CHECK(visitor_create(visitor, sizes[which], &object, &data) == MR_OK);
     for (uint64_t i = 0; i < sizes[which]; i++) ((uint8_t *)data)[i] = byte_at(which, i);
-    store_seal(visitor->store, object);
-    store_ref(visitor->store, object, &board->refs[which]);
-    atomic_store(&board->published, which + 1);
-    if (!wait_until(visitor, &board->witnessed, which + 1)) return CODE_LATE;
-    store_drop(visitor->store, object); /* the receiver has said that it has it */
+    store_client_seal(visitor->store, object);
+    store_client_ref(visitor->store, object, &process_table->refs[which]);
+    atomic_store(&process_table->published, which + 1);
+    if (!wait_until(visitor, &process_table->witnessed, which + 1)) return CODE_LATE;
+    store_client_drop(visitor->store, object); /* the receiver has said that it has it */
     return 0;
 }
 
 static int make_for_itself(visitor *visitor) {
-    store_object *object, *many[300];
+    store_client_object *object, *many[300];
     void *data;
     for (unsigned i = 0; i < 300; i++) {
-        CHILD_CHECK(visitor_create(visitor, 64, &many[i], &data) == MR_OK);
-        store_seal(visitor->store, many[i]);
+        TEST_CHILD_CHECK(visitor_create(visitor, 64, &many[i], &data) == MR_OK);
+        store_client_seal(visitor->store, many[i]);
     }
-    for (unsigned i = 0; i < 300; i++) store_drop(visitor->store, many[i]);
-    CHILD_CHECK(visitor_create(visitor, 100 * 1024, &object, &data) == MR_OK);
-    store_abort(visitor->store, object);
-    CHILD_CHECK(visitor_create(visitor, 16 << 20, &object, &data) == MR_OK);
-    store_seal(visitor->store, object);
-    store_drop(visitor->store, object); /* kept as a spare, which must go to make room for the next */
-    CHILD_CHECK(visitor_create(visitor, 22 << 20, &object, &data) == MR_OK);
-    store_seal(visitor->store, object);
+    for (unsigned i = 0; i < 300; i++) store_client_drop(visitor->store, many[i]);
+    TEST_CHILD_CHECK(visitor_create(visitor, 100 * 1024, &object, &data) == MR_OK);
+    store_client_abort(visitor->store, object);
+    TEST_CHILD_CHECK(visitor_create(visitor, 16 << 20, &object, &data) == MR_OK);
+    store_client_seal(visitor->store, object);
+    store_client_drop(visitor->store, object); /* kept as a spare, which must go to make room for the next */
+    TEST_CHILD_CHECK(visitor_create(visitor, 22 << 20, &object, &data) == MR_OK);
+    store_client_seal(visitor->store, object);
     uint64_t size;
-    CHILD_CHECK(visitor_view(visitor, object, &data, &size) == MR_OK);
-    store_unview(visitor->store, object);
-    store_delete(visitor->store, object);
-    store_drop(visitor->store, object);
+    TEST_CHILD_CHECK(visitor_view(visitor, object, &data, &size) == MR_OK);
+    store_client_unview(visitor->store, object);
+    store_client_delete(visitor->store, object);
+    store_client_drop(visitor->store, object);
     return 0;
 }
 
-/* Shown and dropped: the vault collects it, and the maker uses its place again. */
+/* Shown and dropped: the store server collects it, and the maker uses its place again. */
 static int make_in_passing(visitor *visitor) {
-    store_object *object;
+    store_client_object *object;
     void *data;
     object_ref ref;
-    CHILD_CHECK(visitor_create(visitor, 10, &object, &data) == MR_OK);
-    store_seal(visitor->store, object);
-    store_ref(visitor->store, object, &ref);
-    store_drop(visitor->store, object);
+    TEST_CHILD_CHECK(visitor_create(visitor, 10, &object, &data) == MR_OK);
+    store_client_seal(visitor->store, object);
+    store_client_ref(visitor->store, object, &ref);
+    store_client_drop(visitor->store, object);
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
-    uint32_t before = store_stats_now(visitor->store).objects;
-    while (store_stats_now(visitor->store).objects >= before) {
+    uint32_t before = store_client_stats_now(visitor->store).objects;
+    while (store_client_stats_now(visitor->store).objects >= before) {
         if (clock_now_us(clock_real()) > deadline) return CODE_LATE;
         visitor_drive(visitor, 5000);
-        store_poll(visitor->store);
+        store_client_poll(visitor->store);
     }
     return 0;
 }
@@ -136,8 +137,8 @@ static int make_in_passing(visitor *visitor) {
 static int run_maker(void *argument) {
     part *part = argument;
     visitor visitor;
-    if (part->failpoint != NULL) CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
-    CHILD_CHECK(visitor_open(&visitor, part->hub, "maker") == MR_OK);
+    if (part->failpoint != NULL) TEST_CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
+    TEST_CHILD_CHECK(visitor_open(&visitor, part->broker, "maker") == MR_OK);
     int code = 0;
     for (unsigned i = 0; i < SHOWN && code == 0; i++) code = make_and_show(&visitor, i);
     if (code == 0) code = make_for_itself(&visitor);
@@ -150,31 +151,31 @@ static int run_maker(void *argument) {
 /* ---- The reader. */
 
 static int read_one(visitor *visitor, unsigned which) {
-    store_object *object, *again;
+    store_client_object *object, *again;
     void *data;
     uint64_t size;
-    CHILD_CHECK(visitor_take(visitor, &board->refs[which], &object) == MR_OK);
-    CHILD_CHECK(visitor_take(visitor, &board->refs[which], &again) == MR_OK && again == object);
-    CHILD_CHECK(visitor_view(visitor, object, &data, &size) == MR_OK);
-    CHILD_CHECK(is_whole(which, data, size));
+    TEST_CHILD_CHECK(visitor_take(visitor, &process_table->refs[which], &object) == MR_OK);
+    TEST_CHILD_CHECK(visitor_take(visitor, &process_table->refs[which], &again) == MR_OK && again == object);
+    TEST_CHILD_CHECK(visitor_view(visitor, object, &data, &size) == MR_OK);
+    TEST_CHILD_CHECK(is_whole(which, data, size));
     if (size > 0) memset(data, 0xee, size); /* its own copy */
-    store_unview(visitor->store, object);
-    store_drop(visitor->store, again);
-    store_drop(visitor->store, object);
+    store_client_unview(visitor->store, object);
+    store_client_drop(visitor->store, again);
+    store_client_drop(visitor->store, object);
     return 0;
 }
 
 static int run_reader(void *argument) {
     part *part = argument;
     visitor visitor;
-    if (part->failpoint != NULL) CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
-    CHILD_CHECK(visitor_open(&visitor, part->hub, "reader") == MR_OK);
+    if (part->failpoint != NULL) TEST_CHILD_CHECK(failpoint_arm(part->failpoint) == MR_OK);
+    TEST_CHILD_CHECK(visitor_open(&visitor, part->broker, "reader") == MR_OK);
     int code = 0;
     for (unsigned i = 0; i < SHOWN && code == 0; i++) {
-        if (!wait_until(&visitor, &board->witnessed, i + 1)) code = CODE_LATE;
-        if (atomic_load(&board->witnessed) < i + 1) break; /* the maker is gone */
+        if (!wait_until(&visitor, &process_table->witnessed, i + 1)) code = CODE_LATE;
+        if (atomic_load(&process_table->witnessed) < i + 1) break; /* the maker is gone */
         if (code == 0) code = read_one(&visitor, i);
-        atomic_store(&board->read, i + 1);
+        atomic_store(&process_table->read, i + 1);
     }
     visitor_close(&visitor);
     note_visits(READER);
@@ -184,7 +185,7 @@ static int run_reader(void *argument) {
 /* ---- The host. */
 
 typedef struct house {
-    char folder[TEMP_FOLDER_MAX], hub[TEMP_FOLDER_MAX + 8], spill[TEMP_FOLDER_MAX + 8];
+    char folder[TEMP_DIR_FOLDER_MAX], broker[TEMP_DIR_FOLDER_MAX + 8], spill[TEMP_DIR_FOLDER_MAX + 8];
     int ready[2], stop[2];
     pid_t pid;
 } house;
@@ -192,22 +193,22 @@ typedef struct house {
 static int serve(void *argument) {
     house *house = argument;
     close(house->stop[1]);
-    return store_host_run(&(store_host_options){.hub = house->hub,
-                                                .folder = house->spill,
-                                                .arena_bytes = ARENA_BYTES,
-                                                .ready_fd = house->ready[1],
-                                                .stop_fd = house->stop[0],
-                                                .check = true});
+    return store_bench_host_run(&(store_bench_host_options){.broker = house->broker,
+                                                            .folder = house->spill,
+                                                            .arena_bytes = ARENA_BYTES,
+                                                            .ready_fd = house->ready[1],
+                                                            .stop_fd = house->stop[0],
+                                                            .check = true});
 }
 
 static void house_start(house *house) {
     char byte;
-    assert_true(temp_folder(house->folder));
-    snprintf(house->hub, sizeof house->hub, "%s/hub", house->folder);
+    assert_true(temp_dir_folder(house->folder));
+    snprintf(house->broker, sizeof house->broker, "%s/hub", house->folder);
     snprintf(house->spill, sizeof house->spill, "%s/spill", house->folder);
     assert_int_equal(pipe(house->ready), 0);
     assert_int_equal(pipe(house->stop), 0);
-    house->pid = child_start(serve, house);
+    house->pid = test_child_start(serve, house);
     close(house->ready[1]);
     close(house->stop[0]);
     assert_int_equal(read(house->ready[0], &byte, 1), 1);
@@ -216,7 +217,7 @@ static void house_start(house *house) {
 
 static int house_stop(house *house) {
     close(house->stop[1]);
-    int code = child_wait(house->pid, 30 * 1000);
+    int code = test_child_wait(house->pid, 30 * 1000);
     if (rmdir(house->spill) != 0 || rmdir(house->folder) != 0) code = code != 0 ? code : 90; /* nothing in them */
     return code;
 }
@@ -235,14 +236,14 @@ typedef struct outcome {
 } outcome;
 
 /* Takes what is shown until the maker has ended. */
-static unsigned witness(visitor *visitor, pid_t maker_pid, store_object **held) {
+static unsigned recorder(visitor *visitor, pid_t maker_pid, store_client_object **held) {
     unsigned count = 0;
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
     while (!has_ended(maker_pid) && clock_now_us(clock_real()) < deadline) {
         visitor_drive(visitor, 200);
-        if (atomic_load(&board->published) <= count) continue;
-        assert_int_equal(visitor_take(visitor, &board->refs[count], &held[count]), MR_OK);
-        atomic_store(&board->witnessed, ++count);
+        if (atomic_load(&process_table->published) <= count) continue;
+        assert_int_equal(visitor_take(visitor, &process_table->refs[count], &held[count]), MR_OK);
+        atomic_store(&process_table->witnessed, ++count);
     }
     return count;
 }
@@ -250,19 +251,19 @@ static unsigned witness(visitor *visitor, pid_t maker_pid, store_object **held) 
 static outcome play(role victim, const char *failpoint) {
     house house;
     visitor visitor;
-    store_object *held[SHOWN];
+    store_client_object *held[SHOWN];
     outcome outcome = {0};
-    memset(board, 0, offsetof(shared, visits));
+    memset(process_table, 0, offsetof(shared, visits));
     house_start(&house);
-    part parts[ROLES] = {{house.hub, victim == MAKER ? failpoint : NULL},
-                         {house.hub, victim == READER ? failpoint : NULL}};
-    pid_t reader_pid = child_start(run_reader, &parts[READER]);
-    pid_t maker_pid = child_start(run_maker, &parts[MAKER]);
-    assert_int_equal(visitor_open(&visitor, house.hub, "witness"), MR_OK);
-    unsigned count = witness(&visitor, maker_pid, held);
-    outcome.codes[MAKER] = child_wait(maker_pid, 1000);
-    atomic_store(&board->over, 1);
-    outcome.codes[READER] = child_wait(reader_pid, PATIENCE_US / 1000);
+    part parts[ROLES] = {{house.broker, victim == MAKER ? failpoint : NULL},
+                         {house.broker, victim == READER ? failpoint : NULL}};
+    pid_t reader_pid = test_child_start(run_reader, &parts[READER]);
+    pid_t maker_pid = test_child_start(run_maker, &parts[MAKER]);
+    assert_int_equal(visitor_open(&visitor, house.broker, "witness"), MR_OK);
+    unsigned count = recorder(&visitor, maker_pid, held);
+    outcome.codes[MAKER] = test_child_wait(maker_pid, 1000);
+    atomic_store(&process_table->over, 1);
+    outcome.codes[READER] = test_child_wait(reader_pid, PATIENCE_US / 1000);
     for (unsigned i = 0; i < count; i++) {
         void *data;
         uint64_t size;
@@ -270,8 +271,8 @@ static outcome play(role victim, const char *failpoint) {
             outcome.broken++;
             continue;
         }
-        store_unview(visitor.store, held[i]);
-        store_drop(visitor.store, held[i]);
+        store_client_unview(visitor.store, held[i]);
+        store_client_drop(visitor.store, held[i]);
     }
     visitor_close(&visitor);
     outcome.host = house_stop(&house);
@@ -281,8 +282,8 @@ static outcome play(role victim, const char *failpoint) {
 /* ---- The tests. */
 
 static int set_up(void **state) {
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return board == MAP_FAILED;
+    process_table = mmap(NULL, sizeof *process_table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return process_table == MAP_FAILED;
 }
 
 static void undisturbed_everything_ends_well(void **state) {
@@ -290,7 +291,7 @@ static void undisturbed_everything_ends_well(void **state) {
     for (int i = 0; i < ROLES; i++) assert_int_equal(outcome.codes[i], 0);
     assert_int_equal(outcome.host, 0);
     assert_int_equal(outcome.broken, 0);
-    assert_int_equal(atomic_load(&board->read), SHOWN);
+    assert_int_equal(atomic_load(&process_table->read), SHOWN);
 }
 
 typedef struct tally {
@@ -319,7 +320,7 @@ static void sweep(role victim, unsigned points_min) {
     tally tally = {0};
     for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++) {
         const char *name = failpoint_at(i)->name;
-        uint32_t visits = board->visits[victim][i];
+        uint32_t visits = process_table->visits[victim][i];
         if (visits == 0 || strncmp(name, "store.", 6) != 0) continue;
         if (kill_at(victim, name, 1, &tally)) tally.points++;
         if (visits > 2) kill_at(victim, name, visits / 2 + 1, &tally);

@@ -1,8 +1,9 @@
-/* store_race_test.c — holders and the vault at the same time, as threads, so that ThreadSanitizer sees them.
+/* store_race_test.c — holders and the store server at the same time, as threads, so that ThreadSanitizer sees them.
  *
- * Each thread has a store of its own and makes, shows, takes, views and drops objects as it likes; refs lie on a board
- * where everybody finds them, also long after their object has gone. The vault collects and spills without a pause. A
- * ref is good or it is not; if it is, the bytes are right. Only what would be a message is under a lock. */
+ * Each thread has a store of its own and makes, shows, takes, views and drops objects as it likes; refs lie on a
+ * process table where everybody finds them, also long after their object has gone. The store server collects and spills
+ * without a pause. A ref is good or it is not; if it is, the bytes are right. Only what would be a message is under a
+ * lock. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,20 +19,21 @@
 #include "net/shm/extents.h"
 #include "store/store.h"
 
-enum { THREADS = 3, BOARD = 32, STEPS = 6000, MB = 1 << 20, FILES = 512, HELD = 16 };
+enum { THREADS = 3, PROCESS_TABLE = 32, STEPS = 6000, MB = 1 << 20, FILES = 512, HELD = 16 };
 
 typedef struct stage {
     arena arena;
-    extents *extents;
-    vault *vault;
-    pthread_mutex_t lock; /* of the vault, the extents and the files: what happens in the vault's process */
+    extent_allocator *allocator;
+    store_server *server;
+    /* of the store server, the extents and the files: what happens in the store server's process */
+    pthread_mutex_t lock;
     struct {
         uint64_t name, size, ticket;
         bool pending_save, pending_load;
         uint8_t *bytes, *data;
     } files[FILES];
-    pthread_mutex_t board_lock;
-    object_ref board[BOARD];
+    pthread_mutex_t process_table_lock;
+    object_ref process_table[PROCESS_TABLE];
     _Atomic unsigned running;
     _Atomic uint64_t found, missed, wrong, made;
 } stage;
@@ -39,12 +41,12 @@ typedef struct stage {
 static stage the_stage;
 static stage *const s = &the_stage;
 
-/* ---- The vault's ops; all under the lock. */
+/* ---- The store server's ops; all under the lock. */
 
 static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
-    return extents_alloc(s->extents, size, out);
+    return extent_allocator_alloc(s->allocator, size, out);
 }
-static void extent_free(void *context, extent extent) { extents_free(s->extents, extent); }
+static void extent_free(void *context, extent extent) { extent_allocator_free(s->allocator, extent); }
 
 static size_t find(uint64_t name) {
     for (size_t i = 0; i < FILES; i++)
@@ -78,10 +80,10 @@ static void forget(void *context, uint64_t file) {
     memset(&s->files[i], 0, sizeof s->files[i]);
 }
 
-static const vault_ops ops = {
+static const store_server_ops ops = {
     .extent_alloc = extent_alloc, .extent_free = extent_free, .save = save, .load = load, .forget = forget};
 
-/* What is saved may be used again meanwhile, which voids the copy (vault_ops.save): no race that matters. */
+/* What is saved may be used again meanwhile, which voids the copy (store_server_ops.save): no race that matters. */
 __attribute__((no_sanitize("thread"))) static void copy_unseen(uint8_t *to, const uint8_t *from, uint64_t size) {
     for (uint64_t i = 0; i < size; i++) ((volatile uint8_t *)to)[i] = ((const volatile uint8_t *)from)[i];
 }
@@ -93,12 +95,12 @@ static void run_disk(void) {
             s->files[i].pending_save = false;
             s->files[i].bytes = malloc(s->files[i].size);
             copy_unseen(s->files[i].bytes, s->files[i].data, s->files[i].size);
-            vault_moved(s->vault, ticket, MR_OK, 0);
+            store_server_moved(s->server, ticket, MR_OK, 0);
         } else if (s->files[i].pending_load) {
             uint64_t name = s->files[i].name;
             memcpy(s->files[i].data, s->files[i].bytes, s->files[i].size);
             s->files[i].pending_load = false;
-            vault_moved(s->vault, ticket, MR_OK, 0);
+            store_server_moved(s->server, ticket, MR_OK, 0);
             forget(NULL, name);
         }
     }
@@ -107,7 +109,7 @@ static void run_disk(void) {
 static void *keep(void *argument) {
     while (atomic_load(&s->running) > 0) {
         pthread_mutex_lock(&s->lock);
-        vault_collect(s->vault);
+        store_server_collect(s->server);
         run_disk();
         pthread_mutex_unlock(&s->lock);
         sched_yield();
@@ -118,26 +120,26 @@ static void *keep(void *argument) {
 /* ---- A process. */
 
 typedef struct answer {
-    store_request request;
+    store_client_request request;
     mr_status status;
 } answer;
 
 typedef struct process {
     uint64_t id;
-    store *store;
+    store_client *store;
     rng rng;
-    store_object *held[HELD];
+    store_client_object *held[HELD];
     unsigned count;
-    answer *restored; /* answers that came while another thread had the vault; under the lock */
+    answer *restored; /* answers that came while another thread had the store server; under the lock */
     unsigned restored_count, restored_max;
 } process;
 
 typedef struct restoring {
     process *process;
-    store_request request;
+    store_client_request request;
 } restoring;
 
-static void note_restored(process *process, const store_request *request, mr_status status) {
+static void note_restored(process *process, const store_client_request *request, mr_status status) {
     if (process->restored_count == process->restored_max) {
         process->restored_max = process->restored_max * 2 + 16;
         process->restored = realloc(process->restored, process->restored_max * sizeof *process->restored);
@@ -151,29 +153,29 @@ static void on_restored(void *argument, mr_status status) {
     free(restoring);
 }
 
-static mr_status ask(void *context, const store_request *request) {
+static mr_status ask(void *context, const store_client_request *request) {
     process *process = context;
     extent extent = {0};
     int64_t retry_us = 0;
     mr_status status = MR_OK;
     pthread_mutex_lock(&s->lock);
-    if (request->ask == STORE_GIVE_BACK) {
-        status = vault_give_back(s->vault, process->id, request->extent);
-    } else if (request->ask == STORE_RESTORE) {
+    if (request->ask == STORE_CLIENT_GIVE_BACK) {
+        status = store_server_give_back(s->server, process->id, request->extent);
+    } else if (request->ask == STORE_CLIENT_RESTORE) {
         restoring *restoring = malloc(sizeof *restoring);
         restoring->process = process;
         restoring->request = *request;
-        vault_restore(s->vault, process->id, &request->ref, 0, on_restored, restoring);
+        store_server_restore(s->server, process->id, &request->ref, 0, on_restored, restoring);
     } else {
-        status = vault_lease(s->vault, process->id, request->kind, request->size, 0, &extent, &retry_us);
+        status = store_server_lease(s->server, process->id, request->kind, request->size, 0, &extent, &retry_us);
     }
     pthread_mutex_unlock(&s->lock);
-    if (request->ask != STORE_LEASE) return status;
-    store_answer(process->store, request, status, extent, retry_us);
+    if (request->ask != STORE_CLIENT_LEASE) return status;
+    store_client_answer(process->store, request, status, extent, retry_us);
     return MR_OK;
 }
 
-static const store_ops process_ops = {.ask = ask};
+static const store_client_ops process_ops = {.ask = ask};
 
 static void hear(process *process) {
     pthread_mutex_lock(&s->lock);
@@ -183,7 +185,7 @@ static void hear(process *process) {
     process->restored_count = process->restored_max = 0;
     pthread_mutex_unlock(&s->lock);
     for (unsigned i = 0; i < count; i++)
-        store_answer(process->store, &answers[i].request, answers[i].status, (extent){0}, 1);
+        store_client_answer(process->store, &answers[i].request, answers[i].status, (extent){0}, 1);
     free(answers);
 }
 
@@ -191,53 +193,53 @@ static uint8_t seed_of(object_id id) { return (uint8_t)(id.owner * 31 + id.numbe
 
 static void make(process *process) {
     static const uint64_t sizes[] = {40, 3000, 70 * 1024, 200 * 1024, 2 * MB};
-    store_object *object;
+    store_client_object *object;
     void *data;
     if (process->count == HELD) return;
-    if (store_create(process->store, sizes[rng_below(&process->rng, 5)], &object, &data) != MR_OK) return;
-    memset(data, seed_of(store_peek(object).id), store_size(object));
-    store_seal(process->store, object);
+    if (store_client_create(process->store, sizes[rng_below(&process->rng, 5)], &object, &data) != MR_OK) return;
+    memset(data, seed_of(store_client_peek(object).id), store_client_size(object));
+    store_client_seal(process->store, object);
     atomic_fetch_add(&s->made, 1);
     process->held[process->count++] = object;
     object_ref ref;
-    store_ref(process->store, object, &ref);
-    pthread_mutex_lock(&s->board_lock);
-    s->board[rng_below(&process->rng, BOARD)] = ref;
-    pthread_mutex_unlock(&s->board_lock);
+    store_client_ref(process->store, object, &ref);
+    pthread_mutex_lock(&s->process_table_lock);
+    s->process_table[rng_below(&process->rng, PROCESS_TABLE)] = ref;
+    pthread_mutex_unlock(&s->process_table_lock);
 }
 
 static void take(process *process) {
     if (process->count == HELD) return;
-    pthread_mutex_lock(&s->board_lock);
-    object_ref ref = s->board[rng_below(&process->rng, BOARD)];
-    pthread_mutex_unlock(&s->board_lock);
+    pthread_mutex_lock(&s->process_table_lock);
+    object_ref ref = s->process_table[rng_below(&process->rng, PROCESS_TABLE)];
+    pthread_mutex_unlock(&s->process_table_lock);
     if (ref.id.owner == 0) return;
-    store_object *object;
-    mr_status status = store_take(process->store, &ref, &object);
+    store_client_object *object;
+    mr_status status = store_client_take(process->store, &ref, &object);
     atomic_fetch_add(status == MR_OK ? &s->found : &s->missed, 1);
     if (status == MR_OK) process->held[process->count++] = object;
 }
 
 static void look(process *process) {
     if (process->count == 0) return;
-    store_object *object = process->held[rng_below(&process->rng, process->count)];
+    store_client_object *object = process->held[rng_below(&process->rng, process->count)];
     void *data;
     uint64_t size;
-    if (store_view(process->store, object, &data, &size) != MR_OK) return;
-    uint8_t seed = seed_of(store_peek(object).id);
+    if (store_client_view(process->store, object, &data, &size) != MR_OK) return;
+    uint8_t seed = seed_of(store_client_peek(object).id);
     for (uint64_t i = 0; i < size; i += i < 64 ? 1 : 509)
         if (((uint8_t *)data)[i] != seed) {
             atomic_fetch_add(&s->wrong, 1);
             break;
         }
     ((uint8_t *)data)[0] = (uint8_t)~seed; /* only here, only now */
-    store_unview(process->store, object);
+    store_client_unview(process->store, object);
 }
 
 static void drop(process *process) {
     if (process->count == 0) return;
     unsigned pick = (unsigned)rng_below(&process->rng, process->count);
-    store_drop(process->store, process->held[pick]);
+    store_client_drop(process->store, process->held[pick]);
     process->held[pick] = process->held[--process->count];
 }
 
@@ -256,7 +258,7 @@ static void *live(void *argument) {
         case 8: drop(process); break;
         default:
             hear(process);
-            store_poll(process->store);
+            store_client_poll(process->store);
             break;
         }
     }
@@ -271,36 +273,36 @@ static void join(process *process, uint64_t id) {
     memset(process, 0, sizeof *process);
     process->id = id;
     rng_init(&process->rng, id);
-    assert_int_equal(vault_lease(s->vault, id, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
-    store_options options = {id, clock_real()};
-    assert_int_equal(store_open(&s->arena, desk, &process_ops, process, &options, &process->store), MR_OK);
+    assert_int_equal(store_server_lease(s->server, id, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
+    store_client_options options = {id, clock_real()};
+    assert_int_equal(store_client_open(&s->arena, desk, &process_ops, process, &options, &process->store), MR_OK);
 }
 
-static void holders_and_vault_race(void **state) {
+static void holders_and_store_server_race(void **state) {
     static process processes[THREADS];
     assert_int_equal(arena_create(ARENA_EXTENTS_OFFSET + 48 * MB, &s->arena), MR_OK);
     assert_int_equal(arena_back(&s->arena, 0, s->arena.size), MR_OK);
-    s->extents = extents_create(ARENA_EXTENTS_OFFSET, s->arena.size);
-    s->vault = vault_open(&s->arena, &ops, NULL, &(vault_options){.patience_us = 1});
+    s->allocator = extent_allocator_create(ARENA_EXTENTS_OFFSET, s->arena.size);
+    s->server = store_server_open(&s->arena, &ops, NULL, &(store_server_options){.patience_us = 1});
     pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->board_lock, NULL);
+    pthread_mutex_init(&s->process_table_lock, NULL);
     atomic_store(&s->running, THREADS);
-    pthread_t vault_thread, threads[THREADS];
+    pthread_t store_server_thread, threads[THREADS];
     for (unsigned i = 0; i < THREADS; i++) join(&processes[i], 100 + i);
-    assert_int_equal(pthread_create(&vault_thread, NULL, keep, NULL), 0);
+    assert_int_equal(pthread_create(&store_server_thread, NULL, keep, NULL), 0);
     for (unsigned i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, live, &processes[i]), 0);
     for (unsigned i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-    pthread_join(vault_thread, NULL);
+    pthread_join(store_server_thread, NULL);
 
     for (int i = 0; i < 3; i++) {
         run_disk();
-        vault_collect(s->vault);
+        store_server_collect(s->server);
     }
     for (unsigned i = 0; i < THREADS; i++) {
         hear(&processes[i]);
-        store_poll(processes[i].store);
+        store_client_poll(processes[i].store);
     }
-    vault_stats stats = vault_stats_now(s->vault);
+    store_server_stats stats = store_server_stats_now(s->server);
     print_message("%llu made, %llu refs were good, %llu were not; %llu collected, %llu spilled, %llu restored, "
                   "%llu in vain\n",
                   (unsigned long long)s->made, (unsigned long long)s->found, (unsigned long long)s->missed,
@@ -311,18 +313,18 @@ static void holders_and_vault_race(void **state) {
     assert_int_equal(stats.objects, 0);
     assert_int_equal(stats.spilled_bytes, 0);
     for (unsigned i = 0; i < THREADS; i++) {
-        store_close(processes[i].store);
-        vault_leave(s->vault, processes[i].id);
+        store_client_close(processes[i].store);
+        store_server_leave(s->server, processes[i].id);
     }
-    assert_int_equal(vault_stats_now(s->vault).bytes, 0);
-    vault_close(s->vault);
-    assert_int_equal(extents_stats_now(s->extents).used, 0);
-    extents_destroy(s->extents);
+    assert_int_equal(store_server_stats_now(s->server).bytes, 0);
+    store_server_close(s->server);
+    assert_int_equal(extent_allocator_stats_now(s->allocator).used, 0);
+    extent_allocator_destroy(s->allocator);
     for (size_t i = 0; i < FILES; i++) assert_int_equal(s->files[i].name, 0);
     arena_unmap(&s->arena);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(holders_and_vault_race)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(holders_and_store_server_race)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

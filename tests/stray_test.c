@@ -33,7 +33,7 @@ static bool ask(int64_t own, int *out) {
     mr_value value;
     int64_t number = 0;
     if (mr_call_task(mr, "start_sleep", &ref, mr_int(own)) != MR_OK ||
-        mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) != MR_OK || mr_value_int(&value, &number) != MR_OK)
+        mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) != MR_OK || mr_value_int(&value, &number) != MR_OK)
         return false;
     mr_value_release(&value);
     mr_release(mr, ref);
@@ -41,100 +41,102 @@ static bool ask(int64_t own, int *out) {
     return true;
 }
 
-static bool runs(const runtime_world *world, int pid) { /* one that has ended, reaped or not, has no environment */
+static bool runs(const runtime_fixture *fixture, int pid) { /* one that has ended, reaped or not, has no environment */
     int pids[64];
-    size_t count = runtime_world_find(world, "", pids, 64);
+    size_t count = runtime_fixture_find(fixture, "", pids, 64);
     for (size_t i = 0; i < count; i++)
         if (pids[i] == pid) return true;
     return false;
 }
 
-static bool comes(const runtime_world *world, int pid) { /* while it becomes another program it has none, either */
-    for (int i = 0; i < RUNTIME_WORLD_GONE_MS && !runs(world, pid); i++) usleep(1000);
-    return runs(world, pid);
+static bool comes(const runtime_fixture *fixture, int pid) { /* while it becomes another program it has none, either */
+    for (int i = 0; i < RUNTIME_FIXTURE_GONE_MS && !runs(fixture, pid); i++) usleep(1000);
+    return runs(fixture, pid);
 }
 
-static bool ends(const runtime_world *world, int pid) {
-    for (int i = 0; i < RUNTIME_WORLD_GONE_MS && runs(world, pid); i++) usleep(1000);
-    return !runs(world, pid);
+static bool ends(const runtime_fixture *fixture, int pid) {
+    for (int i = 0; i < RUNTIME_FIXTURE_GONE_MS && runs(fixture, pid); i++) usleep(1000);
+    return !runs(fixture, pid);
 }
 
 static int kill_the_worker(void *argument) {
     int sleeper, worker;
-    runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 16 << 20), &mr) == MR_OK);
-    CHILD_CHECK(ask(0, &sleeper) && ask(1, &worker) && comes(argument, sleeper));
-    CHILD_CHECK(kill(worker, SIGKILL) == 0);
-    CHILD_CHECK(ends(argument, sleeper));
-    CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper)); /* another one, which ends with the program */
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 16 << 20), &mr) == MR_OK);
+    TEST_CHILD_CHECK(ask(0, &sleeper) && ask(1, &worker) && comes(argument, sleeper));
+    TEST_CHILD_CHECK(kill(worker, SIGKILL) == 0);
+    TEST_CHILD_CHECK(ends(argument, sleeper));
+    TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper)); /* another one, which ends with the program */
     mr_shutdown(mr);
     return 0;
 }
 
 static int kill_the_node(void *argument) {
     int sleeper, pids[4];
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
-    CHILD_CHECK(runtime_world_find(argument, "MINIRAY_BOOT=node", pids, 4) == 1 && kill(pids[0], SIGKILL) == 0);
-    CHILD_CHECK(ends(argument, sleeper)); /* while the program does nothing */
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
+    TEST_CHILD_CHECK(runtime_fixture_find(argument, "MINIRAY_BOOT=node", pids, 4) == 1 && kill(pids[0], SIGKILL) == 0);
+    TEST_CHILD_CHECK(ends(argument, sleeper)); /* while the program does nothing */
     mr_shutdown(mr);
     return 0;
 }
 
 static int be_killed(void *argument) {
     int sleeper;
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(ask(0, &sleeper));
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(ask(0, &sleeper));
     return raise(SIGKILL);
 }
 
 static int be_killed_with_the_node(void *argument) {
     int sleeper, node;
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
-    CHILD_CHECK(runtime_world_find(argument, "MINIRAY_BOOT=node", &node, 1) == 1 && kill(node, SIGKILL) == 0);
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
+    TEST_CHILD_CHECK(runtime_fixture_find(argument, "MINIRAY_BOOT=node", &node, 1) == 1 && kill(node, SIGKILL) == 0);
     return raise(SIGKILL);
 }
 
 static int kill_the_lasting_node(void *argument) {
     int sleeper;
     mr_node_info node;
-    runtime_world_enter(argument);
-    CHILD_CHECK(mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 1, .store_bytes = 16 << 20), &node) == MR_OK);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
-    CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
-    CHILD_CHECK(kill(node.pid, SIGKILL) == 0);
-    CHILD_CHECK(runtime_world_gone_after_ms(argument, runtime_world_now_ms()) >= 0); /* the program is still there */
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 1, .store_bytes = 16 << 20), &node) ==
+                     MR_OK);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
+    TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
+    TEST_CHILD_CHECK(kill(node.pid, SIGKILL) == 0);
+    /* the program is still there */
+    TEST_CHILD_CHECK(runtime_fixture_gone_after_ms(argument, runtime_fixture_now_ms()) >= 0);
     mr_shutdown(mr);
     return 0;
 }
 
 static void they_end_with_the_worker(void **state) {
-    assert_int_equal(child_run(kill_the_worker, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(kill_the_worker, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 static void they_end_with_a_node_that_is_killed(void **state) {
-    assert_int_equal(child_run(kill_the_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    assert_int_equal(test_child_run(kill_the_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 static void they_end_with_a_program_that_is_killed(void **state) {
-    assert_int_not_equal(child_run(be_killed, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "kill -9 of the program");
+    assert_int_not_equal(test_child_run(be_killed, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "kill -9 of the program");
 }
 
 static void they_end_with_a_program_and_a_node_that_are_killed(void **state) {
-    assert_int_equal(child_run(be_killed_with_the_node, *state, RUNTIME_WORLD_CHILD_MS), -SIGKILL);
-    runtime_world_gone(*state, "kill -9 of both");
+    assert_int_equal(test_child_run(be_killed_with_the_node, *state, RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
+    runtime_fixture_gone(*state, "kill -9 of both");
 }
 
 static void they_end_with_a_lasting_node_that_is_killed(void **state) {
-    assert_int_equal(child_run(kill_the_lasting_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "kill -9 of a lasting node");
+    assert_int_equal(test_child_run(kill_the_lasting_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "kill -9 of a lasting node");
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */

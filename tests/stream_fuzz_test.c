@@ -56,28 +56,28 @@ typedef struct shared { /* memory of both processes */
     _Atomic uint32_t strangers_peak, links_peak;
 } shared;
 
-static void *take_body(endpoint *endpoint, link_id link, span head, uint64_t size) {
+static void *take_body(socket_end *end, link_id link, span head, uint64_t size) {
     if (size > BODY_TAKEN_MAX) return NULL;
-    return size % 7 == 0 ? BODY_DISCARD : endpoint->body;
+    return size % 7 == 0 ? BODY_DISCARD : end->body;
 }
 
-static void echo(endpoint *endpoint, link_id link, const message *message) {
+static void echo(socket_end *end, link_id link, const message *message) {
     if (message->head.size >= 4 && memcmp(message->head.data, "echo", 4) == 0)
-        (void)endpoint_send(endpoint, link, message->head.data, message->head.size);
+        (void)socket_end_send(end, link, message->head.data, message->head.size);
 }
 
-static void note_end(endpoint *endpoint, link_id link, const cause *why) {
-    shared *shared = endpoint->user;
+static void note_end(socket_end *end, link_id link, const cause *why) {
+    shared *shared = end->user;
     if (why->status == MR_CORRUPT || why->status == MR_TOO_LARGE || why->status == MR_DENIED) shared->corrupt++;
 }
 
 static int serve(void *argument) {
     shared *shared = argument;
-    loop *loop;
-    endpoint server;
-    stream_options options = {.strangers_max = STRANGERS_MAX};
-    CHILD_CHECK(loop_create(&loop) == MR_OK && endpoint_open(&server, loop, &options));
-    CHILD_CHECK(endpoint_listen(&server, "tcp:127.0.0.1:0"));
+    event_loop *loop;
+    socket_end server;
+    socket_transport_options options = {.strangers_max = STRANGERS_MAX};
+    TEST_CHILD_CHECK(event_loop_create(&loop) == MR_OK && socket_end_open(&server, loop, &options));
+    TEST_CHILD_CHECK(socket_end_listen(&server, "tcp:127.0.0.1:0"));
     server.user = shared;
     server.body = xmalloc(BODY_TAKEN_MAX);
     server.on_body = take_body;
@@ -86,8 +86,8 @@ static int serve(void *argument) {
     memcpy(shared->address, server.address, sizeof shared->address);
     shared->listening = true;
     while (!shared->quit) {
-        loop_run_once(loop, 50000);
-        stream_stats stats = stream_stats_now(server.stream);
+        event_loop_run_once(loop, 50000);
+        socket_transport_stats stats = socket_transport_stats_now(server.transport);
         if (stats.strangers > shared->strangers_peak) shared->strangers_peak = stats.strangers;
         if (stats.links > shared->links_peak) shared->links_peak = stats.links;
         shared->messages = server.messages;
@@ -95,10 +95,10 @@ static int serve(void *argument) {
         shared->closed = server.closed;
         shared->refused = stats.refused;
     }
-    CHILD_CHECK(server.closed <= server.opened);
-    endpoint_close(&server);
-    CHILD_CHECK(server.closed == server.opened);
-    loop_destroy(loop);
+    TEST_CHILD_CHECK(server.closed <= server.opened);
+    socket_end_close(&server);
+    TEST_CHILD_CHECK(server.closed == server.opened);
+    event_loop_destroy(loop);
     return 0;
 }
 
@@ -246,30 +246,30 @@ static uint64_t from_environment(const char *name, uint64_t otherwise) {
 
 /* ---- The test. */
 
-static void keep_echo(endpoint *endpoint, link_id link, const message *message) {
-    endpoint->user = message->head.size == 10 && memcmp(message->head.data, "echo 12345", 10) == 0 ? endpoint : NULL;
+static void keep_echo(socket_end *end, link_id link, const message *message) {
+    end->user = message->head.size == 10 && memcmp(message->head.data, "echo 12345", 10) == 0 ? end : NULL;
 }
 
 static void expect_good_service(const char *address) {
-    loop *loop;
-    endpoint client;
-    assert_int_equal(loop_create(&loop), MR_OK);
-    assert_true(endpoint_open(&client, loop, NULL));
+    event_loop *loop;
+    socket_end client;
+    assert_int_equal(event_loop_create(&loop), MR_OK);
+    assert_true(socket_end_open(&client, loop, NULL));
     client.on_message = keep_echo;
-    link_id link = endpoint_connect(&client, address);
+    link_id link = socket_end_connect(&client, address);
     WAIT_FOR(loop, client.opened == 1);
-    assert_int_equal(endpoint_send(&client, link, "echo 12345", 10), MR_OK);
+    assert_int_equal(socket_end_send(&client, link, "echo 12345", 10), MR_OK);
     WAIT_FOR(loop, client.messages == 1);
     assert_ptr_equal(client.user, &client);
-    endpoint_close(&client);
-    loop_destroy(loop);
+    socket_end_close(&client);
+    event_loop_destroy(loop);
 }
 
 static void frames_of_every_kind_on_a_live_socket(void **state) {
     uint64_t count = from_environment("MINIRAY_FUZZ_FRAMES", 200000), seed = from_environment("MINIRAY_FUZZ_SEED", 1);
     shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(shared, MAP_FAILED);
-    pid_t pid = child_start(serve, shared);
+    pid_t pid = test_child_start(serve, shared);
     for (int i = 0; i < 6000 && !shared->listening; i++) usleep(10000);
     assert_true(shared->listening);
     expect_good_service(shared->address);
@@ -288,7 +288,7 @@ static void frames_of_every_kind_on_a_live_socket(void **state) {
     for (int i = 0; i < LINGERING; i++)
         if (t->lingering[i] >= 0) close(t->lingering[i]);
     shared->quit = true;
-    int code = child_wait(pid, 60000);
+    int code = test_child_wait(pid, 60000);
     print_message(
         "seed %llu: %llu frames (%llu bad) on %llu connections; server: %llu messages, %llu links, %llu ended "
         "for what was sent, %llu strangers refused; memory %zu KB, at most %zu KB\n",

@@ -33,17 +33,17 @@ enum {
  *   client   open  small × 10  body                   (pings)  close
  *   server         small × 10        body             (pings)         close */
 typedef struct process { /* one side of it */
-    endpoint endpoint;
-    loop *loop;
+    socket_end end;
+    event_loop *loop;
     link_id link;
-    loop_timer *silence;
+    event_loop_timer *silence;
     uint8_t *body;
     bool is_client, refused_to_start, shares;
     int kill_at; /* message at which it kills itself; 0: never, < 0: at the body */
     int64_t closed_us;
 } process;
 
-static const stream_options options = {.name = "other", .heartbeat_us = 5000, .heartbeat_misses = 2000};
+static const socket_transport_options options = {.name = "other", .heartbeat_us = 5000, .heartbeat_misses = 2000};
 
 static void maybe_die(const process *process, int now) {
     if (process->kill_at == now && now != 0) kill(getpid(), SIGKILL);
@@ -51,60 +51,60 @@ static void maybe_die(const process *process, int now) {
 
 static void after_silence(void *context) {
     process *self = context;
-    self->endpoint.wire.ops->close(self->endpoint.wire.self, self->link);
+    self->end.wire.ops->close(self->end.wire.self, self->link);
 }
 
-static void on_open(endpoint *endpoint, link_id link) {
-    process *self = endpoint->user;
+static void on_open(socket_end *end, link_id link) {
+    process *self = end->user;
     self->link = link;
     if (!self->is_client) return;
-    for (int i = 0; i < SMALL_MESSAGES; i++) (void)endpoint_send(endpoint, link, &i, sizeof i);
-    (void)endpoint_send_body(endpoint, link, span_of("body", 4), span_of(self->body, BODY));
+    for (int i = 0; i < SMALL_MESSAGES; i++) (void)socket_end_send(end, link, &i, sizeof i);
+    (void)socket_end_send_body(end, link, span_of("body", 4), span_of(self->body, BODY));
 }
 
-static void on_message(endpoint *endpoint, link_id link, const message *message) {
-    process *self = endpoint->user;
-    maybe_die(self, (int)endpoint->messages);
+static void on_message(socket_end *end, link_id link, const message *message) {
+    process *self = end->user;
+    maybe_die(self, (int)end->messages);
     if (self->is_client) {
-        if (message->body.size > 0) loop_timer_set(self->silence, 50000);
+        if (message->body.size > 0) event_loop_timer_set(self->silence, 50000);
     } else if (message->body.size > 0) {
-        (void)endpoint_send_body(endpoint, link, span_of("body", 4), span_of(self->body, BODY));
+        (void)socket_end_send_body(end, link, span_of("body", 4), span_of(self->body, BODY));
     } else {
-        (void)transport_send_now(endpoint->wire, link, message->head);
+        (void)transport_send_now(end->wire, link, message->head);
     }
 }
 
-static void *on_body(endpoint *endpoint, link_id link, span head, uint64_t size) {
-    process *self = endpoint->user;
+static void *on_body(socket_end *end, link_id link, span head, uint64_t size) {
+    process *self = end->user;
     maybe_die(self, -1);
     return self->body;
 }
 
-static void on_closed(endpoint *endpoint, link_id link, const cause *why) {
-    process *self = endpoint->user;
-    self->closed_us = loop_now_us(self->loop);
+static void on_closed(socket_end *end, link_id link, const cause *why) {
+    process *self = end->user;
+    self->closed_us = event_loop_now_us(self->loop);
 }
 
 static bool process_open(process *self, bool is_client) {
     const process given = *self;
-    stream_options wanted = options;
+    socket_transport_options wanted = options;
     wanted.shares = given.shares;
     *self = (process){.kill_at = given.kill_at, .shares = given.shares, .is_client = is_client};
-    if (loop_create(&self->loop) != MR_OK || !endpoint_open(&self->endpoint, self->loop, &wanted)) return false;
+    if (event_loop_create(&self->loop) != MR_OK || !socket_end_open(&self->end, self->loop, &wanted)) return false;
     self->body = xcalloc(1, BODY);
-    self->silence = loop_timer_create(self->loop, after_silence, self);
-    self->endpoint.user = self;
-    self->endpoint.on_open = on_open;
-    self->endpoint.on_message = on_message;
-    self->endpoint.on_body = on_body;
-    self->endpoint.on_closed = on_closed;
+    self->silence = event_loop_timer_create(self->loop, after_silence, self);
+    self->end.user = self;
+    self->end.on_open = on_open;
+    self->end.on_message = on_message;
+    self->end.on_body = on_body;
+    self->end.on_closed = on_closed;
     return true;
 }
 
 static void process_close(process *self) {
-    loop_timer_destroy(self->silence);
-    endpoint_close(&self->endpoint);
-    loop_destroy(self->loop);
+    event_loop_timer_destroy(self->silence);
+    socket_end_close(&self->end);
+    event_loop_destroy(self->loop);
     free(self->body);
 }
 
@@ -128,34 +128,34 @@ typedef struct plan {
 static int child(void *argument) {
     const plan *plan = argument;
     failpoint_disarm_all(); /* and forget what the parent visited */
-    if (plan->failpoint != NULL) CHILD_CHECK(failpoint_arm(plan->failpoint) == MR_OK);
+    if (plan->failpoint != NULL) TEST_CHILD_CHECK(failpoint_arm(plan->failpoint) == MR_OK);
     process self = {.kill_at = plan->kill_at, .shares = plan->shares};
-    CHILD_CHECK(process_open(&self, plan->child_is_client));
+    TEST_CHILD_CHECK(process_open(&self, plan->child_is_client));
     if (plan->child_is_client) {
-        CHILD_CHECK(endpoint_connect(&self.endpoint, plan->shared->address).v != 0);
+        TEST_CHILD_CHECK(socket_end_connect(&self.end, plan->shared->address).v != 0);
     } else {
-        CHILD_CHECK(endpoint_listen(&self.endpoint, plan->listen));
-        memcpy(plan->shared->address, self.endpoint.address, sizeof plan->shared->address);
+        TEST_CHILD_CHECK(socket_end_listen(&self.end, plan->listen));
+        memcpy(plan->shared->address, self.end.address, sizeof plan->shared->address);
         plan->shared->listening = true;
     }
-    bool ended = UNTIL(self.loop, self.endpoint.closed == 1 || stream_stats_now(self.endpoint.stream).refused > 0);
+    bool ended = UNTIL(self.loop, self.end.closed == 1 || socket_transport_stats_now(self.end.transport).refused > 0);
     process_close(&self);
     for (size_t i = 0; i < failpoint_count() && i < FAILPOINTS_MAX; i++)
         plan->shared->visits[i] = failpoint_at(i)->visits;
-    CHILD_CHECK(ended);
+    TEST_CHILD_CHECK(ended);
     return 0;
 }
 
 /* ---- The parent: the other side, and the judge. */
 
-typedef struct witness {
-    loop *loop;
+typedef struct recorder {
+    event_loop *loop;
     int64_t died_us;
-} witness;
+} recorder;
 
 static void on_death(void *context) {
-    witness *witness = context;
-    if (witness->died_us == 0) witness->died_us = loop_now_us(witness->loop);
+    recorder *recorder = context;
+    if (recorder->died_us == 0) recorder->died_us = event_loop_now_us(recorder->loop);
 }
 
 typedef struct outcome {
@@ -170,40 +170,41 @@ static outcome run(plan *plan) {
     assert_true(process_open(&self, !plan->child_is_client));
     memset(plan->shared, 0, sizeof *plan->shared);
     if (plan->child_is_client) {
-        assert_true(endpoint_listen(&self.endpoint, plan->listen));
-        memcpy(plan->shared->address, self.endpoint.address, sizeof plan->shared->address);
+        assert_true(socket_end_listen(&self.end, plan->listen));
+        memcpy(plan->shared->address, self.end.address, sizeof plan->shared->address);
     }
-    pid_t pid = child_start(child, plan);
-    witness witness = {.loop = self.loop};
-    loop_watch *watch;
+    pid_t pid = test_child_start(child, plan);
+    recorder recorder = {.loop = self.loop};
+    event_loop_watch *watch;
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    assert_int_equal(loop_watch_add(self.loop, pidfd, on_death, &witness, &watch), MR_OK);
+    assert_int_equal(event_loop_watch_add(self.loop, pidfd, on_death, &recorder, &watch), MR_OK);
     if (!plan->child_is_client) {
-        WAIT_FOR(self.loop, plan->shared->listening || witness.died_us != 0);
-        if (plan->shared->listening) assert_int_not_equal(endpoint_connect(&self.endpoint, plan->shared->address).v, 0);
+        WAIT_FOR(self.loop, plan->shared->listening || recorder.died_us != 0);
+        if (plan->shared->listening) assert_int_not_equal(socket_end_connect(&self.end, plan->shared->address).v, 0);
     }
     /* The child may die before this side ever heard of it: then there is nothing to be told. */
-    endpoint *e = &self.endpoint;
-    WAIT_FOR(self.loop, e->closed == 1 || (witness.died_us != 0 && stream_stats_now(e->stream).links == 0 &&
-                                           stream_stats_now(e->stream).strangers == 0));
+    socket_end *e = &self.end;
+    WAIT_FOR(self.loop,
+             e->closed == 1 || (recorder.died_us != 0 && socket_transport_stats_now(e->transport).links == 0 &&
+                                socket_transport_stats_now(e->transport).strangers == 0));
     outcome outcome = {.opened = e->opened, .closed = e->closed, .messages = e->messages, .why = e->why};
-    WAIT_FOR(self.loop, witness.died_us != 0);
-    outcome.told_us = e->closed == 0 ? 0 : self.closed_us - witness.died_us;
-    loop_watch_remove(watch);
+    WAIT_FOR(self.loop, recorder.died_us != 0);
+    outcome.told_us = e->closed == 0 ? 0 : self.closed_us - recorder.died_us;
+    event_loop_watch_remove(watch);
     close(pidfd);
-    outcome.code = child_wait(pid, 30000);
+    outcome.code = test_child_wait(pid, 30000);
     process_close(&self);
     return outcome;
 }
 
 typedef struct fixture {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
     plan plan;
 } fixture;
 
 static int setup(void **state) {
     fixture *f = xcalloc(1, sizeof *f);
-    assert_true(temp_folder(f->folder));
+    assert_true(temp_dir_folder(f->folder));
     snprintf(f->path, sizeof f->path, "unix:%s/socket", f->folder);
     f->plan.shared = mmap(NULL, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(f->plan.shared, MAP_FAILED);
@@ -339,11 +340,11 @@ static void errors_at_every_call(void **state) {
 static int serve_for_ever(void *argument) {
     const plan *plan = argument;
     process self = {0};
-    CHILD_CHECK(process_open(&self, false));
-    CHILD_CHECK(endpoint_listen(&self.endpoint, plan->listen));
-    memcpy(plan->shared->address, self.endpoint.address, sizeof plan->shared->address);
+    TEST_CHILD_CHECK(process_open(&self, false));
+    TEST_CHILD_CHECK(socket_end_listen(&self.end, plan->listen));
+    memcpy(plan->shared->address, self.end.address, sizeof plan->shared->address);
     plan->shared->listening = true;
-    loop_run(self.loop);
+    event_loop_run(self.loop);
     return 0;
 }
 
@@ -351,28 +352,28 @@ static void who_is_stopped_is_silent(void **state) {
     fixture *f = *state;
     use(f, 1);
     memset(f->plan.shared, 0, sizeof *f->plan.shared);
-    pid_t pid = child_start(serve_for_ever, &f->plan);
-    stream_options impatient = {.heartbeat_us = 20000, .heartbeat_misses = 5};
-    loop *loop;
-    endpoint client;
-    assert_int_equal(loop_create(&loop), MR_OK);
-    assert_true(endpoint_open(&client, loop, &impatient));
+    pid_t pid = test_child_start(serve_for_ever, &f->plan);
+    socket_transport_options impatient = {.heartbeat_us = 20000, .heartbeat_misses = 5};
+    event_loop *loop;
+    socket_end client;
+    assert_int_equal(event_loop_create(&loop), MR_OK);
+    assert_true(socket_end_open(&client, loop, &impatient));
     WAIT_FOR(loop, f->plan.shared->listening);
-    endpoint_connect(&client, f->plan.shared->address);
+    socket_end_connect(&client, f->plan.shared->address);
     WAIT_FOR(loop, client.opened == 1);
     kill(pid, SIGSTOP);
     WAIT_FOR(loop, client.closed == 1);
     assert_int_equal(client.why.status, MR_TIMEOUT);
     assert_int_equal(client.why.pid, pid);
     kill(pid, SIGCONT); /* it comes back, finds its link gone, and serves the next one */
-    endpoint_connect(&client, f->plan.shared->address);
+    socket_end_connect(&client, f->plan.shared->address);
     WAIT_FOR(loop, client.opened == 2);
     kill(pid, SIGKILL);
     WAIT_FOR(loop, client.closed == 2);
     assert_int_equal(client.why.status, MR_PEER_DIED);
-    assert_int_equal(child_wait(pid, 10000), -SIGKILL);
-    endpoint_close(&client);
-    loop_destroy(loop);
+    assert_int_equal(test_child_wait(pid, 10000), -SIGKILL);
+    socket_end_close(&client);
+    event_loop_destroy(loop);
 }
 
 int main(void) {

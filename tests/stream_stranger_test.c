@@ -23,18 +23,20 @@
 #include "net/stream/greeting.h"
 #include "tests/support/stream_pair.h"
 
-static void serve(stream_pair *pair, const stream_options *options) {
-    assert_true(endpoint_open(&pair->server, pair->loop, options));
-    assert_true(endpoint_listen(&pair->server, "tcp:127.0.0.1:0"));
+static void serve(socket_pair *pair, const socket_transport_options *options) {
+    assert_true(socket_end_open(&pair->server, pair->loop, options));
+    assert_true(socket_end_listen(&pair->server, "tcp:127.0.0.1:0"));
 }
 
-static int stranger(stream_pair *pair) {
+static int stranger(socket_pair *pair) {
     int fd = raw_connect(pair->server.address);
     assert_true(fd >= 0);
     return fd;
 }
 
-static stream_stats stats(const stream_pair *pair) { return stream_stats_now(pair->server.stream); }
+static socket_transport_stats stats(const socket_pair *pair) {
+    return socket_transport_stats_now(pair->server.transport);
+}
 
 /* What the server says when it ends a link: its BYE, decoded. */
 static cause last_words(int fd) {
@@ -46,7 +48,7 @@ static cause last_words(int fd) {
         frame frame;
         const frame_limits limits = {.head_max = MESSAGE_HEAD_MAX};
         if (frame_decode(span_of(bytes + at, size - at), &limits, &frame, &need) != MR_OK || need != 0) break;
-        if (frame.kind == FRAME_BYE) assert_int_equal(greeting_bye_decode(frame.head, &why), MR_OK);
+        if (frame.kind == FRAME_BYE) assert_int_equal(handshake_bye_decode(frame.head, &why), MR_OK);
         at += FRAME_HEADER_SIZE + frame.head.size;
     }
     close(fd);
@@ -54,22 +56,22 @@ static cause last_words(int fd) {
 }
 
 /* A good client is served whatever others do. */
-static void expect_good_service(stream_pair *pair) {
-    endpoint client;
+static void expect_good_service(socket_pair *pair) {
+    socket_end client;
     unsigned messages = pair->server.messages;
-    assert_true(endpoint_open(&client, pair->loop, NULL));
-    link_id link = endpoint_connect(&client, pair->server.address);
+    assert_true(socket_end_open(&client, pair->loop, NULL));
+    link_id link = socket_end_connect(&client, pair->server.address);
     WAIT_FOR(pair->loop, client.opened == 1);
-    assert_int_equal(endpoint_send(&client, link, "hello", 5), MR_OK);
+    assert_int_equal(socket_end_send(&client, link, "hello", 5), MR_OK);
     WAIT_FOR(pair->loop, pair->server.messages == messages + 1);
     client.wire.ops->close(client.wire.self, link);
     WAIT_FOR(pair->loop, client.closed == 1);
-    endpoint_close(&client);
+    socket_end_close(&client);
 }
 
 static void who_says_nothing_is_sent_away(void **state) {
-    stream_pair *pair = *state;
-    stream_options options = {.hello_timeout_us = 30000};
+    socket_pair *pair = *state;
+    socket_transport_options options = {.hello_timeout_us = 30000};
     serve(pair, &options);
     int fd = stranger(pair);
     WAIT_FOR(pair->loop, stats(pair).strangers == 1);
@@ -82,7 +84,7 @@ static void who_says_nothing_is_sent_away(void **state) {
 }
 
 static void who_says_rubbish_is_sent_away(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
     static const char *const rubbish[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\n", "\x16\x03\x01\x02\x05\x01",
                                           "SSH-2.0-x\r\n"};
@@ -96,7 +98,7 @@ static void who_says_rubbish_is_sent_away(void **state) {
 }
 
 static void who_speaks_before_hello_is_sent_away(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
     static const int kinds[] = {FRAME_MESSAGE, FRAME_PING, FRAME_PONG};
     for (unsigned i = 0; i < 3; i++) {
@@ -119,9 +121,9 @@ static void who_speaks_before_hello_is_sent_away(void **state) {
 }
 
 static void another_version_is_denied(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
-    uint8_t header[FRAME_HEADER_SIZE], hello[GREETING_HELLO_MAX];
+    uint8_t header[FRAME_HEADER_SIZE], hello[HANDSHAKE_HELLO_MAX];
     frame_encode_header(header, &(frame){.kind = FRAME_PING});
     header[offsetof(frame_header, version)] = 9; /* another frame */
     int fd = stranger(pair);
@@ -133,7 +135,7 @@ static void another_version_is_denied(void **state) {
         strstr(why.text, "format 9; this version reads format 1: use the same Miniray release on both sides"));
 
     peer self = {.process = 5, .name = "future"};
-    size_t size = greeting_hello_encode(hello, &self);
+    size_t size = handshake_hello_encode(hello, &self);
     hello[0] = 7; /* another protocol */
     fd = stranger(pair);
     assert_true(raw_frame(fd, FRAME_HELLO, span_of(hello, size), 0));
@@ -145,9 +147,9 @@ static void another_version_is_denied(void **state) {
 
 /* The same seen from the side that connects: a server of another version. */
 static void another_version_is_denied_by_who_connects(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     address address, actual;
-    endpoint client;
+    socket_end client;
     assert_int_equal(address_parse("tcp:127.0.0.1:0", &address), MR_OK);
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(listener, &address.any, address.size), 0);
@@ -156,8 +158,8 @@ static void another_version_is_denied_by_who_connects(void **state) {
     assert_int_equal(getsockname(listener, &actual.any, &actual.size), 0);
     char text[ADDRESS_TEXT_MAX];
     address_format(&actual, text);
-    assert_true(endpoint_open(&client, pair->loop, NULL));
-    endpoint_connect(&client, text);
+    assert_true(socket_end_open(&client, pair->loop, NULL));
+    socket_end_connect(&client, text);
     int fd = accept(listener, NULL, NULL);
     assert_true(fd >= 0);
     uint8_t header[FRAME_HEADER_SIZE];
@@ -169,18 +171,18 @@ static void another_version_is_denied_by_who_connects(void **state) {
     assert_int_equal(client.opened, 0);
     close(fd);
 
-    endpoint_connect(&client, text); /* it accepts and says nothing at all */
+    socket_end_connect(&client, text); /* it accepts and says nothing at all */
     fd = accept(listener, NULL, NULL);
     close(fd);
     WAIT_FOR(pair->loop, client.closed == 2);
     assert_int_equal(client.why.status, MR_PEER_DIED);
-    endpoint_close(&client);
+    socket_end_close(&client);
     close(listener);
 }
 
 static void one_byte_at_a_time_is_not_for_ever(void **state) {
-    stream_pair *pair = *state;
-    stream_options options = {.hello_timeout_us = 100000};
+    socket_pair *pair = *state;
+    socket_transport_options options = {.hello_timeout_us = 100000};
     serve(pair, &options);
     uint8_t header[FRAME_HEADER_SIZE];
     frame_encode_header(header, &(frame){.kind = FRAME_HELLO, .head = span_of("0123456789", 10)});
@@ -188,7 +190,7 @@ static void one_byte_at_a_time_is_not_for_ever(void **state) {
     int64_t start_us = clock_now_us(clock_real());
     for (size_t i = 0; i < sizeof header && stats(pair).refused == 0; i++) {
         assert_true(raw_send(fd, header + i, 1));
-        loop_run_once(pair->loop, 10000);
+        event_loop_run_once(pair->loop, 10000);
     }
     WAIT_FOR(pair->loop, stats(pair).refused == 1); /* that it kept sending did not help */
     assert_true(clock_now_us(clock_real()) - start_us >= 100000);
@@ -196,17 +198,17 @@ static void one_byte_at_a_time_is_not_for_ever(void **state) {
 }
 
 static void a_hello_in_single_bytes_is_welcome(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
     peer self = {.process = 5, .name = "slow"};
-    uint8_t bytes[FRAME_HEADER_SIZE + GREETING_HELLO_MAX];
-    size_t size = greeting_hello_encode(bytes + FRAME_HEADER_SIZE, &self);
+    uint8_t bytes[FRAME_HEADER_SIZE + HANDSHAKE_HELLO_MAX];
+    size_t size = handshake_hello_encode(bytes + FRAME_HEADER_SIZE, &self);
     frame_encode_header(bytes, &(frame){.kind = FRAME_HELLO, .head = span_of(bytes + FRAME_HEADER_SIZE, size)});
     int fd = stranger(pair);
     for (size_t i = 0; i < FRAME_HEADER_SIZE + size; i++) {
         assert_int_equal(pair->server.opened, 0);
         assert_true(raw_send(fd, bytes + i, 1));
-        for (int n = 0; n < 3; n++) loop_run_once(pair->loop, 0);
+        for (int n = 0; n < 3; n++) event_loop_run_once(pair->loop, 0);
     }
     WAIT_FOR(pair->loop, pair->server.opened == 1);
     assert_string_equal(pair->server.peer.name, "slow");
@@ -215,7 +217,7 @@ static void a_hello_in_single_bytes_is_welcome(void **state) {
     frame_encode_header(bytes, &(frame){.kind = FRAME_MESSAGE, .head = span_of(bytes + FRAME_HEADER_SIZE, 4)});
     for (size_t i = 0; i < FRAME_HEADER_SIZE + 4; i++) {
         assert_true(raw_send(fd, bytes + i, 1));
-        for (int n = 0; n < 3; n++) loop_run_once(pair->loop, 0);
+        for (int n = 0; n < 3; n++) event_loop_run_once(pair->loop, 0);
     }
     WAIT_FOR(pair->loop, pair->server.messages == 1);
     close(fd);
@@ -225,7 +227,7 @@ static void a_hello_in_single_bytes_is_welcome(void **state) {
 }
 
 static void hello_twice_is_corrupt(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
     int fd = stranger(pair);
     assert_true(raw_hello(fd) && raw_hello(fd));
@@ -237,7 +239,7 @@ static void hello_twice_is_corrupt(void **state) {
 }
 
 static void a_damaged_frame_ends_the_link(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
     int fd = stranger(pair);
     uint8_t header[FRAME_HEADER_SIZE];
@@ -252,7 +254,7 @@ static void a_damaged_frame_ends_the_link(void **state) {
 }
 
 static void a_frame_without_a_checksum_is_not_for_sockets(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
     int fd = stranger(pair);
     uint8_t header[FRAME_HEADER_SIZE];
@@ -266,7 +268,7 @@ static void a_frame_without_a_checksum_is_not_for_sockets(void **state) {
 }
 
 static void a_damaged_body_is_not_delivered(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
     int fd = stranger(pair);
     uint8_t header[FRAME_HEADER_SIZE];
@@ -284,12 +286,12 @@ static void a_damaged_body_is_not_delivered(void **state) {
 /* A unix socket that is closed with bytes unread is an error for the other side, which still finds all that was sent:
  * it is delivered before the end is told, also when it takes many reads. */
 static void what_came_before_a_reset_is_delivered(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     enum { COUNT = 18 };
     static uint8_t body[16 * 1024];
-    stream_options options = {.heartbeat_us = -1};
-    assert_true(endpoint_open(&pair->server, pair->loop, &options));
-    assert_true(endpoint_listen(&pair->server, pair->unix_address));
+    socket_transport_options options = {.heartbeat_us = -1};
+    assert_true(socket_end_open(&pair->server, pair->loop, &options));
+    assert_true(socket_end_listen(&pair->server, pair->unix_address));
     int fd = stranger(pair), large = 1 << 20;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &large, sizeof large);
     assert_true(raw_hello(fd));
@@ -305,8 +307,8 @@ static void what_came_before_a_reset_is_delivered(void **state) {
 
 /* Pings are answered, but a peer that does not read cannot make us keep answers for it. */
 static void a_flood_of_pings_is_not_queued(void **state) {
-    stream_pair *pair = *state;
-    stream_options options = {.heartbeat_us = -1};
+    socket_pair *pair = *state;
+    socket_transport_options options = {.heartbeat_us = -1};
     serve(pair, &options);
     int fd = stranger(pair);
     assert_true(raw_hello(fd));
@@ -326,16 +328,16 @@ static void a_flood_of_pings_is_not_queued(void **state) {
 }
 
 static void too_many_strangers_make_room(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     enum { MAX = 10, COUNT = 40 };
-    stream_options options = {.strangers_max = MAX};
+    socket_transport_options options = {.strangers_max = MAX};
     serve(pair, &options);
     int fds[COUNT];
     for (int i = 0; i < COUNT; i++) fds[i] = stranger(pair);
     WAIT_FOR(pair->loop, stats(pair).strangers == MAX);
     int64_t start_us = clock_now_us(clock_real());
-    while (stats(pair).accepted < COUNT && clock_now_us(clock_real()) - start_us < ENDPOINT_PATIENCE_US) {
-        loop_run_once(pair->loop, 10000);
+    while (stats(pair).accepted < COUNT && clock_now_us(clock_real()) - start_us < SOCKET_END_PATIENCE_US) {
+        event_loop_run_once(pair->loop, 10000);
         assert_true(stats(pair).strangers <= MAX);
     }
     assert_int_equal(stats(pair).accepted, COUNT); /* those who waited were let in, for the oldest had to go */
@@ -346,22 +348,22 @@ static void too_many_strangers_make_room(void **state) {
 }
 
 static void a_burst_of_good_clients_is_served(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     enum { CLIENTS = 200 };
-    stream_options options = {.strangers_max = 4};
-    assert_true(endpoint_open(&pair->server, pair->loop, &options));
-    assert_true(endpoint_listen(&pair->server, pair->unix_address));
-    endpoint client;
-    assert_true(endpoint_open(&client, pair->loop, NULL));
-    for (int i = 0; i < CLIENTS; i++) assert_int_not_equal(endpoint_connect(&client, pair->server.address).v, 0);
+    socket_transport_options options = {.strangers_max = 4};
+    assert_true(socket_end_open(&pair->server, pair->loop, &options));
+    assert_true(socket_end_listen(&pair->server, pair->unix_address));
+    socket_end client;
+    assert_true(socket_end_open(&client, pair->loop, NULL));
+    for (int i = 0; i < CLIENTS; i++) assert_int_not_equal(socket_end_connect(&client, pair->server.address).v, 0);
     WAIT_FOR(pair->loop, client.opened == CLIENTS && pair->server.opened == CLIENTS);
     assert_int_equal(stats(pair).refused, 0);
-    endpoint_close(&client);
+    socket_end_close(&client);
 }
 
 /* With no descriptor left it waits instead of spinning, and goes on afterwards. */
 static void no_descriptor_left_is_survived(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
     log_set_level(LOG_ERROR);
     int fd = stranger(pair);
@@ -371,7 +373,7 @@ static void no_descriptor_left_is_survived(void **state) {
     none = before;
     none.rlim_cur = 0; /* of new ones; those that are open stay */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    for (int i = 0; i < 5; i++) loop_run_once(pair->loop, 1000);
+    for (int i = 0; i < 5; i++) event_loop_run_once(pair->loop, 1000);
     unsigned opened = pair->server.opened;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(opened, 0);
@@ -383,84 +385,84 @@ static void no_descriptor_left_is_survived(void **state) {
 /* ---- Where it listens. */
 
 static void beyond_this_machine_is_denied(void **state) {
-    stream_pair *pair = *state;
-    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
+    socket_pair *pair = *state;
+    assert_true(socket_end_open(&pair->server, pair->loop, NULL));
     static const char *const open_ones[] = {"tcp:0.0.0.0:0", "tcp:[::]:0", "tcp:192.0.2.1:0"};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(stream_listen(pair->server.stream, open_ones[i], NULL), MR_DENIED);
+        assert_int_equal(socket_transport_listen(pair->server.transport, open_ones[i], NULL), MR_DENIED);
         assert_non_null(strstr(mr_last_error(), "beyond_this_machine"));
     }
-    assert_int_equal(stream_listen(pair->server.stream, "tcp:127.0.0.1", NULL), MR_INVALID);
-    endpoint_close(&pair->server);
-    stream_options options = {.beyond_this_machine = true};
-    assert_true(endpoint_open(&pair->server, pair->loop, &options));
+    assert_int_equal(socket_transport_listen(pair->server.transport, "tcp:127.0.0.1", NULL), MR_INVALID);
+    socket_end_close(&pair->server);
+    socket_transport_options options = {.beyond_this_machine = true};
+    assert_true(socket_end_open(&pair->server, pair->loop, &options));
     char actual[ADDRESS_TEXT_MAX];
-    assert_int_equal(stream_listen(pair->server.stream, "tcp:0.0.0.0:0", actual), MR_OK);
+    assert_int_equal(socket_transport_listen(pair->server.transport, "tcp:0.0.0.0:0", actual), MR_OK);
     assert_string_not_equal(actual, "tcp:0.0.0.0:0");
 }
 
 static void an_address_is_taken_once(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     serve(pair, NULL);
-    assert_int_equal(stream_listen(pair->server.stream, pair->server.address, NULL), MR_EXISTS);
-    assert_int_equal(stream_listen(pair->server.stream, pair->unix_address, NULL), MR_OK);
-    assert_int_equal(stream_listen(pair->server.stream, pair->unix_address, NULL), MR_EXISTS);
+    assert_int_equal(socket_transport_listen(pair->server.transport, pair->server.address, NULL), MR_EXISTS);
+    assert_int_equal(socket_transport_listen(pair->server.transport, pair->unix_address, NULL), MR_OK);
+    assert_int_equal(socket_transport_listen(pair->server.transport, pair->unix_address, NULL), MR_EXISTS);
     struct stat file;
     assert_int_equal(lstat(pair->path, &file), 0); /* the one that listens keeps its file */
 }
 
 static void a_unix_socket_is_private_and_goes_away(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     struct stat file;
     mode_t mask = umask(0);
-    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
-    assert_true(endpoint_listen(&pair->server, pair->unix_address));
+    assert_true(socket_end_open(&pair->server, pair->loop, NULL));
+    assert_true(socket_end_listen(&pair->server, pair->unix_address));
     umask(mask);
     assert_int_equal(lstat(pair->path, &file), 0);
     assert_true(S_ISSOCK(file.st_mode));
     assert_int_equal(file.st_mode & 0777, 0600);
-    endpoint_close(&pair->server);
+    socket_end_close(&pair->server);
     assert_int_equal(lstat(pair->path, &file), -1);
 }
 
 static void a_dead_socket_is_replaced_and_other_files_are_not(void **state) {
-    stream_pair *pair = *state;
+    socket_pair *pair = *state;
     address address;
     assert_int_equal(address_parse(pair->unix_address, &address), MR_OK);
     int dead = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(dead, &address.any, address.size), 0);
     close(dead);
-    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
-    assert_true(endpoint_listen(&pair->server, pair->unix_address));
+    assert_true(socket_end_open(&pair->server, pair->loop, NULL));
+    assert_true(socket_end_listen(&pair->server, pair->unix_address));
     expect_good_service(pair);
-    endpoint_close(&pair->server);
+    socket_end_close(&pair->server);
 
     int file = open(pair->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(file >= 0);
     close(file);
-    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
-    assert_int_equal(stream_listen(pair->server.stream, pair->unix_address, NULL), MR_EXISTS);
+    assert_true(socket_end_open(&pair->server, pair->loop, NULL));
+    assert_int_equal(socket_transport_listen(pair->server.transport, pair->unix_address, NULL), MR_EXISTS);
     assert_int_equal(unlink(pair->path), 0);
     char nowhere[128];
     snprintf(nowhere, sizeof nowhere, "unix:%s/no/such/folder", pair->folder);
-    assert_int_equal(stream_listen(pair->server.stream, nowhere, NULL), MR_IO);
+    assert_int_equal(socket_transport_listen(pair->server.transport, nowhere, NULL), MR_IO);
 }
 
 /* Another process may have replaced the file: it is not ours to remove. */
 static void somebody_elses_file_stays(void **state) {
-    stream_pair *pair = *state;
-    assert_true(endpoint_open(&pair->server, pair->loop, NULL));
-    assert_true(endpoint_listen(&pair->server, pair->unix_address));
+    socket_pair *pair = *state;
+    assert_true(socket_end_open(&pair->server, pair->loop, NULL));
+    assert_true(socket_end_listen(&pair->server, pair->unix_address));
     assert_int_equal(unlink(pair->path), 0);
     int file = open(pair->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     assert_true(file >= 0);
     close(file);
-    endpoint_close(&pair->server);
+    socket_end_close(&pair->server);
     assert_int_equal(unlink(pair->path), 0);
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, stream_pair_setup, stream_pair_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, socket_pair_setup, socket_pair_teardown)
     const struct CMUnitTest tests[] = {
         TEST(who_says_nothing_is_sent_away),
         TEST(who_says_rubbish_is_sent_away),

@@ -22,24 +22,24 @@ enum { THREADS = 4, CALLS = 1500, METHOD_DOUBLE = 7 };
 typedef struct process { /* a port with calls on top */
     env env;
     rng rng;
-    calls *calls;
-    port *port;
-    baton baton;
+    rpc *rpc;
+    shm_transport *transport;
+    poller poller;
     link_id link;
     bool open, closed;
 } process;
 
 /* ---- The answering process: one thread. */
 
-static void on_request(void *context, const call_request *request) {
+static void on_request(void *context, const rpc_call_request *request) {
     process *process = context;
     uint64_t value = 0;
     uint8_t *at;
     if (request->payload.size == sizeof value) memcpy(&value, request->payload.data, sizeof value);
     value *= 2;
-    if (calls_reply_begin(process->calls, request->token, sizeof value, &at) != MR_OK) return;
+    if (rpc_reply_begin(process->rpc, request->token, sizeof value, &at) != MR_OK) return;
     memcpy(at, &value, sizeof value);
-    calls_reply_commit(process->calls, request->token, sizeof value);
+    rpc_reply_commit(process->rpc, request->token, sizeof value);
 }
 
 static void on_link_open(void *context, link_id link, const peer *peer) {
@@ -50,42 +50,42 @@ static void on_link_open(void *context, link_id link, const peer *peer) {
 
 static void on_link_closed(void *context, link_id link, const cause *why) { ((process *)context)->closed = true; }
 
-static const call_handlers handlers = {
+static const rpc_call_handlers handlers = {
     .on_request = on_request, .on_link_open = on_link_open, .on_link_closed = on_link_closed};
 
-static mr_status process_open(process *process, const char *hub, const char *name) {
+static mr_status process_open(process *process, const char *broker, const char *name) {
     memset(process, 0, sizeof *process);
-    baton_init(&process->baton);
+    poller_init(&process->poller);
     rng_init(&process->rng, 1);
     process->env = (env){.clock = clock_real(), .rng = &process->rng};
-    process->calls = calls_create(&process->env, &handlers, process);
-    mr_status status =
-        port_open(&(port_options){.hub = hub, .name = name}, &calls_events, process->calls, &process->port);
+    process->rpc = rpc_create(&process->env, &handlers, process);
+    mr_status status = shm_transport_open(&(shm_transport_options){.broker = broker, .name = name}, &rpc_events,
+                                          process->rpc, &process->transport);
     if (status != MR_OK) {
-        calls_destroy(process->calls);
+        rpc_destroy(process->rpc);
         return status;
     }
-    process->env.transport = port_transport(process->port);
+    process->env.transport = shm_transport_transport(process->transport);
     return MR_OK;
 }
 
 static void process_close(process *process) {
-    port_close(process->port);
-    calls_destroy(process->calls);
+    shm_transport_close(process->transport);
+    rpc_destroy(process->rpc);
 }
 
 typedef struct child_args {
-    const char *hub;
+    const char *broker;
     int ready_fd;
 } child_args;
 
 static int answer(void *argument) {
     child_args *args = argument;
     process process;
-    CHILD_CHECK(process_open(&process, args->hub, "doubler") == MR_OK);
-    CHILD_CHECK(write(args->ready_fd, "r", 1) == 1);
+    TEST_CHILD_CHECK(process_open(&process, args->broker, "doubler") == MR_OK);
+    TEST_CHILD_CHECK(write(args->ready_fd, "r", 1) == 1);
     while (!process.closed)
-        if (port_poll(process.port) == 0) port_wait(process.port, NULL, 100 * 1000);
+        if (shm_transport_poll(process.transport) == 0) shm_transport_wait(process.transport, NULL, 100 * 1000);
     process_close(&process);
     return 0;
 }
@@ -94,40 +94,41 @@ static int answer(void *argument) {
 
 typedef struct wait { /* one call of one thread */
     process *process;
-    baton_waiter waiter;
+    poller_waiter waiter;
     mr_status status;
     uint64_t answer;
 } wait;
 
-static void on_done(void *argument, call_id id, const call_result *result) {
+static void on_done(void *argument, rpc_call_id id, const rpc_call_result *result) {
     wait *wait = argument;
     wait->status = result->status;
     if (result->payload.size == sizeof wait->answer) memcpy(&wait->answer, result->payload.data, sizeof wait->answer);
-    baton_finish(&wait->process->baton, &wait->waiter);
+    poller_finish(&wait->process->poller, &wait->waiter);
 }
 
-/* The driver: reads the rings with the lock held; port_wait lets go of it. */
-static void drive(process *process, baton_waiter *mine) {
+/* The driver: reads the rings with the lock held; shm_transport_wait lets go of it. */
+static void drive(process *process, poller_waiter *mine) {
     while (!mine->done) {
-        if (port_poll(process->port) == 0) port_wait(process->port, &process->baton, 10 * 1000);
+        if (shm_transport_poll(process->transport) == 0)
+            shm_transport_wait(process->transport, &process->poller, 10 * 1000);
     }
-    baton_pass(&process->baton);
+    poller_pass(&process->poller);
 }
 
 static mr_status call_double(process *process, uint64_t value, uint64_t *out) {
     wait wait = {.process = process};
-    baton_waiter_init(&wait.waiter);
-    baton_lock(&process->baton);
+    poller_waiter_init(&wait.waiter);
+    poller_lock(&process->poller);
     uint8_t *at;
-    mr_status status = calls_begin(process->calls, process->link, METHOD_DOUBLE, sizeof value, &at);
+    mr_status status = rpc_begin(process->rpc, process->link, METHOD_DOUBLE, sizeof value, &at);
     if (status == MR_OK) {
         memcpy(at, &value, sizeof value);
-        calls_commit(process->calls, 0, process->link, sizeof value, NULL, on_done, &wait);
-        while (baton_wait(&process->baton, &wait.waiter, -1) != BATON_DONE) drive(process, &wait.waiter);
+        rpc_commit(process->rpc, 0, process->link, sizeof value, NULL, on_done, &wait);
+        while (poller_wait(&process->poller, &wait.waiter, -1) != POLLER_DONE) drive(process, &wait.waiter);
         status = wait.status;
         *out = wait.answer;
     }
-    baton_unlock(&process->baton);
+    poller_unlock(&process->poller);
     return status;
 }
 
@@ -148,13 +149,13 @@ static void *call_often(void *argument) {
 }
 
 static void threads_share_a_port(void **state) {
-    hub_host host = {.visits = NULL};
-    hub_host_start(&host, 0, NULL);
+    broker_process host = {.visits = NULL};
+    broker_process_start(&host, 0, NULL);
     int ready[2];
     char byte;
     assert_int_equal(pipe(ready), 0);
     child_args args = {host.path, ready[1]};
-    pid_t pid = child_start(answer, &args);
+    pid_t pid = test_child_start(answer, &args);
     close(ready[1]);
     assert_int_equal(read(ready[0], &byte, 1), 1);
     close(ready[0]);
@@ -164,7 +165,7 @@ static void threads_share_a_port(void **state) {
     link_id link;
     assert_int_equal(process.env.transport.ops->open(process.env.transport.self, "shm:doubler", &link), MR_OK);
     while (!process.open && !process.closed)
-        if (port_poll(process.port) == 0) port_wait(process.port, NULL, 10 * 1000);
+        if (shm_transport_poll(process.transport) == 0) shm_transport_wait(process.transport, NULL, 10 * 1000);
     assert_true(process.open);
 
     pthread_t threads[THREADS];
@@ -177,10 +178,10 @@ static void threads_share_a_port(void **state) {
         pthread_join(threads[i], NULL);
         assert_int_equal(callers[i].wrong, 0);
     }
-    assert_int_equal(calls_stats(process.calls).answered, THREADS * CALLS);
+    assert_int_equal(rpc_stats(process.rpc).answered, THREADS * CALLS);
     process_close(&process);
-    assert_int_equal(child_wait(pid, 5000), 0);
-    assert_int_equal(hub_host_stop(&host), 0);
+    assert_int_equal(test_child_wait(pid, 5000), 0);
+    assert_int_equal(broker_process_stop(&host), 0);
 }
 
 int main(void) {

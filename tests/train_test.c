@@ -119,7 +119,7 @@ MR_CREATE(Nothing) { return mr_set_self(call, calloc(1, 1), free); }
 /* ---- Scenes. */
 
 typedef struct scene {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     mr_arg args[1];
     mr_trainer_options options;
     mr_trainer *trainer;
@@ -134,7 +134,7 @@ static void curse(const scene *scene, const char *name) {
 }
 
 static void begin(scene *scene, mr_trainer_options options) {
-    assert_true(temp_folder(scene->folder));
+    assert_true(temp_dir_folder(scene->folder));
     scene->args[0] = mr_str(scene->folder);
     scene->options = options;
     if (scene->options.worker_class == NULL) scene->options.worker_class = "Learner";
@@ -153,7 +153,7 @@ static mr_status epoch(scene *scene, int64_t number) {
 
 static void end(scene *scene) {
     mr_trainer_destroy(scene->trainer);
-    assert_true(temp_is_empty(scene->folder)); /* whatever should kill somebody has */
+    assert_true(temp_dir_is_empty(scene->folder)); /* whatever should kill somebody has */
     assert_int_equal(rmdir(scene->folder), 0);
 }
 

@@ -105,7 +105,7 @@ MR_METHOD(Talker, talk) {
 enum { TEXT_MAX = 1 << 20 };
 
 typedef struct program {
-    runtime_world *world;
+    runtime_fixture *fixture;
     int (*run)(void); /* with the runtime open; 0: all is well */
     int fds[3];       /* what becomes its stdout and stderr */
     int log_to_driver;
@@ -124,12 +124,12 @@ static void told_free(told *told) {
 
 static int run_program(void *argument) {
     program *program = argument;
-    runtime_world_enter(program->world);
+    runtime_fixture_enter(program->fixture);
     for (int fd = 1; fd <= 2; fd++) dup2(program->fds[fd], fd);
     mr_options options =
         MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 16 << 20, .log_to_driver = program->log_to_driver,
                    .print = program->print, .print_user = program->user);
-    CHILD_CHECK(mr_init(&options, &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_init(&options, &mr) == MR_OK);
     int failed = program->run();
     mr_shutdown(mr);
     return failed;
@@ -145,7 +145,7 @@ static char *text_of(int fd) {
 static told run_with(program *program) {
     program->fds[1] = memfd_create("stdout", MFD_CLOEXEC);
     program->fds[2] = memfd_create("stderr", MFD_CLOEXEC);
-    int failed = child_run(run_program, program, RUNTIME_WORLD_CHILD_MS);
+    int failed = test_child_run(run_program, program, RUNTIME_FIXTURE_CHILD_MS);
     told told = {text_of(program->fds[1]), text_of(program->fds[2])};
     if (failed != 0) print_error("%s\n", told.err);
     assert_int_equal(failed, 0);
@@ -153,7 +153,7 @@ static told run_with(program *program) {
 }
 
 static told told_by(void **state, int (*run)(void), int log_to_driver) {
-    return run_with(&(program){.world = *state, .run = run, .log_to_driver = log_to_driver});
+    return run_with(&(program){.fixture = *state, .run = run, .log_to_driver = log_to_driver});
 }
 
 static void assert_has(const char *text, const char *part) {
@@ -168,10 +168,10 @@ static size_t lines_of(const char *text) {
 }
 
 /* All files of all runs, their bytes together; the runs are removed. */
-static size_t take_logs(const runtime_world *world, char *out, size_t size, off_t *largest) {
+static size_t take_logs(const runtime_fixture *fixture, char *out, size_t size, off_t *largest) {
     char base[200], path[600];
     size_t used = 0;
-    snprintf(base, sizeof base, "%s/miniray-%u", world->folder, (unsigned)geteuid());
+    snprintf(base, sizeof base, "%s/miniray-%u", fixture->folder, (unsigned)geteuid());
     DIR *runs = opendir(base);
     for (struct dirent *run; runs != NULL && (run = readdir(runs)) != NULL;) {
         if (run->d_name[0] == '.') continue;
@@ -209,11 +209,11 @@ static int say_hello(void) {
     mr_ref ref;
     mr_value value;
     mr_actor talker;
-    CHILD_CHECK(mr_call_task(mr, "say", &ref, mr_str("hello from a task")) == MR_OK);
-    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_OK);
-    CHILD_CHECK(mr_new_actor(mr, "Talker", &talker) == MR_OK);
-    CHILD_CHECK(mr_call_actor(mr, talker, "talk", &ref) == MR_OK);
-    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_task(mr, "say", &ref, mr_str("hello from a task")) == MR_OK);
+    TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_OK);
+    TEST_CHILD_CHECK(mr_new_actor(mr, "Talker", &talker) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_actor(mr, talker, "talk", &ref) == MR_OK);
+    TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_OK);
     return 0;
 }
 
@@ -248,7 +248,7 @@ enum { SPOKEN = 100 };
 
 static int speak_twice(void) {
     puts("the program's own line");
-    CHILD_CHECK(ask("speak", SPOKEN));
+    TEST_CHILD_CHECK(ask("speak", SPOKEN));
     return 0;
 }
 
@@ -286,7 +286,7 @@ static void a_program_may_show_them_itself(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
     int kept[3] = {-1, memfd_create("out", MFD_CLOEXEC), memfd_create("err", MFD_CLOEXEC)};
-    told told = run_with(&(program){.world = *state, .run = speak_twice, .print = keep_lines, .user = kept});
+    told told = run_with(&(program){.fixture = *state, .run = speak_twice, .print = keep_lines, .user = kept});
     assert_string_equal(told.out, "the program's own line\n");
     assert_string_equal(told.err, "");
     told_free(&told);
@@ -305,17 +305,17 @@ static int ask_for_deaths(void) {
     mr_value value;
     mr_ref ref;
     for (size_t i = 0; i < sizeof deaths / sizeof *deaths; i++) {
-        CHILD_CHECK(mr_task_submit(mr, "say_and_die", &MR_OPTIONS(mr_task_options, .max_retries = -1),
-                                   MR_ARGS(mr_int(deaths[i].how)), &ref) == MR_OK);
-        CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
-        CHILD_CHECK(strstr(mr_last_error(), "the line before the last | the last words") != NULL);
-        CHILD_CHECK(strstr(mr_last_error(), "a line of output") == NULL);
-        CHILD_CHECK(strstr(mr_last_error(), deaths[i].said) != NULL);
+        TEST_CHILD_CHECK(mr_task_submit(mr, "say_and_die", &MR_OPTIONS(mr_task_options, .max_retries = -1),
+                                        MR_ARGS(mr_int(deaths[i].how)), &ref) == MR_OK);
+        TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_WORKER_DIED);
+        TEST_CHILD_CHECK(strstr(mr_last_error(), "the line before the last | the last words") != NULL);
+        TEST_CHILD_CHECK(strstr(mr_last_error(), "a line of output") == NULL);
+        TEST_CHILD_CHECK(strstr(mr_last_error(), deaths[i].said) != NULL);
     }
-    CHILD_CHECK(mr_task_submit(mr, "print_and_die", &MR_OPTIONS(mr_task_options, .max_retries = -1), NULL, 0, &ref) ==
-                MR_OK);
-    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
-    CHILD_CHECK(strstr(mr_last_error(), "its last output: \"printed before the end\"") != NULL);
+    TEST_CHILD_CHECK(
+        mr_task_submit(mr, "print_and_die", &MR_OPTIONS(mr_task_options, .max_retries = -1), NULL, 0, &ref) == MR_OK);
+    TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_WORKER_DIED);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "its last output: \"printed before the end\"") != NULL);
     return 0;
 }
 
@@ -334,7 +334,7 @@ static void the_dead_are_quoted(void **state) {
 enum { FLOOD = 200 * 1000 };
 
 static int make_floods(void) {
-    CHILD_CHECK(ask("flood", FLOOD));
+    TEST_CHILD_CHECK(ask("flood", FLOOD));
     return 0;
 }
 
@@ -351,7 +351,7 @@ static void floods_are_not_shown_whole(void **state) {
 }
 
 static int repeat_itself(void) {
-    CHILD_CHECK(ask("repeat", 5000));
+    TEST_CHILD_CHECK(ask("repeat", 5000));
     return 0;
 }
 
@@ -374,37 +374,38 @@ static int ask_a_lasting_node(void *argument) {
     mr_ref ref;
     mr_value value;
     mr_node_info node;
-    runtime_world_enter(program->world);
-    CHILD_CHECK(mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 1, .store_bytes = 16 << 20), &node) == MR_OK);
+    runtime_fixture_enter(program->fixture);
+    TEST_CHILD_CHECK(mr_node_start(&MR_OPTIONS(mr_node_options, .num_cpus = 1, .store_bytes = 16 << 20), &node) ==
+                     MR_OK);
     dup2(program->fds[2], STDERR_FILENO);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
-    CHILD_CHECK(mr_task_submit(mr, "say", &MR_OPTIONS(mr_task_options, .resources = "unicorn=1"), MR_ARGS(mr_str("no")),
-                               &ref) == MR_OK);
-    CHILD_CHECK(mr_get(mr, ref, 100 * 1000, &value) == MR_TIMEOUT); /* it waits for a machine that has one */
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_task_submit(mr, "say", &MR_OPTIONS(mr_task_options, .resources = "unicorn=1"),
+                                    MR_ARGS(mr_str("no")), &ref) == MR_OK);
+    TEST_CHILD_CHECK(mr_get(mr, ref, 100 * 1000, &value) == MR_TIMEOUT); /* it waits for a machine that has one */
     mr_shutdown(mr);
-    CHILD_CHECK(mr_node_stop(NULL, &node) == MR_OK);
+    TEST_CHILD_CHECK(mr_node_stop(NULL, &node) == MR_OK);
     return 0;
 }
 
 static void what_there_is_not_is_told(void **state) {
     char text[4096] = "";
-    program program = {.world = *state, .fds = {-1, -1, memfd_create("stderr", MFD_CLOEXEC)}};
-    assert_int_equal(child_run(ask_a_lasting_node, &program, RUNTIME_WORLD_CHILD_MS), 0);
+    program program = {.fixture = *state, .fds = {-1, -1, memfd_create("stderr", MFD_CLOEXEC)}};
+    assert_int_equal(test_child_run(ask_a_lasting_node, &program, RUNTIME_FIXTURE_CHILD_MS), 0);
     assert_true(pread(program.fds[2], text, sizeof text - 1, 0) > 0);
     close(program.fds[2]);
     assert_has(text, "(node) a task waits for cpu=1, unicorn=1, but this machine has cpu=1: cancel it, or start the "
                      "node with more (");
-    runtime_world_gone(*state, "mr_node_stop");
+    runtime_fixture_gone(*state, "mr_node_stop");
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 static int alternate(void) {
     enum { TASKS = 40 };
     mr_ref refs[TASKS];
     for (int i = 0; i < TASKS; i++) /* short runs of each, all in one worker */
-        CHILD_CHECK(mr_call_task(mr, i / 2 % 2 == 0 ? "tick" : "tock", &refs[i], mr_int(i)) == MR_OK);
-    for (int i = 0; i < TASKS; i++) CHILD_CHECK(runtime_gives(mr, refs[i], i));
+        TEST_CHILD_CHECK(mr_call_task(mr, i / 2 % 2 == 0 ? "tick" : "tock", &refs[i], mr_int(i)) == MR_OK);
+    for (int i = 0; i < TASKS; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i], i));
     return 0;
 }
 
@@ -428,7 +429,7 @@ static void a_line_has_the_name_of_its_task(void **state) {
     assert_int_equal(lines_by_name(told.out), 26);
     assert_int_equal(lines_by_name(told.err), 32);
     told_free(&told);
-    runtime_world_gone(*state, "two tasks");
+    runtime_fixture_gone(*state, "two tasks");
 }
 
 /* The node stands still when the program ends, as on a machine with too much to do. */
@@ -436,9 +437,10 @@ static int end_while_it_stands(void) {
     mr_ref ref;
     mr_value value;
     int64_t node;
-    CHILD_CHECK(mr_call_task(mr, "parent", &ref) == MR_OK);
-    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_OK && mr_value_int(&value, &node) == MR_OK);
-    CHILD_CHECK(kill((pid_t)node, SIGSTOP) == 0);
+    TEST_CHILD_CHECK(mr_call_task(mr, "parent", &ref) == MR_OK);
+    TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_OK &&
+                     mr_value_int(&value, &node) == MR_OK);
+    TEST_CHILD_CHECK(kill((pid_t)node, SIGSTOP) == 0);
     pid_t waker = fork();
     if (waker == 0) {
         usleep(1500 * 1000);
@@ -451,7 +453,7 @@ static void a_slow_node_is_waited_for(void **state) {
     told told = told_by(state, end_while_it_stands, 0);
     assert_has(told.out, ") asked for its parent\n");
     told_free(&told);
-    runtime_world_gone(*state, "a slow node");
+    runtime_fixture_gone(*state, "a slow node");
 }
 
 int main(void) {

@@ -29,11 +29,11 @@ static int fail_to_start(void *argument, const char *how, const char *status, co
     mr_ref ref;
     mr_value value;
     setenv("TEST_WORKER", how, 1);
-    CHILD_CHECK(runtime_world_open(argument, &mr) == MR_OK);
-    CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(2)) == MR_OK);
-    CHILD_CHECK(mr_get(mr, ref, RUNTIME_WORLD_PATIENCE_US, &value) == MR_WORKER_DIED);
+    TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(2)) == MR_OK);
+    TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_WORKER_DIED);
     fprintf(stderr, "    %s\n", mr_last_error());
-    CHILD_CHECK(strstr(mr_last_error(), status) != NULL && strstr(mr_last_error(), words) != NULL);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), status) != NULL && strstr(mr_last_error(), words) != NULL);
     mr_shutdown(mr);
     return 0;
 }
@@ -55,11 +55,11 @@ static int have_no_descriptor(void *argument) {
     return fail_to_start(argument, "starves", "exited with status 1", COULD_NOT_JOIN);
 }
 
-static bool log_has(const runtime_world *world, const char *words) {
-    char pattern[TEMP_FOLDER_MAX + 32], text[4096];
+static bool log_has(const runtime_fixture *fixture, const char *words) {
+    char pattern[TEMP_DIR_FOLDER_MAX + 32], text[4096];
     glob_t found;
     bool has = false;
-    snprintf(pattern, sizeof pattern, "%s/miniray-*/*/*.log", world->folder);
+    snprintf(pattern, sizeof pattern, "%s/miniray-*/*/*.log", fixture->folder);
     if (glob(pattern, 0, NULL, &found) != 0) return false;
     for (size_t i = 0; i < found.gl_pathc && !has; i++) {
         FILE *file = fopen(found.gl_pathv[i], "re");
@@ -73,24 +73,24 @@ static bool log_has(const runtime_world *world, const char *words) {
 }
 
 static void one_that_cannot_join_says_so(void **state) {
-    assert_int_equal(child_run(have_no_descriptor, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    assert_int_equal(test_child_run(have_no_descriptor, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     assert_true(log_has(*state, COULD_NOT_JOIN));
-    runtime_world_gone(*state, "workers that do not start");
+    runtime_fixture_gone(*state, "workers that do not start");
 }
 
 static void one_that_exits_is_quoted(void **state) {
-    assert_int_equal(child_run(exit_at_once, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "workers that do not start");
+    assert_int_equal(test_child_run(exit_at_once, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "workers that do not start");
 }
 
 static void a_missing_library_is_named(void **state) {
-    assert_int_equal(child_run(lack_a_library, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "workers that do not start");
+    assert_int_equal(test_child_run(lack_a_library, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "workers that do not start");
 }
 
 static void a_signal_is_named(void **state) {
-    assert_int_equal(child_run(be_killed, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "workers that do not start");
+    assert_int_equal(test_child_run(be_killed, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "workers that do not start");
 }
 
 /* The node that would be told is gone: such a worker says nothing, and leaves no log. */
@@ -104,7 +104,7 @@ static int be_late(void *argument) {
 
 static void one_whose_node_is_gone_is_silent(void **state) {
     int output = memfd_create("output", MFD_CLOEXEC);
-    assert_int_equal(child_run(be_late, &output, RUNTIME_WORLD_CHILD_MS), 1);
+    assert_int_equal(test_child_run(be_late, &output, RUNTIME_FIXTURE_CHILD_MS), 1);
     assert_int_equal(lseek(output, 0, SEEK_END), 0);
     close(output);
 }
@@ -112,18 +112,18 @@ static void one_whose_node_is_gone_is_silent(void **state) {
 /* ---- An executable that cannot be started (again). */
 
 static int have_no_node(void *argument) {
-    runtime_world_enter(argument);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .node = "/nowhere/node"), &mr) != MR_OK);
+    runtime_fixture_enter(argument);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .node = "/nowhere/node"), &mr) != MR_OK);
     fprintf(stderr, "    %s\n", mr_last_error());
-    CHILD_CHECK(strstr(mr_last_error(), "cannot start the node's executable '/nowhere/node'") != NULL);
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .node = "/etc/passwd"), &mr) != MR_OK);
-    CHILD_CHECK(strstr(mr_last_error(), "/etc/passwd") != NULL);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "cannot start the node's executable '/nowhere/node'") != NULL);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .node = "/etc/passwd"), &mr) != MR_OK);
+    TEST_CHILD_CHECK(strstr(mr_last_error(), "/etc/passwd") != NULL);
     return 0;
 }
 
 static void a_node_that_is_not_there_is_named(void **state) {
-    assert_int_equal(child_run(have_no_node, *state, RUNTIME_WORLD_CHILD_MS), 0);
-    runtime_world_gone(*state, "mr_init");
+    assert_int_equal(test_child_run(have_no_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
+    runtime_fixture_gone(*state, "mr_init");
 }
 
 /* In the copy: one worker is there, and no other can be started any more. */
@@ -132,19 +132,19 @@ static int lose_executable(const char *path) {
     mr_actor sleepers[2];
     mr_value value;
     int failed = 0;
-    CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 16 << 20), &mr) == MR_OK);
-    CHILD_CHECK(mr_call_task(mr, "add", &refs[0], mr_int(1), mr_int(2)) == MR_OK && runtime_gives(mr, refs[0], 3));
-    CHILD_CHECK(chmod(path, 0600) == 0);
+    TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 16 << 20), &mr) == MR_OK);
+    TEST_CHILD_CHECK(mr_call_task(mr, "add", &refs[0], mr_int(1), mr_int(2)) == MR_OK && runtime_gives(mr, refs[0], 3));
+    TEST_CHILD_CHECK(chmod(path, 0600) == 0);
     for (int i = 0; i < 2; i++) {
         mr_status status = mr_new_actor(mr, "Sleeper", &sleepers[i]);
         if (status == MR_OK) status = mr_call_actor(mr, sleepers[i], "hello", &refs[i]);
-        if (status == MR_OK) status = mr_get(mr, refs[i], RUNTIME_WORLD_PATIENCE_US, &value);
+        if (status == MR_OK) status = mr_get(mr, refs[i], RUNTIME_FIXTURE_PATIENCE_US, &value);
         if (status == MR_OK) continue;
         fprintf(stderr, "    %s\n", mr_last_error());
         failed += strstr(mr_last_error(), "cannot start a worker with the executable of") != NULL &&
                   strstr(mr_last_error(), "Permission denied") != NULL;
     }
-    CHILD_CHECK(failed > 0); /* one may have got the worker that was there */
+    TEST_CHILD_CHECK(failed > 0); /* one may have got the worker that was there */
     mr_shutdown(mr);
     return 0;
 }
@@ -159,23 +159,23 @@ static bool copy_self(const char *path) {
 }
 
 static int be_a_copy(void *argument) {
-    char path[TEMP_FOLDER_MAX + 16];
-    const runtime_world *world = argument;
-    runtime_world_enter(world);
-    snprintf(path, sizeof path, "%s/copy", world->folder);
-    CHILD_CHECK(copy_self(path));
+    char path[TEMP_DIR_FOLDER_MAX + 16];
+    const runtime_fixture *fixture = argument;
+    runtime_fixture_enter(fixture);
+    snprintf(path, sizeof path, "%s/copy", fixture->folder);
+    TEST_CHILD_CHECK(copy_self(path));
     setenv("TEST_COPY", path, 1);
     execl(path, path, (char *)NULL);
     return 1;
 }
 
 static void an_executable_that_is_none_any_more_is_named(void **state) {
-    const runtime_world *world = *state;
-    char path[TEMP_FOLDER_MAX + 16];
-    snprintf(path, sizeof path, "%s/copy", world->folder);
-    assert_int_equal(child_run(be_a_copy, *state, RUNTIME_WORLD_CHILD_MS), 0);
+    const runtime_fixture *fixture = *state;
+    char path[TEMP_DIR_FOLDER_MAX + 16];
+    snprintf(path, sizeof path, "%s/copy", fixture->folder);
+    assert_int_equal(test_child_run(be_a_copy, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     assert_int_equal(unlink(path), 0);
-    runtime_world_gone(*state, "mr_shutdown");
+    runtime_fixture_gone(*state, "mr_shutdown");
 }
 
 static int misbehave(const char *how) {
@@ -191,7 +191,7 @@ static int misbehave(const char *how) {
     return strcmp(how, "lacks") == 0 ? 127 : 3;
 }
 
-#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_world_make, runtime_world_unmake)
+#define IN_A_WORLD(test) cmocka_unit_test_setup_teardown(test, runtime_fixture_make, runtime_fixture_unmake)
 
 int main(void) {
     const char *how = getenv("TEST_WORKER"), *copy = getenv("TEST_COPY");

@@ -366,7 +366,7 @@ static void a_body_that_waits_lends_its_slot(void **state) {
 
 static void ready(void *user, mr_ref ref) { sem_post(user); }
 
-static void the_next_one_can_be_awaited(void **state) {
+static void the_next_one_can_be_stall(void **state) {
     sem_t told;
     mr_ref stream = stream_of("count_to", 0, mr_int(3), mr_nil()), peeked, again, next;
     sem_init(&told, 0, 0);
@@ -450,7 +450,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_death_of_a_worker_comes_after_what_it_gave),
         cmocka_unit_test(nobody_takes_any_more),
         cmocka_unit_test(a_body_that_waits_lends_its_slot),
-        cmocka_unit_test(the_next_one_can_be_awaited),
+        cmocka_unit_test(the_next_one_can_be_stall),
         cmocka_unit_test(a_worker_takes_too),
         cmocka_unit_test(wrong_use_is_refused),
     };

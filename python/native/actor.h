@@ -9,15 +9,15 @@
 #pragma once
 #include "python/native/core.h"
 
-extern PyTypeObject actor_type, actor_method_type;
+extern PyTypeObject py_actor_type, py_actor_method_type;
 
 /* The runtime's handle is moved into it, also on failure, and goes when it does; an actor that nobody has a handle of
  * ends. `methods`: {name: (least, most, check, num_returns)} or None: any; NULL: to be asked for. */
-PyObject *actor_new(mr_actor id, PyObject *class_name, PyObject *methods);
-PyObject *actor_found(mr_actor id);    /* the same of one whose class is not known yet */
-PyObject *actor_borrowed(mr_actor id); /* likewise, with a handle of its own, if this process has one */
-mr_actor actor_id(PyObject *self);
-bool actor_usable(PyObject *self);              /* false with an exception: of a context that was shut down */
-bool actor_has(PyObject *self, PyObject *name); /* it is known to have that method; no exception */
-bool actor_encode(PyObject *self, mr_arg *out); /* false with an exception */
-PyObject *actor_decode(const mr_value *value);
+PyObject *py_actor_new(mr_actor id, PyObject *class_name, PyObject *methods);
+PyObject *py_actor_found(mr_actor id);    /* the same of one whose class is not known yet */
+PyObject *py_actor_borrowed(mr_actor id); /* likewise, with a handle of its own, if this process has one */
+mr_actor py_actor_id(PyObject *self);
+bool py_actor_usable(PyObject *self);              /* false with an exception: of a context that was shut down */
+bool py_actor_has(PyObject *self, PyObject *name); /* it is known to have that method; no exception */
+bool py_actor_encode(PyObject *self, mr_arg *out); /* false with an exception */
+PyObject *py_actor_decode(const mr_value *value);

@@ -14,14 +14,14 @@ typedef struct described { /* PyArray_Descr, as far as it is looked at */
     int number;
 } described;
 
-typedef struct array { /* PyArrayObject, likewise */
+typedef struct py_numpy { /* PyArrayObject, likewise */
     PyObject_HEAD char *data;
     int dims;
     Py_ssize_t *shape, *strides;
     PyObject *base;
     described *type;
     int flags;
-} array;
+} py_numpy;
 
 typedef unsigned version_fn(void);
 typedef PyObject *new_fn(PyTypeObject *type, PyObject *dtype, int dims, const Py_ssize_t *shape,
@@ -54,7 +54,7 @@ static void *const *table_of(const char *module_name) {
 static bool is_as_expected(PyObject *made, PyObject *dtype) {
     Py_buffer view;
     if (Py_TYPE(made) != core.ndarray || PyObject_GetBuffer(made, &view, PyBUF_FORMAT | PyBUF_ND) != 0) return false;
-    const array *seen = (const array *)made;
+    const py_numpy *seen = (const py_numpy *)made;
     bool same = seen->data == view.buf && seen->dims == 2 && view.ndim == 2 && seen->shape[0] == view.shape[0] &&
                 seen->shape[1] == view.shape[1] && (PyObject *)seen->type == dtype &&
                 (seen->flags & (FLAG_ROWS | FLAG_ALIGNED)) == (FLAG_ROWS | FLAG_ALIGNED) &&
@@ -65,7 +65,7 @@ static bool is_as_expected(PyObject *made, PyObject *dtype) {
 
 static void try_interface(void) {
     core.array_tried = true;
-    PyObject *dtype = array_dtype(MR_I64);
+    PyObject *dtype = py_numpy_dtype(MR_I64);
     void *const *table = table_of("numpy._core._multiarray_umath"); /* since NumPy 2 */
     if (table == NULL) table = table_of("numpy.core._multiarray_umath");
     if (table == NULL || dtype == NULL) return PyErr_Clear();
@@ -86,7 +86,7 @@ static new_fn *interface(void) {
 
 /* ---- Using it. */
 
-PyObject *array_dtype(mr_dtype dtype) {
+PyObject *py_numpy_dtype(mr_dtype dtype) {
     if (core.dtypes[dtype] == NULL) {
         PyObject *numpy = PyImport_ImportModule("numpy");
         if (numpy != NULL) core.dtypes[dtype] = PyObject_CallMethod(numpy, "dtype", "s", mr_dtype_name(dtype));
@@ -95,9 +95,9 @@ PyObject *array_dtype(mr_dtype dtype) {
     return core.dtypes[dtype];
 }
 
-bool array_look(PyObject *object, mr_tensor *out) {
+bool py_numpy_look(PyObject *object, mr_tensor *out) {
     if (interface() == NULL) return false;
-    const array *seen = (const array *)object;
+    const py_numpy *seen = (const py_numpy *)object;
     int dtype = dtype_of_number(seen->type->number);
     bool in_rows = (seen->flags & (FLAG_ROWS | FLAG_ALIGNED)) == (FLAG_ROWS | FLAG_ALIGNED);
     bool is_native = seen->type->byte_order == '=' || seen->type->byte_order == '|';
@@ -109,17 +109,17 @@ bool array_look(PyObject *object, mr_tensor *out) {
     return true;
 }
 
-bool array_is_writable(PyObject *object) {
-    return interface() != NULL && (((const array *)object)->flags & FLAG_WRITABLE) != 0;
+bool py_numpy_is_writable(PyObject *object) {
+    return interface() != NULL && (((const py_numpy *)object)->flags & FLAG_WRITABLE) != 0;
 }
 
-PyObject *array_copy(const mr_tensor *tensor) {
+PyObject *py_numpy_copy(const mr_tensor *tensor) {
     new_fn *make = interface();
-    PyObject *dtype = make == NULL ? NULL : array_dtype(tensor->dtype);
+    PyObject *dtype = make == NULL ? NULL : py_numpy_dtype(tensor->dtype);
     if (dtype == NULL) return NULL;
     Py_ssize_t shape[MR_TENSOR_DIMS_MAX];
     for (int i = 0; i < tensor->dims; i++) shape[i] = (Py_ssize_t)tensor->shape[i];
     PyObject *made = make(core.ndarray, Py_NewRef(dtype), tensor->dims, shape, NULL, NULL, 0, NULL);
-    if (made != NULL && tensor->bytes > 0) memcpy(((array *)made)->data, tensor->data, tensor->bytes);
+    if (made != NULL && tensor->bytes > 0) memcpy(((py_numpy *)made)->data, tensor->data, tensor->bytes);
     return made;
 }

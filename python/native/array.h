@@ -9,15 +9,15 @@
 #include "python/native/core.h"
 
 /* numpy.dtype of those numbers, borrowed; NumPy is imported. NULL with an exception. */
-PyObject *array_dtype(mr_dtype dtype);
+PyObject *py_numpy_dtype(mr_dtype dtype);
 
 /* What lies in an object of exactly the type numpy.ndarray, borrowed. False, without an exception: its numbers do
  * not lie in a row, or are none of ours, or NumPy's interface is not to be used. */
-bool array_look(PyObject *array, mr_tensor *out);
+bool py_numpy_look(PyObject *array, mr_tensor *out);
 
 /* Whether an object of exactly that type may be written to. */
-bool array_is_writable(PyObject *array);
+bool py_numpy_is_writable(PyObject *array);
 
 /* An array with the same numbers in memory of its own. NULL with an exception; without: the interface is not to be
  * used. core.ndarray is there. */
-PyObject *array_copy(const mr_tensor *tensor);
+PyObject *py_numpy_copy(const mr_tensor *tensor);

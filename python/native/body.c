@@ -37,7 +37,7 @@ static PyObject *names_of(mr_span text) {
         size_t size = strnlen(at, (size_t)(end - at));
         PyObject *name = PyUnicode_FromStringAndSize(at, (Py_ssize_t)size);
         if (name != NULL) PyUnicode_InternInPlace(&name);
-        core_append(&list, name);
+        py_core_append(&list, name);
         at += size + 1;
     }
     if (list != NULL) tuple = PyList_AsTuple(list);
@@ -72,7 +72,7 @@ static bool stack_init(stack *stack, mr_call *call, size_t first) {
         return PyErr_NoMemory() != NULL;
     }
     for (; stack->count < count; stack->count++) {
-        PyObject *object = decode_argument(call, first + stack->count);
+        PyObject *object = py_decode_argument(call, first + stack->count);
         if (object == NULL) return false;
         stack->all[stack->count + 1] = object;
     }
@@ -91,7 +91,7 @@ static mr_status answer_exception(mr_call *call) {
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != NULL) PyException_SetTraceback(value, traceback);
-    PyObject *told = core_call(CORE_describe_failure, "(Os)", value, mr_call_name(call));
+    PyObject *told = py_core_call(PY_CORE_describe_failure, "(Os)", value, mr_call_name(call));
     const char *message, *detail;
     Py_ssize_t size;
     mr_status status;
@@ -109,25 +109,25 @@ static mr_status answer_exception(mr_call *call) {
 }
 
 static mr_status answer_with(mr_call *call, size_t index, PyObject *object) {
-    encoder encoder;
+    py_encoder encoder;
     mr_arg value;
-    encoder_init(&encoder);
+    py_encoder_init(&encoder);
     encoder.call = call;
     mr_status status = MR_OK;
-    encoder_away away;
-    bool done = encoder_value(&encoder, object, &value), much = done && encoder_is_much(encoder.bytes);
-    if (much) done = encoder_release(&encoder, &object, &value, 1, &away);
+    py_encoder_away away;
+    bool done = py_encoder_value(&encoder, object, &value), much = done && py_encoder_is_much(encoder.bytes);
+    if (much) done = py_encoder_release(&encoder, &object, &value, 1, &away);
     if (done) status = mr_return_at(call, index, value);
-    if (much && done) done = encoder_regain(&away);
-    encoder_fini(&encoder);
+    if (much && done) done = py_encoder_regain(&away);
+    py_encoder_fini(&encoder);
     return done ? status : answer_exception(call);
 }
 
 /* What a generator has yielded, if its caller wants so many: the result is moved. */
 static PyObject *yielded(mr_call *call, PyObject *result, size_t count) {
-    if (count != 1) return core_call(CORE_several, "(Nns)", result, (Py_ssize_t)count, mr_call_name(call));
+    if (count != 1) return py_core_call(PY_CORE_several, "(Nns)", result, (Py_ssize_t)count, mr_call_name(call));
     PyObject *self = mr_self(call);
-    return core_call(CORE_single, "(NsO)", result, mr_call_name(call), self == NULL ? Py_None : self);
+    return py_core_call(PY_CORE_single, "(NsO)", result, mr_call_name(call), self == NULL ? Py_None : self);
 }
 
 static mr_status answer_with_each(mr_call *call, PyObject *result, size_t count) {
@@ -151,11 +151,11 @@ static mr_status answer_in_child(mr_call *call, PyObject *result) {
     if (result == NULL) PyErr_Fetch(&type, &error, &traceback);
     if (result == NULL) PyErr_NormalizeException(&type, &error, &traceback);
     if (traceback != NULL) PyException_SetTraceback(error, traceback);
-    core_call(CORE_end_child, "(sO)", mr_call_name(call), error == NULL ? Py_None : error);
+    py_core_call(PY_CORE_end_child, "(sO)", mr_call_name(call), error == NULL ? Py_None : error);
     _exit(EXIT_FAILURE); /* it could not even say so */
 }
 
-mr_status body_answer(mr_call *call, PyObject *result) {
+mr_status py_execute_answer(mr_call *call, PyObject *result) {
     if (core.mr == NULL) return answer_in_child(call, result);
     if (result != NULL && mr_call_streams(call)) { /* all was given */
         Py_DECREF(result);
@@ -192,15 +192,15 @@ static void serve(void *user) {
         if (core.loop_host != NULL) run_host(core.loop_host);
         status = mr_serve(core.mr, is_alone() ? SOON_US : 0);
         if (status != MR_TIMEOUT) continue;
-        CORE_WITHOUT_GIL(status = mr_serve(core.mr, MR_FOREVER));
+        PY_CORE_WITHOUT_GIL(status = mr_serve(core.mr, MR_FOREVER));
     }
     PyGILState_Release(gil);
 }
 
 static void begin(mr_call *call) {
-    core_set_context(mr_call_context(call));
+    py_core_set_context(mr_call_context(call));
     mr_set_loop(call, serve, NULL);
-    core_report(CORE_begin, core_call(CORE_begin, "()"));
+    py_core_report(PY_CORE_begin, py_core_call(PY_CORE_begin, "()"));
 }
 
 static PyGILState_STATE enter(mr_call *call) {
@@ -214,7 +214,7 @@ static PyGILState_STATE enter(mr_call *call) {
 static bool see_gpus(void) {
     const char *now = getenv("CUDA_VISIBLE_DEVICES");
     if (now == core.gpus) return true;
-    PyObject *done = core_call(CORE_see_gpus, "(z)", now);
+    PyObject *done = py_core_call(PY_CORE_see_gpus, "(z)", now);
     Py_XDECREF(done);
     core.gpus = getenv("CUDA_VISIBLE_DEVICES");
     return done != NULL;
@@ -225,10 +225,10 @@ static PyObject *code_of(mr_call *call, size_t *first) {
     void **kept;
     mr_span code = mr_call_code(call, &kept);
     *first = code.size > 0 ? 0 : 1;
-    if (code.size > 0) return function_of_code(code, kept);
+    if (code.size > 0) return py_function_of_code(code, kept);
     mr_value value;
     mr_status status = mr_arg_value(call, 0, &value);
-    return status == MR_OK ? function_of(&value) : core_raise(status);
+    return status == MR_OK ? py_function_of(&value) : py_core_raise(status);
 }
 
 /* Calls a function, which is moved, with the arguments from `first` on; NULL: an exception is set. */
@@ -254,12 +254,12 @@ static mr_status run_task(mr_call *call) {
     PyGILState_STATE gil = enter(call);
     mr_call *outer = core.call; /* that which waits, when this one runs meanwhile */
     core.call = call;
-    interrupt_begin(call);
+    py_interrupt_begin(call);
     PyObject *result = call_code(call);
     bool streams = mr_call_streams(call);
-    if (!streams) interrupt_end();
-    mr_status status = streams ? stream_answer(call, result) : body_answer(call, result);
-    if (streams) interrupt_end();
+    if (!streams) py_interrupt_end();
+    mr_status status = streams ? py_stream_answer(call, result) : py_execute_answer(call, result);
+    if (streams) py_interrupt_end();
     core.call = outer;
     PyGILState_Release(gil);
     return status;
@@ -268,16 +268,16 @@ static mr_status run_task(mr_call *call) {
 /* The last handle of the actor is gone: what its class does at the end, its __del__, and functions for the exit. */
 static void drop_instance(void *instance) {
     PyGILState_STATE gil = PyGILState_Ensure();
-    core_report(CORE_leave, core_call(CORE_leave, "(O)", instance));
+    py_core_report(PY_CORE_leave, py_core_call(PY_CORE_leave, "(O)", instance));
     Py_DECREF((PyObject *)instance);
-    core_report(CORE_left, core_call(CORE_left, "()"));
+    py_core_report(PY_CORE_left, py_core_call(PY_CORE_left, "()"));
     PyGILState_Release(gil);
 }
 
 /* An actor whose class says how it is shown is called so in what it prints. */
 static void say_name(PyObject *instance) {
     if (!core.is_hosted && Py_TYPE(instance)->tp_repr == PyBaseObject_Type.tp_repr) return;
-    PyObject *done = core_call(CORE_say_name, "(O)", instance);
+    PyObject *done = py_core_call(PY_CORE_say_name, "(O)", instance);
     if (done == NULL) PyErr_WriteUnraisable(instance);
     Py_XDECREF(done);
 }
@@ -307,7 +307,7 @@ static PyObject *keep(PyObject *name, PyObject *found, void **kept) {
 static PyObject *call_found_method(mr_call *call, PyObject *self, void **kept) {
     const char *called = mr_call_name(call);
     PyObject *name = PyUnicode_FromString(called);
-    PyObject *method = name == NULL ? NULL : core_call(CORE_found_method, "(OO)", self, name);
+    PyObject *method = name == NULL ? NULL : py_core_call(PY_CORE_found_method, "(OO)", self, name);
     bool same = kept != NULL && method != NULL && strchr(called, '?') == NULL && PyMethod_Check(method) &&
                 PyMethod_GET_SELF(method) == self && PyFunction_Check(PyMethod_GET_FUNCTION(method));
     if (same && keep(name, PyMethod_GET_FUNCTION(method), kept) == NULL) Py_CLEAR(method);
@@ -348,7 +348,7 @@ static PyObject *call_method(mr_call *call) {
     return result;
 }
 
-PyObject *body_call(mr_call *call, PyObject *instance) {
+PyObject *py_execute_call(mr_call *call, PyObject *instance) {
     void **kept;
     (void)mr_call_code(call, &kept);
     PyObject *function = _PyType_Lookup(Py_TYPE(instance), *kept); /* by the name that call_start kept */
@@ -380,10 +380,10 @@ static PyObject *call_start(mr_call *call, PyObject *host, PyObject *reply) {
 static mr_status start_at_host(mr_call *call, PyObject *host) {
     PyObject *done = NULL;
     mr_defer(call);
-    PyObject *reply = reply_new(call);
+    PyObject *reply = py_reply_new(call);
     if (reply != NULL) done = call_start(call, host, reply);
     if (done == NULL && reply != NULL) PyErr_WriteUnraisable(host); /* the reply, dropped, has failed */
-    if (reply == NULL) mr_finish(call, body_answer(call, NULL));
+    if (reply == NULL) mr_finish(call, py_execute_answer(call, NULL));
     Py_XDECREF(reply);
     Py_XDECREF(done);
     return MR_OK;
@@ -394,14 +394,14 @@ static mr_status run_method(mr_call *call) {
     mr_call *outer = core.call;
     if (!core.is_hosted) core.call = call;
     mr_status status = core.is_hosted          ? start_at_host(call, mr_self(call))
-                       : mr_call_streams(call) ? stream_answer(call, call_method(call))
-                                               : body_answer(call, call_method(call));
+                       : mr_call_streams(call) ? py_stream_answer(call, call_method(call))
+                                               : py_execute_answer(call, call_method(call));
     core.call = outer;
     PyGILState_Release(gil);
     return status;
 }
 
-void body_register(void) {
+void py_execute_register(void) {
     mr_register_task("*", run_task);
     mr_register_method("*", NULL, run_create);
     mr_register_method("*", "*", run_method);

@@ -5,10 +5,10 @@
 #pragma once
 #include "python/native/core.h"
 
-void body_register(void);
+void py_execute_register(void);
 
 /* Turns a result (moved), or with NULL the exception that is set, into the answer of the call. With the GIL. */
-mr_status body_answer(mr_call *call, PyObject *result);
+mr_status py_execute_answer(mr_call *call, PyObject *result);
 
 /* What the method of a call returns that a host was handed (reply.h), of the instance that it has. With the GIL. */
-PyObject *body_call(mr_call *call, PyObject *instance);
+PyObject *py_execute_call(mr_call *call, PyObject *instance);

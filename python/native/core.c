@@ -1,17 +1,17 @@
 /* core.c — see core.h. */
 #include "python/native/core.h"
 
-core_state core;
+py_core_state core;
 
-PyObject *core_helper_get(core_helper which) {
+PyObject *py_core_helper_get(py_core_helper which) {
     static const char *const names[] = {
 #define X(name, module) #name,
-        CORE_HELPERS(X)
+        PY_CORE_HELPERS(X)
 #undef X
     };
     static const char *const modules[] = {
 #define X(name, module) module,
-        CORE_HELPERS(X)
+        PY_CORE_HELPERS(X)
 #undef X
     };
     if (core.helpers[which] == NULL) {
@@ -22,47 +22,47 @@ PyObject *core_helper_get(core_helper which) {
     return core.helpers[which];
 }
 
-PyObject *core_call(core_helper which, const char *format, ...) {
+PyObject *py_core_call(py_core_helper which, const char *format, ...) {
     va_list values;
     va_start(values, format);
     PyObject *args = Py_VaBuildValue(format, values);
     va_end(values);
-    PyObject *helper = args == NULL ? NULL : core_helper_get(which);
+    PyObject *helper = args == NULL ? NULL : py_core_helper_get(which);
     PyObject *result = helper == NULL ? NULL : PyObject_Call(helper, args, NULL);
     Py_XDECREF(args);
     return result;
 }
 
-void core_report(core_helper which, PyObject *done) {
+void py_core_report(py_core_helper which, PyObject *done) {
     if (done == NULL) PyErr_WriteUnraisable(core.helpers[which]);
     Py_XDECREF(done);
 }
 
-PyObject *core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item)) {
+PyObject *py_core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item)) {
     PyObject *list = PyList_New(0);
-    for (size_t i = 0; list != NULL && i < count; i++) core_append(&list, of((const char *)items + i * size));
+    for (size_t i = 0; list != NULL && i < count; i++) py_core_append(&list, of((const char *)items + i * size));
     return list;
 }
 
-void core_append(PyObject **list, PyObject *item) {
+void py_core_append(PyObject **list, PyObject *item) {
     if (item == NULL || PyList_Append(*list, item) != 0) Py_CLEAR(*list);
     Py_XDECREF(item);
 }
 
-void core_insert(PyObject **dict, PyObject *key, PyObject *item) {
+void py_core_insert(PyObject **dict, PyObject *key, PyObject *item) {
     if (key == NULL || item == NULL || PyDict_SetItem(*dict, key, item) != 0) Py_CLEAR(*dict);
     Py_XDECREF(key);
     Py_XDECREF(item);
 }
 
-void core_set_context(mr_context *mr) {
+void py_core_set_context(mr_context *mr) {
     core.mr = mr;
     core.generation++;
 }
 
-mr_context *core_context(void) {
+mr_context *py_core_context(void) {
     if (core.mr != NULL) return core.mr;
-    PyObject *done = core_call(CORE_auto_init, "()");
+    PyObject *done = py_core_call(PY_CORE_auto_init, "()");
     if (done == NULL) return NULL;
     Py_DECREF(done);
     if (core.mr == NULL)
@@ -70,8 +70,8 @@ mr_context *core_context(void) {
     return core.mr;
 }
 
-PyObject *core_raise(mr_status status) {
+PyObject *py_core_raise(mr_status status) {
     if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* what it was given up for */
-    Py_XDECREF(core_call(CORE_raise_failure, "(isO)", (int)status, mr_last_error(), Py_None));
+    Py_XDECREF(py_core_call(PY_CORE_raise_failure, "(isO)", (int)status, mr_last_error(), Py_None));
     return NULL;
 }

@@ -11,7 +11,7 @@
 #include "miniray/runtime.h"
 
 /* Functions and classes of the package that the extension calls, by the module that has them. */
-#define CORE_HELPERS(X)                                \
+#define PY_CORE_HELPERS(X)                             \
     X(dumps, "miniray._serialize.pickle")              \
     X(loads, "miniray._serialize.pickle")              \
     X(dump_function, "miniray._serialize.pickle")      \
@@ -59,19 +59,19 @@
     X(raise_ps, "miniray.ps.errors")                   \
     X(tensor_in, "miniray._serialize.torch")
 
-typedef enum core_helper {
-#define X(name, module) CORE_##name,
-    CORE_HELPERS(X)
+typedef enum py_core_helper {
+#define X(name, module) PY_CORE_##name,
+    PY_CORE_HELPERS(X)
 #undef X
-        CORE_HELPER_COUNT
-} core_helper;
+        PY_CORE_HELPER_COUNT
+} py_core_helper;
 
-typedef struct core_state {
+typedef struct py_core_state {
     mr_context *mr;              /* NULL: not running */
     uint64_t generation;         /* of the context: what another one gave is not released into this one */
     mr_actor actor;              /* in the process of one: that; else zero */
     bool is_hosted;              /* the actor has a host (reply.h) */
-    PyObject *calling;           /* owned: see reply_resume; NULL: not made yet */
+    PyObject *calling;           /* owned: see py_reply_resume; NULL: not made yet */
     PyObject *loop_host;         /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
     mr_placement_group captured; /* what is submitted here and does not say where is in this group; zero: in none */
     bool is_local;               /* tasks and methods run in the program itself (miniray/_actors/local_calls.py) */
@@ -80,64 +80,64 @@ typedef struct core_state {
     const char *gpus;            /* CUDA_VISIBLE_DEVICES, as os.environ has it */
     unsigned waiting;            /* threads that wait in the context without the GIL: it is not shut down under them */
     PyThreadState *serving;      /* of a worker or template: of its thread while that is in the runtime */
-    PyObject *helpers[CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
-    PyObject *code;                       /* owned: {hash: function or class} that this worker has loaded */
-    PyObject *names;                      /* owned: {name of a method: itself, or the function that it stands for} */
-    PyObject *start;                      /* owned: "start", of hosts; NULL: not made yet */
-    PyTypeObject *ndarray, *tensor;       /* owned; NULL: NumPy or torch is not imported */
-    struct tensor_library *torch;         /* owned (tensor.h); NULL: torch is not imported, or was not needed yet */
-    PyObject *writers;                    /* owned: {address: holders that gave it out} (memory.h); NULL: none yet */
-    struct mr_model_copy *tray;           /* owned (share.h); NULL: nothing was lent from it yet, */
-    uint64_t tray_generation;             /* of this context */
-    bool gives_arrays;                    /* arrays that leave this process are their receiver's own, to write to */
-    PyObject *dtypes[MR_F64 + 1];         /* owned: numpy.dtype of each number; NULL: not made yet */
-    void (*array_make)(void);             /* NumPy's own (array.h); NULL: not to be used, */
-    bool array_tried;                     /* or not looked for yet */
-} core_state;
+    PyObject *helpers[PY_CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
+    PyObject *code;                          /* owned: {hash: function or class} that this worker has loaded */
+    PyObject *names;                         /* owned: {name of a method: itself, or the function that it stands for} */
+    PyObject *start;                         /* owned: "start", of hosts; NULL: not made yet */
+    PyTypeObject *ndarray, *tensor;          /* owned; NULL: NumPy or torch is not imported */
+    struct py_torch_library *torch;          /* owned (tensor.h); NULL: torch is not imported, or was not needed yet */
+    PyObject *writers;                       /* owned: {address: holders that gave it out} (memory.h); NULL: none yet */
+    struct mr_model_copy *tray;              /* owned (share.h); NULL: nothing was lent from it yet, */
+    uint64_t tray_generation;                /* of this context */
+    bool gives_arrays;                       /* arrays that leave this process are their receiver's own, to write to */
+    PyObject *dtypes[MR_F64 + 1];            /* owned: numpy.dtype of each number; NULL: not made yet */
+    void (*array_make)(void);                /* NumPy's own (array.h); NULL: not to be used, */
+    bool array_tried;                        /* or not looked for yet */
+} py_core_state;
 
-extern core_state core;
+extern py_core_state core;
 
 /* Runs a statement without the GIL. */
-#define CORE_WITHOUT_GIL(...)               \
+#define PY_CORE_WITHOUT_GIL(...)            \
     do {                                    \
         Py_BEGIN_ALLOW_THREADS __VA_ARGS__; \
         Py_END_ALLOW_THREADS                \
     } while (0)
 
 /* The same of a statement that waits in the context, which is not shut down meanwhile. */
-#define CORE_WAIT(...)                 \
-    do {                               \
-        core.waiting++;                \
-        CORE_WITHOUT_GIL(__VA_ARGS__); \
-        core.waiting--;                \
+#define PY_CORE_WAIT(...)                 \
+    do {                                  \
+        core.waiting++;                   \
+        PY_CORE_WITHOUT_GIL(__VA_ARGS__); \
+        core.waiting--;                   \
     } while (0)
 
 /* The fields that every type has which only the extension makes objects of. */
-#define CORE_TYPE(name, struct_type, doc)                                               \
+#define PY_CORE_TYPE(name, struct_type, doc)                                            \
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(struct_type), \
                                 .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .tp_doc = doc
 
 /* The function, borrowed; its module is imported at its first use. NULL with an exception. */
-PyObject *core_helper_get(core_helper which);
+PyObject *py_core_helper_get(py_core_helper which);
 
 /* Calls it with the arguments of Py_BuildValue(format), which is in parentheses. NULL with an exception. */
-PyObject *core_call(core_helper which, const char *format, ...);
+PyObject *py_core_call(py_core_helper which, const char *format, ...);
 
 /* Drops what such a call gave; an exception, which has nobody to go to, is printed. */
-void core_report(core_helper which, PyObject *done);
+void py_core_report(py_core_helper which, PyObject *done);
 
 /* A list of what `of` makes of `count` items in a row, of `size` bytes each. NULL with an exception. */
-PyObject *core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item));
+PyObject *py_core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item));
 
 /* Add to a list or dict. Key and item are moved; NULL of any: an exception is set, and the container becomes NULL. */
-void core_append(PyObject **list, PyObject *item);
-void core_insert(PyObject **dict, PyObject *key, PyObject *item);
+void py_core_append(PyObject **list, PyObject *item);
+void py_core_insert(PyObject **dict, PyObject *key, PyObject *item);
 
 /* The running context; starts one if there is none. NULL with an exception. */
-mr_context *core_context(void);
+mr_context *py_core_context(void);
 
 /* Turns a context that was opened or lost into the one of the process. */
-void core_set_context(mr_context *mr);
+void py_core_set_context(mr_context *mr);
 
 /* Raises what belongs to a status other than MR_OK, with the text of mr_last_error(). Returns NULL. */
-PyObject *core_raise(mr_status status);
+PyObject *py_core_raise(mr_status status);

@@ -6,10 +6,10 @@
 #include "python/native/core.h"
 
 /* The value is moved: released, or kept by what stays in it. NULL with an exception. */
-PyObject *decode_owned(mr_value *value);
+PyObject *py_decode_owned(mr_value *value);
 
 /* An argument of a call; what stays in it keeps it beyond the call. */
-PyObject *decode_argument(mr_call *call, size_t index);
+PyObject *py_decode_argument(mr_call *call, size_t index);
 
 /* The value is borrowed: everything is copied. */
-PyObject *decode_borrowed(const mr_value *value);
+PyObject *py_decode_borrowed(const mr_value *value);

@@ -12,18 +12,18 @@
 enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime takes 64; a pickle goes deeper */
 enum { ITEM_BYTES = 9 };               /* a number inside a container takes as much, at most */
 
-typedef struct encoder_chunk {
-    struct encoder_chunk *next;
+typedef struct py_encoder_chunk {
+    struct py_encoder_chunk *next;
     _Alignas(16) uint8_t bytes[];
-} encoder_chunk;
+} py_encoder_chunk;
 
-struct encoder_note {
-    encoder_note *next;
+struct py_encoder_note {
+    py_encoder_note *next;
     PyObject *object; /* owned, or NULL */
     Py_buffer view;   /* taken, if its obj is not NULL */
 };
 
-void encoder_init(encoder *encoder) {
+void py_encoder_init(py_encoder *encoder) {
     encoder->at = encoder->first;
     encoder->end = encoder->first + sizeof encoder->first;
     encoder->chunks = NULL;
@@ -37,15 +37,15 @@ void encoder_init(encoder *encoder) {
     encoder->pinned = NULL;
 }
 
-void encoder_fini(encoder *encoder) {
-    for (encoder_note *note = encoder->notes; note != NULL; note = note->next) {
+void py_encoder_fini(py_encoder *encoder) {
+    for (py_encoder_note *note = encoder->notes; note != NULL; note = note->next) {
         if (note->view.obj != NULL) PyBuffer_Release(&note->view);
         Py_XDECREF(note->object);
     }
     Py_XDECREF(encoder->pinned);
     if (encoder->seen != encoder->seen_few) PyMem_Free(encoder->seen);
-    for (encoder_chunk *chunk = encoder->chunks; chunk != NULL;) {
-        encoder_chunk *next = chunk->next;
+    for (py_encoder_chunk *chunk = encoder->chunks; chunk != NULL;) {
+        py_encoder_chunk *next = chunk->next;
         PyMem_Free(chunk);
         chunk = next;
     }
@@ -53,9 +53,9 @@ void encoder_fini(encoder *encoder) {
 
 /* ---- Memory. */
 
-static void *room_in_chunk(encoder *encoder, size_t size) {
+static void *room_in_chunk(py_encoder *encoder, size_t size) {
     size_t bytes = size > 32 * 1024 ? size : 64 * 1024;
-    encoder_chunk *chunk = PyMem_Malloc(sizeof *chunk + bytes);
+    py_encoder_chunk *chunk = PyMem_Malloc(sizeof *chunk + bytes);
     if (chunk == NULL) return PyErr_NoMemory();
     chunk->next = encoder->chunks;
     encoder->chunks = chunk;
@@ -64,7 +64,7 @@ static void *room_in_chunk(encoder *encoder, size_t size) {
     return chunk->bytes;
 }
 
-void *encoder_room(encoder *encoder, size_t size) {
+void *py_encoder_room(py_encoder *encoder, size_t size) {
     size = (size + 15) & ~(size_t)15;
     if ((size_t)(encoder->end - encoder->at) < size) return room_in_chunk(encoder, size);
     void *at = encoder->at;
@@ -72,13 +72,13 @@ void *encoder_room(encoder *encoder, size_t size) {
     return at;
 }
 
-mr_arg *encoder_args(encoder *encoder, size_t count) {
-    return encoder_room(encoder, (count > 0 ? count : 1) * sizeof(mr_arg));
+mr_arg *py_encoder_args(py_encoder *encoder, size_t count) {
+    return py_encoder_room(encoder, (count > 0 ? count : 1) * sizeof(mr_arg));
 }
 
 /* A note to give something back; the object's reference is taken over. */
-static encoder_note *note(encoder *encoder, PyObject *object) {
-    encoder_note *note = encoder_room(encoder, sizeof *note);
+static py_encoder_note *note(py_encoder *encoder, PyObject *object) {
+    py_encoder_note *note = py_encoder_room(encoder, sizeof *note);
     if (note == NULL) {
         Py_XDECREF(object);
         return NULL;
@@ -98,7 +98,7 @@ static size_t seen_place(PyObject *const *seen, size_t room, const PyObject *obj
     return at;
 }
 
-static bool seen_grow(encoder *encoder) {
+static bool seen_grow(py_encoder *encoder) {
     size_t room = encoder->seen_room * 4;
     PyObject **larger = PyMem_Calloc(room, sizeof *larger);
     if (larger == NULL) return PyErr_NoMemory() != NULL;
@@ -113,7 +113,7 @@ static bool seen_grow(encoder *encoder) {
 
 /* 1: it is met for the first time; 0: again; -1: an exception. One that only its container refers to is never met
  * twice, unless the container is. */
-static int meet(encoder *encoder, PyObject *object) {
+static int meet(py_encoder *encoder, PyObject *object) {
     if (Py_REFCNT(object) == 1) return 1;
     if (encoder->seen == encoder->seen_few) {
         for (size_t i = 0; i < encoder->seen_count; i++)
@@ -132,7 +132,7 @@ static int meet(encoder *encoder, PyObject *object) {
     return 1;
 }
 
-static void meet_afresh(encoder *encoder) {
+static void meet_afresh(py_encoder *encoder) {
     if (encoder->seen != encoder->seen_few) PyMem_Free(encoder->seen);
     encoder->seen = encoder->seen_few;
     encoder->seen_count = 0;
@@ -141,8 +141,8 @@ static void meet_afresh(encoder *encoder) {
 
 /* ---- Plain objects. Each answers 1: done; 0: not plain; -1: an exception. */
 
-static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth);
-static int plain_container(encoder *encoder, PyObject *object, mr_arg *out, int depth);
+static int plain(py_encoder *encoder, PyObject *object, mr_arg *out, int depth);
+static int plain_container(py_encoder *encoder, PyObject *object, mr_arg *out, int depth);
 
 static int plain_int(PyObject *object, mr_arg *out) {
     int overflow;
@@ -153,7 +153,7 @@ static int plain_int(PyObject *object, mr_arg *out) {
     return 1;
 }
 
-static int plain_str(encoder *encoder, PyObject *object, mr_arg *out) {
+static int plain_str(py_encoder *encoder, PyObject *object, mr_arg *out) {
     Py_ssize_t size;
     const char *text = PyUnicode_AsUTF8AndSize(object, &size);
     if (text == NULL) { /* half of a surrogate pair: no UTF-8 says that */
@@ -168,9 +168,9 @@ static int plain_str(encoder *encoder, PyObject *object, mr_arg *out) {
 }
 
 /* A list or tuple: its items lie in a row. */
-static int plain_items(encoder *encoder, PyObject **items, Py_ssize_t count, mr_arg *out, int depth) {
+static int plain_items(py_encoder *encoder, PyObject **items, Py_ssize_t count, mr_arg *out, int depth) {
     if (depth >= DEPTH_MAX) return 0;
-    mr_arg *args = encoder_args(encoder, (size_t)count);
+    mr_arg *args = py_encoder_args(encoder, (size_t)count);
     if (args == NULL) return -1;
     out->items = (mr_items){args, (size_t)count};
     encoder->bytes += (size_t)count * ITEM_BYTES;
@@ -192,10 +192,10 @@ static bool is_key(PyObject *key) {
            type == &PyFloat_Type || type == &PyBytes_Type;
 }
 
-static int plain_dict(encoder *encoder, PyObject *dict, mr_arg *out, int depth) {
+static int plain_dict(py_encoder *encoder, PyObject *dict, mr_arg *out, int depth) {
     if (depth >= DEPTH_MAX) return 0;
     size_t count = (size_t)PyDict_GET_SIZE(dict), used = 0;
-    mr_arg *args = encoder_args(encoder, 2 * count);
+    mr_arg *args = py_encoder_args(encoder, 2 * count);
     if (args == NULL) return -1;
     encoder->bytes += 2 * count * ITEM_BYTES;
     PyObject *key, *value;
@@ -231,9 +231,9 @@ static int dtype_of(const char *format) {
     }
 }
 
-static int plain_numbers(encoder *encoder, mr_dtype dtype, int tensor_kind, const void *data, int dims,
+static int plain_numbers(py_encoder *encoder, mr_dtype dtype, int tensor_kind, const void *data, int dims,
                          const int64_t *lengths, mr_arg *out) {
-    int64_t *shape = encoder_room(encoder, (size_t)(dims + 1) * sizeof *shape);
+    int64_t *shape = py_encoder_room(encoder, (size_t)(dims + 1) * sizeof *shape);
     if (shape == NULL) return -1;
     size_t bytes = mr_dtype_size(dtype);
     for (int i = 0; i < dims; i++) bytes *= (size_t)(shape[i] = lengths[i]);
@@ -244,8 +244,8 @@ static int plain_numbers(encoder *encoder, mr_dtype dtype, int tensor_kind, cons
 }
 
 /* Anything that shows its memory row by row and has one of our numbers in it. */
-static int plain_buffer(encoder *encoder, PyObject *array, int tensor_kind, mr_arg *out) {
-    encoder_note *kept = note(encoder, NULL);
+static int plain_buffer(py_encoder *encoder, PyObject *array, int tensor_kind, mr_arg *out) {
+    py_encoder_note *kept = note(encoder, NULL);
     if (kept == NULL) return -1;
     if (PyObject_GetBuffer(array, &kept->view, PyBUF_FORMAT | PyBUF_ND) != 0) {
         kept->view.obj = NULL;
@@ -262,18 +262,18 @@ static int plain_buffer(encoder *encoder, PyObject *array, int tensor_kind, mr_a
 }
 
 /* The note keeps it from being given other memory. */
-static int plain_array(encoder *encoder, PyObject *array, mr_arg *out) {
+static int plain_array(py_encoder *encoder, PyObject *array, mr_arg *out) {
     int tensor_kind = core.gives_arrays ? MR_NUMPY_WRITABLE : MR_NUMPY;
     mr_tensor seen;
-    if (!array_look(array, &seen)) return plain_buffer(encoder, array, tensor_kind, out);
+    if (!py_numpy_look(array, &seen)) return plain_buffer(encoder, array, tensor_kind, out);
     if (note(encoder, Py_NewRef(array)) == NULL) return -1;
     return plain_numbers(encoder, seen.dtype, tensor_kind, seen.data, seen.dims, seen.shape, out);
 }
 
 /* A tensor of torch: its memory stays while there is a note of it, for nobody can give it other memory meanwhile. */
-static int plain_tensor(encoder *encoder, PyObject *tensor, mr_arg *out) {
+static int plain_tensor(py_encoder *encoder, PyObject *tensor, mr_arg *out) {
     mr_tensor seen;
-    int done = tensor_look(tensor, encoder->of_model, &seen);
+    int done = py_torch_look(tensor, encoder->of_model, &seen);
     if (done == -1 && PyErr_ExceptionMatches(PyExc_Exception)) { /* a kind of tensor that does not even say */
         PyErr_Clear();
         return 0;
@@ -296,7 +296,7 @@ static PyTypeObject *type_if_imported(const char *module_name, const char *name)
 }
 
 /* Weights, as they are or as the function gives them. */
-static int plain_weights(encoder *encoder, const tensor_weights *weights, mr_arg *out, int depth) {
+static int plain_weights(py_encoder *encoder, const py_torch_weights *weights, mr_arg *out, int depth) {
     encoder->of_model = true;
     int done = plain(encoder, weights->tree, out, depth);
     encoder->of_model = false;
@@ -304,40 +304,40 @@ static int plain_weights(encoder *encoder, const tensor_weights *weights, mr_arg
     meet_afresh(encoder);
     PyObject *made = PyObject_CallOneArg(weights->otherwise, weights->tree);
     if (made == NULL || note(encoder, made) == NULL) return -1;
-    return encoder_value(encoder, made, out) ? 1 : -1;
+    return py_encoder_value(encoder, made, out) ? 1 : -1;
 }
 
 /* From where they lie, or as a copy; else they stay what they are. */
-static void lend(const encoder *encoder, PyObject *shares, mr_arg *weights) {
+static void lend(const py_encoder *encoder, PyObject *shares, mr_arg *weights) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shares); i++)
-        if (share_lend(PyTuple_GET_ITEM(shares, i), weights)) return;
-    if (encoder->call != NULL) (void)share_lend_copy(encoder->call, weights);
+        if (py_shared_model_lend(PyTuple_GET_ITEM(shares, i), weights)) return;
+    if (encoder->call != NULL) (void)py_shared_model_lend_copy(encoder->call, weights);
 }
 
 /* Weights of a model, lent if that may be; and the dict of a module, inside of such. */
-static int plain_of_model(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
+static int plain_of_model(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     if (encoder->of_model) return PyODict_CheckExact(object) ? plain_container(encoder, object, out, depth) : 0;
-    if (Py_TYPE(object) != &tensor_weights_type || depth > 0) return 0;
-    const tensor_weights *weights = (const tensor_weights *)object;
+    if (Py_TYPE(object) != &py_torch_weights_type || depth > 0) return 0;
+    const py_torch_weights *weights = (const py_torch_weights *)object;
     int done = plain_weights(encoder, weights, out, depth);
     if (done == 1 && weights->shares != NULL) lend(encoder, weights->shares, out);
     return done;
 }
 
-static int plain_other(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
+static int plain_other(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     PyTypeObject *type = Py_TYPE(object);
-    if (type == &ref_type) return ref_encode(object, out) ? 1 : -1;
-    if (type == &actor_type) return actor_encode(object, out) ? 1 : -1;
+    if (type == &py_ref_type) return py_ref_encode(object, out) ? 1 : -1;
+    if (type == &py_actor_type) return py_actor_encode(object, out) ? 1 : -1;
     if (core.ndarray == NULL) core.ndarray = type_if_imported("numpy", "ndarray");
     bool array = type == core.ndarray;
     if (!array && core.tensor == NULL) core.tensor = type_if_imported("torch", "Tensor");
-    if (!array && !tensor_check(object, encoder->of_model)) return plain_of_model(encoder, object, out, depth);
+    if (!array && !py_torch_check(object, encoder->of_model)) return plain_of_model(encoder, object, out, depth);
     int first = encoder->of_model ? 1 : meet(encoder, object); /* a model may have a tensor twice */
     if (first != 1) return first;
     return array ? plain_array(encoder, object, out) : plain_tensor(encoder, object, out);
 }
 
-static int plain_container(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
+static int plain_container(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     PyTypeObject *type = Py_TYPE(object);
     if (type == &PyTuple_Type && PyTuple_GET_SIZE(object) == 0) { /* there is only one */
         *out = mr_tuple(NULL, 0);
@@ -351,7 +351,7 @@ static int plain_container(encoder *encoder, PyObject *object, mr_arg *out, int 
     return plain_items(encoder, items, Py_SIZE(object), out, depth);
 }
 
-static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
+static int plain(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     PyTypeObject *type = Py_TYPE(object);
     out->received = false;
     if (type == &PyLong_Type) return plain_int(object, out);
@@ -380,14 +380,14 @@ static int plain(encoder *encoder, PyObject *object, mr_arg *out, int depth) {
 /* ---- Pickles. */
 
 /* What dumps gave: (pickle, [buffers], [references and handles]). */
-static bool pickled_parts(encoder *encoder, PyObject *parts, mr_custom *custom, PyObject **inside) {
+static bool pickled_parts(py_encoder *encoder, PyObject *parts, mr_custom *custom, PyObject **inside) {
     PyObject *pickle, *buffers;
     if (!PyArg_ParseTuple(parts, "SO!O!", &pickle, &PyList_Type, &buffers, &PyList_Type, inside)) return false;
     size_t count = (size_t)PyList_GET_SIZE(buffers);
-    mr_span *spans = encoder_room(encoder, (count + 1) * sizeof *spans);
+    mr_span *spans = py_encoder_room(encoder, (count + 1) * sizeof *spans);
     if (spans == NULL) return false;
     for (size_t i = 0; i < count; i++) {
-        encoder_note *kept = note(encoder, NULL);
+        py_encoder_note *kept = note(encoder, NULL);
         if (kept == NULL) return false;
         if (PyObject_GetBuffer(PyList_GET_ITEM(buffers, (Py_ssize_t)i), &kept->view, PyBUF_SIMPLE) != 0) {
             kept->view.obj = NULL;
@@ -404,18 +404,18 @@ static bool pickled_parts(encoder *encoder, PyObject *parts, mr_custom *custom, 
     return true;
 }
 
-static bool pickled(encoder *encoder, PyObject *object, mr_arg *out) {
-    PyObject *helper = core_helper_get(CORE_dumps), *inside;
+static bool pickled(py_encoder *encoder, PyObject *object, mr_arg *out) {
+    PyObject *helper = py_core_helper_get(PY_CORE_dumps), *inside;
     PyObject *parts = helper == NULL ? NULL : PyObject_CallOneArg(helper, object);
     if (parts == NULL || note(encoder, parts) == NULL) return false;
-    mr_custom *custom = encoder_room(encoder, sizeof *custom);
+    mr_custom *custom = py_encoder_room(encoder, sizeof *custom);
     if (custom == NULL || !pickled_parts(encoder, parts, custom, &inside)) return false;
     Py_ssize_t count = PyList_GET_SIZE(inside);
     if (count == 0) {
         *out = mr_custom_arg(custom);
         return true;
     }
-    mr_arg *items = encoder_args(encoder, (size_t)count + 1);
+    mr_arg *items = py_encoder_args(encoder, (size_t)count + 1);
     if (items == NULL) return false;
     items[0] = mr_custom_arg(custom);
     for (Py_ssize_t i = 0; i < count; i++)
@@ -426,7 +426,7 @@ static bool pickled(encoder *encoder, PyObject *object, mr_arg *out) {
 
 /* ---- In all. */
 
-bool encoder_value(encoder *encoder, PyObject *object, mr_arg *out) {
+bool py_encoder_value(py_encoder *encoder, PyObject *object, mr_arg *out) {
     if (encoder->seen_count > 0) meet_afresh(encoder);
     int done = plain(encoder, object, out, 0);
     return done == 0 ? pickled(encoder, object, out) : done == 1;
@@ -434,18 +434,18 @@ bool encoder_value(encoder *encoder, PyObject *object, mr_arg *out) {
 
 /* ---- While others run. */
 
-/* It stays until encoder_fini. */
-static bool keep(encoder *encoder, PyObject *object) {
+/* It stays until py_encoder_fini. */
+static bool keep(py_encoder *encoder, PyObject *object) {
     if (encoder->pinned == NULL && (encoder->pinned = PyList_New(0)) == NULL) return false;
     return PyList_Append(encoder->pinned, object) == 0;
 }
 
 /* Those that the tree points into and has no note of, in a value that was plain. */
-static bool pin(encoder *encoder, PyObject *object) {
+static bool pin(py_encoder *encoder, PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
-    if (type == &PyUnicode_Type || type == &PyBytes_Type || type == &ref_type || type == &actor_type)
+    if (type == &PyUnicode_Type || type == &PyBytes_Type || type == &py_ref_type || type == &py_actor_type)
         return keep(encoder, object);
-    if (type == &tensor_weights_type) return pin(encoder, ((const tensor_weights *)object)->tree);
+    if (type == &py_torch_weights_type) return pin(encoder, ((const py_torch_weights *)object)->tree);
     if (PyDict_Check(object)) {
         PyObject *key, *value;
         for (Py_ssize_t at = 0; PyDict_Next(object, &at, &key, &value);)
@@ -464,7 +464,8 @@ static bool is_pickled(const mr_arg *arg) {
     return arg->kind == MR_KIND_CUSTOM;
 }
 
-bool encoder_release(encoder *encoder, PyObject *const *objects, const mr_arg *args, size_t count, encoder_away *out) {
+bool py_encoder_release(py_encoder *encoder, PyObject *const *objects, const mr_arg *args, size_t count,
+                        py_encoder_away *out) {
     for (size_t i = 0; i < count; i++)
         if (!is_pickled(&args[i]) && !pin(encoder, objects[i])) return false;
     core.waiting++;
@@ -473,7 +474,7 @@ bool encoder_release(encoder *encoder, PyObject *const *objects, const mr_arg *a
     return true;
 }
 
-bool encoder_regain(const encoder_away *away) {
+bool py_encoder_regain(const py_encoder_away *away) {
     PyEval_RestoreThread(away->thread);
     core.waiting--;
     if (core.generation == away->generation) return true;
@@ -481,34 +482,34 @@ bool encoder_regain(const encoder_away *away) {
     return false;
 }
 
-mr_status encoder_put(encoder *encoder, PyObject *object, const mr_arg *arg, bool much, mr_ref *out) {
+mr_status py_encoder_put(py_encoder *encoder, PyObject *object, const mr_arg *arg, bool much, mr_ref *out) {
     mr_context *mr = core.mr;
-    encoder_away away;
+    py_encoder_away away;
     if (!much) return mr_put(mr, *arg, out);
-    if (!encoder_release(encoder, &object, arg, 1, &away)) return MR_INVALID;
+    if (!py_encoder_release(encoder, &object, arg, 1, &away)) return MR_INVALID;
     mr_status status = mr_put(mr, *arg, out);
-    return encoder_regain(&away) ? status : MR_INVALID;
+    return py_encoder_regain(&away) ? status : MR_INVALID;
 }
 
-bool encoder_put_argument(encoder *encoder, PyObject *object, mr_arg *arg) {
+bool py_encoder_put_argument(py_encoder *encoder, PyObject *object, mr_arg *arg) {
     mr_ref made;
-    mr_status status = encoder_put(encoder, object, arg, true, &made);
+    mr_status status = py_encoder_put(encoder, object, arg, true, &made);
     if (PyErr_Occurred()) return false;
-    PyObject *ref = status == MR_OK ? ref_new(made) : core_raise(status);
-    bool done = ref != NULL && keep(encoder, ref) && ref_encode(ref, arg);
+    PyObject *ref = status == MR_OK ? py_ref_new(made) : py_core_raise(status);
+    bool done = ref != NULL && keep(encoder, ref) && py_ref_encode(ref, arg);
     Py_XDECREF(ref);
     return done;
 }
 
-bool encoder_keywords(encoder *encoder, PyObject *names, mr_arg *out) {
+bool py_encoder_keywords(py_encoder *encoder, PyObject *names, mr_arg *out) {
     size_t size = 0;
     Py_ssize_t count = PyTuple_GET_SIZE(names), length;
     for (Py_ssize_t i = 0; i < count; i++) {
         if (PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(names, i), &length) == NULL) return false;
         size += (size_t)length + 1;
     }
-    char *text = encoder_room(encoder, size + 1), *at = text;
-    mr_custom *custom = encoder_room(encoder, sizeof *custom);
+    char *text = py_encoder_room(encoder, size + 1), *at = text;
+    mr_custom *custom = py_encoder_room(encoder, sizeof *custom);
     if (text == NULL || custom == NULL) return false;
     for (Py_ssize_t i = 0; i < count; i++) {
         const char *name = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(names, i), &length);

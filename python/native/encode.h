@@ -7,22 +7,23 @@
  * references or handles in it, a tuple of the custom value and those. A plain tuple never begins with a custom value,
  * so the two cannot be mistaken for each other.
  *
- * Ownership   the tree is borrowed from the encoder, and the objects from the caller: both until encoder_fini. While
+ * Ownership  the tree is borrowed from the encoder, and the objects from the caller: both until py_encoder_fini. While
  *             the GIL is held no other thread changes them. Where there is much to copy, or the runtime may wait,
- *             encoder_release lets other threads run: it first takes a reference to every object that the tree points
+ *          py_encoder_release lets other threads run: it first takes a reference to every object that the tree points
  *             into, so that a thread which empties a list meanwhile frees nothing. */
 #pragma once
 #include "python/native/core.h"
 
-enum { ENCODER_MUCH = 64 * 1024 }; /* the runtime copies as many bytes into the store, and may wait for memory there */
+/* the runtime copies as many bytes into the store, and may wait for memory there */
+enum { PY_ENCODER_MUCH = 64 * 1024 };
 enum { ENCODE_FORMAT_KEYWORDS = 2 }; /* a custom value that names the arguments before it: "a\0b\0" */
 
-typedef struct encoder_note encoder_note; /* something to be given back */
+typedef struct py_encoder_note py_encoder_note; /* something to be given back */
 
-typedef struct encoder {
+typedef struct py_encoder {
     uint8_t *at, *end; /* of the room that is left */
-    struct encoder_chunk *chunks;
-    encoder_note *notes;
+    struct py_encoder_chunk *chunks;
+    py_encoder_note *notes;
     PyObject **seen; /* containers of the value at hand that others may refer to as well */
     size_t seen_count, seen_room;
     PyObject *seen_few[8];
@@ -31,30 +32,33 @@ typedef struct encoder {
     size_t bytes;     /* that the values take, about: what decides whether they are copied into the store */
     PyObject *pinned; /* owned: a list of objects that are to stay until the end; NULL: none */
     _Alignas(16) uint8_t first[1024];
-} encoder;
+} py_encoder;
 
-void encoder_init(encoder *encoder);
-void encoder_fini(encoder *encoder);
+void py_encoder_init(py_encoder *encoder);
+void py_encoder_fini(py_encoder *encoder);
 
 /* Each returns false with an exception. */
-bool encoder_value(encoder *encoder, PyObject *object, mr_arg *out);
-bool encoder_keywords(encoder *encoder, PyObject *names, mr_arg *out); /* a tuple of str */
-void *encoder_room(encoder *encoder, size_t size);                     /* likewise, of anything */
-mr_arg *encoder_args(encoder *encoder, size_t count);                  /* room for so many; NULL with an exception */
+bool py_encoder_value(py_encoder *encoder, PyObject *object, mr_arg *out);
+bool py_encoder_keywords(py_encoder *encoder, PyObject *names, mr_arg *out); /* a tuple of str */
+void *py_encoder_room(py_encoder *encoder, size_t size);                     /* likewise, of anything */
+/* room for so many; NULL with an exception */
+mr_arg *py_encoder_args(py_encoder *encoder, size_t count);
 
 /* Whether these bytes are worth letting other threads run while they are copied. */
-static inline bool encoder_is_much(size_t bytes) { return bytes >= ENCODER_MUCH; }
+static inline bool py_encoder_is_much(size_t bytes) { return bytes >= PY_ENCODER_MUCH; }
 
 /* Before a call into the runtime that reads these arguments, which were made of these objects: other threads run until
- * encoder_regain. The runtime is not shut down meanwhile. False with an exception, and the GIL is kept. */
-typedef struct encoder_away {
+ * py_encoder_regain. The runtime is not shut down meanwhile. False with an exception, and the GIL is kept. */
+typedef struct py_encoder_away {
     PyThreadState *thread;
     uint64_t generation; /* of the context */
-} encoder_away;
-bool encoder_release(encoder *encoder, PyObject *const *objects, const mr_arg *args, size_t count, encoder_away *out);
-bool encoder_regain(const encoder_away *away); /* false with an exception: another thread has shut the runtime down */
+} py_encoder_away;
+bool py_encoder_release(py_encoder *encoder, PyObject *const *objects, const mr_arg *args, size_t count,
+                        py_encoder_away *out);
+/* false with an exception: another thread has shut the runtime down */
+bool py_encoder_regain(const py_encoder_away *away);
 
 /* Puts the value of this object, with other threads running if it is much. MR_INVALID with an exception: see above. */
-mr_status encoder_put(encoder *encoder, PyObject *object, const mr_arg *arg, bool much, mr_ref *out);
-/* The same for an argument, which becomes the future of what was put, held until encoder_fini. False likewise. */
-bool encoder_put_argument(encoder *encoder, PyObject *object, mr_arg *arg);
+mr_status py_encoder_put(py_encoder *encoder, PyObject *object, const mr_arg *arg, bool much, mr_ref *out);
+/* The same for an argument, which becomes the future of what was put, held until py_encoder_fini. False likewise. */
+bool py_encoder_put_argument(py_encoder *encoder, PyObject *object, mr_arg *arg);

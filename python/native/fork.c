@@ -8,17 +8,17 @@ static void before(void) {
 
 static void parent(void) {
     PyOS_AfterFork_Parent();
-    core_report(CORE_has_copied, core_call(CORE_has_copied, "()"));
+    py_core_report(PY_CORE_has_copied, py_core_call(PY_CORE_has_copied, "()"));
     core.serving = PyEval_SaveThread();
 }
 
 static void child(uint32_t number) {
     PyOS_AfterFork_Child();
-    core_report(CORE_copied, core_call(CORE_copied, "(I)", number));
+    py_core_report(PY_CORE_copied, py_core_call(PY_CORE_copied, "(I)", number));
     core.serving = PyEval_SaveThread();
 }
 
-const mr_fork *fork_of_workers(void) {
+const mr_fork *py_fork_of_workers(void) {
     static const mr_fork hooks = {.before = before, .parent = parent, .child = child};
     return &hooks;
 }

@@ -3,4 +3,4 @@
 #include "python/native/core.h"
 
 /* For mr_options.fork; used by a thread that is in mr_init, with core.serving as its state. */
-const mr_fork *fork_of_workers(void);
+const mr_fork *py_fork_of_workers(void);

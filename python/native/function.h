@@ -7,22 +7,23 @@
 #pragma once
 #include "python/native/encode.h"
 
-enum { FUNCTION_ID_SIZE = 16 };
+enum { PY_FUNCTION_ID_SIZE = 16 };
 
-extern PyTypeObject function_type;
+extern PyTypeObject py_function_type;
 
-typedef struct function_code {
+typedef struct py_function_code {
     PyObject *bytes;     /* owned; NULL: not pickled yet */
     PyObject *inside;    /* owned: a tuple of the references and handles in it */
     PyObject *put;       /* owned: its ObjectRef, if it is large */
     uint64_t generation; /* of the context that has it */
-} function_code;
+} py_function_code;
 
 /* Pickles the function or class, if that was not done yet. False with an exception. */
-bool function_code_make(function_code *code, PyObject *source);
-bool function_code_argument(function_code *code, encoder *encoder, mr_arg *out); /* of one that was made; likewise */
-void function_code_fini(function_code *code);
+bool py_function_code_make(py_function_code *code, PyObject *source);
+/* of one that was made; likewise */
+bool py_function_code_argument(py_function_code *code, py_encoder *encoder, mr_arg *out);
+void py_function_code_fini(py_function_code *code);
 
-/* In a worker: the function or class of an argument that function_code_argument made. New reference. */
-PyObject *function_of(const mr_value *value);
-PyObject *function_of_code(mr_span code, void **kept); /* the same for what came with the name (mr_call_code) */
+/* In a worker: the function or class of an argument that py_function_code_argument made. New reference. */
+PyObject *py_function_of(const mr_value *value);
+PyObject *py_function_of_code(mr_span code, void **kept); /* the same for what came with the name (mr_call_code) */

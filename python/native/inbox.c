@@ -29,10 +29,10 @@ struct note {
     bool needed;     /* false: what it waited for will not be */
 };
 
-typedef struct inbox {
+typedef struct py_notifier {
     PyObject_HEAD box *box;
     PyObject *weak;
-} inbox;
+} py_notifier;
 
 /* ---- The box. */
 
@@ -131,8 +131,8 @@ static void told_cancel(void *user, bool cancelled) {
 
 /* ---- As Python sees it. */
 
-static PyObject *inbox_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    inbox *made = (inbox *)type->tp_alloc(type, 0);
+static PyObject *py_notifier_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    py_notifier *made = (py_notifier *)type->tp_alloc(type, 0);
     if (made != NULL && (made->box = box_new()) == NULL) Py_CLEAR(made);
     return (PyObject *)made;
 }
@@ -160,9 +160,9 @@ static PyObject *box_unwanted(box *box) {
     return thing;
 }
 
-static void inbox_dealloc(PyObject *self) {
-    box *box = ((inbox *)self)->box;
-    if (((inbox *)self)->weak != NULL) PyObject_ClearWeakRefs(self);
+static void py_notifier_dealloc(PyObject *self) {
+    box *box = ((py_notifier *)self)->box;
+    if (((py_notifier *)self)->weak != NULL) PyObject_ClearWeakRefs(self);
     for (PyObject *thing; box != NULL && (thing = box_unwanted(box)) != NULL;) Py_DECREF(thing);
     for (note *note = box == NULL ? NULL : box_empty(box), *next; note != NULL; note = next) {
         next = note->next;
@@ -174,39 +174,41 @@ static void inbox_dealloc(PyObject *self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-static PyObject *inbox_fileno(PyObject *self, PyObject *none) { return PyLong_FromLong(((inbox *)self)->box->fd); }
+static PyObject *py_notifier_fileno(PyObject *self, PyObject *none) {
+    return PyLong_FromLong(((py_notifier *)self)->box->fd);
+}
 
-static PyObject *inbox_wakes_server(PyObject *self, PyObject *none) {
-    atomic_store(&((inbox *)self)->box->wakes, true);
+static PyObject *py_notifier_wakes_server(PyObject *self, PyObject *none) {
+    atomic_store(&((py_notifier *)self)->box->wakes, true);
     Py_RETURN_NONE;
 }
 
-static PyObject *inbox_watch(PyObject *self, PyObject *args) {
+static PyObject *py_notifier_watch(PyObject *self, PyObject *args) {
     PyObject *object, *thing;
-    if (!PyArg_ParseTuple(args, "O!O", &ref_type, &object, &thing) || !ref_usable(object)) return NULL;
-    note *note = note_new(((inbox *)self)->box, thing);
+    if (!PyArg_ParseTuple(args, "O!O", &py_ref_type, &object, &thing) || !py_ref_usable(object)) return NULL;
+    note *note = note_new(((py_notifier *)self)->box, thing);
     if (note == NULL) return NULL;
-    mr_status status = mr_on_ready(core.mr, ((ref *)object)->ref, told_ready, note);
+    mr_status status = mr_on_ready(core.mr, ((py_ref *)object)->ref, told_ready, note);
     if (status == MR_OK) Py_RETURN_NONE;
     note_forget(note);
-    return core_raise(status);
+    return py_core_raise(status);
 }
 
-static PyObject *inbox_watch_cancel(PyObject *self, PyObject *args) {
+static PyObject *py_notifier_watch_cancel(PyObject *self, PyObject *args) {
     PyObject *reply, *thing;
-    if (!PyArg_ParseTuple(args, "O!O", &reply_type, &reply, &thing)) return NULL;
-    mr_call *call = reply_call(reply);
-    note *note = call == NULL ? NULL : note_new(((inbox *)self)->box, thing);
+    if (!PyArg_ParseTuple(args, "O!O", &py_reply_type, &reply, &thing)) return NULL;
+    mr_call *call = py_reply_call(reply);
+    note *note = call == NULL ? NULL : note_new(((py_notifier *)self)->box, thing);
     if (call == NULL) Py_RETURN_NONE; /* answered already */
     if (note == NULL) return NULL;
     mr_status status = mr_on_cancel(call, told_cancel, note);
     if (status == MR_OK) Py_RETURN_NONE;
     note_forget(note);
-    return core_raise(status);
+    return py_core_raise(status);
 }
 
-static PyObject *inbox_take(PyObject *self, PyObject *none) {
-    box *box = ((inbox *)self)->box;
+static PyObject *py_notifier_take(PyObject *self, PyObject *none) {
+    box *box = ((py_notifier *)self)->box;
     eventfd_t count;
     PyObject *list = PyList_New(0);
     if (list == NULL) return NULL;
@@ -221,34 +223,34 @@ static PyObject *inbox_take(PyObject *self, PyObject *none) {
     return list;
 }
 
-static int inbox_bool(PyObject *self) {
-    box *box = ((inbox *)self)->box;
+static int py_notifier_bool(PyObject *self) {
+    box *box = ((py_notifier *)self)->box;
     pthread_mutex_lock(&box->lock);
     bool any = box->there != NULL;
     pthread_mutex_unlock(&box->lock);
     return any;
 }
 
-static PyNumberMethods inbox_number = {.nb_bool = inbox_bool};
+static PyNumberMethods py_notifier_number = {.nb_bool = py_notifier_bool};
 
-static PyMethodDef inbox_methods[] = {
-    {"fileno", inbox_fileno, METH_NOARGS, "File descriptor, readable while take() has results."},
-    {"wakes_server", inbox_wakes_server, METH_NOARGS, "Makes serve_calls return when a result arrives."},
-    {"watch", inbox_watch, METH_VARARGS, "watch(ref, thing): `take` returns the thing when the object is ready."},
-    {"watch_cancel", inbox_watch_cancel, METH_VARARGS,
+static PyMethodDef py_notifier_methods[] = {
+    {"fileno", py_notifier_fileno, METH_NOARGS, "File descriptor, readable while take() has results."},
+    {"wakes_server", py_notifier_wakes_server, METH_NOARGS, "Makes serve_calls return when a result arrives."},
+    {"watch", py_notifier_watch, METH_VARARGS, "watch(ref, thing): `take` returns the thing when the object is ready."},
+    {"watch_cancel", py_notifier_watch_cancel, METH_VARARGS,
      "watch_cancel(reply, thing): the same when the call is cancelled."},
-    {"take", inbox_take, METH_NOARGS, "The things that are ready, possibly none."},
+    {"take", py_notifier_take, METH_NOARGS, "The things that are ready, possibly none."},
     {NULL},
 };
 
-PyTypeObject inbox_type = {
+PyTypeObject py_notifier_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Inbox",
-    .tp_basicsize = sizeof(inbox),
+    .tp_basicsize = sizeof(py_notifier),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = inbox_new,
-    .tp_dealloc = inbox_dealloc,
-    .tp_weaklistoffset = offsetof(inbox, weak),
-    .tp_methods = inbox_methods,
-    .tp_as_number = &inbox_number,
+    .tp_new = py_notifier_new,
+    .tp_dealloc = py_notifier_dealloc,
+    .tp_weaklistoffset = offsetof(py_notifier, weak),
+    .tp_methods = py_notifier_methods,
+    .tp_as_number = &py_notifier_number,
     .tp_doc = "Results for an event loop, announced by a file descriptor.",
 };

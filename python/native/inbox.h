@@ -19,4 +19,4 @@
 #pragma once
 #include "python/native/core.h"
 
-extern PyTypeObject inbox_type;
+extern PyTypeObject py_notifier_type;

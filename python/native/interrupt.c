@@ -9,7 +9,7 @@
 
 enum { AGAIN_MS = 20 };
 
-static struct interrupt {
+static struct py_interrupt {
     pthread_t thread;           /* that runs tasks, */
     pid_t thread_id;            /* as the system calls it */
     _Atomic uint64_t running;   /* number of the task at hand; 0: none */
@@ -56,7 +56,7 @@ static void told(void *user, bool cancelled) {
     if (atomic_load(&interrupt.running) != number) repeat_no_more(); /* it has ended meanwhile */
 }
 
-void interrupt_begin(mr_call *call) {
+void py_interrupt_begin(mr_call *call) {
     uint64_t number = core.calls;
     interrupt.thread = pthread_self();
     if (interrupt.thread_id == 0) interrupt.thread_id = gettid();
@@ -64,12 +64,12 @@ void interrupt_begin(mr_call *call) {
     if (mr_on_cancel(call, told, (void *)(uintptr_t)number) != MR_OK) return; /* without memory it is not interrupted */
 }
 
-void interrupt_end(void) {
+void py_interrupt_end(void) {
     atomic_store(&interrupt.running, 0);
     repeat_no_more();
 }
 
-PyObject *interrupt_is_due(PyObject *module, PyObject *none) {
+PyObject *py_interrupt_is_due(PyObject *module, PyObject *none) {
     uint64_t running = atomic_load(&interrupt.running);
     bool due = running != 0 && atomic_compare_exchange_strong(&interrupt.cancelled, &running, 0);
     repeat_no_more();

@@ -2,7 +2,7 @@
 #pragma once
 #include "python/native/core.h"
 
-PyObject *look_ask(PyObject *module, PyObject *args);     /* look(what, limit) */
-PyObject *look_trace(PyObject *module, PyObject *args);   /* trace(limit): bytes of JSON */
-PyObject *look_gpu_ids(PyObject *module, PyObject *none); /* of what runs here */
-PyObject *look_facts(PyObject *module, PyObject *actor);  /* facts(actor): (class, name, name space, starts) */
+PyObject *py_inspect_ask(PyObject *module, PyObject *args);     /* look(what, limit) */
+PyObject *py_inspect_trace(PyObject *module, PyObject *args);   /* trace(limit): bytes of JSON */
+PyObject *py_inspect_gpu_ids(PyObject *module, PyObject *none); /* of what runs here */
+PyObject *py_inspect_facts(PyObject *module, PyObject *actor);  /* facts(actor): (class, name, name space, starts) */

@@ -40,13 +40,13 @@ static void holder_dealloc(PyObject *self) {
     PyObject_Free(self);
 }
 
-PyTypeObject memory_holder_type = {
-    CORE_TYPE("miniray._core.Holder", holder, "A received value that others read in place."),
+PyTypeObject py_buffer_holder_type = {
+    PY_CORE_TYPE("miniray._core.Holder", holder, "A received value that others read in place."),
     .tp_dealloc = holder_dealloc,
 };
 
-PyObject *memory_holder(mr_value *value) {
-    holder *made = PyObject_New(holder, &memory_holder_type);
+PyObject *py_buffer_holder(mr_value *value) {
+    holder *made = PyObject_New(holder, &py_buffer_holder_type);
     if (made == NULL) return NULL;
     made->value = *value;
     made->generation = core.generation;
@@ -77,14 +77,14 @@ static int piece_buffer(PyObject *self, Py_buffer *view, int flags) {
 
 static PyBufferProcs piece_procs = {.bf_getbuffer = piece_buffer};
 
-PyTypeObject memory_type = {
-    CORE_TYPE("miniray._core.Memory", piece, "A piece of received memory."),
+PyTypeObject py_buffer_type = {
+    PY_CORE_TYPE("miniray._core.Memory", piece, "A piece of received memory."),
     .tp_dealloc = piece_dealloc,
     .tp_as_buffer = &piece_procs,
 };
 
 static PyObject *piece_of(PyObject *owner, const void *data, size_t size, bool writable) {
-    piece *made = PyObject_New(piece, &memory_type);
+    piece *made = PyObject_New(piece, &py_buffer_type);
     if (made == NULL) return NULL;
     made->owner = Py_NewRef(owner);
     made->data = data;
@@ -93,10 +93,10 @@ static PyObject *piece_of(PyObject *owner, const void *data, size_t size, bool w
     return (PyObject *)made;
 }
 
-PyObject *memory_piece(PyObject *owner, const void *data, size_t size) { return piece_of(owner, data, size, false); }
+PyObject *py_buffer_piece(PyObject *owner, const void *data, size_t size) { return piece_of(owner, data, size, false); }
 
 /* A value is read in the same order each time: the address that is given out first stands for all of it. */
-int memory_is_first(PyObject *owner, const void *data) {
+int py_buffer_is_first(PyObject *owner, const void *data) {
     holder *held = (holder *)owner;
     if (held->written != NULL) return held->first;
     PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)data);
@@ -110,18 +110,20 @@ int memory_is_first(PyObject *owner, const void *data) {
     return held->first;
 }
 
-PyObject *memory_own(PyObject *owner, const void *data, size_t size) {
-    int first = memory_is_first(owner, data);
+PyObject *py_buffer_own(PyObject *owner, const void *data, size_t size) {
+    int first = py_buffer_is_first(owner, data);
     if (first != 0) return first < 0 ? NULL : piece_of(owner, data, size, true);
     PyObject *copy = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
     mr_status status = copy == NULL ? MR_OK : mr_read_sealed(core.mr, data, size, PyByteArray_AS_STRING(copy));
     if (status == MR_OK) return copy;
     Py_DECREF(copy);
-    return core_raise(status);
+    return py_core_raise(status);
 }
 
-void *memory_start(PyObject *memory) {
+void *py_buffer_start(PyObject *memory) {
     return PyByteArray_Check(memory) ? PyByteArray_AS_STRING(memory) : (void *)(uintptr_t)((piece *)memory)->data;
 }
 
-PyObject *memory_copy(const void *data, size_t size) { return PyByteArray_FromStringAndSize(data, (Py_ssize_t)size); }
+PyObject *py_buffer_copy(const void *data, size_t size) {
+    return PyByteArray_FromStringAndSize(data, (Py_ssize_t)size);
+}

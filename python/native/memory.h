@@ -12,23 +12,23 @@
 
 /* A received value that is released when nothing refers to it any more. The value is moved: it is nil afterwards. NULL
  * with an exception, and the value is the caller's still. */
-PyObject *memory_holder(mr_value *value);
+PyObject *py_buffer_holder(mr_value *value);
 
 /* `size` bytes inside of what the holder holds, to be read. */
-PyObject *memory_piece(PyObject *holder, const void *data, size_t size);
+PyObject *py_buffer_piece(PyObject *holder, const void *data, size_t size);
 
 /* Whether what it holds may be given out in place to be written to: no other holder of the same value has done so. From
  * the first time on it counts as given out, beginning with `data`. -1 with an exception. */
-int memory_is_first(PyObject *holder, const void *data);
+int py_buffer_is_first(PyObject *holder, const void *data);
 
-/* As memory_piece, to be written to, so that nobody sees it who has the value already or gets it again: they are in
+/* As py_buffer_piece, to be written to, so that nobody sees it who has the value already or gets it again: they are in
  * place only where no other holder of the same value is there. */
-PyObject *memory_own(PyObject *holder, const void *data, size_t size);
+PyObject *py_buffer_own(PyObject *holder, const void *data, size_t size);
 
 /* Where the bytes of a piece, or of a copy, begin. */
-void *memory_start(PyObject *memory);
+void *py_buffer_start(PyObject *memory);
 
 /* The same bytes in memory of their own, which may be written. */
-PyObject *memory_copy(const void *data, size_t size);
+PyObject *py_buffer_copy(const void *data, size_t size);
 
-extern PyTypeObject memory_holder_type, memory_type;
+extern PyTypeObject py_buffer_holder_type, py_buffer_type;

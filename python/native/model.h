@@ -2,8 +2,8 @@
 #pragma once
 #include "python/native/core.h"
 
-PyObject *model_server(PyObject *module, PyObject *args);
-PyObject *model_have_methods(PyObject *module, PyObject *args);
-PyObject *model_sync(PyObject *module, PyObject *args);
-PyObject *model_pull(PyObject *module, PyObject *server);
-PyObject *model_give_arrays(PyObject *module, PyObject *none);
+PyObject *py_model_server(PyObject *module, PyObject *args);
+PyObject *py_model_have_methods(PyObject *module, PyObject *args);
+PyObject *py_model_sync(PyObject *module, PyObject *args);
+PyObject *py_model_pull(PyObject *module, PyObject *server);
+PyObject *py_model_give_arrays(PyObject *module, PyObject *none);

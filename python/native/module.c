@@ -25,63 +25,64 @@
 #define FAST(function) (PyCFunction)(void (*)(void))(function)
 
 static PyMethodDef functions[] = {
-    {"get", FAST(wait_get), METH_FASTCALL | METH_KEYWORDS,
+    {"get", FAST(py_wait_get), METH_FASTCALL | METH_KEYWORDS,
      "get(object_refs, *, timeout=None)\n--\n\nThe value of an ObjectRef, or a list of the values of a list; waits for "
      "it."},
-    {"wait", FAST(wait_wait), METH_FASTCALL | METH_KEYWORDS,
+    {"wait", FAST(py_wait_wait), METH_FASTCALL | METH_KEYWORDS,
      "wait(object_refs, *, num_returns=1, timeout=None, fetch_local=True)\n--\n\n"
      "Waits until num_returns objects are ready: ([ready], [not ready])."},
-    {"put", FAST(context_put), METH_FASTCALL | METH_KEYWORDS,
+    {"put", FAST(py_context_put), METH_FASTCALL | METH_KEYWORDS,
      "put(value)\n--\n\nStores a value; returns its ObjectRef, which many tasks may use."},
-    {"init", context_init, METH_VARARGS, NULL},
-    {"shutdown", context_shutdown, METH_NOARGS, NULL},
-    {"is_initialized", context_is_initialized, METH_NOARGS, "Whether init() has been called and shutdown() has not."},
-    {"address", context_address, METH_NOARGS, NULL},
-    {"forked", context_forked, METH_NOARGS, NULL},
-    {"serve", context_serve, METH_NOARGS, NULL},
-    {"cancel", context_cancel, METH_VARARGS, NULL},
-    {"interrupt_is_due", interrupt_is_due, METH_NOARGS, NULL},
-    {"serve_calls", context_serve_calls, METH_O, NULL},
-    {"make_way", context_make_way, METH_NOARGS, NULL},
-    {"wake_server", context_wake_server, METH_NOARGS, NULL},
-    {"kill", context_kill, METH_VARARGS, NULL},
-    {"get_actor", context_get_actor, METH_VARARGS, NULL},
-    {"current_actor", context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},
-    {"look", look_ask, METH_VARARGS, NULL},
-    {"trace", look_trace, METH_VARARGS, NULL},
-    {"gpu_ids", look_gpu_ids, METH_NOARGS, NULL},
-    {"facts", look_facts, METH_O, NULL},
-    {"calls", context_calls, METH_NOARGS, NULL},
-    {"call", context_call, METH_NOARGS, NULL},
-    {"is_cancelled", context_is_cancelled, METH_NOARGS, NULL},
-    {"placement_create", placement_create, METH_VARARGS, NULL},
-    {"placement_wait", placement_wait, METH_VARARGS, NULL},
-    {"placement_remove", placement_remove, METH_O, NULL},
-    {"placement_capture", placement_capture, METH_O, NULL},
-    {"placement_captured", placement_captured, METH_NOARGS, NULL},
-    {"stream_next", stream_next, METH_VARARGS, NULL},
-    {"stream_peek", stream_peek, METH_O, NULL},
-    {"stream_ended", stream_ended, METH_O, NULL},
-    {"set_local", context_set_local, METH_O, NULL},
-    {"local_actor", context_local_actor, METH_VARARGS, NULL},
-    {"create_actor", context_create_actor, METH_VARARGS, NULL},
-    {"shard_indices", train_shard_indices, METH_VARARGS, NULL},
-    {"model_server", model_server, METH_VARARGS, NULL},
-    {"have_methods", model_have_methods, METH_VARARGS, NULL},
-    {"model_sync", model_sync, METH_VARARGS, NULL},
-    {"model_pull", model_pull, METH_O, NULL},
-    {"give_arrays", model_give_arrays, METH_NOARGS, NULL},
-    {"share", share_open, METH_O, NULL},
-    {"weights", tensor_weights_new, METH_VARARGS, NULL},
-    {"are_usual", tensor_are_usual, METH_O, NULL},
-    {"are_own", tensor_are_own, METH_O, NULL},
-    {"ps_start", ps_start, METH_VARARGS, NULL},
-    {"ps_connect", ps_connect, METH_VARARGS, NULL},
-    {"ps_chart", ps_chart, METH_VARARGS, NULL},
-    {"ps_checkpoint", ps_checkpoint, METH_VARARGS, NULL},
-    {"ps_board", ps_board, METH_VARARGS, NULL},
-    {"ps_overview", ps_overview, METH_VARARGS, NULL},
-    {"ps_answer", ps_answer, METH_VARARGS, NULL},
+    {"init", py_context_init, METH_VARARGS, NULL},
+    {"shutdown", py_context_shutdown, METH_NOARGS, NULL},
+    {"is_initialized", py_context_is_initialized, METH_NOARGS,
+     "Whether init() has been called and shutdown() has not."},
+    {"address", py_context_address, METH_NOARGS, NULL},
+    {"forked", py_context_forked, METH_NOARGS, NULL},
+    {"serve", py_context_serve, METH_NOARGS, NULL},
+    {"cancel", py_context_cancel, METH_VARARGS, NULL},
+    {"interrupt_is_due", py_interrupt_is_due, METH_NOARGS, NULL},
+    {"serve_calls", py_context_serve_calls, METH_O, NULL},
+    {"make_way", py_context_make_way, METH_NOARGS, NULL},
+    {"wake_server", py_context_wake_server, METH_NOARGS, NULL},
+    {"kill", py_context_kill, METH_VARARGS, NULL},
+    {"get_actor", py_context_get_actor, METH_VARARGS, NULL},
+    {"current_actor", py_context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},
+    {"look", py_inspect_ask, METH_VARARGS, NULL},
+    {"trace", py_inspect_trace, METH_VARARGS, NULL},
+    {"gpu_ids", py_inspect_gpu_ids, METH_NOARGS, NULL},
+    {"facts", py_inspect_facts, METH_O, NULL},
+    {"calls", py_context_calls, METH_NOARGS, NULL},
+    {"call", py_context_call, METH_NOARGS, NULL},
+    {"is_cancelled", py_context_is_cancelled, METH_NOARGS, NULL},
+    {"placement_create", py_placement_create, METH_VARARGS, NULL},
+    {"placement_wait", py_placement_wait, METH_VARARGS, NULL},
+    {"placement_remove", py_placement_remove, METH_O, NULL},
+    {"placement_capture", py_placement_capture, METH_O, NULL},
+    {"placement_captured", py_placement_captured, METH_NOARGS, NULL},
+    {"stream_next", py_stream_next, METH_VARARGS, NULL},
+    {"stream_peek", py_stream_peek, METH_O, NULL},
+    {"stream_ended", py_stream_ended, METH_O, NULL},
+    {"set_local", py_context_set_local, METH_O, NULL},
+    {"local_actor", py_context_local_actor, METH_VARARGS, NULL},
+    {"create_actor", py_context_create_actor, METH_VARARGS, NULL},
+    {"shard_indices", py_train_shard_indices, METH_VARARGS, NULL},
+    {"model_server", py_model_server, METH_VARARGS, NULL},
+    {"have_methods", py_model_have_methods, METH_VARARGS, NULL},
+    {"model_sync", py_model_sync, METH_VARARGS, NULL},
+    {"model_pull", py_model_pull, METH_O, NULL},
+    {"give_arrays", py_model_give_arrays, METH_NOARGS, NULL},
+    {"share", py_shared_model_open, METH_O, NULL},
+    {"weights", py_torch_weights_new, METH_VARARGS, NULL},
+    {"are_usual", py_torch_are_usual, METH_O, NULL},
+    {"are_own", py_torch_are_own, METH_O, NULL},
+    {"ps_start", py_ps_deployment_start, METH_VARARGS, NULL},
+    {"ps_connect", py_ps_connect, METH_VARARGS, NULL},
+    {"ps_chart", py_ps_map, METH_VARARGS, NULL},
+    {"ps_checkpoint", py_ps_checkpoint, METH_VARARGS, NULL},
+    {"ps_board", py_ps_board, METH_VARARGS, NULL},
+    {"ps_overview", py_ps_overview, METH_VARARGS, NULL},
+    {"ps_answer", py_ps_answer, METH_VARARGS, NULL},
     {NULL},
 };
 
@@ -93,11 +94,11 @@ static PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void) {
-    PyTypeObject *types[] = {&ref_type,       &actor_type,         &actor_method_type,  &function_type,
-                             &inbox_type,     &train_trainer_type, &train_logbook_type, &memory_type,
-                             &reply_type,     &memory_holder_type, &share_type,         &ps_connection_type,
-                             &ps_table_type,  &ps_ticket_type,     &ps_mark_type,       &tensor_weights_type,
-                             &ps_memory_type, &ps_deployment_type};
+    PyTypeObject *types[] = {&py_ref_type,       &py_actor_type,         &py_actor_method_type, &py_function_type,
+                             &py_notifier_type,  &py_train_trainer_type, &py_train_logger_type, &py_buffer_type,
+                             &py_reply_type,     &py_buffer_holder_type, &py_shared_model_type, &py_ps_connection_type,
+                             &py_ps_table_type,  &py_ps_ticket_type,     &py_ps_mark_type,      &py_torch_weights_type,
+                             &py_ps_memory_type, &py_ps_deployment_type};
     static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);
@@ -107,11 +108,11 @@ PyMODINIT_FUNC PyInit__core(void) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (PyModule_AddObjectRef(module, names[i], (PyObject *)types[i]) != 0) goto drop;
     if (PyModule_AddStringConstant(module, "version", mr_version()) != 0) goto drop;
-    PyObject *hyperparameters = ps_hyperparameters();
+    PyObject *hyperparameters = py_ps_hyperparameters();
     int added = PyModule_AddObjectRef(module, "ps_hyperparameters", hyperparameters);
     Py_XDECREF(hyperparameters);
     if (added != 0) goto drop;
-    body_register();
+    py_execute_register();
     return module;
 
 drop:

@@ -6,7 +6,7 @@
 #include "miniray/placement.h"
 #include "python/native/wait.h"
 
-bool placement_read(const char *bytes, Py_ssize_t size, mr_placement_group *out) {
+bool py_placement_read(const char *bytes, Py_ssize_t size, mr_placement_group *out) {
     *out = (mr_placement_group){{0}};
     if (bytes == NULL || size == 0) return true;
     if (size == sizeof out->word) {
@@ -18,17 +18,17 @@ bool placement_read(const char *bytes, Py_ssize_t size, mr_placement_group *out)
 }
 
 static bool read_name(PyObject *name, mr_placement_group *out) {
-    if (PyBytes_Check(name)) return placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), out);
+    if (PyBytes_Check(name)) return py_placement_read(PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), out);
     return PyErr_Format(PyExc_TypeError, "the id of a placement group is bytes, not %s", Py_TYPE(name)->tp_name) !=
            NULL;
 }
 
-PyObject *placement_create(PyObject *module, PyObject *args) {
+PyObject *py_placement_create(PyObject *module, PyObject *args) {
     PyObject *list;
     int strategy, detached;
     const char *name;
     if (!PyArg_ParseTuple(args, "O!isp", &PyList_Type, &list, &strategy, &name, &detached)) return NULL;
-    mr_context *mr = core_context();
+    mr_context *mr = py_core_context();
     size_t count = (size_t)PyList_GET_SIZE(list);
     const char **bundles = mr == NULL ? NULL : PyMem_Calloc(count + 1, sizeof *bundles);
     if (bundles == NULL) return mr == NULL ? NULL : PyErr_NoMemory();
@@ -42,7 +42,7 @@ PyObject *placement_create(PyObject *module, PyObject *args) {
     mr_status status = read ? mr_placement_group_create(mr, &options, &made) : MR_INVALID;
     PyMem_Free(bundles);
     if (!read) return NULL;
-    if (status != MR_OK) return core_raise(status);
+    if (status != MR_OK) return py_core_raise(status);
     return PyBytes_FromStringAndSize((const char *)made.word, sizeof made.word);
 }
 
@@ -50,37 +50,37 @@ static mr_status wait_for_group(mr_context *mr, void *group, int64_t timeout_us)
     return mr_placement_group_wait(mr, *(const mr_placement_group *)group, timeout_us);
 }
 
-PyObject *placement_wait(PyObject *module, PyObject *args) {
+PyObject *py_placement_wait(PyObject *module, PyObject *args) {
     const char *bytes;
     Py_ssize_t size;
     PyObject *timeout;
     int64_t deadline_us;
     mr_placement_group group;
-    if (!PyArg_ParseTuple(args, "y#O", &bytes, &size, &timeout) || !placement_read(bytes, size, &group) ||
-        !wait_deadline(timeout, &deadline_us) || core_context() == NULL)
+    if (!PyArg_ParseTuple(args, "y#O", &bytes, &size, &timeout) || !py_placement_read(bytes, size, &group) ||
+        !py_wait_deadline(timeout, &deadline_us) || py_core_context() == NULL)
         return NULL;
     /* The node is asked, which takes a moment: a look that waits for nothing would be asked for in vain. */
-    mr_status status = wait_left_us(deadline_us, 1) == 0 ? wait_for_group(core.mr, &group, 0) : MR_TIMEOUT;
-    while (status == MR_TIMEOUT && wait_slice(wait_for_group, &group, deadline_us, &status)) continue;
+    mr_status status = py_wait_left_us(deadline_us, 1) == 0 ? wait_for_group(core.mr, &group, 0) : MR_TIMEOUT;
+    while (status == MR_TIMEOUT && py_wait_slice(wait_for_group, &group, deadline_us, &status)) continue;
     if (PyErr_Occurred()) return NULL;
-    return status == MR_OK || status == MR_TIMEOUT ? PyBool_FromLong(status == MR_OK) : core_raise(status);
+    return status == MR_OK || status == MR_TIMEOUT ? PyBool_FromLong(status == MR_OK) : py_core_raise(status);
 }
 
-PyObject *placement_remove(PyObject *module, PyObject *name) {
+PyObject *py_placement_remove(PyObject *module, PyObject *name) {
     mr_placement_group group;
-    if (!read_name(name, &group) || core_context() == NULL) return NULL;
+    if (!read_name(name, &group) || py_core_context() == NULL) return NULL;
     mr_placement_group_remove(core.mr, group);
     Py_RETURN_NONE;
 }
 
-PyObject *placement_capture(PyObject *module, PyObject *name) {
+PyObject *py_placement_capture(PyObject *module, PyObject *name) {
     if (!read_name(name, &core.captured)) return NULL;
     Py_RETURN_NONE;
 }
 
-bool placement_is_captured(void) { return (core.captured.word[0] | core.captured.word[1]) != 0; }
+bool py_placement_is_captured(void) { return (core.captured.word[0] | core.captured.word[1]) != 0; }
 
-PyObject *placement_captured(PyObject *module, PyObject *none) {
-    if (!placement_is_captured()) Py_RETURN_NONE;
+PyObject *py_placement_captured(PyObject *module, PyObject *none) {
+    if (!py_placement_is_captured()) Py_RETURN_NONE;
     return PyBytes_FromStringAndSize((const char *)core.captured.word, sizeof core.captured.word);
 }

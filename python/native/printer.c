@@ -14,7 +14,7 @@ typedef struct part {
     char text[];
 } part;
 
-static struct printer {
+static struct py_output {
     pthread_mutex_t lock; /* of all the rest */
     pthread_cond_t changed;
     pthread_t thread;
@@ -27,7 +27,7 @@ static struct printer {
 /* ---- Showing. */
 
 static void show(int fd, const char *text, size_t size) {
-    core_report(CORE_show, core_call(CORE_show, "(iy#)", fd, text, (Py_ssize_t)size));
+    py_core_report(PY_CORE_show, py_core_call(PY_CORE_show, "(iy#)", fd, text, (Py_ssize_t)size));
 }
 
 static void show_all(part *first, size_t dropped) {
@@ -76,7 +76,7 @@ static bool start(void) {
 /* ---- Being told. */
 
 static void keep(int fd, const char *text, size_t size) {
-    part *made = size > PRINTER_BYTES_MAX - printer.bytes ? NULL : malloc(sizeof *made + size);
+    part *made = size > PY_OUTPUT_BYTES_MAX - printer.bytes ? NULL : malloc(sizeof *made + size);
     if (made == NULL) {
         printer.dropped += size;
         return;
@@ -91,7 +91,7 @@ static void keep(int fd, const char *text, size_t size) {
     printer.bytes += size;
 }
 
-void printer_print(void *user, int fd, const char *text, size_t size) {
+void py_output_print(void *user, int fd, const char *text, size_t size) {
     pthread_mutex_lock(&printer.lock);
     if (!printer.running) printer.running = start();
     bool running = printer.running;
@@ -103,7 +103,7 @@ void printer_print(void *user, int fd, const char *text, size_t size) {
 
 /* ---- Life. */
 
-void printer_end(void) {
+void py_output_end(void) {
     pthread_mutex_lock(&printer.lock);
     bool running = printer.running;
     printer.ending = true;
@@ -113,6 +113,6 @@ void printer_end(void) {
     printer.running = printer.ending = false;
 }
 
-void printer_forked(void) {
-    printer = (struct printer){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+void py_output_forked(void) {
+    printer = (struct py_output){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 }

@@ -9,24 +9,24 @@
 
 /* ---- What goes wrong. */
 
-PyObject *ps_raise_text(mr_status status, PyObject *text) {
+PyObject *py_ps_raise_text(mr_status status, PyObject *text) {
     if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* what it was given up for */
-    Py_XDECREF(core_call(CORE_raise_ps, "(iO)", (int)status, text));
+    Py_XDECREF(py_core_call(PY_CORE_raise_ps, "(iO)", (int)status, text));
     return NULL;
 }
 
-PyObject *ps_raise(mr_status status) {
+PyObject *py_ps_raise(mr_status status) {
     PyObject *text = PyUnicode_DecodeUTF8(mr_last_error(), (Py_ssize_t)strlen(mr_last_error()), "replace");
-    if (text != NULL) ps_raise_text(status, text);
+    if (text != NULL) py_ps_raise_text(status, text);
     Py_XDECREF(text);
     return NULL;
 }
 
-PyObject *ps_outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_None) : ps_raise(status); }
+PyObject *py_ps_outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_None) : py_ps_raise(status); }
 
 /* ---- Calls. */
 
-bool ps_enter(ps_connection *self) {
+bool py_ps_enter(py_ps_connection *self) {
     if (self->ps == NULL)
         return PyErr_Format(PyExc_RuntimeError, "the connection is closed: call connect() for another") != NULL;
     if (self->pid != getpid())
@@ -37,54 +37,54 @@ bool ps_enter(ps_connection *self) {
     return true;
 }
 
-void ps_leave(ps_connection *self) { self->calls--; }
+void py_ps_leave(py_ps_connection *self) { self->calls--; }
 
 enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, FIRST_US = 500 * 1000 };
 
 /* Each slice is longer than the one before: what the scheduler is asked is asked anew in each. */
-static mr_status wait_in_slices(ps_connection *self, ps_wait_fn *wait, void *what, double timeout_s) {
-    int64_t deadline_us = wait_deadline_us(timeout_s);
+static mr_status wait_in_slices(py_ps_connection *self, py_ps_wait_fn *wait, void *what, double timeout_s) {
+    int64_t deadline_us = py_wait_deadline_us(timeout_s);
     for (int64_t most_us = SLICE_US;; most_us = most_us < SLICE_MAX_US ? 2 * most_us : most_us) {
-        int64_t slice_us = wait_left_us(deadline_us, most_us);
+        int64_t slice_us = py_wait_left_us(deadline_us, most_us);
         mr_status status;
-        CORE_WITHOUT_GIL(status = wait(self->ps, what, slice_us));
+        PY_CORE_WITHOUT_GIL(status = wait(self->ps, what, slice_us));
         if (status != MR_TIMEOUT || slice_us == 0) return status;
         if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
     }
 }
 
-mr_status ps_patiently(ps_connection *self, ps_wait_fn *wait, void *what, double timeout_s) {
-    if (!ps_enter(self)) return MR_CANCELLED;
+mr_status py_ps_patiently(py_ps_connection *self, py_ps_wait_fn *wait, void *what, double timeout_s) {
+    if (!py_ps_enter(self)) return MR_CANCELLED;
     mr_status status = wait_in_slices(self, wait, what, timeout_s);
-    ps_leave(self);
+    py_ps_leave(self);
     return status;
 }
 
-mr_status ps_wait(PyObject *connection, ps_wait_fn *wait, void *what, PyObject *timeout) {
+mr_status py_ps_wait(PyObject *connection, py_ps_wait_fn *wait, void *what, PyObject *timeout) {
     double timeout_s = PyFloat_AsDouble(timeout);
     if (timeout_s == -1 && PyErr_Occurred()) return MR_CANCELLED;
-    return ps_patiently((ps_connection *)connection, wait, what, timeout_s);
+    return py_ps_patiently((py_ps_connection *)connection, wait, what, timeout_s);
 }
 
 /* What is begun anew with every slice has more time in each: so it comes to an end, and whoever gives up does not wait
  * for longer than before. MR_CANCELLED: an exception is set. */
-static mr_status try_again(ps_ask_fn *ask, const char *address, double timeout_s, void *out) {
-    int64_t deadline_us = wait_deadline_us(timeout_s);
+static mr_status try_again(py_ps_ask_fn *ask, const char *address, double timeout_s, void *out) {
+    int64_t deadline_us = py_wait_deadline_us(timeout_s);
     for (int64_t most_us = FIRST_US;; most_us *= 2) {
-        int64_t slice_us = wait_left_us(deadline_us, most_us);
+        int64_t slice_us = py_wait_left_us(deadline_us, most_us);
         mr_status status;
-        CORE_WITHOUT_GIL(status = ask(address, slice_us, out));
-        if (status != MR_TIMEOUT || wait_left_us(deadline_us, 1) == 0) return status;
+        PY_CORE_WITHOUT_GIL(status = ask(address, slice_us, out));
+        if (status != MR_TIMEOUT || py_wait_left_us(deadline_us, 1) == 0) return status;
         if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
     }
 }
 
-bool ps_ask(PyObject *args, ps_ask_fn *ask, void *out) {
+bool py_ps_ask(PyObject *args, py_ps_ask_fn *ask, void *out) {
     const char *address;
     double timeout_s;
     if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return false;
     mr_status status = try_again(ask, address, timeout_s, out);
-    if (status != MR_OK) ps_raise(status);
+    if (status != MR_OK) py_ps_raise(status);
     return status == MR_OK;
 }
 
@@ -100,35 +100,35 @@ static mr_status ask_seat(const char *address, int64_t timeout_us, void *what) {
     return mr_ps_connect(address, seat->rank, timeout_us, &seat->ps);
 }
 
-PyObject *ps_connect(PyObject *module, PyObject *args) {
+PyObject *py_ps_connect(PyObject *module, PyObject *args) {
     const char *address;
     double timeout_s;
     seat seat = {0};
     if (!PyArg_ParseTuple(args, "zid", &address, &seat.rank, &timeout_s)) return NULL;
-    ps_connection *self = (ps_connection *)ps_connection_type.tp_alloc(&ps_connection_type, 0);
+    py_ps_connection *self = (py_ps_connection *)py_ps_connection_type.tp_alloc(&py_ps_connection_type, 0);
     if (self == NULL) return NULL;
     self->pid = getpid();
     mr_status status = try_again(ask_seat, address, timeout_s, &seat);
     self->ps = seat.ps;
     if (status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);
-    return ps_raise(status);
+    return py_ps_raise(status);
 }
 
-static void end(ps_connection *self) {
+static void end(py_ps_connection *self) {
     mr_ps *ps = self->ps;
     if (ps == NULL) return;
-    ps_memories_leave(self);
+    py_ps_memories_leave(self);
     self->ps = NULL;
-    if (self->pid == getpid()) CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread that could close it */
-    ps_tickets_end(self);
-    if (self->pid == getpid()) ps_bell_ring_all(self->bell);
-    ps_inbox_destroy(self->inbox);
+    if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread that could close it */
+    py_ps_tickets_end(self);
+    if (self->pid == getpid()) py_ps_bell_ring_all(self->bell);
+    py_ps_inbox_destroy(self->inbox);
     self->inbox = NULL;
 }
 
 static PyObject *close_(PyObject *object, PyObject *none) {
-    ps_connection *self = (ps_connection *)object;
+    py_ps_connection *self = (py_ps_connection *)object;
     if (self->calls != 0)
         return PyErr_Format(PyExc_RuntimeError, "cannot close the connection: %u other threads use it", self->calls);
     end(self);
@@ -136,32 +136,32 @@ static PyObject *close_(PyObject *object, PyObject *none) {
 }
 
 static void dealloc(PyObject *object) {
-    ps_connection *self = (ps_connection *)object;
+    py_ps_connection *self = (py_ps_connection *)object;
     end(self);
-    ps_bell_destroy(self->bell);
+    py_ps_bell_destroy(self->bell);
     Py_XDECREF(self->failed_text);
     Py_TYPE(object)->tp_free(object);
 }
 
 static PyObject *get_info(PyObject *object, void *none) {
     static const char *const names[] = {"asp", "ssp", "bsp"};
-    ps_connection *self = (ps_connection *)object;
+    py_ps_connection *self = (py_ps_connection *)object;
     mr_ps_info info;
-    if (!ps_enter(self)) return NULL;
+    if (!py_ps_enter(self)) return NULL;
     mr_ps_info_get(self->ps, &info);
-    ps_leave(self);
+    py_ps_leave(self);
     return Py_BuildValue("IIIIIsIi", info.rank, info.ranks, info.slots, info.servers, info.replicas,
                          names[info.consistency], info.staleness, info.mixed_consistency);
 }
 
 /* {what miniray/ps.h calls it: number} */
 static PyObject *get_traffic(PyObject *object, void *none) {
-    ps_connection *self = (ps_connection *)object;
+    py_ps_connection *self = (py_ps_connection *)object;
     mr_ps_push_stats traffic;
     typedef unsigned long long ull;
-    if (!ps_enter(self)) return NULL;
+    if (!py_ps_enter(self)) return NULL;
     mr_ps_push_stats_get(self->ps, &traffic);
-    ps_leave(self);
+    py_ps_leave(self);
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "pull_bytes", (ull)traffic.pull_bytes,
                          "pull_bytes_sent", (ull)traffic.pull_bytes_sent, "pulls_repeated", (ull)traffic.pulls_repeated,
                          "push_bytes", (ull)traffic.push_bytes, "push_bytes_sent", (ull)traffic.push_bytes_sent,
@@ -172,29 +172,29 @@ static PyObject *get_traffic(PyObject *object, void *none) {
 
 /* keep(folder or None) */
 static PyObject *keep(PyObject *object, PyObject *folder) {
-    ps_connection *self = (ps_connection *)object;
+    py_ps_connection *self = (py_ps_connection *)object;
     PyObject *path = NULL;
     if (folder != Py_None && !PyUnicode_FSConverter(folder, &path)) return NULL;
     mr_status status = MR_CANCELLED;
-    if (ps_enter(self)) {
+    if (py_ps_enter(self)) {
         status = mr_ps_set_state_dir(self->ps, path == NULL ? NULL : PyBytes_AS_STRING(path));
-        ps_leave(self);
+        py_ps_leave(self);
     }
     Py_XDECREF(path);
-    return ps_outcome(status);
+    return py_ps_outcome(status);
 }
 
 /* ---- Steps. */
 
 /* Raises what a request ended with that nobody asked after. */
-static bool has_failed(ps_connection *self) {
-    ps_tickets_sweep(self);
+static bool has_failed(py_ps_connection *self) {
+    py_ps_tickets_sweep(self);
     mr_status status = self->failed;
     if (status == MR_OK) return false;
     PyObject *text = self->failed_text;
     self->failed = MR_OK;
     self->failed_text = NULL;
-    ps_raise_text(status, text);
+    py_ps_raise_text(status, text);
     Py_XDECREF(text);
     return true;
 }
@@ -206,30 +206,30 @@ static mr_status wait_settle(mr_ps *ps, void *none, int64_t timeout_us) { return
 /* begin(timeout) → the step */
 static PyObject *begin(PyObject *object, PyObject *timeout) {
     uint64_t step = 0;
-    mr_status status = ps_wait(object, wait_begin, &step, timeout);
-    if (status != MR_OK) return ps_raise(status);
-    ps_tickets_sweep((ps_connection *)object);
+    mr_status status = py_ps_wait(object, wait_begin, &step, timeout);
+    if (status != MR_OK) return py_ps_raise(status);
+    py_ps_tickets_sweep((py_ps_connection *)object);
     return PyLong_FromUnsignedLongLong(step);
 }
 
 static PyObject *end_step(PyObject *object, PyObject *none) {
-    ps_connection *self = (ps_connection *)object;
+    py_ps_connection *self = (py_ps_connection *)object;
     mr_status status;
-    if (!ps_enter(self)) return NULL;
-    CORE_WITHOUT_GIL(status = mr_ps_end(self->ps));
-    ps_leave(self);
-    return ps_outcome(status);
+    if (!py_ps_enter(self)) return NULL;
+    PY_CORE_WITHOUT_GIL(status = mr_ps_end(self->ps));
+    py_ps_leave(self);
+    return py_ps_outcome(status);
 }
 
 /* leave(timeout): later rounds do without this rank */
 static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
-    return ps_outcome(ps_wait(object, wait_left, NULL, timeout));
+    return py_ps_outcome(py_ps_wait(object, wait_left, NULL, timeout));
 }
 
 /* settle(timeout): everything is in, or it raises what is not */
 static PyObject *settle(PyObject *object, PyObject *timeout) {
-    mr_status status = ps_wait(object, wait_settle, NULL, timeout);
-    return status == MR_OK && has_failed((ps_connection *)object) ? NULL : ps_outcome(status);
+    mr_status status = py_ps_wait(object, wait_settle, NULL, timeout);
+    return status == MR_OK && has_failed((py_ps_connection *)object) ? NULL : py_ps_outcome(status);
 }
 
 /* ---- Data. */
@@ -256,14 +256,14 @@ static bool read_sizes(PyObject *list, cut *out) {
 
 /* cut([size], timeout) */
 static PyObject *cut_data(PyObject *object, PyObject *args) {
-    ps_connection *self = (ps_connection *)object;
+    py_ps_connection *self = (py_ps_connection *)object;
     PyObject *list;
     double timeout_s;
     cut cut = {0};
     if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &timeout_s)) return NULL;
-    mr_status status = read_sizes(list, &cut) ? ps_patiently(self, wait_cut, &cut, timeout_s) : MR_CANCELLED;
+    mr_status status = read_sizes(list, &cut) ? py_ps_patiently(self, wait_cut, &cut, timeout_s) : MR_CANCELLED;
     PyMem_Free(cut.sizes);
-    return ps_outcome(status);
+    return py_ps_outcome(status);
 }
 
 typedef struct want {
@@ -283,8 +283,8 @@ static PyObject *piece(PyObject *object, PyObject *args) {
     double timeout_s;
     if (!PyArg_ParseTuple(args, "Kd", &batch, &timeout_s)) return NULL;
     want want = {.batch = batch};
-    mr_status status = ps_patiently((ps_connection *)object, wait_piece, &want, timeout_s);
-    if (status != MR_OK) return ps_raise(status);
+    mr_status status = py_ps_patiently((py_ps_connection *)object, wait_piece, &want, timeout_s);
+    if (status != MR_OK) return py_ps_raise(status);
     return Py_BuildValue("IKKK", want.piece.shard, (ull)want.piece.epoch, (ull)want.piece.from, (ull)want.piece.to);
 }
 
@@ -292,7 +292,7 @@ static mr_status wait_back(mr_ps *ps, void *none, int64_t timeout_us) { return m
 
 /* hand_back(timeout) */
 static PyObject *hand_back(PyObject *object, PyObject *timeout) {
-    return ps_outcome(ps_wait(object, wait_back, NULL, timeout));
+    return py_ps_outcome(py_ps_wait(object, wait_back, NULL, timeout));
 }
 
 /* ---- Tables. */
@@ -303,9 +303,9 @@ static PyObject *name_of(const void *item) { return PyUnicode_FromString(*(const
 
 static PyObject *tables(PyObject *object, PyObject *timeout) {
     mr_ps_table_list *found;
-    mr_status status = ps_wait(object, wait_tables, &found, timeout);
-    if (status != MR_OK) return ps_raise(status);
-    PyObject *list = core_list(found->names, found->count, sizeof *found->names, name_of);
+    mr_status status = py_ps_wait(object, wait_tables, &found, timeout);
+    if (status != MR_OK) return py_ps_raise(status);
+    PyObject *list = py_core_list(found->names, found->count, sizeof *found->names, name_of);
     mr_ps_table_list_free(found);
     return list;
 }
@@ -316,39 +316,39 @@ static PyObject *server_of(const void *item) { return PyLong_FromUnsignedLong(((
 
 static PyObject *slot_of(const void *item) {
     const mr_ps_slot *slot = item;
-    return core_list(slot->replicas, slot->count, sizeof *slot->replicas, server_of);
+    return py_core_list(slot->replicas, slot->count, sizeof *slot->replicas, server_of);
 }
 
 /* Slots that have copies for reading. */
-static PyObject *hot_of(const mr_ps_cluster_map *chart) {
+static PyObject *hot_of(const mr_ps_cluster_map *map) {
     PyObject *hot = PyList_New(0);
-    for (uint32_t i = 0; hot != NULL && i < chart->slot_count; i++)
-        if (chart->slots[i].read_replicas != 0) core_append(&hot, PyLong_FromUnsignedLong(i));
+    for (uint32_t i = 0; hot != NULL && i < map->slot_count; i++)
+        if (map->slots[i].read_replicas != 0) py_core_append(&hot, PyLong_FromUnsignedLong(i));
     return hot;
 }
 
-static PyObject *servers_of(const mr_ps_cluster_map *chart) {
+static PyObject *servers_of(const mr_ps_cluster_map *map) {
     PyObject *servers = PyDict_New();
-    for (uint32_t i = 0; servers != NULL && i < chart->info.servers; i++)
-        core_insert(&servers, PyLong_FromUnsignedLong(chart->servers[i].number),
-                    PyUnicode_FromString(chart->servers[i].address));
+    for (uint32_t i = 0; servers != NULL && i < map->info.servers; i++)
+        py_core_insert(&servers, PyLong_FromUnsignedLong(map->servers[i].number),
+                       PyUnicode_FromString(map->servers[i].address));
     return servers;
 }
 
-static mr_status ask_chart(const char *address, int64_t timeout_us, void *out) {
+static mr_status ask_map(const char *address, int64_t timeout_us, void *out) {
     return mr_ps_cluster_map_get(address, timeout_us, out);
 }
 
-PyObject *ps_chart(PyObject *module, PyObject *args) {
-    mr_ps_cluster_map *chart;
-    if (!ps_ask(args, ask_chart, &chart)) return NULL;
+PyObject *py_ps_map(PyObject *module, PyObject *args) {
+    mr_ps_cluster_map *map;
+    if (!py_ps_ask(args, ask_map, &map)) return NULL;
     PyObject *made =
-        Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (unsigned long long)chart->number, "generation",
-                      (unsigned long long)chart->generation, "checkpoint", (unsigned long long)chart->checkpoint,
-                      "ranks", chart->info.ranks, "replicas", chart->info.replicas, "slots",
-                      core_list(chart->slots, chart->slot_count, sizeof *chart->slots, slot_of), "hot", hot_of(chart),
-                      "servers", servers_of(chart));
-    mr_ps_cluster_map_free(chart);
+        Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (unsigned long long)map->number, "generation",
+                      (unsigned long long)map->generation, "checkpoint", (unsigned long long)map->checkpoint, "ranks",
+                      map->info.ranks, "replicas", map->info.replicas, "slots",
+                      py_core_list(map->slots, map->slot_count, sizeof *map->slots, slot_of), "hot", hot_of(map),
+                      "servers", servers_of(map));
+    mr_ps_cluster_map_free(map);
     return made;
 }
 
@@ -356,9 +356,9 @@ static mr_status ask_checkpoint(const char *address, int64_t timeout_us, void *o
     return mr_ps_checkpoint(address, timeout_us, out);
 }
 
-PyObject *ps_checkpoint(PyObject *module, PyObject *args) {
+PyObject *py_ps_checkpoint(PyObject *module, PyObject *args) {
     uint64_t number;
-    return ps_ask(args, ask_checkpoint, &number) ? PyLong_FromUnsignedLongLong(number) : NULL;
+    return py_ps_ask(args, ask_checkpoint, &number) ? PyLong_FromUnsignedLongLong(number) : NULL;
 }
 
 static PyMethodDef methods[] = {
@@ -372,17 +372,17 @@ static PyMethodDef methods[] = {
     {"leave", leave_rounds, METH_O, NULL},
     {"tables", tables, METH_O, NULL},
     {"keep", keep, METH_O, NULL},
-    {"barrier", ps_barrier, METH_VARARGS, NULL},
-    {"report", ps_report, METH_VARARGS, NULL},
-    {"send", ps_send, METH_VARARGS, NULL},
-    {"responses", ps_responses, METH_VARARGS, NULL},
-    {"handle", ps_handle, METH_O, NULL},
-    {"receive", ps_receive, METH_VARARGS, NULL},
-    {"memory", ps_memory_new, METH_O, NULL},
-    {"told", ps_told, METH_O, NULL},
-    {"tell", ps_tell, METH_O, NULL},
-    {"create", ps_table_create, METH_VARARGS, NULL},
-    {"open", ps_table_open, METH_VARARGS, NULL},
+    {"barrier", py_ps_barrier, METH_VARARGS, NULL},
+    {"report", py_ps_report, METH_VARARGS, NULL},
+    {"send", py_ps_send, METH_VARARGS, NULL},
+    {"responses", py_ps_responses, METH_VARARGS, NULL},
+    {"handle", py_ps_handle, METH_O, NULL},
+    {"receive", py_ps_receive, METH_VARARGS, NULL},
+    {"memory", py_ps_memory_new, METH_O, NULL},
+    {"told", py_ps_callback, METH_O, NULL},
+    {"tell", py_ps_tell, METH_O, NULL},
+    {"create", py_ps_table_create, METH_VARARGS, NULL},
+    {"open", py_ps_table_open, METH_VARARGS, NULL},
     {NULL},
 };
 
@@ -393,9 +393,9 @@ static PyGetSetDef properties[] = {
     {NULL},
 };
 
-PyTypeObject ps_connection_type = {
-    CORE_TYPE("miniray._core.PsConnection", ps_connection,
-              "A worker's connection to a parameter server, for miniray.ps."),
+PyTypeObject py_ps_connection_type = {
+    PY_CORE_TYPE("miniray._core.PsConnection", py_ps_connection,
+                 "A worker's connection to a parameter server, for miniray.ps."),
     .tp_dealloc = dealloc,
     .tp_methods = methods,
     .tp_getset = properties,

@@ -26,7 +26,7 @@ static bool sort_by_digit(const uint64_t *keys, const uint32_t *from, uint32_t *
     return true;
 }
 
-static void sort(ps_keys *self, const uint64_t *given, uint32_t *spare) {
+static void sort(py_ps_keys *self, const uint64_t *given, uint32_t *spare) {
     for (size_t i = 0; i < self->given; i++) self->order[i] = (uint32_t)i;
     for (unsigned digit = 0; digit < DIGITS; digit++) {
         if (!sort_by_digit(given, self->order, spare, self->given, digit)) continue;
@@ -37,7 +37,7 @@ static void sort(ps_keys *self, const uint64_t *given, uint32_t *spare) {
     self->place = spare; /* its numbers are written next */
 }
 
-static void number(ps_keys *self, const uint64_t *given) {
+static void number(py_ps_keys *self, const uint64_t *given) {
     self->count = 0;
     for (size_t i = 0; i < self->given; i++) {
         uint64_t key = given[self->order[i]];
@@ -46,15 +46,15 @@ static void number(ps_keys *self, const uint64_t *given) {
     }
 }
 
-bool ps_keys_init(ps_keys *self, const uint64_t *given, size_t count) {
-    *self = (ps_keys){.given = count, .count = count};
+bool py_ps_keys_init(py_ps_keys *self, const uint64_t *given, size_t count) {
+    *self = (py_ps_keys){.given = count, .count = count};
     if (ascends(given, count)) return true;
     self->keys = malloc(count * sizeof *self->keys);
     self->order = malloc(count * sizeof *self->order);
     uint32_t *spare = malloc(count * sizeof *spare);
     if (self->keys == NULL || self->order == NULL || spare == NULL) {
         free(spare);
-        ps_keys_fini(self);
+        py_ps_keys_fini(self);
         return false;
     }
     sort(self, given, spare);
@@ -62,11 +62,11 @@ bool ps_keys_init(ps_keys *self, const uint64_t *given, size_t count) {
     return true;
 }
 
-void ps_keys_fini(ps_keys *self) {
+void py_ps_keys_fini(py_ps_keys *self) {
     free(self->keys);
     free(self->order);
     free(self->place);
-    *self = (ps_keys){0};
+    *self = (py_ps_keys){0};
 }
 
 /* ---- Halves. */
@@ -132,7 +132,7 @@ static void add(mr_dtype dtype, size_t dim, const void *from, void *to) {
     }
 }
 
-void ps_keys_gather(const ps_keys *self, mr_dtype dtype, size_t dim, bool last, const void *from, void *to) {
+void py_ps_keys_gather(const py_ps_keys *self, mr_dtype dtype, size_t dim, bool last, const void *from, void *to) {
     size_t row = dim * mr_dtype_size(dtype);
     uint32_t before = UINT32_MAX;
     for (size_t i = 0; i < self->given; i++) {
@@ -147,14 +147,14 @@ void ps_keys_gather(const ps_keys *self, mr_dtype dtype, size_t dim, bool last, 
     }
 }
 
-void ps_keys_scatter(const ps_keys *self, size_t row_bytes, const void *from, void *to) {
+void py_ps_keys_scatter(const py_ps_keys *self, size_t row_bytes, const void *from, void *to) {
     for (size_t i = 0; i < self->given; i++)
         memcpy((char *)to + i * row_bytes, (const char *)from + (size_t)self->place[i] * row_bytes, row_bytes);
 }
 
 /* ---- Vectors. */
 
-void ps_keys_gather_vectors(const ps_keys *self, const uint64_t *offsets, const void *from, void *to) {
+void py_ps_keys_gather_vectors(const py_ps_keys *self, const uint64_t *offsets, const void *from, void *to) {
     char *at = to;
     for (size_t i = 0; i < self->given; i++) {
         const uint64_t *offset = &offsets[self->order[i]];
@@ -163,7 +163,7 @@ void ps_keys_gather_vectors(const ps_keys *self, const uint64_t *offsets, const 
     }
 }
 
-void ps_keys_scatter_vectors(const ps_keys *self, const uint64_t *offsets, const void *from, void *to) {
+void py_ps_keys_scatter_vectors(const py_ps_keys *self, const uint64_t *offsets, const void *from, void *to) {
     const char *at = from;
     for (size_t i = 0; i < self->given; i++) {
         const uint64_t *offset = &offsets[self->order[i]];

@@ -13,23 +13,23 @@
 
 #include "miniray/value.h"
 
-typedef struct ps_keys {
+typedef struct py_ps_keys {
     uint64_t *keys;  /* owned: ascending, different; NULL: the given ones are so already */
     uint32_t *order; /* owned: the given places by their keys, in the order given where these are the same */
     uint32_t *place; /* owned: of each given key in `keys` */
     size_t given, count;
-} ps_keys;
+} py_ps_keys;
 
-enum { PS_KEYS_MAX = INT32_MAX };
+enum { PY_PS_KEYS_MAX = INT32_MAX };
 
 /* False: there is no memory, and nothing to free. `given` is borrowed for the call. */
-bool ps_keys_init(ps_keys *self, const uint64_t *given, size_t count);
-void ps_keys_fini(ps_keys *self); /* of zeros: no-op */
+bool py_ps_keys_init(py_ps_keys *self, const uint64_t *given, size_t count);
+void py_ps_keys_fini(py_ps_keys *self); /* of zeros: no-op */
 
 /* Rows of `dim` values each, of those given to those of `keys`: added up, or the last one. F32, F16, BF16 and I64. */
-void ps_keys_gather(const ps_keys *self, mr_dtype dtype, size_t dim, bool last, const void *from, void *to);
-void ps_keys_scatter(const ps_keys *self, size_t row_bytes, const void *from, void *to); /* and back */
+void py_ps_keys_gather(const py_ps_keys *self, mr_dtype dtype, size_t dim, bool last, const void *from, void *to);
+void py_ps_keys_scatter(const py_ps_keys *self, size_t row_bytes, const void *from, void *to); /* and back */
 
 /* The same of vectors, of which no key is there twice: `offsets` of the given ones, in bytes, and their end. */
-void ps_keys_gather_vectors(const ps_keys *self, const uint64_t *offsets, const void *from, void *to);
-void ps_keys_scatter_vectors(const ps_keys *self, const uint64_t *offsets, const void *from, void *to);
+void py_ps_keys_gather_vectors(const py_ps_keys *self, const uint64_t *offsets, const void *from, void *to);
+void py_ps_keys_scatter_vectors(const py_ps_keys *self, const uint64_t *offsets, const void *from, void *to);

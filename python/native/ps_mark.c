@@ -1,21 +1,21 @@
 /* ps_mark.c — see ps.h: versions for conditional pulls (miniray/ps.h, mr_ps_version). */
 #include "python/native/ps.h"
 
-PyObject *ps_mark_new(const mr_ps_table *table) {
-    ps_mark *made = (ps_mark *)ps_mark_type.tp_alloc(&ps_mark_type, 0);
+PyObject *py_ps_mark_new(const mr_ps_table *table) {
+    py_ps_mark *made = (py_ps_mark *)py_ps_mark_type.tp_alloc(&py_ps_mark_type, 0);
     if (made == NULL) return NULL;
     mr_status status = mr_ps_version_create(table, &made->mark);
     if (status == MR_OK) return (PyObject *)made;
     Py_DECREF(made);
-    return ps_raise(status);
+    return py_ps_raise(status);
 }
 
 static PyObject *get_changed(PyObject *object, void *none) {
-    return PyLong_FromUnsignedLongLong(mr_ps_version_changed(((ps_mark *)object)->mark));
+    return PyLong_FromUnsignedLongLong(mr_ps_version_changed(((py_ps_mark *)object)->mark));
 }
 
 static void dealloc(PyObject *object) {
-    mr_ps_version_free(((ps_mark *)object)->mark);
+    mr_ps_version_free(((py_ps_mark *)object)->mark);
     Py_TYPE(object)->tp_free(object);
 }
 
@@ -24,8 +24,8 @@ static PyGetSetDef properties[] = {
     {NULL},
 };
 
-PyTypeObject ps_mark_type = {
-    CORE_TYPE("miniray._core.PsMark", ps_mark, "What a conditional pull has seen, for miniray.ps."),
+PyTypeObject py_ps_mark_type = {
+    PY_CORE_TYPE("miniray._core.PsMark", py_ps_mark, "What a conditional pull has seen, for miniray.ps."),
     .tp_dealloc = dealloc,
     .tp_getset = properties,
 };

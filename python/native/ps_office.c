@@ -21,41 +21,41 @@ static mr_status wait_barrier(mr_ps *ps, void *what, int64_t timeout_us) {
     return mr_ps_barrier(ps, meeting->name, meeting->group, timeout_us);
 }
 
-PyObject *ps_barrier(PyObject *object, PyObject *args) {
+PyObject *py_ps_barrier(PyObject *object, PyObject *args) {
     meeting meeting;
     double timeout_s;
     if (!PyArg_ParseTuple(args, "sid", &meeting.name, &meeting.group, &timeout_s)) return NULL;
-    return ps_outcome(ps_patiently((ps_connection *)object, wait_barrier, &meeting, timeout_s));
+    return py_ps_outcome(py_ps_patiently((py_ps_connection *)object, wait_barrier, &meeting, timeout_s));
 }
 
-PyObject *ps_report(PyObject *object, PyObject *args) {
-    ps_connection *self = (ps_connection *)object;
+PyObject *py_ps_report(PyObject *object, PyObject *args) {
+    py_ps_connection *self = (py_ps_connection *)object;
     const char *key;
     double value;
-    if (!PyArg_ParseTuple(args, "sd", &key, &value) || !ps_enter(self)) return NULL;
+    if (!PyArg_ParseTuple(args, "sd", &key, &value) || !py_ps_enter(self)) return NULL;
     mr_status status;
-    CORE_WITHOUT_GIL(status = mr_ps_metric_set(self->ps, key, value));
-    ps_leave(self);
-    return ps_outcome(status);
+    PY_CORE_WITHOUT_GIL(status = mr_ps_metric_set(self->ps, key, value));
+    py_ps_leave(self);
+    return py_ps_outcome(status);
 }
 
 /* ---- Asking. */
 
-PyObject *ps_send(PyObject *object, PyObject *args) {
-    ps_connection *self = (ps_connection *)object;
+PyObject *py_ps_send(PyObject *object, PyObject *args) {
+    py_ps_connection *self = (py_ps_connection *)object;
     int role, app, head;
     unsigned number;
     Py_buffer body;
     mr_ps_ticket ticket;
     if (!PyArg_ParseTuple(args, "iIiiy*", &role, &number, &app, &head, &body)) return NULL;
     mr_status status = MR_CANCELLED;
-    if (ps_enter(self)) {
-        CORE_WITHOUT_GIL(status = mr_ps_send(self->ps, (mr_ps_peer){role, number}, app, head, body.buf,
-                                             (size_t)body.len, NULL, NULL, &ticket));
-        ps_leave(self);
+    if (py_ps_enter(self)) {
+        PY_CORE_WITHOUT_GIL(status = mr_ps_send(self->ps, (mr_ps_peer){role, number}, app, head, body.buf,
+                                                (size_t)body.len, NULL, NULL, &ticket));
+        py_ps_leave(self);
     }
     PyBuffer_Release(&body);
-    if (status != MR_OK) return ps_raise(status);
+    if (status != MR_OK) return py_ps_raise(status);
     return PyLong_FromUnsignedLongLong(ticket.v);
 }
 
@@ -75,16 +75,16 @@ static PyObject *response_of(const void *item) {
                          response->body, (Py_ssize_t)response->size);
 }
 
-PyObject *ps_responses(PyObject *object, PyObject *args) {
+PyObject *py_ps_responses(PyObject *object, PyObject *args) {
     question question = {.responses = NULL};
     unsigned long long ticket;
     double timeout_s;
     if (!PyArg_ParseTuple(args, "Kd", &ticket, &timeout_s)) return NULL;
     question.ticket.v = ticket;
-    mr_status status = ps_patiently((ps_connection *)object, wait_responses, &question, timeout_s);
-    if (status != MR_OK) return ps_raise(status);
+    mr_status status = py_ps_patiently((py_ps_connection *)object, wait_responses, &question, timeout_s);
+    if (status != MR_OK) return py_ps_raise(status);
     mr_ps_responses *found = question.responses;
-    PyObject *list = core_list(found->list, found->count, sizeof *found->list, response_of);
+    PyObject *list = py_core_list(found->list, found->count, sizeof *found->list, response_of);
     mr_ps_responses_free(found);
     return list;
 }
@@ -97,7 +97,7 @@ typedef struct letter {
     mr_ps_message *message;
 } letter;
 
-struct ps_inbox {
+struct py_ps_inbox {
     pthread_mutex_t lock;
     pthread_cond_t news;
     letter *first, **end;
@@ -105,7 +105,7 @@ struct ps_inbox {
 
 /* By a thread of the library. Where there is no memory the request is not answered, and its sender says so in time. */
 static void put(void *context, mr_ps_message *message) {
-    struct ps_inbox *inbox = context;
+    struct py_ps_inbox *inbox = context;
     mr_ps_request request;
     letter *letter = malloc(sizeof *letter);
     if (letter == NULL) return;
@@ -119,7 +119,7 @@ static void put(void *context, mr_ps_message *message) {
 }
 
 /* The first for this app; with the lock. */
-static mr_ps_message *take(struct ps_inbox *inbox, int app) {
+static mr_ps_message *take(struct py_ps_inbox *inbox, int app) {
     for (letter **at = &inbox->first; *at != NULL; at = &(*at)->next) {
         letter *letter = *at;
         if (letter->app != app) continue;
@@ -132,7 +132,7 @@ static mr_ps_message *take(struct ps_inbox *inbox, int app) {
     return NULL;
 }
 
-static mr_ps_message *await(struct ps_inbox *inbox, int app, int64_t timeout_us) {
+static mr_ps_message *await(struct py_ps_inbox *inbox, int app, int64_t timeout_us) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t ns = until.tv_nsec + timeout_us % 1000000 * 1000;
@@ -146,8 +146,8 @@ static mr_ps_message *await(struct ps_inbox *inbox, int app, int64_t timeout_us)
     return message;
 }
 
-static struct ps_inbox *create(void) {
-    struct ps_inbox *inbox = calloc(1, sizeof *inbox);
+static struct py_ps_inbox *create(void) {
+    struct py_ps_inbox *inbox = calloc(1, sizeof *inbox);
     pthread_condattr_t attributes;
     if (inbox == NULL) return NULL;
     pthread_condattr_init(&attributes);
@@ -163,7 +163,7 @@ static void drop(mr_ps_message *message) {
     if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* it is freed all the same */
 }
 
-void ps_inbox_destroy(struct ps_inbox *inbox) {
+void py_ps_inbox_destroy(struct py_ps_inbox *inbox) {
     if (inbox == NULL) return;
     for (letter *letter = inbox->first, *next; letter != NULL; letter = next) {
         next = letter->next;
@@ -175,27 +175,27 @@ void ps_inbox_destroy(struct ps_inbox *inbox) {
     free(inbox);
 }
 
-PyObject *ps_handle(PyObject *object, PyObject *number) {
-    ps_connection *self = (ps_connection *)object;
+PyObject *py_ps_handle(PyObject *object, PyObject *number) {
+    py_ps_connection *self = (py_ps_connection *)object;
     long app = PyLong_AsLong(number);
-    if ((app == -1 && PyErr_Occurred()) || !ps_enter(self)) return NULL;
+    if ((app == -1 && PyErr_Occurred()) || !py_ps_enter(self)) return NULL;
     if (self->inbox == NULL) self->inbox = create();
     mr_status status = MR_NOMEM;
-    if (self->inbox != NULL) CORE_WITHOUT_GIL(status = mr_ps_handle(self->ps, (int)app, put, self->inbox));
-    ps_leave(self);
-    return status == MR_NOMEM ? PyErr_NoMemory() : ps_outcome(status);
+    if (self->inbox != NULL) PY_CORE_WITHOUT_GIL(status = mr_ps_handle(self->ps, (int)app, put, self->inbox));
+    py_ps_leave(self);
+    return status == MR_NOMEM ? PyErr_NoMemory() : py_ps_outcome(status);
 }
 
 static void drop_capsule(PyObject *capsule) { drop(PyCapsule_GetPointer(capsule, capsule_name)); }
 
-PyObject *ps_receive(PyObject *object, PyObject *args) {
-    ps_connection *self = (ps_connection *)object;
+PyObject *py_ps_receive(PyObject *object, PyObject *args) {
+    py_ps_connection *self = (py_ps_connection *)object;
     int app;
     double timeout_s;
     mr_ps_message *message = NULL;
-    if (!PyArg_ParseTuple(args, "id", &app, &timeout_s) || !ps_enter(self)) return NULL;
-    if (self->inbox != NULL) CORE_WITHOUT_GIL(message = await(self->inbox, app, (int64_t)(timeout_s * 1e6)));
-    ps_leave(self);
+    if (!PyArg_ParseTuple(args, "id", &app, &timeout_s) || !py_ps_enter(self)) return NULL;
+    if (self->inbox != NULL) PY_CORE_WITHOUT_GIL(message = await(self->inbox, app, (int64_t)(timeout_s * 1e6)));
+    py_ps_leave(self);
     if (message == NULL) Py_RETURN_NONE;
     mr_ps_request request;
     mr_ps_message_get(message, &request);
@@ -208,7 +208,7 @@ PyObject *ps_receive(PyObject *object, PyObject *args) {
                          (Py_ssize_t)request.size, capsule);
 }
 
-PyObject *ps_answer(PyObject *module, PyObject *args) {
+PyObject *py_ps_answer(PyObject *module, PyObject *args) {
     PyObject *capsule;
     int head;
     Py_buffer body;
@@ -216,9 +216,9 @@ PyObject *ps_answer(PyObject *module, PyObject *args) {
     mr_ps_message *message = PyCapsule_GetPointer(capsule, capsule_name);
     mr_status status = MR_CANCELLED;
     if (message != NULL && PyCapsule_SetName(capsule, "answered") == 0 && PyCapsule_SetDestructor(capsule, NULL) == 0)
-        CORE_WITHOUT_GIL(status = mr_ps_respond(message, head, body.buf, (size_t)body.len));
+        PY_CORE_WITHOUT_GIL(status = mr_ps_respond(message, head, body.buf, (size_t)body.len));
     PyBuffer_Release(&body);
-    return message == NULL ? NULL : ps_outcome(status);
+    return message == NULL ? NULL : py_ps_outcome(status);
 }
 
 /* ---- How all stand. */
@@ -229,7 +229,7 @@ static PyObject *reports_of(const mr_ps_process *process) {
         const mr_ps_metric *report = &process->metrics[i];
         PyObject *item = Py_BuildValue("{s:d,s:d,s:K}", "value", report->value, "rate", report->rate, "count",
                                        (unsigned long long)report->count);
-        core_insert(&reports, PyUnicode_FromString(report->key), item);
+        py_core_insert(&reports, PyUnicode_FromString(report->key), item);
     }
     return reports;
 }
@@ -254,10 +254,10 @@ static mr_status ask_board(const char *address, int64_t timeout_us, void *out) {
     return mr_ps_processes_get(address, timeout_us, out);
 }
 
-PyObject *ps_board(PyObject *module, PyObject *args) {
+PyObject *py_ps_board(PyObject *module, PyObject *args) {
     mr_ps_processes *board;
-    if (!ps_ask(args, ask_board, &board)) return NULL;
-    PyObject *list = core_list(board->processes, board->count, sizeof *board->processes, process_of);
+    if (!py_ps_ask(args, ask_board, &board)) return NULL;
+    PyObject *list = py_core_list(board->processes, board->count, sizeof *board->processes, process_of);
     mr_ps_processes_free(board);
     return list;
 }
@@ -290,7 +290,7 @@ static PyObject *lines_of(const char *text) {
     PyObject *list = PyList_New(0);
     while (list != NULL && *text != '\0') {
         size_t size = strcspn(text, "\n");
-        core_append(&list, PyUnicode_DecodeFSDefaultAndSize(text, (Py_ssize_t)size));
+        py_core_append(&list, PyUnicode_DecodeFSDefaultAndSize(text, (Py_ssize_t)size));
         text += size + (text[size] == '\n');
     }
     return list;
@@ -308,18 +308,18 @@ static PyObject *data_of(const mr_ps_dataset_state *data) {
     return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "shards", data->shards,
                          "shards_done", data->shards_done, "items", (ull)data->items, "items_given",
                          (ull)data->items_given, "items_back", (ull)data->items_back, "workers", data->workers,
-                         "readers", core_list(data->readers, data->reader_count, sizeof *data->readers, reader_of));
+                         "readers", py_core_list(data->readers, data->reader_count, sizeof *data->readers, reader_of));
 }
 
 static mr_status ask_overview(const char *address, int64_t timeout_us, void *out) {
     return mr_ps_overview_get(address, timeout_us, out);
 }
 
-PyObject *ps_overview(PyObject *module, PyObject *args) {
+PyObject *py_ps_overview(PyObject *module, PyObject *args) {
     mr_ps_overview *all;
-    if (!ps_ask(args, ask_overview, &all)) return NULL;
+    if (!py_ps_ask(args, ask_overview, &all)) return NULL;
     PyObject *made = Py_BuildValue("{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables",
-                                   core_list(all->tables, all->table_count, sizeof *all->tables, table_of), "data",
+                                   py_core_list(all->tables, all->table_count, sizeof *all->tables, table_of), "data",
                                    data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest",
                                    (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us),
                                    "every", seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "failed",

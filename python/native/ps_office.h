@@ -5,16 +5,16 @@
 #pragma once
 #include "python/native/ps.h"
 
-PyObject *ps_barrier(PyObject *connection, PyObject *args);   /* (name, group, timeout in s) */
-PyObject *ps_report(PyObject *connection, PyObject *args);    /* (key, number) */
-PyObject *ps_send(PyObject *connection, PyObject *args);      /* (role, number, app, head, body) → ticket */
-PyObject *ps_responses(PyObject *connection, PyObject *args); /* (ticket, timeout in s) → [(role, number, status, head,
-                                                                 body)] */
-PyObject *ps_handle(PyObject *connection, PyObject *app);     /* requests for it go to the inbox from now on */
-PyObject *ps_receive(PyObject *connection, PyObject *args); /* (app, timeout in s) → (role, number, head, body, request)
-                                                                 or None */
-PyObject *ps_answer(PyObject *module, PyObject *args);      /* (request, head, body), once */
-PyObject *ps_board(PyObject *module, PyObject *args);       /* (address or None, timeout in s) → [dict] */
-PyObject *ps_overview(PyObject *module, PyObject *args);    /* likewise → a dict */
+PyObject *py_ps_barrier(PyObject *connection, PyObject *args); /* (name, group, timeout in s) */
+PyObject *py_ps_report(PyObject *connection, PyObject *args);  /* (key, number) */
+PyObject *py_ps_send(PyObject *connection, PyObject *args);    /* (role, number, app, head, body) → ticket */
+/* (ticket, timeout in s) → [(role, number, status, head, body)] */
+PyObject *py_ps_responses(PyObject *connection, PyObject *args);
+PyObject *py_ps_handle(PyObject *connection, PyObject *app); /* requests for it go to the inbox from now on */
+/* (app, timeout in s) → (role, number, head, body, request) or None */
+PyObject *py_ps_receive(PyObject *connection, PyObject *args);
+PyObject *py_ps_answer(PyObject *module, PyObject *args);   /* (request, head, body), once */
+PyObject *py_ps_board(PyObject *module, PyObject *args);    /* (address or None, timeout in s) → [dict] */
+PyObject *py_ps_overview(PyObject *module, PyObject *args); /* likewise → a dict */
 
-void ps_inbox_destroy(struct ps_inbox *inbox); /* the connection was closed; NULL: no-op */
+void py_ps_inbox_destroy(struct py_ps_inbox *inbox); /* the connection was closed; NULL: no-op */

@@ -5,9 +5,9 @@
 #pragma once
 #include "python/native/core.h"
 
-extern PyTypeObject ps_deployment_type;
+extern PyTypeObject py_ps_deployment_type;
 
 /* (listen or None, folder or None, servers, copies, workers, slots, consistency, staleness, mixed, checkpoint in s,
  * balance in s (0: as usual, below: never), backup, deadline in s, (num_cpus, num_gpus, resources or None), timeout in
  * s) */
-PyObject *ps_start(PyObject *module, PyObject *args);
+PyObject *py_ps_deployment_start(PyObject *module, PyObject *args);

@@ -10,13 +10,13 @@
 
 /* ---- Making and opening. */
 
-static PyObject *wrap(ps_connection *connection, mr_ps_table *table) {
-    ps_table *made = (ps_table *)ps_table_type.tp_alloc(&ps_table_type, 0);
+static PyObject *wrap(py_ps_connection *connection, mr_ps_table *table) {
+    py_ps_table *made = (py_ps_table *)py_ps_table_type.tp_alloc(&py_ps_table_type, 0);
     if (made == NULL) {
         mr_ps_table_free(table);
         return NULL;
     }
-    made->connection = (ps_connection *)Py_NewRef((PyObject *)connection);
+    made->connection = (py_ps_connection *)Py_NewRef((PyObject *)connection);
     made->table = table;
     made->options.size = sizeof made->options;
     mr_ps_table_options_get(table, &made->options);
@@ -65,14 +65,14 @@ static mr_status wait_table(mr_ps *ps, void *what, int64_t timeout_us) {
 }
 
 static PyObject *obtain(PyObject *connection, wish *wish, double timeout_s) {
-    ps_connection *self = (ps_connection *)connection;
-    mr_status status = ps_patiently(self, wait_table, wish, timeout_s);
-    return status == MR_OK ? wrap(self, wish->table) : ps_raise(status);
+    py_ps_connection *self = (py_ps_connection *)connection;
+    mr_status status = py_ps_patiently(self, wait_table, wish, timeout_s);
+    return status == MR_OK ? wrap(self, wish->table) : py_ps_raise(status);
 }
 
 /* ---- Hyperparameters: all of them alike, in the order of MR_PS_HYPERPARAMETERS. */
 
-PyObject *ps_hyperparameters(void) {
+PyObject *py_ps_hyperparameters(void) {
 #define X(name, least, below, initial, text)    "(ss)"
 #define PAIR(name, least, below, initial, text) , #name, text
     return Py_BuildValue("(" MR_PS_HYPERPARAMETERS(X) ")" MR_PS_HYPERPARAMETERS(PAIR));
@@ -99,11 +99,11 @@ static PyObject *with_hyperparameters(PyObject *options, const mr_ps_table_optio
 #undef X
     };
     for (size_t i = 0; options != NULL && i < sizeof all / sizeof *all; i++)
-        core_insert(&options, PyUnicode_FromString(all[i].name), PyFloat_FromDouble((double)all[i].value));
+        py_core_insert(&options, PyUnicode_FromString(all[i].name), PyFloat_FromDouble((double)all[i].value));
     return options;
 }
 
-PyObject *ps_table_create(PyObject *connection, PyObject *args) {
+PyObject *py_ps_table_create(PyObject *connection, PyObject *args) {
     mr_ps_table_options o = MR_INIT(mr_ps_table_options);
     PyObject *list, *hyperparameters;
     double timeout_s;
@@ -131,7 +131,7 @@ PyObject *ps_table_create(PyObject *connection, PyObject *args) {
     return made;
 }
 
-PyObject *ps_table_open(PyObject *connection, PyObject *args) {
+PyObject *py_ps_table_open(PyObject *connection, PyObject *args) {
     wish wish = {0};
     double timeout_s;
     return PyArg_ParseTuple(args, "sd", &wish.name, &timeout_s) ? obtain(connection, &wish, timeout_s) : NULL;
@@ -140,12 +140,12 @@ PyObject *ps_table_open(PyObject *connection, PyObject *args) {
 static mr_status wait_drop(mr_ps *ps, void *table, int64_t timeout_us) { return mr_ps_table_drop(table, timeout_us); }
 
 static PyObject *drop(PyObject *object, PyObject *timeout) {
-    ps_table *self = (ps_table *)object;
-    return ps_outcome(ps_wait((PyObject *)self->connection, wait_drop, self->table, timeout));
+    py_ps_table *self = (py_ps_table *)object;
+    return py_ps_outcome(py_ps_wait((PyObject *)self->connection, wait_drop, self->table, timeout));
 }
 
 static void dealloc(PyObject *object) {
-    ps_table *self = (ps_table *)object;
+    py_ps_table *self = (py_ps_table *)object;
     if (self->connection->pid == getpid()) mr_ps_table_free(self->table);
     Py_XDECREF(self->connection);
     Py_TYPE(object)->tp_free(object);
@@ -163,12 +163,12 @@ static PyObject *array_of(const void *item) {
 
 static PyObject *get_options(PyObject *object, void *none) {
     static const char *const kinds[] = {"sparse", "vectors", "dense"};
-    const mr_ps_table_options *o = &((ps_table *)object)->options;
+    const mr_ps_table_options *o = &((py_ps_table *)object)->options;
     PyObject *options = Py_BuildValue(
         "{s:s,s:s,s:I,s:N,s:I,s:N,s:K,s:K,s:s,s:s,s:s,s:s,s:f,s:K,s:f,"
         "s:N,s:N,s:I,s:K,s:K,s:s}",
         "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays",
-        core_list(o->arrays, o->array_count, sizeof *o->arrays, array_of), "block", o->block, "ordered",
+        py_core_list(o->arrays, o->array_count, sizeof *o->arrays, array_of), "block", o->block, "ordered",
         PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
         (unsigned long long)o->last_key, "optimizer", o->optimizer, "schedule", o->schedule, "initializer",
         o->initializer, "compression", o->compression, "lr", o->rate, "seed", (unsigned long long)o->seed, "clip_norm",
@@ -179,14 +179,14 @@ static PyObject *get_options(PyObject *object, void *none) {
 }
 
 static PyObject *get_name(PyObject *object, void *none) {
-    return PyUnicode_FromString(mr_ps_table_name(((ps_table *)object)->table));
+    return PyUnicode_FromString(mr_ps_table_name(((py_ps_table *)object)->table));
 }
 
 /* ---- Requests about keys. */
 
 typedef struct request {
-    ps_table *table;
-    ps_ticket *ticket; /* owned until it is returned */
+    py_ps_table *table;
+    py_ps_ticket *ticket; /* owned until it is returned */
     Py_buffer keys, lengths;
     uint32_t *sorted_lengths; /* owned */
     mr_ps_request_options options;
@@ -209,7 +209,7 @@ static bool has_size(const Py_buffer *view, size_t bytes, const char *what) {
 
 /* How many bytes the values of all keys have. SIZE_MAX with an exception. */
 static size_t measure(request *request) {
-    ps_ticket *ticket = request->ticket;
+    py_ps_ticket *ticket = request->ticket;
     const mr_ps_table_options *options = &request->table->options;
     size_t item = mr_dtype_size(options->dtype), at = 0;
     if (options->kind == MR_PS_SPARSE) {
@@ -233,7 +233,7 @@ static size_t measure(request *request) {
 
 /* Vectors that do not ascend: their lengths go with them. */
 static bool sort_vectors(request *request) {
-    ps_ticket *ticket = request->ticket;
+    py_ps_ticket *ticket = request->ticket;
     const uint32_t *lengths = request->lengths.buf;
     if (ticket->keys.count != ticket->keys.given)
         return PyErr_Format(PyExc_ValueError, "%zu of %zu keys are repeated: a push of vectors takes each key once",
@@ -246,9 +246,9 @@ static bool sort_vectors(request *request) {
 
 /* Memory for what is sorted and added up, and for what comes; the former is filled. */
 static bool sort(request *request, size_t bytes) {
-    ps_ticket *ticket = request->ticket;
+    py_ps_ticket *ticket = request->ticket;
     const mr_ps_table_options *options = &request->table->options;
-    if (!ps_keys_init(&ticket->keys, request->keys.buf, request->count)) return PyErr_NoMemory() != NULL;
+    if (!py_ps_keys_init(&ticket->keys, request->keys.buf, request->count)) return PyErr_NoMemory() != NULL;
     if (ticket->keys.keys == NULL) return true;
     if (ticket->row == 0 && !sort_vectors(request)) return false;
     size_t needed = ticket->row == 0 ? bytes : ticket->keys.count * ticket->row;
@@ -259,17 +259,18 @@ static bool sort(request *request, size_t bytes) {
         return PyErr_NoMemory() != NULL;
     if (ticket->gathered == NULL) return true;
     if (ticket->row == 0)
-        CORE_WITHOUT_GIL(ps_keys_gather_vectors(&ticket->keys, ticket->offsets, ticket->pushed.buf, ticket->gathered));
+        PY_CORE_WITHOUT_GIL(
+            py_ps_keys_gather_vectors(&ticket->keys, ticket->offsets, ticket->pushed.buf, ticket->gathered));
     else
-        CORE_WITHOUT_GIL(ps_keys_gather(&ticket->keys, options->dtype, options->dim, request->options.set != 0,
-                                        ticket->pushed.buf, ticket->gathered));
+        PY_CORE_WITHOUT_GIL(py_ps_keys_gather(&ticket->keys, options->dtype, options->dim, request->options.set != 0,
+                                              ticket->pushed.buf, ticket->gathered));
     return true;
 }
 
 typedef mr_status send_fn(const request *request);
 
 static mr_status send_keys(const request *request) {
-    ps_ticket *ticket = request->ticket;
+    py_ps_ticket *ticket = request->ticket;
     bool sorted = ticket->keys.keys != NULL;
     mr_ps_table *table = request->table->table;
     const uint64_t *keys = sorted ? ticket->keys.keys : request->keys.buf;
@@ -285,7 +286,7 @@ static mr_status send_keys(const request *request) {
 }
 
 static mr_status send_array(const request *request) {
-    ps_ticket *ticket = request->ticket;
+    py_ps_ticket *ticket = request->ticket;
     mr_ps_table *table = request->table->table;
     if (ticket->wanted.obj == NULL)
         return mr_ps_push_array(table, request->array, ticket->pushed.buf, request->first, request->count,
@@ -300,25 +301,25 @@ static mr_status send_array(const request *request) {
 /* Makes the request; the ticket is returned. */
 static PyObject *send(request *request, send_fn *how) {
     enum { SWEEP_EVERY = 16 };
-    ps_connection *connection = request->table->connection;
+    py_ps_connection *connection = request->table->connection;
     mr_status status;
-    ps_slip *slip = NULL;
-    if (!ps_enter(connection)) return NULL;
-    if (request->told != NULL && (slip = ps_slip_new(connection, request->told)) == NULL) {
-        ps_leave(connection);
+    py_ps_slip *slip = NULL;
+    if (!py_ps_enter(connection)) return NULL;
+    if (request->told != NULL && (slip = py_ps_slip_new(connection, request->told)) == NULL) {
+        py_ps_leave(connection);
         return NULL;
     }
-    if (slip != NULL) request->options.done = ps_slip_ring;
+    if (slip != NULL) request->options.done = py_ps_slip_ring;
     request->options.context = slip;
-    if (++connection->requests % SWEEP_EVERY == 0) ps_tickets_sweep(connection);
-    CORE_WITHOUT_GIL(status = how(request));
-    ps_leave(connection);
+    if (++connection->requests % SWEEP_EVERY == 0) py_ps_tickets_sweep(connection);
+    PY_CORE_WITHOUT_GIL(status = how(request));
+    py_ps_leave(connection);
     if (status != MR_OK) {
-        PyObject *none = ps_raise(status);
-        ps_slip_drop(slip);
+        PyObject *none = py_ps_raise(status);
+        py_ps_slip_drop(slip);
         return none;
     }
-    ps_ticket_begin(request->ticket);
+    py_ps_ticket_begin(request->ticket);
     return Py_NewRef((PyObject *)request->ticket);
 }
 
@@ -330,10 +331,10 @@ static void fini(request *request) {
 }
 
 static bool init(request *request, PyObject *table, int priority, int set, PyObject *told) {
-    request->table = (ps_table *)table;
+    request->table = (py_ps_table *)table;
     request->told = told == Py_None ? NULL : told;
     request->options = MR_OPTIONS(mr_ps_request_options, .priority = (uint8_t)priority, .set = set);
-    request->ticket = ps_ticket_new(request->table->connection);
+    request->ticket = py_ps_ticket_new(request->table->connection);
     return request->ticket != NULL;
 }
 
@@ -341,11 +342,11 @@ static bool init(request *request, PyObject *table, int priority, int set, PyObj
 static void set_mark(request *request, PyObject *mark) {
     if (mark == Py_None) return;
     request->ticket->mark = Py_NewRef(mark);
-    request->options.version = ((ps_mark *)mark)->mark;
+    request->options.version = ((py_ps_mark *)mark)->mark;
 }
 
 static bool is_mark(PyObject *mark) {
-    if (mark == Py_None || Py_IS_TYPE(mark, &ps_mark_type)) return true;
+    if (mark == Py_None || Py_IS_TYPE(mark, &py_ps_mark_type)) return true;
     return PyErr_Format(PyExc_TypeError, "a version must be what version() of this table returned") != NULL;
 }
 
@@ -365,14 +366,14 @@ static PyObject *ask_keys(PyObject *object, PyObject *args) {
         !is_mark(mark) || !init(&request, object, priority, set, told))
         return NULL;
     set_mark(&request, mark);
-    ps_ticket *ticket = request.ticket;
+    py_ps_ticket *ticket = request.ticket;
     if (!take(keys, &request.keys, false) || !take(lengths, &request.lengths, false) ||
         !take(pushed, &ticket->pushed, false) || !take(wanted, &ticket->wanted, true))
         goto fini;
     request.count = (size_t)request.keys.len / sizeof(uint64_t);
     size_t bytes =
-        request.count > PS_KEYS_MAX
-            ? (PyErr_Format(PyExc_ValueError, "a request has %zu keys; the limit is %d", request.count, PS_KEYS_MAX),
+        request.count > PY_PS_KEYS_MAX
+            ? (PyErr_Format(PyExc_ValueError, "a request has %zu keys; the limit is %d", request.count, PY_PS_KEYS_MAX),
                SIZE_MAX)
             : measure(&request);
     if (bytes != SIZE_MAX && has_size(&ticket->pushed, bytes, "values") &&
@@ -393,7 +394,7 @@ static PyObject *ask_array(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "IKOOipOO", &request.array, &first, &pushed, &wanted, &priority, &set, &mark, &told) ||
         !is_mark(mark) || !init(&request, object, priority, set, told))
         return NULL;
-    ps_ticket *ticket = request.ticket;
+    py_ps_ticket *ticket = request.ticket;
     request.first = first;
     set_mark(&request, mark);
     if (take(pushed, &ticket->pushed, false) && take(wanted, &ticket->wanted, true)) {
@@ -406,7 +407,7 @@ static PyObject *ask_array(PyObject *object, PyObject *args) {
 }
 
 static mr_status send_range(const request *request) {
-    ps_ticket *ticket = request->ticket;
+    py_ps_ticket *ticket = request->ticket;
     mr_ps_table *table = request->table->table;
     if (ticket->pushed.obj != NULL && ticket->wanted.obj != NULL)
         return mr_ps_push_pull_range(table, request->first, request->count, ticket->pushed.buf, ticket->wanted.buf,
@@ -427,7 +428,7 @@ static PyObject *ask_range(PyObject *object, PyObject *args) {
     if (!PyArg_ParseTuple(args, "KKOOi", &first, &last, &keys, &wanted, &priority) ||
         !init(&request, object, priority, 0, Py_None))
         return NULL;
-    ps_ticket *ticket = request.ticket;
+    py_ps_ticket *ticket = request.ticket;
     request.first = first;
     request.last = last;
     if (take(keys, &ticket->listed, true) && take(wanted, &ticket->wanted, true)) {
@@ -461,7 +462,7 @@ static PyObject *give_range(PyObject *object, PyObject *args) {
     return made;
 }
 
-static PyObject *make_mark(PyObject *object, PyObject *none) { return ps_mark_new(((ps_table *)object)->table); }
+static PyObject *make_mark(PyObject *object, PyObject *none) { return py_ps_mark_new(((py_ps_table *)object)->table); }
 
 static PyMethodDef methods[] = {
     {"range", ask_range, METH_VARARGS, NULL},
@@ -479,8 +480,8 @@ static PyGetSetDef properties[] = {
     {NULL},
 };
 
-PyTypeObject ps_table_type = {
-    CORE_TYPE("miniray._core.PsTable", ps_table, "A table of a parameter server, for miniray.ps."),
+PyTypeObject py_ps_table_type = {
+    PY_CORE_TYPE("miniray._core.PsTable", py_ps_table, "A table of a parameter server, for miniray.ps."),
     .tp_dealloc = dealloc,
     .tp_methods = methods,
     .tp_getset = properties,

@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-ps_ticket *ps_ticket_new(ps_connection *connection) {
-    ps_ticket *ticket = (ps_ticket *)ps_ticket_type.tp_alloc(&ps_ticket_type, 0);
+py_ps_ticket *py_ps_ticket_new(py_ps_connection *connection) {
+    py_ps_ticket *ticket = (py_ps_ticket *)py_ps_ticket_type.tp_alloc(&py_ps_ticket_type, 0);
     if (ticket == NULL) return NULL;
-    ticket->connection = (ps_connection *)Py_NewRef((PyObject *)connection);
+    ticket->connection = (py_ps_connection *)Py_NewRef((PyObject *)connection);
     ticket->is_over = true; /* nothing is borrowed by anybody */
     return ticket;
 }
 
-void ps_ticket_begin(ps_ticket *ticket) {
-    ps_connection *connection = ticket->connection;
+void py_ps_ticket_begin(py_ps_ticket *ticket) {
+    py_ps_connection *connection = ticket->connection;
     Py_INCREF(ticket);
     ticket->is_over = false;
     ticket->before = connection->final;
@@ -21,12 +21,12 @@ void ps_ticket_begin(ps_ticket *ticket) {
     connection->final = ticket;
 }
 
-static void give_back(ps_ticket *ticket) {
+static void give_back(py_ps_ticket *ticket) {
     PyBuffer_Release(&ticket->pushed);
     PyBuffer_Release(&ticket->wanted);
     PyBuffer_Release(&ticket->listed);
     Py_CLEAR(ticket->mark);
-    ps_keys_fini(&ticket->keys);
+    py_ps_keys_fini(&ticket->keys);
     free(ticket->offsets);
     free(ticket->gathered);
     free(ticket->found);
@@ -35,17 +35,17 @@ static void give_back(ps_ticket *ticket) {
 }
 
 /* What came for keys that did not ascend goes to where it was asked for. */
-static void deliver(ps_ticket *ticket) {
+static void deliver(py_ps_ticket *ticket) {
     if (ticket->found == NULL) return;
     if (ticket->row == 0)
-        ps_keys_scatter_vectors(&ticket->keys, ticket->offsets, ticket->found, ticket->wanted.buf);
+        py_ps_keys_scatter_vectors(&ticket->keys, ticket->offsets, ticket->found, ticket->wanted.buf);
     else
-        ps_keys_scatter(&ticket->keys, ticket->row, ticket->found, ticket->wanted.buf);
+        py_ps_keys_scatter(&ticket->keys, ticket->row, ticket->found, ticket->wanted.buf);
 }
 
 /* Is over; the connection has it no more, so it may be gone afterwards. */
-static void finish(ps_ticket *ticket, mr_status status, const char *text) {
-    ps_connection *connection = ticket->connection;
+static void finish(py_ps_ticket *ticket, mr_status status, const char *text) {
+    py_ps_connection *connection = ticket->connection;
     bool is_dropped = Py_REFCNT(ticket) == 1;
     ticket->is_over = true;
     ticket->status = status;
@@ -75,7 +75,7 @@ static mr_status ask(mr_ps *ps, mr_ps_ticket number, int64_t timeout_us, bool *r
     return *refused ? MR_TIMEOUT : status == MR_NOT_FOUND ? MR_NOMEM : status;
 }
 
-void ps_tickets_sweep(ps_connection *connection) {
+void py_ps_tickets_sweep(py_ps_connection *connection) {
     while (connection->first != NULL && !connection->first->is_waited) {
         bool refused;
         mr_status status = ask(connection->ps, connection->first->number, 0, &refused);
@@ -84,7 +84,7 @@ void ps_tickets_sweep(ps_connection *connection) {
     }
 }
 
-void ps_tickets_end(ps_connection *connection) {
+void py_ps_tickets_end(py_ps_connection *connection) {
     while (connection->first != NULL)
         finish(connection->first, MR_CLOSED, "the connection was closed before this request completed");
 }
@@ -106,21 +106,21 @@ static mr_status wait_for_other(mr_ps *ps, void *self, int64_t timeout_us) {
     return MR_OK;
 }
 
-static mr_status wait_here(ps_ticket *self, double timeout_s) {
+static mr_status wait_here(py_ps_ticket *self, double timeout_s) {
     mr_status status = MR_OK;
     for (double waited_s = 0; self->is_waited && status == MR_OK; waited_s += 1e-3)
-        status = waited_s > timeout_s ? MR_TIMEOUT : ps_patiently(self->connection, wait_for_other, NULL, 1e-3);
+        status = waited_s > timeout_s ? MR_TIMEOUT : py_ps_patiently(self->connection, wait_for_other, NULL, 1e-3);
     if (self->is_over || status != MR_OK) return status;
     patience patience = {.number = self->number};
     self->is_waited = true;
-    status = ps_patiently(self->connection, wait_ticket, &patience, timeout_s);
+    status = py_ps_patiently(self->connection, wait_ticket, &patience, timeout_s);
     self->is_waited = false;
     if (status != MR_TIMEOUT && status != MR_CANCELLED) finish(self, status, mr_last_error());
     return status == MR_TIMEOUT && patience.refused ? MR_NOMEM : status;
 }
 
 /* False: it is under way still, or, with MR_CANCELLED, an exception is set. */
-static bool look(ps_ticket *self, double timeout_s, mr_status *status) {
+static bool look(py_ps_ticket *self, double timeout_s, mr_status *status) {
     *status = MR_CANCELLED;
     if (!self->is_over) *status = wait_here(self, timeout_s);
     return self->is_over;
@@ -128,34 +128,34 @@ static bool look(ps_ticket *self, double timeout_s, mr_status *status) {
 
 static PyObject *raise_shared(void) {
     PyObject *text = PyUnicode_FromString("another thread already waits for this request");
-    if (text != NULL) ps_raise_text(MR_TIMEOUT, text);
+    if (text != NULL) py_ps_raise_text(MR_TIMEOUT, text);
     Py_XDECREF(text);
     return NULL;
 }
 
 /* wait(timeout in s) */
 static PyObject *wait_(PyObject *object, PyObject *timeout) {
-    ps_ticket *self = (ps_ticket *)object;
+    py_ps_ticket *self = (py_ps_ticket *)object;
     mr_status status;
     double timeout_s = PyFloat_AsDouble(timeout);
     if (timeout_s == -1 && PyErr_Occurred()) return NULL;
     bool is_over = look(self, timeout_s, &status);
     if (!is_over && status == MR_TIMEOUT && self->is_waited) return raise_shared(); /* the library was not asked */
-    if (!is_over) return ps_raise(status);
+    if (!is_over) return py_ps_raise(status);
     if (self->status == MR_OK) Py_RETURN_NONE;
-    return ps_raise_text(self->status, self->text == NULL ? Py_None : self->text);
+    return py_ps_raise_text(self->status, self->text == NULL ? Py_None : self->text);
 }
 
 static PyObject *get_done(PyObject *object, void *none) {
     mr_status status;
-    if (look((ps_ticket *)object, 0, &status)) Py_RETURN_TRUE;
+    if (look((py_ps_ticket *)object, 0, &status)) Py_RETURN_TRUE;
     return status == MR_CANCELLED ? NULL : Py_NewRef(Py_False);
 }
 
-static PyObject *get_count(PyObject *object, void *none) { return PyLong_FromSize_t(((ps_ticket *)object)->count); }
+static PyObject *get_count(PyObject *object, void *none) { return PyLong_FromSize_t(((py_ps_ticket *)object)->count); }
 
 static void dealloc(PyObject *object) {
-    ps_ticket *self = (ps_ticket *)object;
+    py_ps_ticket *self = (py_ps_ticket *)object;
     give_back(self);
     Py_XDECREF(self->text);
     Py_XDECREF(self->connection);
@@ -173,8 +173,8 @@ static PyGetSetDef properties[] = {
     {NULL},
 };
 
-PyTypeObject ps_ticket_type = {
-    CORE_TYPE("miniray._core.PsTicket", ps_ticket, "A request to a parameter server, pending or complete."),
+PyTypeObject py_ps_ticket_type = {
+    PY_CORE_TYPE("miniray._core.PsTicket", py_ps_ticket, "A request to a parameter server, pending or complete."),
     .tp_dealloc = dealloc,
     .tp_methods = methods,
     .tp_getset = properties,

@@ -5,21 +5,21 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct ps_slip {
-    ps_slip *before, *after; /* of those that are pending */
-    struct ps_bell *bell;
+struct py_ps_slip {
+    py_ps_slip *before, *after; /* of those that are pending */
+    struct py_ps_bell *bell;
     PyObject *object; /* owned */
 };
 
-struct ps_bell {
+struct py_ps_bell {
     pthread_mutex_t lock;
     pthread_cond_t news;
-    ps_slip *pending;
-    ps_slip *first, **end; /* rung, by `after` */
+    py_ps_slip *pending;
+    py_ps_slip *first, **end; /* rung, by `after` */
 };
 
-static struct ps_bell *create(void) {
-    struct ps_bell *bell = calloc(1, sizeof *bell);
+static struct py_ps_bell *create(void) {
+    struct py_ps_bell *bell = calloc(1, sizeof *bell);
     pthread_condattr_t attributes;
     if (bell == NULL) return NULL;
     pthread_condattr_init(&attributes);
@@ -32,28 +32,28 @@ static struct ps_bell *create(void) {
 }
 
 /* Locked, as the next two. */
-static void add(struct ps_bell *bell, ps_slip *slip) {
+static void add(struct py_ps_bell *bell, py_ps_slip *slip) {
     slip->after = bell->pending;
     if (bell->pending != NULL) bell->pending->before = slip;
     bell->pending = slip;
 }
 
-static void take_out(ps_slip *slip) {
+static void take_out(py_ps_slip *slip) {
     *(slip->before == NULL ? &slip->bell->pending : &slip->before->after) = slip->after;
     if (slip->after != NULL) slip->after->before = slip->before;
     slip->before = slip->after = NULL;
 }
 
-static void ring(ps_slip *slip) {
+static void ring(py_ps_slip *slip) {
     take_out(slip);
     *slip->bell->end = slip;
     slip->bell->end = &slip->after;
     pthread_cond_signal(&slip->bell->news);
 }
 
-ps_slip *ps_slip_new(ps_connection *connection, PyObject *object) {
+py_ps_slip *py_ps_slip_new(py_ps_connection *connection, PyObject *object) {
     if (connection->bell == NULL) connection->bell = create();
-    ps_slip *slip = connection->bell == NULL ? NULL : calloc(1, sizeof *slip);
+    py_ps_slip *slip = connection->bell == NULL ? NULL : calloc(1, sizeof *slip);
     if (slip == NULL) return PyErr_NoMemory(), NULL;
     slip->bell = connection->bell;
     slip->object = Py_NewRef(object);
@@ -63,13 +63,13 @@ ps_slip *ps_slip_new(ps_connection *connection, PyObject *object) {
     return slip;
 }
 
-static PyObject *freed(ps_slip *slip) {
+static PyObject *freed(py_ps_slip *slip) {
     PyObject *object = slip->object;
     free(slip);
     return object;
 }
 
-void ps_slip_drop(ps_slip *slip) {
+void py_ps_slip_drop(py_ps_slip *slip) {
     if (slip == NULL) return;
     pthread_mutex_lock(&slip->bell->lock);
     take_out(slip);
@@ -77,26 +77,26 @@ void ps_slip_drop(ps_slip *slip) {
     Py_DECREF(freed(slip));
 }
 
-void ps_slip_ring(void *context, mr_status status) {
-    ps_slip *slip = context;
-    struct ps_bell *bell = slip->bell;
+void py_ps_slip_ring(void *context, mr_status status) {
+    py_ps_slip *slip = context;
+    struct py_ps_bell *bell = slip->bell;
     pthread_mutex_lock(&bell->lock);
     ring(slip);
     pthread_mutex_unlock(&bell->lock);
 }
 
-void ps_bell_ring_all(struct ps_bell *bell) {
+void py_ps_bell_ring_all(struct py_ps_bell *bell) {
     if (bell == NULL) return;
     pthread_mutex_lock(&bell->lock);
     while (bell->pending != NULL) ring(bell->pending);
     pthread_mutex_unlock(&bell->lock);
 }
 
-void ps_bell_destroy(struct ps_bell *bell) {
+void py_ps_bell_destroy(struct py_ps_bell *bell) {
     if (bell == NULL) return;
-    ps_slip *lists[] = {bell->pending, bell->first};
+    py_ps_slip *lists[] = {bell->pending, bell->first};
     for (int i = 0; i < 2; i++)
-        for (ps_slip *slip = lists[i], *next; slip != NULL; slip = next) {
+        for (py_ps_slip *slip = lists[i], *next; slip != NULL; slip = next) {
             next = slip->after;
             Py_DECREF(freed(slip));
         }
@@ -105,7 +105,7 @@ void ps_bell_destroy(struct ps_bell *bell) {
     free(bell);
 }
 
-static ps_slip *await(struct ps_bell *bell, double timeout_s) {
+static py_ps_slip *await(struct py_ps_bell *bell, double timeout_s) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t ns = until.tv_nsec + (int64_t)(timeout_s * 1e9);
@@ -113,25 +113,25 @@ static ps_slip *await(struct ps_bell *bell, double timeout_s) {
     until.tv_nsec = ns % 1000000000;
     pthread_mutex_lock(&bell->lock);
     while (bell->first == NULL && pthread_cond_timedwait(&bell->news, &bell->lock, &until) == 0) continue;
-    ps_slip *slip = bell->first;
+    py_ps_slip *slip = bell->first;
     if (slip != NULL && (bell->first = slip->after) == NULL) bell->end = &bell->first;
     pthread_mutex_unlock(&bell->lock);
     return slip;
 }
 
-PyObject *ps_told(PyObject *object, PyObject *timeout) {
-    ps_connection *self = (ps_connection *)object;
+PyObject *py_ps_callback(PyObject *object, PyObject *timeout) {
+    py_ps_connection *self = (py_ps_connection *)object;
     double timeout_s = PyFloat_AsDouble(timeout);
     if (timeout_s == -1 && PyErr_Occurred()) return NULL;
     if (self->bell == NULL) Py_RETURN_NONE;
-    ps_slip *slip;
-    CORE_WITHOUT_GIL(slip = await(self->bell, timeout_s));
+    py_ps_slip *slip;
+    PY_CORE_WITHOUT_GIL(slip = await(self->bell, timeout_s));
     return slip == NULL ? Py_NewRef(Py_None) : freed(slip);
 }
 
-PyObject *ps_tell(PyObject *object, PyObject *given) {
-    ps_slip *slip = ps_slip_new((ps_connection *)object, given);
+PyObject *py_ps_tell(PyObject *object, PyObject *given) {
+    py_ps_slip *slip = py_ps_slip_new((py_ps_connection *)object, given);
     if (slip == NULL) return NULL;
-    ps_slip_ring(slip, MR_OK);
+    py_ps_slip_ring(slip, MR_OK);
     Py_RETURN_NONE;
 }

@@ -1,6 +1,6 @@
 /* ps_told.h — requests with a callback at their end: the library rings, a thread of Python listens and calls.
  *
- *   send ──► pending ── the library's `done` ──► rung ── ps_told ──► Python (miniray/ps/_callbacks.py)
+ *  send ──► pending ── the library's `done` ──► rung ── py_ps_callback ──► Python (miniray/ps/_callbacks.py)
  *                  └─── the connection is closed ──┘
  *
  * A slip is any object of Python's: it comes back once for each request that it was sent with.
@@ -8,15 +8,15 @@
 #pragma once
 #include "python/native/ps.h"
 
-typedef struct ps_slip ps_slip;
+typedef struct py_ps_slip py_ps_slip;
 
 /* Of a request that is about to be made: `done` and `context` of its options. NULL with an exception. */
-ps_slip *ps_slip_new(ps_connection *connection, PyObject *slip);
-void ps_slip_drop(ps_slip *slip); /* it was not made. NULL: no-op */
-void ps_slip_ring(void *slip, mr_status status);
+py_ps_slip *py_ps_slip_new(py_ps_connection *connection, PyObject *slip);
+void py_ps_slip_drop(py_ps_slip *slip); /* it was not made. NULL: no-op */
+void py_ps_slip_ring(void *slip, mr_status status);
 
-void ps_bell_ring_all(struct ps_bell *bell); /* the library rings no more. NULL: no-op, as below */
-void ps_bell_destroy(struct ps_bell *bell);
+void py_ps_bell_ring_all(struct py_ps_bell *bell); /* the library rings no more. NULL: no-op, as below */
+void py_ps_bell_destroy(struct py_ps_bell *bell);
 
-PyObject *ps_told(PyObject *connection, PyObject *timeout); /* told(timeout in s) → a slip, or None in time */
-PyObject *ps_tell(PyObject *connection, PyObject *slip);    /* tell(slip): as if a request of it were over */
+PyObject *py_ps_callback(PyObject *connection, PyObject *timeout); /* told(timeout in s) → a slip, or None in time */
+PyObject *py_ps_tell(PyObject *connection, PyObject *slip);        /* tell(slip): as if a request of it were over */

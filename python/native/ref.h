@@ -5,23 +5,23 @@
 #pragma once
 #include "python/native/core.h"
 
-typedef struct ref {
+typedef struct py_ref {
     PyObject_HEAD mr_ref ref;
     uint64_t generation; /* of the context that gave it */
     mr_actor actor;      /* whose call makes it, if this process made the call; else zero */
-} ref;
+} py_ref;
 
-enum { REF_HEX_SIZE = 32 };
+enum { PY_REF_HEX_SIZE = 32 };
 
-extern PyTypeObject ref_type;
+extern PyTypeObject py_ref_type;
 
-static inline bool ref_check(PyObject *object) { return Py_TYPE(object) == &ref_type; }
+static inline bool py_ref_check(PyObject *object) { return Py_TYPE(object) == &py_ref_type; }
 
-PyObject *ref_id_text(const uint64_t word[2]);      /* how ids are printed */
-PyObject *ref_new(mr_ref ref);                      /* the runtime's reference is moved into it, also on failure */
-bool ref_encode(PyObject *self, mr_arg *out);       /* false with an exception: of another context */
-PyObject *ref_decode(const mr_value *value);        /* takes a reference of its own */
-void ref_made_by(PyObject *result, mr_actor actor); /* a reference, or a list of them; anything else is left alone */
-void ref_name_actor(
-    PyObject *self);             /* an exception that is set and says that an actor died says which, if it is known */
-bool ref_usable(PyObject *self); /* false with an exception: of a context that was shut down */
+PyObject *py_ref_id_text(const uint64_t word[2]);      /* how ids are printed */
+PyObject *py_ref_new(mr_ref ref);                      /* the runtime's reference is moved into it, also on failure */
+bool py_ref_encode(PyObject *self, mr_arg *out);       /* false with an exception: of another context */
+PyObject *py_ref_decode(const mr_value *value);        /* takes a reference of its own */
+void py_ref_made_by(PyObject *result, mr_actor actor); /* a reference, or a list of them; anything else is left alone */
+void py_ref_name_actor(
+    PyObject *self); /* an exception that is set and says that an actor died says which, if it is known */
+bool py_ref_usable(PyObject *self); /* false with an exception: of a context that was shut down */

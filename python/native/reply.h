@@ -1,25 +1,25 @@
 /* reply.h — Reply: a call of an actor that runs several at once, until it is answered.
  *
- * An actor whose methods are coroutines, or that has max_concurrency, has a host (miniray/_actors/concurrency.py): it is handed
- * each call as a Reply, says reply.run(instance) in its loop or in a thread, and then reply.done(value) or
+ * An actor whose methods are coroutines, or that has max_concurrency, has a host (miniray/_actors/concurrency.py): it
+ * is handed each call as a Reply, says reply.run(instance) in its loop or in a thread, and then reply.done(value) or
  * reply.failed(error), once. A Reply that is dropped has failed. */
 #pragma once
 #include "python/native/core.h"
 
-extern PyTypeObject reply_type;
+extern PyTypeObject py_reply_type;
 
-mr_call *reply_call(PyObject *reply); /* NULL: it was answered */
+mr_call *py_reply_call(PyObject *reply); /* NULL: it was answered */
 
 /* Before anything is submitted: it belongs to the call that this coroutine or thread runs (reply.run), if it is one
  * of a host's. */
-void reply_resume(void);
+void py_reply_resume(void);
 
 /* Which of the calls that this process has begun to run (core.calls) it is that this coroutine or thread runs; outside
  * of a host's the latest. */
-uint64_t reply_number(void);
+uint64_t py_reply_number(void);
 
 /* Whether nobody waits any more for the call that this coroutine or thread runs, or else the process. */
-bool reply_is_cancelled(void);
+bool py_reply_is_cancelled(void);
 
 /* The call must have been deferred. NULL with an exception, and it is not answered. */
-PyObject *reply_new(mr_call *call);
+PyObject *py_reply_new(mr_call *call);

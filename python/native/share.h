@@ -5,12 +5,12 @@
 #pragma once
 #include "python/native/core.h"
 
-extern PyTypeObject share_type;
+extern PyTypeObject py_shared_model_type;
 
-PyObject *share_open(PyObject *module, PyObject *bytes);
+PyObject *py_shared_model_open(PyObject *module, PyObject *bytes);
 
 /* If all tensors of these weights lie in it, they are lent: *weights is what a server is told instead, while the block
  * lives and until it lends again. False: they do not, or another sync writes it just now; or it is none. */
-bool share_lend(PyObject *self, mr_arg *weights);
+bool py_shared_model_lend(PyObject *self, mr_arg *weights);
 /* The same of a copy (mr_model_copy), wherever they lie. */
-bool share_lend_copy(mr_call *call, mr_arg *weights);
+bool py_shared_model_lend_copy(mr_call *call, mr_arg *weights);

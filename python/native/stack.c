@@ -11,13 +11,13 @@ static size_t copy_end(const char *text, size_t length, char *out, size_t size) 
     return length - skip;
 }
 
-size_t stack_describe(void *user, char *out, size_t size) {
+size_t py_stack_describe(void *user, char *out, size_t size) {
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *text = core_call(CORE_stacks, "()");
+    PyObject *text = py_core_call(PY_CORE_stacks, "()");
     Py_ssize_t length = 0;
     const char *bytes = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &length);
     size_t used = bytes == NULL ? 0 : copy_end(bytes, (size_t)length, out, size);
-    if (bytes == NULL) PyErr_WriteUnraisable(core.helpers[CORE_stacks]);
+    if (bytes == NULL) PyErr_WriteUnraisable(core.helpers[PY_CORE_stacks]);
     Py_XDECREF(text);
     PyGILState_Release(gil);
     return used;

@@ -2,4 +2,4 @@
 #pragma once
 #include "python/native/core.h"
 
-mr_describe_fn stack_describe; /* takes the GIL: code that never gives it up is not seen */
+mr_describe_fn py_stack_describe; /* takes the GIL: code that never gives it up is not seen */

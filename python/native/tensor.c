@@ -8,7 +8,7 @@
 
 #define NAMES(X) X(requires_grad) X(is_cpu) X(layout) X(is_contiguous) X(is_neg) X(dtype) X(shape) X(data_ptr)
 
-struct tensor_library {
+struct py_torch_library {
     PyTypeObject *parameter;
     PyObject *dtypes[MR_F64 + 1]; /* NULL: torch has none */
     PyObject *strided;
@@ -21,7 +21,7 @@ struct tensor_library {
 /* ---- What is looked up. */
 
 /* Whether all that has to be there is: of a torch that is being imported some is not yet. */
-static bool look_up(tensor_library *library, PyObject *torch) {
+static bool look_up(py_torch_library *library, PyObject *torch) {
     PyObject *nn = PyObject_GetAttrString(torch, "nn"), *inner = PyObject_GetAttrString(torch, "_C");
     if (nn != NULL) library->parameter = (PyTypeObject *)PyObject_GetAttrString(nn, "Parameter");
     if (inner != NULL) library->from_dlpack = PyObject_GetAttrString(inner, "_from_dlpack");
@@ -38,7 +38,7 @@ static bool look_up(tensor_library *library, PyObject *torch) {
            library->strided != NULL && library->dtypes[MR_F32] != NULL;
 }
 
-static void forget(tensor_library *library) {
+static void forget(py_torch_library *library) {
     Py_XDECREF(library->parameter);
     Py_XDECREF(library->strided);
     Py_XDECREF(library->from_dlpack);
@@ -49,13 +49,13 @@ static void forget(tensor_library *library) {
     PyMem_Free(library);
 }
 
-static void try_making(tensor_library *library);
+static void try_making(py_torch_library *library);
 
 /* NULL, without an exception: torch is not imported, or not to its end. */
-static tensor_library *library(void) {
+static py_torch_library *library(void) {
     if (core.torch != NULL) return core.torch;
     PyObject *name = PyUnicode_FromString("torch"), *torch = name == NULL ? NULL : PyImport_GetModule(name);
-    tensor_library *made = torch == NULL ? NULL : PyMem_Calloc(1, sizeof *made);
+    py_torch_library *made = torch == NULL ? NULL : PyMem_Calloc(1, sizeof *made);
     if (core.tensor == NULL && torch != NULL) core.tensor = (PyTypeObject *)PyObject_GetAttrString(torch, "Tensor");
     if (core.tensor != NULL && made != NULL && look_up(made, torch)) {
         core.torch = made;
@@ -71,7 +71,7 @@ static tensor_library *library(void) {
 
 /* ---- Looking. */
 
-bool tensor_check(PyObject *object, bool or_parameter) {
+bool py_torch_check(PyObject *object, bool or_parameter) {
     PyTypeObject *type = Py_TYPE(object);
     if (core.tensor != NULL && type == core.tensor) return true;
     return or_parameter && library() != NULL && type == core.torch->parameter;
@@ -86,7 +86,7 @@ static int is_so(PyObject *tensor, PyObject *name, bool calls) {
     return so;
 }
 
-static int look_at_kind(const tensor_library *library, PyObject *tensor, mr_dtype *out) {
+static int look_at_kind(const py_torch_library *library, PyObject *tensor, mr_dtype *out) {
     PyObject *layout = PyObject_GetAttr(tensor, library->layout);
     PyObject *dtype = layout == NULL ? NULL : PyObject_GetAttr(tensor, library->dtype);
     Py_XDECREF(layout); /* torch keeps them for ever: there is one of each */
@@ -101,7 +101,7 @@ static int look_at_kind(const tensor_library *library, PyObject *tensor, mr_dtyp
     return 0;
 }
 
-static int look_at_shape(const tensor_library *library, PyObject *tensor, mr_tensor *out) {
+static int look_at_shape(const py_torch_library *library, PyObject *tensor, mr_tensor *out) {
     PyObject *shape = PyObject_GetAttr(tensor, library->shape);
     int done = shape == NULL ? -1 : PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) <= MR_TENSOR_DIMS_MAX;
     out->dims = done == 1 ? (int)PyTuple_GET_SIZE(shape) : 0;
@@ -110,7 +110,7 @@ static int look_at_shape(const tensor_library *library, PyObject *tensor, mr_ten
     return done == 1 && PyErr_Occurred() ? -1 : done;
 }
 
-static int look_at_address(const tensor_library *library, PyObject *tensor, mr_tensor *out) {
+static int look_at_address(const py_torch_library *library, PyObject *tensor, mr_tensor *out) {
     PyObject *address = PyObject_CallMethodNoArgs(tensor, library->data_ptr);
     if (address == NULL) return -1;
     out->data = PyLong_AsVoidPtr(address);
@@ -118,8 +118,8 @@ static int look_at_address(const tensor_library *library, PyObject *tensor, mr_t
     return out->data == NULL && PyErr_Occurred() ? -1 : 1;
 }
 
-int tensor_look(PyObject *tensor, bool trained, mr_tensor *out) {
-    const tensor_library *torch = library();
+int py_torch_look(PyObject *tensor, bool trained, mr_tensor *out) {
+    const py_torch_library *torch = library();
     if (torch == NULL) return 0;
     int done = trained ? 0 : is_so(tensor, torch->requires_grad, false);
     if (done != 0) return done < 0 ? -1 : 0;
@@ -210,7 +210,7 @@ static lent *lend(const mr_tensor *tensor, PyObject *keeper) {
     return lent;
 }
 
-static PyObject *make(const tensor_library *library, const mr_tensor *tensor, PyObject *keeper) {
+static PyObject *make(const py_torch_library *library, const mr_tensor *tensor, PyObject *keeper) {
     lent *lent = lend(tensor, keeper);
     PyObject *capsule = lent == NULL ? NULL : PyCapsule_New(&lent->record, CAPSULE_NAME, capsule_release);
     if (capsule == NULL) {
@@ -224,13 +224,13 @@ static PyObject *make(const tensor_library *library, const mr_tensor *tensor, Py
 
 static bool is_as_expected(PyObject *made, const mr_tensor *wanted) {
     mr_tensor seen;
-    if (Py_TYPE(made) != core.tensor || tensor_look(made, false, &seen) != 1) return false;
+    if (Py_TYPE(made) != core.tensor || py_torch_look(made, false, &seen) != 1) return false;
     if (seen.dtype != wanted->dtype || seen.dims != wanted->dims || seen.data == wanted->data) return false;
     return memcmp(seen.shape, wanted->shape, (size_t)seen.dims * sizeof *seen.shape) == 0 &&
            memcmp(seen.data, wanted->data, wanted->bytes) == 0;
 }
 
-static void try_making(tensor_library *library) {
+static void try_making(py_torch_library *library) {
     static const float numbers[] = {1, 2, 3, 4, 5, 6};
     mr_tensor wanted = {.dtype = MR_F32, .dims = 2, .shape = {2, 3}, .data = numbers, .bytes = sizeof numbers};
     PyObject *made = library->from_dlpack == NULL ? NULL : make(library, &wanted, NULL);
@@ -240,32 +240,32 @@ static void try_making(tensor_library *library) {
 }
 
 static PyObject *make_if_possible(const mr_tensor *tensor, PyObject *keeper) {
-    const tensor_library *torch = library();
+    const py_torch_library *torch = library();
     if (torch == NULL || torch->from_dlpack == NULL || tensor->bytes == 0 || kind_of(tensor->dtype) < 0) return NULL;
     return make(torch, tensor, keeper);
 }
 
-PyObject *tensor_copy(const mr_tensor *tensor) { return make_if_possible(tensor, NULL); }
-PyObject *tensor_of(const mr_tensor *tensor, PyObject *keeper) { return make_if_possible(tensor, keeper); }
+PyObject *py_torch_copy(const mr_tensor *tensor) { return make_if_possible(tensor, NULL); }
+PyObject *py_torch_of(const mr_tensor *tensor, PyObject *keeper) { return make_if_possible(tensor, keeper); }
 
 /* ---- Weights. */
 
 static void weights_dealloc(PyObject *self) {
-    Py_XDECREF(((tensor_weights *)self)->tree);
-    Py_XDECREF(((tensor_weights *)self)->otherwise);
-    Py_XDECREF(((tensor_weights *)self)->shares);
+    Py_XDECREF(((py_torch_weights *)self)->tree);
+    Py_XDECREF(((py_torch_weights *)self)->otherwise);
+    Py_XDECREF(((py_torch_weights *)self)->shares);
     PyObject_Free(self);
 }
 
-PyTypeObject tensor_weights_type = {
-    CORE_TYPE("miniray._core.Weights", tensor_weights, "Weights of a model on their way to a server."),
+PyTypeObject py_torch_weights_type = {
+    PY_CORE_TYPE("miniray._core.Weights", py_torch_weights, "Weights of a model on their way to a server."),
     .tp_dealloc = weights_dealloc,
 };
 
-PyObject *tensor_weights_new(PyObject *module, PyObject *args) {
+PyObject *py_torch_weights_new(PyObject *module, PyObject *args) {
     PyObject *tree, *otherwise, *shares = NULL;
     if (!PyArg_ParseTuple(args, "OO|O!", &tree, &otherwise, &PyTuple_Type, &shares)) return NULL;
-    tensor_weights *made = PyObject_New(tensor_weights, &tensor_weights_type);
+    py_torch_weights *made = PyObject_New(py_torch_weights, &py_torch_weights_type);
     if (made == NULL) return NULL;
     made->tree = Py_NewRef(tree);
     made->otherwise = Py_NewRef(otherwise);
@@ -286,16 +286,16 @@ static bool is_usual(PyObject *tree, int depth) {
             if (!is_usual(item, depth + 1)) return false;
         return true;
     }
-    return (core.ndarray != NULL && Py_TYPE(tree) == core.ndarray) || tensor_check(tree, true);
+    return (core.ndarray != NULL && Py_TYPE(tree) == core.ndarray) || py_torch_check(tree, true);
 }
 
-PyObject *tensor_are_usual(PyObject *module, PyObject *tree) { return PyBool_FromLong(is_usual(tree, 0)); }
+PyObject *py_torch_are_usual(PyObject *module, PyObject *tree) { return PyBool_FromLong(is_usual(tree, 0)); }
 
-PyObject *tensor_are_own(PyObject *module, PyObject *tree) {
+PyObject *py_torch_are_own(PyObject *module, PyObject *tree) {
     if (!PyList_CheckExact(tree)) Py_RETURN_FALSE;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tree); i++) {
         PyObject *item = PyList_GET_ITEM(tree, i);
-        bool own = tensor_check(item, true) || (Py_TYPE(item) == core.ndarray && array_is_writable(item));
+        bool own = py_torch_check(item, true) || (Py_TYPE(item) == core.ndarray && py_numpy_is_writable(item));
         if (!own) Py_RETURN_FALSE;
     }
     Py_RETURN_TRUE;

@@ -28,11 +28,11 @@ static mr_status take_ref(trainer *self, PyObject *given, mr_ref *out) {
     if (given == NULL) return stop(self);
     if (given != Py_None) {
         status = MR_CANCELLED;
-        if (!ref_check(given))
+        if (!py_ref_check(given))
             PyErr_Format(PyExc_TypeError, "a call of a worker must return an ObjectRef, not %s",
                          Py_TYPE(given)->tp_name);
-        else if (ref_usable(given))
-            status = mr_retain(core.mr, *out = ((struct ref *)given)->ref);
+        else if (py_ref_usable(given))
+            status = mr_retain(core.mr, *out = ((struct py_ref *)given)->ref);
         if (PyErr_Occurred()) status = stop(self);
     }
     Py_DECREF(given);
@@ -57,13 +57,14 @@ static mr_status do_gather(void *user, size_t worker, mr_ref *out) { return call
 static PyObject *ref_of(const void *item) {
     const mr_ref *weights = item;
     mr_status status = mr_retain(core.mr, *weights);
-    return status == MR_OK ? ref_new(*weights) : core_raise(status);
+    return status == MR_OK ? py_ref_new(*weights) : py_core_raise(status);
 }
 
 static mr_status do_sync(void *user, const mr_ref *weights, mr_ref *out) {
     trainer *self = user;
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *list = weights == NULL ? Py_NewRef(Py_None) : core_list(weights, self->workers, sizeof *weights, ref_of);
+    PyObject *list =
+        weights == NULL ? Py_NewRef(Py_None) : py_core_list(weights, self->workers, sizeof *weights, ref_of);
     PyObject *given = list == NULL ? NULL : PyObject_CallMethod(self->owner, "sync", "O", list);
     mr_status status = take_ref(self, given, out);
     Py_XDECREF(list);
@@ -94,9 +95,9 @@ static mr_status do_train(void *user, size_t worker, int64_t epoch, mr_ref *out)
 static mr_status do_read(void *user, mr_value *result) {
     trainer *self = user;
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *object = decode_borrowed(result);
+    PyObject *object = py_decode_borrowed(result);
     mr_value read;
-    mr_status status = object != NULL && train_value(object, &read) ? MR_OK : stop(self);
+    mr_status status = object != NULL && py_train_value(object, &read) ? MR_OK : stop(self);
     if (status == MR_OK) {
         mr_value_release(result);
         *result = read;
@@ -138,10 +139,10 @@ static PyObject *raise(trainer *self, mr_status status) {
     }
     if (!usable(self)) return NULL;
     bool died = status == MR_ACTOR_DIED || status == MR_WORKER_DIED || status == MR_PEER_DIED;
-    if (died || mr_trainer_failed(self->trainer, &worker, &failed) != MR_OK) return core_raise(status);
+    if (died || mr_trainer_failed(self->trainer, &worker, &failed) != MR_OK) return py_core_raise(status);
     mr_value value;
     status = mr_get(core.mr, failed, 0, &value); /* its text is the last one now */
-    return status == MR_OK ? decode_owned(&value) : wait_raise(core.mr, failed, status);
+    return status == MR_OK ? py_decode_owned(&value) : py_wait_raise(core.mr, failed, status);
 }
 
 static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
@@ -149,7 +150,8 @@ static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     Py_ssize_t workers;
     long long interval;
     int max_failures, syncs;
-    if (!PyArg_ParseTuple(args, "OnLip", &owner, &workers, &interval, &max_failures, &syncs) || core_context() == NULL)
+    if (!PyArg_ParseTuple(args, "OnLip", &owner, &workers, &interval, &max_failures, &syncs) ||
+        py_core_context() == NULL)
         return NULL;
     trainer *self = (trainer *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
@@ -171,7 +173,7 @@ static PyObject *trainer_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     mr_status status = mr_trainer_create(core.mr, &options, &self->trainer);
     if (status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);
-    return core_raise(status);
+    return py_core_raise(status);
 }
 
 static void trainer_dealloc(PyObject *object) {
@@ -188,7 +190,7 @@ static PyObject *trainer_start(PyObject *object, PyObject *none) {
     trainer *self = (trainer *)object;
     mr_status status;
     if (!usable(self)) return NULL;
-    CORE_WAIT(status = mr_trainer_start(self->trainer));
+    PY_CORE_WAIT(status = mr_trainer_start(self->trainer));
     return status == MR_OK ? Py_NewRef(Py_None) : raise(self, status);
 }
 
@@ -199,8 +201,8 @@ static PyObject *trainer_epoch(PyObject *object, PyObject *args) {
     mr_status status;
     mr_value result;
     if (!PyArg_ParseTuple(args, "Lp", &epoch, &sync) || !usable(self)) return NULL;
-    CORE_WAIT(status = mr_trainer_epoch(self->trainer, epoch, sync, &result));
-    return status == MR_OK ? decode_owned(&result) : raise(self, status);
+    PY_CORE_WAIT(status = mr_trainer_epoch(self->trainer, epoch, sync, &result));
+    return status == MR_OK ? py_decode_owned(&result) : raise(self, status);
 }
 
 static PyObject *trainer_mend(PyObject *object, PyObject *none) {
@@ -208,7 +210,7 @@ static PyObject *trainer_mend(PyObject *object, PyObject *none) {
     size_t mended = 0;
     mr_status status;
     if (!usable(self)) return NULL;
-    CORE_WAIT(status = mr_trainer_recover(self->trainer, &mended));
+    PY_CORE_WAIT(status = mr_trainer_recover(self->trainer, &mended));
     return status == MR_OK ? PyLong_FromSize_t(mended) : raise(self, status);
 }
 
@@ -263,7 +265,7 @@ static PyGetSetDef trainer_getset[] = {
     {NULL},
 };
 
-PyTypeObject train_trainer_type = {
+PyTypeObject py_train_trainer_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Trainer",
     .tp_basicsize = sizeof(trainer),
     .tp_flags = Py_TPFLAGS_DEFAULT,

@@ -9,9 +9,9 @@
 #pragma once
 #include "python/native/core.h"
 
-extern PyTypeObject train_trainer_type, train_logbook_type;
+extern PyTypeObject py_train_trainer_type, py_train_logger_type;
 
-PyObject *train_shard_indices(PyObject *module, PyObject *args); /* (count, shards, shard, seed): bytes of int64 */
+PyObject *py_train_shard_indices(PyObject *module, PyObject *args); /* (count, shards, shard, seed): bytes of int64 */
 
 /* A dict as a value of its own, whatever is in it. False with an exception. */
-bool train_value(PyObject *dict, mr_value *out);
+bool py_train_value(PyObject *dict, mr_value *out);

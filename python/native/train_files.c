@@ -7,15 +7,15 @@
 
 enum { DEPTH_MAX = 32 };
 
-static bool encode_dict(encoder *encoder, PyObject *dict, mr_arg *out, int depth) {
+static bool encode_dict(py_encoder *encoder, PyObject *dict, mr_arg *out, int depth) {
     Py_ssize_t count = PyDict_GET_SIZE(dict), used = 0;
-    mr_arg *items = encoder_args(encoder, 2 * (size_t)count);
+    mr_arg *items = py_encoder_args(encoder, 2 * (size_t)count);
     PyObject *key, *value;
     if (items == NULL) return false;
     for (Py_ssize_t at = 0; used < 2 * count && PyDict_Next(dict, &at, &key, &value); used += 2) {
-        if (!encoder_value(encoder, key, &items[used])) return false;
+        if (!py_encoder_value(encoder, key, &items[used])) return false;
         if (!PyDict_CheckExact(value) || depth == DEPTH_MAX) {
-            if (!encoder_value(encoder, value, &items[used + 1])) return false;
+            if (!py_encoder_value(encoder, value, &items[used + 1])) return false;
         } else if (!encode_dict(encoder, value, &items[used + 1], depth + 1)) {
             return false;
         }
@@ -24,7 +24,7 @@ static bool encode_dict(encoder *encoder, PyObject *dict, mr_arg *out, int depth
     return true;
 }
 
-static bool as_value(encoder *encoder, PyObject *dict, mr_value *out) {
+static bool as_value(py_encoder *encoder, PyObject *dict, mr_value *out) {
     mr_arg arg;
     mr_ref ref;
     if (!encode_dict(encoder, dict, &arg, 0)) return false;
@@ -33,81 +33,81 @@ static bool as_value(encoder *encoder, PyObject *dict, mr_value *out) {
         status = mr_get(core.mr, ref, MR_FOREVER, out);
         mr_release(core.mr, ref);
     }
-    return status == MR_OK || core_raise(status) != NULL;
+    return status == MR_OK || py_core_raise(status) != NULL;
 }
 
-bool train_value(PyObject *object, mr_value *out) {
-    PyObject *dict = core_context() == NULL ? NULL : core_call(CORE_plain_result, "(O)", object);
+bool py_train_value(PyObject *object, mr_value *out) {
+    PyObject *dict = py_core_context() == NULL ? NULL : py_core_call(PY_CORE_plain_result, "(O)", object);
     if (dict == NULL) return false;
-    encoder encoder;
-    encoder_init(&encoder);
+    py_encoder encoder;
+    py_encoder_init(&encoder);
     bool done = as_value(&encoder, dict, out);
-    encoder_fini(&encoder);
+    py_encoder_fini(&encoder);
     Py_DECREF(dict);
     return done;
 }
 
 /* ---- Files. */
 
-typedef struct logbook {
-    PyObject_HEAD mr_metric_logger *logbook; /* owned; NULL: closed */
-} logbook;
+typedef struct logger {
+    PyObject_HEAD mr_metric_logger *logger; /* owned; NULL: closed */
+} logger;
 
-static PyObject *logbook_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+static PyObject *logger_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     const char *kind;
     PyObject *path;
     if (!PyArg_ParseTuple(args, "sO&", &kind, PyUnicode_FSConverter, &path)) return NULL;
-    logbook *self = (logbook *)type->tp_alloc(type, 0);
-    mr_status status = self == NULL ? MR_OK : mr_metric_logger_open(kind, PyBytes_AS_STRING(path), &self->logbook);
+    logger *self = (logger *)type->tp_alloc(type, 0);
+    mr_status status = self == NULL ? MR_OK : mr_metric_logger_open(kind, PyBytes_AS_STRING(path), &self->logger);
     Py_DECREF(path);
     if (status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);
     return PyErr_Format(PyExc_OSError, "%s", mr_last_error());
 }
 
-static PyObject *logbook_write(PyObject *object, PyObject *args) {
-    logbook *self = (logbook *)object;
+static PyObject *logger_write(PyObject *object, PyObject *args) {
+    logger *self = (logger *)object;
     long long epoch;
     PyObject *result;
     mr_value value;
-    if (!PyArg_ParseTuple(args, "LO", &epoch, &result) || !train_value(result, &value)) return NULL;
-    mr_status status = self->logbook == NULL ? MR_CLOSED : mr_metric_logger_write(self->logbook, epoch, &value);
+    if (!PyArg_ParseTuple(args, "LO", &epoch, &result) || !py_train_value(result, &value)) return NULL;
+    mr_status status = self->logger == NULL ? MR_CLOSED : mr_metric_logger_write(self->logger, epoch, &value);
     mr_value_release(&value);
     if (status == MR_OK) Py_RETURN_NONE;
     return PyErr_Format(PyExc_OSError, "%s", status == MR_CLOSED ? "the file is closed" : mr_last_error());
 }
 
-static PyObject *logbook_close(PyObject *object, PyObject *none) {
-    logbook *self = (logbook *)object;
-    mr_metric_logger_close(self->logbook);
-    self->logbook = NULL;
+static PyObject *logger_close(PyObject *object, PyObject *none) {
+    logger *self = (logger *)object;
+    mr_metric_logger_close(self->logger);
+    self->logger = NULL;
     Py_RETURN_NONE;
 }
 
-static void logbook_dealloc(PyObject *object) {
-    mr_metric_logger_close(((logbook *)object)->logbook);
+static void logger_dealloc(PyObject *object) {
+    mr_metric_logger_close(((logger *)object)->logger);
     Py_TYPE(object)->tp_free(object);
 }
 
-static PyMethodDef logbook_methods[] = {
-    {"write", logbook_write, METH_VARARGS, "write(epoch, result)"},
-    {"close", logbook_close, METH_NOARGS, NULL},
+static PyMethodDef logger_methods[] = {
+    {"write", logger_write, METH_VARARGS, "write(epoch, result)"},
+    {"close", logger_close, METH_NOARGS, NULL},
     {NULL},
 };
 
-PyTypeObject train_logbook_type = {
+PyTypeObject py_train_logger_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Logbook",
-    .tp_basicsize = sizeof(logbook),
+    .tp_basicsize = sizeof(logger),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_new = logbook_new,
-    .tp_dealloc = logbook_dealloc,
-    .tp_methods = logbook_methods,
+    .tp_new = logger_new,
+    .tp_dealloc = logger_dealloc,
+    .tp_methods = logger_methods,
     .tp_doc = "Logbook(kind, path): results of epochs in a file.",
 };
 
 /* ---- Shards. */
 
-PyObject *train_shard_indices(PyObject *module, PyObject *args) {
+PyObject *py_train_shard_indices(PyObject *module, PyObject *args) {
     Py_ssize_t count, shards, shard;
     unsigned long long seed;
     if (!PyArg_ParseTuple(args, "nnnK", &count, &shards, &shard, &seed)) return NULL;
@@ -118,5 +118,5 @@ PyObject *train_shard_indices(PyObject *module, PyObject *args) {
                                         (int64_t *)(void *)PyBytes_AS_STRING(bytes));
     if (status == MR_OK) return bytes;
     Py_DECREF(bytes);
-    return core_raise(status);
+    return py_core_raise(status);
 }

@@ -15,9 +15,9 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-int64_t wait_deadline_us(double seconds) { return seconds < 1e9 ? now_us() + (int64_t)(seconds * 1e6) : NEVER; }
+int64_t py_wait_deadline_us(double seconds) { return seconds < 1e9 ? now_us() + (int64_t)(seconds * 1e6) : NEVER; }
 
-bool wait_deadline(PyObject *timeout, int64_t *deadline_us) {
+bool py_wait_deadline(PyObject *timeout, int64_t *deadline_us) {
     *deadline_us = NEVER;
     if (timeout == NULL || timeout == Py_None) return true;
     double seconds = PyFloat_AsDouble(timeout);
@@ -31,22 +31,22 @@ bool wait_deadline(PyObject *timeout, int64_t *deadline_us) {
         PyErr_SetString(PyExc_ValueError, "The 'timeout' argument must be nonnegative. Received a negative number.");
         return false;
     }
-    *deadline_us = wait_deadline_us(seconds);
+    *deadline_us = py_wait_deadline_us(seconds);
     return true;
 }
 
-int64_t wait_left_us(int64_t deadline_us, int64_t most_us) {
+int64_t py_wait_left_us(int64_t deadline_us, int64_t most_us) {
     if (deadline_us == NEVER) return most_us;
     int64_t left = deadline_us - now_us();
     return left <= 0 ? 0 : left < most_us ? left : most_us;
 }
 
-bool wait_slice(wait_fn wait, void *what, int64_t deadline_us, mr_status *status) {
-    int64_t slice_us = wait_left_us(deadline_us, SLICE_US);
+bool py_wait_slice(py_wait_fn wait, void *what, int64_t deadline_us, mr_status *status) {
+    int64_t slice_us = py_wait_left_us(deadline_us, SLICE_US);
     if (slice_us == 0) return false;
     mr_context *mr = core.mr;
     uint64_t generation = core.generation;
-    CORE_WAIT(*status = wait(mr, what, slice_us));
+    PY_CORE_WAIT(*status = wait(mr, what, slice_us));
     if (core.generation != generation) {
         PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread waited");
         return false;
@@ -54,14 +54,15 @@ bool wait_slice(wait_fn wait, void *what, int64_t deadline_us, mr_status *status
     return *status != MR_TIMEOUT || PyErr_CheckSignals() == 0;
 }
 
-PyObject *wait_raise(mr_context *mr, mr_ref ref, mr_status status) {
+PyObject *py_wait_raise(mr_context *mr, mr_ref ref, mr_status status) {
     PyObject *detail = PyBytes_FromStringAndSize(NULL, MR_DETAIL_MAX);
     PyObject *text = PyUnicode_DecodeUTF8(mr_last_error(), (Py_ssize_t)strlen(mr_last_error()), "replace");
     size_t size = 0;
     if (detail != NULL && mr_failure_detail(mr, ref, PyBytes_AS_STRING(detail), MR_DETAIL_MAX, &size) != MR_OK)
         size = 0;
     if (detail != NULL) _PyBytes_Resize(&detail, (Py_ssize_t)size);
-    if (detail != NULL && text != NULL) Py_XDECREF(core_call(CORE_raise_failure, "(iOO)", (int)status, text, detail));
+    if (detail != NULL && text != NULL)
+        Py_XDECREF(py_core_call(PY_CORE_raise_failure, "(iOO)", (int)status, text, detail));
     Py_XDECREF(detail);
     Py_XDECREF(text);
     return NULL;
@@ -94,14 +95,14 @@ static bool following_failed(following *following) {
         if (following->at >= PyList_GET_SIZE(following->list)) following->at = following->first;
         if (following->at >= PyList_GET_SIZE(following->list)) return false;
         PyObject *object = PyList_GET_ITEM(following->list, following->at);
-        if (!ref_check(object) || !ref_usable(object)) return PyErr_Occurred() != NULL;
-        mr_ref ref = ((struct ref *)object)->ref;
+        if (!py_ref_check(object) || !py_ref_usable(object)) return PyErr_Occurred() != NULL;
+        mr_ref ref = ((struct py_ref *)object)->ref;
         mr_value value;
         mr_status status = mr_get(core.mr, ref, 0, &value);
         if (status == MR_OK) {
             mr_value_release(&value);
         } else if (status != MR_TIMEOUT) {
-            wait_raise(core.mr, ref, status);
+            py_wait_raise(core.mr, ref, status);
             return true;
         }
     }
@@ -109,21 +110,21 @@ static bool following_failed(following *following) {
 }
 
 static PyObject *get_one(PyObject *object, int64_t deadline_us, following *following) {
-    if (!ref_check(object) && is_generator(object)) return Py_NewRef(object); /* its references are there as it is */
-    if (!ref_check(object))
+    if (!py_ref_check(object) && is_generator(object)) return Py_NewRef(object); /* its references are there as it is */
+    if (!py_ref_check(object))
         return PyErr_Format(PyExc_ValueError,
                             "Invalid type of object refs, '%s', is given. 'object_refs' must either be a single "
                             "ObjectRef or a list of ObjectRefs.",
                             Py_TYPE(object)->tp_name);
-    if (!ref_usable(object)) return NULL;
-    wanted wanted = {.ref = ((struct ref *)object)->ref};
+    if (!py_ref_usable(object)) return NULL;
+    wanted wanted = {.ref = ((struct py_ref *)object)->ref};
     mr_status status = mr_get(core.mr, wanted.ref, 0, &wanted.value);
-    while (status == MR_TIMEOUT && wait_slice(get_wanted, &wanted, deadline_us, &status))
+    while (status == MR_TIMEOUT && py_wait_slice(get_wanted, &wanted, deadline_us, &status))
         if (status == MR_TIMEOUT && following != NULL && following_failed(following)) return NULL;
     if (PyErr_Occurred()) return NULL;
-    if (status == MR_OK) return decode_owned(&wanted.value);
-    wait_raise(core.mr, wanted.ref, status);
-    ref_name_actor(object);
+    if (status == MR_OK) return py_decode_owned(&wanted.value);
+    py_wait_raise(core.mr, wanted.ref, status);
+    py_ref_name_actor(object);
     return NULL;
 }
 
@@ -133,7 +134,7 @@ static void look_at_rest(PyObject *list, Py_ssize_t first) {
     for (Py_ssize_t i = first; core.mr != NULL && i < PyList_GET_SIZE(list); i++) {
         PyObject *object = PyList_GET_ITEM(list, i);
         mr_value value;
-        if (ref_check(object) && mr_get(core.mr, ((struct ref *)object)->ref, 0, &value) == MR_OK)
+        if (py_ref_check(object) && mr_get(core.mr, ((struct py_ref *)object)->ref, 0, &value) == MR_OK)
             mr_value_release(&value);
     }
 }
@@ -141,7 +142,7 @@ static void look_at_rest(PyObject *list, Py_ssize_t first) {
 static PyObject *get_list(PyObject *list, int64_t deadline_us) {
     Py_ssize_t count = PyList_GET_SIZE(list);
     for (Py_ssize_t i = 0; i < count; i++)
-        if (!ref_check(PyList_GET_ITEM(list, i)))
+        if (!py_ref_check(PyList_GET_ITEM(list, i)))
             return PyErr_Format(PyExc_ValueError,
                                 "Invalid type of object refs, '%s', is given in a list. 'object_refs' must either be a "
                                 "single ObjectRef or a list of ObjectRefs.",
@@ -166,10 +167,10 @@ static PyObject *get_list(PyObject *list, int64_t deadline_us) {
 static bool has_runtime(PyObject *wanted) {
     if (core.mr != NULL) return true;
     if (PyList_Check(wanted) && PyList_GET_SIZE(wanted) > 0) wanted = PyList_GET_ITEM(wanted, 0);
-    return (!ref_check(wanted) || ref_usable(wanted)) && core_context() != NULL;
+    return (!py_ref_check(wanted) || py_ref_usable(wanted)) && py_core_context() != NULL;
 }
 
-PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *timeout = NULL, *wanted = count > 0 ? args[0] : NULL;
     int64_t deadline_us;
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
@@ -183,7 +184,7 @@ PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, Py
     }
     if (count > 1 || wanted == NULL)
         return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
-    if (!wait_deadline(timeout, &deadline_us) || !has_runtime(wanted)) return NULL;
+    if (!py_wait_deadline(timeout, &deadline_us) || !has_runtime(wanted)) return NULL;
     return PyList_Check(wanted) ? get_list(wanted, deadline_us) : get_one(wanted, deadline_us, NULL);
 }
 
@@ -200,7 +201,7 @@ typedef struct many {
 
 /* The reference that is meant by an item of the list, borrowed; NULL with an exception. */
 static PyObject *read_ref(PyObject *object, many *many) {
-    if (ref_check(object)) return object;
+    if (py_ref_check(object)) return object;
     if (!is_generator(object)) {
         PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got list containing %s",
                      Py_TYPE(object)->tp_name);
@@ -226,13 +227,13 @@ static bool read_refs(PyObject *list, many *many) {
     if (!once) PyErr_SetString(PyExc_ValueError, "Wait requires a list of unique object refs.");
     for (size_t i = 0; once && i < many->count; i++) {
         PyObject *object = read_ref(PyList_GET_ITEM(list, (Py_ssize_t)i), many);
-        if (object == NULL || !ref_usable(object)) return false;
-        many->refs[i] = ((struct ref *)object)->ref;
+        if (object == NULL || !py_ref_usable(object)) return false;
+        many->refs[i] = ((struct py_ref *)object)->ref;
     }
     return once;
 }
 
-static mr_status wait_for_many(mr_context *mr, void *what, int64_t timeout_us) {
+static mr_status py_wait_for_many(mr_context *mr, void *what, int64_t timeout_us) {
     many *many = what;
     return mr_wait(mr, many->refs, many->count, many->want, timeout_us, many->ready, &many->ready_count);
 }
@@ -252,20 +253,21 @@ static PyObject *two_lists(const many *many) {
     return both;
 }
 
-static PyObject *wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us) {
+static PyObject *py_wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us) {
     many many = {.want = (size_t)want};
     PyObject *both = NULL;
     if (read_refs(list, &many)) {
-        mr_status status = wait_for_many(core.mr, &many, 0);
-        while (status == MR_TIMEOUT && wait_slice(wait_for_many, &many, deadline_us, &status)) continue;
-        if (!PyErr_Occurred()) both = status == MR_OK || status == MR_TIMEOUT ? two_lists(&many) : core_raise(status);
+        mr_status status = py_wait_for_many(core.mr, &many, 0);
+        while (status == MR_TIMEOUT && py_wait_slice(py_wait_for_many, &many, deadline_us, &status)) continue;
+        if (!PyErr_Occurred())
+            both = status == MR_OK || status == MR_TIMEOUT ? two_lists(&many) : py_core_raise(status);
     }
     PyMem_Free(many.refs);
     Py_XDECREF(many.kept);
     return both;
 }
 
-PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+PyObject *py_wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     enum { WANT, TIMEOUT, LOCAL, REFS, WAITABLES, KNOWN }; /* the last two are one thing */
     static const char *const known[] = {"num_returns", "timeout", "fetch_local", "object_refs", "ray_waitables"};
     PyObject *given[KNOWN] = {NULL};
@@ -284,12 +286,12 @@ PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, P
         return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(list)->tp_name);
     Py_ssize_t want = given[WANT] == NULL ? 1 : PyNumber_AsSsize_t(given[WANT], PyExc_OverflowError);
     int64_t deadline_us;
-    if ((want == -1 && PyErr_Occurred()) || !wait_deadline(given[TIMEOUT], &deadline_us) || !has_runtime(list))
+    if ((want == -1 && PyErr_Occurred()) || !py_wait_deadline(given[TIMEOUT], &deadline_us) || !has_runtime(list))
         return NULL;
     if (want <= 0) return PyErr_Format(PyExc_ValueError, "Invalid number of objects to return %zd.", want);
     if (PyList_GET_SIZE(list) == 0) return Py_BuildValue("([][])");
     if (want > PyList_GET_SIZE(list))
         return PyErr_Format(PyExc_ValueError,
                             "num_returns cannot be greater than the number of objects provided to wait.");
-    return wait_many(list, want, deadline_us);
+    return py_wait_many(list, want, deadline_us);
 }

@@ -5,19 +5,19 @@
 #pragma once
 #include "python/native/core.h"
 
-PyObject *wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 /* When a timeout in seconds, or None, is over. False with an exception. */
-bool wait_deadline(PyObject *timeout, int64_t *deadline_us);
-int64_t wait_deadline_us(double seconds);
-int64_t wait_left_us(int64_t deadline_us, int64_t most_us); /* 0: it is over */
+bool py_wait_deadline(PyObject *timeout, int64_t *deadline_us);
+int64_t py_wait_deadline_us(double seconds);
+int64_t py_wait_left_us(int64_t deadline_us, int64_t most_us); /* 0: it is over */
 
 /* Something that the runtime can be waited for, without the GIL; MR_TIMEOUT: it is not there yet. */
-typedef mr_status (*wait_fn)(mr_context *mr, void *what, int64_t timeout_us);
+typedef mr_status (*py_wait_fn)(mr_context *mr, void *what, int64_t timeout_us);
 /* Waits for one slice of the time that is left. False: it is over; or an exception is set, by a signal's handler or
  * because the runtime was shut down. */
-bool wait_slice(wait_fn wait, void *what, int64_t deadline_us, mr_status *status);
+bool py_wait_slice(py_wait_fn wait, void *what, int64_t deadline_us, mr_status *status);
 
-PyObject *wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
+PyObject *py_wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names);
 
 /* Raises what a failed object stands for, with the exception that its task gave. Returns NULL. */
-PyObject *wait_raise(mr_context *mr, mr_ref ref, mr_status status);
+PyObject *py_wait_raise(mr_context *mr, mr_ref ref, mr_status status);

@@ -24,7 +24,7 @@ enum { NODES_MAX = 5, JOINTS_MAX = 64, LOAD_MAX = 300 /* calls, before the probe
 
 typedef struct world {
     sim *sim;
-    call_ledger ledger;
+    rpc_checker checker;
     size_t node_count;
     int64_t gap_us;                     /* mean time between the calls of a node */
     bool closing;                       /* links that close stay closed */
@@ -42,8 +42,8 @@ typedef struct joint { /* a link that is open */
 typedef struct hold { /* a request that waits for its answer */
     list of_host;
     uint64_t id;
-    call_token token;
-    call_entry *entry;
+    rpc_call_token token;
+    rpc_entry *entry;
     mr_status status; /* of the answer */
     uint64_t relay;   /* serial of the call whose end it waits for; 0: none */
     bool wants_room, cancelled, answered;
@@ -53,7 +53,7 @@ typedef struct host {
     world *world;
     sim_node *node;
     const env *env;
-    calls *calls;
+    rpc *rpc;
     bool stopping;
     link_id opened[NODES_MAX]; /* the link to that node that we opened, or are opening */
     joint joints[JOINTS_MAX];
@@ -86,9 +86,9 @@ static int64_t draw_time(rng *rng, int64_t low_us, int64_t high_us) {
 
 /* ---- Asking. */
 
-static call_plan draw_plan(host *host) {
+static rpc_plan draw_plan(host *host) {
     static const struct {
-        call_manner manner;
+        rpc_manner manner;
         double until;
     } shares[] = {
         {MANNER_NOW, 0.5}, {MANNER_LATER, 0.75}, {MANNER_FAIL, 0.85}, {MANNER_NEVER, 0.92}, {MANNER_RELAY, 1}};
@@ -96,67 +96,67 @@ static call_plan draw_plan(host *host) {
     double share = rng_unit(rng);
     size_t at = 0;
     while (share >= shares[at].until) at++;
-    call_plan plan = {.manner = shares[at].manner, .delay_us = (uint32_t)draw_time(rng, 50, 100000)};
+    rpc_plan plan = {.manner = shares[at].manner, .delay_us = (uint32_t)draw_time(rng, 50, 100000)};
     plan.filler = (uint32_t)rng_below(rng, 200);
     if (rng_chance(rng, 0.85)) plan.timeout_us = draw_time(rng, 500, 500000);
     if (rng_chance(rng, 0.5)) {
         plan.attempt_timeout_us = draw_time(rng, 500, 100000);
-        plan.attempts_max = (int)rng_between(rng, 0, LEDGER_ATTEMPTS_MAX);
+        plan.attempts_max = (int)rng_between(rng, 0, RPC_CHECKER_ATTEMPTS_MAX);
     }
-    if (rng_chance(rng, 0.15)) plan.body = (uint32_t)rng_between(rng, 1, LEDGER_BODY_MAX);
+    if (rng_chance(rng, 0.15)) plan.body = (uint32_t)rng_between(rng, 1, RPC_CHECKER_BODY_MAX);
     if (plan.manner != MANNER_FAIL && rng_chance(rng, 0.15)) {
-        plan.answer_body = (uint32_t)rng_between(rng, 1, LEDGER_BODY_MAX);
+        plan.answer_body = (uint32_t)rng_between(rng, 1, RPC_CHECKER_BODY_MAX);
         plan.refuse_body = rng_chance(rng, 0.1);
     }
     return plan;
 }
 
-static void asked_done(void *argument, call_id id, const call_result *result);
+static void asked_done(void *argument, rpc_call_id id, const rpc_call_result *result);
 
-static void asked_sent(void *argument, mr_status status) { ((call_entry *)argument)->lent = false; }
+static void asked_sent(void *argument, mr_status status) { ((rpc_entry *)argument)->lent = false; }
 
-static void *asked_body(void *argument, call_id id, span payload, uint64_t size) {
-    call_entry *entry = argument;
+static void *asked_body(void *argument, rpc_call_id id, span payload, uint64_t size) {
+    rpc_entry *entry = argument;
     const host *host = entry->owner;
-    return call_ledger_place(&host->world->ledger, entry, size);
+    return rpc_checker_place(&host->world->checker, entry, size);
 }
 
 /* NULL: the link is full, or gone. */
-static call_entry *ask(host *host, link_id link, const call_plan *plan) {
+static rpc_entry *ask(host *host, link_id link, const rpc_plan *plan) {
     uint8_t *payload;
-    size_t size = call_plan_payload_size(plan);
-    mr_status status = calls_begin(host->calls, link, (uint32_t)plan->manner, size, &payload);
+    size_t size = rpc_plan_payload_size(plan);
+    mr_status status = rpc_begin(host->rpc, link, (uint32_t)plan->manner, size, &payload);
     if (status != MR_OK) {
         sim_count(host->world->sim, "calls refused", 1);
         return NULL;
     }
-    call_entry *entry = call_ledger_add(&host->world->ledger, plan, host->node, payload);
-    call_options options = {.timeout_us = plan->timeout_us,
-                            .attempt_timeout_us = plan->attempt_timeout_us,
-                            .attempts_max = plan->attempts_max,
-                            .on_body = plan->answer_body == 0 ? NULL : asked_body};
+    rpc_entry *entry = rpc_checker_add(&host->world->checker, plan, host->node, payload);
+    rpc_call_options options = {.timeout_us = plan->timeout_us,
+                                .attempt_timeout_us = plan->attempt_timeout_us,
+                                .attempts_max = plan->attempts_max,
+                                .on_body = plan->answer_body == 0 ? NULL : asked_body};
     entry->owner = host;
     entry->lent = plan->body != 0;
     if (plan->body == 0)
-        entry->id = calls_commit(host->calls, now_us(host), link, size, &options, asked_done, entry);
+        entry->id = rpc_commit(host->rpc, now_us(host), link, size, &options, asked_done, entry);
     else
-        entry->id = calls_commit_body(host->calls, now_us(host), link, size, span_of(entry->body, plan->body),
-                                      asked_sent, &options, asked_done, entry);
+        entry->id = rpc_commit_body(host->rpc, now_us(host), link, size, span_of(entry->body, plan->body), asked_sent,
+                                    &options, asked_done, entry);
     sim_count(host->world->sim, "calls", 1);
     return entry;
 }
 
-static call_entry *ask_anybody(host *host, const call_plan *plan) {
-    if (host->joint_count == 0 || host->world->ledger.count >= LOAD_MAX) return NULL;
+static rpc_entry *ask_anybody(host *host, const rpc_plan *plan) {
+    if (host->joint_count == 0 || host->world->checker.count >= LOAD_MAX) return NULL;
     return ask(host, host->joints[rng_below(chance(host), host->joint_count)].id, plan);
 }
 
 static void cancel(void *context, uint64_t serial) {
     host *host = context;
-    call_entry *entry = &host->world->ledger.entries[serial - 1];
+    rpc_entry *entry = &host->world->checker.entries[serial - 1];
     bool was_open = !entry->ended;
     entry->cancelling = was_open;
-    mr_status status = calls_cancel(host->calls, entry->id);
+    mr_status status = rpc_cancel(host->rpc, entry->id);
     if (status != (was_open ? MR_OK : MR_NOT_FOUND) || !entry->ended)
         sim_violation(host->world->sim, "cancelling call %" PRIu64 " gave %s", serial, mr_status_name(status));
 }
@@ -166,8 +166,8 @@ static void load(void *context, uint64_t unused) {
     rng *rng = chance(host);
     if (sim_now_us(host->world->sim) >= FAULTS_US) return;
     for (int64_t i = rng_between(rng, 1, 3); i > 0; i--) {
-        call_plan plan = draw_plan(host);
-        call_entry *entry = ask_anybody(host, &plan);
+        rpc_plan plan = draw_plan(host);
+        rpc_entry *entry = ask_anybody(host, &plan);
         if (entry != NULL && rng_chance(rng, 0.15))
             sim_node_after(host->node, draw_time(rng, 100, 100000), cancel, host, entry->serial);
     }
@@ -181,25 +181,25 @@ static void hold_free(hold *hold) {
     free(hold);
 }
 
-static bool same_call(const hold *hold, call_token token) {
+static bool same_call(const hold *hold, rpc_call_token token) {
     return hold->token.link.v == token.link.v && hold->token.number == token.number;
 }
 
 static void free_body(void *argument, mr_status status) { free(argument); }
 
 static mr_status send_answer(host *host, const hold *hold) {
-    if (hold->status != MR_OK) return calls_fail(host->calls, hold->token, hold->status, "as planned");
+    if (hold->status != MR_OK) return rpc_fail(host->rpc, hold->token, hold->status, "as planned");
     uint8_t *payload;
-    MR_TRY(calls_reply_begin(host->calls, hold->token, LEDGER_ANSWER_SIZE, &payload));
-    call_ledger_answer(hold->entry, payload);
+    MR_TRY(rpc_reply_begin(host->rpc, hold->token, RPC_CHECKER_ANSWER_SIZE, &payload));
+    rpc_checker_answer(hold->entry, payload);
     size_t size = hold->entry->plan.answer_body;
     if (size == 0) {
-        calls_reply_commit(host->calls, hold->token, LEDGER_ANSWER_SIZE);
+        rpc_reply_commit(host->rpc, hold->token, RPC_CHECKER_ANSWER_SIZE);
         return MR_OK;
     }
     uint8_t *body = xmalloc(size);
-    call_ledger_fill(hold->entry, body, size);
-    calls_reply_commit_body(host->calls, hold->token, LEDGER_ANSWER_SIZE, span_of(body, size), free_body, body);
+    rpc_checker_fill(hold->entry, body, size);
+    rpc_reply_commit_body(host->rpc, hold->token, RPC_CHECKER_ANSWER_SIZE, span_of(body, size), free_body, body);
     return MR_OK;
 }
 
@@ -236,9 +236,9 @@ static void answer_due(void *context, uint64_t id) {
 }
 
 static void relay(host *host, hold *hold) {
-    call_plan plan = draw_plan(host);
+    rpc_plan plan = draw_plan(host);
     if (plan.manner == MANNER_RELAY) plan.manner = MANNER_NOW;
-    call_entry *entry = ask_anybody(host, &plan);
+    rpc_entry *entry = ask_anybody(host, &plan);
     if (entry != NULL)
         hold->relay = entry->serial;
     else
@@ -246,7 +246,7 @@ static void relay(host *host, hold *hold) {
 }
 
 static void behave(host *host, hold *hold, bool refused) {
-    const call_plan *plan = &hold->entry->plan;
+    const rpc_plan *plan = &hold->entry->plan;
     if (plan->manner == MANNER_FAIL) hold->status = MR_DENIED;
     if (refused) hold->status = MR_TOO_LARGE;
     if (refused || plan->manner == MANNER_NOW)
@@ -257,9 +257,9 @@ static void behave(host *host, hold *hold, bool refused) {
         relay(host, hold);
 }
 
-static void on_request(void *context, const call_request *request) {
+static void on_request(void *context, const rpc_call_request *request) {
     host *host = context;
-    call_entry *entry = call_ledger_ran(&host->world->ledger, request);
+    rpc_entry *entry = rpc_checker_ran(&host->world->checker, request);
     joint *joint = find_joint(host, request->token.link);
     if (joint == NULL) {
         sim_violation(host->world->sim, "a request came on a link that is not open");
@@ -287,7 +287,7 @@ static void on_request(void *context, const call_request *request) {
 static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
     host *host = context;
     joint *joint = find_joint(host, link);
-    if (joint == NULL || joint->arriving != NULL || size > LEDGER_BODY_MAX) {
+    if (joint == NULL || joint->arriving != NULL || size > RPC_CHECKER_BODY_MAX) {
         sim_violation(host->world->sim, "memory for a body of %" PRIu64 " bytes is asked for at the wrong time", size);
         return NULL;
     }
@@ -296,7 +296,7 @@ static void *on_body(void *context, link_id link, uint32_t method, span payload,
     return joint->arriving;
 }
 
-static void on_cancel(void *context, call_token token) {
+static void on_cancel(void *context, rpc_call_token token) {
     host *host = context;
     size_t found = 0;
     list_for_each (at, &host->holds) {
@@ -319,7 +319,7 @@ static void on_room(void *context, link_id link) {
 }
 
 /* There are no faults any more: only a link whose other end has been gone for a while may still disappoint. */
-static void probe_ended(host *host, const joint *joint, const call_result *result) {
+static void probe_ended(host *host, const joint *joint, const rpc_call_result *result) {
     world *world = host->world;
     const sim_node *peer = sim_node_at(world->sim, joint->peer);
     bool there = sim_node_up(peer) && sim_node_process(peer) == joint->process;
@@ -331,14 +331,14 @@ static void probe_ended(host *host, const joint *joint, const call_result *resul
 }
 
 /* A call has ended: the ledger looks at it, and whoever waits for it goes on. */
-static void asked_done(void *argument, call_id id, const call_result *result) {
-    call_entry *entry = argument;
+static void asked_done(void *argument, rpc_call_id id, const rpc_call_result *result) {
+    rpc_entry *entry = argument;
     host *host = entry->owner;
     if (host->stopping) {
         entry->ended = true;
         return;
     }
-    call_ledger_ended(&host->world->ledger, entry, id, result);
+    rpc_checker_ended(&host->world->checker, entry, id, result);
     joint *joint = find_joint(host, id.link);
     if (entry->plan.probe && joint != NULL) probe_ended(host, joint, result);
     if (result->why != NULL && joint != NULL) joint->closing = true; /* on_link_closed is about to come */
@@ -375,8 +375,8 @@ static void on_link_open(void *context, link_id link, const peer *peer) {
 static void on_link_closed(void *context, link_id link, const cause *why) {
     host *host = context;
     world *world = host->world;
-    for (size_t i = 0; i < world->ledger.count; i++) {
-        const call_entry *entry = &world->ledger.entries[i];
+    for (size_t i = 0; i < world->checker.count; i++) {
+        const rpc_entry *entry = &world->checker.entries[i];
         if (!entry->ended && entry->node == host->node && entry->process == sim_node_process(host->node) &&
             entry->id.link.v == link.v)
             sim_violation(world->sim, "call %" PRIu64 " outlives its link", entry->serial);
@@ -397,7 +397,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
 
 /* ---- The program. */
 
-static const call_handlers handlers = {
+static const rpc_call_handlers handlers = {
     .on_request = on_request,
     .on_cancel = on_cancel,
     .on_body = on_body,
@@ -420,8 +420,8 @@ static void *start(sim_node *node, const env *env, void *argument) {
     host->node = node;
     host->env = env;
     list_init(&host->holds);
-    host->calls = calls_create(env, &handlers, host);
-    sim_node_serve(node, &calls_events, host->calls);
+    host->rpc = rpc_create(env, &handlers, host);
+    sim_node_serve(node, &rpc_events, host->rpc);
     sim_node_after(node, 0, begin, host, 0);
     return host;
 }
@@ -429,34 +429,34 @@ static void *start(sim_node *node, const env *env, void *argument) {
 static void stop(void *state) {
     host *host = state;
     host->stopping = true;
-    calls_destroy(host->calls);
+    rpc_destroy(host->rpc);
     while (!list_empty(&host->holds)) hold_free(container_of(host->holds.next, hold, of_host));
     for (size_t i = 0; i < host->joint_count; i++) free(host->joints[i].arriving);
     free(host);
 }
 
-static int64_t next_us(void *state) { return calls_next_us(((host *)state)->calls); }
-static void tick(void *state, int64_t now) { calls_tick(((host *)state)->calls, now); }
+static int64_t next_us(void *state) { return rpc_next_us(((host *)state)->rpc); }
+static void tick(void *state, int64_t now) { rpc_tick(((host *)state)->rpc, now); }
 
 static const sim_program program = {.name = "caller", .start = start, .stop = stop, .next_us = next_us, .tick = tick};
 
 /* ---- Checks from outside. */
 
 static void check_host(world *world, const host *host) {
-    call_stats stats = calls_stats(host->calls);
-    size_t open = calls_open_count(host->calls);
+    rpc_call_stats stats = rpc_stats(host->rpc);
+    size_t open = rpc_open_count(host->rpc);
     if (stats.bad_messages != 0) sim_violation(world->sim, "%s saw a bad message", sim_node_name(host->node));
     if (stats.started != stats.answered + stats.failed + stats.timed_out + stats.cancelled + stats.lost + open)
         sim_violation(world->sim, "the counts of %s do not add up", sim_node_name(host->node));
-    size_t expected = call_ledger_open_count(&world->ledger, host->node);
-    if (open != expected || open > CALL_WINDOW * host->joint_count)
+    size_t expected = rpc_checker_open_count(&world->checker, host->node);
+    if (open != expected || open > RPC_CALL_WINDOW * host->joint_count)
         sim_violation(world->sim, "%s has %zu open calls, the ledger says %zu", sim_node_name(host->node), open,
                       expected);
 }
 
 static void check(void *context, uint64_t unused) {
     world *world = context;
-    call_ledger_check_deadlines(&world->ledger);
+    rpc_checker_check_deadlines(&world->checker);
     for (size_t i = 0; i < world->node_count; i++) {
         const host *host = sim_node_state(sim_node_at(world->sim, i));
         if (host != NULL) check_host(world, host);
@@ -466,7 +466,7 @@ static void check(void *context, uint64_t unused) {
 
 static void probe(void *context, uint64_t unused) {
     host *host = context;
-    call_plan plan = {.manner = MANNER_NOW, .probe = true, .timeout_us = PROBE_US / 2};
+    rpc_plan plan = {.manner = MANNER_NOW, .probe = true, .timeout_us = PROBE_US / 2};
     for (size_t i = 0; i < host->joint_count; i++) ask(host, host->joints[i].id, &plan);
 }
 
@@ -493,8 +493,8 @@ static void on_all_nodes(world *world, sim_fn *fn) {
 }
 
 static void check_all_ended(world *world) {
-    for (size_t i = 0; i < world->ledger.count; i++) {
-        const call_entry *entry = &world->ledger.entries[i];
+    for (size_t i = 0; i < world->checker.count; i++) {
+        const rpc_entry *entry = &world->checker.entries[i];
         if (!entry->ended)
             sim_violation(world->sim, "call %" PRIu64 " never ended, although its link is gone", entry->serial);
         if (entry->lent) sim_violation(world->sim, "the body of call %" PRIu64 " was never given back", entry->serial);
@@ -508,25 +508,26 @@ static void count_ends(world *world) {
     } kinds[] = {{MR_OK, "answered"},   {MR_TIMEOUT, "timed out"},        {MR_CANCELLED, "cancelled"},
                  {MR_DENIED, "denied"}, {MR_TOO_LARGE, "bodies refused"}, {MR_PEER_DIED, "peer died"},
                  {MR_IO, "link reset"}};
-    for (size_t i = 0; i < world->ledger.count; i++)
+    for (size_t i = 0; i < world->checker.count; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-            if (world->ledger.entries[i].status == kinds[k].status) sim_count(world->sim, kinds[k].name, 1);
+            if (world->checker.entries[i].status == kinds[k].status) sim_count(world->sim, kinds[k].name, 1);
 }
 
 /* ---- The run. */
 
 static void describe(span bytes, char *text, size_t size) {
-    static const char *const kinds[] = {[CALL_REQUEST] = "request", [CALL_ANSWER] = "answer", [CALL_CANCEL] = "cancel"};
-    call_head head;
+    static const char *const kinds[] = {
+        [RPC_CALL_REQUEST] = "request", [RPC_CALL_ANSWER] = "answer", [RPC_CALL_CANCEL] = "cancel"};
+    rpc_header header;
     span payload;
-    if (call_head_decode(bytes, &head, &payload) != MR_OK) {
+    if (rpc_header_decode(bytes, &header, &payload) != MR_OK) {
         snprintf(text, size, "rubbish");
         return;
     }
     reader reader = reader_of(payload.data, payload.size);
     uint64_t serial = reader_u64(&reader);
-    snprintf(text, size, "%s %" PRIu64 "/%u, %s, call %" PRIu64, kinds[head.kind], head.number, head.attempt,
-             mr_status_name(head.status), reader.failed ? 0 : serial);
+    snprintf(text, size, "%s %" PRIu64 "/%u, %s, call %" PRIu64, kinds[header.kind], header.number, header.attempt,
+             mr_status_name(header.status), reader.failed ? 0 : serial);
 }
 
 static bool play(world *world) {
@@ -548,7 +549,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     sim_describe(world.sim, describe);
     world.node_count = (size_t)rng_between(rng, 2, NODES_MAX);
     world.gap_us = draw_time(rng, 5000, 100000);
-    call_ledger_init(&world.ledger, world.sim, LOAD_MAX + PROBES * NODES_MAX * JOINTS_MAX);
+    rpc_checker_init(&world.checker, world.sim, LOAD_MAX + PROBES * NODES_MAX * JOINTS_MAX);
     for (size_t i = 0; i < world.node_count; i++) sim_node_add(world.sim, NULL, &program, &world);
     fault_limits limits = {.allowed = FAULT_ALL & ~(FAULT_BIT(FAULT_DISK_ERROR) | FAULT_BIT(FAULT_DISK_SLOW)),
                            .until_us = FAULTS_US,
@@ -558,11 +559,11 @@ static void run(const scenario_options *options, scenario_result *result) {
     for (size_t i = 0; i < world.node_count; i++) sim_node_start(sim_node_at(world.sim, i));
     check(&world, 0);
     if (play(&world)) check_all_ended(&world);
-    call_ledger_check_memory(&world.ledger);
+    rpc_checker_check_memory(&world.checker);
     count_ends(&world);
     faults_destroy(faults);
     sim_finish(world.sim, result);
-    call_ledger_fini(&world.ledger);
+    rpc_checker_fini(&world.checker);
 }
 
 static const scenario_mutation mutations[] = {
@@ -571,7 +572,7 @@ static const scenario_mutation mutations[] = {
     {0},
 };
 
-const scenario call_scenario = {.name = "call",
-                                .doc = "calls between processes: each ends, once, and runs once",
-                                .mutations = mutations,
-                                .run = run};
+const scenario rpc_scenario = {.name = "call",
+                               .doc = "calls between processes: each ends, once, and runs once",
+                               .mutations = mutations,
+                               .run = run};

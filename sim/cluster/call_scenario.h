@@ -7,4 +7,4 @@
 #pragma once
 #include "sim/scenario.h"
 
-extern const scenario call_scenario;
+extern const scenario rpc_scenario;

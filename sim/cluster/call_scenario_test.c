@@ -19,7 +19,7 @@ enum { SEEDS = 150, CLIENT = 0, SERVER = 1 };
 static scenario_result result_of(uint64_t seed, const char *mutation) {
     scenario_options options = scenario_options_of(seed, mutation);
     scenario_result result;
-    call_scenario.run(&options, &result);
+    rpc_scenario.run(&options, &result);
     return result;
 }
 
@@ -54,7 +54,7 @@ static void a_seed_replays_exactly(void **state) {
 }
 
 static void each_mutation_is_caught(void **state) {
-    for (const scenario_mutation *mutation = call_scenario.mutations; mutation->name != NULL; mutation++) {
+    for (const scenario_mutation *mutation = rpc_scenario.mutations; mutation->name != NULL; mutation++) {
         uint64_t seed = 1;
         while (seed <= mutation->caught_within && result_of(seed, mutation->name).violation[0] == '\0') seed++;
         print_message("%s: caught by seed %llu\n", mutation->name, (unsigned long long)seed);
@@ -66,31 +66,31 @@ static void each_mutation_is_caught(void **state) {
 
 static int teardown(void **state) {
     mutation_now = NULL;
-    return call_pair_teardown(state);
+    return rpc_pair_teardown(state);
 }
 
 static void without_the_filter_a_repeat_runs_twice(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     mutation_now = "no-duplicate-filter";
-    call_outcome outcome;
-    assert_int_equal(call_pair_start(pair, CLIENT, "x", NULL, &outcome), MR_OK);
+    rpc_outcome outcome;
+    assert_int_equal(rpc_pair_start(pair, CLIENT, "x", NULL, &outcome), MR_OK);
     loopback_double(&pair->loopback, CLIENT, 0);
     loopback_run(&pair->loopback);
     assert_int_equal(pair->sides[SERVER].seen_count, 2);
 }
 
 static void without_deadlines_a_lost_call_stays(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     mutation_now = "no-deadline";
-    call_outcome outcome;
-    const call_options persistent = {.timeout_us = 10000, .attempt_timeout_us = 1000, .attempts_max = 4};
-    assert_int_equal(call_pair_start(pair, CLIENT, "x", &persistent, &outcome), MR_OK);
+    rpc_outcome outcome;
+    const rpc_call_options persistent = {.timeout_us = 10000, .attempt_timeout_us = 1000, .attempts_max = 4};
+    assert_int_equal(rpc_pair_start(pair, CLIENT, "x", &persistent, &outcome), MR_OK);
     while (pair->loopback.ends[CLIENT].count > 0) loopback_drop(&pair->loopback, CLIENT, 0);
-    call_pair_advance(pair, 1000000);
+    rpc_pair_advance(pair, 1000000);
     assert_int_equal(outcome.count, 0);
 }
 
-#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, call_pair_setup, teardown)
+#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, rpc_pair_setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

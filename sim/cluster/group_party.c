@@ -13,90 +13,90 @@
 enum { BATCH_MAX = 3, STEPS_MAX = 3 }; /* items of a step, steps of a claim */
 
 typedef struct process {
-    citizen citizen;
-    group_seat *seat;
-    attendee *attendee;
-    enrol *enrol;
+    sim_process process;
+    group_process *group_process;
+    group_consumer *consumer;
+    incarnation_acquire *acquire;
     uint64_t incarnation; /* 0: none */
     uint64_t step;        /* of its rank, the next one */
     int64_t work_us;      /* not before */
 } process;
 
-static int64_t now_of(const process *process) { return citizen_now_us(&process->citizen); }
+static int64_t now_of(const process *process) { return sim_process_now_us(&process->process); }
 
-static void send_letter(void *context, const char *address, const letter *letter) {
-    citizen_send(&((process *)context)->citizen, address, letter);
+static void send_message(void *context, const char *address, const control_message *message) {
+    sim_process_send(&((process *)context)->process, address, message);
 }
 
-/* ---- What a member does: a function of the roster. */
+/* ---- What a member does: a function of the consumer group. */
 
 /* The step that is next is over when it has been done: what is behind it may be claimed with that. */
 static void wish(process *process) {
-    const roster *roster = attendee_roster(process->attendee);
-    rng *rng = process->citizen.env->rng;
-    roster_wish wish = {.rank = process->seat->id,
-                        .step = process->step,
-                        .past = {.over = process->step, .since = process->step},
-                        .birth = roster->birth};
-    if (claims_find(&roster->claims, wish.rank, wish.step) == NULL) {
+    const consumer_group *group = group_consumer_group(process->consumer);
+    rng *rng = process->process.env->rng;
+    consumer_group_wish wish = {.rank = process->group_process->id,
+                                .step = process->step,
+                                .past = {.over = process->step, .since = process->step},
+                                .birth = group->birth};
+    if (batch_claims_find(&group->claims, wish.rank, wish.step) == NULL) {
         wish.count = 1 + (uint32_t)rng_below(rng, STEPS_MAX);
         wish.batch = 1 + rng_below(rng, BATCH_MAX);
     }
-    bool taken = attendee_wish(process->attendee, &wish);
+    bool taken = group_consumer_wish(process->consumer, &wish);
     MR_ASSERT(taken);
 }
 
 static void work(process *process) {
-    const roster *roster = attendee_roster(process->attendee);
-    uint32_t rank = process->seat->id;
-    uint64_t over = claims_over(&roster->claims, rank);
+    const consumer_group *group = group_consumer_group(process->consumer);
+    uint32_t rank = process->group_process->id;
+    uint64_t over = batch_claims_over(&group->claims, rank);
     if (process->step < over) process->step = over;
-    const claim *claim = claims_find(&roster->claims, rank, process->step);
-    if (claim == NULL && attendee_wish_of(process->attendee, rank) == NULL) wish(process);
+    const batch_claim *claim = batch_claims_find(&group->claims, rank, process->step);
+    if (claim == NULL && group_consumer_wish_of(process->consumer, rank) == NULL) wish(process);
     if (claim == NULL || now_of(process) < process->work_us) return;
-    claims_piece piece = claims_piece_of(claim, process->step);
-    group_ledger_did(&process->seat->world->ledger, rank, process->step, &piece);
+    batch_claims_piece piece = batch_claims_piece_of(claim, process->step);
+    group_checker_did(&process->group_process->cluster->checker, rank, process->step, &piece);
     process->step++;
-    process->work_us = now_of(process) + rng_between(process->citizen.env->rng, 1000, WORK_US);
+    process->work_us = now_of(process) + rng_between(process->process.env->rng, 1000, WORK_US);
     wish(process);
 }
 
 static bool is_over(const process *process) {
-    return attendee_roster(process->attendee)->epoch >= process->seat->world->epochs;
+    return group_consumer_group(process->consumer)->epoch >= process->group_process->cluster->epochs;
 }
 
 static void on_enrolled(void *context, uint64_t incarnation) {
     process *process = context;
     process->incarnation = incarnation;
-    attendee_begin(process->attendee, incarnation, now_of(process));
+    group_consumer_begin(process->consumer, incarnation, now_of(process));
 }
 
 static void begin_enrol(process *process) {
-    if (process->enrol != NULL) enrol_destroy(process->enrol);
+    if (process->acquire != NULL) incarnation_acquire_destroy(process->acquire);
     process->incarnation = 0;
-    uint32_t member = process->seat->id * ENROL_KEYS; /* all are in each other's way */
-    process->enrol = enrol_create(citizen_coordinator(&process->citizen), process->citizen.env->rng, member,
-                                  now_of(process), on_enrolled, process);
+    uint32_t member = process->group_process->id * INCARNATION_ACQUIRE_KEYS; /* all are in each other's way */
+    process->acquire = incarnation_acquire_create(sim_process_metadata(&process->process), process->process.env->rng,
+                                                  member, now_of(process), on_enrolled, process);
 }
 
 static void act(process *process) {
-    const roster *roster = attendee_roster(process->attendee);
-    const roster_member *self = roster_find(roster, process->seat->id);
-    if (process->incarnation != 0 && attendee_is_out(process->attendee)) {
-        sim_count(process->seat->world->sim, "taken out", 1);
+    const consumer_group *group = group_consumer_group(process->consumer);
+    const consumer_group_member *self = consumer_group_find(group, process->group_process->id);
+    if (process->incarnation != 0 && group_consumer_is_out(process->consumer)) {
+        sim_count(process->group_process->cluster->sim, "taken out", 1);
         begin_enrol(process); /* takes another */
     }
     bool is_in = self != NULL && self->incarnation == process->incarnation;
-    if (is_in && !is_over(process) && process->seat->role == ROSTER_WORKER) work(process);
+    if (is_in && !is_over(process) && process->group_process->role == CONSUMER_GROUP_WORKER) work(process);
 }
 
-static void on_roster(void *context, const roster *roster) {
+static void on_group(void *context, const consumer_group *group) {
     process *process = context;
-    group_ledger_knows(&process->seat->world->ledger, process->seat->node, roster);
+    group_checker_knows(&process->group_process->cluster->checker, process->group_process->node, group);
     act(process);
 }
 
-bool group_done(const group_seat *seat) {
+bool group_done(const group_process *seat) {
     const process *process = sim_node_state(seat->node);
     return process != NULL && is_over(process);
 }
@@ -105,33 +105,33 @@ bool group_done(const group_seat *seat) {
 
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
-    letter letter;
-    if (citizen_take(&process->citizen, bytes, &letter)) (void)attendee_take(process->attendee, &letter);
+    control_message message;
+    if (sim_process_take(&process->process, bytes, &message)) (void)group_consumer_take(process->consumer, &message);
 }
 
 static void *start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = take_bytes};
+    static const messenger_handlers handlers = {.on_message = take_bytes};
     process *process = xcalloc(1, sizeof *process);
-    process->seat = argument;
-    citizen_open(&process->citizen, node, env, &handlers, process, true, &process->seat->world->book);
-    attendee_options options = {.id = process->seat->id,
-                                .role = process->seat->role,
-                                .address = sim_node_name(node),
-                                .marshal = "marshal",
-                                .send = send_letter,
-                                .on_roster = on_roster,
-                                .context = process};
-    process->attendee = attendee_create(&options);
+    process->group_process = argument;
+    sim_process_open(&process->process, node, env, &handlers, process, true, &process->group_process->cluster->book);
+    group_consumer_options options = {.id = process->group_process->id,
+                                      .role = process->group_process->role,
+                                      .address = sim_node_name(node),
+                                      .leader = "marshal",
+                                      .send = send_message,
+                                      .on_group = on_group,
+                                      .context = process};
+    process->consumer = group_consumer_create(&options);
     begin_enrol(process);
     return process;
 }
 
 static void stop(void *state) {
     process *process = state;
-    citizen_hush(&process->citizen);
-    attendee_destroy(process->attendee);
-    enrol_destroy(process->enrol);
-    citizen_close(&process->citizen);
+    sim_process_hush(&process->process);
+    group_consumer_destroy(process->consumer);
+    incarnation_acquire_destroy(process->acquire);
+    sim_process_close(&process->process);
     free(process);
 }
 
@@ -139,24 +139,25 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t next_us(void *state) {
     process *process = state;
-    int64_t next_us = earlier(remote_next_us(process->citizen.remote), attendee_next_us(process->attendee));
-    return earlier(next_us, enrol_next_us(process->enrol));
+    int64_t next_us =
+        earlier(metadata_remote_next_us(process->process.remote), group_consumer_next_us(process->consumer));
+    return earlier(next_us, incarnation_acquire_next_us(process->acquire));
 }
 
 /* A beat is also when it looks whether there is something to do. */
 static void tick(void *state, int64_t now_us) {
     process *process = state;
-    remote_tick(process->citizen.remote, now_us);
-    enrol_tick(process->enrol, now_us);
-    if (now_us < attendee_next_us(process->attendee)) return;
+    metadata_remote_tick(process->process.remote, now_us);
+    incarnation_acquire_tick(process->acquire, now_us);
+    if (now_us < group_consumer_next_us(process->consumer)) return;
     act(process);
-    attendee_tick(process->attendee, now_us);
+    group_consumer_tick(process->consumer, now_us);
 }
 
 const sim_program group_member_program = {"member", start, stop, next_us, tick};
 
-void group_decided(void *context, const sim_node *node, const roster *roster) {
-    group_world *world = context;
-    group_ledger_knows(&world->ledger, node, roster);
-    group_ledger_decided(&world->ledger, roster);
+void group_decided(void *context, const sim_node *node, const consumer_group *group) {
+    group_cluster *cluster = context;
+    group_checker_knows(&cluster->checker, node, group);
+    group_checker_decided(&cluster->checker, group);
 }

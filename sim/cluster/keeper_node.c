@@ -8,78 +8,78 @@
 #include "cluster/image.h"
 #include "cluster/mail.h"
 
-typedef struct keeper_process {
+typedef struct metadata_process {
     const env *env;
-    mail *mail;
-    image image;
-    keeper *keeper; /* NULL: the disk could not be read yet */
-    clerk *clerk;   /* of the keeper */
+    messenger *messenger;
+    metadata_file file;
+    metadata_db *db;           /* NULL: the disk could not be read yet */
+    metadata_service *service; /* of the keeper */
     int64_t retry_us;
-} keeper_process;
+} metadata_process;
 
-static void answer_letter(void *context, link_id link, const letter *answer) {
-    keeper_process *process = context;
+static void answer_message(void *context, link_id link, const control_message *answer) {
+    metadata_process *process = context;
     size_t size;
-    uint8_t *bytes = letter_write(answer, &size);
-    mail_answer(process->mail, link, span_of(bytes, size));
+    uint8_t *bytes = control_message_write(answer, &size);
+    messenger_answer(process->messenger, link, span_of(bytes, size));
     free(bytes);
 }
 
 static void take_question(void *context, link_id link, span bytes) {
-    keeper_process *process = context;
-    letter question;
-    if (letter_decode(bytes, &question) != MR_OK || process->keeper == NULL) return;
-    (void)clerk_take(process->clerk, link, &question, clock_now_us(process->env->clock));
+    metadata_process *process = context;
+    control_message question;
+    if (control_message_decode(bytes, &question) != MR_OK || process->db == NULL) return;
+    (void)metadata_service_take(process->service, link, &question, clock_now_us(process->env->clock));
 }
 
-static void open_keeper(keeper_process *process, int64_t now_us) {
+static void open_metadata(metadata_process *process, int64_t now_us) {
     process->retry_us = CLOCK_NEVER_US;
-    process->image.disk = process->env->disk;
-    mr_status status = keeper_open(image_archive(&process->image), process->env->rng, now_us, &process->keeper);
+    process->file.disk = process->env->disk;
+    mr_status status = metadata_db_open(metadata_file_storage(&process->file), process->env->rng, now_us, &process->db);
     if (status != MR_OK) {
-        process->keeper = NULL;
+        process->db = NULL;
         process->retry_us = now_us + 50000;
         return;
     }
-    process->clerk = clerk_create(process->keeper, answer_letter, process);
+    process->service = metadata_service_create(process->db, answer_message, process);
 }
 
-static void *keeper_start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = take_question};
-    keeper_process *process = xcalloc(1, sizeof *process);
+static void *metadata_start(sim_node *node, const env *env, void *argument) {
+    static const messenger_handlers handlers = {.on_message = take_question};
+    metadata_process *process = xcalloc(1, sizeof *process);
     process->env = env;
-    process->mail = mail_create(env, &handlers, process);
-    open_keeper(process, clock_now_us(env->clock));
-    sim_node_serve(node, &mail_events, process->mail);
+    process->messenger = messenger_create(env, &handlers, process);
+    open_metadata(process, clock_now_us(env->clock));
+    sim_node_serve(node, &messenger_events, process->messenger);
     return process;
 }
 
-static void keeper_stop(void *state) {
-    keeper_process *process = state;
-    if (process->keeper != NULL) {
-        clerk_destroy(process->clerk);
-        keeper_close(process->keeper);
+static void metadata_stop(void *state) {
+    metadata_process *process = state;
+    if (process->db != NULL) {
+        metadata_service_destroy(process->service);
+        metadata_db_close(process->db);
     }
-    mail_destroy(process->mail);
+    messenger_destroy(process->messenger);
     free(process);
 }
 
 static int64_t desk_next_us(void *state) {
-    keeper_process *process = state;
-    return process->keeper == NULL ? process->retry_us : clerk_next_us(process->clerk);
+    metadata_process *process = state;
+    return process->db == NULL ? process->retry_us : metadata_service_next_us(process->service);
 }
 
 static void desk_tick(void *state, int64_t now_us) {
-    keeper_process *process = state;
-    if (process->keeper == NULL)
-        open_keeper(process, now_us);
+    metadata_process *process = state;
+    if (process->db == NULL)
+        open_metadata(process, now_us);
     else
-        clerk_tick(process->clerk, now_us);
+        metadata_service_tick(process->service, now_us);
 }
 
-const sim_program keeper_node_program = {"keeper", keeper_start, keeper_stop, desk_next_us, desk_tick};
+const sim_program sim_metadata_program = {"keeper", metadata_start, metadata_stop, desk_next_us, desk_tick};
 
-const keeper *keeper_node_keeper(const sim_node *node) {
-    const keeper_process *process = sim_node_state(node);
-    return process == NULL ? NULL : process->keeper;
+const metadata_db *sim_metadata_metadata(const sim_node *node) {
+    const metadata_process *process = sim_node_state(node);
+    return process == NULL ? NULL : process->db;
 }

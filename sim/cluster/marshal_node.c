@@ -7,62 +7,62 @@
 #include "sim/citizen.h"
 
 typedef struct process {
-    citizen citizen;
-    const marshal_seat *seat;
+    sim_process process;
+    const leader_seat *seat;
     const sim_node *node;
-    marshal *marshal;
+    group_leader *leader;
 } process;
 
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
-    letter letter;
-    if (citizen_take(&process->citizen, bytes, &letter))
-        (void)marshal_take(process->marshal, &letter, citizen_now_us(&process->citizen));
+    control_message message;
+    if (sim_process_take(&process->process, bytes, &message))
+        (void)group_leader_take(process->leader, &message, sim_process_now_us(&process->process));
 }
 
-static void send_letter(void *context, const char *address, const letter *letter) {
-    citizen_send(&((process *)context)->citizen, address, letter);
+static void send_message(void *context, const char *address, const control_message *message) {
+    sim_process_send(&((process *)context)->process, address, message);
 }
 
-static void on_decided(void *context, const roster *roster) {
+static void on_decided(void *context, const consumer_group *group) {
     const process *process = context;
-    process->seat->on_decided(process->seat->context, process->node, roster);
+    process->seat->on_decided(process->seat->context, process->node, group);
 }
 
 static void *start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = take_bytes};
+    static const messenger_handlers handlers = {.on_message = take_bytes};
     process *process = xcalloc(1, sizeof *process);
     process->seat = argument;
     process->node = node;
-    citizen_open(&process->citizen, node, env, &handlers, process, true, process->seat->book);
-    marshal_options options = {.coordinator = citizen_coordinator(&process->citizen),
-                               .sizes = process->seat->sizes,
-                               .part_count = process->seat->part_count,
-                               .send = send_letter,
-                               .on_decided = on_decided,
-                               .context = process};
-    process->marshal = marshal_create(&options, citizen_now_us(&process->citizen));
+    sim_process_open(&process->process, node, env, &handlers, process, true, process->seat->book);
+    group_leader_options options = {.store = sim_process_metadata(&process->process),
+                                    .sizes = process->seat->sizes,
+                                    .part_count = process->seat->part_count,
+                                    .send = send_message,
+                                    .on_decided = on_decided,
+                                    .context = process};
+    process->leader = group_leader_create(&options, sim_process_now_us(&process->process));
     return process;
 }
 
 static void stop(void *state) {
     process *process = state;
-    citizen_hush(&process->citizen);
-    marshal_destroy(process->marshal);
-    citizen_close(&process->citizen);
+    sim_process_hush(&process->process);
+    group_leader_destroy(process->leader);
+    sim_process_close(&process->process);
     free(process);
 }
 
 static int64_t next_us(void *state) {
     process *process = state;
-    int64_t asks_us = remote_next_us(process->citizen.remote), next_us = marshal_next_us(process->marshal);
+    int64_t asks_us = metadata_remote_next_us(process->process.remote), next_us = group_leader_next_us(process->leader);
     return asks_us < next_us ? asks_us : next_us;
 }
 
 static void tick(void *state, int64_t now_us) {
     process *process = state;
-    remote_tick(process->citizen.remote, now_us);
-    if (now_us >= marshal_next_us(process->marshal)) marshal_tick(process->marshal, now_us);
+    metadata_remote_tick(process->process.remote, now_us);
+    if (now_us >= group_leader_next_us(process->leader)) group_leader_tick(process->leader, now_us);
 }
 
-const sim_program marshal_node_program = {"marshal", start, stop, next_us, tick};
+const sim_program sim_group_leader_program = {"marshal", start, stop, next_us, tick};

@@ -1,14 +1,14 @@
-/* marshal_node.h — the process of a marshal (cluster/marshal.h) as a simulated node. */
+/* marshal_node.h — the process of a group leader (cluster/marshal.h) as a simulated node. */
 #pragma once
 #include "cluster/marshal.h"
 #include "sim/witness.h"
 
-typedef struct marshal_seat { /* the argument */
-    const uint64_t *sizes;    /* of the parts of the data */
+typedef struct leader_seat { /* the argument */
+    const uint64_t *sizes;   /* of the parts of the data */
     size_t part_count;
-    witness_book *book; /* NULL: what it asks of the coordinator is not written down */
-    void (*on_decided)(void *context, const sim_node *node, const roster *roster);
+    history_recorder_book *book; /* NULL: what it asks of the metadata store is not written down */
+    void (*on_decided)(void *context, const sim_node *node, const consumer_group *group);
     void *context;
-} marshal_seat;
+} leader_seat;
 
-extern const sim_program marshal_node_program;
+extern const sim_program sim_group_leader_program;

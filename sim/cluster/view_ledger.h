@@ -15,26 +15,26 @@
 #include "cluster/view.h"
 #include "sim/sim.h"
 
-enum { VIEW_LEDGER_MEMBERS_MAX = 8 };
+enum { VIEW_CHECKER_MEMBERS_MAX = 8 };
 
-typedef struct view_ledger {
+typedef struct view_checker {
     sim *sim;
     map decisions;   /* number → what is known of it, owned */
     uint64_t newest; /* number that was decided and that anyone has entered */
     map holders;     /* incarnation → process, as a number that is not 0 */
-    struct view_ledger_write *writes;
+    struct view_checker_write *writes;
     size_t write_count, write_room;
-} view_ledger;
+} view_checker;
 
-void view_ledger_init(view_ledger *ledger, sim *sim);
-void view_ledger_fini(view_ledger *ledger);
+void view_checker_init(view_checker *checker, sim *sim);
+void view_checker_fini(view_checker *checker);
 
-void view_ledger_given(view_ledger *ledger, const sim_node *node, uint64_t incarnation);
+void view_checker_given(view_checker *checker, const sim_node *node, uint64_t incarnation);
 
 /* The process on that node enters a view; *entered is the newest it has entered, 0 at first. */
-void view_ledger_entered(view_ledger *ledger, const sim_node *node, const view *view, uint64_t *entered);
+void view_checker_entered(view_checker *checker, const sim_node *node, const membership_view *view, uint64_t *entered);
 
-uint64_t view_ledger_sent(view_ledger *ledger, const sim_node *node, uint64_t entered); /* the number of the write */
-void view_ledger_accepted(view_ledger *ledger, const sim_node *node, uint64_t entered, uint64_t write);
+uint64_t view_checker_sent(view_checker *checker, const sim_node *node, uint64_t entered); /* the number of the write */
+void view_checker_accepted(view_checker *checker, const sim_node *node, uint64_t entered, uint64_t write);
 
-void view_ledger_check_lives(view_ledger *ledger); /* at the end */
+void view_checker_check_lives(view_checker *checker); /* at the end */

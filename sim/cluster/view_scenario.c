@@ -27,7 +27,7 @@
 #include "sim/cluster/view_ledger.h"
 #include "sim/faults.h"
 
-enum { SEATS_MAX = VIEW_LEDGER_MEMBERS_MAX, LETTER_WRITE = LETTER_USER };
+enum { SEATS_MAX = VIEW_CHECKER_MEMBERS_MAX, MESSAGE_WRITE = CONTROL_MESSAGE_USER };
 
 #define FAULTS_US    INT64_C(8000000)
 #define SETTLE_US    INT64_C(1500000) /* after all that is left of the faults */
@@ -37,7 +37,7 @@ enum { SEATS_MAX = VIEW_LEDGER_MEMBERS_MAX, LETTER_WRITE = LETTER_USER };
 #define WRITE_US     INT64_C(50000)
 #define STAND_US     INT64_C(2000000)
 #define FORGET_US    INT64_C(3000000) /* two polls, in case the first one meets a lower generation; then all enter */
-#define SLACK_US     INT64_C(20000)   /* for letters that are on their way when a bound ends */
+#define SLACK_US     INT64_C(20000)   /* for control messages that are on their way when a bound ends */
 
 typedef struct world world;
 
@@ -49,19 +49,19 @@ typedef struct seat { /* a machine for a member */
 
 struct world {
     sim *sim;
-    sim_node *keeper;
+    sim_node *metadata;
     seat seats[SEATS_MAX];
     size_t seat_count;
-    view_ledger ledger;
+    view_checker checker;
     bool loses_disk; /* a seed in which the keeper does */
 };
 
 typedef struct process { /* of a member */
     seat *seat;
     const env *env;
-    mail *mail;
-    remote *remote;
-    member *member;
+    messenger *messenger;
+    metadata_remote *remote;
+    membership *membership;
     int64_t next_write_us;
     uint64_t entered; /* the newest view, as the checker saw it */
 } process;
@@ -71,94 +71,94 @@ typedef struct process { /* of a member */
 static void on_incarnation(void *context, uint64_t incarnation) {
     process *process = context;
     world *world = process->seat->world;
-    view_ledger_given(&world->ledger, process->seat->node, incarnation);
-    sim_note(world->sim, process->seat->node, "is incarnation " COORDINATOR_FORMAT " of %" PRIu64,
-             COORDINATOR_ARGS(incarnation), process->seat->id);
+    view_checker_given(&world->checker, process->seat->node, incarnation);
+    sim_note(world->sim, process->seat->node, "is incarnation " METADATA_STORE_FORMAT " of %" PRIu64,
+             METADATA_STORE_ARGS(incarnation), process->seat->id);
 }
 
-static void on_view(void *context, const view *view) {
+static void on_view(void *context, const membership_view *view) {
     process *process = context;
-    view_ledger_entered(&process->seat->world->ledger, process->seat->node, view, &process->entered);
+    view_checker_entered(&process->seat->world->checker, process->seat->node, view, &process->entered);
     if (!sim_listens(process->seat->world->sim)) return;
     char text[300] = "";
     for (size_t i = 0, used = 0; i < view->count && used + 60 < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, " %" PRIu64 "/" COORDINATOR_FORMAT,
-                                 view->members[i].id, COORDINATOR_ARGS(view->members[i].incarnation));
-    journal_tell(sim_journal(process->seat->world->sim), sim_now_us(process->seat->world->sim),
-                 sim_node_name(process->seat->node), "enters view " COORDINATOR_FORMAT ":%s",
-                 COORDINATOR_ARGS(view->number), text);
+        used += (size_t)snprintf(text + used, sizeof text - used, " %" PRIu64 "/" METADATA_STORE_FORMAT,
+                                 view->members[i].id, METADATA_STORE_ARGS(view->members[i].incarnation));
+    sim_trace_tell(sim_get_trace(process->seat->world->sim), sim_now_us(process->seat->world->sim),
+                   sim_node_name(process->seat->node), "enters view " METADATA_STORE_FORMAT ":%s",
+                   METADATA_STORE_ARGS(view->number), text);
 }
 
-static void on_phase(void *context, member_phase phase) {
+static void on_phase(void *context, membership_phase phase) {
     static const char *const names[] = {"is left out", "is in", "is replaced"};
     process *process = context;
     sim_note(process->seat->world->sim, process->seat->node, "%s", names[phase]);
-    if (phase == MEMBER_ENTERING) sim_count(process->seat->world->sim, "left out", 1);
+    if (phase == MEMBERSHIP_ENTERING) sim_count(process->seat->world->sim, "left out", 1);
 }
 
-static void take_write(process *process, link_id link, const letter *letter) {
-    reader reader = reader_of(letter->value.data, letter->value.size);
+static void take_write(process *process, link_id link, const control_message *message) {
+    reader reader = reader_of(message->value.data, message->value.size);
     uint64_t number = reader_u64(&reader);
     if (reader.failed) return;
-    mr_status status = member_admit(process->member, link, &letter->stamp);
+    mr_status status = membership_admit(process->membership, link, &message->stamp);
     if (status == MR_OK)
-        view_ledger_accepted(&process->seat->world->ledger, process->seat->node, process->entered, number);
+        view_checker_accepted(&process->seat->world->checker, process->seat->node, process->entered, number);
     if (status == MR_STALE) sim_count(process->seat->world->sim, "writes refused", 1);
 }
 
-static void take_letter(void *context, link_id link, span bytes) {
+static void take_message(void *context, link_id link, span bytes) {
     process *process = context;
-    letter letter;
-    if (letter_decode(bytes, &letter) != MR_OK) {
+    control_message message;
+    if (control_message_decode(bytes, &message) != MR_OK) {
         sim_violation(process->seat->world->sim, "a letter cannot be read");
         return;
     }
-    if (remote_take(process->remote, &letter) || member_take(process->member, link, &letter)) return;
-    if (letter.kind == LETTER_WRITE) take_write(process, link, &letter);
+    if (metadata_remote_take(process->remote, &message) || membership_take(process->membership, link, &message)) return;
+    if (message.kind == MESSAGE_WRITE) take_write(process, link, &message);
 }
 
 static void take_broken(void *context, const char *address, const cause *why) {
-    member_broken(((process *)context)->member, address);
+    membership_broken(((process *)context)->membership, address);
 }
 
 static void write_to_others(process *process) {
-    uint8_t value[8], bytes[LETTER_HEAD_SIZE + sizeof value];
+    uint8_t value[8], bytes[CONTROL_MESSAGE_HEAD_SIZE + sizeof value];
     writer value_writer = writer_of(value, sizeof value), writer = writer_of(bytes, sizeof bytes);
-    writer_u64(&value_writer, view_ledger_sent(&process->seat->world->ledger, process->seat->node, process->entered));
-    letter letter = {
-        .kind = LETTER_WRITE, .stamp = member_stamp(process->member), .value = span_of(value, sizeof value)};
-    letter_encode(&letter, &writer);
-    const view *view = member_view(process->member);
+    writer_u64(&value_writer, view_checker_sent(&process->seat->world->checker, process->seat->node, process->entered));
+    control_message message = {
+        .kind = MESSAGE_WRITE, .stamp = membership_stamp(process->membership), .value = span_of(value, sizeof value)};
+    control_message_encode(&message, &writer);
+    const membership_view *view = membership_current(process->membership);
     for (size_t i = 0; i < view->count; i++)
         if (view->members[i].id != process->seat->id)
-            mail_send(process->mail, view->members[i].address, span_of(bytes, writer_size(&writer)));
+            messenger_send(process->messenger, view->members[i].address, span_of(bytes, writer_size(&writer)));
 }
 
 static void *member_start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = take_letter, .on_broken = take_broken};
-    static const member_events events = {on_incarnation, on_view, on_phase};
+    static const messenger_handlers handlers = {.on_message = take_message, .on_broken = take_broken};
+    static const membership_events events = {on_incarnation, on_view, on_phase};
     process *process = xcalloc(1, sizeof *process);
     process->seat = argument;
     process->env = env;
-    process->mail = mail_create(env, &handlers, process);
+    process->messenger = messenger_create(env, &handlers, process);
     world *world = process->seat->world;
-    process->remote = remote_create(env, process->mail, sim_node_name(world->keeper));
-    member_options options = {.id = process->seat->id,
-                              .address = sim_node_name(node),
-                              .heartbeat_us = HEARTBEAT_US,
-                              .suspect_us = SUSPECT_US};
-    process->member =
-        member_create(env, remote_coordinator(process->remote), process->mail, &options, &events, process);
-    sim_node_serve(node, &mail_events, process->mail);
+    process->remote = metadata_remote_create(env, process->messenger, sim_node_name(world->metadata));
+    membership_options options = {.id = process->seat->id,
+                                  .address = sim_node_name(node),
+                                  .heartbeat_us = HEARTBEAT_US,
+                                  .suspect_us = SUSPECT_US};
+    process->membership = membership_create(env, metadata_remote_metadata(process->remote), process->messenger,
+                                            &options, &events, process);
+    sim_node_serve(node, &messenger_events, process->messenger);
     process->next_write_us = clock_now_us(env->clock);
     return process;
 }
 
 static void member_stop(void *state) {
     process *process = state;
-    remote_destroy(process->remote);
-    member_destroy(process->member);
-    mail_destroy(process->mail);
+    metadata_remote_destroy(process->remote);
+    membership_destroy(process->membership);
+    messenger_destroy(process->messenger);
     free(process);
 }
 
@@ -166,15 +166,15 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t process_next_us(void *state) {
     const process *process = state;
-    int64_t next_us = earlier(member_next_us(process->member), remote_next_us(process->remote));
-    return member_leads(process->member) ? earlier(next_us, process->next_write_us) : next_us;
+    int64_t next_us = earlier(membership_next_us(process->membership), metadata_remote_next_us(process->remote));
+    return membership_leads(process->membership) ? earlier(next_us, process->next_write_us) : next_us;
 }
 
 static void process_tick(void *state, int64_t now_us) {
     process *process = state;
-    remote_tick(process->remote, now_us);
-    member_tick(process->member, now_us);
-    if (!member_leads(process->member) || now_us < process->next_write_us) return;
+    metadata_remote_tick(process->remote, now_us);
+    membership_tick(process->membership, now_us);
+    if (!membership_leads(process->membership) || now_us < process->next_write_us) return;
     process->next_write_us = now_us + WRITE_US;
     write_to_others(process);
 }
@@ -186,23 +186,23 @@ static const sim_program member_program = {"member", member_start, member_stop, 
 static process *process_at(const world *world, size_t index) { return sim_node_state(world->seats[index].node); }
 
 /* The number that the keeper would tell; 0: there is none at present. */
-static uint64_t keeper_newest(const world *world) {
-    const keeper *keeper = keeper_node_keeper(world->keeper);
-    if (keeper == NULL) return 0;
+static uint64_t metadata_newest(const world *world) {
+    const metadata_db *db = sim_metadata_metadata(world->metadata);
+    if (db == NULL) return 0;
     uint64_t version;
     span value;
-    keeper_get(keeper, span_of(MEMBER_VIEW_KEY, strlen(MEMBER_VIEW_KEY)), &version, &value);
+    metadata_db_get(db, span_of(MEMBERSHIP_VIEW_KEY, strlen(MEMBERSHIP_VIEW_KEY)), &version, &value);
     return version;
 }
 
 /* Where the keeper lost its disk, those who knew of a higher number may all be dead. */
-static bool keeper_agrees(const world *world) {
-    uint64_t number = keeper_newest(world);
-    return number == world->ledger.newest || (number != 0 && world->loses_disk);
+static bool metadata_agrees(const world *world) {
+    uint64_t number = metadata_newest(world);
+    return number == world->checker.newest || (number != 0 && world->loses_disk);
 }
 
 static bool in_newest(const world *world, const process *process) {
-    return member_phase_now(process->member) == MEMBER_IN && process->entered == keeper_newest(world);
+    return membership_phase_now(process->membership) == MEMBERSHIP_IN && process->entered == metadata_newest(world);
 }
 
 /* All who live are in the newest view, and nobody else is. */
@@ -211,12 +211,12 @@ static bool settled(void *context) {
     size_t in = 0, members = 0;
     for (size_t i = 0; i < world->seat_count; i++) {
         const process *process = process_at(world, i);
-        if (process == NULL || member_phase_now(process->member) == MEMBER_REPLACED) continue;
+        if (process == NULL || membership_phase_now(process->membership) == MEMBERSHIP_REPLACED) continue;
         if (!in_newest(world, process)) return false;
-        members = member_view(process->member)->count;
+        members = membership_current(process->membership)->count;
         in++;
     }
-    return in > 0 && in == members && keeper_agrees(world);
+    return in > 0 && in == members && metadata_agrees(world);
 }
 
 /* A seat whose process is in the newest view; -1: there is none but `except`. */
@@ -231,18 +231,19 @@ static int any_member(world *world, int except) {
 }
 
 static void describe_unsettled(world *world, char *text, size_t size) {
-    size_t used =
-        (size_t)snprintf(text, size, "newest view " COORDINATOR_FORMAT "%s;", COORDINATOR_ARGS(world->ledger.newest),
-                         keeper_agrees(world) ? "" : ", of which the keeper does not know");
+    size_t used = (size_t)snprintf(text, size, "newest view " METADATA_STORE_FORMAT "%s;",
+                                   METADATA_STORE_ARGS(world->checker.newest),
+                                   metadata_agrees(world) ? "" : ", of which the keeper does not know");
     for (size_t i = 0; i < world->seat_count && used + 60 < size; i++) {
         const process *process = process_at(world, i);
         const char *name = sim_node_name(world->seats[i].node);
         if (process == NULL)
             used += (size_t)snprintf(text + used, size - used, " %s is down;", name);
         else
-            used += (size_t)snprintf(text + used, size - used, " %s phase %d view " COORDINATOR_FORMAT " of %zu;", name,
-                                     member_phase_now(process->member), COORDINATOR_ARGS(process->entered),
-                                     member_view(process->member)->count);
+            used +=
+                (size_t)snprintf(text + used, size - used, " %s phase %d view " METADATA_STORE_FORMAT " of %zu;", name,
+                                 membership_phase_now(process->membership), METADATA_STORE_ARGS(process->entered),
+                                 membership_current(process->membership)->count);
     }
 }
 
@@ -259,15 +260,15 @@ static bool settle(world *world, int64_t within_us, const char *after) {
 /* ---- In the calm. */
 
 static bool lose_power(world *world) {
-    int victim = any_member(world, -1), witness = any_member(world, victim);
-    if (witness < 0) return true;
+    int victim = any_member(world, -1), recorder = any_member(world, victim);
+    if (recorder < 0) return true;
     uint64_t id = world->seats[victim].id;
     sim_node_crash(world->seats[victim].node, true);
     if (!sim_run(world->sim, sim_now_us(world->sim) + NOTICE_US + HEARTBEAT_US + SLACK_US)) return false;
     for (size_t i = 0; i < world->seat_count; i++) {
         const process *process = process_at(world, i);
-        if (process == NULL || member_phase_now(process->member) == MEMBER_REPLACED) continue;
-        if (view_find(member_view(process->member), id) != NULL) {
+        if (process == NULL || membership_phase_now(process->membership) == MEMBERSHIP_REPLACED) continue;
+        if (membership_view_find(membership_current(process->membership), id) != NULL) {
             sim_violation(world->sim, "member %" PRIu64 " is dead and still in the view of %s", id,
                           sim_node_name(process->seat->node));
             return false;
@@ -281,7 +282,7 @@ static size_t note_incarnations(const world *world, uint64_t incarnations[SEATS_
     size_t count = 0;
     for (size_t i = 0; i < world->seat_count; i++) {
         const process *process = process_at(world, i);
-        incarnations[i] = process == NULL ? 0 : member_incarnation(process->member);
+        incarnations[i] = process == NULL ? 0 : membership_incarnation(process->membership);
         count += incarnations[i] != 0;
     }
     return count;
@@ -326,23 +327,23 @@ static bool all_stand_still(world *world) {
 /* The machine of the keeper is replaced by another one, with the same name and an empty disk. */
 static void lose_disk(void *context, uint64_t unused) {
     world *world = context;
-    sim_note(world->sim, world->keeper, "loses its disk");
+    sim_note(world->sim, world->metadata, "loses its disk");
     sim_count(world->sim, "disks lost", 1);
-    if (sim_node_up(world->keeper)) sim_node_crash(world->keeper, rng_chance(sim_rng(world->sim), 0.5));
-    sim_disk_lose(sim_node_disk(world->keeper));
+    if (sim_node_up(world->metadata)) sim_node_crash(world->metadata, rng_chance(sim_rng(world->sim), 0.5));
+    sim_disk_lose(sim_node_disk(world->metadata));
 }
 
 /* What the lost views said of an incarnation, nobody knows: none of them goes on. */
 static bool lose_decisions(world *world) {
-    uint64_t before[SEATS_MAX], after[SEATS_MAX], newest = keeper_newest(world);
+    uint64_t before[SEATS_MAX], after[SEATS_MAX], newest = metadata_newest(world);
     if (!world->loses_disk) return true;
     note_incarnations(world, before);
     lose_disk(world, 0);
-    sim_node_start(world->keeper);
+    sim_node_start(world->metadata);
     if (!sim_run(world->sim, sim_now_us(world->sim) + FORGET_US)) return false;
     if (!settle(world, 0, "the keeper lost its disk")) return false;
     note_incarnations(world, after);
-    if (keeper_newest(world) <= newest)
+    if (metadata_newest(world) <= newest)
         sim_violation(world->sim, "the keeper lost its disk, and no new view was decided");
     for (size_t i = 0; i < world->seat_count; i++)
         if (after[i] != 0 && after[i] == before[i])
@@ -353,11 +354,11 @@ static bool lose_decisions(world *world) {
 
 /* ---- The run. */
 
-static bool is_member(void *context, sim_node *node) { return node != ((world *)context)->keeper; }
+static bool is_member(void *context, sim_node *node) { return node != ((world *)context)->metadata; }
 
 static void build(world *world) {
     rng *rng = sim_rng(world->sim);
-    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, NULL);
+    world->metadata = sim_node_add(world->sim, "keeper", &sim_metadata_program, NULL);
     size_t members = 2 + (size_t)rng_below(rng, 4), spares = (size_t)rng_below(rng, 2);
     world->seat_count = members + spares;
     for (size_t i = 0; i < world->seat_count; i++) {
@@ -370,26 +371,28 @@ static void build(world *world) {
     }
     world->loses_disk = rng_chance(rng, 0.3);
     if (world->loses_disk) sim_after(world->sim, rng_between(rng, 0, FAULTS_US), lose_disk, world, 0);
-    sim_node_start(world->keeper);
+    sim_node_start(world->metadata);
     for (size_t i = 0; i < members; i++) sim_node_start(world->seats[i].node);
 }
 
 static void describe(span head, char *text, size_t size) {
     static const char *const names[] = {"?", "heartbeat", "view", "get", "swap", "answer", "watch", "lease"};
-    letter letter;
-    if (letter_decode(head, &letter) != MR_OK)
+    control_message message;
+    if (control_message_decode(head, &message) != MR_OK)
         snprintf(text, size, "something else");
     else
         snprintf(text, size,
-                 "%s (view " COORDINATOR_FORMAT ", %" PRIu64 "/" COORDINATOR_FORMAT ") %.*s " COORDINATOR_FORMAT " %s",
-                 letter.kind < 8 ? names[letter.kind] : "write", COORDINATOR_ARGS(letter.stamp.view), letter.stamp.id,
-                 COORDINATOR_ARGS(letter.stamp.incarnation), (int)letter.key.size, (const char *)letter.key.data,
-                 COORDINATOR_ARGS(letter.version), letter.kind == LETTER_ANSWER ? mr_status_name(letter.status) : "");
+                 "%s (view " METADATA_STORE_FORMAT ", %" PRIu64 "/" METADATA_STORE_FORMAT
+                 ") %.*s " METADATA_STORE_FORMAT " %s",
+                 message.kind < 8 ? names[message.kind] : "write", METADATA_STORE_ARGS(message.stamp.view),
+                 message.stamp.id, METADATA_STORE_ARGS(message.stamp.incarnation), (int)message.key.size,
+                 (const char *)message.key.data, METADATA_STORE_ARGS(message.version),
+                 message.kind == CONTROL_MESSAGE_ANSWER ? mr_status_name(message.status) : "");
 }
 
 static void run(const scenario_options *options, scenario_result *result) {
     world world = {.sim = sim_create(options)};
-    view_ledger_init(&world.ledger, world.sim);
+    view_checker_init(&world.checker, world.sim);
     sim_describe(world.sim, describe);
     build(&world);
     fault_limits limits = {.allowed = FAULT_ALL,
@@ -403,10 +406,10 @@ static void run(const scenario_options *options, scenario_result *result) {
     if (sim_run(world.sim, FAULTS_US + FAULTS_HEAL_US) && settle(&world, SETTLE_US, "the faults ended") &&
         lose_power(&world) && stand_still(&world) && all_stand_still(&world))
         (void)lose_decisions(&world);
-    view_ledger_check_lives(&world.ledger);
+    view_checker_check_lives(&world.checker);
     faults_destroy(faults);
     sim_finish(world.sim, result);
-    view_ledger_fini(&world.ledger);
+    view_checker_fini(&world.checker);
 }
 
 static const scenario_mutation mutations[] = {

@@ -12,24 +12,31 @@
 
 #include "miniray/ps.h"
 
-enum { LESSON_WIDTH = 5, LESSON_KEYS = 8 };
-typedef enum lesson_part { LESSON_ROWS, LESSON_VECTORS, LESSON_ARRAY, LESSON_PARTS } lesson_part;
-typedef float lesson_weights[LESSON_PARTS][LESSON_KEYS][LESSON_WIDTH];
-enum { LESSON_ITEMS = LESSON_KEYS * LESSON_WIDTH }; /* of a part */
+enum { KV_WORKLOAD_WIDTH = 5, KV_WORKLOAD_KEYS = 8 };
+typedef enum kv_workload_part {
+    KV_WORKLOAD_ROWS,
+    KV_WORKLOAD_VECTORS,
+    KV_WORKLOAD_ARRAY,
+    KV_WORKLOAD_PARTS
+} kv_workload_part;
+typedef float kv_workload_weights[KV_WORKLOAD_PARTS][KV_WORKLOAD_KEYS][KV_WORKLOAD_WIDTH];
+enum { KV_WORKLOAD_ITEMS = KV_WORKLOAD_KEYS * KV_WORKLOAD_WIDTH }; /* of a part */
 
-typedef struct lesson {
+typedef struct kv_workload {
     uint32_t workers;
-    bool rounds[LESSON_PARTS]; /* of tables of BSP */
-} lesson;
+    bool rounds[KV_WORKLOAD_PARTS]; /* of tables of BSP */
+} kv_workload;
 
-void lesson_gradient(const lesson *lesson, uint32_t rank, uint64_t step, const lesson_weights shown,
-                     lesson_weights out);
-void lesson_reference(const lesson *lesson, uint64_t steps, lesson_weights out); /* after so many steps of all ranks */
+void kv_workload_gradient(const kv_workload *workload, uint32_t rank, uint64_t step, const kv_workload_weights shown,
+                          kv_workload_weights out);
+/* after so many steps of all ranks */
+void kv_workload_reference(const kv_workload *workload, uint64_t steps, kv_workload_weights out);
 
-typedef struct lesson_table {
+typedef struct kv_workload_table {
     const char *name;
     mr_ps_array array; /* of the dense one: options.arrays */
     mr_ps_table_options options;
-} lesson_table;
-void lesson_tables(lesson_table out[LESSON_PARTS]); /* that do not move: options point to arrays in there */
-void lesson_keys(uint64_t keys[LESSON_KEYS], uint32_t lengths[LESSON_KEYS]);
+} kv_workload_table;
+/* that do not move: options point to arrays in there */
+void kv_workload_tables(kv_workload_table out[KV_WORKLOAD_PARTS]);
+void kv_workload_keys(uint64_t keys[KV_WORKLOAD_KEYS], uint32_t lengths[KV_WORKLOAD_KEYS]);

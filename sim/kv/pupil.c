@@ -17,175 +17,179 @@
 
 typedef enum phase { BEGINS, ASKS, CUTS, OPENS, LOOKS, EATS, COMPUTES, PUSHES, LEAVES, COMPARES, ENDED } phase;
 
-typedef struct pupil {
-    school_seat *seat;
-    customer *customer;
+typedef struct kv_sim_worker {
+    kv_deployment_seat *seat;
+    kv_worker *worker;
     phase phase;
     uint64_t step;
     int64_t until_us; /* it computes */
     bool hurries;     /* in this step */
-    registrar_ask question;
-    ballot *ask;
-    corpus corpus; /* that it says; then its customer has it */
-    ballot *cut;
-    catalogue_table wanted[LESSON_PARTS], found[LESSON_PARTS];
+    catalog_client_ask question;
+    cas_update *ask;
+    dataset_spec spec; /* that it says; then its kv worker has it */
+    cas_update *cut;
+    table_catalog_table wanted[KV_WORKLOAD_PARTS], found[KV_WORKLOAD_PARTS];
     size_t asked; /* tables that it has, and the one that it asks for */
-    sheet sheets[LESSON_PARTS];
-    uint64_t keys[LESSON_KEYS], tickets[LESSON_PARTS];
-    uint32_t lengths[LESSON_KEYS];
-    lesson_weights shown, parts;
-} pupil;
+    table_info tables[KV_WORKLOAD_PARTS];
+    uint64_t keys[KV_WORKLOAD_KEYS], tickets[KV_WORKLOAD_PARTS];
+    uint32_t lengths[KV_WORKLOAD_KEYS];
+    kv_workload_weights shown, parts;
+} kv_sim_worker;
 
-static int64_t now_of(const pupil *pupil) { return van_now_us(customer_van(pupil->customer)); }
-static sim *sim_of(const pupil *pupil) { return pupil->seat->school->sim; }
+static int64_t now_of(const kv_sim_worker *worker) { return van_now_us(kv_worker_van(worker->worker)); }
+static sim *sim_of(const kv_sim_worker *worker) { return worker->seat->deployment->sim; }
 
 /* ---- Tables. */
 
-static mr_status edit(void *argument, catalogue *catalogue, bool *changed) {
-    pupil *pupil = argument;
-    const catalogue_table *wanted = &pupil->wanted[pupil->asked];
-    if (catalogue_find(catalogue, wanted->name) == NULL) {
-        MR_TRY(catalogue_add(catalogue, wanted));
+static mr_status edit(void *argument, table_catalog *catalog, bool *changed) {
+    kv_sim_worker *worker = argument;
+    const table_catalog_table *wanted = &worker->wanted[worker->asked];
+    if (table_catalog_find(catalog, wanted->name) == NULL) {
+        MR_TRY(table_catalog_add(catalog, wanted));
         *changed = true;
     }
-    catalogue_table_fini(&pupil->found[pupil->asked]);
-    catalogue_table_copy(&pupil->found[pupil->asked], catalogue_find(catalogue, wanted->name));
+    table_catalog_table_fini(&worker->found[worker->asked]);
+    table_catalog_table_copy(&worker->found[worker->asked], table_catalog_find(catalog, wanted->name));
     return MR_OK;
 }
 
-static void ask(pupil *pupil) {
-    catalogue_table *wanted = &pupil->wanted[pupil->asked];
+static void ask(kv_sim_worker *worker) {
+    table_catalog_table *wanted = &worker->wanted[worker->asked];
     consistency consistency;
-    if (catalogue_table_consistency(wanted, customer_chart(pupil->customer), &consistency) != MR_OK)
-        sim_violation(sim_of(pupil), "table '%s' has no consistency", wanted->name);
+    if (table_catalog_table_consistency(wanted, kv_worker_map(worker->worker), &consistency) != MR_OK)
+        sim_violation(sim_of(worker), "table '%s' has no consistency", wanted->name);
     else
         consistency_write(consistency, wanted->consistency);
-    pupil->question = (registrar_ask){edit, pupil};
-    pupil->ask = registrar_begin(customer_coordinator(pupil->customer), &pupil->question);
+    worker->question = (catalog_client_ask){edit, worker};
+    worker->ask = catalog_client_begin(kv_worker_metadata(worker->worker), &worker->question);
 }
 
-static void take_table(pupil *pupil) {
-    sheet *sheet = &pupil->sheets[pupil->asked];
-    ballot_end(pupil->ask);
-    pupil->ask = NULL;
-    if (sheet_init(sheet, &pupil->found[pupil->asked], customer_chart(pupil->customer)) != MR_OK) {
-        sim_violation(sim_of(pupil), "table '%s' cannot be opened", pupil->found[pupil->asked].name);
-        pupil->phase = ENDED;
+static void take_table(kv_sim_worker *worker) {
+    table_info *table = &worker->tables[worker->asked];
+    cas_update_end(worker->ask);
+    worker->ask = NULL;
+    if (table_info_init(table, &worker->found[worker->asked], kv_worker_map(worker->worker)) != MR_OK) {
+        sim_violation(sim_of(worker), "table '%s' cannot be opened", worker->found[worker->asked].name);
+        worker->phase = ENDED;
         return;
     }
-    if (sheet_in_rounds(sheet)) customer_join(pupil->customer);
-    if (++pupil->asked < LESSON_PARTS) ask(pupil);
+    if (table_info_in_rounds(table)) kv_worker_join(worker->worker);
+    if (++worker->asked < KV_WORKLOAD_PARTS) ask(worker);
 }
 
 /* ---- Data. */
 
-static void cut(pupil *pupil) {
-    const diet *diet = &pupil->seat->school->diet;
-    if (corpus_init(&pupil->corpus, diet->sizes, diet->parts) != MR_OK)
-        sim_violation(sim_of(pupil), "the data cannot be cut");
-    pupil->cut = corpus_decide(customer_coordinator(pupil->customer), &pupil->corpus);
+static void cut(kv_sim_worker *worker) {
+    const kv_data_checker *checker = &worker->seat->deployment->checker;
+    if (dataset_spec_init(&worker->spec, checker->sizes, checker->parts) != MR_OK)
+        sim_violation(sim_of(worker), "the data cannot be cut");
+    worker->cut = dataset_spec_decide(kv_worker_metadata(worker->worker), &worker->spec);
 }
 
-static phase take_cut(pupil *pupil) {
-    mr_status status = ballot_status(pupil->cut);
+static phase take_cut(kv_sim_worker *worker) {
+    mr_status status = cas_update_status(worker->cut);
     if (status == MR_BUSY) return CUTS;
-    ballot_end(pupil->cut);
-    pupil->cut = NULL;
-    if (status != MR_OK) sim_violation(sim_of(pupil), "the data is not cut: %d", (int)status);
-    customer_cut(pupil->customer, &pupil->corpus);
+    cas_update_end(worker->cut);
+    worker->cut = NULL;
+    if (status != MR_OK) sim_violation(sim_of(worker), "the data is not cut: %d", (int)status);
+    kv_worker_cut(worker->worker, &worker->spec);
     return OPENS;
 }
 
 /* Of as many items as the step says: who plays it again says the same. */
-static mr_status eat(pupil *pupil) {
-    diet *diet = &pupil->seat->school->diet;
-    claims_piece piece;
-    if (diet->parts == 0 || pupil->step >= pupil->seat->school->steps) return MR_OK;
-    MR_TRY(customer_piece(pupil->customer, 1 + pupil->step % 3, &piece));
-    diet_used(diet, customer_chart(pupil->customer), pupil->seat->number, pupil->step, &piece);
+static mr_status eat(kv_sim_worker *worker) {
+    kv_data_checker *checker = &worker->seat->deployment->checker;
+    batch_claims_piece piece;
+    if (checker->parts == 0 || worker->step >= worker->seat->deployment->steps) return MR_OK;
+    MR_TRY(kv_worker_piece(worker->worker, 1 + worker->step % 3, &piece));
+    kv_data_checker_used(checker, kv_worker_map(worker->worker), worker->seat->number, worker->step, &piece);
     return MR_OK;
 }
 
 /* Leaves what it has claimed to others, between two steps, and comes back. */
-static bool leaves(pupil *pupil) {
-    rng *rng = van_env(customer_van(pupil->customer))->rng;
-    if (pupil->seat->school->diet.parts == 0 || !rng_chance(rng, pupil->seat->school->leave_chance)) return false;
-    sim_count(sim_of(pupil), "data left", 1);
-    customer_hand_back(pupil->customer);
-    diet_left(&pupil->seat->school->diet, customer_chart(pupil->customer), pupil->seat->number,
-              customer_step(pupil->customer));
+static bool leaves(kv_sim_worker *worker) {
+    rng *rng = van_env(kv_worker_van(worker->worker))->rng;
+    if (worker->seat->deployment->checker.parts == 0 || !rng_chance(rng, worker->seat->deployment->leave_chance))
+        return false;
+    sim_count(sim_of(worker), "data left", 1);
+    kv_worker_hand_back(worker->worker);
+    kv_data_checker_left(&worker->seat->deployment->checker, kv_worker_map(worker->worker), worker->seat->number,
+                         kv_worker_step(worker->worker));
     return true;
 }
 
 /* ---- A step. */
 
-static errand errand_of(pupil *pupil, lesson_part part) {
-    errand errand = {.sheet = &pupil->sheets[part], .kept = true, .count = LESSON_ITEMS};
-    if (part == LESSON_ARRAY) return errand;
-    errand.keys = pupil->keys;
-    errand.count = LESSON_KEYS;
-    if (part == LESSON_VECTORS) errand.lengths = pupil->lengths;
-    return errand;
+static kv_request request_of(kv_sim_worker *worker, kv_workload_part part) {
+    kv_request request = {.table = &worker->tables[part], .kept = true, .count = KV_WORKLOAD_ITEMS};
+    if (part == KV_WORKLOAD_ARRAY) return request;
+    request.keys = worker->keys;
+    request.count = KV_WORKLOAD_KEYS;
+    if (part == KV_WORKLOAD_VECTORS) request.lengths = worker->lengths;
+    return request;
 }
 
-static mr_status look(pupil *pupil) {
-    for (int i = 0; i < LESSON_PARTS; i++) {
-        errand errand = errand_of(pupil, (lesson_part)i);
-        errand.to = pupil->shown[i];
-        errand.pulls = true;
-        MR_TRY((i == LESSON_ARRAY ? errand_array : errand_keys)(pupil->customer, &errand, &pupil->tickets[i]));
+static mr_status look(kv_sim_worker *worker) {
+    for (int i = 0; i < KV_WORKLOAD_PARTS; i++) {
+        kv_request request = request_of(worker, (kv_workload_part)i);
+        request.to = worker->shown[i];
+        request.pulls = true;
+        MR_TRY((i == KV_WORKLOAD_ARRAY ? kv_request_array : kv_request_keys)(worker->worker, &request,
+                                                                             &worker->tickets[i]));
     }
     return MR_OK;
 }
 
-static mr_status push(pupil *pupil) {
-    bool other = MUTATED("other-values") && sim_node_process(pupil->seat->node) > 1;
-    lesson_gradient(&pupil->seat->school->lesson, pupil->seat->number, pupil->step + other, pupil->shown, pupil->parts);
-    for (int i = 0; i < LESSON_PARTS; i++) {
-        errand errand = errand_of(pupil, (lesson_part)i);
-        errand.values = pupil->parts[i];
-        errand.pushes = true;
-        errand.kept = !pupil->hurries;
-        MR_TRY((i == LESSON_ARRAY ? errand_array : errand_keys)(pupil->customer, &errand, &pupil->tickets[i]));
+static mr_status push(kv_sim_worker *worker) {
+    bool other = MUTATED("other-values") && sim_node_process(worker->seat->node) > 1;
+    kv_workload_gradient(&worker->seat->deployment->workload, worker->seat->number, worker->step + other, worker->shown,
+                         worker->parts);
+    for (int i = 0; i < KV_WORKLOAD_PARTS; i++) {
+        kv_request request = request_of(worker, (kv_workload_part)i);
+        request.values = worker->parts[i];
+        request.pushes = true;
+        request.kept = !worker->hurries;
+        MR_TRY((i == KV_WORKLOAD_ARRAY ? kv_request_array : kv_request_keys)(worker->worker, &request,
+                                                                             &worker->tickets[i]));
     }
-    return customer_end(pupil->customer);
+    return kv_worker_end(worker->worker);
 }
 
 /* All of them; one that is over is not asked after again. */
-static mr_status answered(pupil *pupil) {
+static mr_status answered(kv_sim_worker *worker) {
     mr_status all = MR_OK;
-    for (int i = 0; i < LESSON_PARTS; i++) {
-        mr_status status = pupil->tickets[i] == 0 ? MR_OK : customer_done(pupil->customer, pupil->tickets[i]);
-        if (status != MR_BUSY) pupil->tickets[i] = 0;
+    for (int i = 0; i < KV_WORKLOAD_PARTS; i++) {
+        mr_status status = worker->tickets[i] == 0 ? MR_OK : kv_worker_done(worker->worker, worker->tickets[i]);
+        if (status != MR_BUSY) worker->tickets[i] = 0;
         if (all == MR_OK || (all == MR_BUSY && status != MR_OK)) all = status;
     }
     return all;
 }
 
-static void tell(const pupil *pupil) {
-    const chart *chart = customer_chart(pupil->customer);
-    sim_note(sim_of(pupil), pupil->seat->node, "has learnt it");
-    if (pupil->seat->number == 0 && chart->origin != 0) sim_count(sim_of(pupil), "from a checkpoint", 1);
+static void tell(const kv_sim_worker *worker) {
+    const cluster_map *map = kv_worker_map(worker->worker);
+    sim_note(sim_of(worker), worker->seat->node, "has learnt it");
+    if (worker->seat->number == 0 && map->origin != 0) sim_count(sim_of(worker), "from a checkpoint", 1);
 }
 
 /* Where nobody knows the order others may not be done yet. */
-static void compare(pupil *pupil) {
-    school *school = pupil->seat->school;
-    lesson_weights expected;
-    lesson_reference(&school->lesson, school->steps, expected);
-    const float *seen = &pupil->shown[0][0][0], *right = &expected[0][0][0];
+static void compare(kv_sim_worker *worker) {
+    kv_deployment *deployment = worker->seat->deployment;
+    kv_workload_weights expected;
+    kv_workload_reference(&deployment->workload, deployment->steps, expected);
+    const float *seen = &worker->shown[0][0][0], *right = &expected[0][0][0];
     bool same = memcmp(seen, right, sizeof expected) == 0, late = false;
-    for (size_t i = 0; i < LESSON_PARTS * LESSON_ITEMS && !same; i++) {
+    for (size_t i = 0; i < KV_WORKLOAD_PARTS * KV_WORKLOAD_ITEMS && !same; i++) {
         if (seen[i] == right[i]) continue;
-        if (school->lesson.rounds[i / LESSON_ITEMS] || seen[i] > right[i])
-            sim_violation(sim_of(pupil), "rank %u sees %a where %a is right, at %zu", pupil->seat->number,
+        if (deployment->workload.rounds[i / KV_WORKLOAD_ITEMS] || seen[i] > right[i])
+            sim_violation(sim_of(worker), "rank %u sees %a where %a is right, at %zu", worker->seat->number,
                           (double)seen[i], (double)right[i], i);
         late = true;
     }
-    if (same) memcpy(school->end, pupil->shown, sizeof school->end);
-    if (same) tell(pupil);
-    school->done[pupil->seat->number] = same;
-    pupil->phase = late ? COMPARES : ENDED;
+    if (same) memcpy(deployment->end, worker->shown, sizeof deployment->end);
+    if (same) tell(worker);
+    deployment->done[worker->seat->number] = same;
+    worker->phase = late ? COMPARES : ENDED;
 }
 
 /* ---- One thing after the other. */
@@ -195,134 +199,136 @@ static phase from(mr_status status, phase then, phase now) {
     return status == MR_BUSY ? now : OPENS; /* all else is begun again */
 }
 
-static phase goes_on(pupil *pupil) {
-    pupil->step++;
-    return leaves(pupil) ? LEAVES : OPENS;
+static phase goes_on(kv_sim_worker *worker) {
+    worker->step++;
+    return leaves(worker) ? LEAVES : OPENS;
 }
 
-static phase next_of(pupil *pupil) {
-    customer *customer = pupil->customer;
-    switch (pupil->phase) {
+static phase next_of(kv_sim_worker *worker) {
+    kv_worker *kv_worker = worker->worker;
+    switch (worker->phase) {
     case BEGINS:
-        if (customer_ready(customer) != MR_OK) return BEGINS;
-        ask(pupil);
+        if (kv_worker_ready(kv_worker) != MR_OK) return BEGINS;
+        ask(worker);
         return ASKS;
     case ASKS: {
-        mr_status status = ballot_status(pupil->ask);
-        if (status == MR_OK) take_table(pupil);
-        if (status != MR_OK && status != MR_BUSY) sim_violation(sim_of(pupil), "no table: %d", (int)status);
-        if (pupil->phase == ENDED || pupil->asked < LESSON_PARTS) return pupil->phase;
-        if (pupil->seat->school->diet.parts == 0) return OPENS;
-        cut(pupil);
+        mr_status status = cas_update_status(worker->ask);
+        if (status == MR_OK) take_table(worker);
+        if (status != MR_OK && status != MR_BUSY) sim_violation(sim_of(worker), "no table: %d", (int)status);
+        if (worker->phase == ENDED || worker->asked < KV_WORKLOAD_PARTS) return worker->phase;
+        if (worker->seat->deployment->checker.parts == 0) return OPENS;
+        cut(worker);
         return CUTS;
     }
-    case CUTS: return take_cut(pupil);
+    case CUTS: return take_cut(worker);
     case OPENS:
-        customer_begin(customer);
-        if (customer_opened(customer) != MR_OK) return OPENS;
-        if (!MUTATED("counts-alone")) pupil->step = customer_step(customer);
-        pupil->hurries = pupil->step + 1 < pupil->seat->school->steps &&
-                         rng_chance(van_env(customer_van(customer))->rng, pupil->seat->school->hurry_chance);
-        return pupil->hurries ? EATS : from(look(pupil), LOOKS, OPENS);
-    case LOOKS: return from(answered(pupil), EATS, LOOKS);
+        kv_worker_begin(kv_worker);
+        if (kv_worker_opened(kv_worker) != MR_OK) return OPENS;
+        if (!MUTATED("counts-alone")) worker->step = kv_worker_step(kv_worker);
+        worker->hurries = worker->step + 1 < worker->seat->deployment->steps &&
+                          rng_chance(van_env(kv_worker_van(kv_worker))->rng, worker->seat->deployment->hurry_chance);
+        return worker->hurries ? EATS : from(look(worker), LOOKS, OPENS);
+    case LOOKS: return from(answered(worker), EATS, LOOKS);
     case EATS: {
-        mr_status status = eat(pupil);
-        pupil->until_us =
-            now_of(pupil) + rng_between(van_env(customer_van(customer))->rng, 0, pupil->seat->school->step_us);
+        mr_status status = eat(worker);
+        worker->until_us =
+            now_of(worker) + rng_between(van_env(kv_worker_van(kv_worker))->rng, 0, worker->seat->deployment->step_us);
         return from(status, COMPUTES, EATS);
     }
     case COMPUTES:
-        if (now_of(pupil) < pupil->until_us) return COMPUTES;
-        if (pupil->step >= pupil->seat->school->steps) return COMPARES;
-        if (push(pupil) != MR_OK) return OPENS;
-        return pupil->hurries ? goes_on(pupil) : PUSHES;
+        if (now_of(worker) < worker->until_us) return COMPUTES;
+        if (worker->step >= worker->seat->deployment->steps) return COMPARES;
+        if (push(worker) != MR_OK) return OPENS;
+        return worker->hurries ? goes_on(worker) : PUSHES;
     case PUSHES: {
-        mr_status status = answered(pupil);
-        return from(status, status == MR_OK ? goes_on(pupil) : OPENS, PUSHES);
+        mr_status status = answered(worker);
+        return from(status, status == MR_OK ? goes_on(worker) : OPENS, PUSHES);
     }
-    case LEAVES: return customer_handed_back(customer) == MR_OK ? OPENS : LEAVES;
-    case COMPARES: compare(pupil); return pupil->phase == ENDED ? ENDED : from(look(pupil), LOOKS, OPENS);
+    case LEAVES: return kv_worker_handed_back(kv_worker) == MR_OK ? OPENS : LEAVES;
+    case COMPARES: compare(worker); return worker->phase == ENDED ? ENDED : from(look(worker), LOOKS, OPENS);
     case ENDED:
-        if (customer == NULL || customer_opened(customer) == MR_OK) return ENDED;
-        pupil->seat->school->done[pupil->seat->number] = false; /* everything went back to a checkpoint */
+        if (kv_worker == NULL || kv_worker_opened(kv_worker) == MR_OK) return ENDED;
+        worker->seat->deployment->done[worker->seat->number] = false; /* everything went back to a checkpoint */
         return OPENS;
     }
     return ENDED;
 }
 
-static void go_on(pupil *pupil) {
+static void go_on(kv_sim_worker *worker) {
     phase before;
     do {
-        before = pupil->phase;
-        pupil->phase = next_of(pupil);
-    } while (pupil->phase != before && pupil->phase != ENDED);
+        before = worker->phase;
+        worker->phase = next_of(worker);
+    } while (worker->phase != before && worker->phase != ENDED);
 }
 
-void school_pupil_why(const school_seat *seat, char *text, size_t size) {
+void kv_deployment_pupil_why(const kv_deployment_seat *seat, char *text, size_t size) {
     static const char *const phases[] = {"begins",   "asks",   "cuts",   "opens",    "looks", "eats",
                                          "computes", "pushes", "leaves", "compares", "ended"};
-    const pupil *pupil = sim_node_state(seat->node);
-    if (pupil == NULL || pupil->customer == NULL) {
+    const kv_sim_worker *worker = sim_node_state(seat->node);
+    if (worker == NULL || worker->worker == NULL) {
         snprintf(text, size, "it is down");
         return;
     }
-    mr_status status = customer_opened(pupil->customer);
-    for (int i = 0; status == MR_OK && i < LESSON_PARTS; i++)
-        if (pupil->tickets[i] != 0) status = customer_late(pupil->customer, pupil->tickets[i]);
-    snprintf(text, size, "it %s step %d; %s", phases[pupil->phase], (int)pupil->step,
+    mr_status status = kv_worker_opened(worker->worker);
+    for (int i = 0; status == MR_OK && i < KV_WORKLOAD_PARTS; i++)
+        if (worker->tickets[i] != 0) status = kv_worker_late(worker->worker, worker->tickets[i]);
+    snprintf(text, size, "it %s step %d; %s", phases[worker->phase], (int)worker->step,
              status == MR_OK ? "nothing is under way" : mr_last_error());
 }
 
 /* ---- As a process. */
 
 static void *start(sim_node *node, const env *env, void *argument) {
-    pupil *pupil = xcalloc(1, sizeof *pupil);
-    lesson_table tables[LESSON_PARTS];
-    pupil->seat = argument;
-    postoffice_options options = {
-        .scheduler = SCHOOL_SCHEDULER, .listen = sim_node_name(node), .number = pupil->seat->number, .env = env};
-    lesson_keys(pupil->keys, pupil->lengths);
-    lesson_tables(tables);
-    if (pupil->seat->school->scheduler.mixed) {
-        tables[LESSON_VECTORS].options.consistency = "ssp:1";
-        tables[LESSON_ARRAY].options.consistency = "asp";
+    kv_sim_worker *worker = xcalloc(1, sizeof *worker);
+    kv_workload_table tables[KV_WORKLOAD_PARTS];
+    worker->seat = argument;
+    kv_process_options options = {.scheduler = KV_DEPLOYMENT_SCHEDULER,
+                                  .listen = sim_node_name(node),
+                                  .number = worker->seat->number,
+                                  .env = env};
+    kv_workload_keys(worker->keys, worker->lengths);
+    kv_workload_tables(tables);
+    if (worker->seat->deployment->scheduler.mixed) {
+        tables[KV_WORKLOAD_VECTORS].options.consistency = "ssp:1";
+        tables[KV_WORKLOAD_ARRAY].options.consistency = "asp";
     }
-    mr_status status = customer_open(&options, &pupil->customer);
-    for (int i = 0; status == MR_OK && i < LESSON_PARTS; i++)
-        status = catalogue_table_init(&pupil->wanted[i], tables[i].name, &tables[i].options);
-    if (status != MR_OK) sim_violation(sim_of(pupil), "rank %u cannot begin", pupil->seat->number);
-    if (pupil->customer != NULL) sim_node_serve(node, &mail_events, van_mail(customer_van(pupil->customer)));
-    return pupil;
+    mr_status status = kv_worker_open(&options, &worker->worker);
+    for (int i = 0; status == MR_OK && i < KV_WORKLOAD_PARTS; i++)
+        status = table_catalog_table_init(&worker->wanted[i], tables[i].name, &tables[i].options);
+    if (status != MR_OK) sim_violation(sim_of(worker), "rank %u cannot begin", worker->seat->number);
+    if (worker->worker != NULL) sim_node_serve(node, &messenger_events, van_mail(kv_worker_van(worker->worker)));
+    return worker;
 }
 
 static void stop(void *state) {
-    pupil *pupil = state;
-    if (pupil->ask != NULL) ballot_end(pupil->ask);
-    if (pupil->cut != NULL) ballot_end(pupil->cut);
-    corpus_fini(&pupil->corpus);
-    customer_close(pupil->customer);
-    for (size_t i = 0; i < LESSON_PARTS; i++) {
-        if (i < pupil->asked) sheet_fini(&pupil->sheets[i]);
-        catalogue_table_fini(&pupil->wanted[i]);
-        catalogue_table_fini(&pupil->found[i]);
+    kv_sim_worker *worker = state;
+    if (worker->ask != NULL) cas_update_end(worker->ask);
+    if (worker->cut != NULL) cas_update_end(worker->cut);
+    dataset_spec_fini(&worker->spec);
+    kv_worker_close(worker->worker);
+    for (size_t i = 0; i < KV_WORKLOAD_PARTS; i++) {
+        if (i < worker->asked) table_info_fini(&worker->tables[i]);
+        table_catalog_table_fini(&worker->wanted[i]);
+        table_catalog_table_fini(&worker->found[i]);
     }
-    free(pupil);
+    free(worker);
 }
 
 static int64_t next_us(void *state) {
-    pupil *pupil = state;
-    if (pupil->customer == NULL) return CLOCK_NEVER_US;
-    int64_t due_us = van_due_us(customer_van(pupil->customer));
-    return pupil->phase == COMPUTES && pupil->until_us < due_us ? pupil->until_us : due_us;
+    kv_sim_worker *worker = state;
+    if (worker->worker == NULL) return CLOCK_NEVER_US;
+    int64_t due_us = van_due_us(kv_worker_van(worker->worker));
+    return worker->phase == COMPUTES && worker->until_us < due_us ? worker->until_us : due_us;
 }
 
 /* What it asks for goes with the turn behind it. */
 static void tick(void *state, int64_t now_us) {
-    pupil *pupil = state;
-    van *van = customer_van(pupil->customer);
+    kv_sim_worker *worker = state;
+    van *van = kv_worker_van(worker->worker);
     van_turn(van);
-    go_on(pupil);
+    go_on(worker);
     van_turn(van);
 }
 
-const sim_program school_worker_program = {"worker", start, stop, next_us, tick};
+const sim_program kv_deployment_worker_program = {"worker", start, stop, next_us, tick};

@@ -12,8 +12,8 @@
 /* A process that cannot begin, since its disk does not do what it should, is started again. */
 typedef struct process {
     const env *env;
-    school_seat *seat;
-    scheduler *scheduler; /* one of these two */
+    kv_deployment_seat *seat;
+    kv_scheduler *scheduler; /* one of these two */
     kv_server *server;
     int64_t again_us;
 } process;
@@ -27,17 +27,17 @@ static process *create(const env *env, void *argument) {
 
 static van *van_of(const process *process) {
     if (process->server != NULL) return kv_server_van(process->server);
-    return process->scheduler == NULL ? NULL : scheduler_van(process->scheduler);
+    return process->scheduler == NULL ? NULL : kv_scheduler_van(process->scheduler);
 }
 
 static void open_scheduler(process *process) {
-    scheduler_options options = process->seat->school->scheduler;
+    kv_scheduler_options options = process->seat->deployment->scheduler;
     options.env = process->env;
     process->again_us = clock_now_us(process->env->clock) + AGAIN_US;
-    if (scheduler_open(&options, &process->scheduler) != MR_OK)
+    if (kv_scheduler_open(&options, &process->scheduler) != MR_OK)
         process->scheduler = NULL;
     else
-        sim_node_serve(process->seat->node, &mail_events, van_mail(van_of(process)));
+        sim_node_serve(process->seat->node, &messenger_events, van_mail(van_of(process)));
 }
 
 static void *start_scheduler(sim_node *node, const env *env, void *argument) {
@@ -50,20 +50,22 @@ static void *start_scheduler(sim_node *node, const env *env, void *argument) {
 static void *start_server(sim_node *node, const env *env, void *argument) {
     const uint64_t memory = UINT64_C(1) << 34;
     process *process = create(env, argument);
-    postoffice_options options = {
-        .scheduler = SCHOOL_SCHEDULER, .listen = sim_node_name(node), .number = process->seat->number, .env = env};
+    kv_process_options options = {.scheduler = KV_DEPLOYMENT_SCHEDULER,
+                                  .listen = sim_node_name(node),
+                                  .number = process->seat->number,
+                                  .env = env};
     if (kv_server_open(&options, memory, &process->server) != MR_OK) {
-        sim_violation(process->seat->school->sim, "server %u cannot begin", process->seat->number);
+        sim_violation(process->seat->deployment->sim, "server %u cannot begin", process->seat->number);
         process->server = NULL;
         return process;
     }
-    sim_node_serve(node, &mail_events, van_mail(van_of(process)));
+    sim_node_serve(node, &messenger_events, van_mail(van_of(process)));
     return process;
 }
 
 static void stop(void *state) {
     process *process = state;
-    scheduler_close(process->scheduler);
+    kv_scheduler_close(process->scheduler);
     kv_server_close(process->server);
     free(process);
 }
@@ -79,45 +81,46 @@ static void tick(void *state, int64_t now_us) {
     van *van = van_of(process);
     if (van != NULL)
         van_turn(van);
-    else if (process->seat->school->scheduler_seat.node == process->seat->node)
+    else if (process->seat->deployment->scheduler_seat.node == process->seat->node)
         open_scheduler(process);
 }
 
-const sim_program school_scheduler_program = {"scheduler", start_scheduler, stop, next_us, tick};
-const sim_program school_server_program = {"server", start_server, stop, next_us, tick};
+const sim_program kv_deployment_scheduler_program = {"scheduler", start_scheduler, stop, next_us, tick};
+const sim_program kv_deployment_server_program = {"server", start_server, stop, next_us, tick};
 
-static void add(school *school, school_seat *seat, const char *name, uint32_t number, const sim_program *program) {
-    *seat = (school_seat){.school = school, .number = number};
-    seat->node = sim_node_add(school->sim, name, program, seat);
+static void add(kv_deployment *deployment, kv_deployment_seat *seat, const char *name, uint32_t number,
+                const sim_program *program) {
+    *seat = (kv_deployment_seat){.deployment = deployment, .number = number};
+    seat->node = sim_node_add(deployment->sim, name, program, seat);
 }
 
-void school_build(school *school) {
+void kv_deployment_build(kv_deployment *deployment) {
     char name[SIM_NAME_MAX];
-    school->diet.sim = school->sim;
-    school->scheduler.listen = SCHOOL_SCHEDULER;
-    school->scheduler.folder = "";
-    school->scheduler.rank_count = school->lesson.workers = school->workers;
-    add(school, &school->scheduler_seat, SCHOOL_SCHEDULER, 0, &school_scheduler_program);
-    for (uint32_t i = 0; i < school->servers; i++) {
-        snprintf(name, sizeof name, "tcp:10.0.1.%u:1", i % SCHOOL_SERVERS_MAX);
-        add(school, &school->server_seats[i], name, i, &school_server_program);
+    deployment->checker.sim = deployment->sim;
+    deployment->scheduler.listen = KV_DEPLOYMENT_SCHEDULER;
+    deployment->scheduler.folder = "";
+    deployment->scheduler.rank_count = deployment->workload.workers = deployment->workers;
+    add(deployment, &deployment->scheduler_seat, KV_DEPLOYMENT_SCHEDULER, 0, &kv_deployment_scheduler_program);
+    for (uint32_t i = 0; i < deployment->servers; i++) {
+        snprintf(name, sizeof name, "tcp:10.0.1.%u:1", i % KV_DEPLOYMENT_SERVERS_MAX);
+        add(deployment, &deployment->server_seats[i], name, i, &kv_deployment_server_program);
     }
-    for (uint32_t i = 0; i < school->workers; i++) {
-        snprintf(name, sizeof name, "tcp:10.0.2.%u:1", i % SCHOOL_WORKERS_MAX);
-        add(school, &school->worker_seats[i], name, i, &school_worker_program);
+    for (uint32_t i = 0; i < deployment->workers; i++) {
+        snprintf(name, sizeof name, "tcp:10.0.2.%u:1", i % KV_DEPLOYMENT_WORKERS_MAX);
+        add(deployment, &deployment->worker_seats[i], name, i, &kv_deployment_worker_program);
     }
-    for (size_t i = 0; i < sim_node_count(school->sim); i++) sim_node_start(sim_node_at(school->sim, i));
+    for (size_t i = 0; i < sim_node_count(deployment->sim); i++) sim_node_start(sim_node_at(deployment->sim, i));
 }
 
-bool school_is_done(const school *school) {
-    for (uint32_t i = 0; i < school->workers; i++)
-        if (!school->done[i]) return false;
+bool kv_deployment_is_done(const kv_deployment *deployment) {
+    for (uint32_t i = 0; i < deployment->workers; i++)
+        if (!deployment->done[i]) return false;
     return true;
 }
 
-uint32_t school_why(const school *school, char *text, size_t size) {
+uint32_t kv_deployment_why(const kv_deployment *deployment, char *text, size_t size) {
     uint32_t rank = 0;
-    while (rank < school->workers && school->done[rank]) rank++;
-    if (rank < school->workers) school_pupil_why(&school->worker_seats[rank], text, size);
+    while (rank < deployment->workers && deployment->done[rank]) rank++;
+    if (rank < deployment->workers) kv_deployment_pupil_why(&deployment->worker_seats[rank], text, size);
     return rank;
 }

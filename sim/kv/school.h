@@ -1,41 +1,44 @@
 /* school.h — a parameter server as it runs on machines, on simulated ones: its scheduler, its servers and its workers
- * are the processes of src/kv, from their postoffices to their files; a van carries their letters over the simulator's
- * network instead of sockets, and what the scheduler keeps lies on a simulated disk. Workers play a lesson. */
+ * are the processes of src/kv, from their kv process to their files; a van carries their control messages over the
+ * simulator's network instead of sockets, and what the scheduler keeps lies on a simulated disk. Workers play a
+ * workload. */
 #pragma once
 #include "kv/scheduler.h"
 #include "sim/kv/diet.h"
 #include "sim/kv/lesson.h"
 #include "sim/sim.h"
 
-enum { SCHOOL_SERVERS_MAX = 5, SCHOOL_WORKERS_MAX = DIET_RANKS };
-#define SCHOOL_SCHEDULER "tcp:10.0.0.1:1"
+enum { KV_DEPLOYMENT_SERVERS_MAX = 5, KV_DEPLOYMENT_WORKERS_MAX = KV_DATA_CHECKER_RANKS };
+#define KV_DEPLOYMENT_SCHEDULER "tcp:10.0.0.1:1"
 
-struct school;
+struct kv_deployment;
 
-typedef struct school_seat { /* the argument of a program */
-    struct school *school;
+typedef struct kv_deployment_seat { /* the argument of a program */
+    struct kv_deployment *deployment;
     uint32_t number; /* of a server, a rank */
     sim_node *node;
-} school_seat;
+} kv_deployment_seat;
 
-typedef struct school {
+typedef struct kv_deployment {
     sim *sim;
-    scheduler_options scheduler; /* but for its env, and where it is */
-    uint32_t servers, workers;   /* processes */
+    kv_scheduler_options scheduler; /* but for its env, and where it is */
+    uint32_t servers, workers;      /* processes */
     uint64_t steps;
     int64_t step_us;     /* that a rank computes in one, at most */
     double hurry_chance; /* without rounds: that a step is neither looked at first nor waited for */
     double leave_chance; /* that a rank leaves its data to others behind a step, and comes back */
-    lesson lesson;
-    diet diet;
-    school_seat scheduler_seat, server_seats[SCHOOL_SERVERS_MAX], worker_seats[SCHOOL_WORKERS_MAX];
-    bool done[SCHOOL_WORKERS_MAX]; /* the rank has seen the right weights at the end */
-    lesson_weights end;            /* that were seen */
-} school;
+    kv_workload workload;
+    kv_data_checker checker;
+    kv_deployment_seat scheduler_seat, server_seats[KV_DEPLOYMENT_SERVERS_MAX], worker_seats[KV_DEPLOYMENT_WORKERS_MAX];
+    bool done[KV_DEPLOYMENT_WORKERS_MAX]; /* the rank has seen the right weights at the end */
+    kv_workload_weights end;              /* that were seen */
+} kv_deployment;
 
-void school_build(school *school); /* adds and starts all nodes, for what is filled in up to the lesson */
-bool school_is_done(const school *school);
-uint32_t school_why(const school *school, char *text, size_t size); /* the first rank that is not done, and why not */
-void school_pupil_why(const school_seat *seat, char *text, size_t size);
+/* adds and starts all nodes, for what is filled in up to the workload */
+void kv_deployment_build(kv_deployment *deployment);
+bool kv_deployment_is_done(const kv_deployment *deployment);
+/* the first rank that is not done, and why not */
+uint32_t kv_deployment_why(const kv_deployment *deployment, char *text, size_t size);
+void kv_deployment_pupil_why(const kv_deployment_seat *seat, char *text, size_t size);
 
-extern const sim_program school_scheduler_program, school_server_program, school_worker_program;
+extern const sim_program kv_deployment_scheduler_program, kv_deployment_server_program, kv_deployment_worker_program;

@@ -6,57 +6,57 @@
 #include "sim/ps/party.h"
 
 typedef struct process {
-    ps_world *world;
-    citizen citizen;
-    depot *depot;
+    ps_cluster *cluster;
+    sim_process process;
+    checkpoint_store *store;
 } process;
 
 static void send_bytes(void *context, const char *address, span bytes) {
-    mail_send(((process *)context)->citizen.mail, address, bytes);
+    messenger_send(((process *)context)->process.messenger, address, bytes);
 }
 
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
-    ps_tally_batch(&process->world->tally, bytes);
-    depot_take_bale(process->depot, bytes, NULL);
+    ps_coverage_batch(&process->cluster->coverage, bytes);
+    checkpoint_store_take_bytes(process->store, bytes, NULL);
 }
 
-static void on_whole(void *context, const depot *depot) {
-    ps_world *world = ((process *)context)->world;
-    for (uint32_t i = 0; i < world->slot_count; i++)
-        ps_ledger_saved(&world->ledger, depot_newest(depot), i, depot_lsn(depot, i));
-    if (world->pause_us != 0) ps_ledger_exact(&world->ledger, depot_newest(depot));
+static void on_whole(void *context, const checkpoint_store *store) {
+    ps_cluster *cluster = ((process *)context)->cluster;
+    for (uint32_t i = 0; i < cluster->slot_count; i++)
+        ps_checker_saved(&cluster->ps_checker, checkpoint_store_newest(store), i, checkpoint_store_lsn(store, i));
+    if (cluster->pause_us != 0) ps_checker_exact(&cluster->ps_checker, checkpoint_store_newest(store));
 }
 
 static void *start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = take_bytes};
+    static const messenger_handlers handlers = {.on_message = take_bytes};
     process *process = xcalloc(1, sizeof *process);
-    depot_options options = {.address = sim_node_name(node),
-                             .director = "director",
-                             .disk = env->disk,
-                             .exact = ((ps_seat *)argument)->world->pause_us != 0,
-                             .send = send_bytes,
-                             .on_whole = on_whole,
-                             .context = process};
-    process->world = ((ps_seat *)argument)->world;
-    citizen_open(&process->citizen, node, env, &handlers, process, false, NULL);
-    process->depot = depot_create(&options, citizen_now_us(&process->citizen));
+    checkpoint_store_options options = {.address = sim_node_name(node),
+                                        .controller = "director",
+                                        .disk = env->disk,
+                                        .exact = ((ps_process *)argument)->cluster->pause_us != 0,
+                                        .send = send_bytes,
+                                        .on_whole = on_whole,
+                                        .context = process};
+    process->cluster = ((ps_process *)argument)->cluster;
+    sim_process_open(&process->process, node, env, &handlers, process, false, NULL);
+    process->store = checkpoint_store_create(&options, sim_process_now_us(&process->process));
     return process;
 }
 
 static void stop(void *state) {
     process *process = state;
-    depot_destroy(process->depot);
-    citizen_close(&process->citizen);
+    checkpoint_store_destroy(process->store);
+    sim_process_close(&process->process);
     free(process);
 }
 
-static int64_t next_us(void *state) { return depot_next_us(((process *)state)->depot); }
-static void tick(void *state, int64_t now_us) { depot_tick(((process *)state)->depot, now_us); }
+static int64_t next_us(void *state) { return checkpoint_store_next_us(((process *)state)->store); }
+static void tick(void *state, int64_t now_us) { checkpoint_store_tick(((process *)state)->store, now_us); }
 
-const sim_program ps_depot_program = {"depot", start, stop, next_us, tick};
+const sim_program ps_checkpoints_program = {"depot", start, stop, next_us, tick};
 
-const depot *ps_depot_of(const ps_seat *seat) {
+const checkpoint_store *ps_checkpoints_of(const ps_process *seat) {
     const process *process = sim_node_state(seat->node);
-    return process == NULL ? NULL : process->depot;
+    return process == NULL ? NULL : process->store;
 }

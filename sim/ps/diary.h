@@ -22,24 +22,24 @@ typedef struct ps_event { /* of a slot, at one lsn */
 typedef struct ps_question {
     uint32_t rank;
     uint64_t name;                 /* of a push; 0: it is a fresh pull */
-    int64_t asked_us, answered_us; /* LIN_NEVER */
+    int64_t asked_us, answered_us; /* LINEARIZABILITY_NEVER */
     uint64_t lsn;                  /* that a pull was shown */
     uint64_t version;              /* that a push made; 0: none */
 } ps_question;
 
-typedef struct ps_diary {   /* zero-initialized it is empty and ready */
+typedef struct ps_history { /* zero-initialized it is empty and ready */
     ps_question *questions; /* owned, in the order in which they were asked */
     size_t count, capacity;
-} ps_diary;
+} ps_history;
 
-void ps_diary_fini(ps_diary *diary); /* it is empty, and ready for another generation */
+void ps_history_fini(ps_history *history); /* it is empty, and ready for another generation */
 
 /* A rank pushes values; a name that is given again, by whichever process, was asked for the first time. */
-void ps_diary_push(ps_diary *diary, uint32_t rank, uint64_t name, int64_t now_us);
-void ps_diary_pushed(ps_diary *diary, uint32_t rank, uint64_t name, int64_t now_us);
+void ps_history_push(ps_history *history, uint32_t rank, uint64_t name, int64_t now_us);
+void ps_history_pushed(ps_history *history, uint32_t rank, uint64_t name, int64_t now_us);
 
-size_t ps_diary_pull(ps_diary *diary, int64_t now_us); /* the number of this pull */
-void ps_diary_pulled(ps_diary *diary, size_t pull, uint64_t lsn, int64_t now_us);
+size_t ps_history_pull(ps_history *history, int64_t now_us); /* the number of this pull */
+void ps_history_pulled(ps_history *history, size_t pull, uint64_t lsn, int64_t now_us);
 
 /* Against what the slot did: its entries, those behind `origin` in this generation. */
-bool ps_diary_check(ps_diary *diary, const ps_event *events, size_t count, size_t origin);
+bool ps_history_check(ps_history *history, const ps_event *events, size_t count, size_t origin);

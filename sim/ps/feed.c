@@ -10,102 +10,108 @@
 
 enum { STEPS_MAX = 4, BATCH_MAX = 3 };
 
-struct ps_feed {
-    ps_seat *seat;
-    citizen *citizen;
-    attendee *attendee;
-    enrol *enrol;         /* it was taken out, and takes another incarnation; NULL: not yet */
-    uint64_t incarnation; /* 0: none */
+struct ps_data_client {
+    ps_process *process;
+    sim_process *sim_process;
+    group_consumer *consumer;
+    incarnation_acquire *acquire; /* it was taken out, and takes another incarnation; NULL: not yet */
+    uint64_t incarnation;         /* 0: none */
 };
 
-static void send_letter(void *context, const char *address, const letter *letter) {
-    citizen_send(((ps_feed *)context)->citizen, address, letter);
+static void send_message(void *context, const char *address, const control_message *message) {
+    sim_process_send(((ps_data_client *)context)->sim_process, address, message);
 }
 
-static void on_enrolled(void *context, uint64_t incarnation) { ps_feed_begin(context, incarnation); }
+static void on_enrolled(void *context, uint64_t incarnation) { ps_data_client_begin(context, incarnation); }
 
-static void on_roster(void *context, const roster *roster) {
-    ps_feed *feed = context;
-    ps_data_knows(&feed->seat->world->data, roster);
-    if (feed->incarnation == 0 || !attendee_is_out(feed->attendee)) return;
-    feed->incarnation = 0;
-    if (feed->enrol != NULL) enrol_destroy(feed->enrol);
-    feed->enrol = enrol_create(citizen_coordinator(feed->citizen), feed->citizen->env->rng, feed->seat->id,
-                               citizen_now_us(feed->citizen), on_enrolled, feed);
+static void on_group(void *context, const consumer_group *group) {
+    ps_data_client *client = context;
+    ps_data_checker_knows(&client->process->cluster->checker, group);
+    if (client->incarnation == 0 || !group_consumer_is_out(client->consumer)) return;
+    client->incarnation = 0;
+    if (client->acquire != NULL) incarnation_acquire_destroy(client->acquire);
+    client->acquire =
+        incarnation_acquire_create(sim_process_metadata(client->sim_process), client->sim_process->env->rng,
+                                   client->process->id, sim_process_now_us(client->sim_process), on_enrolled, client);
 }
 
-ps_feed *ps_feed_create(ps_seat *seat, citizen *citizen) {
-    ps_feed *feed = xcalloc(1, sizeof *feed);
-    feed->seat = seat;
-    feed->citizen = citizen;
-    attendee_options options = {.id = seat->id,
-                                .role = ROSTER_WORKER,
-                                .address = sim_node_name(seat->node),
-                                .marshal = "marshal",
-                                .send = send_letter,
-                                .on_roster = on_roster,
-                                .context = feed};
-    feed->attendee = attendee_create(&options);
-    return feed;
+ps_data_client *ps_data_client_create(ps_process *process, sim_process *sim_process) {
+    ps_data_client *client = xcalloc(1, sizeof *client);
+    client->process = process;
+    client->sim_process = sim_process;
+    group_consumer_options options = {.id = process->id,
+                                      .role = CONSUMER_GROUP_WORKER,
+                                      .address = sim_node_name(process->node),
+                                      .leader = "marshal",
+                                      .send = send_message,
+                                      .on_group = on_group,
+                                      .context = client};
+    client->consumer = group_consumer_create(&options);
+    return client;
 }
 
-void ps_feed_destroy(ps_feed *feed) {
-    attendee_destroy(feed->attendee);
-    if (feed->enrol != NULL) enrol_destroy(feed->enrol);
-    free(feed);
+void ps_data_client_destroy(ps_data_client *client) {
+    group_consumer_destroy(client->consumer);
+    if (client->acquire != NULL) incarnation_acquire_destroy(client->acquire);
+    free(client);
 }
 
-void ps_feed_begin(ps_feed *feed, uint64_t incarnation) {
-    feed->incarnation = incarnation;
-    attendee_begin(feed->attendee, incarnation, citizen_now_us(feed->citizen));
+void ps_data_client_begin(ps_data_client *client, uint64_t incarnation) {
+    client->incarnation = incarnation;
+    group_consumer_begin(client->consumer, incarnation, sim_process_now_us(client->sim_process));
 }
 
-void ps_feed_take(ps_feed *feed, const letter *letter) { (void)attendee_take(feed->attendee, letter); }
+void ps_data_client_take(ps_data_client *client, const control_message *message) {
+    (void)group_consumer_take(client->consumer, message);
+}
 
-int64_t ps_feed_next_us(const ps_feed *feed) {
-    int64_t next_us = attendee_next_us(feed->attendee),
-            other_us = feed->enrol == NULL ? next_us : enrol_next_us(feed->enrol);
+int64_t ps_data_client_next_us(const ps_data_client *client) {
+    int64_t next_us = group_consumer_next_us(client->consumer),
+            other_us = client->acquire == NULL ? next_us : incarnation_acquire_next_us(client->acquire);
     return next_us < other_us ? next_us : other_us;
 }
 
-void ps_feed_tick(ps_feed *feed, int64_t now_us) {
-    if (feed->enrol != NULL) enrol_tick(feed->enrol, now_us);
-    if (now_us >= attendee_next_us(feed->attendee)) attendee_tick(feed->attendee, now_us);
+void ps_data_client_tick(ps_data_client *client, int64_t now_us) {
+    if (client->acquire != NULL) incarnation_acquire_tick(client->acquire, now_us);
+    if (now_us >= group_consumer_next_us(client->consumer)) group_consumer_tick(client->consumer, now_us);
 }
 
-static void say(ps_feed *feed, const roster_wish *wish) {
-    ps_data_says(&feed->seat->world->data, wish->rank, &wish->past);
-    if (attendee_wish(feed->attendee, wish)) attendee_tick(feed->attendee, citizen_now_us(feed->citizen));
+static void say(ps_data_client *client, const consumer_group_wish *wish) {
+    ps_data_checker_says(&client->process->cluster->checker, wish->rank, &wish->past);
+    if (group_consumer_wish(client->consumer, wish))
+        group_consumer_tick(client->consumer, sim_process_now_us(client->sim_process));
 }
 
 /* A few steps at once, unless it has asked. *guess: what they will have, if nobody else claims meanwhile. */
-static bool ask(ps_feed *feed, uint32_t rank, uint64_t step, const claims_past *past, claims_piece *guess) {
-    const roster *roster = attendee_roster(feed->attendee);
-    const roster_member *self = roster_find(roster, feed->seat->id);
-    const roster_wish *open = attendee_wish_of(feed->attendee, rank);
-    if (self == NULL || self->incarnation != feed->incarnation || (open != NULL && open->step == step)) return false;
-    roster_wish wish = {.rank = rank, .step = step, .past = *past};
-    wish.count = 1 + (uint32_t)rng_below(feed->citizen->env->rng, STEPS_MAX);
-    wish.batch = 1 + rng_below(feed->citizen->env->rng, BATCH_MAX);
-    say(feed, &wish);
-    size_t part = roster_source(roster, feed->seat->id, feed->incarnation);
-    uint64_t from = part == roster->part_count ? 0 : roster->parts[part].position;
-    *guess = (claims_piece){(uint32_t)part, roster->epoch, from, from + wish.batch};
+static bool ask(ps_data_client *client, uint32_t rank, uint64_t step, const batch_claims_past *past,
+                batch_claims_piece *guess) {
+    const consumer_group *group = group_consumer_group(client->consumer);
+    const consumer_group_member *self = consumer_group_find(group, client->process->id);
+    const consumer_group_wish *open = group_consumer_wish_of(client->consumer, rank);
+    if (self == NULL || self->incarnation != client->incarnation || (open != NULL && open->step == step)) return false;
+    consumer_group_wish wish = {.rank = rank, .step = step, .past = *past};
+    wish.count = 1 + (uint32_t)rng_below(client->sim_process->env->rng, STEPS_MAX);
+    wish.batch = 1 + rng_below(client->sim_process->env->rng, BATCH_MAX);
+    say(client, &wish);
+    size_t part = consumer_group_source(group, client->process->id, client->incarnation);
+    uint64_t from = part == group->part_count ? 0 : group->parts[part].position;
+    *guess = (batch_claims_piece){(uint32_t)part, group->epoch, from, from + wish.batch};
     return true;
 }
 
-bool ps_feed_piece(ps_feed *feed, uint32_t rank, uint64_t step, const claims_past *past, claims_piece *out) {
-    const claim *claim = claims_find(&attendee_roster(feed->attendee)->claims, rank, step);
-    if (claim != NULL) *out = claims_piece_of(claim, step);
-    return claim != NULL || (ask(feed, rank, step, past, out) && MUTATED("claims-late"));
+bool ps_data_client_piece(ps_data_client *client, uint32_t rank, uint64_t step, const batch_claims_past *past,
+                          batch_claims_piece *out) {
+    const batch_claim *claim = batch_claims_find(&group_consumer_group(client->consumer)->claims, rank, step);
+    if (claim != NULL) *out = batch_claims_piece_of(claim, step);
+    return claim != NULL || (ask(client, rank, step, past, out) && MUTATED("claims-late"));
 }
 
-void ps_feed_pass(ps_feed *feed, uint32_t rank, const claims_past *past) {
-    const claims *claims = &attendee_roster(feed->attendee)->claims;
+void ps_data_client_pass(ps_data_client *client, uint32_t rank, const batch_claims_past *past) {
+    const batch_claims *claims = &group_consumer_group(client->consumer)->claims;
     bool holds = false;
-    for (uint64_t step = claims_over(claims, rank); step < past->over; step++)
-        holds = holds || claims_find(claims, rank, step) != NULL;
-    if (holds) say(feed, &(roster_wish){.rank = rank, .past = *past});
+    for (uint64_t step = batch_claims_over(claims, rank); step < past->over; step++)
+        holds = holds || batch_claims_find(claims, rank, step) != NULL;
+    if (holds) say(client, &(consumer_group_wish){.rank = rank, .past = *past});
 }
 
-void ps_feed_leave(ps_feed *feed, uint32_t rank) { attendee_withdraw(feed->attendee, rank); }
+void ps_data_client_leave(ps_data_client *client, uint32_t rank) { group_consumer_withdraw(client->consumer, rank); }

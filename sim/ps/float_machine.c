@@ -69,15 +69,16 @@ static size_t places_of(span request, uint8_t out[FLOAT_MACHINE_WIDTH]) {
     return count;
 }
 
-static bale *show(void *self, span request, bool kept) {
+static shared_bytes *show(void *self, span request, bool kept) {
     const float_machine *machine = self;
     const double *from = kept ? machine->before : machine->values;
     uint8_t places[FLOAT_MACHINE_WIDTH];
     size_t count = places_of(request, places);
     if (count == SIZE_MAX) count = 0;
-    bale *bale = bale_new(count * sizeof *from);
-    for (size_t i = 0; i < count; i++) memcpy(bale_room(bale) + i * sizeof *from, &from[places[i]], sizeof *from);
-    return bale;
+    shared_bytes *bytes = shared_bytes_new(count * sizeof *from);
+    for (size_t i = 0; i < count; i++)
+        memcpy(shared_bytes_room(bytes) + i * sizeof *from, &from[places[i]], sizeof *from);
+    return bytes;
 }
 
 /* ---- The whole. */
@@ -96,7 +97,7 @@ _Static_assert(offsetof(float_machine, before) == BYTES, "written as they lie");
 /* ---- Norms. */
 
 uint32_t float_machine_needs(uint32_t slot, uint64_t moment) {
-    uint64_t bits = mix2(mix2(slot, moment), 77);
+    uint64_t bits = stable_hash2(stable_hash2(slot, moment), 77);
     return bits % 8 == 0 ? 0 : bits / 8 % 3 == 0 ? 2 : 1;
 }
 
@@ -106,7 +107,7 @@ static double norm_at(span norms, size_t phase) {
     return norm;
 }
 
-static bale *measure(void *self, span sum, span norms, uint64_t moment) {
+static shared_bytes *measure(void *self, span sum, span norms, uint64_t moment) {
     const float_machine *machine = self;
     double change[FLOAT_MACHINE_WIDTH], part = 0;
     size_t phase = norms.size / sizeof part;
@@ -116,14 +117,14 @@ static bale *measure(void *self, span sum, span norms, uint64_t moment) {
         double item = phase == 0 ? change[i] : machine->values[i] + norm_at(norms, 0) * change[i];
         part += item * item;
     }
-    return bale_copy(span_of(&part, sizeof part));
+    return shared_bytes_copy(span_of(&part, sizeof part));
 }
 
-static bale *combine(void *context, const span *parts, size_t count) {
+static shared_bytes *combine(void *context, const span *parts, size_t count) {
     double sum = 0;
     for (size_t i = 0; i < count; i++)
         if (parts[i].size == sizeof sum) sum += norm_at(parts[i], 0);
-    return bale_copy(span_of(&sum, sizeof sum));
+    return shared_bytes_copy(span_of(&sum, sizeof sum));
 }
 
 static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
@@ -136,5 +137,5 @@ static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
     apply(self, span_of(change, BYTES), moment);
 }
 
-const values_ops float_machine_ops = {"floats", create, free, apply, sum_begin, sum_add, sum_size, sum_write,
-                                      free,     show,   size, write, read,      measure, combine,  apply_normed};
+const state_machine_ops float_machine_ops = {"floats", create, free, apply, sum_begin, sum_add, sum_size, sum_write,
+                                             free,     show,   size, write, read,      measure, combine,  apply_normed};

@@ -32,7 +32,7 @@ typedef struct float_machine {
 } float_machine;
 
 /* `self` is a float_machine; its context a float_machine_context, or NULL: no norms. */
-extern const values_ops float_machine_ops;
+extern const state_machine_ops float_machine_ops;
 
 /* How many phases of norms a slot needs, of the round that makes the version `moment`. */
 uint32_t float_machine_needs(uint32_t slot, uint64_t moment);

@@ -33,10 +33,10 @@ static void pushes_decay_and_add(void **state) {
 }
 
 static void assert_shows(void *values, span request, bool kept, const double *expected, size_t count) {
-    bale *bale = float_machine_ops.show(values, request, kept);
-    assert_int_equal(bale_bytes(bale).size, count * sizeof *expected);
-    if (count != 0) assert_memory_equal(bale_bytes(bale).data, expected, count * sizeof *expected);
-    bale_unref(bale);
+    shared_bytes *bytes = float_machine_ops.show(values, request, kept);
+    assert_int_equal(shared_bytes_bytes(bytes).size, count * sizeof *expected);
+    if (count != 0) assert_memory_equal(shared_bytes_bytes(bytes).data, expected, count * sizeof *expected);
+    shared_bytes_unref(bytes);
 }
 
 static void what_is_asked_for_is_shown(void **state) {
@@ -113,15 +113,16 @@ static void norms_are_added_up_in_the_order_of_slots(void **state) {
     assert_null(float_machine_ops.measure(values, bytes_of(sum), (span){0}, none));
     assert_null(float_machine_ops.measure(silent, bytes_of(sum), (span){0}, two));
     assert_null(float_machine_ops.measure(values, span_of("abc", 3), (span){0}, two));
-    bale *part = float_machine_ops.measure(values, bytes_of(sum), (span){0}, two);
+    shared_bytes *part = float_machine_ops.measure(values, bytes_of(sum), (span){0}, two);
     double part_is, all_is, norms[2] = {0};
-    memcpy(&part_is, bale_bytes(part).data, sizeof part_is);
+    memcpy(&part_is, shared_bytes_bytes(part).data, sizeof part_is);
     assert_true(part_is == 21);
-    bale *all = float_machine_ops.combine(&context, (const span[]){bale_bytes(part), {0}, bale_bytes(part)}, 3);
-    memcpy(&all_is, bale_bytes(all).data, sizeof all_is);
+    shared_bytes *all =
+        float_machine_ops.combine(&context, (const span[]){shared_bytes_bytes(part), {0}, shared_bytes_bytes(part)}, 3);
+    memcpy(&all_is, shared_bytes_bytes(all).data, sizeof all_is);
     assert_true(all_is == 42);
     norms[0] = 1;
-    bale *second = float_machine_ops.measure(values, bytes_of(sum), span_of(norms, sizeof *norms), two);
+    shared_bytes *second = float_machine_ops.measure(values, bytes_of(sum), span_of(norms, sizeof *norms), two);
     assert_non_null(second);
     assert_null(float_machine_ops.measure(values, bytes_of(sum), span_of(norms, sizeof norms), two));
     float_machine_ops.apply_normed(values, bytes_of(sum), span_of(norms, sizeof norms),
@@ -129,9 +130,9 @@ static void norms_are_added_up_in_the_order_of_slots(void **state) {
     float_machine_ops.apply(silent, bytes_of((const double[]){0.5, -1, 2}), two);
     assert_memory_equal(((float_machine *)values)->values, ((float_machine *)silent)->values,
                         FLOAT_MACHINE_WIDTH * sizeof(double));
-    bale_unref(part);
-    bale_unref(all);
-    bale_unref(second);
+    shared_bytes_unref(part);
+    shared_bytes_unref(all);
+    shared_bytes_unref(second);
     float_machine_ops.destroy(values);
     float_machine_ops.destroy(silent);
 }

@@ -4,11 +4,11 @@
  * server that applied an entry, and compares everybody else with it.
  *
  * Checked  one history: at one lsn every server applies the same entry, and has the same bytes afterwards;
- *          its own: beyond the point from which a stint of a rank goes on, it is told of its own pushes only, never of
+ *          its own: beyond the point from which a term of a rank goes on, it is told of its own pushes only, never of
  *          those of another process that plays the same rank;
  *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out,
  *          however they are cut into batches by whoever plays it;
- *          nothing is lost: what was acknowledged is in the history, and every full copy of a newest chart has it;
+ *    nothing is lost: what was acknowledged is in the history, and every full copy of a newest cluster map has it;
  *          a push that also pulls shows a state that has it;
  *          whoever asks for some keys is shown those and no others, whoever else asks meanwhile;
  *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (diary.h), and the bytes at an
@@ -35,33 +35,33 @@
 #include "sim/ps/diary.h"
 #include "sim/sim.h"
 
-typedef struct ps_gift { /* the name with which a rank begins that is new */
-    size_t at;           /* behind so many entries: what is before was another's */
+typedef struct ps_contribution { /* the name with which a rank begins that is new */
+    size_t at;                   /* behind so many entries: what is before was another's */
     uint32_t rank;
     uint64_t name;
     uint64_t round; /* the first that may be its own */
-} ps_gift;
+} ps_contribution;
 
-typedef struct ps_history { /* of one slot */
-    ps_event *events;       /* owned; events[lsn - 1] */
+typedef struct ps_checker_history { /* of one slot */
+    ps_event *events;               /* owned; events[lsn - 1] */
     size_t count, capacity;
-    ps_gift *gifts; /* owned; in the order of their places. Who goes back behind one has never had it */
-    size_t gift_count;
+    ps_contribution *contributions; /* owned; in the order of their places. Who goes back behind one has never had it */
+    size_t contribution_count;
     size_t origin;         /* the lsn at which its generation began */
     uint64_t acknowledged; /* the highest lsn */
     uint64_t version;      /* of BSP */
-    ps_diary diary;
-} ps_history;
+    ps_history history;
+} ps_checker_history;
 
 typedef struct ps_round { /* of BSP */
     bool begun, over;     /* its members are known; the set is */
-    crowd members, set;
+    rank_set members, set;
     uint32_t phases; /* of norms that the ledger has committed */
-    double norms[VALUES_PHASES_MAX];
+    double norms[STATE_MACHINE_PHASES_MAX];
 } ps_round;
 
-typedef struct ps_session {                         /* of one stint of a rank */
-    uint64_t stint, clock[PS_SLOTS_MAX];            /* the names from which it goes on */
+typedef struct ps_session {                         /* of one term of a rank */
+    uint64_t term, clock[PS_SLOTS_MAX];             /* the names from which it goes on */
     uint64_t own[PS_SLOTS_MAX], seen[PS_SLOTS_MAX]; /* the highest lsn acknowledged, and shown */
     uint64_t told[PS_SLOTS_MAX];                    /* what others had acknowledged and told it */
     uint64_t due[PS_SLOTS_MAX];                     /* what it must be shown, since it asked */
@@ -71,16 +71,16 @@ typedef struct ps_session {                         /* of one stint of a rank */
     consistency consistency[PS_SLOTS_MAX];          /* and how stale that may be; not of rounds */
 } ps_session;
 
-enum { PS_SAVED_MAX = 8 }; /* the depot keeps fewer */
+enum { PS_SAVED_MAX = 8 }; /* the checkpoint store keeps fewer */
 
 typedef struct ps_saved { /* a checkpoint */
     uint64_t checkpoint;
     uint32_t ranks, known; /* for how many; how many there have been, up to then */
     bool used;             /* a generation has begun from it: */
-    crowd members;         /* of the round with which it went on */
+    rank_set members;      /* of the round with which it went on */
 } ps_saved;
 
-typedef struct ps_ledger {
+typedef struct ps_checker {
     sim *sim;
     uint32_t known;                   /* ranks that there are, or were: their names are in the slots */
     uint32_t value_slots, rank_count; /* where there are rounds the slot behind the values is the ledger */
@@ -88,7 +88,7 @@ typedef struct ps_ledger {
     uint32_t idle;                    /* a bit for each rank that adds nothing to rounds */
     uint32_t items;                   /* of a push */
     float_machine_context machine;    /* with which the values are made */
-    chart_rounds terms;
+    cluster_map_rounds terms;
     ps_round *rounds; /* owned */
     size_t round_count;
     uint32_t drops;               /* ranks that were given up so far */
@@ -97,41 +97,43 @@ typedef struct ps_ledger {
     bool rots;                    /* it may be damaged since: an older one takes its place */
     ps_saved saved[PS_SAVED_MAX]; /* the last ones that were whole */
     size_t saved_count;
-    ps_history histories[PS_SLOTS_MAX];
-    uint64_t newest;                                     /* chart that was checked */
+    ps_checker_history histories[PS_SLOTS_MAX];
+    uint64_t newest;                                     /* cluster map that was checked */
     double (*models)[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH]; /* of the sequential run, by version; owned */
     size_t model_count;
-} ps_ledger;
+} ps_checker;
 
-void ps_ledger_init(ps_ledger *ledger, sim *sim, uint32_t value_slots, uint32_t round_slots, uint32_t ranks,
-                    uint32_t items, chart_rounds terms);
-void ps_ledger_fini(ps_ledger *ledger);
+void ps_checker_init(ps_checker *checker, sim *sim, uint32_t value_slots, uint32_t round_slots, uint32_t ranks,
+                     uint32_t items, cluster_map_rounds terms);
+void ps_checker_fini(ps_checker *checker);
 
-void ps_ledger_applied(ps_ledger *ledger, const sim_node *node, const replica *replica, const tape_entry *entry);
-void ps_ledger_push(ps_ledger *ledger, uint32_t rank, uint32_t slot, uint64_t name); /* values, not of BSP */
-void ps_ledger_holds(ps_ledger *ledger, const sim_node *node, const server *server); /* after whatever it did */
-void ps_ledger_pushed(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
-                      part_status status);
-void ps_ledger_round(ps_ledger *ledger, const ledger_terms *terms); /* that a rank is shown */
-void ps_ledger_asked(ps_ledger *ledger, ps_session *session, uint32_t slot, uint8_t keys, consistency consistency,
-                     bool fresh); /* a pull */
-void ps_ledger_pulled(ps_ledger *ledger, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
-                      uint64_t version, uint64_t lsn, span values);
+void ps_checker_applied(ps_checker *checker, const sim_node *node, const replica *replica,
+                        const replica_log_entry *entry);
+void ps_checker_push(ps_checker *checker, uint32_t rank, uint32_t slot, uint64_t name);      /* values, not of BSP */
+void ps_checker_holds(ps_checker *checker, const sim_node *node, const slot_server *server); /* after whatever it did */
+void ps_checker_pushed(ps_checker *checker, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
+                       slot_message_status status);
+void ps_checker_round(ps_checker *checker, const round_state_terms *terms); /* that a rank is shown */
+void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, uint8_t keys, consistency consistency,
+                      bool fresh); /* a pull */
+void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
+                       uint64_t version, uint64_t lsn, span values);
 
-void ps_ledger_whole(ps_ledger *ledger, uint64_t checkpoint); /* somebody is told so */
-/* The depot has made one whole, with this slot as it was at that lsn. */
-void ps_ledger_saved(ps_ledger *ledger, uint64_t checkpoint, uint32_t slot, uint64_t lsn);
+void ps_checker_whole(ps_checker *checker, uint64_t checkpoint); /* somebody is told so */
+/* The checkpoint store has made one whole, with this slot as it was at that lsn. */
+void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn);
 /* It is to be exact: every slot has the same last step of each rank, and all of it. */
-void ps_ledger_exact(ps_ledger *ledger, uint64_t checkpoint);
-/* A chart is decided; if it is the first of a generation the histories go back to its origin. */
-void ps_ledger_decided(ps_ledger *ledger, const chart *chart);
-void ps_ledger_loaded(ps_ledger *ledger, const sim_node *node, const replica *replica);
+void ps_checker_exact(ps_checker *checker, uint64_t checkpoint);
+/* A cluster map is decided; if it is the first of a generation the histories go back to its origin. */
+void ps_checker_decided(ps_checker *checker, const cluster_map *map);
+void ps_checker_loaded(ps_checker *checker, const sim_node *node, const replica *replica);
 
-void ps_ledger_end(ps_ledger *ledger); /* of the run: what is checked of whole histories */
+void ps_checker_end(ps_checker *checker); /* of the run: what is checked of whole histories */
 
-/* A member of a chain in a newest chart, with the copy that its server has. */
-void ps_ledger_member(ps_ledger *ledger, const sim_node *node, const chart_slot *slot, uint32_t index,
-                      const chart_member *member, uint64_t birth, const replica *replica);
+/* A member of a chain in a newest cluster map, with the copy that its server has. */
+void ps_checker_member(ps_checker *checker, const sim_node *node, const cluster_map_slot *slot, uint32_t index,
+                       const cluster_map_member *member, uint64_t birth, const replica *replica);
 
 /* Of the keys that the rank looks at in this step. */
-uint64_t ps_ledger_shown_hash(const double values[][FLOAT_MACHINE_WIDTH], uint32_t rank, uint64_t step, uint32_t slots);
+uint64_t ps_checker_shown_hash(const double values[][FLOAT_MACHINE_WIDTH], uint32_t rank, uint64_t step,
+                               uint32_t slots);

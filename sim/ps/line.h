@@ -6,26 +6,26 @@
  * Checked  while a slot is in line, no slot of a lower priority sends anything to the same head; but for one that was
  *          passed over so often that it goes first (RANK_PATIENCE).
  *
- * What changes between two flushes (priorities, charts, pushes) says nothing about what went meanwhile. */
+ * What changes between two flushes (priorities, cluster maps, pushes) says nothing about what went meanwhile. */
 #pragma once
 #include "ps/rank.h"
 #include "sim/ps/load.h"
 #include "sim/sim.h"
 
-typedef struct ps_line { /* zero-initialized nothing was asked */
-    uint64_t flushes, chart;
+typedef struct ps_order_checker { /* zero-initialized nothing was asked */
+    uint64_t flushes, map;
     struct {
         uint64_t asked, went; /* the highest name of each */
         uint64_t since;       /* the flushes at the last time that something about it changed */
         uint64_t passed;      /* parts of others since it last went */
         uint8_t priority;
     } slots[PS_SLOTS_MAX];
-} ps_line;
+} ps_order_checker;
 
-void ps_line_reset(ps_line *line); /* another generation */
-void ps_line_push(ps_line *line, uint32_t slot, uint64_t name);
+void ps_order_checker_reset(ps_order_checker *checker); /* another generation */
+void ps_order_checker_push(ps_order_checker *checker, uint32_t slot, uint64_t name);
 /* It is there, whoever sent it: what an earlier process of the rank had contributed to a round is acknowledged, too. */
-void ps_line_pushed(ps_line *line, uint32_t slot, uint64_t name);
-void ps_line_prefer(ps_line *line, uint32_t slot, uint8_t priority);
-void ps_line_sent(ps_line *line, sim *sim, const chart *chart, span batch);
-void ps_line_flushed(ps_line *line);
+void ps_order_checker_pushed(ps_order_checker *checker, uint32_t slot, uint64_t name);
+void ps_order_checker_prefer(ps_order_checker *checker, uint32_t slot, uint8_t priority);
+void ps_order_checker_sent(ps_order_checker *checker, sim *sim, const cluster_map *map, span batch);
+void ps_order_checker_flushed(ps_order_checker *checker);

@@ -13,7 +13,7 @@ enum { PS_ALL_KEYS = (1 << FLOAT_MACHINE_WIDTH) - 1 };
 
 /* What a rank looks at in a step; outside BSP it looks at whatever it likes. */
 static inline uint8_t ps_keys(uint32_t rank, uint64_t step, uint32_t slot) {
-    uint64_t bits = mix2(mix2(slot, rank), step);
+    uint64_t bits = stable_hash2(stable_hash2(slot, rank), step);
     return bits % 2 == 0 ? PS_ALL_KEYS : (uint8_t)(1 + (bits >> 1) % PS_ALL_KEYS);
 }
 
@@ -36,7 +36,7 @@ static inline size_t ps_select(const double values[FLOAT_MACHINE_WIDTH], uint8_t
 
 /* Outside BSP a rank pushes to some slots only; every step ends with a tick to all. */
 static inline bool ps_touches(uint32_t rank, uint64_t step, uint32_t slot) {
-    return mix2(mix2(rank, step), slot) % 10 < 6;
+    return stable_hash2(stable_hash2(rank, step), slot) % 10 < 6;
 }
 
 /* In some seeds a push to a slot is several items, each with a name of its own, which go one by one or several as one
@@ -45,7 +45,7 @@ enum { PS_ITEMS_MAX = 3 };
 
 /* How many of a step are there, by the last name. */
 static inline uint32_t ps_items_had(uint64_t last, uint64_t step) {
-    return name_step(last) == step ? (uint32_t)(last & NAME_TICK) : 0;
+    return seq_step(last) == step ? (uint32_t)(last & SEQ_TICK) : 0;
 }
 
 /* A gradient of full mantissas, so that the order of additions shows, for the keys that it needs next: a push that also
@@ -53,7 +53,7 @@ static inline uint32_t ps_items_had(uint64_t last, uint64_t step) {
 static inline void ps_gradient(uint32_t rank, uint64_t step, uint32_t slot, uint64_t shown,
                                double out[FLOAT_MACHINE_WIDTH]) {
     for (uint32_t i = 0; i < FLOAT_MACHINE_WIDTH; i++) {
-        uint64_t bits = mix2(mix2(mix2(rank, step), mix2(slot, i)), shown);
+        uint64_t bits = stable_hash2(stable_hash2(stable_hash2(rank, step), stable_hash2(slot, i)), shown);
         bool pushed = (ps_keys(rank, step + 1, slot) >> i & 1) != 0;
         out[i] = pushed ? (double)(bits >> 11) * 0x1p-53 - 0.5 : 0;
     }
@@ -63,6 +63,6 @@ static inline void ps_gradient(uint32_t rank, uint64_t step, uint32_t slot, uint
 static inline size_t ps_batch(uint32_t rank, uint64_t step, uint32_t slot, uint64_t shown, uint32_t first,
                               uint32_t last, double out[PS_ITEMS_MAX][FLOAT_MACHINE_WIDTH]) {
     for (uint32_t i = first; i <= last && i <= PS_ITEMS_MAX; i++)
-        ps_gradient(rank, step, slot, i == 1 ? shown : mix2(shown, i), out[i - first]);
+        ps_gradient(rank, step, slot, i == 1 ? shown : stable_hash2(shown, i), out[i - first]);
     return (last - first + 1) * PS_BYTES;
 }

@@ -13,88 +13,89 @@
 #include "sim/ps/role.h"
 
 typedef struct process {
-    citizen citizen;
-    ps_seat *seat;
-    server *server; /* one of these three */
-    player *player;
-    director *director;
-    ps_role *roles[PS_RANKS_MAX]; /* of a player, owned; NULL: it does not play that rank */
-    ps_feed *feed;                /* of a worker; NULL: its ranks need no data */
-    enrol *enrol;                 /* of a server or a worker */
+    sim_process process;
+    ps_process *ps_process;
+    slot_server *server; /* one of these three */
+    rank_agent *agent;
+    controller *controller;
+    ps_rank *ranks[PS_RANKS_MAX]; /* of a player, owned; NULL: it does not play that rank */
+    ps_data_client *client;       /* of a worker; NULL: its ranks need no data */
+    incarnation_acquire *acquire; /* of a server or a worker */
 } process;
 
-static int64_t now_of(const process *process) { return citizen_now_us(&process->citizen); }
+static int64_t now_of(const process *process) { return sim_process_now_us(&process->process); }
 
 /* ---- What all have. */
 
 static void send_bytes(void *context, const char *address, span bytes) {
-    mail_send(((process *)context)->citizen.mail, address, bytes);
+    messenger_send(((process *)context)->process.messenger, address, bytes);
 }
 
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
     uint32_t magic = 0;
     if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
-    if (magic != PART_MAGIC) {
-        letter letter;
-        if (citizen_take(&process->citizen, bytes, &letter) && process->feed != NULL)
-            ps_feed_take(process->feed, &letter);
+    if (magic != SLOT_MESSAGE_MAGIC) {
+        control_message message;
+        if (sim_process_take(&process->process, bytes, &message) && process->client != NULL)
+            ps_data_client_take(process->client, &message);
         return;
     }
-    ps_tally_batch(&process->seat->world->tally, bytes);
-    if (process->server != NULL) server_take_bale(process->server, bytes, NULL);
-    if (process->server != NULL) ps_ledger_holds(&process->seat->world->ledger, process->seat->node, process->server);
-    if (process->director != NULL) director_take(process->director, bytes, now_of(process));
-    if (process->player != NULL) player_take(process->player, bytes);
+    ps_coverage_batch(&process->ps_process->cluster->coverage, bytes);
+    if (process->server != NULL) slot_server_take_bytes(process->server, bytes, NULL);
+    if (process->server != NULL)
+        ps_checker_holds(&process->ps_process->cluster->ps_checker, process->ps_process->node, process->server);
+    if (process->controller != NULL) controller_take(process->controller, bytes, now_of(process));
+    if (process->agent != NULL) rank_agent_take(process->agent, bytes);
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
-        if (process->roles[i] != NULL) ps_role_take(process->roles[i], bytes);
-    if (process->player != NULL) player_say(process->player);
+        if (process->ranks[i] != NULL) ps_rank_take(process->ranks[i], bytes);
+    if (process->agent != NULL) rank_agent_say(process->agent);
 }
 
 static void on_broken(void *context, const char *address, const cause *why) {
     process *process = context;
-    if (process->director != NULL) director_broken(process->director, address, now_of(process));
+    if (process->controller != NULL) controller_broken(process->controller, address, now_of(process));
 }
 
 static void on_enrolled(void *context, uint64_t incarnation) {
     process *process = context;
-    if (process->server != NULL) server_begin(process->server, incarnation, now_of(process));
-    if (process->player != NULL) player_begin(process->player, incarnation, now_of(process));
-    if (process->feed != NULL) ps_feed_begin(process->feed, incarnation);
+    if (process->server != NULL) slot_server_begin(process->server, incarnation, now_of(process));
+    if (process->agent != NULL) rank_agent_begin(process->agent, incarnation, now_of(process));
+    if (process->client != NULL) ps_data_client_begin(process->client, incarnation);
 }
 
 static void begin_enrol(process *process) {
-    process->enrol = enrol_create(citizen_coordinator(&process->citizen), process->citizen.env->rng, process->seat->id,
-                                  now_of(process), on_enrolled, process);
+    process->acquire = incarnation_acquire_create(sim_process_metadata(&process->process), process->process.env->rng,
+                                                  process->ps_process->id, now_of(process), on_enrolled, process);
 }
 
 static void on_replaced(void *context, uint64_t incarnation) {
     process *process = context;
     if (MUTATED("no-above")) return;
-    sim_note(process->seat->world->sim, process->seat->node, "enrols once more");
-    sim_count(process->seat->world->sim, "enrolled again", 1);
-    enrol_again(process->enrol, incarnation, now_of(process));
+    sim_note(process->ps_process->cluster->sim, process->ps_process->node, "enrols once more");
+    sim_count(process->ps_process->cluster->sim, "enrolled again", 1);
+    incarnation_acquire_again(process->acquire, incarnation, now_of(process));
 }
 
 static process *start(sim_node *node, const env *env, void *argument) {
-    static const mail_handlers handlers = {.on_letter = take_bytes, .on_broken = on_broken};
+    static const messenger_handlers handlers = {.on_message = take_bytes, .on_broken = on_broken};
     process *process = xcalloc(1, sizeof *process);
-    process->seat = argument;
-    citizen_open(&process->citizen, node, env, &handlers, process, true, &process->seat->world->book);
+    process->ps_process = argument;
+    sim_process_open(&process->process, node, env, &handlers, process, true, &process->ps_process->cluster->book);
     return process;
 }
 
 static void stop(void *state) {
     process *process = state;
-    citizen_hush(&process->citizen);
-    if (process->server != NULL) server_destroy(process->server);
+    sim_process_hush(&process->process);
+    if (process->server != NULL) slot_server_destroy(process->server);
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
-        if (process->roles[i] != NULL) ps_role_end(process->roles[i]);
-    if (process->player != NULL) player_destroy(process->player);
-    if (process->director != NULL) director_destroy(process->director);
-    if (process->enrol != NULL) enrol_destroy(process->enrol);
-    if (process->feed != NULL) ps_feed_destroy(process->feed);
-    citizen_close(&process->citizen);
+        if (process->ranks[i] != NULL) ps_rank_end(process->ranks[i]);
+    if (process->agent != NULL) rank_agent_destroy(process->agent);
+    if (process->controller != NULL) controller_destroy(process->controller);
+    if (process->acquire != NULL) incarnation_acquire_destroy(process->acquire);
+    if (process->client != NULL) ps_data_client_destroy(process->client);
+    sim_process_close(&process->process);
     free(process);
 }
 
@@ -102,213 +103,216 @@ static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t next_us(void *state) {
     process *process = state;
-    int64_t next_us = remote_next_us(process->citizen.remote);
-    if (process->enrol != NULL) next_us = earlier(next_us, enrol_next_us(process->enrol));
-    if (process->server != NULL) next_us = earlier(next_us, server_next_us(process->server));
-    if (process->director != NULL) next_us = earlier(next_us, director_next_us(process->director));
-    if (process->player != NULL) next_us = earlier(next_us, player_next_us(process->player));
-    if (process->feed != NULL) next_us = earlier(next_us, ps_feed_next_us(process->feed));
+    int64_t next_us = metadata_remote_next_us(process->process.remote);
+    if (process->acquire != NULL) next_us = earlier(next_us, incarnation_acquire_next_us(process->acquire));
+    if (process->server != NULL) next_us = earlier(next_us, slot_server_next_us(process->server));
+    if (process->controller != NULL) next_us = earlier(next_us, controller_next_us(process->controller));
+    if (process->agent != NULL) next_us = earlier(next_us, rank_agent_next_us(process->agent));
+    if (process->client != NULL) next_us = earlier(next_us, ps_data_client_next_us(process->client));
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
-        if (process->roles[i] != NULL) next_us = earlier(next_us, ps_role_next_us(process->roles[i]));
+        if (process->ranks[i] != NULL) next_us = earlier(next_us, ps_rank_next_us(process->ranks[i]));
     return next_us;
 }
 
 static void tick(void *state, int64_t now_us) {
     process *process = state;
-    remote_tick(process->citizen.remote, now_us);
-    if (process->enrol != NULL) enrol_tick(process->enrol, now_us);
-    if (process->server != NULL && now_us >= server_next_us(process->server)) server_tick(process->server, now_us);
-    if (process->director != NULL && now_us >= director_next_us(process->director))
-        director_tick(process->director, now_us);
-    if (process->player != NULL && now_us >= player_next_us(process->player)) player_tick(process->player, now_us);
-    if (process->feed != NULL && now_us >= ps_feed_next_us(process->feed)) ps_feed_tick(process->feed, now_us);
+    metadata_remote_tick(process->process.remote, now_us);
+    if (process->acquire != NULL) incarnation_acquire_tick(process->acquire, now_us);
+    if (process->server != NULL && now_us >= slot_server_next_us(process->server))
+        slot_server_tick(process->server, now_us);
+    if (process->controller != NULL && now_us >= controller_next_us(process->controller))
+        controller_tick(process->controller, now_us);
+    if (process->agent != NULL && now_us >= rank_agent_next_us(process->agent)) rank_agent_tick(process->agent, now_us);
+    if (process->client != NULL && now_us >= ps_data_client_next_us(process->client))
+        ps_data_client_tick(process->client, now_us);
     for (uint32_t i = 0; i < PS_RANKS_MAX; i++)
-        if (process->roles[i] != NULL) ps_role_tick(process->roles[i], now_us);
+        if (process->ranks[i] != NULL) ps_rank_tick(process->ranks[i], now_us);
 }
 
 /* ---- A server. */
 
-static void on_applied(void *context, const replica *replica, const tape_entry *entry) {
+static void on_applied(void *context, const replica *replica, const replica_log_entry *entry) {
     process *process = context;
-    process->seat->world->tally.entries[entry->kind]++;
-    ps_ledger_applied(&process->seat->world->ledger, process->seat->node, replica, entry);
+    process->ps_process->cluster->coverage.entries[entry->kind]++;
+    ps_checker_applied(&process->ps_process->cluster->ps_checker, process->ps_process->node, replica, entry);
 }
 
 static void on_loaded(void *context, const replica *replica) {
     process *process = context;
-    ps_ledger_loaded(&process->seat->world->ledger, process->seat->node, replica);
+    ps_checker_loaded(&process->ps_process->cluster->ps_checker, process->ps_process->node, replica);
 }
 
 static void *server_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
-    server_options options = {.id = process->seat->id,
-                              .address = sim_node_name(node),
-                              .director = "director",
-                              .depot = process->seat->world->keeps ? "depot" : NULL,
-                              .values = &float_machine_ops,
-                              .values_context = &process->seat->world->machine,
-                              .rank_bytes = process->seat->world->rank_bytes,
-                              .link_bytes = process->seat->world->link_bytes,
-                              .send = send_bytes,
-                              .on_applied = on_applied,
-                              .on_loaded = on_loaded,
-                              .on_replaced = on_replaced,
-                              .context = process};
-    process->server = server_create(&options);
-    if (process->seat->id < process->seat->world->server_count) begin_enrol(process);
+    slot_server_options options = {.id = process->ps_process->id,
+                                   .address = sim_node_name(node),
+                                   .controller = "director",
+                                   .checkpoints = process->ps_process->cluster->keeps ? "depot" : NULL,
+                                   .values = &float_machine_ops,
+                                   .values_context = &process->ps_process->cluster->machine,
+                                   .rank_bytes = process->ps_process->cluster->rank_bytes,
+                                   .link_bytes = process->ps_process->cluster->link_bytes,
+                                   .send = send_bytes,
+                                   .on_applied = on_applied,
+                                   .on_loaded = on_loaded,
+                                   .on_replaced = on_replaced,
+                                   .context = process};
+    process->server = slot_server_create(&options);
+    if (process->ps_process->id < process->ps_process->cluster->server_count) begin_enrol(process);
     return process;
 }
 
 const sim_program ps_server_program = {"server", server_start, stop, next_us, tick};
 
-const server *ps_server_of(const ps_seat *seat) {
+const slot_server *ps_server_of(const ps_process *seat) {
     const process *process = sim_node_state(seat->node);
     return process == NULL ? NULL : process->server;
 }
 
-/* ---- The director. */
+/* ---- The controller. */
 
 /* What may yet be decided: whoever asks which copies must live looks at these, too. */
-static void on_propose(void *context, const chart *chart) {
-    ps_world *world = ((process *)context)->seat->world;
+static void on_propose(void *context, const cluster_map *map) {
+    ps_cluster *cluster = ((process *)context)->ps_process->cluster;
     size_t kept = 0;
-    for (size_t i = 0; i < world->proposal_count; i++) {
-        if (world->proposals[i].number <= world->newest.number)
-            chart_fini(&world->proposals[i]);
+    for (size_t i = 0; i < cluster->proposal_count; i++) {
+        if (cluster->proposals[i].number <= cluster->newest.number)
+            cluster_map_fini(&cluster->proposals[i]);
         else
-            world->proposals[kept++] = world->proposals[i];
+            cluster->proposals[kept++] = cluster->proposals[i];
     }
-    for (size_t i = kept; i < world->proposal_count; i++) world->proposals[i] = (struct chart){0};
-    world->proposal_count = kept;
+    for (size_t i = kept; i < cluster->proposal_count; i++) cluster->proposals[i] = (struct cluster_map){0};
+    cluster->proposal_count = kept;
     MR_ASSERT(kept < PS_PROPOSALS_MAX);
-    chart_copy(&world->proposals[world->proposal_count++], chart);
+    cluster_map_copy(&cluster->proposals[cluster->proposal_count++], map);
 }
 
-static void check_chart(ps_world *world, const chart *chart) {
-    for (uint32_t i = 0; i < chart->slot_count; i++)
-        for (size_t k = 0; k < chart->slots[i].count; k++) {
-            const chart_member *member = &chart->slots[i].chain[k];
-            const ps_seat *seat = &world->servers[member->server];
-            const server *server = ps_server_of(seat);
-            if (server == NULL || server_incarnation(server) != member->incarnation) continue;
-            if (server_chart(server)->number > chart->number) continue;
-            ps_ledger_member(&world->ledger, seat->node, &chart->slots[i], i, member, chart->birth,
-                             server_replica(server, i));
+static void check_map(ps_cluster *cluster, const cluster_map *map) {
+    for (uint32_t i = 0; i < map->slot_count; i++)
+        for (size_t k = 0; k < map->slots[i].count; k++) {
+            const cluster_map_member *member = &map->slots[i].chain[k];
+            const ps_process *process = &cluster->servers[member->server];
+            const slot_server *server = ps_server_of(process);
+            if (server == NULL || slot_server_incarnation(server) != member->incarnation) continue;
+            if (slot_server_map(server)->number > map->number) continue;
+            ps_checker_member(&cluster->ps_checker, process->node, &map->slots[i], i, member, map->birth,
+                              slot_server_replica(server, i));
         }
 }
 
-static void on_decided(void *context, const chart *chart) {
+static void on_decided(void *context, const cluster_map *map) {
     process *process = context;
-    ps_world *world = process->seat->world;
-    if (chart->number <= world->newest.number) return;
-    chart_copy(&world->newest, chart);
-    ps_ledger_decided(&world->ledger, chart);
-    sim_count(world->sim, "charts", 1);
-    sim_note(world->sim, process->seat->node, "knows chart %d", (int)(chart->number & 0xffffff));
-    check_chart(world, chart);
+    ps_cluster *cluster = process->ps_process->cluster;
+    if (map->number <= cluster->newest.number) return;
+    cluster_map_copy(&cluster->newest, map);
+    ps_checker_decided(&cluster->ps_checker, map);
+    sim_count(cluster->sim, "charts", 1);
+    sim_note(cluster->sim, process->ps_process->node, "knows chart %d", (int)(map->number & 0xffffff));
+    check_map(cluster, map);
 }
 
 static void on_checkpoint(void *context, uint64_t checkpoint) {
     process *process = context;
-    sim_note(process->seat->world->sim, process->seat->node, "checkpoint %d is whole", (int)checkpoint);
-    sim_count(process->seat->world->sim, "checkpoints", 1);
-    ps_ledger_whole(&process->seat->world->ledger, checkpoint);
+    sim_note(process->ps_process->cluster->sim, process->ps_process->node, "checkpoint %d is whole", (int)checkpoint);
+    sim_count(process->ps_process->cluster->sim, "checkpoints", 1);
+    ps_checker_whole(&process->ps_process->cluster->ps_checker, checkpoint);
 }
 
-static void *director_start(sim_node *node, const env *env, void *argument) {
+static void *controller_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
-    ps_world *world = process->seat->world;
-    director_options options = {.address = sim_node_name(node),
-                                .depot = world->keeps ? "depot" : NULL,
-                                .restores = world->keeps,
-                                .pause_us = world->pause_us,
-                                .on_checkpoint = on_checkpoint,
-                                .coordinator = citizen_coordinator(&process->citizen),
-                                .rng = env->rng,
-                                .consistency = world->consistency,
-                                .mixed = world->mixed,
-                                .copies = world->copies,
-                                .rounds = world->rounds,
-                                .rank_count = world->rank_count,
-                                .slot_count = world->slot_count,
-                                .balance = {.decide_us = world->balance_us},
-                                .first_servers = world->server_count > 1 ? world->server_count - 1 : 1,
-                                .send = send_bytes,
-                                .on_propose = on_propose,
-                                .on_decided = on_decided,
-                                .context = process};
-    process->director = director_create(&options, clock_now_us(env->clock));
-    director_pin(process->director, world->pins, world->pin_count);
+    ps_cluster *cluster = process->ps_process->cluster;
+    controller_options options = {.address = sim_node_name(node),
+                                  .checkpoints = cluster->keeps ? "depot" : NULL,
+                                  .restores = cluster->keeps,
+                                  .pause_us = cluster->pause_us,
+                                  .on_checkpoint = on_checkpoint,
+                                  .store = sim_process_metadata(&process->process),
+                                  .rng = env->rng,
+                                  .consistency = cluster->consistency,
+                                  .mixed = cluster->mixed,
+                                  .copies = cluster->copies,
+                                  .rounds = cluster->rounds,
+                                  .rank_count = cluster->rank_count,
+                                  .slot_count = cluster->slot_count,
+                                  .balance = {.decide_us = cluster->balance_us},
+                                  .first_servers = cluster->server_count > 1 ? cluster->server_count - 1 : 1,
+                                  .send = send_bytes,
+                                  .on_propose = on_propose,
+                                  .on_decided = on_decided,
+                                  .context = process};
+    process->controller = controller_create(&options, clock_now_us(env->clock));
+    controller_pin(process->controller, cluster->pins, cluster->pin_count);
     return process;
 }
 
-const sim_program ps_director_program = {"director", director_start, stop, next_us, tick};
+const sim_program ps_controller_program = {"director", controller_start, stop, next_us, tick};
 
-director *ps_director_of(const ps_seat *seat) {
+controller *ps_controller_of(const ps_process *seat) {
     const process *process = sim_node_state(seat->node);
-    return process == NULL ? NULL : process->director;
+    return process == NULL ? NULL : process->controller;
 }
 
-/* ---- A worker: it plays the ranks that the chart gives it. */
+/* ---- A worker: it plays the ranks that the cluster map gives it. */
 
-static void on_begin(void *context, uint32_t rank, uint64_t stint) {
+static void on_begin(void *context, uint32_t rank, uint64_t term) {
     process *process = context;
-    sim_count(process->seat->world->sim, "stints", 1);
-    process->roles[rank] = ps_role_begin(process->seat, process->citizen.env, process->player, process->feed, rank,
-                                         stint, send_bytes, process);
+    sim_count(process->ps_process->cluster->sim, "stints", 1);
+    process->ranks[rank] = ps_rank_begin(process->ps_process, process->process.env, process->agent, process->client,
+                                         rank, term, send_bytes, process);
 }
 
 static void on_end(void *context, uint32_t rank) {
     process *process = context;
-    ps_role_end(process->roles[rank]);
-    process->roles[rank] = NULL;
+    ps_rank_end(process->ranks[rank]);
+    process->ranks[rank] = NULL;
 }
 
 static bool stands(void *context, uint32_t rank, uint64_t *step) {
-    return ps_role_stands(((process *)context)->roles[rank], step);
+    return ps_rank_stands(((process *)context)->ranks[rank], step);
 }
 
 static void *worker_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument);
-    player_options options = {.worker = process->seat->id,
-                              .address = sim_node_name(node),
-                              .director = "director",
-                              .send = send_bytes,
-                              .on_begin = on_begin,
-                              .on_end = on_end,
-                              .on_replaced = on_replaced,
-                              .stands = stands,
-                              .context = process};
-    process->player = player_create(&options);
-    if (process->seat->world->fed) process->feed = ps_feed_create(process->seat, &process->citizen);
+    rank_agent_options options = {.worker = process->ps_process->id,
+                                  .address = sim_node_name(node),
+                                  .controller = "director",
+                                  .send = send_bytes,
+                                  .on_begin = on_begin,
+                                  .on_end = on_end,
+                                  .on_replaced = on_replaced,
+                                  .stands = stands,
+                                  .context = process};
+    process->agent = rank_agent_create(&options);
+    if (process->ps_process->cluster->fed)
+        process->client = ps_data_client_create(process->ps_process, &process->process);
     begin_enrol(process);
     return process;
 }
 
 const sim_program ps_worker_program = {"worker", worker_start, stop, next_us, tick};
 
-uint64_t ps_stint(const ps_world *world, uint32_t rank) {
-    return rank < world->newest.rank_count ? world->newest.players[rank].since : 0;
+uint64_t ps_term(const ps_cluster *cluster, uint32_t rank) {
+    return rank < cluster->newest.rank_count ? cluster->newest.ranks[rank].since : 0;
 }
 
-void ps_tell(const ps_seat *seat, const chart *known, const uint64_t own[PS_SLOTS_MAX]) {
+void ps_tell(const ps_process *seat, const cluster_map *known, const uint64_t own[PS_SLOTS_MAX]) {
     process *process = sim_node_state(seat->node);
     for (uint32_t i = 0; process != NULL && i < PS_RANKS_MAX; i++)
-        if (process->roles[i] != NULL) ps_role_told(process->roles[i], known, own);
+        if (process->ranks[i] != NULL) ps_rank_told(process->ranks[i], known, own);
 }
 
-bool ps_pushes(const ps_seat *seat) {
+bool ps_pushes(const ps_process *seat) {
     const process *process = sim_node_state(seat->node);
     for (uint32_t i = 0; process != NULL && i < PS_RANKS_MAX; i++)
-        if (process->roles[i] != NULL && ps_role_pushes(process->roles[i])) return true;
+        if (process->ranks[i] != NULL && ps_rank_pushes(process->ranks[i])) return true;
     return false;
 }
 
-bool ps_rank_done(const ps_world *world, uint32_t rank) {
-    for (uint32_t i = 0; i < world->worker_count; i++) {
-        const process *process = sim_node_state(world->workers[i].node);
-        const ps_role *role = process == NULL ? NULL : process->roles[rank];
-        if (role != NULL && ps_role_stint(role) == ps_stint(world, rank)) return ps_role_done(role);
+bool ps_cluster_rank_done(const ps_cluster *cluster, uint32_t rank) {
+    for (uint32_t i = 0; i < cluster->worker_count; i++) {
+        const process *process = sim_node_state(cluster->workers[i].node);
+        const ps_rank *role = process == NULL ? NULL : process->ranks[rank];
+        if (role != NULL && ps_rank_term(role) == ps_term(cluster, rank)) return ps_rank_done(role);
     }
     return false;
 }

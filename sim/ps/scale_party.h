@@ -1,4 +1,4 @@
-/* scale_party.h — the processes of a large parameter cluster: a director, servers, workers that play a rank which
+/* scale_party.h — the processes of a large parameter cluster: a controller, servers, workers that play a rank which
  * uses a few slots.
  *
  * Nothing goes wrong here but what the world (scale_world.h) does to them; what matters is what everything costs. All
@@ -14,31 +14,31 @@ enum { SCALE_TOUCHES = 2 };
 
 typedef struct scale_counts { /* of all processes together */
     uint64_t messages, bytes;
-    uint64_t charts; /* that were decided: writes of the coordinator */
+    uint64_t maps; /* that were decided: writes of the metadata store */
 } scale_counts;
 
-typedef struct scale_seat { /* a machine, and what outlives its process */
+typedef struct scale_process { /* a machine, and what outlives its process */
     sim_node *node;
     uint32_t id; /* of the server, or the worker and its rank */
     scale_counts *counts;
     uint64_t *incarnations;
-    atlas *atlas; /* all charts of the world */
+    map_cache *cache; /* all cluster maps of the world */
     const struct scale_size *size;
     /* Of a rank. */
     bool ready; /* its slots have said their clocks */
     uint32_t touches[SCALE_TOUCHES];
     uint64_t acknowledged[SCALE_TOUCHES]; /* the last name */
     int64_t waited_us;                    /* the longest time for one step */
-} scale_seat;
+} scale_process;
 
 typedef struct scale_size {
     uint32_t servers, ranks, slots;
     uint8_t copies;
-    int64_t balance_us; /* so often the director balances load; 0: never */
+    int64_t balance_us; /* so often the controller balances load; 0: never */
 } scale_size;
 
-extern const sim_program scale_director_program, scale_server_program, scale_worker_program; /* argument: a seat */
+extern const sim_program scale_controller_program, scale_server_program, scale_worker_program; /* argument: a seat */
 
-director *scale_director_of(const scale_seat *seat);
-const server *scale_server_of(const scale_seat *seat); /* NULL: it is down */
-const rank *scale_rank_of(const scale_seat *seat);     /* NULL: it plays none yet */
+controller *scale_controller_of(const scale_process *process);
+const slot_server *scale_server_of(const scale_process *process); /* NULL: it is down */
+const rank *scale_rank_of(const scale_process *process);          /* NULL: it plays none yet */

@@ -18,10 +18,10 @@ enum { JOINS = 5, COPIES = 2, SLOTS_MAX = 2048 };
 
 /* Of one change, whatever the size. */
 #define SETTLED_MAX_US INT64_C(3000000)
-#define CHARTS_MAX     6
+#define MAPS_MAX       6
 #define MOVED_MAX      1.2 /* times what must move */
 #define WAITED_MAX_US  INT64_C(3000000)
-#define LEVEL_MAX      1.3 /* shares that one server carries: BALANCE_TOLERANCE, and what is measured by chance */
+#define LEVEL_MAX      1.3 /* shares that one server carries: BALANCER_TOLERANCE, and what is measured by chance */
 
 /* Of each process: in a second in which nothing changes, for a change, and for each copy that moves. */
 #define MESSAGES_MAX 40.0
@@ -33,7 +33,7 @@ static void show(const char *what, const scale_size *size, const scale_cost *cos
     double processes = size->servers + size->ranks;
     print_message("%4u servers, %4u ranks: %-9s %5d ms, %d charts, %3d copies moved of %5u (ideal %5.1f), "
                   "%5.1f messages and %5.0f bytes a process\n",
-                  size->servers, size->ranks, what, (int)(cost->settled_us / 1000), (int)cost->charts, (int)cost->moved,
+                  size->servers, size->ranks, what, (int)(cost->settled_us / 1000), (int)cost->maps, (int)cost->moved,
                   size->slots * size->copies, cost->ideal, (double)cost->messages / processes,
                   (double)cost->bytes / processes);
 }
@@ -43,7 +43,7 @@ static void check(const char *what, const scale_size *size, const scale_cost *re
     double processes = size->servers + size->ranks, seconds = (double)cost->settled_us / 1e6;
     show(what, size, cost);
     assert_in_range(cost->settled_us, 0, SETTLED_MAX_US);
-    assert_in_range(cost->charts, 1, CHARTS_MAX);
+    assert_in_range(cost->maps, 1, MAPS_MAX);
     assert_int_equal(cost->needless, 0);
     double messages = (double)cost->messages - (double)rest->messages * seconds;
     double bytes = (double)cost->bytes - (double)rest->bytes * seconds;
@@ -53,35 +53,35 @@ static void check(const char *what, const scale_size *size, const scale_cost *re
 }
 
 static void run(const scale_size *size) {
-    scale_world *world = scale_create(size, 1);
+    scale_cluster *cluster = scale_create(size, 1);
     scale_cost rest, cost;
-    assert_true(scale_begin(world));
-    assert_true(scale_rest(world, &rest)); /* until links are open */
-    assert_true(scale_rest(world, &rest));
+    assert_true(scale_begin(cluster));
+    assert_true(scale_rest(cluster, &rest)); /* until links are open */
+    assert_true(scale_rest(cluster, &rest));
     show("rest", size, &rest);
-    assert_int_equal(rest.charts, 0);
+    assert_int_equal(rest.maps, 0);
     assert_true((double)rest.messages / (size->servers + size->ranks) <= MESSAGES_MAX);
 
     double moved = 0, ideal = 0;
     for (int i = 0; i < JOINS; i++) {
-        assert_true(scale_join(world, i == 0 ? 1 : 1 + size->servers / 50, &cost));
+        assert_true(scale_join(cluster, i == 0 ? 1 : 1 + size->servers / 50, &cost));
         check("join", size, &rest, &cost);
         moved += (double)cost.moved;
         ideal += cost.ideal;
     }
     assert_true(moved <= MOVED_MAX * ideal);
-    assert_true(scale_leave(world, 1 + size->servers / 50, &cost));
+    assert_true(scale_leave(cluster, 1 + size->servers / 50, &cost));
     check("leave", size, &rest, &cost);
     assert_true((double)cost.moved <= MOVED_MAX * cost.ideal);
-    assert_true(scale_die(world, 1, &cost));
+    assert_true(scale_die(cluster, 1, &cost));
     check("death", size, &rest, &cost);
     assert_true((double)cost.moved <= MOVED_MAX * cost.ideal);
 
     int64_t waited_us;
-    assert_true(scale_check(world, &waited_us));
+    assert_true(scale_check(cluster, &waited_us));
     print_message("      the longest step of a rank: %d ms\n", (int)(waited_us / 1000));
     assert_in_range(waited_us, 0, WAITED_MAX_US);
-    scale_destroy(world);
+    scale_destroy(cluster);
 }
 
 static scale_size size_of(uint32_t servers) {
@@ -103,11 +103,11 @@ static void four_times_as_many(void **state) {
 static void load_is_balanced(void **state) {
     scale_size size = size_of(16);
     size.balance_us = 6000000;
-    scale_world *world = scale_create(&size, 1);
+    scale_cluster *cluster = scale_create(&size, 1);
     scale_balance busy, calm;
-    assert_true(scale_begin(world));
-    assert_true(scale_let_balance(world, INT64_C(60000000), &busy));
-    assert_true(scale_let_balance(world, INT64_C(40000000), &calm));
+    assert_true(scale_begin(cluster));
+    assert_true(scale_let_balance(cluster, INT64_C(60000000), &busy));
+    assert_true(scale_let_balance(cluster, INT64_C(40000000), &calm));
     print_message(
         "the fullest server carries %.2f shares, then %.2f, then %.2f; %d copies moved (ideal %.0f), then %d\n",
         busy.before, busy.after, calm.after, (int)busy.cost.moved, busy.cost.ideal, (int)calm.cost.moved);
@@ -115,9 +115,9 @@ static void load_is_balanced(void **state) {
     assert_true((double)busy.cost.moved <= MOVED_MAX * busy.cost.ideal);
     assert_true((double)calm.cost.moved <= (MOVED_MAX - 1) * busy.cost.ideal);
     int64_t waited_us;
-    assert_true(scale_check(world, &waited_us));
+    assert_true(scale_check(cluster, &waited_us));
     assert_in_range(waited_us, 0, WAITED_MAX_US);
-    scale_destroy(world);
+    scale_destroy(cluster);
 }
 
 static void as_many_as_one_asks_for(void **state) {

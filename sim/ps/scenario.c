@@ -1,4 +1,4 @@
-/* scenario.c — a keeper, a director, servers and workers that train: the parameter protocol under fire.
+/* scenario.c — a keeper, a controller, servers and workers that train: the parameter protocol under fire.
  *
  * Each seed draws a cluster (1 to 8 servers, 1 to 16 ranks, as many workers or some more or fewer, of which some go for
  * good; chains of 1 to 3 copies, a consistency, or tables with rounds beside others; bounds that are the same for all
@@ -6,12 +6,12 @@
  * training goes on. Everything goes wrong for a while; it heals, and all ranks must end their steps, and every slot
  * must have its copies, equal and where they belong.
  *
- * A server is not killed while it has the last living copy of a slot, in the newest chart or in one that may yet be
- * decided: that would be a loss, which no protocol undoes. One kind of loss is left: a server dies, and before that is
- * noticed the director gives up the other copy on a suspicion that is false. What is checked at each step has its own
- * file, ledger.h; at the end:
+ * A server is not killed while it has the last living copy of a slot, in the newest cluster map or in one that may yet
+ * be decided: that would be a loss, which no protocol undoes. One kind of loss is left: a server dies, and before that
+ * is noticed the controller gives up the other copy on a suspicion that is false. What is checked at each step has its
+ * own file, ledger.h; at the end:
  *
- *   progress       every rank has done all its steps within SETTLE_US, or the director names a slot that is lost
+ *   progress     every rank has done all its steps within SETTLE_US, or the controller names a slot that is lost
  *   true losses    nobody has a copy of a slot that is said to be lost
  *   filling        every slot has as many copies as it should, on the servers of its target
  *   same bytes     all copies of a slot are at the same lsn */
@@ -45,32 +45,32 @@ enum {
 
 /* Workers may go for good: others play their ranks. */
 static bool may_die(void *context, sim_node *node) {
-    const ps_world *world = context;
-    for (uint32_t i = 0; i < world->worker_count; i++)
-        if (world->workers[i].node == node) return true;
+    const ps_cluster *cluster = context;
+    for (uint32_t i = 0; i < cluster->worker_count; i++)
+        if (cluster->workers[i].node == node) return true;
     return false;
 }
 
 /* ---- The end. */
 
 static bool all_done(void *context) {
-    const ps_world *world = context;
-    for (uint32_t i = 0; i < world->rank_count; i++)
-        if (!ps_rank_done(world, i)) return false;
+    const ps_cluster *cluster = context;
+    for (uint32_t i = 0; i < cluster->rank_count; i++)
+        if (!ps_cluster_rank_done(cluster, i)) return false;
     return true;
 }
 
-static bool slot_settled(const ps_world *world, const chart *chart, uint32_t index) {
-    const chart_slot *slot = &chart->slots[index];
-    size_t wanted = plan_copies(world->copies, slot->more);
-    if (wanted > world->server_count) wanted = world->server_count;
+static bool slot_settled(const ps_cluster *cluster, const cluster_map *map, uint32_t index) {
+    const cluster_map_slot *slot = &map->slots[index];
+    size_t wanted = map_planner_copies(cluster->copies, slot->more);
+    if (wanted > cluster->server_count) wanted = cluster->server_count;
     if (slot->count != wanted) return false;
     for (size_t i = 0; i < slot->count; i++) {
-        if (!ps_lives(world, &slot->chain[i])) return false;
-        const replica *replica = server_replica(ps_server_of(&world->servers[slot->chain[i].server]), index);
+        if (!ps_lives(cluster, &slot->chain[i])) return false;
+        const replica *replica = slot_server_replica(ps_server_of(&cluster->servers[slot->chain[i].server]), index);
         if (replica == NULL) return false;
         replica_look look = replica_look_at(replica);
-        if (look.epoch != slot->epoch || look.applied != world->ledger.histories[index].count ||
+        if (look.epoch != slot->epoch || look.applied != cluster->ps_checker.histories[index].count ||
             look.logged != look.applied)
             return false;
     }
@@ -78,255 +78,259 @@ static bool slot_settled(const ps_world *world, const chart *chart, uint32_t ind
 }
 
 static bool all_settled(void *context) {
-    const ps_world *world = context;
-    const director *director = ps_director_of(&world->director);
-    if (!all_done(context) || director == NULL) return false;
-    const chart *chart = director_chart(director);
-    for (uint32_t i = 0; i < world->slot_count; i++)
-        if (!slot_settled(world, chart, i)) return false;
-    for (size_t i = 0; i < world->pin_count; i++)
-        if (chart->slots[world->pins[i].slot].chain[0].server != world->pins[i].servers[0]) return false;
+    const ps_cluster *cluster = context;
+    const controller *controller = ps_controller_of(&cluster->controller);
+    if (!all_done(context) || controller == NULL) return false;
+    const cluster_map *map = controller_map(controller);
+    for (uint32_t i = 0; i < cluster->slot_count; i++)
+        if (!slot_settled(cluster, map, i)) return false;
+    for (size_t i = 0; i < cluster->pin_count; i++)
+        if (map->slots[cluster->pins[i].slot].chain[0].server != cluster->pins[i].servers[0]) return false;
     return true;
 }
 
-/* The first slot that the director says is lost; slot_count: none. */
-static uint32_t find_lost(const ps_world *world) {
-    director *director = ps_director_of(&world->director);
+/* The first slot that the controller says is lost; slot_count: none. */
+static uint32_t find_lost(const ps_cluster *cluster) {
+    controller *controller = ps_controller_of(&cluster->controller);
     uint32_t slot = 0;
-    if (director == NULL || director_chart(director)->number == 0) return world->slot_count;
-    while (slot < world->slot_count && !director_lost(director, slot)) slot++;
+    if (controller == NULL || controller_map(controller)->number == 0) return cluster->slot_count;
+    while (slot < cluster->slot_count && !controller_lost(controller, slot)) slot++;
     return slot;
 }
 
-static bool check_loss(ps_world *world, uint32_t slot) {
-    const chart_slot *chain = &director_chart(ps_director_of(&world->director))->slots[slot];
+static bool check_loss(ps_cluster *cluster, uint32_t slot) {
+    const cluster_map_slot *chain = &controller_map(ps_controller_of(&cluster->controller))->slots[slot];
     for (size_t i = 0; i < chain->count; i++)
-        if (ps_lives(world, &chain->chain[i]))
-            sim_violation(world->sim, "slot %u is said to be lost, and s%u has it", slot, chain->chain[i].server);
-    sim_count(world->sim, "losses", 1);
+        if (ps_lives(cluster, &chain->chain[i]))
+            sim_violation(cluster->sim, "slot %u is said to be lost, and s%u has it", slot, chain->chain[i].server);
+    sim_count(cluster->sim, "losses", 1);
     return false;
 }
 
-/* Something is damaged on the depot's disk, and it says so: without another checkpoint nothing may begin. */
-static bool is_rotten(const ps_world *world) {
-    const depot *depot = world->ledger.rots ? ps_depot_of(&world->depot) : NULL;
-    if (depot == NULL || depot_check(depot) == MR_OK) return false;
-    sim_count(world->sim, "checkpoints rotten", 1);
+/* Something is damaged on the checkpoint store's disk, and it says so: without another checkpoint nothing may begin. */
+static bool is_rotten(const ps_cluster *cluster) {
+    const checkpoint_store *store = cluster->ps_checker.rots ? ps_checkpoints_of(&cluster->checkpoints) : NULL;
+    if (store == NULL || checkpoint_store_check(store) == MR_OK) return false;
+    sim_count(cluster->sim, "checkpoints rotten", 1);
     return true;
 }
 
 /* What is lost is lost, whether ranks wait for it or were done before. */
-static bool check_unsettled(ps_world *world) {
-    uint32_t lost = find_lost(world);
-    if (is_rotten(world)) return false;
-    if (lost < world->slot_count) return check_loss(world, lost);
-    for (uint32_t i = 0; i < world->rank_count; i++)
-        if (!ps_rank_done(world, i))
-            sim_violation(world->sim, "rank %u is not done %d s after the faults", i, (int)(SETTLE_US / 1000000));
-    if (all_done(world)) sim_violation(world->sim, "the copies are not where they belong");
+static bool check_unsettled(ps_cluster *cluster) {
+    uint32_t lost = find_lost(cluster);
+    if (is_rotten(cluster)) return false;
+    if (lost < cluster->slot_count) return check_loss(cluster, lost);
+    for (uint32_t i = 0; i < cluster->rank_count; i++)
+        if (!ps_cluster_rank_done(cluster, i))
+            sim_violation(cluster->sim, "rank %u is not done %d s after the faults", i, (int)(SETTLE_US / 1000000));
+    if (all_done(cluster)) sim_violation(cluster->sim, "the copies are not where they belong");
     return false;
 }
 
-static bool settle(ps_world *world) {
+static bool settle(ps_cluster *cluster) {
     bool settled = false;
-    int64_t until_us = sim_now_us(world->sim) + SETTLE_US;
-    if (!sim_run_until(world->sim, until_us, all_done, world, &settled)) return false;
-    if (!settled) return check_unsettled(world);
+    int64_t until_us = sim_now_us(cluster->sim) + SETTLE_US;
+    if (!sim_run_until(cluster->sim, until_us, all_done, cluster, &settled)) return false;
+    if (!settled) return check_unsettled(cluster);
     settled = false;
-    if (!sim_run_until(world->sim, until_us, all_settled, world, &settled)) return false;
-    return settled || check_unsettled(world);
+    if (!sim_run_until(cluster->sim, until_us, all_settled, cluster, &settled)) return false;
+    return settled || check_unsettled(cluster);
 }
 
 /* ---- The run. */
 
 /* Who is in a round: some or all at first; some come and go; some rounds go on without the last ones, or the late. */
-static void draw_rounds(ps_world *world, rng *rng) {
-    world->slot_count++;
-    world->rounds.first_count =
-        rng_chance(rng, 0.5) ? world->rank_count : 1 + (uint32_t)rng_below(rng, world->rank_count);
-    if (rng_chance(rng, 0.25)) world->rounds.backup = 1 + (uint32_t)rng_below(rng, 3);
-    if (rng_chance(rng, 0.2)) world->rounds.deadline_us = 100000 + (uint32_t)rng_below(rng, 400000);
-    if (rng_chance(rng, 0.5)) world->order_chance = 0.3;
-    if (rng_chance(rng, 0.4)) world->drop_rounds = 1 + (uint32_t)rng_below(rng, 6);
+static void draw_rounds(ps_cluster *cluster, rng *rng) {
+    cluster->slot_count++;
+    cluster->rounds.first_count =
+        rng_chance(rng, 0.5) ? cluster->rank_count : 1 + (uint32_t)rng_below(rng, cluster->rank_count);
+    if (rng_chance(rng, 0.25)) cluster->rounds.backup = 1 + (uint32_t)rng_below(rng, 3);
+    if (rng_chance(rng, 0.2)) cluster->rounds.deadline_us = 100000 + (uint32_t)rng_below(rng, 400000);
+    if (rng_chance(rng, 0.5)) cluster->order_chance = 0.3;
+    if (rng_chance(rng, 0.4)) cluster->drop_rounds = 1 + (uint32_t)rng_below(rng, 6);
 }
 
 /* Some seeds have slots with rounds beside others. A bound there counts all ranks, so all of them are in all rounds. */
-static void draw_mixed(ps_world *world, rng *rng) {
-    uint32_t slots = world->value_slots < MIXED_SLOTS_MAX ? world->value_slots : MIXED_SLOTS_MAX;
-    bool rounds = world->consistency.kind == CONSISTENCY_BSP;
-    world->mixed = true;
-    world->varied = rng_chance(rng, 0.4);
-    if (rng_chance(rng, 0.4)) world->idle = (uint32_t)rng_next(rng);
-    world->value_slots = world->slot_count = 2 * slots;
+static void draw_mixed(ps_cluster *cluster, rng *rng) {
+    uint32_t slots = cluster->value_slots < MIXED_SLOTS_MAX ? cluster->value_slots : MIXED_SLOTS_MAX;
+    bool rounds = cluster->consistency.kind == CONSISTENCY_BSP;
+    cluster->mixed = true;
+    cluster->varied = rng_chance(rng, 0.4);
+    if (rng_chance(rng, 0.4)) cluster->idle = (uint32_t)rng_next(rng);
+    cluster->value_slots = cluster->slot_count = 2 * slots;
     if (rounds)
-        world->slot_count++;
+        cluster->slot_count++;
     else
-        draw_rounds(world, rng);
-    if (!ps_bounds_rounds(world)) return;
-    world->rounds = (chart_rounds){.first_count = world->rank_count};
-    world->order_chance = 0;
-    world->drop_rounds = 0;
+        draw_rounds(cluster, rng);
+    if (!ps_bounds_rounds(cluster)) return;
+    cluster->rounds = (cluster_map_rounds){.first_count = cluster->rank_count};
+    cluster->order_chance = 0;
+    cluster->drop_rounds = 0;
 }
 
 /* Some servers hold one part for a rank at a time, or a few; some links one entry. */
-static void draw_credit(ps_world *world, rng *rng) {
+static void draw_credit(ps_cluster *cluster, rng *rng) {
     static const uint64_t bytes[] = {1, PS_BYTES, 2 * PS_BYTES, 5 * PS_BYTES};
-    if (rng_chance(rng, 0.5)) world->rank_bytes = bytes[rng_below(rng, 4)];
-    if (rng_chance(rng, 0.5)) world->link_bytes = bytes[rng_below(rng, 4)];
-    if (rng_chance(rng, 0.3)) world->pulls_max = 1 + (uint32_t)rng_below(rng, 2);
+    if (rng_chance(rng, 0.5)) cluster->rank_bytes = bytes[rng_below(rng, 4)];
+    if (rng_chance(rng, 0.5)) cluster->link_bytes = bytes[rng_below(rng, 4)];
+    if (rng_chance(rng, 0.3)) cluster->pulls_max = 1 + (uint32_t)rng_below(rng, 2);
 }
 
 /* Some seeds keep checkpoints, and lose everything now and then. What comes after that may be another cluster. */
-static void draw_checkpoints(ps_world *world, rng *rng) {
-    world->keeps = true;
-    world->mark_rounds = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.3) ? 40 : 8);
-    world->kill_rounds = (uint32_t)rng_below(rng, 3);
-    world->back_rounds = rng_chance(rng, 0.4) ? 1 + (uint32_t)rng_below(rng, 4) : 0;
-    world->reckless = rng_chance(rng, 0.4);
-    if (rng_chance(rng, 0.5)) world->server_seats = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
-    if (rng_chance(rng, 0.3)) world->rank_seats = 1 + (uint32_t)rng_below(rng, 8);
-    struct rng own = sim_fork_rng(world->sim, AWAY_STREAM); /* ranks that go, and come back: there is time for both */
-    if (world->rank_count < 2 || !rng_chance(&own, 0.3)) return;
-    world->rank_seats = 1 + (uint32_t)rng_below(&own, world->rank_count - 1);
-    world->kill_rounds = 2 + (uint32_t)rng_below(&own, 2);
-    world->mark_rounds = 20;
+static void draw_checkpoints(ps_cluster *cluster, rng *rng) {
+    cluster->keeps = true;
+    cluster->mark_rounds = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.3) ? 40 : 8);
+    cluster->kill_rounds = (uint32_t)rng_below(rng, 3);
+    cluster->back_rounds = rng_chance(rng, 0.4) ? 1 + (uint32_t)rng_below(rng, 4) : 0;
+    cluster->reckless = rng_chance(rng, 0.4);
+    if (rng_chance(rng, 0.5)) cluster->server_seats = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
+    if (rng_chance(rng, 0.3)) cluster->rank_seats = 1 + (uint32_t)rng_below(rng, 8);
+    struct rng own = sim_fork_rng(cluster->sim, AWAY_STREAM); /* ranks that go, and come back: there is time for both */
+    if (cluster->rank_count < 2 || !rng_chance(&own, 0.3)) return;
+    cluster->rank_seats = 1 + (uint32_t)rng_below(&own, cluster->rank_count - 1);
+    cluster->kill_rounds = 2 + (uint32_t)rng_below(&own, 2);
+    cluster->mark_rounds = 20;
 }
 
-/* Some seeds take data from a roster, a few parts of it; a step more to do, so there are fewer of them. Ranks that
- * come back go on with what they had claimed. */
-static void draw_data(ps_world *world, rng *rng) {
-    world->fed = true;
-    world->marshal.part_count = 1 + rng_below(rng, PS_PARTS_MAX);
-    for (size_t i = 0; i < world->marshal.part_count; i++) world->sizes[i] = 1 + rng_below(rng, 12);
-    if (world->steps > FED_STEPS_MAX) world->steps = FED_STEPS_MAX;
-    world->pace_us = PS_FAULTS_US / world->steps;
+/* Some seeds take data from a consumer group, a few parts of it; a step more to do, so there are fewer of them. Ranks
+ * that come back go on with what they had claimed. */
+static void draw_data(ps_cluster *cluster, rng *rng) {
+    cluster->fed = true;
+    cluster->leader.part_count = 1 + rng_below(rng, PS_PARTS_MAX);
+    for (size_t i = 0; i < cluster->leader.part_count; i++) cluster->sizes[i] = 1 + rng_below(rng, 12);
+    if (cluster->steps > FED_STEPS_MAX) cluster->steps = FED_STEPS_MAX;
+    cluster->pace_us = PS_FAULTS_US / cluster->steps;
 }
 
-static void draw(ps_world *world, rng *rng) {
+static void draw(ps_cluster *cluster, rng *rng) {
     static const consistency_kind kinds[] = {CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP};
     bool dense = rng_chance(rng, 0.6); /* one slot that is never left alone */
-    world->server_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_SERVERS_MAX : 5);
-    world->rank_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_RANKS_MAX : 4);
-    world->worker_count = world->rank_count;
-    if (rng_chance(rng, 0.5)) world->worker_count = 1 + (uint32_t)rng_below(rng, world->rank_count + 2);
-    world->slot_count = dense ? 1 : 1 + (uint32_t)rng_below(rng, 4);
-    world->copies = 1 + (uint8_t)rng_below(rng, 3);
-    if (dense && world->server_count < 3) world->server_count = 3;
-    if (dense && world->copies == 1) world->copies = 2;
-    world->consistency = (consistency){kinds[rng_below(rng, 3)], (uint32_t)rng_below(rng, 3)};
-    world->steps = 4 + (uint32_t)rng_below(rng, dense ? 60 : 8);
-    world->pin_rounds = (uint32_t)rng_below(rng, dense ? 40 : 8);
-    world->pace_us = PS_FAULTS_US / world->steps;
-    world->value_slots = world->slot_count;
-    world->spreads = rng_chance(rng, 0.5);
-    world->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
-    draw_credit(world, rng);
-    if (rng_chance(rng, 0.3)) world->balance_us = rng_between(rng, 200000, 1000000);
-    if (world->consistency.kind == CONSISTENCY_BSP) draw_rounds(world, rng);
-    world->server_seats = world->server_count;
-    world->rank_seats = world->rank_count;
-    struct rng own = sim_fork_rng(world->sim, MIXED_STREAM); /* the other seeds are as they would be without */
+    cluster->server_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_SERVERS_MAX : 5);
+    cluster->rank_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_RANKS_MAX : 4);
+    cluster->worker_count = cluster->rank_count;
+    if (rng_chance(rng, 0.5)) cluster->worker_count = 1 + (uint32_t)rng_below(rng, cluster->rank_count + 2);
+    cluster->slot_count = dense ? 1 : 1 + (uint32_t)rng_below(rng, 4);
+    cluster->copies = 1 + (uint8_t)rng_below(rng, 3);
+    if (dense && cluster->server_count < 3) cluster->server_count = 3;
+    if (dense && cluster->copies == 1) cluster->copies = 2;
+    cluster->consistency = (consistency){kinds[rng_below(rng, 3)], (uint32_t)rng_below(rng, 3)};
+    cluster->steps = 4 + (uint32_t)rng_below(rng, dense ? 60 : 8);
+    cluster->pin_rounds = (uint32_t)rng_below(rng, dense ? 40 : 8);
+    cluster->pace_us = PS_FAULTS_US / cluster->steps;
+    cluster->value_slots = cluster->slot_count;
+    cluster->spreads = rng_chance(rng, 0.5);
+    cluster->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
+    draw_credit(cluster, rng);
+    if (rng_chance(rng, 0.3)) cluster->balance_us = rng_between(rng, 200000, 1000000);
+    if (cluster->consistency.kind == CONSISTENCY_BSP) draw_rounds(cluster, rng);
+    cluster->server_seats = cluster->server_count;
+    cluster->rank_seats = cluster->rank_count;
+    struct rng own = sim_fork_rng(cluster->sim, MIXED_STREAM); /* the other seeds are as they would be without */
     if (rng_chance(&own, 0.3))
-        draw_mixed(world, &own);
+        draw_mixed(cluster, &own);
     else
-        world->varied = !ps_has_rounds(world) && rng_chance(&own, 0.3);
-    own = sim_fork_rng(world->sim, CHECKPOINTS_STREAM);
-    if (rng_chance(&own, 0.35)) draw_checkpoints(world, &own);
-    own = sim_fork_rng(world->sim, BATCH_STREAM);
-    bool named = world->mixed || !ps_has_rounds(world);
-    world->items = named && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
-    own = sim_fork_rng(world->sim, NORMS_STREAM);
-    world->machine.measures = ps_has_rounds(world) && rng_chance(&own, 0.3);
-    own = sim_fork_rng(world->sim, DATA_STREAM);
-    bool whole = !world->mixed || (ps_bounds_rounds(world) &&
-                                   world->idle == 0); /* what misses its round has been pushed to the others */
-    if (world->drop_rounds == 0 && whole && rng_chance(&own, 0.25))
-        draw_data(world, &own); /* who is given up skips its data */
-    own = sim_fork_rng(world->sim, ROT_STREAM);
-    world->rots = world->keeps && rng_chance(&own, 0.3);
-    own = sim_fork_rng(world->sim, PAUSE_STREAM);
-    if (world->keeps && !ps_has_rounds(world) && rng_chance(&own, 0.5))
-        world->pause_us = rng_between(&own, PAUSE_LEAST_US, MARKER_PATIENCE_US);
-    own = sim_fork_rng(world->sim, LOSS_STREAM);
-    if (world->keeps && !world->fed && rng_chance(&own, 0.3)) world->lose_rounds = 1 + (uint32_t)rng_below(&own, 2);
+        cluster->varied = !ps_has_rounds(cluster) && rng_chance(&own, 0.3);
+    own = sim_fork_rng(cluster->sim, CHECKPOINTS_STREAM);
+    if (rng_chance(&own, 0.35)) draw_checkpoints(cluster, &own);
+    own = sim_fork_rng(cluster->sim, BATCH_STREAM);
+    bool named = cluster->mixed || !ps_has_rounds(cluster);
+    cluster->items = named && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
+    own = sim_fork_rng(cluster->sim, NORMS_STREAM);
+    cluster->machine.measures = ps_has_rounds(cluster) && rng_chance(&own, 0.3);
+    own = sim_fork_rng(cluster->sim, DATA_STREAM);
+    bool whole = !cluster->mixed || (ps_bounds_rounds(cluster) &&
+                                     cluster->idle == 0); /* what misses its round has been pushed to the others */
+    if (cluster->drop_rounds == 0 && whole && rng_chance(&own, 0.25))
+        draw_data(cluster, &own); /* who is given up skips its data */
+    own = sim_fork_rng(cluster->sim, ROT_STREAM);
+    cluster->rots = cluster->keeps && rng_chance(&own, 0.3);
+    own = sim_fork_rng(cluster->sim, PAUSE_STREAM);
+    if (cluster->keeps && !ps_has_rounds(cluster) && rng_chance(&own, 0.5))
+        cluster->pause_us = rng_between(&own, PAUSE_LEAST_US, CHECKPOINTER_PATIENCE_US);
+    own = sim_fork_rng(cluster->sim, LOSS_STREAM);
+    if (cluster->keeps && !cluster->fed && rng_chance(&own, 0.3))
+        cluster->lose_rounds = 1 + (uint32_t)rng_below(&own, 2);
 }
 
-static void add(ps_world *world, ps_seat *seat, const char *name, uint32_t id, const sim_program *program) {
+static void add(ps_cluster *cluster, ps_process *process, const char *name, uint32_t id, const sim_program *program) {
     char text[SIM_NAME_MAX];
-    bool one = program == &ps_director_program || program == &ps_depot_program;
+    bool one = program == &ps_controller_program || program == &ps_checkpoints_program;
     snprintf(text, sizeof text, one ? "%s" : "%s%u", name, id);
-    *seat = (ps_seat){.world = world, .id = id};
-    seat->node = sim_node_add(world->sim, text, program, seat);
+    *process = (ps_process){.cluster = cluster, .id = id};
+    process->node = sim_node_add(cluster->sim, text, program, process);
 }
 
-static void on_roster(void *context, const sim_node *node, const roster *roster) {
-    ps_data_knows(&((ps_world *)context)->data, roster);
+static void on_group(void *context, const sim_node *node, const consumer_group *group) {
+    ps_data_checker_knows(&((ps_cluster *)context)->checker, group);
 }
 
-static void build(ps_world *world) {
-    world->book.sim = world->data.sim = world->sim;
-    world->data.ledger = &world->ledger;
-    world->marshal =
-        (marshal_seat){.sizes = world->sizes, .book = &world->book, .on_decided = on_roster, .context = world};
-    draw(world, sim_rng(world->sim));
-    ps_events_plan(world);
-    uint32_t round_slots = ps_has_rounds(world) ? world->value_slots / (world->mixed ? 2 : 1) : 0;
-    ps_ledger_init(&world->ledger, world->sim, world->value_slots, round_slots, world->rank_count, world->items,
-                   world->rounds);
-    world->ledger.machine = world->machine;
-    world->ledger.idle = world->idle;
-    if (world->mixed) sim_count(world->sim, "mixed deployments", 1);
-    world->keeper = sim_node_add(world->sim, "keeper", &keeper_node_program, NULL);
-    add(world, &world->director, "director", 0, &ps_director_program);
-    if (world->keeps) add(world, &world->depot, "depot", 0, &ps_depot_program);
-    for (uint32_t i = 0; i < world->server_count || i < world->server_seats; i++)
-        add(world, &world->servers[i], "s", i, &ps_server_program);
-    for (uint32_t i = 0; i < world->worker_count; i++) add(world, &world->workers[i], "w", i, &ps_worker_program);
-    if (world->fed) (void)sim_node_add(world->sim, "marshal", &marshal_node_program, &world->marshal);
-    for (size_t i = 0; i < sim_node_count(world->sim); i++) sim_node_start(sim_node_at(world->sim, i));
-    sim_note(world->sim, NULL, "%u servers, %u workers, %u ranks, %u slots, %u copies, consistency %d(%u)%s, %u steps",
-             world->server_count, world->worker_count, world->rank_count, world->slot_count, world->copies,
-             (int)world->consistency.kind, world->consistency.bound, world->mixed ? " and others" : "", world->steps);
+static void build(ps_cluster *cluster) {
+    cluster->book.sim = cluster->checker.sim = cluster->sim;
+    cluster->checker.checker = &cluster->ps_checker;
+    cluster->leader =
+        (leader_seat){.sizes = cluster->sizes, .book = &cluster->book, .on_decided = on_group, .context = cluster};
+    draw(cluster, sim_rng(cluster->sim));
+    ps_operations_plan(cluster);
+    uint32_t round_slots = ps_has_rounds(cluster) ? cluster->value_slots / (cluster->mixed ? 2 : 1) : 0;
+    ps_checker_init(&cluster->ps_checker, cluster->sim, cluster->value_slots, round_slots, cluster->rank_count,
+                    cluster->items, cluster->rounds);
+    cluster->ps_checker.machine = cluster->machine;
+    cluster->ps_checker.idle = cluster->idle;
+    if (cluster->mixed) sim_count(cluster->sim, "mixed deployments", 1);
+    cluster->metadata = sim_node_add(cluster->sim, "keeper", &sim_metadata_program, NULL);
+    add(cluster, &cluster->controller, "director", 0, &ps_controller_program);
+    if (cluster->keeps) add(cluster, &cluster->checkpoints, "depot", 0, &ps_checkpoints_program);
+    for (uint32_t i = 0; i < cluster->server_count || i < cluster->server_seats; i++)
+        add(cluster, &cluster->servers[i], "s", i, &ps_server_program);
+    for (uint32_t i = 0; i < cluster->worker_count; i++) add(cluster, &cluster->workers[i], "w", i, &ps_worker_program);
+    if (cluster->fed) (void)sim_node_add(cluster->sim, "marshal", &sim_group_leader_program, &cluster->leader);
+    for (size_t i = 0; i < sim_node_count(cluster->sim); i++) sim_node_start(sim_node_at(cluster->sim, i));
+    sim_note(cluster->sim, NULL,
+             "%u servers, %u workers, %u ranks, %u slots, %u copies, consistency %d(%u)%s, %u steps",
+             cluster->server_count, cluster->worker_count, cluster->rank_count, cluster->slot_count, cluster->copies,
+             (int)cluster->consistency.kind, cluster->consistency.bound, cluster->mixed ? " and others" : "",
+             cluster->steps);
 }
 
 void ps_describe(span head, char *text, size_t size) {
     reader reader = reader_of(head.data, head.size);
-    part_head from;
-    part part;
+    slot_message_head from;
+    slot_message message;
     uint32_t count;
-    if (part_read_head(&reader, &from, &count) != MR_OK) {
+    if (slot_message_read_head(&reader, &from, &count) != MR_OK) {
         snprintf(text, size, "a letter");
         return;
     }
     int used = snprintf(text, size, "chart %d:", (int)(from.number & 0xffffff));
-    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK && (size_t)used + 80 < size; i++)
+    for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK && (size_t)used + 80 < size; i++)
         used += snprintf(text + used, size - (size_t)used, " %s[%u e%d r%d lsn %d c %d %" PRIx64 "<%" PRIx64 " %d]",
-                         part_kind_name(part.kind), part.slot, (int)(part.epoch & 0xffffff), (int)part.rank,
-                         (int)part.lsn, (int)part.commit, part.name, part.prev, part.status);
+                         slot_message_kind_name(message.kind), message.slot, (int)(message.epoch & 0xffffff),
+                         (int)message.rank, (int)message.lsn, (int)message.commit, message.name, message.prev,
+                         message.status);
 }
 
 static void run(const scenario_options *options, scenario_result *result) {
-    ps_world world = {.sim = sim_create(options)};
-    sim_describe(world.sim, ps_describe);
-    build(&world);
+    ps_cluster cluster = {.sim = sim_create(options)};
+    sim_describe(cluster.sim, ps_describe);
+    build(&cluster);
     fault_limits limits = {.allowed = FAULT_ALL,
                            .until_us = PS_FAULTS_US,
-                           .down_max = 2 + world.worker_count / 2,
-                           .dead_max = world.worker_count / 2,
+                           .down_max = 2 + cluster.worker_count / 2,
+                           .dead_max = cluster.worker_count / 2,
                            .may_crash = ps_may_crash,
                            .may_die = may_die,
-                           .context = &world};
-    faults *faults = faults_create(world.sim, &limits);
-    if (sim_run(world.sim, PS_FAULTS_US + FAULTS_HEAL_US)) (void)settle(&world);
-    ps_ledger_end(&world.ledger);
-    if (!sim_failed(world.sim)) witness_check(&world.book);
+                           .context = &cluster};
+    faults *faults = faults_create(cluster.sim, &limits);
+    if (sim_run(cluster.sim, PS_FAULTS_US + FAULTS_HEAL_US)) (void)settle(&cluster);
+    ps_checker_end(&cluster.ps_checker);
+    if (!sim_failed(cluster.sim)) history_recorder_check(&cluster.book);
     faults_destroy(faults);
-    ps_tally_report(&world.tally, world.sim);
-    sim_finish(world.sim, result);
-    ps_ledger_fini(&world.ledger);
-    witness_book_fini(&world.book);
-    chart_fini(&world.newest);
-    for (size_t i = 0; i < PS_PROPOSALS_MAX; i++) chart_fini(&world.proposals[i]);
+    ps_coverage_report(&cluster.coverage, cluster.sim);
+    sim_finish(cluster.sim, result);
+    ps_checker_fini(&cluster.ps_checker);
+    history_recorder_book_fini(&cluster.book);
+    cluster_map_fini(&cluster.newest);
+    for (size_t i = 0; i < PS_PROPOSALS_MAX; i++) cluster_map_fini(&cluster.proposals[i]);
 }
 
 static const scenario_mutation mutations[] = {

@@ -3,17 +3,17 @@
 
 #include "base/assert.h"
 
-enum { ANY = PART_STATUS_COUNT };
+enum { ANY = SLOT_MESSAGE_STATUS_COUNT };
 
 static const struct {
     const char *name;
     uint8_t kind, status;
 } said[] = {
-#define X(name) {"part " #name, PART_##name, ANY},
-    PART_KINDS(X)
+#define X(name) {"part " #name, SLOT_MESSAGE_##name, ANY},
+    SLOT_MESSAGE_KINDS(X)
 #undef X
 #define STATUS(kind, status) \
-    { #kind " " #status, PART_##kind, PART_##status }
+    { #kind " " #status, SLOT_MESSAGE_##kind, SLOT_MESSAGE_##status }
         STATUS(PUSHED, LATER), /* no credit, or no head that serves */
     STATUS(PUSHED, WRONG),
     STATUS(PUSHED, RESEND),
@@ -34,33 +34,34 @@ enum { SAID_COUNT = sizeof said / sizeof *said };
 static const char *const logged[] = {"entry PUSH",  "entry ROUND", "entry FREEZE", "entry JOIN",
                                      "entry LEAVE", "entry DROP",  "entry VOID",   "entry REDO",
                                      "entry MARK",  "entry FRESH", "entry NORMS"};
-_Static_assert(sizeof logged / sizeof *logged == TAPE_KIND_COUNT, "each kind of entry has a name");
+_Static_assert(sizeof logged / sizeof *logged == REPLICA_LOG_KIND_COUNT, "each kind of entry has a name");
 
-void ps_tally_batch(ps_tally *tally, span bytes) {
+void ps_coverage_batch(ps_coverage *coverage, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
-    part_head from;
-    part part;
+    slot_message_head from;
+    slot_message message;
     uint32_t count;
-    if (part_read_head(&reader, &from, &count) != MR_OK) return;
-    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK; i++)
-        if (part.kind < PART_KIND_COUNT && part.status < PART_STATUS_COUNT) tally->parts[part.kind][part.status]++;
+    if (slot_message_read_head(&reader, &from, &count) != MR_OK) return;
+    for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
+        if (message.kind < SLOT_MESSAGE_KIND_COUNT && message.status < SLOT_MESSAGE_STATUS_COUNT)
+            coverage->parts[message.kind][message.status]++;
 }
 
-static uint64_t value_of(const ps_tally *tally, size_t index) {
-    if (index >= SAID_COUNT) return tally->entries[index - SAID_COUNT];
-    const uint64_t *parts = tally->parts[said[index].kind];
+static uint64_t value_of(const ps_coverage *coverage, size_t index) {
+    if (index >= SAID_COUNT) return coverage->entries[index - SAID_COUNT];
+    const uint64_t *parts = coverage->parts[said[index].kind];
     if (said[index].status != ANY) return parts[said[index].status];
     uint64_t sum = 0;
-    for (size_t i = 0; i < PART_STATUS_COUNT; i++) sum += parts[i];
+    for (size_t i = 0; i < SLOT_MESSAGE_STATUS_COUNT; i++) sum += parts[i];
     return sum;
 }
 
-const char *ps_tally_name(size_t index) {
+const char *ps_coverage_name(size_t index) {
     if (index < SAID_COUNT) return said[index].name;
-    return index - SAID_COUNT < TAPE_KIND_COUNT ? logged[index - SAID_COUNT] : NULL;
+    return index - SAID_COUNT < REPLICA_LOG_KIND_COUNT ? logged[index - SAID_COUNT] : NULL;
 }
 
-void ps_tally_report(const ps_tally *tally, sim *sim) {
-    for (size_t i = 0; ps_tally_name(i) != NULL; i++)
-        if (value_of(tally, i) != 0) sim_count(sim, ps_tally_name(i), value_of(tally, i));
+void ps_coverage_report(const ps_coverage *coverage, sim *sim) {
+    for (size_t i = 0; ps_coverage_name(i) != NULL; i++)
+        if (value_of(coverage, i) != 0) sim_count(sim, ps_coverage_name(i), value_of(coverage, i));
 }

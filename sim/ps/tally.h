@@ -8,10 +8,10 @@
 #include "ps/tape.h"
 #include "sim/sim.h"
 
-typedef struct ps_tally { /* zero-initialized it is ready */
-    uint64_t parts[PART_KIND_COUNT][PART_STATUS_COUNT], entries[TAPE_KIND_COUNT];
-} ps_tally;
+typedef struct ps_coverage { /* zero-initialized it is ready */
+    uint64_t parts[SLOT_MESSAGE_KIND_COUNT][SLOT_MESSAGE_STATUS_COUNT], entries[REPLICA_LOG_KIND_COUNT];
+} ps_coverage;
 
-void ps_tally_batch(ps_tally *tally, span bytes);      /* somebody was sent these parts */
-void ps_tally_report(const ps_tally *tally, sim *sim); /* as counters of the run, at its end */
-const char *ps_tally_name(size_t index);               /* of each of those counters in turn; NULL: no more */
+void ps_coverage_batch(ps_coverage *coverage, span bytes);      /* somebody was sent these parts */
+void ps_coverage_report(const ps_coverage *coverage, sim *sim); /* as counters of the run, at its end */
+const char *ps_coverage_name(size_t index);                     /* of each of those counters in turn; NULL: no more */

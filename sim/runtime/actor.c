@@ -18,61 +18,62 @@ static void birth_told(actor_birth *told, const failure *refused) {
     free(birth);
 }
 
-static void make_actor(party *party) {
-    runtime_ledger *ledger = &party->world->ledger;
-    if (ledger->actor_count == RUNTIME_ACTORS_MAX) return;
-    size_t index = ledger->actor_count++;
-    runtime_actor *actor = &ledger->actors[index];
-    *actor = (runtime_actor){.owner = party->process, .restarts = (uint32_t)rng_below(party_rng(party), 3)};
-    actor->created_us = sim_now_us(party->world->sim);
-    actor->fails = rng_chance(party_rng(party), 0.1);
-    actor->detached = rng_chance(party_rng(party), party->world->detached);
-    actor->place = party_draw_place(party);
+static void make_actor(sim_runtime *runtime) {
+    runtime_checker *checker = &runtime->world->checker;
+    if (checker->actor_count == RUNTIME_ACTORS_MAX) return;
+    size_t index = checker->actor_count++;
+    runtime_actor *actor = &checker->actors[index];
+    *actor = (runtime_actor){.owner = runtime->process, .restarts = (uint32_t)rng_below(sim_runtime_rng(runtime), 3)};
+    actor->created_us = sim_now_us(runtime->world->sim);
+    actor->fails = rng_chance(sim_runtime_rng(runtime), 0.1);
+    actor->detached = rng_chance(sim_runtime_rng(runtime), runtime->world->detached);
+    actor->place = sim_runtime_draw_place(runtime);
     mr_actor_options options =
         MR_OPTIONS(mr_actor_options, .max_restarts = (int)actor->restarts, .detached = actor->detached);
     actor_plan plan = {.class_name = "sim_actor", .options = &options};
     if (actor->place != SIZE_MAX) {
         if (resources_set(&plan.need, "cpu", index % 2 == 0 ? 1 : 0.5) != MR_OK) MR_UNREACHABLE();
-        plan.need.group = wire_group_key(ledger->places[actor->place].id);
-        sim_count(party->world->sim, "actors in groups", 1);
+        plan.need.group = wire_group_key(checker->places[actor->place].id);
+        sim_count(runtime->world->sim, "actors in groups", 1);
     }
     mr_arg args[] = {mr_int((int64_t)index)};
     birth *birth = xcalloc(1, sizeof *birth);
     birth->birth.told = birth_told;
     birth->actor = actor;
-    list_push_back(&party->births, &birth->place);
-    if (actors_create(&party->client.actors, &plan, args, 1, &birth->birth, &actor->id) != MR_OK) { /* it is over */
+    list_push_back(&runtime->births, &birth->place);
+    if (actors_create(&runtime->worker.actors, &plan, args, 1, &birth->birth, &actor->id) != MR_OK) { /* it is over */
         list_remove(&birth->place);
         free(birth);
     }
-    sim_count(party->world->sim, "actors", 1);
+    sim_count(runtime->world->sim, "actors", 1);
 }
 
-static void kill_actor(party *party, runtime_actor *actor) {
+static void kill_actor(sim_runtime *runtime, runtime_actor *actor) {
     uint8_t fields[16];
     writer writer = writer_of(fields, sizeof fields);
     wire_put_actor(&writer, actor->id);
     actor->killed = true;
-    if (!actors_kill_unborn(&party->client.actors, actor->id)) /* as mr_actor_kill does */
-        client_tell_node(&party->client, NODE_ACTOR_KILL, span_of(fields, sizeof fields));
+    if (!actors_kill_unborn(&runtime->worker.actors, actor->id)) /* as mr_actor_kill does */
+        core_worker_tell_node(&runtime->worker, NODE_ACTOR_KILL, span_of(fields, sizeof fields));
 }
 
-void party_actor(party *party) {
-    runtime_ledger *ledger = &party->world->ledger;
-    size_t index = rng_below(party_rng(party), RUNTIME_ACTORS_MAX);
-    if (index >= ledger->actor_count || rng_chance(party_rng(party), 0.5))
-        make_actor(party);
-    else if (ledger->actors[index].owner == party->process && rng_chance(party_rng(party), 0.3))
-        kill_actor(party, &ledger->actors[index]);
+void sim_runtime_actor(sim_runtime *runtime) {
+    runtime_checker *checker = &runtime->world->checker;
+    size_t index = rng_below(sim_runtime_rng(runtime), RUNTIME_ACTORS_MAX);
+    if (index >= checker->actor_count || rng_chance(sim_runtime_rng(runtime), 0.5))
+        make_actor(runtime);
+    else if (checker->actors[index].owner == runtime->process && rng_chance(sim_runtime_rng(runtime), 0.3))
+        kill_actor(runtime, &checker->actors[index]);
 }
 
-void party_kill_actors(party *party) {
-    runtime_ledger *ledger = &party->world->ledger;
-    for (size_t i = 0; i < ledger->actor_count; i++)
-        if (ledger->actors[i].owner == party->process || !runtime_ledger_is_alive(ledger, ledger->actors[i].owner))
-            kill_actor(party, &ledger->actors[i]);
+void sim_runtime_kill_actors(sim_runtime *runtime) {
+    runtime_checker *checker = &runtime->world->checker;
+    for (size_t i = 0; i < checker->actor_count; i++)
+        if (checker->actors[i].owner == runtime->process ||
+            !runtime_checker_is_alive(checker, checker->actors[i].owner))
+            kill_actor(runtime, &checker->actors[i]);
 }
 
-void party_forget_births(party *party) {
-    for (list *at; (at = list_pop_front(&party->births)) != NULL;) free(container_of(at, birth, place));
+void sim_runtime_forget_births(sim_runtime *runtime) {
+    for (list *at; (at = list_pop_front(&runtime->births)) != NULL;) free(container_of(at, birth, place));
 }

@@ -14,13 +14,13 @@
 #include "runtime/node/node_actor.h"
 #include "sim/sim.h"
 
-enum { ACTOR_LEDGER_MAX = 24, ACTOR_LEDGER_ASKERS_MAX = 64, ACTOR_LEDGER_NAME_MAX = 8 };
+enum { ACTOR_CHECKER_MAX = 24, ACTOR_CHECKER_ASKERS_MAX = 64, ACTOR_CHECKER_NAME_MAX = 8 };
 
 typedef struct actor_entry {
     mr_actor id;
     uint32_t program;
-    char name[ACTOR_LEDGER_NAME_MAX]; /* "": none */
-    uint32_t restarts;                /* that are left */
+    char name[ACTOR_CHECKER_NAME_MAX]; /* "": none */
+    uint32_t restarts;                 /* that are left */
     uint32_t starts;
     node_actor_state state;
     uint64_t ticket, process;
@@ -33,30 +33,30 @@ typedef struct actor_asker {
     bool told;
 } actor_asker;
 
-typedef struct actor_ledger {
+typedef struct actor_checker {
     sim *sim;
     node_actors book;
     node_actor_ops ops; /* the host's */
     void *host;
-    bundle *args; /* owned: of all of them */
-    actor_entry entries[ACTOR_LEDGER_MAX];
-    actor_asker askers[ACTOR_LEDGER_ASKERS_MAX];
+    value_pack *args; /* owned: of all of them */
+    actor_entry entries[ACTOR_CHECKER_MAX];
+    actor_asker askers[ACTOR_CHECKER_ASKERS_MAX];
     size_t count, asker_count;
-} actor_ledger;
+} actor_checker;
 
-void actor_ledger_init(actor_ledger *ledger, sim *sim, const node_actor_ops *ops, void *host);
-void actor_ledger_fini(actor_ledger *ledger);
+void actor_checker_init(actor_checker *checker, sim *sim, const node_actor_ops *ops, void *host);
+void actor_checker_fini(actor_checker *checker);
 
 /* False: there are enough, or the name is taken, which the book must have seen too. */
-bool actor_ledger_create(actor_ledger *ledger, uint32_t program, const char *name, uint32_t restarts,
-                         const resources *need);
-void actor_ledger_granted(actor_ledger *ledger, uint64_t ticket, uint64_t process);
-void actor_ledger_created(actor_ledger *ledger, size_t index, uint32_t start, bool failed);
-void actor_ledger_process_gone(actor_ledger *ledger, uint64_t process);
-void actor_ledger_kill(actor_ledger *ledger, size_t index);
-void actor_ledger_evict(actor_ledger *ledger, uint64_t group); /* before it is removed */
-void actor_ledger_where(actor_ledger *ledger, size_t index);
+bool actor_checker_create(actor_checker *checker, uint32_t program, const char *name, uint32_t restarts,
+                          const resources *need);
+void actor_checker_granted(actor_checker *checker, uint64_t ticket, uint64_t process);
+void actor_checker_created(actor_checker *checker, size_t index, uint32_t start, bool failed);
+void actor_checker_process_gone(actor_checker *checker, uint64_t process);
+void actor_checker_kill(actor_checker *checker, size_t index);
+void actor_checker_evict(actor_checker *checker, uint64_t group); /* before it is removed */
+void actor_checker_where(actor_checker *checker, size_t index);
 
-size_t actor_ledger_index(mr_actor id); /* of an actor that was created here */
-const actor_entry *actor_ledger_in(const actor_ledger *ledger, uint64_t process); /* who lives there; NULL */
-void actor_ledger_check_told(actor_ledger *ledger); /* when all actors are dead: nobody waits any more */
+size_t actor_checker_index(mr_actor id); /* of an actor that was created here */
+const actor_entry *actor_checker_in(const actor_checker *checker, uint64_t process); /* who lives there; NULL */
+void actor_checker_check_told(actor_checker *checker); /* when all actors are dead: nobody waits any more */

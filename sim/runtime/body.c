@@ -18,180 +18,186 @@ MR_TASK(sim_work) { return MR_OK; }
 MR_CREATE(sim_actor) { return MR_OK; }
 MR_METHOD(sim_actor, work) { return MR_OK; }
 
-uint8_t *party_large_of(int64_t value) {
-    uint8_t *bytes = xcalloc(1, PARTY_LARGE);
+uint8_t *sim_runtime_large_of(int64_t value) {
+    uint8_t *bytes = xcalloc(1, SIM_RUNTIME_LARGE);
     memcpy(bytes, &value, sizeof value);
-    memcpy(bytes + PARTY_LARGE - sizeof value, &value, sizeof value);
+    memcpy(bytes + SIM_RUNTIME_LARGE - sizeof value, &value, sizeof value);
     return bytes;
 }
 
 static mr_status give(mr_call *call, int64_t value, bool large) {
     if (!large) return mr_return(call, mr_int(value));
-    uint8_t *bytes = party_large_of(value);
-    mr_status status = mr_return(call, mr_bytes(bytes, PARTY_LARGE));
+    uint8_t *bytes = sim_runtime_large_of(value);
+    mr_status status = mr_return(call, mr_bytes(bytes, SIM_RUNTIME_LARGE));
     free(bytes);
     return status;
 }
 
-static void tell_blocked(party *party, bool blocked) {
+static void tell_blocked(sim_runtime *runtime, bool blocked) {
     uint8_t field = blocked;
-    worker_waits(party->client.worker, blocked);
-    client_tell_node(&party->client, NODE_BLOCKED, span_of(&field, 1));
+    worker_waits(runtime->worker.worker, blocked);
+    core_worker_tell_node(&runtime->worker, NODE_BLOCKED, span_of(&field, 1));
 }
 
-static void read_inputs(party *party, int64_t *inputs) {
-    for (size_t i = 0; i < party->work->input_count; i++) {
+static void read_inputs(sim_runtime *runtime, int64_t *inputs) {
+    for (size_t i = 0; i < runtime->work->input_count; i++) {
         mr_value value;
-        if (mr_arg_value(party->call, 1 + i, &value) != MR_OK || party_read_value(&value, &inputs[i]) != MR_OK)
-            sim_violation(party->world->sim, "an argument cannot be read: %s", mr_last_error());
+        if (mr_arg_value(runtime->call, 1 + i, &value) != MR_OK || sim_runtime_read_value(&value, &inputs[i]) != MR_OK)
+            sim_violation(runtime->world->sim, "an argument cannot be read: %s", mr_last_error());
     }
 }
 
 /* The body's outcome is set; now it is called, and answered. */
 static void end_body(void *context, uint64_t unused) {
-    party *party = context;
-    mr_call *call = party->call;
-    runtime_work *work = party->work;
+    sim_runtime *runtime = context;
+    mr_call *call = runtime->call;
+    runtime_work *work = runtime->work;
     int64_t inputs[RUNTIME_INPUTS_MAX] = {0};
     if (work != NULL) {
-        read_inputs(party, inputs);
+        read_inputs(runtime, inputs);
         work->ends++;
-        if (work->fails && party->failed != MR_CLOSED) party->failed = MR_INVALID; /* when it has done all it should */
+        /* when it has done all it should */
+        if (work->fails && runtime->failed != MR_CLOSED) runtime->failed = MR_INVALID;
     }
-    if (party->failed != MR_OK)
-        call->failed = failure_create(party->failed, "on purpose", "", NULL);
-    else if (work != NULL && give(call, runtime_work_compute(work, party->nested, inputs), work->large) != MR_OK)
-        sim_violation(party->world->sim, "a value cannot be returned: %s", mr_last_error());
-    if (call->result != NULL && call->result->cargo != NULL) sim_count(party->world->sim, "large by name", 1);
-    party->call = NULL;
-    party->work = NULL;
-    worker_ran(party->client.worker, call, worker_run(call));
-    worker_finish(party->client.worker, call);
-    party_work(party);
+    if (runtime->failed != MR_OK)
+        call->failed = failure_create(runtime->failed, "on purpose", "", NULL);
+    else if (work != NULL && give(call, runtime_work_compute(work, runtime->nested, inputs), work->large) != MR_OK)
+        sim_violation(runtime->world->sim, "a value cannot be returned: %s", mr_last_error());
+    if (call->result != NULL && call->result->attachment != NULL) sim_count(runtime->world->sim, "large by name", 1);
+    runtime->call = NULL;
+    runtime->work = NULL;
+    worker_ran(runtime->worker.worker, call, worker_run(call));
+    worker_finish(runtime->worker.worker, call);
+    sim_runtime_work(runtime);
 }
 
-void party_nested_ended(party *party, const watch *watch, mr_status status, int64_t value) {
-    party->nested[watch->index] = value;
-    if (status != MR_OK) party->failed = status;
-    if (--party->waits > 0) return;
-    tell_blocked(party, false);
-    sim_node_after(party->node, 1, end_body, party, 0);
+void sim_runtime_nested_ended(sim_runtime *runtime, const watch *watch, mr_status status, int64_t value) {
+    runtime->nested[watch->index] = value;
+    if (status != MR_OK) runtime->failed = status;
+    if (--runtime->waits > 0) return;
+    tell_blocked(runtime, false);
+    sim_node_after(runtime->node, 1, end_body, runtime, 0);
 }
 
 /* One of the works that a body needs. MR_OK: it waits for it. */
-static mr_status start_one_nested(party *party, runtime_work *parent, uint32_t index) {
-    runtime_ledger *ledger = &party->world->ledger;
-    objects *objects = &party->client.objects;
-    runtime_work *work = runtime_ledger_add(ledger, party->process, (size_t)(parent - ledger->works), index);
+static mr_status start_one_nested(sim_runtime *runtime, runtime_work *parent, uint32_t index) {
+    runtime_checker *checker = &runtime->world->checker;
+    objects *objects = &runtime->worker.objects;
+    runtime_work *work = runtime_checker_add(checker, runtime->process, (size_t)(parent - checker->works), index);
     if (work == NULL) {
         parent->fails = true; /* the scene is full: it ends as if it had failed by itself */
         return MR_NOMEM;
     }
     work->retries = parent->retries;
-    mr_arg args[] = {mr_int(runtime_ledger_number(ledger, work))};
+    mr_arg args[] = {mr_int(runtime_checker_number(checker, work))};
     object *result = object_hold(object_create(objects, false));
-    mr_status status = party_send(party, work, args, result);
+    mr_status status = sim_runtime_send(runtime, work, args, result);
     if (status != MR_OK) { /* the node is gone */
         work->settled = true;
         object_drop(objects, result);
     } else if (result->state != OBJECT_PENDING) { /* the body that starts it was cancelled */
-        status = party_settle_now(party, work, result);
-        sim_count(party->world->sim, "late children", 1);
+        status = sim_runtime_settle_now(runtime, work, result);
+        sim_count(runtime->world->sim, "late children", 1);
     } else {
-        if (party->call->cancelled)
-            sim_violation(party->world->sim, "work %d runs although the body that submits it was cancelled before",
-                          (int)runtime_ledger_number(ledger, work));
-        watch *watch = party_watch(party, work, result);
+        if (runtime->call->cancelled)
+            sim_violation(runtime->world->sim, "work %d runs although the body that submits it was cancelled before",
+                          (int)runtime_checker_number(checker, work));
+        watch *watch = sim_runtime_watch(runtime, work, result);
         watch->index = index;
         watch->is_nested = true;
-        sim_count(party->world->sim, "nested", 1);
+        sim_count(runtime->world->sim, "nested", 1);
     }
     object_drop(objects, result);
     return status;
 }
 
 /* Starts the works that its own needs. False: there are none. */
-static bool start_nested(party *party) {
-    runtime_work *parent = party->work;
-    party->waits = parent->nested + 1; /* one more than there are, until all are submitted */
+static bool start_nested(sim_runtime *runtime) {
+    runtime_work *parent = runtime->work;
+    runtime->waits = parent->nested + 1; /* one more than there are, until all are submitted */
     for (uint32_t i = 0; i < parent->nested; i++) {
-        mr_status status = start_one_nested(party, parent, i);
+        mr_status status = start_one_nested(runtime, parent, i);
         if (status == MR_OK) continue;
-        party->failed = status;
-        party->waits--;
+        runtime->failed = status;
+        runtime->waits--;
     }
-    return --party->waits > 0;
+    return --runtime->waits > 0;
 }
 
 static void half_body(void *context, uint64_t unused) {
-    party *party = context;
-    worker_tick(party->client.worker, 8 * sim_node_now_us(party->node)); /* bodies are short: so must be its ticks */
-    bool stops = party->call->cancelled && (party->work == NULL || !party->work->stubborn);
-    bool has_nested = party->work != NULL && party->work->nested > 0;
-    if (has_nested && party->client.over != NULL) party->failed = MR_CLOSED;
-    if (stops) party->failed = MR_CANCELLED; /* a body that looks starts nothing more */
-    if (!has_nested || party->client.over != NULL || stops) {
-        end_body(party, 0);
-    } else if (start_nested(party)) {
-        tell_blocked(party, true);
+    sim_runtime *runtime = context;
+    /* bodies are short: so must be its ticks */
+    worker_tick(runtime->worker.worker, 8 * sim_node_now_us(runtime->node));
+    bool stops = runtime->call->cancelled && (runtime->work == NULL || !runtime->work->stubborn);
+    bool has_nested = runtime->work != NULL && runtime->work->nested > 0;
+    if (has_nested && runtime->worker.over != NULL) runtime->failed = MR_CLOSED;
+    if (stops) runtime->failed = MR_CANCELLED; /* a body that looks starts nothing more */
+    if (!has_nested || runtime->worker.over != NULL || stops) {
+        end_body(runtime, 0);
+    } else if (start_nested(runtime)) {
+        tell_blocked(runtime, true);
     } else {
-        end_body(party, 0);
+        end_body(runtime, 0);
     }
 }
 
-static void first_half(void *context, uint64_t unused) { stream_give(context, half_body); }
+static void first_half(void *context, uint64_t unused) { sim_stream_give(context, half_body); }
 
-static void begin_body(party *party) {
-    runtime_ledger *ledger = &party->world->ledger;
+static void begin_body(sim_runtime *runtime) {
+    runtime_checker *checker = &runtime->world->checker;
     int64_t number = 0;
-    party->failed = MR_OK;
-    if (strcmp(party->call->name->text, PARTY_JOIN) == 0) { /* its body is the library's own */
-        sim_node_after(party->node, rng_between(party_rng(party), 1, party->world->body_us), half_body, party, 0);
+    runtime->failed = MR_OK;
+    if (strcmp(runtime->call->name->text, SIM_RUNTIME_JOIN) == 0) { /* its body is the library's own */
+        sim_node_after(runtime->node, rng_between(sim_runtime_rng(runtime), 1, runtime->world->body_us), half_body,
+                       runtime, 0);
         return;
     }
-    if (mr_arg_int(party->call, 0, &number) != MR_OK)
-        sim_violation(party->world->sim, "the first argument cannot be read: %s", mr_last_error());
-    if (party->call->method == WORKER_ACTOR_INIT) {
-        runtime_ledger_made(ledger, (size_t)number, party->process);
-        if (ledger->actors[number].fails) party->failed = MR_INVALID;
+    if (mr_arg_int(runtime->call, 0, &number) != MR_OK)
+        sim_violation(runtime->world->sim, "the first argument cannot be read: %s", mr_last_error());
+    if (runtime->call->method == WORKER_ACTOR_INIT) {
+        runtime_checker_made(checker, (size_t)number, runtime->process);
+        if (checker->actors[number].fails) runtime->failed = MR_INVALID;
     } else {
-        party->work = runtime_ledger_at(ledger, number);
-        runtime_ledger_begins(ledger, party->work, party->process);
+        runtime->work = runtime_checker_at(checker, number);
+        runtime_checker_begins(checker, runtime->work, runtime->process);
     }
-    sim_node_after(party->node, rng_between(party_rng(party), 1, party->world->body_us), first_half, party, 0);
+    sim_node_after(runtime->node, rng_between(sim_runtime_rng(runtime), 1, runtime->world->body_us), first_half,
+                   runtime, 0);
 }
 
-void party_work_later(void *context, uint64_t unused) { party_work(context); }
+void sim_runtime_work_later(void *context, uint64_t unused) { sim_runtime_work(context); }
 
 /* The first look asks for memory, so that the first large value has some. */
-bool party_is_ready(party *party) {
-    shelf *shelf = &party->client.shelf;
-    shelved *shelved;
+bool sim_runtime_is_ready(sim_runtime *runtime) {
+    store_provider *provider = &runtime->worker.provider;
+    stored_object *object;
     void *data;
-    if (!party->client.joined || !party->world->ledger.large || shelf->vault.failed != MR_OK)
-        return party->client.joined;
-    if (shelf->store != NULL) return true;
-    if (shelf_is_open(shelf) && shelf_make(shelf, PARTY_LARGE / 64 * 64, false, &shelved, &data) == MR_OK)
-        shelf_abort(shelved);
-    return shelf->store != NULL;
+    if (!runtime->worker.joined || !runtime->world->checker.large || provider->store_server.failed != MR_OK)
+        return runtime->worker.joined;
+    if (provider->store != NULL) return true;
+    if (store_provider_is_open(provider) &&
+        store_provider_make(provider, SIM_RUNTIME_LARGE / 64 * 64, false, &object, &data) == MR_OK)
+        store_provider_abort(object);
+    return provider->store != NULL;
 }
 
-void party_work(party *party) {
-    worker *worker = party->client.worker;
-    if (!party_is_ready(party) && party->client.over == NULL) { /* bodies run when mr_init is done, not before */
-        sim_node_after(party->node, JOIN_LOOK_US, party_work_later, party, 0);
+void sim_runtime_work(sim_runtime *runtime) {
+    worker *worker = runtime->worker.worker;
+    /* bodies run when mr_init is done, not before */
+    if (!sim_runtime_is_ready(runtime) && runtime->worker.over == NULL) {
+        sim_node_after(runtime->node, JOIN_LOOK_US, sim_runtime_work_later, runtime, 0);
         return;
     }
-    while (party->call == NULL && !worker_is_over(worker) && (party->call = worker_next(worker)) != NULL) {
-        worker_show(worker, party->call);
-        if (party->call->refused == MR_OK && party->call->failed == NULL) {
-            begin_body(party);
+    while (runtime->call == NULL && !worker_is_over(worker) && (runtime->call = worker_next(worker)) != NULL) {
+        worker_show(worker, runtime->call);
+        if (runtime->call->refused == MR_OK && runtime->call->failed == NULL) {
+            begin_body(runtime);
             return;
         }
-        sim_count(party->world->sim, "refused works", 1);
-        worker_ran(worker, party->call, worker_run(party->call));
-        worker_finish(worker, party->call);
-        party->call = NULL;
+        sim_count(runtime->world->sim, "refused works", 1);
+        worker_ran(worker, runtime->call, worker_run(runtime->call));
+        worker_finish(worker, runtime->call);
+        runtime->call = NULL;
     }
-    if (worker_is_over(worker)) runtime_world_end(party->world, party->seat);
+    if (worker_is_over(worker)) sim_runtime_world_end(runtime->world, runtime->seat);
 }

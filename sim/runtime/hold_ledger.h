@@ -26,24 +26,26 @@ typedef struct hold_object {
     } at[HOLD_PLACES_MAX];
 } hold_object;
 
-typedef struct hold_ledger {
+typedef struct hold_checker {
     sim *sim;
     const arena *arena;
     hold_object objects[HOLD_OBJECTS_MAX];
     size_t count;
-} hold_ledger;
+} hold_checker;
 
-void hold_ledger_init(hold_ledger *ledger, sim *sim, const arena *arena);
+void hold_checker_init(hold_checker *checker, sim *sim, const arena *arena);
 
 /* NULL: there were enough. The bytes of an object follow from its number here. */
-hold_object *hold_ledger_add(hold_ledger *ledger, uint64_t size);
-void hold_ledger_write(const hold_ledger *ledger, const hold_object *object, uint8_t *data);
+hold_object *hold_checker_add(hold_checker *checker, uint64_t size);
+void hold_checker_write(const hold_checker *checker, const hold_object *object, uint8_t *data);
 
-void hold_ledger_viewed(hold_ledger *ledger, hold_object *object, size_t place, const void *data); /* bytes checked */
-void hold_ledger_unview(hold_ledger *ledger, hold_object *object, size_t place);                   /* before it ends */
-void hold_ledger_gone(hold_ledger *ledger, size_t place); /* the process there holds nothing any more */
-void hold_ledger_file_lost(hold_ledger *ledger, uint64_t slot);
+/* bytes checked */
+void hold_checker_viewed(hold_checker *checker, hold_object *object, size_t place, const void *data);
+/* before it ends */
+void hold_checker_unview(hold_checker *checker, hold_object *object, size_t place);
+void hold_checker_gone(hold_checker *checker, size_t place); /* the process there holds nothing any more */
+void hold_checker_file_lost(hold_checker *checker, uint64_t slot);
 
-bool hold_ledger_is_held(const hold_object *object);
-void hold_ledger_check(hold_ledger *ledger);       /* after every event */
-void hold_ledger_check_bytes(hold_ledger *ledger); /* of everything that is viewed */
+bool hold_checker_is_held(const hold_object *object);
+void hold_checker_check(hold_checker *checker);       /* after every event */
+void hold_checker_check_bytes(hold_checker *checker); /* of everything that is viewed */

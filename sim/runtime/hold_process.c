@@ -22,7 +22,7 @@ typedef struct note { /* something on its way */
     size_t from; /* NOTE_REF: who keeps a hold for it; from_process 0: nobody */
     uint64_t from_process;
     hold_object *object;
-    store_request request; /* NOTE_ANSWER */
+    store_client_request request; /* NOTE_ANSWER */
     mr_status status;
     extent extent;
     int64_t retry_us;
@@ -67,9 +67,9 @@ static void count_holds(hold_place *place, hand *hand, int by) {
 static void let_go(hold_place *place, hand *hand) {
     count_holds(place, hand, -1);
     if (!place->bare)
-        store_drop(place->store, hand->stored);
+        store_client_drop(place->store, hand->stored);
     else if (hand->holds == 0)
-        holds_remove(&place->holds, hand->entry);
+        hold_table_remove(&place->holds, hand->entry);
     if (hand->holds == 0) *hand = (struct hand){0};
 }
 
@@ -78,22 +78,22 @@ static void let_go(hold_place *place, hand *hand) {
 static uint64_t draw_size(hold_processes *all) {
     rng *rng = rng_of(all);
     if (rng_below(rng, 10) < all->small) return rng_below(rng, 3000);
-    return rng_chance(rng, 0.3) ? (uint64_t)rng_between(rng, STORE_SMALL + 1, 60000)
+    return rng_chance(rng, 0.3) ? (uint64_t)rng_between(rng, STORE_CLIENT_SMALL + 1, 60000)
                                 : (uint64_t)rng_between(rng, 65536, 150000); /* these can be spilled */
 }
 
 static void create(hold_place *place) {
     hold_processes *all = place->all;
     hand *hand = free_hand(place);
-    if (place->bare || hand == NULL || all->ledger->count == HOLD_OBJECTS_MAX) return;
+    if (place->bare || hand == NULL || all->checker->count == HOLD_OBJECTS_MAX) return;
     uint64_t size = place->wants = place->wants != 0 ? place->wants : draw_size(all);
-    store_object *made;
+    store_client_object *made;
     void *data;
-    mr_status status = store_create(place->store, size, &made, &data);
+    mr_status status = store_client_create(place->store, size, &made, &data);
     sim_count(all->sim, status == MR_OK ? "made" : status == MR_BUSY ? "busy" : "refused", 1);
     if (status != MR_BUSY) place->wants = 0;
     if (status == MR_OK)
-        *hand = (struct hand){HAND_CREATING, hold_ledger_add(all->ledger, size), made, .data = data};
+        *hand = (struct hand){HAND_CREATING, hold_checker_add(all->checker, size), made, .data = data};
     else if (status != MR_BUSY && status != MR_NOMEM)
         sim_violation(all->sim, "an object of %" PRIu64 " bytes cannot be made: %s", size, mr_status_name(status));
 }
@@ -101,14 +101,14 @@ static void create(hold_place *place) {
 static void finish(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
     if (rng_chance(rng_of(all), 0.15)) {
-        store_abort(place->store, hand->stored);
+        store_client_abort(place->store, hand->stored);
         *hand = (struct hand){0};
         return;
     }
-    hold_ledger_write(all->ledger, hand->object, hand->data);
-    store_seal(place->store, hand->stored);
+    hold_checker_write(all->checker, hand->object, hand->data);
+    store_client_seal(place->store, hand->stored);
     hand->state = HAND_HELD;
-    hand->object->ref.id = store_peek(hand->stored).id;
+    hand->object->ref.id = store_client_peek(hand->stored).id;
     count_holds(place, hand, 1);
 }
 
@@ -120,8 +120,8 @@ static void remember(hold_place *place, hold_object *object) {
 
 /* One more hold of an object that this process holds. */
 static void take_again(hold_place *place, hand *hand) {
-    store_object *same;
-    mr_status status = store_take(place->store, &hand->object->ref, &same);
+    store_client_object *same;
+    mr_status status = store_client_take(place->store, &hand->object->ref, &same);
     MR_ASSERT(status == MR_OK && same == hand->stored);
 }
 
@@ -129,7 +129,7 @@ static void send_ref(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
     size_t to = rng_below(rng_of(all), all->place_count);
     if (to == place->index || all->places[to].state != PLACE_ALIVE) return;
-    if (!place->bare) store_ref(place->store, hand->stored, &hand->object->ref);
+    if (!place->bare) store_client_ref(place->store, hand->stored, &hand->object->ref);
     hand->object->shown = true;
     remember(place, hand->object);
     sim_count(all->sim, "sent", 1);
@@ -177,8 +177,8 @@ static bool take(hold_place *place, const note *note) {
         tell_sender(all, note->from, note->from_process, note->object);
         return true;
     }
-    store_object *object;
-    mr_status status = store_take(place->store, &note->object->ref, &object);
+    store_client_object *object;
+    mr_status status = store_client_take(place->store, &note->object->ref, &object);
     if (status == MR_BUSY) return false;
     if (status != MR_OK) {
         missed(all, note->from, note->from_process);
@@ -200,33 +200,33 @@ static void add(hold_place *place, const note *note) {
     }
     *hand = (struct hand){.state = HAND_ADDED,
                           .object = note->object,
-                          .entry = holds_add(&place->holds, note->object->ref.slot),
+                          .entry = hold_table_add(&place->holds, note->object->ref.slot),
                           .from = note->from,
                           .from_process = note->from_process};
 }
 
-static slot *slot_of(const hold_place *place, const hold_object *object) {
-    return arena_at(&place->all->house->arena, object->ref.slot);
+static object_header *slot_of(const hold_place *place, const hold_object *object) {
+    return arena_at(&place->all->server->arena, object->ref.slot);
 }
 
-static bool is_named(const slot *slot, const object_ref *ref) {
-    return atomic_load(&slot->owner) == ref->id.owner && atomic_load(&slot->number) == ref->id.number;
+static bool is_named(const object_header *header, const object_ref *ref) {
+    return atomic_load(&header->owner) == ref->id.owner && atomic_load(&header->number) == ref->id.number;
 }
 
-/* What store_take does after its entry is written. */
+/* What store_client_take does after its entry is written. */
 static void confirm_hold(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
     const object_ref *ref = &hand->object->ref;
-    slot *slot = slot_of(place, hand->object);
-    uint64_t word = slot_read(slot);
-    bool valid = is_named(slot, ref);
+    object_header *header = slot_of(place, hand->object);
+    uint64_t word = object_header_read(header);
+    bool valid = is_named(header, ref);
     if (valid && MUTATED("no-objection"))
-        valid = word_sequence(word) == ref->sequence && word_holdable(word);
+        valid = object_word_sequence(word) == ref->sequence && object_word_holdable(word);
     else if (valid)
-        valid = slot_confirm_hold(slot, ref->sequence);
-    if (valid && word_condemned(word)) sim_count(all->sim, "objections", 1);
+        valid = object_header_confirm_hold(header, ref->sequence);
+    if (valid && object_word_condemned(word)) sim_count(all->sim, "objections", 1);
     if (!valid) {
-        holds_remove(&place->holds, hand->entry);
+        hold_table_remove(&place->holds, hand->entry);
         missed(all, hand->from, hand->from_process);
         *hand = (struct hand){0};
         return;
@@ -240,39 +240,40 @@ static void confirm_hold(hold_place *place, hand *hand) {
 /* ---- Viewing. */
 
 static void ask_restore(hold_place *place, hand *hand) {
-    store_request request = {.ask = STORE_RESTORE, .ref = hand->object->ref};
+    store_client_request request = {.ask = STORE_CLIENT_RESTORE, .ref = hand->object->ref};
     hand->state = HAND_RESTORING;
-    hold_house_ask(place->all->house, place->process, &request);
+    hold_server_ask(place->all->server, place->process, &request);
 }
 
-/* What store_view does after the entry is pinned. */
+/* What store_client_view does after the entry is pinned. */
 static void confirm_pin(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
-    slot *slot = slot_of(place, hand->object);
-    bool leaves = word_state(slot_read(slot)) == SLOT_SPILLING;
+    object_header *header = slot_of(place, hand->object);
+    bool leaves = object_word_state(object_header_read(header)) == OBJECT_HEADER_SPILLING;
     if (leaves) sim_count(all->sim, "spills stopped", 1);
-    slot_state state = leaves && MUTATED("no-put-back") ? SLOT_SEALED : slot_confirm_pin(slot);
-    if (state == SLOT_SPILLED) {
+    object_header_state state =
+        leaves && MUTATED("no-put-back") ? OBJECT_HEADER_SEALED : object_header_confirm_pin(header);
+    if (state == OBJECT_HEADER_SPILLED) {
         ask_restore(place, hand);
         return;
     }
-    hand->state = state == SLOT_SEALED ? HAND_VIEWED : HAND_HELD;
-    if (state == SLOT_SEALED)
-        hold_ledger_viewed(all->ledger, hand->object, place->index,
-                           arena_at(&all->house->arena, atomic_load(&slot->offset)));
+    hand->state = state == OBJECT_HEADER_SEALED ? HAND_VIEWED : HAND_HELD;
+    if (state == OBJECT_HEADER_SEALED)
+        hold_checker_viewed(all->checker, hand->object, place->index,
+                            arena_at(&all->server->arena, atomic_load(&header->offset)));
     else
-        holds_unpin(&place->holds, hand->entry);
+        hold_table_unpin(&place->holds, hand->entry);
 }
 
 static void view(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
     if (place->bare) {
-        holds_pin(hand->entry);
+        hold_table_pin(hand->entry);
         hand->state = HAND_PINNING;
         return;
     }
     uint64_t size;
-    mr_status status = store_view(place->store, hand->stored, &hand->data, &size);
+    mr_status status = store_client_view(place->store, hand->stored, &hand->data, &size);
     sim_count(all->sim,
               status == MR_OK      ? "views"
               : status == MR_BUSY  ? "views that wait"
@@ -281,7 +282,7 @@ static void view(hold_place *place, hand *hand) {
               1);
     if (status == MR_OK) {
         hand->state = HAND_VIEWED;
-        hold_ledger_viewed(all->ledger, hand->object, place->index, hand->data);
+        hold_checker_viewed(all->checker, hand->object, place->index, hand->data);
         if (size != hand->object->size) sim_violation(all->sim, "an object has another size than it was made with");
     } else if (status == MR_OBJECT_LOST ? !hand->object->may_be_lost : status != MR_BUSY && status != MR_NOMEM) {
         sim_violation(all->sim, "an object that is held cannot be viewed: %s", mr_status_name(status));
@@ -289,12 +290,12 @@ static void view(hold_place *place, hand *hand) {
 }
 
 static void unview(hold_place *place, hand *hand) {
-    hold_ledger_unview(place->all->ledger, hand->object, place->index);
+    hold_checker_unview(place->all->checker, hand->object, place->index);
     hand->state = HAND_HELD;
     if (place->bare)
-        holds_unpin(&place->holds, hand->entry);
+        hold_table_unpin(&place->holds, hand->entry);
     else
-        store_unview(place->store, hand->stored);
+        store_client_unview(place->store, hand->stored);
 }
 
 /* ---- Acting. */
@@ -311,7 +312,7 @@ static void act_held(hold_place *place, hand *hand) {
         if (own) view(place, hand);
     } else if (!place->bare) {
         hand->object->may_be_lost = true;
-        store_delete(place->store, hand->stored);
+        store_client_delete(place->store, hand->stored);
     }
 }
 
@@ -350,7 +351,7 @@ static void act(hold_place *place) {
     else if (!all->draining && what < (place->bare ? 45 : 36))
         try_again(place);
     else if (!place->bare && what < 42)
-        store_poll(place->store);
+        store_client_poll(place->store);
     else
         act_on(place, hand);
 }
@@ -361,7 +362,7 @@ void hold_place_act(hold_place *place) {
         act(place);
     else
         hold_place_kill(all->dying);
-    hold_ledger_check(all->ledger);
+    hold_checker_check(all->checker);
 }
 
 /* ---- What arrives. */
@@ -375,28 +376,28 @@ static void opened(hold_place *place, mr_status status, extent desk) {
     }
     place->state = PLACE_ALIVE;
     if (place->bare) {
-        holds_init(&place->holds, arena_at(&all->house->arena, desk.offset));
+        hold_table_init(&place->holds, arena_at(&all->server->arena, desk.offset));
         return;
     }
-    store_options options = {place->process, clock_virtual(&all->house->clock)};
-    status = store_open(&all->house->arena, desk, &place->ops, place, &options, &place->store);
+    store_client_options options = {place->process, clock_virtual(&all->server->clock)};
+    status = store_client_open(&all->server->arena, desk, &place->ops, place, &options, &place->store);
     MR_ASSERT(status == MR_OK);
 }
 
 static void answered(hold_place *place, const note *note) {
-    if (note->request.ask == STORE_LEASE && note->request.kind == LEASE_DESK) {
+    if (note->request.ask == STORE_CLIENT_LEASE && note->request.kind == LEASE_DESK) {
         opened(place, note->status, note->extent);
         return;
     }
     if (!place->bare) {
-        store_answer(place->store, &note->request, note->status, note->extent, note->retry_us);
+        store_client_answer(place->store, &note->request, note->status, note->extent, note->retry_us);
         return;
     }
     for (size_t i = 0; i < HOLD_HANDS_MAX; i++) {
         hand *hand = &place->hands[i];
         if (hand->state != HAND_RESTORING || hand->object->ref.slot != note->request.ref.slot) continue;
         hand->state = note->status == MR_OK ? HAND_PINNING : HAND_HELD;
-        if (note->status != MR_OK) holds_unpin(&place->holds, hand->entry);
+        if (note->status != MR_OK) hold_table_unpin(&place->holds, hand->entry);
     }
 }
 
@@ -425,7 +426,7 @@ static void deliver(hold_place *place, const note *note) {
         break;
     case NOTE_JOIN: hold_place_join(place); break;
     case NOTE_BURIAL:
-        hold_house_leave(all->house, note->to_process);
+        hold_server_leave(all->server, note->to_process);
         place->state = PLACE_EMPTY;
         if (!all->draining) send_after(all, JOIN_US, (struct note){.kind = NOTE_JOIN, .to = note->to});
         break;
@@ -437,20 +438,20 @@ static void arrive(void *context, uint64_t unused) {
     hold_processes *all = note->all;
     hold_place *place = &all->places[note->to];
     list_remove(&note->place);
-    journal_record(sim_journal(all->sim), sim_now_us(all->sim), (uint32_t)note->to, JOURNAL_NOTE, note->kind,
-                   note->object == NULL ? 0 : (uint64_t)(note->object - all->ledger->objects));
+    sim_trace_record(sim_get_trace(all->sim), sim_now_us(all->sim), (uint32_t)note->to, SIM_TRACE_NOTE, note->kind,
+                     note->object == NULL ? 0 : (uint64_t)(note->object - all->checker->objects));
     if (setjmp(all->die) == 0) {
         deliver(place, note);
     } else {
         hold_place_kill(all->dying);
         if (note->kind == NOTE_REF) tell_sender(all, note->from, note->from_process, note->object);
     }
-    hold_ledger_check(all->ledger);
+    hold_checker_check(all->checker);
     free(note);
 }
 
-void hold_processes_answered(hold_processes *all, uint64_t process, const store_request *request, mr_status status,
-                             extent extent, int64_t retry_us) {
+void hold_processes_answered(hold_processes *all, uint64_t process, const store_client_request *request,
+                             mr_status status, extent extent, int64_t retry_us) {
     for (size_t i = 0; i < all->place_count; i++)
         if (all->places[i].process == process && all->places[i].state != PLACE_EMPTY)
             send_after(all, WAY_US,
@@ -465,15 +466,15 @@ void hold_processes_answered(hold_processes *all, uint64_t process, const store_
 
 /* ---- Coming and going. */
 
-static mr_status ask(void *context, const store_request *request) {
+static mr_status ask(void *context, const store_client_request *request) {
     hold_place *place = context;
-    hold_house_ask(place->all->house, place->process, request);
+    hold_server_ask(place->all->server, place->process, request);
     return MR_OK;
 }
 
 enum {
     OTHERS_GO_ON = 5,  /* one step in so many */
-    ROUND_STEPS = 8,   /* of the vault: up to two whole rounds */
+    ROUND_STEPS = 8,   /* of the store server: up to two whole rounds */
     DEATHS_INSIDE = 3, /* a part of the deaths of an act */
 };
 
@@ -489,7 +490,7 @@ static void step(void *context) {
         longjmp(all->die, 1);
     }
     if (rng_below(rng, OTHERS_GO_ON) != 0) return;
-    for (uint64_t left = 1 + rng_below(rng, ROUND_STEPS); left > 0; left--) hold_house_step(all->house);
+    for (uint64_t left = 1 + rng_below(rng, ROUND_STEPS); left > 0; left--) hold_server_step(all->server);
 }
 
 void hold_place_join(hold_place *place) {
@@ -497,19 +498,19 @@ void hold_place_join(hold_place *place) {
     size_t index = place->index;
     if (place->state != PLACE_EMPTY) return;
     *place = (hold_place){.all = all, .index = index, .state = PLACE_JOINING, .process = all->next_process++};
-    place->ops = (store_ops){.ask = ask, .step = step};
+    place->ops = (store_client_ops){.ask = ask, .step = step};
     place->bare = index > 0 && rng_chance(rng_of(all), all->bare);
-    hold_house_join(all->house, place->process);
+    hold_server_join(all->server, place->process);
 }
 
 static void close_place(hold_place *place) {
-    hold_ledger_gone(place->all->ledger, place->index);
+    hold_checker_gone(place->all->checker, place->index);
     for (size_t i = 0; i < HOLD_HANDS_MAX; i++) { /* who waits for it to confirm sees its end */
         const hand *hand = &place->hands[i];
         if (hand->state == HAND_ADDED) tell_sender(place->all, hand->from, hand->from_process, hand->object);
     }
     memset(place->hands, 0, sizeof place->hands);
-    if (place->bare) holds_fini(&place->holds);
+    if (place->bare) hold_table_fini(&place->holds);
     place->store = NULL;
     place->state = PLACE_DEAD;
 }
@@ -517,7 +518,7 @@ static void close_place(hold_place *place) {
 void hold_place_kill(hold_place *place) {
     sim_count(place->all->sim, "killed", 1);
     sim_note(place->all->sim, NULL, "process %" PRIu64 " dies", place->process);
-    if (!place->bare) store_abandon(place->store);
+    if (!place->bare) store_client_abandon(place->store);
     close_place(place);
     send_after(place->all, DEATH_SEEN_US,
                (note){.kind = NOTE_BURIAL, .to = place->index, .to_process = place->process});
@@ -528,12 +529,12 @@ void hold_place_leave(hold_place *place) {
         hold_place_kill(place);
         return;
     }
-    hold_ledger_gone(place->all->ledger, place->index); /* others go on while it closes */
+    hold_checker_gone(place->all->checker, place->index); /* others go on while it closes */
     if (place->bare) {
         for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
-            if (place->hands[i].state != HAND_NONE) holds_remove(&place->holds, place->hands[i].entry);
+            if (place->hands[i].state != HAND_NONE) hold_table_remove(&place->holds, place->hands[i].entry);
     } else {
-        store_close(place->store);
+        store_client_close(place->store);
     }
     close_place(place);
     send_after(place->all, DEATH_SEEN_US,
@@ -556,13 +557,14 @@ void hold_processes_complain(const hold_processes *all) {
             const hand *hand = &all->places[i].hands[k];
             if (hand->state == HAND_NONE) continue;
             sim_violation(all->sim, "process %" PRIu64 " cannot let go of object %zu: %d, %u holds, %u in messages",
-                          all->places[i].process, (size_t)(hand->object - all->ledger->objects), (int)hand->state,
+                          all->places[i].process, (size_t)(hand->object - all->checker->objects), (int)hand->state,
                           hand->holds, hand->in_messages);
         }
 }
 
-void hold_processes_init(hold_processes *all, sim *sim, hold_house *house, hold_ledger *ledger, size_t place_count) {
-    *all = (hold_processes){.sim = sim, .house = house, .ledger = ledger, .place_count = place_count};
+void hold_processes_init(hold_processes *all, sim *sim, hold_server *server, hold_checker *checker,
+                         size_t place_count) {
+    *all = (hold_processes){.sim = sim, .server = server, .checker = checker, .place_count = place_count};
     all->next_process = 1000;
     list_init(&all->notes);
     for (size_t i = 0; i < place_count; i++) all->places[i] = (hold_place){.all = all, .index = i};
@@ -572,7 +574,7 @@ void hold_processes_fini(hold_processes *all) {
     for (size_t i = 0; i < all->place_count; i++) {
         hold_place *place = &all->places[i];
         if (place->state != PLACE_ALIVE) continue;
-        if (!place->bare) store_abandon(place->store);
+        if (!place->bare) store_client_abandon(place->store);
         close_place(place);
     }
     for (list *at; (at = list_pop_front(&all->notes)) != NULL;) free(container_of(at, note, place));

@@ -1,16 +1,16 @@
 /* hold_process.h — the processes of the hold scenario: they make objects, hand them on, view them, let them go.
  *
  * There are two kinds. A *store* process uses store/store.h as it is: each of its operations is one event, inside
- * which, between any two of its steps, the vault may go on, or the process be killed. A *bare* process does with
- * store/holds.h and store/slot.h what a store does inside store_take and store_view, but one step at a time, so that
- * others come in between, too:
+ * which, between any two of its steps, the store server may go on, or the process be killed. A *bare* process does with
+ * store/holds.h and store/slot.h what a store does inside store_client_take and store_client_view, but one step at a
+ * time, so that others come in between, too:
  *
  *   take:  ADDED (entry written) ──confirm──► HELD, or the object is gone
  *   view:  HELD ──entry pinned──► PINNING ──confirm──► VIEWED, or it is spilled (RESTORING), or it is lost
  *
  * A reference travels in a message; its sender keeps a hold for it until the receiver says that it has its own, or is
- * known to be dead. A process dies by kill: nothing of it is closed, its table stays as it was, and the vault is told
- * later. */
+ * known to be dead. A process dies by kill: nothing of it is closed, its table stays as it was, and the store server is
+ * told later. */
 #pragma once
 #include <setjmp.h>
 
@@ -33,10 +33,10 @@ typedef enum hand_state {
 typedef struct hand { /* what a process has of an object */
     hand_state state;
     hold_object *object;
-    store_object *stored; /* of a store process */
-    hold_entry *entry;    /* of a bare one */
-    void *data;           /* while it is created or viewed */
-    uint32_t holds;       /* of which in_messages belong to messages on their way */
+    store_client_object *stored; /* of a store process */
+    hold_entry *entry;           /* of a bare one */
+    void *data;                  /* while it is created or viewed */
+    uint32_t holds;              /* of which in_messages belong to messages on their way */
     uint32_t in_messages;
     size_t from; /* while it is ADDED: who keeps a hold for it meanwhile; from_process 0: nobody */
     uint64_t from_process;
@@ -51,17 +51,17 @@ typedef struct hold_place { /* room for one process at a time */
     uint64_t process;
     bool bare;
     uint64_t wants; /* the size of an object that it tries to make; 0: none */
-    store *store;
-    store_ops ops;
-    holds holds;
+    store_client *store;
+    store_client_ops ops;
+    hold_table holds;
     hand hands[HOLD_HANDS_MAX];
     hold_object *known[HOLD_KNOWN_MAX]; /* objects that it has seen: a ref may be tried again, long after */
 } hold_place;
 
 typedef struct hold_processes {
     sim *sim;
-    hold_house *house;
-    hold_ledger *ledger;
+    hold_server *server;
+    hold_checker *checker;
     hold_place places[HOLD_PLACES_MAX];
     size_t place_count;
     uint64_t next_process;
@@ -74,7 +74,7 @@ typedef struct hold_processes {
     uint64_t small; /* how many of ten objects are small */
 } hold_processes;
 
-void hold_processes_init(hold_processes *all, sim *sim, hold_house *house, hold_ledger *ledger, size_t place_count);
+void hold_processes_init(hold_processes *all, sim *sim, hold_server *server, hold_checker *checker, size_t place_count);
 void hold_processes_fini(hold_processes *all);
 
 void hold_place_join(hold_place *place); /* a new process comes to this empty place */
@@ -82,8 +82,8 @@ void hold_place_kill(hold_place *place);
 void hold_place_leave(hold_place *place); /* politely */
 void hold_place_act(hold_place *place);   /* does some one thing; may die in it */
 
-/* For hold_house_events.answered. */
-void hold_processes_answered(hold_processes *all, uint64_t process, const store_request *request, mr_status status,
-                             extent extent, int64_t retry_us);
+/* For hold_server_events.answered. */
+void hold_processes_answered(hold_processes *all, uint64_t process, const store_client_request *request,
+                             mr_status status, extent extent, int64_t retry_us);
 bool hold_processes_are_done(const hold_processes *all); /* nobody has anything, and nothing is on its way */
 void hold_processes_complain(const hold_processes *all); /* a violation: who still has something */

@@ -2,8 +2,8 @@
  *
  * Two to four processes over one small arena: they make objects, hand references on, take, view, delete and drop them,
  * try old references again, and die between any two steps, those inside an operation of a store included
- * (hold_process.h). Beside them the vault collects, spills, restores and inherits, in steps too. In the end nobody dies
- * any more and everything is dropped; then nothing may be left: no object, no stretch, no file, no byte.
+ * (hold_process.h). Beside them the store server collects, spills, restores and inherits, in steps too. In the end
+ * nobody dies any more and everything is dropped; then nothing may be left: no object, no stretch, no file, no byte.
  *
  * Real processes that are killed inside each operation are the business of tests/store_kill_test.c. */
 #include "sim/runtime/hold_scenario.h"
@@ -20,27 +20,27 @@
 
 typedef struct world {
     sim *sim;
-    hold_house house;
-    hold_ledger ledger;
+    hold_server server;
+    hold_checker checker;
     hold_processes processes;
 } world;
 
 /* ---- The house's events. */
 
-static void on_answered(void *context, uint64_t process, const store_request *request, mr_status status, extent extent,
-                        int64_t retry_us) {
+static void on_answered(void *context, uint64_t process, const store_client_request *request, mr_status status,
+                        extent extent, int64_t retry_us) {
     hold_processes_answered(&((world *)context)->processes, process, request, status, extent, retry_us);
 }
 
-static void on_file_lost(void *context, uint64_t slot) { hold_ledger_file_lost(&((world *)context)->ledger, slot); }
+static void on_file_lost(void *context, uint64_t slot) { hold_checker_file_lost(&((world *)context)->checker, slot); }
 
 static void on_changed(void *context) {
     world *world = context;
-    hold_ledger_check(&world->ledger);
-    hold_ledger_check_bytes(&world->ledger);
+    hold_checker_check(&world->checker);
+    hold_checker_check_bytes(&world->checker);
 }
 
-static const hold_house_events house_events = {on_answered, on_file_lost, on_changed};
+static const hold_server_events house_events = {on_answered, on_file_lost, on_changed};
 
 /* ---- The run. */
 
@@ -49,7 +49,7 @@ static void act(void *context, uint64_t index) {
     hold_processes *all = &world->processes;
     hold_place *place = &all->places[index];
     rng *rng = sim_rng(world->sim);
-    virtual_clock_advance(&world->house.clock, sim_now_us(world->sim));
+    virtual_clock_advance(&world->server.clock, sim_now_us(world->sim));
     if (place->state == PLACE_ALIVE) {
         if (!all->draining && rng_chance(rng, all->deaths))
             hold_place_kill(place);
@@ -63,40 +63,40 @@ static void act(void *context, uint64_t index) {
 
 static bool is_drained(void *context) {
     world *world = context;
-    return hold_processes_are_done(&world->processes) && hold_house_is_quiet(&world->house);
+    return hold_processes_are_done(&world->processes) && hold_server_is_quiet(&world->server);
 }
 
 /* All holds are gone, the processes are there: their makers can use every byte again. */
 static void check_dropped(world *world) {
     hold_processes *all = &world->processes;
     for (int round = 0; round < 2; round++) {
-        hold_house_collect_now(&world->house);
+        hold_server_collect_now(&world->server);
         for (size_t i = 0; i < all->place_count; i++)
-            if (all->places[i].store != NULL) store_poll(all->places[i].store);
+            if (all->places[i].store != NULL) store_client_poll(all->places[i].store);
     }
-    vault_stats stats = vault_stats_now(world->house.vault);
-    if (stats.objects != 0 || stats.spilled_bytes != 0 || stats.moving != 0 || !list_empty(&world->house.files))
+    store_server_stats stats = store_server_stats_now(world->server.server);
+    if (stats.objects != 0 || stats.spilled_bytes != 0 || stats.moving != 0 || !list_empty(&world->server.files))
         sim_violation(world->sim, "nobody holds anything, but %u objects and %zu files are left", stats.objects,
-                      hold_house_file_count(&world->house));
+                      hold_server_file_count(&world->server));
     for (size_t i = 0; i < all->place_count; i++) {
         if (all->places[i].store == NULL) continue;
-        store_stats own = store_stats_now(all->places[i].store);
+        store_client_stats own = store_client_stats_now(all->places[i].store);
         if (own.objects != 0 || own.used != 0)
             sim_violation(world->sim,
                           "process %" PRIu64 " dropped everything, but %u objects of %" PRIu64 " bytes are left",
                           all->places[i].process, own.objects, own.used);
-        store_memory_back(all->places[i].store, false);
+        store_client_memory_back(all->places[i].store, false);
     }
 }
 
 /* Everybody is gone: what is left are the pages of slots, all free. */
 static void check_empty(world *world) {
-    vault_stats stats = vault_stats_now(world->house.vault);
-    uint64_t used = extents_stats_now(world->house.extents).used;
+    store_server_stats stats = store_server_stats_now(world->server.server);
+    uint64_t used = extent_allocator_stats_now(world->server.allocator).used;
     if (stats.processes != 0 || stats.stretches != 0 || stats.objects != 0)
         sim_violation(world->sim, "everybody is gone, but %u processes, %u stretches and %u objects are left",
                       stats.processes, stats.stretches, stats.objects);
-    if (used != (uint64_t)stats.pages * SLOT_PAGE_BYTES)
+    if (used != (uint64_t)stats.pages * OBJECT_HEADER_PAGE_BYTES)
         sim_violation(world->sim, "%" PRIu64 " bytes are lent, and nobody is there", used);
 }
 
@@ -124,12 +124,12 @@ static void run(const scenario_options *options, scenario_result *result) {
     world world = {.sim = sim_create(options)};
     rng *rng = sim_rng(world.sim);
     uint64_t bytes = (uint64_t)rng_between(rng, 100, 420) * 4096;
-    hold_house_init(&world.house, world.sim, bytes, &house_events, &world);
-    world.house.disk_errors = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.5 : 0;
-    world.house.files_lost = rng_chance(rng, 0.2) ? 0.3 : 0;
-    if (rng_chance(rng, 0.2)) world.house.saves_left = rng_below(rng, 5);
-    hold_ledger_init(&world.ledger, world.sim, &world.house.arena);
-    hold_processes_init(&world.processes, world.sim, &world.house, &world.ledger, (size_t)rng_between(rng, 2, 4));
+    hold_server_init(&world.server, world.sim, bytes, &house_events, &world);
+    world.server.disk_errors = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.5 : 0;
+    world.server.files_lost = rng_chance(rng, 0.2) ? 0.3 : 0;
+    if (rng_chance(rng, 0.2)) world.server.saves_left = rng_below(rng, 5);
+    hold_checker_init(&world.checker, world.sim, &world.server.arena);
+    hold_processes_init(&world.processes, world.sim, &world.server, &world.checker, (size_t)rng_between(rng, 2, 4));
     world.processes.bare = rng_unit(rng) * 0.7;
     world.processes.deaths = rng_chance(rng, 0.8) ? rng_unit(rng) * 0.015 : 0;
     world.processes.small = rng_below(rng, 11);
@@ -139,7 +139,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     }
     play(&world);
     hold_processes_fini(&world.processes);
-    hold_house_close(&world.house);
+    hold_server_close(&world.server);
     sim_finish(world.sim, result);
 }
 

@@ -83,7 +83,7 @@ typedef struct runtime_place { /* a placement group */
     bool detached, removed; /* removed: it was asked for */
 } runtime_place;
 
-typedef struct runtime_ledger {
+typedef struct runtime_checker {
     sim *sim;
     runtime_work works[RUNTIME_WORKS_MAX];
     size_t count, settled;
@@ -104,31 +104,31 @@ typedef struct runtime_ledger {
     } resets[RUNTIME_RESETS];
     size_t reset_count;
     uint32_t nesting; /* of a thousand bodies, how many start others */
-} runtime_ledger;
+} runtime_checker;
 
 /* `parent` SIZE_MAX: none; else which of its works it is. NULL: there were enough. */
-runtime_work *runtime_ledger_add(runtime_ledger *ledger, uint64_t owner, size_t parent, uint32_t index);
-runtime_work *runtime_ledger_at(runtime_ledger *ledger, int64_t number);
-int64_t runtime_ledger_number(const runtime_ledger *ledger, const runtime_work *work);
-int64_t runtime_ledger_value(const runtime_ledger *ledger, const runtime_work *work); /* what it must give */
+runtime_work *runtime_checker_add(runtime_checker *checker, uint64_t owner, size_t parent, uint32_t index);
+runtime_work *runtime_checker_at(runtime_checker *checker, int64_t number);
+int64_t runtime_checker_number(const runtime_checker *checker, const runtime_work *work);
+int64_t runtime_checker_value(const runtime_checker *checker, const runtime_work *work); /* what it must give */
 /* What a body gives that has these arguments, and got these values from what it started. */
 int64_t runtime_work_join(const int64_t *values, size_t count); /* what a list of values stands for */
 int64_t runtime_work_compute(const runtime_work *work, const int64_t *nested, const int64_t *inputs);
-int64_t runtime_work_item(const runtime_work *work, uint32_t index);                          /* of one that streams */
-uint32_t runtime_ledger_sequence(const runtime_ledger *ledger, uint64_t owner, size_t actor); /* the next one */
+int64_t runtime_work_item(const runtime_work *work, uint32_t index); /* of one that streams */
+uint32_t runtime_checker_sequence(const runtime_checker *checker, uint64_t owner, size_t actor); /* the next one */
 
-void runtime_ledger_begins(runtime_ledger *ledger, runtime_work *work, uint64_t process);
-void runtime_ledger_settled(runtime_ledger *ledger, runtime_work *work, mr_status status, int64_t value);
-void runtime_ledger_died(runtime_ledger *ledger);                                 /* some process */
-void runtime_ledger_reset(runtime_ledger *ledger, uint64_t a, uint64_t b);        /* the links between two break */
-void runtime_ledger_made(runtime_ledger *ledger, size_t actor, uint64_t process); /* an actor begins there */
+void runtime_checker_begins(runtime_checker *checker, runtime_work *work, uint64_t process);
+void runtime_checker_settled(runtime_checker *checker, runtime_work *work, mr_status status, int64_t value);
+void runtime_checker_died(runtime_checker *checker);                                 /* some process */
+void runtime_checker_reset(runtime_checker *checker, uint64_t a, uint64_t b);        /* the links between two break */
+void runtime_checker_made(runtime_checker *checker, size_t actor, uint64_t process); /* an actor begins there */
 
-void runtime_ledger_lost(runtime_ledger *ledger, mr_actor id); /* its process, by a fault */
+void runtime_checker_lost(runtime_checker *checker, mr_actor id); /* its process, by a fault */
 /* An actor as the node's book has it. */
-void runtime_ledger_check_actor(runtime_ledger *ledger, mr_actor id, bool dead, uint32_t restarts_left);
+void runtime_checker_check_actor(runtime_checker *checker, mr_actor id, bool dead, uint32_t restarts_left);
 
 /* It was removed, or its program is over (and it was not placed, for all that is known), or nobody said that it is. */
-bool runtime_ledger_place_may_be_gone(const runtime_ledger *ledger, const runtime_place *place);
-bool runtime_ledger_is_alive(const runtime_ledger *ledger, uint64_t process);
-size_t runtime_ledger_open_count(const runtime_ledger *ledger); /* not settled, and the owner is alive */
-void runtime_ledger_complain(const runtime_ledger *ledger);     /* a violation: which one is not settled */
+bool runtime_checker_place_may_be_gone(const runtime_checker *checker, const runtime_place *place);
+bool runtime_checker_is_alive(const runtime_checker *checker, uint64_t process);
+size_t runtime_checker_open_count(const runtime_checker *checker); /* not settled, and the owner is alive */
+void runtime_checker_complain(const runtime_checker *checker);     /* a violation: which one is not settled */

@@ -9,74 +9,76 @@
 
 enum { START_US = 2000, END_SEEN_US = 800 };
 
-typedef struct node_process {
-    runtime_world *world;
+typedef struct sim_runtime_node_process {
+    sim_runtime_world *world;
     node_core *core;
-    runtime_vault *vault; /* NULL: nothing is large */
-} node_process;
+    runtime_store_server *server; /* NULL: nothing is large */
+} sim_runtime_node_process;
 
 /* ---- The launcher. */
 
 static void child_ended(void *context, uint64_t pid) {
-    node_process *process = context;
-    node_core_child_ended(process->core, (int)pid, "was killed");
-    runtime_world_check_actors(process->world);
+    sim_runtime_node_process *process = context;
+    node_manager_child_ended(process->core, (int)pid, "was killed");
+    sim_runtime_world_check_actors(process->world);
 }
 
 /* The actor in that process loses it, and not because the node wants it to. */
-static void note_loss(const seat *seat) {
-    runtime_world *world = seat->world;
-    const node_core *core = runtime_world_core(world);
+static void note_loss(const sim_runtime_seat *seat) {
+    sim_runtime_world *world = seat->world;
+    const node_core *core = sim_runtime_world_core(world);
     const node_actor *actor = core == NULL ? NULL : map_get(&core->actors.by_process, seat->process);
-    if (actor != NULL && !seat->killed) runtime_ledger_lost(&world->ledger, actor->id);
+    if (actor != NULL && !seat->killed) runtime_checker_lost(&world->checker, actor->id);
 }
 
 /* The process of a seat is gone, or never came: the node learns it in its own time. */
-static void seat_ended(seat *seat) {
-    runtime_world *world = seat->world;
+static void seat_ended(sim_runtime_seat *seat) {
+    sim_runtime_world *world = seat->world;
     seat->ended = true;
-    runtime_ledger_died(&world->ledger);
+    runtime_checker_died(&world->checker);
     if (sim_node_up(world->node))
         sim_node_after(world->node, rng_between(sim_rng(world->sim), 1, END_SEEN_US), child_ended,
                        sim_node_state(world->node), (uint64_t)seat->pid);
 }
 
 static void kill_now(void *context, uint64_t unused) {
-    seat *seat = context;
+    sim_runtime_seat *seat = context;
     if (seat->ended) return;
-    const party *party = sim_node_state(seat->node);
-    seat->world->ledger.failed_starts += party == NULL || !party->client.joined;
+    const sim_runtime *runtime = sim_node_state(seat->node);
+    seat->world->checker.failed_starts += runtime == NULL || !runtime->worker.joined;
     note_loss(seat);
     if (sim_node_up(seat->node)) sim_node_crash(seat->node, false);
     seat_ended(seat);
 }
 
-void runtime_world_end(runtime_world *world, seat *seat) {
+void sim_runtime_world_end(sim_runtime_world *world, sim_runtime_seat *seat) {
     seat->killed = true;
     sim_after(world->sim, 1, kill_now, seat, 0);
 }
 
-void runtime_world_lose(runtime_world *world, seat *seat) { sim_after(world->sim, 1, kill_now, seat, 0); }
+void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_seat *seat) {
+    sim_after(world->sim, 1, kill_now, seat, 0);
+}
 
 static void start_now(void *context, uint64_t unused) {
-    seat *seat = context;
+    sim_runtime_seat *seat = context;
     if (!seat->ended) sim_node_start(seat->node);
 }
 
-static mr_status program_add(void *self, uint32_t program, int pid, reader *recipe) { return MR_OK; }
+static mr_status program_add(void *self, uint32_t program, int pid, reader *launch_spec) { return MR_OK; }
 static void program_end(void *self, uint32_t program) {}
 
 static mr_status start_worker(void *self, uint32_t program, int *pid) {
-    node_process *process = self;
-    runtime_world *world = process->world;
+    sim_runtime_node_process *process = self;
+    sim_runtime_world *world = process->world;
     rng *rng = sim_rng(world->sim);
     bool fails = world->faulty && rng_chance(rng, world->start_failures);
-    if (world->seat_count == PARTY_SEATS) sim_violation(world->sim, "the scene has no more seats for workers");
-    if (world->seat_count == PARTY_SEATS || (fails && rng_chance(rng, 0.5))) {
-        world->ledger.failed_starts++;
+    if (world->seat_count == SIM_RUNTIME_SEATS) sim_violation(world->sim, "the scene has no more seats for workers");
+    if (world->seat_count == SIM_RUNTIME_SEATS || (fails && rng_chance(rng, 0.5))) {
+        world->checker.failed_starts++;
         return error_set(MR_IO, "no process can be started");
     }
-    seat *seat = &world->seats[world->seat_count++];
+    sim_runtime_seat *seat = &world->seats[world->seat_count++];
     seat->pid = *pid = world->next_pid++;
     seat->program = program;
     sim_count(world->sim, "workers", 1);
@@ -87,9 +89,9 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
 }
 
 static void kill_worker(void *self, int pid) {
-    runtime_world *world = ((node_process *)self)->world;
+    sim_runtime_world *world = ((sim_runtime_node_process *)self)->world;
     for (size_t i = 0; i < world->seat_count; i++) {
-        seat *seat = &world->seats[i];
+        sim_runtime_seat *seat = &world->seats[i];
         if (seat->pid != pid || seat->killed || seat->ended) continue;
         seat->killed = true;
         sim_after(world->sim, rng_between(sim_rng(world->sim), 1, world->kill_us), kill_now, seat, 0);
@@ -98,7 +100,7 @@ static void kill_worker(void *self, int pid) {
 
 /* An actor is put there; it may be dead already, which the node does not know. */
 static void label(void *self, int pid, const char *text) {
-    const runtime_world *world = ((node_process *)self)->world;
+    const sim_runtime_world *world = ((sim_runtime_node_process *)self)->world;
     for (size_t i = 0; i < world->seat_count; i++)
         if (world->seats[i].pid == pid && world->seats[i].ended) note_loss(&world->seats[i]);
 }
@@ -113,74 +115,78 @@ static const launcher_ops launcher_table = {.program_add = program_add,
 
 /* ---- The node. */
 
-static void started(void *context, uint64_t unused) { node_core_start(((node_process *)context)->core); }
+static void started(void *context, uint64_t unused) { node_manager_start(((sim_runtime_node_process *)context)->core); }
 
-static void *node_start(sim_node *node, const env *env, void *argument) {
-    node_process *process = xcalloc(1, sizeof *process);
+static void *sim_runtime_node_start(sim_node *node, const env *env, void *argument) {
+    sim_runtime_node_process *process = xcalloc(1, sizeof *process);
     process->world = argument;
-    node_core_options options = {
+    node_manager_options options = {
         .total = process->world->total, .workers = process->world->workers_wanted, .lasting = true};
-    process->core = node_core_create(env, &options, (launcher){&launcher_table, process});
-    if (process->world->ledger.large) process->vault = runtime_vault_open(node, process->core, &process->world->arena);
-    sim_node_serve(node, &calls_events, node_core_calls(process->core));
+    process->core = node_manager_create(env, &options, (launcher){&launcher_table, process});
+    if (process->world->checker.large)
+        process->server = runtime_store_server_open(node, process->core, &process->world->arena);
+    sim_node_serve(node, &rpc_events, node_manager_calls(process->core));
     sim_node_after(node, 1, started, process, 0);
     return process;
 }
 
-static void node_stop(void *state) {
-    node_process *process = state;
-    node_core_stop(process->core);
-    runtime_vault_close(process->vault);
-    node_core_destroy(process->core);
+static void sim_runtime_node_stop(void *state) {
+    sim_runtime_node_process *process = state;
+    node_manager_stop(process->core);
+    runtime_store_server_close(process->server);
+    node_manager_destroy(process->core);
     free(process);
 }
 
-static int64_t node_next_us(void *state) { return calls_next_us(node_core_calls(((node_process *)state)->core)); }
-static void node_tick(void *state, int64_t now_us) {
-    calls_tick(node_core_calls(((node_process *)state)->core), now_us);
+static int64_t sim_runtime_node_next_us(void *state) {
+    return rpc_next_us(node_manager_calls(((sim_runtime_node_process *)state)->core));
+}
+static void sim_runtime_node_tick(void *state, int64_t now_us) {
+    rpc_tick(node_manager_calls(((sim_runtime_node_process *)state)->core), now_us);
 }
 
-const sim_program runtime_node_program = {"node", node_start, node_stop, node_next_us, node_tick};
+const sim_program runtime_node_program = {"node", sim_runtime_node_start, sim_runtime_node_stop,
+                                          sim_runtime_node_next_us, sim_runtime_node_tick};
 
-node_core *runtime_world_core(const runtime_world *world) {
-    const node_process *process = sim_node_state(world->node);
+node_core *sim_runtime_world_core(const sim_runtime_world *world) {
+    const sim_runtime_node_process *process = sim_node_state(world->node);
     return process == NULL ? NULL : process->core;
 }
 
-runtime_vault *runtime_world_vault(const runtime_world *world) {
-    const node_process *process = sim_node_state(world->node);
-    return process == NULL ? NULL : process->vault;
+runtime_store_server *sim_runtime_world_store_server(const sim_runtime_world *world) {
+    const sim_runtime_node_process *process = sim_node_state(world->node);
+    return process == NULL ? NULL : process->server;
 }
 
-void runtime_world_check_actors(runtime_world *world) {
-    const node_core *core = runtime_world_core(world);
+void sim_runtime_world_check_actors(sim_runtime_world *world) {
+    const node_core *core = sim_runtime_world_core(world);
     if (core == NULL) return;
     list_for_each (at, &core->actors.list) {
         const node_actor *actor = container_of(at, node_actor, place);
-        runtime_ledger_check_actor(&world->ledger, actor->id, false, actor->restarts);
+        runtime_checker_check_actor(&world->checker, actor->id, false, actor->restarts);
         if (actor->need.group != 0 && map_get(&core->groups, actor->need.group) == NULL)
             sim_violation(world->sim, "an actor of a placement group that was removed is not dead");
     }
     list_for_each (at, &core->actors.dead)
-        runtime_ledger_check_actor(&world->ledger, container_of(at, node_actor, place)->id, true, 0);
+        runtime_checker_check_actor(&world->checker, container_of(at, node_actor, place)->id, true, 0);
 }
 
-size_t runtime_world_workers(const runtime_world *world) {
+size_t sim_runtime_world_workers(const sim_runtime_world *world) {
     size_t count = 0;
     for (size_t i = 0; i < world->seat_count; i++) count += !world->seats[i].ended;
     return count;
 }
 
-void runtime_world_init(runtime_world *world, sim *sim) {
-    *world = (runtime_world){.sim = sim, .next_pid = 1000};
-    world->ledger.sim = sim;
+void sim_runtime_world_init(sim_runtime_world *world, sim *sim) {
+    *world = (sim_runtime_world){.sim = sim, .next_pid = 1000};
+    world->checker.sim = sim;
     world->node = sim_node_add(sim, "node", &runtime_node_program, world);
-    for (size_t i = 0; i < PARTY_SEATS; i++) {
-        world->seats[i] = (seat){.world = world};
+    for (size_t i = 0; i < SIM_RUNTIME_SEATS; i++) {
+        world->seats[i] = (sim_runtime_seat){.world = world};
         world->seats[i].node = sim_node_add(sim, NULL, &runtime_worker_program, &world->seats[i]);
     }
 }
 
-void runtime_world_fini(runtime_world *world) {
-    if (world->ledger.large) arena_unmap(&world->arena);
+void sim_runtime_world_fini(sim_runtime_world *world) {
+    if (world->checker.large) arena_unmap(&world->arena);
 }

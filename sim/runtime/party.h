@@ -17,38 +17,44 @@
 #include "sim/runtime/ledger.h"
 #include "sim/runtime/vault.h"
 
-enum { PARTY_SEATS = 72, PARTY_DRIVERS = 6, PARTY_KEPT = 16, PARTY_GROUP = 3, PARTY_LARGE = 80000 };
+enum {
+    SIM_RUNTIME_SEATS = 72,
+    SIM_RUNTIME_DRIVERS = 6,
+    SIM_RUNTIME_KEPT = 16,
+    SIM_RUNTIME_GROUP = 3,
+    SIM_RUNTIME_LARGE = 80000
+};
 
-struct runtime_world;
+struct sim_runtime_world;
 
-typedef struct seat { /* a machine for one worker */
-    struct runtime_world *world;
+typedef struct sim_runtime_seat { /* a machine for one worker */
+    struct sim_runtime_world *world;
     sim_node *node;
     int pid;          /* 0: not used yet */
     uint64_t process; /* its name in the network */
     uint32_t program;
     bool ended;
     bool killed; /* by the node, or it ended by itself: no fault's doing */
-} seat;
+} sim_runtime_seat;
 
-typedef struct party { /* a driver or a worker */
-    struct runtime_world *world;
+typedef struct sim_runtime { /* a driver or a worker */
+    struct sim_runtime_world *world;
     sim_node *node;
-    seat *seat; /* NULL: a driver */
+    sim_runtime_seat *seat; /* NULL: a driver */
     uint64_t process;
-    client client;
-    client_host host;
+    core_worker worker;
+    core_worker_host host;
     int64_t tick_at_us;
     bool stopping;
-    uint8_t about[16];        /* what it joins with */
-    list births;              /* of actors that the node has not answered for; owned */
-    list place_waits;         /* of those for placement groups; owned */
-    list watches;             /* of works that it has submitted and that are not settled; owned */
-    list takers;              /* of streams (stream.h); owned */
-    object *kept[PARTY_KEPT]; /* of a driver: results that it still has; with their works */
-    size_t kept_works[PARTY_KEPT];
+    uint8_t about[16];              /* what it joins with */
+    list births;                    /* of actors that the node has not answered for; owned */
+    list place_waits;               /* of those for placement groups; owned */
+    list watches;                   /* of works that it has submitted and that are not settled; owned */
+    list takers;                    /* of streams (stream.h); owned */
+    object *kept[SIM_RUNTIME_KEPT]; /* of a driver: results that it still has; with their works */
+    size_t kept_works[SIM_RUNTIME_KEPT];
     list group; /* of a driver: requests that were not submitted yet; their works: */
-    runtime_work *grouped[PARTY_GROUP];
+    runtime_work *grouped[SIM_RUNTIME_GROUP];
     size_t grouped_count;
     /* Of a worker: what it runs. */
     mr_call *call;
@@ -58,14 +64,14 @@ typedef struct party { /* a driver or a worker */
     mr_status failed;                   /* of one of them */
     uint32_t given;                     /* items of a stream, in this run */
     sim_fn *then;                       /* what its body does after them */
-} party;
+} sim_runtime;
 
-typedef struct runtime_world {
+typedef struct sim_runtime_world {
     sim *sim;
-    runtime_ledger ledger;
-    sim_node *node, *drivers[PARTY_DRIVERS];
+    runtime_checker checker;
+    sim_node *node, *drivers[SIM_RUNTIME_DRIVERS];
     size_t driver_count;
-    seat seats[PARTY_SEATS];
+    sim_runtime_seat seats[SIM_RUNTIME_SEATS];
     size_t seat_count; /* used */
     int next_pid;
     bool faulty; /* starts fail, workers die */
@@ -81,33 +87,36 @@ typedef struct runtime_world {
     resources total;
     arena arena; /* where large values lie, if the ledger has any */
     bool resets; /* links between programs and workers break */
-} runtime_world;
+} sim_runtime_world;
 
 extern const sim_program runtime_node_program, runtime_driver_program, runtime_worker_program;
 
-void runtime_world_init(runtime_world *world, sim *sim);
-node_core *runtime_world_core(const runtime_world *world);      /* NULL: the node is down */
-runtime_vault *runtime_world_vault(const runtime_world *world); /* NULL: likewise, or there is none */
-size_t runtime_world_workers(const runtime_world *world);       /* alive */
-void runtime_world_end(runtime_world *world, seat *seat);       /* its process ends by itself, or as it is told to */
-void runtime_world_lose(runtime_world *world, seat *seat);      /* it dies */
-void runtime_world_check_actors(runtime_world *world);          /* what the node's book says of them, and may say */
-void runtime_world_fini(runtime_world *world);                  /* after the simulation */
+void sim_runtime_world_init(sim_runtime_world *world, sim *sim);
+node_core *sim_runtime_world_core(const sim_runtime_world *world); /* NULL: the node is down */
+/* NULL: likewise, or there is none */
+runtime_store_server *sim_runtime_world_store_server(const sim_runtime_world *world);
+size_t sim_runtime_world_workers(const sim_runtime_world *world); /* alive */
+/* its process ends by itself, or as it is told to */
+void sim_runtime_world_end(sim_runtime_world *world, sim_runtime_seat *seat);
+void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_seat *seat); /* it dies */
+/* what the node's book says of them, and may say */
+void sim_runtime_world_check_actors(sim_runtime_world *world);
+void sim_runtime_world_fini(sim_runtime_world *world); /* after the simulation */
 
-void party_work(party *party); /* of a worker: begins what is next, if it runs nothing */
+void sim_runtime_work(sim_runtime *runtime); /* of a worker: begins what is next, if it runs nothing */
 
 /* Inside a driver's process. */
-bool party_is_ready(party *party); /* it has joined, and has its store */
-void party_submit(party *party);
-void party_join(party *party);
-void party_group(party *party); /* opens one, and submits or drops it a while later */
-void party_cancel(party *party);
-void party_drop(party *party, size_t index); /* a result that it has; no-op if there is none */
-void party_actor(party *party);              /* makes one, or kills one */
-void party_kill_actors(party *party);        /* its own, and those whose program is over */
-void party_place(party *party);              /* makes a placement group, waits for one, or removes one */
-void party_remove_places(party *party);      /* its own, and those whose program is over */
-bool party_is_idle(const party *party);      /* it has no task, lease or object */
+bool sim_runtime_is_ready(sim_runtime *runtime); /* it has joined, and has its store */
+void sim_runtime_submit(sim_runtime *runtime);
+void sim_runtime_join(sim_runtime *runtime);
+void sim_runtime_group(sim_runtime *runtime); /* opens one, and submits or drops it a while later */
+void sim_runtime_cancel(sim_runtime *runtime);
+void sim_runtime_drop(sim_runtime *runtime, size_t index); /* a result that it has; no-op if there is none */
+void sim_runtime_actor(sim_runtime *runtime);              /* makes one, or kills one */
+void sim_runtime_kill_actors(sim_runtime *runtime);        /* its own, and those whose program is over */
+void sim_runtime_place(sim_runtime *runtime);              /* makes a placement group, waits for one, or removes one */
+void sim_runtime_remove_places(sim_runtime *runtime);      /* its own, and those whose program is over */
+bool sim_runtime_is_idle(const sim_runtime *runtime);      /* it has no task, lease or object */
 
 /* ---- Among the files that are it: party.c, work.c, actor.c, placement.c and
  * body.c. */
@@ -115,27 +124,27 @@ bool party_is_idle(const party *party);      /* it has no task, lease or object 
 typedef struct watch { /* of a work that was submitted here */
     object_waiter waiter;
     list place;
-    party *party;
+    sim_runtime *runtime;
     runtime_work *work;
     bool is_nested;
     uint32_t index; /* of a nested one: among its parent's */
 } watch;
 
-#define PARTY_JOIN ".join" /* runtime/join.c */
+#define SIM_RUNTIME_JOIN ".join" /* runtime/join.c */
 
-static inline rng *party_rng(const party *party) { return sim_rng(party->world->sim); }
+static inline rng *sim_runtime_rng(const sim_runtime *runtime) { return sim_rng(runtime->world->sim); }
 
 /* A value is a number, many bytes that begin and end with it, or (of a join) a list of such. */
 /* A placement group of its own: of others' it would not know whether they are there yet. SIZE_MAX: none. */
-size_t party_draw_place(party *party);
-mr_status party_read_value(const mr_value *value, int64_t *out);
-mr_status party_outcome(const object *object, int64_t *value); /* of an object that is there, or failed */
-uint8_t *party_large_of(int64_t value);                        /* PARTY_LARGE bytes; the caller's */
+size_t sim_runtime_draw_place(sim_runtime *runtime);
+mr_status sim_runtime_read_value(const mr_value *value, int64_t *out);
+mr_status sim_runtime_outcome(const object *object, int64_t *value); /* of an object that is there, or failed */
+uint8_t *sim_runtime_large_of(int64_t value);                        /* SIM_RUNTIME_LARGE bytes; the caller's */
 /* Sends the work off; its maker's hold on the result goes with it. */
-mr_status party_send(party *party, runtime_work *work, const mr_arg *args, object *result);
-watch *party_watch(party *party, runtime_work *work, object *object);
+mr_status sim_runtime_send(sim_runtime *runtime, runtime_work *work, const mr_arg *args, object *result);
+watch *sim_runtime_watch(sim_runtime *runtime, runtime_work *work, object *object);
 /* What came of a work without anybody waiting for it. */
-mr_status party_settle_now(party *party, runtime_work *work, object *result);
-void party_nested_ended(party *party, const watch *watch, mr_status status, int64_t value);
-void party_work_later(void *context, uint64_t unused); /* party_work, as an event */
-void party_forget_births(party *party);
+mr_status sim_runtime_settle_now(sim_runtime *runtime, runtime_work *work, object *result);
+void sim_runtime_nested_ended(sim_runtime *runtime, const watch *watch, mr_status status, int64_t value);
+void sim_runtime_work_later(void *context, uint64_t unused); /* sim_runtime_work, as an event */
+void sim_runtime_forget_births(sim_runtime *runtime);

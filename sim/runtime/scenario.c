@@ -35,92 +35,92 @@
 #define LARGE_SEEDS 0.06 /* the memory that they need takes more time than all the rest */
 #define ARENA_BYTES (ARENA_EXTENTS_OFFSET + (UINT64_C(24) << 20))
 
-static party *party_of(const sim_node *node) { return sim_node_state(node); }
+static sim_runtime *party_of(const sim_node *node) { return sim_node_state(node); }
 
 /* ---- Trouble. */
 
 static void act(void *context, uint64_t unused) {
-    party *party = context;
-    runtime_world *world = party->world;
+    sim_runtime *runtime = context;
+    sim_runtime_world *world = runtime->world;
     rng *rng = sim_rng(world->sim);
     if (world->quiet) return;
     uint64_t what = rng_below(rng, 100);
-    if (!party_is_ready(party))
+    if (!sim_runtime_is_ready(runtime))
         ;
     else if (what < 5)
-        party_join(party);
+        sim_runtime_join(runtime);
     else if (what < 10)
-        party_group(party);
+        sim_runtime_group(runtime);
     else if (what < 80 - world->cancels)
-        party_submit(party);
+        sim_runtime_submit(runtime);
     else if (what < 80)
-        party_cancel(party);
+        sim_runtime_cancel(runtime);
     else if (what < 90)
-        party_drop(party, rng_below(rng, PARTY_KEPT));
+        sim_runtime_drop(runtime, rng_below(rng, SIM_RUNTIME_KEPT));
     else if (rng_chance(rng, world->places))
-        party_place(party);
+        sim_runtime_place(runtime);
     else
-        party_actor(party);
-    sim_node_after(party->node, rng_between(rng, 1, ACT_US), act, party, 0);
+        sim_runtime_actor(runtime);
+    sim_node_after(runtime->node, rng_between(rng, 1, ACT_US), act, runtime, 0);
 }
 
-static void add_driver(runtime_world *world) {
-    if (world->driver_count == PARTY_DRIVERS) return;
+static void add_driver(sim_runtime_world *world) {
+    if (world->driver_count == SIM_RUNTIME_DRIVERS) return;
     sim_node *node = sim_node_add(world->sim, NULL, &runtime_driver_program, world);
     world->drivers[world->driver_count++] = node;
     sim_node_start(node);
     sim_node_after(node, 1, act, sim_node_state(node), 0);
 }
 
-static void lose_worker(runtime_world *world) {
+static void lose_worker(sim_runtime_world *world) {
     if (world->seat_count == 0) return;
     size_t start = rng_below(sim_rng(world->sim), world->seat_count);
     for (size_t i = 0; i < world->seat_count; i++) {
-        seat *seat = &world->seats[(start + i) % world->seat_count];
+        sim_runtime_seat *seat = &world->seats[(start + i) % world->seat_count];
         if (seat->ended || !sim_node_up(seat->node)) continue;
         sim_count(world->sim, "workers lost", 1);
-        runtime_world_lose(world, seat);
+        sim_runtime_world_lose(world, seat);
         return;
     }
 }
 
-static void lose_driver(runtime_world *world) {
+static void lose_driver(sim_runtime_world *world) {
     sim_node *node = world->drivers[rng_below(sim_rng(world->sim), world->driver_count)];
-    if (!sim_node_up(node) || world->driver_count == PARTY_DRIVERS) return;
+    if (!sim_node_up(node) || world->driver_count == SIM_RUNTIME_DRIVERS) return;
     sim_count(world->sim, "drivers lost", 1);
     sim_node_crash(node, false);
-    runtime_ledger_died(&world->ledger);
+    runtime_checker_died(&world->checker);
     add_driver(world);
 }
 
 /* All links between two processes that are no node. */
-static void break_links(runtime_world *world) {
+static void break_links(sim_runtime_world *world) {
     rng *rng = sim_rng(world->sim);
     sim_node *driver = world->drivers[rng_below(rng, world->driver_count)];
-    const seat *one = &world->seats[rng_below(rng, world->seat_count)],
-               *other = &world->seats[rng_below(rng, world->seat_count)];
+    const sim_runtime_seat *one = &world->seats[rng_below(rng, world->seat_count)],
+                           *other = &world->seats[rng_below(rng, world->seat_count)];
     sim_node *a = rng_chance(rng, 0.7) ? driver : one->node, *b = other->node;
     if (a == b || !sim_node_up(a) || !sim_node_up(b)) return;
     sim_count(world->sim, "links reset", 1);
-    runtime_ledger_reset(&world->ledger, party_of(a)->process, party_of(b)->process);
-    network_break_links(sim_network(world->sim), a, b);
+    runtime_checker_reset(&world->checker, party_of(a)->process, party_of(b)->process);
+    sim_network_break_links(sim_get_network(world->sim), a, b);
 }
 
 static void strike(void *context, uint64_t node_dies) {
-    runtime_world *world = context;
+    sim_runtime_world *world = context;
     rng *rng = sim_rng(world->sim);
     if (!world->faulty) return;
     if (!sim_fault_strikes(world->sim, world->strikes++)) {
         sim_after(world->sim, rng_between(rng, 1, DEATH_US), strike, world, node_dies);
         return;
     }
-    if (node_dies && rng_chance(rng, 0.1) && !world->ledger.node_dead) {
-        world->ledger.node_dead = true;
+    if (node_dies && rng_chance(rng, 0.1) && !world->checker.node_dead) {
+        world->checker.node_dead = true;
         sim_count(world->sim, "nodes lost", 1);
         sim_node_crash(world->node, false);
     } else if (rng_chance(rng, world->detached > 0 ? 0.3 : 0.1)) {
         lose_driver(world);
-    } else if (world->seat_count >= PARTY_SEATS / 2) {
+    } else if (world->seat_count >= SIM_RUNTIME_SEATS / 2) {
         ; /* some are left for the calm */
     } else if (world->resets && world->seat_count > 0 && rng_chance(rng, 0.4)) {
         break_links(world);
@@ -133,57 +133,57 @@ static void strike(void *context, uint64_t node_dies) {
 /* ---- The phases. */
 
 static bool all_ended(void *context) {
-    const runtime_world *world = context;
+    const sim_runtime_world *world = context;
     for (size_t i = 0; i < world->driver_count; i++)
         if (sim_node_up(world->drivers[i]) && !list_empty(&party_of(world->drivers[i])->takers)) return false;
-    return runtime_ledger_open_count(&world->ledger) == 0;
+    return runtime_checker_open_count(&world->checker) == 0;
 }
 
 static void drop_all(void *context, uint64_t unused) {
-    party *party = context;
-    if (!party->client.joined && party->client.over == NULL) { /* it has just begun: mr_init has not returned */
-        sim_node_after(party->node, LATE_US, drop_all, party, 0);
+    sim_runtime *runtime = context;
+    if (!runtime->worker.joined && runtime->worker.over == NULL) { /* it has just begun: mr_init has not returned */
+        sim_node_after(runtime->node, LATE_US, drop_all, runtime, 0);
         return;
     }
-    party_kill_actors(party);
-    for (size_t i = 0; i < PARTY_KEPT; i++) party_drop(party, i);
+    sim_runtime_kill_actors(runtime);
+    for (size_t i = 0; i < SIM_RUNTIME_KEPT; i++) sim_runtime_drop(runtime, i);
 }
 
-static void on_drivers(runtime_world *world, sim_fn *fn) {
+static void on_drivers(sim_runtime_world *world, sim_fn *fn) {
     for (size_t i = 0; i < world->driver_count; i++)
         if (sim_node_up(world->drivers[i])) sim_node_after(world->drivers[i], 1, fn, party_of(world->drivers[i]), 1);
 }
 
 static void remove_places(void *context, uint64_t again) {
-    party *party = context;
-    party_remove_places(party);
-    if (again) sim_node_after(party->node, LATE_US, remove_places, party, 0); /* some were on their way */
+    sim_runtime *runtime = context;
+    sim_runtime_remove_places(runtime);
+    if (again) sim_node_after(runtime->node, LATE_US, remove_places, runtime, 0); /* some were on their way */
 }
 
 static bool is_at_rest(void *context) {
-    const runtime_world *world = context;
+    const sim_runtime_world *world = context;
     for (size_t i = 0; i < world->driver_count; i++) {
-        const party *party = party_of(world->drivers[i]);
-        if (party != NULL && !party_is_idle(party)) return false;
+        const sim_runtime *runtime = party_of(world->drivers[i]);
+        if (runtime != NULL && !sim_runtime_is_idle(runtime)) return false;
     }
-    const node_core *core = runtime_world_core(world);
+    const node_core *core = sim_runtime_world_core(world);
     if (core == NULL) return true;
     scheduler_stats stats = scheduler_stats_now(core->scheduler);
     if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total)) return false;
     if (!list_empty(&core->actors.list) || core->groups.count != 0) return false;
-    runtime_vault *vault = runtime_world_vault(world);
-    return vault == NULL || runtime_vault_look(vault).objects == 0;
+    runtime_store_server *server = sim_runtime_world_store_server(world);
+    return server == NULL || runtime_store_server_look(server).objects == 0;
 }
 
-static void check_rest(runtime_world *world) {
+static void check_rest(sim_runtime_world *world) {
     for (size_t i = 0; i < world->driver_count; i++) {
-        const party *party = party_of(world->drivers[i]);
-        if (party != NULL && !party_is_idle(party))
+        const sim_runtime *runtime = party_of(world->drivers[i]);
+        if (runtime != NULL && !sim_runtime_is_idle(runtime))
             sim_violation(world->sim, "a driver has nothing to do, but %zu tasks and %zu objects are left, leases: %d",
-                          party->client.tasks.open, party->client.objects.count,
-                          (int)tasks_have_leases(&party->client.tasks));
+                          runtime->worker.tasks.open, runtime->worker.objects.count,
+                          (int)tasks_have_leases(&runtime->worker.tasks));
     }
-    const node_core *core = runtime_world_core(world);
+    const node_core *core = sim_runtime_world_core(world);
     if (core == NULL) return;
     scheduler_stats stats = scheduler_stats_now(core->scheduler);
     if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total))
@@ -192,28 +192,28 @@ static void check_rest(runtime_world *world) {
     if (!list_empty(&core->actors.list)) sim_violation(world->sim, "all actors were killed, but one lives");
     if (core->groups.count != 0) sim_violation(world->sim, "all placement groups were removed, but one is left");
     scheduler_check(core->scheduler);
-    runtime_vault *vault = runtime_world_vault(world);
-    if (vault != NULL && runtime_vault_look(vault).objects != 0)
+    runtime_store_server *server = sim_runtime_world_store_server(world);
+    if (server != NULL && runtime_store_server_look(server).objects != 0)
         sim_violation(world->sim, "nobody has anything, but %u objects are left in the store",
-                      runtime_vault_look(vault).objects);
+                      runtime_store_server_look(server).objects);
 }
 
-static void check_empty(runtime_world *world) {
-    if (runtime_world_workers(world) != 0)
-        sim_violation(world->sim, "all drivers are gone, but %zu workers are left", runtime_world_workers(world));
-    const node_core *core = runtime_world_core(world);
+static void check_empty(sim_runtime_world *world) {
+    if (sim_runtime_world_workers(world) != 0)
+        sim_violation(world->sim, "all drivers are gone, but %zu workers are left", sim_runtime_world_workers(world));
+    const node_core *core = sim_runtime_world_core(world);
     if (core != NULL && (core->by_link.count != 0 || core->programs.count != 0 || core->starting.count != 0))
         sim_violation(world->sim, "all are gone, but the node knows %zu links, %zu programs", core->by_link.count,
                       core->programs.count);
-    runtime_vault *vault = runtime_world_vault(world);
-    if (vault == NULL) return;
-    vault_stats stats = runtime_vault_look(vault);
+    runtime_store_server *server = sim_runtime_world_store_server(world);
+    if (server == NULL) return;
+    store_server_stats stats = runtime_store_server_look(server);
     if (stats.processes != 0 || stats.stretches != 0 || stats.objects != 0)
         sim_violation(world->sim, "all are gone, but the vault knows %u processes, %u stretches, %u objects",
                       stats.processes, stats.stretches, stats.objects);
 }
 
-static void play(runtime_world *world) {
+static void play(sim_runtime_world *world) {
     bool ended;
     if (!sim_run(world->sim, TROUBLE_US)) return;
     world->faulty = false;
@@ -221,7 +221,7 @@ static void play(runtime_world *world) {
     on_drivers(world, remove_places);
     if (!sim_run_until(world->sim, TROUBLE_US + CALM_US, all_ended, world, &ended)) return;
     if (!ended) {
-        const node_core *core = runtime_world_core(world);
+        const node_core *core = sim_runtime_world_core(world);
         if (core != NULL) {
             char left[128];
             scheduler_stats stats = scheduler_stats_now(core->scheduler);
@@ -230,11 +230,11 @@ static void play(runtime_world *world) {
                      "%u clients, %u workers, %u idle, %u starting, %u leases, %u wait, free: %s", stats.clients,
                      stats.workers, stats.idle, stats.starting, stats.leases, stats.waiting, left);
         }
-        runtime_ledger_complain(&world->ledger);
+        runtime_checker_complain(&world->checker);
         sim_violation(world->sim, "all works have ended, but a stream has not");
         return;
     }
-    runtime_world_check_actors(world);
+    sim_runtime_world_check_actors(world);
     if (!sim_run(world->sim, sim_now_us(world->sim) + LATE_US)) return; /* what drivers said that are gone comes, too */
     on_drivers(world, drop_all);
     if (!sim_run_until(world->sim, sim_now_us(world->sim) + REST_US, is_at_rest, world, &ended)) return;
@@ -245,14 +245,14 @@ static void play(runtime_world *world) {
     check_empty(world);
 }
 
-static void use_network(sim *sim, const network_conditions *conditions) {
-    network_set(sim_network(sim), conditions);
+static void use_network(sim *sim, const sim_network_conditions *conditions) {
+    sim_network_set(sim_get_network(sim), conditions);
     sim_note(sim, NULL, "delays up to %d us, slow %.2f, full %.2f", (int)conditions->delay_max_us, conditions->slow,
              conditions->busy);
 }
 
 static void set_network(sim *sim, rng *rng) {
-    network_conditions conditions = network_calm;
+    sim_network_conditions conditions = sim_network_calm;
     conditions.delay_min_us = 1;
     conditions.delay_max_us = rng_between(rng, 5, 300);
     if (rng_chance(rng, 0.3)) {
@@ -264,8 +264,8 @@ static void set_network(sim *sim, rng *rng) {
 }
 
 /* Where values travel by name, what is said about them takes long and crosses other messages, and much is cancelled. */
-static void begin_large(runtime_world *world, rng *rng) {
-    network_conditions conditions = network_calm;
+static void begin_large(sim_runtime_world *world, rng *rng) {
+    sim_network_conditions conditions = sim_network_calm;
     conditions.delay_min_us = 1;
     conditions.delay_max_us = 300;
     conditions.slow = 0.3;
@@ -276,18 +276,18 @@ static void begin_large(runtime_world *world, rng *rng) {
 }
 
 static void run(const scenario_options *options, scenario_result *result) {
-    runtime_world *world = xcalloc(1, sizeof *world);
+    sim_runtime_world *world = xcalloc(1, sizeof *world);
     sim *sim = sim_create(options);
     rng *rng = sim_rng(sim);
-    runtime_world_init(world, sim);
+    sim_runtime_world_init(world, sim);
     set_network(sim, rng);
     if (resources_set(&world->total, "cpu", (double)rng_between(rng, 1, 4)) != MR_OK) MR_UNREACHABLE();
     world->workers_wanted = (uint32_t)rng_between(rng, 1, 4);
-    world->ledger.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 400) : 0;
-    world->ledger.large = rng_chance(rng, LARGE_SEEDS);
-    world->ledger.streams = rng_chance(rng, 0.5);
+    world->checker.nesting = rng_chance(rng, 0.6) ? (uint32_t)rng_below(rng, 400) : 0;
+    world->checker.large = rng_chance(rng, LARGE_SEEDS);
+    world->checker.streams = rng_chance(rng, 0.5);
     world->cancels = rng_chance(rng, 0.3) ? (uint32_t)rng_below(rng, 40) : 10;
-    if (world->ledger.large) begin_large(world, rng);
+    if (world->checker.large) begin_large(world, rng);
     world->start_failures = rng_chance(rng, 0.2) ? 0.2 : 0;
     world->resets = rng_chance(rng, 0.2);
     world->detached = rng_chance(rng, 0.4) ? 0.6 : 0;
@@ -303,7 +303,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     }
     play(world);
     sim_finish(sim, result);
-    runtime_world_fini(world);
+    sim_runtime_world_fini(world);
     free(world);
 }
 

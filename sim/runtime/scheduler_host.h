@@ -16,80 +16,87 @@
 #include "sim/runtime/actor_ledger.h"
 #include "sim/runtime/scheduler_ledger.h"
 
-enum { HOST_GROUPS_MAX = LEDGER_GROUPS_MAX };
-enum { HOST_PROCESSES_MAX = 512, HOST_SHAPES_MAX = 3, HOST_JOBS_MAX = 12, HOST_LEASES_MAX = 24, HOST_ALIVE_MAX = 40 };
+enum { MACHINE_GROUPS_MAX = CHECKER_GROUPS_MAX };
+enum {
+    MACHINE_PROCESSES_MAX = 512,
+    MACHINE_SHAPES_MAX = 3,
+    MACHINE_JOBS_MAX = 12,
+    MACHINE_LEASES_MAX = 24,
+    MACHINE_ALIVE_MAX = 40
+};
 
-typedef struct host_lease { /* as its client knows it */
+typedef struct machine_lease { /* as its client knows it */
     uint64_t id, worker;
     size_t shape;
     bool running, reclaimed;
-} host_lease;
+} machine_lease;
 
-typedef struct host_shape {
+typedef struct machine_shape {
     resources need;
     uint32_t backlog;   /* jobs that wait */
     uint32_t requested; /* leases that are asked for */
     uint64_t tickets[4];
     bool cancelled[4]; /* what is granted all the same goes back at once */
-} host_shape;
+} machine_shape;
 
-typedef struct host_job {
+typedef struct machine_job {
     uint64_t owner, lease; /* lease 0: a call to the actor that lives here */
-} host_job;
+} machine_job;
 
-typedef struct host_process {
+typedef struct machine_process {
     uint64_t id; /* 0: none */
     uint32_t program;
     bool alive, is_worker;
     bool joined;     /* the node has heard of it, and not of its end */
     int64_t told_us; /* the last thing that it is told comes then */
-    host_shape shapes[HOST_SHAPES_MAX];
+    machine_shape shapes[MACHINE_SHAPES_MAX];
     size_t shape_count;
-    host_lease leases[HOST_LEASES_MAX];
+    machine_lease leases[MACHINE_LEASES_MAX];
     size_t lease_count;
-    host_job jobs[HOST_JOBS_MAX]; /* of a worker; the first one runs */
+    machine_job jobs[MACHINE_JOBS_MAX]; /* of a worker; the first one runs */
     size_t job_count;
     bool blocked;
-} host_process;
+} machine_process;
 
-typedef struct host_group { /* a placement group; it goes with the process that made it, unless it is detached */
+typedef struct machine_group { /* a placement group; it goes with the process that made it, unless it is detached */
     uint64_t id, owner, ticket;
     bool detached;
-} host_group;
+} machine_group;
 
-typedef struct host {
+typedef struct machine {
     sim *sim;
-    scheduler_ledger scheduler;
-    actor_ledger actors;
+    scheduler_checker scheduler;
+    actor_checker actors;
     resources total;
-    host_process *processes; /* owned: by number */
+    machine_process *processes; /* owned: by number */
     size_t process_count;
     list tales; /* owned: what is on its way */
-    host_group groups[HOST_GROUPS_MAX];
+    machine_group groups[MACHINE_GROUPS_MAX];
     uint64_t next_ticket, next_group;
     uint32_t program_count;
     bool faulty; /* processes end by themselves, workers fail to start */
     double nesting, spawn_failures, creation_failures;
     int64_t job_us;
-} host;
+} machine;
 
-void host_init(host *host, sim *sim, const resources *total, uint32_t prestart, uint32_t program_count);
-void host_fini(host *host);
+void machine_init(machine *machine, sim *sim, const resources *total, uint32_t prestart, uint32_t program_count);
+void machine_fini(machine *machine);
 
-host_process *host_driver(host *host, uint32_t program); /* one more joins */
-host_process *host_process_of(host *host, uint64_t id);
-size_t host_alive_count(const host *host);
+machine_process *machine_driver(machine *machine, uint32_t program); /* one more joins */
+machine_process *machine_process_of(machine *machine, uint64_t id);
+size_t machine_alive_count(const machine *machine);
 
-void host_add_work(host *host, host_process *process, size_t shape, uint32_t count);
-void host_drop_work(host *host, host_process *process); /* what was not begun; its requests are cancelled */
+void machine_add_work(machine *machine, machine_process *process, size_t shape, uint32_t count);
+void machine_drop_work(machine *machine, machine_process *process); /* what was not begun; its requests are cancelled */
 /* A group of that driver's; no-op if there are enough. */
-void host_group_add(host *host, host_process *driver, const resources *bundles, uint32_t count, bool apart,
-                    bool detached);
-void host_group_remove(host *host, host_group *group); /* no-op if there is none */
+void machine_group_add(machine *machine, machine_process *driver, const resources *bundles, uint32_t count, bool apart,
+                       bool detached);
+void machine_group_remove(machine *machine, machine_group *group); /* no-op if there is none */
 /* Its work of that shape is in the group from now on, in that bundle (0: any), if it has none at the moment. */
-void host_use_group(host *host, host_process *process, size_t shape, const host_group *group, const resources *need);
-void host_call_actor(host *host, size_t index);   /* a job for it, wherever it lives */
-void host_end(host *host, host_process *process); /* the process dies */
-void host_decide(host *host);                     /* carries out what the scheduler decides */
+void machine_use_group(machine *machine, machine_process *process, size_t shape, const machine_group *group,
+                       const resources *need);
+void machine_call_actor(machine *machine, size_t index);      /* a job for it, wherever it lives */
+void machine_end(machine *machine, machine_process *process); /* the process dies */
+void machine_decide(machine *machine);                        /* carries out what the scheduler decides */
 /* Nobody has work, or waits for anything; else `why` says who does. */
-bool host_is_at_rest(const host *host, char *why, size_t size);
+bool machine_is_at_rest(const machine *machine, char *why, size_t size);

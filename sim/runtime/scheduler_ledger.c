@@ -6,72 +6,73 @@
 
 #include "base/assert.h"
 
-void scheduler_ledger_init(scheduler_ledger *ledger, sim *sim, const resources *total, uint32_t prestart) {
-    *ledger = (scheduler_ledger){
+void scheduler_checker_init(scheduler_checker *checker, sim *sim, const resources *total, uint32_t prestart) {
+    *checker = (scheduler_checker){
         .sim = sim, .scheduler = scheduler_create(total, prestart), .total = *total, .prestart = prestart};
 }
 
-void scheduler_ledger_fini(scheduler_ledger *ledger) { scheduler_destroy(ledger->scheduler); }
+void scheduler_checker_fini(scheduler_checker *checker) { scheduler_destroy(checker->scheduler); }
 
 /* ---- Finding. */
 
-static ledger_client *client_of(scheduler_ledger *ledger, uint64_t id) {
-    for (size_t i = 0; i < ledger->client_count; i++)
-        if (ledger->clients[i].id == id) return &ledger->clients[i];
+static checker_client *client_of(scheduler_checker *checker, uint64_t id) {
+    for (size_t i = 0; i < checker->client_count; i++)
+        if (checker->clients[i].id == id) return &checker->clients[i];
     MR_UNREACHABLE();
 }
 
-static ledger_worker *worker_of(scheduler_ledger *ledger, uint64_t id) {
-    for (size_t i = 0; i < ledger->worker_count; i++)
-        if (ledger->workers[i].id == id) return &ledger->workers[i];
+static checker_worker *worker_of(scheduler_checker *checker, uint64_t id) {
+    for (size_t i = 0; i < checker->worker_count; i++)
+        if (checker->workers[i].id == id) return &checker->workers[i];
     return NULL;
 }
 
-static ledger_worker *leased(scheduler_ledger *ledger, uint64_t client, uint64_t lease) {
-    for (size_t i = 0; i < ledger->worker_count; i++)
-        if (ledger->workers[i].lease == lease && ledger->workers[i].client == client) return &ledger->workers[i];
+static checker_worker *leased(scheduler_checker *checker, uint64_t client, uint64_t lease) {
+    for (size_t i = 0; i < checker->worker_count; i++)
+        if (checker->workers[i].lease == lease && checker->workers[i].client == client) return &checker->workers[i];
     return NULL;
 }
 
-static ledger_request *request_of(scheduler_ledger *ledger, uint64_t client, uint64_t ticket) {
-    for (size_t i = 0; i < ledger->request_count; i++)
-        if (ledger->requests[i].client == client && ledger->requests[i].ticket == ticket) return &ledger->requests[i];
+static checker_request *request_of(scheduler_checker *checker, uint64_t client, uint64_t ticket) {
+    for (size_t i = 0; i < checker->request_count; i++)
+        if (checker->requests[i].client == client && checker->requests[i].ticket == ticket)
+            return &checker->requests[i];
     return NULL;
 }
 
-const ledger_worker *scheduler_ledger_worker(const scheduler_ledger *ledger, uint64_t worker) {
-    return worker_of((scheduler_ledger *)(uintptr_t)ledger, worker);
+const checker_worker *scheduler_checker_worker(const scheduler_checker *checker, uint64_t worker) {
+    return worker_of((scheduler_checker *)(uintptr_t)checker, worker);
 }
 
-bool scheduler_ledger_waits(const scheduler_ledger *ledger, uint64_t client, uint64_t ticket) {
-    return request_of((scheduler_ledger *)(uintptr_t)ledger, client, ticket) != NULL;
+bool scheduler_checker_waits(const scheduler_checker *checker, uint64_t client, uint64_t ticket) {
+    return request_of((scheduler_checker *)(uintptr_t)checker, client, ticket) != NULL;
 }
 
-static bool is_idle(const ledger_worker *worker) {
+static bool is_idle(const checker_worker *worker) {
     return worker->lease == 0 && !worker->kept && !worker->blocked && !worker->spent;
 }
 
-static uint32_t idle_count(const scheduler_ledger *ledger, uint32_t program) {
+static uint32_t idle_count(const scheduler_checker *checker, uint32_t program) {
     uint32_t count = 0;
-    for (size_t i = 0; i < ledger->worker_count; i++)
-        count += ledger->workers[i].program == program && is_idle(&ledger->workers[i]);
+    for (size_t i = 0; i < checker->worker_count; i++)
+        count += checker->workers[i].program == program && is_idle(&checker->workers[i]);
     return count;
 }
 
-static ledger_group *group_of(scheduler_ledger *ledger, uint64_t id) {
-    for (size_t i = 0; i < LEDGER_GROUPS_MAX; i++)
-        if (ledger->groups[i].id == id && id != 0) return &ledger->groups[i];
+static checker_group *group_of(scheduler_checker *checker, uint64_t id) {
+    for (size_t i = 0; i < CHECKER_GROUPS_MAX; i++)
+        if (checker->groups[i].id == id && id != 0) return &checker->groups[i];
     return NULL;
 }
 
-const ledger_group *scheduler_ledger_group(const scheduler_ledger *ledger, uint64_t group) {
-    return group_of((scheduler_ledger *)(uintptr_t)ledger, group);
+const checker_group *scheduler_checker_group(const scheduler_checker *checker, uint64_t group) {
+    return group_of((scheduler_checker *)(uintptr_t)checker, group);
 }
 
-static bool is_the_machines(const ledger_request *request) { return request->need.group == 0; }
+static bool is_the_machines(const checker_request *request) { return request->need.group == 0; }
 
 /* Of what the machine has besides groups. */
-static bool takes_of(const ledger_worker *worker, const resources *need) {
+static bool takes_of(const checker_worker *worker, const resources *need) {
     if (worker->need.group != 0) return false;
     for (uint32_t k = 0; k < need->count && worker->lease != 0 && !worker->blocked; k++)
         if (resources_milli(&worker->need, need->items[k].name) > 0) return true;
@@ -79,63 +80,63 @@ static bool takes_of(const ledger_worker *worker, const resources *need) {
 }
 
 /* How many leases the client has that take of what is needed. */
-static uint32_t share_of(const scheduler_ledger *ledger, uint64_t client, const resources *need) {
+static uint32_t share_of(const scheduler_checker *checker, uint64_t client, const resources *need) {
     uint32_t count = 0;
-    for (size_t i = 0; i < ledger->worker_count; i++)
-        count += ledger->workers[i].client == client && takes_of(&ledger->workers[i], need);
+    for (size_t i = 0; i < checker->worker_count; i++)
+        count += checker->workers[i].client == client && takes_of(&checker->workers[i], need);
     return count;
 }
 
 /* The same of all clients of a program, whose workers they have. */
-static uint32_t program_share_of(const scheduler_ledger *ledger, uint32_t program, const resources *need) {
+static uint32_t program_share_of(const scheduler_checker *checker, uint32_t program, const resources *need) {
     uint32_t count = 0;
-    for (size_t i = 0; i < ledger->worker_count; i++)
-        count += ledger->workers[i].program == program && takes_of(&ledger->workers[i], need);
+    for (size_t i = 0; i < checker->worker_count; i++)
+        count += checker->workers[i].program == program && takes_of(&checker->workers[i], need);
     return count;
 }
 
 /* Whether it could be met at all. */
-static bool can_be_met(const scheduler_ledger *ledger, const ledger_request *request) {
-    const ledger_group *group = scheduler_ledger_group(ledger, request->places);
+static bool can_be_met(const scheduler_checker *checker, const checker_request *request) {
+    const checker_group *group = scheduler_checker_group(checker, request->places);
     return group == NULL || !group->never;
 }
 
-static void drop_request(scheduler_ledger *ledger, ledger_request *request) {
-    size_t at = (size_t)(request - ledger->requests);
-    memmove(request, request + 1, (--ledger->request_count - at) * sizeof *request);
+static void drop_request(scheduler_checker *checker, checker_request *request) {
+    size_t at = (size_t)(request - checker->requests);
+    memmove(request, request + 1, (--checker->request_count - at) * sizeof *request);
 }
 
-static void end_lease(ledger_worker *worker) {
+static void end_lease(checker_worker *worker) {
     worker->lease = worker->client = 0;
     worker->asked = false;
     worker->need = (resources){0};
 }
 
-static void drop_worker(scheduler_ledger *ledger, ledger_worker *worker) {
-    *worker = ledger->workers[--ledger->worker_count];
+static void drop_worker(scheduler_checker *checker, checker_worker *worker) {
+    *worker = checker->workers[--checker->worker_count];
 }
 
 /* ---- The books against what the scheduler shows. */
 
-static bool has_something(const ledger_worker *worker) { return worker->lease != 0 || worker->kept; }
+static bool has_something(const checker_worker *worker) { return worker->lease != 0 || worker->kept; }
 
-static resources free_now(const scheduler_ledger *ledger, bool beside_actors) {
-    resources left = ledger->total;
-    for (size_t i = 0; i < ledger->worker_count; i++) {
-        const ledger_worker *worker = &ledger->workers[i];
+static resources free_now(const scheduler_checker *checker, bool beside_actors) {
+    resources left = checker->total;
+    for (size_t i = 0; i < checker->worker_count; i++) {
+        const checker_worker *worker = &checker->workers[i];
         bool takes = beside_actors ? worker->kept : has_something(worker) && !worker->blocked;
         if (takes && worker->need.group == 0) resources_take(&left, &worker->need);
     }
-    for (const ledger_group *group = ledger->groups; group < ledger->groups + LEDGER_GROUPS_MAX; group++)
+    for (const checker_group *group = checker->groups; group < checker->groups + CHECKER_GROUPS_MAX; group++)
         for (uint32_t i = 0; group->id != 0 && group->placed && i < group->count; i++)
             resources_take(&left, &group->bundles[i]);
     return left;
 }
 
-static resources free_in(const scheduler_ledger *ledger, const ledger_group *group, uint32_t bundle) {
+static resources free_in(const scheduler_checker *checker, const checker_group *group, uint32_t bundle) {
     resources left = group->bundles[bundle];
-    for (size_t i = 0; i < ledger->worker_count; i++) {
-        const ledger_worker *worker = &ledger->workers[i];
+    for (size_t i = 0; i < checker->worker_count; i++) {
+        const checker_worker *worker = &checker->workers[i];
         if (has_something(worker) && !worker->blocked && worker->need.group == group->id &&
             worker->need.bundle == bundle + 1)
             resources_take(&left, &worker->need);
@@ -144,223 +145,225 @@ static resources free_in(const scheduler_ledger *ledger, const ledger_group *gro
 }
 
 /* The bundle that it is met from, counted from 1; 0: none has room. */
-static uint32_t bundle_for(const scheduler_ledger *ledger, const resources *need) {
-    const ledger_group *group = scheduler_ledger_group(ledger, need->group);
+static uint32_t bundle_for(const scheduler_checker *checker, const resources *need) {
+    const checker_group *group = scheduler_checker_group(checker, need->group);
     for (uint32_t i = 0; group != NULL && group->placed && i < group->count; i++) {
-        resources left = free_in(ledger, group, i);
+        resources left = free_in(checker, group, i);
         if ((need->bundle == 0 || need->bundle == i + 1) && resources_fit(need, &left)) return i + 1;
     }
     return 0;
 }
 
-static void check_counts(scheduler_ledger *ledger, const scheduler_stats *stats) {
+static void check_counts(scheduler_checker *checker, const scheduler_stats *stats) {
     uint32_t idle = 0, leases = 0, starting = 0;
-    for (size_t i = 0; i < ledger->worker_count; i++) {
-        idle += is_idle(&ledger->workers[i]);
-        leases += ledger->workers[i].lease != 0;
+    for (size_t i = 0; i < checker->worker_count; i++) {
+        idle += is_idle(&checker->workers[i]);
+        leases += checker->workers[i].lease != 0;
     }
-    for (size_t i = 0; i < LEDGER_PROGRAMS_MAX; i++) starting += ledger->starting[i];
-    if (stats->clients != ledger->client_count)
-        sim_violation(ledger->sim, "%u clients, but %zu are there", stats->clients, ledger->client_count);
-    if (stats->workers != ledger->worker_count)
-        sim_violation(ledger->sim, "%u workers, but %zu are there", stats->workers, ledger->worker_count);
-    if (stats->leases != leases) sim_violation(ledger->sim, "%u leases, but there are %u", stats->leases, leases);
-    if (stats->idle != idle) sim_violation(ledger->sim, "%u idle workers, but there are %u", stats->idle, idle);
-    if (stats->waiting != ledger->request_count)
-        sim_violation(ledger->sim, "%u requests wait, but it should be %zu", stats->waiting, ledger->request_count);
+    for (size_t i = 0; i < CHECKER_PROGRAMS_MAX; i++) starting += checker->starting[i];
+    if (stats->clients != checker->client_count)
+        sim_violation(checker->sim, "%u clients, but %zu are there", stats->clients, checker->client_count);
+    if (stats->workers != checker->worker_count)
+        sim_violation(checker->sim, "%u workers, but %zu are there", stats->workers, checker->worker_count);
+    if (stats->leases != leases) sim_violation(checker->sim, "%u leases, but there are %u", stats->leases, leases);
+    if (stats->idle != idle) sim_violation(checker->sim, "%u idle workers, but there are %u", stats->idle, idle);
+    if (stats->waiting != checker->request_count)
+        sim_violation(checker->sim, "%u requests wait, but it should be %zu", stats->waiting, checker->request_count);
     if (stats->starting != starting)
-        sim_violation(ledger->sim, "%u workers start, but it should be %u", stats->starting, starting);
+        sim_violation(checker->sim, "%u workers start, but it should be %u", stats->starting, starting);
 }
 
-static void check(scheduler_ledger *ledger) {
-    scheduler_stats stats = scheduler_stats_now(ledger->scheduler);
-    check_counts(ledger, &stats);
-    resources left = free_now(ledger, false);
-    for (uint32_t i = 0; i < ledger->total.count; i++) {
-        const resource *kind = &ledger->total.items[i];
+static void check(scheduler_checker *checker) {
+    scheduler_stats stats = scheduler_stats_now(checker->scheduler);
+    check_counts(checker, &stats);
+    resources left = free_now(checker, false);
+    for (uint32_t i = 0; i < checker->total.count; i++) {
+        const resource *kind = &checker->total.items[i];
         int64_t is = resources_milli(&stats.free, kind->name), be = resources_milli(&left, kind->name);
         if (is != be || is > kind->milli)
-            sim_violation(ledger->sim, "%" PRId64 " thousandths of %s are free, of %" PRId64 "; it should be %" PRId64,
+            sim_violation(checker->sim, "%" PRId64 " thousandths of %s are free, of %" PRId64 "; it should be %" PRId64,
                           is, kind->name, kind->milli, be);
     }
-    if (!sim_failed(ledger->sim)) scheduler_check(ledger->scheduler);
+    if (!sim_failed(checker->sim)) scheduler_check(checker->scheduler);
 }
 
 /* ---- Events. */
 
-void scheduler_ledger_client_add(scheduler_ledger *ledger, uint64_t client, uint32_t program) {
-    MR_ASSERT(ledger->client_count < LEDGER_CLIENTS_MAX && program < LEDGER_PROGRAMS_MAX);
-    ledger->clients[ledger->client_count++] = (ledger_client){client, program};
-    scheduler_client_add(ledger->scheduler, client, program);
-    check(ledger);
+void scheduler_checker_client_add(scheduler_checker *checker, uint64_t client, uint32_t program) {
+    MR_ASSERT(checker->client_count < CHECKER_CLIENTS_MAX && program < CHECKER_PROGRAMS_MAX);
+    checker->clients[checker->client_count++] = (checker_client){client, program};
+    scheduler_client_add(checker->scheduler, client, program);
+    check(checker);
 }
 
-void scheduler_ledger_client_gone(scheduler_ledger *ledger, uint64_t id) {
-    ledger_client *client = client_of(ledger, id);
-    *client = ledger->clients[--ledger->client_count];
-    for (size_t i = ledger->request_count; i-- > 0;)
-        if (ledger->requests[i].client == id) drop_request(ledger, &ledger->requests[i]);
-    for (size_t i = ledger->refused_count; i-- > 0;)
-        if (ledger->refused[i].client == id) ledger->refused[i] = ledger->refused[--ledger->refused_count];
-    for (size_t i = 0; i < ledger->worker_count; i++) {
-        if (ledger->workers[i].lease == 0 || ledger->workers[i].client != id) continue;
-        end_lease(&ledger->workers[i]);
-        ledger->workers[i].spent = true;
+void scheduler_checker_client_gone(scheduler_checker *checker, uint64_t id) {
+    checker_client *client = client_of(checker, id);
+    *client = checker->clients[--checker->client_count];
+    for (size_t i = checker->request_count; i-- > 0;)
+        if (checker->requests[i].client == id) drop_request(checker, &checker->requests[i]);
+    for (size_t i = checker->refused_count; i-- > 0;)
+        if (checker->refused[i].client == id) checker->refused[i] = checker->refused[--checker->refused_count];
+    for (size_t i = 0; i < checker->worker_count; i++) {
+        if (checker->workers[i].lease == 0 || checker->workers[i].client != id) continue;
+        end_lease(&checker->workers[i]);
+        checker->workers[i].spent = true;
     }
-    scheduler_client_gone(ledger->scheduler, id);
-    check(ledger);
+    scheduler_client_gone(checker->scheduler, id);
+    check(checker);
 }
 
-void scheduler_ledger_worker_add(scheduler_ledger *ledger, uint64_t worker, uint32_t program) {
-    MR_ASSERT(ledger->worker_count < LEDGER_WORKERS_MAX && ledger->starting[program] > 0);
-    ledger->starting[program]--;
-    ledger->workers[ledger->worker_count++] = (ledger_worker){.id = worker, .program = program};
-    scheduler_worker_add(ledger->scheduler, worker, program);
-    check(ledger);
+void scheduler_checker_worker_add(scheduler_checker *checker, uint64_t worker, uint32_t program) {
+    MR_ASSERT(checker->worker_count < CHECKER_WORKERS_MAX && checker->starting[program] > 0);
+    checker->starting[program]--;
+    checker->workers[checker->worker_count++] = (checker_worker){.id = worker, .program = program};
+    scheduler_worker_add(checker->scheduler, worker, program);
+    check(checker);
 }
 
-void scheduler_ledger_worker_gone(scheduler_ledger *ledger, uint64_t id) {
-    ledger_worker *worker = worker_of(ledger, id);
-    if (worker != NULL) drop_worker(ledger, worker);
-    scheduler_worker_gone(ledger->scheduler, id);
-    check(ledger);
+void scheduler_checker_worker_gone(scheduler_checker *checker, uint64_t id) {
+    checker_worker *worker = worker_of(checker, id);
+    if (worker != NULL) drop_worker(checker, worker);
+    scheduler_worker_gone(checker->scheduler, id);
+    check(checker);
 }
 
-void scheduler_ledger_spawn_failed(scheduler_ledger *ledger, uint32_t program) {
-    MR_ASSERT(ledger->starting[program] > 0);
-    ledger->starting[program]--;
-    scheduler_spawn_failed(ledger->scheduler, program);
-    check(ledger);
+void scheduler_checker_spawn_failed(scheduler_checker *checker, uint32_t program) {
+    MR_ASSERT(checker->starting[program] > 0);
+    checker->starting[program]--;
+    scheduler_spawn_failed(checker->scheduler, program);
+    check(checker);
 }
 
-void scheduler_ledger_request(scheduler_ledger *ledger, uint64_t client, uint64_t ticket, const resources *need) {
-    MR_ASSERT(ledger->request_count < LEDGER_REQUESTS_MAX);
-    ledger->requests[ledger->request_count++] = (ledger_request){client, ticket, *need, sim_now_us(ledger->sim), 0, 0};
-    scheduler_request(ledger->scheduler, client, ticket, need);
-    check(ledger);
+void scheduler_checker_request(scheduler_checker *checker, uint64_t client, uint64_t ticket, const resources *need) {
+    MR_ASSERT(checker->request_count < CHECKER_REQUESTS_MAX);
+    checker->requests[checker->request_count++] =
+        (checker_request){client, ticket, *need, sim_now_us(checker->sim), 0, 0};
+    scheduler_request(checker->scheduler, client, ticket, need);
+    check(checker);
 }
 
-void scheduler_ledger_cancel(scheduler_ledger *ledger, uint64_t client, uint64_t ticket) {
-    ledger_request *request = request_of(ledger, client, ticket);
-    if (request != NULL) drop_request(ledger, request);
-    for (size_t i = ledger->refused_count; i-- > 0;)
-        if (ledger->refused[i].client == client && ledger->refused[i].ticket == ticket)
-            ledger->refused[i] = ledger->refused[--ledger->refused_count];
-    scheduler_cancel(ledger->scheduler, client, ticket);
-    check(ledger);
+void scheduler_checker_cancel(scheduler_checker *checker, uint64_t client, uint64_t ticket) {
+    checker_request *request = request_of(checker, client, ticket);
+    if (request != NULL) drop_request(checker, request);
+    for (size_t i = checker->refused_count; i-- > 0;)
+        if (checker->refused[i].client == client && checker->refused[i].ticket == ticket)
+            checker->refused[i] = checker->refused[--checker->refused_count];
+    scheduler_cancel(checker->scheduler, client, ticket);
+    check(checker);
 }
 
-bool scheduler_ledger_release(scheduler_ledger *ledger, uint64_t client, uint64_t lease, bool keep_worker) {
-    ledger_worker *worker = leased(ledger, client, lease);
+bool scheduler_checker_release(scheduler_checker *checker, uint64_t client, uint64_t lease, bool keep_worker) {
+    checker_worker *worker = leased(checker, client, lease);
     if (worker != NULL) {
         end_lease(worker);
         worker->spent = !keep_worker;
     }
-    mr_status status = scheduler_release(ledger->scheduler, client, lease, keep_worker);
+    mr_status status = scheduler_release(checker->scheduler, client, lease, keep_worker);
     if (status != (worker != NULL ? MR_OK : MR_NOT_FOUND))
-        sim_violation(ledger->sim, "lease %" PRIu64 " of client %" PRIu64 " is released with %s", lease, client,
+        sim_violation(checker->sim, "lease %" PRIu64 " of client %" PRIu64 " is released with %s", lease, client,
                       mr_status_name(status));
-    check(ledger);
+    check(checker);
     return worker != NULL;
 }
 
-void scheduler_ledger_block(scheduler_ledger *ledger, uint64_t id, bool blocked) {
-    ledger_worker *worker = worker_of(ledger, id);
+void scheduler_checker_block(scheduler_checker *checker, uint64_t id, bool blocked) {
+    checker_worker *worker = worker_of(checker, id);
     if (worker != NULL) worker->blocked = blocked;
-    scheduler_block(ledger->scheduler, id, blocked);
-    check(ledger);
+    scheduler_block(checker->scheduler, id, blocked);
+    check(checker);
 }
 
-void scheduler_ledger_keep(scheduler_ledger *ledger, uint64_t client, uint64_t lease, const resources *from_now_on) {
-    ledger_worker *worker = leased(ledger, client, lease);
+void scheduler_checker_keep(scheduler_checker *checker, uint64_t client, uint64_t lease, const resources *from_now_on) {
+    checker_worker *worker = leased(checker, client, lease);
     MR_ASSERT(worker != NULL);
     uint32_t bundle = worker->need.bundle;
     end_lease(worker);
     worker->kept = true;
     worker->need = *from_now_on;
     worker->need.bundle = bundle; /* that it was met from */
-    mr_status status = scheduler_keep(ledger->scheduler, client, lease, from_now_on);
-    if (status != MR_OK) sim_violation(ledger->sim, "lease %" PRIu64 " cannot be kept", lease);
-    check(ledger);
+    mr_status status = scheduler_keep(checker->scheduler, client, lease, from_now_on);
+    if (status != MR_OK) sim_violation(checker->sim, "lease %" PRIu64 " cannot be kept", lease);
+    check(checker);
 }
 
-bool scheduler_ledger_group_add(scheduler_ledger *ledger, uint64_t id, const resources *bundles, uint32_t count,
-                                const scheduler_place *place) {
-    ledger_group *group = ledger->groups;
-    while (group < ledger->groups + LEDGER_GROUPS_MAX && group->id != 0) group++;
-    if (group == ledger->groups + LEDGER_GROUPS_MAX || ledger->request_count == LEDGER_REQUESTS_MAX) return false;
-    *group = (ledger_group){.id = id, .never = place->apart && count > 1, .count = count};
-    ledger_request *request = &ledger->requests[ledger->request_count++];
-    *request = (ledger_request){place->client, place->ticket, {0}, sim_now_us(ledger->sim), 0, id};
+bool scheduler_checker_group_add(scheduler_checker *checker, uint64_t id, const resources *bundles, uint32_t count,
+                                 const scheduler_place *place) {
+    checker_group *group = checker->groups;
+    while (group < checker->groups + CHECKER_GROUPS_MAX && group->id != 0) group++;
+    if (group == checker->groups + CHECKER_GROUPS_MAX || checker->request_count == CHECKER_REQUESTS_MAX) return false;
+    *group = (checker_group){.id = id, .never = place->apart && count > 1, .count = count};
+    checker_request *request = &checker->requests[checker->request_count++];
+    *request = (checker_request){place->client, place->ticket, {0}, sim_now_us(checker->sim), 0, id};
     for (uint32_t i = 0; i < count; i++) {
         group->bundles[i] = bundles[i];
         if (resources_add(&request->need, &bundles[i]) != MR_OK) MR_UNREACHABLE();
     }
-    mr_status status = scheduler_group_add(ledger->scheduler, id, bundles, count, place);
-    if (status != MR_OK) sim_violation(ledger->sim, "a group cannot be made: %s", mr_last_error());
-    check(ledger);
+    mr_status status = scheduler_group_add(checker->scheduler, id, bundles, count, place);
+    if (status != MR_OK) sim_violation(checker->sim, "a group cannot be made: %s", mr_last_error());
+    check(checker);
     return true;
 }
 
-void scheduler_ledger_group_remove(scheduler_ledger *ledger, uint64_t id) {
-    ledger_group *group = group_of(ledger, id);
+void scheduler_checker_group_remove(scheduler_checker *checker, uint64_t id) {
+    checker_group *group = group_of(checker, id);
     if (group == NULL) return;
-    for (size_t i = ledger->request_count; i-- > 0;) {
-        if (ledger->requests[i].need.group != id && ledger->requests[i].places != id) continue;
-        ledger->refused[ledger->refused_count++] = ledger->requests[i];
-        drop_request(ledger, &ledger->requests[i]);
+    for (size_t i = checker->request_count; i-- > 0;) {
+        if (checker->requests[i].need.group != id && checker->requests[i].places != id) continue;
+        checker->refused[checker->refused_count++] = checker->requests[i];
+        drop_request(checker, &checker->requests[i]);
     }
-    for (size_t i = 0; i < ledger->worker_count; i++) {
-        if (!has_something(&ledger->workers[i]) || ledger->workers[i].need.group != id) continue;
-        end_lease(&ledger->workers[i]);
-        ledger->workers[i].spent = true;
+    for (size_t i = 0; i < checker->worker_count; i++) {
+        if (!has_something(&checker->workers[i]) || checker->workers[i].need.group != id) continue;
+        end_lease(&checker->workers[i]);
+        checker->workers[i].spent = true;
     }
     group->id = 0;
-    scheduler_group_remove(ledger->scheduler, id);
-    check(ledger);
+    scheduler_group_remove(checker->scheduler, id);
+    check(checker);
 }
 
 /* ---- Decisions. */
 
-static const ledger_request *due(const scheduler_ledger *ledger) {
-    resources most = free_now(ledger, true);
-    for (const ledger_request *at = ledger->requests; at < ledger->requests + ledger->request_count; at++)
-        if (at->passed >= SCHEDULER_PATIENCE && resources_fit(&at->need, &most) && can_be_met(ledger, at) &&
-            share_of(ledger, at->client, &at->need) == 0)
+static const checker_request *due(const scheduler_checker *checker) {
+    resources most = free_now(checker, true);
+    for (const checker_request *at = checker->requests; at < checker->requests + checker->request_count; at++)
+        if (at->passed >= SCHEDULER_PATIENCE && resources_fit(&at->need, &most) && can_be_met(checker, at) &&
+            share_of(checker, at->client, &at->need) == 0)
             return at;
     return NULL;
 }
 
 /* Whatever it has asked for in a group may come first. */
-static bool is_first_fitting(const scheduler_ledger *ledger, const ledger_request *request, const resources *left) {
-    for (const ledger_request *at = ledger->requests; at < request; at++)
+static bool is_first_fitting(const scheduler_checker *checker, const checker_request *request, const resources *left) {
+    for (const checker_request *at = checker->requests; at < request; at++)
         if (at->client == request->client && (!is_the_machines(at) || resources_fit(&at->need, left))) return false;
     return true;
 }
 
 /* Only those are compared that could have had it: what they need is free, and not kept for another, and a worker of
  * their program is idle. */
-static void check_fairness(scheduler_ledger *ledger, const ledger_request *granted, resources left) {
-    const ledger_request *first = due(ledger);
+static void check_fairness(scheduler_checker *checker, const checker_request *granted, resources left) {
+    const checker_request *first = due(checker);
     if (first == granted) return;
     if (first != NULL) resources_take(&left, &first->need);
     if (!resources_fit(&granted->need, &left))
-        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what is kept for another", granted->ticket);
-    uint32_t has = share_of(ledger, granted->client, &granted->need);
-    uint32_t program = client_of(ledger, granted->client)->program;
-    uint32_t program_has = program_share_of(ledger, program, &granted->need);
-    for (const ledger_request *other = ledger->requests; other < ledger->requests + ledger->request_count; other++) {
+        sim_violation(checker->sim, "ticket %" PRIu64 " is granted what is kept for another", granted->ticket);
+    uint32_t has = share_of(checker, granted->client, &granted->need);
+    uint32_t program = client_of(checker, granted->client)->program;
+    uint32_t program_has = program_share_of(checker, program, &granted->need);
+    for (const checker_request *other = checker->requests; other < checker->requests + checker->request_count;
+         other++) {
         if (other == granted || !is_the_machines(other) || !resources_fit(&other->need, &left)) continue;
-        uint32_t others_program = client_of(ledger, other->client)->program;
-        if (other->places != 0 ? !can_be_met(ledger, other) : idle_count(ledger, others_program) == 0) continue;
-        uint32_t others = share_of(ledger, other->client, &other->need);
-        uint32_t program_others = program_share_of(ledger, others_program, &other->need);
+        uint32_t others_program = client_of(checker, other->client)->program;
+        if (other->places != 0 ? !can_be_met(checker, other) : idle_count(checker, others_program) == 0) continue;
+        uint32_t others = share_of(checker, other->client, &other->need);
+        uint32_t program_others = program_share_of(checker, others_program, &other->need);
         bool same = other->client == granted->client;
         bool richer = program_others != program_has ? program_others > program_has : others > has;
         bool equal = program_others == program_has && others == has;
         if (same ? other > granted : richer || (equal && other > granted)) continue;
-        if (!same && !is_first_fitting(ledger, other, &left)) continue;
-        sim_violation(ledger->sim,
+        if (!same && !is_first_fitting(checker, other, &left)) continue;
+        sim_violation(checker->sim,
                       "client %" PRIu64 " (%u leases, its program %u) is granted ticket %" PRIu64 " before %" PRIu64
                       " of client %" PRIu64 " (%u leases, its program %u)",
                       granted->client, has, program_has, granted->ticket, other->ticket, other->client, others,
@@ -369,81 +372,83 @@ static void check_fairness(scheduler_ledger *ledger, const ledger_request *grant
     }
 }
 
-static void note_passed(scheduler_ledger *ledger, const ledger_request *granted) {
-    for (ledger_request *at = ledger->requests; at < granted; at++)
-        at->passed += is_the_machines(at) && share_of(ledger, at->client, &at->need) == 0;
+static void note_passed(scheduler_checker *checker, const checker_request *granted) {
+    for (checker_request *at = checker->requests; at < granted; at++)
+        at->passed += is_the_machines(at) && share_of(checker, at->client, &at->need) == 0;
 }
 
 /* What is not a group's own affair. */
-static void check_turn(scheduler_ledger *ledger, const ledger_request *request) {
-    resources left = free_now(ledger, false);
+static void check_turn(scheduler_checker *checker, const checker_request *request) {
+    resources left = free_now(checker, false);
     if (!resources_fit(&request->need, &left))
-        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what is not free", request->ticket);
-    check_fairness(ledger, request, left);
-    note_passed(ledger, request);
+        sim_violation(checker->sim, "ticket %" PRIu64 " is granted what is not free", request->ticket);
+    check_fairness(checker, request, left);
+    note_passed(checker, request);
 }
 
-static void take_grant(scheduler_ledger *ledger, const scheduler_decision *decision) {
-    ledger_request *request = request_of(ledger, decision->client, decision->ticket);
-    ledger_worker *worker = worker_of(ledger, decision->worker);
+static void take_grant(scheduler_checker *checker, const scheduler_decision *decision) {
+    checker_request *request = request_of(checker, decision->client, decision->ticket);
+    checker_worker *worker = worker_of(checker, decision->worker);
     if (request == NULL || worker == NULL) {
-        sim_violation(ledger->sim, "ticket %" PRIu64 " of client %" PRIu64 " is granted worker %" PRIu64 ": no such %s",
+        sim_violation(checker->sim,
+                      "ticket %" PRIu64 " of client %" PRIu64 " is granted worker %" PRIu64 ": no such %s",
                       decision->ticket, decision->client, decision->worker, request == NULL ? "request" : "worker");
         return;
     }
-    uint32_t bundle = bundle_for(ledger, &request->need);
+    uint32_t bundle = bundle_for(checker, &request->need);
     if (!is_the_machines(request) && bundle == 0)
-        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted what its group has not free", decision->ticket);
-    if (!is_idle(worker) || worker->program != client_of(ledger, decision->client)->program)
-        sim_violation(ledger->sim, "ticket %" PRIu64 " is granted worker %" PRIu64 ", which is not idle for it",
+        sim_violation(checker->sim, "ticket %" PRIu64 " is granted what its group has not free", decision->ticket);
+    if (!is_idle(worker) || worker->program != client_of(checker, decision->client)->program)
+        sim_violation(checker->sim, "ticket %" PRIu64 " is granted worker %" PRIu64 ", which is not idle for it",
                       decision->ticket, decision->worker);
-    if (is_the_machines(request)) check_turn(ledger, request);
+    if (is_the_machines(request)) check_turn(checker, request);
     worker->lease = decision->lease;
     worker->client = decision->client;
     worker->need = request->need;
     worker->need.bundle = bundle;
-    drop_request(ledger, request);
+    drop_request(checker, request);
 }
 
-static void take_placed(scheduler_ledger *ledger, const scheduler_decision *decision) {
-    ledger_request *request = request_of(ledger, decision->client, decision->ticket);
-    ledger_group *group = request == NULL ? NULL : group_of(ledger, request->places);
+static void take_placed(scheduler_checker *checker, const scheduler_decision *decision) {
+    checker_request *request = request_of(checker, decision->client, decision->ticket);
+    checker_group *group = request == NULL ? NULL : group_of(checker, request->places);
     if (group == NULL || group->never) {
-        sim_violation(ledger->sim, "ticket %" PRIu64 " is placed, but there is no such group, or never can be",
+        sim_violation(checker->sim, "ticket %" PRIu64 " is placed, but there is no such group, or never can be",
                       decision->ticket);
         return;
     }
-    check_turn(ledger, request);
+    check_turn(checker, request);
     group->placed = true;
-    drop_request(ledger, request);
+    drop_request(checker, request);
 }
 
-static void take_refuse(scheduler_ledger *ledger, const scheduler_decision *decision) {
-    for (size_t i = 0; i < ledger->refused_count; i++) {
-        if (ledger->refused[i].client != decision->client || ledger->refused[i].ticket != decision->ticket) continue;
-        ledger->refused[i] = ledger->refused[--ledger->refused_count];
+static void take_refuse(scheduler_checker *checker, const scheduler_decision *decision) {
+    for (size_t i = 0; i < checker->refused_count; i++) {
+        if (checker->refused[i].client != decision->client || checker->refused[i].ticket != decision->ticket) continue;
+        checker->refused[i] = checker->refused[--checker->refused_count];
         return;
     }
-    sim_violation(ledger->sim, "ticket %" PRIu64 " of client %" PRIu64 " is refused for nothing", decision->ticket,
+    sim_violation(checker->sim, "ticket %" PRIu64 " of client %" PRIu64 " is refused for nothing", decision->ticket,
                   decision->client);
 }
 
-static void take_spawn(scheduler_ledger *ledger, const scheduler_decision *decision) {
+static void take_spawn(scheduler_checker *checker, const scheduler_decision *decision) {
     uint32_t waiting = 0, workers = 0, program = decision->program;
-    for (size_t i = 0; i < ledger->request_count; i++)
-        waiting += client_of(ledger, ledger->requests[i].client)->program == program && ledger->requests[i].places == 0;
-    for (size_t i = 0; i < ledger->worker_count; i++)
-        workers += ledger->workers[i].program == program && !ledger->workers[i].kept && !ledger->workers[i].spent;
-    uint32_t starting = ledger->starting[program];
-    if (idle_count(ledger, program) + starting >= waiting && workers + starting >= ledger->prestart)
-        sim_violation(ledger->sim, "a worker of program %u is started for nobody", program);
-    ledger->starting[program]++;
+    for (size_t i = 0; i < checker->request_count; i++)
+        waiting +=
+            client_of(checker, checker->requests[i].client)->program == program && checker->requests[i].places == 0;
+    for (size_t i = 0; i < checker->worker_count; i++)
+        workers += checker->workers[i].program == program && !checker->workers[i].kept && !checker->workers[i].spent;
+    uint32_t starting = checker->starting[program];
+    if (idle_count(checker, program) + starting >= waiting && workers + starting >= checker->prestart)
+        sim_violation(checker->sim, "a worker of program %u is started for nobody", program);
+    checker->starting[program]++;
 }
 
-static void take_end(scheduler_ledger *ledger, const scheduler_decision *decision) {
-    ledger_worker *worker = worker_of(ledger, decision->worker);
+static void take_end(scheduler_checker *checker, const scheduler_decision *decision) {
+    checker_worker *worker = worker_of(checker, decision->worker);
     if (worker == NULL || !worker->spent || worker->told)
-        sim_violation(ledger->sim, "worker %" PRIu64 " is to end %s", decision->worker,
+        sim_violation(checker->sim, "worker %" PRIu64 " is to end %s", decision->worker,
                       worker == NULL  ? "and is gone"
                       : worker->spent ? "twice"
                                       : "for nothing");
@@ -451,46 +456,46 @@ static void take_end(scheduler_ledger *ledger, const scheduler_decision *decisio
         worker->told = true;
 }
 
-static void take_reclaim(scheduler_ledger *ledger, const scheduler_decision *decision) {
-    ledger_worker *worker = leased(ledger, decision->client, decision->lease);
-    if (worker == NULL || worker->asked || ledger->request_count == 0)
-        sim_violation(ledger->sim, "client %" PRIu64 " is asked for lease %" PRIu64 " %s", decision->client,
+static void take_reclaim(scheduler_checker *checker, const scheduler_decision *decision) {
+    checker_worker *worker = leased(checker, decision->client, decision->lease);
+    if (worker == NULL || worker->asked || checker->request_count == 0)
+        sim_violation(checker->sim, "client %" PRIu64 " is asked for lease %" PRIu64 " %s", decision->client,
                       decision->lease, worker == NULL ? "which it has not" : "for nothing");
     else
         worker->asked = true;
 }
 
-bool scheduler_ledger_next(scheduler_ledger *ledger, scheduler_decision *out) {
-    if (sim_failed(ledger->sim) || !scheduler_next(ledger->scheduler, out)) return false;
+bool scheduler_checker_next(scheduler_checker *checker, scheduler_decision *out) {
+    if (sim_failed(checker->sim) || !scheduler_next(checker->scheduler, out)) return false;
     switch (out->verb) {
-    case SCHEDULER_GRANT: take_grant(ledger, out); break;
-    case SCHEDULER_SPAWN: take_spawn(ledger, out); break;
-    case SCHEDULER_RECLAIM: take_reclaim(ledger, out); break;
-    case SCHEDULER_END: take_end(ledger, out); break;
-    case SCHEDULER_PLACED: take_placed(ledger, out); break;
-    case SCHEDULER_REFUSE: take_refuse(ledger, out); break;
+    case SCHEDULER_GRANT: take_grant(checker, out); break;
+    case SCHEDULER_SPAWN: take_spawn(checker, out); break;
+    case SCHEDULER_RECLAIM: take_reclaim(checker, out); break;
+    case SCHEDULER_END: take_end(checker, out); break;
+    case SCHEDULER_PLACED: take_placed(checker, out); break;
+    case SCHEDULER_REFUSE: take_refuse(checker, out); break;
     }
-    if (!sim_failed(ledger->sim)) check(ledger);
-    return !sim_failed(ledger->sim);
+    if (!sim_failed(checker->sim)) check(checker);
+    return !sim_failed(checker->sim);
 }
 
-void scheduler_ledger_check_refused(scheduler_ledger *ledger) {
-    if (ledger->refused_count > 0)
-        sim_violation(ledger->sim, "the group of ticket %" PRIu64 " was removed, but its client is not told",
-                      ledger->refused[0].ticket);
+void scheduler_checker_check_refused(scheduler_checker *checker) {
+    if (checker->refused_count > 0)
+        sim_violation(checker->sim, "the group of ticket %" PRIu64 " was removed, but its client is not told",
+                      checker->refused[0].ticket);
 }
 
-void scheduler_ledger_check_waiting(scheduler_ledger *ledger, int64_t since_us, int64_t longest_us) {
-    resources most = free_now(ledger, true);
-    int64_t now_us = sim_now_us(ledger->sim);
-    for (ledger_request *at = ledger->requests; at < ledger->requests + ledger->request_count; at++) {
-        bool fits = is_the_machines(at) && can_be_met(ledger, at) && resources_fit(&at->need, &most);
+void scheduler_checker_check_waiting(scheduler_checker *checker, int64_t since_us, int64_t longest_us) {
+    resources most = free_now(checker, true);
+    int64_t now_us = sim_now_us(checker->sim);
+    for (checker_request *at = checker->requests; at < checker->requests + checker->request_count; at++) {
+        bool fits = is_the_machines(at) && can_be_met(checker, at) && resources_fit(&at->need, &most);
         if (at->since_us < since_us || !fits) at->since_us = now_us;
-        if (longest_us > 0 && share_of(ledger, at->client, &at->need) > 0) at->since_us = now_us;
+        if (longest_us > 0 && share_of(checker, at->client, &at->need) > 0) at->since_us = now_us;
         if (now_us - at->since_us <= longest_us || !fits) continue;
         char text[128];
         resources_text(&at->need, text, sizeof text);
-        sim_violation(ledger->sim, "ticket %" PRIu64 " of client %" PRIu64 " waits for %s since %" PRId64 " us",
+        sim_violation(checker->sim, "ticket %" PRIu64 " of client %" PRIu64 " waits for %s since %" PRId64 " us",
                       at->ticket, at->client, text, at->since_us);
         return;
     }

@@ -22,35 +22,35 @@
 #include "sim/sim.h"
 
 enum {
-    LEDGER_CLIENTS_MAX = 96,
-    LEDGER_REQUESTS_MAX = 256,
-    LEDGER_WORKERS_MAX = 96,
-    LEDGER_PROGRAMS_MAX = 4,
-    LEDGER_GROUPS_MAX = 4,
-    LEDGER_BUNDLES_MAX = 3,
+    CHECKER_CLIENTS_MAX = 96,
+    CHECKER_REQUESTS_MAX = 256,
+    CHECKER_WORKERS_MAX = 96,
+    CHECKER_PROGRAMS_MAX = 4,
+    CHECKER_GROUPS_MAX = 4,
+    CHECKER_BUNDLES_MAX = 3,
 };
 
-typedef struct ledger_client {
+typedef struct checker_client {
     uint64_t id;
     uint32_t program;
-} ledger_client;
+} checker_client;
 
-typedef struct ledger_request {
+typedef struct checker_request {
     uint64_t client, ticket;
     resources need;
     int64_t since_us;
     uint32_t passed;
     uint64_t places; /* which group, if it is to be placed; its need is the sum of the bundles */
-} ledger_request;
+} checker_request;
 
-typedef struct ledger_group {
+typedef struct checker_group {
     uint64_t id; /* 0: none */
     bool placed, never;
-    resources bundles[LEDGER_BUNDLES_MAX];
+    resources bundles[CHECKER_BUNDLES_MAX];
     uint32_t count;
-} ledger_group;
+} checker_group;
 
-typedef struct ledger_worker {
+typedef struct checker_worker {
     uint64_t id;
     uint32_t program;
     bool blocked; /* it waits inside a body: its resources are others' meanwhile */
@@ -60,48 +60,48 @@ typedef struct ledger_worker {
     uint64_t lease, client;
     bool asked;     /* its client was asked for the lease */
     resources need; /* of a group: with the bundle that it is from */
-} ledger_worker;
+} checker_worker;
 
-typedef struct scheduler_ledger {
+typedef struct scheduler_checker {
     sim *sim;
     scheduler *scheduler; /* owned */
     resources total;
     uint32_t prestart;
-    ledger_client clients[LEDGER_CLIENTS_MAX];
-    ledger_request requests[LEDGER_REQUESTS_MAX]; /* that wait, the oldest first */
-    ledger_worker workers[LEDGER_WORKERS_MAX];
-    ledger_request refused[LEDGER_REQUESTS_MAX]; /* that were not told so yet */
-    ledger_group groups[LEDGER_GROUPS_MAX];
+    checker_client clients[CHECKER_CLIENTS_MAX];
+    checker_request requests[CHECKER_REQUESTS_MAX]; /* that wait, the oldest first */
+    checker_worker workers[CHECKER_WORKERS_MAX];
+    checker_request refused[CHECKER_REQUESTS_MAX]; /* that were not told so yet */
+    checker_group groups[CHECKER_GROUPS_MAX];
     size_t client_count, request_count, worker_count, refused_count;
-    uint32_t starting[LEDGER_PROGRAMS_MAX];
-} scheduler_ledger;
+    uint32_t starting[CHECKER_PROGRAMS_MAX];
+} scheduler_checker;
 
-void scheduler_ledger_init(scheduler_ledger *ledger, sim *sim, const resources *total, uint32_t prestart);
-void scheduler_ledger_fini(scheduler_ledger *ledger);
+void scheduler_checker_init(scheduler_checker *checker, sim *sim, const resources *total, uint32_t prestart);
+void scheduler_checker_fini(scheduler_checker *checker);
 
 /* The scheduler's events, as there. */
-void scheduler_ledger_client_add(scheduler_ledger *ledger, uint64_t client, uint32_t program);
-void scheduler_ledger_client_gone(scheduler_ledger *ledger, uint64_t client);
-void scheduler_ledger_worker_add(scheduler_ledger *ledger, uint64_t worker, uint32_t program);
-void scheduler_ledger_worker_gone(scheduler_ledger *ledger, uint64_t worker);
-void scheduler_ledger_spawn_failed(scheduler_ledger *ledger, uint32_t program);
-void scheduler_ledger_request(scheduler_ledger *ledger, uint64_t client, uint64_t ticket, const resources *need);
-void scheduler_ledger_cancel(scheduler_ledger *ledger, uint64_t client, uint64_t ticket);
-bool scheduler_ledger_release(scheduler_ledger *ledger, uint64_t client, uint64_t lease, bool keep_worker);
-void scheduler_ledger_block(scheduler_ledger *ledger, uint64_t worker, bool blocked);
-void scheduler_ledger_keep(scheduler_ledger *ledger, uint64_t client, uint64_t lease, const resources *from_now_on);
+void scheduler_checker_client_add(scheduler_checker *checker, uint64_t client, uint32_t program);
+void scheduler_checker_client_gone(scheduler_checker *checker, uint64_t client);
+void scheduler_checker_worker_add(scheduler_checker *checker, uint64_t worker, uint32_t program);
+void scheduler_checker_worker_gone(scheduler_checker *checker, uint64_t worker);
+void scheduler_checker_spawn_failed(scheduler_checker *checker, uint32_t program);
+void scheduler_checker_request(scheduler_checker *checker, uint64_t client, uint64_t ticket, const resources *need);
+void scheduler_checker_cancel(scheduler_checker *checker, uint64_t client, uint64_t ticket);
+bool scheduler_checker_release(scheduler_checker *checker, uint64_t client, uint64_t lease, bool keep_worker);
+void scheduler_checker_block(scheduler_checker *checker, uint64_t worker, bool blocked);
+void scheduler_checker_keep(scheduler_checker *checker, uint64_t client, uint64_t lease, const resources *from_now_on);
 /* False: there is no room for one more. */
-bool scheduler_ledger_group_add(scheduler_ledger *ledger, uint64_t group, const resources *bundles, uint32_t count,
-                                const scheduler_place *place);
-void scheduler_ledger_group_remove(scheduler_ledger *ledger, uint64_t group);
-const ledger_group *scheduler_ledger_group(const scheduler_ledger *ledger, uint64_t group); /* NULL: none */
-bool scheduler_ledger_next(scheduler_ledger *ledger, scheduler_decision *out);
+bool scheduler_checker_group_add(scheduler_checker *checker, uint64_t group, const resources *bundles, uint32_t count,
+                                 const scheduler_place *place);
+void scheduler_checker_group_remove(scheduler_checker *checker, uint64_t group);
+const checker_group *scheduler_checker_group(const scheduler_checker *checker, uint64_t group); /* NULL: none */
+bool scheduler_checker_next(scheduler_checker *checker, scheduler_decision *out);
 
-const ledger_worker *scheduler_ledger_worker(const scheduler_ledger *ledger, uint64_t worker); /* NULL: gone */
-bool scheduler_ledger_waits(const scheduler_ledger *ledger, uint64_t client, uint64_t ticket);
+const checker_worker *scheduler_checker_worker(const scheduler_checker *checker, uint64_t worker); /* NULL: gone */
+bool scheduler_checker_waits(const scheduler_checker *checker, uint64_t client, uint64_t ticket);
 
-void scheduler_ledger_check_refused(scheduler_ledger *ledger); /* everybody was told, after all decisions */
+void scheduler_checker_check_refused(scheduler_checker *checker); /* everybody was told, after all decisions */
 
 /* Nobody who has nothing of what it needs waits longer than this, if there could be enough beside the actors. Zero:
  * nobody waits at all. */
-void scheduler_ledger_check_waiting(scheduler_ledger *ledger, int64_t since_us, int64_t longest_us);
+void scheduler_checker_check_waiting(scheduler_checker *checker, int64_t since_us, int64_t longest_us);

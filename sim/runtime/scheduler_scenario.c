@@ -32,7 +32,7 @@ typedef enum phase { PHASE_TROUBLE, PHASE_LOAD, PHASE_DRAIN } phase;
 
 typedef struct world {
     sim *sim;
-    host host;
+    machine machine;
     phase phase;
     double deaths;       /* share of ticks in which a process ends */
     double actors;       /* in which something is done with actors */
@@ -74,34 +74,34 @@ static resources draw_shape(rng *rng, const resources *total) {
     return need;
 }
 
-static host_process *add_driver(world *world, uint32_t program) {
+static machine_process *add_driver(world *world, uint32_t program) {
     rng *rng = sim_rng(world->sim);
-    host_process *driver = host_driver(&world->host, program);
-    driver->shape_count = (size_t)rng_between(rng, 1, HOST_SHAPES_MAX);
+    machine_process *driver = machine_driver(&world->machine, program);
+    driver->shape_count = (size_t)rng_between(rng, 1, MACHINE_SHAPES_MAX);
     size_t first = rng_below(rng, world->shape_count);
     for (size_t i = 0; i < driver->shape_count; i++)
         driver->shapes[i].need = world->shapes[(first + i) % world->shape_count];
     bool greedy = rng_chance(rng, 0.4);
-    if (greedy && !scheduler_impossible(world->host.scheduler.scheduler, &driver->shapes[0].need))
-        host_add_work(&world->host, driver, 0, GREEDY_WORK);
+    if (greedy && !scheduler_impossible(world->machine.scheduler.scheduler, &driver->shapes[0].need))
+        machine_add_work(&world->machine, driver, 0, GREEDY_WORK);
     return driver;
 }
 
 /* ---- The load. */
 
-static host_process *draw_process(world *world, bool driver) {
-    host *host = &world->host;
-    size_t start = rng_below(sim_rng(world->sim), host->process_count);
-    for (size_t i = 0; i < host->process_count; i++) {
-        host_process *process = &host->processes[(start + i) % host->process_count];
+static machine_process *draw_process(world *world, bool driver) {
+    machine *machine = &world->machine;
+    size_t start = rng_below(sim_rng(world->sim), machine->process_count);
+    for (size_t i = 0; i < machine->process_count; i++) {
+        machine_process *process = &machine->processes[(start + i) % machine->process_count];
         if (process->alive && process->is_worker == !driver) return process;
     }
     return NULL;
 }
 
 /* A bundle's worth of a group, if there is that group. */
-static bool draw_bundle(world *world, const host_group *group, resources *out) {
-    const ledger_group *known = scheduler_ledger_group(&world->host.scheduler, group->id);
+static bool draw_bundle(world *world, const machine_group *group, resources *out) {
+    const checker_group *known = scheduler_checker_group(&world->machine.scheduler, group->id);
     if (known == NULL) return false;
     uint32_t bundle = (uint32_t)rng_below(sim_rng(world->sim), known->count);
     *out = known->bundles[bundle];
@@ -113,138 +113,140 @@ static resources draw_actor(world *world) {
     rng *rng = sim_rng(world->sim);
     resources need = world->shapes[rng_below(rng, world->shape_count)];
     if (world->groups == 0 || rng_chance(rng, 0.5)) return need;
-    const host_group *group = &world->host.groups[rng_below(rng, HOST_GROUPS_MAX)];
+    const machine_group *group = &world->machine.groups[rng_below(rng, MACHINE_GROUPS_MAX)];
     if (draw_bundle(world, group, &need)) need.group = group->id;
     return need;
 }
 
 static void act_on_actors(world *world) {
     rng *rng = sim_rng(world->sim);
-    actor_ledger *actors = &world->host.actors;
+    actor_checker *actors = &world->machine.actors;
     static const char *const names[] = {"", "", "ada", "bob"};
     size_t index = actors->count == 0 ? 0 : rng_below(rng, actors->count);
     uint64_t what = actors->count == 0 ? 0 : rng_below(rng, 10);
     if (what < 3) {
-        uint32_t program = (uint32_t)rng_between(rng, 1, world->host.program_count);
+        uint32_t program = (uint32_t)rng_between(rng, 1, world->machine.program_count);
         resources need = draw_actor(world);
         uint32_t restarts = (uint32_t)rng_below(rng, 3);
-        bool made = actor_ledger_create(actors, program, names[rng_below(rng, 4)], restarts, &need);
+        bool made = actor_checker_create(actors, program, names[rng_below(rng, 4)], restarts, &need);
         if (made && need.group != 0) sim_count(world->sim, "actors in groups", 1);
         sim_count(world->sim, made ? "actors" : "actors refused", 1);
     } else if (what < 5) {
-        actor_ledger_kill(actors, index);
+        actor_checker_kill(actors, index);
     } else if (what < 7) {
-        actor_ledger_where(actors, index);
+        actor_checker_where(actors, index);
     } else {
-        host_call_actor(&world->host, index);
+        machine_call_actor(&world->machine, index);
     }
 }
 
 static void act_on_groups(world *world) {
     rng *rng = sim_rng(world->sim);
-    host *host = &world->host;
-    host_process *driver = draw_process(world, true);
-    host_group *group = &host->groups[rng_below(rng, HOST_GROUPS_MAX)];
+    machine *machine = &world->machine;
+    machine_process *driver = draw_process(world, true);
+    machine_group *group = &machine->groups[rng_below(rng, MACHINE_GROUPS_MAX)];
     uint64_t what = rng_below(rng, 10);
     if (driver == NULL) return;
     if (what < 3) {
-        resources bundles[LEDGER_BUNDLES_MAX];
-        uint32_t count = (uint32_t)rng_between(rng, 1, LEDGER_BUNDLES_MAX);
+        resources bundles[CHECKER_BUNDLES_MAX];
+        uint32_t count = (uint32_t)rng_between(rng, 1, CHECKER_BUNDLES_MAX);
         for (uint32_t i = 0; i < count; i++) {
-            do bundles[i] = draw_shape(rng, &host->total);
+            do bundles[i] = draw_shape(rng, &machine->total);
             while (bundles[i].count == 0);
         }
         bool detached = rng_chance(rng, 0.3), apart = rng_chance(rng, 0.1);
-        host_group_add(host, driver, bundles, count, apart, detached);
+        machine_group_add(machine, driver, bundles, count, apart, detached);
         sim_count(world->sim, "groups", 1);
     } else if (what < 5) {
-        host_group_remove(host, group);
+        machine_group_remove(machine, group);
     } else {
         resources need;
         if (!draw_bundle(world, group, &need)) return;
         size_t shape = rng_below(rng, driver->shape_count);
-        host_use_group(host, driver, shape, group, &need);
-        host_add_work(host, driver, shape, (uint32_t)rng_between(rng, 1, 3));
+        machine_use_group(machine, driver, shape, group, &need);
+        machine_add_work(machine, driver, shape, (uint32_t)rng_between(rng, 1, 3));
     }
 }
 
 static void act_on_work(world *world) {
     rng *rng = sim_rng(world->sim);
-    host_process *driver = draw_process(world, true);
+    machine_process *driver = draw_process(world, true);
     if (driver == NULL) return;
     if (rng_chance(rng, 0.1) && driver->shapes[0].backlog < GREEDY_WORK / 2) {
-        host_drop_work(&world->host, driver);
+        machine_drop_work(&world->machine, driver);
         return;
     }
     uint32_t count = (uint32_t)rng_between(rng, 1, 3);
-    host_add_work(&world->host, driver, rng_below(rng, driver->shape_count), count);
+    machine_add_work(&world->machine, driver, rng_below(rng, driver->shape_count), count);
 }
 
-static size_t driver_count(const host *host) {
+static size_t driver_count(const machine *machine) {
     size_t count = 0;
-    for (size_t i = 0; i < host->process_count; i++) count += host->processes[i].alive && !host->processes[i].is_worker;
+    for (size_t i = 0; i < machine->process_count; i++)
+        count += machine->processes[i].alive && !machine->processes[i].is_worker;
     return count;
 }
 
 static void lose_somebody(world *world) {
     rng *rng = sim_rng(world->sim);
     bool driver = rng_chance(rng, 0.2);
-    const actor_ledger *actors = &world->host.actors;
+    const actor_checker *actors = &world->machine.actors;
     const actor_entry *actor = actors->count == 0 ? NULL : &actors->entries[rng_below(rng, actors->count)];
     bool of_actor = !driver && actor != NULL && actor->process != 0 && rng_chance(rng, 0.5);
-    host_process *process = of_actor ? host_process_of(&world->host, actor->process) : draw_process(world, driver);
+    machine_process *process =
+        of_actor ? machine_process_of(&world->machine, actor->process) : draw_process(world, driver);
     if (process == NULL) return;
-    host_end(&world->host, process);
-    if (driver && driver_count(&world->host) < DRIVERS_MAX) add_driver(world, process->program);
+    machine_end(&world->machine, process);
+    if (driver && driver_count(&world->machine) < DRIVERS_MAX) add_driver(world, process->program);
 }
 
 static void tick(void *context, uint64_t unused) {
     world *world = context;
     rng *rng = sim_rng(world->sim);
     if (world->phase == PHASE_DRAIN) return;
-    bool room = host_alive_count(&world->host) < HOST_ALIVE_MAX;
+    bool room = machine_alive_count(&world->machine) < MACHINE_ALIVE_MAX;
     if (world->phase == PHASE_TROUBLE && rng_chance(rng, world->deaths)) lose_somebody(world);
     if (rng_chance(rng, world->actors) && room) act_on_actors(world);
     if (rng_chance(rng, world->groups)) act_on_groups(world);
     if (rng_chance(rng, 0.5)) act_on_work(world);
-    host_decide(&world->host);
-    if (world->phase == PHASE_LOAD) scheduler_ledger_check_waiting(&world->host.scheduler, TROUBLE_US, WAIT_US);
+    machine_decide(&world->machine);
+    if (world->phase == PHASE_LOAD) scheduler_checker_check_waiting(&world->machine.scheduler, TROUBLE_US, WAIT_US);
     sim_after(world->sim, rng_between(rng, 1, 2 * GAP_US), tick, world, 0);
 }
 
 /* ---- The phases. */
 
 static void begin_drain(world *world) {
-    host *host = &world->host;
+    machine *machine = &world->machine;
     world->phase = PHASE_DRAIN;
-    host->nesting = 0;
-    for (size_t i = 0; i < host->actors.count; i++) actor_ledger_kill(&host->actors, i);
-    for (size_t i = 0; i < HOST_GROUPS_MAX; i++) host_group_remove(host, &host->groups[i]);
-    for (size_t i = 0; i < host->process_count; i++) {
-        host_process *process = &host->processes[i];
+    machine->nesting = 0;
+    for (size_t i = 0; i < machine->actors.count; i++) actor_checker_kill(&machine->actors, i);
+    for (size_t i = 0; i < MACHINE_GROUPS_MAX; i++) machine_group_remove(machine, &machine->groups[i]);
+    for (size_t i = 0; i < machine->process_count; i++) {
+        machine_process *process = &machine->processes[i];
         if (!process->alive || process->is_worker) continue;
         bool impossible = false;
         for (size_t k = 0; k < process->shape_count; k++) {
             if (process->shapes[k].backlog > 2) process->shapes[k].backlog = 2;
-            impossible |= scheduler_impossible(host->scheduler.scheduler, &process->shapes[k].need);
+            impossible |= scheduler_impossible(machine->scheduler.scheduler, &process->shapes[k].need);
         }
-        if (impossible) host_drop_work(host, process);
+        if (impossible) machine_drop_work(machine, process);
     }
-    host_decide(host);
+    machine_decide(machine);
 }
 
 static bool at_rest(void *context) {
     world *world = context;
-    return host_is_at_rest(&world->host, world->unrest, sizeof world->unrest);
+    return machine_is_at_rest(&world->machine, world->unrest, sizeof world->unrest);
 }
 
 static void check_empty(world *world) {
-    host *host = &world->host;
-    actor_ledger_check_told(&host->actors);
-    for (size_t i = 0; i < host->process_count; i++)
-        if (!host->processes[i].is_worker) host_end(host, &host->processes[i]);
+    machine *machine = &world->machine;
+    actor_checker_check_told(&machine->actors);
+    for (size_t i = 0; i < machine->process_count; i++)
+        if (!machine->processes[i].is_worker) machine_end(machine, &machine->processes[i]);
     if (!sim_run(world->sim, sim_now_us(world->sim) + 10000)) return;
-    scheduler_stats stats = scheduler_stats_now(host->scheduler.scheduler);
+    scheduler_stats stats = scheduler_stats_now(machine->scheduler.scheduler);
     if (stats.leases != 0 || stats.waiting != 0 || !resources_equal(&stats.free, &stats.total))
         sim_violation(world->sim, "all clients are gone, but %u leases and %u requests are left", stats.leases,
                       stats.waiting);
@@ -253,20 +255,20 @@ static void check_empty(world *world) {
 }
 
 static bool play(world *world) {
-    host *host = &world->host;
+    machine *machine = &world->machine;
     world->phase = PHASE_TROUBLE;
-    host->faulty = true;
+    machine->faulty = true;
     tick(world, 0);
     if (!sim_run(world->sim, TROUBLE_US)) return false;
     world->phase = PHASE_LOAD;
-    host->faulty = false;
+    machine->faulty = false;
     int64_t calm_us = TROUBLE_US + (rng_chance(sim_rng(world->sim), 0.3) ? LOAD_US : LOAD_US / 15);
     if (!sim_run(world->sim, calm_us)) return false;
     begin_drain(world);
     bool settled;
     if (!sim_run_until(world->sim, calm_us + DRAIN_US, at_rest, world, &settled)) return false;
     if (!settled) {
-        scheduler_ledger_check_waiting(&host->scheduler, calm_us, 0);
+        scheduler_checker_check_waiting(&machine->scheduler, calm_us, 0);
         sim_violation(world->sim, "nothing fails, nothing is added, and still there is no rest: %s", world->unrest);
     }
     return settled;
@@ -277,11 +279,11 @@ static void run(const scenario_options *options, scenario_result *result) {
     rng *rng = sim_rng(world.sim);
     resources total = draw_total(rng);
     uint32_t programs = (uint32_t)rng_between(rng, 1, 3);
-    host_init(&world.host, world.sim, &total, (uint32_t)rng_below(rng, 4), programs);
-    world.host.nesting = rng_chance(rng, 0.6) ? rng_unit(rng) * 0.5 : 0;
-    world.host.spawn_failures = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.8 : 0;
-    world.host.creation_failures = rng_chance(rng, 0.3) ? 0.3 : 0;
-    world.host.job_us = rng_between(rng, 100, 1000);
+    machine_init(&world.machine, world.sim, &total, (uint32_t)rng_below(rng, 4), programs);
+    world.machine.nesting = rng_chance(rng, 0.6) ? rng_unit(rng) * 0.5 : 0;
+    world.machine.spawn_failures = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.8 : 0;
+    world.machine.creation_failures = rng_chance(rng, 0.3) ? 0.3 : 0;
+    world.machine.job_us = rng_between(rng, 100, 1000);
     world.deaths = rng_chance(rng, 0.8) ? rng_unit(rng) * 0.6 : 0;
     world.actors = rng_chance(rng, 0.6) ? rng_unit(rng) * 0.6 : 0;
     world.groups = rng_chance(rng, 0.5) ? rng_unit(rng) * 0.6 : 0;
@@ -291,7 +293,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     for (uint64_t more = rng_below(rng, 3); more > 0; more--)
         add_driver(&world, (uint32_t)rng_between(rng, 1, programs));
     if (play(&world)) check_empty(&world);
-    host_fini(&world.host);
+    machine_fini(&world.machine);
     sim_finish(world.sim, result);
 }
 

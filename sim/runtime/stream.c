@@ -10,59 +10,61 @@
 
 /* ---- Giving. */
 
-static mr_status give_item(party *party, int64_t item) {
-    yield_value value;
-    bool large = party->work->large && party->given % 2 == 0;
-    uint8_t *bytes = large ? party_large_of(item) : NULL;
-    mr_arg arg = large ? mr_bytes(bytes, PARTY_LARGE) : mr_int(item);
-    mr_status status = yield_pack(party->call, &arg, &value);
+static mr_status give_item(sim_runtime *runtime, int64_t item) {
+    stream_writer_value value;
+    bool large = runtime->work->large && runtime->given % 2 == 0;
+    uint8_t *bytes = large ? sim_runtime_large_of(item) : NULL;
+    mr_arg arg = large ? mr_bytes(bytes, SIM_RUNTIME_LARGE) : mr_int(item);
+    mr_status status = stream_writer_pack(runtime->call, &arg, &value);
     free(bytes);
     if (status != MR_OK) return status;
-    status = yield_give(&party->client, party->call, &value);
-    bundle_unref(value.bundle);
+    status = stream_writer_give(&runtime->worker, runtime->call, &value);
+    value_pack_unref(value.pack);
     return status;
 }
 
-static void given(party *party) {
-    runtime_work *work = party->work;
-    party->given++;
+static void given(sim_runtime *runtime) {
+    runtime_work *work = runtime->work;
+    runtime->given++;
     work->gave = true;
-    sim_count(party->world->sim, "items", 1);
-    if (party->given > work->taken + work->ahead)
-        sim_violation(party->world->sim, "work %d gave %u items, but %u were taken and %u may wait",
-                      (int)runtime_ledger_number(&party->world->ledger, work), party->given, work->taken, work->ahead);
+    sim_count(runtime->world->sim, "items", 1);
+    if (runtime->given > work->taken + work->ahead)
+        sim_violation(runtime->world->sim, "work %d gave %u items, but %u were taken and %u may wait",
+                      (int)runtime_checker_number(&runtime->world->checker, work), runtime->given, work->taken,
+                      work->ahead);
 }
 
 static void step(void *context, uint64_t unused) {
-    party *party = context;
-    const runtime_work *work = party->work;
-    if ((party->call->cancelled && !work->stubborn) || party->given == work->items) {
-        party->then(party, 0);
+    sim_runtime *runtime = context;
+    const runtime_work *work = runtime->work;
+    if ((runtime->call->cancelled && !work->stubborn) || runtime->given == work->items) {
+        runtime->then(runtime, 0);
         return;
     }
-    mr_status status = give_item(party, runtime_work_item(work, party->given));
+    mr_status status = give_item(runtime, runtime_work_item(work, runtime->given));
     if (status == MR_OK) {
-        given(party);
+        given(runtime);
     } else if (status == MR_CANCELLED) { /* nobody takes any more: a stubborn body goes on without */
-        party->then(party, 0);
+        runtime->then(runtime, 0);
         return;
     } else if (status == MR_CLOSED) { /* somebody may, and is told that these are not all */
-        party->failed = MR_CLOSED;
-        party->then(party, 0);
+        runtime->failed = MR_CLOSED;
+        runtime->then(runtime, 0);
         return;
     } else if (status != MR_BUSY) {
-        sim_violation(party->world->sim, "an item cannot be given: %s", mr_last_error());
+        sim_violation(runtime->world->sim, "an item cannot be given: %s", mr_last_error());
     }
-    sim_node_after(party->node, rng_between(party_rng(party), 1, 1 + party->world->body_us / 4), step, party, 0);
+    sim_node_after(runtime->node, rng_between(sim_runtime_rng(runtime), 1, 1 + runtime->world->body_us / 4), step,
+                   runtime, 0);
 }
 
-void stream_give(party *party, sim_fn *then) {
-    party->given = 0;
-    party->then = then;
-    if (party->work != NULL && party->work->streams)
-        step(party, 0);
+void sim_stream_give(sim_runtime *runtime, sim_fn *then) {
+    runtime->given = 0;
+    runtime->then = then;
+    if (runtime->work != NULL && runtime->work->streams)
+        step(runtime, 0);
     else
-        then(party, 0);
+        then(runtime, 0);
 }
 
 /* ---- Taking. */
@@ -70,7 +72,7 @@ void stream_give(party *party, sim_fn *then) {
 typedef struct taker {
     list place;
     object_waiter waiter; /* for the head */
-    party *party;
+    sim_runtime *runtime;
     runtime_work *work;
     object *whole; /* the driver's own */
     object *head;  /* held while it is waited for; NULL */
@@ -81,14 +83,14 @@ typedef struct taker {
 static void taker_free(taker *taker) {
     if (taker->head != NULL) {
         object_unwait(&taker->waiter);
-        object_drop(&taker->party->client.objects, taker->head);
+        object_drop(&taker->runtime->worker.objects, taker->head);
     }
     list_remove(&taker->place);
     free(taker);
 }
 
-static taker *taker_of(const party *party, const runtime_work *work) {
-    list_for_each (at, &party->takers) {
+static taker *taker_of(const sim_runtime *runtime, const runtime_work *work) {
+    list_for_each (at, &runtime->takers) {
         taker *taker = container_of(at, struct taker, place);
         if (taker->work == work) return taker;
     }
@@ -98,25 +100,26 @@ static taker *taker_of(const party *party, const runtime_work *work) {
 static void take_next(void *context, uint64_t number);
 
 static void take_later(taker *taker) {
-    party *party = taker->party;
-    int64_t number = runtime_ledger_number(&party->world->ledger, taker->work);
-    sim_node_after(party->node, rng_between(party_rng(party), 1, taker->pace_us), take_next, party, (uint64_t)number);
+    sim_runtime *runtime = taker->runtime;
+    int64_t number = runtime_checker_number(&runtime->world->checker, taker->work);
+    sim_node_after(runtime->node, rng_between(sim_runtime_rng(runtime), 1, taker->pace_us), take_next, runtime,
+                   (uint64_t)number);
 }
 
 static void came(object_waiter *waiter, object *head) {
     taker *taker = container_of(waiter, struct taker, waiter);
     taker->head = NULL;
-    if (!taker->party->stopping) take_later(taker);
-    object_drop(&taker->party->client.objects, head);
+    if (!taker->runtime->stopping) take_later(taker);
+    object_drop(&taker->runtime->worker.objects, head);
 }
 
 static void check_item(taker *taker, const object *head) {
     runtime_work *work = taker->work;
-    sim *sim = taker->party->world->sim;
-    int number = (int)runtime_ledger_number(&taker->party->world->ledger, work);
+    sim *sim = taker->runtime->world->sim;
+    int number = (int)runtime_checker_number(&taker->runtime->world->checker, work);
     int64_t value = 0;
-    mr_status status = party_outcome(head, &value);
-    bool lost = status == MR_OBJECT_LOST && taker->party->world->ledger.large; /* with the process that gave it */
+    mr_status status = sim_runtime_outcome(head, &value);
+    bool lost = status == MR_OBJECT_LOST && taker->runtime->world->checker.large; /* with the process that gave it */
     if (status != MR_OK && !lost) {
         if (taker->told) sim_violation(sim, "the stream of work %d fails twice", number);
         taker->told = true;
@@ -132,8 +135,8 @@ static void check_item(taker *taker, const object *head) {
 /* No more results. */
 static void check_end(const taker *taker) {
     const runtime_work *work = taker->work;
-    sim *sim = taker->party->world->sim;
-    int number = (int)runtime_ledger_number(&taker->party->world->ledger, work);
+    sim *sim = taker->runtime->world->sim;
+    int number = (int)runtime_checker_number(&taker->runtime->world->checker, work);
     if (!work->settled)
         sim_violation(sim, "the stream of work %d is over before the work is", number);
     else if (taker->told != (work->status != MR_OK))
@@ -146,21 +149,22 @@ static void check_end(const taker *taker) {
 }
 
 /* Where items travel by name, more streams are dropped on the way: what is said about them crosses what they give. */
-static bool has_enough(party *party, const runtime_work *work) {
-    if (!party->world->ledger.large || !rng_chance(party_rng(party), 0.2)) return false;
-    for (size_t i = 0; i < PARTY_KEPT; i++)
-        if (party->kept[i] != NULL && &party->world->ledger.works[party->kept_works[i]] == work) party_drop(party, i);
+static bool has_enough(sim_runtime *runtime, const runtime_work *work) {
+    if (!runtime->world->checker.large || !rng_chance(sim_runtime_rng(runtime), 0.2)) return false;
+    for (size_t i = 0; i < SIM_RUNTIME_KEPT; i++)
+        if (runtime->kept[i] != NULL && &runtime->world->checker.works[runtime->kept_works[i]] == work)
+            sim_runtime_drop(runtime, i);
     return true;
 }
 
 /* Its taker may be gone since. */
 static void take_next(void *context, uint64_t number) {
-    party *party = context;
-    objects *objects = &party->client.objects;
-    taker *taker = taker_of(party, runtime_ledger_at(&party->world->ledger, (int64_t)number));
-    flow *flow = taker == NULL ? NULL : flow_find(&party->client.flows, taker->whole);
+    sim_runtime *runtime = context;
+    objects *objects = &runtime->worker.objects;
+    taker *taker = taker_of(runtime, runtime_checker_at(&runtime->world->checker, (int64_t)number));
+    stream_reader *stream = taker == NULL ? NULL : stream_reader_find(&runtime->worker.readers, taker->whole);
     object *head;
-    if (flow == NULL || flow_head(flow, &head) != MR_OK) return;
+    if (stream == NULL || stream_reader_head(stream, &head) != MR_OK) return;
     if (head->state == OBJECT_PENDING) {
         taker->head = object_hold(head);
         object_wait(objects, head, &taker->waiter);
@@ -171,30 +175,33 @@ static void take_next(void *context, uint64_t number) {
         taker_free(taker);
         return;
     }
-    head = flow_take(flow);
+    head = stream_reader_take(stream);
     head->seen = true;
     check_item(taker, head);
     object_unname(objects, head);
-    if (!has_enough(party, taker->work)) take_later(taker);
+    if (!has_enough(runtime, taker->work)) take_later(taker);
 }
 
-void stream_take(party *party, runtime_work *work, object *whole) {
+void sim_stream_take(sim_runtime *runtime, runtime_work *work, object *whole) {
     taker *taker = xcalloc(1, sizeof *taker);
-    bool slow = rng_chance(party_rng(party), 0.3);
-    *taker = (struct taker){
-        .waiter.fn = came, .party = party, .work = work, .whole = whole, .pace_us = slow ? party->world->body_us : 20};
+    bool slow = rng_chance(sim_runtime_rng(runtime), 0.3);
+    *taker = (struct taker){.waiter.fn = came,
+                            .runtime = runtime,
+                            .work = work,
+                            .whole = whole,
+                            .pace_us = slow ? runtime->world->body_us : 20};
     list_init(&taker->waiter.place);
-    list_push_back(&party->takers, &taker->place);
+    list_push_back(&runtime->takers, &taker->place);
     take_later(taker);
 }
 
-void stream_drop(party *party, const runtime_work *work) {
-    taker *taker = taker_of(party, work);
+void sim_stream_drop(sim_runtime *runtime, const runtime_work *work) {
+    taker *taker = taker_of(runtime, work);
     if (taker == NULL) return;
-    if (!work->settled) sim_count(party->world->sim, "streams dropped", 1);
+    if (!work->settled) sim_count(runtime->world->sim, "streams dropped", 1);
     taker_free(taker);
 }
 
-void stream_drop_all(party *party) {
-    while (!list_empty(&party->takers)) taker_free(container_of(party->takers.next, taker, place));
+void sim_stream_drop_all(sim_runtime *runtime) {
+    while (!list_empty(&runtime->takers)) taker_free(container_of(runtime->takers.next, taker, place));
 }

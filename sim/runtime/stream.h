@@ -11,9 +11,9 @@
 #include "sim/runtime/party.h"
 
 /* In a worker: gives what its body streams, then calls `then`; at once if it streams nothing. */
-void stream_give(party *party, sim_fn *then);
+void sim_stream_give(sim_runtime *runtime, sim_fn *then);
 
 /* In a driver: takes the items of a work that was submitted. */
-void stream_take(party *party, runtime_work *work, object *whole);
-void stream_drop(party *party, const runtime_work *work); /* no more of them; no-op if nobody takes */
-void stream_drop_all(party *party);
+void sim_stream_take(sim_runtime *runtime, runtime_work *work, object *whole);
+void sim_stream_drop(sim_runtime *runtime, const runtime_work *work); /* no more of them; no-op if nobody takes */
+void sim_stream_drop_all(sim_runtime *runtime);

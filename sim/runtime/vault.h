@@ -1,5 +1,5 @@
 /* vault.h — the machine's shared memory in the runtime scenario: a real arena, in which the stores of all
- * processes write, and a real vault inside the node, asked over the simulated network.
+ * processes write, and a real store server inside the node, asked over the simulated network.
  *
  * A process that dies leaves everything in the arena as it is: its holds, its stretches, what it was writing. Nothing
  * is spilled here; that is the hold scenario's. */
@@ -9,10 +9,10 @@
 #include "sim/sim.h"
 #include "store/vault.h"
 
-typedef struct runtime_vault runtime_vault;
+typedef struct runtime_store_server runtime_store_server;
 
 /* Inside the node's process; everything is borrowed for its life. */
-runtime_vault *runtime_vault_open(sim_node *node, node_core *core, const arena *arena);
-void runtime_vault_close(runtime_vault *vault); /* NULL is a no-op */
+runtime_store_server *runtime_store_server_open(sim_node *node, node_core *core, const arena *arena);
+void runtime_store_server_close(runtime_store_server *server); /* NULL is a no-op */
 
-vault_stats runtime_vault_look(runtime_vault *vault); /* after a collection */
+store_server_stats runtime_store_server_look(runtime_store_server *server); /* after a collection */

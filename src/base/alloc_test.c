@@ -60,7 +60,7 @@ static int wants_too_much(void *argument) {
 
 static void without_internal_memory_the_process_ends_and_says_so(void **state) {
     quiet_fd = memfd_create("stderr", MFD_CLOEXEC);
-    assert_int_equal(child_run(wants_too_much, NULL, 60000), -SIGABRT);
+    assert_int_equal(test_child_run(wants_too_much, NULL, 60000), -SIGABRT);
     char text[8192] = "";
     assert_true(pread(quiet_fd, text, sizeof text - 1, 0) > 0);
     close(quiet_fd);
@@ -122,7 +122,7 @@ static int asks_for_odd_alignment(void *argument) {
 
 static void an_alignment_that_is_none_is_a_bug(void **state) {
     quiet_fd = memfd_create("stderr", MFD_CLOEXEC);
-    assert_int_equal(child_run(asks_for_odd_alignment, NULL, 60000), -SIGABRT);
+    assert_int_equal(test_child_run(asks_for_odd_alignment, NULL, 60000), -SIGABRT);
     close(quiet_fd);
 }
 

@@ -35,9 +35,9 @@ static int keeps_a_promise(void *argument) {
     return evaluated == 1 ? 0 : 1;
 }
 
-static void check_death(child_fn *fn, const char *said) {
+static void check_death(test_child_fn *fn, const char *said) {
     quiet_fd = memfd_create("stderr", MFD_CLOEXEC);
-    assert_int_equal(child_run(fn, NULL, 60000), -SIGABRT);
+    assert_int_equal(test_child_run(fn, NULL, 60000), -SIGABRT);
     char text[1024] = "";
     assert_true(pread(quiet_fd, text, sizeof text - 1, 0) > 0);
     close(quiet_fd);
@@ -55,7 +55,7 @@ static void the_unreachable_ends_the_process(void **state) {
 }
 
 static void a_kept_promise_is_evaluated_once(void **state) {
-    assert_int_equal(child_run(keeps_a_promise, NULL, 60000), 0);
+    assert_int_equal(test_child_run(keeps_a_promise, NULL, 60000), 0);
 }
 
 int main(void) {

@@ -7,45 +7,45 @@
 #include "base/assert.h"
 
 typedef struct own {
-    bale bale;
+    shared_bytes shared;
     size_t size;
     uint8_t bytes[];
 } own;
 
-static void free_own(bale *bale) { free(bale); }
+static void free_own(shared_bytes *bytes) { free(bytes); }
 
 _Static_assert(offsetof(own, bytes) % 8 == 0, "what lies in it is aligned");
 
-bale *bale_new(size_t size) {
+shared_bytes *shared_bytes_new(size_t size) {
     own *own = xmalloc(sizeof *own + size);
-    own->bale = (bale){1, free_own};
+    own->shared = (shared_bytes){1, free_own};
     own->size = size;
-    return &own->bale;
+    return &own->shared;
 }
 
-bale *bale_copy(span bytes) {
-    bale *bale = bale_new(bytes.size);
-    if (bytes.size != 0) memcpy(bale_room(bale), bytes.data, bytes.size);
-    return bale;
+shared_bytes *shared_bytes_copy(span bytes) {
+    shared_bytes *shared = shared_bytes_new(bytes.size);
+    if (bytes.size != 0) memcpy(shared_bytes_room(shared), bytes.data, bytes.size);
+    return shared;
 }
 
-mr_status bale_resize(bale **bale, size_t size) {
-    void *memory = *bale;
-    MR_ASSERT(*bale == NULL || ((*bale)->refs == 1 && (*bale)->release == free_own));
-    if (*bale != NULL && ((own *)memory)->size == size) return MR_OK;
+mr_status shared_bytes_resize(shared_bytes **bytes, size_t size) {
+    void *memory = *bytes;
+    MR_ASSERT(*bytes == NULL || ((*bytes)->refs == 1 && (*bytes)->release == free_own));
+    if (*bytes != NULL && ((own *)memory)->size == size) return MR_OK;
     MR_TRY(alloc_try_resize(&memory, sizeof(own) + size));
     own *own = memory;
-    if (*bale == NULL) own->bale = (struct bale){1, free_own};
+    if (*bytes == NULL) own->shared = (struct shared_bytes){1, free_own};
     own->size = size;
-    *bale = &own->bale;
+    *bytes = &own->shared;
     return MR_OK;
 }
 
-void bale_cut(bale *bale, size_t size) { ((own *)bale)->size = size; }
+void shared_bytes_cut(shared_bytes *bytes, size_t size) { ((own *)bytes)->size = size; }
 
-uint8_t *bale_room(bale *bale) { return ((own *)bale)->bytes; }
+uint8_t *shared_bytes_room(shared_bytes *bytes) { return ((own *)bytes)->bytes; }
 
-span bale_bytes(const bale *bale) {
-    const own *own = (const struct own *)bale;
+span shared_bytes_bytes(const shared_bytes *bytes) {
+    const own *own = (const struct own *)bytes;
     return span_of(own->bytes, own->size);
 }

@@ -10,11 +10,11 @@
 
 static bool ask(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
 
-bool barrier_register_is_quick(void) { return __libc_single_threaded; }
+bool membarrier_register_is_quick(void) { return __libc_single_threaded; }
 
-bool barrier_register(void) { return ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
+bool membarrier_register(void) { return ask(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 
-void barrier_heavy(void) {
+void membarrier_heavy(void) {
     bool done = ask(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     MR_ASSERT(done); /* only a process that has not registered is refused */
 }

@@ -67,7 +67,7 @@ static int goes_back(void *argument) {
 static void virtual_time_never_goes_back(void **state) {
     virtual_clock virtual = {.now_us = 100};
     quiet_fd = memfd_create("stderr", MFD_CLOEXEC);
-    assert_int_equal(child_run(goes_back, &virtual, 60000), -SIGABRT);
+    assert_int_equal(test_child_run(goes_back, &virtual, 60000), -SIGABRT);
     close(quiet_fd);
 }
 

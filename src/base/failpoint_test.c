@@ -113,20 +113,21 @@ static char *text_of(const char *text) {
 }
 
 static void kill_and_exit_end_the_process(void **state) {
-    assert_int_equal(child_run(arms_and_visits_thrice, text_of("test.plain=kill"), 60000), -SIGKILL);
-    assert_int_equal(child_run(arms_and_visits_thrice, text_of("test.plain=kill@3"), 60000), -SIGKILL);
-    assert_int_equal(child_run(arms_and_visits_thrice, text_of("test.plain=kill@4"), 60000), 7);
-    assert_int_equal(child_run(arms_and_visits_thrice, text_of("test.plain=exit@2"), 60000), FAILPOINT_EXIT_STATUS);
-    assert_int_equal(child_run(arms_and_visits_thrice, text_of("test.plain=error"), 60000), 7);
+    assert_int_equal(test_child_run(arms_and_visits_thrice, text_of("test.plain=kill"), 60000), -SIGKILL);
+    assert_int_equal(test_child_run(arms_and_visits_thrice, text_of("test.plain=kill@3"), 60000), -SIGKILL);
+    assert_int_equal(test_child_run(arms_and_visits_thrice, text_of("test.plain=kill@4"), 60000), 7);
+    assert_int_equal(test_child_run(arms_and_visits_thrice, text_of("test.plain=exit@2"), 60000),
+                     FAILPOINT_EXIT_STATUS);
+    assert_int_equal(test_child_run(arms_and_visits_thrice, text_of("test.plain=error"), 60000), 7);
 }
 
 static void stop_stops_until_it_is_continued(void **state) {
-    pid_t pid = child_start(arms_and_visits_thrice, text_of("test.plain=stop@2"));
+    pid_t pid = test_child_start(arms_and_visits_thrice, text_of("test.plain=stop@2"));
     int status;
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
     assert_int_equal(kill(pid, SIGCONT), 0);
-    assert_int_equal(child_wait(pid, 60000), 7);
+    assert_int_equal(test_child_wait(pid, 60000), 7);
 }
 
 /* A program that is started with the variable is armed before main. */
@@ -137,9 +138,9 @@ static int starts_again(void *text) {
 }
 
 static void the_environment_arms(void **state) {
-    assert_int_equal(child_run(starts_again, text_of("test.plain=kill"), 60000), -SIGKILL);
-    assert_int_equal(child_run(starts_again, text_of("test.plain=exit"), 60000), FAILPOINT_EXIT_STATUS);
-    assert_int_equal(child_run(starts_again, text_of("test.plain=exit@2"), 60000), 9);
+    assert_int_equal(test_child_run(starts_again, text_of("test.plain=kill"), 60000), -SIGKILL);
+    assert_int_equal(test_child_run(starts_again, text_of("test.plain=exit"), 60000), FAILPOINT_EXIT_STATUS);
+    assert_int_equal(test_child_run(starts_again, text_of("test.plain=exit@2"), 60000), 9);
 }
 
 enum { THREADS = 4, VISITS = 1000 };

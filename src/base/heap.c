@@ -8,16 +8,16 @@
 #include "base/assert.h"
 #include "base/clock.h"
 
-static bool before(const heap_item *a, const heap_item *b) {
+static bool before(const timer_heap_item *a, const timer_heap_item *b) {
     return a->at_us != b->at_us ? a->at_us < b->at_us : a->order < b->order;
 }
 
-static void put(heap *heap, size_t index, heap_item *item) {
+static void put(timer_heap *heap, size_t index, timer_heap_item *item) {
     heap->items[index] = item;
     item->place = index + 1;
 }
 
-static void sift_up(heap *heap, size_t index, heap_item *item) {
+static void sift_up(timer_heap *heap, size_t index, timer_heap_item *item) {
     while (index > 0) {
         size_t parent = (index - 1) / 2;
         if (!before(item, heap->items[parent])) break;
@@ -27,7 +27,7 @@ static void sift_up(heap *heap, size_t index, heap_item *item) {
     put(heap, index, item);
 }
 
-static void sift_down(heap *heap, size_t index, heap_item *item) {
+static void sift_down(timer_heap *heap, size_t index, timer_heap_item *item) {
     for (;;) {
         size_t child = 2 * index + 1;
         if (child >= heap->count) break;
@@ -39,25 +39,25 @@ static void sift_down(heap *heap, size_t index, heap_item *item) {
     put(heap, index, item);
 }
 
-void heap_fini(heap *heap) {
+void timer_heap_fini(timer_heap *heap) {
     free(heap->items);
     memset(heap, 0, sizeof *heap);
 }
 
-void heap_add(heap *heap, heap_item *item, int64_t at_us) {
-    heap_remove(heap, item);
+void timer_heap_add(timer_heap *heap, timer_heap_item *item, int64_t at_us) {
+    timer_heap_remove(heap, item);
     xgrow(&heap->items, &heap->capacity, heap->count + 1, sizeof *heap->items);
     item->at_us = at_us;
     item->order = heap->next_order++;
     sift_up(heap, heap->count++, item);
 }
 
-void heap_remove(heap *heap, heap_item *item) {
-    if (!heap_holds(item)) return;
+void timer_heap_remove(timer_heap *heap, timer_heap_item *item) {
+    if (!timer_heap_holds(item)) return;
     size_t index = item->place - 1;
     MR_ASSERT(index < heap->count && heap->items[index] == item);
     item->place = 0;
-    heap_item *last = heap->items[--heap->count];
+    timer_heap_item *last = heap->items[--heap->count];
     if (last == item) return;
     if (index > 0 && before(last, heap->items[(index - 1) / 2]))
         sift_up(heap, index, last);
@@ -65,13 +65,13 @@ void heap_remove(heap *heap, heap_item *item) {
         sift_down(heap, index, last);
 }
 
-heap_item *heap_first(const heap *heap) { return heap->count == 0 ? NULL : heap->items[0]; }
+timer_heap_item *timer_heap_first(const timer_heap *heap) { return heap->count == 0 ? NULL : heap->items[0]; }
 
-heap_item *heap_pop_due(heap *heap, int64_t now_us) {
-    heap_item *first = heap_first(heap);
+timer_heap_item *timer_heap_pop_due(timer_heap *heap, int64_t now_us) {
+    timer_heap_item *first = timer_heap_first(heap);
     if (first == NULL || first->at_us > now_us) return NULL;
-    heap_remove(heap, first);
+    timer_heap_remove(heap, first);
     return first;
 }
 
-int64_t heap_next_us(const heap *heap) { return heap->count == 0 ? CLOCK_NEVER_US : heap->items[0]->at_us; }
+int64_t timer_heap_next_us(const timer_heap *heap) { return heap->count == 0 ? CLOCK_NEVER_US : heap->items[0]->at_us; }

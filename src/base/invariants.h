@@ -3,7 +3,7 @@
  * A stateful module has a function x_check that asserts the numbered invariants of its header comment. The module calls
  * that function at the end of every entry that changes its state:
  *
- *     CHECK_INVARIANTS(store->by_slot.count, store_check(store));
+ *  CHECK_INVARIANTS(store->by_slot.count, store_client_check(store));
  *
  * The first argument is the number of objects that the check looks at. With up to CHECK_SMALL of them the check runs
  * each time, with more of them every CHECK_EVERY-th time that a thread passes the place: a check that costs as much as

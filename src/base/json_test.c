@@ -238,23 +238,23 @@ static int checks_locale(void *argument) {
     snprintf(text, sizeof text, "%g", 1.5);
     if (strstr(text, folder_and_point[1]) == NULL) return 77;
     json_double_text(1234.5, text);
-    CHILD_CHECK(strcmp(text, "1234.5") == 0);
+    TEST_CHILD_CHECK(strcmp(text, "1234.5") == 0);
     json_double_text(-2.5e-9, text);
-    CHILD_CHECK(strcmp(text, "-2.5e-09") == 0);
+    TEST_CHILD_CHECK(strcmp(text, "-2.5e-09") == 0);
     return 0;
 }
 
 static void the_locale_changes_nothing(void **state) {
     const char *const points[] = {",", "\xd9\xab"};
-    char folder[TEMP_FOLDER_MAX], inner[TEMP_FOLDER_MAX + 4], path[TEMP_FOLDER_MAX + 16];
+    char folder[TEMP_DIR_FOLDER_MAX], inner[TEMP_DIR_FOLDER_MAX + 4], path[TEMP_DIR_FOLDER_MAX + 16];
     int codes[2];
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     snprintf(inner, sizeof inner, "%s/xx", folder);
     snprintf(path, sizeof path, "%s/LC_NUMERIC", inner);
     assert_int_equal(mkdir(inner, 0700), 0);
     for (int i = 0; i < 2; i++) {
         write_locale(path, points[i]);
-        codes[i] = child_run(checks_locale, (const char *[]){folder, points[i]}, 60000);
+        codes[i] = test_child_run(checks_locale, (const char *[]){folder, points[i]}, 60000);
     }
     unlink(path), rmdir(inner), rmdir(folder);
     if (codes[0] == 77 || codes[1] == 77) skip(); /* a C library with other files */
@@ -329,7 +329,7 @@ static void misuse_is_a_bug(void **state) {
                         end_of_nothing, second_document,   too_deep,      not_ended,     nothing_written};
     quiet_fd = memfd_create("stderr", MFD_CLOEXEC);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        assert_int_equal(child_run(misuses, &all[i], 60000), -SIGABRT);
+        assert_int_equal(test_child_run(misuses, &all[i], 60000), -SIGABRT);
     close(quiet_fd);
 }
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 
 enum { MAP_FIRST = 16 };
-#define MAP_COUNT_MAX (SIZE_MAX / sizeof(map_slot) / 4) /* so that no size overflows */
+#define MAP_COUNT_MAX (SIZE_MAX / sizeof(map_entry) / 4) /* so that no size overflows */
 
 static size_t home(const map *map, uint64_t key) {
     uint64_t hash = key * UINT64_C(0x9e3779b97f4a7c15);
@@ -23,26 +23,26 @@ static size_t home(const map *map, uint64_t key) {
 /* The slot that holds the key, or the empty one where it would go. */
 static size_t find(const map *map, uint64_t key) {
     size_t at = home(map, key);
-    while (map->slots[at].value != NULL && map->slots[at].key != key) at = (at + 1) & (map->capacity - 1);
+    while (map->entries[at].value != NULL && map->entries[at].key != key) at = (at + 1) & (map->capacity - 1);
     return at;
 }
 
 static bool has_room(const map *map, size_t more) { return map->count + more <= map->capacity / 4 * 3; }
 
 /* Moves every item into a larger, empty table. */
-static void rehash(map *map, map_slot *slots, size_t capacity) {
-    map_slot *old = map->slots;
+static void rehash(map *map, map_entry *entries, size_t capacity) {
+    map_entry *old = map->entries;
     size_t old_capacity = map->capacity;
-    map->slots = slots;
+    map->entries = entries;
     map->capacity = capacity;
     for (size_t i = 0; i < old_capacity; i++)
-        if (old[i].value != NULL) map->slots[find(map, old[i].key)] = old[i];
+        if (old[i].value != NULL) map->entries[find(map, old[i].key)] = old[i];
     free(old);
 }
 
 static void grow(map *map) {
     size_t capacity = map->capacity == 0 ? MAP_FIRST : map->capacity * 2;
-    rehash(map, xcalloc(capacity, sizeof(map_slot)), capacity);
+    rehash(map, xcalloc(capacity, sizeof(map_entry)), capacity);
 }
 
 mr_status map_reserve(map *map, size_t more) {
@@ -52,49 +52,49 @@ mr_status map_reserve(map *map, size_t more) {
     size_t capacity = map->capacity == 0 ? MAP_FIRST : map->capacity;
     while (map->count + more > capacity / 4 * 3) capacity *= 2;
     void *slots;
-    MR_TRY(alloc_try(capacity * sizeof(map_slot), &slots));
+    MR_TRY(alloc_try(capacity * sizeof(map_entry), &slots));
     rehash(map, slots, capacity);
     return MR_OK;
 }
 
 void map_fini(map *map) {
-    free(map->slots);
+    free(map->entries);
     memset(map, 0, sizeof *map);
 }
 
-void *map_get(const map *map, uint64_t key) { return map->capacity == 0 ? NULL : map->slots[find(map, key)].value; }
+void *map_get(const map *map, uint64_t key) { return map->capacity == 0 ? NULL : map->entries[find(map, key)].value; }
 
 void *map_put(map *map, uint64_t key, void *value) {
     MR_ASSERT(value != NULL);
     if (!has_room(map, 1) && map_get(map, key) == NULL) grow(map);
-    map_slot *slot = &map->slots[find(map, key)];
-    void *before = slot->value;
+    map_entry *entry = &map->entries[find(map, key)];
+    void *before = entry->value;
     if (before == NULL) map->count++;
-    *slot = (map_slot){key, value};
+    *entry = (map_entry){key, value};
     return before;
 }
 
 void *map_remove(map *map, uint64_t key) {
     if (map->capacity == 0) return NULL;
     size_t mask = map->capacity - 1, hole = find(map, key);
-    void *value = map->slots[hole].value;
+    void *value = map->entries[hole].value;
     if (value == NULL) return NULL;
     map->count--;
-    for (size_t at = (hole + 1) & mask; map->slots[at].value != NULL; at = (at + 1) & mask) {
-        size_t wanted = home(map, map->slots[at].key);
+    for (size_t at = (hole + 1) & mask; map->entries[at].value != NULL; at = (at + 1) & mask) {
+        size_t wanted = home(map, map->entries[at].key);
         if (((at - wanted) & mask) >= ((at - hole) & mask)) {
-            map->slots[hole] = map->slots[at];
+            map->entries[hole] = map->entries[at];
             hole = at;
         }
     }
-    map->slots[hole].value = NULL;
+    map->entries[hole].value = NULL;
     return value;
 }
 
-size_t map_next(const map *map, size_t at, map_slot *out) {
+size_t map_next(const map *map, size_t at, map_entry *out) {
     for (; at < map->capacity; at++) {
-        if (map->slots[at].value == NULL) continue;
-        *out = map->slots[at];
+        if (map->entries[at].value == NULL) continue;
+        *out = map->entries[at];
         return at + 1;
     }
     return 0;

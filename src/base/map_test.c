@@ -15,10 +15,10 @@ static char values[8]; /* their addresses are what is stored */
 
 static void an_empty_map_has_nothing(void **state) {
     map map = {0};
-    map_slot slot;
+    map_entry entry;
     assert_null(map_get(&map, 0));
     assert_null(map_remove(&map, 0));
-    assert_int_equal(map_next(&map, 0, &slot), 0);
+    assert_int_equal(map_next(&map, 0, &entry), 0);
     map_fini(&map);
 }
 
@@ -42,14 +42,14 @@ static void put_gives_back_what_was_there(void **state) {
 enum { KEYS = 300 };
 
 static void check_walk(const map *map, void *const *model) {
-    map_slot slot;
+    map_entry entry;
     size_t seen = 0, expected = 0;
     bool met[KEYS] = {false};
-    for (size_t at = 0; (at = map_next(map, at, &slot)) != 0; seen++) {
-        uint64_t key = slot.key >> 40;
+    for (size_t at = 0; (at = map_next(map, at, &entry)) != 0; seen++) {
+        uint64_t key = entry.key >> 40;
         assert_true(key < KEYS && !met[key]);
         met[key] = true;
-        assert_ptr_equal(slot.value, model[key]);
+        assert_ptr_equal(entry.value, model[key]);
     }
     for (size_t i = 0; i < KEYS; i++) expected += model[i] != NULL;
     assert_int_equal(seen, expected);
@@ -116,7 +116,7 @@ static void a_reserve_that_fails_changes_nothing(void **state) {
     alloc_fail_at(1);
     assert_int_equal(map_reserve(&map, 100), MR_NOMEM);
     assert_int_equal(map_reserve(&map, SIZE_MAX), MR_NOMEM);
-    assert_int_equal(map_reserve(&map, SIZE_MAX / sizeof(map_slot)), MR_NOMEM);
+    assert_int_equal(map_reserve(&map, SIZE_MAX / sizeof(map_entry)), MR_NOMEM);
     alloc_fail_at(0);
     assert_memory_equal(&map, &before, sizeof map);
     for (uint64_t key = 0; key < 10; key++) assert_ptr_equal(map_get(&map, key), &values[key % 8]);

@@ -17,7 +17,7 @@ static double power_of_two(int64_t exponent) { /* −1022 … 1023 */
 }
 
 /* x = m·2^n with m in [√½, √2); log m = 2·artanh(z), z = (m − 1)/(m + 1), |z| < 0.172. */
-double real_log(double x) {
+double math_log(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     MR_ASSERT(bits >> 52 > 0 && bits >> 52 < 0x7ff);
@@ -34,7 +34,7 @@ double real_log(double x) {
 }
 
 /* x = n·ln 2 + r with |r| ≤ ½ ln 2. */
-double real_exp(double x) {
+double math_exp(double x) {
     MR_ASSERT(x >= -700 && x <= 700);
     double n = floor(x * 0x1.71547652b82fep0 + 0.5);
     double r = (x - n * LN2_HIGH) - n * LN2_LOW, sum = 1;
@@ -49,13 +49,13 @@ static double series(double angle, int first) {
     return first == 0 ? sum : angle * sum;
 }
 
-double real_cos_pi(double x) {
+double math_cos_pi(double x) {
     MR_ASSERT(x >= 0 && x <= 1);
-    if (x > 0.5) return -real_cos_pi(1 - x);
+    if (x > 0.5) return -math_cos_pi(1 - x);
     return x <= 0.25 ? series(PI * x, 0) : series(PI * (0.5 - x), 1);
 }
 
-double real_power(double base, uint64_t exponent) {
+double math_power(double base, uint64_t exponent) {
     double result = 1;
     for (; exponent != 0; exponent >>= 1, base *= base)
         if ((exponent & 1) != 0) result *= base;

@@ -7,10 +7,10 @@
 #pragma once
 #include <stdint.h>
 
-double real_log(double x);    /* natural; x is normal, finite and above 0 */
-double real_exp(double x);    /* |x| ≤ 700 */
-double real_cos_pi(double x); /* cos(π·x), 0 ≤ x ≤ 1 */
+double math_log(double x);    /* natural; x is normal, finite and above 0 */
+double math_exp(double x);    /* |x| ≤ 700 */
+double math_cos_pi(double x); /* cos(π·x), 0 ≤ x ≤ 1 */
 
 /* base^exponent by squaring, from the exponent's lowest bit to its highest; 0^0 = 1. Off by at most exponent · 2^-52 of
  * the result. */
-double real_power(double base, uint64_t exponent);
+double math_power(double base, uint64_t exponent);

@@ -19,7 +19,7 @@ static int by_value(const void *key, const void *item) {
 }
 
 static size_t find(int value, const row *rows, size_t count) {
-    return search_first(&value, rows, count, sizeof *rows, by_value);
+    return binary_search_first(&value, rows, count, sizeof *rows, by_value);
 }
 
 static void the_first_that_is_not_below(void **state) {

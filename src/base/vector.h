@@ -1,6 +1,6 @@
 /* vector.h — SIMD clones of loops over arrays, and streaming stores that bypass the caches.
  *
- *     VECTOR_CLONES static void add(float *restrict sum, const float *restrict row, size_t count) { … }
+ *     SIMD_CLONES static void add(float *restrict sum, const float *restrict row, size_t count) { … }
  *
  * On amd64 the compiler makes such a function twice, for every machine and for those with AVX2, and the dynamic linker
  * picks one when the program starts: a plain loop then works on eight floats instead of four. It is the same arithmetic
@@ -20,16 +20,16 @@
 #include "base/tsan.h"
 
 #if defined(__x86_64__) && !TSAN
-#define VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
+#define SIMD_CLONES __attribute__((target_clones("avx2", "default")))
 #else
-#define VECTOR_CLONES
+#define SIMD_CLONES
 #endif
 
-enum { VECTOR_LINE = 64, VECTOR_PAGE = 4096, VECTOR_PAGES = 4 };
+enum { SIMD_LINE = 64, SIMD_PAGE = 4096, SIMD_PAGES = 4 };
 
 #if defined(__SSE2__)
-static inline void vector_stream_line(char *line, const char *source) {
-    for (size_t i = 0; i < VECTOR_LINE; i += 16)
+static inline void simd_stream_line(char *line, const char *source) {
+    for (size_t i = 0; i < SIMD_LINE; i += 16)
         _mm_stream_si128((__m128i *)(line + i), _mm_loadu_si128((const __m128i *)(source + i)));
 }
 #endif
@@ -38,23 +38,23 @@ static inline void vector_stream_line(char *line, const char *source) {
  * past the caches: a part of one would be read and written there, at the cost of many. Of several pages, a line of each
  * in turn: the processor fetches ahead within a page only, and so it does in all of them at once. arm64 notices by
  * itself that whole lines are written. */
-static inline void vector_stream(void *to, const void *from, size_t size) {
+static inline void simd_stream(void *to, const void *from, size_t size) {
 #if defined(__SSE2__)
-    size_t head = -(uintptr_t)to & (VECTOR_LINE - 1);
+    size_t head = -(uintptr_t)to & (SIMD_LINE - 1);
     if (size >= 256) {
         memcpy(to, from, head);
         char *line = (char *)to + head;
         const char *source = (const char *)from + head;
         size -= head;
-        for (; size >= VECTOR_PAGES * VECTOR_PAGE; size -= VECTOR_PAGES * VECTOR_PAGE) {
-            for (size_t at = 0; at < VECTOR_PAGE; at += VECTOR_LINE)
-                for (size_t page = 0; page < VECTOR_PAGES; page++)
-                    vector_stream_line(line + page * VECTOR_PAGE + at, source + page * VECTOR_PAGE + at);
-            line += VECTOR_PAGES * VECTOR_PAGE;
-            source += VECTOR_PAGES * VECTOR_PAGE;
+        for (; size >= SIMD_PAGES * SIMD_PAGE; size -= SIMD_PAGES * SIMD_PAGE) {
+            for (size_t at = 0; at < SIMD_PAGE; at += SIMD_LINE)
+                for (size_t page = 0; page < SIMD_PAGES; page++)
+                    simd_stream_line(line + page * SIMD_PAGE + at, source + page * SIMD_PAGE + at);
+            line += SIMD_PAGES * SIMD_PAGE;
+            source += SIMD_PAGES * SIMD_PAGE;
         }
-        for (; size >= VECTOR_LINE; size -= VECTOR_LINE, line += VECTOR_LINE, source += VECTOR_LINE)
-            vector_stream_line(line, source);
+        for (; size >= SIMD_LINE; size -= SIMD_LINE, line += SIMD_LINE, source += SIMD_LINE)
+            simd_stream_line(line, source);
         memcpy(line, source, size);
         return;
     }
@@ -63,7 +63,7 @@ static inline void vector_stream(void *to, const void *from, size_t size) {
 }
 
 /* Before another thread or process is told of what was streamed. */
-static inline void vector_stream_end(void) {
+static inline void simd_stream_end(void) {
 #if defined(__SSE2__)
     _mm_sfence();
 #endif

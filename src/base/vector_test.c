@@ -7,12 +7,12 @@
 
 #include <cmocka.h>
 
-enum { ROOM = 3 * VECTOR_PAGES * VECTOR_PAGE, MARGIN = 128 };
+enum { ROOM = 3 * SIMD_PAGES * SIMD_PAGE, MARGIN = 128 };
 
 static void check(const uint8_t *from, uint8_t *to, size_t size) {
     memset(to - MARGIN, 0xee, size + 2 * MARGIN);
-    vector_stream(to, from, size);
-    vector_stream_end();
+    simd_stream(to, from, size);
+    simd_stream_end();
     assert_memory_equal(to, from, size);
     for (size_t i = 0; i < MARGIN; i++) assert_true(to[-1 - (long)i] == 0xee && to[size + i] == 0xee);
 }
@@ -27,13 +27,13 @@ static void all_of_it_is_copied_and_nothing_else(void **state) {
                                    255,
                                    256,
                                    4096,
-                                   VECTOR_PAGES * VECTOR_PAGE - 1,
-                                   VECTOR_PAGES * VECTOR_PAGE,
-                                   VECTOR_PAGES * VECTOR_PAGE + 63,
-                                   2 * VECTOR_PAGES * VECTOR_PAGE + 64,
-                                   2 * VECTOR_PAGES * VECTOR_PAGE + 4097};
+                                   SIMD_PAGES * SIMD_PAGE - 1,
+                                   SIMD_PAGES * SIMD_PAGE,
+                                   SIMD_PAGES * SIMD_PAGE + 63,
+                                   2 * SIMD_PAGES * SIMD_PAGE + 64,
+                                   2 * SIMD_PAGES * SIMD_PAGE + 4097};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (size_t shift = 0; shift < VECTOR_LINE; shift += 7) {
+        for (size_t shift = 0; shift < SIMD_LINE; shift += 7) {
             check(source, place + MARGIN + shift, sizes[i]);
             check(source + shift, place + MARGIN, sizes[i]);
         }

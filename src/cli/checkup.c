@@ -39,12 +39,13 @@ enum {
 };
 #define MEGABYTE (INT64_C(1) << 20)
 
-const char *checkup_state_name(checkup_state state) {
-    static const char *const names[] = {[CHECKUP_OK] = "ok", [CHECKUP_WARN] = "warn", [CHECKUP_FAIL] = "fail"};
+const char *doctor_check_state_name(doctor_check_state state) {
+    static const char *const names[] = {
+        [DOCTOR_CHECK_OK] = "ok", [DOCTOR_CHECK_WARN] = "warn", [DOCTOR_CHECK_FAIL] = "fail"};
     return names[state];
 }
 
-__attribute__((format(printf, 3, 4))) static void found(checkup_finding *finding, checkup_state state,
+__attribute__((format(printf, 3, 4))) static void found(doctor_check_finding *finding, doctor_check_state state,
                                                         const char *format, ...) {
     va_list list;
     va_start(list, format);
@@ -76,55 +77,56 @@ static int64_t memory_of(const char *key) {
 
 typedef struct settings { /* values of options that checks need */
     int64_t arena_bytes;
-    char error[CHECKUP_TEXT]; /* "": they can be read */
+    char error[DOCTOR_CHECK_TEXT]; /* "": they can be read */
 } settings;
 
 /* ---- The kernel. */
 
-static void check_kernel(checkup_finding *finding, const settings *settings) {
+static void check_kernel(doctor_check_finding *finding, const settings *settings) {
     struct utsname name;
     int major = 0, minor = 0;
     uname(&name);
     sscanf(name.release, "%d.%d", &major, &minor);
     bool good = major > 5 || (major == 5 && minor >= 14);
-    found(finding, good ? CHECKUP_OK : CHECKUP_WARN, "%s %s, %s", name.sysname, name.release, name.machine);
+    found(finding, good ? DOCTOR_CHECK_OK : DOCTOR_CHECK_WARN, "%s %s, %s", name.sysname, name.release, name.machine);
 }
 
-static void check_memfd(checkup_finding *finding, const settings *settings) {
+static void check_memfd(doctor_check_finding *finding, const settings *settings) {
     int fd = memfd_create("miniray-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     bool good = fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
-    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, "%s", good ? "can be created and sealed" : strerror(errno));
+    found(finding, good ? DOCTOR_CHECK_OK : DOCTOR_CHECK_FAIL, "%s",
+          good ? "can be created and sealed" : strerror(errno));
     if (fd >= 0) close(fd);
 }
 
-static void check_pidfd(checkup_finding *finding, const settings *settings) {
+static void check_pidfd(doctor_check_finding *finding, const settings *settings) {
     int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    found(finding, fd >= 0 ? CHECKUP_OK : CHECKUP_FAIL, "%s", fd >= 0 ? "works" : strerror(errno));
+    found(finding, fd >= 0 ? DOCTOR_CHECK_OK : DOCTOR_CHECK_FAIL, "%s", fd >= 0 ? "works" : strerror(errno));
     if (fd >= 0) close(fd);
 }
 
-static void check_populate(checkup_finding *finding, const settings *settings) {
+static void check_populate(doctor_check_finding *finding, const settings *settings) {
     size_t size = 4 * (size_t)sysconf(_SC_PAGESIZE);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     bool good = memory != MAP_FAILED && madvise(memory, size, MADV_POPULATE_WRITE) == 0;
-    found(finding, good ? CHECKUP_OK : CHECKUP_WARN, "%s", good ? "works" : strerror(errno));
+    found(finding, good ? DOCTOR_CHECK_OK : DOCTOR_CHECK_WARN, "%s", good ? "works" : strerror(errno));
     if (memory != MAP_FAILED) munmap(memory, size);
 }
 
 /* An argument that is too small is refused with EFAULT or EINVAL by a kernel that knows the request, with ENOTTY by one
  * that does not. */
-static void check_pagemap(checkup_finding *finding, const settings *settings) {
+static void check_pagemap(doctor_check_finding *finding, const settings *settings) {
     enum { PAGEMAP_SCAN_NUMBER = 16, PAGEMAP_SCAN_SIZE = 96 };
     int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        found(finding, CHECKUP_WARN, "/proc/self/pagemap: %s", strerror(errno));
+        found(finding, DOCTOR_CHECK_WARN, "/proc/self/pagemap: %s", strerror(errno));
         return;
     }
     char argument[PAGEMAP_SCAN_SIZE] = {0};
     int result = ioctl(fd, _IOC(_IOC_READ | _IOC_WRITE, 'f', PAGEMAP_SCAN_NUMBER, PAGEMAP_SCAN_SIZE), argument);
     bool known = result >= 0 || (errno != ENOTTY && errno != ENOSYS);
     close(fd);
-    found(finding, known ? CHECKUP_OK : CHECKUP_WARN,
+    found(finding, known ? DOCTOR_CHECK_OK : DOCTOR_CHECK_WARN,
           known ? "works" : "missing in this kernel (6.7 and later have it)");
 }
 
@@ -137,85 +139,90 @@ static void write_limit(rlim_t limit, char *out, size_t size) {
         snprintf(out, size, "%llu", (unsigned long long)limit);
 }
 
-static void check_limit(checkup_finding *finding, int which, rlim_t least, rlim_t good) {
+static void check_limit(doctor_check_finding *finding, int which, rlim_t least, rlim_t good) {
     struct rlimit limit = {0};
     char soft[32], hard[32];
     getrlimit(which, &limit);
     write_limit(limit.rlim_cur, soft, sizeof soft);
     write_limit(limit.rlim_max, hard, sizeof hard);
-    checkup_state state = limit.rlim_cur >= good ? CHECKUP_OK : limit.rlim_cur >= least ? CHECKUP_WARN : CHECKUP_FAIL;
+    doctor_check_state state = limit.rlim_cur >= good    ? DOCTOR_CHECK_OK
+                               : limit.rlim_cur >= least ? DOCTOR_CHECK_WARN
+                                                         : DOCTOR_CHECK_FAIL;
     if (limit.rlim_cur == limit.rlim_max)
         found(finding, state, "%s", soft);
     else
         found(finding, state, "%s; may be raised to %s", soft, hard);
 }
 
-static void check_files(checkup_finding *finding, const settings *settings) {
+static void check_files(doctor_check_finding *finding, const settings *settings) {
     check_limit(finding, RLIMIT_NOFILE, FILES_LEAST, FILES_GOOD);
 }
-static void check_processes(checkup_finding *finding, const settings *settings) {
+static void check_processes(doctor_check_finding *finding, const settings *settings) {
     check_limit(finding, RLIMIT_NPROC, 64, PROCESSES_GOOD);
 }
 
-static void check_address_space(checkup_finding *finding, const settings *settings) {
+static void check_address_space(doctor_check_finding *finding, const settings *settings) {
     rlim_t arena = (rlim_t)settings->arena_bytes;
     check_limit(finding, RLIMIT_AS, 3 * arena, 8 * arena); /* mapped twice: to write, and to read privately */
 }
 
 /* ---- Memory. */
 
-static checkup_state judge_memory(uint64_t available, uint64_t arena) {
-    return available >= 2 * arena ? CHECKUP_OK : available >= arena + 64 * MEGABYTE ? CHECKUP_WARN : CHECKUP_FAIL;
+static doctor_check_state judge_memory(uint64_t available, uint64_t arena) {
+    return available >= 2 * arena               ? DOCTOR_CHECK_OK
+           : available >= arena + 64 * MEGABYTE ? DOCTOR_CHECK_WARN
+                                                : DOCTOR_CHECK_FAIL;
 }
 
-static void check_memory(checkup_finding *finding, const settings *settings) {
+static void check_memory(doctor_check_finding *finding, const settings *settings) {
     mr_memory memory;
     char have[32], want[32];
     mr_memory_get(&memory);
-    snprintf(have, sizeof have, "%s", table_bytes((int64_t)memory.available));
-    snprintf(want, sizeof want, "%s", table_bytes(settings->arena_bytes));
+    snprintf(have, sizeof have, "%s", text_table_bytes((int64_t)memory.available));
+    snprintf(want, sizeof want, "%s", text_table_bytes(settings->arena_bytes));
     found(finding, judge_memory(memory.available, (uint64_t)settings->arena_bytes),
-          "%s available of %s; a node's shared memory is %s", have, table_bytes((int64_t)memory.total), want);
+          "%s available of %s; a node's shared memory is %s", have, text_table_bytes((int64_t)memory.total), want);
 }
 
 /* Whether the kernel would end processes of this container before the machine has no memory left. */
-static void check_cgroup_memory(checkup_finding *finding, const settings *settings) {
+static void check_cgroup_memory(doctor_check_finding *finding, const settings *settings) {
     mr_memory memory;
     mr_memory_get(&memory);
     if (memory.total >= (uint64_t)memory_of("MemTotal"))
-        found(finding, CHECKUP_OK, "no limit");
+        found(finding, DOCTOR_CHECK_OK, "no limit");
     else
         found(finding, judge_memory(memory.total, (uint64_t)settings->arena_bytes), "at most %s for this container",
-              table_bytes((int64_t)memory.total));
+              text_table_bytes((int64_t)memory.total));
 }
 
-static void check_overcommit(checkup_finding *finding, const settings *settings) {
+static void check_overcommit(doctor_check_finding *finding, const settings *settings) {
     char text[64] = "";
     bool known = read_line("/proc/sys/vm/overcommit_memory", text, sizeof text);
     long mode = known ? strtol(text, NULL, 10) : 0;
-    found(finding, mode == 2 ? CHECKUP_WARN : CHECKUP_OK,
+    found(finding, mode == 2 ? DOCTOR_CHECK_WARN : DOCTOR_CHECK_OK,
           mode == 2 ? "strict: memory is counted when it is mapped" : "memory is counted when it is used");
 }
 
 /* ---- CPUs. */
 
-static void check_cpus(checkup_finding *finding, const settings *settings) {
+static void check_cpus(doctor_check_finding *finding, const settings *settings) {
     cpu_set_t allowed;
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int mine = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : (int)online;
-    found(finding, mine >= 2 ? CHECKUP_OK : CHECKUP_WARN, "%d of %ld may be used", mine, online);
+    found(finding, mine >= 2 ? DOCTOR_CHECK_OK : DOCTOR_CHECK_WARN, "%d of %ld may be used", mine, online);
 }
 
-static void check_quota(checkup_finding *finding, const settings *settings) {
+static void check_quota(doctor_check_finding *finding, const settings *settings) {
     char text[64] = "";
     long long quota = 0, period = 0;
     bool known = read_line("/sys/fs/cgroup/cpu.max", text, sizeof text);
     if (!known || sscanf(text, "%lld %lld", &quota, &period) != 2 || period <= 0) {
-        found(finding, CHECKUP_OK, "no limit");
+        found(finding, DOCTOR_CHECK_OK, "no limit");
         return;
     }
     double cpus = (double)quota / (double)period;
-    found(finding, cpus < (double)sysconf(_SC_NPROCESSORS_ONLN) ? CHECKUP_WARN : CHECKUP_OK, "%.2g CPUs", cpus);
+    found(finding, cpus < (double)sysconf(_SC_NPROCESSORS_ONLN) ? DOCTOR_CHECK_WARN : DOCTOR_CHECK_OK, "%.2g CPUs",
+          cpus);
 }
 
 /* ---- Files. */
@@ -227,69 +234,71 @@ static const char *folder(void) {
     return "/tmp";
 }
 
-static void check_folder(checkup_finding *finding, const settings *settings) {
+static void check_folder(doctor_check_finding *finding, const settings *settings) {
     const char *path = folder();
     if (access(path, W_OK | X_OK) != 0)
-        found(finding, CHECKUP_FAIL, "%s: %s", path, strerror(errno));
+        found(finding, DOCTOR_CHECK_FAIL, "%s: %s", path, strerror(errno));
     else if (strlen(path) > FOLDER_LONGEST)
-        found(finding, CHECKUP_FAIL, "%s is %zu bytes long; paths of sockets need at most %d", path, strlen(path),
+        found(finding, DOCTOR_CHECK_FAIL, "%s is %zu bytes long; paths of sockets need at most %d", path, strlen(path),
               FOLDER_LONGEST);
     else
-        found(finding, CHECKUP_OK, "%s", path);
+        found(finding, DOCTOR_CHECK_OK, "%s", path);
 }
 
-static void check_disk(checkup_finding *finding, const settings *settings) {
+static void check_disk(doctor_check_finding *finding, const settings *settings) {
     struct statvfs disk;
     const char *path = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
     if (statvfs(path, &disk) != 0) {
-        found(finding, CHECKUP_WARN, "%s: %s", path, strerror(errno));
+        found(finding, DOCTOR_CHECK_WARN, "%s: %s", path, strerror(errno));
         return;
     }
     int64_t free = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
-    checkup_state state = free >= settings->arena_bytes ? CHECKUP_OK
-                          : free >= 16 * MEGABYTE       ? CHECKUP_WARN
-                                                        : CHECKUP_FAIL;
-    found(finding, state, "%s free below %s", table_bytes(free), path);
+    doctor_check_state state = free >= settings->arena_bytes ? DOCTOR_CHECK_OK
+                               : free >= 16 * MEGABYTE       ? DOCTOR_CHECK_WARN
+                                                             : DOCTOR_CHECK_FAIL;
+    found(finding, state, "%s free below %s", text_table_bytes(free), path);
 }
 
-static void check_sockets(checkup_finding *finding, const settings *settings) {
+static void check_sockets(doctor_check_finding *finding, const settings *settings) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
-        found(finding, CHECKUP_FAIL, "%s", strerror(errno));
+        found(finding, DOCTOR_CHECK_FAIL, "%s", strerror(errno));
         return;
     }
     struct ucred who;
     socklen_t size = sizeof who;
     bool good = getsockopt(pair[0], SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
-    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, good ? "report the peer's user" : "do not report the peer's user");
+    found(finding, good ? DOCTOR_CHECK_OK : DOCTOR_CHECK_FAIL,
+          good ? "report the peer's user" : "do not report the peer's user");
     close(pair[0]);
     close(pair[1]);
 }
 
-static void check_proc(checkup_finding *finding, const settings *settings) {
+static void check_proc(doctor_check_finding *finding, const settings *settings) {
     bool good = access("/proc/self/exe", X_OK) == 0;
-    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, good ? "mounted" : "/proc/self/exe: %s", strerror(errno));
+    found(finding, good ? DOCTOR_CHECK_OK : DOCTOR_CHECK_FAIL, good ? "mounted" : "/proc/self/exe: %s",
+          strerror(errno));
 }
 
-static void check_options(checkup_finding *finding, const settings *settings) {
+static void check_options(doctor_check_finding *finding, const settings *settings) {
     bool good = settings->error[0] == '\0';
-    found(finding, good ? CHECKUP_OK : CHECKUP_FAIL, "%s", good ? "valid" : settings->error);
+    found(finding, good ? DOCTOR_CHECK_OK : DOCTOR_CHECK_FAIL, "%s", good ? "valid" : settings->error);
 }
 
-static void check_runs(checkup_finding *finding, const settings *settings) {
+static void check_runs(doctor_check_finding *finding, const settings *settings) {
     mr_value all, row;
     if (mr_inspect_nodes(&all) != MR_OK) {
-        found(finding, CHECKUP_FAIL, "%s", mr_last_error());
+        found(finding, DOCTOR_CHECK_FAIL, "%s", mr_last_error());
         return;
     }
-    mr_value nodes = look_field(&all, "nodes"), runs = look_field(&all, "runs");
+    mr_value nodes = node_query_field(&all, "nodes"), runs = node_query_field(&all, "runs");
     size_t stale = 0;
     for (mr_iter iter = mr_value_iter(&runs); mr_iter_next(&iter, &row);) {
-        mr_value flag = look_field(&row, "stale");
+        mr_value flag = node_query_field(&row, "stale");
         bool is_stale = false;
         if (mr_value_kind(&flag) == MR_KIND_BOOL && mr_value_bool(&flag, &is_stale) == MR_OK) stale += is_stale;
     }
-    found(finding, stale > 0 ? CHECKUP_WARN : CHECKUP_OK,
+    found(finding, stale > 0 ? DOCTOR_CHECK_WARN : DOCTOR_CHECK_OK,
           "%zu running nodes, %zu session directories, %zu of killed nodes", mr_value_count(&nodes),
           mr_value_count(&runs), stale);
     mr_value_release(&all);
@@ -299,7 +308,7 @@ static void check_runs(checkup_finding *finding, const settings *settings) {
 
 static const struct {
     const char *name;
-    void (*check)(checkup_finding *finding, const settings *settings);
+    void (*check)(doctor_check_finding *finding, const settings *settings);
     const char *meaning, *mend;
 } checks[] = {
     {"kernel", check_kernel, "Kernels older than 5.14 are not tested.", "use a newer kernel; Debian 12 has 6.1"},
@@ -339,7 +348,7 @@ static const struct {
      "nothing to do: the next node that starts removes it"},
     {"options", check_options, "No node starts with an invalid option.", "`miniray config` shows the allowed values"},
 };
-_Static_assert(sizeof checks / sizeof *checks <= CHECKUP_MAX, "checkup_finding arrays have room for every check");
+_Static_assert(sizeof checks / sizeof *checks <= DOCTOR_CHECK_MAX, "checkup_finding arrays have room for every check");
 
 static void keep_arena(void *argument, const mr_config_option *option) {
     int64_t *bytes = argument;
@@ -350,14 +359,15 @@ static void keep_arena(void *argument, const mr_config_option *option) {
     *bytes = (int64_t)(value * scale);
 }
 
-size_t checkup(checkup_finding findings[CHECKUP_MAX]) {
+size_t doctor_check(doctor_check_finding findings[DOCTOR_CHECK_MAX]) {
     size_t count = sizeof checks / sizeof *checks;
     settings settings = {0};
     if (mr_config_each(NULL, keep_arena, &settings.arena_bytes) != MR_OK)
         snprintf(settings.error, sizeof settings.error, "%s", mr_last_error());
     if (settings.arena_bytes == 0) settings.arena_bytes = (int64_t)mr_store_bytes_default();
     for (size_t i = 0; i < count; i++) {
-        findings[i] = (checkup_finding){.name = checks[i].name, .meaning = checks[i].meaning, .mend = checks[i].mend};
+        findings[i] =
+            (doctor_check_finding){.name = checks[i].name, .meaning = checks[i].meaning, .mend = checks[i].mend};
         checks[i].check(&findings[i], &settings);
     }
     return count;

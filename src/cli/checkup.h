@@ -3,20 +3,20 @@
 #pragma once
 #include <stddef.h>
 
-enum { CHECKUP_MAX = 32, CHECKUP_TEXT = 200 };
+enum { DOCTOR_CHECK_MAX = 32, DOCTOR_CHECK_TEXT = 200 };
 
-typedef enum checkup_state {
-    CHECKUP_OK,
-    CHECKUP_WARN, /* it works, but worse */
-    CHECKUP_FAIL, /* it does not work */
-} checkup_state;
+typedef enum doctor_check_state {
+    DOCTOR_CHECK_OK,
+    DOCTOR_CHECK_WARN, /* it works, but worse */
+    DOCTOR_CHECK_FAIL, /* it does not work */
+} doctor_check_state;
 
-typedef struct checkup_finding {
+typedef struct doctor_check_finding {
     const char *name; /* static */
-    checkup_state state;
-    char found[CHECKUP_TEXT];
+    doctor_check_state state;
+    char found[DOCTOR_CHECK_TEXT];
     const char *meaning, *mend; /* static: effect and fix of a state other than ok */
-} checkup_finding;
+} doctor_check_finding;
 
-size_t checkup(checkup_finding findings[CHECKUP_MAX]); /* how many */
-const char *checkup_state_name(checkup_state state);   /* "ok" */
+size_t doctor_check(doctor_check_finding findings[DOCTOR_CHECK_MAX]); /* how many */
+const char *doctor_check_state_name(doctor_check_state state);        /* "ok" */

@@ -8,32 +8,32 @@
 #include "cli/json_output.h"
 #include "cli/table.h"
 
-static void print_table(const checkup_finding *findings, size_t count) {
+static void print_table(const doctor_check_finding *findings, size_t count) {
     static const char *const headings[] = {"STATE", "CHECK", "FOUND", NULL};
-    table *table = table_create(headings);
+    text_table *table = text_table_create(headings);
     bool all_well = true;
     for (size_t i = 0; i < count; i++) {
-        table_cell(table, "%s", checkup_state_name(findings[i].state));
-        table_cell(table, "%s", findings[i].name);
-        table_cell(table, "%s", findings[i].found);
-        all_well = all_well && findings[i].state == CHECKUP_OK;
+        text_table_cell(table, "%s", doctor_check_state_name(findings[i].state));
+        text_table_cell(table, "%s", findings[i].name);
+        text_table_cell(table, "%s", findings[i].found);
+        all_well = all_well && findings[i].state == DOCTOR_CHECK_OK;
     }
-    table_print(table);
+    text_table_print(table);
     for (size_t i = 0; i < count; i++) {
-        if (findings[i].state == CHECKUP_OK) continue;
-        printf("\n%s: %s\n  %s\n  Fix: %s\n", checkup_state_name(findings[i].state), findings[i].name,
+        if (findings[i].state == DOCTOR_CHECK_OK) continue;
+        printf("\n%s: %s\n  %s\n  Fix: %s\n", doctor_check_state_name(findings[i].state), findings[i].name,
                findings[i].meaning, findings[i].mend);
     }
     if (all_well) puts("\nThis machine has everything Miniray needs.");
 }
 
-static mr_status print_json(const checkup_finding *findings, size_t count, bool failed) {
+static mr_status print_json(const doctor_check_finding *findings, size_t count, bool failed) {
     json_output json = {0};
     mr_arg *rows = json_output_list(&json, count);
     for (size_t i = 0; i < count; i++) {
-        const checkup_finding *finding = &findings[i];
+        const doctor_check_finding *finding = &findings[i];
         const json_field fields[] = {
-            {"name", mr_str(finding->name)},       {"state", mr_str(checkup_state_name(finding->state))},
+            {"name", mr_str(finding->name)},       {"state", mr_str(doctor_check_state_name(finding->state))},
             {"found", mr_str(finding->found)},     {"fix", mr_str(finding->mend)},
             {"meaning", mr_str(finding->meaning)},
         };
@@ -54,10 +54,10 @@ int command_doctor(int argc, char **argv) {
             "The exit status is 1 if a check fails.",
     };
     bool as_json = false, failed = false;
-    checkup_finding findings[CHECKUP_MAX];
+    doctor_check_finding findings[DOCTOR_CHECK_MAX];
     argp_parse(&argp, argc, argv, 0, NULL, &as_json);
-    size_t count = checkup(findings);
-    for (size_t i = 0; i < count; i++) failed = failed || findings[i].state == CHECKUP_FAIL;
+    size_t count = doctor_check(findings);
+    for (size_t i = 0; i < count; i++) failed = failed || findings[i].state == DOCTOR_CHECK_FAIL;
     if (!as_json) print_table(findings, count);
     if (as_json && command_outcome(argv[0], print_json(findings, count, failed)) != 0) return 1;
     return failed;

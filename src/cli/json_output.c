@@ -12,7 +12,7 @@ typedef struct block {
 } block;
 
 mr_arg *json_output_list(json_output *json, size_t count) {
-    block *block = table_must(calloc(1, sizeof *block + count * sizeof(mr_arg)));
+    block *block = text_table_must(calloc(1, sizeof *block + count * sizeof(mr_arg)));
     block->next = json->blocks;
     json->blocks = block;
     return block->values;

@@ -24,7 +24,7 @@ enum {
 };
 
 typedef struct logs {
-    look look;
+    node_query query;
     const char *name; /* "" for all; the name of a file, a process id, or an id such as p4 */
     bool follow;
 } logs;
@@ -45,16 +45,17 @@ typedef struct run {
 
 /* Writes the session directory of the chosen node, "" if none runs. A name such as p4 becomes a pid. */
 static void ask_node(const logs *logs, char folder[PATH_SIZE], char name[NAME_SIZE]) {
-    look look = logs->look;
+    node_query query = logs->query;
     mr_inspect *inspect;
     mr_value answer, row, processes;
-    look.what = "status";
-    if (!look_ask(&look, &inspect, &answer)) return;
-    mr_value node = look_field(&answer, "node");
-    snprintf(folder, PATH_SIZE, "%s", look_text(&node, "folder"));
-    processes = look_field(&answer, "processes");
+    query.what = "status";
+    if (!node_query_ask(&query, &inspect, &answer)) return;
+    mr_value node = node_query_field(&answer, "node");
+    snprintf(folder, PATH_SIZE, "%s", node_query_text(&node, "folder"));
+    processes = node_query_field(&answer, "processes");
     for (mr_iter iter = mr_value_iter(&processes); mr_iter_next(&iter, &row);)
-        if (strcmp(look_text(&row, "id"), name) == 0) snprintf(name, NAME_SIZE, "%" PRId64, look_int(&row, "pid"));
+        if (strcmp(node_query_text(&row, "id"), name) == 0)
+            snprintf(name, NAME_SIZE, "%" PRId64, node_query_int(&row, "pid"));
     mr_value_release(&answer);
     mr_inspect_close(inspect);
 }
@@ -71,16 +72,16 @@ static bool is_named(const char *file, const char *name) {
 }
 
 static void keep_files(run *run, const mr_value *row, const char *name) {
-    mr_value files = look_field(row, "logs"), file;
-    snprintf(run->folder, sizeof run->folder, "%s", look_text(row, "folder"));
+    mr_value files = node_query_field(row, "logs"), file;
+    snprintf(run->folder, sizeof run->folder, "%s", node_query_text(row, "folder"));
     for (mr_iter iter = mr_value_iter(&files); mr_iter_next(&iter, &file) && run->count < LOGS_MAX;) {
-        const char *found = look_text(&file, "name");
+        const char *found = node_query_text(&file, "name");
         if (!is_named(found, name)) continue;
         log_file *kept = &run->files[run->count++];
         snprintf(kept->name, sizeof kept->name, "%.100s", found);
-        snprintf(kept->stream, sizeof kept->stream, "%s", look_text(&file, "stream"));
-        snprintf(kept->path, sizeof kept->path, "%s", look_text(&file, "path"));
-        kept->used = look_int(&file, "bytes") > 0;
+        snprintf(kept->stream, sizeof kept->stream, "%s", node_query_text(&file, "stream"));
+        snprintf(kept->path, sizeof kept->path, "%s", node_query_text(&file, "path"));
+        kept->used = node_query_int(&file, "bytes") > 0;
         kept->at = 0;
     }
 }
@@ -90,16 +91,17 @@ static bool find_run(const logs *logs, run *run) {
     char folder[PATH_SIZE] = "", name[NAME_SIZE];
     mr_value all, row, nodes;
     snprintf(name, sizeof name, "%s", logs->name);
-    if (command_outcome(logs->look.title, mr_inspect_nodes(&all)) != 0) return false;
-    nodes = look_field(&all, "nodes");
-    if (mr_value_count(&nodes) > 0 || logs->look.address != NULL) {
+    if (command_outcome(logs->query.title, mr_inspect_nodes(&all)) != 0) return false;
+    nodes = node_query_field(&all, "nodes");
+    if (mr_value_count(&nodes) > 0 || logs->query.address != NULL) {
         ask_node(logs, folder, name);
         if (folder[0] == '\0') return mr_value_release(&all), false; /* ask_node has printed the error */
     }
-    mr_value runs = look_field(&all, "runs");
+    mr_value runs = node_query_field(&all, "runs");
     for (mr_iter iter = mr_value_iter(&runs); mr_iter_next(&iter, &row) && run->folder[0] == '\0';) {
-        mr_value files = look_field(&row, "logs");
-        bool is_it = folder[0] != '\0' ? strcmp(look_text(&row, "folder"), folder) == 0 : mr_value_count(&files) > 0;
+        mr_value files = node_query_field(&row, "logs");
+        bool is_it =
+            folder[0] != '\0' ? strcmp(node_query_text(&row, "folder"), folder) == 0 : mr_value_count(&files) > 0;
         if (is_it) keep_files(run, &row, name);
     }
     mr_value_release(&all);
@@ -166,9 +168,9 @@ static mr_status print_json(const run *run) {
 }
 
 static int print_logs(const logs *logs, run *run) {
-    if (logs->look.as_json) return print_json(run) != MR_OK;
+    if (logs->query.as_json) return print_json(run) != MR_OK;
     if (run->count == 0 && logs->name[0] != '\0') {
-        fprintf(stderr, "%s: no log of process '%s'%s%s; `miniray logs --json` lists the files\n", logs->look.title,
+        fprintf(stderr, "%s: no log of process '%s'%s%s; `miniray logs --json` lists the files\n", logs->query.title,
                 logs->name, run->folder[0] != '\0' ? " in " : "", run->folder);
         return 1;
     }
@@ -191,7 +193,7 @@ static int print_logs(const logs *logs, run *run) {
 static error_t parse(int key, char *text, struct argp_state *state) {
     logs *logs = state->input;
     switch (key) {
-    case ARGP_KEY_INIT: state->child_inputs[0] = &logs->look; return 0;
+    case ARGP_KEY_INIT: state->child_inputs[0] = &logs->query; return 0;
     case 'f': logs->follow = true; return 0;
     case ARGP_KEY_ARG:
         if (logs->name[0] != '\0') return ARGP_ERR_UNKNOWN;
@@ -203,7 +205,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 
 int command_logs(int argc, char **argv) {
     const struct argp_option options[] = {{"follow", 'f', NULL, 0, "Keep printing new lines", 0}, {0}};
-    const struct argp_child children[] = {{&look_options, 0, NULL, 0}, {0}};
+    const struct argp_child children[] = {{&node_query_options, 0, NULL, 0}, {0}};
     const struct argp argp = {
         .options = options,
         .parser = parse,
@@ -216,7 +218,7 @@ int command_logs(int argc, char **argv) {
             "The session is that of the running node (see --address), or else the newest one with logs. --json lists "
             "the files.",
     };
-    logs logs = {.look = {.title = argv[0]}, .name = ""};
+    logs logs = {.query = {.title = argv[0]}, .name = ""};
     argp_parse(&argp, argc, argv, 0, NULL, &logs);
     run *run = calloc(1, sizeof *run);
     if (run == NULL) return 1;

@@ -7,7 +7,7 @@
 
 #include "miniray/admin.h"
 
-typedef struct look {
+typedef struct node_query {
     const char *title;   /* "miniray status", for messages */
     const char *address; /* NULL: the one node that is found */
     const char *what, *id;
@@ -17,28 +17,28 @@ typedef struct look {
     const char *unknown;             /* error about any other, with %s for the word */
     size_t limit;
     bool as_json;
-} look;
+} node_query;
 
-extern const struct argp look_options; /* a child for a command's own; its input is a look */
+extern const struct argp node_query_options; /* a child for a command's own; its input is a look */
 
 /* Parses the arguments of a command with these options and at most one word. */
-void look_parse(look *look, int argc, char **argv, const char *args_doc, const char *doc);
+void node_query_parse(node_query *query, int argc, char **argv, const char *args_doc, const char *doc);
 
-typedef void look_print_fn(const look *look, const mr_value *answer);
+typedef void node_query_print_fn(const node_query *query, const mr_value *answer);
 
 /* Asks, prints the JSON or lets `print` print for people; gives the exit status. */
-int look_run(const look *look, look_print_fn *print);
+int node_query_run(const node_query *query, node_query_print_fn *print);
 
 /* The same without printing: true, and the answer is to be released and the node to be left. */
-bool look_ask(const look *look, mr_inspect **inspect, mr_value *answer);
+bool node_query_ask(const node_query *query, mr_inspect **inspect, mr_value *answer);
 /* Without asking, too: true, and the node is to be left. */
-bool look_open(const look *look, mr_inspect **inspect);
+bool node_query_open(const node_query *query, mr_inspect **inspect);
 
 /* Fields of a map; a missing field is nil, 0 or "". A text is valid for the next seven calls. */
-mr_value look_field(const mr_value *map, const char *key);
-int64_t look_int(const mr_value *map, const char *key);
-const char *look_text(const mr_value *map, const char *key);
+mr_value node_query_field(const mr_value *map, const char *key);
+int64_t node_query_int(const mr_value *map, const char *key);
+const char *node_query_text(const mr_value *map, const char *key);
 
 /* "… and 4 more (--limit)", and the processes that did not answer. */
-void look_print_rest(size_t shown, int64_t total);
-void look_print_silent(const mr_value *silent);
+void node_query_print_rest(size_t shown, int64_t total);
+void node_query_print_silent(const mr_value *silent);

@@ -54,7 +54,7 @@ static void read_all(int fd, char text[TEXT_MAX]) {
 static outcome run(const char *const *arguments, const char *const *environment) {
     start start = {arguments, environment, memfd_create("out", MFD_CLOEXEC), memfd_create("err", MFD_CLOEXEC)};
     outcome outcome;
-    outcome.code = child_run(runs_miniray, &start, 60000);
+    outcome.code = test_child_run(runs_miniray, &start, 60000);
     read_all(start.out_fd, outcome.out);
     read_all(start.err_fd, outcome.err);
     return outcome;
@@ -257,8 +257,8 @@ static void a_node_that_is_not_there_is_told(void **state) {
 }
 
 static void no_node_at_all_is_no_fault_of_status(void **state) {
-    char folder[TEMP_FOLDER_MAX], variable[TEMP_FOLDER_MAX + 16];
-    assert_true(temp_folder(folder));
+    char folder[TEMP_DIR_FOLDER_MAX], variable[TEMP_DIR_FOLDER_MAX + 16];
+    assert_true(temp_dir_folder(folder));
     snprintf(variable, sizeof variable, "TMPDIR=%s", folder);
     outcome outcome = run(LIST("status"), LIST(variable));
     assert_good(&outcome);
@@ -289,9 +289,10 @@ static void write_log(const char *run, const char *name, const char *text) {
 
 /* A run that is over: its newest lines, one file as a whole, nothing that a terminal would obey. */
 static void logs_of_a_run_are_shown(void **state) {
-    char folder[TEMP_FOLDER_MAX], base[TEMP_FOLDER_MAX + 32], run_folder[TEMP_FOLDER_MAX + 64], variable[96];
+    char folder[TEMP_DIR_FOLDER_MAX], base[TEMP_DIR_FOLDER_MAX + 32], run_folder[TEMP_DIR_FOLDER_MAX + 64],
+        variable[96];
     char long_text[4000] = "";
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     snprintf(variable, sizeof variable, "TMPDIR=%s", folder);
     snprintf(base, sizeof base, "%s/miniray-%u", folder, (unsigned)geteuid());
     snprintf(run_folder, sizeof run_folder, "%s/20260101-000000-1-0", base);
@@ -333,7 +334,7 @@ static void output_that_is_lost_is_an_error(void **state) {
         start start = {all[i], NOTHING, open("/dev/full", O_WRONLY | O_CLOEXEC), memfd_create("err", MFD_CLOEXEC)};
         char err[TEXT_MAX];
         assert_true(start.out_fd >= 0);
-        assert_int_equal(child_run(runs_miniray, &start, 60000), 1);
+        assert_int_equal(test_child_run(runs_miniray, &start, 60000), 1);
         close(start.out_fd);
         read_all(start.err_fd, err);
         assert_string_equal(err, "miniray: cannot write the output: No space left on device\n");
@@ -341,8 +342,8 @@ static void output_that_is_lost_is_an_error(void **state) {
 }
 
 static void a_node_is_started_and_stopped(void **state) {
-    char folder[TEMP_FOLDER_MAX], variable[TEMP_FOLDER_MAX + 8], address[TEMP_FOLDER_MAX + 32];
-    assert_true(temp_folder(folder));
+    char folder[TEMP_DIR_FOLDER_MAX], variable[TEMP_DIR_FOLDER_MAX + 8], address[TEMP_DIR_FOLDER_MAX + 32];
+    assert_true(temp_dir_folder(folder));
     snprintf(variable, sizeof variable, "TMPDIR=%s", folder);
     snprintf(address, sizeof address, "--address=%s/node", folder);
     const char *const *environment = LIST(variable);
@@ -361,7 +362,7 @@ static void a_node_is_started_and_stopped(void **state) {
     outcome stopped = run(LIST("stop"), environment), other = run(LIST("stop", address), environment);
     assert_good(&stopped);
     assert_good(&other);
-    assert_true(temp_is_empty(folder));
+    assert_true(temp_dir_is_empty(folder));
     rmdir(folder);
 }
 
@@ -381,14 +382,14 @@ static void wrong_arguments_of_start_are_told(void **state) {
         {"--address=/no/such/folder/socket", "No such file or directory", 1},
         {"--store-bytes=1k", "the minimum is", 1},
     };
-    char folder[TEMP_FOLDER_MAX], variable[TEMP_FOLDER_MAX + 8];
-    assert_true(temp_folder(folder));
+    char folder[TEMP_DIR_FOLDER_MAX], variable[TEMP_DIR_FOLDER_MAX + 8];
+    assert_true(temp_dir_folder(folder));
     snprintf(variable, sizeof variable, "TMPDIR=%s", folder);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         outcome outcome = run(LIST("start", wrong[i].argument), LIST(variable));
         assert_int_equal(outcome.code, wrong[i].code);
         assert_has(outcome.err, wrong[i].said);
-        assert_true(temp_is_empty(folder));
+        assert_true(temp_dir_is_empty(folder));
     }
     rmdir(folder);
 }

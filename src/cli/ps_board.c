@@ -8,7 +8,7 @@
 
 #include "cli/table.h"
 
-const mr_ps_process *ps_board_find(const mr_ps_processes *board, int role, uint32_t number) {
+const mr_ps_process *ps_process_list_find(const mr_ps_processes *board, int role, uint32_t number) {
     for (uint32_t i = 0; i < board->count; i++)
         if (board->processes[i].role == role && board->processes[i].number == number) return &board->processes[i];
     return NULL;
@@ -16,7 +16,7 @@ const mr_ps_process *ps_board_find(const mr_ps_processes *board, int role, uint3
 
 /* ---- For people. */
 
-void ps_board_print_steps(const mr_ps_processes *board) {
+void ps_process_list_print_steps(const mr_ps_processes *board) {
     const mr_ps_process *slowest = NULL, *fastest = NULL;
     for (uint32_t i = 0; i < board->count; i++) {
         const mr_ps_process *process = &board->processes[i];
@@ -33,7 +33,7 @@ void ps_board_print_steps(const mr_ps_processes *board) {
                slowest->number, slowest->step, fastest->number, fastest->step, fastest->step - slowest->step);
 }
 
-void ps_board_print_disputes(const mr_ps_processes *board) {
+void ps_process_list_print_disputes(const mr_ps_processes *board) {
     uint64_t count = 0;
     for (uint32_t i = 0; i < board->count; i++) count += board->processes[i].conflicts;
     if (count != 0)
@@ -59,44 +59,45 @@ static bool is_other(const mr_ps_process *process) {
     return process->role != MR_PS_WORKERS && process->here && process->metric_count != 0;
 }
 
-void ps_board_print_others(const mr_ps_processes *board) {
+void ps_process_list_print_others(const mr_ps_processes *board) {
     bool any = false;
     for (uint32_t i = 0; i < board->count; i++) any = any || is_other(&board->processes[i]);
     if (!any) return;
     putchar('\n');
-    table *table = table_create((const char *const[]){"PROCESS", "METRICS", NULL});
+    text_table *table = text_table_create((const char *const[]){"PROCESS", "METRICS", NULL});
     for (uint32_t i = 0; i < board->count; i++) {
         const mr_ps_process *process = &board->processes[i];
         char text[1024];
         if (!is_other(process)) continue;
         print_reports(process, text, sizeof text);
         if (process->role == MR_PS_SERVERS)
-            table_cell(table, "server %u", process->number);
+            text_table_cell(table, "server %u", process->number);
         else
-            table_cell(table, "scheduler");
-        table_cell(table, "%s", text);
+            text_table_cell(table, "scheduler");
+        text_table_cell(table, "%s", text);
     }
-    table_print(table);
+    text_table_print(table);
 }
 
-void ps_board_print_ranks(const mr_ps_processes *board) {
+void ps_process_list_print_ranks(const mr_ps_processes *board) {
     bool any = false;
     for (uint32_t i = 0; i < board->count; i++) any = any || board->processes[i].role == MR_PS_WORKERS;
     if (!any) return;
     putchar('\n');
-    table *table = table_create((const char *const[]){">RANK", ">STEP", ">STEPS/S", "LAST HEARD", "METRICS", NULL});
+    text_table *table =
+        text_table_create((const char *const[]){">RANK", ">STEP", ">STEPS/S", "LAST HEARD", "METRICS", NULL});
     for (uint32_t i = 0; i < board->count; i++) {
         const mr_ps_process *process = &board->processes[i];
         char text[1024];
         if (process->role != MR_PS_WORKERS) continue;
         print_reports(process, text, sizeof text);
-        table_cell(table, "%u", process->number);
-        table_cell(table, "%" PRIu64, process->step);
-        table_cell(table, "%.3g", process->steps_second);
-        table_cell(table, "%s%s", process->here ? "" : "gone ", table_time(process->silent_us));
-        table_cell(table, "%s", text);
+        text_table_cell(table, "%u", process->number);
+        text_table_cell(table, "%" PRIu64, process->step);
+        text_table_cell(table, "%.3g", process->steps_second);
+        text_table_cell(table, "%s%s", process->here ? "" : "gone ", text_table_time(process->silent_us));
+        text_table_cell(table, "%s", text);
     }
-    table_print(table);
+    text_table_print(table);
 }
 
 /* ---- For programs. */
@@ -144,7 +145,7 @@ static mr_arg process_of(const mr_ps_process *process, json_output *json) {
     return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-mr_arg ps_board_json(const mr_ps_processes *board, json_output *json) {
+mr_arg ps_process_list_json(const mr_ps_processes *board, json_output *json) {
     mr_arg *rows = json_output_list(json, board->count);
     for (uint32_t i = 0; i < board->count; i++) rows[i] = process_of(&board->processes[i], json);
     return mr_list(rows, board->count);

@@ -29,37 +29,39 @@ typedef struct wanted {
 static void print_tables(const mr_ps_checkpoint_info *checkpoint) {
     if (checkpoint->table_count == 0) return;
     printf("\nTables of checkpoint %" PRIu64 "\n", checkpoint->number);
-    table *rows = table_create((const char *const[]){"TABLE", "KIND", "DTYPE", ">DIM", ">ROWS", ">VALUES", NULL});
+    text_table *rows =
+        text_table_create((const char *const[]){"TABLE", "KIND", "DTYPE", ">DIM", ">ROWS", ">VALUES", NULL});
     for (uint32_t i = 0; i < checkpoint->table_count; i++) {
         const mr_ps_checkpoint_table *one = &checkpoint->tables[i];
-        table_cell(rows, "%s", one->name);
-        table_cell(rows, "%s", ps_kind_name(one->kind));
-        table_cell(rows, "%s", ps_dtype_name(one->dtype));
-        table_cell(rows, one->kind == MR_PS_SPARSE ? "%u" : "-", one->dim);
-        table_cell(rows, "%" PRIu64, one->rows);
-        table_cell(rows, "%s", table_bytes((int64_t)one->bytes));
+        text_table_cell(rows, "%s", one->name);
+        text_table_cell(rows, "%s", ps_kind_name(one->kind));
+        text_table_cell(rows, "%s", ps_dtype_name(one->dtype));
+        text_table_cell(rows, one->kind == MR_PS_SPARSE ? "%u" : "-", one->dim);
+        text_table_cell(rows, "%" PRIu64, one->rows);
+        text_table_cell(rows, "%s", text_table_bytes((int64_t)one->bytes));
     }
-    table_print(rows);
+    text_table_print(rows);
 }
 
 /* Lists the tables of the newest whole checkpoint only: the others differ in their rows. */
 static void print_people(const mr_ps_checkpoints *all) {
     const mr_ps_checkpoint_info *newest = NULL;
-    table *rows = table_create((const char *const[]){">NUMBER", "WRITTEN", ">STEP", ">SLOTS", ">SIZE", "STATE", NULL});
+    text_table *rows =
+        text_table_create((const char *const[]){">NUMBER", "WRITTEN", ">STEP", ">SLOTS", ">SIZE", "STATE", NULL});
     for (uint32_t i = 0; i < all->count; i++) {
         const mr_ps_checkpoint_info *one = &all->list[i];
         char when[32], number[24] = "?", step[24] = "-";
         if (one->number != 0) snprintf(number, sizeof number, "%" PRIu64, one->number);
         if (one->step >= 0) snprintf(step, sizeof step, "%" PRId64, one->step);
         if (newest == NULL && one->damage[0] == '\0') newest = one;
-        table_cell(rows, "%s", number);
-        table_cell(rows, "%s", ps_time_text(one->written_us, when));
-        table_cell(rows, "%s", step);
-        table_cell(rows, "%u", one->slots);
-        table_cell(rows, "%s", table_bytes((int64_t)one->bytes));
-        table_cell(rows, "%s", one->damage[0] == '\0' ? "whole" : one->damage);
+        text_table_cell(rows, "%s", number);
+        text_table_cell(rows, "%s", ps_time_text(one->written_us, when));
+        text_table_cell(rows, "%s", step);
+        text_table_cell(rows, "%u", one->slots);
+        text_table_cell(rows, "%s", text_table_bytes((int64_t)one->bytes));
+        text_table_cell(rows, "%s", one->damage[0] == '\0' ? "whole" : one->damage);
     }
-    table_print(rows);
+    text_table_print(rows);
     if (newest != NULL) print_tables(newest);
 }
 

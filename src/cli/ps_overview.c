@@ -39,10 +39,10 @@ static const char *time_since(int64_t us) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t past_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - us;
-    return table_time(past_us > 0 ? past_us : 0);
+    return text_table_time(past_us > 0 ? past_us : 0);
 }
 
-void ps_overview_print_awaited(const mr_ps_overview *overview) {
+void ps_overview_print_stall(const mr_ps_overview *overview) {
     if (overview->stall[0] == '\0') return;
     printf("Stalled for %s: %s\n", time_since(overview->stall_us), overview->stall);
     for (const char *line = overview->stall_hint; *line != '\0';) {
@@ -60,7 +60,7 @@ void ps_overview_print_checkpoints(const mr_ps_overview *overview) {
     else
         puts("There is no checkpoint");
     if (overview->every_us != 0)
-        printf("A checkpoint is created every %s, in %s\n", table_time(overview->every_us), overview->folder);
+        printf("A checkpoint is created every %s, in %s\n", text_table_time(overview->every_us), overview->folder);
     else
         printf("Checkpoints are created on demand only (`miniray ps checkpoint create`), in %s\n", overview->folder);
     if (overview->checkpoint_error[0] == '\0') return;
@@ -74,21 +74,21 @@ void ps_overview_print_tables(const mr_ps_overview *overview) {
     if (overview->counted < overview->servers)
         printf("Rows and memory count %u of %u servers; the others have not reported\n", overview->counted,
                overview->servers);
-    table *rows = table_create((const char *const[]){"TABLE", "KIND", ">DIM", "DTYPE", ">ROWS", ">MEMORY", "SYNC",
-                                                     "OPTIMIZER", "CODEC", NULL});
+    text_table *rows = text_table_create((const char *const[]){"TABLE", "KIND", ">DIM", "DTYPE", ">ROWS", ">MEMORY",
+                                                               "SYNC", "OPTIMIZER", "CODEC", NULL});
     for (uint32_t i = 0; i < overview->table_count; i++) {
         const mr_ps_table_state *one = &overview->tables[i];
-        table_cell(rows, "%s", one->name);
-        table_cell(rows, "%s", ps_kind_name(one->kind));
-        table_cell(rows, one->kind == MR_PS_SPARSE ? "%u" : "-", one->dim);
-        table_cell(rows, "%s", ps_dtype_name(one->dtype));
-        table_cell(rows, "%" PRIu64, one->rows);
-        table_cell(rows, "%s", table_bytes((int64_t)one->bytes));
-        table_cell(rows, "%s", one->consistency);
-        table_cell(rows, "%s", one->optimizer);
-        table_cell(rows, "%s", one->compression);
+        text_table_cell(rows, "%s", one->name);
+        text_table_cell(rows, "%s", ps_kind_name(one->kind));
+        text_table_cell(rows, one->kind == MR_PS_SPARSE ? "%u" : "-", one->dim);
+        text_table_cell(rows, "%s", ps_dtype_name(one->dtype));
+        text_table_cell(rows, "%" PRIu64, one->rows);
+        text_table_cell(rows, "%s", text_table_bytes((int64_t)one->bytes));
+        text_table_cell(rows, "%s", one->consistency);
+        text_table_cell(rows, "%s", one->optimizer);
+        text_table_cell(rows, "%s", one->compression);
     }
-    table_print(rows);
+    text_table_print(rows);
     for (uint32_t i = 0; i < overview->table_count; i++)
         if (overview->tables[i].nonfinite != 0)
             printf("%" PRIu64
@@ -105,13 +105,13 @@ void ps_overview_print_data(const mr_ps_overview *overview) {
         printf("%" PRIu64 " items were returned and go to the next worker that claims\n", data->items_back);
     if (data->reader_count == 0) puts("No worker reads the dataset now");
     if (data->reader_count == 0) return;
-    table *rows = table_create((const char *const[]){">RANK", ">SHARDS", ">ITEMS LEFT", NULL});
+    text_table *rows = text_table_create((const char *const[]){">RANK", ">SHARDS", ">ITEMS LEFT", NULL});
     for (uint32_t i = 0; i < data->reader_count; i++) {
-        table_cell(rows, "%u", data->readers[i].rank);
-        table_cell(rows, "%u", data->readers[i].shards);
-        table_cell(rows, "%" PRIu64, data->readers[i].items);
+        text_table_cell(rows, "%u", data->readers[i].rank);
+        text_table_cell(rows, "%u", data->readers[i].shards);
+        text_table_cell(rows, "%" PRIu64, data->readers[i].items);
     }
-    table_print(rows);
+    text_table_print(rows);
 }
 
 /* ---- For programs. */

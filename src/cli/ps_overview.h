@@ -8,7 +8,7 @@ const char *ps_kind_name(mr_ps_kind kind);          /* static: "sparse" */
 const char *ps_dtype_name(mr_dtype dtype);          /* static: "fp32" */
 const char *ps_time_text(int64_t us, char out[32]); /* in UTC; "-": 0 */
 
-void ps_overview_print_awaited(const mr_ps_overview *overview);     /* lines, if it is stalled */
+void ps_overview_print_stall(const mr_ps_overview *overview);       /* lines, if it is stalled */
 void ps_overview_print_checkpoints(const mr_ps_overview *overview); /* a line; more if one failed */
 void ps_overview_print_tables(const mr_ps_overview *overview);      /* a table; nothing if there is none */
 

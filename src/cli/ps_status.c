@@ -29,12 +29,12 @@ static const char *consistency_name(const mr_ps_info *info) {
 /* The counter in the lower 36 bits of an incarnation; its generation is above. */
 static uint64_t start_of(uint64_t incarnation) { return incarnation & ((UINT64_C(1) << 36) - 1); }
 
-static uint32_t heads_of(const mr_ps_cluster_map *chart, const mr_ps_server *server, uint32_t *copies) {
+static uint32_t heads_of(const mr_ps_cluster_map *map, const mr_ps_server *server, uint32_t *copies) {
     uint32_t heads = 0;
     *copies = 0;
-    for (uint32_t i = 0; i < chart->slot_count; i++)
-        for (uint32_t k = 0; k < chart->slots[i].count; k++) {
-            const mr_ps_replica *copy = &chart->slots[i].replicas[k];
+    for (uint32_t i = 0; i < map->slot_count; i++)
+        for (uint32_t k = 0; k < map->slots[i].count; k++) {
+            const mr_ps_replica *copy = &map->slots[i].replicas[k];
             if (copy->server != server->number || copy->incarnation != server->incarnation) continue;
             *copies += 1;
             heads += k == 0;
@@ -43,112 +43,114 @@ static uint32_t heads_of(const mr_ps_cluster_map *chart, const mr_ps_server *ser
 }
 
 static bool is_here(const mr_ps_processes *board, const mr_ps_replica *copy) {
-    const mr_ps_process *process = ps_board_find(board, MR_PS_SERVERS, copy->server);
+    const mr_ps_process *process = ps_process_list_find(board, MR_PS_SERVERS, copy->server);
     return process != NULL && process->incarnation == copy->incarnation && process->here;
 }
 
 /* Number of slots with fewer replicas on live servers than configured. */
-static uint32_t lacking(const mr_ps_cluster_map *chart, const mr_ps_processes *board) {
+static uint32_t lacking(const mr_ps_cluster_map *map, const mr_ps_processes *board) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < chart->slot_count; i++) {
+    for (uint32_t i = 0; i < map->slot_count; i++) {
         uint32_t here = 0;
-        for (uint32_t k = 0; k < chart->slots[i].count; k++) here += is_here(board, &chart->slots[i].replicas[k]);
-        count += here < chart->info.replicas;
+        for (uint32_t k = 0; k < map->slots[i].count; k++) here += is_here(board, &map->slots[i].replicas[k]);
+        count += here < map->info.replicas;
     }
     return count;
 }
 
-static uint32_t played(const mr_ps_cluster_map *chart) {
+static uint32_t played(const mr_ps_cluster_map *map) {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < chart->info.ranks; i++) count += chart->ranks[i].incarnation != 0;
+    for (uint32_t i = 0; i < map->info.ranks; i++) count += map->ranks[i].incarnation != 0;
     return count;
 }
 
 /* ---- For people. */
 
-static void print_servers(const mr_ps_cluster_map *chart, const mr_ps_processes *board) {
+static void print_servers(const mr_ps_cluster_map *map, const mr_ps_processes *board) {
     static const mr_ps_process unheard = {.here = 0};
-    table *table = table_create((const char *const[]){">SERVER", ">START", ">HEADS", ">REPLICAS", ">PUSH/S", ">PULL/S",
-                                                      ">IN/S", ">OUT/S", ">MEMORY", "ADDRESS", NULL});
-    for (uint32_t i = 0; i < chart->info.servers; i++) {
-        const mr_ps_server *server = &chart->servers[i];
-        uint32_t copies, heads = heads_of(chart, server, &copies);
-        const mr_ps_process *process = ps_board_find(board, MR_PS_SERVERS, server->number);
+    text_table *table =
+        text_table_create((const char *const[]){">SERVER", ">START", ">HEADS", ">REPLICAS", ">PUSH/S", ">PULL/S",
+                                                ">IN/S", ">OUT/S", ">MEMORY", "ADDRESS", NULL});
+    for (uint32_t i = 0; i < map->info.servers; i++) {
+        const mr_ps_server *server = &map->servers[i];
+        uint32_t copies, heads = heads_of(map, server, &copies);
+        const mr_ps_process *process = ps_process_list_find(board, MR_PS_SERVERS, server->number);
         bool known = process != NULL && process->incarnation == server->incarnation && process->here;
         if (!known) process = &unheard;
-        table_cell(table, "%u", server->number);
-        table_cell(table, "%" PRIu64, start_of(server->incarnation));
-        table_cell(table, "%u", heads);
-        table_cell(table, "%u", copies);
-        table_cell(table, "%.0f", process->pushes_second);
-        table_cell(table, "%.0f", process->pulls_second);
-        table_cell(table, "%s", table_bytes((int64_t)process->bytes_in_second));
-        table_cell(table, "%s", table_bytes((int64_t)process->bytes_out_second));
-        table_cell(table, "%s", known ? table_bytes((int64_t)process->memory) : "gone");
-        table_cell(table, "%s", server->address);
+        text_table_cell(table, "%u", server->number);
+        text_table_cell(table, "%" PRIu64, start_of(server->incarnation));
+        text_table_cell(table, "%u", heads);
+        text_table_cell(table, "%u", copies);
+        text_table_cell(table, "%.0f", process->pushes_second);
+        text_table_cell(table, "%.0f", process->pulls_second);
+        text_table_cell(table, "%s", text_table_bytes((int64_t)process->bytes_in_second));
+        text_table_cell(table, "%s", text_table_bytes((int64_t)process->bytes_out_second));
+        text_table_cell(table, "%s", known ? text_table_bytes((int64_t)process->memory) : "gone");
+        text_table_cell(table, "%s", server->address);
     }
-    table_print(table);
+    text_table_print(table);
 }
 
 static void print_rounds(const mr_ps_info *info) {
     if (info->backup_workers == 0 && info->deadline_us == 0) return;
-    printf("A round waits for %u of %s", info->ranks - info->backup_workers, table_count(info->ranks, "rank"));
+    printf("A round waits for %u of %s", info->ranks - info->backup_workers, text_table_count(info->ranks, "rank"));
     if (info->deadline_us != 0) printf(", for at most %g s", (double)info->deadline_us / 1e6);
     putchar('\n');
 }
 
-static void print_slots(const mr_ps_cluster_map *chart, const mr_ps_processes *board) {
-    const mr_ps_info *info = &chart->info;
-    printf("%s, %s of each, %s%s, %s\n", table_count(info->slots, "slot"), table_count(info->replicas, "replica"),
-           consistency_name(info), info->mixed_consistency ? " and others" : "", table_count(info->ranks, "rank"));
+static void print_slots(const mr_ps_cluster_map *map, const mr_ps_processes *board) {
+    const mr_ps_info *info = &map->info;
+    printf("%s, %s of each, %s%s, %s\n", text_table_count(info->slots, "slot"),
+           text_table_count(info->replicas, "replica"), consistency_name(info),
+           info->mixed_consistency ? " and others" : "", text_table_count(info->ranks, "rank"));
     print_rounds(info);
-    printf("%u of %s held by a worker so far; ", played(chart), table_count(info->ranks, "rank"));
-    if (lacking(chart, board) == 0)
+    printf("%u of %s held by a worker so far; ", played(map), text_table_count(info->ranks, "rank"));
+    if (lacking(map, board) == 0)
         puts("every slot has all its replicas");
     else
-        printf("%u of %u slots lack replicas\n", lacking(chart, board), chart->slot_count);
+        printf("%u of %u slots lack replicas\n", lacking(map, board), map->slot_count);
 }
 
 /* Prints what the balancer has done, and nothing before its first move. */
-static void print_balance(const mr_ps_cluster_map *chart) {
+static void print_balance(const mr_ps_cluster_map *map) {
     uint32_t moved = 0, hot = 0;
-    for (uint32_t i = 0; i < chart->slot_count; i++) {
-        moved += chart->slots[i].pinned_server >= 0;
-        hot += chart->slots[i].read_replicas != 0;
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        moved += map->slots[i].pinned_server >= 0;
+        hot += map->slots[i].read_replicas != 0;
     }
-    if (moved != 0) printf("%s moved to less loaded servers\n", table_count(moved, "slot"));
-    if (hot != 0) printf("%s with read replicas:", table_count(hot, "hot slot"));
-    for (uint32_t i = 0, said = 0; i < chart->slot_count; i++)
-        if (chart->slots[i].read_replicas != 0 && said++ < SAID_MAX) printf(" %u", i);
+    if (moved != 0) printf("%s moved to less loaded servers\n", text_table_count(moved, "slot"));
+    if (hot != 0) printf("%s with read replicas:", text_table_count(hot, "hot slot"));
+    for (uint32_t i = 0, said = 0; i < map->slot_count; i++)
+        if (map->slots[i].read_replicas != 0 && said++ < SAID_MAX) printf(" %u", i);
     if (hot != 0) puts(hot > SAID_MAX ? " ..." : "");
 }
 
-static void print_people(const mr_ps_cluster_map *chart, const mr_ps_processes *board, const mr_ps_overview *overview) {
-    if (chart->number == 0)
+static void print_people(const mr_ps_cluster_map *map, const mr_ps_processes *board, const mr_ps_overview *overview) {
+    if (map->number == 0)
         puts("There are no slots yet");
     else
-        print_slots(chart, board);
-    print_balance(chart);
-    ps_overview_print_awaited(overview);
+        print_slots(map, board);
+    print_balance(map);
+    ps_overview_print_stall(overview);
     ps_overview_print_checkpoints(overview);
-    ps_board_print_steps(board);
-    ps_board_print_disputes(board);
-    if (chart->number != 0) {
+    ps_process_list_print_steps(board);
+    ps_process_list_print_disputes(board);
+    if (map->number != 0) {
         putchar('\n');
-        print_servers(chart, board);
+        print_servers(map, board);
     }
-    ps_board_print_others(board);
+    ps_process_list_print_others(board);
     ps_overview_print_tables(overview);
     ps_overview_print_data(overview);
-    ps_board_print_ranks(board);
+    ps_process_list_print_ranks(board);
 }
 
 /* ---- For programs. */
 
-static mr_arg slots_of(const mr_ps_cluster_map *chart, json_output *json) {
-    mr_arg *rows = json_output_list(json, chart->slot_count);
-    for (uint32_t i = 0; i < chart->slot_count; i++) {
-        const mr_ps_slot *slot = &chart->slots[i];
+static mr_arg slots_of(const mr_ps_cluster_map *map, json_output *json) {
+    mr_arg *rows = json_output_list(json, map->slot_count);
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        const mr_ps_slot *slot = &map->slots[i];
         mr_arg *chain = json_output_list(json, slot->count);
         for (uint32_t k = 0; k < slot->count; k++) chain[k] = mr_int(slot->replicas[k].server);
         const json_field fields[] = {
@@ -159,55 +161,55 @@ static mr_arg slots_of(const mr_ps_cluster_map *chart, json_output *json) {
         };
         rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
-    return mr_list(rows, chart->slot_count);
+    return mr_list(rows, map->slot_count);
 }
 
-static mr_arg servers_of(const mr_ps_cluster_map *chart, json_output *json) {
-    mr_arg *rows = json_output_list(json, chart->info.servers);
-    for (uint32_t i = 0; i < chart->info.servers; i++) {
+static mr_arg servers_of(const mr_ps_cluster_map *map, json_output *json) {
+    mr_arg *rows = json_output_list(json, map->info.servers);
+    for (uint32_t i = 0; i < map->info.servers; i++) {
         const json_field fields[] = {
-            {"number", mr_int(chart->servers[i].number)},
-            {"incarnation", mr_int((int64_t)chart->servers[i].incarnation)},
-            {"address", mr_str(chart->servers[i].address)},
+            {"number", mr_int(map->servers[i].number)},
+            {"incarnation", mr_int((int64_t)map->servers[i].incarnation)},
+            {"address", mr_str(map->servers[i].address)},
         };
         rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
-    return mr_list(rows, chart->info.servers);
+    return mr_list(rows, map->info.servers);
 }
 
-static mr_arg ranks_of(const mr_ps_cluster_map *chart, json_output *json) {
-    mr_arg *rows = json_output_list(json, chart->info.ranks);
-    for (uint32_t i = 0; i < chart->info.ranks; i++) {
+static mr_arg ranks_of(const mr_ps_cluster_map *map, json_output *json) {
+    mr_arg *rows = json_output_list(json, map->info.ranks);
+    for (uint32_t i = 0; i < map->info.ranks; i++) {
         const json_field fields[] = {
-            {"worker", mr_int(chart->ranks[i].worker)},
-            {"incarnation", mr_int((int64_t)chart->ranks[i].incarnation)},
+            {"worker", mr_int(map->ranks[i].worker)},
+            {"incarnation", mr_int((int64_t)map->ranks[i].incarnation)},
         };
         rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
     }
-    return mr_list(rows, chart->info.ranks);
+    return mr_list(rows, map->info.ranks);
 }
 
-static mr_status print_json(const mr_ps_cluster_map *chart, const mr_ps_processes *board,
+static mr_status print_json(const mr_ps_cluster_map *map, const mr_ps_processes *board,
                             const mr_ps_overview *overview) {
     json_output json = {0};
     char generation[20];
-    snprintf(generation, sizeof generation, "%016" PRIx64, chart->generation);
+    snprintf(generation, sizeof generation, "%016" PRIx64, map->generation);
     const json_field fields[] = {
-        {"map", mr_int((int64_t)chart->number)},
+        {"map", mr_int((int64_t)map->number)},
         {"generation", mr_str(generation)},
-        {"restored_from", mr_int((int64_t)chart->restored_from)},
-        {"checkpoint", mr_int((int64_t)chart->checkpoint)},
-        {"consistency", mr_str(consistency_name(&chart->info))},
-        {"staleness", mr_int(chart->info.staleness)},
-        {"mixed_consistency", mr_bool(chart->info.mixed_consistency != 0)},
-        {"backup_workers", mr_int(chart->info.backup_workers)},
-        {"deadline_us", mr_int(chart->info.deadline_us)},
-        {"replicas", mr_int(chart->info.replicas)},
-        {"lacking", mr_int(lacking(chart, board))},
-        {"slots", slots_of(chart, &json)},
-        {"servers", servers_of(chart, &json)},
-        {"ranks", ranks_of(chart, &json)},
-        {"processes", ps_board_json(board, &json)},
+        {"restored_from", mr_int((int64_t)map->restored_from)},
+        {"checkpoint", mr_int((int64_t)map->checkpoint)},
+        {"consistency", mr_str(consistency_name(&map->info))},
+        {"staleness", mr_int(map->info.staleness)},
+        {"mixed_consistency", mr_bool(map->info.mixed_consistency != 0)},
+        {"backup_workers", mr_int(map->info.backup_workers)},
+        {"deadline_us", mr_int(map->info.deadline_us)},
+        {"replicas", mr_int(map->info.replicas)},
+        {"lacking", mr_int(lacking(map, board))},
+        {"slots", slots_of(map, &json)},
+        {"servers", servers_of(map, &json)},
+        {"ranks", ranks_of(map, &json)},
+        {"processes", ps_process_list_json(board, &json)},
         {"tables", ps_overview_tables_json(overview, &json)},
         {"data", ps_overview_data_json(overview, &json)},
         {"checkpoints", ps_overview_checkpoints_json(overview, &json)},
@@ -241,19 +243,19 @@ int ps_status(int argc, char **argv) {
             "second.",
     };
     wanted wanted = {0};
-    mr_ps_cluster_map *chart = NULL;
+    mr_ps_cluster_map *map = NULL;
     mr_ps_processes *board = NULL;
     mr_ps_overview *overview = NULL;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
-    mr_status status = mr_ps_cluster_map_get(wanted.scheduler, ANSWER_US, &chart);
+    mr_status status = mr_ps_cluster_map_get(wanted.scheduler, ANSWER_US, &map);
     if (status == MR_OK) status = mr_ps_processes_get(wanted.scheduler, ANSWER_US, &board);
     if (status == MR_OK) status = mr_ps_overview_get(wanted.scheduler, ANSWER_US, &overview);
     if (status == MR_OK && wanted.as_json)
-        status = print_json(chart, board, overview);
+        status = print_json(map, board, overview);
     else if (status == MR_OK)
-        print_people(chart, board, overview);
+        print_people(map, board, overview);
     int code = command_outcome(argv[0], status);
-    mr_ps_cluster_map_free(chart);
+    mr_ps_cluster_map_free(map);
     mr_ps_processes_free(board);
     mr_ps_overview_free(overview);
     return code;

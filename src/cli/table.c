@@ -11,7 +11,7 @@
 
 enum { COLUMNS_MAX = 12, CELL_MAX = 600, WIDTH = 80, GAP = 2, LAST_MIN = 10, TEXT_MIN = 8 };
 
-struct table {
+struct text_table {
     const char *headings[COLUMNS_MAX];
     int columns, widths[COLUMNS_MAX];
     char **cells; /* owned, row by row */
@@ -28,7 +28,7 @@ static int width_of(const char *text) {
 static bool is_number(const char *heading) { return heading[0] == '>'; }
 static const char *title_of(const char *heading) { return heading + is_number(heading); }
 
-void *table_must(void *memory) {
+void *text_table_must(void *memory) {
     if (memory == NULL) {
         fputs("miniray: out of memory\n", stderr);
         _exit(1);
@@ -36,8 +36,8 @@ void *table_must(void *memory) {
     return memory;
 }
 
-table *table_create(const char *const *headings) {
-    table *table = table_must(calloc(1, sizeof *table));
+text_table *text_table_create(const char *const *headings) {
+    text_table *table = text_table_must(calloc(1, sizeof *table));
     for (; headings[table->columns] != NULL && table->columns < COLUMNS_MAX; table->columns++) {
         table->headings[table->columns] = headings[table->columns];
         table->widths[table->columns] = width_of(title_of(headings[table->columns]));
@@ -51,7 +51,7 @@ static void make_harmless(char *text) {
         if ((unsigned char)*text < ' ' || *text == 0x7f) *text = ' ';
 }
 
-void table_cell(table *table, const char *format, ...) {
+void text_table_cell(text_table *table, const char *format, ...) {
     char text[CELL_MAX];
     va_list list;
     va_start(list, format);
@@ -60,11 +60,11 @@ void table_cell(table *table, const char *format, ...) {
     make_harmless(text);
     if (table->count == table->capacity) {
         table->capacity = table->capacity == 0 ? 64 : 2 * table->capacity;
-        table->cells = table_must(realloc(table->cells, table->capacity * sizeof *table->cells));
+        table->cells = text_table_must(realloc(table->cells, table->capacity * sizeof *table->cells));
     }
     int column = (int)(table->count % (size_t)table->columns), width = width_of(text);
     if (width > table->widths[column]) table->widths[column] = width;
-    table->cells[table->count++] = table_must(strdup(text));
+    table->cells[table->count++] = text_table_must(strdup(text));
 }
 
 static int terminal_width(void) {
@@ -87,7 +87,7 @@ static void print_cut(const char *text, int width) {
     fputs("…", stdout);
 }
 
-static void print_row(const table *table, const char *const *cells, bool are_headings) {
+static void print_row(const text_table *table, const char *const *cells, bool are_headings) {
     for (int i = 0; i < table->columns; i++) {
         const char *text = are_headings ? title_of(cells[i]) : cells[i];
         bool last = i == table->columns - 1, number = is_number(table->headings[i]);
@@ -101,7 +101,7 @@ static void print_row(const table *table, const char *const *cells, bool are_hea
 }
 
 /* The widest column of texts before the last; -1: none can be narrower. */
-static int widest(const table *table) {
+static int widest(const text_table *table) {
     int found = -1, most = TEXT_MIN;
     for (int i = 0; i < table->columns - 1; i++) {
         if (is_number(table->headings[i]) || table->widths[i] <= most) continue;
@@ -112,14 +112,14 @@ static int widest(const table *table) {
 }
 
 /* Numbers stay as they are: a line may still be longer than a narrow terminal. */
-static void fit(table *table, int terminal) {
+static void fit(text_table *table, int terminal) {
     int *last = &table->widths[table->columns - 1], all = GAP * (table->columns - 1);
     for (int i = 0; i < table->columns; i++) all += table->widths[i];
     for (; all > terminal && *last > LAST_MIN; all--) *last -= 1;
     for (int i; all > terminal && (i = widest(table)) >= 0; all--) table->widths[i]--;
 }
 
-void table_print(table *table) {
+void text_table_print(text_table *table) {
     int terminal = terminal_width();
     if (terminal != 0) fit(table, terminal);
     print_row(table, table->headings, true);
@@ -138,7 +138,7 @@ static char *next_text(void) {
     return texts[next++ % 3];
 }
 
-const char *table_bytes(int64_t bytes) {
+const char *text_table_bytes(int64_t bytes) {
     static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
     double value = (double)bytes;
     int unit = 0;
@@ -148,13 +148,13 @@ const char *table_bytes(int64_t bytes) {
     return text;
 }
 
-const char *table_count(int64_t count, const char *noun) {
+const char *text_table_count(int64_t count, const char *noun) {
     char *text = next_text();
     snprintf(text, 32, "%" PRId64 " %.10s%s", count, noun, count == 1 ? "" : "s");
     return text;
 }
 
-const char *table_time(int64_t us) {
+const char *text_table_time(int64_t us) {
     char *text = next_text();
     double value = (double)us;
     if (value < 1e3)

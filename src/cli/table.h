@@ -7,16 +7,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct table table;
+typedef struct text_table text_table;
 
 /* `headings` ends with NULL and is borrowed. A heading that begins with '>' is of a column of numbers, to the right. */
-table *table_create(const char *const *headings);
-void table_cell(table *table, const char *format, ...) __attribute__((format(printf, 2, 3))); /* the next cell */
-void table_print(table *table); /* to stdout; the table is gone afterwards */
+text_table *text_table_create(const char *const *headings);
+/* the next cell */
+void text_table_cell(text_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_table_print(text_table *table); /* to stdout; the table is gone afterwards */
 
-void *table_must(void *memory); /* the argument; the program ends with status 1 if it is NULL */
+void *text_table_must(void *memory); /* the argument; the program ends with status 1 if it is NULL */
 
 /* Static texts of one thread, good for the next three calls. */
-const char *table_bytes(int64_t bytes);                   /* "1.5 MB" */
-const char *table_time(int64_t us);                       /* "1.25 s", "3 min" */
-const char *table_count(int64_t count, const char *noun); /* "1 object", "2 objects" */
+const char *text_table_bytes(int64_t bytes);                   /* "1.5 MB" */
+const char *text_table_time(int64_t us);                       /* "1.25 s", "3 min" */
+const char *text_table_count(int64_t count, const char *noun); /* "1 object", "2 objects" */

@@ -9,7 +9,7 @@
 
 /* Prints the process's own description of its work, each line below the step. */
 static void print_words(const mr_value *step, int indent) {
-    mr_value does = look_field(step, "does");
+    mr_value does = node_query_field(step, "does");
     mr_span text;
     if (mr_value_kind(&does) != MR_KIND_STR || mr_value_str(&does, &text) != MR_OK) return;
     const char *at = text.data, *end = at + text.size;
@@ -21,14 +21,14 @@ static void print_words(const mr_value *step, int indent) {
     }
 }
 
-static void print(const look *look, const mr_value *answer) {
-    mr_value steps = look_field(answer, "steps"), step;
+static void print(const node_query *query, const mr_value *answer) {
+    mr_value steps = node_query_field(answer, "steps"), step;
     int indent = 0;
     for (mr_iter iter = mr_value_iter(&steps); mr_iter_next(&iter, &step); indent += 2) {
-        const char *because = look_text(&step, "because"), *release = look_text(&step, "release");
-        int64_t age_us = look_int(&step, "age_us");
-        printf("%*s%s  %s", indent, "", look_text(&step, "id"), look_text(&step, "what"));
-        if (age_us > 0) printf(", for %s", table_time(age_us));
+        const char *because = node_query_text(&step, "because"), *release = node_query_text(&step, "release");
+        int64_t age_us = node_query_int(&step, "age_us");
+        printf("%*s%s  %s", indent, "", node_query_text(&step, "id"), node_query_text(&step, "what"));
+        if (age_us > 0) printf(", for %s", text_table_time(age_us));
         putchar('\n');
         if (because[0] != '\0') printf("%*s%s\n", indent + 2, "", because);
         print_words(&step, indent + 2);
@@ -37,11 +37,12 @@ static void print(const look *look, const mr_value *answer) {
 }
 
 int command_why(int argc, char **argv) {
-    look look = {.title = argv[0], .what = "why", .missing = "no id is given; `miniray list tasks` shows ids"};
-    look_parse(&look, argc, argv, "ID",
-               "Explains what a task, call, object, actor or process waits for, since when, and what releases it.\v"
-               "ID is as `miniray list` shows it: t4:17 (task), c4:17 (call), o4:17 (object), a4:2 (actor), p4 "
-               "(process).");
-    look.id = look.word;
-    return look_run(&look, print);
+    node_query query = {.title = argv[0], .what = "why", .missing = "no id is given; `miniray list tasks` shows ids"};
+    node_query_parse(
+        &query, argc, argv, "ID",
+        "Explains what a task, call, object, actor or process waits for, since when, and what releases it.\v"
+        "ID is as `miniray list` shows it: t4:17 (task), c4:17 (call), o4:17 (object), a4:2 (actor), p4 "
+        "(process).");
+    query.id = query.word;
+    return node_query_run(&query, print);
 }

@@ -1,45 +1,45 @@
 /* archive.h — durable storage interface of the metadata store: an operation table.
  *
- * An archive has one generation and some records, each a key with its version, the lease that it hangs on, and its
- * value. A save is durable before it answers MR_OK, and whole: after a crash inside it, or after a failure, the archive
- * has what it had before, or what was saved. The slots block, for as long as the device takes.
+ * A metadata storage has one generation and some records, each a key with its version, the lease that it hangs on, and
+ * its value. A save is durable before it answers MR_OK, and whole: after a crash inside it, or after a failure, the
+ * metadata storage has what it had before, or what was saved. The slots block, for as long as the device takes.
  *
  * Backend: a file (image.h), on a folder of this machine or in the simulator. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-typedef struct archive_record {
+typedef struct metadata_storage_record {
     span key; /* borrowed: while loading for the call, else the saver's */
     uint64_t version;
     uint64_t lease; /* 0: none */
     span value;
-} archive_record;
+} metadata_storage_record;
 
-typedef struct archive_content { /* borrowed for the call */
+typedef struct metadata_storage_content { /* borrowed for the call */
     uint64_t generation;
-    const archive_record *records;
+    const metadata_storage_record *records;
     size_t count;
-} archive_content;
+} metadata_storage_content;
 
-/* One record that is there. False: it cannot be one; the archive is damaged. */
-typedef bool archive_take_fn(void *context, uint64_t generation, const archive_record *record);
+/* One record that is there. False: it cannot be one; the metadata storage is damaged. */
+typedef bool metadata_storage_take_fn(void *context, uint64_t generation, const metadata_storage_record *record);
 
-typedef struct archive_ops {
+typedef struct metadata_storage_ops {
     const char *name;
 
     /* Gives the records to `take`, and then the generation. MR_NOT_FOUND: nothing was ever saved. MR_CORRUPT, MR_IO, …
      */
-    mr_status (*load)(void *self, archive_take_fn *take, void *context, uint64_t *generation);
+    mr_status (*load)(void *self, metadata_storage_take_fn *take, void *context, uint64_t *generation);
 
     /* From what was saved last, `content` differs in the record with the index `changed`, which may be new. */
-    mr_status (*save)(void *self, const archive_content *content, size_t changed);
+    mr_status (*save)(void *self, const metadata_storage_content *content, size_t changed);
 
     /* A generation without any record takes the place of everything. */
     mr_status (*begin)(void *self, uint64_t generation);
-} archive_ops;
+} metadata_storage_ops;
 
-typedef struct archive { /* two words, passed by value */
-    const archive_ops *ops;
+typedef struct metadata_storage { /* two words, passed by value */
+    const metadata_storage_ops *ops;
     void *self;
-} archive;
+} metadata_storage;

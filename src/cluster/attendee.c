@@ -22,54 +22,55 @@
 enum {
     WISH_SIZE = 65,
     ZEROS_SIZE = 44,
-    WORD_MAX = 1 + ROSTER_ADDRESS_MAX + ZEROS_SIZE + 1 + ATTENDEE_WISHES_MAX * WISH_SIZE
+    WORD_MAX = 1 + CONSUMER_GROUP_ADDRESS_MAX + ZEROS_SIZE + 1 + GROUP_CONSUMER_WISHES_MAX * WISH_SIZE
 };
 
 static const uint8_t zeros[ZEROS_SIZE];
 
-struct attendee {
-    attendee_options options;
+struct group_consumer {
+    group_consumer_options options;
     uint64_t incarnation; /* 0: none */
     int64_t next_us;
-    roster roster;
+    consumer_group group;
     bool was_in;
     uint8_t wish_count;
-    roster_wish wishes[ATTENDEE_WISHES_MAX];
+    consumer_group_wish wishes[GROUP_CONSUMER_WISHES_MAX];
 };
 
-attendee *attendee_create(const attendee_options *options) {
-    MR_ASSERT(strlen(options->address) < ROSTER_ADDRESS_MAX && options->send != NULL && options->on_roster != NULL);
-    attendee *attendee = xcalloc(1, sizeof *attendee);
-    attendee->options = *options;
-    attendee->next_us = CLOCK_NEVER_US;
-    return attendee;
+group_consumer *group_consumer_create(const group_consumer_options *options) {
+    MR_ASSERT(strlen(options->address) < CONSUMER_GROUP_ADDRESS_MAX && options->send != NULL &&
+              options->on_group != NULL);
+    group_consumer *consumer = xcalloc(1, sizeof *consumer);
+    consumer->options = *options;
+    consumer->next_us = CLOCK_NEVER_US;
+    return consumer;
 }
 
-void attendee_destroy(attendee *attendee) {
-    roster_fini(&attendee->roster);
-    free(attendee);
+void group_consumer_destroy(group_consumer *consumer) {
+    consumer_group_fini(&consumer->group);
+    free(consumer);
 }
 
-void attendee_begin(attendee *attendee, uint64_t incarnation, int64_t now_us) {
+void group_consumer_begin(group_consumer *consumer, uint64_t incarnation, int64_t now_us) {
     MR_ASSERT(incarnation != 0);
-    attendee->incarnation = incarnation;
-    attendee->was_in = false;
-    attendee->wish_count = 0;
-    attendee->next_us = now_us;
+    consumer->incarnation = incarnation;
+    consumer->was_in = false;
+    consumer->wish_count = 0;
+    consumer->next_us = now_us;
 }
 
-bool attendee_is_out(const attendee *attendee) {
-    const roster_member *member = roster_find(&attendee->roster, attendee->options.id);
-    bool is_in = member != NULL && member->incarnation == attendee->incarnation;
-    return attendee->was_in && !is_in;
+bool group_consumer_is_out(const group_consumer *consumer) {
+    const consumer_group_member *member = consumer_group_find(&consumer->group, consumer->options.id);
+    bool is_in = member != NULL && member->incarnation == consumer->incarnation;
+    return consumer->was_in && !is_in;
 }
 
-const roster *attendee_roster(const attendee *attendee) { return &attendee->roster; }
-int64_t attendee_next_us(const attendee *attendee) { return attendee->next_us; }
+const consumer_group *group_consumer_group(const group_consumer *consumer) { return &consumer->group; }
+int64_t group_consumer_next_us(const group_consumer *consumer) { return consumer->next_us; }
 
 /* ---- Saying. */
 
-static void write_wish(writer *writer, const roster_wish *wish) {
+static void write_wish(writer *writer, const consumer_group_wish *wish) {
     writer_u32(writer, wish->rank);
     writer_u32(writer, wish->count);
     writer_u64(writer, wish->step);
@@ -82,24 +83,24 @@ static void write_wish(writer *writer, const roster_wish *wish) {
     writer_u64(writer, wish->granted);
 }
 
-static void say(attendee *attendee) {
+static void say(group_consumer *consumer) {
     uint8_t bytes[WORD_MAX];
     writer writer = writer_of(bytes, sizeof bytes);
-    writer_u8(&writer, attendee->options.role);
-    writer_text8(&writer, attendee->options.address);
+    writer_u8(&writer, consumer->options.role);
+    writer_text8(&writer, consumer->options.address);
     writer_bytes(&writer, zeros, sizeof zeros);
-    writer_u8(&writer, attendee->wish_count);
-    for (size_t i = 0; i < attendee->wish_count; i++) write_wish(&writer, &attendee->wishes[i]);
+    writer_u8(&writer, consumer->wish_count);
+    for (size_t i = 0; i < consumer->wish_count; i++) write_wish(&writer, &consumer->wishes[i]);
     MR_ASSERT(!writer.failed);
-    letter letter = {.kind = LETTER_ATTEND,
-                     .stamp = {attendee->roster.number, attendee->options.id, attendee->incarnation},
-                     .value = span_of(bytes, writer_size(&writer))};
-    attendee->options.send(attendee->options.context, attendee->options.marshal, &letter);
+    control_message message = {.kind = MESSAGE_ATTEND,
+                               .stamp = {consumer->group.number, consumer->options.id, consumer->incarnation},
+                               .value = span_of(bytes, writer_size(&writer))};
+    consumer->options.send(consumer->options.context, consumer->options.leader, &message);
 }
 
-void attendee_tick(attendee *attendee, int64_t now_us) {
-    attendee->next_us = now_us + ATTENDEE_BEAT_US;
-    say(attendee);
+void group_consumer_tick(group_consumer *consumer, int64_t now_us) {
+    consumer->next_us = now_us + GROUP_CONSUMER_BEAT_US;
+    say(consumer);
 }
 
 static bool read_zeros(reader *reader) {
@@ -107,11 +108,11 @@ static bool read_zeros(reader *reader) {
     return bytes != NULL && memcmp(bytes, zeros, sizeof zeros) == 0;
 }
 
-static bool read_wishes(reader *reader, attendee_word *word) {
+static bool read_wishes(reader *reader, group_consumer_word *word) {
     word->wish_count = reader_u8(reader);
-    if (word->wish_count > ATTENDEE_WISHES_MAX) return false;
+    if (word->wish_count > GROUP_CONSUMER_WISHES_MAX) return false;
     for (size_t i = 0; i < word->wish_count; i++) {
-        roster_wish *wish = &word->wishes[i];
+        consumer_group_wish *wish = &word->wishes[i];
         wish->rank = reader_u32(reader);
         wish->count = reader_u32(reader);
         wish->step = reader_u64(reader);
@@ -126,81 +127,83 @@ static bool read_wishes(reader *reader, attendee_word *word) {
     return true;
 }
 
-mr_status attendee_read(const letter *letter, attendee_word *word) {
-    reader reader = reader_of(letter->value.data, letter->value.size);
-    *word = (attendee_word){.member = {.id = (uint32_t)letter->stamp.id, .incarnation = letter->stamp.incarnation}};
+mr_status group_consumer_read(const control_message *message, group_consumer_word *word) {
+    reader reader = reader_of(message->value.data, message->value.size);
+    *word =
+        (group_consumer_word){.member = {.id = (uint32_t)message->stamp.id, .incarnation = message->stamp.incarnation}};
     word->member.role = reader_u8(&reader);
     uint8_t role = word->member.role;
-    bool good = (role == ROSTER_SCHEDULER || role == ROSTER_SERVER || role == ROSTER_WORKER) &&
-                letter->stamp.id < ROSTER_NOBODY && letter->stamp.incarnation != 0 &&
+    bool good = (role == CONSUMER_GROUP_SCHEDULER || role == CONSUMER_GROUP_SERVER || role == CONSUMER_GROUP_WORKER) &&
+                message->stamp.id < CONSUMER_GROUP_NOBODY && message->stamp.incarnation != 0 &&
                 reader_text8(&reader, word->member.address, sizeof word->member.address) && read_zeros(&reader) &&
                 read_wishes(&reader, word);
     if (!good || reader.failed || reader_left(&reader) != 0)
-        return error_set(MR_CORRUPT, "malformed message of a group consumer: %zu bytes", letter->value.size);
+        return error_set(MR_CORRUPT, "malformed message of a group consumer: %zu bytes", message->value.size);
     return MR_OK;
 }
 
 /* ---- Hearing. */
 
-static void withdraw(attendee *attendee, size_t at) {
-    MR_ASSERT(at < attendee->wish_count);
-    attendee->wishes[at] = attendee->wishes[--attendee->wish_count];
+static void withdraw(group_consumer *consumer, size_t at) {
+    MR_ASSERT(at < consumer->wish_count);
+    consumer->wishes[at] = consumer->wishes[--consumer->wish_count];
 }
 
-static void settle(attendee *attendee) {
-    for (size_t i = attendee->wish_count; i-- > 0;)
-        if (roster_grants(&attendee->roster, &attendee->wishes[i])) withdraw(attendee, i);
+static void settle(group_consumer *consumer) {
+    for (size_t i = consumer->wish_count; i-- > 0;)
+        if (consumer_group_grants(&consumer->group, &consumer->wishes[i])) withdraw(consumer, i);
 }
 
-bool attendee_take(attendee *attendee, const letter *letter) {
-    if (letter->kind != LETTER_ROSTER) return false;
-    roster fresh = {0};
-    if (roster_decode(letter->value, &fresh) != MR_OK) return true;
-    if (fresh.number > attendee->roster.number) {
-        roster_copy(&attendee->roster, &fresh);
-        const roster_member *member = roster_find(&attendee->roster, attendee->options.id);
-        if (member != NULL && member->incarnation == attendee->incarnation) attendee->was_in = true;
-        settle(attendee);
-        CHECK_INVARIANTS(attendee->roster.claims.count, attendee_check(attendee));
-        attendee->options.on_roster(attendee->options.context, &attendee->roster);
+bool group_consumer_take(group_consumer *consumer, const control_message *message) {
+    if (message->kind != MESSAGE_GROUP) return false;
+    consumer_group fresh = {0};
+    if (consumer_group_decode(message->value, &fresh) != MR_OK) return true;
+    if (fresh.number > consumer->group.number) {
+        consumer_group_copy(&consumer->group, &fresh);
+        const consumer_group_member *member = consumer_group_find(&consumer->group, consumer->options.id);
+        if (member != NULL && member->incarnation == consumer->incarnation) consumer->was_in = true;
+        settle(consumer);
+        CHECK_INVARIANTS(consumer->group.claims.count, group_consumer_check(consumer));
+        consumer->options.on_group(consumer->options.context, &consumer->group);
     }
-    roster_fini(&fresh);
+    consumer_group_fini(&fresh);
     return true;
 }
 
 /* ---- Wanting. */
 
-static size_t find_wish(const attendee *attendee, uint32_t rank) {
+static size_t find_wish(const group_consumer *consumer, uint32_t rank) {
     size_t at = 0;
-    while (at < attendee->wish_count && attendee->wishes[at].rank != rank) at++;
+    while (at < consumer->wish_count && consumer->wishes[at].rank != rank) at++;
     return at;
 }
 
-const roster_wish *attendee_wish_of(const attendee *attendee, uint32_t rank) {
-    size_t at = find_wish(attendee, rank);
-    return at == attendee->wish_count ? NULL : &attendee->wishes[at];
+const consumer_group_wish *group_consumer_wish_of(const group_consumer *consumer, uint32_t rank) {
+    size_t at = find_wish(consumer, rank);
+    return at == consumer->wish_count ? NULL : &consumer->wishes[at];
 }
 
-bool attendee_wish(attendee *attendee, const roster_wish *wish) {
-    size_t at = find_wish(attendee, wish->rank);
-    if (at == ATTENDEE_WISHES_MAX) return false;
-    if (at == attendee->wish_count) attendee->wish_count++;
-    attendee->wishes[at] = *wish;
-    if (roster_grants(&attendee->roster, wish)) withdraw(attendee, at); /* no roster will come to say so */
-    CHECK_INVARIANTS(attendee->roster.claims.count, attendee_check(attendee));
+bool group_consumer_wish(group_consumer *consumer, const consumer_group_wish *wish) {
+    size_t at = find_wish(consumer, wish->rank);
+    if (at == GROUP_CONSUMER_WISHES_MAX) return false;
+    if (at == consumer->wish_count) consumer->wish_count++;
+    consumer->wishes[at] = *wish;
+    /* no consumer group will come to say so */
+    if (consumer_group_grants(&consumer->group, wish)) withdraw(consumer, at);
+    CHECK_INVARIANTS(consumer->group.claims.count, group_consumer_check(consumer));
     return true;
 }
 
-void attendee_withdraw(attendee *attendee, uint32_t rank) {
-    size_t at = find_wish(attendee, rank);
-    if (at < attendee->wish_count) withdraw(attendee, at);
+void group_consumer_withdraw(group_consumer *consumer, uint32_t rank) {
+    size_t at = find_wish(consumer, rank);
+    if (at < consumer->wish_count) withdraw(consumer, at);
 }
 
-void attendee_check(const attendee *attendee) {
-    MR_ASSERT(attendee->wish_count <= ATTENDEE_WISHES_MAX); /* 1 */
-    for (size_t i = 0; i < attendee->wish_count; i++) {
-        MR_ASSERT(find_wish(attendee, attendee->wishes[i].rank) == i);      /* 1 */
-        MR_ASSERT(!roster_grants(&attendee->roster, &attendee->wishes[i])); /* 2 */
+void group_consumer_check(const group_consumer *consumer) {
+    MR_ASSERT(consumer->wish_count <= GROUP_CONSUMER_WISHES_MAX); /* 1 */
+    for (size_t i = 0; i < consumer->wish_count; i++) {
+        MR_ASSERT(find_wish(consumer, consumer->wishes[i].rank) == i);             /* 1 */
+        MR_ASSERT(!consumer_group_grants(&consumer->group, &consumer->wishes[i])); /* 2 */
     }
-    roster_check(&attendee->roster);
+    consumer_group_check(&consumer->group);
 }

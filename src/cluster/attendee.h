@@ -1,54 +1,59 @@
 /* attendee.h — member's side of the consumer group: its role, and the batches it claims (marshal.h).
  *
- * It says all of that every ATTENDEE_BEAT_US, until the newest roster shows it. Pure: letters and ticks.
+ * It says all of that every GROUP_CONSUMER_BEAT_US, until the newest consumer group shows it. Pure: control messages
+ * and ticks.
  *
- * Invariants (attendee_check)
- *   1  Of each rank there is one wish; ATTENDEE_WISHES_MAX at most.
- *   2  No wish is open that the newest roster grants. */
+ * Invariants (group_consumer_check)
+ *  1  Of each rank there is one wish; GROUP_CONSUMER_WISHES_MAX at most.
+ *  2  No wish is open that the newest consumer group grants. */
 #pragma once
 #include "cluster/letter.h"
 #include "cluster/roster.h"
 
-#define ATTENDEE_BEAT_US INT64_C(100000)
-enum { ATTENDEE_WISHES_MAX = 16 };
+#define GROUP_CONSUMER_BEAT_US INT64_C(100000)
+enum { GROUP_CONSUMER_WISHES_MAX = 16 };
 
-typedef struct attendee_options {
+typedef struct group_consumer_options {
     uint32_t id;
     uint8_t role;
-    const char *address, *marshal; /* where it is reached, and where the marshal is; borrowed for its life */
-    void (*send)(void *context, const char *address, const letter *letter);
-    void (*on_roster)(void *context, const roster *roster); /* it knows a newer one */
+    const char *address, *leader; /* where it is reached, and where the group leader is; borrowed for its life */
+    void (*send)(void *context, const char *address, const control_message *message);
+    void (*on_group)(void *context, const consumer_group *group); /* it knows a newer one */
     void *context;
-} attendee_options;
+} group_consumer_options;
 
-typedef struct attendee attendee;
+typedef struct group_consumer group_consumer;
 
-attendee *attendee_create(const attendee_options *options); /* copies the options */
-void attendee_destroy(attendee *attendee);
+group_consumer *group_consumer_create(const group_consumer_options *options); /* copies the options */
+void group_consumer_destroy(group_consumer *consumer);
 
-/* It has an incarnation, which the coordinator gives, and begins; or goes on as another, having been taken out. */
-void attendee_begin(attendee *attendee, uint64_t incarnation, int64_t now_us);
-bool attendee_is_out(const attendee *attendee); /* it was in a roster, and the newest is without it */
+/* It has an incarnation, which the metadata store gives, and begins; or goes on as another, having been taken out. */
+void group_consumer_begin(group_consumer *consumer, uint64_t incarnation, int64_t now_us);
+/* it was in a consumer group, and the newest is without it */
+bool group_consumer_is_out(const group_consumer *consumer);
 
-bool attendee_take(attendee *attendee, const letter *letter); /* false: not for an attendee */
-int64_t attendee_next_us(const attendee *attendee);
-void attendee_tick(attendee *attendee, int64_t now_us);
+/* false: not for a group consumer */
+bool group_consumer_take(group_consumer *consumer, const control_message *message);
+int64_t group_consumer_next_us(const group_consumer *consumer);
+void group_consumer_tick(group_consumer *consumer, int64_t now_us);
 
-const roster *attendee_roster(const attendee *attendee);
+const consumer_group *group_consumer_group(const group_consumer *consumer);
 
-/* Wants pieces for steps of a rank, or says that some are over (roster.h), until the roster has it. Another wish for
- * the same rank takes the place of the last one. False: it has ATTENDEE_WISHES_MAX others. */
-bool attendee_wish(attendee *attendee, const roster_wish *wish);
-const roster_wish *attendee_wish_of(const attendee *attendee, uint32_t rank); /* that is open; NULL: none */
-void attendee_withdraw(attendee *attendee, uint32_t rank);                    /* it plays this rank no more */
+/* Wants pieces for steps of a rank, or says that some are over (roster.h), until the consumer group has it. Another
+ * wish for the same rank takes the place of the last one. False: it has GROUP_CONSUMER_WISHES_MAX others. */
+bool group_consumer_wish(group_consumer *consumer, const consumer_group_wish *wish);
+/* that is open; NULL: none */
+const consumer_group_wish *group_consumer_wish_of(const group_consumer *consumer, uint32_t rank);
+/* it plays this rank no more */
+void group_consumer_withdraw(group_consumer *consumer, uint32_t rank);
 
-/* ---- What it says, for the marshal. */
+/* ---- What it says, for the group leader. */
 
-typedef struct attendee_word {
-    roster_member member;
+typedef struct group_consumer_word {
+    consumer_group_member member;
     uint8_t wish_count;
-    roster_wish wishes[ATTENDEE_WISHES_MAX];
-} attendee_word;
-MR_MUST mr_status attendee_read(const letter *letter, attendee_word *word); /* MR_CORRUPT */
+    consumer_group_wish wishes[GROUP_CONSUMER_WISHES_MAX];
+} group_consumer_word;
+MR_MUST mr_status group_consumer_read(const control_message *message, group_consumer_word *word); /* MR_CORRUPT */
 
-void attendee_check(const attendee *attendee); /* asserts the invariants above (base/invariants.h) */
+void group_consumer_check(const group_consumer *consumer); /* asserts the invariants above (base/invariants.h) */

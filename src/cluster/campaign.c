@@ -14,12 +14,12 @@
 
 #define RETRY_US INT64_C(50000)
 
-struct campaign {
-    coordinator coordinator;
+struct election {
+    metadata_store store;
     char *key, *name;
     uint64_t lease, term;
     int64_t lease_us;
-    campaign_phase phase;
+    election_phase phase;
     bool ended;
     unsigned open;
 
@@ -31,163 +31,162 @@ struct campaign {
     int64_t next_renew_us, next_ask_us;
 };
 
-static void release(campaign *campaign) {
-    if (!campaign->ended || campaign->open != 0) return;
-    free(campaign->key);
-    free(campaign->name);
-    free(campaign);
+static void release(election *election) {
+    if (!election->ended || election->open != 0) return;
+    free(election->key);
+    free(election->name);
+    free(election);
 }
 
-campaign *campaign_begin(coordinator coordinator, rng *rng, const char *key, const char *name, int64_t lease_us,
+election *election_begin(metadata_store store, rng *rng, const char *key, const char *name, int64_t lease_us,
                          int64_t now_us) {
-    campaign *campaign = xcalloc(1, sizeof *campaign);
-    campaign->coordinator = coordinator;
-    campaign->key = xstrdup(key);
-    campaign->name = xstrdup(name);
-    campaign->lease_us = lease_us;
-    do campaign->lease = rng_next(rng);
-    while (campaign->lease == 0);
-    campaign->now_us = campaign->next_renew_us = campaign->next_ask_us = now_us;
-    return campaign;
+    election *election = xcalloc(1, sizeof *election);
+    election->store = store;
+    election->key = xstrdup(key);
+    election->name = xstrdup(name);
+    election->lease_us = lease_us;
+    do election->lease = rng_next(rng);
+    while (election->lease == 0);
+    election->now_us = election->next_renew_us = election->next_ask_us = now_us;
+    return election;
 }
 
-static bool answered(campaign *campaign) {
-    MR_ASSERT(campaign->open > 0);
-    campaign->open--;
-    if (!campaign->ended) return true;
-    release(campaign);
+static bool answered(election *election) {
+    MR_ASSERT(election->open > 0);
+    election->open--;
+    if (!election->ended) return true;
+    release(election);
     return false;
 }
 
-static void on_end(void *argument, const coordinator_answer *answer) { (void)answered(argument); }
+static void on_end(void *argument, const metadata_store_answer *answer) { (void)answered(argument); }
 
-void campaign_end(campaign *campaign) {
-    campaign->ended = true;
-    if (campaign->leased) {
-        campaign->open++;
-        campaign->coordinator.ops->lease(campaign->coordinator.self, campaign->lease, 0, on_end, campaign);
+void election_end(election *election) {
+    election->ended = true;
+    if (election->leased) {
+        election->open++;
+        election->store.ops->lease(election->store.self, election->lease, 0, on_end, election);
     }
-    release(campaign);
+    release(election);
 }
 
 /* ---- The lease. */
 
-static void on_renewed(void *argument, const coordinator_answer *answer) {
-    campaign *campaign = argument;
-    if (!answered(campaign)) return;
-    campaign->renewing = false;
+static void on_renewed(void *argument, const metadata_store_answer *answer) {
+    election *election = argument;
+    if (!answered(election)) return;
+    election->renewing = false;
     if (answer->status == MR_OK) {
-        campaign->leased = true;
-        campaign->renewed_us = campaign->asked_us;
-        campaign->next_renew_us = campaign->asked_us + campaign->lease_us / 4;
+        election->leased = true;
+        election->renewed_us = election->asked_us;
+        election->next_renew_us = election->asked_us + election->lease_us / 4;
     } else {
-        campaign->next_renew_us = campaign->now_us + RETRY_US;
+        election->next_renew_us = election->now_us + RETRY_US;
     }
 }
 
-static void renew(campaign *campaign) {
-    MR_ASSERT(!campaign->renewing && !campaign->ended);
-    campaign->renewing = true;
-    campaign->asked_us = campaign->now_us;
-    campaign->open++;
-    campaign->coordinator.ops->lease(campaign->coordinator.self, campaign->lease, campaign->lease_us, on_renewed,
-                                     campaign);
+static void renew(election *election) {
+    MR_ASSERT(!election->renewing && !election->ended);
+    election->renewing = true;
+    election->asked_us = election->now_us;
+    election->open++;
+    election->store.ops->lease(election->store.self, election->lease, election->lease_us, on_renewed, election);
 }
 
 /* ---- The key. */
 
-static void on_watched(void *argument, const coordinator_answer *answer);
+static void on_watched(void *argument, const metadata_store_answer *answer);
 
 /* Answered at once where `known` is 0: every version is larger. */
-static void ask_key(campaign *campaign, uint64_t known) {
-    MR_ASSERT(!campaign->asking && !campaign->ended);
-    campaign->asking = true;
-    campaign->open++;
-    campaign->coordinator.ops->watch(campaign->coordinator.self, campaign->key, known, on_watched, campaign);
+static void ask_key(election *election, uint64_t known) {
+    MR_ASSERT(!election->asking && !election->ended);
+    election->asking = true;
+    election->open++;
+    election->store.ops->watch(election->store.self, election->key, known, on_watched, election);
 }
 
-static void ask_later(campaign *campaign) { campaign->next_ask_us = campaign->now_us + RETRY_US; }
+static void ask_later(election *election) { election->next_ask_us = election->now_us + RETRY_US; }
 
-static void on_swapped(void *argument, const coordinator_answer *answer) {
-    campaign *campaign = argument;
-    if (!answered(campaign)) return;
-    campaign->asking = false;
-    if (answer->status == MR_OK && campaign->phase == CAMPAIGN_RUNNING) {
-        campaign->phase = CAMPAIGN_ELECTED;
-        campaign->term = answer->version;
-        ask_key(campaign, campaign->term);
+static void on_swapped(void *argument, const metadata_store_answer *answer) {
+    election *election = argument;
+    if (!answered(election)) return;
+    election->asking = false;
+    if (answer->status == MR_OK && election->phase == ELECTION_RUNNING) {
+        election->phase = ELECTION_ELECTED;
+        election->term = answer->version;
+        ask_key(election, election->term);
     } else if (answer->status == MR_STALE) {
-        ask_key(campaign, 0);
+        ask_key(election, 0);
     } else if (answer->status == MR_NOT_FOUND) { /* the lease: it took too long */
-        campaign->leased = false;
-        campaign->next_renew_us = campaign->now_us;
+        election->leased = false;
+        election->next_renew_us = election->now_us;
     } else {
-        campaign->phase = CAMPAIGN_LOST;
+        election->phase = ELECTION_LOST;
     }
 }
 
-static void run(campaign *campaign, uint64_t expected) {
-    campaign->asking = true;
-    campaign->open++;
-    campaign->coordinator.ops->compare_and_swap(campaign->coordinator.self, campaign->key, expected,
-                                                span_of(campaign->name, strlen(campaign->name)), campaign->lease,
-                                                on_swapped, campaign);
+static void run(election *election, uint64_t expected) {
+    election->asking = true;
+    election->open++;
+    election->store.ops->compare_and_swap(election->store.self, election->key, expected,
+                                          span_of(election->name, strlen(election->name)), election->lease, on_swapped,
+                                          election);
 }
 
-static void on_newest(campaign *campaign, const coordinator_answer *answer) {
-    if (campaign->phase == CAMPAIGN_ELECTED) {
-        if (answer->version > campaign->term)
-            campaign->phase = CAMPAIGN_LOST;
+static void on_newest(election *election, const metadata_store_answer *answer) {
+    if (election->phase == ELECTION_ELECTED) {
+        if (answer->version > election->term)
+            election->phase = ELECTION_LOST;
         else
-            ask_key(campaign, campaign->term);
+            ask_key(election, election->term);
     } else if (answer->value.size == 0) {
-        run(campaign, answer->version);
+        run(election, answer->version);
     } else {
-        ask_key(campaign, answer->version);
+        ask_key(election, answer->version);
     }
 }
 
-static void on_watched(void *argument, const coordinator_answer *answer) {
-    campaign *campaign = argument;
-    if (!answered(campaign)) return;
-    campaign->asking = false;
-    if (campaign->phase == CAMPAIGN_LOST) return;
+static void on_watched(void *argument, const metadata_store_answer *answer) {
+    election *election = argument;
+    if (!answered(election)) return;
+    election->asking = false;
+    if (election->phase == ELECTION_LOST) return;
     if (answer->status == MR_OK)
-        on_newest(campaign, answer);
+        on_newest(election, answer);
     else
-        ask_later(campaign);
+        ask_later(election);
 }
 
 /* ---- Time. */
 
-campaign_phase campaign_phase_now(const campaign *campaign) { return campaign->phase; }
-uint64_t campaign_term(const campaign *campaign) { return campaign->phase == CAMPAIGN_ELECTED ? campaign->term : 0; }
+election_phase election_phase_now(const election *election) { return election->phase; }
+uint64_t election_term(const election *election) { return election->phase == ELECTION_ELECTED ? election->term : 0; }
 
-static int64_t steps_down_us(const campaign *campaign) {
-    return campaign->phase == CAMPAIGN_ELECTED ? campaign->renewed_us + campaign->lease_us * 2 / 3 : CLOCK_NEVER_US;
+static int64_t steps_down_us(const election *election) {
+    return election->phase == ELECTION_ELECTED ? election->renewed_us + election->lease_us * 2 / 3 : CLOCK_NEVER_US;
 }
 
-int64_t campaign_next_us(const campaign *campaign) {
-    if (campaign->phase == CAMPAIGN_LOST) return CLOCK_NEVER_US;
-    int64_t next_us = steps_down_us(campaign);
-    if (!campaign->renewing && campaign->next_renew_us < next_us) next_us = campaign->next_renew_us;
-    if (!campaign->asking && campaign->leased && campaign->next_ask_us < next_us) next_us = campaign->next_ask_us;
+int64_t election_next_us(const election *election) {
+    if (election->phase == ELECTION_LOST) return CLOCK_NEVER_US;
+    int64_t next_us = steps_down_us(election);
+    if (!election->renewing && election->next_renew_us < next_us) next_us = election->next_renew_us;
+    if (!election->asking && election->leased && election->next_ask_us < next_us) next_us = election->next_ask_us;
     return next_us;
 }
 
-void campaign_tick(campaign *campaign, int64_t now_us) {
-    campaign->now_us = now_us;
-    if (campaign->phase == CAMPAIGN_LOST) return;
-    if (now_us >= steps_down_us(campaign)) {
-        campaign->phase = CAMPAIGN_LOST;
+void election_tick(election *election, int64_t now_us) {
+    election->now_us = now_us;
+    if (election->phase == ELECTION_LOST) return;
+    if (now_us >= steps_down_us(election)) {
+        election->phase = ELECTION_LOST;
         return;
     }
-    if (!campaign->renewing && now_us >= campaign->next_renew_us) renew(campaign);
-    if (!campaign->asking && campaign->leased && now_us >= campaign->next_ask_us) ask_key(campaign, campaign->term);
-    CHECK_INVARIANTS(campaign->open, campaign_check(campaign));
+    if (!election->renewing && now_us >= election->next_renew_us) renew(election);
+    if (!election->asking && election->leased && now_us >= election->next_ask_us) ask_key(election, election->term);
+    CHECK_INVARIANTS(election->open, election_check(election));
 }
 
-void campaign_check(const campaign *campaign) {
-    MR_ASSERT(campaign->ended || campaign->open == (unsigned)campaign->renewing + campaign->asking); /* 1 */
-    MR_ASSERT(campaign->phase != CAMPAIGN_ELECTED || campaign->term != 0);                           /* 2 */
+void election_check(const election *election) {
+    MR_ASSERT(election->ended || election->open == (unsigned)election->renewing + election->asking); /* 1 */
+    MR_ASSERT(election->phase != ELECTION_ELECTED || election->term != 0);                           /* 2 */
 }

@@ -20,12 +20,12 @@ typedef struct question {
     char key[24];
     bool swaps;
     uint64_t expected;
-    coordinator_done_fn *done;
+    metadata_store_done_fn *done;
     void *argument;
 } question;
 
-typedef struct world { /* a coordinator of a few values, and those who ask it */
-    uint64_t versions[ENROL_KEYS];
+typedef struct world { /* a metadata store of a few values, and those who ask it */
+    uint64_t versions[INCARNATION_ACQUIRE_KEYS];
     question questions[QUESTIONS_MAX];
     size_t count, asked;
     uint64_t known; /* the newest that somebody has said that it knows */
@@ -34,13 +34,13 @@ typedef struct world { /* a coordinator of a few values, and those who ask it */
     int64_t now_us;
     struct member {
         struct world *world;
-        enrol *enrol;
+        incarnation_acquire *acquire;
         uint64_t incarnation;
         int done;
     } members[MEMBERS];
 } world;
 
-static void ask(world *world, const char *key, bool swaps, uint64_t expected, coordinator_done_fn *done,
+static void ask(world *world, const char *key, bool swaps, uint64_t expected, metadata_store_done_fn *done,
                 void *argument) {
     assert_true(world->count < QUESTIONS_MAX);
     question *question = &world->questions[world->count++];
@@ -49,18 +49,18 @@ static void ask(world *world, const char *key, bool swaps, uint64_t expected, co
     world->asked++;
 }
 
-static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+static void get(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
     world *world = self;
     if (known > world->known) world->known = known;
     ask(self, key, false, 0, done, argument);
 }
 
-static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease, coordinator_done_fn *done,
-                 void *argument) {
+static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
+                 metadata_store_done_fn *done, void *argument) {
     ask(self, key, true, expected, done, argument);
 }
 
-static const coordinator_ops ops = {.name = "few values", .get = get, .compare_and_swap = swap};
+static const metadata_store_ops ops = {.name = "few values", .get = get, .compare_and_swap = swap};
 
 static void answer_all(world *world) {
     size_t count = world->count;
@@ -70,7 +70,7 @@ static void answer_all(world *world) {
         mr_status status = world->status;
         if (status == MR_OK && question.swaps && question.expected != *version) status = MR_STALE;
         if (status == MR_OK && question.swaps) ++*version;
-        question.done(question.argument, &(coordinator_answer){status, *version, {0}});
+        question.done(question.argument, &(metadata_store_answer){status, *version, {0}});
     }
     memmove(world->questions, world->questions + count, (world->count - count) * sizeof *world->questions);
     world->count -= count;
@@ -86,7 +86,8 @@ static void begin(world *world, uint32_t id) {
     struct member *member = &world->members[id];
     member->world = world;
     member->done = 0;
-    member->enrol = enrol_create((coordinator){&ops, world}, &world->rng, id, world->now_us, on_done, member);
+    member->acquire =
+        incarnation_acquire_create((metadata_store){&ops, world}, &world->rng, id, world->now_us, on_done, member);
 }
 
 /* Until all of them have one; returns how many do. */
@@ -95,8 +96,8 @@ static size_t run(world *world, size_t members, int64_t for_us) {
     for (int64_t until_us = world->now_us + for_us; done < members && world->now_us < until_us;) {
         world->now_us += STEP_US;
         for (size_t i = 0; i < members; i++)
-            if (world->now_us >= enrol_next_us(world->members[i].enrol))
-                enrol_tick(world->members[i].enrol, world->now_us);
+            if (world->now_us >= incarnation_acquire_next_us(world->members[i].acquire))
+                incarnation_acquire_tick(world->members[i].acquire, world->now_us);
         answer_all(world);
         done = 0;
         for (size_t i = 0; i < members; i++) done += world->members[i].done != 0;
@@ -118,9 +119,10 @@ static void a_thousand_at_once(void **state) {
     assert_true(world->asked <= 12 * MEMBERS);
     for (uint32_t i = 0; i < MEMBERS; i++) {
         assert_int_equal(world->members[i].done, 1);
-        for (uint32_t k = i % ENROL_KEYS; k < i; k += ENROL_KEYS) /* of the same value: no two are the same */
+        /* of the same value: no two are the same */
+        for (uint32_t k = i % INCARNATION_ACQUIRE_KEYS; k < i; k += INCARNATION_ACQUIRE_KEYS)
             assert_true(world->members[i].incarnation != world->members[k].incarnation);
-        enrol_destroy(world->members[i].enrol);
+        incarnation_acquire_destroy(world->members[i].acquire);
     }
     free(world);
 }
@@ -135,12 +137,12 @@ static void what_is_not_heard_of_is_nobodys(void **state) {
     struct member *member = &world->members[0];
     assert_int_equal(run(world, 1, 4000000), 1);
     assert_true(member->done == 1 && member->incarnation == 8);
-    assert_true(enrol_next_us(member->enrol) == CLOCK_NEVER_US);
-    enrol_destroy(member->enrol);
+    assert_true(incarnation_acquire_next_us(member->acquire) == CLOCK_NEVER_US);
+    incarnation_acquire_destroy(member->acquire);
     begin(world, 0); /* its next process */
     assert_int_equal(run(world, 1, 10 * STEP_US), 1);
     assert_true(member->done == 1 && member->incarnation == 9);
-    enrol_destroy(member->enrol);
+    incarnation_acquire_destroy(member->acquire);
     free(world);
 }
 
@@ -152,12 +154,12 @@ static void who_was_told_of_an_earlier_one_comes_above_it(void **state) {
     assert_int_equal(world->known, 0);
     uint64_t first = world->members[0].incarnation;
     world->members[0].done = 0;
-    enrol_again(world->members[0].enrol, 700, world->now_us);
-    enrol_again(world->members[0].enrol, 600, world->now_us); /* while it is under way */
+    incarnation_acquire_again(world->members[0].acquire, 700, world->now_us);
+    incarnation_acquire_again(world->members[0].acquire, 600, world->now_us); /* while it is under way */
     assert_int_equal(run(world, 1, 10 * STEP_US), 1);
     assert_int_equal(world->known, 700);
     assert_true(world->members[0].done == 1 && world->members[0].incarnation > first);
-    enrol_destroy(world->members[0].enrol);
+    incarnation_acquire_destroy(world->members[0].acquire);
     free(world);
 }
 

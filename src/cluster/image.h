@@ -13,7 +13,7 @@
  *
  *   offset          bytes  content; all numbers are little endian
  *   --------------  -----  ------------------------------------------------------------------
- *   0               4      IMAGE_MAGIC, whose last character is the format number
+ *   0               4  METADATA_FILE_MAGIC, whose last character is the format number
  *                   4      room: bytes for one copy
  *                   8      XXH3 of the 8 bytes before; these 16 bytes never change
  *   512             8      mark
@@ -33,15 +33,15 @@
 #include "cluster/archive.h"
 #include "net/disk.h"
 
-#define IMAGE_MAGIC UINT32_C(0x3450454b) /* "KEP4" */
-#define IMAGE_FILE  "keeper"
-enum { IMAGE_FORMAT = 4, IMAGE_FORMAT_BEFORE = 3 };
+#define METADATA_FILE_MAGIC UINT32_C(0x3450454b) /* "KEP4" */
+#define METADATA_FILE_FILE  "keeper"
+enum { METADATA_FILE_FORMAT = 4, METADATA_FILE_FORMAT_BEFORE = 3 };
 
-typedef struct image { /* zero-initialized with its disk it is ready; nothing to free */
+typedef struct metadata_file { /* zero-initialized with its disk it is ready; nothing to free */
     disk disk;
     uint64_t number; /* of the last save, also of one that failed */
     size_t room;     /* of the file, for one copy; 0: there is no file, or one of format 3 */
     bool failed;     /* the last save: what the file has is not known */
-} image;
+} metadata_file;
 
-archive image_archive(image *image); /* borrowed for the archive's life */
+metadata_storage metadata_file_storage(metadata_file *file); /* borrowed for the metadata storage's life */

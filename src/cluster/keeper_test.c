@@ -59,29 +59,29 @@ static const disk_ops failing_ops = {.name = "failing",
                                      .remove = fail_remove};
 
 typedef struct world {
-    char path[TEMP_FOLDER_MAX];
+    char path[TEMP_DIR_FOLDER_MAX];
     failing failing;
-    image image;
+    metadata_file file;
     rng rng;
-    keeper *keeper;
+    metadata_db *db;
     uint64_t begin; /* the version of what was never written */
 } world;
 
 static span text(const char *text) { return span_of(text, strlen(text)); }
 
 static mr_status reopen(world *world) {
-    if (world->keeper != NULL) keeper_close(world->keeper);
-    world->keeper = NULL;
-    MR_TRY(keeper_open(image_archive(&world->image), &world->rng, 0, &world->keeper));
+    if (world->db != NULL) metadata_db_close(world->db);
+    world->db = NULL;
+    MR_TRY(metadata_db_open(metadata_file_storage(&world->file), &world->rng, 0, &world->db));
     span nothing;
-    keeper_get(world->keeper, text("never written"), &world->begin, &nothing);
+    metadata_db_get(world->db, text("never written"), &world->begin, &nothing);
     return MR_OK;
 }
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    if (!temp_folder(world->path) || disk_open(world->path, &world->failing.real) != MR_OK) return -1;
-    world->image.disk = (disk){&failing_ops, &world->failing};
+    if (!temp_dir_folder(world->path) || disk_open(world->path, &world->failing.real) != MR_OK) return -1;
+    world->file.disk = (disk){&failing_ops, &world->failing};
     rng_init(&world->rng, 7);
     *state = world;
     return reopen(world) == MR_OK ? 0 : -1;
@@ -90,9 +90,9 @@ static int setup(void **state) {
 static int teardown(void **state) {
     world *world = *state;
     disk real = world->failing.real;
-    if (world->keeper != NULL) keeper_close(world->keeper);
-    (void)real.ops->remove(real.self, IMAGE_FILE);
-    (void)real.ops->remove(real.self, IMAGE_FILE ".new");
+    if (world->db != NULL) metadata_db_close(world->db);
+    (void)real.ops->remove(real.self, METADATA_FILE_FILE);
+    (void)real.ops->remove(real.self, METADATA_FILE_FILE ".new");
     disk_close(real);
     int left = rmdir(world->path);
     free(world);
@@ -100,14 +100,14 @@ static int teardown(void **state) {
 }
 
 static mr_status swap(world *world, const char *key, uint64_t expected, const char *value) {
-    return keeper_swap(world->keeper, text(key), world->begin + expected, text(value), 0);
+    return metadata_db_swap(world->db, text(key), world->begin + expected, text(value), 0);
 }
 
 static bool holds(world *world, const char *key, uint64_t version, const char *value) {
     uint64_t now;
     span content;
-    keeper_get(world->keeper, text(key), &now, &content);
-    keeper_check(world->keeper);
+    metadata_db_get(world->db, text(key), &now, &content);
+    metadata_db_check(world->db);
     return now == world->begin + version && content.size == strlen(value) &&
            (content.size == 0 || memcmp(content.data, value, content.size) == 0);
 }
@@ -143,12 +143,12 @@ static bool fail_and_restart(world *world, uint64_t version, const char *value) 
     assert_int_equal(swap(world, "a", version, value), MR_IO);
     assert_int_equal(swap(world, "new key", 0, value), MR_IO);
     assert_true(holds(world, "new key", 0, ""));
-    keeper_get(world->keeper, text("a"), &now, &content);
+    metadata_db_get(world->db, text("a"), &now, &content);
     assert_true(now == world->begin + version); /* nobody is told that it was decided */
     world->failing.countdown = 0;
     assert_int_equal(reopen(world), MR_OK);
-    keeper_get(world->keeper, text("a"), &now, &content);
-    now = coordinator_count(now);
+    metadata_db_get(world->db, text("a"), &now, &content);
+    now = metadata_store_count(now);
     assert_true(now == version || now == version + 1);
     if (now == version + 1) assert_true(holds(world, "a", now, value));
     return now != version;
@@ -221,19 +221,19 @@ static void spoil(world *world, uint64_t offset) {
     disk disk = world->failing.real;
     uint8_t byte;
     size_t got;
-    assert_int_equal(disk.ops->read(disk.self, IMAGE_FILE, offset, &byte, 1, &got), MR_OK);
+    assert_int_equal(disk.ops->read(disk.self, METADATA_FILE_FILE, offset, &byte, 1, &got), MR_OK);
     byte ^= 0x10;
-    assert_int_equal(disk.ops->write(disk.self, IMAGE_FILE, offset, span_of(&byte, 1)), MR_OK);
+    assert_int_equal(disk.ops->write(disk.self, METADATA_FILE_FILE, offset, span_of(&byte, 1)), MR_OK);
 }
 
 /* No damage of one place makes the keeper forget: it is refused, or does no harm. */
 static void a_damaged_file_is_refused(void **state) {
     world *world = *state;
-    char path[TEMP_FOLDER_MAX + sizeof IMAGE_FILE];
-    snprintf(path, sizeof path, "%s/%s", world->path, IMAGE_FILE);
+    char path[TEMP_DIR_FOLDER_MAX + sizeof METADATA_FILE_FILE];
+    snprintf(path, sizeof path, "%s/%s", world->path, METADATA_FILE_FILE);
     assert_int_equal(swap(world, "a", 0, "some value"), MR_OK);
     assert_int_equal(swap(world, "a", 1, "another one"), MR_OK);
-    size_t room = world->image.room, newest = COPIES_AT + (world->image.number % 2 == 0 ? 0 : room),
+    size_t room = world->file.room, newest = COPIES_AT + (world->file.number % 2 == 0 ? 0 : room),
            oldest = COPIES_AT + room - (newest - COPIES_AT), copy_size = 28 + 24 + 1 + 11;
     for (size_t i = 0; i < 16; i++) {
         spoil(world, i);
@@ -278,17 +278,17 @@ static void a_file_that_cannot_be_read_is_not_a_missing_one(void **state) {
 static void there_are_bounds(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "", 0, "x"), MR_INVALID);
-    char key[KEEPER_KEY_MAX + 2];
+    char key[METADATA_DB_KEY_MAX + 2];
     memset(key, 'k', sizeof key);
-    key[KEEPER_KEY_MAX + 1] = '\0';
+    key[METADATA_DB_KEY_MAX + 1] = '\0';
     assert_int_equal(swap(world, key, 0, "x"), MR_INVALID);
-    uint8_t *large = xcalloc(1, KEEPER_VALUE_MAX + 1);
-    assert_int_equal(keeper_swap(world->keeper, text("large"), 0, span_of(large, KEEPER_VALUE_MAX + 1), 0),
+    uint8_t *large = xcalloc(1, METADATA_DB_VALUE_MAX + 1);
+    assert_int_equal(metadata_db_swap(world->db, text("large"), 0, span_of(large, METADATA_DB_VALUE_MAX + 1), 0),
                      MR_TOO_LARGE);
-    assert_int_equal(keeper_swap(world->keeper, text("large"), world->begin, span_of(large, KEEPER_VALUE_MAX), 0),
+    assert_int_equal(metadata_db_swap(world->db, text("large"), world->begin, span_of(large, METADATA_DB_VALUE_MAX), 0),
                      MR_OK);
     free(large);
-    for (int i = 1; i < KEEPER_KEYS_MAX; i++) {
+    for (int i = 1; i < METADATA_DB_KEYS_MAX; i++) {
         snprintf(key, sizeof key, "%d", i);
         assert_int_equal(swap(world, key, 0, "x"), MR_OK);
     }
@@ -298,27 +298,28 @@ static void there_are_bounds(void **state) {
     assert_true(holds(world, "1", 2, "y"));
 }
 
-static void letters_are_answered(void **state) {
+static void messages_are_answered(void **state) {
     world *world = *state;
-    letter answer;
-    letter get = {.kind = LETTER_GET, .request = 5, .key = text("a")};
-    letter put = {.kind = LETTER_SWAP, .request = 6, .key = text("a"), .version = world->begin, .value = text("v")};
-    keeper_answer(world->keeper, &get, 0, &answer);
-    assert_int_equal(answer.kind, LETTER_ANSWER);
+    control_message answer;
+    control_message get = {.kind = CONTROL_MESSAGE_GET, .request = 5, .key = text("a")};
+    control_message put = {
+        .kind = CONTROL_MESSAGE_SWAP, .request = 6, .key = text("a"), .version = world->begin, .value = text("v")};
+    metadata_db_answer(world->db, &get, 0, &answer);
+    assert_int_equal(answer.kind, CONTROL_MESSAGE_ANSWER);
     assert_int_equal(answer.request, 5);
     assert_int_equal(answer.status, MR_OK);
     assert_true(answer.version == world->begin);
-    keeper_answer(world->keeper, &put, 0, &answer);
+    metadata_db_answer(world->db, &put, 0, &answer);
     assert_int_equal(answer.status, MR_OK);
     assert_true(answer.version == world->begin + 1);
-    keeper_answer(world->keeper, &put, 0, &answer); /* the network doubled it */
+    metadata_db_answer(world->db, &put, 0, &answer); /* the network doubled it */
     assert_int_equal(answer.request, 6);
     assert_int_equal(answer.status, MR_STALE);
     assert_true(answer.version == world->begin + 1);
     assert_memory_equal(answer.value.data, "v", 1);
     world->failing.countdown = 1;
     put.version = world->begin + 1;
-    keeper_answer(world->keeper, &put, 0, &answer);
+    metadata_db_answer(world->db, &put, 0, &answer);
     assert_int_equal(answer.status, MR_IO);
     world->failing.countdown = 0;
 }
@@ -327,18 +328,18 @@ static void letters_are_answered(void **state) {
 
 static void lose_disk(world *world) {
     disk real = world->failing.real;
-    assert_int_equal(real.ops->remove(real.self, IMAGE_FILE), MR_OK);
+    assert_int_equal(real.ops->remove(real.self, METADATA_FILE_FILE), MR_OK);
     assert_int_equal(reopen(world), MR_OK);
 }
 
 /* Whatever it decides afterwards has another version than everything before. */
-static void a_keeper_that_lost_its_disk_decides_nothing_again(void **state) {
+static void a_metadata_that_lost_its_disk_decides_nothing_again(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "first"), MR_OK);
     uint64_t first = world->begin + 1;
     lose_disk(world);
     assert_true(holds(world, "a", 0, ""));
-    assert_int_not_equal(coordinator_generation(world->begin), coordinator_generation(first));
+    assert_int_not_equal(metadata_store_generation(world->begin), metadata_store_generation(first));
     assert_int_equal(swap(world, "a", 0, "again"), MR_OK);
     assert_int_equal(reopen(world), MR_OK); /* the generation is on disk with the value */
     assert_true(holds(world, "a", 1, "again"));
@@ -354,14 +355,15 @@ static void what_is_never_written_has_its_generation(void **state) {
     lose_disk(world);
     world->failing.countdown = 1; /* and one that cannot keep it does not begin */
     disk real = world->failing.real;
-    assert_int_equal(real.ops->remove(real.self, IMAGE_FILE), MR_OK);
+    assert_int_equal(real.ops->remove(real.self, METADATA_FILE_FILE), MR_OK);
     assert_int_equal(reopen(world), MR_IO);
     world->failing.countdown = 0;
 }
 
-static letter ask(world *world, const char *key, uint64_t known) {
-    letter answer;
-    keeper_answer(world->keeper, &(letter){.kind = LETTER_GET, .key = text(key), .version = known}, 0, &answer);
+static control_message ask(world *world, const char *key, uint64_t known) {
+    control_message answer;
+    metadata_db_answer(world->db, &(control_message){.kind = CONTROL_MESSAGE_GET, .key = text(key), .version = known},
+                       0, &answer);
     return answer;
 }
 
@@ -370,32 +372,34 @@ static void who_knows_more_is_believed(void **state) {
     assert_int_equal(swap(world, "a", 0, "mine"), MR_OK);
     uint64_t mine = world->begin + 1, theirs = mine + 5;
     assert_true(ask(world, "a", mine).version == mine); /* no more than what is here */
-    letter answer = ask(world, "a", theirs);
+    control_message answer = ask(world, "a", theirs);
     assert_int_equal(answer.status, MR_OK);
-    assert_true(answer.version > theirs && coordinator_count(answer.version) == 0 && answer.value.size == 0);
+    assert_true(answer.version > theirs && metadata_store_count(answer.version) == 0 && answer.value.size == 0);
     assert_int_equal(reopen(world), MR_OK); /* that was durable before it was said */
     assert_true(world->begin == answer.version);
     assert_true(holds(world, "a", 0, ""));
     assert_true(ask(world, "b", answer.version).version == answer.version); /* once: now all know the same */
 
-    letter swap = {.kind = LETTER_SWAP, .key = text("b"), .version = answer.version + 3, .value = text("v")};
-    keeper_answer(world->keeper, &swap, 0, &answer); /* a swap says what is known as well */
+    control_message swap = {
+        .kind = CONTROL_MESSAGE_SWAP, .key = text("b"), .version = answer.version + 3, .value = text("v")};
+    metadata_db_answer(world->db, &swap, 0, &answer); /* a swap says what is known as well */
     assert_int_equal(answer.status, MR_STALE);
-    assert_true(answer.version > swap.version && coordinator_count(answer.version) == 0);
+    assert_true(answer.version > swap.version && metadata_store_count(answer.version) == 0);
 }
 
 /* What began above a version may be lost, too, while that version is still known: the next one begins elsewhere. */
 static void no_two_losses_begin_the_same_generation(void **state) {
     enum { LOSSES = 100 };
     world *world = *state;
-    uint64_t known = coordinator_version(coordinator_generation(world->begin) + COORDINATOR_GENERATION_MAX / 2, 7);
+    uint64_t known =
+        metadata_store_version(metadata_store_generation(world->begin) + METADATA_STORE_GENERATION_MAX / 2, 7);
     uint64_t begun[LOSSES];
     for (size_t i = 0; i < LOSSES; i++) {
         lose_disk(world);
-        letter answer = ask(world, "a", known);
+        control_message answer = ask(world, "a", known);
         assert_int_equal(answer.status, MR_OK);
-        begun[i] = coordinator_generation(answer.version);
-        assert_true(begun[i] > coordinator_generation(known));
+        begun[i] = metadata_store_generation(answer.version);
+        assert_true(begun[i] > metadata_store_generation(known));
         for (size_t k = 0; k < i; k++) assert_true(begun[k] != begun[i]);
     }
 }
@@ -403,16 +407,17 @@ static void no_two_losses_begin_the_same_generation(void **state) {
 /* A count that is full does not run over into the next generation. */
 static void changes_are_counted_up_to_their_bound(void **state) {
     world *world = *state;
-    archive archive = image_archive(&world->image);
-    uint64_t generation = coordinator_generation(world->begin);
-    archive_record record = {text("a"), coordinator_version(generation, COORDINATOR_COUNT_MAX - 1), 0, text("old")};
-    assert_int_equal(archive.ops->save(archive.self, &(archive_content){generation, &record, 1}, 0), MR_OK);
+    metadata_storage storage = metadata_file_storage(&world->file);
+    uint64_t generation = metadata_store_generation(world->begin);
+    metadata_storage_record record = {text("a"), metadata_store_version(generation, METADATA_STORE_COUNT_MAX - 1), 0,
+                                      text("old")};
+    assert_int_equal(storage.ops->save(storage.self, &(metadata_storage_content){generation, &record, 1}, 0), MR_OK);
     assert_int_equal(reopen(world), MR_OK);
-    assert_int_equal(swap(world, "a", COORDINATOR_COUNT_MAX - 1, "last"), MR_OK);
-    assert_int_equal(swap(world, "a", COORDINATOR_COUNT_MAX, "more"), MR_TOO_LARGE);
-    assert_true(holds(world, "a", COORDINATOR_COUNT_MAX, "last"));
+    assert_int_equal(swap(world, "a", METADATA_STORE_COUNT_MAX - 1, "last"), MR_OK);
+    assert_int_equal(swap(world, "a", METADATA_STORE_COUNT_MAX, "more"), MR_TOO_LARGE);
+    assert_true(holds(world, "a", METADATA_STORE_COUNT_MAX, "last"));
     assert_int_equal(reopen(world), MR_OK);
-    assert_true(holds(world, "a", COORDINATOR_COUNT_MAX, "last"));
+    assert_true(holds(world, "a", METADATA_STORE_COUNT_MAX, "last"));
 }
 
 /* Nothing is answered while the new generation is not on disk, and what cannot be known changes nothing. */
@@ -420,7 +425,7 @@ static void a_new_generation_is_durable_or_not_begun(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "one"), MR_OK);
     world->failing.countdown = 1;
-    letter answer = ask(world, "a", world->begin + 9);
+    control_message answer = ask(world, "a", world->begin + 9);
     assert_int_equal(answer.status, MR_IO);
     assert_true(answer.version == 0 && answer.value.size == 0);
     world->failing.countdown = 0;
@@ -440,8 +445,8 @@ int main(void) {
         IN_WORLD(a_damaged_file_is_refused),
         IN_WORLD(a_file_that_cannot_be_read_is_not_a_missing_one),
         IN_WORLD(there_are_bounds),
-        IN_WORLD(letters_are_answered),
-        IN_WORLD(a_keeper_that_lost_its_disk_decides_nothing_again),
+        IN_WORLD(messages_are_answered),
+        IN_WORLD(a_metadata_that_lost_its_disk_decides_nothing_again),
         IN_WORLD(what_is_never_written_has_its_generation),
         IN_WORLD(who_knows_more_is_believed),
         IN_WORLD(no_two_losses_begin_the_same_generation),

@@ -13,11 +13,11 @@ typedef enum type { END, U64, STATUS, SPAN, REST } type; /* REST: all bytes that
 
 typedef struct field {
     type type;
-    size_t offset; /* in a letter */
+    size_t offset; /* in a control message */
 } field;
 
 #define FIELD(type, name) \
-    { type, offsetof(letter, name) }
+    { type, offsetof(control_message, name) }
 static const field heartbeat[] = {{END, 0}};
 static const field get[] = {FIELD(U64, request), FIELD(SPAN, key), FIELD(U64, version), {END, 0}};
 static const field swap[] = {FIELD(U64, request), FIELD(SPAN, key),   FIELD(U64, version),
@@ -29,10 +29,11 @@ static const field content[] = {FIELD(REST, value), {END, 0}}; /* of VIEW and of
 
 static const field *layout_of(uint8_t kind) { /* NULL: there is no such kind */
     static const field *const layouts[] = {
-        [LETTER_HEARTBEAT] = heartbeat, [LETTER_VIEW] = content, [LETTER_GET] = get,     [LETTER_SWAP] = swap,
-        [LETTER_ANSWER] = answer,       [LETTER_WATCH] = get,    [LETTER_LEASE] = lease,
+        [CONTROL_MESSAGE_HEARTBEAT] = heartbeat, [CONTROL_MESSAGE_VIEW] = content,  [CONTROL_MESSAGE_GET] = get,
+        [CONTROL_MESSAGE_SWAP] = swap,           [CONTROL_MESSAGE_ANSWER] = answer, [CONTROL_MESSAGE_WATCH] = get,
+        [CONTROL_MESSAGE_LEASE] = lease,
     };
-    if (kind >= LETTER_USER) return content;
+    if (kind >= CONTROL_MESSAGE_USER) return content;
     return kind < sizeof layouts / sizeof *layouts ? layouts[kind] : NULL;
 }
 
@@ -56,48 +57,49 @@ static void read_field(reader *reader, type type, void *field) {
     }
 }
 
-void letter_encode(const letter *letter, writer *writer) {
-    const field *field = layout_of(letter->kind);
-    MR_ASSERT(letter->key.size <= LETTER_KEY_MAX && letter->value.size <= LETTER_VALUE_MAX && field != NULL);
-    writer_u8(writer, letter->kind);
-    writer_u64(writer, letter->stamp.view);
-    writer_u64(writer, letter->stamp.id);
-    writer_u64(writer, letter->stamp.incarnation);
-    for (; field->type != END; field++) write_field(writer, field->type, (const uint8_t *)letter + field->offset);
+void control_message_encode(const control_message *message, writer *writer) {
+    const field *field = layout_of(message->kind);
+    MR_ASSERT(message->key.size <= CONTROL_MESSAGE_KEY_MAX && message->value.size <= CONTROL_MESSAGE_VALUE_MAX &&
+              field != NULL);
+    writer_u8(writer, message->kind);
+    writer_u64(writer, message->stamp.view);
+    writer_u64(writer, message->stamp.id);
+    writer_u64(writer, message->stamp.incarnation);
+    for (; field->type != END; field++) write_field(writer, field->type, (const uint8_t *)message + field->offset);
 }
 
-size_t letter_size(const letter *letter) {
+size_t control_message_size(const control_message *message) {
     writer writer = writer_of(NULL, 0);
-    letter_encode(letter, &writer);
+    control_message_encode(message, &writer);
     return writer_needs(&writer);
 }
 
-uint8_t *letter_write(const letter *letter, size_t *size) {
-    *size = letter_size(letter);
+uint8_t *control_message_write(const control_message *message, size_t *size) {
+    *size = control_message_size(message);
     uint8_t *bytes = xmalloc(*size);
     writer writer = writer_of(bytes, *size);
-    letter_encode(letter, &writer);
+    control_message_encode(message, &writer);
     MR_ASSERT(!writer.failed && writer_size(&writer) == *size);
     return bytes;
 }
 
-static bool read_content(reader *reader, letter *letter) {
-    const field *field = layout_of(letter->kind);
+static bool read_content(reader *reader, control_message *message) {
+    const field *field = layout_of(message->kind);
     if (field == NULL) return false;
-    for (; field->type != END; field++) read_field(reader, field->type, (uint8_t *)letter + field->offset);
-    bool known = strcmp(mr_status_name(letter->status), "UNKNOWN") != 0;
-    return !reader->failed && reader_left(reader) == 0 && known && letter->key.size <= LETTER_KEY_MAX &&
-           letter->value.size <= LETTER_VALUE_MAX;
+    for (; field->type != END; field++) read_field(reader, field->type, (uint8_t *)message + field->offset);
+    bool known = strcmp(mr_status_name(message->status), "UNKNOWN") != 0;
+    return !reader->failed && reader_left(reader) == 0 && known && message->key.size <= CONTROL_MESSAGE_KEY_MAX &&
+           message->value.size <= CONTROL_MESSAGE_VALUE_MAX;
 }
 
-mr_status letter_decode(span bytes, letter *out) {
+mr_status control_message_decode(span bytes, control_message *out) {
     reader reader = reader_of(bytes.data, bytes.size);
-    letter letter = {.kind = reader_u8(&reader)};
-    letter.stamp.view = reader_u64(&reader);
-    letter.stamp.id = reader_u64(&reader);
-    letter.stamp.incarnation = reader_u64(&reader);
-    if (reader.failed || !read_content(&reader, &letter))
+    control_message message = {.kind = reader_u8(&reader)};
+    message.stamp.view = reader_u64(&reader);
+    message.stamp.id = reader_u64(&reader);
+    message.stamp.incarnation = reader_u64(&reader);
+    if (reader.failed || !read_content(&reader, &message))
         return error_set(MR_CORRUPT, "malformed control message of %zu bytes", bytes.size);
-    *out = letter;
+    *out = message;
     return MR_OK;
 }

@@ -11,22 +11,22 @@
 
 typedef struct request {
     list queued; /* in the queue until a tick has asked */
-    letter question;
+    control_message question;
     uint8_t *bytes; /* of key and value, owned */
     mr_status refused;
-    coordinator_done_fn *done;
+    metadata_store_done_fn *done;
     void *argument;
 } request;
 
-struct local {
-    coordinator_asker asker; /* first */
-    clerk *clerk;
+struct metadata_local {
+    metadata_store_asker asker; /* first */
+    metadata_service *service;
     map requests; /* number → request, owned */
     list queue;
     uint64_t next_number;
 };
 
-static void end_request(local *local, request *request, const coordinator_answer *answer) {
+static void end_request(metadata_local *local, request *request, const metadata_store_answer *answer) {
     MR_ASSERT(map_get(&local->requests, request->question.request) == request); /* it is answered once */
     list_remove(&request->queued);
     map_remove(&local->requests, request->question.request);
@@ -35,28 +35,28 @@ static void end_request(local *local, request *request, const coordinator_answer
     free(request);
 }
 
-static void on_answer(void *context, link_id link, const letter *answer) {
-    local *local = context;
+static void on_answer(void *context, link_id link, const control_message *answer) {
+    metadata_local *local = context;
     request *request = map_get(&local->requests, answer->request);
     MR_ASSERT(request != NULL);
-    end_request(local, request, &(coordinator_answer){answer->status, answer->version, answer->value});
+    end_request(local, request, &(metadata_store_answer){answer->status, answer->version, answer->value});
 }
 
-void local_destroy(local *local) {
-    clerk_destroy(local->clerk);
-    map_slot slot;
-    while (map_next(&local->requests, 0, &slot) != 0)
-        end_request(local, slot.value, &(coordinator_answer){.status = MR_CLOSED});
+void metadata_local_destroy(metadata_local *local) {
+    metadata_service_destroy(local->service);
+    map_entry entry;
+    while (map_next(&local->requests, 0, &entry) != 0)
+        end_request(local, entry.value, &(metadata_store_answer){.status = MR_CLOSED});
     map_fini(&local->requests);
     free(local);
 }
 
-static void ask(coordinator_asker *asker, letter *question, coordinator_done_fn *done, void *argument) {
+static void ask(metadata_store_asker *asker, control_message *question, metadata_store_done_fn *done, void *argument) {
     MR_ASSERT(done != NULL);
-    local *local = container_of(asker, struct local, asker);
+    metadata_local *local = container_of(asker, struct metadata_local, asker);
     request *request = xcalloc(1, sizeof *request);
     size_t key_size = question->key.size, value_size = question->value.size;
-    request->refused = local->requests.count >= LOCAL_OPEN_MAX ? MR_BUSY : MR_OK;
+    request->refused = local->requests.count >= METADATA_LOCAL_OPEN_MAX ? MR_BUSY : MR_OK;
     request->question = *question;
     request->question.request = ++local->next_number;
     request->bytes = xmalloc(key_size + value_size + 1);
@@ -71,31 +71,31 @@ static void ask(coordinator_asker *asker, letter *question, coordinator_done_fn 
     list_push_back(&local->queue, &request->queued);
 }
 
-local *local_create(keeper *keeper) {
-    local *local = xcalloc(1, sizeof *local);
+metadata_local *metadata_local_create(metadata_db *db) {
+    metadata_local *local = xcalloc(1, sizeof *local);
     local->asker.ask = ask;
-    local->clerk = clerk_create(keeper, on_answer, local);
+    local->service = metadata_service_create(db, on_answer, local);
     list_init(&local->queue);
     return local;
 }
 
-coordinator local_coordinator(local *local) { return coordinator_of(&local->asker); }
+metadata_store metadata_local_metadata(metadata_local *local) { return metadata_store_of(&local->asker); }
 
-int64_t local_next_us(const local *local) {
-    return list_empty(&local->queue) ? clerk_next_us(local->clerk) : INT64_MIN;
+int64_t metadata_local_next_us(const metadata_local *local) {
+    return list_empty(&local->queue) ? metadata_service_next_us(local->service) : INT64_MIN;
 }
 
 /* What the answers ask for in turn is for the next tick. */
-void local_tick(local *local, int64_t now_us) {
+void metadata_local_tick(metadata_local *local, int64_t now_us) {
     uint64_t last = local->next_number;
-    clerk_tick(local->clerk, now_us);
+    metadata_service_tick(local->service, now_us);
     while (!list_empty(&local->queue)) {
         request *request = container_of(local->queue.next, struct request, queued);
         if (request->question.request > last) break;
         list_remove(&request->queued);
         if (request->refused != MR_OK)
-            end_request(local, request, &(coordinator_answer){.status = request->refused});
+            end_request(local, request, &(metadata_store_answer){.status = request->refused});
         else
-            clerk_take(local->clerk, (link_id){0}, &request->question, now_us);
+            metadata_service_take(local->service, (link_id){0}, &request->question, now_us);
     }
 }

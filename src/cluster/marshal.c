@@ -9,241 +9,240 @@
 #include "cluster/attendee.h"
 #include "cluster/detector.h"
 
-enum { REQUESTS_MAX = 2 * ROSTER_MEMBERS_MAX };
+enum { REQUESTS_MAX = 2 * CONSUMER_GROUP_MEMBERS_MAX };
 
 typedef struct request {
     uint32_t id;
     uint64_t incarnation;
-    roster_wish wish;
+    consumer_group_wish wish;
 } request;
 
-struct marshal {
-    marshal_options options;
+struct group_leader {
+    group_leader_options options;
     detector *detector;
-    roster roster, next; /* decided; and what it is to become */
-    bool changed;        /* next is another than the roster */
-    bool asking, looked; /* an answer is owed; the coordinator was asked once */
+    consumer_group group, next; /* decided; and what it is to become */
+    bool changed;               /* next is another than the consumer group */
+    bool asking, looked;        /* an answer is owed; the metadata store was asked once */
     uint64_t expected;
-    uint64_t birth;       /* that the data is to have at least */
-    attendee_word *words; /* owned: what was said meanwhile, the last of each member */
+    uint64_t birth;             /* that the data is to have at least */
+    group_consumer_word *words; /* owned: what was said meanwhile, the last of each member */
     size_t word_count;
-    request *requests; /* owned: claims for the roster that is proposed next */
+    request *requests; /* owned: claims for the consumer group that is proposed next */
     size_t request_count, request_room;
     int64_t now_us, next_tick_us, next_poll_us;
 };
 
-marshal *marshal_create(const marshal_options *options, int64_t now_us) {
-    marshal *marshal = xcalloc(1, sizeof *marshal);
-    marshal->options = *options;
-    marshal->now_us = marshal->next_tick_us = now_us;
-    detector_options detector = {.interval_us = MARSHAL_TICK_US, .suspect_us = MARSHAL_SUSPECT_US};
-    marshal->detector = detector_create(&detector, now_us);
-    return marshal;
+group_leader *group_leader_create(const group_leader_options *options, int64_t now_us) {
+    group_leader *leader = xcalloc(1, sizeof *leader);
+    leader->options = *options;
+    leader->now_us = leader->next_tick_us = now_us;
+    detector_options detector = {.interval_us = GROUP_LEADER_TICK_US, .suspect_us = GROUP_LEADER_SUSPECT_US};
+    leader->detector = detector_create(&detector, now_us);
+    return leader;
 }
 
-void marshal_destroy(marshal *marshal) {
-    detector_destroy(marshal->detector);
-    roster_fini(&marshal->roster);
-    roster_fini(&marshal->next);
-    free(marshal->words);
-    free(marshal->requests);
-    free(marshal);
+void group_leader_destroy(group_leader *leader) {
+    detector_destroy(leader->detector);
+    consumer_group_fini(&leader->group);
+    consumer_group_fini(&leader->next);
+    free(leader->words);
+    free(leader->requests);
+    free(leader);
 }
 
-const roster *marshal_roster(const marshal *marshal) { return &marshal->roster; }
-int64_t marshal_next_us(const marshal *marshal) { return marshal->next_tick_us; }
+const consumer_group *group_leader_group(const group_leader *leader) { return &leader->group; }
+int64_t group_leader_next_us(const group_leader *leader) { return leader->next_tick_us; }
 
-void marshal_restart(marshal *marshal, uint64_t birth) {
-    if (birth > marshal->birth) marshal->birth = birth;
+void group_leader_restart(group_leader *leader, uint64_t birth) {
+    if (birth > leader->birth) leader->birth = birth;
 }
 
 /* ---- What is said. */
 
-static bool is_present(const roster *roster, const roster_member *member) {
-    const roster_member *there = roster_find(roster, member->id);
+static bool is_present(const consumer_group *group, const consumer_group_member *member) {
+    const consumer_group_member *there = consumer_group_find(group, member->id);
     return there != NULL && there->incarnation == member->incarnation;
 }
 
-static void keep(marshal *marshal, const attendee_word *word) {
+static void keep(group_leader *leader, const group_consumer_word *word) {
     size_t at = 0;
-    while (at < marshal->word_count && marshal->words[at].member.id != word->member.id) at++;
-    if (at == ROSTER_MEMBERS_MAX) return; /* it is said again */
-    if (at == marshal->word_count) {
-        marshal->words = xrealloc(marshal->words, (at + 1) * sizeof *marshal->words);
-        marshal->word_count++;
+    while (at < leader->word_count && leader->words[at].member.id != word->member.id) at++;
+    if (at == CONSUMER_GROUP_MEMBERS_MAX) return; /* it is said again */
+    if (at == leader->word_count) {
+        leader->words = xrealloc(leader->words, (at + 1) * sizeof *leader->words);
+        leader->word_count++;
     }
-    marshal->words[at] = *word;
+    leader->words[at] = *word;
 }
 
-static void request_claim(marshal *marshal, const roster_member *member, const roster_wish *wish) {
-    if (marshal->request_count == REQUESTS_MAX) return; /* it is said again */
-    xgrow(&marshal->requests, &marshal->request_room, marshal->request_count + 1, sizeof *marshal->requests);
-    MR_ASSERT(marshal->request_count < marshal->request_room);
-    marshal->requests[marshal->request_count++] = (request){member->id, member->incarnation, *wish};
+static void request_claim(group_leader *leader, const consumer_group_member *member, const consumer_group_wish *wish) {
+    if (leader->request_count == REQUESTS_MAX) return; /* it is said again */
+    xgrow(&leader->requests, &leader->request_room, leader->request_count + 1, sizeof *leader->requests);
+    MR_ASSERT(leader->request_count < leader->request_room);
+    leader->requests[leader->request_count++] = (request){member->id, member->incarnation, *wish};
 }
 
-/* What is over goes into the roster first, whoever says it: a step that is over gets no piece. */
-static bool hear_wishes(marshal *marshal, const attendee_word *word) {
+/* What is over goes into the consumer group first, whoever says it: a step that is over gets no piece. */
+static bool hear_wishes(group_leader *leader, const group_consumer_word *word) {
     bool passed = false;
     for (size_t i = 0; i < word->wish_count; i++) {
-        passed = roster_pass(&marshal->next, &word->wishes[i]) || passed;
-        if (word->wishes[i].count != 0) request_claim(marshal, &word->member, &word->wishes[i]);
+        passed = consumer_group_pass(&leader->next, &word->wishes[i]) || passed;
+        if (word->wishes[i].count != 0) request_claim(leader, &word->member, &word->wishes[i]);
     }
     return passed;
 }
 
-/* What one says goes into the next roster. */
-static void hear(marshal *marshal, const attendee_word *word) {
-    roster *next = &marshal->next;
-    const roster_member *member = &word->member;
+/* What one says goes into the next consumer group. */
+static void hear(group_leader *leader, const group_consumer_word *word) {
+    consumer_group *next = &leader->next;
+    const consumer_group_member *member = &word->member;
     bool was_in = is_present(next, member);
-    if (roster_put(next, member) != MR_OK) return;
-    if (!was_in) detector_watch(marshal->detector, member->id, marshal->now_us);
-    bool passed = hear_wishes(marshal, word);
-    marshal->changed = marshal->changed || !was_in || passed;
+    if (consumer_group_put(next, member) != MR_OK) return;
+    if (!was_in) detector_watch(leader->detector, member->id, leader->now_us);
+    bool passed = hear_wishes(leader, word);
+    leader->changed = leader->changed || !was_in || passed;
 }
 
 /* ---- Deciding. */
 
-static void begin_next(marshal *marshal) {
-    roster_copy(&marshal->next, &marshal->roster);
-    marshal->changed = false;
-    for (size_t i = 0; i < marshal->word_count; i++) hear(marshal, &marshal->words[i]);
-    marshal->word_count = 0;
+static void begin_next(group_leader *leader) {
+    consumer_group_copy(&leader->next, &leader->group);
+    leader->changed = false;
+    for (size_t i = 0; i < leader->word_count; i++) hear(leader, &leader->words[i]);
+    leader->word_count = 0;
 }
 
 /* Members that it never heard of begin as if they had just been heard. */
-static void adopt(marshal *marshal, const coordinator_answer *answer) {
-    marshal->expected = answer->version;
-    marshal->next_poll_us = marshal->now_us + MARSHAL_POLL_US;
-    if (answer->value.size != 0 && answer->version > marshal->roster.number &&
-        roster_decode(answer->value, &marshal->roster) == MR_OK) {
-        for (size_t i = 0; i < marshal->roster.member_count; i++)
-            if (!detector_watches(marshal->detector, marshal->roster.members[i].id))
-                detector_watch(marshal->detector, marshal->roster.members[i].id, marshal->now_us);
-        if (marshal->options.on_decided != NULL)
-            marshal->options.on_decided(marshal->options.context, &marshal->roster);
+static void adopt(group_leader *leader, const metadata_store_answer *answer) {
+    leader->expected = answer->version;
+    leader->next_poll_us = leader->now_us + GROUP_LEADER_POLL_US;
+    if (answer->value.size != 0 && answer->version > leader->group.number &&
+        consumer_group_decode(answer->value, &leader->group) == MR_OK) {
+        for (size_t i = 0; i < leader->group.member_count; i++)
+            if (!detector_watches(leader->detector, leader->group.members[i].id))
+                detector_watch(leader->detector, leader->group.members[i].id, leader->now_us);
+        if (leader->options.on_decided != NULL) leader->options.on_decided(leader->options.context, &leader->group);
     }
-    begin_next(marshal);
+    begin_next(leader);
 }
 
-static void on_read(void *argument, const coordinator_answer *answer) {
-    marshal *marshal = argument;
-    MR_ASSERT(marshal->asking);
-    marshal->asking = false;
+static void on_read(void *argument, const metadata_store_answer *answer) {
+    group_leader *leader = argument;
+    MR_ASSERT(leader->asking);
+    leader->asking = false;
     if (answer->status != MR_OK) return;
-    marshal->looked = true;
-    adopt(marshal, answer);
+    leader->looked = true;
+    adopt(leader, answer);
 }
 
-static void look(marshal *marshal) {
-    coordinator coordinator = marshal->options.coordinator;
-    marshal->asking = true;
-    coordinator.ops->get(coordinator.self, ROSTER_KEY, 0, on_read, marshal);
+static void look(group_leader *leader) {
+    metadata_store store = leader->options.store;
+    leader->asking = true;
+    store.ops->get(store.self, CONSUMER_GROUP_KEY, 0, on_read, leader);
 }
 
-static span encode(const roster *roster, uint8_t **bytes) { /* *bytes: the caller's */
-    size_t size = roster_size(roster);
+static span encode(const consumer_group *group, uint8_t **bytes) { /* *bytes: the caller's */
+    size_t size = consumer_group_size(group);
     *bytes = xmalloc(size);
     writer writer = writer_of(*bytes, size);
-    roster_encode(roster, &writer);
+    consumer_group_encode(group, &writer);
     MR_ASSERT(!writer.failed && writer_size(&writer) == size);
     return span_of(*bytes, size);
 }
 
-static void on_swapped(void *argument, const coordinator_answer *answer) {
-    marshal *marshal = argument;
-    MR_ASSERT(marshal->asking);
-    marshal->asking = false;
+static void on_swapped(void *argument, const metadata_store_answer *answer) {
+    group_leader *leader = argument;
+    MR_ASSERT(leader->asking);
+    leader->asking = false;
     if (answer->status == MR_OK) {
         uint8_t *bytes;
-        adopt(marshal, &(coordinator_answer){MR_OK, answer->version, encode(&marshal->next, &bytes)});
+        adopt(leader, &(metadata_store_answer){MR_OK, answer->version, encode(&leader->next, &bytes)});
         free(bytes);
     } else if (answer->status == MR_STALE) {
-        adopt(marshal, answer);
+        adopt(leader, answer);
     } else {
-        marshal->looked = false; /* perhaps it was decided */
+        leader->looked = false; /* perhaps it was decided */
     }
 }
 
-static void propose(marshal *marshal) {
-    coordinator coordinator = marshal->options.coordinator;
-    MR_ASSERT(!marshal->asking && marshal->looked);
-    roster_cut(&marshal->next, marshal->options.sizes, marshal->options.part_count);
-    roster_deal(&marshal->next);
-    marshal->next.number = marshal->expected + 1;
-    marshal->asking = true;
+static void propose(group_leader *leader) {
+    metadata_store store = leader->options.store;
+    MR_ASSERT(!leader->asking && leader->looked);
+    consumer_group_cut(&leader->next, leader->options.sizes, leader->options.part_count);
+    consumer_group_deal(&leader->next);
+    leader->next.number = leader->expected + 1;
+    leader->asking = true;
     uint8_t *bytes;
-    span value = encode(&marshal->next, &bytes);
-    coordinator.ops->compare_and_swap(coordinator.self, ROSTER_KEY, marshal->expected, value, 0, on_swapped, marshal);
+    span value = encode(&leader->next, &bytes);
+    store.ops->compare_and_swap(store.self, CONSUMER_GROUP_KEY, leader->expected, value, 0, on_swapped, leader);
     free(bytes);
 }
 
 /* ---- Hearing. */
 
-static void send_roster(marshal *marshal, const char *address) {
+static void send_group(group_leader *leader, const char *address) {
     uint8_t *bytes;
-    letter letter = {.kind = LETTER_ROSTER, .stamp = {.view = marshal->roster.number}};
-    letter.value = encode(&marshal->roster, &bytes);
-    marshal->options.send(marshal->options.context, address, &letter);
+    control_message message = {.kind = MESSAGE_GROUP, .stamp = {.view = leader->group.number}};
+    message.value = encode(&leader->group, &bytes);
+    leader->options.send(leader->options.context, address, &message);
     free(bytes);
 }
 
-bool marshal_take(marshal *marshal, const letter *letter, int64_t now_us) {
-    if (letter->kind != LETTER_ATTEND) return false;
-    attendee_word word;
-    marshal->now_us = now_us;
-    if (attendee_read(letter, &word) != MR_OK) return true;
-    if (is_present(&marshal->roster, &word.member)) detector_heard(marshal->detector, word.member.id, now_us);
-    if (marshal->asking || !marshal->looked)
-        keep(marshal, &word);
+bool group_leader_take(group_leader *leader, const control_message *message, int64_t now_us) {
+    if (message->kind != MESSAGE_ATTEND) return false;
+    group_consumer_word word;
+    leader->now_us = now_us;
+    if (group_consumer_read(message, &word) != MR_OK) return true;
+    if (is_present(&leader->group, &word.member)) detector_heard(leader->detector, word.member.id, now_us);
+    if (leader->asking || !leader->looked)
+        keep(leader, &word);
     else
-        hear(marshal, &word);
-    if (letter->stamp.view < marshal->roster.number) send_roster(marshal, word.member.address);
-    CHECK_INVARIANTS(marshal->next.member_count + marshal->next.claims.count, marshal_check(marshal));
+        hear(leader, &word);
+    if (message->stamp.view < leader->group.number) send_group(leader, word.member.address);
+    CHECK_INVARIANTS(leader->next.member_count + leader->next.claims.count, group_leader_check(leader));
     return true;
 }
 
 /* ---- Time. */
 
-/* Claims that were said since the last roster, in the order in which they came. */
-static void grant(marshal *marshal) {
-    for (size_t i = 0; i < marshal->request_count; i++) {
-        const request *request = &marshal->requests[i];
-        if (roster_claim(&marshal->next, request->id, request->incarnation, &request->wish) == MR_OK)
-            marshal->changed = true;
+/* Claims that were said since the last consumer group, in the order in which they came. */
+static void grant(group_leader *leader) {
+    for (size_t i = 0; i < leader->request_count; i++) {
+        const request *request = &leader->requests[i];
+        if (consumer_group_claim(&leader->next, request->id, request->incarnation, &request->wish) == MR_OK)
+            leader->changed = true;
     }
-    marshal->request_count = 0;
+    leader->request_count = 0;
 }
 
-static void take_out_silent(marshal *marshal) {
-    for (size_t i = marshal->next.member_count; i-- > 0;) {
-        uint32_t id = marshal->next.members[i].id;
-        if (!detector_suspects(marshal->detector, id)) continue;
-        roster_remove(&marshal->next, id);
-        detector_forget(marshal->detector, id);
-        marshal->changed = true;
+static void take_out_silent(group_leader *leader) {
+    for (size_t i = leader->next.member_count; i-- > 0;) {
+        uint32_t id = leader->next.members[i].id;
+        if (!detector_suspects(leader->detector, id)) continue;
+        consumer_group_remove(&leader->next, id);
+        detector_forget(leader->detector, id);
+        leader->changed = true;
     }
 }
 
-void marshal_tick(marshal *marshal, int64_t now_us) {
-    marshal->now_us = now_us;
-    marshal->next_tick_us = now_us + MARSHAL_TICK_US;
-    (void)detector_tick(marshal->detector, now_us);
-    if (marshal->asking) return;
-    if (marshal->looked) take_out_silent(marshal);
-    if (marshal->looked && roster_restart(&marshal->next, marshal->birth)) marshal->changed = true;
-    if (marshal->looked) grant(marshal);
-    if (marshal->looked && marshal->changed)
-        propose(marshal);
-    else if (!marshal->looked || now_us >= marshal->next_poll_us)
-        look(marshal);
-    CHECK_INVARIANTS(marshal->next.member_count + marshal->next.claims.count, marshal_check(marshal));
+void group_leader_tick(group_leader *leader, int64_t now_us) {
+    leader->now_us = now_us;
+    leader->next_tick_us = now_us + GROUP_LEADER_TICK_US;
+    (void)detector_tick(leader->detector, now_us);
+    if (leader->asking) return;
+    if (leader->looked) take_out_silent(leader);
+    if (leader->looked && consumer_group_restart(&leader->next, leader->birth)) leader->changed = true;
+    if (leader->looked) grant(leader);
+    if (leader->looked && leader->changed)
+        propose(leader);
+    else if (!leader->looked || now_us >= leader->next_poll_us)
+        look(leader);
+    CHECK_INVARIANTS(leader->next.member_count + leader->next.claims.count, group_leader_check(leader));
 }
 
-void marshal_check(const marshal *marshal) {
-    roster_check(&marshal->next);                                                                   /* 1 */
-    roster_check(&marshal->roster);                                                                 /* 1 */
-    MR_ASSERT(marshal->word_count <= ROSTER_MEMBERS_MAX && marshal->request_count <= REQUESTS_MAX); /* 2 */
-    MR_ASSERT(marshal->request_count <= marshal->request_room);                                     /* 2 */
+void group_leader_check(const group_leader *leader) {
+    consumer_group_check(&leader->next);                                                                  /* 1 */
+    consumer_group_check(&leader->group);                                                                 /* 1 */
+    MR_ASSERT(leader->word_count <= CONSUMER_GROUP_MEMBERS_MAX && leader->request_count <= REQUESTS_MAX); /* 2 */
+    MR_ASSERT(leader->request_count <= leader->request_room);                                             /* 2 */
 }

@@ -1,4 +1,4 @@
-/* member.c — see member.h. `asking`: a request to the coordinator is open. */
+/* member.c — see member.h. `asking`: a request to the metadata store is open. */
 #include "cluster/member.h"
 
 #include <stdlib.h>
@@ -14,19 +14,19 @@
 #define RETRY_MIN_US INT64_C(20000)
 #define RETRY_MAX_US INT64_C(500000)
 
-struct member {
+struct membership {
     const env *env;
-    coordinator coordinator;
-    mail *mail;
-    const member_events *events;
+    metadata_store store;
+    messenger *messenger;
+    const membership_events *events;
     void *context;
-    member_options options;
-    char address[VIEW_ADDRESS_MAX];
+    membership_options options;
+    char address[MEMBERSHIP_VIEW_ADDRESS_MAX];
 
-    member_phase phase;
+    membership_phase phase;
     uint64_t incarnation; /* 0: none */
-    view view;
-    view proposed; /* what the open compare-and-swap says */
+    membership_view view;
+    membership_view proposed; /* what the open compare-and-swap says */
     detector *detector;
 
     bool asking;
@@ -34,412 +34,425 @@ struct member {
     int64_t next_poll_us, next_beat_us;
 };
 
-static int64_t now_of(const member *member) { return clock_now_us(member->env->clock); }
-static uint64_t id_of(const member *member) { return member->options.id; }
+static int64_t now_of(const membership *membership) { return clock_now_us(membership->env->clock); }
+static uint64_t id_of(const membership *membership) { return membership->options.id; }
 
-static bool is_me(const member *member, const view_member *who) {
-    return who != NULL && (who->incarnation == member->incarnation || MUTATED("no-incarnation-check"));
+static bool is_me(const membership *membership, const membership_view_member *who) {
+    return who != NULL && (who->incarnation == membership->incarnation || MUTATED("no-incarnation-check"));
 }
 
 /* ---- Saying. */
 
-stamp member_stamp(const member *member) {
-    return (stamp){.view = member->view.number, .id = id_of(member), .incarnation = member->incarnation};
+stamp membership_stamp(const membership *membership) {
+    return (stamp){.view = membership->view.number, .id = id_of(membership), .incarnation = membership->incarnation};
 }
 
-static size_t encode(const letter *letter, uint8_t *bytes, size_t room) {
+static size_t encode(const control_message *message, uint8_t *bytes, size_t room) {
     writer writer = writer_of(bytes, room);
-    letter_encode(letter, &writer);
+    control_message_encode(message, &writer);
     MR_ASSERT(!writer.failed);
     return writer_size(&writer);
 }
 
-/* The newest view in a letter; the caller frees it. */
-static span view_letter(const member *member) {
-    size_t size = view_size(&member->view);
-    uint8_t *value = xmalloc(size), *bytes = xmalloc(LETTER_HEAD_SIZE + size);
+/* The newest view in a control message; the caller frees it. */
+static span view_message(const membership *membership) {
+    size_t size = membership_view_size(&membership->view);
+    uint8_t *value = xmalloc(size), *bytes = xmalloc(CONTROL_MESSAGE_HEAD_SIZE + size);
     writer writer = writer_of(value, size);
-    view_encode(&member->view, &writer);
-    letter letter = {.kind = LETTER_VIEW, .stamp = member_stamp(member), .value = span_of(value, size)};
-    size = encode(&letter, bytes, LETTER_HEAD_SIZE + size);
+    membership_view_encode(&membership->view, &writer);
+    control_message message = {
+        .kind = CONTROL_MESSAGE_VIEW, .stamp = membership_stamp(membership), .value = span_of(value, size)};
+    size = encode(&message, bytes, CONTROL_MESSAGE_HEAD_SIZE + size);
     free(value);
     return span_of(bytes, size);
 }
 
-static void answer_view(member *member, link_id link) {
-    span bytes = view_letter(member);
-    mail_answer(member->mail, link, bytes);
+static void answer_view(membership *membership, link_id link) {
+    span bytes = view_message(membership);
+    messenger_answer(membership->messenger, link, bytes);
     free((void *)(uintptr_t)bytes.data);
 }
 
-static size_t heartbeat(const member *member, uint8_t bytes[LETTER_HEAD_SIZE]) {
-    letter letter = {.kind = LETTER_HEARTBEAT, .stamp = member_stamp(member)};
-    return encode(&letter, bytes, LETTER_HEAD_SIZE);
+static size_t heartbeat(const membership *membership, uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE]) {
+    control_message message = {.kind = CONTROL_MESSAGE_HEARTBEAT, .stamp = membership_stamp(membership)};
+    return encode(&message, bytes, CONTROL_MESSAGE_HEAD_SIZE);
 }
 
-static void send_to_others(member *member, const view *others, span bytes) {
+static void send_to_others(membership *membership, const membership_view *others, span bytes) {
     for (size_t i = 0; i < others->count; i++)
-        if (others->members[i].id != id_of(member)) mail_send(member->mail, others->members[i].address, bytes);
+        if (others->members[i].id != id_of(membership))
+            messenger_send(membership->messenger, others->members[i].address, bytes);
 }
 
 /* ---- Phases. */
 
-static void set_phase(member *member, member_phase phase) {
-    if (member->phase == phase) return;
-    member->phase = phase;
-    if (member->events->on_phase != NULL) member->events->on_phase(member->context, phase);
+static void set_phase(membership *membership, membership_phase phase) {
+    if (membership->phase == phase) return;
+    membership->phase = phase;
+    if (membership->events->on_phase != NULL) membership->events->on_phase(membership->context, phase);
 }
 
-static void stop_acting(member *member) {
-    MR_ASSERT(member->phase != MEMBER_REPLACED);
-    detector_forget_all(member->detector);
-    member->incarnation = 0;
+static void stop_acting(membership *membership) {
+    MR_ASSERT(membership->phase != MEMBERSHIP_REPLACED);
+    detector_forget_all(membership->detector);
+    membership->incarnation = 0;
 }
 
 /* Watches who is new, forgets who is gone; whoever stays keeps what was heard of it. */
-static void watch_others(member *member, const view *before, int64_t now_us) {
-    const view *after = &member->view;
+static void watch_others(membership *membership, const membership_view *before, int64_t now_us) {
+    const membership_view *after = &membership->view;
     for (size_t i = 0; i < before->count; i++) {
-        const view_member *old = &before->members[i], *same = view_find(after, old->id);
+        const membership_view_member *old = &before->members[i], *same = membership_view_find(after, old->id);
         if (same != NULL && same->incarnation == old->incarnation) continue;
-        detector_forget(member->detector, old->id);
-        if (same == NULL || strcmp(same->address, old->address) != 0) mail_forget(member->mail, old->address);
+        detector_forget(membership->detector, old->id);
+        if (same == NULL || strcmp(same->address, old->address) != 0)
+            messenger_forget(membership->messenger, old->address);
     }
     for (size_t i = 0; i < after->count; i++) {
         uint64_t id = after->members[i].id;
-        if (id != id_of(member) && !detector_watches(member->detector, id))
-            detector_watch(member->detector, id, now_us);
+        if (id != id_of(membership) && !detector_watches(membership->detector, id))
+            detector_watch(membership->detector, id, now_us);
     }
 }
 
 /* The detector has not been ticked while nobody was watched: that is no standing still. */
-static void begin_watching(member *member, int64_t now_us) {
-    detector_forget_all(member->detector);
-    (void)detector_tick(member->detector, now_us);
-    member->next_beat_us = now_us;
+static void begin_watching(membership *membership, int64_t now_us) {
+    detector_forget_all(membership->detector);
+    (void)detector_tick(membership->detector, now_us);
+    membership->next_beat_us = now_us;
 }
 
 static bool is_newer(uint64_t incarnation, uint64_t than) {
-    return incarnation > than && coordinator_generation(incarnation) == coordinator_generation(than);
+    return incarnation > than && metadata_store_generation(incarnation) == metadata_store_generation(than);
 }
 
 /* Where this member stands in the view it has just entered. */
-static void find_place(member *member, const view *before, int64_t now_us) {
-    const view_member *me = view_find(&member->view, id_of(member));
-    if (is_me(member, me)) {
-        member->incarnation = me->incarnation;
-        if (member->phase != MEMBER_IN) begin_watching(member, now_us);
-        watch_others(member, before, now_us);
-        set_phase(member, MEMBER_IN);
-    } else if (me != NULL && member->incarnation != 0 && is_newer(me->incarnation, member->incarnation)) {
-        stop_acting(member);
-        set_phase(member, MEMBER_REPLACED);
-    } else if (member->phase == MEMBER_IN) {
-        stop_acting(member);
-        set_phase(member, MEMBER_ENTERING);
+static void find_place(membership *membership, const membership_view *before, int64_t now_us) {
+    const membership_view_member *me = membership_view_find(&membership->view, id_of(membership));
+    if (is_me(membership, me)) {
+        membership->incarnation = me->incarnation;
+        if (membership->phase != MEMBERSHIP_IN) begin_watching(membership, now_us);
+        watch_others(membership, before, now_us);
+        set_phase(membership, MEMBERSHIP_IN);
+    } else if (me != NULL && membership->incarnation != 0 && is_newer(me->incarnation, membership->incarnation)) {
+        stop_acting(membership);
+        set_phase(membership, MEMBERSHIP_REPLACED);
+    } else if (membership->phase == MEMBERSHIP_IN) {
+        stop_acting(membership);
+        set_phase(membership, MEMBERSHIP_ENTERING);
     }
 }
 
 /* Takes what `fresh` holds if it is newer. */
-static void adopt(member *member, view *fresh) {
-    if (fresh->number <= member->view.number) return;
-    view before = member->view;
+static void adopt(membership *membership, membership_view *fresh) {
+    if (fresh->number <= membership->view.number) return;
+    membership_view before = membership->view;
     MR_ASSERT(fresh->number > before.number); /* 2 */
-    member->view = *fresh;
-    *fresh = (view){0};
-    member->events->on_view(member->context, &member->view);
-    find_place(member, &before, now_of(member));
-    view_fini(&before);
-    CHECK_INVARIANTS(member->view.count, member_check(member));
+    membership->view = *fresh;
+    *fresh = (membership_view){0};
+    membership->events->on_view(membership->context, &membership->view);
+    find_place(membership, &before, now_of(membership));
+    membership_view_fini(&before);
+    CHECK_INVARIANTS(membership->view.count, membership_check(membership));
 }
 
-static void adopt_bytes(member *member, uint64_t number, span bytes) {
-    view fresh = {0};
-    if (view_decode(bytes, &fresh) != MR_OK) return;
-    if (number == 0 || fresh.number == number) adopt(member, &fresh);
-    view_fini(&fresh);
+static void adopt_bytes(membership *membership, uint64_t number, span bytes) {
+    membership_view fresh = {0};
+    if (membership_view_decode(bytes, &fresh) != MR_OK) return;
+    if (number == 0 || fresh.number == number) adopt(membership, &fresh);
+    membership_view_fini(&fresh);
 }
 
-static void adopt_answer(member *member, const coordinator_answer *answer) {
-    view nobody = {.number = answer->version};
+static void adopt_answer(membership *membership, const metadata_store_answer *answer) {
+    membership_view nobody = {.number = answer->version};
     if (answer->value.size != 0)
-        adopt_bytes(member, answer->version, answer->value);
+        adopt_bytes(membership, answer->version, answer->value);
     else
-        adopt(member, &nobody);
+        adopt(membership, &nobody);
 }
 
-/* ---- Asking the coordinator. */
+/* ---- Asking the metadata store. */
 
-static void ask_again_after_failure(member *member) {
-    member->next_ask_us = now_of(member) + rng_between(member->env->rng, member->retry_us / 2, member->retry_us);
-    member->retry_us = member->retry_us * 2 < RETRY_MAX_US ? member->retry_us * 2 : RETRY_MAX_US;
+static void ask_again_after_failure(membership *membership) {
+    membership->next_ask_us =
+        now_of(membership) + rng_between(membership->env->rng, membership->retry_us / 2, membership->retry_us);
+    membership->retry_us = membership->retry_us * 2 < RETRY_MAX_US ? membership->retry_us * 2 : RETRY_MAX_US;
 }
 
-static void asked_well(member *member) {
-    member->next_ask_us = now_of(member);
-    member->retry_us = RETRY_MIN_US;
+static void asked_well(membership *membership) {
+    membership->next_ask_us = now_of(membership);
+    membership->retry_us = RETRY_MIN_US;
 }
 
 /* Another was faster; a little disorder lets the next one be alone. */
-static void ask_again_soon(member *member) {
-    asked_well(member);
-    member->next_ask_us += rng_between(member->env->rng, 0, RETRY_MIN_US);
+static void ask_again_soon(membership *membership) {
+    asked_well(membership);
+    membership->next_ask_us += rng_between(membership->env->rng, 0, RETRY_MIN_US);
 }
 
-static void on_incarnation_swapped(void *argument, const coordinator_answer *answer) {
-    member *member = argument;
-    MR_ASSERT(member->asking); /* 1 */
-    member->asking = false;
+static void on_incarnation_swapped(void *argument, const metadata_store_answer *answer) {
+    membership *membership = argument;
+    MR_ASSERT(membership->asking); /* 1 */
+    membership->asking = false;
     if (answer->status == MR_OK) {
-        asked_well(member);
-        if (member->phase != MEMBER_ENTERING) return;
-        member->incarnation = answer->version;
-        if (member->events->on_incarnation != NULL) member->events->on_incarnation(member->context, answer->version);
+        asked_well(membership);
+        if (membership->phase != MEMBERSHIP_ENTERING) return;
+        membership->incarnation = answer->version;
+        if (membership->events->on_incarnation != NULL)
+            membership->events->on_incarnation(membership->context, answer->version);
     } else if (answer->status == MR_STALE) {
-        ask_again_soon(member);
+        ask_again_soon(membership);
     } else {
-        ask_again_after_failure(member);
+        ask_again_after_failure(membership);
     }
 }
 
-static void on_incarnation_read(void *argument, const coordinator_answer *answer) {
-    member *member = argument;
+static void on_incarnation_read(void *argument, const metadata_store_answer *answer) {
+    membership *membership = argument;
     if (answer->status != MR_OK) {
-        member->asking = false;
-        ask_again_after_failure(member);
+        membership->asking = false;
+        ask_again_after_failure(membership);
         return;
     }
-    coordinator coordinator = member->coordinator;
-    coordinator.ops->compare_and_swap(coordinator.self, MEMBER_INCARNATION_KEY, answer->version, (span){0}, 0,
-                                      on_incarnation_swapped, member);
+    metadata_store store = membership->store;
+    store.ops->compare_and_swap(store.self, MEMBERSHIP_INCARNATION_KEY, answer->version, (span){0}, 0,
+                                on_incarnation_swapped, membership);
 }
 
-static void on_view_read(void *argument, const coordinator_answer *answer) {
-    member *member = argument;
-    MR_ASSERT(member->asking); /* 1 */
-    member->asking = false;
+static void on_view_read(void *argument, const metadata_store_answer *answer) {
+    membership *membership = argument;
+    MR_ASSERT(membership->asking); /* 1 */
+    membership->asking = false;
     if (answer->status != MR_OK) {
-        ask_again_after_failure(member);
+        ask_again_after_failure(membership);
         return;
     }
-    asked_well(member);
-    member->next_poll_us = now_of(member) + member->options.poll_us;
-    adopt_answer(member, answer);
+    asked_well(membership);
+    membership->next_poll_us = now_of(membership) + membership->options.poll_us;
+    adopt_answer(membership, answer);
 }
 
 /* Everybody in it is told. Who is no longer in it learns it from the answer to its next heartbeat. */
-static void on_decided(member *member) {
-    asked_well(member);
-    if (member->proposed.number <= member->view.number) return;
-    adopt(member, &member->proposed);
-    span bytes = view_letter(member);
-    send_to_others(member, &member->view, bytes);
+static void on_decided(membership *membership) {
+    asked_well(membership);
+    if (membership->proposed.number <= membership->view.number) return;
+    adopt(membership, &membership->proposed);
+    span bytes = view_message(membership);
+    send_to_others(membership, &membership->view, bytes);
     free((void *)(uintptr_t)bytes.data);
 }
 
 /* Unless the answer puts it into a view, an incarnation that was proposed once is not proposed again: it may have been
  * in a view, and left out of the next, without this process ever knowing. */
-static void on_view_swapped(void *argument, const coordinator_answer *answer) {
-    member *member = argument;
-    MR_ASSERT(member->asking); /* 1 */
-    member->asking = false;
-    if (answer->status == MR_OK && answer->version == member->proposed.number)
-        on_decided(member);
+static void on_view_swapped(void *argument, const metadata_store_answer *answer) {
+    membership *membership = argument;
+    MR_ASSERT(membership->asking); /* 1 */
+    membership->asking = false;
+    if (answer->status == MR_OK && answer->version == membership->proposed.number)
+        on_decided(membership);
     else if (answer->status == MR_STALE) {
-        ask_again_soon(member);
-        adopt_answer(member, answer);
+        ask_again_soon(membership);
+        adopt_answer(membership, answer);
     } else {
-        ask_again_after_failure(member);
+        ask_again_after_failure(membership);
     }
-    if (member->phase == MEMBER_ENTERING) member->incarnation = 0;
+    if (membership->phase == MEMBERSHIP_ENTERING) membership->incarnation = 0;
 }
 
-static void propose(member *member) {
-    size_t size = view_size(&member->proposed);
+static void propose(membership *membership) {
+    size_t size = membership_view_size(&membership->proposed);
     uint8_t *bytes = xmalloc(size);
     writer writer = writer_of(bytes, size);
-    view_encode(&member->proposed, &writer);
+    membership_view_encode(&membership->proposed, &writer);
     MR_ASSERT(!writer.failed);
-    coordinator coordinator = member->coordinator;
-    coordinator.ops->compare_and_swap(coordinator.self, MEMBER_VIEW_KEY, member->view.number, span_of(bytes, size), 0,
-                                      on_view_swapped, member);
+    metadata_store store = membership->store;
+    store.ops->compare_and_swap(store.self, MEMBERSHIP_VIEW_KEY, membership->view.number, span_of(bytes, size), 0,
+                                on_view_swapped, membership);
     free(bytes);
 }
 
 /* A full cluster takes nobody in: it goes on asking until there is room. */
-static bool draft_entry(member *member) {
-    view_copy(&member->proposed, &member->view);
-    member->proposed.number++;
-    return view_put(&member->proposed, id_of(member), member->incarnation, member->address) == MR_OK;
+static bool draft_entry(membership *membership) {
+    membership_view_copy(&membership->proposed, &membership->view);
+    membership->proposed.number++;
+    return membership_view_put(&membership->proposed, id_of(membership), membership->incarnation,
+                               membership->address) == MR_OK;
 }
 
-static void draft_removal(member *member) {
-    view_copy(&member->proposed, &member->view);
-    member->proposed.number++;
-    for (size_t i = 0; i < member->view.count; i++) {
-        uint64_t id = member->view.members[i].id;
-        if (detector_suspects(member->detector, id)) view_remove(&member->proposed, id);
+static void draft_removal(membership *membership) {
+    membership_view_copy(&membership->proposed, &membership->view);
+    membership->proposed.number++;
+    for (size_t i = 0; i < membership->view.count; i++) {
+        uint64_t id = membership->view.members[i].id;
+        if (detector_suspects(membership->detector, id)) membership_view_remove(&membership->proposed, id);
     }
 }
 
-static void read_view(member *member) {
-    member->coordinator.ops->get(member->coordinator.self, MEMBER_VIEW_KEY, member->view.number, on_view_read, member);
+static void read_view(membership *membership) {
+    membership->store.ops->get(membership->store.self, MEMBERSHIP_VIEW_KEY, membership->view.number, on_view_read,
+                               membership);
 }
 
-static bool wants_removal(const member *member) {
-    return member->phase == MEMBER_IN && !MUTATED("no-deadline") && detector_suspect_count(member->detector) > 0;
+static bool wants_removal(const membership *membership) {
+    return membership->phase == MEMBERSHIP_IN && !MUTATED("no-deadline") &&
+           detector_suspect_count(membership->detector) > 0;
 }
 
 /* What there is to ask now, one thing at a time. Before anything is proposed, the newest view has been read. */
-static void ask(member *member, int64_t now_us) {
-    coordinator coordinator = member->coordinator;
-    member->asking = true;
-    if (now_us >= member->next_poll_us) {
-        read_view(member);
-    } else if (member->phase == MEMBER_ENTERING && member->incarnation == 0) {
-        coordinator.ops->get(coordinator.self, MEMBER_INCARNATION_KEY, 0, on_incarnation_read, member);
-    } else if (member->phase == MEMBER_ENTERING && draft_entry(member)) {
-        propose(member);
-    } else if (wants_removal(member)) {
-        draft_removal(member);
-        propose(member);
+static void ask(membership *membership, int64_t now_us) {
+    metadata_store store = membership->store;
+    membership->asking = true;
+    if (now_us >= membership->next_poll_us) {
+        read_view(membership);
+    } else if (membership->phase == MEMBERSHIP_ENTERING && membership->incarnation == 0) {
+        store.ops->get(store.self, MEMBERSHIP_INCARNATION_KEY, 0, on_incarnation_read, membership);
+    } else if (membership->phase == MEMBERSHIP_ENTERING && draft_entry(membership)) {
+        propose(membership);
+    } else if (wants_removal(membership)) {
+        draft_removal(membership);
+        propose(membership);
     } else {
-        member->asking = false;
-        if (member->phase == MEMBER_ENTERING) member->next_ask_us = member->next_poll_us;
+        membership->asking = false;
+        if (membership->phase == MEMBERSHIP_ENTERING) membership->next_ask_us = membership->next_poll_us;
     }
 }
 
 /* ---- Hearing. */
 
-static bool holds(const member *member, const stamp *stamp) {
-    const view_member *who = view_find(&member->view, stamp->id);
+static bool holds(const membership *membership, const stamp *stamp) {
+    const membership_view_member *who = membership_view_find(&membership->view, stamp->id);
     return who != NULL && (who->incarnation == stamp->incarnation || MUTATED("no-incarnation-check"));
 }
 
-static void take_heartbeat(member *member, link_id link, const stamp *stamp) {
-    if (member->phase != MEMBER_IN) return;
-    if (holds(member, stamp)) detector_heard(member->detector, stamp->id, now_of(member));
-    if (stamp->view < member->view.number) {
-        answer_view(member, link);
-    } else if (stamp->view > member->view.number) { /* our number asks for the newer view */
-        uint8_t bytes[LETTER_HEAD_SIZE];
-        mail_answer(member->mail, link, span_of(bytes, heartbeat(member, bytes)));
+static void take_heartbeat(membership *membership, link_id link, const stamp *stamp) {
+    if (membership->phase != MEMBERSHIP_IN) return;
+    if (holds(membership, stamp)) detector_heard(membership->detector, stamp->id, now_of(membership));
+    if (stamp->view < membership->view.number) {
+        answer_view(membership, link);
+    } else if (stamp->view > membership->view.number) { /* our number asks for the newer view */
+        uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
+        messenger_answer(membership->messenger, link, span_of(bytes, heartbeat(membership, bytes)));
     }
 }
 
-bool member_take(member *member, link_id link, const letter *letter) {
-    switch (letter->kind) {
-    case LETTER_HEARTBEAT: take_heartbeat(member, link, &letter->stamp); return true;
-    case LETTER_VIEW:
-        if (member->phase == MEMBER_REPLACED) return true;
-        adopt_bytes(member, 0, letter->value);
-        if (holds(member, &letter->stamp)) detector_heard(member->detector, letter->stamp.id, now_of(member));
+bool membership_take(membership *membership, link_id link, const control_message *message) {
+    switch (message->kind) {
+    case CONTROL_MESSAGE_HEARTBEAT: take_heartbeat(membership, link, &message->stamp); return true;
+    case CONTROL_MESSAGE_VIEW:
+        if (membership->phase == MEMBERSHIP_REPLACED) return true;
+        adopt_bytes(membership, 0, message->value);
+        if (holds(membership, &message->stamp))
+            detector_heard(membership->detector, message->stamp.id, now_of(membership));
         return true;
     default: return false;
     }
 }
 
-mr_status member_admit(member *member, link_id link, const stamp *stamp) {
-    uint64_t here = member->view.number, there = stamp->view;
-    if (member->phase != MEMBER_IN)
-        return error_set(MR_CLOSED, "not a member since view " COORDINATOR_FORMAT, COORDINATOR_ARGS(here));
+mr_status membership_admit(membership *membership, link_id link, const stamp *stamp) {
+    uint64_t here = membership->view.number, there = stamp->view;
+    if (membership->phase != MEMBERSHIP_IN)
+        return error_set(MR_CLOSED, "not a member since view " METADATA_STORE_FORMAT, METADATA_STORE_ARGS(here));
     if (MUTATED("no-fencing")) return MR_OK;
     if (there > here) {
-        uint8_t bytes[LETTER_HEAD_SIZE];
-        mail_answer(member->mail, link, span_of(bytes, heartbeat(member, bytes)));
+        uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
+        messenger_answer(membership->messenger, link, span_of(bytes, heartbeat(membership, bytes)));
         return error_set(MR_BUSY,
-                         "a message of view " COORDINATOR_FORMAT " came to a process still in view " COORDINATOR_FORMAT,
-                         COORDINATOR_ARGS(there), COORDINATOR_ARGS(here));
+                         "a message of view " METADATA_STORE_FORMAT
+                         " came to a process still in view " METADATA_STORE_FORMAT,
+                         METADATA_STORE_ARGS(there), METADATA_STORE_ARGS(here));
     }
-    if (there == here && holds(member, stamp)) return MR_OK;
-    answer_view(member, link);
+    if (there == here && holds(membership, stamp)) return MR_OK;
+    answer_view(membership, link);
     return error_set(MR_STALE,
-                     "a message of view " COORDINATOR_FORMAT " came from %llu/" COORDINATOR_FORMAT
-                     ", which is not in view " COORDINATOR_FORMAT,
-                     COORDINATOR_ARGS(there), (unsigned long long)stamp->id, COORDINATOR_ARGS(stamp->incarnation),
-                     COORDINATOR_ARGS(here));
+                     "a message of view " METADATA_STORE_FORMAT " came from %llu/" METADATA_STORE_FORMAT
+                     ", which is not in view " METADATA_STORE_FORMAT,
+                     METADATA_STORE_ARGS(there), (unsigned long long)stamp->id, METADATA_STORE_ARGS(stamp->incarnation),
+                     METADATA_STORE_ARGS(here));
 }
 
-void member_broken(member *member, const char *address) {
-    for (size_t i = 0; i < member->view.count; i++) {
-        const view_member *who = &member->view.members[i];
-        if (strcmp(who->address, address) == 0) detector_hint(member->detector, who->id, now_of(member));
+void membership_broken(membership *membership, const char *address) {
+    for (size_t i = 0; i < membership->view.count; i++) {
+        const membership_view_member *who = &membership->view.members[i];
+        if (strcmp(who->address, address) == 0) detector_hint(membership->detector, who->id, now_of(membership));
     }
 }
 
 /* ---- Time. */
 
-int64_t member_next_us(const member *member) {
-    if (member->phase == MEMBER_REPLACED) return CLOCK_NEVER_US;
-    if (member->asking) return member->phase == MEMBER_IN ? member->next_beat_us : CLOCK_NEVER_US;
-    if (member->phase == MEMBER_ENTERING) return member->next_ask_us;
-    int64_t ask_us = member->next_ask_us;
-    if (!wants_removal(member) && ask_us < member->next_poll_us) ask_us = member->next_poll_us;
-    return ask_us < member->next_beat_us ? ask_us : member->next_beat_us;
+int64_t membership_next_us(const membership *membership) {
+    if (membership->phase == MEMBERSHIP_REPLACED) return CLOCK_NEVER_US;
+    if (membership->asking) return membership->phase == MEMBERSHIP_IN ? membership->next_beat_us : CLOCK_NEVER_US;
+    if (membership->phase == MEMBERSHIP_ENTERING) return membership->next_ask_us;
+    int64_t ask_us = membership->next_ask_us;
+    if (!wants_removal(membership) && ask_us < membership->next_poll_us) ask_us = membership->next_poll_us;
+    return ask_us < membership->next_beat_us ? ask_us : membership->next_beat_us;
 }
 
 /* A member that stood still asks what has been decided meanwhile before it proposes anything. */
-static void beat(member *member, int64_t now_us) {
-    member->next_beat_us = now_us + member->options.heartbeat_us;
-    if (detector_tick(member->detector, now_us) > 0) member->next_poll_us = now_us;
-    uint8_t bytes[LETTER_HEAD_SIZE];
-    send_to_others(member, &member->view, span_of(bytes, heartbeat(member, bytes)));
+static void beat(membership *membership, int64_t now_us) {
+    membership->next_beat_us = now_us + membership->options.heartbeat_us;
+    if (detector_tick(membership->detector, now_us) > 0) membership->next_poll_us = now_us;
+    uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
+    send_to_others(membership, &membership->view, span_of(bytes, heartbeat(membership, bytes)));
 }
 
-void member_tick(member *member, int64_t now_us) {
-    if (member->phase == MEMBER_IN && now_us >= member->next_beat_us) beat(member, now_us);
-    if (!member->asking && now_us >= member->next_ask_us && member->phase != MEMBER_REPLACED) ask(member, now_us);
-    CHECK_INVARIANTS(member->view.count, member_check(member));
+void membership_tick(membership *membership, int64_t now_us) {
+    if (membership->phase == MEMBERSHIP_IN && now_us >= membership->next_beat_us) beat(membership, now_us);
+    if (!membership->asking && now_us >= membership->next_ask_us && membership->phase != MEMBERSHIP_REPLACED)
+        ask(membership, now_us);
+    CHECK_INVARIANTS(membership->view.count, membership_check(membership));
 }
 
 /* ---- Life. */
 
-member *member_create(const env *env, coordinator coordinator, mail *mail, const member_options *options,
-                      const member_events *events, void *context) {
-    MR_ASSERT(view_address_valid(options->address));
-    member *member = xcalloc(1, sizeof *member);
-    member->env = env;
-    member->coordinator = coordinator;
-    member->mail = mail;
-    member->events = events;
-    member->context = context;
-    member->options = *options;
-    strcpy(member->address, options->address);
-    if (member->options.heartbeat_us == 0) member->options.heartbeat_us = 100000;
-    if (member->options.suspect_us == 0) member->options.suspect_us = 500000;
-    if (member->options.poll_us == 0) member->options.poll_us = 1000000;
+membership *membership_create(const env *env, metadata_store store, messenger *messenger,
+                              const membership_options *options, const membership_events *events, void *context) {
+    MR_ASSERT(membership_view_address_valid(options->address));
+    membership *membership = xcalloc(1, sizeof *membership);
+    membership->env = env;
+    membership->store = store;
+    membership->messenger = messenger;
+    membership->events = events;
+    membership->context = context;
+    membership->options = *options;
+    strcpy(membership->address, options->address);
+    if (membership->options.heartbeat_us == 0) membership->options.heartbeat_us = 100000;
+    if (membership->options.suspect_us == 0) membership->options.suspect_us = 500000;
+    if (membership->options.poll_us == 0) membership->options.poll_us = 1000000;
     int64_t now_us = clock_now_us(env->clock);
-    detector_options watching = {.interval_us = member->options.heartbeat_us, .suspect_us = member->options.suspect_us};
-    member->detector = detector_create(&watching, now_us);
-    member->retry_us = RETRY_MIN_US;
-    member->next_ask_us = member->next_poll_us = member->next_beat_us = now_us;
-    return member;
+    detector_options watching = {.interval_us = membership->options.heartbeat_us,
+                                 .suspect_us = membership->options.suspect_us};
+    membership->detector = detector_create(&watching, now_us);
+    membership->retry_us = RETRY_MIN_US;
+    membership->next_ask_us = membership->next_poll_us = membership->next_beat_us = now_us;
+    return membership;
 }
 
-void member_destroy(member *member) {
-    detector_destroy(member->detector);
-    view_fini(&member->view);
-    view_fini(&member->proposed);
-    free(member);
+void membership_destroy(membership *membership) {
+    detector_destroy(membership->detector);
+    membership_view_fini(&membership->view);
+    membership_view_fini(&membership->proposed);
+    free(membership);
 }
 
-member_phase member_phase_now(const member *member) { return member->phase; }
-const view *member_view(const member *member) { return &member->view; }
-uint64_t member_incarnation(const member *member) { return member->incarnation; }
+membership_phase membership_phase_now(const membership *membership) { return membership->phase; }
+const membership_view *membership_current(const membership *membership) { return &membership->view; }
+uint64_t membership_incarnation(const membership *membership) { return membership->incarnation; }
 
-bool member_leads(const member *member) {
-    const view_member *leader = view_leader(&member->view);
-    return member->phase == MEMBER_IN && leader != NULL && leader->id == id_of(member);
+bool membership_leads(const membership *membership) {
+    const membership_view_member *leader = membership_view_leader(&membership->view);
+    return membership->phase == MEMBERSHIP_IN && leader != NULL && leader->id == id_of(membership);
 }
 
-void member_check(const member *member) {
-    const view *view = &member->view;
-    view_check(view); /* 2 */
-    bool is_in = member->phase == MEMBER_IN;
-    MR_ASSERT(!is_in || (member->incarnation != 0 && view_holds(view, id_of(member), member->incarnation))); /* 3 */
+void membership_check(const membership *membership) {
+    const membership_view *view = &membership->view;
+    membership_view_check(view); /* 2 */
+    bool is_in = membership->phase == MEMBERSHIP_IN;
+    MR_ASSERT(!is_in || (membership->incarnation != 0 &&
+                         membership_view_holds(view, id_of(membership), membership->incarnation))); /* 3 */
     for (size_t i = 0; i < view->count; i++) {
         uint64_t id = view->members[i].id;
-        MR_ASSERT(detector_watches(member->detector, id) == (is_in && id != id_of(member))); /* 3, 4 */
+        MR_ASSERT(detector_watches(membership->detector, id) == (is_in && id != id_of(membership))); /* 3, 4 */
     }
-    MR_ASSERT(member->phase != MEMBER_REPLACED || member->incarnation == 0); /* 4 */
+    MR_ASSERT(membership->phase != MEMBERSHIP_REPLACED || membership->incarnation == 0); /* 4 */
 }

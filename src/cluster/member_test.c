@@ -1,4 +1,4 @@
-/* member_test.c — the phases of a member, its proposals and its fence; the test is coordinator and world. */
+/* member_test.c — the phases of a member, its proposals and its fence; the test is metadata store and world. */
 #include "cluster/member.h"
 
 #include <setjmp.h>
@@ -16,28 +16,28 @@
 
 enum { ME = 10 };
 
-/* A coordinator that waits for the test: at most one question is open. */
+/* A metadata store that waits for the test: at most one question is open. */
 typedef struct oracle {
     bool open, swap;
     char key[20];
-    uint64_t expected; /* of a get: the newest known */
-    view proposed;     /* of a swap of the view */
-    coordinator_done_fn *done;
+    uint64_t expected;        /* of a get: the newest known */
+    membership_view proposed; /* of a swap of the view */
+    metadata_store_done_fn *done;
     void *argument;
 } oracle;
 
 typedef struct world {
-    recorder recorder;
-    mail *mail;
+    transport_recorder recorder;
+    messenger *messenger;
     oracle oracle;
-    member *member;
-    view entered;
+    membership *membership;
+    membership_view entered;
     uint64_t incarnation;
     int phases[4]; /* how often each was told */
-    link_id link;  /* one that others opened, where answers to letters go */
+    link_id link;  /* one that others opened, where answers to control messages go */
 } world;
 
-static void ask(oracle *oracle, const char *key, coordinator_done_fn *done, void *argument) {
+static void ask(oracle *oracle, const char *key, metadata_store_done_fn *done, void *argument) {
     assert_false(oracle->open);
     oracle->open = true;
     snprintf(oracle->key, sizeof oracle->key, "%s", key);
@@ -45,7 +45,7 @@ static void ask(oracle *oracle, const char *key, coordinator_done_fn *done, void
     oracle->argument = argument;
 }
 
-static void oracle_get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
+static void oracle_get(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
     oracle *oracle = self;
     ask(oracle, key, done, argument);
     oracle->swap = false;
@@ -53,55 +53,56 @@ static void oracle_get(void *self, const char *key, uint64_t known, coordinator_
 }
 
 static void oracle_swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
-                        coordinator_done_fn *done, void *argument) {
+                        metadata_store_done_fn *done, void *argument) {
     oracle *oracle = self;
     ask(oracle, key, done, argument);
     oracle->swap = true;
     oracle->expected = expected;
-    if (strcmp(key, MEMBER_VIEW_KEY) == 0) assert_int_equal(view_decode(value, &oracle->proposed), MR_OK);
+    if (strcmp(key, MEMBERSHIP_VIEW_KEY) == 0)
+        assert_int_equal(membership_view_decode(value, &oracle->proposed), MR_OK);
 }
 
-static const coordinator_ops oracle_ops = {"oracle", oracle_get, oracle_swap};
+static const metadata_store_ops oracle_ops = {"oracle", oracle_get, oracle_swap};
 
 static void on_incarnation(void *context, uint64_t incarnation) { ((world *)context)->incarnation = incarnation; }
-static void on_view(void *context, const view *view) {
+static void on_view(void *context, const membership_view *view) {
     world *world = context;
     assert_true(view->number > world->entered.number);
-    view_copy(&world->entered, view);
+    membership_view_copy(&world->entered, view);
 }
-static void on_phase(void *context, member_phase phase) { ((world *)context)->phases[phase]++; }
-static const member_events events = {on_incarnation, on_view, on_phase};
+static void on_phase(void *context, membership_phase phase) { ((world *)context)->phases[phase]++; }
+static const membership_events events = {on_incarnation, on_view, on_phase};
 
-static void on_letter(void *context, link_id link, span bytes) {
-    letter letter;
-    assert_int_equal(letter_decode(bytes, &letter), MR_OK);
-    assert_true(member_take(((world *)context)->member, link, &letter));
+static void on_message(void *context, link_id link, span bytes) {
+    control_message message;
+    assert_int_equal(control_message_decode(bytes, &message), MR_OK);
+    assert_true(membership_take(((world *)context)->membership, link, &message));
 }
 static void on_broken(void *context, const char *address, const cause *why) {
-    member_broken(((world *)context)->member, address);
+    membership_broken(((world *)context)->membership, address);
 }
-static const mail_handlers handlers = {on_letter, on_broken};
+static const messenger_handlers handlers = {on_message, on_broken};
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    recorder_init(&world->recorder);
-    world->mail = mail_create(&world->recorder.env, &handlers, world);
-    recorder_listen(&world->recorder, &mail_events, world->mail);
-    member_options options = {.id = ME, .address = "me"};
-    world->member = member_create(&world->recorder.env, (coordinator){&oracle_ops, &world->oracle}, world->mail,
-                                  &options, &events, world);
-    world->link = recorder_dial_in(&world->recorder);
+    transport_recorder_init(&world->recorder);
+    world->messenger = messenger_create(&world->recorder.env, &handlers, world);
+    transport_recorder_listen(&world->recorder, &messenger_events, world->messenger);
+    membership_options options = {.id = ME, .address = "me"};
+    world->membership = membership_create(&world->recorder.env, (metadata_store){&oracle_ops, &world->oracle},
+                                          world->messenger, &options, &events, world);
+    world->link = transport_recorder_dial_in(&world->recorder);
     *state = world;
     return 0;
 }
 
 static int teardown(void **state) {
     world *world = *state;
-    member_destroy(world->member);
-    mail_destroy(world->mail);
-    recorder_fini(&world->recorder);
-    view_fini(&world->entered);
-    view_fini(&world->oracle.proposed);
+    membership_destroy(world->membership);
+    messenger_destroy(world->messenger);
+    transport_recorder_fini(&world->recorder);
+    membership_view_fini(&world->entered);
+    membership_view_fini(&world->oracle.proposed);
     free(world);
     return 0;
 }
@@ -113,21 +114,23 @@ static int64_t now_of(const world *world) { return world->recorder.clock.now_us;
 /* Time passes as it would: ticks when they are due. */
 static void pass(world *world, int64_t us) {
     int64_t until_us = now_of(world) + us;
-    while (member_next_us(world->member) <= until_us) {
-        if (member_next_us(world->member) > now_of(world)) world->recorder.clock.now_us = member_next_us(world->member);
-        member_tick(world->member, now_of(world));
-        member_check(world->member);
+    while (membership_next_us(world->membership) <= until_us) {
+        if (membership_next_us(world->membership) > now_of(world))
+            world->recorder.clock.now_us = membership_next_us(world->membership);
+        membership_tick(world->membership, now_of(world));
+        membership_check(world->membership);
     }
     world->recorder.clock.now_us = until_us;
 }
 
-static void reply(world *world, mr_status status, uint64_t version, const view *view) {
+static void reply(world *world, mr_status status, uint64_t version, const membership_view *view) {
     uint8_t bytes[1000];
     writer writer = writer_of(bytes, sizeof bytes);
-    if (view != NULL) view_encode(view, &writer);
+    if (view != NULL) membership_view_encode(view, &writer);
     assert_true(world->oracle.open);
     world->oracle.open = false;
-    coordinator_answer answer = {.status = status, .version = version, .value = span_of(bytes, writer_size(&writer))};
+    metadata_store_answer answer = {
+        .status = status, .version = version, .value = span_of(bytes, writer_size(&writer))};
     world->oracle.done(world->oracle.argument, &answer);
 }
 
@@ -137,63 +140,64 @@ static void expect(const world *world, bool swap, const char *key) {
     assert_string_equal(world->oracle.key, key);
 }
 
-static void deliver_letter(world *world, const letter *letter) {
+static void deliver_message(world *world, const control_message *message) {
     uint8_t bytes[1000];
     writer writer = writer_of(bytes, sizeof bytes);
-    letter_encode(letter, &writer);
-    recorder_deliver(&world->recorder, world->link, span_of(bytes, writer_size(&writer)));
+    control_message_encode(message, &writer);
+    transport_recorder_deliver(&world->recorder, world->link, span_of(bytes, writer_size(&writer)));
 }
 
-static void deliver_view(world *world, const view *view) {
+static void deliver_view(world *world, const membership_view *view) {
     uint8_t bytes[1000];
     writer writer = writer_of(bytes, sizeof bytes);
-    view_encode(view, &writer);
-    deliver_letter(world, &(letter){.kind = LETTER_VIEW, .value = span_of(bytes, writer_size(&writer))});
+    membership_view_encode(view, &writer);
+    deliver_message(world,
+                    &(control_message){.kind = CONTROL_MESSAGE_VIEW, .value = span_of(bytes, writer_size(&writer))});
 }
 
 static void deliver_heartbeat(world *world, uint64_t view, uint64_t id, uint64_t incarnation) {
-    deliver_letter(world, &(letter){.kind = LETTER_HEARTBEAT, .stamp = {view, id, incarnation}});
+    deliver_message(world, &(control_message){.kind = CONTROL_MESSAGE_HEARTBEAT, .stamp = {view, id, incarnation}});
 }
 
-/* The last letter that went back over the test's link; kind 0: none since the last time. */
-static letter last_answer(world *world) {
-    letter last = {0}, letter;
+/* The last control message that went back over the test's link; kind 0: none since the last time. */
+static control_message last_answer(world *world) {
+    control_message last = {0}, message;
     link_id link;
     span bytes;
-    while (recorder_take(&world->recorder, &link, &bytes)) {
-        assert_int_equal(letter_decode(bytes, &letter), MR_OK);
-        if (link.v == world->link.v) last = letter;
+    while (transport_recorder_take(&world->recorder, &link, &bytes)) {
+        assert_int_equal(control_message_decode(bytes, &message), MR_OK);
+        if (link.v == world->link.v) last = message;
     }
     return last;
 }
 
 /* Members 20 and 30 are there, then this one enters as incarnation 3, by view 5. */
 static void enter(world *world) {
-    view view = {.number = 4};
-    assert_int_equal(view_put(&view, 20, 1, "twenty"), MR_OK);
-    assert_int_equal(view_put(&view, 30, 2, "thirty"), MR_OK);
+    membership_view view = {.number = 4};
+    assert_int_equal(membership_view_put(&view, 20, 1, "twenty"), MR_OK);
+    assert_int_equal(membership_view_put(&view, 30, 2, "thirty"), MR_OK);
     pass(world, 0);
-    expect(world, false, MEMBER_VIEW_KEY);
+    expect(world, false, MEMBERSHIP_VIEW_KEY);
     reply(world, MR_OK, 4, &view);
     pass(world, 0);
-    expect(world, false, MEMBER_INCARNATION_KEY);
+    expect(world, false, MEMBERSHIP_INCARNATION_KEY);
     reply(world, MR_OK, 2, NULL);
-    expect(world, true, MEMBER_INCARNATION_KEY);
+    expect(world, true, MEMBERSHIP_INCARNATION_KEY);
     assert_int_equal(world->oracle.expected, 2);
     reply(world, MR_OK, 3, NULL);
     assert_int_equal(world->incarnation, 3);
-    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_ENTERING);
     pass(world, 0);
-    expect(world, true, MEMBER_VIEW_KEY);
+    expect(world, true, MEMBERSHIP_VIEW_KEY);
     assert_int_equal(world->oracle.expected, 4);
     assert_int_equal(world->oracle.proposed.number, 5);
     assert_int_equal(world->oracle.proposed.count, 3);
-    assert_true(view_holds(&world->oracle.proposed, ME, 3));
+    assert_true(membership_view_holds(&world->oracle.proposed, ME, 3));
     reply(world, MR_OK, 5, NULL);
-    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
-    assert_int_equal(world->phases[MEMBER_IN], 1);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
+    assert_int_equal(world->phases[MEMBERSHIP_IN], 1);
     assert_int_equal(world->entered.number, 5);
-    view_fini(&view);
+    membership_view_fini(&view);
 }
 
 /* ---- Entering. */
@@ -201,8 +205,8 @@ static void enter(world *world) {
 static void a_member_enters(void **state) {
     world *world = *state;
     enter(world);
-    assert_false(member_leads(world->member)); /* the others were here before */
-    stamp stamp = member_stamp(world->member);
+    assert_false(membership_leads(world->membership)); /* the others were here before */
+    stamp stamp = membership_stamp(world->membership);
     assert_int_equal(stamp.view, 5);
     assert_int_equal(stamp.id, ME);
     assert_int_equal(stamp.incarnation, 3);
@@ -219,7 +223,7 @@ static void the_first_one_makes_view_one(void **state) {
     assert_int_equal(world->oracle.expected, 0);
     reply(world, MR_OK, 1, NULL);
     assert_int_equal(world->entered.number, 1);
-    assert_true(member_leads(world->member));
+    assert_true(membership_leads(world->membership));
 }
 
 static void who_is_overtaken_proposes_again(void **state) {
@@ -230,25 +234,25 @@ static void who_is_overtaken_proposes_again(void **state) {
     reply(world, MR_OK, 0, NULL);
     reply(world, MR_STALE, 7, NULL); /* somebody else took that incarnation */
     pass(world, 100000);
-    expect(world, false, MEMBER_INCARNATION_KEY);
+    expect(world, false, MEMBERSHIP_INCARNATION_KEY);
     reply(world, MR_OK, 7, NULL);
     reply(world, MR_OK, 8, NULL);
     pass(world, 0);
-    expect(world, true, MEMBER_VIEW_KEY);
-    view view = {.number = 1};
-    assert_int_equal(view_put(&view, 20, 6, "twenty"), MR_OK);
+    expect(world, true, MEMBERSHIP_VIEW_KEY);
+    membership_view view = {.number = 1};
+    assert_int_equal(membership_view_put(&view, 20, 6, "twenty"), MR_OK);
     reply(world, MR_STALE, 1, &view);
     assert_int_equal(world->entered.number, 1);
-    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_ENTERING);
     /* That incarnation was proposed: it is not used again. */
     pass(world, 100000);
-    expect(world, false, MEMBER_INCARNATION_KEY);
+    expect(world, false, MEMBERSHIP_INCARNATION_KEY);
     reply(world, MR_OK, 8, NULL);
     reply(world, MR_OK, 9, NULL);
     pass(world, 0);
     assert_int_equal(world->oracle.expected, 1);
-    assert_true(view_holds(&world->oracle.proposed, ME, 9));
-    view_fini(&view);
+    assert_true(membership_view_holds(&world->oracle.proposed, ME, 9));
+    membership_view_fini(&view);
 }
 
 static void a_proposal_without_an_answer_may_have_been_decided(void **state) {
@@ -259,15 +263,15 @@ static void a_proposal_without_an_answer_may_have_been_decided(void **state) {
     reply(world, MR_OK, 0, NULL);
     reply(world, MR_OK, 1, NULL);
     pass(world, 0);
-    expect(world, true, MEMBER_VIEW_KEY);
-    view decided = {0};
-    view_copy(&decided, &world->oracle.proposed);
-    deliver_view(world, &decided); /* it was, and a letter is faster than the answer */
-    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    expect(world, true, MEMBERSHIP_VIEW_KEY);
+    membership_view decided = {0};
+    membership_view_copy(&decided, &world->oracle.proposed);
+    deliver_view(world, &decided); /* it was, and a control message is faster than the answer */
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
     reply(world, MR_TIMEOUT, 0, NULL);
-    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
-    assert_int_equal(member_incarnation(world->member), 1);
-    view_fini(&decided);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
+    assert_int_equal(membership_incarnation(world->membership), 1);
+    membership_view_fini(&decided);
 }
 
 static void failures_are_retried_less_and_less_often(void **state) {
@@ -275,9 +279,9 @@ static void failures_are_retried_less_and_less_often(void **state) {
     int64_t waited_us = 0;
     for (int i = 0; i < 8; i++) {
         pass(world, 0);
-        expect(world, false, MEMBER_VIEW_KEY);
+        expect(world, false, MEMBERSHIP_VIEW_KEY);
         reply(world, MR_TIMEOUT, 0, NULL);
-        waited_us = member_next_us(world->member) - now_of(world);
+        waited_us = membership_next_us(world->membership) - now_of(world);
         assert_true(waited_us > 0);
         pass(world, waited_us - 1);
         assert_false(world->oracle.open);
@@ -292,26 +296,26 @@ static void failures_are_retried_less_and_less_often(void **state) {
 static void others_are_told_every_heartbeat(void **state) {
     world *world = *state;
     enter(world);
-    recorder_open(&world->recorder, 2); /* to twenty and thirty: the new view waits for the links */
-    recorder_open(&world->recorder, 3);
+    transport_recorder_open(&world->recorder, 2); /* to twenty and thirty: the new view waits for the links */
+    transport_recorder_open(&world->recorder, 3);
     link_id link;
     span bytes;
-    letter letter;
+    control_message message;
     for (int i = 0; i < 2; i++) {
-        assert_true(recorder_take(&world->recorder, &link, &bytes));
-        assert_int_equal(letter_decode(bytes, &letter), MR_OK);
-        assert_int_equal(letter.kind, LETTER_VIEW);
+        assert_true(transport_recorder_take(&world->recorder, &link, &bytes));
+        assert_int_equal(control_message_decode(bytes, &message), MR_OK);
+        assert_int_equal(message.kind, CONTROL_MESSAGE_VIEW);
     }
     int heartbeats = 0;
     for (int i = 0; i < 10; i++) { /* nobody is suspected: both are heard */
         pass(world, 100000);
         deliver_heartbeat(world, 5, 20, 1);
         deliver_heartbeat(world, 5, 30, 2);
-        while (recorder_take(&world->recorder, &link, &bytes)) {
-            assert_int_equal(letter_decode(bytes, &letter), MR_OK);
-            assert_int_equal(letter.kind, LETTER_HEARTBEAT);
-            assert_int_equal(letter.stamp.view, 5);
-            assert_int_equal(letter.stamp.incarnation, 3);
+        while (transport_recorder_take(&world->recorder, &link, &bytes)) {
+            assert_int_equal(control_message_decode(bytes, &message), MR_OK);
+            assert_int_equal(message.kind, CONTROL_MESSAGE_HEARTBEAT);
+            assert_int_equal(message.stamp.view, 5);
+            assert_int_equal(message.stamp.incarnation, 3);
             heartbeats++;
         }
     }
@@ -327,14 +331,14 @@ static void the_silent_are_left_out_of_the_next_view(void **state) {
         deliver_heartbeat(world, 5, 20, 1);
         proposed = world->oracle.open && world->oracle.swap;
     }
-    expect(world, true, MEMBER_VIEW_KEY);
+    expect(world, true, MEMBERSHIP_VIEW_KEY);
     assert_int_equal(world->oracle.expected, 5);
-    assert_non_null(view_find(&world->oracle.proposed, 20));
-    assert_null(view_find(&world->oracle.proposed, 30));
-    assert_true(view_holds(&world->oracle.proposed, ME, 3));
+    assert_non_null(membership_view_find(&world->oracle.proposed, 20));
+    assert_null(membership_view_find(&world->oracle.proposed, 30));
+    assert_true(membership_view_holds(&world->oracle.proposed, ME, 3));
     reply(world, MR_OK, 6, NULL);
     assert_int_equal(world->entered.number, 6);
-    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
 }
 
 static void an_old_incarnations_heartbeat_is_not_heard(void **state) {
@@ -345,8 +349,8 @@ static void an_old_incarnations_heartbeat_is_not_heard(void **state) {
         deliver_heartbeat(world, 5, 20, 1);
         deliver_heartbeat(world, 5, 30, 1); /* thirty is incarnation 2 */
     }
-    expect(world, true, MEMBER_VIEW_KEY);
-    assert_null(view_find(&world->oracle.proposed, 30));
+    expect(world, true, MEMBERSHIP_VIEW_KEY);
+    assert_null(membership_view_find(&world->oracle.proposed, 30));
 }
 
 static void who_stood_still_suspects_nobody_and_asks_first(void **state) {
@@ -354,8 +358,8 @@ static void who_stood_still_suspects_nobody_and_asks_first(void **state) {
     enter(world);
     pass(world, 100000);
     world->recorder.clock.now_us += 5000000;
-    member_tick(world->member, now_of(world));
-    expect(world, false, MEMBER_VIEW_KEY); /* what was decided meanwhile? */
+    membership_tick(world->membership, now_of(world));
+    expect(world, false, MEMBERSHIP_VIEW_KEY); /* what was decided meanwhile? */
     reply(world, MR_OK, 5, &world->entered);
     deliver_heartbeat(world, 5, 20, 1);
     deliver_heartbeat(world, 5, 30, 2);
@@ -366,10 +370,10 @@ static void who_stood_still_suspects_nobody_and_asks_first(void **state) {
 static void views_only_grow(void **state) {
     world *world = *state;
     enter(world);
-    view old = {.number = 5}, corrupt = {.number = 9};
-    assert_int_equal(view_put(&old, 20, 1, "twenty"), MR_OK); /* not what was decided, and not newer */
+    membership_view old = {.number = 5}, corrupt = {.number = 9};
+    assert_int_equal(membership_view_put(&old, 20, 1, "twenty"), MR_OK); /* not what was decided, and not newer */
     deliver_view(world, &old);
-    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
     old.number = 3;
     deliver_view(world, &old);
     assert_int_equal(world->entered.number, 5);
@@ -379,7 +383,7 @@ static void views_only_grow(void **state) {
     pass(world, 2000000);
     if (world->oracle.open && !world->oracle.swap) reply(world, MR_OK, 8, &corrupt); /* it says that it is number 9 */
     assert_int_equal(world->entered.number, 5);
-    view_fini(&old);
+    membership_view_fini(&old);
 }
 
 /* ---- Leaving. */
@@ -387,84 +391,84 @@ static void views_only_grow(void **state) {
 static void who_is_left_out_stops_and_enters_anew(void **state) {
     world *world = *state;
     enter(world);
-    view without = {0};
-    view_copy(&without, &world->entered);
-    view_remove(&without, ME);
+    membership_view without = {0};
+    membership_view_copy(&without, &world->entered);
+    membership_view_remove(&without, ME);
     without.number = 6;
     deliver_view(world, &without);
-    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
-    assert_int_equal(world->phases[MEMBER_ENTERING], 1);
-    assert_int_equal(member_incarnation(world->member), 0);
-    assert_false(member_leads(world->member));
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_ENTERING);
+    assert_int_equal(world->phases[MEMBERSHIP_ENTERING], 1);
+    assert_int_equal(membership_incarnation(world->membership), 0);
+    assert_false(membership_leads(world->membership));
     stamp stamp = {6, 20, 1};
-    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_CLOSED);
+    assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_CLOSED);
     pass(world, 200000);
-    expect(world, false, MEMBER_INCARNATION_KEY);
+    expect(world, false, MEMBERSHIP_INCARNATION_KEY);
     reply(world, MR_OK, 3, NULL);
     reply(world, MR_OK, 4, NULL);
     pass(world, 0);
-    assert_true(view_holds(&world->oracle.proposed, ME, 4));
+    assert_true(membership_view_holds(&world->oracle.proposed, ME, 4));
     reply(world, MR_OK, 7, NULL);
-    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
-    view_fini(&without);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
+    membership_view_fini(&without);
 }
 
 static void a_newer_incarnation_replaces_it_for_good(void **state) {
     world *world = *state;
     enter(world);
-    view with_other = {0};
-    view_copy(&with_other, &world->entered);
-    assert_int_equal(view_put(&with_other, ME, 8, "elsewhere"), MR_OK);
+    membership_view with_other = {0};
+    membership_view_copy(&with_other, &world->entered);
+    assert_int_equal(membership_view_put(&with_other, ME, 8, "elsewhere"), MR_OK);
     with_other.number = 6;
     deliver_view(world, &with_other);
-    assert_int_equal(member_phase_now(world->member), MEMBER_REPLACED);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_REPLACED);
     with_other.number = 7;
-    view_remove(&with_other, ME);
+    membership_view_remove(&with_other, ME);
     deliver_view(world, &with_other);
     assert_int_equal(world->entered.number, 6);
-    assert_int_equal(member_next_us(world->member), CLOCK_NEVER_US);
-    assert_int_equal(member_phase_now(world->member), MEMBER_REPLACED);
-    view_fini(&with_other);
+    assert_int_equal(membership_next_us(world->membership), CLOCK_NEVER_US);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_REPLACED);
+    membership_view_fini(&with_other);
 }
 
-/* ---- A coordinator that has forgotten. */
+/* ---- A metadata store that has forgotten. */
 
 /* It says a number above all that is known, and nobody is in that view: all enter again. */
 static void a_view_of_nobody_makes_everybody_enter_anew(void **state) {
     world *world = *state;
-    uint64_t begin = coordinator_version(3, 0);
+    uint64_t begin = metadata_store_version(3, 0);
     enter(world);
     for (int i = 0; i < 20 && !world->oracle.open; i++) { /* until it asks what is new */
         pass(world, 100000);
         deliver_heartbeat(world, 5, 20, 1);
         deliver_heartbeat(world, 5, 30, 2);
     }
-    expect(world, false, MEMBER_VIEW_KEY);
-    assert_true(world->oracle.expected == 5); /* what it knows is what makes the coordinator remember */
+    expect(world, false, MEMBERSHIP_VIEW_KEY);
+    assert_true(world->oracle.expected == 5); /* what it knows is what makes the metadata store remember */
     reply(world, MR_OK, begin, NULL);
-    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_ENTERING);
     assert_true(world->entered.number == begin && world->entered.count == 0);
     pass(world, 200000);
-    expect(world, false, MEMBER_INCARNATION_KEY);
+    expect(world, false, MEMBERSHIP_INCARNATION_KEY);
     reply(world, MR_OK, begin, NULL);
     reply(world, MR_OK, begin + 1, NULL);
     pass(world, 0);
     assert_true(world->oracle.expected == begin);
     assert_true(world->oracle.proposed.number == begin + 1 && world->oracle.proposed.count == 1);
     reply(world, MR_OK, begin + 1, NULL);
-    assert_int_equal(member_phase_now(world->member), MEMBER_IN);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_IN);
 }
 
 /* Whose incarnation is of another generation is not known to have come later: it does not replace for good. */
 static void generations_do_not_replace_each_other(void **state) {
     world *world = *state;
     enter(world);
-    view with_other = {.number = coordinator_version(3, 7)};
-    assert_int_equal(view_put(&with_other, ME, coordinator_version(3, 2), "elsewhere"), MR_OK);
+    membership_view with_other = {.number = metadata_store_version(3, 7)};
+    assert_int_equal(membership_view_put(&with_other, ME, metadata_store_version(3, 2), "elsewhere"), MR_OK);
     deliver_view(world, &with_other);
-    assert_int_equal(member_phase_now(world->member), MEMBER_ENTERING);
-    assert_int_equal(member_incarnation(world->member), 0);
-    view_fini(&with_other);
+    assert_int_equal(membership_phase_now(world->membership), MEMBERSHIP_ENTERING);
+    assert_int_equal(membership_incarnation(world->membership), 0);
+    membership_view_fini(&with_other);
 }
 
 /* ---- The fence. */
@@ -472,31 +476,31 @@ static void generations_do_not_replace_each_other(void **state) {
 static void only_the_same_view_is_admitted(void **state) {
     world *world = *state;
     stamp stamp = {5, 20, 1};
-    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_CLOSED);
+    assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_CLOSED);
     enter(world);
     (void)last_answer(world);
-    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_OK);
+    assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_OK);
     assert_int_equal(last_answer(world).kind, 0);
 
     stamp.view = 4; /* it is sent the newer view */
-    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_STALE);
-    letter answer = last_answer(world);
-    assert_int_equal(answer.kind, LETTER_VIEW);
-    view told = {0};
-    assert_int_equal(view_decode(answer.value, &told), MR_OK);
-    assert_true(view_equal(&told, &world->entered));
-    view_fini(&told);
+    assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_STALE);
+    control_message answer = last_answer(world);
+    assert_int_equal(answer.kind, CONTROL_MESSAGE_VIEW);
+    membership_view told = {0};
+    assert_int_equal(membership_view_decode(answer.value, &told), MR_OK);
+    assert_true(membership_view_equal(&told, &world->entered));
+    membership_view_fini(&told);
 
     stamp.view = 6; /* we are behind: our number asks for what it knows */
-    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_BUSY);
+    assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_BUSY);
     answer = last_answer(world);
-    assert_int_equal(answer.kind, LETTER_HEARTBEAT);
+    assert_int_equal(answer.kind, CONTROL_MESSAGE_HEARTBEAT);
     assert_int_equal(answer.stamp.view, 5);
 
     stamp = (struct stamp){5, 20, 9}; /* another process that plays twenty */
-    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_STALE);
+    assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_STALE);
     stamp = (struct stamp){5, 40, 1}; /* nobody */
-    assert_int_equal(member_admit(world->member, world->link, &stamp), MR_STALE);
+    assert_int_equal(membership_admit(world->membership, world->link, &stamp), MR_STALE);
 }
 
 static void heartbeats_spread_views(void **state) {
@@ -504,13 +508,13 @@ static void heartbeats_spread_views(void **state) {
     enter(world);
     (void)last_answer(world);
     deliver_heartbeat(world, 4, 20, 1);
-    assert_int_equal(last_answer(world).kind, LETTER_VIEW);
+    assert_int_equal(last_answer(world).kind, CONTROL_MESSAGE_VIEW);
     deliver_heartbeat(world, 5, 20, 1);
     assert_int_equal(last_answer(world).kind, 0);
     deliver_heartbeat(world, 6, 20, 1);
-    assert_int_equal(last_answer(world).kind, LETTER_HEARTBEAT);
+    assert_int_equal(last_answer(world).kind, CONTROL_MESSAGE_HEARTBEAT);
     deliver_heartbeat(world, 2, 77, 70); /* one that was left out long ago learns it */
-    assert_int_equal(last_answer(world).kind, LETTER_VIEW);
+    assert_int_equal(last_answer(world).kind, CONTROL_MESSAGE_VIEW);
 }
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

@@ -15,113 +15,113 @@
 #include "tests/support/recorder.h"
 
 typedef struct world {
-    recorder recorder;
-    mail *mail;
-    remote *remote;
-    coordinator coordinator;
+    transport_recorder recorder;
+    messenger *messenger;
+    metadata_remote *remote;
+    metadata_store store;
 } world;
 
-static void on_letter(void *context, link_id link, span bytes) {
-    letter letter;
-    assert_int_equal(letter_decode(bytes, &letter), MR_OK);
-    assert_true(remote_take(((world *)context)->remote, &letter) == (letter.kind == LETTER_ANSWER));
+static void on_message(void *context, link_id link, span bytes) {
+    control_message message;
+    assert_int_equal(control_message_decode(bytes, &message), MR_OK);
+    assert_true(metadata_remote_take(((world *)context)->remote, &message) == (message.kind == CONTROL_MESSAGE_ANSWER));
 }
 
-static const mail_handlers handlers = {.on_letter = on_letter};
+static const messenger_handlers handlers = {.on_message = on_message};
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    recorder_init(&world->recorder);
-    world->mail = mail_create(&world->recorder.env, &handlers, world);
-    recorder_listen(&world->recorder, &mail_events, world->mail);
-    world->remote = remote_create(&world->recorder.env, world->mail, "keeper");
-    world->coordinator = remote_coordinator(world->remote);
+    transport_recorder_init(&world->recorder);
+    world->messenger = messenger_create(&world->recorder.env, &handlers, world);
+    transport_recorder_listen(&world->recorder, &messenger_events, world->messenger);
+    world->remote = metadata_remote_create(&world->recorder.env, world->messenger, "keeper");
+    world->store = metadata_remote_metadata(world->remote);
     *state = world;
     return 0;
 }
 
 static int teardown(void **state) {
     world *world = *state;
-    remote_destroy(world->remote);
-    mail_destroy(world->mail);
-    recorder_fini(&world->recorder);
+    metadata_remote_destroy(world->remote);
+    messenger_destroy(world->messenger);
+    transport_recorder_fini(&world->recorder);
     free(world);
     return 0;
 }
 
-static void get(world *world, const char *key, outcome *outcome) {
-    world->coordinator.ops->get(world->coordinator.self, key, 4, outcome_done, outcome);
-    if (world->recorder.opened == 1 && world->recorder.links[0].state == RECORDER_OPENING)
-        recorder_open(&world->recorder, 1);
+static void get(world *world, const char *key, metadata_answer *answer) {
+    world->store.ops->get(world->store.self, key, 4, metadata_answer_done, answer);
+    if (world->recorder.opened == 1 && world->recorder.links[0].state == TRANSPORT_RECORDER_OPENING)
+        transport_recorder_open(&world->recorder, 1);
 }
 
-static letter question(world *world) {
+static control_message question(world *world) {
     link_id link;
     span bytes;
-    letter letter;
-    assert_true(recorder_take(&world->recorder, &link, &bytes));
-    assert_int_equal(letter_decode(bytes, &letter), MR_OK);
-    return letter;
+    control_message message;
+    assert_true(transport_recorder_take(&world->recorder, &link, &bytes));
+    assert_int_equal(control_message_decode(bytes, &message), MR_OK);
+    return message;
 }
 
 static void answer(world *world, uint64_t request, mr_status status, uint64_t version, const char *value) {
-    letter letter = {.kind = LETTER_ANSWER,
-                     .request = request,
-                     .status = status,
-                     .version = version,
-                     .value = span_of(value, strlen(value))};
+    control_message message = {.kind = CONTROL_MESSAGE_ANSWER,
+                               .request = request,
+                               .status = status,
+                               .version = version,
+                               .value = span_of(value, strlen(value))};
     uint8_t bytes[200];
     writer writer = writer_of(bytes, sizeof bytes);
-    letter_encode(&letter, &writer);
-    recorder_deliver(&world->recorder, (link_id){1}, span_of(bytes, writer_size(&writer)));
+    control_message_encode(&message, &writer);
+    transport_recorder_deliver(&world->recorder, (link_id){1}, span_of(bytes, writer_size(&writer)));
 }
 
 static void a_question_is_answered_once(void **state) {
     world *world = *state;
-    outcome outcome = {0};
-    get(world, "view", &outcome);
-    letter asked = question(world);
-    assert_int_equal(asked.kind, LETTER_GET);
+    metadata_answer metadata_answer = {0};
+    get(world, "view", &metadata_answer);
+    control_message asked = question(world);
+    assert_int_equal(asked.kind, CONTROL_MESSAGE_GET);
     assert_memory_equal(asked.key.data, "view", 4);
     assert_int_equal(asked.version, 4);
-    assert_int_equal(outcome.count, 0);
+    assert_int_equal(metadata_answer.count, 0);
     answer(world, asked.request + 1, MR_OK, 3, "not yours");
-    assert_int_equal(outcome.count, 0);
+    assert_int_equal(metadata_answer.count, 0);
     answer(world, asked.request, MR_OK, 5, "value");
     answer(world, asked.request, MR_OK, 6, "again"); /* the network doubled it */
-    assert_int_equal(outcome.count, 1);
-    assert_int_equal(outcome.status, MR_OK);
-    assert_int_equal(outcome.version, 5);
-    assert_string_equal(outcome.value, "value");
-    assert_int_equal(remote_next_us(world->remote), CLOCK_NEVER_US);
+    assert_int_equal(metadata_answer.count, 1);
+    assert_int_equal(metadata_answer.status, MR_OK);
+    assert_int_equal(metadata_answer.version, 5);
+    assert_string_equal(metadata_answer.value, "value");
+    assert_int_equal(metadata_remote_next_us(world->remote), CLOCK_NEVER_US);
 }
 
 static void a_swap_says_what_it_expects(void **state) {
     world *world = *state;
-    outcome outcome = {0};
-    world->coordinator.ops->compare_and_swap(world->coordinator.self, "view", 7, span_of("new", 3), 0, outcome_done,
-                                             &outcome);
-    recorder_open(&world->recorder, 1);
-    letter asked = question(world);
-    assert_int_equal(asked.kind, LETTER_SWAP);
+    metadata_answer metadata_answer = {0};
+    world->store.ops->compare_and_swap(world->store.self, "view", 7, span_of("new", 3), 0, metadata_answer_done,
+                                       &metadata_answer);
+    transport_recorder_open(&world->recorder, 1);
+    control_message asked = question(world);
+    assert_int_equal(asked.kind, CONTROL_MESSAGE_SWAP);
     assert_int_equal(asked.version, 7);
     assert_memory_equal(asked.value.data, "new", 3);
     answer(world, asked.request, MR_STALE, 9, "newer");
-    assert_int_equal(outcome.status, MR_STALE);
-    assert_int_equal(outcome.version, 9);
+    assert_int_equal(metadata_answer.status, MR_STALE);
+    assert_int_equal(metadata_answer.version, 9);
 }
 
 static void no_answer_ends_by_time(void **state) {
     world *world = *state;
-    outcome first = {0}, second = {0};
+    metadata_answer first = {0}, second = {0};
     int64_t now_us = world->recorder.clock.now_us;
     get(world, "a", &first);
     world->recorder.clock.now_us += 1000;
     get(world, "b", &second);
-    assert_int_equal(remote_next_us(world->remote), now_us + REMOTE_TIMEOUT_US);
-    remote_tick(world->remote, now_us + REMOTE_TIMEOUT_US - 1);
+    assert_int_equal(metadata_remote_next_us(world->remote), now_us + METADATA_REMOTE_TIMEOUT_US);
+    metadata_remote_tick(world->remote, now_us + METADATA_REMOTE_TIMEOUT_US - 1);
     assert_int_equal(first.count, 0);
-    remote_tick(world->remote, now_us + REMOTE_TIMEOUT_US);
+    metadata_remote_tick(world->remote, now_us + METADATA_REMOTE_TIMEOUT_US);
     assert_int_equal(first.count, 1);
     assert_int_equal(first.status, MR_TIMEOUT);
     assert_int_equal(second.count, 0);
@@ -133,12 +133,12 @@ static void no_answer_ends_by_time(void **state) {
 
 static void what_is_open_ends_with_the_client(void **state) {
     world *world = *state;
-    outcome outcome = {0};
-    get(world, "a", &outcome);
-    remote_destroy(world->remote);
-    assert_int_equal(outcome.count, 1);
-    assert_int_equal(outcome.status, MR_CLOSED);
-    world->remote = remote_create(&world->recorder.env, world->mail, "keeper");
+    metadata_answer answer = {0};
+    get(world, "a", &answer);
+    metadata_remote_destroy(world->remote);
+    assert_int_equal(answer.count, 1);
+    assert_int_equal(answer.status, MR_CLOSED);
+    world->remote = metadata_remote_create(&world->recorder.env, world->messenger, "keeper");
 }
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, setup, teardown)

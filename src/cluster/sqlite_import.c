@@ -133,14 +133,14 @@ static void close_database(database *database) {
     if (database->library != NULL) dlclose(database->library);
 }
 
-/* ---- Reading, as an archive. */
+/* ---- Reading, as a metadata storage. */
 
 static span column(const database *database, sqlite3_stmt *row, int index) {
     const void *data = database->column_blob(row, index);
     return span_of(data, (size_t)database->column_bytes(row, index));
 }
 
-static mr_status load(void *self, archive_take_fn *take, void *context, uint64_t *generation) {
+static mr_status load(void *self, metadata_storage_take_fn *take, void *context, uint64_t *generation) {
     database *database = self;
     sqlite3_stmt *rows;
     int64_t found;
@@ -151,8 +151,8 @@ static mr_status load(void *self, archive_take_fn *take, void *context, uint64_t
     MR_TRY(query(database, "SELECT key, version, lease, value FROM value", &code, &rows));
     bool good = true;
     for (; good && code == SQLITE_ROW; code = database->step(rows)) {
-        archive_record record = {column(database, rows, 0), (uint64_t)database->column_int64(rows, 1),
-                                 (uint64_t)database->column_int64(rows, 2), column(database, rows, 3)};
+        metadata_storage_record record = {column(database, rows, 0), (uint64_t)database->column_int64(rows, 1),
+                                          (uint64_t)database->column_int64(rows, 2), column(database, rows, 3)};
         good = take(context, *generation, &record);
     }
     database->finalize(rows);
@@ -161,11 +161,11 @@ static mr_status load(void *self, archive_take_fn *take, void *context, uint64_t
 }
 
 /* A keeper that has loaded the database: it has checked every value. */
-static mr_status read_database(const char *folder, rng *rng, keeper **out) {
-    static const archive_ops ops = {.name = "sqlite", .load = load};
+static mr_status read_database(const char *folder, rng *rng, metadata_db **out) {
+    static const metadata_storage_ops ops = {.name = "sqlite", .load = load};
     database database = {0};
     mr_status status = open_database(&database, folder);
-    if (status == MR_OK) status = keeper_open((archive){&ops, &database}, rng, 0, out);
+    if (status == MR_OK) status = metadata_db_open((metadata_storage){&ops, &database}, rng, 0, out);
     close_database(&database);
     return status;
 }
@@ -173,24 +173,24 @@ static mr_status read_database(const char *folder, rng *rng, keeper **out) {
 /* ---- Saving. */
 
 typedef struct comparison {
-    const archive_content *with;
+    const metadata_storage_content *with;
     size_t equal, count;
 } comparison;
 
 static bool same(span a, span b) { return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0); }
 
-static bool compare(void *context, uint64_t generation, const archive_record *record) {
+static bool compare(void *context, uint64_t generation, const metadata_storage_record *record) {
     comparison *comparison = context;
     comparison->count++;
     for (size_t i = 0; i < comparison->with->count; i++) {
-        const archive_record *other = &comparison->with->records[i];
+        const metadata_storage_record *other = &comparison->with->records[i];
         comparison->equal += same(record->key, other->key) && same(record->value, other->value) &&
                              record->version == other->version && record->lease == other->lease;
     }
     return true;
 }
 
-static mr_status save(archive to, const archive_content *content) {
+static mr_status save(metadata_storage to, const metadata_storage_content *content) {
     comparison found = {.with = content};
     uint64_t generation;
     mr_status status = to.ops->load(to.self, compare, &found, &generation);
@@ -221,17 +221,17 @@ static mr_status finish(const char *folder, disk disk, size_t count) {
     return MR_OK;
 }
 
-mr_status sqlite_import(const char *folder, disk disk, archive to, rng *rng) {
+mr_status sqlite_import(const char *folder, disk disk, metadata_storage to, rng *rng) {
     uint64_t size;
-    keeper *keeper;
+    metadata_db *db;
     mr_status status = disk.ops->size(disk.self, SQLITE_IMPORT_FILE, &size);
     if (status == MR_NOT_FOUND) return MR_OK;
     MR_TRY(status);
-    MR_TRY(read_database(folder, rng, &keeper));
+    MR_TRY(read_database(folder, rng, &db));
     FAILPOINT("import.read");
-    archive_content content = keeper_content(keeper);
+    metadata_storage_content content = metadata_db_content(db);
     status = save(to, &content);
     if (status == MR_OK) status = finish(folder, disk, content.count);
-    keeper_close(keeper);
+    metadata_db_close(db);
     return status;
 }

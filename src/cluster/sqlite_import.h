@@ -1,6 +1,6 @@
 /* sqlite_import.h — one-time import of release 0.1.0's SQLite database into the metadata storage of this release.
  *
- * Release 0.1.0 kept the coordinator's values in FOLDER/coordinator.db on machines that had SQLite, and in
+ * Release 0.1.0 kept the metadata store's values in FOLDER/coordinator.db on machines that had SQLite, and in
  * FOLDER/keeper on others. This release has the file `keeper` only.
  *
  *   1. SQLite opens the database for this process alone. It replays the log, or rolls back the journal, that a killed
@@ -10,12 +10,12 @@
  *   4. The database is renamed to coordinator.db.imported. It is not read again.
  *
  * Nothing is served before step 4, so a kill loses and forks nothing: before step 3 has ended the next start begins
- * again; after it, the archive has the same content as the database, and step 4 is what is left to do.
+ * again; after it, the metadata storage has the same content as the database, and step 4 is what is left to do.
  *
- * An archive with another content beside a database was written by release 0.1.0 on a machine without SQLite, or the
- * database was written by a release 0.1.0 that was started after this one. Neither says which was used last (times of
- * files change with copies and backups), so the import fails and names both. An empty or damaged database fails, too:
- * nobody starts with nothing beside it.
+ * A metadata storage with another content beside a database was written by release 0.1.0 on a machine without SQLite,
+ * or the database was written by a release 0.1.0 that was started after this one. Neither says which was used last
+ * (times of files change with copies and backups), so the import fails and names both. An empty or damaged database
+ * fails, too: nobody starts with nothing beside it.
  *
  * The library is opened at run time, and only where there is a database: nothing else needs SQLite. */
 #pragma once
@@ -28,6 +28,6 @@
 #define SQLITE_IMPORT_FORMAT 1 /* SQLite's user_version of such a database */
 
 /* MR_OK, too, where there is no database. `disk` is the folder, which this process has for itself (disk_lock).
- * MR_NOT_FOUND: this machine has no SQLite. MR_EXISTS: the archive has another content. MR_BUSY: a scheduler of release
- * 0.1.0 has the database. MR_CORRUPT, MR_IO, … */
-MR_MUST mr_status sqlite_import(const char *folder, disk disk, archive to, rng *rng);
+ * MR_NOT_FOUND: this machine has no SQLite. MR_EXISTS: the metadata storage has another content. MR_BUSY: a scheduler
+ * of release 0.1.0 has the database. MR_CORRUPT, MR_IO, … */
+MR_MUST mr_status sqlite_import(const char *folder, disk disk, metadata_storage to, rng *rng);

@@ -38,9 +38,9 @@ enum { GENERATION = 7, WAIT_MS = 60000 };
     "INSERT INTO value VALUES (CAST('two' AS BLOB), (7 << 36) + 9, 77, X'');"
 
 typedef struct world {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 32];
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 32];
     rng rng;
-    image image;
+    metadata_file file;
 } world;
 
 typedef struct sqlite3 sqlite3;
@@ -66,19 +66,19 @@ typedef struct script {
 /* Killed, so that what was committed is in the log beside the database. */
 static int run_and_die(void *argument) {
     const script *script = argument;
-    CHILD_CHECK(execute(script->world, script->text));
+    TEST_CHILD_CHECK(execute(script->world, script->text));
     if (script->waits) raise(SIGSTOP);
     return raise(SIGKILL);
 }
 
 static void make_database(const world *world, const char *text) {
     script script = {world, text, false};
-    assert_int_equal(child_run(run_and_die, &script, WAIT_MS), -SIGKILL);
+    assert_int_equal(test_child_run(run_and_die, &script, WAIT_MS), -SIGKILL);
 }
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    if (!temp_folder(world->folder) || disk_open(world->folder, &world->image.disk) != MR_OK) return -1;
+    if (!temp_dir_folder(world->folder) || disk_open(world->folder, &world->file.disk) != MR_OK) return -1;
     snprintf(world->path, sizeof world->path, "%s/" SQLITE_IMPORT_FILE, world->folder);
     rng_init(&world->rng, 3);
     *state = world;
@@ -87,44 +87,45 @@ static int setup(void **state) {
 
 static bool there(const world *world, const char *name) {
     uint64_t size;
-    return world->image.disk.ops->size(world->image.disk.self, name, &size) == MR_OK;
+    return world->file.disk.ops->size(world->file.disk.self, name, &size) == MR_OK;
 }
 
 static int teardown(void **state) {
-    static const char *const names[] = {SQLITE_IMPORT_FILE, SQLITE_IMPORT_FILE "-wal", SQLITE_IMPORT_DONE, IMAGE_FILE};
+    static const char *const names[] = {SQLITE_IMPORT_FILE, SQLITE_IMPORT_FILE "-wal", SQLITE_IMPORT_DONE,
+                                        METADATA_FILE_FILE};
     world *world = *state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        (void)world->image.disk.ops->remove(world->image.disk.self, names[i]);
-    disk_close(world->image.disk);
+        (void)world->file.disk.ops->remove(world->file.disk.self, names[i]);
+    disk_close(world->file.disk);
     int left = rmdir(world->folder);
     free(world);
     return left;
 }
 
 static mr_status import(world *world) {
-    return sqlite_import(world->folder, world->image.disk, image_archive(&world->image), &world->rng);
+    return sqlite_import(world->folder, world->file.disk, metadata_file_storage(&world->file), &world->rng);
 }
 
-static void assert_value(const keeper *keeper, const char *key, uint64_t count, const void *bytes, size_t size) {
+static void assert_value(const metadata_db *db, const char *key, uint64_t count, const void *bytes, size_t size) {
     uint64_t version;
     span value;
-    keeper_get(keeper, span_of(key, strlen(key)), &version, &value);
-    assert_true(version == coordinator_version(GENERATION, count) && value.size == size);
+    metadata_db_get(db, span_of(key, strlen(key)), &version, &value);
+    assert_true(version == metadata_store_version(GENERATION, count) && value.size == size);
     if (size != 0) assert_memory_equal(value.data, bytes, size);
 }
 
 static void assert_imported(world *world) {
-    keeper *keeper;
-    image image = {.disk = world->image.disk};
-    assert_int_equal(keeper_open(image_archive(&image), &world->rng, 0, &keeper), MR_OK);
-    archive_content content = keeper_content(keeper);
+    metadata_db *db;
+    metadata_file file = {.disk = world->file.disk};
+    assert_int_equal(metadata_db_open(metadata_file_storage(&file), &world->rng, 0, &db), MR_OK);
+    metadata_storage_content content = metadata_db_content(db);
     assert_true(content.generation == GENERATION && content.count == 2);
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(content.records[i].lease, content.records[i].key.data[0] == 't' ? 77 : 0);
-    assert_value(keeper, "one", 5, "\0\1\2", 3);
-    assert_value(keeper, "two", 9, "", 0);
-    assert_value(keeper, "three", 0, "", 0);
-    keeper_close(keeper);
+    assert_value(db, "one", 5, "\0\1\2", 3);
+    assert_value(db, "two", 9, "", 0);
+    assert_value(db, "three", 0, "", 0);
+    metadata_db_close(db);
     assert_true(!there(world, SQLITE_IMPORT_FILE) && there(world, SQLITE_IMPORT_DONE));
     assert_true(!there(world, SQLITE_IMPORT_FILE "-wal") && !there(world, SQLITE_IMPORT_FILE "-journal"));
 }
@@ -140,7 +141,7 @@ static void assert_refused(world *world, mr_status expected, const char *words) 
 static void a_folder_without_a_database_is_left_alone(void **state) {
     world *world = *state;
     assert_int_equal(import(world), MR_OK);
-    assert_false(there(world, IMAGE_FILE));
+    assert_false(there(world, METADATA_FILE_FILE));
 }
 
 static void a_database_is_imported_with_its_log(void **state) {
@@ -163,13 +164,13 @@ static void an_import_may_be_killed_anywhere(void **state) {
     world *world = *state;
     if (failpoint_count() == 0) skip();
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        (void)world->image.disk.ops->remove(world->image.disk.self, IMAGE_FILE);
-        world->image = (image){.disk = world->image.disk};
+        (void)world->file.disk.ops->remove(world->file.disk.self, METADATA_FILE_FILE);
+        world->file = (metadata_file){.disk = world->file.disk};
         make_database(world, SCHEMA CONTENT);
         assert_int_equal(failpoint_arm(places[i]), MR_OK);
-        assert_int_equal(child_run(import_and_die, world, WAIT_MS), -SIGKILL);
+        assert_int_equal(test_child_run(import_and_die, world, WAIT_MS), -SIGKILL);
         failpoint_disarm_all();
-        assert_true(there(world, IMAGE_FILE) == (i > 0));
+        assert_true(there(world, METADATA_FILE_FILE) == (i > 0));
         assert_true(there(world, SQLITE_IMPORT_FILE) == (i < 2));
         assert_int_equal(import(world), MR_OK);
         assert_imported(world);
@@ -179,7 +180,7 @@ static void an_import_may_be_killed_anywhere(void **state) {
 /* As after a kill between the save and the rename. */
 static void the_same_content_twice_is_one(void **state) {
     world *world = *state;
-    disk disk = world->image.disk;
+    disk disk = world->file.disk;
     make_database(world, SCHEMA CONTENT);
     assert_int_equal(import(world), MR_OK);
     assert_int_equal(disk.ops->rename(disk.self, SQLITE_IMPORT_DONE, SQLITE_IMPORT_FILE), MR_OK);
@@ -196,7 +197,7 @@ static void another_content_is_not_guessed_about(void **state) {
         "DELETE FROM value WHERE lease = 0",
         "INSERT INTO value VALUES (X'01', (7 << 36) + 1, 0, X'')"};
     world *world = *state;
-    disk disk = world->image.disk;
+    disk disk = world->file.disk;
     make_database(world, SCHEMA CONTENT);
     assert_int_equal(import(world), MR_OK);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -208,9 +209,9 @@ static void another_content_is_not_guessed_about(void **state) {
         make_database(world, text);
         buffer_init(&before, 1 << 20);
         buffer_init(&after, 1 << 20);
-        assert_int_equal(disk_read_all(disk, IMAGE_FILE, 1 << 20, &before), MR_OK);
+        assert_int_equal(disk_read_all(disk, METADATA_FILE_FILE, 1 << 20, &before), MR_OK);
         assert_refused(world, MR_EXISTS, "which it used last is not known");
-        assert_int_equal(disk_read_all(disk, IMAGE_FILE, 1 << 20, &after), MR_OK);
+        assert_int_equal(disk_read_all(disk, METADATA_FILE_FILE, 1 << 20, &after), MR_OK);
         assert_true(before.size == after.size && memcmp(before.data, after.data, after.size) == 0);
         buffer_fini(&before);
         buffer_fini(&after);
@@ -225,7 +226,7 @@ static void without_sqlite_nothing_begins(void **state) {
     assert_int_equal(failpoint_arm("import.library=error"), MR_OK);
     assert_refused(world, MR_NOT_FOUND, "libsqlite3-0");
     failpoint_disarm_all();
-    assert_false(there(world, IMAGE_FILE));
+    assert_false(there(world, METADATA_FILE_FILE));
     assert_int_equal(import(world), MR_OK);
     assert_imported(world);
 }
@@ -238,27 +239,27 @@ static void an_empty_or_damaged_database_is_refused(void **state) {
     for (size_t i = 0; i < sizeof databases / sizeof *databases; i++) {
         make_database(world, databases[i]);
         assert_int_equal(import(world), MR_CORRUPT);
-        assert_true(there(world, SQLITE_IMPORT_FILE) && !there(world, IMAGE_FILE));
+        assert_true(there(world, SQLITE_IMPORT_FILE) && !there(world, METADATA_FILE_FILE));
         assert_int_equal(unlink(world->path), 0);
-        (void)world->image.disk.ops->remove(world->image.disk.self, SQLITE_IMPORT_FILE "-wal");
+        (void)world->file.disk.ops->remove(world->file.disk.self, SQLITE_IMPORT_FILE "-wal");
     }
     char bytes[8192];
     memset(bytes, 'x', sizeof bytes);
     span span = span_of(bytes, sizeof bytes);
-    assert_int_equal(world->image.disk.ops->write(world->image.disk.self, SQLITE_IMPORT_FILE, 0, span), MR_OK);
+    assert_int_equal(world->file.disk.ops->write(world->file.disk.self, SQLITE_IMPORT_FILE, 0, span), MR_OK);
     assert_refused(world, MR_CORRUPT, "is damaged: file is not a database");
-    assert_false(there(world, IMAGE_FILE));
+    assert_false(there(world, METADATA_FILE_FILE));
 }
 
 static void a_scheduler_that_runs_is_not_disturbed(void **state) {
     world *world = *state;
     script script = {world, SCHEMA CONTENT, true};
-    pid_t running = child_start(run_and_die, &script);
-    assert_true(child_stops(running));
+    pid_t running = test_child_start(run_and_die, &script);
+    assert_true(test_child_stops(running));
     assert_refused(world, MR_BUSY, "stop that scheduler first");
-    assert_false(there(world, IMAGE_FILE));
+    assert_false(there(world, METADATA_FILE_FILE));
     kill(running, SIGKILL);
-    assert_int_equal(child_wait(running, WAIT_MS), -SIGKILL);
+    assert_int_equal(test_child_wait(running, WAIT_MS), -SIGKILL);
     assert_int_equal(import(world), MR_OK);
     assert_imported(world);
 }

@@ -18,7 +18,7 @@
 enum { FOLDER_MAX = 256, NAME_MAX_BYTES = 64, END_US = 5 * 1000 * 1000, RETRIES = 1000 };
 
 struct mr_ps_deployment {
-    place place;
+    socket_dir dir;
     char address[MR_PS_ADDRESS_MAX];
     mr_actor scheduler;
     bool has_scheduler;
@@ -88,16 +88,16 @@ static mr_status find_run(mr_context *mr, char out[FOLDER_MAX]) {
     return status;
 }
 
-static mr_status find_place(mr_context *mr, place *out) {
+static mr_status find_place(mr_context *mr, socket_dir *out) {
     char run[FOLDER_MAX];
     MR_TRY(find_run(mr, run));
-    return place_open(run, "ps-", out);
+    return socket_dir_open(run, "ps-", out);
 }
 
 /* ---- The actors. */
 
 static void name_actor(const mr_ps_deployment *deployment, const char *role, char out[NAME_MAX_BYTES]) {
-    snprintf(out, NAME_MAX_BYTES, "%s/%s", strrchr(deployment->place.path, '/') + 1, role);
+    snprintf(out, NAME_MAX_BYTES, "%s/%s", strrchr(deployment->dir.path, '/') + 1, role);
 }
 
 /* From the root on: the worker is somewhere else. */
@@ -105,7 +105,7 @@ static mr_status name_folder(const mr_ps_deployment *deployment, const char *giv
     char here[PATH_MAX] = "";
     if (given != NULL && given[0] != '/' && getcwd(here, sizeof here) == NULL)
         return error_errno("cannot make '%.60s' absolute: no working directory", given);
-    const char *before = given == NULL ? deployment->place.path : here, *after = given == NULL ? "state" : given;
+    const char *before = given == NULL ? deployment->dir.path : here, *after = given == NULL ? "state" : given;
     int size = snprintf(out, PATH_MAX, "%s%s%s", before, before[0] == '\0' ? "" : "/", after);
     if (size < 0 || size >= PATH_MAX) return error_set(MR_INVALID, "the path of '%.60s' is too long", after);
     return MR_OK;
@@ -115,23 +115,23 @@ static int restarts_of(int wanted) { return wanted == 0 ? MR_NO_LIMIT : wanted <
 
 static mr_status add_scheduler(mr_context *mr, mr_ps_deployment *deployment, const mr_ps_scheduler_options *given) {
     char folder[PATH_MAX], name[NAME_MAX_BYTES];
-    mr_arg args[ROLE_SCHEDULER_ARGS];
+    mr_arg args[PS_ACTOR_SCHEDULER_ARGS];
     mr_ps_scheduler_options options = *given;
     MR_TRY(name_folder(deployment, given->checkpoint_dir, folder));
     options.checkpoint_dir = folder;
     options.listen = deployment->address;
     name_actor(deployment, "scheduler", name);
-    role_scheduler_args("ps-scheduler", &options, args);
-    MR_TRY(mr_actor_create(mr, ROLE_SCHEDULER,
+    ps_actor_scheduler_args("ps-scheduler", &options, args);
+    MR_TRY(mr_actor_create(mr, PS_ACTOR_SCHEDULER,
                            &MR_OPTIONS(mr_actor_options, .name = name, .max_restarts = MR_NO_LIMIT, .native = 1), args,
-                           ROLE_SCHEDULER_ARGS, &deployment->scheduler));
+                           PS_ACTOR_SCHEDULER_ARGS, &deployment->scheduler));
     deployment->has_scheduler = true;
     return MR_OK;
 }
 
 static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const mr_ps_start_options *options) {
-    char role[ROLE_NAME_MAX], process[ROLE_NAME_MAX], name[NAME_MAX_BYTES];
-    mr_arg args[ROLE_SERVER_ARGS];
+    char role[PS_ACTOR_NAME_MAX], process[PS_ACTOR_NAME_MAX], name[NAME_MAX_BYTES];
+    mr_arg args[PS_ACTOR_SERVER_ARGS];
     uint32_t number = deployment->count;
     mr_ps_server_options server =
         MR_OPTIONS(mr_ps_server_options, .scheduler = deployment->address, .number = 1 + number,
@@ -143,8 +143,8 @@ static mr_status add_server(mr_context *mr, mr_ps_deployment *deployment, const 
     snprintf(role, sizeof role, "server-%u", number);
     snprintf(process, sizeof process, "ps-server-%u", number);
     name_actor(deployment, role, name);
-    role_server_args(process, &server, args);
-    MR_TRY(mr_actor_create(mr, ROLE_SERVER, &wanted, args, ROLE_SERVER_ARGS, &deployment->servers[number]));
+    ps_actor_server_args(process, &server, args);
+    MR_TRY(mr_actor_create(mr, PS_ACTOR_SERVER, &wanted, args, PS_ACTOR_SERVER_ARGS, &deployment->servers[number]));
     deployment->count++;
     return MR_OK;
 }
@@ -154,7 +154,7 @@ static mr_status ask(mr_context *mr, mr_actor actor, const char *method, int64_t
     mr_ref ref;
     MR_TRY(mr_actor_submit(mr, actor, method, &MR_OPTIONS(mr_call_options, .max_retries = RETRIES), NULL, 0, &ref));
     mr_status status = mr_get(mr, ref, timeout_us, out);
-    role_refusal why;
+    ps_actor_refusal why;
     size_t size = 0;
     if (status == MR_TASK_FAILED && mr_failure_detail(mr, ref, &why, sizeof why, &size) == MR_OK &&
         size == sizeof why) {
@@ -184,7 +184,7 @@ static mr_status begin(mr_context *mr, mr_ps_deployment *deployment, const mr_ps
     if (options->scheduler->listen != NULL)
         snprintf(deployment->address, sizeof deployment->address, "%s", options->scheduler->listen);
     else
-        snprintf(deployment->address, sizeof deployment->address, "unix:%s/s", deployment->place.path);
+        snprintf(deployment->address, sizeof deployment->address, "unix:%s/s", deployment->dir.path);
     MR_TRY(add_scheduler(mr, deployment, options->scheduler));
     MR_TRY(await_scheduler(mr, deployment, timeout_us));
     for (uint32_t i = 0; i < options->scheduler->num_servers; i++) MR_TRY(add_server(mr, deployment, options));
@@ -212,7 +212,7 @@ mr_status mr_ps_start(mr_context *mr, const mr_ps_start_options *options, int64_
     void *memory;
     MR_TRY(alloc_try(sizeof(mr_ps_deployment) + scheduler->num_servers * sizeof(mr_actor), &memory));
     mr_ps_deployment *deployment = memory;
-    mr_status status = find_place(mr, &deployment->place);
+    mr_status status = find_place(mr, &deployment->dir);
     if (status != MR_OK) {
         free(deployment);
         return status;
@@ -261,6 +261,6 @@ static void end_actors(mr_context *mr, const mr_ps_deployment *deployment) {
 void mr_ps_stop(mr_context *mr, mr_ps_deployment *deployment) {
     if (deployment == NULL) return;
     if (mr != NULL) end_actors(mr, deployment);
-    place_close(&deployment->place);
+    socket_dir_close(&deployment->dir);
     free(deployment);
 }

@@ -3,30 +3,31 @@
  *
  *   create ── it listens ──► plays ── "stop", or its last handle is gone: it leaves in order ──► over
  *      │                       └── it ends by itself: the process does, and says why; the node starts another
- *      └── it cannot begin: "address" fails with a role_refusal as the detail; if it was started again, the actor dies
+ *  └── it cannot begin: "address" fails with a ps_actor_refusal as the detail; if it was started again, the actor dies
  *
  * The thread is ended by a SIGTERM of its own, as a process that does nothing else is (mr_ps_run_server). One that is
  * sent to the process ends that at once, as any worker.
  *
  * The library registers both classes, so every program's workers have them.
  *
- *   ROLE_SCHEDULER   create(name of the process, options as role_scheduler_args writes them)
- *   ROLE_SERVER      create(name of the process, options as role_server_args writes them)
+ *   PS_ACTOR_SCHEDULER  create(name of the process, options as ps_actor_scheduler_args writes them)
+ *   PS_ACTOR_SERVER  create(name of the process, options as ps_actor_server_args writes them)
  *   both             "address", "pid", "stop" */
 #pragma once
 #include "miniray/admin.h"
 #include "miniray/runtime.h"
 
-#define ROLE_SCHEDULER "miniray.PsScheduler"
-#define ROLE_SERVER    "miniray.PsServer"
+#define PS_ACTOR_SCHEDULER "miniray.PsScheduler"
+#define PS_ACTOR_SERVER    "miniray.PsServer"
 
-enum { ROLE_NAME_MAX = 16, ROLE_SCHEDULER_ARGS = 16, ROLE_SERVER_ARGS = 5, ROLE_WHY_MAX = 512 };
+enum { PS_ACTOR_NAME_MAX = 16, PS_ACTOR_SCHEDULER_ARGS = 16, PS_ACTOR_SERVER_ARGS = 5, PS_ACTOR_WHY_MAX = 512 };
 
-typedef struct role_refusal { /* why it could not begin */
+typedef struct ps_actor_refusal { /* why it could not begin */
     int32_t status;
-    char why[ROLE_WHY_MAX];
-} role_refusal;
+    char why[PS_ACTOR_WHY_MAX];
+} ps_actor_refusal;
 
 /* The arguments of a creation; texts are borrowed. */
-void role_scheduler_args(const char *name, const mr_ps_scheduler_options *options, mr_arg out[ROLE_SCHEDULER_ARGS]);
-void role_server_args(const char *name, const mr_ps_server_options *options, mr_arg out[ROLE_SERVER_ARGS]);
+void ps_actor_scheduler_args(const char *name, const mr_ps_scheduler_options *options,
+                             mr_arg out[PS_ACTOR_SCHEDULER_ARGS]);
+void ps_actor_server_args(const char *name, const mr_ps_server_options *options, mr_arg out[PS_ACTOR_SERVER_ARGS]);

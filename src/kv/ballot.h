@@ -8,22 +8,22 @@
  * An edit is made again on whatever is there then; so it looks whether it has happened already. It asks until it is
  * answered, or ended: how long somebody waits is up to the caller.
  *
- * Ownership   the key and an edit's argument are borrowed until ballot_end.
- * Threads     that of the coordinator's loop. */
+ * Ownership  the key and an edit's argument are borrowed until cas_update_end.
+ * Threads  that of the metadata store's loop. */
 #pragma once
 #include "cluster/coordinator.h"
 
-typedef struct ballot ballot;
+typedef struct cas_update cas_update;
 
-typedef struct ballot_bytes { /* zeroed: it stays as it is */
-    uint8_t *data;            /* from xmalloc; moved */
+typedef struct cas_update_bytes { /* zeroed: it stays as it is */
+    uint8_t *data;                /* from xmalloc; moved */
     size_t size;
-} ballot_bytes;
+} cas_update_bytes;
 
 /* What the value becomes, which is empty if there is none yet. What is not MR_OK is how it ends. */
-typedef mr_status ballot_edit_fn(void *argument, span value, ballot_bytes *out);
+typedef mr_status cas_update_edit_fn(void *argument, span value, cas_update_bytes *out);
 
-ballot *ballot_begin(coordinator coordinator, const char *key, ballot_edit_fn *edit, void *argument);
+cas_update *cas_update_begin(metadata_store store, const char *key, cas_update_edit_fn *edit, void *argument);
 /* MR_BUSY: it is under way. MR_CLOSED. Of an error, the text is set too. */
-mr_status ballot_status(const ballot *ballot);
-void ballot_end(ballot *ballot); /* the edit is not called any more */
+mr_status cas_update_status(const cas_update *update);
+void cas_update_end(cas_update *update); /* the edit is not called any more */

@@ -37,22 +37,22 @@ typedef struct array {
     bool shaped;
     uint64_t shape[SAFETENSORS_DIMS_MAX], items;
     uint32_t dims;
-    slot_block *blocks; /* owned; what they point at is not */
+    snapshot_block *blocks; /* owned; what they point at is not */
     size_t count;
 } array;
 
 typedef struct bound_table {
     char name[MR_PS_NAME_MAX];
-    definition definition;
+    table_schema schema;
     row *rows; /* owned */
     size_t count, room;
     array *arrays; /* owned, by number */
     uint32_t array_count;
 } bound_table;
 
-typedef struct binder {
-    buffer *files;    /* owned, by slot */
-    slot_look *looks; /* owned, by slot: those that are open */
+typedef struct checkpoint_export {
+    buffer *files;            /* owned, by slot */
+    snapshot_reader *readers; /* owned, by slot: those that are open */
     uint32_t slots, open;
     bound_table *tables; /* owned */
     size_t count;
@@ -60,33 +60,33 @@ typedef struct binder {
     size_t memory_count;
     safetensors list;
     int64_t step;
-} binder;
+} checkpoint_export;
 
-static void binder_fini(binder *binder) {
-    for (size_t i = 0; i < binder->count; i++) {
-        bound_table *table = &binder->tables[i];
+static void checkpoint_export_fini(checkpoint_export *export) {
+    for (size_t i = 0; i < export->count; i++) {
+        bound_table *table = &export->tables[i];
         for (uint32_t k = 0; k < table->array_count; k++) free(table->arrays[k].blocks);
         free(table->arrays);
         free(table->rows);
     }
-    for (uint32_t i = 0; i < binder->open; i++) slot_look_close(&binder->looks[i]);
-    for (uint32_t i = 0; i < binder->slots; i++) buffer_fini(&binder->files[i]);
-    for (size_t i = 0; i < binder->memory_count; i++) free(binder->memory[i]);
-    free(binder->memory);
-    free(binder->files);
-    free(binder->looks);
-    free(binder->tables);
-    safetensors_fini(&binder->list);
+    for (uint32_t i = 0; i < export->open; i++) snapshot_reader_close(&export->readers[i]);
+    for (uint32_t i = 0; i < export->slots; i++) buffer_fini(&export->files[i]);
+    for (size_t i = 0; i < export->memory_count; i++) free(export->memory[i]);
+    free(export->memory);
+    free(export->files);
+    free(export->readers);
+    free(export->tables);
+    safetensors_fini(&export->list);
 }
 
 /* ---- Gathering. */
 
-static bound_table *reach_table(binder *binder, const slot_table *table) {
-    for (size_t i = 0; i < binder->count; i++)
-        if (strcmp(binder->tables[i].name, table->name) == 0) return &binder->tables[i];
-    binder->tables = xrealloc(binder->tables, (binder->count + 1) * sizeof *binder->tables);
-    bound_table *made = &binder->tables[binder->count++];
-    *made = (bound_table){.definition = table->definition};
+static bound_table *reach_table(checkpoint_export *export, const snapshot_table *table) {
+    for (size_t i = 0; i < export->count; i++)
+        if (strcmp(export->tables[i].name, table->name) == 0) return &export->tables[i];
+    export->tables = xrealloc(export->tables, (export->count + 1) * sizeof *export->tables);
+    bound_table *made = &export->tables[export->count++];
+    *made = (bound_table){.schema = table->schema};
     snprintf(made->name, sizeof made->name, "%s", table->name);
     return made;
 }
@@ -102,11 +102,11 @@ static uint32_t number_at(span column, size_t index) {
     return number;
 }
 
-static void gather_rows(bound_table *to, const slot_table *from) {
-    size_t item = safetensors_item(slot_look_dtype(&from->definition)), at = 0;
-    bool vectors = from->definition.kind == DEFINITION_VECTORS;
+static void gather_rows(bound_table *to, const snapshot_table *from) {
+    size_t item = safetensors_item(snapshot_reader_dtype(&from->schema)), at = 0;
+    bool vectors = from->schema.kind == TABLE_SCHEMA_VECTORS;
     for (size_t i = 0; i < from->keys.size / sizeof(uint64_t); i++) {
-        row row = {.items = vectors ? number_at(from->lengths, i) : from->definition.dim};
+        row row = {.items = vectors ? number_at(from->lengths, i) : from->schema.dim};
         if (!vectors && number_at(from->touches, i) != 0) continue;
         memcpy(&row.key, from->keys.data + i * sizeof row.key, sizeof row.key);
         row.values = from->values.data + at;
@@ -125,20 +125,20 @@ static array *reach_array(bound_table *table, uint32_t number) {
 }
 
 /* All that have names, whether somebody has pushed to them or not. */
-static void gather_arrays(bound_table *to, const slot_look *look, const slot_table *from) {
+static void gather_arrays(bound_table *to, const snapshot_reader *reader, const snapshot_table *from) {
     const char *name;
-    for (uint32_t i = 0; i < MR_PS_ARRAYS_MAX && (name = slot_look_array(look, from, i)) != NULL; i++) {
+    for (uint32_t i = 0; i < MR_PS_ARRAYS_MAX && (name = snapshot_reader_array(reader, from, i)) != NULL; i++) {
         array *array = reach_array(to, i);
         snprintf(array->name, sizeof array->name, "%s", name);
-        array->shaped = slot_look_shape(look, from, i, array->shape, &array->dims);
+        array->shaped = snapshot_reader_shape(reader, from, i, array->shape, &array->dims);
     }
 }
 
-static mr_status gather_blocks(bound_table *to, const slot_look *look, const slot_table *from) {
-    gather_arrays(to, look, from);
+static mr_status gather_blocks(bound_table *to, const snapshot_reader *reader, const snapshot_table *from) {
+    gather_arrays(to, reader, from);
     for (uint32_t i = 0; i < from->blocks; i++) {
-        slot_block block;
-        MR_TRY(slot_look_block(look, from, i, &block));
+        snapshot_block block;
+        MR_TRY(snapshot_reader_block(reader, from, i, &block));
         array *array = reach_array(to, block.array);
         snprintf(array->name, sizeof array->name, "%s", block.name);
         array->blocks = xrealloc(array->blocks, (array->count + 1) * sizeof *array->blocks);
@@ -147,36 +147,37 @@ static mr_status gather_blocks(bound_table *to, const slot_look *look, const slo
     return MR_OK;
 }
 
-static mr_status gather(binder *binder, const slot_look *look) {
-    if (safetensors_find(&look->list, ".slot/shard") != NULL)
+static mr_status gather(checkpoint_export *export, const snapshot_reader *reader) {
+    if (safetensors_find(&reader->list, ".slot/shard") != NULL)
         return error_set(MR_CORRUPT, "cannot export a raw snapshot ('.slot/shard' is in its file)");
-    if (look->rounds) binder->step = (int64_t)look->version;
-    for (uint32_t i = 0; i < look->tables; i++) {
-        slot_table table;
-        MR_TRY(slot_look_table(look, i, &table));
-        bound_table *to = reach_table(binder, &table);
-        if (definition_differs(&to->definition, &table.definition) != NULL || to->definition.id != table.definition.id)
+    if (reader->rounds) export->step = (int64_t)reader->version;
+    for (uint32_t i = 0; i < reader->tables; i++) {
+        snapshot_table table;
+        MR_TRY(snapshot_reader_table(reader, i, &table));
+        bound_table *to = reach_table(export, &table);
+        if (table_schema_differs(&to->schema, &table.schema) != NULL || to->schema.id != table.schema.id)
             return error_set(MR_CORRUPT, "two slots have different schemas of table '%s'", table.name);
-        if (table.definition.kind == DEFINITION_DENSE)
-            MR_TRY(gather_blocks(to, look, &table));
+        if (table.schema.kind == TABLE_SCHEMA_DENSE)
+            MR_TRY(gather_blocks(to, reader, &table));
         else
             gather_rows(to, &table);
     }
     return MR_OK;
 }
 
-static mr_status read_slots(binder *binder, const inventory *inventory, const depot_manifest *manifest) {
-    binder->slots = manifest->slot_count;
-    binder->files = xcalloc(binder->slots + 1, sizeof *binder->files);
-    binder->looks = xcalloc(binder->slots + 1, sizeof *binder->looks);
-    for (uint32_t i = 0; i < binder->slots; i++) buffer_init(&binder->files[i], DEPOT_FILE_MAX);
-    for (uint32_t i = 0; i < binder->slots; i++) {
+static mr_status read_slots(checkpoint_export *export, const checkpoint_list *list,
+                            const checkpoint_store_manifest *manifest) {
+    export->slots = manifest->slot_count;
+    export->files = xcalloc(export->slots + 1, sizeof *export->files);
+    export->readers = xcalloc(export->slots + 1, sizeof *export->readers);
+    for (uint32_t i = 0; i < export->slots; i++) buffer_init(&export->files[i], CHECKPOINT_STORE_FILE_MAX);
+    for (uint32_t i = 0; i < export->slots; i++) {
         char name[DISK_NAME_MAX];
-        buffer *file = &binder->files[i];
-        MR_TRY(inventory_read(inventory, manifest, i, name, file));
-        MR_TRY(slot_look_open(span_of(file->data, file->size), &binder->looks[i]));
-        binder->open++;
-        MR_TRY(gather(binder, &binder->looks[i]));
+        buffer *file = &export->files[i];
+        MR_TRY(checkpoint_list_read(list, manifest, i, name, file));
+        MR_TRY(snapshot_reader_open(span_of(file->data, file->size), &export->readers[i]));
+        export->open++;
+        MR_TRY(gather(export, &export->readers[i]));
     }
     return MR_OK;
 }
@@ -184,37 +185,37 @@ static mr_status read_slots(binder *binder, const inventory *inventory, const de
 /* ---- Binding. */
 
 /* Room for a tensor, of which the binder is the owner. NULL: there is none, which the error says. */
-static void *make_room(binder *binder, uint64_t size) {
+static void *make_room(checkpoint_export *export, uint64_t size) {
     void *made = malloc(size + 1);
     if (made == NULL) {
         (void)error_set(MR_NOMEM, "out of memory for %" PRIu64 " bytes of a table", size);
         return NULL;
     }
-    binder->memory = xrealloc(binder->memory, (binder->memory_count + 1) * sizeof *binder->memory);
-    return binder->memory[binder->memory_count++] = made;
+    export->memory = xrealloc(export->memory, (export->memory_count + 1) * sizeof *export->memory);
+    return export->memory[export->memory_count++] = made;
 }
 
-static mr_status add(binder *binder, const bound_table *table, const char *what, safetensors_dtype dtype,
+static mr_status add(checkpoint_export *export, const bound_table *table, const char *what, safetensors_dtype dtype,
                      const uint64_t *shape, uint32_t dims, const void *data) {
     char name[SAFETENSORS_NAME_MAX];
     if (snprintf(name, sizeof name, "%s/%s", table->name, what) >= (int)sizeof name)
         return error_set(MR_TOO_LARGE, "the tensor name '%s/%s' is too long", table->name, what);
-    for (size_t i = 0; i < binder->list.count; i++)
-        if (strcmp(binder->list.tensors[i].name, name) == 0)
+    for (size_t i = 0; i < export->list.count; i++)
+        if (strcmp(export->list.tensors[i].name, name) == 0)
             return error_set(MR_EXISTS, "two tensors have the name '%s'", name);
-    safetensors_add(&binder->list, name, dtype, shape, dims, data);
+    safetensors_add(&export->list, name, dtype, shape, dims, data);
     return MR_OK;
 }
 
-static mr_status bind_rows(binder *binder, bound_table *table) {
-    safetensors_dtype dtype = slot_look_dtype(&table->definition);
+static mr_status bind_rows(checkpoint_export *export, bound_table *table) {
+    safetensors_dtype dtype = snapshot_reader_dtype(&table->schema);
     size_t item = safetensors_item(dtype);
     uint64_t items = 0;
-    if (table->count > 1) qsort(table->rows, table->count, sizeof *table->rows, search_u64);
+    if (table->count > 1) qsort(table->rows, table->count, sizeof *table->rows, binary_search_u64);
     for (size_t i = 0; i < table->count; i++) items += table->rows[i].items;
-    uint64_t *keys = make_room(binder, table->count * sizeof *keys);
-    uint32_t *lengths = make_room(binder, table->count * sizeof *lengths);
-    uint8_t *values = make_room(binder, items * item), *to = values;
+    uint64_t *keys = make_room(export, table->count * sizeof *keys);
+    uint32_t *lengths = make_room(export, table->count * sizeof *lengths);
+    uint8_t *values = make_room(export, items * item), *to = values;
     if (keys == NULL || lengths == NULL || values == NULL) return MR_NOMEM;
     for (size_t i = 0; i < table->count; i++) {
         const row *row = &table->rows[i];
@@ -223,16 +224,16 @@ static mr_status bind_rows(binder *binder, bound_table *table) {
         memcpy(to, row->values, row->items * item);
         to += row->items * item;
     }
-    const uint64_t count = table->count, shape[] = {count, table->definition.dim};
-    MR_TRY(add(binder, table, "keys", SAFETENSORS_U64, &count, 1, keys));
-    if (table->definition.kind == DEFINITION_SPARSE) return add(binder, table, "values", dtype, shape, 2, values);
-    MR_TRY(add(binder, table, "lengths", SAFETENSORS_U32, &count, 1, lengths));
-    return add(binder, table, "values", dtype, &items, 1, values);
+    const uint64_t count = table->count, shape[] = {count, table->schema.dim};
+    MR_TRY(add(export, table, "keys", SAFETENSORS_U64, &count, 1, keys));
+    if (table->schema.kind == TABLE_SCHEMA_SPARSE) return add(export, table, "values", dtype, shape, 2, values);
+    MR_TRY(add(export, table, "lengths", SAFETENSORS_U32, &count, 1, lengths));
+    return add(export, table, "values", dtype, &items, 1, values);
 }
 
 /* How many items it has; MR_CORRUPT: a block lies outside. */
 static mr_status measure(const bound_table *table, array *array) {
-    uint64_t block = table->definition.block, end = 0;
+    uint64_t block = table->schema.block, end = 0;
     array->items = 1;
     for (uint32_t i = 0; i < array->dims; i++)
         if (__builtin_mul_overflow(array->items, array->shape[i], &array->items)) array->shaped = false;
@@ -244,51 +245,50 @@ static mr_status measure(const bound_table *table, array *array) {
         array->dims = 1;
         array->shape[0] = array->items = end;
     }
-    if (end > array->items || array->items > (uint64_t)DENSE_ITEMS_MAX)
+    if (end > array->items || array->items > (uint64_t)DENSE_TABLE_ITEMS_MAX)
         return error_set(MR_CORRUPT, "a block of array '%s/%s' lies outside the array", table->name, array->name);
     return MR_OK;
 }
 
-static mr_status bind_array(binder *binder, const bound_table *table, uint32_t number) {
+static mr_status bind_array(checkpoint_export *export, const bound_table *table, uint32_t number) {
     array *array = &table->arrays[number];
-    safetensors_dtype dtype = slot_look_dtype(&table->definition);
+    safetensors_dtype dtype = snapshot_reader_dtype(&table->schema);
     size_t item = safetensors_item(dtype);
-    initializer init = table->definition.init;
+    initializer init = table->schema.init;
     MR_TRY(measure(table, array));
-    uint8_t *values = make_room(binder, array->items * item);
+    uint8_t *values = make_room(export, array->items * item);
     if (values == NULL) return MR_NOMEM;
-    init.table = (uint64_t)table->definition.id << 32 | number;
+    init.table = (uint64_t)table->schema.id << 32 | number;
     if (dtype == SAFETENSORS_F32)
         initializer_fill(&init, 0, 0, array->items, (float *)(void *)values);
     else
         initializer_fill_counters(&init, array->items, (int64_t *)(void *)values);
     for (size_t i = 0; i < array->count; i++) {
-        const slot_block *block = &array->blocks[i];
-        memcpy(values + (uint64_t)block->number * table->definition.block * item, block->values.data,
-               block->values.size);
+        const snapshot_block *block = &array->blocks[i];
+        memcpy(values + (uint64_t)block->number * table->schema.block * item, block->values.data, block->values.size);
     }
-    return add(binder, table, array->name, dtype, array->shape, array->dims, values);
+    return add(export, table, array->name, dtype, array->shape, array->dims, values);
 }
 
-static mr_status bind(binder *binder) {
-    for (size_t i = 0; i < binder->count; i++) {
-        bound_table *table = &binder->tables[i];
-        if (table->definition.kind != DEFINITION_DENSE) MR_TRY(bind_rows(binder, table));
+static mr_status bind(checkpoint_export *export) {
+    for (size_t i = 0; i < export->count; i++) {
+        bound_table *table = &export->tables[i];
+        if (table->schema.kind != TABLE_SCHEMA_DENSE) MR_TRY(bind_rows(export, table));
         for (uint32_t k = 0; k < table->array_count; k++)
-            if (table->arrays[k].count != 0 || table->arrays[k].shaped) MR_TRY(bind_array(binder, table, k));
+            if (table->arrays[k].count != 0 || table->arrays[k].shaped) MR_TRY(bind_array(export, table, k));
     }
     return MR_OK;
 }
 
 /* ---- Writing. */
 
-static void say(binder *binder, uint64_t number) {
+static void say(checkpoint_export *export, uint64_t number) {
     char text[24];
-    safetensors_say(&binder->list, "format", EXPORT_FORMAT);
+    safetensors_say(&export->list, "format", EXPORT_FORMAT);
     snprintf(text, sizeof text, "%" PRIu64, number);
-    safetensors_say(&binder->list, "checkpoint", text);
-    snprintf(text, sizeof text, "%" PRId64, binder->step);
-    if (binder->step >= 0) safetensors_say(&binder->list, "step", text);
+    safetensors_say(&export->list, "checkpoint", text);
+    snprintf(text, sizeof text, "%" PRId64, export->step);
+    if (export->step >= 0) safetensors_say(&export->list, "step", text);
 }
 
 /* A user's file, with any name and the mode that he wants: not one of a disk (net/disk.h). */
@@ -305,41 +305,41 @@ static mr_status write_file(const char *path, span bytes) {
     return status;
 }
 
-static mr_status write_all(binder *binder, uint64_t number, const char *path) {
+static mr_status write_all(checkpoint_export *export, uint64_t number, const char *path) {
     buffer file;
     struct stat there;
     char *within = stat(path, &there) == 0 && S_ISDIR(there.st_mode)
                        ? xasprintf("%s/checkpoint-%" PRIu64 ".safetensors", path, number)
                        : xstrdup(path);
-    say(binder, number);
+    say(export, number);
     buffer_init(&file, SIZE_MAX / 2);
-    mr_status status = safetensors_write(&binder->list, &file);
+    mr_status status = safetensors_write(&export->list, &file);
     if (status == MR_OK) status = write_file(within, span_of(file.data, file.size));
     buffer_fini(&file);
     free(within);
     return status;
 }
 
-static mr_status export_from(const inventory *inventory, const char *folder, uint64_t number, const char *path) {
-    binder binder = {.step = -1};
-    const depot_manifest *manifest =
-        number == 0 && inventory->count > 0 ? &inventory->manifests[0] : inventory_find(inventory, number);
+static mr_status export_from(const checkpoint_list *list, const char *folder, uint64_t number, const char *path) {
+    checkpoint_export export = {.step = -1};
+    const checkpoint_store_manifest *manifest =
+        number == 0 && list->count > 0 ? &list->manifests[0] : checkpoint_list_find(list, number);
     if (manifest == NULL)
         return error_set(MR_NOT_FOUND, "no checkpoint %" PRIu64 " in %s: it has %u (miniray ps checkpoint list)",
-                         number, folder, inventory->count);
-    mr_status status = read_slots(&binder, inventory, manifest);
-    if (status == MR_OK) status = bind(&binder);
-    if (status == MR_OK) status = write_all(&binder, manifest->number, path);
-    binder_fini(&binder);
+                         number, folder, list->count);
+    mr_status status = read_slots(&export, list, manifest);
+    if (status == MR_OK) status = bind(&export);
+    if (status == MR_OK) status = write_all(&export, manifest->number, path);
+    checkpoint_export_fini(&export);
     return status;
 }
 
 mr_status mr_ps_checkpoint_export(const char *folder, uint64_t number, const char *path) {
-    inventory inventory;
+    checkpoint_list list;
     if (folder == NULL || path == NULL || path[0] == '\0')
         return error_set(MR_INVALID, "mr_ps_checkpoint_export: folder or path is NULL or empty");
-    MR_TRY(inventory_open(folder, &inventory));
-    mr_status status = export_from(&inventory, folder, number, path);
-    inventory_close(&inventory);
+    MR_TRY(checkpoint_list_open(folder, &list));
+    mr_status status = export_from(&list, folder, number, path);
+    checkpoint_list_close(&list);
     return status;
 }

@@ -21,10 +21,10 @@ static mr_status copy_text(const char *what, const char *text, char *out, size_t
     return MR_OK;
 }
 
-static mr_status take_array(catalogue_table *table, const mr_ps_array *array) {
-    catalogue_array *out = &table->arrays[table->array_count];
-    dense_options cut = {.dtype = table->definition.dtype, .dims = array->dims, .block = table->definition.block};
-    dense_plan plan;
+static mr_status take_array(table_catalog_table *table, const mr_ps_array *array) {
+    table_catalog_array *out = &table->arrays[table->array_count];
+    dense_table_options cut = {.dtype = table->schema.dtype, .dims = array->dims, .block = table->schema.block};
+    dense_table_plan plan;
     if (array->name == NULL || array->name[0] == '\0')
         return error_set(MR_INVALID, "arrays[%u] has no name", table->array_count);
     MR_TRY(copy_text("the name of an array", array->name, out->name, sizeof out->name));
@@ -35,14 +35,14 @@ static mr_status take_array(catalogue_table *table, const mr_ps_array *array) {
         return error_set(MR_INVALID, "array '%s' has %d dimensions; expected 0 to %d", out->name, array->dims,
                          MR_TENSOR_DIMS_MAX);
     memcpy(cut.shape, array->shape, (size_t)array->dims * sizeof *array->shape);
-    MR_TRY(dense_cut(&cut, &plan));
+    MR_TRY(dense_table_cut(&cut, &plan));
     out->dims = array->dims;
     memcpy(out->shape, cut.shape, sizeof out->shape);
     table->array_count++;
     return MR_OK;
 }
 
-static mr_status take_arrays(catalogue_table *table, const mr_ps_table_options *options) {
+static mr_status take_arrays(table_catalog_table *table, const mr_ps_table_options *options) {
     bool dense = options->kind == MR_PS_DENSE;
     if (!dense && options->array_count != 0)
         return error_set(MR_INVALID, "'%s' has arrays, but is not dense", table->name);
@@ -57,7 +57,7 @@ static mr_status take_arrays(catalogue_table *table, const mr_ps_table_options *
 }
 
 /* One text for each. */
-static mr_status check_consistency(catalogue_table *table) {
+static mr_status check_consistency(table_catalog_table *table) {
     consistency consistency;
     if (table->consistency[0] == '\0') return MR_OK;
     if (!consistency_parse(table->consistency, &consistency))
@@ -67,38 +67,38 @@ static mr_status check_consistency(catalogue_table *table) {
     return MR_OK;
 }
 
-mr_status catalogue_table_consistency(const catalogue_table *table, const chart *chart, consistency *out) {
-    *out = chart->consistency;
+mr_status table_catalog_table_consistency(const table_catalog_table *table, const cluster_map *map, consistency *out) {
+    *out = map->consistency;
     bool named = table->consistency[0] != '\0';
     if (named && !consistency_parse(table->consistency, out))
         return error_set(MR_CORRUPT, "malformed consistency '%s'", table->consistency);
     bool rounds = out->kind == CONSISTENCY_BSP;
-    if (chart->mixed || rounds == chart_has_rounds(chart)) return MR_OK;
+    if (map->mixed || rounds == cluster_map_has_rounds(map)) return MR_OK;
     return error_set(MR_INVALID,
                      "consistency '%s' of table '%s' does not fit this deployment, which has %s; start its scheduler "
                      "with `mixed` to have both",
                      table->consistency, table->name, rounds ? "no rounds" : "tables with rounds only");
 }
 
-mr_status catalogue_table_init(catalogue_table *table, const char *name, const mr_ps_table_options *options) {
+mr_status table_catalog_table_init(table_catalog_table *table, const char *name, const mr_ps_table_options *options) {
     static const char *const defaults[] = {"add", "constant", "zeros", "none", ""};
     size_t text = 0;
-    *table = (catalogue_table){0};
+    *table = (table_catalog_table){0};
     if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "mr_ps_table_create needs a name");
     MR_TRY(copy_text("the name of a table", name, table->name, sizeof table->name));
 #define X(field)                                                                                                       \
     MR_TRY(copy_text(#field, options->field == NULL ? defaults[text] : options->field, table->field, MR_PS_TEXT_MAX)); \
     text++;
-    CATALOGUE_TEXTS(X)
+    TABLE_CATALOG_TEXTS(X)
 #undef X
-    MR_TRY(definition_make(1, options, &table->definition));
+    MR_TRY(table_schema_make(1, options, &table->schema));
     MR_TRY(check_consistency(table));
     mr_status status = take_arrays(table, options);
-    if (status != MR_OK) catalogue_table_fini(table);
+    if (status != MR_OK) table_catalog_table_fini(table);
     return status;
 }
 
-uint64_t catalogue_table_items(const catalogue_table *table) {
+uint64_t table_catalog_table_items(const table_catalog_table *table) {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < table->array_count; i++) {
         uint64_t items = 1;
@@ -108,24 +108,24 @@ uint64_t catalogue_table_items(const catalogue_table *table) {
     return sum;
 }
 
-void catalogue_table_copy(catalogue_table *to, const catalogue_table *from) {
+void table_catalog_table_copy(table_catalog_table *to, const table_catalog_table *from) {
     *to = *from;
     to->arrays = xcalloc(from->array_count + 1, sizeof *to->arrays);
     if (from->array_count != 0) memcpy(to->arrays, from->arrays, from->array_count * sizeof *to->arrays);
 }
 
-void catalogue_table_fini(catalogue_table *table) {
+void table_catalog_table_fini(table_catalog_table *table) {
     free(table->arrays);
-    *table = (catalogue_table){0};
+    *table = (table_catalog_table){0};
 }
 
-static bool same_array(const catalogue_array *a, const catalogue_array *b) {
+static bool same_array(const table_catalog_array *a, const table_catalog_array *b) {
     return strcmp(a->name, b->name) == 0 && a->dims == b->dims &&
            memcmp(a->shape, b->shape, (size_t)a->dims * sizeof *a->shape) == 0;
 }
 
-const char *catalogue_table_differs(const catalogue_table *a, const catalogue_table *b) {
-    const char *field = definition_differs(&a->definition, &b->definition);
+const char *table_catalog_table_differs(const table_catalog_table *a, const table_catalog_table *b) {
+    const char *field = table_schema_differs(&a->schema, &b->schema);
     if (field != NULL) return field;
     if (strcmp(a->consistency, b->consistency) != 0) return "consistency";
     if (a->array_count != b->array_count) return "arrays";
@@ -136,82 +136,82 @@ const char *catalogue_table_differs(const catalogue_table *a, const catalogue_ta
 
 /* ---- All of them. */
 
-void catalogue_fini(catalogue *catalogue) {
-    for (uint32_t i = 0; i < catalogue->count; i++) catalogue_table_fini(&catalogue->tables[i]);
-    free(catalogue->tables);
-    *catalogue = (struct catalogue){0};
+void table_catalog_fini(table_catalog *catalog) {
+    for (uint32_t i = 0; i < catalog->count; i++) table_catalog_table_fini(&catalog->tables[i]);
+    free(catalog->tables);
+    *catalog = (struct table_catalog){0};
 }
 
-const catalogue_table *catalogue_find(const catalogue *catalogue, const char *name) {
-    for (uint32_t i = 0; i < catalogue->count; i++)
-        if (strcmp(catalogue->tables[i].name, name) == 0) return &catalogue->tables[i];
+const table_catalog_table *table_catalog_find(const table_catalog *catalog, const char *name) {
+    for (uint32_t i = 0; i < catalog->count; i++)
+        if (strcmp(catalog->tables[i].name, name) == 0) return &catalog->tables[i];
     return NULL;
 }
 
-static void write_table(const catalogue_table *table, writer *writer) {
-    uint8_t bytes[DEFINITION_SIZE];
-    definition_encode(&table->definition, bytes);
+static void write_table(const table_catalog_table *table, writer *writer) {
+    uint8_t bytes[TABLE_SCHEMA_SIZE];
+    table_schema_encode(&table->schema, bytes);
     writer_text8(writer, table->name);
     writer_span32(writer, span_of(bytes, sizeof bytes));
 #define X(text) writer_text8(writer, table->text);
-    CATALOGUE_TEXTS(X)
+    TABLE_CATALOG_TEXTS(X)
 #undef X
     writer_u32(writer, table->array_count);
     for (uint32_t i = 0; i < table->array_count; i++) {
-        const catalogue_array *array = &table->arrays[i];
+        const table_catalog_array *array = &table->arrays[i];
         writer_text8(writer, array->name);
         writer_u8(writer, (uint8_t)array->dims);
         for (int k = 0; k < array->dims; k++) writer_u64(writer, (uint64_t)array->shape[k]);
     }
 }
 
-void catalogue_encode(const catalogue *catalogue, writer *writer) {
-    writer_u32(writer, CATALOGUE_MAGIC);
-    writer_u32(writer, catalogue->next);
-    writer_u32(writer, catalogue->count);
-    for (uint32_t i = 0; i < catalogue->count; i++) write_table(&catalogue->tables[i], writer);
+void table_catalog_encode(const table_catalog *catalog, writer *writer) {
+    writer_u32(writer, TABLE_CATALOG_MAGIC);
+    writer_u32(writer, catalog->next);
+    writer_u32(writer, catalog->count);
+    for (uint32_t i = 0; i < catalog->count; i++) write_table(&catalog->tables[i], writer);
 }
 
-size_t catalogue_size(const catalogue *catalogue) {
+size_t table_catalog_size(const table_catalog *catalog) {
     writer writer = writer_of(NULL, 0);
-    catalogue_encode(catalogue, &writer);
+    table_catalog_encode(catalog, &writer);
     return writer_needs(&writer);
 }
 
-static catalogue_table *append(catalogue *catalogue) {
-    catalogue->tables = xrealloc(catalogue->tables, (catalogue->count + 1) * sizeof *catalogue->tables);
-    return &catalogue->tables[catalogue->count++];
+static table_catalog_table *append(table_catalog *catalog) {
+    catalog->tables = xrealloc(catalog->tables, (catalog->count + 1) * sizeof *catalog->tables);
+    return &catalog->tables[catalog->count++];
 }
 
-mr_status catalogue_add(catalogue *catalogue, const catalogue_table *table) {
-    MR_ASSERT(catalogue_find(catalogue, table->name) == NULL);
+mr_status table_catalog_add(table_catalog *catalog, const table_catalog_table *table) {
+    MR_ASSERT(table_catalog_find(catalog, table->name) == NULL);
     writer more = writer_of(NULL, 0);
     write_table(table, &more);
-    if (catalogue_size(catalogue) + writer_needs(&more) > CATALOGUE_BYTES_MAX)
+    if (table_catalog_size(catalog) + writer_needs(&more) > TABLE_CATALOG_BYTES_MAX)
         return error_set(MR_TOO_LARGE,
                          "cannot create table '%s': the schemas of all tables together are limited to %d bytes",
-                         table->name, CATALOGUE_BYTES_MAX);
-    catalogue_table *added = append(catalogue);
-    catalogue_table_copy(added, table);
-    added->definition.id = catalogue->next == 0 ? 1 : catalogue->next;
-    catalogue->next = added->definition.id + 1;
+                         table->name, TABLE_CATALOG_BYTES_MAX);
+    table_catalog_table *added = append(catalog);
+    table_catalog_table_copy(added, table);
+    added->schema.id = catalog->next == 0 ? 1 : catalog->next;
+    catalog->next = added->schema.id + 1;
     return MR_OK;
 }
 
-bool catalogue_remove(catalogue *catalogue, uint32_t id) {
+bool table_catalog_remove(table_catalog *catalog, uint32_t id) {
     uint32_t at = 0;
-    while (at < catalogue->count && catalogue->tables[at].definition.id != id) at++;
-    if (at == catalogue->count) return false;
-    catalogue_table_fini(&catalogue->tables[at]);
-    catalogue->count--;
-    memmove(&catalogue->tables[at], &catalogue->tables[at + 1], (catalogue->count - at) * sizeof *catalogue->tables);
+    while (at < catalog->count && catalog->tables[at].schema.id != id) at++;
+    if (at == catalog->count) return false;
+    table_catalog_table_fini(&catalog->tables[at]);
+    catalog->count--;
+    memmove(&catalog->tables[at], &catalog->tables[at + 1], (catalog->count - at) * sizeof *catalog->tables);
     return true;
 }
 
 /* ---- Bytes. */
 
 /* A shape that was never cut may be anything: it is checked as if it came from a user. */
-static mr_status read_arrays(reader *reader, catalogue_table *table) {
+static mr_status read_arrays(reader *reader, table_catalog_table *table) {
     uint32_t count = reader_u32(reader);
     if (reader->failed || count > reader_left(reader) / ARRAY_SIZE_MIN || count > MR_PS_ARRAYS_MAX) return MR_CORRUPT;
     table->arrays = xcalloc(count + 1, sizeof *table->arrays);
@@ -226,50 +226,50 @@ static mr_status read_arrays(reader *reader, catalogue_table *table) {
     return MR_OK;
 }
 
-static mr_status read_table(reader *reader, catalogue_table *table) {
+static mr_status read_table(reader *reader, table_catalog_table *table) {
     if (!reader_text8(reader, table->name, sizeof table->name) || table->name[0] == '\0') return MR_CORRUPT;
-    MR_TRY(definition_decode(reader_span32(reader), &table->definition));
+    MR_TRY(table_schema_decode(reader_span32(reader), &table->schema));
 #define X(text) \
     if (!reader_text8(reader, table->text, sizeof table->text)) return MR_CORRUPT;
-    CATALOGUE_TEXTS(X)
+    TABLE_CATALOG_TEXTS(X)
 #undef X
     if (check_consistency(table) != MR_OK) return MR_CORRUPT;
     return read_arrays(reader, table);
 }
 
-static mr_status read_next(reader *reader, catalogue *catalogue) {
-    catalogue_table table = {0};
-    uint32_t last = catalogue->count == 0 ? 0 : catalogue->tables[catalogue->count - 1].definition.id;
+static mr_status read_next(reader *reader, table_catalog *catalog) {
+    table_catalog_table table = {0};
+    uint32_t last = catalog->count == 0 ? 0 : catalog->tables[catalog->count - 1].schema.id;
     mr_status status = read_table(reader, &table);
-    uint32_t id = table.definition.id;
-    if (status == MR_OK && (id <= last || id >= catalogue->next || catalogue_find(catalogue, table.name) != NULL))
+    uint32_t id = table.schema.id;
+    if (status == MR_OK && (id <= last || id >= catalog->next || table_catalog_find(catalog, table.name) != NULL))
         status = MR_CORRUPT;
     if (status == MR_OK)
-        *append(catalogue) = table;
+        *append(catalog) = table;
     else
-        catalogue_table_fini(&table);
+        table_catalog_table_fini(&table);
     return status;
 }
 
-mr_status catalogue_decode(span bytes, catalogue *out) {
-    catalogue catalogue = {0};
+mr_status table_catalog_decode(span bytes, table_catalog *out) {
+    table_catalog catalog = {0};
     reader reader = reader_of(bytes.data, bytes.size);
     mr_status status = MR_OK;
     uint32_t count = 0;
     if (bytes.size != 0) {
-        uint32_t magic = reader_u32(&reader), found = format_of(magic, CATALOGUE_MAGIC, sizeof magic);
-        if (magic != CATALOGUE_MAGIC && found != 0)
+        uint32_t magic = reader_u32(&reader), found = format_of(magic, TABLE_CATALOG_MAGIC, sizeof magic);
+        if (magic != TABLE_CATALOG_MAGIC && found != 0)
             return format_reject("the list of tables at the scheduler", found,
-                                 format_of(CATALOGUE_MAGIC, CATALOGUE_MAGIC, sizeof magic), FORMAT_USE_SAME);
-        if (magic != CATALOGUE_MAGIC) status = MR_CORRUPT;
-        catalogue.next = reader_u32(&reader);
+                                 format_of(TABLE_CATALOG_MAGIC, TABLE_CATALOG_MAGIC, sizeof magic), FORMAT_USE_SAME);
+        if (magic != TABLE_CATALOG_MAGIC) status = MR_CORRUPT;
+        catalog.next = reader_u32(&reader);
         count = reader_u32(&reader);
     }
-    for (uint32_t i = 0; i < count && status == MR_OK && !reader.failed; i++) status = read_next(&reader, &catalogue);
+    for (uint32_t i = 0; i < count && status == MR_OK && !reader.failed; i++) status = read_next(&reader, &catalog);
     if (status != MR_OK || reader.failed || reader_left(&reader) != 0) {
-        catalogue_fini(&catalogue);
+        table_catalog_fini(&catalog);
         return error_set(MR_CORRUPT, "malformed table catalog of %zu bytes from the scheduler", bytes.size);
     }
-    *out = catalogue;
+    *out = catalog;
     return MR_OK;
 }

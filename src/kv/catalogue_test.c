@@ -15,96 +15,97 @@
 
 static const mr_ps_array arrays[] = {{.name = "w", .dims = 2, .shape = {3, 4}}, {.name = "b"}};
 
-static catalogue_table table_of(const char *name, mr_ps_table_options options) {
-    catalogue_table table;
-    assert_int_equal(catalogue_table_init(&table, name, &options), MR_OK);
+static table_catalog_table table_of(const char *name, mr_ps_table_options options) {
+    table_catalog_table table;
+    assert_int_equal(table_catalog_table_init(&table, name, &options), MR_OK);
     return table;
 }
 
-static void add(catalogue *catalogue, const char *name, mr_ps_table_options options) {
-    catalogue_table table = table_of(name, options);
-    assert_int_equal(catalogue_add(catalogue, &table), MR_OK);
-    catalogue_table_fini(&table);
+static void add(table_catalog *catalog, const char *name, mr_ps_table_options options) {
+    table_catalog_table table = table_of(name, options);
+    assert_int_equal(table_catalog_add(catalog, &table), MR_OK);
+    table_catalog_table_fini(&table);
 }
 
-static catalogue some_tables(void) {
-    catalogue catalogue = {0};
-    add(&catalogue, "rows",
+static table_catalog some_tables(void) {
+    table_catalog catalog = {0};
+    add(&catalog, "rows",
         (mr_ps_table_options){.dim = 7, .optimizer = "adam", .schedule = "cosine:100", .consistency = "ssp:4"});
-    add(&catalogue, "vectors", (mr_ps_table_options){.kind = MR_PS_VECTORS});
-    add(&catalogue, "dense", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2});
-    return catalogue;
+    add(&catalog, "vectors", (mr_ps_table_options){.kind = MR_PS_VECTORS});
+    add(&catalog, "dense", (mr_ps_table_options){.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 2});
+    return catalog;
 }
 
-static uint8_t *bytes_of(const catalogue *catalogue, size_t *size) {
-    *size = catalogue_size(catalogue);
+static uint8_t *bytes_of(const table_catalog *catalog, size_t *size) {
+    *size = table_catalog_size(catalog);
     uint8_t *bytes = xmalloc(*size);
     writer writer = writer_of(bytes, *size);
-    catalogue_encode(catalogue, &writer);
+    table_catalog_encode(catalog, &writer);
     assert_false(writer.failed);
     assert_int_equal(writer_size(&writer), *size);
     return bytes;
 }
 
 static void bytes_come_back_as_they_went(void **state) {
-    catalogue catalogue = some_tables(), read;
+    table_catalog catalog = some_tables(), read;
     size_t size;
-    uint8_t *bytes = bytes_of(&catalogue, &size);
-    assert_int_equal(catalogue_decode(span_of(bytes, size), &read), MR_OK);
+    uint8_t *bytes = bytes_of(&catalog, &size);
+    assert_int_equal(table_catalog_decode(span_of(bytes, size), &read), MR_OK);
     assert_int_equal(read.count, 3);
     assert_int_equal(read.next, 4);
     for (uint32_t i = 0; i < read.count; i++) {
-        assert_string_equal(read.tables[i].name, catalogue.tables[i].name);
-        assert_int_equal(read.tables[i].definition.id, i + 1);
-        assert_null(catalogue_table_differs(&read.tables[i], &catalogue.tables[i]));
-        assert_string_equal(read.tables[i].schedule, catalogue.tables[i].schedule);
+        assert_string_equal(read.tables[i].name, catalog.tables[i].name);
+        assert_int_equal(read.tables[i].schema.id, i + 1);
+        assert_null(table_catalog_table_differs(&read.tables[i], &catalog.tables[i]));
+        assert_string_equal(read.tables[i].schedule, catalog.tables[i].schedule);
         assert_string_equal(read.tables[i].consistency, i == 0 ? "ssp:4" : "");
     }
-    catalogue_fini(&read);
-    for (size_t cut = 1; cut < size; cut++) assert_int_equal(catalogue_decode(span_of(bytes, cut), &read), MR_CORRUPT);
-    assert_int_equal(catalogue_decode((span){0}, &read), MR_OK);
+    table_catalog_fini(&read);
+    for (size_t cut = 1; cut < size; cut++)
+        assert_int_equal(table_catalog_decode(span_of(bytes, cut), &read), MR_CORRUPT);
+    assert_int_equal(table_catalog_decode((span){0}, &read), MR_OK);
     assert_int_equal(read.count, 0);
     free(bytes);
-    catalogue_fini(&catalogue);
+    table_catalog_fini(&catalog);
 }
 
 static void an_id_is_given_once(void **state) {
-    catalogue catalogue = some_tables();
-    assert_true(catalogue_remove(&catalogue, 3));
-    assert_false(catalogue_remove(&catalogue, 3));
-    assert_null(catalogue_find(&catalogue, "dense"));
-    add(&catalogue, "dense", (mr_ps_table_options){0});
-    assert_int_equal(catalogue_find(&catalogue, "dense")->definition.id, 4);
-    catalogue_fini(&catalogue);
+    table_catalog catalog = some_tables();
+    assert_true(table_catalog_remove(&catalog, 3));
+    assert_false(table_catalog_remove(&catalog, 3));
+    assert_null(table_catalog_find(&catalog, "dense"));
+    add(&catalog, "dense", (mr_ps_table_options){0});
+    assert_int_equal(table_catalog_find(&catalog, "dense")->schema.id, 4);
+    table_catalog_fini(&catalog);
 }
 
 static void what_differs_is_named(void **state) {
     const mr_ps_table_options plain = {.dim = 2}, dense = {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 1};
     mr_ps_table_options other = dense;
-    catalogue_table a = table_of("a", plain), b = table_of("a", plain);
-    assert_null(catalogue_table_differs(&a, &b));
-    catalogue_table_fini(&b);
+    table_catalog_table a = table_of("a", plain), b = table_of("a", plain);
+    assert_null(table_catalog_table_differs(&a, &b));
+    table_catalog_table_fini(&b);
     b = table_of("a", (mr_ps_table_options){.dim = 3});
-    assert_string_equal(catalogue_table_differs(&a, &b), "dim");
-    catalogue_table_fini(&b);
+    assert_string_equal(table_catalog_table_differs(&a, &b), "dim");
+    table_catalog_table_fini(&b);
     b = table_of("a", (mr_ps_table_options){.dim = 2, .dtype = MR_F16});
-    assert_string_equal(catalogue_table_differs(&a, &b), "dtype");
-    catalogue_table_fini(&b);
+    assert_string_equal(table_catalog_table_differs(&a, &b), "dtype");
+    table_catalog_table_fini(&b);
     b = table_of("a", (mr_ps_table_options){.dim = 2, .consistency = "asp"});
-    assert_string_equal(catalogue_table_differs(&a, &b), "consistency");
-    catalogue_table_fini(&a);
-    catalogue_table_fini(&b);
+    assert_string_equal(table_catalog_table_differs(&a, &b), "consistency");
+    table_catalog_table_fini(&a);
+    table_catalog_table_fini(&b);
     other.array_count = 2;
     a = table_of("a", dense);
     b = table_of("a", other);
-    assert_string_equal(catalogue_table_differs(&a, &b), "arrays");
-    catalogue_table_fini(&a);
-    catalogue_table_fini(&b);
+    assert_string_equal(table_catalog_table_differs(&a, &b), "arrays");
+    table_catalog_table_fini(&a);
+    table_catalog_table_fini(&b);
 }
 
 static void assert_refused(const char *name, mr_ps_table_options options, const char *words) {
-    catalogue_table table;
-    assert_int_equal(catalogue_table_init(&table, name, &options), MR_INVALID);
+    table_catalog_table table;
+    assert_int_equal(table_catalog_table_init(&table, name, &options), MR_INVALID);
     if (strstr(mr_last_error(), words) == NULL) fprintf(stderr, "'%s' is not in: %s\n", words, mr_last_error());
     assert_non_null(strstr(mr_last_error(), words));
 }
@@ -125,14 +126,14 @@ static void options_that_cannot_be_are_named(void **state) {
 }
 
 static mr_status consistency_in(consistency_kind kind, bool mixed, const char *text, consistency *out) {
-    const chart chart = {.consistency = {kind, 7}, .mixed = mixed, .slot_count = 5};
-    catalogue_table table = table_of("a", (mr_ps_table_options){.consistency = text});
-    mr_status status = catalogue_table_consistency(&table, &chart, out);
-    catalogue_table_fini(&table);
+    const cluster_map map = {.consistency = {kind, 7}, .mixed = mixed, .slot_count = 5};
+    table_catalog_table table = table_of("a", (mr_ps_table_options){.consistency = text});
+    mr_status status = table_catalog_table_consistency(&table, &map, out);
+    table_catalog_table_fini(&table);
     return status;
 }
 
-static void a_table_has_the_consistency_of_its_chart_or_its_own(void **state) {
+static void a_table_has_the_consistency_of_its_map_or_its_own(void **state) {
     consistency found;
     assert_int_equal(consistency_in(CONSISTENCY_SSP, false, NULL, &found), MR_OK);
     assert_true(found.kind == CONSISTENCY_SSP && found.bound == 7);
@@ -146,17 +147,17 @@ static void a_table_has_the_consistency_of_its_chart_or_its_own(void **state) {
 }
 
 static void there_is_a_bound(void **state) {
-    catalogue catalogue = {0};
-    catalogue_table table = table_of("x", (mr_ps_table_options){0});
+    table_catalog catalog = {0};
+    table_catalog_table table = table_of("x", (mr_ps_table_options){0});
     mr_status status = MR_OK;
     while (status == MR_OK) {
-        snprintf(table.name, sizeof table.name, "table %u", catalogue.count);
-        status = catalogue_add(&catalogue, &table);
+        snprintf(table.name, sizeof table.name, "table %u", catalog.count);
+        status = table_catalog_add(&catalog, &table);
     }
     assert_int_equal(status, MR_TOO_LARGE);
-    assert_true(catalogue.count > 100 && catalogue_size(&catalogue) <= CATALOGUE_BYTES_MAX);
-    catalogue_table_fini(&table);
-    catalogue_fini(&catalogue);
+    assert_true(catalog.count > 100 && table_catalog_size(&catalog) <= TABLE_CATALOG_BYTES_MAX);
+    table_catalog_table_fini(&table);
+    table_catalog_fini(&catalog);
 }
 
 int main(void) {
@@ -165,7 +166,7 @@ int main(void) {
         cmocka_unit_test(an_id_is_given_once),
         cmocka_unit_test(what_differs_is_named),
         cmocka_unit_test(options_that_cannot_be_are_named),
-        cmocka_unit_test(a_table_has_the_consistency_of_its_chart_or_its_own),
+        cmocka_unit_test(a_table_has_the_consistency_of_its_map_or_its_own),
         cmocka_unit_test(there_is_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

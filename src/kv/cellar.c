@@ -1,7 +1,7 @@
 /* cellar.c — see cellar.h.
  *
- *   crate:  in ── depot_take_bale ──► done ── the loop ──► freed            a batch that came
- *   crate:  the depot's send ──► out ── host.send ──► freed            a letter that goes */
+ *   crate:  in ── checkpoint_store_take_bytes ──► done ── the loop ──► freed  a batch that came
+ *   crate:  the checkpoint store's send ──► out ── host.send ──► freed  a control message that goes */
 #include "kv/cellar.h"
 
 #include <stdio.h>
@@ -19,9 +19,9 @@
 
 typedef struct crate {
     list queued;
-    bale *bale;
-    span batch;                     /* of one that came: where it lies in the bale */
-    char address[PART_ADDRESS_MAX]; /* of one that goes */
+    shared_bytes *bytes;
+    span batch;                             /* of one that came: where it lies in the shared buffer */
+    char address[SLOT_MESSAGE_ADDRESS_MAX]; /* of one that goes */
 } crate;
 
 typedef struct queue {
@@ -29,25 +29,25 @@ typedef struct queue {
     size_t bytes, bytes_max;
 } queue;
 
-struct cellar {
-    const cellar_host *host;
+struct checkpoint_thread {
+    const checkpoint_thread_host *host;
     void *context;
-    depot *depot; /* the thread's, once it runs */
+    checkpoint_store *store; /* the thread's, once it runs */
     clock_source clock;
-    catalogue catalogue; /* the thread's, too, */
-    char *damage;        /* and what it has told of damage; owned; NULL: nothing */
-    bool threaded;       /* with what follows: */
-    int event_fd;        /* owned: there is something for the loop */
-    loop_watch *watch;
+    table_catalog catalog; /* the thread's, too, */
+    char *damage;          /* and what it has told of damage; owned; NULL: nothing */
+    bool threaded;         /* with what follows: */
+    int event_fd;          /* owned: there is something for the loop */
+    event_loop_watch *watch;
     pthread_t thread;
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t work;
     queue in, done, out;
     bool stopping;
-    cellar_look look;
-    char *trouble; /* owned; NULL: no news */
-    bale *tables;  /* a catalogue as bytes, moved to the thread; NULL: no news */
+    checkpoint_thread_look look;
+    char *trouble;        /* owned; NULL: no news */
+    shared_bytes *tables; /* a catalog as bytes, moved to the thread; NULL: no news */
 };
 
 /* ---- Queues, with the lock. */
@@ -69,220 +69,222 @@ static bool has_room(const queue *queue, size_t size) {
 }
 
 static void destroy_crate(crate *crate) {
-    bale_unref(crate->bale);
+    shared_bytes_unref(crate->bytes);
     free(crate);
 }
 
-/* The bale is moved to it. */
-static crate *create_crate(bale *bale, span batch, const char *address) {
+/* The shared buffer is moved to it. */
+static crate *create_crate(shared_bytes *bytes, span batch, const char *address) {
     crate *crate = xcalloc(1, sizeof *crate);
-    crate->bale = bale;
+    crate->bytes = bytes;
     crate->batch = batch;
     snprintf(crate->address, sizeof crate->address, "%s", address);
     return crate;
 }
 
-static void tell_loop(cellar *cellar) {
-    if (cellar->threaded) (void)eventfd_write(cellar->event_fd, 1);
+static void tell_loop(checkpoint_thread *thread) {
+    if (thread->threaded) (void)eventfd_write(thread->event_fd, 1);
 }
 
 /* ---- The thread. */
 
 static void send_bytes(void *context, const char *address, span bytes) {
-    cellar *cellar = context;
-    pthread_mutex_lock(&cellar->lock);
-    bool room = has_room(&cellar->out, bytes.size);
-    pthread_mutex_unlock(&cellar->lock);
+    checkpoint_thread *thread = context;
+    pthread_mutex_lock(&thread->lock);
+    bool room = has_room(&thread->out, bytes.size);
+    pthread_mutex_unlock(&thread->lock);
     if (!room) return; /* only this thread puts anything there */
-    bale *bale = bale_copy(bytes);
-    crate *crate = create_crate(bale, bale_bytes(bale), address);
-    pthread_mutex_lock(&cellar->lock);
-    put(&cellar->out, crate);
-    pthread_mutex_unlock(&cellar->lock);
-    tell_loop(cellar);
+    shared_bytes *shared = shared_bytes_copy(bytes);
+    crate *crate = create_crate(shared, shared_bytes_bytes(shared), address);
+    pthread_mutex_lock(&thread->lock);
+    put(&thread->out, crate);
+    pthread_mutex_unlock(&thread->lock);
+    tell_loop(thread);
 }
 
-static void say_trouble(cellar *cellar, const char *text) {
+static void say_trouble(checkpoint_thread *thread, const char *text) {
     char *copy = xstrdup(text);
-    pthread_mutex_lock(&cellar->lock);
-    free(cellar->trouble);
-    cellar->trouble = copy;
-    pthread_mutex_unlock(&cellar->lock);
-    tell_loop(cellar);
+    pthread_mutex_lock(&thread->lock);
+    free(thread->trouble);
+    thread->trouble = copy;
+    pthread_mutex_unlock(&thread->lock);
+    tell_loop(thread);
 }
 
 static void on_trouble(void *context, mr_status status) { say_trouble(context, mr_last_error()); }
 
-/* Before the director hears of it, and whoever has asked for it. */
-static void on_whole(void *context, const depot *depot) {
-    cellar *cellar = context;
-    int64_t written_us = clock_wall_us(cellar->clock);
-    pthread_mutex_lock(&cellar->lock);
-    cellar->look.newest = depot_newest(depot);
-    cellar->look.oldest = depot_oldest(depot);
-    cellar->look.written_us = written_us;
-    pthread_mutex_unlock(&cellar->lock);
-    say_trouble(cellar, "");
+/* Before the controller hears of it, and whoever has asked for it. */
+static void on_whole(void *context, const checkpoint_store *store) {
+    checkpoint_thread *thread = context;
+    int64_t written_us = clock_wall_us(thread->clock);
+    pthread_mutex_lock(&thread->lock);
+    thread->look.newest = checkpoint_store_newest(store);
+    thread->look.oldest = checkpoint_store_oldest(store);
+    thread->look.written_us = written_us;
+    pthread_mutex_unlock(&thread->lock);
+    say_trouble(thread, "");
 }
 
 /* ---- Files. */
 
-static void learn_tables(cellar *cellar) {
-    pthread_mutex_lock(&cellar->lock);
-    bale *bytes = cellar->tables;
-    cellar->tables = NULL;
-    pthread_mutex_unlock(&cellar->lock);
-    catalogue read;
-    if (bytes != NULL && catalogue_decode(bale_bytes(bytes), &read) == MR_OK) {
-        catalogue_fini(&cellar->catalogue);
-        cellar->catalogue = read;
+static void learn_tables(checkpoint_thread *thread) {
+    pthread_mutex_lock(&thread->lock);
+    shared_bytes *bytes = thread->tables;
+    thread->tables = NULL;
+    pthread_mutex_unlock(&thread->lock);
+    table_catalog read;
+    if (bytes != NULL && table_catalog_decode(shared_bytes_bytes(bytes), &read) == MR_OK) {
+        table_catalog_fini(&thread->catalog);
+        thread->catalog = read;
     }
-    bale_unref(bytes);
+    shared_bytes_unref(bytes);
 }
 
 static mr_status encode(void *context, uint32_t slot, span shard, buffer *file) {
-    cellar *cellar = context;
-    learn_tables(cellar);
-    return slot_file_encode(slot, shard, &cellar->catalogue, file);
+    checkpoint_thread *thread = context;
+    learn_tables(thread);
+    return snapshot_file_encode(slot, shard, &thread->catalog, file);
 }
 
-static mr_status decode(void *context, span file, buffer *shard) { return slot_file_decode(file, shard); }
+static mr_status decode(void *context, span file, buffer *shard) { return snapshot_file_decode(file, shard); }
 
-static const depot_format format = {.ending = CELLAR_ENDING, .encode = encode, .decode = decode};
+static const checkpoint_store_format format = {.ending = CHECKPOINT_THREAD_ENDING, .encode = encode, .decode = decode};
 
 /* Damage is told when it is found. */
-static void tell_damage(cellar *cellar) {
-    bool damaged = depot_check(cellar->depot) != MR_OK;
-    if (!damaged || (cellar->damage != NULL && strcmp(cellar->damage, mr_last_error()) == 0)) return;
-    free(cellar->damage);
-    cellar->damage = xstrdup(mr_last_error());
-    say_trouble(cellar, cellar->damage);
+static void tell_damage(checkpoint_thread *thread) {
+    bool damaged = checkpoint_store_check(thread->store) != MR_OK;
+    if (!damaged || (thread->damage != NULL && strcmp(thread->damage, mr_last_error()) == 0)) return;
+    free(thread->damage);
+    thread->damage = xstrdup(mr_last_error());
+    say_trouble(thread, thread->damage);
 }
 
 /* The next batch, when there is one; NULL: a tick is due, or it is over. With the lock. */
-static crate *wait_for_crate(cellar *cellar) {
-    int64_t next_us = depot_next_us(cellar->depot);
+static crate *wait_for_crate(checkpoint_thread *thread) {
+    int64_t next_us = checkpoint_store_next_us(thread->store);
     const struct timespec until = {.tv_sec = next_us / 1000000, .tv_nsec = next_us % 1000000 * 1000};
     crate *crate = NULL;
-    while (!cellar->stopping && clock_now_us(cellar->clock) < next_us && (crate = take(&cellar->in)) == NULL)
-        (void)pthread_cond_timedwait(&cellar->work, &cellar->lock, &until);
+    while (!thread->stopping && clock_now_us(thread->clock) < next_us && (crate = take(&thread->in)) == NULL)
+        (void)pthread_cond_timedwait(&thread->work, &thread->lock, &until);
     return crate;
 }
 
 /* One batch, or none, and what is due. */
-static void work(cellar *cellar, crate *crate) {
-    if (crate != NULL) depot_take_bale(cellar->depot, crate->batch, crate->bale);
-    int64_t now_us = clock_now_us(cellar->clock);
-    if (now_us >= depot_next_us(cellar->depot)) depot_tick(cellar->depot, now_us);
-    tell_damage(cellar);
-    bool stuck = depot_is_stuck(cellar->depot);
-    uint64_t newest = stuck ? 0 : depot_newest(cellar->depot), oldest = depot_oldest(cellar->depot);
-    pthread_mutex_lock(&cellar->lock);
-    cellar->look.newest = newest;
-    cellar->look.oldest = oldest;
-    cellar->look.stuck = stuck;
-    if (crate != NULL) put(&cellar->done, crate);
-    pthread_mutex_unlock(&cellar->lock);
-    if (crate != NULL) tell_loop(cellar);
+static void work(checkpoint_thread *thread, crate *crate) {
+    if (crate != NULL) checkpoint_store_take_bytes(thread->store, crate->batch, crate->bytes);
+    int64_t now_us = clock_now_us(thread->clock);
+    if (now_us >= checkpoint_store_next_us(thread->store)) checkpoint_store_tick(thread->store, now_us);
+    tell_damage(thread);
+    bool stuck = checkpoint_store_is_stuck(thread->store);
+    uint64_t newest = stuck ? 0 : checkpoint_store_newest(thread->store),
+             oldest = checkpoint_store_oldest(thread->store);
+    pthread_mutex_lock(&thread->lock);
+    thread->look.newest = newest;
+    thread->look.oldest = oldest;
+    thread->look.stuck = stuck;
+    if (crate != NULL) put(&thread->done, crate);
+    pthread_mutex_unlock(&thread->lock);
+    if (crate != NULL) tell_loop(thread);
 }
 
 static void *keep(void *argument) {
-    cellar *cellar = argument;
+    checkpoint_thread *thread = argument;
     for (bool over = false; !over;) {
-        pthread_mutex_lock(&cellar->lock);
-        crate *crate = wait_for_crate(cellar);
-        over = cellar->stopping && crate == NULL;
-        pthread_mutex_unlock(&cellar->lock);
-        if (!over) work(cellar, crate);
+        pthread_mutex_lock(&thread->lock);
+        crate *crate = wait_for_crate(thread);
+        over = thread->stopping && crate == NULL;
+        pthread_mutex_unlock(&thread->lock);
+        if (!over) work(thread, crate);
     }
     return NULL;
 }
 
 /* ---- The loop's side. */
 
-static crate *take_locked(cellar *cellar, queue *queue) {
-    pthread_mutex_lock(&cellar->lock);
+static crate *take_locked(checkpoint_thread *thread, queue *queue) {
+    pthread_mutex_lock(&thread->lock);
     crate *crate = take(queue);
-    pthread_mutex_unlock(&cellar->lock);
+    pthread_mutex_unlock(&thread->lock);
     return crate;
 }
 
-static void hand_over(cellar *cellar) {
-    for (crate *crate; (crate = take_locked(cellar, &cellar->done)) != NULL;) destroy_crate(crate);
-    for (crate *crate; (crate = take_locked(cellar, &cellar->out)) != NULL;) {
-        cellar->host->send(cellar->context, crate->address, crate->bale);
+static void hand_over(checkpoint_thread *thread) {
+    for (crate *crate; (crate = take_locked(thread, &thread->done)) != NULL;) destroy_crate(crate);
+    for (crate *crate; (crate = take_locked(thread, &thread->out)) != NULL;) {
+        thread->host->send(thread->context, crate->address, crate->bytes);
         destroy_crate(crate);
     }
-    pthread_mutex_lock(&cellar->lock);
-    char *trouble = cellar->trouble;
-    cellar->trouble = NULL;
-    pthread_mutex_unlock(&cellar->lock);
-    if (trouble != NULL) cellar->host->on_trouble(cellar->context, trouble);
+    pthread_mutex_lock(&thread->lock);
+    char *trouble = thread->trouble;
+    thread->trouble = NULL;
+    pthread_mutex_unlock(&thread->lock);
+    if (trouble != NULL) thread->host->on_trouble(thread->context, trouble);
     free(trouble);
 }
 
 static void on_event(void *context) {
-    cellar *cellar = context;
+    checkpoint_thread *thread = context;
     eventfd_t count;
-    (void)eventfd_read(cellar->event_fd, &count);
-    hand_over(cellar);
+    (void)eventfd_read(thread->event_fd, &count);
+    hand_over(thread);
 }
 
-int64_t cellar_next_us(cellar *cellar) {
-    if (cellar->threaded) return CLOCK_NEVER_US;
-    return list_empty(&cellar->in.crates) ? depot_next_us(cellar->depot) : 0;
+int64_t checkpoint_thread_next_us(checkpoint_thread *thread) {
+    if (thread->threaded) return CLOCK_NEVER_US;
+    return list_empty(&thread->in.crates) ? checkpoint_store_next_us(thread->store) : 0;
 }
 
-void cellar_tick(cellar *cellar) {
-    if (cellar->threaded) return;
+void checkpoint_thread_tick(checkpoint_thread *thread) {
+    if (thread->threaded) return;
     crate *crate;
     do {
-        crate = take_locked(cellar, &cellar->in);
-        work(cellar, crate);
+        crate = take_locked(thread, &thread->in);
+        work(thread, crate);
     } while (crate != NULL);
-    hand_over(cellar);
+    hand_over(thread);
 }
 
-/* Charts it needs to know; of all else, what a depot answers. */
-static bool is_for_depot(span batch) {
+/* Cluster maps it needs to know; of all else, what a checkpoint store answers. */
+static bool is_for_checkpoints(span batch) {
     reader reader = reader_of(batch.data, batch.size);
-    part_head head;
-    part part;
+    slot_message_head head;
+    slot_message message;
     uint32_t count;
-    if (part_read_head(&reader, &head, &count) != MR_OK) return false;
-    bool wanted = head.charts;
-    for (uint32_t i = 0; !wanted && i < count && part_read(&reader, &part) == MR_OK; i++)
-        wanted = part.kind == PART_CUT || part.kind == PART_FETCH || part.kind == PART_SEAL;
+    if (slot_message_read_head(&reader, &head, &count) != MR_OK) return false;
+    bool wanted = head.maps;
+    for (uint32_t i = 0; !wanted && i < count && slot_message_read(&reader, &message) == MR_OK; i++)
+        wanted =
+            message.kind == SLOT_MESSAGE_CUT || message.kind == SLOT_MESSAGE_FETCH || message.kind == SLOT_MESSAGE_SEAL;
     return wanted;
 }
 
-void cellar_take(cellar *cellar, span batch, bale *bale) {
-    if (!is_for_depot(batch)) return;
-    pthread_mutex_lock(&cellar->lock);
-    bool room = has_room(&cellar->in, batch.size);
-    pthread_mutex_unlock(&cellar->lock);
+void checkpoint_thread_take(checkpoint_thread *thread, span batch, shared_bytes *bytes) {
+    if (!is_for_checkpoints(batch)) return;
+    pthread_mutex_lock(&thread->lock);
+    bool room = has_room(&thread->in, batch.size);
+    pthread_mutex_unlock(&thread->lock);
     if (!room) return; /* only this thread puts anything there */
-    struct bale *held = bale != NULL ? bale_ref(bale) : bale_copy(batch);
-    crate *crate = create_crate(held, bale != NULL ? batch : bale_bytes(held), "");
-    pthread_mutex_lock(&cellar->lock);
-    put(&cellar->in, crate);
-    pthread_cond_signal(&cellar->work);
-    pthread_mutex_unlock(&cellar->lock);
+    struct shared_bytes *held = bytes != NULL ? shared_bytes_ref(bytes) : shared_bytes_copy(batch);
+    crate *crate = create_crate(held, bytes != NULL ? batch : shared_bytes_bytes(held), "");
+    pthread_mutex_lock(&thread->lock);
+    put(&thread->in, crate);
+    pthread_cond_signal(&thread->work);
+    pthread_mutex_unlock(&thread->lock);
 }
 
-void cellar_name_tables(cellar *cellar, span catalogue) {
-    bale *bytes = bale_copy(catalogue);
-    pthread_mutex_lock(&cellar->lock);
-    bale *before = cellar->tables;
-    cellar->tables = bytes;
-    pthread_mutex_unlock(&cellar->lock);
-    bale_unref(before); /* the thread has not seen it */
+void checkpoint_thread_name_tables(checkpoint_thread *thread, span catalog) {
+    shared_bytes *bytes = shared_bytes_copy(catalog);
+    pthread_mutex_lock(&thread->lock);
+    shared_bytes *before = thread->tables;
+    thread->tables = bytes;
+    pthread_mutex_unlock(&thread->lock);
+    shared_bytes_unref(before); /* the thread has not seen it */
 }
 
-cellar_look cellar_look_at(cellar *cellar) {
-    pthread_mutex_lock(&cellar->lock);
-    cellar_look look = cellar->look;
-    pthread_mutex_unlock(&cellar->lock);
+checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread) {
+    pthread_mutex_lock(&thread->lock);
+    checkpoint_thread_look look = thread->look;
+    pthread_mutex_unlock(&thread->lock);
     if (look.newest == 0) look.written_us = 0;
     return look;
 }
@@ -290,7 +292,7 @@ cellar_look cellar_look_at(cellar *cellar) {
 /* ---- Life. */
 
 static void queue_init(queue *queue, size_t bytes_max) {
-    *queue = (struct queue){.bytes_max = bytes_max == 0 ? CELLAR_BYTES_MAX : bytes_max};
+    *queue = (struct queue){.bytes_max = bytes_max == 0 ? CHECKPOINT_THREAD_BYTES_MAX : bytes_max};
     list_init(&queue->crates);
 }
 
@@ -298,89 +300,90 @@ static void queue_fini(queue *queue) {
     for (crate *crate; (crate = take(queue)) != NULL;) destroy_crate(crate);
 }
 
-static mr_status start(cellar *cellar) {
-    int failed = thread_start(&cellar->thread, keep, cellar);
+static mr_status start(checkpoint_thread *thread) {
+    int failed = thread_start(&thread->thread, keep, thread);
     return failed == 0 ? MR_OK : error_set(MR_IO, "cannot start the thread of the checkpoint store: error %d", failed);
 }
 
-static void init_lock(cellar *cellar) {
+static void init_lock(checkpoint_thread *thread) {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&cellar->work, &attributes);
+    pthread_cond_init(&thread->work, &attributes);
     pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&cellar->lock, NULL);
+    pthread_mutex_init(&thread->lock, NULL);
 }
 
-static void destroy(cellar *cellar) {
-    depot_destroy(cellar->depot);
-    queue_fini(&cellar->in);
-    queue_fini(&cellar->done);
-    queue_fini(&cellar->out);
-    pthread_cond_destroy(&cellar->work);
-    pthread_mutex_destroy(&cellar->lock);
-    catalogue_fini(&cellar->catalogue);
-    bale_unref(cellar->tables);
-    free(cellar->trouble);
-    free(cellar->damage);
-    free(cellar);
+static void destroy(checkpoint_thread *thread) {
+    checkpoint_store_destroy(thread->store);
+    queue_fini(&thread->in);
+    queue_fini(&thread->done);
+    queue_fini(&thread->out);
+    pthread_cond_destroy(&thread->work);
+    pthread_mutex_destroy(&thread->lock);
+    table_catalog_fini(&thread->catalog);
+    shared_bytes_unref(thread->tables);
+    free(thread->trouble);
+    free(thread->damage);
+    free(thread);
 }
 
-static mr_status begin_thread(cellar *cellar, loop *loop) {
-    cellar->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (cellar->event_fd < 0) return error_errno("cannot create the eventfd of the checkpoint store");
-    mr_status status = loop_watch_add(loop, cellar->event_fd, on_event, cellar, &cellar->watch);
+static mr_status begin_thread(checkpoint_thread *thread, event_loop *loop) {
+    thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (thread->event_fd < 0) return error_errno("cannot create the eventfd of the checkpoint store");
+    mr_status status = event_loop_watch_add(loop, thread->event_fd, on_event, thread, &thread->watch);
     if (status != MR_OK) goto close_event;
-    cellar->threaded = true;
-    status = start(cellar);
+    thread->threaded = true;
+    status = start(thread);
     if (status != MR_OK) goto remove_watch;
     return MR_OK;
 
 remove_watch:
-    loop_watch_remove(cellar->watch);
+    event_loop_watch_remove(thread->watch);
 close_event:
-    close(cellar->event_fd);
+    close(thread->event_fd);
     return status;
 }
 
-mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_host *host, void *context, cellar **out) {
-    cellar *cellar = xcalloc(1, sizeof *cellar);
-    *cellar = (struct cellar){
+mr_status checkpoint_thread_open(event_loop *loop, const checkpoint_thread_options *options,
+                                 const checkpoint_thread_host *host, void *context, checkpoint_thread **out) {
+    checkpoint_thread *thread = xcalloc(1, sizeof *thread);
+    *thread = (struct checkpoint_thread){
         .host = host, .context = context, .clock = options->clock, .look.written_us = options->written_us};
-    queue_init(&cellar->in, options->bytes_max);
-    queue_init(&cellar->done, options->bytes_max);
-    queue_init(&cellar->out, options->bytes_max);
-    init_lock(cellar);
-    depot_options depot = {.address = options->address,
-                           .director = options->director,
-                           .disk = options->disk,
-                           .format = &format,
-                           .exact = options->exact,
-                           .send = send_bytes,
-                           .on_whole = on_whole,
-                           .on_trouble = on_trouble,
-                           .context = cellar};
-    cellar->depot = depot_create(&depot, clock_now_us(cellar->clock));
-    mr_status status = loop == NULL ? MR_OK : begin_thread(cellar, loop);
+    queue_init(&thread->in, options->bytes_max);
+    queue_init(&thread->done, options->bytes_max);
+    queue_init(&thread->out, options->bytes_max);
+    init_lock(thread);
+    checkpoint_store_options checkpoints = {.address = options->address,
+                                            .controller = options->controller,
+                                            .disk = options->disk,
+                                            .format = &format,
+                                            .exact = options->exact,
+                                            .send = send_bytes,
+                                            .on_whole = on_whole,
+                                            .on_trouble = on_trouble,
+                                            .context = thread};
+    thread->store = checkpoint_store_create(&checkpoints, clock_now_us(thread->clock));
+    mr_status status = loop == NULL ? MR_OK : begin_thread(thread, loop);
     if (status != MR_OK)
-        destroy(cellar);
+        destroy(thread);
     else
-        *out = cellar;
+        *out = thread;
     return status;
 }
 
-static void end_thread(cellar *cellar) {
-    pthread_mutex_lock(&cellar->lock);
-    cellar->stopping = true;
-    pthread_cond_signal(&cellar->work);
-    pthread_mutex_unlock(&cellar->lock);
-    pthread_join(cellar->thread, NULL);
-    loop_watch_remove(cellar->watch);
-    close(cellar->event_fd);
+static void end_thread(checkpoint_thread *thread) {
+    pthread_mutex_lock(&thread->lock);
+    thread->stopping = true;
+    pthread_cond_signal(&thread->work);
+    pthread_mutex_unlock(&thread->lock);
+    pthread_join(thread->thread, NULL);
+    event_loop_watch_remove(thread->watch);
+    close(thread->event_fd);
 }
 
-void cellar_close(cellar *cellar) {
-    if (cellar == NULL) return;
-    if (cellar->threaded) end_thread(cellar);
-    destroy(cellar);
+void checkpoint_thread_close(checkpoint_thread *thread) {
+    if (thread == NULL) return;
+    if (thread->threaded) end_thread(thread);
+    destroy(thread);
 }

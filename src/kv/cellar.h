@@ -1,63 +1,65 @@
 /* cellar.h — checkpoint store (ps/depot.h) on its own thread, so that a slow disk blocks nothing else.
  *
- *   the loop's thread                                        the cellar's
- *   cellar_take ── batches that are for the depot ──► in ──► depot_take, depot_tick ──► disk
- *   host.send ◄──────────── letters ◄──────────────── out ◄── what the depot says
+ *   the loop's thread                             the checkpoint thread's
+ *  checkpoint_thread_take ── batches that are for the checkpoint store ──► in ──► depot_take, checkpoint_store_tick ──►
+ *  disk host.send ◄──────────── control messages ◄──────────────── out ◄── what the checkpoint store says
  *   host.on_trouble ◄────── what could not be done ◄──┘
  *
  * Shards lie there as safetensors files (slot_file.h), by the names that tables have.
  *
- * The depot is one more process, for all that the protocol knows: what it says and hears may be lost, and is said
- * again. So the queues are bounded and what is beyond that is dropped: `bytes_max` of letters that wait for the disk,
- * and as many that wait to be sent; one letter goes in whatever its size.
+ * The checkpoint store is one more process, for all that the protocol knows: what it says and hears may be lost, and is
+ * said again. So the queues are bounded and what is beyond that is dropped: `bytes_max` of control messages that wait
+ * for the disk, and as many that wait to be sent; one control message goes in whatever its size.
  *
- * Ownership   a bale that was taken is held until the loop hears that it is done with; only the loop's thread counts.
+ * Ownership  a shared buffer that was taken is held until the loop hears that it is done with; only the loop's thread
+ *            counts.
  * Threads     everything here is called by the loop's thread; the two meet at one lock. Where there is no loop there is
- *             no thread either: the same is done by cellar_tick. */
+ *  no thread either: the same is done by checkpoint_thread_tick. */
 #pragma once
 #include "base/bale.h"
 #include "net/env.h"
 #include "net/loop.h"
 #include "ps/depot.h"
 
-enum { CELLAR_BYTES_MAX = 256 << 20 };
-#define CELLAR_ENDING ".safetensors" /* of the names of shards */
+enum { CHECKPOINT_THREAD_BYTES_MAX = 256 << 20 };
+#define CHECKPOINT_THREAD_ENDING ".safetensors" /* of the names of shards */
 
-typedef struct cellar cellar;
+typedef struct checkpoint_thread checkpoint_thread;
 
-typedef struct cellar_host {                                        /* called by the loop */
-    void (*send)(void *context, const char *address, bale *letter); /* borrowed for the call */
-    void (*on_trouble)(void *context, const char *text);            /* why no checkpoint is made; "": one was */
-} cellar_host;
+typedef struct checkpoint_thread_host {                                      /* called by the loop */
+    void (*send)(void *context, const char *address, shared_bytes *message); /* borrowed for the call */
+    void (*on_trouble)(void *context, const char *text); /* why no checkpoint is made; "": one was */
+} checkpoint_thread_host;
 
-typedef struct cellar_options {
-    const char *address, *director; /* copied */
-    disk disk;                      /* borrowed for its life; used by its thread */
-    bool exact;                     /* as of a depot */
+typedef struct checkpoint_thread_options {
+    const char *address, *controller; /* copied */
+    disk disk;                        /* borrowed for its life; used by its thread */
+    bool exact;                       /* as of a checkpoint store */
     clock_source clock;
     int64_t written_us; /* when the checkpoint that is there was written, since 1970 */
-    size_t bytes_max;   /* of each queue; 0: CELLAR_BYTES_MAX */
-} cellar_options;
+    size_t bytes_max;   /* of each queue; 0: CHECKPOINT_THREAD_BYTES_MAX */
+} checkpoint_thread_options;
 
 /* The host and its context are borrowed for its life. `loop` NULL: somebody ticks it. MR_IO: there is no thread, no
  * descriptor. */
-MR_MUST mr_status cellar_open(loop *loop, const cellar_options *options, const cellar_host *host, void *context,
-                              cellar **out);
-void cellar_close(cellar *cellar); /* waits for what is just being written; NULL: no-op */
+MR_MUST mr_status checkpoint_thread_open(event_loop *loop, const checkpoint_thread_options *options,
+                                         const checkpoint_thread_host *host, void *context, checkpoint_thread **out);
+void checkpoint_thread_close(checkpoint_thread *thread); /* waits for what is just being written; NULL: no-op */
 
-/* A batch of parts (ps/part.h): one that is not for a depot is left alone. The bale is where it lies, or NULL. */
-void cellar_take(cellar *cellar, span batch, bale *bale);
+/* A batch of parts (ps/part.h): one that is not for a checkpoint store is left alone. The shared buffer is where it
+ * lies, or NULL. */
+void checkpoint_thread_take(checkpoint_thread *thread, span batch, shared_bytes *bytes);
 
-int64_t cellar_next_us(cellar *cellar); /* CLOCK_NEVER_US: it has a thread */
-void cellar_tick(cellar *cellar);
+int64_t checkpoint_thread_next_us(checkpoint_thread *thread); /* CLOCK_NEVER_US: it has a thread */
+void checkpoint_thread_tick(checkpoint_thread *thread);
 
-/* Which tables there are, as a catalogue (catalogue.h) has it; copied. */
-void cellar_name_tables(cellar *cellar, span catalogue);
+/* Which tables there are, as a catalog (catalogue.h) has it; copied. */
+void checkpoint_thread_name_tables(checkpoint_thread *thread, span catalog);
 
-typedef struct cellar_look {
+typedef struct checkpoint_thread_look {
     uint64_t newest;    /* complete checkpoint; 0: none that can be read, or nothing was read yet */
     uint64_t oldest;    /* checkpoint that is kept; 0: likewise */
     int64_t written_us; /* when the newest was written, since 1970; 0: likewise */
-    bool stuck;         /* depot_is_stuck */
-} cellar_look;
-cellar_look cellar_look_at(cellar *cellar);
+    bool stuck;         /* checkpoint_store_is_stuck */
+} checkpoint_thread_look;
+checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread);

@@ -22,16 +22,16 @@
 enum { SLOTS = 2, WAIT_US = 60000000, SHARD = 1000 };
 
 typedef struct world {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     disk real;
     _Atomic bool hangs, full;
     _Atomic int waiting; /* in a sync that hangs */
     sem_t go;
-    loop *loop;
-    loop_timer *timer;
+    event_loop *loop;
+    event_loop_timer *timer;
     unsigned turns; /* of the loop's timer */
-    cellar *cellar;
-    said said;
+    checkpoint_thread *thread;
+    message_recorder recorder;
     size_t saved; /* of all that was said */
     char trouble[256];
     bool relieved;
@@ -77,18 +77,19 @@ static const disk_ops ops = {.name = "slow",
                              .rename = on_rename,
                              .remove = on_remove};
 
-/* ---- A loop that has a cellar. */
+/* ---- A loop that has a checkpoint thread. */
 
-static void on_send(void *context, const char *address, bale *letter) {
+static void on_send(void *context, const char *address, shared_bytes *message) {
     world *world = context;
-    if (world->said.count > SAID_MAX / 2) world->said.count = 0;
-    said_take(&world->said, address, bale_bytes(letter));
-    reader reader = reader_of(bale_bytes(letter).data, bale_bytes(letter).size);
-    part_head head;
-    part part;
+    if (world->recorder.count > MESSAGE_RECORDER_MAX / 2) world->recorder.count = 0;
+    message_recorder_take(&world->recorder, address, shared_bytes_bytes(message));
+    reader reader = reader_of(shared_bytes_bytes(message).data, shared_bytes_bytes(message).size);
+    slot_message_head head;
+    slot_message slot_message;
     uint32_t count;
-    assert_int_equal(part_read_head(&reader, &head, &count), MR_OK);
-    while (count-- > 0 && part_read(&reader, &part) == MR_OK) world->saved += part.kind == PART_SAVED;
+    assert_int_equal(slot_message_read_head(&reader, &head, &count), MR_OK);
+    while (count-- > 0 && slot_message_read(&reader, &slot_message) == MR_OK)
+        world->saved += slot_message.kind == SLOT_MESSAGE_SAVED;
 }
 
 static void on_trouble(void *context, const char *text) {
@@ -100,56 +101,59 @@ static void on_trouble(void *context, const char *text) {
 static void on_timer(void *context) {
     world *world = context;
     world->turns++;
-    loop_timer_set(world->timer, 1000);
+    event_loop_timer_set(world->timer, 1000);
 }
 
-static void hear(world *world, uint32_t who, const part *part) {
-    part_head head = {.generation = 7, .number = 5, .incarnation = 1, .who = who};
-    strcpy(head.address, who == PART_DIRECTOR ? "d" : "s");
-    said_batch batch = said_say(&head, part);
-    cellar_take(world->cellar, batch.bytes, NULL);
-    said_free(&batch);
+static void hear(world *world, uint32_t who, const slot_message *message) {
+    slot_message_head head = {.generation = 7, .number = 5, .incarnation = 1, .who = who};
+    strcpy(head.address, who == SLOT_MESSAGE_CONTROLLER ? "d" : "s");
+    message_recorder_batch batch = message_recorder_say(&head, message);
+    checkpoint_thread_take(world->thread, batch.bytes, NULL);
+    message_recorder_free(&batch);
 }
 
-static void hear_chart(world *world) {
-    chart chart = {.number = 5, .generation = 7, .birth = 1, .slot_count = SLOTS};
-    chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
-    for (uint32_t i = 0; i < SLOTS; i++) chart.slots[i].epoch = 5;
-    part_head head = {.generation = 7, .number = 5, .who = PART_DIRECTOR, .address = "d"};
-    said_batch batch = said_chart(&head, &chart);
-    cellar_take(world->cellar, batch.bytes, NULL);
-    said_free(&batch);
-    chart_fini(&chart);
+static void hear_map(world *world) {
+    cluster_map map = {.number = 5, .generation = 7, .birth = 1, .slot_count = SLOTS};
+    map.slots = xcalloc(SLOTS, sizeof *map.slots);
+    for (uint32_t i = 0; i < SLOTS; i++) map.slots[i].epoch = 5;
+    slot_message_head head = {.generation = 7, .number = 5, .who = SLOT_MESSAGE_CONTROLLER, .address = "d"};
+    message_recorder_batch batch = message_recorder_map(&head, &map);
+    checkpoint_thread_take(world->thread, batch.bytes, NULL);
+    message_recorder_free(&batch);
+    cluster_map_fini(&map);
 }
 
 static void cut(world *world, uint64_t checkpoint, uint32_t slot) {
     static const char bytes[SHARD] = "as it was cut";
     hear(world, 1,
-         &(part){
-             .kind = PART_CUT, .slot = slot, .lsn = 10, .name = checkpoint, .payload = span_of(bytes, sizeof bytes)});
+         &(slot_message){.kind = SLOT_MESSAGE_CUT,
+                         .slot = slot,
+                         .lsn = 10,
+                         .name = checkpoint,
+                         .payload = span_of(bytes, sizeof bytes)});
 }
 
-#define UNTIL(condition)                                                                              \
-    do {                                                                                              \
-        int64_t until_us = loop_now_us(world->loop) + WAIT_US;                                        \
-        while (!(condition) && loop_now_us(world->loop) < until_us) loop_run_once(world->loop, 1000); \
-        assert_true(condition);                                                                       \
+#define UNTIL(condition)                                                                                          \
+    do {                                                                                                          \
+        int64_t until_us = event_loop_now_us(world->loop) + WAIT_US;                                              \
+        while (!(condition) && event_loop_now_us(world->loop) < until_us) event_loop_run_once(world->loop, 1000); \
+        assert_true(condition);                                                                                   \
     } while (0)
 
 static int setup(void **state) {
-    static const cellar_host host = {.send = on_send, .on_trouble = on_trouble};
+    static const checkpoint_thread_host host = {.send = on_send, .on_trouble = on_trouble};
     world *world = xcalloc(1, sizeof *world);
-    assert_true(temp_folder(world->folder));
+    assert_true(temp_dir_folder(world->folder));
     assert_int_equal(disk_open(world->folder, &world->real), MR_OK);
     assert_int_equal(sem_init(&world->go, 0, 0), 0);
-    assert_int_equal(loop_create(&world->loop), MR_OK);
-    world->timer = loop_timer_create(world->loop, on_timer, world);
-    loop_timer_set(world->timer, 1000);
-    cellar_options options = {
-        .address = "depot", .director = "d", .disk = {&ops, world}, .clock = clock_real(), .bytes_max = 5 * SHARD};
-    assert_int_equal(cellar_open(world->loop, &options, &host, world, &world->cellar), MR_OK);
-    UNTIL(said_count(&world->said, "d", PART_WHOLE) != 0); /* it has read its disk */
-    hear_chart(world);
+    assert_int_equal(event_loop_create(&world->loop), MR_OK);
+    world->timer = event_loop_timer_create(world->loop, on_timer, world);
+    event_loop_timer_set(world->timer, 1000);
+    checkpoint_thread_options options = {
+        .address = "depot", .controller = "d", .disk = {&ops, world}, .clock = clock_real(), .bytes_max = 5 * SHARD};
+    assert_int_equal(checkpoint_thread_open(world->loop, &options, &host, world, &world->thread), MR_OK);
+    UNTIL(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_WHOLE) != 0); /* it has read its disk */
+    hear_map(world);
     *state = world;
     return 0;
 }
@@ -158,9 +162,9 @@ static int teardown(void **state) {
     world *world = *state;
     world->hangs = false;
     for (int i = 0; i < world->waiting + 1; i++) sem_post(&world->go);
-    cellar_close(world->cellar);
-    loop_timer_destroy(world->timer);
-    loop_destroy(world->loop);
+    checkpoint_thread_close(world->thread);
+    event_loop_timer_destroy(world->timer);
+    event_loop_destroy(world->loop);
     static const char *const files[] = {"manifest", "manifest-0", "shard-0-0.safetensors", "shard-0-1.safetensors"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char name[DISK_NAME_MAX];
@@ -178,18 +182,19 @@ static int teardown(void **state) {
 static void cuts_become_a_checkpoint(void **state) {
     world *world = *state;
     int64_t before_us = clock_wall_us(clock_real());
-    assert_true(cellar_look_at(world->cellar).newest == 0 && cellar_look_at(world->cellar).written_us == 0);
+    assert_true(checkpoint_thread_look_at(world->thread).newest == 0 &&
+                checkpoint_thread_look_at(world->thread).written_us == 0);
     cut(world, 3, 0);
     cut(world, 3, 1);
-    UNTIL(said_named(&world->said, "d", PART_WHOLE, PART_OK, 3) == 1);
-    assert_int_equal(cellar_look_at(world->cellar).newest, 3); /* when somebody is told of it, it is there */
-    assert_in_range(cellar_look_at(world->cellar).written_us, before_us, clock_wall_us(clock_real()));
+    UNTIL(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 3) == 1);
+    assert_int_equal(checkpoint_thread_look_at(world->thread).newest, 3); /* when somebody is told of it, it is there */
+    assert_in_range(checkpoint_thread_look_at(world->thread).written_us, before_us, clock_wall_us(clock_real()));
     UNTIL(world->relieved);
     UNTIL(world->saved == 2);
-    hear(world, 1, &(part){.kind = PART_FETCH, .slot = 1, .name = 3});
-    UNTIL(said_count(&world->said, "s", PART_SHARD) == 1);
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5});
-    UNTIL(said_count(&world->said, "d", PART_SEALED) == 1);
+    hear(world, 1, &(slot_message){.kind = SLOT_MESSAGE_FETCH, .slot = 1, .name = 3});
+    UNTIL(message_recorder_count(&world->recorder, "s", SLOT_MESSAGE_SHARD) == 1);
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 5});
+    UNTIL(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_SEALED) == 1);
     assert_string_equal(world->trouble, "");
 }
 
@@ -202,13 +207,13 @@ static void a_disk_that_hangs_holds_up_nobody(void **state) {
     UNTIL(world->waiting == 1);
     unsigned before = world->turns;
     UNTIL(world->turns >= before + 50);
-    assert_true(world->saved == 0 && cellar_look_at(world->cellar).newest == 0 && world->waiting == 1);
+    assert_true(world->saved == 0 && checkpoint_thread_look_at(world->thread).newest == 0 && world->waiting == 1);
     world->hangs = false;
     sem_post(&world->go);
-    UNTIL(cellar_look_at(world->cellar).newest == 3);
+    UNTIL(checkpoint_thread_look_at(world->thread).newest == 3);
 }
 
-/* What is more than there is room for is lost, as a letter may be, and comes again. */
+/* What is more than there is room for is lost, as a control message may be, and comes again. */
 static void what_waits_for_the_disk_is_bounded(void **state) {
     world *world = *state;
     world->hangs = true;
@@ -217,10 +222,10 @@ static void what_waits_for_the_disk_is_bounded(void **state) {
     for (uint64_t i = 0; i < 100; i++) cut(world, 3, 1);
     world->hangs = false;
     sem_post(&world->go);
-    UNTIL(cellar_look_at(world->cellar).newest == 3);
+    UNTIL(checkpoint_thread_look_at(world->thread).newest == 3);
     cut(world, 3, 1); /* behind all others */
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5});
-    UNTIL(said_count(&world->said, "d", PART_SEALED) == 1);
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 5});
+    UNTIL(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_SEALED) == 1);
     assert_in_range(world->saved, 3, 10);
 }
 
@@ -234,7 +239,7 @@ static void a_full_disk_is_told_and_tried_again(void **state) {
     world->full = false;
     cut(world, 3, 0);
     cut(world, 3, 1);
-    UNTIL(cellar_look_at(world->cellar).newest == 3 && world->relieved);
+    UNTIL(checkpoint_thread_look_at(world->thread).newest == 3 && world->relieved);
 }
 
 /* It closes when what is under way is over; what waits is dropped. */

@@ -9,22 +9,23 @@
 #include "net/disk.h"
 #include "ps/depot.h"
 
-typedef struct inventory {
+typedef struct checkpoint_list {
     disk disk;
-    depot_manifest manifests[DEPOT_KEPT]; /* newest first; each number once */
+    checkpoint_store_manifest manifests[CHECKPOINT_STORE_KEPT]; /* newest first; each number once */
     uint32_t count;
-    char damaged[DEPOT_KEPT][DISK_NAME_MAX]; /* manifests that cannot be read */
+    char damaged[CHECKPOINT_STORE_KEPT][DISK_NAME_MAX]; /* manifests that cannot be read */
     uint32_t damaged_count;
-} inventory;
+} checkpoint_list;
 
 /* MR_NOT_FOUND: there is no such folder, or no checkpoint in it. MR_CORRUPT: one of another format. */
-MR_MUST mr_status inventory_open(const char *folder, inventory *out);
-void inventory_close(inventory *inventory);
+MR_MUST mr_status checkpoint_list_open(const char *folder, checkpoint_list *out);
+void checkpoint_list_close(checkpoint_list *list);
 
-const depot_manifest *inventory_find(const inventory *inventory, uint64_t number); /* NULL: it is not kept */
-bool inventory_keeps(const inventory *inventory, uint64_t number);                 /* the folder has it now */
+/* NULL: it is not kept */
+const checkpoint_store_manifest *checkpoint_list_find(const checkpoint_list *list, uint64_t number);
+bool checkpoint_list_keeps(const checkpoint_list *list, uint64_t number); /* the folder has it now */
 
 /* The file of a slot, replacing what is in the buffer, and its name. MR_CORRUPT: it is not as the manifest has it. */
-MR_MUST mr_status inventory_read(const inventory *inventory, const depot_manifest *manifest, uint32_t slot,
-                                 char name[DISK_NAME_MAX], buffer *out);
-int64_t inventory_written_us(const char *folder, const char *name); /* since 1970; 0: there is no such file */
+MR_MUST mr_status checkpoint_list_read(const checkpoint_list *list, const checkpoint_store_manifest *manifest,
+                                       uint32_t slot, char name[DISK_NAME_MAX], buffer *out);
+int64_t checkpoint_list_written_us(const char *folder, const char *name); /* since 1970; 0: there is no such file */

@@ -3,25 +3,25 @@
 
 #include "base/alloc.h"
 
-static ballot_bytes encode(const catalogue *catalogue) {
-    ballot_bytes bytes = {.size = catalogue_size(catalogue)};
+static cas_update_bytes encode(const table_catalog *catalog) {
+    cas_update_bytes bytes = {.size = table_catalog_size(catalog)};
     bytes.data = xmalloc(bytes.size);
     writer writer = writer_of(bytes.data, bytes.size);
-    catalogue_encode(catalogue, &writer);
+    table_catalog_encode(catalog, &writer);
     return bytes;
 }
 
-static mr_status edit(void *argument, span value, ballot_bytes *out) {
-    const registrar_ask *ask = argument;
-    catalogue catalogue = {0};
+static mr_status edit(void *argument, span value, cas_update_bytes *out) {
+    const catalog_client_ask *ask = argument;
+    table_catalog catalog = {0};
     bool changed = false;
-    mr_status status = catalogue_decode(value, &catalogue);
-    if (status == MR_OK) status = ask->edit(ask->argument, &catalogue, &changed);
-    if (status == MR_OK && changed) *out = encode(&catalogue);
-    catalogue_fini(&catalogue);
+    mr_status status = table_catalog_decode(value, &catalog);
+    if (status == MR_OK) status = ask->edit(ask->argument, &catalog, &changed);
+    if (status == MR_OK && changed) *out = encode(&catalog);
+    table_catalog_fini(&catalog);
     return status;
 }
 
-ballot *registrar_begin(coordinator coordinator, registrar_ask *ask) {
-    return ballot_begin(coordinator, CATALOGUE_KEY, edit, ask);
+cas_update *catalog_client_begin(metadata_store store, catalog_client_ask *ask) {
+    return cas_update_begin(store, TABLE_CATALOG_KEY, edit, ask);
 }

@@ -1,4 +1,4 @@
-/* registrar_test.c — the catalogue is changed by compare-and-swap, whatever answers are lost and whoever is faster. */
+/* registrar_test.c — the catalog is changed by compare-and-swap, whatever answers are lost and whoever is faster. */
 #include "kv/registrar.h"
 
 #include <setjmp.h>
@@ -13,165 +13,165 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-/* A coordinator of one value, which answers when it is told to. */
-typedef struct office {
+/* A metadata store of one value, which answers when it is told to. */
+typedef struct control {
     uint8_t *value;
     size_t size;
     uint64_t version;
-    coordinator_done_fn *done; /* the question that is open */
+    metadata_store_done_fn *done; /* the question that is open */
     void *argument;
-    coordinator_answer answer;
+    metadata_store_answer answer;
     uint8_t *wanted; /* of a swap */
     size_t wanted_size;
     bool swaps;
-} office;
+} control;
 
-static void get(void *self, const char *key, uint64_t known, coordinator_done_fn *done, void *argument) {
-    office *office = self;
-    assert_string_equal(key, CATALOGUE_KEY);
-    assert_null(office->done);
-    office->done = done;
-    office->argument = argument;
-    office->swaps = false;
+static void get(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
+    control *client = self;
+    assert_string_equal(key, TABLE_CATALOG_KEY);
+    assert_null(client->done);
+    client->done = done;
+    client->argument = argument;
+    client->swaps = false;
 }
 
-static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease, coordinator_done_fn *done,
-                 void *argument) {
-    office *office = self;
+static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
+                 metadata_store_done_fn *done, void *argument) {
+    control *client = self;
     get(self, key, 0, done, argument);
-    office->swaps = true;
-    office->answer.version = expected;
-    office->wanted = xmalloc(value.size);
-    office->wanted_size = value.size;
-    memcpy(office->wanted, value.data, value.size);
+    client->swaps = true;
+    client->answer.version = expected;
+    client->wanted = xmalloc(value.size);
+    client->wanted_size = value.size;
+    memcpy(client->wanted, value.data, value.size);
 }
 
-static const coordinator_ops ops = {.name = "office", .get = get, .compare_and_swap = swap};
+static const metadata_store_ops ops = {.name = "office", .get = get, .compare_and_swap = swap};
 
-static void answer(office *office, coordinator_answer answer) {
-    coordinator_done_fn *done = office->done;
-    office->done = NULL;
+static void answer(control *client, metadata_store_answer answer) {
+    metadata_store_done_fn *done = client->done;
+    client->done = NULL;
     assert_non_null(done);
-    done(office->argument, &answer);
+    done(client->argument, &answer);
 }
 
 /* Does what was asked; `lost`: and does not say so. */
-static void serve(office *office, bool lost) {
-    coordinator_answer said = {.status = MR_OK, .version = office->version, .value = {office->value, office->size}};
-    if (office->swaps) {
-        bool right = office->answer.version == office->version;
-        said = (coordinator_answer){.status = right ? MR_OK : MR_STALE};
+static void serve(control *client, bool lost) {
+    metadata_store_answer said = {.status = MR_OK, .version = client->version, .value = {client->value, client->size}};
+    if (client->swaps) {
+        bool right = client->answer.version == client->version;
+        said = (metadata_store_answer){.status = right ? MR_OK : MR_STALE};
         if (right) {
-            free(office->value);
-            office->value = office->wanted;
-            office->size = office->wanted_size;
-            office->version++;
+            free(client->value);
+            client->value = client->wanted;
+            client->size = client->wanted_size;
+            client->version++;
         } else {
-            free(office->wanted);
+            free(client->wanted);
         }
     }
-    answer(office, lost ? (coordinator_answer){.status = MR_TIMEOUT} : said);
+    answer(client, lost ? (metadata_store_answer){.status = MR_TIMEOUT} : said);
 }
 
-static mr_status add_one(void *argument, catalogue *catalogue, bool *changed) {
-    if (catalogue_find(catalogue, argument) != NULL) return MR_OK;
-    catalogue_table table;
-    MR_TRY(catalogue_table_init(&table, argument, &(mr_ps_table_options){0}));
-    mr_status status = catalogue_add(catalogue, &table);
-    catalogue_table_fini(&table);
+static mr_status add_one(void *argument, table_catalog *catalog, bool *changed) {
+    if (table_catalog_find(catalog, argument) != NULL) return MR_OK;
+    table_catalog_table table;
+    MR_TRY(table_catalog_table_init(&table, argument, &(mr_ps_table_options){0}));
+    mr_status status = table_catalog_add(catalog, &table);
+    table_catalog_table_fini(&table);
     *changed = true;
     return status;
 }
 
-static mr_status refuse(void *argument, catalogue *catalogue, bool *changed) {
+static mr_status refuse(void *argument, table_catalog *catalog, bool *changed) {
     return error_set(MR_DENIED, "not this one");
 }
 
-static uint32_t tables_in(const office *office) {
-    catalogue catalogue;
-    assert_int_equal(catalogue_decode(span_of(office->value, office->size), &catalogue), MR_OK);
-    uint32_t count = catalogue.count;
-    catalogue_fini(&catalogue);
+static uint32_t tables_in(const control *client) {
+    table_catalog catalog;
+    assert_int_equal(table_catalog_decode(span_of(client->value, client->size), &catalog), MR_OK);
+    uint32_t count = catalog.count;
+    table_catalog_fini(&catalog);
     return count;
 }
 
 static void an_edit_is_decided(void **state) {
-    office office = {0};
+    control client = {0};
     char name[] = "one";
-    ballot *ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){add_one, name});
-    assert_int_equal(ballot_status(ask), MR_BUSY);
-    serve(&office, false);
-    assert_int_equal(ballot_status(ask), MR_BUSY);
-    serve(&office, false);
-    assert_int_equal(ballot_status(ask), MR_OK);
-    ballot_end(ask);
-    assert_int_equal(tables_in(&office), 1);
-    free(office.value);
+    cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){add_one, name});
+    assert_int_equal(cas_update_status(ask), MR_BUSY);
+    serve(&client, false);
+    assert_int_equal(cas_update_status(ask), MR_BUSY);
+    serve(&client, false);
+    assert_int_equal(cas_update_status(ask), MR_OK);
+    cas_update_end(ask);
+    assert_int_equal(tables_in(&client), 1);
+    free(client.value);
 }
 
 static void what_is_lost_is_looked_after(void **state) {
-    office office = {0};
+    control client = {0};
     char name[] = "one";
-    ballot *ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){add_one, name});
-    serve(&office, true);
-    serve(&office, false);
-    serve(&office, true); /* decided, and nobody heard of it */
-    serve(&office, false);
-    assert_int_equal(ballot_status(ask), MR_OK);
-    assert_null(office.done);
-    ballot_end(ask);
-    assert_int_equal(tables_in(&office), 1);
-    free(office.value);
+    cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){add_one, name});
+    serve(&client, true);
+    serve(&client, false);
+    serve(&client, true); /* decided, and nobody heard of it */
+    serve(&client, false);
+    assert_int_equal(cas_update_status(ask), MR_OK);
+    assert_null(client.done);
+    cas_update_end(ask);
+    assert_int_equal(tables_in(&client), 1);
+    free(client.value);
 }
 
 static void whoever_is_slower_tries_again(void **state) {
-    office office = {0};
+    control client = {0};
     char mine[] = "mine", other[] = "other";
-    ballot *ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){add_one, mine});
-    serve(&office, false);
-    office.version++; /* somebody else was faster */
-    serve(&office, false);
-    assert_int_equal(ballot_status(ask), MR_BUSY);
-    serve(&office, false);
-    serve(&office, false);
-    assert_int_equal(ballot_status(ask), MR_OK);
-    ballot_end(ask);
-    ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){add_one, other});
-    serve(&office, false);
-    serve(&office, false);
-    ballot_end(ask);
-    assert_int_equal(tables_in(&office), 2);
-    free(office.value);
+    cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){add_one, mine});
+    serve(&client, false);
+    client.version++; /* somebody else was faster */
+    serve(&client, false);
+    assert_int_equal(cas_update_status(ask), MR_BUSY);
+    serve(&client, false);
+    serve(&client, false);
+    assert_int_equal(cas_update_status(ask), MR_OK);
+    cas_update_end(ask);
+    ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){add_one, other});
+    serve(&client, false);
+    serve(&client, false);
+    cas_update_end(ask);
+    assert_int_equal(tables_in(&client), 2);
+    free(client.value);
 }
 
 static void what_is_refused_is_said(void **state) {
-    office office = {0};
-    ballot *ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL});
-    serve(&office, false);
+    control client = {0};
+    cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){refuse, NULL});
+    serve(&client, false);
     error_clear();
-    assert_int_equal(ballot_status(ask), MR_DENIED);
+    assert_int_equal(cas_update_status(ask), MR_DENIED);
     assert_string_equal(mr_last_error(), "not this one");
-    ballot_end(ask);
-    office.size = 1;
-    office.value = xcalloc(1, 1);
-    ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL});
-    serve(&office, false);
-    assert_int_equal(ballot_status(ask), MR_CORRUPT);
-    ballot_end(ask);
-    ask = registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL});
-    answer(&office, (coordinator_answer){.status = MR_CLOSED});
-    assert_int_equal(ballot_status(ask), MR_CLOSED);
-    ballot_end(ask);
-    free(office.value);
+    cas_update_end(ask);
+    client.size = 1;
+    client.value = xcalloc(1, 1);
+    ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){refuse, NULL});
+    serve(&client, false);
+    assert_int_equal(cas_update_status(ask), MR_CORRUPT);
+    cas_update_end(ask);
+    ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){refuse, NULL});
+    answer(&client, (metadata_store_answer){.status = MR_CLOSED});
+    assert_int_equal(cas_update_status(ask), MR_CLOSED);
+    cas_update_end(ask);
+    free(client.value);
 }
 
 static void one_that_was_ended_goes_with_its_answer(void **state) {
-    office office = {0};
-    ballot_end(registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL}));
-    serve(&office, false); /* the sanitizer sees whether it is gone */
-    assert_null(office.done);
-    ballot_end(registrar_begin((coordinator){&ops, &office}, &(registrar_ask){refuse, NULL}));
-    answer(&office, (coordinator_answer){.status = MR_CLOSED});
+    control client = {0};
+    cas_update_end(catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){refuse, NULL}));
+    serve(&client, false); /* the sanitizer sees whether it is gone */
+    assert_null(client.done);
+    cas_update_end(catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){refuse, NULL}));
+    answer(&client, (metadata_store_answer){.status = MR_CLOSED});
 }
 
 int main(void) {

@@ -23,8 +23,8 @@ _Static_assert((int)MR_PS_ASP == CONSISTENCY_ASP && (int)MR_PS_SSP == CONSISTENC
 typedef struct signals {
     int fd;
     sigset_t before;
-    loop *loop;
-    loop_watch *watch;
+    event_loop *loop;
+    event_loop_watch *watch;
     kv_server *server; /* that is asked to leave; NULL: the loop stops */
 } signals;
 
@@ -35,7 +35,7 @@ static void on_signal(void *context) {
     if (signals->server != NULL)
         kv_server_leave(signals->server);
     else
-        loop_stop(signals->loop);
+        event_loop_stop(signals->loop);
 }
 
 static mr_status serve(van *van, kv_server *server, mr_ps_listening_fn *on_listening, void *context) {
@@ -47,23 +47,23 @@ static mr_status serve(van *van, kv_server *server, mr_ps_listening_fn *on_liste
     pthread_sigmask(SIG_BLOCK, &set, &signals.before);
     signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     mr_status status = signals.fd < 0 ? error_errno("cannot create a signalfd for SIGTERM and SIGINT") : MR_OK;
-    if (status == MR_OK) status = loop_watch_add(signals.loop, signals.fd, on_signal, &signals, &signals.watch);
+    if (status == MR_OK) status = event_loop_watch_add(signals.loop, signals.fd, on_signal, &signals, &signals.watch);
     if (status == MR_OK) {
         if (on_listening != NULL) on_listening(context, van_address(van));
-        loop_run(signals.loop);
-        loop_watch_remove(signals.watch);
+        event_loop_run(signals.loop);
+        event_loop_watch_remove(signals.watch);
     }
     if (signals.fd >= 0) close(signals.fd);
     pthread_sigmask(SIG_SETMASK, &signals.before, NULL);
     return status;
 }
 
-static mr_status handle(notes *notes, const mr_ps_app *apps, uint32_t count) {
+static mr_status handle(app_rpc *rpc, const mr_ps_app *apps, uint32_t count) {
     if (apps == NULL && count > 0) return error_set(MR_INVALID, "apps is NULL, app_count is %u", count);
     for (uint32_t i = 0; i < count; i++) {
-        MR_TRY(notes_check_app(apps[i].app));
+        MR_TRY(app_rpc_check_app(apps[i].app));
         if (apps[i].handler == NULL) return error_set(MR_INVALID, "app %d has no handler", apps[i].app);
-        MR_TRY(notes_handle(notes, apps[i].app, apps[i].handler, apps[i].context));
+        MR_TRY(app_rpc_handle(rpc, apps[i].app, apps[i].handler, apps[i].context));
     }
     return MR_OK;
 }
@@ -91,39 +91,40 @@ mr_status mr_ps_run_scheduler(const mr_ps_scheduler_options *options) {
         return error_set(MR_INVALID, "mr_ps_run_scheduler: options is NULL; a scheduler needs a checkpoint_dir");
     OPTION_STRUCT_READ(mr_ps_scheduler_options, backup_workers, options, copy);
     MR_TRY(check_scheduler(options));
-    scheduler_options own = {.listen = options->listen,
-                             .folder = options->checkpoint_dir,
-                             .beyond_this_machine = options->allow_remote != 0,
-                             .consistency = {(consistency_kind)options->consistency, options->staleness},
-                             .copies = (uint8_t)(options->replicas == 0 ? 1 : options->replicas),
-                             .rank_count = options->num_workers,
-                             .mixed = options->mixed_consistency != 0,
-                             .backup = options->backup_workers,
-                             .deadline_us = options->deadline_us,
-                             .table_slots = options->slots == 0 ? 1 : options->slots,
-                             .server_count = options->num_servers,
-                             .checkpoint_us = options->checkpoint_us,
-                             .exact_checkpoints = options->consistent_checkpoints != 0,
-                             .balance_us = options->balance_us == 0  ? SCHEDULER_BALANCE_US
-                                           : options->balance_us < 0 ? 0
-                                                                     : options->balance_us};
+    kv_scheduler_options own = {.listen = options->listen,
+                                .folder = options->checkpoint_dir,
+                                .beyond_this_machine = options->allow_remote != 0,
+                                .consistency = {(consistency_kind)options->consistency, options->staleness},
+                                .copies = (uint8_t)(options->replicas == 0 ? 1 : options->replicas),
+                                .rank_count = options->num_workers,
+                                .mixed = options->mixed_consistency != 0,
+                                .backup = options->backup_workers,
+                                .deadline_us = options->deadline_us,
+                                .table_slots = options->slots == 0 ? 1 : options->slots,
+                                .server_count = options->num_servers,
+                                .checkpoint_us = options->checkpoint_us,
+                                .exact_checkpoints = options->consistent_checkpoints != 0,
+                                .balance_us = options->balance_us == 0  ? KV_SCHEDULER_BALANCE_US
+                                              : options->balance_us < 0 ? 0
+                                                                        : options->balance_us};
     if (own.rank_count == 0) MR_TRY(dmlc_number("DMLC_NUM_WORKER", &own.rank_count));
     if (own.server_count == 0) MR_TRY(dmlc_number("DMLC_NUM_SERVER", &own.server_count));
     MR_TRY(dmlc_default(&own.listen, address));
-    scheduler *scheduler;
-    MR_TRY(scheduler_open(&own, &scheduler));
-    mr_status status = handle(bureau_notes(scheduler_bureau(scheduler)), options->apps, options->app_count);
-    if (status == MR_OK) status = serve(scheduler_van(scheduler), NULL, options->on_listening, options->context);
-    if (status == MR_OK) scheduler_stop(scheduler);
-    scheduler_close(scheduler);
+    kv_scheduler *scheduler;
+    MR_TRY(kv_scheduler_open(&own, &scheduler));
+    mr_status status =
+        handle(control_server_notes(kv_scheduler_control_server(scheduler)), options->apps, options->app_count);
+    if (status == MR_OK) status = serve(kv_scheduler_van(scheduler), NULL, options->on_listening, options->context);
+    if (status == MR_OK) kv_scheduler_stop(scheduler);
+    kv_scheduler_close(scheduler);
     return status;
 }
 
 /* Which optimizers it has: for whoever makes a table. */
 static void say_own(void *context, mr_ps_message *message) {
-    const struct own *own = context;
-    bool has = own_has(own, (const char *)message->body, message->size);
-    notes_answer(message->notes, message, MR_OK, has, (span){0});
+    const struct user_optimizer *optimizer = context;
+    bool has = user_optimizer_has(optimizer, (const char *)message->body, message->size);
+    app_rpc_answer(message->rpc, message, MR_OK, has, (span){0});
 }
 
 mr_status mr_ps_run_server(const mr_ps_server_options *options) {
@@ -132,30 +133,30 @@ mr_status mr_ps_run_server(const mr_ps_server_options *options) {
     mr_ps_server_options copy;
     OPTION_STRUCT_READ(mr_ps_server_options, optimizers, options, copy);
     if (options == NULL) options = &usual;
-    if (options->number > SEATS_MAX)
+    if (options->number > ID_ALLOCATOR_MAX)
         return error_set(MR_INVALID, "number is %u: 1 + the number of a server, at most %d, or 0 for any",
-                         options->number, SEATS_MAX);
-    postoffice_options own = {.scheduler = options->scheduler,
+                         options->number, ID_ALLOCATOR_MAX);
+    kv_process_options own = {.scheduler = options->scheduler,
                               .listen = options->listen,
-                              .number = options->number == 0 ? POSTOFFICE_ANY : options->number - 1,
+                              .number = options->number == 0 ? KV_PROCESS_ANY : options->number - 1,
                               .beyond_this_machine = options->allow_remote != 0};
     MR_TRY(dmlc_default(&own.scheduler, address));
-    memory_keep_freed();
-    struct own *optimizers;
-    MR_TRY(own_create(options->optimizers, options->optimizer_count, &optimizers));
+    huge_pages_keep_freed();
+    struct user_optimizer *optimizers;
+    MR_TRY(user_optimizer_create(options->optimizers, options->optimizer_count, &optimizers));
     kv_server *server;
     mr_status status = kv_server_open(&own, options->memory_bytes, &server);
     if (status != MR_OK) goto destroy_own;
-    kv_server_own(server, own_host(optimizers));
-    notes *notes = office_notes(postoffice_office(kv_server_postoffice(server)));
-    status = notes_handle(notes, OWN_ASK_APP, say_own, optimizers);
-    if (status == MR_OK) status = handle(notes, options->apps, options->app_count);
+    kv_server_own(server, user_optimizer_host(optimizers));
+    app_rpc *rpc = control_client_notes(kv_process_control(kv_server_kv_process(server)));
+    status = app_rpc_handle(rpc, USER_OPTIMIZER_ASK_APP, say_own, optimizers);
+    if (status == MR_OK) status = handle(rpc, options->apps, options->app_count);
     if (status == MR_OK) status = serve(kv_server_van(server), server, options->on_listening, options->context);
     if (status == MR_OK && kv_server_is_deposed(server))
         status = error_set(MR_EXISTS, "another process has become server %u; this one ends",
-                           postoffice_number(kv_server_postoffice(server)));
+                           kv_process_number(kv_server_kv_process(server)));
     kv_server_close(server);
 destroy_own:
-    own_destroy(optimizers);
+    user_optimizer_destroy(optimizers);
     return status;
 }

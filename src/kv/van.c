@@ -12,74 +12,74 @@
 #include "net/stream/stream.h"
 #include "ps/post.h"
 
-_Static_assert((int)POST_SMALL <= (int)MAIL_SMALL, "small batches are small letters");
+_Static_assert((int)BATCHER_SMALL <= (int)MESSENGER_SMALL, "small batches are small letters");
 
 enum { TICKS_MAX = 64 }; /* in a row, before the sockets have their turn */
 
-typedef struct own { /* a letter to this process */
+typedef struct own { /* a control message to this process */
     list queued;
-    bale *bale; /* shared */
+    shared_bytes *bytes; /* shared */
 } own;
 
-typedef struct shipment { /* a large letter on its way */
+typedef struct shipment { /* a large control message on its way */
     list of_van;
     size_t count;
-    bale **bales; /* of its pieces; NULL: the bytes follow it */
+    shared_bytes **bytes; /* of its pieces; NULL: the bytes follow it */
     span pieces[];
 } shipment;
 
 struct van {
     const van_host *host;
     void *context;
-    loop *loop; /* NULL: it is elsewhere, without what follows up to the stream */
-    loop_idle *idle;
-    loop_timer *timer;
-    int64_t timer_us; /* what it is set to; 0: it is to be set */
-    glass *glass;     /* owned; NULL: none */
-    stream *stream;
-    mail *mail;
+    event_loop *loop; /* NULL: it is elsewhere, without what follows up to the stream */
+    event_loop_idle *idle;
+    event_loop_timer *timer;
+    int64_t timer_us;   /* what it is set to; 0: it is to be set */
+    shm_export *export; /* owned; NULL: none */
+    socket_transport *transport;
+    messenger *messenger;
     env env;
     rng rng;
-    list letters;      /* of own, owned */
+    list messages;     /* of own, owned */
     list shipments;    /* of shipment, owned: theirs until they have left */
     int64_t looked_us; /* at the clock, last */
     bool news;         /* it did not the last time, for what was there to be read */
     bool heard;        /* elsewhere: something was taken since the last turn */
     char address[ADDRESS_TEXT_MAX];
     size_t address_size;
-    char last[MAIL_ADDRESS_MAX]; /* address without a desk, of another process, that was written to last */
+    char last[MESSENGER_ADDRESS_MAX]; /* address without a desk, of another process, that was written to last */
 };
 
 /* ---- Out. */
 
 static size_t base_of(const char *address) { return (size_t)(strchrnul(address, '#') - address); }
 
-static size_t size_of(const bale_piece *pieces, size_t count) {
+static size_t size_of(const shared_bytes_piece *pieces, size_t count) {
     size_t size = 0;
     for (size_t i = 0; i < count; i++) size += pieces[i].bytes.size;
     return size;
 }
 
-static void gather(uint8_t *to, const bale_piece *pieces, size_t count) {
+static void gather(uint8_t *to, const shared_bytes_piece *pieces, size_t count) {
     for (size_t i = 0; i < count; to += pieces[i++].bytes.size) memcpy(to, pieces[i].bytes.data, pieces[i].bytes.size);
 }
 
-static void keep(van *van, const bale_piece *pieces, size_t count) {
-    own *letter = xcalloc(1, sizeof *letter);
-    letter->bale = bale_new(size_of(pieces, count));
-    gather(bale_room(letter->bale), pieces, count);
-    list_push_back(&van->letters, &letter->queued);
+static void keep(van *van, const shared_bytes_piece *pieces, size_t count) {
+    own *message = xcalloc(1, sizeof *message);
+    message->bytes = shared_bytes_new(size_of(pieces, count));
+    gather(shared_bytes_room(message->bytes), pieces, count);
+    list_push_back(&van->messages, &message->queued);
 }
 
-/* Where a letter goes: to this process, nowhere, or to `base`, which most addresses are themselves. */
+/* Where a control message goes: to this process, nowhere, or to `base`, which most addresses are themselves. */
 typedef enum way { WAY_OWN, WAY_NONE, WAY_MAIL } way;
 
-static way way_of(van *van, const char *address, char room[MAIL_ADDRESS_MAX], const char **base) {
+static way way_of(van *van, const char *address, char room[MESSENGER_ADDRESS_MAX], const char **base) {
     *base = address;
     if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return WAY_MAIL; /* as most do */
     size_t size = base_of(address);
     if (size == van->address_size && memcmp(address, van->address, size) == 0) return WAY_OWN;
-    if (size == 0 || size >= MAIL_ADDRESS_MAX) return WAY_NONE; /* the address of nobody */
+    if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return WAY_NONE; /* the address of nobody */
     if (address[size] == '\0') {
         strcpy(van->last, address);
         return WAY_MAIL;
@@ -91,45 +91,45 @@ static way way_of(van *van, const char *address, char room[MAIL_ADDRESS_MAX], co
 }
 
 void van_send(van *van, const char *address, span bytes) {
-    char room[MAIL_ADDRESS_MAX];
+    char room[MESSENGER_ADDRESS_MAX];
     const char *base;
     switch (way_of(van, address, room, &base)) {
-    case WAY_OWN: keep(van, &(bale_piece){bytes, NULL}, 1); break;
+    case WAY_OWN: keep(van, &(shared_bytes_piece){bytes, NULL}, 1); break;
     case WAY_NONE: break;
-    case WAY_MAIL: mail_send(van->mail, base, bytes); break;
+    case WAY_MAIL: messenger_send(van->messenger, base, bytes); break;
     }
 }
 
 static void shipped(void *argument, mr_status status) {
     shipment *shipment = argument;
     list_remove(&shipment->of_van);
-    for (size_t i = 0; i < shipment->count; i++) bale_unref(shipment->bales[i]);
+    for (size_t i = 0; i < shipment->count; i++) shared_bytes_unref(shipment->bytes[i]);
     free(shipment);
 }
 
 /* What nobody holds is copied behind it: heads of parts, a few bytes each. */
-static void ship(van *van, const char *address, const bale_piece *pieces, size_t count) {
+static void ship(van *van, const char *address, const shared_bytes_piece *pieces, size_t count) {
     size_t copied = 0;
-    for (size_t i = 0; i < count; i++) copied += pieces[i].bale == NULL ? pieces[i].bytes.size : 0;
-    shipment *shipment = xmalloc(sizeof *shipment + count * (sizeof(span) + sizeof(bale *)) + copied);
+    for (size_t i = 0; i < count; i++) copied += pieces[i].shared == NULL ? pieces[i].bytes.size : 0;
+    shipment *shipment = xmalloc(sizeof *shipment + count * (sizeof(span) + sizeof(shared_bytes *)) + copied);
     shipment->count = count;
-    shipment->bales = (bale **)(void *)(shipment->pieces + count);
-    uint8_t *at = (uint8_t *)(shipment->bales + count);
+    shipment->bytes = (shared_bytes **)(void *)(shipment->pieces + count);
+    uint8_t *at = (uint8_t *)(shipment->bytes + count);
     for (size_t i = 0; i < count; i++) {
-        shipment->bales[i] = bale_ref(pieces[i].bale);
+        shipment->bytes[i] = shared_bytes_ref(pieces[i].shared);
         shipment->pieces[i] = pieces[i].bytes;
-        if (pieces[i].bale != NULL) continue;
+        if (pieces[i].shared != NULL) continue;
         shipment->pieces[i].data = memcpy(at, pieces[i].bytes.data, pieces[i].bytes.size);
         at += pieces[i].bytes.size;
     }
     list_push_back(&van->shipments, &shipment->of_van);
-    mail_send_pieces(van->mail, address, shipment->pieces, count, shipped, shipment);
+    messenger_send_pieces(van->messenger, address, shipment->pieces, count, shipped, shipment);
 }
 
-void van_send_pieces(van *van, const char *address, const bale_piece *pieces, size_t count) {
-    char room[MAIL_ADDRESS_MAX];
+void van_send_pieces(van *van, const char *address, const shared_bytes_piece *pieces, size_t count) {
+    char room[MESSENGER_ADDRESS_MAX];
     const char *base;
-    uint8_t small[MAIL_SMALL];
+    uint8_t small[MESSENGER_SMALL];
     size_t size = size_of(pieces, count);
     switch (way_of(van, address, room, &base)) {
     case WAY_OWN: keep(van, pieces, count); break;
@@ -138,27 +138,27 @@ void van_send_pieces(van *van, const char *address, const bale_piece *pieces, si
         if (size > sizeof small) {
             ship(van, base, pieces, count);
         } else if (count == 1) {
-            mail_send(van->mail, base, pieces[0].bytes);
+            messenger_send(van->messenger, base, pieces[0].bytes);
         } else {
             gather(small, pieces, count);
-            mail_send(van->mail, base, span_of(small, size));
+            messenger_send(van->messenger, base, span_of(small, size));
         }
         break;
     }
 }
 
-static bool holds(const shipment *shipment, const bale *bale) {
+static bool holds(const shipment *shipment, const shared_bytes *bytes) {
     for (size_t i = 0; i < shipment->count; i++)
-        if (shipment->bales[i] == bale) return true;
+        if (shipment->bytes[i] == bytes) return true;
     return false;
 }
 
-void van_move(van *van, const bale *bale, span from, span to) {
+void van_move(van *van, const shared_bytes *bytes, span from, span to) {
     list_for_each (item, &van->shipments) {
         const shipment *shipment = container_of(item, struct shipment, of_van);
-        if (!holds(shipment, bale)) continue;
-        if (van->stream != NULL) stream_move_pieces(van->stream, shipment, from, to);
-        mail_move_pieces(van->mail, shipment, from, to); /* the last: what it loses is gone */
+        if (!holds(shipment, bytes)) continue;
+        if (van->transport != NULL) socket_transport_move_pieces(van->transport, shipment, from, to);
+        messenger_move_pieces(van->messenger, shipment, from, to); /* the last: what it loses is gone */
     }
 }
 
@@ -167,34 +167,34 @@ void van_hurry(van *van) {
     van->env.transport.ops->flush(van->env.transport.self);
 }
 
-void van_answer(van *van, link_id link, span bytes) { mail_answer(van->mail, link, bytes); }
+void van_answer(van *van, link_id link, span bytes) { messenger_answer(van->messenger, link, bytes); }
 
-void van_send_letter(van *van, const char *address, const letter *letter) {
+void van_send_message(van *van, const char *address, const control_message *message) {
     size_t size;
-    uint8_t *bytes = letter_write(letter, &size);
+    uint8_t *bytes = control_message_write(message, &size);
     van_send(van, address, span_of(bytes, size));
     free(bytes);
 }
 
-void van_answer_letter(van *van, link_id link, const letter *letter) {
+void van_answer_message(van *van, link_id link, const control_message *message) {
     size_t size;
-    uint8_t *bytes = letter_write(letter, &size);
+    uint8_t *bytes = control_message_write(message, &size);
     van_answer(van, link, span_of(bytes, size));
     free(bytes);
 }
 
 /* ---- In. */
 
-static void on_letter(void *context, link_id link, span bytes) {
+static void on_message(void *context, link_id link, span bytes) {
     van *van = context;
     van->heard = true;
     van->host->take(van->context, link, bytes, NULL);
 }
 
-static void on_bale(void *context, link_id link, bale *bale) {
+static void on_bytes(void *context, link_id link, shared_bytes *bytes) {
     van *van = context;
     van->heard = true;
-    van->host->take(van->context, link, bale_bytes(bale), bale);
+    van->host->take(van->context, link, shared_bytes_bytes(bytes), bytes);
 }
 
 static void on_broken(void *context, const char *address, const cause *why) {
@@ -202,25 +202,26 @@ static void on_broken(void *context, const char *address, const cause *why) {
     if (van->host->broken != NULL) van->host->broken(van->context, address, why->status == MR_TIMEOUT);
 }
 
-static void destroy_own(own *letter) {
-    bale_unref(letter->bale);
-    free(letter);
+static void destroy_own(own *message) {
+    shared_bytes_unref(message->bytes);
+    free(message);
 }
 
 static void take_own(van *van) {
     list now;
     list_init(&now);
-    for (list *item; (item = list_pop_front(&van->letters)) != NULL;) list_push_back(&now, item);
+    for (list *item; (item = list_pop_front(&van->messages)) != NULL;) list_push_back(&now, item);
     for (list *item; (item = list_pop_front(&now)) != NULL;) {
-        own *letter = container_of(item, own, queued);
-        van->host->take(van->context, (link_id){0}, bale_bytes(letter->bale), letter->bale);
-        destroy_own(letter);
+        own *message = container_of(item, own, queued);
+        van->host->take(van->context, (link_id){0}, shared_bytes_bytes(message->bytes), message->bytes);
+        destroy_own(message);
     }
 }
 
-/* Letters that are there to be read are answered first; what is due has its turn right after them. */
+/* Control messages that are there to be read are answered first; what is due has its turn right after them. */
 static bool news_first(van *van) {
-    van->news = van->stream != NULL && !van->news && list_empty(&van->letters) && stream_has_news(van->stream);
+    van->news =
+        van->transport != NULL && !van->news && list_empty(&van->messages) && socket_transport_has_news(van->transport);
     return van->news;
 }
 
@@ -230,22 +231,22 @@ static void on_idle(void *context) {
     int64_t next_us = 0, now_us = 0;
     van->heard = false;
     for (int i = 0; i < TICKS_MAX; i++) {
-        if (!list_empty(&van->letters)) take_own(van);
+        if (!list_empty(&van->messages)) take_own(van);
         if (van->host->flush != NULL) van->host->flush(van->context);
         if (i == 0 && news_first(van)) return;
         next_us = van->host->next_us(van->context);
         now_us = van->looked_us = van_now_us(van);
-        if (now_us < next_us && list_empty(&van->letters)) break;
+        if (now_us < next_us && list_empty(&van->messages)) break;
         if (now_us >= next_us) van->host->tick(van->context, now_us);
     }
-    bool due = next_us <= now_us || !list_empty(&van->letters);
+    bool due = next_us <= now_us || !list_empty(&van->messages);
     if (van->loop == NULL || (next_us == van->timer_us && !due)) return;
     van->timer_us = due ? 0 : next_us;
-    loop_timer_set(van->timer, due ? 0 : next_us == CLOCK_NEVER_US ? -1 : next_us - now_us);
+    event_loop_timer_set(van->timer, due ? 0 : next_us == CLOCK_NEVER_US ? -1 : next_us - now_us);
 }
 
 int64_t van_due_us(van *van) {
-    bool due = van->heard || !list_empty(&van->letters);
+    bool due = van->heard || !list_empty(&van->messages);
     return due ? 0 : van->host->next_us(van->context);
 }
 
@@ -258,40 +259,40 @@ static void on_timer(void *context) { ((van *)context)->timer_us = 0; } /* that 
 mr_status van_check_address(const char *text) {
     address address;
     MR_TRY(address_parse(text, &address));
-    if (strlen(text) + VAN_DESK_ROOM >= PART_ADDRESS_MAX)
+    if (strlen(text) + VAN_DESK_ROOM >= SLOT_MESSAGE_ADDRESS_MAX)
         return error_set(MR_INVALID, "the address '%s' is too long: the limit is %d bytes", text,
-                         PART_ADDRESS_MAX - VAN_DESK_ROOM - 1);
+                         SLOT_MESSAGE_ADDRESS_MAX - VAN_DESK_ROOM - 1);
     return MR_OK;
 }
 
 static mr_status listen_at(van *van, const van_options *options) {
-    if (options->shown != 0 && glass_create(options->shown, &van->glass) != MR_OK) van->glass = NULL;
-    stream_options wire = {.beyond_this_machine = options->beyond_this_machine,
-                           .send_high = VAN_SEND_HIGH,
-                           .shares = true,
-                           .glass = van->glass};
-    MR_TRY(stream_open(van->loop, &wire, &mail_events, van->mail, &van->stream));
-    van->env.transport = stream_transport(van->stream);
+    if (options->shown != 0 && shm_export_create(options->shown, &van->export) != MR_OK) van->export = NULL;
+    socket_transport_options wire = {.beyond_this_machine = options->beyond_this_machine,
+                                     .send_high = VAN_SEND_HIGH,
+                                     .shares = true,
+                                     .export = van->export};
+    MR_TRY(socket_transport_open(van->loop, &wire, &messenger_events, van->messenger, &van->transport));
+    van->env.transport = socket_transport_transport(van->transport);
     if (options->listen == NULL) return MR_OK;
-    MR_TRY(stream_listen(van->stream, options->listen, van->address));
+    MR_TRY(socket_transport_listen(van->transport, options->listen, van->address));
     van->address_size = strlen(van->address);
     return MR_OK;
 }
 
-static const mail_handlers handlers = {.on_letter = on_letter, .on_broken = on_broken, .on_bale = on_bale};
+static const messenger_handlers handlers = {.on_message = on_message, .on_broken = on_broken, .on_bytes = on_bytes};
 
 static van *create(const van_host *host, void *context) {
     van *van = xcalloc(1, sizeof *van);
     van->host = host;
     van->context = context;
-    list_init(&van->letters);
+    list_init(&van->messages);
     list_init(&van->shipments);
     return van;
 }
 
 static void open_elsewhere(const van_options *options, van *van) {
     van->env = *options->env;
-    van->mail = mail_create(&van->env, &handlers, van);
+    van->messenger = messenger_create(&van->env, &handlers, van);
     if (options->listen != NULL) snprintf(van->address, sizeof van->address, "%s", options->listen);
     van->address_size = strlen(van->address);
 }
@@ -306,16 +307,16 @@ mr_status van_open(const van_options *options, const van_host *host, void *conte
     }
     van->env = (env){.clock = clock_real(), .rng = &van->rng};
     rng_init(&van->rng, rng_system_seed());
-    mr_status status = loop_create(&van->loop);
+    mr_status status = event_loop_create(&van->loop);
     if (status != MR_OK) goto free_van;
-    loop_look_first(van->loop);
+    event_loop_look_first(van->loop);
     alloc_expect_large();
     if (options->folder != NULL) status = disk_open(options->folder, &van->env.disk);
     if (status != MR_OK) goto close_loop;
     /* Before the stream's own: what a tick says leaves before the loop waits. */
-    van->idle = loop_idle_add(van->loop, on_idle, van);
-    van->timer = loop_timer_create(van->loop, on_timer, van);
-    van->mail = mail_create(&van->env, &handlers, van);
+    van->idle = event_loop_idle_add(van->loop, on_idle, van);
+    van->timer = event_loop_timer_create(van->loop, on_timer, van);
+    van->messenger = messenger_create(&van->env, &handlers, van);
     status = listen_at(van, options);
     if (status != MR_OK) {
         van_close(van);
@@ -325,17 +326,17 @@ mr_status van_open(const van_options *options, const van_host *host, void *conte
     return MR_OK;
 
 close_loop:
-    loop_destroy(van->loop);
+    event_loop_destroy(van->loop);
 free_van:
     free(van);
     return status;
 }
 
 static void close_here(van *van) {
-    loop_timer_destroy(van->timer);
-    loop_idle_remove(van->idle);
-    loop_destroy(van->loop);
-    glass_destroy(van->glass);
+    event_loop_timer_destroy(van->timer);
+    event_loop_idle_remove(van->idle);
+    event_loop_destroy(van->loop);
+    shm_export_destroy(van->export);
     if (van->env.disk.ops != NULL) disk_close(van->env.disk);
 }
 
@@ -343,9 +344,9 @@ void van_close(van *van) {
     if (van == NULL) return;
     static const van_host nobody = {0}; /* links that close are news for nobody any more */
     van->host = &nobody;
-    if (van->loop != NULL) stream_close(van->stream);
-    mail_destroy(van->mail);
-    for (list *item; (item = list_pop_front(&van->letters)) != NULL;) destroy_own(container_of(item, own, queued));
+    if (van->loop != NULL) socket_transport_close(van->transport);
+    messenger_destroy(van->messenger);
+    for (list *item; (item = list_pop_front(&van->messages)) != NULL;) destroy_own(container_of(item, own, queued));
     if (van->loop != NULL) close_here(van);
     free(van);
 }
@@ -353,38 +354,38 @@ void van_close(van *van) {
 /* ---- What is seen. */
 
 static link_id link_to(const van *van, const char *address) {
-    char base[MAIL_ADDRESS_MAX];
+    char base[MESSENGER_ADDRESS_MAX];
     size_t size = base_of(address);
-    if (size == 0 || size >= MAIL_ADDRESS_MAX) return (link_id){0};
+    if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return (link_id){0};
     memcpy(base, address, size);
     base[size] = '\0';
-    return mail_link(van->mail, base);
+    return messenger_link(van->messenger, base);
 }
 
-glass *van_glass(van *van) { return van->glass; }
-uint64_t van_process(const van *van) { return van->stream == NULL ? 0 : stream_process(van->stream); }
+shm_export *van_export(van *van) { return van->export; }
+uint64_t van_process(const van *van) { return van->transport == NULL ? 0 : socket_transport_process(van->transport); }
 
 bool van_is_seen(const van *van, const char *address) {
-    return van->stream != NULL && stream_is_seen(van->stream, link_to(van, address));
+    return van->transport != NULL && socket_transport_is_seen(van->transport, link_to(van, address));
 }
 
-const glass_view *van_sight(const van *van, uint64_t process) {
-    return van->stream == NULL ? NULL : stream_sight(van->stream, process);
+const shm_import *van_sight(const van *van, uint64_t process) {
+    return van->transport == NULL ? NULL : socket_transport_sight(van->transport, process);
 }
 
 uint64_t van_sees(const van *van, const char *address) {
-    if (van->stream == NULL) return 0;
-    uint64_t process = stream_peer(van->stream, link_to(van, address));
+    if (van->transport == NULL) return 0;
+    uint64_t process = socket_transport_peer(van->transport, link_to(van, address));
     return process != 0 && van_sight(van, process) != NULL ? process : 0;
 }
 
 const env *van_env(const van *van) { return &van->env; }
 const char *van_address(const van *van) { return van->address; }
-mail *van_mail(van *van) { return van->mail; }
-loop *van_loop(van *van) { return van->loop; }
+messenger *van_mail(van *van) { return van->messenger; }
+event_loop *van_loop(van *van) { return van->loop; }
 
 void van_stop(van *van) {
-    if (van->loop != NULL) loop_stop(van->loop);
+    if (van->loop != NULL) event_loop_stop(van->loop);
 }
 
 int64_t van_looked_us(const van *van) { return van->looked_us; }

@@ -1,4 +1,4 @@
-/* van_test.c — two vans: letters come, desks of one process write to each other, ticks follow next_us. */
+/* van_test.c — two vans: control messages come, desks of one process write to each other, ticks follow next_us. */
 #include "kv/van.h"
 
 #include <setjmp.h>
@@ -22,20 +22,20 @@ typedef struct side {
     van *van;
     char got[64];
     link_id link;
-    size_t letters, ticks;
+    size_t messages, ticks;
     int64_t next_us;
-    bool broken, in_bale; /* where the last letter lay */
-    size_t size, sum;     /* of it */
-    struct side *hears;   /* what each tick says, TOLD bytes; NULL: nobody */
-    size_t told;          /* letters of that size that came */
+    bool broken, in_bytes; /* where the last control message lay */
+    size_t size, sum;      /* of it */
+    struct side *hears;    /* what each tick says, TOLD bytes; NULL: nobody */
+    size_t told;           /* control messages of that size that came */
 } side;
 
-static void take(void *context, link_id link, span bytes, bale *bale) {
+static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
     side *side = context;
-    side->letters++;
+    side->messages++;
     side->link = link;
     snprintf(side->got, sizeof side->got, "%.*s", (int)bytes.size, (const char *)bytes.data);
-    side->in_bale = bale != NULL;
+    side->in_bytes = shared != NULL;
     side->size = bytes.size;
     side->told += bytes.size == TOLD;
     side->sum = 0;
@@ -70,23 +70,23 @@ static void stop(side *side) {
 }
 
 /* Drives both until the condition holds. */
-#define drive_until(one, other, condition)                                          \
-    for (int64_t until_us = van_now_us((one)->van) + PATIENCE_US; !(condition);) {  \
-        assert_true(van_now_us((one)->van) < until_us);                             \
-        loop_run_once(van_loop((one)->van), 1000);                                  \
-        if ((other) != NULL) loop_run_once(van_loop(((side *)(other))->van), 1000); \
+#define drive_until(one, other, condition)                                                \
+    for (int64_t until_us = van_now_us((one)->van) + PATIENCE_US; !(condition);) {        \
+        assert_true(van_now_us((one)->van) < until_us);                                   \
+        event_loop_run_once(van_loop((one)->van), 1000);                                  \
+        if ((other) != NULL) event_loop_run_once(van_loop(((side *)(other))->van), 1000); \
     }
 
 static span text(const char *text) { return span_of(text, strlen(text)); }
 
-static void letters_go_both_ways(void **state) {
+static void messages_go_both_ways(void **state) {
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
     assert_string_not_equal(van_address(one->van), van_address(other->van));
     van_send(one->van, van_address(other->van), text("hello"));
-    drive_until(one, other, other->letters == 1);
+    drive_until(one, other, other->messages == 1);
     assert_string_equal(other->got, "hello");
     van_answer(other->van, other->link, text("and you"));
-    drive_until(one, other, one->letters == 1);
+    drive_until(one, other, one->messages == 1);
     assert_string_equal(one->got, "and you");
     stop(other);
     drive_until(one, NULL, one->broken);
@@ -95,14 +95,14 @@ static void letters_go_both_ways(void **state) {
 
 static void desks_of_a_process_write_to_each_other(void **state) {
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
-    char desk[PART_ADDRESS_MAX];
+    char desk[SLOT_MESSAGE_ADDRESS_MAX];
     snprintf(desk, sizeof desk, "%s#depot", van_address(one->van));
     van_send(one->van, desk, text("to myself"));
-    assert_int_equal(one->letters, 0); /* never from within */
-    drive_until(one, NULL, one->letters == 1);
+    assert_int_equal(one->messages, 0); /* never from within */
+    drive_until(one, NULL, one->messages == 1);
     assert_string_equal(one->got, "to myself");
     van_send(other->van, desk, text("to your desk"));
-    drive_until(one, other, one->letters == 2);
+    drive_until(one, other, one->messages == 2);
     assert_string_equal(one->got, "to your desk");
     van_send(one->van, "", text("to nobody"));
     van_send(one->van, "not an address", text("to nobody"));
@@ -110,72 +110,73 @@ static void desks_of_a_process_write_to_each_other(void **state) {
     stop(other);
 }
 
-/* Pieces that lie in bales are held until they have left, and arrive as one letter in a bale. */
-static void large_letters_are_not_copied(void **state) {
+/* Pieces that lie in shared buffers are held until they have left, and arrive as one control message in a shared
+ * buffer. */
+static void large_messages_are_not_copied(void **state) {
     enum { LARGE = 3 << 20 };
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
-    bale *large = bale_new(LARGE);
-    memset(bale_room(large), 1, LARGE);
-    const bale_piece pieces[] = {{text("abc"), NULL}, {bale_bytes(large), large}, {text("d"), NULL}};
+    shared_bytes *large = shared_bytes_new(LARGE);
+    memset(shared_bytes_room(large), 1, LARGE);
+    const shared_bytes_piece pieces[] = {{text("abc"), NULL}, {shared_bytes_bytes(large), large}, {text("d"), NULL}};
     const size_t sum = 'a' + 'b' + 'c' + LARGE + 'd';
     for (size_t i = 1; i <= 2; i++) {
         van_send_pieces(one->van, van_address(other->van), pieces, 3);
         assert_int_equal(large->refs, 2);
-        drive_until(one, other, other->letters == i && large->refs == 1);
-        assert_true(other->in_bale && other->size == LARGE + 4 && other->sum == sum);
+        drive_until(one, other, other->messages == i && large->refs == 1);
+        assert_true(other->in_bytes && other->size == LARGE + 4 && other->sum == sum);
     }
     van_send_pieces(one->van, van_address(one->van), pieces, 3); /* to itself */
-    drive_until(one, NULL, one->letters == 1);
-    assert_true(one->in_bale && one->sum == sum);
-    const bale_piece small[] = {{text("ab"), NULL}, {text("c"), NULL}};
+    drive_until(one, NULL, one->messages == 1);
+    assert_true(one->in_bytes && one->sum == sum);
+    const shared_bytes_piece small[] = {{text("ab"), NULL}, {text("c"), NULL}};
     van_send_pieces(one->van, van_address(other->van), small, 2);
-    drive_until(one, other, other->letters == 3);
+    drive_until(one, other, other->messages == 3);
     assert_string_equal(other->got, "abc");
-    assert_false(other->in_bale);
+    assert_false(other->in_bytes);
     stop(other);
     van_send_pieces(one->van, "tcp:127.0.0.1:1", pieces, 3); /* kept, then lost: given back all the same */
     van_send_pieces(one->van, "", pieces, 3);
     stop(one);
     assert_int_equal(large->refs, 1);
-    bale_unref(large);
+    shared_bytes_unref(large);
 }
 
-/* Two letters of the same memory, to one who does not read: one of them moves, and its memory is used for other things.
- * They arrive as they were sent. */
+/* Two control messages of the same memory, to one who does not read: one of them moves, and its memory is used for
+ * other things. They arrive as they were sent. */
 static void what_waits_for_its_link_can_move(void **state) {
     enum { LARGE = 48 << 20 }; /* more than sockets take, which grow */
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
-    bale *large = bale_new(LARGE), *copy = bale_new(LARGE), *holder = bale_new(0);
-    memset(bale_room(large), 1, LARGE);
-    memset(bale_room(copy), 1, LARGE);
-    const bale_piece piece = {bale_bytes(large), holder}, second = {bale_bytes(large), large};
+    shared_bytes *large = shared_bytes_new(LARGE), *copy = shared_bytes_new(LARGE), *holder = shared_bytes_new(0);
+    memset(shared_bytes_room(large), 1, LARGE);
+    memset(shared_bytes_room(copy), 1, LARGE);
+    const shared_bytes_piece piece = {shared_bytes_bytes(large), holder}, second = {shared_bytes_bytes(large), large};
     for (int opens = 0; opens < 2; opens++) { /* while the link opens, and when it is open */
-        size_t before = other->letters;
+        size_t before = other->messages;
         van_send_pieces(one->van, van_address(other->van), &piece, 1);
-        for (int i = 0; opens == 1 && i < 20; i++) loop_run_once(van_loop(one->van), 0);
+        for (int i = 0; opens == 1 && i < 20; i++) event_loop_run_once(van_loop(one->van), 0);
         assert_int_equal(holder->refs, 2);
-        van_move(one->van, large, bale_bytes(large), (span){0}); /* holds nothing of a letter */
-        van_move(one->van, holder, bale_bytes(large), bale_bytes(copy));
-        memset(bale_room(large), 2, LARGE);
-        drive_until(one, other, other->letters == before + 1 && holder->refs == 1);
+        van_move(one->van, large, shared_bytes_bytes(large), (span){0}); /* holds nothing of a control message */
+        van_move(one->van, holder, shared_bytes_bytes(large), shared_bytes_bytes(copy));
+        memset(shared_bytes_room(large), 2, LARGE);
+        drive_until(one, other, other->messages == before + 1 && holder->refs == 1);
         assert_true(other->size == LARGE && other->sum == LARGE);
-        memset(bale_room(large), 1, LARGE);
+        memset(shared_bytes_room(large), 1, LARGE);
     }
     van_send_pieces(one->van, van_address(other->van), &second, 1);
-    van_move(one->van, large, bale_bytes(large), (span){0}); /* there is no place for it: the link breaks */
+    van_move(one->van, large, shared_bytes_bytes(large), (span){0}); /* there is no place for it: the link breaks */
     drive_until(one, other, large->refs == 1);
     stop(one);
     stop(other);
-    bale_unref(large);
-    bale_unref(copy);
-    bale_unref(holder);
+    shared_bytes_unref(large);
+    shared_bytes_unref(copy);
+    shared_bytes_unref(holder);
 }
 
 static void ticks_come_when_they_are_due(void **state) {
     side *one = start("tcp:127.0.0.1:0");
     one->next_us = INT64_MIN;
     drive_until(one, NULL, one->ticks == 3);
-    loop_run_once(van_loop(one->van), 3000);
+    event_loop_run_once(van_loop(one->van), 3000);
     assert_int_equal(one->ticks, 3);
     stop(one);
 }
@@ -188,10 +189,10 @@ static void what_a_tick_says_leaves_however_much_is_on_its_way(void **state) {
     one->hears = other;
     one->next_us = INT64_MIN;
     for (int64_t end_us = van_now_us(one->van) + PATIENCE_US; one->ticks < TICKS_LONG;) {
-        size_t before = other->letters;
+        size_t before = other->messages;
         assert_true(van_now_us(one->van) < end_us);
         van_send(one->van, van_address(other->van), span_of(much, MUCH));
-        drive_until(one, other, other->letters > before);
+        drive_until(one, other, other->messages > before);
     }
     drive_until(one, other, other->told == TICKS_LONG);
     free(much);
@@ -202,16 +203,16 @@ static void what_a_tick_says_leaves_however_much_is_on_its_way(void **state) {
 static side *start_showing(const char *listen) {
     side *side = xcalloc(1, sizeof *side);
     side->next_us = CLOCK_NEVER_US;
-    van_options options = {.listen = listen, .shown = GLASS_FRONT + (1 << 20)};
+    van_options options = {.listen = listen, .shown = SHM_EXPORT_FRONT + (1 << 20)};
     assert_int_equal(van_open(&options, &host, side, &side->van), MR_OK);
-    assert_non_null(van_glass(side->van));
+    assert_non_null(van_export(side->van));
     return side;
 }
 
 static void say(side *from, side *to) {
-    size_t before = to->letters;
+    size_t before = to->messages;
     van_send(from->van, van_address(to->van), span_of("hello", 5));
-    drive_until(from, to, to->letters > before);
+    drive_until(from, to, to->messages > before);
 }
 
 /* Each shows its memory with the link that it opens. */
@@ -228,13 +229,13 @@ static void see_each_other(const char *here, const char *there, bool seen) {
     assert_true(van_is_seen(other->van, one_at) == seen);
     assert_true(van_sees(one->van, other_at) == (seen ? van_process(other->van) : 0));
     assert_false(van_is_seen(one->van, "unix:/nobody"));
-    const glass_view *view = van_sight(one->van, van_process(other->van));
-    assert_true((view != NULL) == seen);
+    const shm_import *import = van_sight(one->van, van_process(other->van));
+    assert_true((import != NULL) == seen);
     if (seen) {
-        assert_int_equal(glass_take(van_glass(other->van), 100, &memory), MR_OK);
+        assert_int_equal(shm_export_take(van_export(other->van), 100, &memory), MR_OK);
         memset(memory, 5, 100);
-        assert_true(glass_holds(van_glass(other->van), memory, 100, &offset));
-        assert_memory_equal(glass_at(view, offset, 100), memory, 100);
+        assert_true(shm_export_holds(van_export(other->van), memory, 100, &offset));
+        assert_memory_equal(shm_import_at(import, offset, 100), memory, 100);
     }
     uint64_t process = van_process(other->van);
     stop(other);
@@ -252,22 +253,22 @@ static void neighbours_see_each_others_memory(void **state) {
     see_each_other("tcp:127.0.0.1:0", "tcp:127.0.0.1:0", false);
 }
 
-/* Letters leave without the loop of who sends them; whoever gets one after the other ticks all the same. */
-static void ticks_come_among_letters_in_a_hurry(void **state) {
+/* Control messages leave without the loop of who sends them; whoever gets one after the other ticks all the same. */
+static void ticks_come_among_messages_in_a_hurry(void **state) {
     char folder[] = "/tmp/van.XXXXXX", here[64], there[64];
     assert_non_null(mkdtemp(folder));
     snprintf(here, sizeof here, "unix:%s/a", folder);
     snprintf(there, sizeof there, "unix:%s/b", folder);
     side *one = start(here), *other = start(there);
     say(one, other);
-    size_t sent = other->letters;
+    size_t sent = other->messages;
     other->next_us = INT64_MIN;
     for (int64_t until_us = van_now_us(one->van) + PATIENCE_US; other->ticks < 3;) {
         assert_true(van_now_us(one->van) < until_us);
         van_send(one->van, van_address(other->van), text("now"));
         van_hurry(one->van);
-        loop_run_once(van_loop(other->van), 0);
-        assert_int_equal(other->letters, ++sent);
+        event_loop_run_once(van_loop(other->van), 0);
+        assert_int_equal(other->messages, ++sent);
         assert_true(van_looked_us(other->van) <= van_now_us(other->van));
     }
     stop(one);
@@ -280,9 +281,9 @@ static void addresses_are_checked(void **state) {
     char path[80];
     memset(path, 'x', sizeof path);
     memcpy(path, "unix:/", 6);
-    path[PART_ADDRESS_MAX - VAN_DESK_ROOM] = '\0';
+    path[SLOT_MESSAGE_ADDRESS_MAX - VAN_DESK_ROOM] = '\0';
     assert_int_equal(van_check_address(path), MR_INVALID);
-    path[PART_ADDRESS_MAX - VAN_DESK_ROOM - 1] = '\0';
+    path[SLOT_MESSAGE_ADDRESS_MAX - VAN_DESK_ROOM - 1] = '\0';
     assert_int_equal(van_check_address(path), MR_OK);
     assert_int_equal(van_check_address("nowhere"), MR_INVALID);
     assert_int_equal(van_open(&(van_options){.listen = "nowhere"}, &host, NULL, &van), MR_INVALID);
@@ -292,14 +293,14 @@ static void addresses_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(letters_go_both_ways),
+        cmocka_unit_test(messages_go_both_ways),
         cmocka_unit_test(desks_of_a_process_write_to_each_other),
-        cmocka_unit_test(large_letters_are_not_copied),
+        cmocka_unit_test(large_messages_are_not_copied),
         cmocka_unit_test(what_waits_for_its_link_can_move),
         cmocka_unit_test(ticks_come_when_they_are_due),
         cmocka_unit_test(neighbours_see_each_others_memory),
         cmocka_unit_test(addresses_are_checked),
-        cmocka_unit_test(ticks_come_among_letters_in_a_hurry),
+        cmocka_unit_test(ticks_come_among_messages_in_a_hurry),
         cmocka_unit_test(what_a_tick_says_leaves_however_much_is_on_its_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,13 +13,13 @@
 
 enum { CLIENT = 0, SERVER = 1 };
 
-static void run(call_pair *pair) { loopback_run(&pair->loopback); }
-static call_stats stats(const call_pair *pair, int end) { return calls_stats(pair->sides[end].calls); }
+static void run(rpc_pair *pair) { loopback_run(&pair->loopback); }
+static rpc_call_stats stats(const rpc_pair *pair, int end) { return rpc_stats(pair->sides[end].rpc); }
 
 /* A call whose answer has a body, and everything about it. */
 typedef struct asked {
-    call_pair *pair;
-    call_outcome outcome;
+    rpc_pair *pair;
+    rpc_outcome outcome;
     uint8_t memory[64];
     bool refuse, cancel; /* what on_body does */
     int bodies, sents;
@@ -28,18 +28,18 @@ typedef struct asked {
     char head[16];
 } asked;
 
-static void *answer_body(void *argument, call_id id, span payload, uint64_t size) {
+static void *answer_body(void *argument, rpc_call_id id, span payload, uint64_t size) {
     asked *asked = argument;
     asked->bodies++;
     asked->body_size = size;
     assert_true(payload.size < sizeof asked->head);
     memcpy(asked->head, payload.data, payload.size);
-    if (asked->cancel) assert_int_equal(calls_cancel(asked->pair->sides[CLIENT].calls, id), MR_OK);
+    if (asked->cancel) assert_int_equal(rpc_cancel(asked->pair->sides[CLIENT].rpc, id), MR_OK);
     return asked->refuse || size > sizeof asked->memory ? NULL : asked->memory;
 }
 
-static void asked_done(void *argument, call_id id, const call_result *result) {
-    call_outcome_done(&((asked *)argument)->outcome, id, result);
+static void asked_done(void *argument, rpc_call_id id, const rpc_call_result *result) {
+    rpc_outcome_done(&((asked *)argument)->outcome, id, result);
 }
 
 static void asked_sent(void *argument, mr_status status) {
@@ -48,38 +48,38 @@ static void asked_sent(void *argument, mr_status status) {
     asked->sent_status = status;
 }
 
-static call_id ask(call_pair *pair, asked *asked, span body, call_options options) {
-    calls *calls = pair->sides[CLIENT].calls;
-    link_id link = call_pair_link(pair, CLIENT);
+static rpc_call_id ask(rpc_pair *pair, asked *asked, span body, rpc_call_options options) {
+    rpc *rpc = pair->sides[CLIENT].rpc;
+    link_id link = rpc_pair_link(pair, CLIENT);
     uint8_t *payload;
     asked->pair = pair;
-    assert_int_equal(calls_begin(calls, link, 7, 3, &payload), MR_OK);
+    assert_int_equal(rpc_begin(rpc, link, 7, 3, &payload), MR_OK);
     memcpy(payload, "ask", 3);
-    if (body.size == 0) return calls_commit(calls, pair->clock.now_us, link, 3, &options, asked_done, asked);
-    return calls_commit_body(calls, pair->clock.now_us, link, 3, body, asked_sent, &options, asked_done, asked);
+    if (body.size == 0) return rpc_commit(rpc, pair->clock.now_us, link, 3, &options, asked_done, asked);
+    return rpc_commit_body(rpc, pair->clock.now_us, link, 3, body, asked_sent, &options, asked_done, asked);
 }
 
-static void reply_with_body(call_pair *pair, call_token token, asked *asked) {
-    calls *calls = pair->sides[SERVER].calls;
+static void reply_with_body(rpc_pair *pair, rpc_call_token token, asked *asked) {
+    rpc *rpc = pair->sides[SERVER].rpc;
     uint8_t *payload;
-    assert_int_equal(calls_reply_begin(calls, token, 4, &payload), MR_OK);
+    assert_int_equal(rpc_reply_begin(rpc, token, 4, &payload), MR_OK);
     memcpy(payload, "head", 4);
-    calls_reply_commit_body(calls, token, 4, span_of("the body of it", 14), asked_sent, asked);
+    rpc_reply_commit_body(rpc, token, 4, span_of("the body of it", 14), asked_sent, asked);
 }
 
 /* Up to the moment when the answer with its body is on its way. */
-static call_id ask_for_body(call_pair *pair, asked *asked, call_options options) {
-    pair->sides[SERVER].habit = CALL_HOLD;
-    call_id id = ask(pair, asked, (span){0}, options);
+static rpc_call_id ask_for_body(rpc_pair *pair, asked *asked, rpc_call_options options) {
+    pair->sides[SERVER].habit = RPC_HOLD;
+    rpc_call_id id = ask(pair, asked, (span){0}, options);
     run(pair);
     reply_with_body(pair, pair->sides[SERVER].seen[pair->sides[SERVER].seen_count - 1].token, asked);
     return id;
 }
 
-static void assert_link_works(call_pair *pair) {
-    pair->sides[SERVER].habit = CALL_ECHO;
-    call_outcome outcome;
-    assert_int_equal(call_pair_start(pair, CLIENT, "still here", NULL, &outcome), MR_OK);
+static void assert_link_works(rpc_pair *pair) {
+    pair->sides[SERVER].habit = RPC_ECHO;
+    rpc_outcome outcome;
+    assert_int_equal(rpc_pair_start(pair, CLIENT, "still here", NULL, &outcome), MR_OK);
     run(pair);
     assert_int_equal(outcome.count, 1);
     assert_string_equal(outcome.payload, "still here");
@@ -89,10 +89,10 @@ static void assert_link_works(call_pair *pair) {
 /* ---- Requests. */
 
 static void a_request_s_body_lies_where_on_body_said(void **state) {
-    call_pair *pair = *state;
-    call_side *server = &pair->sides[SERVER];
+    rpc_pair *pair = *state;
+    rpc_side *server = &pair->sides[SERVER];
     asked asked = {0};
-    ask(pair, &asked, span_of("some bytes", 10), (call_options){0});
+    ask(pair, &asked, span_of("some bytes", 10), (rpc_call_options){0});
     assert_int_equal(asked.sents, 0);
     run(pair);
     assert_int_equal(server->bodies, 1);
@@ -105,25 +105,25 @@ static void a_request_s_body_lies_where_on_body_said(void **state) {
 }
 
 static void a_refused_body_is_the_handler_s_to_answer(void **state) {
-    call_pair *pair = *state;
-    call_side *server = &pair->sides[SERVER];
+    rpc_pair *pair = *state;
+    rpc_side *server = &pair->sides[SERVER];
     server->refuse_bodies = true;
-    server->habit = CALL_HOLD;
+    server->habit = RPC_HOLD;
     asked asked = {0};
-    ask(pair, &asked, span_of("some bytes", 10), (call_options){0});
+    ask(pair, &asked, span_of("some bytes", 10), (rpc_call_options){0});
     run(pair);
     assert_null(server->seen[0].body.data);
     assert_int_equal(server->seen[0].body.size, 10);
-    assert_int_equal(calls_fail(server->calls, server->seen[0].token, MR_TOO_LARGE, "too much"), MR_OK);
+    assert_int_equal(rpc_fail(server->rpc, server->seen[0].token, MR_TOO_LARGE, "too much"), MR_OK);
     run(pair);
     assert_int_equal(asked.outcome.status, MR_TOO_LARGE);
     assert_link_works(pair);
 }
 
 static void nobody_names_memory_for_a_repeat(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask(pair, &asked, span_of("some bytes", 10), (call_options){0});
+    ask(pair, &asked, span_of("some bytes", 10), (rpc_call_options){0});
     loopback_double(&pair->loopback, CLIENT, 0);
     run(pair);
     assert_int_equal(pair->sides[SERVER].bodies, 1);
@@ -132,21 +132,21 @@ static void nobody_names_memory_for_a_repeat(void **state) {
 }
 
 static void a_call_with_a_body_asks_once(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask(pair, &asked, span_of("some bytes", 10), (call_options){.attempt_timeout_us = 10, .attempts_max = 5});
+    ask(pair, &asked, span_of("some bytes", 10), (rpc_call_options){.attempt_timeout_us = 10, .attempts_max = 5});
     loopback_drop(&pair->loopback, CLIENT, 0);
-    call_pair_advance(pair, 1010);
+    rpc_pair_advance(pair, 1010);
     assert_int_equal(pair->loopback.ends[CLIENT].count, 0);
     assert_int_equal(asked.outcome.status, MR_TIMEOUT);
 }
 
 /* The body is the transport's until it says so, whatever became of the call. */
 static void a_deadline_does_not_wait_for_a_body_that_is_being_sent(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask(pair, &asked, span_of("some bytes", 10), (call_options){.timeout_us = 10});
-    call_pair_advance(pair, 1010);
+    ask(pair, &asked, span_of("some bytes", 10), (rpc_call_options){.timeout_us = 10});
+    rpc_pair_advance(pair, 1010);
     assert_int_equal(asked.outcome.status, MR_TIMEOUT);
     assert_int_equal(asked.sents, 0);
     run(pair);
@@ -157,9 +157,9 @@ static void a_deadline_does_not_wait_for_a_body_that_is_being_sent(void **state)
 /* ---- Answers. */
 
 static void an_answer_s_body_lies_where_the_caller_said(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask_for_body(pair, &asked, (call_options){.on_body = answer_body});
+    ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body});
     run(pair);
     assert_int_equal(asked.bodies, 1);
     assert_int_equal(asked.body_size, 14);
@@ -175,10 +175,10 @@ static void an_answer_s_body_lies_where_the_caller_said(void **state) {
 }
 
 static void an_unwanted_body_costs_the_call_and_not_the_link(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked none = {0}, refused = {.refuse = true};
-    ask_for_body(pair, &none, (call_options){0});
-    ask_for_body(pair, &refused, (call_options){.on_body = answer_body});
+    ask_for_body(pair, &none, (rpc_call_options){0});
+    ask_for_body(pair, &refused, (rpc_call_options){.on_body = answer_body});
     run(pair);
     asked *both[] = {&none, &refused};
     for (int i = 0; i < 2; i++) {
@@ -192,13 +192,13 @@ static void an_unwanted_body_costs_the_call_and_not_the_link(void **state) {
 }
 
 static void a_call_does_not_inherit_the_memory_of_the_one_before(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask_for_body(pair, &asked, (call_options){.on_body = answer_body});
+    ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body});
     run(pair);
-    pair->sides[SERVER].habit = CALL_HOLD;
-    call_outcome outcome;
-    assert_int_equal(call_pair_start(pair, CLIENT, "x", NULL, &outcome), MR_OK);
+    pair->sides[SERVER].habit = RPC_HOLD;
+    rpc_outcome outcome;
+    assert_int_equal(rpc_pair_start(pair, CLIENT, "x", NULL, &outcome), MR_OK);
     run(pair);
     reply_with_body(pair, pair->sides[SERVER].seen[1].token, &asked);
     run(pair);
@@ -207,10 +207,10 @@ static void a_call_does_not_inherit_the_memory_of_the_one_before(void **state) {
 }
 
 static void a_late_answer_s_body_is_thrown_away(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask_for_body(pair, &asked, (call_options){.on_body = answer_body, .timeout_us = 10});
-    call_pair_advance(pair, 1010);
+    ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body, .timeout_us = 10});
+    rpc_pair_advance(pair, 1010);
     run(pair);
     assert_int_equal(asked.bodies, 0);
     assert_int_equal(asked.outcome.status, MR_TIMEOUT);
@@ -223,12 +223,12 @@ static void assert_untouched(const asked *asked) {
 }
 
 static void a_deadline_in_the_middle_of_a_body_gives_the_memory_back(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask_for_body(pair, &asked, (call_options){.on_body = answer_body, .timeout_us = 10});
+    ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body, .timeout_us = 10});
     loopback_body_start(&pair->loopback, SERVER, 0);
     assert_int_equal(asked.bodies, 1);
-    call_pair_advance(pair, 1010);
+    rpc_pair_advance(pair, 1010);
     assert_int_equal(asked.outcome.status, MR_TIMEOUT);
     assert_int_equal(pair->loopback.ends[CLIENT].discards, 1);
     run(pair);
@@ -238,11 +238,11 @@ static void a_deadline_in_the_middle_of_a_body_gives_the_memory_back(void **stat
 }
 
 static void so_does_a_cancellation(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    call_id id = ask_for_body(pair, &asked, (call_options){.on_body = answer_body});
+    rpc_call_id id = ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body});
     loopback_body_start(&pair->loopback, SERVER, 0);
-    assert_int_equal(calls_cancel(pair->sides[CLIENT].calls, id), MR_OK);
+    assert_int_equal(rpc_cancel(pair->sides[CLIENT].rpc, id), MR_OK);
     assert_int_equal(pair->loopback.ends[CLIENT].discards, 1);
     run(pair);
     assert_untouched(&asked);
@@ -250,12 +250,12 @@ static void so_does_a_cancellation(void **state) {
 }
 
 static void so_does_the_end_of_everything(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask_for_body(pair, &asked, (call_options){.on_body = answer_body});
+    ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body});
     loopback_body_start(&pair->loopback, SERVER, 0);
-    calls_destroy(pair->sides[CLIENT].calls);
-    pair->sides[CLIENT].calls = NULL;
+    rpc_destroy(pair->sides[CLIENT].rpc);
+    pair->sides[CLIENT].rpc = NULL;
     assert_int_equal(pair->loopback.ends[CLIENT].discards, 1);
     assert_int_equal(asked.outcome.status, MR_CLOSED);
     loopback_drop(&pair->loopback, SERVER, 0);
@@ -263,9 +263,9 @@ static void so_does_the_end_of_everything(void **state) {
 }
 
 static void a_link_that_closes_in_the_middle_of_a_body_ends_the_call(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    ask_for_body(pair, &asked, (call_options){.on_body = answer_body});
+    ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body});
     loopback_body_start(&pair->loopback, SERVER, 0);
     loopback_break(&pair->loopback, pair->link, MR_PEER_DIED, "gone");
     assert_int_equal(asked.outcome.count, 1);
@@ -274,22 +274,22 @@ static void a_link_that_closes_in_the_middle_of_a_body_ends_the_call(void **stat
 }
 
 static void another_call_may_end_meanwhile(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {0};
-    call_outcome other;
-    assert_int_equal(call_pair_start(pair, CLIENT, "other", &(call_options){.timeout_us = 10}, &other), MR_OK);
-    ask_for_body(pair, &asked, (call_options){.on_body = answer_body});
+    rpc_outcome other;
+    assert_int_equal(rpc_pair_start(pair, CLIENT, "other", &(rpc_call_options){.timeout_us = 10}, &other), MR_OK);
+    ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body});
     loopback_body_start(&pair->loopback, SERVER, 0);
-    call_pair_advance(pair, 2000);
+    rpc_pair_advance(pair, 2000);
     run(pair);
     assert_int_equal(asked.outcome.status, MR_OK);
     assert_memory_equal(asked.memory, "the body of it", 14);
 }
 
 static void on_body_may_cancel_its_own_call(void **state) {
-    call_pair *pair = *state;
+    rpc_pair *pair = *state;
     asked asked = {.cancel = true};
-    ask_for_body(pair, &asked, (call_options){.on_body = answer_body});
+    ask_for_body(pair, &asked, (rpc_call_options){.on_body = answer_body});
     run(pair);
     assert_int_equal(asked.outcome.count, 1);
     assert_int_equal(asked.outcome.status, MR_CANCELLED);
@@ -300,11 +300,11 @@ static void on_body_may_cancel_its_own_call(void **state) {
 /* ---- Bad peers. */
 
 static void a_body_in_a_bad_message_finds_no_memory(void **state) {
-    call_pair *pair = *state;
-    call_head cancel = {.kind = CALL_CANCEL, .attempt = 1, .number = CALL_WINDOW};
-    uint8_t bytes[CALL_OVERHEAD];
-    call_head_encode(&cancel, bytes, 0);
-    loopback_inject(&pair->loopback, CLIENT, pair->link, span_of(bytes, CALL_HEAD_SIZE), span_of("body", 4));
+    rpc_pair *pair = *state;
+    rpc_header cancel = {.kind = RPC_CALL_CANCEL, .attempt = 1, .number = RPC_CALL_WINDOW};
+    uint8_t bytes[RPC_CALL_OVERHEAD];
+    rpc_header_encode(&cancel, bytes, 0);
+    loopback_inject(&pair->loopback, CLIENT, pair->link, span_of(bytes, RPC_HEADER_SIZE), span_of("body", 4));
     run(pair);
     assert_int_equal(pair->sides[SERVER].bodies, 0);
     assert_int_equal(pair->sides[SERVER].closed_why.status, MR_CORRUPT);
@@ -315,7 +315,7 @@ static void a_body_in_a_bad_message_finds_no_memory(void **state) {
     assert_int_equal(stats(pair, SERVER).bad_messages, 2);
 }
 
-#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, call_pair_setup, call_pair_teardown)
+#define WITH_PAIR(test) cmocka_unit_test_setup_teardown(test, rpc_pair_setup, rpc_pair_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

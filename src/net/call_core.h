@@ -1,10 +1,10 @@
 /* call_core.h — internals of RPC shared by call.c (links and life), call_ask.c and call_answer.c.
  *
- * Each link has a call_link: on one side the places of the calls it has asked (call_places.h), on the other the filter
- * of those it was asked (call_window.h). A call without deadline touches nothing else: no clock, no heap, no
+ * Each link has a rpc_call_link: on one side the places of the calls it has asked (call_places.h), on the other the
+ * filter of those it was asked (call_window.h). A call without deadline touches nothing else: no clock, no heap, no
  * allocation.
  *
- * Invariants (calls_check)
+ * Invariants (rpc_check)
  *   1. open_count = records that wait, over all links. Each has a done, and its number is the largest of its place.
  *   2. A record is in `timers` only while it waits, in its link's `unsent` only while it waits or is telling; of those
  *      that wait, only what is `timed` is in either, or keeps its payload.
@@ -22,132 +22,133 @@
 #include "net/call_window.h"
 #include "net/shm/lane.h"
 
-typedef struct call_link {
+typedef struct rpc_call_link {
     link_id id;
     lane *lane;         /* for small messages; borrowed, NULL: the transport has none */
     bool over;          /* closed, condemned or shut down */
     bool closed;        /* the transport does not know it any more */
     bool starved;       /* a call was refused because every place is taken */
-    uint8_t begun_kind; /* call_kind of the message that was begun and not committed; 0: none */
+    uint8_t begun_kind; /* rpc_kind of the message that was begun and not committed; 0: none */
     uint32_t begun_method;
     size_t begun_size;
     uint8_t *begun; /* its head, in the transport's memory */
-    call_places places;
-    call_window window;
-    call_record *arriving; /* the call whose answer's body is arriving; NULL: none */
-    list unsent;           /* records that have something to send when there is room */
-    cause *condemned;      /* owned; why we closed it; NULL: we did not */
-    struct call_link *next_grave;
-} call_link;
+    rpc_pending pending;
+    rpc_dedup dedup;
+    rpc_call_record *arriving; /* the call whose answer's body is arriving; NULL: none */
+    list unsent;               /* records that have something to send when there is room */
+    cause *condemned;          /* owned; why we closed it; NULL: we did not */
+    struct rpc_call_link *next_grave;
+} rpc_call_link;
 
-struct calls {
+struct rpc {
     const env *env;
-    const call_handlers *handlers;
+    const rpc_call_handlers *handlers;
     void *context;
-    map links;         /* by link_id */
-    call_link *recent; /* the one that was used last, or NULL */
-    heap timers;
+    map links;             /* by link_id */
+    rpc_call_link *recent; /* the one that was used last, or NULL */
+    timer_heap timers;
     size_t open_count;
     size_t kept_bytes;
-    uint32_t depth;    /* entries on the stack that may call back */
-    call_link *graves; /* closed links that the stack may still point to */
-    call_stats stats;
+    uint32_t depth;        /* entries on the stack that may call back */
+    rpc_call_link *graves; /* closed links that the stack may still point to */
+    rpc_call_stats stats;
 };
 
 /* NULL: there is none. Mostly it is the one that was used last. */
-__attribute__((noinline)) call_link *call_link_look_up(calls *calls, link_id id);
-static inline call_link *call_link_find(calls *calls, link_id id) {
-    call_link *recent = calls->recent;
-    return __builtin_expect(recent != NULL && recent->id.v == id.v, 1) ? recent : call_link_look_up(calls, id);
+__attribute__((noinline)) rpc_call_link *rpc_call_link_look_up(rpc *rpc, link_id id);
+static inline rpc_call_link *rpc_call_link_find(rpc *rpc, link_id id) {
+    rpc_call_link *recent = rpc->recent;
+    return __builtin_expect(recent != NULL && recent->id.v == id.v, 1) ? recent : rpc_call_link_look_up(rpc, id);
 }
 
 /* Around everything that calls back: what the stack points to stays until the last one leaves. */
-static inline void call_enter(calls *calls) { calls->depth++; }
-__attribute__((noinline, cold)) void call_bury(calls *calls);
-static inline void call_leave(calls *calls) {
-    if (--calls->depth == 0 && __builtin_expect(calls->graves != NULL, 0)) call_bury(calls);
+static inline void rpc_call_enter(rpc *rpc) { rpc->depth++; }
+__attribute__((noinline, cold)) void rpc_call_bury(rpc *rpc);
+static inline void rpc_call_leave(rpc *rpc) {
+    if (--rpc->depth == 0 && __builtin_expect(rpc->graves != NULL, 0)) rpc_call_bury(rpc);
 }
 
 /* The peer cannot be talked to: its calls end now, the link when the transport has closed it. */
-__attribute__((noinline, cold)) void call_condemn(calls *calls, call_link *link, mr_status status, const char *text);
-__attribute__((noinline, cold)) void call_bad_message(calls *calls, call_link *link, const char *text);
+__attribute__((noinline, cold)) void rpc_call_condemn(rpc *rpc, rpc_call_link *link, mr_status status,
+                                                      const char *text);
+__attribute__((noinline, cold)) void rpc_call_bad_message(rpc *rpc, rpc_call_link *link, const char *text);
 
 /* ---- Sending: begin, write the payload, commit. */
 
-static inline mr_status call_begin(calls *calls, call_link *link, call_kind kind, size_t size, uint8_t **payload) {
+static inline mr_status rpc_call_begin(rpc *rpc, rpc_call_link *link, rpc_kind kind, size_t size, uint8_t **payload) {
     if (link->over) return MR_CLOSED;
-    if (size > CALL_PAYLOAD_MAX) return MR_TOO_LARGE;
+    if (size > RPC_CALL_PAYLOAD_MAX) return MR_TOO_LARGE;
     link->begun_kind = 0; /* what was begun before is given up by the transport, too */
-    uint8_t *at = link->lane == NULL ? NULL : lane_reserve(link->lane, call_head_room(kind, size));
+    uint8_t *at = link->lane == NULL ? NULL : lane_reserve(link->lane, rpc_header_room(kind, size));
     if (at == NULL) {
-        transport transport = calls->env->transport;
-        MR_TRY(transport.ops->reserve(transport.self, link->id, call_head_room(kind, size), &at));
+        transport transport = rpc->env->transport;
+        MR_TRY(transport.ops->reserve(transport.self, link->id, rpc_header_room(kind, size), &at));
     }
     link->begun = at;
     link->begun_kind = (uint8_t)kind;
     link->begun_size = size;
-    *payload = link->begun + CALL_HEAD_SIZE;
+    *payload = link->begun + RPC_HEADER_SIZE;
     return MR_OK;
 }
 
 /* The link whose begun message is committed now. */
-static inline call_link *call_begun(calls *calls, link_id id, call_kind kind, size_t size) {
-    call_link *link = call_link_find(calls, id);
+static inline rpc_call_link *rpc_call_begun(rpc *rpc, link_id id, rpc_kind kind, size_t size) {
+    rpc_call_link *link = rpc_call_link_find(rpc, id);
     MR_ASSERT(link != NULL && !link->over && link->begun_kind == kind && size <= link->begun_size);
     return link;
 }
 
-static inline void call_commit(calls *calls, call_link *link, const call_head *head, size_t size) {
+static inline void rpc_call_commit(rpc *rpc, rpc_call_link *link, const rpc_header *header, size_t size) {
     link->begun_kind = 0;
-    size_t whole = call_head_encode(head, link->begun, size);
+    size_t whole = rpc_header_encode(header, link->begun, size);
     if (link->lane != NULL) {
         lane_commit(link->lane, whole);
         return;
     }
-    transport transport = calls->env->transport;
+    transport transport = rpc->env->transport;
     transport.ops->commit(transport.self, link->id, whole);
 }
 
-enum { CALL_FEW_WORDS = 16 }; /* that were just written, and that others may follow in a run */
+enum { RPC_CALL_FEW_WORDS = 16 }; /* that were just written, and that others may follow in a run */
 
 /* A whole message of words at once, where nothing stands in its way: all of its stores lie close together, so that the
  * line goes to the other side once; `more` may follow at once. False: nothing has happened. */
-static inline bool call_send_words(call_link *link, uint64_t first, uint64_t number, const uint64_t *words,
-                                   size_t count, bool more) {
-    size_t size = CALL_HEAD_SIZE + count * sizeof *words;
+static inline bool rpc_call_send_words(rpc_call_link *link, uint64_t first, uint64_t number, const uint64_t *words,
+                                       size_t count, bool more) {
+    size_t size = RPC_HEADER_SIZE + count * sizeof *words;
     uint8_t *at = link->lane == NULL ? NULL : lane_reserve(link->lane, size);
     if (__builtin_expect(at == NULL, 0)) return false;
     link->begun_kind = 0;
     memcpy(at, &first, sizeof first);
-    memcpy(at + CALL_HEAD_NUMBER, &number, sizeof number);
-    if (__builtin_expect(count <= CALL_FEW_WORDS, 1))
-        bytes_copy_words(at + CALL_HEAD_SIZE, words, count * sizeof *words);
+    memcpy(at + RPC_HEADER_NUMBER, &number, sizeof number);
+    if (__builtin_expect(count <= RPC_CALL_FEW_WORDS, 1))
+        bytes_copy_words(at + RPC_HEADER_SIZE, words, count * sizeof *words);
     else
-        memcpy(at + CALL_HEAD_SIZE, words, count * sizeof *words);
-    if (more && count <= CALL_FEW_WORDS)
+        memcpy(at + RPC_HEADER_SIZE, words, count * sizeof *words);
+    if (more && count <= RPC_CALL_FEW_WORDS)
         lane_hold(link->lane, size);
     else
         lane_commit(link->lane, size);
     return true;
 }
 
-void call_commit_body(calls *calls, call_link *link, const call_head *head, size_t size, span body, body_sent_fn *sent,
-                      void *argument);
-mr_status call_send(calls *calls, call_link *link, const call_head *head, span payload); /* a whole message */
+void rpc_call_commit_body(rpc *rpc, rpc_call_link *link, const rpc_header *header, size_t size, span body,
+                          body_sent_fn *sent, void *argument);
+mr_status rpc_call_send(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload); /* a whole message */
 
 /* ---- call_ask.c */
 
-void call_end_all(calls *calls, call_link *link, const cause *why);
-mr_status call_send_unsent(calls *calls, call_link *link); /* MR_BUSY: not all of it; on_room will follow */
-void call_on_answer(calls *calls, call_link *link, const call_head *head, span payload, const span *body);
-void *call_answer_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size);
+void rpc_call_end_all(rpc *rpc, rpc_call_link *link, const cause *why);
+mr_status rpc_call_send_unsent(rpc *rpc, rpc_call_link *link); /* MR_BUSY: not all of it; on_room will follow */
+void rpc_call_on_answer(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload, const span *body);
+void *rpc_call_answer_body(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload, uint64_t size);
 
 /* ---- call_answer.c */
 
-void call_on_request(calls *calls, call_link *link, const call_head *head, span payload, const span *body);
-void *call_request_body(calls *calls, call_link *link, const call_head *head, span payload, uint64_t size);
-__attribute__((noinline)) void call_on_cancel(calls *calls, call_link *link, const call_head *head);
+void rpc_call_on_request(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload, const span *body);
+void *rpc_call_request_body(rpc *rpc, rpc_call_link *link, const rpc_header *header, span payload, uint64_t size);
+__attribute__((noinline)) void rpc_call_on_cancel(rpc *rpc, rpc_call_link *link, const rpc_header *header);
 
 /* ---- call_check.c */
 
-void calls_check(const calls *calls); /* asserts the invariants above, between two entries (base/invariants.h) */
+void rpc_check(const rpc *rpc); /* asserts the invariants above, between two entries (base/invariants.h) */

@@ -5,31 +5,31 @@
 
 #include "base/alloc.h"
 
-void call_places_fini(call_places *places) {
-    for (uint32_t i = 0; i < places->count; i++) free(call_places_at(places, i)->kept);
-    for (uint32_t i = 0; i < places->count / CALL_PLACES_CHUNK; i++) free(places->chunks[i]);
-    free(places->chunks);
-    *places = (call_places){0};
+void rpc_pending_fini(rpc_pending *pending) {
+    for (uint32_t i = 0; i < pending->count; i++) free(rpc_pending_at(pending, i)->kept);
+    for (uint32_t i = 0; i < pending->count / RPC_PENDING_CHUNK; i++) free(pending->chunks[i]);
+    free(pending->chunks);
+    *pending = (rpc_pending){0};
 }
 
-mr_status call_places_grow(call_places *places, struct call_link *link) {
-    if (places->count == CALL_WINDOW) return MR_BUSY;
-    size_t chunks = places->count / CALL_PLACES_CHUNK;
+mr_status rpc_pending_grow(rpc_pending *pending, struct rpc_call_link *link) {
+    if (pending->count == RPC_CALL_WINDOW) return MR_BUSY;
+    size_t chunks = pending->count / RPC_PENDING_CHUNK;
     if ((chunks & (chunks - 1)) == 0) { /* the array is full at every power of two */
-        void *array = places->chunks;
-        MR_TRY(alloc_try_resize(&array, (chunks == 0 ? 1 : 2 * chunks) * sizeof *places->chunks));
-        places->chunks = array;
+        void *array = pending->chunks;
+        MR_TRY(alloc_try_resize(&array, (chunks == 0 ? 1 : 2 * chunks) * sizeof *pending->chunks));
+        pending->chunks = array;
     }
     void *chunk;
-    MR_TRY(alloc_try_lines(CALL_PLACES_CHUNK * sizeof(call_record), &chunk));
-    places->chunks[chunks] = chunk;
-    places->count += CALL_PLACES_CHUNK;
-    for (uint32_t place = places->count; place-- > places->count - CALL_PLACES_CHUNK;) {
-        call_record *record = call_places_at(places, place);
-        record->number = place; /* below CALL_WINDOW: given to nobody yet */
+    MR_TRY(alloc_try_lines(RPC_PENDING_CHUNK * sizeof(rpc_call_record), &chunk));
+    pending->chunks[chunks] = chunk;
+    pending->count += RPC_PENDING_CHUNK;
+    for (uint32_t place = pending->count; place-- > pending->count - RPC_PENDING_CHUNK;) {
+        rpc_call_record *record = rpc_pending_at(pending, place);
+        record->number = place; /* below RPC_CALL_WINDOW: given to nobody yet */
         record->link = link;
         list_init(&record->unsent);
-        call_places_give(places, record);
+        rpc_pending_give(pending, record);
     }
     return MR_OK;
 }

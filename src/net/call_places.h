@@ -7,75 +7,75 @@
  *   free ────► waiting ──────────────────────────────────────────────────────► free
  *                └─ cancelled while the link was full ─► telling ─ it was sent ─┘
  *
- * `number` grows by CALL_WINDOW each time a place is taken; by it call_places_find knows what was never asked. */
+ * `number` grows by RPC_CALL_WINDOW each time a place is taken; by it rpc_pending_find knows what was never asked. */
 #pragma once
 #include "base/heap.h"
 #include "base/list.h"
 #include "net/call_head.h"
 
-typedef enum call_state { CALL_FREE, CALL_WAITING, CALL_TELLING } call_state;
+typedef enum rpc_call_state { RPC_CALL_FREE, RPC_CALL_WAITING, RPC_CALL_TELLING } rpc_call_state;
 
-typedef struct call_record { /* two lines, of which a call without a deadline touches the first */
+typedef struct rpc_call_record { /* two lines, of which a call without a deadline touches the first */
     uint64_t number;
-    call_done_fn *done;
+    rpc_call_done_fn *done;
     void *argument;
-    call_body_fn *on_body;
+    rpc_call_body_fn *on_body;
     uint32_t next_free; /* place + 1; 0: the last */
     uint32_t method;
     uint16_t attempt, attempts_max;
-    uint8_t state; /* call_state */
+    uint8_t state; /* rpc_call_state */
     bool timed;    /* it has a deadline or asks again: it may be in `timers`, have something kept or unsent */
     int64_t deadline_us;
-    struct call_link *link;
+    struct rpc_call_link *link;
 
     int64_t attempt_timeout_us; /* <= 0: never */
     uint8_t *kept;              /* owned: the payload, for asking again; NULL: asks once */
     size_t kept_size;
-    heap_item timer; /* in calls.timers while there is something to wait for */
-    list unsent;     /* in the link's list while the link is full and an attempt or a cancellation has to be sent */
-} call_record;
-_Static_assert(sizeof(call_record) == 128 && offsetof(call_record, attempt_timeout_us) == 64, "two lines");
+    timer_heap_item timer; /* in calls.timers while there is something to wait for */
+    list unsent; /* in the link's list while the link is full and an attempt or a cancellation has to be sent */
+} rpc_call_record;
+_Static_assert(sizeof(rpc_call_record) == 128 && offsetof(rpc_call_record, attempt_timeout_us) == 64, "two lines");
 
-enum { CALL_PLACES_CHUNK = 16 };
+enum { RPC_PENDING_CHUNK = 16 };
 
-typedef struct call_places { /* zero-initialized it is empty and ready */
-    call_record **chunks;    /* owned array of owned chunks */
-    uint32_t count;          /* places that exist, a multiple of CALL_PLACES_CHUNK */
-    uint32_t free;           /* place + 1 of the first free one; 0: none */
-} call_places;
+typedef struct rpc_pending {  /* zero-initialized it is empty and ready */
+    rpc_call_record **chunks; /* owned array of owned chunks */
+    uint32_t count;           /* places that exist, a multiple of RPC_PENDING_CHUNK */
+    uint32_t free;            /* place + 1 of the first free one; 0: none */
+} rpc_pending;
 
-void call_places_fini(call_places *places); /* frees what is kept, too */
+void rpc_pending_fini(rpc_pending *pending); /* frees what is kept, too */
 
-static inline call_record *call_places_at(const call_places *places, uint32_t place) {
-    return &places->chunks[place / CALL_PLACES_CHUNK][place % CALL_PLACES_CHUNK];
+static inline rpc_call_record *rpc_pending_at(const rpc_pending *pending, uint32_t place) {
+    return &pending->chunks[place / RPC_PENDING_CHUNK][place % RPC_PENDING_CHUNK];
 }
 
-/* More places; `link` is written into each. MR_BUSY: there are CALL_WINDOW of them. MR_NOMEM. */
-MR_MUST mr_status call_places_grow(call_places *places, struct call_link *link);
+/* More places; `link` is written into each. MR_BUSY: there are RPC_CALL_WINDOW of them. MR_NOMEM. */
+MR_MUST mr_status rpc_pending_grow(rpc_pending *pending, struct rpc_call_link *link);
 
 /* The first free place, which must exist, and the number that it will have. */
-static inline call_record *call_places_first(const call_places *places) {
-    return call_places_at(places, places->free - 1);
+static inline rpc_call_record *rpc_pending_first(const rpc_pending *pending) {
+    return rpc_pending_at(pending, pending->free - 1);
 }
-static inline uint64_t call_places_next(const call_record *first) { return first->number + CALL_WINDOW; }
+static inline uint64_t rpc_pending_next(const rpc_call_record *first) { return first->number + RPC_CALL_WINDOW; }
 
 /* Takes it. Sets number and state; the rest is the caller's. */
-static inline void call_places_take_first(call_places *places, call_record *first) {
-    places->free = first->next_free;
-    first->number = call_places_next(first);
-    first->state = CALL_WAITING;
+static inline void rpc_pending_take_first(rpc_pending *pending, rpc_call_record *first) {
+    pending->free = first->next_free;
+    first->number = rpc_pending_next(first);
+    first->state = RPC_CALL_WAITING;
 }
 
-static inline void call_places_give(call_places *places, call_record *record) {
-    record->state = CALL_FREE;
-    record->next_free = places->free;
-    places->free = call_place(record->number) + 1;
+static inline void rpc_pending_give(rpc_pending *pending, rpc_call_record *record) {
+    record->state = RPC_CALL_FREE;
+    record->next_free = pending->free;
+    pending->free = rpc_call_place(record->number) + 1;
 }
 
 /* The place of a number that was given out, whatever became of the call since; NULL: no such number was given. */
-static inline call_record *call_places_find(const call_places *places, uint64_t number) {
-    uint32_t place = call_place(number);
-    if (place >= places->count) return NULL;
-    call_record *record = call_places_at(places, place);
+static inline rpc_call_record *rpc_pending_find(const rpc_pending *pending, uint64_t number) {
+    uint32_t place = rpc_call_place(number);
+    if (place >= pending->count) return NULL;
+    rpc_call_record *record = rpc_pending_at(pending, place);
     return number <= record->number ? record : NULL;
 }

@@ -10,72 +10,72 @@
 
 #include "base/alloc.h"
 
-static call_record *take(call_places *places) {
-    call_record *first = call_places_first(places);
-    call_places_take_first(places, first);
+static rpc_call_record *take(rpc_pending *pending) {
+    rpc_call_record *first = rpc_pending_first(pending);
+    rpc_pending_take_first(pending, first);
     return first;
 }
 
 static void the_last_place_given_is_taken_first(void **state) {
-    call_places places = {0};
-    assert_int_equal(places.free, 0);
-    assert_int_equal(call_places_grow(&places, NULL), MR_OK);
-    call_record *first = take(&places), *second = take(&places);
-    assert_int_equal(first->number, CALL_WINDOW);
-    assert_int_equal(second->number, CALL_WINDOW + 1);
-    call_places_give(&places, first);
-    assert_ptr_equal(take(&places), first);
-    assert_int_equal(first->number, 2 * CALL_WINDOW);
-    assert_int_equal(take(&places)->number, CALL_WINDOW + 2);
-    call_places_fini(&places);
+    rpc_pending pending = {0};
+    assert_int_equal(pending.free, 0);
+    assert_int_equal(rpc_pending_grow(&pending, NULL), MR_OK);
+    rpc_call_record *first = take(&pending), *second = take(&pending);
+    assert_int_equal(first->number, RPC_CALL_WINDOW);
+    assert_int_equal(second->number, RPC_CALL_WINDOW + 1);
+    rpc_pending_give(&pending, first);
+    assert_ptr_equal(take(&pending), first);
+    assert_int_equal(first->number, 2 * RPC_CALL_WINDOW);
+    assert_int_equal(take(&pending)->number, RPC_CALL_WINDOW + 2);
+    rpc_pending_fini(&pending);
 }
 
 static void only_numbers_that_were_given_are_found(void **state) {
-    call_places places = {0};
-    assert_null(call_places_find(&places, CALL_WINDOW));
-    assert_int_equal(call_places_grow(&places, NULL), MR_OK);
-    assert_null(call_places_find(&places, CALL_WINDOW));
-    call_record *record = take(&places);
-    assert_ptr_equal(call_places_find(&places, CALL_WINDOW), record);
-    assert_null(call_places_find(&places, CALL_WINDOW + 1));
-    assert_null(call_places_find(&places, 2 * CALL_WINDOW));
-    assert_null(call_places_find(&places, UINT64_MAX));
-    call_places_give(&places, record);
-    take(&places);
-    assert_ptr_equal(call_places_find(&places, CALL_WINDOW), record); /* over, but it was */
-    assert_ptr_equal(call_places_find(&places, 2 * CALL_WINDOW), record);
-    call_places_fini(&places);
+    rpc_pending pending = {0};
+    assert_null(rpc_pending_find(&pending, RPC_CALL_WINDOW));
+    assert_int_equal(rpc_pending_grow(&pending, NULL), MR_OK);
+    assert_null(rpc_pending_find(&pending, RPC_CALL_WINDOW));
+    rpc_call_record *record = take(&pending);
+    assert_ptr_equal(rpc_pending_find(&pending, RPC_CALL_WINDOW), record);
+    assert_null(rpc_pending_find(&pending, RPC_CALL_WINDOW + 1));
+    assert_null(rpc_pending_find(&pending, 2 * RPC_CALL_WINDOW));
+    assert_null(rpc_pending_find(&pending, UINT64_MAX));
+    rpc_pending_give(&pending, record);
+    take(&pending);
+    assert_ptr_equal(rpc_pending_find(&pending, RPC_CALL_WINDOW), record); /* over, but it was */
+    assert_ptr_equal(rpc_pending_find(&pending, 2 * RPC_CALL_WINDOW), record);
+    rpc_pending_fini(&pending);
 }
 
 static void there_are_window_many_and_they_do_not_move(void **state) {
-    call_places places = {0};
-    call_record *records[CALL_WINDOW];
-    for (int i = 0; i < CALL_WINDOW; i++) {
-        if (places.free == 0) assert_int_equal(call_places_grow(&places, NULL), MR_OK);
-        records[i] = take(&places);
-        assert_int_equal(records[i]->number, CALL_WINDOW + i);
+    rpc_pending pending = {0};
+    rpc_call_record *records[RPC_CALL_WINDOW];
+    for (int i = 0; i < RPC_CALL_WINDOW; i++) {
+        if (pending.free == 0) assert_int_equal(rpc_pending_grow(&pending, NULL), MR_OK);
+        records[i] = take(&pending);
+        assert_int_equal(records[i]->number, RPC_CALL_WINDOW + i);
     }
-    assert_int_equal(places.free, 0);
-    assert_int_equal(call_places_grow(&places, NULL), MR_BUSY);
-    for (uint32_t i = 0; i < CALL_WINDOW; i++) assert_ptr_equal(call_places_at(&places, i), records[i]);
-    call_places_fini(&places);
+    assert_int_equal(pending.free, 0);
+    assert_int_equal(rpc_pending_grow(&pending, NULL), MR_BUSY);
+    for (uint32_t i = 0; i < RPC_CALL_WINDOW; i++) assert_ptr_equal(rpc_pending_at(&pending, i), records[i]);
+    rpc_pending_fini(&pending);
 }
 
 static void without_memory_nothing_changes(void **state) {
-    call_places places = {0};
+    rpc_pending pending = {0};
     for (size_t nth = 1; nth <= 2; nth++) {
         alloc_fail_at(nth);
-        assert_int_equal(call_places_grow(&places, NULL), MR_NOMEM);
-        assert_int_equal(places.count, 0);
-        assert_int_equal(places.free, 0);
+        assert_int_equal(rpc_pending_grow(&pending, NULL), MR_NOMEM);
+        assert_int_equal(pending.count, 0);
+        assert_int_equal(pending.free, 0);
     }
-    assert_int_equal(call_places_grow(&places, NULL), MR_OK);
-    call_record *record = take(&places);
+    assert_int_equal(rpc_pending_grow(&pending, NULL), MR_OK);
+    rpc_call_record *record = take(&pending);
     alloc_fail_at(1);
-    assert_int_equal(call_places_grow(&places, NULL), MR_NOMEM);
-    assert_ptr_equal(call_places_find(&places, CALL_WINDOW), record);
+    assert_int_equal(rpc_pending_grow(&pending, NULL), MR_NOMEM);
+    assert_ptr_equal(rpc_pending_find(&pending, RPC_CALL_WINDOW), record);
     alloc_fail_at(0);
-    call_places_fini(&places);
+    rpc_pending_fini(&pending);
 }
 
 int main(void) {

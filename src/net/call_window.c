@@ -7,27 +7,27 @@
 
 enum { COUNT_FIRST = 8 };
 
-void call_window_fini(call_window *window) {
-    free(window->places);
-    *window = (call_window){0};
+void rpc_dedup_fini(rpc_dedup *dedup) {
+    free(dedup->places);
+    *dedup = (rpc_dedup){0};
 }
 
-mr_status call_window_grow(call_window *window, uint64_t number) {
-    uint32_t count = window->count == 0 ? COUNT_FIRST : window->count;
-    while (count <= call_place(number)) count *= 2;
-    if (count == window->count) return MR_OK;
-    void *places = window->places;
-    MR_TRY(alloc_try_resize(&places, count * sizeof *window->places));
-    window->places = places;
-    memset(window->places + window->count, 0, (count - window->count) * sizeof *window->places);
-    window->count = count;
+mr_status rpc_dedup_grow(rpc_dedup *dedup, uint64_t number) {
+    uint32_t count = dedup->count == 0 ? COUNT_FIRST : dedup->count;
+    while (count <= rpc_call_place(number)) count *= 2;
+    if (count == dedup->count) return MR_OK;
+    void *places = dedup->places;
+    MR_TRY(alloc_try_resize(&places, count * sizeof *dedup->places));
+    dedup->places = places;
+    memset(dedup->places + dedup->count, 0, (count - dedup->count) * sizeof *dedup->places);
+    dedup->count = count;
     return MR_OK;
 }
 
-bool call_window_cancel(call_window *window, uint64_t number, uint32_t attempt) {
+bool rpc_dedup_cancel(rpc_dedup *dedup, uint64_t number, uint32_t attempt) {
     /* Without memory a request that comes after its cancellation runs in vain; its answer is dropped by the caller. */
-    if (call_window_grow(window, number) != MR_OK) return false;
-    call_window_place *place = &window->places[call_place(number)];
+    if (rpc_dedup_grow(dedup, number) != MR_OK) return false;
+    rpc_dedup_place *place = &dedup->places[rpc_call_place(number)];
     if (number < place->number) return false;
     bool was_open = number == place->number && place->open;
     if (number > place->number || attempt > place->attempt) place->attempt = (uint16_t)attempt;

@@ -11,104 +11,104 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-enum { W = CALL_WINDOW };
+enum { W = RPC_CALL_WINDOW };
 
 static void an_attempt_is_new_once(void **state) {
-    call_window window = {0};
-    assert_true(call_window_is_new(&window, W + 5, 1));
-    assert_int_equal(call_window_admit(&window, W + 5, 1), MR_OK);
-    assert_false(call_window_is_new(&window, W + 5, 1));
-    assert_true(call_window_is_new(&window, W + 5, 2));
-    assert_int_equal(call_window_admit(&window, W + 5, 3), MR_OK);
-    assert_false(call_window_is_new(&window, W + 5, 2)); /* overtaken by the third */
-    assert_true(call_window_is_new(&window, W + 4, 1));
-    assert_true(call_window_is_new(&window, W + 6, 1));
-    call_window_fini(&window);
+    rpc_dedup dedup = {0};
+    assert_true(rpc_dedup_is_new(&dedup, W + 5, 1));
+    assert_int_equal(rpc_dedup_admit(&dedup, W + 5, 1), MR_OK);
+    assert_false(rpc_dedup_is_new(&dedup, W + 5, 1));
+    assert_true(rpc_dedup_is_new(&dedup, W + 5, 2));
+    assert_int_equal(rpc_dedup_admit(&dedup, W + 5, 3), MR_OK);
+    assert_false(rpc_dedup_is_new(&dedup, W + 5, 2)); /* overtaken by the third */
+    assert_true(rpc_dedup_is_new(&dedup, W + 4, 1));
+    assert_true(rpc_dedup_is_new(&dedup, W + 6, 1));
+    rpc_dedup_fini(&dedup);
 }
 
 static void a_larger_number_ends_the_smaller_ones_of_its_place(void **state) {
-    call_window window = {0};
-    assert_int_equal(call_window_admit(&window, 3 * W + 5, 1), MR_OK);
-    assert_true(call_window_is_open(&window, 3 * W + 5));
-    assert_false(call_window_is_new(&window, 2 * W + 5, 1));
-    assert_false(call_window_is_new(&window, 2 * W + 5, CALL_ATTEMPTS_MAX));
-    assert_int_equal(call_window_admit(&window, 4 * W + 5, 1), MR_OK);
-    assert_false(call_window_is_open(&window, 3 * W + 5));
-    assert_true(call_window_is_open(&window, 4 * W + 5));
-    call_window_fini(&window);
+    rpc_dedup dedup = {0};
+    assert_int_equal(rpc_dedup_admit(&dedup, 3 * W + 5, 1), MR_OK);
+    assert_true(rpc_dedup_is_open(&dedup, 3 * W + 5));
+    assert_false(rpc_dedup_is_new(&dedup, 2 * W + 5, 1));
+    assert_false(rpc_dedup_is_new(&dedup, 2 * W + 5, RPC_CALL_ATTEMPTS_MAX));
+    assert_int_equal(rpc_dedup_admit(&dedup, 4 * W + 5, 1), MR_OK);
+    assert_false(rpc_dedup_is_open(&dedup, 3 * W + 5));
+    assert_true(rpc_dedup_is_open(&dedup, 4 * W + 5));
+    rpc_dedup_fini(&dedup);
 }
 
 static void an_answered_call_stays_remembered(void **state) {
-    call_window window = {0};
-    assert_int_equal(call_window_admit(&window, W, 1), MR_OK);
-    call_window_answer(&window, W);
-    assert_false(call_window_is_open(&window, W));
-    assert_false(call_window_is_new(&window, W, 1));
-    assert_int_equal(call_window_admit(&window, W, 2), MR_OK); /* the answer was lost */
-    assert_true(call_window_is_open(&window, W));
-    call_window_fini(&window);
+    rpc_dedup dedup = {0};
+    assert_int_equal(rpc_dedup_admit(&dedup, W, 1), MR_OK);
+    rpc_dedup_answer(&dedup, W);
+    assert_false(rpc_dedup_is_open(&dedup, W));
+    assert_false(rpc_dedup_is_new(&dedup, W, 1));
+    assert_int_equal(rpc_dedup_admit(&dedup, W, 2), MR_OK); /* the answer was lost */
+    assert_true(rpc_dedup_is_open(&dedup, W));
+    rpc_dedup_fini(&dedup);
 }
 
 static void a_cancelled_call_is_over_even_before_it_came(void **state) {
-    call_window window = {0};
-    assert_false(call_window_cancel(&window, W + 9, 2));
-    assert_false(call_window_is_new(&window, W + 9, 1));
-    assert_false(call_window_is_new(&window, W + 9, 2));
-    assert_int_equal(call_window_admit(&window, 2 * W + 9, 3), MR_OK);
-    assert_false(call_window_cancel(&window, W + 9, 2)); /* of a call that is long over */
-    assert_true(call_window_is_open(&window, 2 * W + 9));
-    assert_true(call_window_cancel(&window, 2 * W + 9, 1));
-    assert_false(call_window_is_open(&window, 2 * W + 9));
-    assert_false(call_window_is_new(&window, 2 * W + 9, 3)); /* the larger attempt is what is remembered */
-    assert_false(call_window_cancel(&window, 2 * W + 9, 3));
-    call_window_fini(&window);
+    rpc_dedup dedup = {0};
+    assert_false(rpc_dedup_cancel(&dedup, W + 9, 2));
+    assert_false(rpc_dedup_is_new(&dedup, W + 9, 1));
+    assert_false(rpc_dedup_is_new(&dedup, W + 9, 2));
+    assert_int_equal(rpc_dedup_admit(&dedup, 2 * W + 9, 3), MR_OK);
+    assert_false(rpc_dedup_cancel(&dedup, W + 9, 2)); /* of a call that is long over */
+    assert_true(rpc_dedup_is_open(&dedup, 2 * W + 9));
+    assert_true(rpc_dedup_cancel(&dedup, 2 * W + 9, 1));
+    assert_false(rpc_dedup_is_open(&dedup, 2 * W + 9));
+    assert_false(rpc_dedup_is_new(&dedup, 2 * W + 9, 3)); /* the larger attempt is what is remembered */
+    assert_false(rpc_dedup_cancel(&dedup, 2 * W + 9, 3));
+    rpc_dedup_fini(&dedup);
 }
 
 static void the_first_of_a_known_place_is_admitted_at_once(void **state) {
-    call_window window = {0};
-    assert_false(call_window_admit_first(&window, W + 5, 1)); /* the place is not known */
-    assert_int_equal(call_window_admit(&window, W + 5, 1), MR_OK);
-    assert_false(call_window_admit_first(&window, 2 * W + 5, 1)); /* the one before it waits: it was given up */
-    assert_true(call_window_is_open(&window, W + 5));
-    call_window_answer(&window, W + 5);
-    assert_false(call_window_admit_first(&window, W + 5, 1)); /* a repeat, */
-    assert_false(call_window_admit_first(&window, W + 5, 2)); /* and a call that is asked again */
-    assert_true(call_window_admit_first(&window, 2 * W + 5, 3));
-    assert_true(call_window_is_open(&window, 2 * W + 5));
-    assert_false(call_window_is_new(&window, 2 * W + 5, 3));
-    assert_true(call_window_is_new(&window, 2 * W + 5, 4));
-    assert_false(call_window_admit_first(&window, 2 * W + 5, 4));
-    call_window_fini(&window);
+    rpc_dedup dedup = {0};
+    assert_false(rpc_dedup_admit_first(&dedup, W + 5, 1)); /* the place is not known */
+    assert_int_equal(rpc_dedup_admit(&dedup, W + 5, 1), MR_OK);
+    assert_false(rpc_dedup_admit_first(&dedup, 2 * W + 5, 1)); /* the one before it waits: it was given up */
+    assert_true(rpc_dedup_is_open(&dedup, W + 5));
+    rpc_dedup_answer(&dedup, W + 5);
+    assert_false(rpc_dedup_admit_first(&dedup, W + 5, 1)); /* a repeat, */
+    assert_false(rpc_dedup_admit_first(&dedup, W + 5, 2)); /* and a call that is asked again */
+    assert_true(rpc_dedup_admit_first(&dedup, 2 * W + 5, 3));
+    assert_true(rpc_dedup_is_open(&dedup, 2 * W + 5));
+    assert_false(rpc_dedup_is_new(&dedup, 2 * W + 5, 3));
+    assert_true(rpc_dedup_is_new(&dedup, 2 * W + 5, 4));
+    assert_false(rpc_dedup_admit_first(&dedup, 2 * W + 5, 4));
+    rpc_dedup_fini(&dedup);
 }
 
 static void it_grows_with_the_places_that_are_used(void **state) {
-    call_window window = {0};
-    assert_int_equal(call_window_admit(&window, W, 1), MR_OK);
-    assert_true(window.count <= 8);
-    assert_int_equal(call_window_admit(&window, W + 8, 1), MR_OK);
-    assert_int_equal(window.count, 16);
-    assert_int_equal(call_window_admit(&window, 1000 * (uint64_t)W + W - 1, 1), MR_OK);
-    assert_int_equal(window.count, W);
-    assert_false(call_window_is_new(&window, W, 1));
-    assert_false(call_window_is_new(&window, W + 8, 1));
-    assert_true(call_window_is_new(&window, UINT64_MAX, 1));
-    assert_int_equal(call_window_admit(&window, UINT64_MAX, 1), MR_OK);
-    assert_int_equal(window.count, W);
-    call_window_fini(&window);
+    rpc_dedup dedup = {0};
+    assert_int_equal(rpc_dedup_admit(&dedup, W, 1), MR_OK);
+    assert_true(dedup.count <= 8);
+    assert_int_equal(rpc_dedup_admit(&dedup, W + 8, 1), MR_OK);
+    assert_int_equal(dedup.count, 16);
+    assert_int_equal(rpc_dedup_admit(&dedup, 1000 * (uint64_t)W + W - 1, 1), MR_OK);
+    assert_int_equal(dedup.count, W);
+    assert_false(rpc_dedup_is_new(&dedup, W, 1));
+    assert_false(rpc_dedup_is_new(&dedup, W + 8, 1));
+    assert_true(rpc_dedup_is_new(&dedup, UINT64_MAX, 1));
+    assert_int_equal(rpc_dedup_admit(&dedup, UINT64_MAX, 1), MR_OK);
+    assert_int_equal(dedup.count, W);
+    rpc_dedup_fini(&dedup);
 }
 
 static void without_memory_nothing_changes(void **state) {
-    call_window window = {0};
+    rpc_dedup dedup = {0};
     alloc_fail_at(1);
-    assert_int_equal(call_window_admit(&window, W, 1), MR_NOMEM);
-    assert_true(call_window_is_new(&window, W, 1));
+    assert_int_equal(rpc_dedup_admit(&dedup, W, 1), MR_NOMEM);
+    assert_true(rpc_dedup_is_new(&dedup, W, 1));
     alloc_fail_at(1);
-    assert_false(call_window_cancel(&window, W, 1));
-    assert_int_equal(call_window_admit(&window, W, 1), MR_OK);
+    assert_false(rpc_dedup_cancel(&dedup, W, 1));
+    assert_int_equal(rpc_dedup_admit(&dedup, W, 1), MR_OK);
     alloc_fail_at(1);
-    assert_int_equal(call_window_admit(&window, W + 100, 1), MR_NOMEM);
-    assert_true(call_window_is_open(&window, W));
-    call_window_fini(&window);
+    assert_int_equal(rpc_dedup_admit(&dedup, W + 100, 1), MR_NOMEM);
+    assert_true(rpc_dedup_is_open(&dedup, W));
+    rpc_dedup_fini(&dedup);
 }
 
 /* Against a plain memory of everything that was ever admitted. */
@@ -117,7 +117,7 @@ static void it_agrees_with_a_perfect_memory(void **state) {
     rng rng;
     rng_init(&rng, 5);
     for (int round = 0; round < 50; round++) {
-        call_window window = {0};
+        rpc_dedup dedup = {0};
         bool seen[PLACES][USES][ATTEMPTS] = {0};
         int newest[PLACES] = {0};
         for (int step = 0; step < 2000; step++) {
@@ -127,13 +127,13 @@ static void it_agrees_with_a_perfect_memory(void **state) {
             if (use < 0) continue;
             int attempt = (int)rng_below(&rng, ATTEMPTS);
             uint64_t number = place + (uint64_t)W * (uint64_t)(use + 1);
-            if (!call_window_is_new(&window, number, (uint32_t)attempt + 1)) continue;
+            if (!rpc_dedup_is_new(&dedup, number, (uint32_t)attempt + 1)) continue;
             assert_false(seen[place][use][attempt]);
             seen[place][use][attempt] = true;
-            assert_int_equal(call_window_admit(&window, number, (uint32_t)attempt + 1), MR_OK);
-            if (rng_chance(&rng, 0.5)) call_window_answer(&window, number);
+            assert_int_equal(rpc_dedup_admit(&dedup, number, (uint32_t)attempt + 1), MR_OK);
+            if (rng_chance(&rng, 0.5)) rpc_dedup_answer(&dedup, number);
         }
-        call_window_fini(&window);
+        rpc_dedup_fini(&dedup);
     }
 }
 

@@ -18,14 +18,14 @@
 #include "tests/support/temp.h"
 
 typedef struct place {
-    char root[TEMP_FOLDER_MAX], folder[TEMP_FOLDER_MAX + 8];
+    char root[TEMP_DIR_FOLDER_MAX], folder[TEMP_DIR_FOLDER_MAX + 8];
     disk disk;
 } place;
 
 static int open_place(void **state) {
     place *place = calloc(1, sizeof *place);
     if (place == NULL) return -1;
-    if (!temp_folder(place->root)) return -1;
+    if (!temp_dir_folder(place->root)) return -1;
     snprintf(place->folder, sizeof place->folder, "%s/files", place->root);
     *state = place;
     return disk_open(place->folder, &place->disk) == MR_OK ? 0 : -1;
@@ -141,9 +141,9 @@ static int lock_in_vain(void *argument) {
     disk disk;
     char holder[40];
     snprintf(holder, sizeof holder, "'lock' is locked by process %d", (int)getppid());
-    CHILD_CHECK(disk_open(place->folder, &disk) == MR_OK);
-    CHILD_CHECK(disk_lock(disk, "lock") == MR_BUSY);
-    CHILD_CHECK(strcmp(mr_last_error(), holder) == 0);
+    TEST_CHILD_CHECK(disk_open(place->folder, &disk) == MR_OK);
+    TEST_CHILD_CHECK(disk_lock(disk, "lock") == MR_BUSY);
+    TEST_CHILD_CHECK(strcmp(mr_last_error(), holder) == 0);
     disk_close(disk);
     return 0;
 }
@@ -151,17 +151,17 @@ static int lock_in_vain(void *argument) {
 static int lock_and_die(void *argument) {
     const place *place = argument;
     disk disk;
-    CHILD_CHECK(disk_open(place->folder, &disk) == MR_OK);
-    CHILD_CHECK(disk_lock(disk, "lock") == MR_OK);
+    TEST_CHILD_CHECK(disk_open(place->folder, &disk) == MR_OK);
+    TEST_CHILD_CHECK(disk_lock(disk, "lock") == MR_OK);
     return raise(SIGKILL);
 }
 
 static void a_folder_has_one_lock(void **state) {
     place *place = *state;
     disk second;
-    assert_int_equal(child_run(lock_and_die, place, 60000), -SIGKILL);
+    assert_int_equal(test_child_run(lock_and_die, place, 60000), -SIGKILL);
     assert_int_equal(disk_lock(place->disk, "lock"), MR_OK); /* at once */
-    assert_int_equal(child_run(lock_in_vain, place, 60000), 0);
+    assert_int_equal(test_child_run(lock_in_vain, place, 60000), 0);
     assert_int_equal(disk_open(place->folder, &second), MR_OK);
     assert_int_equal(disk_lock(second, "lock"), MR_BUSY);
     disk_close(place->disk);

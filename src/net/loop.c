@@ -1,7 +1,7 @@
 /* loop.c — see loop.h.
  *
  * Handles of libuv live until its close callback, so everything given out is a small heap object that starts with its
- * handle and frees itself there. The loop's own handles are closed in loop_destroy. */
+ * handle and frees itself there. The loop's own handles are closed in event_loop_destroy. */
 #include "net/loop.h"
 
 #include <poll.h>
@@ -16,18 +16,18 @@
 #include "base/list.h"
 #include "net/vigil.h"
 
-struct loop {
+struct event_loop {
     uv_loop_t uv;
     uv_async_t wake;
     uv_prepare_t prepare; /* runs the idles before each wait */
-    uv_timer_t limit;     /* of loop_run_once */
+    uv_timer_t limit;     /* of event_loop_run_once */
     uv_idle_t awake;      /* runs while there is something to fetch, so that libuv does not wait */
     list idles, lookouts;
     bool in_idles;
     bool again;   /* they run once more before it waits */
     bool looks;   /* before it sleeps */
     bool no_wait; /* this run does not */
-    vigil vigil;
+    adaptive_poll poll;
     unsigned looked;   /* how often */
     int64_t looked_us; /* when descriptors were looked at last */
     bool found;        /* one of them was ready then, and libuv has not seen it */
@@ -41,46 +41,46 @@ enum { FETCHES_MAX = 64 };          /* in a row, before descriptors get their tu
 enum { LOOK_AGAIN_US = 50 };        /* so old may the last look at descriptors be where lookouts bring what there is */
 enum { SKIPS_MAX = 16 };            /* and so often is that taken for granted: who was just told is told more */
 
-struct loop_lookout {
+struct event_loop_lookout {
     list item;
-    const loop_lookout_ops *ops;
+    const event_loop_lookout_ops *ops;
     void *context;
 };
 
-struct loop_idle {
+struct event_loop_idle {
     list item;
-    loop *loop;
-    loop_idle_fn *fn; /* NULL: removed while the idles ran, freed when they are through */
+    event_loop *loop;
+    event_loop_idle_fn *fn; /* NULL: removed while the idles ran, freed when they are through */
     void *context;
 };
 
-struct loop_watch {
+struct event_loop_watch {
     uv_poll_t handle; /* first: the handle's address is the watch's */
-    loop_watch_fn *fn;
+    event_loop_watch_fn *fn;
     void *context;
 };
 
-struct loop_timer {
+struct event_loop_timer {
     uv_timer_t handle; /* first, as above */
-    loop_timer_fn *fn;
+    event_loop_timer_fn *fn;
     void *context;
 };
 
 static void must(int uv_error) { MR_ASSERT(uv_error == 0); }
 
-static void run_idles(loop *loop) {
+static void run_idles(event_loop *loop) {
     if (loop->in_idles) return;
     loop->in_idles = true;
     loop->again = false;
     list_for_each (at, &loop->idles) {
-        loop_idle *idle = container_of(at, loop_idle, item);
+        event_loop_idle *idle = container_of(at, event_loop_idle, item);
         if (idle->fn != NULL) idle->fn(idle->context);
         next_at = at->next; /* what was added meanwhile runs too */
     }
     loop->in_idles = false;
     list_for_each (at, &loop->idles) {
-        loop_idle *idle = container_of(at, loop_idle, item);
-        if (idle->fn == NULL) loop_idle_remove(idle);
+        event_loop_idle *idle = container_of(at, event_loop_idle, item);
+        if (idle->fn == NULL) event_loop_idle_remove(idle);
     }
 }
 
@@ -91,20 +91,20 @@ static bool has_news(const uv_loop_t *uv) {
     return first != &uv->watcher_queue;
 }
 
-static bool any_ready(const loop *loop) {
+static bool any_ready(const event_loop *loop) {
     list_for_each (at, &loop->lookouts) {
-        const loop_lookout *lookout = container_of(at, loop_lookout, item);
+        const event_loop_lookout *lookout = container_of(at, event_loop_lookout, item);
         if (lookout->ops->ready(lookout->context)) return true;
     }
     return false;
 }
 
-static bool await(loop *loop, int64_t timeout_us);
+static bool await(event_loop *loop, int64_t timeout_us);
 
 /* libuv only waits; a loop that looks first does so here, and leaves to libuv what it found. True: a lookout is ready,
  * or an idle wants to run again. Libuv's clock is set before it waits and after it slept; who is answered at once need
  * not wait for that. */
-static bool wait_here(loop *loop) {
+static bool wait_here(event_loop *loop) {
     if (loop->again) return true;
     uv_update_time(&loop->uv);
     int timeout_ms = has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
@@ -117,7 +117,7 @@ static bool wait_here(loop *loop) {
 static void on_awake(uv_idle_t *handle) {}
 
 static void on_prepare(uv_prepare_t *handle) {
-    loop *loop = handle->data;
+    event_loop *loop = handle->data;
     must(uv_idle_stop(&loop->awake));
     run_idles(loop);
     int fetches = 0;
@@ -130,13 +130,14 @@ static void on_prepare(uv_prepare_t *handle) {
 static void on_wake(uv_async_t *handle) {} /* that the wait ended is all it is for */
 static void on_limit(uv_timer_t *handle) {}
 
-mr_status loop_create(loop **out) {
-    loop *loop = xcalloc(1, sizeof *loop);
+mr_status event_loop_create(event_loop **out) {
+    event_loop *loop = xcalloc(1, sizeof *loop);
     list_init(&loop->idles);
     list_init(&loop->lookouts);
-    mr_status status = loop_status(uv_loop_init(&loop->uv), "cannot create an event loop");
+    mr_status status = event_loop_status(uv_loop_init(&loop->uv), "cannot create an event loop");
     if (status != MR_OK) goto free_loop;
-    status = loop_status(uv_async_init(&loop->uv, &loop->wake, on_wake), "cannot create the wake-up of an event loop");
+    status =
+        event_loop_status(uv_async_init(&loop->uv, &loop->wake, on_wake), "cannot create the wake-up of an event loop");
     if (status != MR_OK) goto close_uv;
     must(uv_timer_init(&loop->uv, &loop->limit));
     must(uv_idle_init(&loop->uv, &loop->awake));
@@ -153,7 +154,7 @@ free_loop:
     return status;
 }
 
-void loop_destroy(loop *loop) {
+void event_loop_destroy(event_loop *loop) {
     if (loop == NULL) return;
     MR_ASSERT(list_empty(&loop->idles) && list_empty(&loop->lookouts));
     uv_close((uv_handle_t *)&loop->wake, NULL);
@@ -165,38 +166,38 @@ void loop_destroy(loop *loop) {
     free(loop);
 }
 
-uv_loop_t *loop_uv(loop *loop) { return &loop->uv; }
+uv_loop_t *event_loop_uv(event_loop *loop) { return &loop->uv; }
 
-int64_t loop_now_us(loop *loop) { return (int64_t)(uv_hrtime() / 1000); }
+int64_t event_loop_now_us(event_loop *loop) { return (int64_t)(uv_hrtime() / 1000); }
 
 /* libuv's due time in ms is its cached time plus the timeout it is given, so the difference to that cached time makes
  * the due time exact however old the cache is; rounded up, so that a timer is never early. */
-static uint64_t delay_ms(loop *loop, int64_t delay_us) {
-    int64_t now_us = loop_now_us(loop);
+static uint64_t delay_ms(event_loop *loop, int64_t delay_us) {
+    int64_t now_us = event_loop_now_us(loop);
     int64_t due_us = delay_us > INT64_MAX - 1000 - now_us ? INT64_MAX - 1000 : now_us + delay_us;
     uint64_t due_ms = (uint64_t)(due_us + 999) / 1000, cached_ms = uv_now(&loop->uv);
     return due_ms > cached_ms ? due_ms - cached_ms : 0;
 }
 
-void loop_run(loop *loop) {
+void event_loop_run(event_loop *loop) {
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     run_idles(loop);
 }
 
 /* Where lookouts bring what there is, descriptors need not be looked at each time. */
-static bool may_skip(loop *loop) {
+static bool may_skip(event_loop *loop) {
     if (list_empty(&loop->lookouts) || loop->found || has_news(&loop->uv)) return false;
     bool brought = loop->brought;
     loop->brought = false;
     if (brought && loop->skips++ < SKIPS_MAX) return true;
     loop->skips = 0;
-    int64_t now_us = loop_now_us(loop);
+    int64_t now_us = event_loop_now_us(loop);
     if (now_us - loop->looked_us < LOOK_AGAIN_US) return true;
     loop->looked_us = now_us;
     return false;
 }
 
-void loop_run_once(loop *loop, int64_t timeout_us) {
+void event_loop_run_once(event_loop *loop, int64_t timeout_us) {
     if (timeout_us == 0 && may_skip(loop)) {
         run_idles(loop);
         return;
@@ -210,14 +211,14 @@ void loop_run_once(loop *loop, int64_t timeout_us) {
     run_idles(loop);
 }
 
-int64_t loop_pause_us(loop *loop) {
+int64_t event_loop_pause_us(event_loop *loop) {
     uv_update_time(&loop->uv);
     int timeout_ms = loop->again || has_news(&loop->uv) ? 0 : uv_backend_timeout(&loop->uv);
     return timeout_ms < 0 ? -1 : (int64_t)timeout_ms * 1000;
 }
 
 static bool is_ready(void *context) {
-    loop *loop = context;
+    event_loop *loop = context;
     for (int i = 0; i < LOOKS_IN_A_ROW && !list_empty(&loop->lookouts); i++) {
         if (any_ready(loop)) return true;
         cpu_relax();
@@ -228,22 +229,22 @@ static bool is_ready(void *context) {
     return loop->found;
 }
 
-static void disarm(loop *loop) {
+static void disarm(event_loop *loop) {
     list_for_each (at, &loop->lookouts) {
-        const loop_lookout *lookout = container_of(at, loop_lookout, item);
+        const event_loop_lookout *lookout = container_of(at, event_loop_lookout, item);
         lookout->ops->disarm(lookout->context);
     }
 }
 
-static bool arm(loop *loop) {
+static bool arm(event_loop *loop) {
     list_for_each (at, &loop->lookouts) {
-        const loop_lookout *lookout = container_of(at, loop_lookout, item);
+        const event_loop_lookout *lookout = container_of(at, event_loop_lookout, item);
         if (!lookout->ops->arm(lookout->context)) return false;
     }
     return true;
 }
 
-static void sleep_at(loop *loop, int64_t timeout_us) {
+static void sleep_at(event_loop *loop, int64_t timeout_us) {
     struct pollfd fd = {.fd = uv_backend_fd(&loop->uv), .events = POLLIN};
     struct timespec limit = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
     if (arm(loop)) loop->found = ppoll(&fd, 1, timeout_us < 0 ? NULL : &limit, NULL) != 0;
@@ -251,25 +252,25 @@ static void sleep_at(loop *loop, int64_t timeout_us) {
 }
 
 /* True: a lookout is ready, and was before it slept. */
-static bool await(loop *loop, int64_t timeout_us) {
+static bool await(event_loop *loop, int64_t timeout_us) {
     if (any_ready(loop)) return true;
     loop->found = false; /* libuv has seen it by now, or it is found again */
-    if (loop->looks && vigil_look(&loop->vigil, clock_real(), is_ready, loop)) return !loop->found;
-    int64_t start_us = loop_now_us(loop);
+    if (loop->looks && adaptive_poll_look(&loop->poll, clock_real(), is_ready, loop)) return !loop->found;
+    int64_t start_us = event_loop_now_us(loop);
     sleep_at(loop, timeout_us);
-    vigil_slept(&loop->vigil, loop_now_us(loop) - start_us);
+    adaptive_poll_slept(&loop->poll, event_loop_now_us(loop) - start_us);
     return false;
 }
 
-bool loop_pause(loop *loop, int64_t timeout_us) {
+bool event_loop_pause(event_loop *loop, int64_t timeout_us) {
     if (timeout_us != 0) loop->brought = await(loop, timeout_us);
     return timeout_us != 0 && loop->brought;
 }
 
-void loop_look_first(loop *loop) { loop->looks = true; }
+void event_loop_look_first(event_loop *loop) { loop->looks = true; }
 
-loop_lookout *loop_lookout_add(loop *loop, const loop_lookout_ops *ops, void *context) {
-    loop_lookout *lookout = xcalloc(1, sizeof *lookout);
+event_loop_lookout *event_loop_lookout_add(event_loop *loop, const event_loop_lookout_ops *ops, void *context) {
+    event_loop_lookout *lookout = xcalloc(1, sizeof *lookout);
     lookout->ops = ops;
     lookout->context = context;
     list_push_back(&loop->lookouts, &lookout->item);
@@ -277,17 +278,17 @@ loop_lookout *loop_lookout_add(loop *loop, const loop_lookout_ops *ops, void *co
     return lookout;
 }
 
-void loop_lookout_remove(loop_lookout *lookout) {
+void event_loop_lookout_remove(event_loop_lookout *lookout) {
     if (lookout == NULL) return;
     list_remove(&lookout->item);
     free(lookout);
 }
 
-void loop_stop(loop *loop) { uv_stop(&loop->uv); }
-void loop_wake(loop *loop) { must(uv_async_send(&loop->wake)); }
+void event_loop_stop(event_loop *loop) { uv_stop(&loop->uv); }
+void event_loop_wake(event_loop *loop) { must(uv_async_send(&loop->wake)); }
 
-loop_idle *loop_idle_add(loop *loop, loop_idle_fn *fn, void *context) {
-    loop_idle *idle = xcalloc(1, sizeof *idle);
+event_loop_idle *event_loop_idle_add(event_loop *loop, event_loop_idle_fn *fn, void *context) {
+    event_loop_idle *idle = xcalloc(1, sizeof *idle);
     idle->loop = loop;
     idle->fn = fn;
     idle->context = context;
@@ -295,9 +296,9 @@ loop_idle *loop_idle_add(loop *loop, loop_idle_fn *fn, void *context) {
     return idle;
 }
 
-void loop_idle_again(loop *loop) { loop->again = true; }
+void event_loop_idle_again(event_loop *loop) { loop->again = true; }
 
-void loop_idle_remove(loop_idle *idle) {
+void event_loop_idle_remove(event_loop_idle *idle) {
     if (idle == NULL) return;
     if (idle->loop->in_idles) {
         idle->fn = NULL;
@@ -311,42 +312,43 @@ static void free_handle(uv_handle_t *handle) { free(handle); }
 
 /* A descriptor in error is reported once with a status, which the callback will meet itself when it reads. */
 static void on_poll(uv_poll_t *handle, int status, int events) {
-    loop_watch *watch = (loop_watch *)handle;
+    event_loop_watch *watch = (event_loop_watch *)handle;
     watch->fn(watch->context);
 }
 
-mr_status loop_watch_add(loop *loop, int fd, loop_watch_fn *fn, void *context, loop_watch **out) {
-    loop_watch *watch = xcalloc(1, sizeof *watch);
+mr_status event_loop_watch_add(event_loop *loop, int fd, event_loop_watch_fn *fn, void *context,
+                               event_loop_watch **out) {
+    event_loop_watch *watch = xcalloc(1, sizeof *watch);
     watch->fn = fn;
     watch->context = context;
-    mr_status status = loop_status(uv_poll_init(&loop->uv, &watch->handle, fd), "cannot watch a file descriptor");
+    mr_status status = event_loop_status(uv_poll_init(&loop->uv, &watch->handle, fd), "cannot watch a file descriptor");
     if (status != MR_OK) {
         free(watch);
         return status;
     }
-    loop_watch_set(watch, true, false);
+    event_loop_watch_set(watch, true, false);
     *out = watch;
     return MR_OK;
 }
 
-void loop_watch_set(loop_watch *watch, bool reads, bool writes) {
+void event_loop_watch_set(event_loop_watch *watch, bool reads, bool writes) {
     int events = (reads ? UV_READABLE : 0) | (writes ? UV_WRITABLE : 0);
     must(events == 0 ? uv_poll_stop(&watch->handle) : uv_poll_start(&watch->handle, events, on_poll));
 }
 
-void loop_watch_remove(loop_watch *watch) {
+void event_loop_watch_remove(event_loop_watch *watch) {
     if (watch == NULL) return;
     must(uv_poll_stop(&watch->handle));
     uv_close((uv_handle_t *)&watch->handle, free_handle);
 }
 
 static void on_timer(uv_timer_t *handle) {
-    loop_timer *timer = (loop_timer *)handle;
+    event_loop_timer *timer = (event_loop_timer *)handle;
     timer->fn(timer->context);
 }
 
-loop_timer *loop_timer_create(loop *loop, loop_timer_fn *fn, void *context) {
-    loop_timer *timer = xcalloc(1, sizeof *timer);
+event_loop_timer *event_loop_timer_create(event_loop *loop, event_loop_timer_fn *fn, void *context) {
+    event_loop_timer *timer = xcalloc(1, sizeof *timer);
     timer->fn = fn;
     timer->context = context;
     must(uv_timer_init(&loop->uv, &timer->handle));
@@ -354,20 +356,20 @@ loop_timer *loop_timer_create(loop *loop, loop_timer_fn *fn, void *context) {
     return timer;
 }
 
-void loop_timer_set(loop_timer *timer, int64_t delay_us) {
+void event_loop_timer_set(event_loop_timer *timer, int64_t delay_us) {
     if (delay_us < 0)
         must(uv_timer_stop(&timer->handle));
     else
         must(uv_timer_start(&timer->handle, on_timer, delay_ms(timer->handle.data, delay_us), 0));
 }
 
-void loop_timer_destroy(loop_timer *timer) {
+void event_loop_timer_destroy(event_loop_timer *timer) {
     if (timer == NULL) return;
     must(uv_timer_stop(&timer->handle));
     uv_close((uv_handle_t *)&timer->handle, free_handle);
 }
 
-mr_status loop_status(int uv_error, const char *what) {
+mr_status event_loop_status(int uv_error, const char *what) {
     if (uv_error >= 0) return MR_OK;
     mr_status status = MR_IO;
     switch (uv_error) {

@@ -44,15 +44,15 @@ static void door_open(door *door, int ending) {
 static int caller(void *argument) {
     door *door = argument;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    CHILD_CHECK(connect(fd, (void *)&door->address, door->size) == 0);
+    TEST_CHILD_CHECK(connect(fd, (void *)&door->address, door->size) == 0);
     char none;
-    CHILD_CHECK(read(fd, &none, 1) == 1);
+    TEST_CHILD_CHECK(read(fd, &none, 1) == 1);
     if (door->ending < 0) raise(-door->ending);
     return door->ending;
 }
 
 static int mother(void *argument) {
-    pid_t pid = child_start(caller, argument);
+    pid_t pid = test_child_start(caller, argument);
     (void)pid; /* never waited for: it stays a zombie */
     pause();
     return 1;
@@ -80,7 +80,7 @@ static void a_child_tells_how_it_ended(void **state) {
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         door door;
         door_open(&door, endings[i]);
-        pid_t child = child_start(caller, &door);
+        pid_t child = test_child_start(caller, &door);
         int pid, pidfd, status = -1, fd = answer(&door, &pid);
         assert_int_equal(pid, child);
         assert_int_equal(pidfd_of_peer(fd, pid, &pidfd), MR_OK);
@@ -90,7 +90,7 @@ static void a_child_tells_how_it_ended(void **state) {
         let_go_and_wait(fd, pidfd);
         assert_true(pidfd_wait_status(pidfd, pid, &status));
         assert_int_equal(status, endings[i] < 0 ? -endings[i] : endings[i] << 8);
-        assert_int_equal(child_wait(child, CHILD_MS), endings[i]); /* it was left to be waited for */
+        assert_int_equal(test_child_wait(child, CHILD_MS), endings[i]); /* it was left to be waited for */
         assert_false(pidfd_is_child(pid));
         close(pidfd);
         close(fd);
@@ -103,7 +103,7 @@ static void anothers_child_tells_too(void **state) {
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         door door;
         door_open(&door, endings[i]);
-        pid_t child = child_start(mother, &door);
+        pid_t child = test_child_start(mother, &door);
         int pid, pidfd, status = -1, fd = answer(&door, &pid);
         assert_int_not_equal(pid, child);
         assert_int_equal(pidfd_of_peer(fd, pid, &pidfd), MR_OK);
@@ -112,7 +112,7 @@ static void anothers_child_tells_too(void **state) {
         assert_true(pidfd_wait_status(pidfd, pid, &status));
         assert_int_equal(status, endings[i] < 0 ? -endings[i] : endings[i] << 8);
         kill(child, SIGKILL);
-        assert_int_equal(child_wait(child, CHILD_MS), -SIGKILL);
+        assert_int_equal(test_child_wait(child, CHILD_MS), -SIGKILL);
         close(pidfd);
         close(fd);
         close(door.fd);
@@ -123,15 +123,15 @@ static int at_once(void *argument) { return 0; }
 static int never(void *argument) { return pause(); }
 
 static void a_number_tells_whether_its_process_has_ended(void **state) {
-    pid_t ends = child_start(at_once, NULL), stays = child_start(never, NULL);
+    pid_t ends = test_child_start(at_once, NULL), stays = test_child_start(never, NULL);
     assert_int_equal(waitid(P_PID, (id_t)ends, &(siginfo_t){0}, WEXITED | WNOWAIT), 0);
     assert_true(pidfd_process_ended(ends)); /* a zombie */
-    assert_int_equal(child_wait(ends, CHILD_MS), 0);
+    assert_int_equal(test_child_wait(ends, CHILD_MS), 0);
     assert_true(pidfd_process_ended(ends));
     assert_false(pidfd_process_ended(stays));
     assert_false(pidfd_process_ended(getpid()));
     kill(stays, SIGKILL);
-    assert_int_equal(child_wait(stays, CHILD_MS), -SIGKILL);
+    assert_int_equal(test_child_wait(stays, CHILD_MS), -SIGKILL);
     assert_true(pidfd_process_ended(INT32_MAX - 1));
 }
 

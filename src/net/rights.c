@@ -6,9 +6,9 @@
 
 #include "base/assert.h"
 
-void rights_send(struct msghdr *message, rights *rights, const int *fds, size_t count) {
+void scm_rights_send(struct msghdr *message, scm_rights *rights, const int *fds, size_t count) {
     size_t size = count * sizeof *fds;
-    MR_ASSERT(count <= RIGHTS_MAX);
+    MR_ASSERT(count <= SCM_RIGHTS_MAX);
     if (count == 0) return;
     memset(rights, 0, sizeof *rights);
     message->msg_control = rights;
@@ -19,12 +19,12 @@ void rights_send(struct msghdr *message, rights *rights, const int *fds, size_t 
     memcpy(CMSG_DATA(&rights->first), fds, size);
 }
 
-void rights_expect(struct msghdr *message, rights *rights) {
+void scm_rights_expect(struct msghdr *message, scm_rights *rights) {
     message->msg_control = rights;
     message->msg_controllen = sizeof *rights;
 }
 
-size_t rights_take(struct msghdr *message, int *fds, size_t most) {
+size_t scm_rights_take(struct msghdr *message, int *fds, size_t most) {
     size_t taken = 0;
     for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
         if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS) continue;

@@ -5,15 +5,16 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-enum { RIGHTS_MAX = 4 }; /* that travel together; the kernel closes what comes beyond */
+enum { SCM_RIGHTS_MAX = 4 }; /* that travel together; the kernel closes what comes beyond */
 
-typedef union rights { /* aligned as the kernel wants it */
+typedef union scm_rights { /* aligned as the kernel wants it */
     struct cmsghdr first;
-    char space[CMSG_SPACE(RIGHTS_MAX * sizeof(int))];
-} rights;
+    char space[CMSG_SPACE(SCM_RIGHTS_MAX * sizeof(int))];
+} scm_rights;
 
-void rights_send(struct msghdr *message, rights *rights, const int *fds, size_t count); /* borrowed; none: nothing */
+/* borrowed; none: nothing */
+void scm_rights_send(struct msghdr *message, scm_rights *rights, const int *fds, size_t count);
 
-void rights_expect(struct msghdr *message, rights *rights);
+void scm_rights_expect(struct msghdr *message, scm_rights *rights);
 /* Of a message that was received: how many came, at most `most`, which are the caller's; others are closed. */
-size_t rights_take(struct msghdr *message, int *fds, size_t most);
+size_t scm_rights_take(struct msghdr *message, int *fds, size_t most);

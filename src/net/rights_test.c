@@ -16,8 +16,8 @@ static void send_with(int socket, const int *fds, size_t count) {
     char byte = 0;
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    rights rights;
-    rights_send(&message, &rights, fds, count);
+    scm_rights rights;
+    scm_rights_send(&message, &rights, fds, count);
     assert_int_equal(sendmsg(socket, &message, MSG_NOSIGNAL), 1);
 }
 
@@ -25,10 +25,10 @@ static size_t receive(int socket, int *fds, size_t most) {
     char byte;
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    rights rights;
-    rights_expect(&message, &rights);
+    scm_rights rights;
+    scm_rights_expect(&message, &rights);
     assert_int_equal(recvmsg(socket, &message, MSG_CMSG_CLOEXEC), 1);
-    return rights_take(&message, fds, most);
+    return scm_rights_take(&message, fds, most);
 }
 
 static bool same_file(int a, int b) {
@@ -39,18 +39,18 @@ static bool same_file(int a, int b) {
 }
 
 static void they_come_in_order(void **state) {
-    int sockets[2], pipes[RIGHTS_MAX], got[RIGHTS_MAX];
+    int sockets[2], pipes[SCM_RIGHTS_MAX], got[SCM_RIGHTS_MAX];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
-    for (int i = 0; i < RIGHTS_MAX; i += 2) assert_int_equal(pipe(pipes + i), 0);
-    for (size_t count = 0; count <= RIGHTS_MAX; count++) {
+    for (int i = 0; i < SCM_RIGHTS_MAX; i += 2) assert_int_equal(pipe(pipes + i), 0);
+    for (size_t count = 0; count <= SCM_RIGHTS_MAX; count++) {
         send_with(sockets[0], pipes, count);
-        assert_int_equal(receive(sockets[1], got, RIGHTS_MAX), count);
+        assert_int_equal(receive(sockets[1], got, SCM_RIGHTS_MAX), count);
         for (size_t i = 0; i < count; i++) {
             assert_true(same_file(got[i], pipes[i]));
             close(got[i]);
         }
     }
-    for (int i = 0; i < RIGHTS_MAX; i++) close(pipes[i]);
+    for (int i = 0; i < SCM_RIGHTS_MAX; i++) close(pipes[i]);
     close(sockets[0]);
     close(sockets[1]);
 }

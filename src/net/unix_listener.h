@@ -16,9 +16,9 @@ typedef struct unix_listener {
     ino_t inode; /* which file it is, so that another process's is never removed */
 } unix_listener;
 
-/* `type` is SOCK_STREAM (a stream's) or SOCK_SEQPACKET (the hub's), `backlog` as for listen. `alone`: no other process
- * makes this file, so that no lock is needed to replace one that a dead process left. MR_EXISTS: a process listens
- * there, or something else is in the way. MR_INVALID: no path for a socket. MR_DENIED, MR_IO. */
+/* `type` is SOCK_STREAM (a stream's) or SOCK_SEQPACKET (the broker's), `backlog` as for listen. `alone`: no other
+ * process makes this file, so that no lock is needed to replace one that a dead process left. MR_EXISTS: a process
+ * listens there, or something else is in the way. MR_INVALID: no path for a socket. MR_DENIED, MR_IO. */
 MR_MUST mr_status unix_listener_open(const char *path, int type, int backlog, bool alone, unix_listener *out);
 void unix_listener_close(unix_listener *listener); /* removes the file */
 /* Removes what a dead process left there; leaves anything else alone. `type` and `alone` as unix_listener_open. */

@@ -18,18 +18,18 @@
  *
  * The data of large tensors, bytes and custom objects is not in the value but in buffers beside it; `buffer` is an
  * index into their table. Every buffer is named exactly once, in the order of the table. Value and table travel
- * together as a parcel:
+ * together as a payload:
  *
- *   offset       size  parcel
+ *   offset      size  payload
  *   -----------  ----  ---------------------------------------------------------------
  *   0            4     value_size
  *   4            4     buffer_count
- *   8            16 n  for each buffer: offset u64, size u64, in the parcel's region
+ *   8           16 n  for each buffer: offset u64, size u64, in the payload's region
  *   8 + 16 n           the value, value_size bytes, and nothing behind it
  *
- * The region is where the buffers lie: the body of the message that has the parcel in its head, or an extent of shared
- * memory that the message names. Offsets in it are multiples of 64. So a tensor can be used where it lies if parcel and
- * region begin at multiples of 8 and 64: a receiver that has them elsewhere copies them first.
+ * The region is where the buffers lie: the body of the message that has the payload in its head, or an extent of shared
+ * memory that the message names. Offsets in it are multiples of 64. So a tensor can be used where it lies if payload
+ * and region begin at multiples of 8 and 64: a receiver that has them elsewhere copies them first.
  *
  * Any well-formed MessagePack of these types is read, whatever the width of its numbers and lengths; floats of 32 bits
  * become floats of 64. What is written has one form: shortest numbers and lengths, floats of 64 bits, and tuples with
@@ -46,7 +46,7 @@
 
 enum {
     VALUE_DEPTH_MAX = 64,
-    VALUE_ALIGN = 8,         /* of a parcel in memory */
+    VALUE_ALIGN = 8,         /* of a payload in memory */
     VALUE_BUFFER_ALIGN = 64, /* of a region in memory, and of buffers in it */
     VALUE_SKIPS_FEW = 16,
     VALUE_ERRORS_MAX = 16,
@@ -73,17 +73,17 @@ enum value_ext {
     VALUE_EXT_ERROR = 9,
 };
 
-typedef struct value_parcel_header {
+typedef struct value_payload_header {
     uint32_t value_size, buffer_count;
-} value_parcel_header;
+} value_payload_header;
 
-typedef struct value_parcel_entry {
+typedef struct value_payload_entry {
     uint64_t offset, size;
-} value_parcel_entry;
+} value_payload_entry;
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "parcels are read and written as they lie in memory");
-_Static_assert(sizeof(value_parcel_header) == 8 && offsetof(value_parcel_header, buffer_count) == 4, "layout");
-_Static_assert(sizeof(value_parcel_entry) == 16 && offsetof(value_parcel_entry, size) == 8, "layout");
+_Static_assert(sizeof(value_payload_header) == 8 && offsetof(value_payload_header, buffer_count) == 4, "layout");
+_Static_assert(sizeof(value_payload_entry) == 16 && offsetof(value_payload_entry, size) == 8, "layout");
 
 /* ---- Sending: measure, make room, write.
  *
@@ -98,7 +98,7 @@ _Static_assert(sizeof(value_parcel_entry) == 16 && offsetof(value_parcel_entry, 
 struct value_doc;
 
 typedef struct value_plan {
-    size_t size; /* of the parcel */
+    size_t size; /* of the payload */
     uint32_t value_size, buffer_count;
     uint32_t apart_size, apart_count; /* of the long pieces of data in the value */
     bool has_refs;                    /* futures or handles are inside */
@@ -116,22 +116,22 @@ typedef struct value_buffer { /* data is borrowed from the argument */
  * text says where in the tree. MR_TOO_LARGE. */
 MR_MUST mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *out);
 
-/* Writes the parcel, plan->size bytes, and fills in plan->buffer_count buffers with the offsets that they have one
+/* Writes the payload, plan->size bytes, and fills in plan->buffer_count buffers with the offsets that they have one
  * after the other in a body. The argument must be what was measured: one that changes in between is a programming
  * error. */
-void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *parcel, value_buffer *buffers);
+void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *payload, value_buffer *buffers);
 
 /* Writes the table again, for buffers that were given offsets in another region. */
-void value_write_table(uint8_t *parcel, const value_buffer *buffers, uint32_t count);
+void value_write_table(uint8_t *payload, const value_buffer *buffers, uint32_t count);
 
 uint64_t value_body_size(const value_buffer *buffers, uint32_t count);
 void value_body_write(const value_buffer *buffers, uint32_t count, uint8_t *body); /* gaps are zeroed */
 
-/* ---- Plain values: those without buffers need no parcel, their bytes are enough. */
+/* ---- Plain values: those without buffers need no payload, their bytes are enough. */
 
 enum { VALUE_SCALAR_MAX = 9 };
 
-/* The value that was measured, plan->value_size bytes, without a parcel around it. It must have no buffers. */
+/* The value that was measured, plan->value_size bytes, without a payload around it. It must have no buffers. */
 void value_write_plain(const mr_arg *arg, const value_plan *plan, uint8_t *value);
 
 /* The same, but for the data of tensors, bytes and strs of at least VALUE_APART bytes, which stays where it is: writes
@@ -179,7 +179,7 @@ static inline bool value_read_scalar(span bytes, mr_value *out) {
  * Opening checks everything in one pass. Nothing is recursive, and the only memory taken is an index with one small
  * entry for each list, tuple and map that is not empty, so that walking can step over them; the first VALUE_SKIPS_FEW
  * cost no allocation. A value that is changed by others while it is open (it lies in memory that they share) may read
- * as nonsense but never leads outside the parcel and the region. */
+ * as nonsense but never leads outside the payload and the region. */
 
 typedef struct value_skip { /* of one container, in the order in which they begin */
     uint32_t end;           /* offset of what follows it in the value */
@@ -197,9 +197,9 @@ typedef struct value_doc { /* in place; does not move while there are views of i
     value_skip few[VALUE_SKIPS_FEW];
 } value_doc;
 
-/* Parcel and region are borrowed until value_close. MR_CORRUPT and MR_TOO_LARGE: the text says what and where.
+/* Payload and region are borrowed until value_close. MR_CORRUPT and MR_TOO_LARGE: the text says what and where.
  * MR_INVALID: they are not aligned in memory. MR_NOMEM. */
-MR_MUST mr_status value_open(value_doc *doc, span parcel, span region, mr_value *root);
+MR_MUST mr_status value_open(value_doc *doc, span payload, span region, mr_value *root);
 void value_close(value_doc *doc);
 
 /* The steps of value_open. */
@@ -209,7 +209,7 @@ static inline void value_doc_init(value_doc *doc) {
     doc->skip_capacity = VALUE_SKIPS_FEW;
     doc->release = NULL;
 }
-MR_MUST mr_status value_parcel_open(value_doc *doc, span parcel, span region);
+MR_MUST mr_status value_payload_open(value_doc *doc, span payload, span region);
 MR_MUST mr_status value_check(value_doc *doc, mr_value *root);
 
 /* Whether both are containers of one kind with the same bytes, and no buffers beside them: then they are equal. False:

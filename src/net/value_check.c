@@ -125,7 +125,7 @@ static mr_status name_buffers(check *c, value_buffers named) {
 static mr_status check_item(check *c, const value_token *token) {
     value_buffers named = {0, 0};
     if (token->kind >= MR_KIND_STR) {
-        const char *wrong = value_payload_check(c->doc, token, &named);
+        const char *wrong = value_extension_check(c->doc, token, &named);
         if (wrong != NULL) return refuse(c, MR_CORRUPT, wrong);
         MR_TRY(name_buffers(c, named));
     }

@@ -22,16 +22,16 @@ static size_t from_hex(const char *hex, uint8_t *out) {
 static mr_status open_hex(const char *hex, const char **text) {
     uint8_t bytes[600];
     size_t size = from_hex(hex, bytes);
-    packed packed = pack_raw(bytes, size);
+    exact_value value = pack_raw(bytes, size);
     value_doc doc;
     mr_value root;
     error_clear();
-    mr_status status = packed_open(&packed, &doc, &root);
+    mr_status status = exact_value_open(&value, &doc, &root);
     if (status == MR_OK) {
         (void)value_digest(&root); /* all of it can be read */
         value_close(&doc);
     }
-    packed_fini(&packed);
+    exact_value_fini(&value);
     *text = mr_last_error();
     return status;
 }
@@ -196,21 +196,21 @@ static void any_width_is_read(void **state) {
     value_doc doc;
     mr_value root;
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
-        packed packed = pack_raw(bytes, from_hex(ints[i].hex, bytes));
+        exact_value value = pack_raw(bytes, from_hex(ints[i].hex, bytes));
         int64_t number = 0;
-        assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+        assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK);
         assert_int_equal(mr_value_int(&root, &number), MR_OK);
         assert_true(number == ints[i].number);
         value_close(&doc);
-        packed_fini(&packed);
+        exact_value_fini(&value);
     }
-    packed packed = pack_raw(bytes, from_hex("ca 3fc00000", bytes));
+    exact_value value = pack_raw(bytes, from_hex("ca 3fc00000", bytes));
     double number = 0;
-    assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+    assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK);
     assert_int_equal(mr_value_float(&root, &number), MR_OK);
     assert_true(number == 1.5);
     value_close(&doc);
-    packed_fini(&packed);
+    exact_value_fini(&value);
     accepted("db 00000001 61");
     accepted("c6 00000001 61");
     accepted("dd 00000001 c0");

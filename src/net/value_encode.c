@@ -168,7 +168,7 @@ static mr_status measure_error(measure *m, const mr_arg *arg) {
     mr_error first;
     size_t count;
     MR_TRY(check_memory(arg->bytes, "an error"));
-    const char *wrong = value_payload_error(span_of(arg->bytes.data, arg->bytes.size), 0, &first, &count);
+    const char *wrong = value_extension_error(span_of(arg->bytes.data, arg->bytes.size), 0, &first, &count);
     if (wrong != NULL) return error_set(MR_INVALID, "%s", wrong);
     return add(m, ext_header_size(arg->bytes.size), arg->bytes.size);
 }
@@ -284,7 +284,7 @@ mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *o
         return error_set(MR_TOO_LARGE, "a value with %llu buffers: the limit is 2^32",
                          (unsigned long long)m.buffer_count);
     *out = (value_plan){
-        .size = sizeof(value_parcel_header) + m.buffer_count * sizeof(value_parcel_entry) + m.size,
+        .size = sizeof(value_payload_header) + m.buffer_count * sizeof(value_payload_entry) + m.size,
         .value_size = (uint32_t)m.size,
         .buffer_count = (uint32_t)m.buffer_count,
         .apart_size = (uint32_t)m.apart_size,
@@ -487,11 +487,11 @@ static void write_value(const mr_arg *arg, const value_plan *plan, uint8_t *valu
     MR_ASSERT(pen.at == pen.end && pen.buffer_count == plan->buffer_count);
 }
 
-void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *parcel, value_buffer *buffers) {
-    const value_parcel_header header = {plan->value_size, plan->buffer_count};
-    write_value(arg, plan, parcel + (plan->size - plan->value_size), buffers, NULL);
-    memcpy(parcel, &header, sizeof header);
-    value_write_table(parcel, buffers, plan->buffer_count);
+void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *payload, value_buffer *buffers) {
+    const value_payload_header header = {plan->value_size, plan->buffer_count};
+    write_value(arg, plan, payload + (plan->size - plan->value_size), buffers, NULL);
+    memcpy(payload, &header, sizeof header);
+    value_write_table(payload, buffers, plan->buffer_count);
 }
 
 void value_write_plain(const mr_arg *arg, const value_plan *plan, uint8_t *value) {

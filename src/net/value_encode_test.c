@@ -12,16 +12,16 @@ enum { HEX_MAX = 1000 };
 
 /* The value's bytes; extensions and others that are told apart by a space for the reader are compared without. */
 static void encodes_to(mr_arg arg, size_t out_of_line_min, const char *expected) {
-    packed packed;
-    assert_int_equal(pack(&arg, out_of_line_min, &packed), MR_OK);
-    span value = packed_value(&packed);
+    exact_value exact_value;
+    assert_int_equal(pack(&arg, out_of_line_min, &exact_value), MR_OK);
+    span value = exact_value_value(&exact_value);
     char hex[HEX_MAX] = "", wanted[HEX_MAX] = "";
     assert_true(value.size * 2 < sizeof hex);
     for (size_t i = 0; i < value.size; i++) snprintf(hex + 2 * i, 3, "%02x", value.data[i]);
     for (size_t length = 0; *expected != '\0'; expected++)
         if (*expected != ' ') wanted[length++] = *expected;
     assert_string_equal(hex, wanted);
-    packed_fini(&packed);
+    exact_value_fini(&exact_value);
 }
 
 static void scalars(void **state) {
@@ -91,15 +91,15 @@ static void lengths(void **state) {
         const size_t sizes[] = {headers[i].str + size, headers[i].bin + size, headers[i].list + size,
                                 headers[i].map + 2 * size};
         for (size_t k = 0; k < 4; k++) {
-            packed packed;
+            exact_value value;
             value_doc doc;
             mr_value root;
-            assert_int_equal(pack(&args[k], SIZE_MAX, &packed), MR_OK);
-            assert_int_equal(packed_value(&packed).size, sizes[k]);
-            assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+            assert_int_equal(pack(&args[k], SIZE_MAX, &value), MR_OK);
+            assert_int_equal(exact_value_value(&value).size, sizes[k]);
+            assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK);
             assert_int_equal(mr_value_count(&root), k < 2 ? 0 : size);
             value_close(&doc);
-            packed_fini(&packed);
+            exact_value_fini(&value);
         }
     }
 }
@@ -158,11 +158,11 @@ static void nesting_has_a_limit(void **state) {
     levels[0] = mr_int(1);
     for (size_t i = 1; i < sizeof levels / sizeof *levels; i++)
         levels[i] = i % 2 ? mr_list(&levels[i - 1], 1) : mr_tuple(&levels[i - 1], 1);
-    packed packed;
+    exact_value value;
     value_doc doc;
     mr_value root;
-    assert_int_equal(pack(&levels[VALUE_DEPTH_MAX], SIZE_MAX, &packed), MR_OK);
-    assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+    assert_int_equal(pack(&levels[VALUE_DEPTH_MAX], SIZE_MAX, &value), MR_OK);
+    assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK);
     const mr_arg passed = mr_value_arg(&root), deeper = mr_list(&passed, 1);
     value_plan plan;
     assert_int_equal(value_measure(&passed, SIZE_MAX, &plan), MR_OK);
@@ -172,7 +172,7 @@ static void nesting_has_a_limit(void **state) {
     mr_arg circle = mr_list(&circle, 1);
     assert_int_equal(value_measure(&circle, SIZE_MAX, &plan), MR_TOO_LARGE);
     value_close(&doc);
-    packed_fini(&packed);
+    exact_value_fini(&value);
 }
 
 /* A large key is read where it lies: it never becomes a buffer. */
@@ -181,10 +181,10 @@ static void keys_stay_in_the_value(void **state) {
     const mr_arg key_items[] = {mr_bytes(long_text, 100)};
     const mr_arg pairs[] = {mr_bytes(long_text, 100), mr_bytes(long_text, 100), mr_tuple(key_items, 1), mr_nil()};
     mr_arg map = mr_map(pairs, 2);
-    packed packed;
-    assert_int_equal(pack(&map, 10, &packed), MR_OK);
-    assert_int_equal(packed.buffer_count, 1);
-    packed_fini(&packed);
+    exact_value value;
+    assert_int_equal(pack(&map, 10, &value), MR_OK);
+    assert_int_equal(value.buffer_count, 1);
+    exact_value_fini(&value);
 }
 
 int main(void) {

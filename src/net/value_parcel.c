@@ -16,24 +16,24 @@ static uint64_t align_up(uint64_t offset) {
     return (offset + VALUE_BUFFER_ALIGN - 1) & ~(uint64_t)(VALUE_BUFFER_ALIGN - 1);
 }
 
-static value_parcel_entry entry_at(const uint8_t *table, size_t index) {
-    value_parcel_entry entry;
+static value_payload_entry entry_at(const uint8_t *table, size_t index) {
+    value_payload_entry entry;
     memcpy(&entry, table + index * sizeof entry, sizeof entry);
     return entry;
 }
 
-static bool lies_in(value_parcel_entry entry, size_t region_size) {
+static bool lies_in(value_payload_entry entry, size_t region_size) {
     return entry.offset % VALUE_BUFFER_ALIGN == 0 && entry.offset <= region_size &&
            entry.size <= region_size - entry.offset;
 }
 
 /* ---- Sending. */
 
-void value_write_table(uint8_t *parcel, const value_buffer *buffers, uint32_t count) {
-    uint8_t *table = parcel + sizeof(value_parcel_header);
+void value_write_table(uint8_t *payload, const value_buffer *buffers, uint32_t count) {
+    uint8_t *table = payload + sizeof(value_payload_header);
     for (size_t i = 0; i < count; i++) {
         MR_ASSERT(buffers[i].offset % VALUE_BUFFER_ALIGN == 0);
-        value_parcel_entry entry = {buffers[i].offset, buffers[i].size};
+        value_payload_entry entry = {buffers[i].offset, buffers[i].size};
         memcpy(table + i * sizeof entry, &entry, sizeof entry);
     }
 }
@@ -45,7 +45,7 @@ uint64_t value_body_size(const value_buffer *buffers, uint32_t count) {
 static void copy(void *to, const value_buffer *buffer, bool streams) {
     if (buffer->size == 0 || buffer->data == NULL) return;
     if (streams && buffer->size < STREAM_BUFFER)
-        vector_stream(to, buffer->data, buffer->size);
+        simd_stream(to, buffer->data, buffer->size);
     else
         memcpy(to, buffer->data, buffer->size);
 }
@@ -60,14 +60,14 @@ void value_body_write(const value_buffer *buffers, uint32_t count, uint8_t *body
         copy(body + buffer->offset, buffer, streams);
         at = buffer->offset + buffer->size;
     }
-    if (streams) vector_stream_end();
+    if (streams) simd_stream_end();
 }
 
 /* ---- Receiving. */
 
 bool value_doc_buffer(const value_doc *doc, uint64_t index, mr_span *out) {
     if (index >= doc->buffer_count) return false;
-    value_parcel_entry entry = entry_at(doc->table, index);
+    value_payload_entry entry = entry_at(doc->table, index);
     if (!lies_in(entry, doc->region.size)) return false;
     *out = (mr_span){doc->region.data + entry.offset, entry.size};
     return true;
@@ -75,7 +75,7 @@ bool value_doc_buffer(const value_doc *doc, uint64_t index, mr_span *out) {
 
 static mr_status check_table(const value_doc *doc) {
     for (uint32_t i = 0; i < doc->buffer_count; i++) {
-        value_parcel_entry entry = entry_at(doc->table, i);
+        value_payload_entry entry = entry_at(doc->table, i);
         if (!lies_in(entry, doc->region.size))
             return error_set(MR_CORRUPT,
                              "buffer %u: %llu bytes at offset %llu, which must be a multiple of %d, in a region of %zu",
@@ -87,30 +87,30 @@ static mr_status check_table(const value_doc *doc) {
 
 static bool aligned(span bytes, size_t align) { return (uintptr_t)bytes.data % align == 0; }
 
-mr_status value_parcel_open(value_doc *doc, span parcel, span region) {
-    value_parcel_header header;
-    if (!aligned(parcel, VALUE_ALIGN) || !aligned(region, VALUE_BUFFER_ALIGN))
+mr_status value_payload_open(value_doc *doc, span payload, span region) {
+    value_payload_header header;
+    if (!aligned(payload, VALUE_ALIGN) || !aligned(region, VALUE_BUFFER_ALIGN))
         return error_set(MR_INVALID,
                          "misaligned value: its table begins at a multiple of %d in memory, its buffers of %d",
                          VALUE_ALIGN, VALUE_BUFFER_ALIGN);
-    if (parcel.size < sizeof header)
-        return error_set(MR_CORRUPT, "malformed value of %zu bytes: its header has %zu", parcel.size, sizeof header);
-    memcpy(&header, parcel.data, sizeof header);
-    uint64_t before = sizeof header + (uint64_t)header.buffer_count * sizeof(value_parcel_entry);
-    if (before + header.value_size != parcel.size)
+    if (payload.size < sizeof header)
+        return error_set(MR_CORRUPT, "malformed value of %zu bytes: its header has %zu", payload.size, sizeof header);
+    memcpy(&header, payload.data, sizeof header);
+    uint64_t before = sizeof header + (uint64_t)header.buffer_count * sizeof(value_payload_entry);
+    if (before + header.value_size != payload.size)
         return error_set(MR_CORRUPT, "malformed value of %zu bytes: with %u buffers and %u bytes of items it has %llu",
-                         parcel.size, header.buffer_count, header.value_size,
+                         payload.size, header.buffer_count, header.value_size,
                          (unsigned long long)(before + header.value_size));
-    doc->bytes = span_of(parcel.data + before, header.value_size);
+    doc->bytes = span_of(payload.data + before, header.value_size);
     doc->region = region;
-    doc->table = parcel.data + sizeof header;
+    doc->table = payload.data + sizeof header;
     doc->buffer_count = header.buffer_count;
     return check_table(doc);
 }
 
-mr_status value_open(value_doc *doc, span parcel, span region, mr_value *root) {
+mr_status value_open(value_doc *doc, span payload, span region, mr_value *root) {
     value_doc_init(doc);
-    mr_status status = value_parcel_open(doc, parcel, region);
+    mr_status status = value_payload_open(doc, payload, region);
     if (status == MR_OK) status = value_check(doc, root);
     if (status != MR_OK) value_close(doc);
     return status;

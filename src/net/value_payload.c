@@ -30,7 +30,7 @@ const char *value_tensor_bytes(unsigned dtype, int dims, const int64_t *shape, s
 
 static const char missing_buffer[] = "a buffer index past the last buffer";
 
-const char *value_payload_tensor(const value_doc *doc, const value_token *token, mr_tensor *out) {
+const char *value_extension_tensor(const value_doc *doc, const value_token *token, mr_tensor *out) {
     static const char wrong_size[] = "a tensor whose payload does not have its shape's size";
     const uint8_t *payload = doc->bytes.data + value_start(token->word);
     const size_t size = value_size(token->word);
@@ -59,7 +59,7 @@ const char *value_payload_tensor(const value_doc *doc, const value_token *token,
     return NULL;
 }
 
-const char *value_payload_bytes(const value_doc *doc, const value_token *token, mr_span *out) {
+const char *value_extension_bytes(const value_doc *doc, const value_token *token, mr_span *out) {
     const uint8_t *payload = doc->bytes.data + value_start(token->word);
     if (token->ext == VALUE_EXT_NONE) {
         *out = (mr_span){payload, value_size(token->word)};
@@ -69,13 +69,14 @@ const char *value_payload_bytes(const value_doc *doc, const value_token *token, 
     return value_doc_buffer(doc, load_u32(payload), out) ? NULL : missing_buffer;
 }
 
-const char *value_payload_words(const value_doc *doc, const value_token *token, uint64_t out[2]) {
+const char *value_extension_words(const value_doc *doc, const value_token *token, uint64_t out[2]) {
     if (value_size(token->word) != VALUE_REF_SIZE) return "a ref or an actor that is not 16 bytes";
     memcpy(out, doc->bytes.data + value_start(token->word), VALUE_REF_SIZE);
     return NULL;
 }
 
-const char *value_payload_custom(const value_doc *doc, const value_token *token, mr_custom *out, value_buffers *named) {
+const char *value_extension_custom(const value_doc *doc, const value_token *token, mr_custom *out,
+                                   value_buffers *named) {
     const uint8_t *payload = doc->bytes.data + value_start(token->word);
     const size_t size = value_size(token->word);
     const bool is_out = token->ext == VALUE_EXT_CUSTOM_OUT;
@@ -93,7 +94,7 @@ const char *value_payload_custom(const value_doc *doc, const value_token *token,
     return NULL;
 }
 
-const char *value_payload_error(span payload, size_t depth, mr_error *out, size_t *count) {
+const char *value_extension_error(span payload, size_t depth, mr_error *out, size_t *count) {
     const uint8_t *at = payload.data;
     size_t left = payload.size;
     for (*count = 0; left > 0; ++*count) {
@@ -114,7 +115,7 @@ static const char *check_error(const value_doc *doc, const value_token *token) {
     mr_error first;
     size_t count;
     span payload = span_of(doc->bytes.data + value_start(token->word), value_size(token->word));
-    return value_payload_error(payload, 0, &first, &count);
+    return value_extension_error(payload, 0, &first, &count);
 }
 
 static bool all_zero(const uint8_t *at, size_t size) {
@@ -125,7 +126,7 @@ static bool all_zero(const uint8_t *at, size_t size) {
 
 static const char *check_tensor(const value_doc *doc, const value_token *token, value_buffers *named) {
     mr_tensor tensor;
-    const char *wrong = value_payload_tensor(doc, token, &tensor);
+    const char *wrong = value_extension_tensor(doc, token, &tensor);
     if (wrong != NULL) return wrong;
     const uint8_t *end = doc->bytes.data + token->next;
     if (token->ext == VALUE_EXT_TENSOR_OUT) {
@@ -137,7 +138,7 @@ static const char *check_tensor(const value_doc *doc, const value_token *token, 
     return all_zero(data - before, before) && all_zero(behind, after) ? NULL : "a tensor whose padding is not zero";
 }
 
-const char *value_payload_check(const value_doc *doc, const value_token *token, value_buffers *named) {
+const char *value_extension_check(const value_doc *doc, const value_token *token, value_buffers *named) {
     mr_span bytes;
     mr_custom custom;
     uint64_t words[2];
@@ -148,15 +149,15 @@ const char *value_payload_check(const value_doc *doc, const value_token *token, 
         return value_utf8_valid(text) ? NULL : "a str that is not UTF-8";
     }
     case MR_KIND_BYTES: {
-        const char *wrong = value_payload_bytes(doc, token, &bytes);
+        const char *wrong = value_extension_bytes(doc, token, &bytes);
         if (wrong == NULL && token->ext != VALUE_EXT_NONE)
             *named = (value_buffers){load_u32(doc->bytes.data + value_start(token->word)), 1};
         return wrong;
     }
     case MR_KIND_TENSOR: return check_tensor(doc, token, named);
     case MR_KIND_REF:
-    case MR_KIND_ACTOR: return value_payload_words(doc, token, words);
-    case MR_KIND_CUSTOM: return value_payload_custom(doc, token, &custom, named);
+    case MR_KIND_ACTOR: return value_extension_words(doc, token, words);
+    case MR_KIND_CUSTOM: return value_extension_custom(doc, token, &custom, named);
     case MR_KIND_ERROR: return check_error(doc, token);
     default: return NULL;
     }

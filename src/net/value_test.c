@@ -237,9 +237,9 @@ static void same(const mr_arg *arg, const mr_value *value) {
 
 /* ---- The properties. */
 
-static void same_packed(const packed *a, const packed *b) {
-    assert_int_equal(a->parcel_size, b->parcel_size);
-    assert_memory_equal(a->parcel, b->parcel, a->parcel_size);
+static void same_packed(const exact_value *a, const exact_value *b) {
+    assert_int_equal(a->payload_size, b->payload_size);
+    assert_memory_equal(a->payload, b->payload, a->payload_size);
     assert_int_equal(a->body_size, b->body_size);
     if (a->body_size != 0) assert_memory_equal(a->body, b->body, a->body_size);
 }
@@ -253,16 +253,16 @@ static void what_goes_in_comes_out(void **state) {
         clear(forest);
         mr_arg tree = random_tree(forest, 5);
         size_t out_of_line_min = thresholds[round % 4];
-        packed packed;
+        exact_value value;
         value_doc doc;
         mr_value root;
-        assert_int_equal(pack(&tree, out_of_line_min, &packed), MR_OK);
-        assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+        assert_int_equal(pack(&tree, out_of_line_min, &value), MR_OK);
+        assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK);
         same(&tree, &root);
         containers += doc.skip_count;
         buffers += doc.buffer_count;
         value_close(&doc);
-        packed_fini(&packed);
+        exact_value_fini(&value);
     }
     assert_true(containers > 10000 && buffers > 1000); /* the trees are worth the name */
     free(forest);
@@ -275,70 +275,70 @@ static void what_is_passed_on_stays_the_same(void **state) {
         clear(forest);
         mr_arg tree = random_tree(forest, 5);
         size_t first_min = thresholds[round % 4], other_min = thresholds[(round / 4) % 4];
-        packed packed, again, other;
+        exact_value value, again, other;
         value_doc doc, other_doc;
         mr_value root, other_root;
-        assert_int_equal(pack(&tree, first_min, &packed), MR_OK);
-        assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+        assert_int_equal(pack(&tree, first_min, &value), MR_OK);
+        assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK);
         mr_arg passed = mr_value_arg(&root);
         assert_int_equal(pack(&passed, first_min, &again), MR_OK);
-        same_packed(&packed, &again);
+        same_packed(&value, &again);
         mr_arg wrapped[] = {mr_str("odd"), passed}; /* at another offset, so that tensors are padded anew */
         mr_arg tuple = mr_tuple(wrapped, 2);
         assert_int_equal(pack(&tuple, other_min, &other), MR_OK);
-        assert_int_equal(packed_open(&other, &other_doc, &other_root), MR_OK);
+        assert_int_equal(exact_value_open(&other, &other_doc, &other_root), MR_OK);
         mr_value inner;
         assert_int_equal(mr_value_item(&other_root, 1, &inner), MR_OK);
         same(&tree, &inner);
         assert_int_equal(value_digest(&inner), value_digest(&root));
         value_close(&doc);
         value_close(&other_doc);
-        packed_fini(&packed);
-        packed_fini(&again);
-        packed_fini(&other);
+        exact_value_fini(&value);
+        exact_value_fini(&again);
+        exact_value_fini(&other);
     }
     free(forest);
 }
 
-/* A parcel that one byte was changed in is refused or is a value like any other. */
+/* A payload that one byte was changed in is refused or is a value like any other. */
 static void broken_bytes_do_no_harm(void **state) {
     forest *forest = plant(3);
     size_t refused = 0, opened = 0;
     for (int round = 0; round < (SANITIZED ? 20 : 120); round++) {
         clear(forest);
         mr_arg tree = random_tree(forest, 3);
-        packed packed;
-        assert_int_equal(pack(&tree, thresholds[round % 4], &packed), MR_OK);
-        size_t step = 1 + packed.parcel_size / 50;
-        for (size_t i = rng_below(&forest->rng, step); i < packed.parcel_size; i += step) {
-            uint8_t kept = packed.parcel[i];
+        exact_value value;
+        assert_int_equal(pack(&tree, thresholds[round % 4], &value), MR_OK);
+        size_t step = 1 + value.payload_size / 50;
+        for (size_t i = rng_below(&forest->rng, step); i < value.payload_size; i += step) {
+            uint8_t kept = value.payload[i];
             const uint8_t tries[] = {0, 0xff, (uint8_t)(kept ^ 1), (uint8_t)(kept + 1),
                                      (uint8_t)rng_next(&forest->rng)};
             for (size_t k = 0; k < sizeof tries; k++) {
-                packed.parcel[i] = tries[k];
+                value.payload[i] = tries[k];
                 value_doc doc;
                 mr_value root;
-                mr_status status = packed_open(&packed, &doc, &root);
+                mr_status status = exact_value_open(&value, &doc, &root);
                 if (status != MR_OK) {
                     assert_true(status == MR_CORRUPT || status == MR_TOO_LARGE);
                     refused++;
                     continue;
                 }
-                struct packed again;
+                struct exact_value again;
                 mr_arg passed = mr_value_arg(&root);
                 assert_int_equal(pack(&passed, SIZE_MAX, &again), MR_OK);
                 value_doc again_doc;
                 mr_value again_root;
-                assert_int_equal(packed_open(&again, &again_doc, &again_root), MR_OK);
+                assert_int_equal(exact_value_open(&again, &again_doc, &again_root), MR_OK);
                 assert_int_equal(value_digest(&again_root), value_digest(&root));
                 value_close(&again_doc);
                 value_close(&doc);
-                packed_fini(&again);
+                exact_value_fini(&again);
                 opened++;
             }
-            packed.parcel[i] = kept;
+            value.payload[i] = kept;
         }
-        packed_fini(&packed);
+        exact_value_fini(&value);
     }
     assert_true(refused > 500 && opened > 500);
     free(forest);
@@ -350,18 +350,18 @@ static void cut_bytes_are_refused(void **state) {
     for (int round = 0; round < 200; round++) {
         clear(forest);
         mr_arg tree = random_tree(forest, 3);
-        packed packed;
-        assert_int_equal(pack(&tree, SIZE_MAX, &packed), MR_OK);
-        span value = packed_value(&packed);
+        exact_value exact_value;
+        assert_int_equal(pack(&tree, SIZE_MAX, &exact_value), MR_OK);
+        span value = exact_value_value(&exact_value);
         size_t step = 1 + value.size / 100;
-        for (size_t size = 0; packed.buffer_count == 0 && size < value.size; size += step) {
-            struct packed cut = pack_raw(value.data, size);
+        for (size_t size = 0; exact_value.buffer_count == 0 && size < value.size; size += step) {
+            struct exact_value cut = pack_raw(value.data, size);
             value_doc doc;
             mr_value root;
-            assert_int_equal(packed_open(&cut, &doc, &root), MR_CORRUPT);
-            packed_fini(&cut);
+            assert_int_equal(exact_value_open(&cut, &doc, &root), MR_CORRUPT);
+            exact_value_fini(&cut);
         }
-        packed_fini(&packed);
+        exact_value_fini(&exact_value);
     }
     free(forest);
 }
@@ -372,13 +372,13 @@ static void bytes_that_change_while_open_do_no_harm(void **state) {
     for (int round = 0; round < 1000; round++) {
         clear(forest);
         mr_arg tree = random_tree(forest, 4);
-        packed packed;
+        exact_value exact_value;
         value_doc doc;
         mr_value root;
-        assert_int_equal(pack(&tree, thresholds[round % 4], &packed), MR_OK);
-        assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+        assert_int_equal(pack(&tree, thresholds[round % 4], &exact_value), MR_OK);
+        assert_int_equal(exact_value_open(&exact_value, &doc, &root), MR_OK);
         for (int i = 0; i < 10; i++)
-            packed.parcel[rng_below(&forest->rng, packed.parcel_size)] = (uint8_t)rng_next(&forest->rng);
+            exact_value.payload[rng_below(&forest->rng, exact_value.payload_size)] = (uint8_t)rng_next(&forest->rng);
         mr_value stack[8] = {root};
         uint8_t sum = 0;
         for (int steps = 0; steps < 100; steps++) {
@@ -395,7 +395,7 @@ static void bytes_that_change_while_open_do_no_harm(void **state) {
         }
         __asm__ volatile("" : : "r"(sum));
         value_close(&doc);
-        packed_fini(&packed);
+        exact_value_fini(&exact_value);
     }
     free(forest);
 }
@@ -405,13 +405,13 @@ static void without_memory_it_is_refused(void **state) {
     mr_arg inner = mr_int(1), items[200];
     for (size_t i = 0; i < 200; i++) items[i] = mr_list(&inner, 1);
     mr_arg list = mr_list(items, 200), few = mr_list(items, VALUE_SKIPS_FEW - 1);
-    packed packed;
+    exact_value value;
     value_doc doc;
     mr_value root;
-    assert_int_equal(pack(&list, SIZE_MAX, &packed), MR_OK);
+    assert_int_equal(pack(&list, SIZE_MAX, &value), MR_OK);
     for (size_t nth = 1;; nth++) {
         alloc_fail_at(nth);
-        mr_status status = packed_open(&packed, &doc, &root);
+        mr_status status = exact_value_open(&value, &doc, &root);
         alloc_fail_at(0);
         if (status == MR_OK) {
             assert_int_equal(nth, 5); /* 16 entries are there; 32, 64, 128 and 256 had to be asked for */
@@ -421,13 +421,13 @@ static void without_memory_it_is_refused(void **state) {
     }
     same(&list, &root);
     value_close(&doc);
-    packed_fini(&packed);
-    assert_int_equal(pack(&few, SIZE_MAX, &packed), MR_OK);
+    exact_value_fini(&value);
+    assert_int_equal(pack(&few, SIZE_MAX, &value), MR_OK);
     alloc_fail_at(1);
-    assert_int_equal(packed_open(&packed, &doc, &root), MR_OK); /* nothing was asked for */
+    assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK); /* nothing was asked for */
     alloc_fail_at(0);
     value_close(&doc);
-    packed_fini(&packed);
+    exact_value_fini(&value);
 }
 
 int main(void) {

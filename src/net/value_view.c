@@ -57,7 +57,7 @@ mr_status mr_value_str(const mr_value *value, mr_span *out) {
 mr_status mr_value_bytes(const mr_value *value, mr_span *out) {
     if (value_view_kind(value) != MR_KIND_BYTES) return not_a(value, "bytes");
     value_token token = value_view_token(value);
-    const char *wrong = value_payload_bytes(value_view_doc(value), &token, out);
+    const char *wrong = value_extension_bytes(value_view_doc(value), &token, out);
     return wrong == NULL ? MR_OK : changed(wrong);
 }
 
@@ -65,7 +65,7 @@ mr_status mr_value_tensor(const mr_value *value, mr_tensor *out) {
     if (value_view_kind(value) != MR_KIND_TENSOR) return not_a(value, "a tensor");
     value_token token = value_view_token(value);
     mr_tensor tensor;
-    const char *wrong = value_payload_tensor(value_view_doc(value), &token, &tensor);
+    const char *wrong = value_extension_tensor(value_view_doc(value), &token, &tensor);
     if (wrong != NULL) return changed(wrong);
     *out = tensor;
     return MR_OK;
@@ -74,7 +74,7 @@ mr_status mr_value_tensor(const mr_value *value, mr_tensor *out) {
 static mr_status words(const mr_value *value, mr_kind kind, const char *wanted, uint64_t out[2]) {
     if (value_view_kind(value) != kind) return not_a(value, wanted);
     value_token token = value_view_token(value);
-    const char *wrong = value_payload_words(value_view_doc(value), &token, out);
+    const char *wrong = value_extension_words(value_view_doc(value), &token, out);
     return wrong == NULL ? MR_OK : changed(wrong);
 }
 
@@ -89,7 +89,7 @@ mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out) {
     const uint64_t word = value->word[2];
     mr_error error;
     size_t count;
-    const char *wrong = value_payload_error(
+    const char *wrong = value_extension_error(
         span_of(value_view_doc(value)->bytes.data + value_start(word), value_size(word)), depth, &error, &count);
     if (wrong != NULL) return changed(wrong);
     if (depth >= count) return error_set(MR_NOT_FOUND, "the error has no cause %zu: it has %zu", depth, count - 1);
@@ -100,7 +100,7 @@ mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out) {
 static mr_status custom_of(const mr_value *value, mr_custom *out, value_buffers *named) {
     if (value_view_kind(value) != MR_KIND_CUSTOM) return not_a(value, "a custom object");
     value_token token = value_view_token(value);
-    const char *wrong = value_payload_custom(value_view_doc(value), &token, out, named);
+    const char *wrong = value_extension_custom(value_view_doc(value), &token, out, named);
     return wrong == NULL ? MR_OK : changed(wrong);
 }
 

@@ -8,19 +8,19 @@
 #include "tests/support/packed.h"
 
 typedef struct opened {
-    packed packed;
+    exact_value value;
     value_doc doc;
     mr_value root;
 } opened;
 
 static void open_arg(opened *opened, mr_arg arg, size_t out_of_line_min) {
-    assert_int_equal(pack(&arg, out_of_line_min, &opened->packed), MR_OK);
-    assert_int_equal(packed_open(&opened->packed, &opened->doc, &opened->root), MR_OK);
+    assert_int_equal(pack(&arg, out_of_line_min, &opened->value), MR_OK);
+    assert_int_equal(exact_value_open(&opened->value, &opened->doc, &opened->root), MR_OK);
 }
 
 static void close_arg(opened *opened) {
     value_close(&opened->doc);
-    packed_fini(&opened->packed);
+    exact_value_fini(&opened->value);
 }
 
 static void a_zeroed_value_is_nil(void **state) {
@@ -117,11 +117,11 @@ static void walking_jumps_over_containers(void **state) {
     const mr_arg items[] = {mr_tuple(middle, 3), mr_list(middle, 3), mr_map(deep, 1), mr_list(deep, 2), mr_int(77)};
     opened list;
     open_arg(&list, mr_list(items, 5), SIZE_MAX);
-    span bytes = packed_value(&list.packed);
+    span bytes = exact_value_value(&list.value);
     mr_value value, inner;
     assert_int_equal(mr_value_item(&list.root, 1, &inner), MR_OK);
     const size_t at = bytes.size - 13; /* the inside of the second item, which is "93 92 01 02 81 01 02 90" */
-    uint8_t *raw = list.packed.parcel + (list.packed.parcel_size - bytes.size);
+    uint8_t *raw = list.value.payload + (list.value.payload_size - bytes.size);
     assert_int_equal(raw[at - 2], 0x93);
     memset(raw + at, 0xc1, 3);
     int64_t i = 0;
@@ -140,7 +140,7 @@ static void a_container_that_came_later_ends_the_walk(void **state) {
     const mr_arg items[] = {mr_int(1), mr_int(2), mr_int(3)};
     opened list;
     open_arg(&list, mr_list(items, 3), SIZE_MAX);
-    list.packed.parcel[list.packed.parcel_size - 2] = 0x91; /* the second item: a list of one */
+    list.value.payload[list.value.payload_size - 2] = 0x91; /* the second item: a list of one */
     mr_iter iter = mr_value_iter(&list.root);
     mr_value item;
     assert_true(mr_iter_next(&iter, &item));
@@ -192,7 +192,7 @@ static void large_data_is_read_where_it_lies(void **state) {
     mr_value value;
     mr_span bytes;
     mr_tensor tensor;
-    const uint8_t *body = list.packed.body;
+    const uint8_t *body = list.value.body;
     assert_int_equal(mr_value_item(&list.root, 0, &value), MR_OK);
     assert_int_equal(mr_value_bytes(&value, &bytes), MR_OK);
     assert_ptr_equal(bytes.data, body);
@@ -202,8 +202,8 @@ static void large_data_is_read_where_it_lies(void **state) {
     assert_int_equal((uintptr_t)tensor.data % 64, 0);
     assert_int_equal(mr_value_item(&list.root, 2, &value), MR_OK);
     assert_int_equal(mr_value_tensor(&value, &tensor), MR_OK);
-    assert_in_range((uintptr_t)tensor.data, (uintptr_t)list.packed.parcel,
-                    (uintptr_t)list.packed.parcel + list.packed.parcel_size - 12);
+    assert_in_range((uintptr_t)tensor.data, (uintptr_t)list.value.payload,
+                    (uintptr_t)list.value.payload + list.value.payload_size - 12);
     assert_memory_equal(tensor.data, numbers, 12);
     close_arg(&list);
 }

@@ -1,29 +1,29 @@
 /* vigil.c — see vigil.h. */
 #include "net/vigil.h"
 
-static void trust(vigil *vigil) {
-    if (vigil->trust < VIGIL_TRUST_MAX) vigil->trust++;
+static void trust(adaptive_poll *poll) {
+    if (poll->trust < ADAPTIVE_POLL_TRUST_MAX) poll->trust++;
 }
 
-bool vigil_look(vigil *vigil, clock_source clock, vigil_ready_fn *ready, void *context) {
-    if (vigil->trust < (uint32_t)VIGIL_TRUST << vigil->vain) return false;
-    int64_t until_us = clock_now_us(clock) + VIGIL_US;
+bool adaptive_poll_look(adaptive_poll *poll, clock_source clock, adaptive_poll_ready_fn *ready, void *context) {
+    if (poll->trust < (uint32_t)ADAPTIVE_POLL_TRUST << poll->vain) return false;
+    int64_t until_us = clock_now_us(clock) + ADAPTIVE_POLL_US;
     do {
         if (!ready(context)) continue;
-        vigil->hits++;
-        vigil->vain -= vigil->vain != 0;
-        trust(vigil);
+        poll->hits++;
+        poll->vain -= poll->vain != 0;
+        trust(poll);
         return true;
     } while (clock_now_us(clock) < until_us);
-    vigil->lost++;
-    vigil->trust = 0;
-    vigil->vain += (VIGIL_TRUST << vigil->vain) < VIGIL_TRUST_MAX;
+    poll->lost++;
+    poll->trust = 0;
+    poll->vain += (ADAPTIVE_POLL_TRUST << poll->vain) < ADAPTIVE_POLL_TRUST_MAX;
     return false;
 }
 
-void vigil_slept(vigil *vigil, int64_t slept_us) {
-    if (slept_us < VIGIL_US)
-        trust(vigil);
+void adaptive_poll_slept(adaptive_poll *poll, int64_t slept_us) {
+    if (slept_us < ADAPTIVE_POLL_US)
+        trust(poll);
     else
-        vigil->trust -= vigil->trust != 0;
+        poll->trust -= poll->trust != 0;
 }

@@ -6,27 +6,28 @@
  *
  *   wait ──► as many short ones lately as it takes? ── no ──► sleep, and note how long
  *                 │ yes
- *                 └──► look, up to VIGIL_US ──► something came, or sleep
+ *         └──► look, up to ADAPTIVE_POLL_US ──► something came, or sleep
  *
- * A wait was short if it ended within VIGIL_US. It takes VIGIL_TRUST of them at first, twice as many after each look in
- * vain, and fewer again as looks are worth it. So two that talk all the time and run on two CPUs hardly ever sleep; a
- * waiter that keeps its own peer from running finds nothing, and soon polls once in VIGIL_TRUST_MAX waits. */
+ * A wait was short if it ended within ADAPTIVE_POLL_US. It takes ADAPTIVE_POLL_TRUST of them at first, twice as many
+ * after each look in vain, and fewer again as looks are worth it. So two that talk all the time and run on two CPUs
+ * hardly ever sleep; a waiter that keeps its own peer from running finds nothing, and soon polls once in
+ * ADAPTIVE_POLL_TRUST_MAX waits. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/clock.h"
 
-enum { VIGIL_US = 100, VIGIL_TRUST = 2, VIGIL_TRUST_MAX = 64 };
+enum { ADAPTIVE_POLL_US = 100, ADAPTIVE_POLL_TRUST = 2, ADAPTIVE_POLL_TRUST_MAX = 64 };
 
-typedef struct vigil {   /* zero-initialized it trusts nobody yet */
-    uint32_t trust;      /* short waits lately */
-    uint32_t vain;       /* what it takes is VIGIL_TRUST doubled so often */
-    uint64_t hits, lost; /* looks that were worth it, and that were not: for tests and metrics */
-} vigil;
+typedef struct adaptive_poll { /* zero-initialized it trusts nobody yet */
+    uint32_t trust;            /* short waits lately */
+    uint32_t vain;             /* what it takes is ADAPTIVE_POLL_TRUST doubled so often */
+    uint64_t hits, lost;       /* looks that were worth it, and that were not: for tests and metrics */
+} adaptive_poll;
 
-typedef bool vigil_ready_fn(void *context);
+typedef bool adaptive_poll_ready_fn(void *context);
 
 /* True: `ready` was. False: sleep, and say how long that was. */
-bool vigil_look(vigil *vigil, clock_source clock, vigil_ready_fn *ready, void *context);
-void vigil_slept(vigil *vigil, int64_t slept_us);
+bool adaptive_poll_look(adaptive_poll *poll, clock_source clock, adaptive_poll_ready_fn *ready, void *context);
+void adaptive_poll_slept(adaptive_poll *poll, int64_t slept_us);

@@ -6,85 +6,85 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-struct atlas_page {
-    chart chart;
+struct map_cache_page {
+    cluster_map map;
     size_t followers;
-    atlas_page *before, *after;
+    map_cache_page *before, *after;
 };
 
-struct atlas {
+struct map_cache {
     size_t refs, count;
-    atlas_page *pages; /* owned */
+    map_cache_page *pages; /* owned */
 };
 
-atlas *atlas_create(void) {
-    atlas *atlas = xcalloc(1, sizeof *atlas);
-    atlas->refs = 1;
-    return atlas;
+map_cache *map_cache_create(void) {
+    map_cache *cache = xcalloc(1, sizeof *cache);
+    cache->refs = 1;
+    return cache;
 }
 
-atlas *atlas_ref(atlas *atlas) {
-    atlas->refs++;
-    return atlas;
+map_cache *map_cache_ref(map_cache *cache) {
+    cache->refs++;
+    return cache;
 }
 
-void atlas_unref(atlas *atlas) {
-    MR_ASSERT(atlas->refs > 0);
-    if (--atlas->refs != 0) return;
-    MR_ASSERT(atlas->count == 0);
-    free(atlas);
+void map_cache_unref(map_cache *cache) {
+    MR_ASSERT(cache->refs > 0);
+    if (--cache->refs != 0) return;
+    MR_ASSERT(cache->count == 0);
+    free(cache);
 }
 
-atlas_page *atlas_open(atlas *atlas) {
-    atlas_page *page = xcalloc(1, sizeof *page);
+map_cache_page *map_cache_open(map_cache *cache) {
+    map_cache_page *page = xcalloc(1, sizeof *page);
     page->followers = 1;
-    page->after = atlas->pages;
+    page->after = cache->pages;
     if (page->after != NULL) page->after->before = page;
-    atlas->pages = page;
-    atlas->count++;
+    cache->pages = page;
+    cache->count++;
     return page;
 }
 
-void atlas_close(atlas *atlas, atlas_page *page) {
-    MR_ASSERT(page->followers > 0 && atlas->count > 0);
+void map_cache_close(map_cache *cache, map_cache_page *page) {
+    MR_ASSERT(page->followers > 0 && cache->count > 0);
     if (--page->followers != 0) return;
     if (page->after != NULL) page->after->before = page->before;
     if (page->before != NULL) page->before->after = page->after;
-    if (atlas->pages == page) atlas->pages = page->after;
-    atlas->count--;
-    chart_fini(&page->chart);
+    if (cache->pages == page) cache->pages = page->after;
+    cache->count--;
+    cluster_map_fini(&page->map);
     free(page);
 }
 
-const chart *atlas_chart(const atlas_page *page) { return &page->chart; }
-size_t atlas_count(const atlas *atlas) { return atlas->count; }
+const cluster_map *map_cache_map(const map_cache_page *page) { return &page->map; }
+size_t map_cache_count(const map_cache *cache) { return cache->count; }
 
-/* The page that has the chart of these bytes; NULL: none, or it is no newer one. */
-static atlas_page *find(const atlas *atlas, const chart *known, span bytes) {
+/* The page that has the cluster map of these bytes; NULL: none, or it is no newer one. */
+static map_cache_page *find(const map_cache *cache, const cluster_map *known, span bytes) {
     uint64_t number, generation;
-    if (!chart_peek(bytes, &number, &generation) || number <= known->number) return NULL;
-    atlas_page *page = atlas->pages;
-    while (page != NULL && (page->chart.number != number || page->chart.generation != generation)) page = page->after;
+    if (!cluster_map_peek(bytes, &number, &generation) || number <= known->number) return NULL;
+    map_cache_page *page = cache->pages;
+    while (page != NULL && (page->map.number != number || page->map.generation != generation)) page = page->after;
     return page;
 }
 
-mr_status atlas_follow(atlas *atlas, atlas_page **page, span bytes) {
+mr_status map_cache_follow(map_cache *cache, map_cache_page **page, span bytes) {
     MR_ASSERT((*page)->followers > 0);
-    atlas_page *from = *page, *next = find(atlas, &from->chart, bytes);
+    map_cache_page *from = *page, *next = find(cache, &from->map, bytes);
     if (next != NULL) {
         next->followers++;
     } else if (from->followers == 1) {
-        return chart_follow(&from->chart, bytes);
+        return cluster_map_follow(&from->map, bytes);
     } else {
-        next = atlas_open(atlas);
-        chart_copy(&next->chart, &from->chart);
-        mr_status status = chart_follow(&next->chart, bytes);
+        next = map_cache_open(cache);
+        cluster_map_copy(&next->map, &from->map);
+        mr_status status = cluster_map_follow(&next->map, bytes);
         if (status != MR_OK) {
-            atlas_close(atlas, next);
+            map_cache_close(cache, next);
             return status;
         }
     }
-    atlas_close(atlas, from);
+    map_cache_close(cache, from);
     *page = next;
     return MR_OK;
 }

@@ -5,8 +5,8 @@
  * load by weight. The balancer looks at the server that is most over its share, relative to it, and moves the slot that
  * brings it and the least loaded one closest together; so each move makes the pair better, and it ends by itself.
  *
- *   moves only if   the fullest server is over its share by more than BALANCE_TOLERANCE, and the move lowers the larger
- *                   of the two loads by at least BALANCE_GAIN of a share: what is good enough stays where it is.
+ *   moves only if  the fullest server is over its share by more than BALANCER_TOLERANCE, and the move lowers the larger
+ *                  of the two loads by at least BALANCER_GAIN of a share: what is good enough stays where it is.
  *   hot slots       a slot that alone is over the tolerance of a share cannot be helped by moving it: it is named, for
  *                   read copies of its keys.
  *   bounds          `most` moves a call, each slot once; a slot that is pinned or has moved lately is not movable.
@@ -17,35 +17,35 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BALANCE_TOLERANCE 0.2
-#define BALANCE_GAIN      0.01
-#define BALANCE_SMOOTHING 0.3 /* of the new interval in the average */
+#define BALANCER_TOLERANCE 0.2
+#define BALANCER_GAIN      0.01
+#define BALANCER_SMOOTHING 0.3 /* of the new interval in the average */
 
-typedef struct balance_slot {
+typedef struct balancer_slot {
     uint32_t slot;
     uint32_t server; /* index of its head below */
     double load;     /* not negative */
     bool movable;
-} balance_slot;
+} balancer_slot;
 
-typedef struct balance_server {
+typedef struct balancer_server {
     uint64_t id;
     double weight; /* above 0 */
-} balance_server;
+} balancer_server;
 
-typedef struct balance_move {
+typedef struct balancer_move {
     uint32_t slot, from, to; /* indexes of servers */
-} balance_move;
+} balancer_move;
 
 /* The load to keep for a slot, from what it was and what this interval measured. */
-static inline double balance_smooth(double before, double measured) {
-    return before + BALANCE_SMOOTHING * (measured - before);
+static inline double balancer_smooth(double before, double measured) {
+    return before + BALANCER_SMOOTHING * (measured - before);
 }
 
 /* Slots' `server` is changed as the moves say. Returns the number of moves. */
-size_t balance_decide(balance_slot *slots, size_t slot_count, const balance_server *servers, size_t server_count,
-                      balance_move *moves, size_t most);
+size_t balancer_decide(balancer_slot *slots, size_t slot_count, const balancer_server *servers, size_t server_count,
+                       balancer_move *moves, size_t most);
 
 /* The slots that are too hot for any server, hottest first; returns how many. */
-size_t balance_hot(const balance_slot *slots, size_t slot_count, const balance_server *servers, size_t server_count,
-                   uint32_t *hot, size_t most);
+size_t balancer_hot(const balancer_slot *slots, size_t slot_count, const balancer_server *servers, size_t server_count,
+                    uint32_t *hot, size_t most);

@@ -9,21 +9,22 @@
  *
  * So a worker that starts again gets its rank back, fewer workers than ranks play several each, and more wait for
  * somebody to go. A rank that changes hands is played on from its last acknowledged point (rank.h): nothing is lost
- * with the process, and the chart's stint keeps the two apart (chart.h).
+ * with the process, and the cluster map's term keeps the two apart (chart.h).
  *
  * Pure: the same facts give the same cast. */
 #pragma once
 #include "ps/chart.h"
 
-typedef struct cast_worker { /* sorted by id */
+typedef struct rank_assignment_worker { /* sorted by id */
     uint32_t id;
     uint64_t incarnation;
     bool alive;
-} cast_worker;
+} rank_assignment_worker;
 
-/* Changes the players of the chart, whose number is that of the one to decide. False: there was nothing to change. */
-bool cast_next(chart *chart, const cast_worker *workers, size_t count);
+/* Changes the players of the cluster map, whose number is that of the one to decide. False: there was nothing to
+ * change. */
+bool rank_assignment_next(cluster_map *map, const rank_assignment_worker *workers, size_t count);
 
 /* The same where the program of a worker computes one rank: each is played by the worker of its number, and by no
  * other; one that is gone is waited for. */
-bool cast_own(chart *chart, const cast_worker *workers, size_t count);
+bool rank_assignment_own(cluster_map *map, const rank_assignment_worker *workers, size_t count);

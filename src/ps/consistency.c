@@ -32,7 +32,7 @@ void consistency_write(consistency consistency, char out[CONSISTENCY_TEXT]) {
 static uint64_t slowest(const uint64_t *names, size_t rank_count) {
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < rank_count; i++) {
-        uint64_t ended = name_ended(names[i]);
+        uint64_t ended = seq_ended(names[i]);
         if (ended < least) least = ended;
     }
     return least;

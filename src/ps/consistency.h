@@ -38,15 +38,15 @@ static inline uint64_t consistency_needs(consistency consistency, uint64_t step)
 
 /* ---- Names: larger is later; 0 is none. Steps count from 1. */
 
-enum { NAME_PART_BITS = 24, NAME_TICK = (1 << NAME_PART_BITS) - 1 };
+enum { SEQ_PART_BITS = 24, SEQ_TICK = (1 << SEQ_PART_BITS) - 1 };
 
-static inline uint64_t name_of(uint64_t step, uint32_t part) { return step << NAME_PART_BITS | part; }
-static inline uint64_t name_tick(uint64_t step) { return name_of(step, NAME_TICK); }
-static inline uint64_t name_step(uint64_t name) { return name >> NAME_PART_BITS; }
+static inline uint64_t seq_of(uint64_t step, uint32_t part) { return step << SEQ_PART_BITS | part; }
+static inline uint64_t seq_tick(uint64_t step) { return seq_of(step, SEQ_TICK); }
+static inline uint64_t seq_step(uint64_t name) { return name >> SEQ_PART_BITS; }
 
 /* The last step that is over, by the last name. */
-static inline uint64_t name_ended(uint64_t name) {
-    return (name & NAME_TICK) == NAME_TICK ? name_step(name) : name_step(name) == 0 ? 0 : name_step(name) - 1;
+static inline uint64_t seq_ended(uint64_t name) {
+    return (name & SEQ_TICK) == SEQ_TICK ? seq_step(name) : seq_step(name) == 0 ? 0 : seq_step(name) - 1;
 }
 
 typedef struct consistency_state { /* of a slot, as applied */

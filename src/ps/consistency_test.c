@@ -9,16 +9,16 @@
 #include <cmocka.h>
 
 static void names_grow_and_end_steps(void **state) {
-    assert_true(name_of(1, 1) < name_of(1, 2) && name_of(1, 2) < name_tick(1) && name_tick(1) < name_of(2, 0));
-    assert_int_equal(name_ended(0), 0);
-    assert_int_equal(name_ended(name_of(1, 1)), 0);
-    assert_int_equal(name_ended(name_tick(1)), 1);
-    assert_int_equal(name_ended(name_of(2, 3)), 1);
-    assert_int_equal(name_step(name_of(7, 3)), 7);
+    assert_true(seq_of(1, 1) < seq_of(1, 2) && seq_of(1, 2) < seq_tick(1) && seq_tick(1) < seq_of(2, 0));
+    assert_int_equal(seq_ended(0), 0);
+    assert_int_equal(seq_ended(seq_of(1, 1)), 0);
+    assert_int_equal(seq_ended(seq_tick(1)), 1);
+    assert_int_equal(seq_ended(seq_of(2, 3)), 1);
+    assert_int_equal(seq_step(seq_of(7, 3)), 7);
 }
 
 static consistency_verdict judge(consistency_kind kind, uint32_t bound, consistency_pull pull) {
-    const uint64_t names[] = {name_tick(5), name_of(4, 1), name_tick(9)}; /* ended 5, 3, 9 */
+    const uint64_t names[] = {seq_tick(5), seq_of(4, 1), seq_tick(9)}; /* ended 5, 3, 9 */
     consistency_state state = {.names = names, .rank_count = 3, .lsn = 20, .version = 6};
     bool rounds = kind == CONSISTENCY_BSP;
     if (!rounds) pull.step = consistency_needs((consistency){kind, bound}, pull.step);
@@ -55,8 +55,8 @@ static void a_pull_says_what_it_needs(void **state) {
 
 static void asynchronous_pulls_ask_for_what_is_known(void **state) {
     assert_int_equal(judge(CONSISTENCY_ASP, 0, (consistency_pull){.rank = 0, .step = 99}), CONSISTENCY_NOW);
-    consistency_pull own = {.rank = 0, .name = name_tick(5), .lsn = 20}, more = own, later = own;
-    more.name = name_of(6, 1);
+    consistency_pull own = {.rank = 0, .name = seq_tick(5), .lsn = 20}, more = own, later = own;
+    more.name = seq_of(6, 1);
     later.lsn = 21;
     assert_int_equal(judge(CONSISTENCY_ASP, 0, own), CONSISTENCY_NOW);
     assert_int_equal(judge(CONSISTENCY_ASP, 0, more), CONSISTENCY_WAIT);

@@ -6,7 +6,7 @@
  * A grant is a number of bytes that may be under way. It is said again with every answer, and it is never spent:
  * whoever sends knows what it has under way from what it keeps for itself, and whoever holds counts what lies in its
  * logs and open rounds. So a word that is lost, late or doubled changes nothing but the pace, and a process that dies,
- * a chart and another generation take no credit along: there is none to be given back.
+ * a cluster map and another generation take no credit along: there is none to be given back.
  *
  * What is beyond its limit is not taken, whatever the sender believes; it is said again. But there is always room for
  * one: for the part of a rank that has nothing here, for the next entry of a slot that has everything applied. So

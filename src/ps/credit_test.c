@@ -35,23 +35,24 @@ static void links_share_one_room(void **state) {
     assert_true(credit_admits(NULL, 7, 1) && credit_follows(NULL, 1)); /* nobody counts */
 }
 
-static void a_tape_gives_back_what_it_took(void **state) {
+static void a_log_gives_back_what_it_took(void **state) {
     credit credit;
     credit_init(&credit, 2, 100, 100);
-    tape tape = {.credit = &credit};
-    tape_entry entry = {.kind = TAPE_PUSH, .rank = 1, .payload = {(const uint8_t *)"abcd", 4}, .account = CREDIT_RANK};
-    for (int i = 0; i < 3; i++) tape_add(&tape, &entry);
+    replica_log log = {.credit = &credit};
+    replica_log_entry entry = {
+        .kind = REPLICA_LOG_PUSH, .rank = 1, .payload = {(const uint8_t *)"abcd", 4}, .account = CREDIT_RANK};
+    for (int i = 0; i < 3; i++) replica_log_add(&log, &entry);
     entry.account = CREDIT_LINK;
-    for (int i = 0; i < 3; i++) tape_add(&tape, &entry);
-    assert_true(credit.held[1] == 12 && credit.linked == 12 && tape_bytes(&tape, 1, 5) == 16);
-    tape_apply(&tape);
-    tape_apply(&tape);
+    for (int i = 0; i < 3; i++) replica_log_add(&log, &entry);
+    assert_true(credit.held[1] == 12 && credit.linked == 12 && replica_log_bytes(&log, 1, 5) == 16);
+    replica_log_apply(&log);
+    replica_log_apply(&log);
     assert_true(credit.held[1] == 4 && credit.linked == 12);
-    tape_trim(&tape, 2); /* what is applied is on nobody's credit */
-    assert_true(credit.held[1] == 4 && tape_bytes(&tape, 0, 6) == 16 && tape_bytes(&tape, 5, 5) == 0);
-    tape_reset(&tape, 9);
-    assert_true(credit.held[1] == 0 && credit.linked == 0 && tape_last(&tape) == 9);
-    tape_fini(&tape);
+    replica_log_trim(&log, 2); /* what is applied is on nobody's credit */
+    assert_true(credit.held[1] == 4 && replica_log_bytes(&log, 0, 6) == 16 && replica_log_bytes(&log, 5, 5) == 0);
+    replica_log_reset(&log, 9);
+    assert_true(credit.held[1] == 0 && credit.linked == 0 && replica_log_last(&log) == 9);
+    replica_log_fini(&log);
     credit_fini(&credit);
 }
 
@@ -59,7 +60,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_has_its_share_or_one_part),
         cmocka_unit_test(links_share_one_room),
-        cmocka_unit_test(a_tape_gives_back_what_it_took),
+        cmocka_unit_test(a_log_gives_back_what_it_took),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

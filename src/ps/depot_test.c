@@ -21,12 +21,12 @@
 enum { SLOTS = 2 };
 
 typedef struct world {
-    char folder[TEMP_FOLDER_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
     disk real;
     bool exact;             /* its checkpoints are to be */
     bool refuses, pretends; /* every rename fails; and takes place all the same */
-    depot *depot;
-    said said;
+    checkpoint_store *store;
+    message_recorder recorder;
     char shard[16]; /* the last one that was sent */
     uint64_t number, generation;
 } world;
@@ -56,7 +56,7 @@ static mr_status on_remove(void *self, const char *file) {
 static mr_status on_rename(void *self, const char *from, const char *to) {
     world *world = self;
     mr_status status = world->refuses ? MR_IO : world->real.ops->rename(world->real.self, from, to);
-    return world->pretends && strcmp(to, DEPOT_MANIFEST) == 0 ? MR_IO : status;
+    return world->pretends && strcmp(to, CHECKPOINT_STORE_MANIFEST) == 0 ? MR_IO : status;
 }
 static const disk_ops ops = {.name = "bad",
                              .read = on_read,
@@ -66,60 +66,61 @@ static const disk_ops ops = {.name = "bad",
                              .rename = on_rename,
                              .remove = on_remove};
 
-/* ---- A depot by hand. */
+/* ---- A checkpoint store by hand. */
 
 static void on_send(void *context, const char *address, span bytes) {
     world *world = context;
     reader reader = reader_of(bytes.data, bytes.size);
-    part_head head;
-    part part;
+    slot_message_head head;
+    slot_message message;
     uint32_t count;
-    said_take(&world->said, address, bytes);
-    assert_int_equal(part_read_head(&reader, &head, &count), MR_OK);
-    for (uint32_t i = 0; i < count && part_read(&reader, &part) == MR_OK; i++)
-        if (part.kind == PART_SHARD)
-            snprintf(world->shard, sizeof world->shard, "%.*s", (int)part.payload.size,
-                     (const char *)part.payload.data);
+    message_recorder_take(&world->recorder, address, bytes);
+    assert_int_equal(slot_message_read_head(&reader, &head, &count), MR_OK);
+    for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
+        if (message.kind == SLOT_MESSAGE_SHARD)
+            snprintf(world->shard, sizeof world->shard, "%.*s", (int)message.payload.size,
+                     (const char *)message.payload.data);
 }
 
-static void hear(world *world, uint32_t who, const part *part) {
-    part_head head = {.generation = world->generation, .number = world->number, .incarnation = 1, .who = who};
-    strcpy(head.address, who == PART_DIRECTOR ? "d" : "s");
-    said_batch batch = said_say(&head, part);
-    world->said.count = 0;
-    depot_take_bale(world->depot, batch.bytes, NULL);
-    depot_check_state(world->depot);
-    said_free(&batch);
+static void hear(world *world, uint32_t who, const slot_message *message) {
+    slot_message_head head = {.generation = world->generation, .number = world->number, .incarnation = 1, .who = who};
+    strcpy(head.address, who == SLOT_MESSAGE_CONTROLLER ? "d" : "s");
+    message_recorder_batch batch = message_recorder_say(&head, message);
+    world->recorder.count = 0;
+    checkpoint_store_take_bytes(world->store, batch.bytes, NULL);
+    checkpoint_store_check_state(world->store);
+    message_recorder_free(&batch);
 }
 
-static void hear_chart(world *world) {
-    chart chart = {.number = world->number, .generation = world->generation, .birth = 1, .slot_count = SLOTS};
-    chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
-    for (uint32_t i = 0; i < SLOTS; i++) chart.slots[i].epoch = world->number;
-    part_head head = {.generation = world->generation, .number = world->number, .who = PART_DIRECTOR, .address = "d"};
-    said_batch batch = said_chart(&head, &chart);
-    depot_take_bale(world->depot, batch.bytes, NULL);
-    said_free(&batch);
-    chart_fini(&chart);
+static void hear_map(world *world) {
+    cluster_map map = {.number = world->number, .generation = world->generation, .birth = 1, .slot_count = SLOTS};
+    map.slots = xcalloc(SLOTS, sizeof *map.slots);
+    for (uint32_t i = 0; i < SLOTS; i++) map.slots[i].epoch = world->number;
+    slot_message_head head = {
+        .generation = world->generation, .number = world->number, .who = SLOT_MESSAGE_CONTROLLER, .address = "d"};
+    message_recorder_batch batch = message_recorder_map(&head, &map);
+    checkpoint_store_take_bytes(world->store, batch.bytes, NULL);
+    message_recorder_free(&batch);
+    cluster_map_fini(&map);
 }
 
 static void start(world *world) {
-    depot_options options = {
-        .address = "depot", .director = "d", .disk = {&ops, world}, .send = on_send, .context = world};
+    checkpoint_store_options options = {
+        .address = "depot", .controller = "d", .disk = {&ops, world}, .send = on_send, .context = world};
     options.exact = world->exact;
-    world->depot = depot_create(&options, 0);
-    depot_tick(world->depot, 0);
-    hear_chart(world);
+    world->store = checkpoint_store_create(&options, 0);
+    checkpoint_store_tick(world->store, 0);
+    hear_map(world);
 }
 
 static void start_again(world *world) {
-    depot_destroy(world->depot);
+    checkpoint_store_destroy(world->store);
     start(world);
 }
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
-    assert_true(temp_folder(world->folder));
+    assert_true(temp_dir_folder(world->folder));
     assert_int_equal(disk_open(world->folder, &world->real), MR_OK);
     world->number = 5;
     world->generation = 7;
@@ -131,12 +132,12 @@ static int setup(void **state) {
 /* A slot has a place more than checkpoints are kept. */
 static void remove_files(world *world) {
     char name[DISK_NAME_MAX];
-    for (int i = 0; i < 2 * (DEPOT_KEPT + 1) * SLOTS; i++) {
+    for (int i = 0; i < 2 * (CHECKPOINT_STORE_KEPT + 1) * SLOTS; i++) {
         snprintf(name, sizeof name, "shard-%d-%d%s", i / 2 / SLOTS, i / 2 % SLOTS, i % 2 == 0 ? "" : ".new");
         (void)world->real.ops->remove(world->real.self, name);
     }
-    for (int i = 0; i < DEPOT_KEPT; i++) {
-        snprintf(name, sizeof name, i == 0 ? "%s" : "%s-%d", DEPOT_MANIFEST, i - 1);
+    for (int i = 0; i < CHECKPOINT_STORE_KEPT; i++) {
+        snprintf(name, sizeof name, i == 0 ? "%s" : "%s-%d", CHECKPOINT_STORE_MANIFEST, i - 1);
         (void)world->real.ops->remove(world->real.self, name);
         strcat(name, ".new");
         (void)world->real.ops->remove(world->real.self, name);
@@ -145,7 +146,7 @@ static void remove_files(world *world) {
 
 static int teardown(void **state) {
     world *world = *state;
-    depot_destroy(world->depot);
+    checkpoint_store_destroy(world->store);
     remove_files(world);
     disk_close(world->real);
     int left = rmdir(world->folder);
@@ -155,13 +156,16 @@ static int teardown(void **state) {
 
 static void cut(world *world, uint64_t checkpoint, uint32_t slot, uint64_t lsn, const char *text) {
     hear(world, 1,
-         &(part){
-             .kind = PART_CUT, .slot = slot, .lsn = lsn, .name = checkpoint, .payload = span_of(text, strlen(text))});
+         &(slot_message){.kind = SLOT_MESSAGE_CUT,
+                         .slot = slot,
+                         .lsn = lsn,
+                         .name = checkpoint,
+                         .payload = span_of(text, strlen(text))});
 }
 
 static const char *fetch(world *world, uint64_t checkpoint, uint32_t slot) {
     world->shard[0] = 0;
-    hear(world, 1, &(part){.kind = PART_FETCH, .slot = slot, .name = checkpoint});
+    hear(world, 1, &(slot_message){.kind = SLOT_MESSAGE_FETCH, .slot = slot, .name = checkpoint});
     return world->shard;
 }
 
@@ -173,17 +177,18 @@ static void make(world *world, uint64_t checkpoint, const char *first, const cha
 static void the_last_shard_makes_it_whole(void **state) {
     world *world = *state;
     cut(world, 3, 1, 31, "b3");
-    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 3), 1);
-    assert_true(depot_newest(world->depot) == 0 && said_count(&world->said, "d", PART_WHOLE) == 0);
+    assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 3), 1);
+    assert_true(checkpoint_store_newest(world->store) == 0 &&
+                message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_WHOLE) == 0);
     assert_string_equal(fetch(world, 3, 1), "");
     cut(world, 3, 1, 31, "b3"); /* twice is once */
-    assert_int_equal(depot_newest(world->depot), 0);
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
     cut(world, 3, 0, 30, "a3");
-    assert_int_equal(said_named(&world->said, "d", PART_WHOLE, PART_OK, 3), 1);
-    assert_true(depot_newest(world->depot) == 3 && depot_lsn(world->depot, 1) == 31);
+    assert_int_equal(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 3), 1);
+    assert_true(checkpoint_store_newest(world->store) == 3 && checkpoint_store_lsn(world->store, 1) == 31);
     assert_string_equal(fetch(world, 3, 0), "a3");
     start_again(world);
-    assert_int_equal(depot_newest(world->depot), 3);
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
     assert_string_equal(fetch(world, 3, 1), "b3");
     assert_string_equal(fetch(world, 2, 1), "");
 }
@@ -191,26 +196,29 @@ static void the_last_shard_makes_it_whole(void **state) {
 /* Whoever asks is told whether it has come; and what has not, is to be sent again. */
 static void a_head_asks_before_it_sends_again(void **state) {
     world *world = *state;
-    part asked = {.kind = PART_CUT, .slot = 1, .lsn = 31, .name = 3};
+    slot_message asked = {.kind = SLOT_MESSAGE_CUT, .slot = 1, .lsn = 31, .name = 3};
     hear(world, 1, &asked);
-    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_RESEND, 3), 1);
+    assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_RESEND, 3), 1);
     cut(world, 3, 1, 31, "b3");
     hear(world, 1, &asked);
-    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 3), 1);
+    assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 3), 1);
     cut(world, 3, 0, 30, "a3");
     hear(world, 1, &asked); /* of one that is whole */
-    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 3), 1);
+    assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 3), 1);
     asked.name = 4; /* nor does a question begin another one */
     hear(world, 1, &asked);
-    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_RESEND, 4), 1);
-    assert_int_equal(depot_newest(world->depot), 3);
+    assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_RESEND, 4), 1);
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
 }
 
 static void cut_at(world *world, uint64_t checkpoint, uint32_t slot, uint64_t clock) {
-    hear(
-        world, 1,
-        &(part){
-            .kind = PART_CUT, .slot = slot, .lsn = 1, .commit = clock, .name = checkpoint, .payload = span_of("x", 1)});
+    hear(world, 1,
+         &(slot_message){.kind = SLOT_MESSAGE_CUT,
+                         .slot = slot,
+                         .lsn = 1,
+                         .commit = clock,
+                         .name = checkpoint,
+                         .payload = span_of("x", 1)});
 }
 
 static void slots_of_an_exact_one_were_cut_at_the_same_steps(void **state) {
@@ -219,21 +227,22 @@ static void slots_of_an_exact_one_were_cut_at_the_same_steps(void **state) {
     start_again(world);
     cut_at(world, 3, 0, 77);
     cut_at(world, 3, 1, 79);
-    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 3), 1); /* nobody has to keep it */
-    cut_at(world, 3, 1, 77);                                                    /* and it is not mended */
-    depot_tick(world->depot, 1);
-    assert_int_equal(depot_newest(world->depot), 0);
+    /* nobody has to keep it */
+    assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 3), 1);
+    cut_at(world, 3, 1, 77); /* and it is not mended */
+    checkpoint_store_tick(world->store, 1);
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
     cut_at(world, 4, 0, 0); /* in the middle of one */
     cut_at(world, 4, 1, 0);
-    assert_int_equal(depot_newest(world->depot), 0);
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
     cut_at(world, 5, 0, 77);
     cut_at(world, 5, 1, 77);
-    assert_int_equal(depot_newest(world->depot), 5);
+    assert_int_equal(checkpoint_store_newest(world->store), 5);
     world->exact = false;
     start_again(world);
     cut_at(world, 6, 0, 0);
     cut_at(world, 6, 1, 77);
-    assert_int_equal(depot_newest(world->depot), 6);
+    assert_int_equal(checkpoint_store_newest(world->store), 6);
 }
 
 static void what_is_not_whole_never_was(void **state) {
@@ -244,13 +253,13 @@ static void what_is_not_whole_never_was(void **state) {
     start_again(world);
     assert_string_equal(fetch(world, 3, 0), "a3");
     cut(world, 4, 1, 41, "b4"); /* the other shard was another process's */
-    assert_int_equal(depot_newest(world->depot), 3);
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
     cut(world, 5, 1, 51, "b5"); /* a later one: the earlier is over */
     cut(world, 4, 0, 40, "a4");
-    assert_int_equal(said_named(&world->said, "s", PART_SAVED, PART_OK, 4), 1);
-    assert_int_equal(depot_newest(world->depot), 3);
+    assert_int_equal(message_recorder_named(&world->recorder, "s", SLOT_MESSAGE_SAVED, SLOT_MESSAGE_OK, 4), 1);
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
     cut(world, 5, 0, 50, "a5");
-    assert_int_equal(depot_newest(world->depot), 5);
+    assert_int_equal(checkpoint_store_newest(world->store), 5);
 }
 
 static void another_generation_begins_anew(void **state) {
@@ -258,55 +267,56 @@ static void another_generation_begins_anew(void **state) {
     cut(world, 3, 0, 30, "old");
     world->generation = 8;
     world->number = 6;
-    hear_chart(world);
+    hear_map(world);
     cut(world, 3, 1, 31, "new");
-    assert_int_equal(depot_newest(world->depot), 0);
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
     world->generation = 7;
     cut(world, 3, 0, 30, "old"); /* it has not heard of it */
-    assert_int_equal(depot_newest(world->depot), 0);
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
 }
 
-static void a_seal_holds_until_the_next_chart(void **state) {
+static void a_seal_holds_until_the_next_map(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
     cut(world, 4, 0, 40, "a4");
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5});
-    assert_int_equal(said_named(&world->said, "d", PART_SEALED, PART_OK, 5), 1);
-    assert_int_equal(world->said.list[0].part.lsn, 3);
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 5});
+    assert_int_equal(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 5), 1);
+    assert_int_equal(world->recorder.list[0].message.lsn, 3);
     make(world, 4, "a4", "b4");
     start_again(world); /* it is on disk */
     make(world, 4, "a4", "b4");
-    assert_int_equal(depot_newest(world->depot), 3);
-    hear(world, 1, &(part){.kind = PART_SEAL, .name = 6}); /* nobody's business */
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
+    hear(world, 1, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 6}); /* nobody's business */
     world->number = 6;
-    hear_chart(world);
+    hear_map(world);
     make(world, 4, "a4", "b4");
-    assert_int_equal(depot_newest(world->depot), 4);
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5}); /* somebody who is late */
-    assert_int_equal(said_count(&world->said, "d", PART_SEALED), 0);
+    assert_int_equal(checkpoint_store_newest(world->store), 4);
+    /* somebody who is late */
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 5});
+    assert_int_equal(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_SEALED), 0);
 }
 
-/* Whoever asks for a seal of a coordinator that has forgotten learns which numbers there were. */
+/* Whoever asks for a seal of a metadata store that has forgotten learns which numbers there were. */
 static void it_remembers_at_which_number_it_was_sealed(void **state) {
     world *world = *state;
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 8});
-    assert_int_equal(world->said.list[0].part.commit, 8);
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 8});
+    assert_int_equal(world->recorder.list[0].message.commit, 8);
     start_again(world);
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 6});
-    assert_int_equal(said_named(&world->said, "d", PART_SEALED, PART_OK, 6), 1);
-    assert_int_equal(world->said.list[0].part.commit, 8);
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 6});
+    assert_int_equal(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 6), 1);
+    assert_int_equal(world->recorder.list[0].message.commit, 8);
 }
 
 static void what_cannot_be_written_comes_again(void **state) {
     world *world = *state;
     world->refuses = true;
     cut(world, 3, 0, 30, "a3");
-    assert_int_equal(said_count(&world->said, "s", PART_SAVED), 0);
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5});
-    assert_int_equal(said_count(&world->said, "d", PART_SEALED), 0);
+    assert_int_equal(message_recorder_count(&world->recorder, "s", SLOT_MESSAGE_SAVED), 0);
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 5});
+    assert_int_equal(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_SEALED), 0);
     world->refuses = false;
     make(world, 3, "a3", "b3");
-    assert_int_equal(depot_newest(world->depot), 3);
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
 }
 
 /* A manifest that seems to have failed is on disk: its shards must not be touched before that is settled. */
@@ -315,18 +325,20 @@ static void a_manifest_in_doubt_is_written_before_anything_else(void **state) {
     make(world, 3, "a3", "b3");
     world->pretends = true;
     make(world, 4, "a4", "b4");
-    assert_int_equal(depot_newest(world->depot), 3);
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
     cut(world, 5, 0, 50, "a5");
-    assert_int_equal(said_count(&world->said, "s", PART_SAVED), 0);
+    assert_int_equal(message_recorder_count(&world->recorder, "s", SLOT_MESSAGE_SAVED), 0);
     start_again(world); /* it dies, and was whole */
-    assert_int_equal(depot_newest(world->depot), 4);
+    assert_int_equal(checkpoint_store_newest(world->store), 4);
     assert_string_equal(fetch(world, 4, 0), "a4");
     make(world, 5, "a5", "b5");
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 5}); /* what is the newest? Nobody knows */
-    assert_int_equal(said_count(&world->said, "d", PART_SEALED), 0);
+    /* what is the newest? Nobody knows */
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 5});
+    assert_int_equal(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_SEALED), 0);
     world->pretends = false;
-    depot_tick(world->depot, DEPOT_TICK_US);
-    assert_true(depot_newest(world->depot) == 5 && depot_next_us(world->depot) == 2 * DEPOT_TICK_US);
+    checkpoint_store_tick(world->store, CHECKPOINT_STORE_TICK_US);
+    assert_true(checkpoint_store_newest(world->store) == 5 &&
+                checkpoint_store_next_us(world->store) == 2 * CHECKPOINT_STORE_TICK_US);
 }
 
 static void damage(world *world, const char *file, uint64_t offset) {
@@ -334,12 +346,13 @@ static void damage(world *world, const char *file, uint64_t offset) {
 }
 
 static void assert_damage(world *world, const char *file, const char *instead) {
-    assert_int_equal(depot_check(world->depot), MR_CORRUPT);
+    assert_int_equal(checkpoint_store_check(world->store), MR_CORRUPT);
     assert_non_null(strstr(mr_last_error(), file));
     assert_non_null(strstr(mr_last_error(), instead));
-    world->said.count = 0;
-    depot_tick(world->depot, DEPOT_TICK_US);
-    assert_int_equal(said_count(&world->said, "d", PART_WHOLE), 1); /* and the director hears of it */
+    world->recorder.count = 0;
+    checkpoint_store_tick(world->store, CHECKPOINT_STORE_TICK_US);
+    /* and the controller hears of it */
+    assert_int_equal(message_recorder_count(&world->recorder, "d", SLOT_MESSAGE_WHOLE), 1);
 }
 
 /* The last three are kept; each of them is there whole. */
@@ -351,26 +364,26 @@ static void a_damaged_manifest_is_told_and_an_older_one_used(void **state) {
         make(world, i, first, second);
     }
     start_again(world);
-    assert_int_equal(depot_newest(world->depot), 7);
-    assert_int_equal(depot_check(world->depot), MR_OK);
-    damage(world, DEPOT_MANIFEST, 12);
+    assert_int_equal(checkpoint_store_newest(world->store), 7);
+    assert_int_equal(checkpoint_store_check(world->store), MR_OK);
+    damage(world, CHECKPOINT_STORE_MANIFEST, 12);
     start_again(world);
-    assert_int_equal(depot_newest(world->depot), 6);
+    assert_int_equal(checkpoint_store_newest(world->store), 6);
     assert_string_equal(fetch(world, 6, 0), "a6");
     assert_string_equal(fetch(world, 6, 1), "b6");
     assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 6");
     make(world, 8, "a8", "b8"); /* it goes on */
     start_again(world);
-    assert_true(depot_newest(world->depot) == 8 && depot_check(world->depot) == MR_OK);
+    assert_true(checkpoint_store_newest(world->store) == 8 && checkpoint_store_check(world->store) == MR_OK);
 }
 
 static void a_manifest_that_is_gone_is_told_and_an_older_one_used(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
     make(world, 4, "a4", "b4");
-    assert_int_equal(world->real.ops->remove(world->real.self, DEPOT_MANIFEST), MR_OK);
+    assert_int_equal(world->real.ops->remove(world->real.self, CHECKPOINT_STORE_MANIFEST), MR_OK);
     start_again(world);
-    assert_int_equal(depot_newest(world->depot), 3);
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
     assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
     assert_string_equal(fetch(world, 3, 1), "b3");
 }
@@ -381,48 +394,48 @@ static void when_all_are_damaged_it_is_stuck(void **state) {
     make(world, 4, "a4", "b4");
     damage(world, "shard-1-0", 0);
     damage(world, "shard-0-0", 0);
-    hear(world, 0, &(part){.kind = PART_FETCH, .slot = 0, .name = 4});
+    hear(world, 0, &(slot_message){.kind = SLOT_MESSAGE_FETCH, .slot = 0, .name = 4});
     assert_damage(world, "checkpoint file shard-1-0 is damaged", "checkpoint 3");
-    assert_false(depot_is_stuck(world->depot));
-    hear(world, 0, &(part){.kind = PART_FETCH, .slot = 0, .name = 3});
+    assert_false(checkpoint_store_is_stuck(world->store));
+    hear(world, 0, &(slot_message){.kind = SLOT_MESSAGE_FETCH, .slot = 0, .name = 3});
     assert_damage(world, "checkpoint file shard-0-0 is damaged", "no other is left");
-    assert_true(depot_is_stuck(world->depot));
+    assert_true(checkpoint_store_is_stuck(world->store));
     make(world, 5, "a5", "b5"); /* of slots that had no need of it */
-    assert_true(depot_newest(world->depot) == 5 && !depot_is_stuck(world->depot));
+    assert_true(checkpoint_store_newest(world->store) == 5 && !checkpoint_store_is_stuck(world->store));
 }
 
-/* A coordinator that is told of a number which nobody gave takes itself for one that has forgotten everything. */
+/* A metadata store that is told of a number which nobody gave takes itself for one that has forgotten everything. */
 static void nothing_is_believed_of_a_damaged_manifest(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
     make(world, 4, "a4", "b4");
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 8});
-    damage(world, DEPOT_MANIFEST, 26); /* the number of its seal */
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 8});
+    damage(world, CHECKPOINT_STORE_MANIFEST, 26); /* the number of its seal */
     start_again(world);
     assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
-    world->said.count = 0;
-    hear(world, PART_DIRECTOR, &(part){.kind = PART_SEAL, .name = 9});
-    assert_int_equal(said_named(&world->said, "d", PART_SEALED, PART_OK, 9), 1);
-    assert_int_equal(world->said.list[0].part.commit, 9);
+    world->recorder.count = 0;
+    hear(world, SLOT_MESSAGE_CONTROLLER, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = 9});
+    assert_int_equal(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 9), 1);
+    assert_int_equal(world->recorder.list[0].message.commit, 9);
 }
 
 static void without_an_older_one_it_does_nothing(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
-    damage(world, DEPOT_MANIFEST, 12);
+    damage(world, CHECKPOINT_STORE_MANIFEST, 12);
     start_again(world);
-    assert_int_equal(depot_newest(world->depot), 0);
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
     make(world, 4, "a4", "b4"); /* nor is it written over: somebody has to look at it */
-    assert_int_equal(depot_newest(world->depot), 0);
+    assert_int_equal(checkpoint_store_newest(world->store), 0);
     assert_damage(world, "manifest", "no other is left");
-    assert_int_equal(said_named(&world->said, "d", PART_WHOLE, PART_GONE, 0), 1);
+    assert_int_equal(message_recorder_named(&world->recorder, "d", SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_GONE, 0), 1);
 }
 
 /* The manifest has another format number, as a whole file of another release. */
 static void renumber(world *world, const char *file, char digit) {
     buffer bytes;
-    buffer_init(&bytes, DEPOT_MANIFEST_MAX);
-    assert_int_equal(disk_read_all(world->real, file, DEPOT_MANIFEST_MAX, &bytes), MR_OK);
+    buffer_init(&bytes, CHECKPOINT_STORE_MANIFEST_MAX);
+    assert_int_equal(disk_read_all(world->real, file, CHECKPOINT_STORE_MANIFEST_MAX, &bytes), MR_OK);
     bytes.data[3] = (uint8_t)digit;
     uint64_t sum = format_sum(span_of(bytes.data, bytes.size - sizeof sum));
     memcpy(bytes.data + bytes.size - sizeof sum, &sum, sizeof sum);
@@ -436,26 +449,27 @@ static void checkpoints_of_another_format_are_not_read(void **state) {
         const char *file;
         char digit;
         const char *words;
-    } cases[] = {{DEPOT_MANIFEST, '2', "manifest has format 2; this version reads format 3: use the Miniray release"},
-                 {DEPOT_MANIFEST, '9', "manifest has format 9; this version reads format 3: use the Miniray release"},
-                 {"manifest-0", '9', "manifest-0 has format 9; this version reads format 3: use the Miniray release"}};
+    } cases[] = {
+        {CHECKPOINT_STORE_MANIFEST, '2', "manifest has format 2; this version reads format 3: use the Miniray release"},
+        {CHECKPOINT_STORE_MANIFEST, '9', "manifest has format 9; this version reads format 3: use the Miniray release"},
+        {"manifest-0", '9', "manifest-0 has format 9; this version reads format 3: use the Miniray release"}};
     world *world = *state;
     make(world, 3, "a3", "b3");
     make(world, 4, "a4", "b4");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         renumber(world, cases[i].file, cases[i].digit);
-        assert_int_equal(depot_check_folder(world->real), MR_CORRUPT);
+        assert_int_equal(checkpoint_store_check_folder(world->real), MR_CORRUPT);
         start_again(world);
         make(world, 5, "a5", "b5");
-        assert_true(depot_newest(world->depot) == 0 && depot_is_stuck(world->depot));
+        assert_true(checkpoint_store_newest(world->store) == 0 && checkpoint_store_is_stuck(world->store));
         assert_damage(world, cases[i].file, cases[i].words);
         renumber(world, cases[i].file, '3');
     }
-    assert_int_equal(depot_check_folder(world->real), MR_OK);
+    assert_int_equal(checkpoint_store_check_folder(world->real), MR_OK);
     start_again(world);
-    assert_int_equal(depot_newest(world->depot), 4);
-    damage(world, DEPOT_MANIFEST, 3); /* a number that is damaged is damage */
-    assert_int_equal(depot_check_folder(world->real), MR_OK);
+    assert_int_equal(checkpoint_store_newest(world->store), 4);
+    damage(world, CHECKPOINT_STORE_MANIFEST, 3); /* a number that is damaged is damage */
+    assert_int_equal(checkpoint_store_check_folder(world->real), MR_OK);
     start_again(world);
     assert_damage(world, "checkpoint file manifest is damaged", "checkpoint 3");
 }
@@ -472,17 +486,17 @@ static mr_status decode(void *context, span file, buffer *shard) {
 
 static void shards_lie_as_the_host_wants_them(void **state) {
     world *world = *state;
-    static const depot_format format = {".x", encode, decode};
-    depot_destroy(world->depot);
-    depot_options options = {.address = "depot",
-                             .director = "d",
-                             .disk = {&ops, world},
-                             .format = &format,
-                             .send = on_send,
-                             .context = world};
-    world->depot = depot_create(&options, 0);
-    depot_tick(world->depot, 0);
-    hear_chart(world);
+    static const checkpoint_store_format format = {".x", encode, decode};
+    checkpoint_store_destroy(world->store);
+    checkpoint_store_options options = {.address = "depot",
+                                        .controller = "d",
+                                        .disk = {&ops, world},
+                                        .format = &format,
+                                        .send = on_send,
+                                        .context = world};
+    world->store = checkpoint_store_create(&options, 0);
+    checkpoint_store_tick(world->store, 0);
+    hear_map(world);
     make(world, 3, "a3", "b3");
     make(world, 4, "a3", "b4"); /* what is the same is shared */
     assert_string_equal(fetch(world, 4, 0), "a3");
@@ -497,7 +511,7 @@ static void a_damaged_shard_takes_its_checkpoint_with_it(void **state) {
     make(world, 4, "a4", "b4");
     damage(world, "shard-1-0", 0);
     assert_string_equal(fetch(world, 4, 0), "");
-    assert_int_equal(depot_newest(world->depot), 3);
+    assert_int_equal(checkpoint_store_newest(world->store), 3);
     assert_damage(world, "shard-1-0", "checkpoint 3");
     assert_string_equal(fetch(world, 3, 0), "a3");
     assert_string_equal(fetch(world, 4, 1), "");
@@ -517,13 +531,13 @@ static void what_has_not_changed_is_shared(void **state) {
     make(world, 3, "a", "b3");
     make(world, 4, "a", "b4");
     assert_true(is_there(world, "shard-1-1") && !is_there(world, "shard-1-0"));
-    assert_true(depot_lsn(world->depot, 0) == 40 && depot_lsn(world->depot, 1) == 41);
+    assert_true(checkpoint_store_lsn(world->store, 0) == 40 && checkpoint_store_lsn(world->store, 1) == 41);
     make(world, 5, "a", "b5");
     make(world, 6, "a", "b6");
     make(world, 7, "x", "b7");
     start_again(world);
     assert_string_equal(fetch(world, 7, 0), "x");
-    damage(world, DEPOT_MANIFEST, 12);
+    damage(world, CHECKPOINT_STORE_MANIFEST, 12);
     start_again(world);
     assert_string_equal(fetch(world, 6, 0), "a");
     assert_string_equal(fetch(world, 6, 1), "b6");
@@ -539,7 +553,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(slots_of_an_exact_one_were_cut_at_the_same_steps, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_whole_never_was, setup, teardown),
         cmocka_unit_test_setup_teardown(another_generation_begins_anew, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_seal_holds_until_the_next_chart, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_seal_holds_until_the_next_map, setup, teardown),
         cmocka_unit_test_setup_teardown(it_remembers_at_which_number_it_was_sealed, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_written_comes_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_manifest_in_doubt_is_written_before_anything_else, setup, teardown),

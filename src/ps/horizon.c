@@ -3,30 +3,32 @@
 
 #include "base/assert.h"
 
-void horizon_restart(horizon *horizon) { *horizon = (struct horizon){.question = horizon->question}; }
-
-uint64_t horizon_ask(horizon *horizon, uint64_t acknowledged) {
-    horizon->asked = acknowledged;
-    return ++horizon->question;
+void low_watermark_restart(low_watermark *watermark) {
+    *watermark = (struct low_watermark){.question = watermark->question};
 }
 
-static void pass(horizon *horizon, uint64_t steps) {
-    if (steps > horizon->over) horizon->over = steps;
+uint64_t low_watermark_ask(low_watermark *watermark, uint64_t acknowledged) {
+    watermark->asked = acknowledged;
+    return ++watermark->question;
 }
 
-void horizon_hear(horizon *horizon, uint64_t question, uint64_t bound, uint64_t oldest, bool rounds) {
-    if (question != horizon->question || question == 0) return;
+static void pass(low_watermark *watermark, uint64_t steps) {
+    if (steps > watermark->over) watermark->over = steps;
+}
+
+void low_watermark_hear(low_watermark *watermark, uint64_t question, uint64_t bound, uint64_t oldest, bool rounds) {
+    if (question != watermark->question || question == 0) return;
     if (bound == 0) {
-        pass(horizon, horizon->asked);
+        pass(watermark, watermark->asked);
         return;
     }
-    if (horizon->waits && oldest > horizon->bound) {
-        horizon->waits = false;
-        pass(horizon, rounds && oldest < horizon->steps ? oldest : horizon->steps);
+    if (watermark->waits && oldest > watermark->bound) {
+        watermark->waits = false;
+        pass(watermark, rounds && oldest < watermark->steps ? oldest : watermark->steps);
     }
-    if (horizon->waits) return;
-    horizon->waits = true;
-    horizon->steps = horizon->asked;
-    horizon->bound = bound;
-    MR_ASSERT(horizon->bound != 0); /* else nothing is waited for */
+    if (watermark->waits) return;
+    watermark->waits = true;
+    watermark->steps = watermark->asked;
+    watermark->bound = bound;
+    MR_ASSERT(watermark->bound != 0); /* else nothing is waited for */
 }

@@ -1,13 +1,13 @@
 /* ledger.h — state of BSP rounds: their ranks, norms and terms, kept in the last slot.
  *
- * The ledger lies in a chain like any other slot, and is changed by committed entries only; so it says one thing to
- * everybody, and survives what slots survive. Its version k says who is in round k (the members) and what else holds
+ * The round state lies in a chain like any other slot, and is changed by committed entries only; so it says one thing
+ * to everybody, and survives what slots survive. Its version k says who is in round k (the members) and what else holds
  * for the round. A rank pulls it with the weights, and every contribution to round k carries it: no head needs a view
  * of its own to know when a round is complete.
  *
  *   JOIN, LEAVE   of a rank, hold from the next round on
  *   DROP          somebody gives a rank up: it leaves with the next round, and this round should not wait for it. But a
- *                 slot may have counted it already. So the head of the ledger asks the heads of all slots to freeze it:
+ *            slot may have counted it already. So the head of the round state asks the heads of all slots to freeze it:
  *
  *                        all have frozen it, none has closed ──► VOID: this round closes without it, everywhere
  *       DROP ── freeze ──┤
@@ -18,30 +18,31 @@
  *   NORMS         what was measured of the round before in all slots, with that set (norms.h); in phases, if what comes
  *                 of one is needed to measure the next. Slots that need them close that round with exactly these
  *
- * Under a policy of backup workers or deadlines the set is not known before the ledger decides it: a rank whose
- * contributions have been taken by all slots ticks the ledger, and with enough ticks, or at the deadline, the ledger
- * closes first, with those; the slots follow (`waits`). There a rank that is given up needs no freezing.
+ * Under a policy of backup workers or deadlines the set is not known before the round state decides it: a rank whose
+ * contributions have been taken by all slots ticks the round state, and with enough ticks, or at the deadline, the
+ * round state closes first, with those; the slots follow (`waits`). There a rank that is given up needs no freezing.
  *
- * Otherwise a slot closes with the members less those who are void, and the ledger does as any slot does.
+ * Otherwise a slot closes with the members less those who are void, and the round state does as any slot does.
  *
  *   bytes     what a rank is shown, and the state: that, that of the round before, and its norms if there are any
  *   --------  --------------------------------------------------------------------
  *   8 4 4     round, ranks of the table, backup
  *   1 1 1 1   waits; cut of this round, the next, the one before;
  *   1         the one before was decided here
- *   n × 6     crowds: members, next, dropping, voided, redo, past set
+ *   n × 6  rank sets: members, next, dropping, voided, redo, past set
  *
  *   bytes     norms
  *   --------  --------------------------------------------------------------------
  *   8 4       round, phases
  *   4 + n     what was made of each phase, one behind the other
  *
- * Invariants (ledger_check)
+ * Invariants (round_state_check)
  *   1  Sets have ranks of the table only.
  *   2  Who is given up is a member; who is void or to be played once more is given up; nobody is both.
- *   3  The page before has the same ranks, or is empty; norms are of at most VALUES_PHASES_MAX phases, and have bytes.
+ *  3  The page before has the same ranks, or is empty; norms are of at most STATE_MACHINE_PHASES_MAX phases, and have
+ *     bytes.
  *
- * Bytes that break 1 or 2 are not a ledger.
+ * Bytes that break 1 or 2 are not a round state.
  *
  * Pure; the same entries give the same bytes. */
 #pragma once
@@ -49,69 +50,73 @@
 #include "ps/tape.h"
 #include "ps/values.h"
 
-typedef struct ledger {
+typedef struct round_state {
     uint64_t round;
     uint32_t rank_count, backup;
-    bool waits; /* for the ledger: the set is not known before it is decided */
+    bool waits; /* for the round state: the set is not known before it is decided */
     bool cuts, cuts_next, past_cuts;
     bool past_decided; /* the round before was closed with a set that contributions do not tell */
-    crowd members, next;
-    crowd dropping, voided, redo; /* of the members: given up; not waited for; to be played once more */
-    crowd past_set;               /* of the round before */
-} ledger;
+    rank_set members, next;
+    rank_set dropping, voided, redo; /* of the members: given up; not waited for; to be played once more */
+    rank_set past_set;               /* of the round before */
+} round_state;
 
-typedef struct ledger_norms {
+typedef struct round_state_norms {
     uint64_t round;
-    uint32_t phases; /* 0: there are none */
-    bale *bale;      /* of all phases; shared; NULL: there are none */
-} ledger_norms;
+    uint32_t phases;     /* 0: there are none */
+    shared_bytes *bytes; /* of all phases; shared; NULL: there are none */
+} round_state_norms;
 
-typedef struct ledger_pages { /* the values of its slot; a pointer to them is one to the ledger */
-    ledger now;
-    ledger before; /* as it was when the round before ended; of no ranks: there was none */
-    ledger_norms norms;
-} ledger_pages;
+typedef struct round_state_pages { /* the values of its slot; a pointer to them is one to the round state */
+    round_state now;
+    round_state before; /* as it was when the round before ended; of no ranks: there was none */
+    round_state_norms norms;
+} round_state_pages;
 
-extern const values_ops ledger_ops; /* `self` is ledger_pages; what it applies are no payloads: see ledger_turn */
+/* `self` is round_state_pages; what it applies are no payloads: see round_state_turn */
+extern const state_machine_ops round_state_ops;
 
-void ledger_begin(ledger *ledger, uint32_t rank_count, uint32_t first, uint32_t backup, bool waits);
-void ledger_apply(ledger *ledger, const tape_entry *entry);
-void ledger_turn(ledger_pages *pages, const tape_entry *entry);    /* the end of a round: what was before is kept */
-void ledger_measure(ledger_pages *pages, const tape_entry *entry); /* norms of a round */
+void round_state_begin(round_state *state, uint32_t rank_count, uint32_t first, uint32_t backup, bool waits);
+void round_state_apply(round_state *state, const replica_log_entry *entry);
+/* the end of a round: what was before is kept */
+void round_state_turn(round_state_pages *pages, const replica_log_entry *entry);
+void round_state_measure(round_state_pages *pages, const replica_log_entry *entry); /* norms of a round */
 /* How many phases of a round are known. */
-uint32_t ledger_phases(const ledger_pages *pages, uint64_t round);
+uint32_t round_state_phases(const round_state_pages *pages, uint64_t round);
 
-/* Goes on from the bytes of a checkpoint, of a table of so many ranks, as a ledger that was begun: its policy holds,
- * and if the ranks are others, its members. */
-bool ledger_resume(ledger *ledger, span bytes, uint32_t rank_count);
+/* Goes on from the bytes of a checkpoint, of a table of so many ranks, as a round state that was begun: its policy
+ * holds, and if the ranks are others, its members. */
+bool round_state_resume(round_state *state, span bytes, uint32_t rank_count);
 
 /* The members whose contributions this round needs, and whether it is known that it can be closed with those. */
-bool ledger_needs(const ledger *ledger, crowd *out);
+bool round_state_needs(const round_state *state, rank_set *out);
 /* With these ticks, may a round that waits be closed, and with whom? `late`: the deadline has passed. */
-bool ledger_enough(const ledger *ledger, const crowd *ticked, bool late, crowd *set);
+bool round_state_enough(const round_state *state, const rank_set *ticked, bool late, rank_set *set);
 
-/* The first of the members that are given up and not decided; CROWD_MAX: none. */
-uint32_t ledger_undecided(const ledger *ledger);
+/* The first of the members that are given up and not decided; RANK_SET_MAX: none. */
+uint32_t round_state_undecided(const round_state *state);
 
 /* ---- What a contribution carries. */
 
-typedef struct ledger_terms {
+typedef struct round_state_terms {
     uint64_t round;
     bool waits, cuts;
-    crowd members;
+    rank_set members;
     bool normed; /* of the entry of a round: there are norms in it */
-} ledger_terms;
+} round_state_terms;
 
 /* What slots need to be told, because contributions do not say it: the set of this round, of the one before. */
-bool ledger_decided(const ledger *ledger, ledger_terms *out);
-bool ledger_decided_before(const ledger *ledger, ledger_terms *out);
-ledger_terms ledger_terms_before(const ledger *ledger); /* of the round before, whether they need to be told or not */
+bool round_state_decided(const round_state *state, round_state_terms *out);
+bool round_state_decided_before(const round_state *state, round_state_terms *out);
+/* of the round before, whether they need to be told or not */
+round_state_terms round_state_terms_before(const round_state *state);
 
-enum { LEDGER_TERMS_MAX = 1 + CROWD_MAX / 8 };
+enum { ROUND_STATE_TERMS_MAX = 1 + RANK_SET_MAX / 8 };
 
-ledger_terms ledger_terms_of(const ledger *ledger);
-size_t ledger_write_terms(const ledger_terms *terms, uint32_t rank_count, uint8_t out[LEDGER_TERMS_MAX]);
-bool ledger_read_terms(span bytes, uint32_t rank_count, ledger_terms *out); /* the round is the caller's to set */
+round_state_terms round_state_terms_of(const round_state *state);
+size_t round_state_write_terms(const round_state_terms *terms, uint32_t rank_count, uint8_t out[ROUND_STATE_TERMS_MAX]);
+/* the round is the caller's to set */
+bool round_state_read_terms(span bytes, uint32_t rank_count, round_state_terms *out);
 
 /* ---- The entry of a round.
  *
@@ -120,18 +125,20 @@ bool ledger_read_terms(span bytes, uint32_t rank_count, ledger_terms *out); /* t
  *   …      the sum of their contributions, in the order of ranks
  *   … 4    if the flags say so: norms of the round, all phases, and how many bytes they are */
 
-typedef struct ledger_round {
-    ledger_terms terms; /* but for the round */
-    span sum, norms;    /* borrowed */
-} ledger_round;
+typedef struct round_state_round {
+    round_state_terms terms; /* but for the round */
+    span sum, norms;         /* borrowed */
+} round_state_round;
 
-size_t ledger_round_head(uint32_t rank_count);                                         /* bytes in front of the sum */
-void ledger_write_round(const ledger_terms *terms, uint32_t rank_count, uint8_t *out); /* these */
-bool ledger_read_round(span bytes, uint32_t rank_count, ledger_round *out);            /* false: it is no such entry */
+/* bytes in front of the sum */
+size_t round_state_round_head(uint32_t rank_count);
+void round_state_write_round(const round_state_terms *terms, uint32_t rank_count, uint8_t *out); /* these */
+/* false: it is no such entry */
+bool round_state_read_round(span bytes, uint32_t rank_count, round_state_round *out);
 
-/* What a rank is shown. False: these are not the bytes of a ledger of so many ranks. */
-size_t ledger_size(uint32_t rank_count);
-void ledger_write(const ledger *ledger, void *out);
-bool ledger_read(span bytes, uint32_t rank_count, ledger *out);
+/* What a rank is shown. False: these are not the bytes of a round state of so many ranks. */
+size_t round_state_size(uint32_t rank_count);
+void round_state_write(const round_state *state, void *out);
+bool round_state_read(span bytes, uint32_t rank_count, round_state *out);
 
-void ledger_check(const ledger_pages *pages); /* asserts the invariants above */
+void round_state_check(const round_state_pages *pages); /* asserts the invariants above */

@@ -7,69 +7,69 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-void norms_clear(norms *norms) {
-    for (uint32_t i = 0; i < norms->slot_count; i++) bale_unref(norms->reports[i].bale);
-    free(norms->reports);
-    *norms = (struct norms){0};
+void norm_reports_clear(norm_reports *reports) {
+    for (uint32_t i = 0; i < reports->slot_count; i++) shared_bytes_unref(reports->reports[i].bytes);
+    free(reports->reports);
+    *reports = (struct norm_reports){0};
 }
 
-static void begin(norms *norms, uint64_t round, uint32_t phase) {
-    MR_ASSERT(phase < VALUES_PHASES_MAX);
-    for (uint32_t i = 0; i < norms->slot_count; i++) {
-        norms_report *report = &norms->reports[i], fresh = {0};
-        bool had = report->there && bale_bytes(report->bale).size != 0;
+static void begin(norm_reports *reports, uint64_t round, uint32_t phase) {
+    MR_ASSERT(phase < STATE_MACHINE_PHASES_MAX);
+    for (uint32_t i = 0; i < reports->slot_count; i++) {
+        norm_reports_report *report = &reports->reports[i], fresh = {0};
+        bool had = report->there && shared_bytes_bytes(report->bytes).size != 0;
         memcpy(fresh.spoke, report->spoke, sizeof fresh.spoke);
-        if (norms->open) fresh.spoke[norms->phase] = had;
+        if (reports->open) fresh.spoke[reports->phase] = had;
         fresh.speaks = fresh.spoke[phase] && (phase == 0 || had);
-        bale_unref(report->bale);
+        shared_bytes_unref(report->bytes);
         *report = fresh;
     }
-    norms->open = true;
-    norms->round = round;
-    norms->phase = phase;
-    norms->count = 0;
+    reports->open = true;
+    reports->round = round;
+    reports->phase = phase;
+    reports->count = 0;
 }
 
-bool norms_take(norms *norms, uint32_t slot_count, uint64_t round, uint32_t phase, uint32_t slot, const crowd *set,
-                span part) {
-    if (norms->reports == NULL) {
-        norms->reports = xcalloc(slot_count, sizeof *norms->reports);
-        norms->slot_count = slot_count;
+bool norm_reports_take(norm_reports *reports, uint32_t slot_count, uint64_t round, uint32_t phase, uint32_t slot,
+                       const rank_set *set, span part) {
+    if (reports->reports == NULL) {
+        reports->reports = xcalloc(slot_count, sizeof *reports->reports);
+        reports->slot_count = slot_count;
     }
-    MR_ASSERT(slot < norms->slot_count && norms->slot_count == slot_count);
-    bool later = !norms->open || round > norms->round || (round == norms->round && phase > norms->phase);
-    if (later) begin(norms, round, phase);
-    if (round != norms->round || phase != norms->phase) return false;
-    norms_report *report = &norms->reports[slot];
-    if (!report->there) report->order = norms->count++;
-    MR_ASSERT(norms->count <= norms->slot_count && part.size <= VALUES_NORMS_MAX);
-    bale_unref(report->bale);
+    MR_ASSERT(slot < reports->slot_count && reports->slot_count == slot_count);
+    bool later = !reports->open || round > reports->round || (round == reports->round && phase > reports->phase);
+    if (later) begin(reports, round, phase);
+    if (round != reports->round || phase != reports->phase) return false;
+    norm_reports_report *report = &reports->reports[slot];
+    if (!report->there) report->order = reports->count++;
+    MR_ASSERT(reports->count <= reports->slot_count && part.size <= STATE_MACHINE_NORMS_MAX);
+    shared_bytes_unref(report->bytes);
     report->there = true;
     report->set = *set;
-    report->bale = bale_copy(part);
+    report->bytes = shared_bytes_copy(part);
     return later;
 }
 
-bool norms_ask(norms *norms, uint32_t slot, bool all) {
-    if (!norms->open || slot >= norms->slot_count) return false;
-    norms_report *report = &norms->reports[slot];
+bool norm_reports_ask(norm_reports *reports, uint32_t slot, bool all) {
+    if (!reports->open || slot >= reports->slot_count) return false;
+    norm_reports_report *report = &reports->reports[slot];
     if (report->there || (report->speaks && !all)) return false;
     report->asked = true;
     return true;
 }
 
-bool norms_are_whole(const norms *norms, const crowd *set) {
+bool norm_reports_are_whole(const norm_reports *reports, const rank_set *set) {
     bool any = false;
-    for (uint32_t i = 0; i < norms->slot_count; i++) {
-        const norms_report *report = &norms->reports[i];
-        if (!report->there || (set != NULL && !crowd_same(&report->set, set))) return false;
-        any = any || bale_bytes(report->bale).size != 0;
+    for (uint32_t i = 0; i < reports->slot_count; i++) {
+        const norm_reports_report *report = &reports->reports[i];
+        if (!report->there || (set != NULL && !rank_set_same(&report->set, set))) return false;
+        any = any || shared_bytes_bytes(report->bytes).size != 0;
     }
-    return norms->open && any;
+    return reports->open && any;
 }
 
-span norms_part(const norms *norms, uint32_t slot) {
-    MR_ASSERT(slot < norms->slot_count);
-    const norms_report *report = &norms->reports[slot];
-    return report->there ? bale_bytes(report->bale) : (span){0};
+span norm_reports_part(const norm_reports *reports, uint32_t slot) {
+    MR_ASSERT(slot < reports->slot_count);
+    const norm_reports_report *report = &reports->reports[slot];
+    return report->there ? shared_bytes_bytes(report->bytes) : (span){0};
 }

@@ -12,39 +12,39 @@
  * What is here may be forgotten whenever that is convenient: it is reported again. A part is a function of the round,
  * the set and the slot, so it does not matter which head of a slot has reported it.
  *
- * Bounds      one part of each slot, of VALUES_NORMS_MAX bytes at most.
+ * Bounds  one part of each slot, of STATE_MACHINE_NORMS_MAX bytes at most.
  * Ownership   it owns copies of the parts. Pure. */
 #pragma once
 #include "ps/crowd.h"
 #include "ps/values.h"
 
-typedef struct norms_report {
+typedef struct norm_reports_report {
     bool there;
-    bool asked;                    /* for this phase */
-    bool speaks;                   /* it need not be asked */
-    bool spoke[VALUES_PHASES_MAX]; /* it had a part of this phase the last time */
-    uint32_t order;                /* in which it came */
-    crowd set;
-    bale *bale; /* owned; of no bytes: it has nothing to tell */
-} norms_report;
+    bool asked;                           /* for this phase */
+    bool speaks;                          /* it need not be asked */
+    bool spoke[STATE_MACHINE_PHASES_MAX]; /* it had a part of this phase the last time */
+    uint32_t order;                       /* in which it came */
+    rank_set set;
+    shared_bytes *bytes; /* owned; of no bytes: it has nothing to tell */
+} norm_reports_report;
 
-typedef struct norms { /* zero-initialized there are none */
-    bool open;         /* somebody has reported */
+typedef struct norm_reports { /* zero-initialized there are none */
+    bool open;                /* somebody has reported */
     uint64_t round;
     uint32_t phase, slot_count, count;
-    norms_report *reports; /* by slot, owned */
-} norms;
+    norm_reports_report *reports; /* by slot, owned */
+} norm_reports;
 
-void norms_clear(norms *norms); /* nothing is left in it */
+void norm_reports_clear(norm_reports *reports); /* nothing is left in it */
 
 /* Of a slot below `slot_count`, which stays as it is. An earlier phase than the last one is not heard. True: it is the
  * first of its phase. */
-bool norms_take(norms *norms, uint32_t slot_count, uint64_t round, uint32_t phase, uint32_t slot, const crowd *set,
-                span part);
+bool norm_reports_take(norm_reports *reports, uint32_t slot_count, uint64_t round, uint32_t phase, uint32_t slot,
+                       const rank_set *set, span part);
 
 /* Should this slot be asked? `all`: whether it speaks by itself or not. It counts as asked then. */
-bool norms_ask(norms *norms, uint32_t slot, bool all);
+bool norm_reports_ask(norm_reports *reports, uint32_t slot, bool all);
 
 /* All slots have reported, for this set (NULL: for whatever sets), and there is something to combine. */
-bool norms_are_whole(const norms *norms, const crowd *set);
-span norms_part(const norms *norms, uint32_t slot);
+bool norm_reports_are_whole(const norm_reports *reports, const rank_set *set);
+span norm_reports_part(const norm_reports *reports, uint32_t slot);

@@ -11,80 +11,85 @@
 
 enum { SLOTS = 3 };
 
-static const crowd two = {{3}}, three = {{7}};
+static const rank_set two = {{3}}, three = {{7}};
 
-static bool report(norms *norms, uint64_t round, uint32_t phase, uint32_t slot, const crowd *set, const char *part) {
-    return norms_take(norms, SLOTS, round, phase, slot, set, span_of(part, strlen(part)));
+static bool report(norm_reports *reports, uint64_t round, uint32_t phase, uint32_t slot, const rank_set *set,
+                   const char *part) {
+    return norm_reports_take(reports, SLOTS, round, phase, slot, set, span_of(part, strlen(part)));
 }
 
 static void all_slots_report_for_one_set(void **state) {
-    norms norms = {0};
-    assert_false(norms_are_whole(&norms, &two));
-    assert_true(report(&norms, 5, 0, 2, &two, "c"));
-    assert_false(report(&norms, 5, 0, 0, &three, "x")); /* a sum that is dropped later */
-    assert_false(report(&norms, 5, 0, 1, &two, ""));
-    assert_true(!norms_are_whole(&norms, &two) && !norms_are_whole(&norms, &three));
-    assert_true(norms_are_whole(&norms, NULL));
-    assert_false(report(&norms, 5, 0, 0, &two, "a"));
-    assert_true(norms_are_whole(&norms, &two));
-    assert_memory_equal(norms_part(&norms, 0).data, "a", 1);
-    assert_true(norms_part(&norms, 1).size == 0 && norms_part(&norms, 2).size == 1);
-    assert_true(norms.reports[2].order == 0 && norms.reports[0].order == 1);
-    norms_clear(&norms);
-    assert_true(!norms.open && norms.reports == NULL);
+    norm_reports reports = {0};
+    assert_false(norm_reports_are_whole(&reports, &two));
+    assert_true(report(&reports, 5, 0, 2, &two, "c"));
+    assert_false(report(&reports, 5, 0, 0, &three, "x")); /* a sum that is dropped later */
+    assert_false(report(&reports, 5, 0, 1, &two, ""));
+    assert_true(!norm_reports_are_whole(&reports, &two) && !norm_reports_are_whole(&reports, &three));
+    assert_true(norm_reports_are_whole(&reports, NULL));
+    assert_false(report(&reports, 5, 0, 0, &two, "a"));
+    assert_true(norm_reports_are_whole(&reports, &two));
+    assert_memory_equal(norm_reports_part(&reports, 0).data, "a", 1);
+    assert_true(norm_reports_part(&reports, 1).size == 0 && norm_reports_part(&reports, 2).size == 1);
+    assert_true(reports.reports[2].order == 0 && reports.reports[0].order == 1);
+    norm_reports_clear(&reports);
+    assert_true(!reports.open && reports.reports == NULL);
 }
 
 static void where_nobody_has_anything_there_is_nothing_to_combine(void **state) {
-    norms norms = {0};
-    for (uint32_t i = 0; i < SLOTS; i++) (void)report(&norms, 1, 0, i, &two, "");
-    assert_false(norms_are_whole(&norms, &two));
-    norms_clear(&norms);
+    norm_reports reports = {0};
+    for (uint32_t i = 0; i < SLOTS; i++) (void)report(&reports, 1, 0, i, &two, "");
+    assert_false(norm_reports_are_whole(&reports, &two));
+    norm_reports_clear(&reports);
 }
 
 static void a_later_phase_takes_the_place_of_the_former(void **state) {
-    norms norms = {0};
-    for (uint32_t i = 0; i < SLOTS; i++) (void)report(&norms, 4, 1, i, &two, "a");
-    assert_false(report(&norms, 4, 0, 0, &two, "old"));
-    assert_false(report(&norms, 3, 1, 0, &two, "old"));
-    assert_true(norms_are_whole(&norms, &two) && norms_part(&norms, 0).size == 1);
-    assert_true(report(&norms, 5, 0, 1, &two, "b")); /* of the next round */
-    assert_true(norms.round == 5 && norms.phase == 0 && norms_part(&norms, 0).size == 0);
-    assert_false(norms_are_whole(&norms, &two));
-    assert_true(report(&norms, 5, 1, 1, &two, "b"));
-    norms_clear(&norms);
+    norm_reports reports = {0};
+    for (uint32_t i = 0; i < SLOTS; i++) (void)report(&reports, 4, 1, i, &two, "a");
+    assert_false(report(&reports, 4, 0, 0, &two, "old"));
+    assert_false(report(&reports, 3, 1, 0, &two, "old"));
+    assert_true(norm_reports_are_whole(&reports, &two) && norm_reports_part(&reports, 0).size == 1);
+    assert_true(report(&reports, 5, 0, 1, &two, "b")); /* of the next round */
+    assert_true(reports.round == 5 && reports.phase == 0 && norm_reports_part(&reports, 0).size == 0);
+    assert_false(norm_reports_are_whole(&reports, &two));
+    assert_true(report(&reports, 5, 1, 1, &two, "b"));
+    norm_reports_clear(&reports);
 }
 
 static void whoever_had_to_be_asked_is_asked_at_once(void **state) {
-    norms norms = {0};
-    assert_false(norms_ask(&norms, 0, true)); /* nobody has reported */
-    (void)report(&norms, 1, 0, 0, &two, "a");
-    assert_true(!norms_ask(&norms, 0, true) && norms_ask(&norms, 1, false) && norms_ask(&norms, 2, false));
-    (void)report(&norms, 1, 0, 1, &two, "");
-    (void)report(&norms, 2, 0, 1, &two, "b"); /* slot 0 spoke by itself, the others did not */
-    assert_true(!norms_ask(&norms, 0, false) && norms_ask(&norms, 2, false) && norms_ask(&norms, 0, true));
-    assert_false(norms_ask(&norms, SLOTS, true));
-    (void)report(&norms, 2, 0, 0, &two, "");
-    (void)report(&norms, 3, 0, 2, &two, "c"); /* slot 0 had nothing to tell, slot 1 had a part although it was asked */
-    assert_true(norms_ask(&norms, 0, false) && !norms_ask(&norms, 1, false));
-    norms_clear(&norms);
+    norm_reports reports = {0};
+    assert_false(norm_reports_ask(&reports, 0, true)); /* nobody has reported */
+    (void)report(&reports, 1, 0, 0, &two, "a");
+    assert_true(!norm_reports_ask(&reports, 0, true) && norm_reports_ask(&reports, 1, false) &&
+                norm_reports_ask(&reports, 2, false));
+    (void)report(&reports, 1, 0, 1, &two, "");
+    (void)report(&reports, 2, 0, 1, &two, "b"); /* slot 0 spoke by itself, the others did not */
+    assert_true(!norm_reports_ask(&reports, 0, false) && norm_reports_ask(&reports, 2, false) &&
+                norm_reports_ask(&reports, 0, true));
+    assert_false(norm_reports_ask(&reports, SLOTS, true));
+    (void)report(&reports, 2, 0, 0, &two, "");
+    /* slot 0 had nothing to tell, slot 1 had a part although it was asked */
+    (void)report(&reports, 3, 0, 2, &two, "c");
+    assert_true(norm_reports_ask(&reports, 0, false) && !norm_reports_ask(&reports, 1, false));
+    norm_reports_clear(&reports);
 }
 
 /* Who has no part of a phase has none of the next; who has one of the first may have none of the second each time. */
 static void phases_are_asked_for_one_by_one(void **state) {
-    norms norms = {0};
+    norm_reports reports = {0};
     for (uint64_t round = 1; round < 4; round++) {
-        (void)report(&norms, round, 0, 0, &two, "a");
-        assert_true(norms_ask(&norms, 1, false) == (round == 1) && norms_ask(&norms, 2, false));
-        (void)report(&norms, round, 0, 1, &two, "b");
-        (void)report(&norms, round, 0, 2, &two, "");
-        (void)report(&norms, round, 1, 0, &two, "a");
-        assert_true(norms_ask(&norms, 1, false) && norms_ask(&norms, 2, false));
-        (void)report(&norms, round, 1, 1, &two, "");
-        (void)report(&norms, round, 1, 2, &two, "");
+        (void)report(&reports, round, 0, 0, &two, "a");
+        assert_true(norm_reports_ask(&reports, 1, false) == (round == 1) && norm_reports_ask(&reports, 2, false));
+        (void)report(&reports, round, 0, 1, &two, "b");
+        (void)report(&reports, round, 0, 2, &two, "");
+        (void)report(&reports, round, 1, 0, &two, "a");
+        assert_true(norm_reports_ask(&reports, 1, false) && norm_reports_ask(&reports, 2, false));
+        (void)report(&reports, round, 1, 1, &two, "");
+        (void)report(&reports, round, 1, 2, &two, "");
     }
-    assert_true(report(&norms, 4, 0, 0, &two, "") && report(&norms, 4, 1, 1, &two, "b"));
-    assert_true(norms_ask(&norms, 0, false)); /* it spoke in that phase the last time, but has nothing of this round */
-    norms_clear(&norms);
+    assert_true(report(&reports, 4, 0, 0, &two, "") && report(&reports, 4, 1, 1, &two, "b"));
+    /* it spoke in that phase the last time, but has nothing of this round */
+    assert_true(norm_reports_ask(&reports, 0, false));
+    norm_reports_clear(&reports);
 }
 
 int main(void) {

@@ -8,10 +8,10 @@
 #include "base/search.h"
 #include "ps/mix.h"
 
-mr_status placement_check(const placement_table *table) {
-    if (table->slots == 0 || table->slots > PLACEMENT_SLOTS_MAX)
-        return error_set(MR_INVALID, "%u slots: a table has 1 to %d", table->slots, PLACEMENT_SLOTS_MAX);
-    if (table->order != PLACEMENT_ORDERED) return MR_OK;
+mr_status slot_placement_check(const slot_placement_table *table) {
+    if (table->slots == 0 || table->slots > SLOT_PLACEMENT_SLOTS_MAX)
+        return error_set(MR_INVALID, "%u slots: a table has 1 to %d", table->slots, SLOT_PLACEMENT_SLOTS_MAX);
+    if (table->order != SLOT_PLACEMENT_ORDERED) return MR_OK;
     if (table->last < table->first_key)
         return error_set(MR_INVALID, "last_key is below first_key (%u slots)", table->slots);
     uint64_t span = table->last - table->first_key;
@@ -20,43 +20,44 @@ mr_status placement_check(const placement_table *table) {
 }
 
 /* 128 bits: the space of keys may be all of them. */
-static unsigned __int128 keys_of(const placement_table *table) {
+static unsigned __int128 keys_of(const slot_placement_table *table) {
     return (unsigned __int128)(table->last - table->first_key) + 1;
 }
 
-uint32_t placement_slot(const placement_table *table, uint64_t key) {
-    if (table->order == PLACEMENT_HASHED) return table->first_slot + (uint32_t)(mix(key) % table->slots);
+uint32_t slot_placement_slot(const slot_placement_table *table, uint64_t key) {
+    if (table->order == SLOT_PLACEMENT_HASHED) return table->first_slot + (uint32_t)(stable_hash(key) % table->slots);
     MR_ASSERT(key >= table->first_key && key <= table->last);
     return table->first_slot + (uint32_t)((unsigned __int128)(key - table->first_key) * table->slots / keys_of(table));
 }
 
-const placement_pin *placement_find(const placement_pin *pins, size_t count, uint32_t slot) {
-    size_t at = search_first(&slot, pins, count, sizeof *pins, search_u32);
+const slot_placement_pin *slot_placement_find(const slot_placement_pin *pins, size_t count, uint32_t slot) {
+    size_t at = binary_search_first(&slot, pins, count, sizeof *pins, binary_search_u32);
     return at < count && pins[at].slot == slot ? &pins[at] : NULL;
 }
 
 static bool is_alive(const uint64_t *alive, size_t count, uint64_t id) {
-    size_t at = search_first(&id, alive, count, sizeof *alive, search_u64);
+    size_t at = binary_search_first(&id, alive, count, sizeof *alive, binary_search_u64);
     return at < count && alive[at] == id;
 }
 
 static bool add(uint64_t *ids, size_t *count, uint64_t id) {
-    MR_ASSERT(*count < PLACEMENT_COPIES_MAX);
+    MR_ASSERT(*count < SLOT_PLACEMENT_COPIES_MAX);
     for (size_t i = 0; i < *count; i++)
         if (ids[i] == id) return false;
     ids[(*count)++] = id;
     return true;
 }
 
-size_t placement_target(const ring *ring, const placement_pin *pins, size_t pin_count, const uint64_t *alive,
-                        size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids) {
-    MR_ASSERT(copies <= PLACEMENT_COPIES_MAX);
-    uint64_t owners[2 * PLACEMENT_COPIES_MAX];
+size_t slot_placement_target(const hash_ring *ring, const slot_placement_pin *pins, size_t pin_count,
+                             const uint64_t *alive, size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids) {
+    MR_ASSERT(copies <= SLOT_PLACEMENT_COPIES_MAX);
+    uint64_t owners[2 * SLOT_PLACEMENT_COPIES_MAX];
     size_t count = 0;
-    const placement_pin *pin = placement_find(pins, pin_count, slot);
+    const slot_placement_pin *pin = slot_placement_find(pins, pin_count, slot);
     for (size_t i = 0; pin != NULL && i < pin->count && count < copies; i++)
         if (is_alive(alive, alive_count, pin->servers[i])) (void)add(ids, &count, pin->servers[i]);
-    size_t found = ring_owners(ring, slot, owners, copies + count); /* so many that the pinned ones may be among them */
+    /* so many that the pinned ones may be among them */
+    size_t found = hash_ring_owners(ring, slot, owners, copies + count);
     for (size_t i = 0; i < found && count < copies; i++) (void)add(ids, &count, owners[i]);
     return count;
 }

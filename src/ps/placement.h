@@ -5,35 +5,36 @@
  * and load is spread by moving slots (balance.h). The number of slots is fixed when the table is made.
  *
  * The target of a slot is its owners by the ring, unless it is pinned: then the pinned servers come first, in their
- * order, and the ring's fill up. The target says what the scheduler works towards; what is, says the chart.
+ * order, and the ring's fill up. The target says what the scheduler works towards; what is, says the cluster map.
  *
  * Pure. */
 #pragma once
 #include "ps/ring.h"
 
-enum { PLACEMENT_COPIES_MAX = 8, PLACEMENT_SLOTS_MAX = 1 << 20 };
+enum { SLOT_PLACEMENT_COPIES_MAX = 8, SLOT_PLACEMENT_SLOTS_MAX = 1 << 20 };
 
-typedef enum placement_order { PLACEMENT_HASHED, PLACEMENT_ORDERED } placement_order;
+typedef enum slot_placement_order { SLOT_PLACEMENT_HASHED, SLOT_PLACEMENT_ORDERED } slot_placement_order;
 
-typedef struct placement_table {
-    placement_order order;
-    uint32_t slots;           /* 1 … PLACEMENT_SLOTS_MAX */
+typedef struct slot_placement_table {
+    slot_placement_order order;
+    uint32_t slots;           /* 1 … SLOT_PLACEMENT_SLOTS_MAX */
     uint64_t first_key, last; /* of an ordered table, both included; a hashed one takes all keys */
     uint32_t first_slot;      /* of its slots */
-} placement_table;
+} slot_placement_table;
 
-MR_MUST mr_status placement_check(const placement_table *table); /* MR_INVALID */
+MR_MUST mr_status slot_placement_check(const slot_placement_table *table); /* MR_INVALID */
 
 /* The key is one of the table's. */
-uint32_t placement_slot(const placement_table *table, uint64_t key);
+uint32_t slot_placement_slot(const slot_placement_table *table, uint64_t key);
 
-typedef struct placement_pin { /* sorted by slot, each slot once */
+typedef struct slot_placement_pin { /* sorted by slot, each slot once */
     uint32_t slot, count;
-    uint64_t servers[PLACEMENT_COPIES_MAX];
-} placement_pin;
+    uint64_t servers[SLOT_PLACEMENT_COPIES_MAX];
+} slot_placement_pin;
 
-const placement_pin *placement_find(const placement_pin *pins, size_t count, uint32_t slot); /* NULL: not pinned */
+/* NULL: not pinned */
+const slot_placement_pin *slot_placement_find(const slot_placement_pin *pins, size_t count, uint32_t slot);
 
 /* Servers of a pin that are not in `alive` (sorted) are passed over. Returns how many there are, at most `copies`. */
-size_t placement_target(const ring *ring, const placement_pin *pins, size_t pin_count, const uint64_t *alive,
-                        size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids);
+size_t slot_placement_target(const hash_ring *ring, const slot_placement_pin *pins, size_t pin_count,
+                             const uint64_t *alive, size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids);

@@ -10,32 +10,33 @@
 #include "base/search.h"
 
 typedef struct draft { /* what is the same for all slots of a plan */
-    const plan_facts *facts;
+    const map_planner_facts *facts;
     uint64_t *alive; /* ids, sorted */
     size_t alive_count, copies;
 } draft;
 
-static const plan_server *find(const plan_facts *facts, uint32_t id) {
-    size_t at = search_first(&id, facts->servers, facts->server_count, sizeof *facts->servers, search_u32);
+static const map_planner_server *find(const map_planner_facts *facts, uint32_t id) {
+    size_t at =
+        binary_search_first(&id, facts->servers, facts->server_count, sizeof *facts->servers, binary_search_u32);
     return at < facts->server_count && facts->servers[at].id == id ? &facts->servers[at] : NULL;
 }
 
-static uint64_t incarnation_of(const plan_facts *facts, uint32_t id) { /* it is one of them */
-    const plan_server *server = find(facts, id);
+static uint64_t incarnation_of(const map_planner_facts *facts, uint32_t id) { /* it is one of them */
+    const map_planner_server *server = find(facts, id);
     MR_ASSERT(server != NULL);
     return server->incarnation;
 }
 
-static bool is_alive(const plan_facts *facts, uint32_t id, uint64_t incarnation) {
-    const plan_server *server = find(facts, id);
+static bool is_alive(const map_planner_facts *facts, uint32_t id, uint64_t incarnation) {
+    const map_planner_server *server = find(facts, id);
     return server != NULL && server->alive && server->incarnation == incarnation;
 }
 
-static bool is_sure(const plan_facts *facts, uint32_t id, uint64_t incarnation) {
+static bool is_sure(const map_planner_facts *facts, uint32_t id, uint64_t incarnation) {
     return is_alive(facts, id, incarnation) && !find(facts, id)->doubted;
 }
 
-static void draft_init(draft *draft, const plan_facts *facts, size_t copies) {
+static void draft_init(draft *draft, const map_planner_facts *facts, size_t copies) {
     *draft = (struct draft){.facts = facts, .copies = copies};
     draft->alive = xcalloc(facts->server_count + 1, sizeof *draft->alive);
     for (size_t i = 0; i < facts->server_count; i++)
@@ -45,51 +46,51 @@ static void draft_init(draft *draft, const plan_facts *facts, size_t copies) {
 
 static void draft_fini(draft *draft) { free(draft->alive); }
 
-static size_t target_of(const draft *draft, uint32_t index, const chart_slot *slot, uint64_t *ids) {
-    const plan_facts *facts = draft->facts;
-    placement_pin home = {.slot = index, .count = 1, .servers = {slot->home - 1}};
-    bool moved = slot->home != 0 && placement_find(facts->pins, facts->pin_count, index) == NULL;
-    return placement_target(facts->ring, moved ? &home : facts->pins, moved ? 1 : facts->pin_count, draft->alive,
-                            draft->alive_count, index, plan_copies(draft->copies, slot->more), ids);
+static size_t target_of(const draft *draft, uint32_t index, const cluster_map_slot *slot, uint64_t *ids) {
+    const map_planner_facts *facts = draft->facts;
+    slot_placement_pin home = {.slot = index, .count = 1, .servers = {slot->home - 1}};
+    bool moved = slot->home != 0 && slot_placement_find(facts->pins, facts->pin_count, index) == NULL;
+    return slot_placement_target(facts->ring, moved ? &home : facts->pins, moved ? 1 : facts->pin_count, draft->alive,
+                                 draft->alive_count, index, map_planner_copies(draft->copies, slot->more), ids);
 }
 
-/* ---- The first chart. */
+/* ---- The first cluster map. */
 
-void plan_first(const plan_facts *facts, uint64_t number, uint64_t generation, chart *out) {
+void map_planner_first(const map_planner_facts *facts, uint64_t number, uint64_t generation, cluster_map *out) {
     draft draft;
-    MR_ASSERT(number != 0 && out->slot_count <= CHART_SLOTS_MAX && out->slots != NULL);
+    MR_ASSERT(number != 0 && out->slot_count <= CLUSTER_MAP_SLOTS_MAX && out->slots != NULL);
     draft_init(&draft, facts, out->copies);
     out->number = out->birth = number;
     out->generation = generation;
     for (size_t i = 0; i < facts->server_count; i++)
-        chart_put_server(out, facts->servers[i].id, facts->servers[i].incarnation, facts->servers[i].address);
+        cluster_map_put_server(out, facts->servers[i].id, facts->servers[i].incarnation, facts->servers[i].address);
     for (uint32_t i = 0; i < out->slot_count; i++) {
-        uint64_t ids[PLACEMENT_COPIES_MAX];
-        chart_slot *slot = &out->slots[i];
-        *slot = (chart_slot){.epoch = number};
+        uint64_t ids[SLOT_PLACEMENT_COPIES_MAX];
+        cluster_map_slot *slot = &out->slots[i];
+        *slot = (cluster_map_slot){.epoch = number};
         slot->count = (uint8_t)target_of(&draft, i, slot, ids);
         for (size_t k = 0; k < slot->count; k++)
-            slot->chain[k] = (chart_member){(uint32_t)ids[k], incarnation_of(facts, (uint32_t)ids[k]), number};
+            slot->chain[k] = (cluster_map_member){(uint32_t)ids[k], incarnation_of(facts, (uint32_t)ids[k]), number};
     }
     draft_fini(&draft);
 }
 
 /* ---- The next one. */
 
-static void take_out(chart_slot *slot, size_t at) {
+static void take_out(cluster_map_slot *slot, size_t at) {
     MR_ASSERT(at < slot->count);
     memmove(&slot->chain[at], &slot->chain[at + 1], (slot->count - at - 1) * sizeof *slot->chain);
     slot->count--;
 }
 
 /* Besides the one at that place. */
-static bool has_sure(const chart_slot *slot, const plan_facts *facts, size_t besides) {
+static bool has_sure(const cluster_map_slot *slot, const map_planner_facts *facts, size_t besides) {
     for (size_t i = 0; i < slot->count; i++)
         if (i != besides && is_sure(facts, slot->chain[i].server, slot->chain[i].incarnation)) return true;
     return false;
 }
 
-static bool take_out_dead(chart_slot *slot, const plan_facts *facts) {
+static bool take_out_dead(cluster_map_slot *slot, const map_planner_facts *facts) {
     size_t before = slot->count;
     for (size_t i = slot->count; i-- > 0;)
         if (!is_alive(facts, slot->chain[i].server, slot->chain[i].incarnation)) take_out(slot, i);
@@ -103,16 +104,18 @@ static size_t index_of(const uint64_t *ids, size_t count, uint32_t id) {
 }
 
 /* The joiner is full, or it is gone and its gate ends. */
-static bool open_gate(chart_slot *slot, const plan_facts *facts, const plan_gate *gate, uint64_t number) {
+static bool open_gate(cluster_map_slot *slot, const map_planner_facts *facts, const map_planner_gate *gate,
+                      uint64_t number) {
     if (gate->epoch == 0 || gate->epoch != slot->epoch) return false;
     if (!is_alive(facts, gate->server, gate->incarnation)) return true;
-    if (!gate->ready || slot->count == CHART_COPIES_MAX || !is_sure(facts, gate->server, gate->incarnation))
+    if (!gate->ready || slot->count == CLUSTER_MAP_COPIES_MAX || !is_sure(facts, gate->server, gate->incarnation))
         return false;
-    slot->chain[slot->count++] = (chart_member){gate->server, gate->incarnation, number};
+    slot->chain[slot->count++] = (cluster_map_member){gate->server, gate->incarnation, number};
     return true;
 }
 
-static bool take_out_extra(chart_slot *slot, const plan_facts *facts, const uint64_t *target, size_t count) {
+static bool take_out_extra(cluster_map_slot *slot, const map_planner_facts *facts, const uint64_t *target,
+                           size_t count) {
     bool changed = false;
     for (size_t i = slot->count; i-- > 0 && slot->count > count;)
         if (index_of(target, count, slot->chain[i].server) == count && has_sure(slot, facts, i)) {
@@ -123,13 +126,13 @@ static bool take_out_extra(chart_slot *slot, const plan_facts *facts, const uint
 }
 
 /* Those of the target first, in its order; the others behind them, in theirs. */
-static bool put_in_order(chart_slot *slot, const uint64_t *target, size_t count) {
+static bool put_in_order(cluster_map_slot *slot, const uint64_t *target, size_t count) {
     bool changed = false;
     for (size_t i = 1; i < slot->count; i++)
         for (size_t k = i; k > 0; k--) {
             size_t here = index_of(target, count, slot->chain[k].server);
             if (here >= index_of(target, count, slot->chain[k - 1].server)) break;
-            chart_member member = slot->chain[k];
+            cluster_map_member member = slot->chain[k];
             slot->chain[k] = slot->chain[k - 1];
             slot->chain[k - 1] = member;
             changed = true;
@@ -138,24 +141,24 @@ static bool put_in_order(chart_slot *slot, const uint64_t *target, size_t count)
 }
 
 /* What a ring without the rules above would do: it puts whoever should be there into the chain. */
-static bool obey_ring(chart_slot *slot, const plan_facts *facts, const uint64_t *target, size_t count,
+static bool obey_ring(cluster_map_slot *slot, const map_planner_facts *facts, const uint64_t *target, size_t count,
                       uint64_t number) {
     bool changed = false;
-    for (size_t i = 0; i < count && slot->count < CHART_COPIES_MAX; i++) {
+    for (size_t i = 0; i < count && slot->count < CLUSTER_MAP_COPIES_MAX; i++) {
         size_t at = 0;
         while (at < slot->count && slot->chain[at].server != target[i]) at++;
         if (at < slot->count) continue;
         uint32_t id = (uint32_t)target[i];
-        slot->chain[slot->count++] = (chart_member){id, incarnation_of(facts, id), number};
+        slot->chain[slot->count++] = (cluster_map_member){id, incarnation_of(facts, id), number};
         changed = true;
     }
     return changed;
 }
 
 /* A suspicion never takes the last living copy: if all seem to be gone, or may be, nothing changes. */
-static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint64_t number) {
+static bool map_planner_slot(const draft *draft, uint32_t index, cluster_map_slot *slot, uint64_t number) {
     if (!has_sure(slot, draft->facts, SIZE_MAX) && !MUTATED("no-keep")) return false;
-    uint64_t target[PLACEMENT_COPIES_MAX];
+    uint64_t target[SLOT_PLACEMENT_COPIES_MAX];
     size_t count = target_of(draft, index, slot, target);
     if (count == 0) return false; /* all leave: nowhere to go */
     bool changed = take_out_dead(slot, draft->facts);
@@ -168,42 +171,43 @@ static bool plan_slot(const draft *draft, uint32_t index, chart_slot *slot, uint
     return changed;
 }
 
-static void order_join(const draft *draft, uint32_t index, const chart_slot *slot, plan_join *joins, size_t *count) {
-    uint64_t target[PLACEMENT_COPIES_MAX];
+static void order_join(const draft *draft, uint32_t index, const cluster_map_slot *slot, map_planner_join *joins,
+                       size_t *count) {
+    uint64_t target[SLOT_PLACEMENT_COPIES_MAX];
     size_t wanted = target_of(draft, index, slot, target);
-    const plan_gate *gate = &draft->facts->gates[index];
-    if (slot->count == 0 || slot->count == CHART_COPIES_MAX || gate->epoch == slot->epoch) return;
+    const map_planner_gate *gate = &draft->facts->gates[index];
+    if (slot->count == 0 || slot->count == CLUSTER_MAP_COPIES_MAX || gate->epoch == slot->epoch) return;
     for (size_t i = 0; i < wanted; i++) {
         size_t at = 0;
         while (at < slot->count && slot->chain[at].server != target[i]) at++;
         if (at < slot->count) continue;
-        joins[(*count)++] = (plan_join){.slot = index,
-                                        .tail = slot->chain[slot->count - 1].server,
-                                        .server = (uint32_t)target[i],
-                                        .epoch = slot->epoch,
-                                        .incarnation = incarnation_of(draft->facts, (uint32_t)target[i])};
+        joins[(*count)++] = (map_planner_join){.slot = index,
+                                               .tail = slot->chain[slot->count - 1].server,
+                                               .server = (uint32_t)target[i],
+                                               .epoch = slot->epoch,
+                                               .incarnation = incarnation_of(draft->facts, (uint32_t)target[i])};
         return;
     }
 }
 
-static bool put_servers(const plan_facts *facts, chart *out) {
+static bool put_servers(const map_planner_facts *facts, cluster_map *out) {
     bool changed = false;
     for (size_t i = 0; i < facts->server_count; i++) {
-        const plan_server *server = &facts->servers[i];
-        const chart_server *there = chart_find(out, server->id);
+        const map_planner_server *server = &facts->servers[i];
+        const cluster_map_server *there = cluster_map_find(out, server->id);
         if (there != NULL && there->incarnation >= server->incarnation) continue;
-        chart_put_server(out, server->id, server->incarnation, server->address);
+        cluster_map_put_server(out, server->id, server->incarnation, server->address);
         changed = true;
     }
     return changed;
 }
 
-static bool grant(const plan_facts *facts, chart *out) {
+static bool grant(const map_planner_facts *facts, cluster_map *out) {
     bool changed = false;
     for (size_t i = 0; i < facts->wish_count; i++) {
-        const plan_wish *wish = &facts->wishes[i];
+        const map_planner_wish *wish = &facts->wishes[i];
         MR_ASSERT(wish->slot < out->slot_count);
-        chart_slot *slot = &out->slots[wish->slot];
+        cluster_map_slot *slot = &out->slots[wish->slot];
         if (slot->home == wish->home && slot->more == wish->more) continue;
         slot->home = wish->home;
         slot->more = wish->more;
@@ -213,29 +217,29 @@ static bool grant(const plan_facts *facts, chart *out) {
     return changed;
 }
 
-bool plan_is_lost(const chart *chart, const plan_facts *facts, uint32_t slot) {
-    MR_ASSERT(slot < chart->slot_count);
-    const chart_slot *chain = &chart->slots[slot];
+bool map_planner_is_lost(const cluster_map *map, const map_planner_facts *facts, uint32_t slot) {
+    MR_ASSERT(slot < map->slot_count);
+    const cluster_map_slot *chain = &map->slots[slot];
     for (size_t i = 0; i < chain->count; i++) {
-        const plan_server *server = find(facts, chain->chain[i].server);
+        const map_planner_server *server = find(facts, chain->chain[i].server);
         if (server == NULL || server->incarnation <= chain->chain[i].incarnation) return false;
     }
     return true;
 }
 
-bool plan_next(const chart *chart, const plan_facts *facts, struct chart *out, plan_join *joins, size_t *join_count) {
+bool map_planner_next(const cluster_map *map, const map_planner_facts *facts, struct cluster_map *out,
+                      map_planner_join *joins, size_t *join_count) {
     draft draft;
-    MR_ASSERT(facts->gates != NULL && chart->number != 0);
-    draft_init(&draft, facts, chart->copies);
-    chart_copy(out, chart);
-    out->number = chart->number + 1;
+    MR_ASSERT(facts->gates != NULL && map->number != 0);
+    draft_init(&draft, facts, map->copies);
+    cluster_map_copy(out, map);
+    out->number = map->number + 1;
     *join_count = 0;
     bool changed = put_servers(facts, out);
     changed = grant(facts, out) || changed;
     for (uint32_t i = 0; i < out->slot_count; i++)
-        changed = plan_slot(&draft, i, &out->slots[i], out->number) || changed;
-    for (uint32_t i = 0; !changed && i < chart->slot_count; i++)
-        order_join(&draft, i, &chart->slots[i], joins, join_count);
+        changed = map_planner_slot(&draft, i, &out->slots[i], out->number) || changed;
+    for (uint32_t i = 0; !changed && i < map->slot_count; i++) order_join(&draft, i, &map->slots[i], joins, join_count);
     draft_fini(&draft);
     return changed;
 }

@@ -1,4 +1,4 @@
-/* rank_test.c — one rank against a chart and answers made by hand: what it says, to whom, and how often. */
+/* rank_test.c — one rank against a cluster map and answers made by hand: what it says, to whom, and how often. */
 #include "ps/rank.h"
 
 #include <setjmp.h>
@@ -17,26 +17,28 @@ enum { SLOTS = 2 };
 
 typedef struct world {
     rank *rank;
-    said said;
+    message_recorder recorder;
     uint64_t number, generation;
     int ready, over, pushed, pulled, gone;
     uint64_t lsn;
 } world;
 
 static void on_send(void *context, const char *address, span bytes) {
-    said_take(&((world *)context)->said, address, bytes);
+    message_recorder_take(&((world *)context)->recorder, address, bytes);
 }
 static void on_ready(void *context) { ((world *)context)->ready++; }
 static void on_over(void *context) { ((world *)context)->over++; }
-static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) { ((world *)context)->pushed++; }
+static void on_pushed(void *context, uint32_t slot, uint64_t name, slot_message_status status) {
+    ((world *)context)->pushed++;
+}
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
     ((world *)context)->pulled++;
     ((world *)context)->lsn = lsn;
 }
 static void on_gone(void *context, uint32_t slot, uint64_t version) { ((world *)context)->gone++; }
 
-static mr_status push(world *world, uint32_t slot, uint64_t name, span payload, bale *bale) {
-    return rank_push_pieces(world->rank, slot, name, payload, bale, (bale_piece){0});
+static mr_status push(world *world, uint32_t slot, uint64_t name, span payload, shared_bytes *bytes) {
+    return rank_push_pieces(world->rank, slot, name, payload, bytes, (shared_bytes_piece){0});
 }
 
 static size_t unacknowledged(const world *world) {
@@ -45,47 +47,51 @@ static size_t unacknowledged(const world *world) {
     return count;
 }
 
-static void hear(world *world, const part *part) {
-    part_head head = {
+static void hear(world *world, const slot_message *message) {
+    slot_message_head head = {
         .generation = world->generation, .number = world->number, .incarnation = 1, .who = 0, .address = "s0"};
-    said_batch batch = said_say(&head, part);
-    rank_take_bale(world->rank, batch.bytes, NULL);
+    message_recorder_batch batch = message_recorder_say(&head, message);
+    rank_take_bytes(world->rank, batch.bytes, NULL);
     rank_check(world->rank);
-    said_free(&batch);
+    message_recorder_free(&batch);
 }
 
-/* A chart with both slots on s0 and s1; `epoch` is that of slot 0, and its number that of the other, which has so many
- * copies for reading. */
+/* A cluster map with both slots on s0 and s1; `epoch` is that of slot 0, and its number that of the other, which has so
+ * many copies for reading. */
 static void hear_slots(world *world, uint64_t number, uint32_t first, uint64_t epoch, uint8_t more) {
-    chart chart = {.number = number, .generation = world->generation, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
-    chart.slots = xcalloc(SLOTS, sizeof *chart.slots);
+    cluster_map map = {
+        .number = number, .generation = world->generation, .birth = 1, .rank_count = 3, .slot_count = SLOTS};
+    map.slots = xcalloc(SLOTS, sizeof *map.slots);
     for (uint32_t i = 0; i < SLOTS; i++)
-        chart.slots[i] = (chart_slot){.epoch = i == 0 ? epoch : number,
-                                      .more = i == 0 ? 0 : more,
-                                      .count = 2,
-                                      .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
-    chart_put_server(&chart, 0, 1, "s0");
-    chart_put_server(&chart, 1, 1, "s1");
+        map.slots[i] = (cluster_map_slot){.epoch = i == 0 ? epoch : number,
+                                          .more = i == 0 ? 0 : more,
+                                          .count = 2,
+                                          .chain = {{first, 1, 1}, {1 - first, 1, 1}}};
+    cluster_map_put_server(&map, 0, 1, "s0");
+    cluster_map_put_server(&map, 1, 1, "s1");
     world->number = number;
-    part_head head = {
-        .generation = world->generation, .number = number, .incarnation = 1, .who = PART_DIRECTOR, .address = "d"};
-    said_batch batch = said_chart(&head, &chart);
-    rank_take_bale(world->rank, batch.bytes, NULL);
-    said_free(&batch);
-    chart_fini(&chart);
+    slot_message_head head = {.generation = world->generation,
+                              .number = number,
+                              .incarnation = 1,
+                              .who = SLOT_MESSAGE_CONTROLLER,
+                              .address = "d"};
+    message_recorder_batch batch = message_recorder_map(&head, &map);
+    rank_take_bytes(world->rank, batch.bytes, NULL);
+    message_recorder_free(&batch);
+    cluster_map_fini(&map);
 }
 
 static void hear_epoch(world *world, uint64_t number, uint32_t first, uint64_t epoch) {
     hear_slots(world, number, first, epoch, 0);
 }
 
-static void hear_chart(world *world, uint64_t number, uint32_t first) { hear_epoch(world, number, first, number); }
+static void hear_map(world *world, uint64_t number, uint32_t first) { hear_epoch(world, number, first, number); }
 
 static void start_with(world *world, rank_spread spread, uint32_t pulls_max) {
     *world = (struct world){.generation = 5};
     rank_options options = {.rank = 2,
                             .address = "r2",
-                            .director = "d",
+                            .controller = "d",
                             .spread = spread,
                             .pulls_max = pulls_max,
                             .send = on_send,
@@ -97,18 +103,18 @@ static void start_with(world *world, rank_spread spread, uint32_t pulls_max) {
                             .context = world};
     world->rank = rank_create(&options);
     rank_begin(world->rank, 7, 0);
-    hear_chart(world, 1, 0);
-    assert_int_equal(said_named(&world->said, "s0", PART_HELLO, PART_OK, 0), SLOTS);
-    part clock = {.kind = PART_CLOCK, .rank = 2, .name = 3, .commit = 6};
-    hear(world, &clock); /* to an earlier stint */
+    hear_map(world, 1, 0);
+    assert_int_equal(message_recorder_named(&world->recorder, "s0", SLOT_MESSAGE_HELLO, SLOT_MESSAGE_OK, 0), SLOTS);
+    slot_message clock = {.kind = SLOT_MESSAGE_CLOCK, .rank = 2, .name = 3, .commit = 6};
+    hear(world, &clock); /* to an earlier term */
     clock.commit = 7;
-    clock.status = PART_LATER; /* that one has something under way */
+    clock.status = SLOT_MESSAGE_LATER; /* that one has something under way */
     hear(world, &clock);
-    clock.status = PART_OK;
+    clock.status = SLOT_MESSAGE_OK;
     clock.name = 4;
     for (clock.slot = 0; clock.slot < SLOTS; clock.slot++) hear(world, &clock);
     assert_true(world->ready == 1 && world->rank->ready && rank_clock(world->rank, 1) == 4);
-    world->said.count = 0;
+    world->recorder.count = 0;
 }
 
 static void start(world *world, rank_spread spread) { start_with(world, spread, 0); }
@@ -119,23 +125,31 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
     for (uint64_t i = 0; i < RANK_WINDOW; i++) assert_int_equal(push(&world, 0, 5 + i, (span){0}, NULL), MR_OK);
     assert_int_equal(push(&world, 0, 99, (span){0}, NULL), MR_BUSY);
     rank_flush(world.rank);
-    assert_true(world.said.list[0].part.prev == 4 && world.said.list[1].part.prev == 5);
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 6});
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 6});                       /* twice */
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 1, .name = 7});                       /* another rank's */
-    hear(&world, &(part){.kind = PART_PUSHED, .status = PART_WRONG, .rank = 2, .name = 5}); /* not there */
+    assert_true(world.recorder.list[0].message.prev == 4 && world.recorder.list[1].message.prev == 5);
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 6});
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 6}); /* twice */
+    /* another rank's */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 1, .name = 7});
+    /* not there */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_WRONG, .rank = 2, .name = 5});
     assert_true(world.pushed == 1 && unacknowledged(&world) == RANK_WINDOW - 1);
-    hear_chart(&world, 2, 1); /* another head: all of it, in order, once */
-    assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 1 &&
-                said_named(&world.said, "s1", PART_PUSH, PART_OK, 6) == 0);
+    hear_map(&world, 2, 1); /* another head: all of it, in order, once */
+    assert_true(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 1 &&
+                message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 6) == 0);
     rank_tick(world.rank, RANK_TICK_US);
-    assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 2 &&
-                said_named(&world.said, "s0", PART_PUSH, PART_OK, 5) == 1);
-    assert_int_equal(world.said.list[world.said.count - 1].part.entry, PART_PUSH_ASK); /* has it come? */
-    hear(&world, &(part){.kind = PART_PUSHED, .status = PART_RESEND, .rank = 2, .name = 7, .prev = 5});
-    hear(&world, &(part){.kind = PART_PUSHED, .status = PART_RESEND, .rank = 2, .name = 8, .prev = 5}); /* as well */
-    assert_true(said_named(&world.said, "s1", PART_PUSH, PART_OK, 7) == 3 && /* no: all behind that, once */
-                said_named(&world.said, "s1", PART_PUSH, PART_OK, 5) == 2);
+    assert_true(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 2 &&
+                message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 1);
+    /* has it come? */
+    assert_int_equal(world.recorder.list[world.recorder.count - 1].message.entry, SLOT_MESSAGE_PUSH_ASK);
+    hear(&world,
+         &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_RESEND, .rank = 2, .name = 7, .prev = 5});
+    hear(
+        &world,
+        &(slot_message){
+            .kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_RESEND, .rank = 2, .name = 8, .prev = 5}); /* as well */
+    /* no: all behind that, once */
+    assert_true(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 7) == 3 &&
+                message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 2);
     assert_int_equal(rank_next_us(world.rank), 2 * RANK_TICK_US);
     rank_destroy(world.rank);
 }
@@ -144,22 +158,24 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
 static void what_waits_before_an_acknowledged_push_is_said_again(void **state) {
     world world;
     start(&world, RANK_HEADS);
-    hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .commit = 7, .prev = 16}); /* a grant */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_CLOCK, .rank = 2, .commit = 7, .prev = 16}); /* a grant */
     for (uint64_t name = 5; name < 7; name++)
         assert_int_equal(push(&world, 0, name, span_of("01234567", 8), NULL), MR_OK);
     rank_prefer(world.rank, 1, 1);
     assert_int_equal(push(&world, 1, 5, span_of("01234567", 8), NULL), MR_OK); /* the next one to go */
     rank_flush(world.rank);
-    part pushed = {.kind = PART_PUSHED, .status = PART_RESEND, .rank = 2, .name = 5, .prev = 4, .commit = 1};
+    slot_message pushed = {
+        .kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_RESEND, .rank = 2, .name = 5, .prev = 4, .commit = 1};
     hear(&world, &pushed); /* slot 1 has its turn, and there is room for one */
-    world.said.count = 0;
-    pushed.status = PART_OK;
+    world.recorder.count = 0;
+    pushed.status = SLOT_MESSAGE_OK;
     pushed.name = 6;
     hear(&world, &pushed);
     assert_int_equal(unacknowledged(&world), 2);
-    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 5), 0);
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .slot = 1, .name = 5, .commit = 1}); /* now there is room */
-    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 5), 1);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5), 0);
+    /* now there is room */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .slot = 1, .name = 5, .commit = 1});
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5), 1);
     pushed.name = 5;
     hear(&world, &pushed);
     assert_int_equal(unacknowledged(&world), 0);
@@ -169,29 +185,30 @@ static void what_waits_before_an_acknowledged_push_is_said_again(void **state) {
 /* How often the push of that slot went to s0: with its payload, or as a question. */
 static size_t went(const world *world, uint32_t slot, uint8_t entry) {
     size_t count = 0;
-    for (size_t i = 0; i < world->said.count; i++) {
-        const part *part = &world->said.list[i].part;
-        count += part->kind == PART_PUSH && part->slot == slot && part->entry == entry;
+    for (size_t i = 0; i < world->recorder.count; i++) {
+        const slot_message *message = &world->recorder.list[i].message;
+        count += message->kind == SLOT_MESSAGE_PUSH && message->slot == slot && message->entry == entry;
     }
     return count;
 }
 
-static void a_chart_about_other_slots_calls_nothing_back(void **state) {
+static void a_map_about_other_slots_calls_nothing_back(void **state) {
     world world;
     start(&world, RANK_HEADS);
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
-        hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .slot = slot, .commit = 7, .prev = 8}); /* a grant */
+        /* a grant */
+        hear(&world, &(slot_message){.kind = SLOT_MESSAGE_CLOCK, .rank = 2, .slot = slot, .commit = 7, .prev = 8});
         assert_int_equal(push(&world, slot, 5, span_of("four", 4), NULL), MR_OK);
     }
     rank_flush(world.rank);
     assert_true(went(&world, 0, 0) == 1 && went(&world, 1, 0) == 1);
     hear_epoch(&world, 2, 0, 1);
     assert_true(went(&world, 0, 0) == 1 && went(&world, 1, 0) == 2);
-    assert_int_equal(went(&world, 0, PART_PUSH_ASK), 1); /* it is asked for */
+    assert_int_equal(went(&world, 0, SLOT_MESSAGE_PUSH_ASK), 1); /* it is asked for */
     assert_int_equal(push(&world, 0, 6, span_of("more", 4), NULL), MR_OK);
     rank_flush(world.rank);
     assert_int_equal(went(&world, 0, 0), 1); /* what is under way is counted: there is no room for more */
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .slot = 0, .name = 5, .commit = 8});
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .slot = 0, .name = 5, .commit = 8});
     assert_int_equal(went(&world, 0, 0), 2);
     rank_destroy(world.rank);
 }
@@ -201,14 +218,14 @@ static void a_server_without_memory_is_known(void **state) {
     uint32_t slot = 9;
     start(&world, RANK_HEADS);
     assert_int_equal(push(&world, 1, 5, span_of("four", 4), NULL), MR_OK);
-    part answer = {.kind = PART_PUSHED, .rank = 2, .slot = 1, .name = 5, .status = PART_LATER};
+    slot_message answer = {.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .slot = 1, .name = 5, .status = SLOT_MESSAGE_LATER};
     hear(&world, &answer);
     assert_false(rank_refused(world.rank, &slot)); /* later, for another reason */
-    answer.lsn = PART_FULL;
+    answer.lsn = SLOT_MESSAGE_FULL;
     hear(&world, &answer);
     assert_true(rank_refused(world.rank, &slot) && slot == 1);
     assert_int_equal(unacknowledged(&world), 1); /* it is not lost */
-    answer.status = PART_OK;
+    answer.status = SLOT_MESSAGE_OK;
     answer.lsn = 0;
     hear(&world, &answer);
     assert_false(rank_refused(world.rank, &slot));
@@ -221,10 +238,10 @@ static void names_at_the_clock_are_said_again_and_the_next_follows_it(void **sta
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(push(&world, 0, (const uint64_t[]){2, 4, 9}[i], (span){0}, NULL), MR_OK);
     rank_flush(world.rank);
-    assert_int_equal(world.said.count, 3);
-    assert_true(world.said.list[2].part.name == 9 && world.said.list[2].part.prev == 4);
+    assert_int_equal(world.recorder.count, 3);
+    assert_true(world.recorder.list[2].message.name == 9 && world.recorder.list[2].message.prev == 4);
     for (size_t i = 0; i < 2; i++)
-        hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = (const uint64_t[]){2, 4}[i]});
+        hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = (const uint64_t[]){2, 4}[i]});
     assert_true(world.pushed == 2 && rank_clock(world.rank, 0) == 4 && unacknowledged(&world) == 1);
     rank_destroy(world.rank);
 }
@@ -235,10 +252,11 @@ static void answers_to_earlier_questions_are_not_taken(void **state) {
     rank_pull(world.rank, 0, 1, (span){0}, NULL);
     rank_pull(world.rank, 0, 1, (span){0}, NULL);
     rank_flush(world.rank);
-    part answer = {.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = world.said.list[0].part.commit};
+    slot_message answer = {
+        .kind = SLOT_MESSAGE_PULLED, .rank = 2, .lsn = 9, .commit = world.recorder.list[0].message.commit};
     hear(&world, &answer);
     assert_int_equal(world.pulled, 0);
-    answer.commit = world.said.list[1].part.commit;
+    answer.commit = world.recorder.list[1].message.commit;
     hear(&world, &answer);
     hear(&world, &answer);
     assert_true(world.pulled == 1 && world.lsn == 9);
@@ -248,13 +266,14 @@ static void answers_to_earlier_questions_are_not_taken(void **state) {
 static void a_payload_is_held_where_it_lies(void **state) {
     world world;
     start(&world, RANK_HEADS);
-    bale *bale = bale_copy(span_of("abc", 3));
-    assert_int_equal(push(&world, 0, 5, bale_bytes(bale), bale), MR_OK);
+    shared_bytes *bytes = shared_bytes_copy(span_of("abc", 3));
+    assert_int_equal(push(&world, 0, 5, shared_bytes_bytes(bytes), bytes), MR_OK);
     rank_flush(world.rank);
-    assert_true(bale->refs == 2 && said_named(&world.said, "s0", PART_PUSH, PART_OK, 5) == 1);
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
-    assert_int_equal(bale->refs, 1); /* it is the caller's again */
-    bale_unref(bale);
+    assert_true(bytes->refs == 2 &&
+                message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 5) == 1);
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
+    assert_int_equal(bytes->refs, 1); /* it is the caller's again */
+    shared_bytes_unref(bytes);
     rank_destroy(world.rank);
 }
 
@@ -262,77 +281,81 @@ static void a_payload_is_held_where_it_lies(void **state) {
 static void a_tail_is_sent_from_where_it_lies_now(void **state) {
     world world;
     start(&world, RANK_HEADS);
-    bale *bale = bale_copy(span_of("abc", 3)), *tail = bale_copy(span_of("defgh", 5));
-    const bale_piece piece = {bale_bytes(tail), tail};
-    assert_int_equal(rank_push_pieces(world.rank, 0, 5, bale_bytes(bale), bale, piece), MR_OK);
+    shared_bytes *bytes = shared_bytes_copy(span_of("abc", 3)), *tail = shared_bytes_copy(span_of("defgh", 5));
+    const shared_bytes_piece piece = {shared_bytes_bytes(tail), tail};
+    assert_int_equal(rank_push_pieces(world.rank, 0, 5, shared_bytes_bytes(bytes), bytes, piece), MR_OK);
     rank_flush(world.rank);
-    const part first = world.said.list[world.said.count - 1].part;
-    assert_true(first.kind == PART_PUSH && first.payload.size == 8 && tail->refs == 2);
-    rank_move(world.rank, bale, span_of("x", 1)); /* holds no tail */
+    const slot_message first = world.recorder.list[world.recorder.count - 1].message;
+    assert_true(first.kind == SLOT_MESSAGE_PUSH && first.payload.size == 8 && tail->refs == 2);
+    rank_move(world.rank, bytes, span_of("x", 1)); /* holds no tail */
     rank_move(world.rank, tail, span_of("DEFG", 4));
-    hear_chart(&world, 2, 1); /* another head is sent it again */
-    const part again = world.said.list[world.said.count - 1].part;
-    assert_true(again.kind == PART_PUSH && again.name == 5 && again.payload.size == 7);
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
-    assert_true(bale->refs == 1 && tail->refs == 1);
-    bale_unref(bale);
-    bale_unref(tail);
+    hear_map(&world, 2, 1); /* another head is sent it again */
+    const slot_message again = world.recorder.list[world.recorder.count - 1].message;
+    assert_true(again.kind == SLOT_MESSAGE_PUSH && again.name == 5 && again.payload.size == 7);
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
+    assert_true(bytes->refs == 1 && tail->refs == 1);
+    shared_bytes_unref(bytes);
+    shared_bytes_unref(tail);
     rank_destroy(world.rank);
 }
 
-/* A chart that is not about its slot: what it has under way still counts, and with its tail. */
-static void a_tail_counts_across_charts(void **state) {
+/* A cluster map that is not about its slot: what it has under way still counts, and with its tail. */
+static void a_tail_counts_across_maps(void **state) {
     world world;
     start(&world, RANK_HEADS);
-    bale *bale = bale_copy(span_of("abc", 3)), *tail = bale_copy(span_of("defgh", 5));
-    const bale_piece piece = {bale_bytes(tail), tail};
-    hear(&world, &(part){.kind = PART_CLOCK, .rank = 2, .commit = 7, .prev = 8}); /* a grant of 8 bytes */
-    assert_int_equal(rank_push_pieces(world.rank, 0, 5, bale_bytes(bale), bale, piece), MR_OK);
+    shared_bytes *bytes = shared_bytes_copy(span_of("abc", 3)), *tail = shared_bytes_copy(span_of("defgh", 5));
+    const shared_bytes_piece piece = {shared_bytes_bytes(tail), tail};
+    /* a grant of 8 bytes */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_CLOCK, .rank = 2, .commit = 7, .prev = 8});
+    assert_int_equal(rank_push_pieces(world.rank, 0, 5, shared_bytes_bytes(bytes), bytes, piece), MR_OK);
     rank_flush(world.rank);
     hear_epoch(&world, 2, 0, 1); /* the same head, in the same epoch */
-    assert_int_equal(push(&world, 0, 6, bale_bytes(bale), bale), MR_OK);
-    assert_int_equal(push(&world, 0, 7, bale_bytes(bale), bale), MR_OK);
+    assert_int_equal(push(&world, 0, 6, shared_bytes_bytes(bytes), bytes), MR_OK);
+    assert_int_equal(push(&world, 0, 7, shared_bytes_bytes(bytes), bytes), MR_OK);
     rank_flush(world.rank);
-    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 6), 0); /* there is no room for it */
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5, .commit = 8});
-    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 6), 1);
-    assert_int_equal(said_named(&world.said, "s0", PART_PUSH, PART_OK, 7), 1); /* both: nothing is left behind */
-    bale_unref(bale);
-    bale_unref(tail);
+    /* there is no room for it */
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 6), 0);
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5, .commit = 8});
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 6), 1);
+    /* both: nothing is left behind */
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 7), 1);
+    shared_bytes_unref(bytes);
+    shared_bytes_unref(tail);
     rank_destroy(world.rank);
 }
 
 static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
     world world;
     start(&world, RANK_HEADS);
-    bale *bale = bale_copy(span_of("abc", 3)), *other = bale_copy(span_of("abcde", 5));
-    rank_pull(world.rank, 0, 1, bale_bytes(bale), bale);
+    shared_bytes *bytes = shared_bytes_copy(span_of("abc", 3)), *other = shared_bytes_copy(span_of("abcde", 5));
+    rank_pull(world.rank, 0, 1, shared_bytes_bytes(bytes), bytes);
     rank_flush(world.rank);
     rank_tick(world.rank, 0); /* again, with what it asks for */
-    hear_chart(&world, 2, 1); /* and of another head */
-    assert_true(world.said.count == 3 && bale->refs == 2);
-    for (size_t i = 0; i < 3; i++) assert_int_equal(world.said.list[i].part.payload.size, 3);
-    rank_pull_fresh(world.rank, 0, 1, bale_bytes(other), other); /* instead of that */
+    hear_map(&world, 2, 1);   /* and of another head */
+    assert_true(world.recorder.count == 3 && bytes->refs == 2);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(world.recorder.list[i].message.payload.size, 3);
+    rank_pull_fresh(world.rank, 0, 1, shared_bytes_bytes(other), other); /* instead of that */
     rank_flush(world.rank);
-    assert_true(bale->refs == 1 && other->refs == 2 && world.said.list[3].part.payload.size == 5);
-    hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .commit = world.said.list[3].part.commit});
+    assert_true(bytes->refs == 1 && other->refs == 2 && world.recorder.list[3].message.payload.size == 5);
+    hear(&world,
+         &(slot_message){.kind = SLOT_MESSAGE_PULLED, .rank = 2, .commit = world.recorder.list[3].message.commit});
     assert_true(world.pulled == 1 && other->refs == 1);
     assert_int_equal(push(&world, 0, 5, (span){0}, NULL), MR_OK);
-    rank_pull_behind(world.rank, 0, 1, bale_bytes(bale), bale);
+    rank_pull_behind(world.rank, 0, 1, shared_bytes_bytes(bytes), bytes);
     rank_flush(world.rank);
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5});
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
     rank_tick(world.rank, 0); /* it is not answered yet: asked again, and it knows of the push */
-    const part left = world.said.list[world.said.count - 1].part;
-    assert_true(left.kind == PART_PULL && left.prev == 5 && left.payload.size == 3 && bale->refs == 2);
+    const slot_message left = world.recorder.list[world.recorder.count - 1].message;
+    assert_true(left.kind == SLOT_MESSAGE_PULL && left.prev == 5 && left.payload.size == 3 && bytes->refs == 2);
     world.generation = 6;
-    hear_chart(&world, 3, 1);
-    assert_int_equal(bale->refs, 1);
-    bale_unref(bale);
-    bale_unref(other);
+    hear_map(&world, 3, 1);
+    assert_int_equal(bytes->refs, 1);
+    shared_bytes_unref(bytes);
+    shared_bytes_unref(other);
     rank_destroy(world.rank);
 }
 
-static uint32_t last_slot(const world *world) { return world->said.list[world->said.count - 1].part.slot; }
+static uint32_t last_slot(const world *world) { return world->recorder.list[world->recorder.count - 1].message.slot; }
 
 static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
     world world;
@@ -342,18 +365,21 @@ static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
     for (uint64_t name = 5; name < 8; name++) /* s0 has granted nothing yet: one part */
         for (uint32_t slot = 0; slot < SLOTS; slot++) assert_int_equal(push(&world, slot, name, ten, NULL), MR_OK);
     rank_flush(world.rank);
-    assert_true(world.said.count == 1 && last_slot(&world) == 0);
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5, .commit = 25}); /* two at a time */
-    assert_true(world.said.count == 3 && last_slot(&world) == 1 && world.said.list[1].part.slot == 1);
-    assert_true(world.said.list[1].part.name == 5 && world.said.list[2].part.name == 6); /* in order */
-    hear(&world, &(part){.kind = PART_PUSHED, .slot = 1, .rank = 2, .name = 6, .commit = 25});
-    assert_true(world.said.count == 4 && last_slot(&world) == 1);
+    assert_true(world.recorder.count == 1 && last_slot(&world) == 0);
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5, .commit = 25}); /* two at a time */
+    assert_true(world.recorder.count == 3 && last_slot(&world) == 1 && world.recorder.list[1].message.slot == 1);
+    assert_true(world.recorder.list[1].message.name == 5 && world.recorder.list[2].message.name == 6); /* in order */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .slot = 1, .rank = 2, .name = 6, .commit = 25});
+    assert_true(world.recorder.count == 4 && last_slot(&world) == 1);
     rank_tick(world.rank, 0); /* asks after what is under way, and sends no more */
-    assert_int_equal(world.said.count, 6);
-    hear(&world, &(part){.kind = PART_PUSHED, .status = PART_TAKEN, .slot = 1, .rank = 2, .name = 5, .commit = 25});
-    assert_true(world.said.count == 7 && last_slot(&world) == 0); /* what is taken holds no credit */
-    hear_chart(&world, 2, 0);                                     /* another chart, the same head: its grant holds */
-    assert_int_equal(world.said.count, 9);
+    assert_int_equal(world.recorder.count, 6);
+    hear(&world,
+         &(slot_message){
+             .kind = SLOT_MESSAGE_PUSHED, .status = SLOT_MESSAGE_TAKEN, .slot = 1, .rank = 2, .name = 5, .commit = 25});
+    assert_true(world.recorder.count == 7 && last_slot(&world) == 0); /* what is taken holds no credit */
+    /* another cluster map, the same head: its grant holds */
+    hear_map(&world, 2, 0);
+    assert_int_equal(world.recorder.count, 9);
     rank_destroy(world.rank);
 }
 
@@ -365,12 +391,13 @@ static void nobody_is_passed_over_for_ever(void **state) {
     assert_int_equal(push(&world, 1, 5, ten, NULL), MR_OK);
     assert_int_equal(push(&world, 0, 5, ten, NULL), MR_OK); /* waits, and others are preferred */
     uint64_t name = 5, passed = 0;
-    for (; passed < 100 && said_named(&world.said, "s0", PART_PUSH, PART_OK, 0) == 0; passed++) {
+    for (; passed < 100 && message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PUSH, SLOT_MESSAGE_OK, 0) == 0;
+         passed++) {
         assert_int_equal(push(&world, 1, name + 1, ten, NULL), MR_OK);
         rank_flush(world.rank);
         if (last_slot(&world) == 0) break;
-        world.said.count = 0;
-        hear(&world, &(part){.kind = PART_PUSHED, .slot = 1, .rank = 2, .name = name++, .commit = 10});
+        world.recorder.count = 0;
+        hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .slot = 1, .rank = 2, .name = name++, .commit = 10});
     }
     assert_true(passed > 1 && passed <= RANK_PATIENCE * SLOTS + 1);
     rank_destroy(world.rank);
@@ -383,8 +410,11 @@ static void only_so_many_pulls_are_under_way(void **state) {
     rank_pull(world.rank, 1, 1, (span){0}, NULL);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
-    assert_true(said_count(&world.said, "s0", PART_PULL) == 2 && last_slot(&world) == 0); /* the same one again */
-    hear(&world, &(part){.kind = PART_PULLED, .rank = 2, .lsn = 9, .commit = world.said.list[0].part.commit});
+    /* the same one again */
+    assert_true(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_PULL) == 2 && last_slot(&world) == 0);
+    hear(&world,
+         &(slot_message){
+             .kind = SLOT_MESSAGE_PULLED, .rank = 2, .lsn = 9, .commit = world.recorder.list[0].message.commit});
     assert_true(world.pulled == 1 && last_slot(&world) == 1);
     rank_destroy(world.rank);
 }
@@ -395,19 +425,19 @@ static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     rank_pull(world.rank, 1, 3, (span){0}, NULL);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
-    assert_true(said_named(&world.said, "s0", PART_PULL, PART_OK, 3) == 1 &&
-                said_named(&world.said, "s1", PART_PULL, PART_OK, 3) == 1);
+    assert_true(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PULL, SLOT_MESSAGE_OK, 3) == 1 &&
+                message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PULL, SLOT_MESSAGE_OK, 3) == 1);
     rank_pull_fresh(world.rank, 1, 4, (span){0}, NULL);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
-    assert_int_equal(said_named(&world.said, "s0", PART_PULL, PART_OK, 4), 2);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PULL, SLOT_MESSAGE_OK, 4), 2);
     rank_destroy(world.rank);
 }
 
 /* How often s0 and s1 were asked for slot 1, by now. */
 static void assert_asked(const world *world, size_t first, size_t second) {
-    assert_int_equal(said_count(&world->said, "s0", PART_PULL), first);
-    assert_int_equal(said_count(&world->said, "s1", PART_PULL), second);
+    assert_int_equal(message_recorder_count(&world->recorder, "s0", SLOT_MESSAGE_PULL), first);
+    assert_int_equal(message_recorder_count(&world->recorder, "s1", SLOT_MESSAGE_PULL), second);
 }
 
 static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
@@ -416,14 +446,16 @@ static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
     rank_pull(world.rank, 1, 3, (span){0}, NULL);
     rank_flush(world.rank);
     assert_asked(&world, 1, 0); /* it is not hot */
-    hear(&world, &(part){.kind = PART_PULLED, .slot = 1, .rank = 2, .commit = world.said.list[0].part.commit});
+    hear(&world,
+         &(slot_message){
+             .kind = SLOT_MESSAGE_PULLED, .slot = 1, .rank = 2, .commit = world.recorder.list[0].message.commit});
     hear_slots(&world, 2, 0, 1, 1);
     for (size_t i = 1; i <= 3; i++) {
         rank_pull(world.rank, 1, 3 + i, (span){0}, NULL);
         rank_flush(world.rank);
         assert_asked(&world, 1, i); /* 2 + 1 is odd */
-        uint64_t commit = world.said.list[world.said.count - 1].part.commit;
-        hear(&world, &(part){.kind = PART_PULLED, .slot = 1, .rank = 2, .commit = commit});
+        uint64_t commit = world.recorder.list[world.recorder.count - 1].message.commit;
+        hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PULLED, .slot = 1, .rank = 2, .commit = commit});
     }
     assert_int_equal(world.pulled, 4);
     rank_pull(world.rank, 1, 8, (span){0}, NULL);
@@ -444,16 +476,18 @@ static void another_generation_ends_what_is_under_way(void **state) {
     rank_pull(world.rank, 1, 1, (span){0}, NULL);
     rank_flush(world.rank);
     world.generation = 6;
-    hear_chart(&world, 2, 1);
+    hear_map(&world, 2, 1);
     assert_true(world.over == 1 && !world.rank->ready && unacknowledged(&world) == 0);
-    assert_int_equal(said_named(&world.said, "s1", PART_HELLO, PART_OK, 0), SLOTS);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_HELLO, SLOT_MESSAGE_OK, 0), SLOTS);
     world.generation = 5;
-    hear(&world, &(part){.kind = PART_PUSHED, .rank = 2, .name = 5}); /* late news of the old one */
+    hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5}); /* late news of the old one */
     world.generation = 6;
-    hear(&world, &(part){.kind = PART_PULLED, .slot = 1, .rank = 2, .commit = world.said.list[1].part.commit});
+    hear(&world,
+         &(slot_message){
+             .kind = SLOT_MESSAGE_PULLED, .slot = 1, .rank = 2, .commit = world.recorder.list[1].message.commit});
     assert_true(world.pushed == 0 && world.pulled == 0);
     for (uint32_t i = 0; i < SLOTS; i++)
-        hear(&world, &(part){.kind = PART_CLOCK, .commit = 7, .slot = i, .rank = 2, .name = 3});
+        hear(&world, &(slot_message){.kind = SLOT_MESSAGE_CLOCK, .commit = 7, .slot = i, .rank = 2, .name = 3});
     assert_true(world.ready == 2 && rank_clock(world.rank, 0) == 3);
     assert_int_equal(push(&world, 0, 5, (span){0}, NULL), MR_OK);
     rank_destroy(world.rank);
@@ -464,13 +498,13 @@ int main(void) {
         cmocka_unit_test(another_generation_ends_what_is_under_way),
         cmocka_unit_test(what_is_not_acknowledged_is_said_again),
         cmocka_unit_test(what_waits_before_an_acknowledged_push_is_said_again),
-        cmocka_unit_test(a_chart_about_other_slots_calls_nothing_back),
+        cmocka_unit_test(a_map_about_other_slots_calls_nothing_back),
         cmocka_unit_test(a_server_without_memory_is_known),
         cmocka_unit_test(names_at_the_clock_are_said_again_and_the_next_follows_it),
         cmocka_unit_test(answers_to_earlier_questions_are_not_taken),
         cmocka_unit_test(a_payload_is_held_where_it_lies),
         cmocka_unit_test(a_tail_is_sent_from_where_it_lies_now),
-        cmocka_unit_test(a_tail_counts_across_charts),
+        cmocka_unit_test(a_tail_counts_across_maps),
         cmocka_unit_test(what_is_asked_for_is_held_until_it_is_answered),
         cmocka_unit_test(what_is_beyond_the_grant_waits_for_its_turn),
         cmocka_unit_test(nobody_is_passed_over_for_ever),

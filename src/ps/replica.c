@@ -10,32 +10,32 @@
 #include "ps/replica_core.h"
 
 replica *replica_create(const replica_host *host, uint32_t slot) {
-    MR_ASSERT(host->values != NULL && host->to_server != NULL && host->to_rank != NULL && slot < CHART_SLOTS_MAX);
+    MR_ASSERT(host->values != NULL && host->to_server != NULL && host->to_rank != NULL && slot < CLUSTER_MAP_SLOTS_MAX);
     replica *replica = xcalloc(1, sizeof *replica);
     replica->host = host;
     replica->slot = slot;
-    replica->tape.credit = host->credit;
+    replica->log.credit = host->credit;
     replica->place = -1;
     return replica;
 }
 
 /* No copy any more. */
 void replica_drop_copy(replica *replica) {
-    replica_drop_gifts(replica);
-    norms_clear(&replica->gathered);
+    replica_drop_contributions(replica);
+    norm_reports_clear(&replica->gathered);
     replica_drop_cut(replica);
-    tape_reset(&replica->tape, 0);
+    replica_log_reset(&replica->log, 0);
     if (replica->values != NULL) replica->ops->destroy(replica->values);
     free(replica->names);
     free(replica->shown);
     replica->shown = NULL;
     free(replica->logged);
-    free(replica->gifts);
+    free(replica->contributions);
     replica->values = NULL;
     replica->names = replica->logged = NULL;
-    replica->gifts = NULL;
+    replica->contributions = NULL;
     replica->since = replica->version = replica->level = replica->marked = replica->changed = 0;
-    replica->frozen = replica->past = (crowd){0};
+    replica->frozen = replica->past = (rank_set){0};
     replica->phase = REPLICA_OUT;
 }
 
@@ -44,60 +44,62 @@ void replica_destroy(replica *replica) {
     replica_forget_inquiry(replica);
     replica_forget_waiters(replica);
     free(replica->waiters);
-    tape_fini(&replica->tape);
+    replica_log_fini(&replica->log);
     free(replica);
 }
 
 void replica_make_copy(replica *replica) {
-    MR_ASSERT(replica->values == NULL && replica->tape.count == 0); /* the copy before it was dropped */
-    const chart_rounds *rounds = &replica->rounds;
+    MR_ASSERT(replica->values == NULL && replica->log.count == 0); /* the copy before it was dropped */
+    const cluster_map_rounds *rounds = &replica->rounds;
     bool keeps = replica->consistency.kind == CONSISTENCY_BSP;
-    replica->ops = replica_is_ledger(replica) ? &ledger_ops : replica->host->values;
+    replica->ops = replica_is_round_state(replica) ? &round_state_ops : replica->host->values;
     replica->values = replica->ops->create(replica->host->values_context, replica->slot, keeps);
-    if (replica_is_ledger(replica))
-        ledger_begin(replica->values, replica->rank_count,
-                     rounds->first_count == 0 ? replica->rank_count : rounds->first_count, rounds->backup,
-                     rounds->backup != 0 || rounds->deadline_us != 0);
+    if (replica_is_round_state(replica))
+        round_state_begin(replica->values, replica->rank_count,
+                          rounds->first_count == 0 ? replica->rank_count : rounds->first_count, rounds->backup,
+                          rounds->backup != 0 || rounds->deadline_us != 0);
     replica->name_count = replica->rank_count;
     replica->names = xcalloc(replica->name_count, sizeof *replica->names);
     replica->shown = xcalloc(replica->rank_count, sizeof *replica->shown);
     replica->logged = xcalloc(replica->rank_count, sizeof *replica->logged);
-    if (keeps) replica->gifts = xcalloc(replica->rank_count, sizeof *replica->gifts);
+    if (keeps) replica->contributions = xcalloc(replica->rank_count, sizeof *replica->contributions);
 }
 
-void replica_reply(replica *replica, uint32_t rank, part_kind kind, part_status status, part *part) {
-    part->kind = (uint8_t)kind;
-    part->status = (uint8_t)status;
-    part->slot = replica->slot;
-    part->rank = rank;
-    part->epoch = replica->epoch;
-    replica->host->to_rank(replica->host->context, rank, part);
+void replica_reply(replica *replica, uint32_t rank, slot_message_kind kind, slot_message_status status,
+                   slot_message *message) {
+    message->kind = (uint8_t)kind;
+    message->status = (uint8_t)status;
+    message->slot = replica->slot;
+    message->rank = rank;
+    message->epoch = replica->epoch;
+    replica->host->to_rank(replica->host->context, rank, message);
 }
 
-void replica_acknowledge(replica *replica, uint32_t rank, part_status status, uint64_t name, uint64_t last) {
-    replica_reply(replica, rank, PART_PUSHED, status,
-                  &(part){.commit = credit_grant(replica->host->credit), .name = name, .prev = last});
+void replica_acknowledge(replica *replica, uint32_t rank, slot_message_status status, uint64_t name, uint64_t last) {
+    replica_reply(replica, rank, SLOT_MESSAGE_PUSHED, status,
+                  &(slot_message){.commit = credit_grant(replica->host->credit), .name = name, .prev = last});
 }
 
-void replica_tell(replica *replica, uint32_t server, part_kind kind, const tape_entry *entry, uint64_t lsn) {
-    part part = {.kind = (uint8_t)kind,
-                 .slot = replica->slot,
-                 .epoch = replica->epoch,
-                 .lsn = lsn,
-                 .commit = replica->tape.applied};
+void replica_tell(replica *replica, uint32_t server, slot_message_kind kind, const replica_log_entry *entry,
+                  uint64_t lsn) {
+    slot_message message = {.kind = (uint8_t)kind,
+                            .slot = replica->slot,
+                            .epoch = replica->epoch,
+                            .lsn = lsn,
+                            .commit = replica->log.applied};
     if (entry != NULL) {
-        part.entry = entry->kind;
-        part.rank = entry->rank;
-        part.name = entry->name;
-        part.payload = entry->payload;
-        part.bale = entry->bale;
+        message.entry = entry->kind;
+        message.rank = entry->rank;
+        message.name = entry->name;
+        message.payload = entry->payload;
+        message.bytes = entry->bytes;
     }
-    replica->host->to_server(replica->host->context, server, &part);
+    replica->host->to_server(replica->host->context, server, &message);
 }
 
 /* ---- Entering an epoch. */
 
-/* Is what this server has the copy that the chart speaks of? */
+/* Is what this server has the copy that the cluster map speaks of? */
 static bool has_copy(replica *replica, uint64_t since) {
     if (replica->values == NULL) return false;
     if (replica->phase == REPLICA_JOINING) return replica->epoch < since;
@@ -105,12 +107,12 @@ static bool has_copy(replica *replica, uint64_t since) {
 }
 
 static void serve_or_wait(replica *replica) {
-    replica->phase = replica->tape.applied < replica->base ? REPLICA_INHERITING : REPLICA_SERVING;
+    replica->phase = replica->log.applied < replica->base ? REPLICA_INHERITING : REPLICA_SERVING;
 }
 
 static void lead(replica *replica) {
     MR_ASSERT(replica_is_head(replica) && replica->values != NULL);
-    replica->base = replica->level = tape_last(&replica->tape);
+    replica->base = replica->level = replica_log_last(&replica->log);
     replica->phase = REPLICA_INHERITING;
     replica_advance(replica);
     serve_or_wait(replica);
@@ -119,13 +121,14 @@ static void lead(replica *replica) {
 static void ask_to_enter(replica *replica) {
     for (uint8_t i = 1; i < replica->chain.count; i++)
         if ((replica->answered & 1u << i) == 0)
-            replica_tell(replica, replica->chain.chain[i].server, PART_ENTER, NULL, tape_last(&replica->tape));
+            replica_tell(replica, replica->chain.chain[i].server, SLOT_MESSAGE_ENTER, NULL,
+                         replica_log_last(&replica->log));
 }
 
 static void take_place(replica *replica) {
     MR_ASSERT(replica->place >= 0 && replica->values != NULL);
-    replica->level = replica->tape.applied;
-    replica->inherited = tape_last(&replica->tape);
+    replica->level = replica->log.applied;
+    replica->inherited = replica_log_last(&replica->log);
     replica->successor = (replica_successor){.level = replica->level, .sent = replica->level};
     if (replica->place > 0) {
         replica->phase = REPLICA_MEMBER;
@@ -142,50 +145,50 @@ static void recount_names(replica *replica) {
     if (replica->values == NULL) return;
     memcpy(replica->logged, replica->names, replica->rank_count * sizeof *replica->logged);
     replica->closing = false;
-    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++)
-        replica_count_logged(replica, tape_at(&replica->tape, lsn));
+    for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++)
+        replica_count_logged(replica, replica_log_at(&replica->log, lsn));
 }
 
-/* With the copy that the chart speaks of. */
+/* With the copy that the cluster map speaks of. */
 static void begin_epoch(replica *replica) {
     MR_ASSERT(replica->place >= 0 && replica->place < replica->chain.count);
     replica->since = replica->chain.chain[replica->place].since;
-    if (MUTATED("freeze-soft")) replica->frozen = (crowd){0};
-    replica_drop_gifts(replica);
-    norms_clear(&replica->gathered);
+    if (MUTATED("freeze-soft")) replica->frozen = (rank_set){0};
+    replica_drop_contributions(replica);
+    norm_reports_clear(&replica->gathered);
     replica_forget_inquiry(replica);
     recount_names(replica);
     take_place(replica);
 }
 
-void replica_enter(replica *replica, const chart *chart) {
-    MR_ASSERT(replica->slot < chart->slot_count);
-    const chart_slot *slot = &chart->slots[replica->slot];
+void replica_enter(replica *replica, const cluster_map *map) {
+    MR_ASSERT(replica->slot < map->slot_count);
+    const cluster_map_slot *slot = &map->slots[replica->slot];
     if (slot->epoch <= replica->epoch) return;
-    MR_ASSERT(replica->rank_count == 0 || replica->rank_count == chart->rank_count);
-    replica->rank_count = chart->rank_count;
-    replica->consistency = chart_consistency(chart, replica->slot);
-    replica->rounds = chart->rounds;
-    replica->birth = chart->birth;
-    replica->origin = chart->origin;
-    replica->ledger = chart_ledger(chart);
-    replica->slot_count = chart->slot_count;
-    replica->round_slots = chart_round_slots(chart);
-    replica->place = chart_place(slot, replica->host->server, replica->host->incarnation);
+    MR_ASSERT(replica->rank_count == 0 || replica->rank_count == map->rank_count);
+    replica->rank_count = map->rank_count;
+    replica->consistency = cluster_map_consistency(map, replica->slot);
+    replica->rounds = map->rounds;
+    replica->birth = map->birth;
+    replica->origin = map->origin;
+    replica->round_state = cluster_map_round_state(map);
+    replica->slot_count = map->slot_count;
+    replica->round_slots = cluster_map_round_slots(map);
+    replica->place = cluster_map_place(slot, replica->host->server, replica->host->incarnation);
     uint64_t since = replica->place < 0 ? 0 : slot->chain[replica->place].since;
     bool keeps = replica->place >= 0 && has_copy(replica, since);
     replica->epoch = slot->epoch;
     replica->chain = *slot;
     replica->join = (replica_join){0};
     replica_forget_waiters(replica);
-    tape_trim(&replica->tape, replica->tape.applied);
+    replica_log_trim(&replica->log, replica->log.applied);
     if (!keeps && !(MUTATED("no-since") && replica->place < 0)) replica_drop_copy(replica);
     if (replica->place < 0) {
         replica->phase = REPLICA_OUT;
         return;
     }
-    if (!keeps && since != chart->birth) return; /* it is in the chain, and has nothing: it never serves */
-    if (!keeps && chart->origin != 0) {
+    if (!keeps && since != map->birth) return; /* it is in the chain, and has nothing: it never serves */
+    if (!keeps && map->origin != 0) {
         replica_load(replica);
         return;
     }
@@ -199,24 +202,26 @@ static int place_of(const replica *replica, uint32_t server) {
     return -1;
 }
 
-static void take_enter(replica *replica, uint32_t from, const part *part) {
+static void take_enter(replica *replica, uint32_t from, const slot_message *message) {
     if (replica->phase != REPLICA_MEMBER || place_of(replica, from) != 0) return;
-    replica_commit(replica, part->commit);
-    for (uint64_t lsn = part->lsn + 1; lsn <= tape_last(&replica->tape); lsn++)
-        if (lsn > replica->tape.base) replica_tell(replica, from, PART_LOG, tape_at(&replica->tape, lsn), lsn);
-    replica_tell(replica, from, PART_ENTERED, NULL, tape_last(&replica->tape));
+    replica_commit(replica, message->commit);
+    for (uint64_t lsn = message->lsn + 1; lsn <= replica_log_last(&replica->log); lsn++)
+        if (lsn > replica->log.base)
+            replica_tell(replica, from, SLOT_MESSAGE_LOG, replica_log_at(&replica->log, lsn), lsn);
+    replica_tell(replica, from, SLOT_MESSAGE_ENTERED, NULL, replica_log_last(&replica->log));
 }
 
-static void take_log(replica *replica, uint32_t from, const part *part, bale *bale) {
+static void take_log(replica *replica, uint32_t from, const slot_message *message, shared_bytes *bytes) {
     if (replica->phase != REPLICA_ENTERING || place_of(replica, from) < 0) return;
-    if (part->lsn != tape_last(&replica->tape) + 1) return;
-    replica_log(replica, &(tape_entry){part->entry, part->rank, part->name, part->payload, bale});
+    if (message->lsn != replica_log_last(&replica->log) + 1) return;
+    replica_append_log(replica,
+                       &(replica_log_entry){message->entry, message->rank, message->name, message->payload, bytes});
 }
 
-static void take_entered(replica *replica, uint32_t from, const part *part) {
+static void take_entered(replica *replica, uint32_t from, const slot_message *message) {
     int place = place_of(replica, from);
-    if (replica->phase != REPLICA_ENTERING || place <= 0 || part->lsn > tape_last(&replica->tape)) return;
-    replica_commit(replica, part->commit);
+    if (replica->phase != REPLICA_ENTERING || place <= 0 || message->lsn > replica_log_last(&replica->log)) return;
+    replica_commit(replica, message->commit);
     replica->answered |= 1u << place;
     if (replica->answered == (1u << replica->chain.count) - 1) lead(replica);
 }
@@ -225,171 +230,179 @@ static void take_entered(replica *replica, uint32_t from, const part *part) {
 
 static void fill_state(replica *replica) {
     MR_ASSERT(replica->join.wanted && replica_is_tail(replica) && replica->values != NULL);
-    bale *state = replica_write_state(replica);
-    part part = {.kind = PART_STATE,
-                 .slot = replica->slot,
-                 .epoch = replica->epoch,
-                 .lsn = replica->tape.applied,
-                 .payload = bale_bytes(state),
-                 .bale = state};
-    replica->host->to_server(replica->host->context, replica->join.server, &part);
-    bale_unref(state);
+    shared_bytes *state = replica_write_state(replica);
+    slot_message message = {.kind = SLOT_MESSAGE_STATE,
+                            .slot = replica->slot,
+                            .epoch = replica->epoch,
+                            .lsn = replica->log.applied,
+                            .payload = shared_bytes_bytes(state),
+                            .bytes = state};
+    replica->host->to_server(replica->host->context, replica->join.server, &message);
+    shared_bytes_unref(state);
     replica->join.filled = true;
-    replica->join.successor = (replica_successor){.level = part.lsn, .sent = part.lsn};
+    replica->join.successor = (replica_successor){.level = message.lsn, .sent = message.lsn};
 }
 
 /* What has begun goes on: entries that it has confirmed must not be wiped by a state that came late. */
-static void take_state(replica *replica, const part *part) {
-    bool newer = part->lsn > replica->level || MUTATED("joiner-wipes");
+static void take_state(replica *replica, const slot_message *message) {
+    bool newer = message->lsn > replica->level || MUTATED("joiner-wipes");
     if (replica->place >= 0) return;
     if (replica->phase != REPLICA_OUT && !(replica->phase == REPLICA_JOINING && newer)) return;
     if (MUTATED("no-since") && replica->values != NULL) {
-        replica->level = tape_last(&replica->tape);
+        replica->level = replica_log_last(&replica->log);
         replica->phase = REPLICA_JOINING;
         return;
     }
     replica_drop_copy(replica);
     replica_make_copy(replica);
-    if (!replica_read_state(replica, part->payload)) {
+    if (!replica_read_state(replica, message->payload)) {
         replica_drop_copy(replica);
         return;
     }
-    tape_reset(&replica->tape, part->lsn);
-    replica->level = replica->changed = part->lsn;
+    replica_log_reset(&replica->log, message->lsn);
+    replica->level = replica->changed = message->lsn;
     replica->phase = REPLICA_JOINING;
     recount_names(replica);
 }
 
 /* ---- Filling. */
 
-static void take_join(replica *replica, const part *part) {
+static void take_join(replica *replica, const slot_message *message) {
     if (!replica_is_tail(replica) || replica->values == NULL || replica->phase == REPLICA_ENTERING) return;
-    if (replica->join.gated || place_of(replica, (uint32_t)part->name) >= 0) return;
-    if (replica->join.wanted && replica->join.server == part->name && replica->join.incarnation == part->prev) return;
-    replica->join = (replica_join){.wanted = true, .server = (uint32_t)part->name, .incarnation = part->prev};
+    if (replica->join.gated || place_of(replica, (uint32_t)message->name) >= 0) return;
+    if (replica->join.wanted && replica->join.server == message->name && replica->join.incarnation == message->prev)
+        return;
+    replica->join = (replica_join){.wanted = true, .server = (uint32_t)message->name, .incarnation = message->prev};
     fill_state(replica);
 }
 
 void replica_tell_gate(replica *replica) {
     replica_join *join = &replica->join;
-    part part = {.kind = PART_GATE,
-                 .status = join->ready ? PART_OK : PART_LATER,
-                 .slot = replica->slot,
-                 .epoch = replica->epoch,
-                 .name = join->server,
-                 .prev = join->incarnation};
-    replica->host->to_director(replica->host->context, &part);
+    slot_message message = {.kind = SLOT_MESSAGE_GATE,
+                            .status = join->ready ? SLOT_MESSAGE_OK : SLOT_MESSAGE_LATER,
+                            .slot = replica->slot,
+                            .epoch = replica->epoch,
+                            .name = join->server,
+                            .prev = join->incarnation};
+    replica->host->to_controller(replica->host->context, &message);
 }
 
 /* ---- Parts and ticks. */
 
-static bool is_request(const part *part) {
-    return part->kind == PART_PUSH || part->kind == PART_PULL || part->kind == PART_HELLO;
+static bool is_request(const slot_message *message) {
+    return message->kind == SLOT_MESSAGE_PUSH || message->kind == SLOT_MESSAGE_PULL ||
+           message->kind == SLOT_MESSAGE_HELLO;
 }
 
-static void refuse(replica *replica, const part *part) {
-    MR_ASSERT(is_request(part) && part->rank < replica->rank_count);
-    static const part_kind answers[] = {[PART_PULL] = PART_PULLED, [PART_HELLO] = PART_CLOCK};
-    if (part->kind == PART_PUSH)
-        replica_acknowledge(replica, part->rank, PART_WRONG, part->name, 0);
+static void refuse(replica *replica, const slot_message *message) {
+    MR_ASSERT(is_request(message) && message->rank < replica->rank_count);
+    static const slot_message_kind answers[] = {
+        [SLOT_MESSAGE_PULL] = SLOT_MESSAGE_PULLED, [SLOT_MESSAGE_HELLO] = SLOT_MESSAGE_CLOCK};
+    if (message->kind == SLOT_MESSAGE_PUSH)
+        replica_acknowledge(replica, message->rank, SLOT_MESSAGE_WRONG, message->name, 0);
     else
-        replica_reply(replica, part->rank, answers[part->kind], PART_WRONG,
-                      &(struct part){.commit = part->commit, .name = part->name});
+        replica_reply(replica, message->rank, answers[message->kind], SLOT_MESSAGE_WRONG,
+                      &(struct slot_message){.commit = message->commit, .name = message->name});
 }
 
-static void take_request(replica *replica, const part *part, bale *bale) {
-    if (part->rank >= replica->rank_count) return;
-    bool reads = part->kind == PART_PULL && (part->entry & PART_PULL_FRESH) == 0 && replica_may_show(replica);
-    if (part->epoch != replica->epoch || (replica->phase != REPLICA_SERVING && !reads)) {
+static void take_request(replica *replica, const slot_message *message, shared_bytes *bytes) {
+    if (message->rank >= replica->rank_count) return;
+    bool reads = message->kind == SLOT_MESSAGE_PULL && (message->entry & SLOT_MESSAGE_PULL_FRESH) == 0 &&
+                 replica_may_show(replica);
+    if (message->epoch != replica->epoch || (replica->phase != REPLICA_SERVING && !reads)) {
         bool same = MUTATED("no-epoch") && replica->phase == REPLICA_SERVING;
         if (!same) {
-            refuse(replica, part);
+            refuse(replica, message);
             return;
         }
     }
-    if (part->kind == PART_PUSH) replica_take_push(replica, part, bale);
-    if (part->kind == PART_PULL) replica_take_pull(replica, part, bale);
-    if (part->kind == PART_HELLO) replica_take_hello(replica, part);
+    if (message->kind == SLOT_MESSAGE_PUSH) replica_take_push(replica, message, bytes);
+    if (message->kind == SLOT_MESSAGE_PULL) replica_take_pull(replica, message, bytes);
+    if (message->kind == SLOT_MESSAGE_HELLO) replica_take_hello(replica, message);
 }
 
-/* Whoever leads the ledger says what follows from what was applied. */
-static void lead_ledger(replica *replica) {
-    if (!replica_is_ledger(replica) || replica->phase != REPLICA_SERVING) return;
+/* Whoever leads the round state says what follows from what was applied. */
+static void lead_round_state(replica *replica) {
+    if (!replica_is_round_state(replica) || replica->phase != REPLICA_SERVING) return;
     replica_try_close(replica);
     replica_try_norms(replica);
     if (replica->news) replica_tell_terms(replica);
     replica->news = false;
 }
 
-static void take_of_epoch(replica *replica, uint32_t from, const part *part, bale *bale) {
-    switch (part->kind) {
-    case PART_ENTRY: replica_take_entry(replica, from, part, bale); break;
-    case PART_LEVEL: replica_take_level(replica, from, part); break;
-    case PART_ENTER: take_enter(replica, from, part); break;
-    case PART_LOG: take_log(replica, from, part, bale); break;
-    case PART_ENTERED: take_entered(replica, from, part); break;
-    case PART_STATE:
-        take_state(replica, part);
-        replica_tell_level(replica, from, PART_OK);
+static void take_of_epoch(replica *replica, uint32_t from, const slot_message *message, shared_bytes *bytes) {
+    switch (message->kind) {
+    case SLOT_MESSAGE_ENTRY: replica_take_entry(replica, from, message, bytes); break;
+    case SLOT_MESSAGE_LEVEL: replica_take_level(replica, from, message); break;
+    case SLOT_MESSAGE_ENTER: take_enter(replica, from, message); break;
+    case SLOT_MESSAGE_LOG: take_log(replica, from, message, bytes); break;
+    case SLOT_MESSAGE_ENTERED: take_entered(replica, from, message); break;
+    case SLOT_MESSAGE_STATE:
+        take_state(replica, message);
+        replica_tell_level(replica, from, SLOT_MESSAGE_OK);
         break;
-    case PART_JOIN: take_join(replica, part); break;
-    case PART_ORDER:
-        if (part->entry == TAPE_MARK)
-            replica_take_mark(replica, part);
+    case SLOT_MESSAGE_JOIN: take_join(replica, message); break;
+    case SLOT_MESSAGE_ORDER:
+        if (message->entry == REPLICA_LOG_MARK)
+            replica_take_mark(replica, message);
         else
-            replica_take_order(replica, part);
+            replica_take_order(replica, message);
         break;
-    case PART_FREEZE: replica_take_freeze(replica, part); break;
-    case PART_TERMS: replica_take_terms(replica, part); break;
-    case PART_FROZEN: replica_take_frozen(replica, part); break;
-    case PART_MEASURE: replica_take_measure(replica, part); break;
-    case PART_MEASURED: replica_take_measured(replica, part); break;
-    case PART_NORMS: replica_take_norms(replica, part); break;
+    case SLOT_MESSAGE_FREEZE: replica_take_freeze(replica, message); break;
+    case SLOT_MESSAGE_TERMS: replica_take_terms(replica, message); break;
+    case SLOT_MESSAGE_FROZEN: replica_take_frozen(replica, message); break;
+    case SLOT_MESSAGE_MEASURE: replica_take_measure(replica, message); break;
+    case SLOT_MESSAGE_MEASURED: replica_take_measured(replica, message); break;
+    case SLOT_MESSAGE_NORMS: replica_take_norms(replica, message); break;
     default: break; /* not for a replica */
     }
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
 }
 
 /* An entry that this slot can have. One without an lsn says only what is committed. */
-static bool fits(const replica *replica, const part *part) {
+static bool fits(const replica *replica, const slot_message *message) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
-    if (part->lsn == 0) return true;
-    switch (part->entry) {
-    case TAPE_PUSH:
-    case TAPE_FRESH: return !rounds && part->rank < replica->rank_count;
-    case TAPE_ROUND: return rounds && ledger_read_round(part->payload, replica->rank_count, &(ledger_round){0});
-    case TAPE_NORMS:
-        return replica_is_ledger(replica) && part->rank < VALUES_PHASES_MAX && part->payload.size <= VALUES_NORMS_MAX;
-    case TAPE_FREEZE: return rounds && part->rank < replica->rank_count;
-    case TAPE_MARK: return !rounds || replica_is_ledger(replica);
-    default: return part->entry < TAPE_KIND_COUNT && replica_is_ledger(replica) && part->rank < replica->rank_count;
+    if (message->lsn == 0) return true;
+    switch (message->entry) {
+    case REPLICA_LOG_PUSH:
+    case REPLICA_LOG_FRESH: return !rounds && message->rank < replica->rank_count;
+    case REPLICA_LOG_ROUND:
+        return rounds && round_state_read_round(message->payload, replica->rank_count, &(round_state_round){0});
+    case REPLICA_LOG_NORMS:
+        return replica_is_round_state(replica) && message->rank < STATE_MACHINE_PHASES_MAX &&
+               message->payload.size <= STATE_MACHINE_NORMS_MAX;
+    case REPLICA_LOG_FREEZE: return rounds && message->rank < replica->rank_count;
+    case REPLICA_LOG_MARK: return !rounds || replica_is_round_state(replica);
+    default:
+        return message->entry < REPLICA_LOG_KIND_COUNT && replica_is_round_state(replica) &&
+               message->rank < replica->rank_count;
     }
 }
 
-void replica_take(replica *replica, uint32_t from, const part *part, bale *bale) {
-    bool logs = part->kind == PART_ENTRY || part->kind == PART_LOG;
-    if (logs && !fits(replica, part)) return;
-    if (is_request(part))
-        take_request(replica, part, bale);
-    else if (part->kind == PART_SAVED)
-        replica_take_saved(replica, part);
-    else if (part->kind == PART_SHARD && replica_take_shard(replica, part))
+void replica_take(replica *replica, uint32_t from, const slot_message *message, shared_bytes *bytes) {
+    bool logs = message->kind == SLOT_MESSAGE_ENTRY || message->kind == SLOT_MESSAGE_LOG;
+    if (logs && !fits(replica, message)) return;
+    if (is_request(message))
+        take_request(replica, message, bytes);
+    else if (message->kind == SLOT_MESSAGE_SAVED)
+        replica_take_saved(replica, message);
+    else if (message->kind == SLOT_MESSAGE_SHARD && replica_take_shard(replica, message))
         begin_epoch(replica);
-    else if (part->epoch == replica->epoch || MUTATED("no-epoch"))
-        take_of_epoch(replica, from, part, bale);
-    lead_ledger(replica);
+    else if (message->epoch == replica->epoch || MUTATED("no-epoch"))
+        take_of_epoch(replica, from, message, bytes);
+    lead_round_state(replica);
     if (replica->moved) replica_answer_waiters(replica);
     CHECK_INVARIANTS(replica->rank_count, replica_check(replica));
 }
 
 /* The deadline of a round counts from the tick that finds its first contribution. */
-static void tick_ledger(replica *replica) {
+static void tick_round_state(replica *replica) {
     replica_round *round = &replica->round;
-    if (!replica_is_ledger(replica) || replica->phase != REPLICA_SERVING) return;
-    if (replica->rounds.deadline_us != 0 && replica->gift_count != 0 && round->due_us == 0)
+    if (!replica_is_round_state(replica) || replica->phase != REPLICA_SERVING) return;
+    if (replica->rounds.deadline_us != 0 && replica->contribution_count != 0 && round->due_us == 0)
         round->due_us = replica->now_us + replica->rounds.deadline_us;
     replica->news = true;
-    lead_ledger(replica);
+    lead_round_state(replica);
     replica_tick_gathered(replica);
 }
 
@@ -401,7 +414,7 @@ void replica_tick(replica *replica, int64_t now_us) {
     if (replica->phase == REPLICA_ENTERING || replica->phase == REPLICA_JOINING) return;
     replica_ask_levels(replica);
     if (replica->phase == REPLICA_INHERITING) serve_or_wait(replica);
-    tick_ledger(replica);
+    tick_round_state(replica);
     replica_tick_norms(replica);
     replica_answer_waiters(replica);
     if (!replica->join.wanted) return;
@@ -409,7 +422,7 @@ void replica_tick(replica *replica, int64_t now_us) {
     if (!replica->join.filled)
         fill_state(replica);
     else if (!replica->join.begun)
-        replica_tell(replica, replica->join.server, PART_ENTRY, NULL, 0); /* did it come? */
+        replica_tell(replica, replica->join.server, SLOT_MESSAGE_ENTRY, NULL, 0); /* did it come? */
     if (replica->join.gated) replica_tell_gate(replica);
     if (replica->join.gated && MUTATED("gate-timer") && replica->join.ticks > 8) {
         replica->join = (replica_join){0};
@@ -422,16 +435,18 @@ void replica_tick(replica *replica, int64_t now_us) {
 /* On this account; of a rank, in the open round, too. */
 static uint64_t bytes_on(const replica *replica, credit_account account, uint32_t rank) {
     uint64_t bytes = 0;
-    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++) {
-        const tape_entry *entry = tape_at(&replica->tape, lsn);
+    for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++) {
+        const replica_log_entry *entry = replica_log_at(&replica->log, lsn);
         if (entry->account == account && (account == CREDIT_LINK || entry->rank == rank)) bytes += entry->payload.size;
     }
     return bytes;
 }
 
 uint64_t replica_held(const replica *replica, uint32_t rank) {
-    const replica_gift *gift = replica->gifts == NULL || rank >= replica->rank_count ? NULL : &replica->gifts[rank];
-    return bytes_on(replica, CREDIT_RANK, rank) + (gift == NULL || gift->besides ? 0 : gift->payload.size);
+    const replica_contribution *contribution =
+        replica->contributions == NULL || rank >= replica->rank_count ? NULL : &replica->contributions[rank];
+    return bytes_on(replica, CREDIT_RANK, rank) +
+           (contribution == NULL || contribution->besides ? 0 : contribution->payload.size);
 }
 
 replica_look replica_look_at(const replica *replica) {
@@ -440,11 +455,11 @@ replica_look replica_look_at(const replica *replica) {
                           .since = replica->since,
                           .birth = replica->birth,
                           .origin = replica->origin,
-                          .applied = replica->tape.applied,
-                          .logged = tape_last(&replica->tape),
+                          .applied = replica->log.applied,
+                          .logged = replica_log_last(&replica->log),
                           .level = replica->level,
                           .version = replica->version,
-                          .open = replica->gift_count,
+                          .open = replica->contribution_count,
                           .linked = bytes_on(replica, CREDIT_LINK, 0),
                           .joins = replica->join.wanted,
                           .gated = replica->join.gated,

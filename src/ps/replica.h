@@ -11,7 +11,8 @@
  *          └───── enters an epoch in whose chain it is not ───────────┘◄──────────────────────────────┘
  *                                                      (or in it: what it was filled with is its copy)
  *
- * The first chart of a generation that begins from a checkpoint finds it LOADING, until the depot has sent its shard.
+ * The first cluster map of a generation that begins from a checkpoint finds it LOADING, until the checkpoint store has
+ * sent its shard.
  *
  * The head gives an entry its lsn, logs it and passes it down the chain; each member logs in order of lsn. What the
  * tail has logged, every member has: it is committed. The tail applies it and says so upwards; each member applies what
@@ -27,22 +28,23 @@
  *      prefixes of each other, so the longest has whatever was acknowledged.
  *   5  A joiner is filled by the tail: state at one lsn, then every entry behind it. Once it is gated the tail commits
  *      only what the joiner has, too; when it also has all that the tail has applied, and all that it had logged when
- *      it entered the epoch (others may have committed that), the next chart may make it full. Only an epoch ends a
- *      gate: nobody in the chain can know whether that chart was decided.
+ *  it entered the epoch (others may have committed that), the next cluster map may make it full. Only an epoch ends a
+ *  gate: nobody in the chain can know whether that cluster map was decided.
  *   6  names[rank] is the name applied last: part of the state, copied and replicated with it. A name at or below it is
  *      acknowledged and not applied; a name in the log is acknowledged when it commits; any other must follow its
  *      `prev`. In BSP the version counts rounds, and stands for the names of all ranks.
  *   7  A round is closed with the set that its terms name: the members, by the contributions themselves, or whom the
- *      ledger has decided upon (ledger.h). A rank that is frozen is in no such set before the ledger has decided.
+ *  round state has decided upon (ledger.h). A rank that is frozen is in no such set before the round state has decided.
  *
- *      What a round needs to know of all slots (norms.h) the ledger commits before a slot closes with it.
+ *  What a round needs to know of all slots (norms.h) the round state commits before a slot closes with it.
  *
  *   8  A pull is answered by any member, from its state: the head once it serves, another once it has applied all that
  *      it had logged when it entered (that may have been acknowledged to others). One that must be fresh goes down the
  *      chain as an empty entry: a head that was deposed commits nothing. One that may not be answered yet waits for the
  *      entry that makes it true.
  *
- *   9  A checkpoint is cut by entries: a mark, or in BSP a round that the ledger has marked; so all slots are cut at
+ *  9  A checkpoint is cut by entries: a mark, or in BSP a round that the round state has marked; so all slots are cut
+ *     at
  *      one version. The head copies the state when it applies the entry, and sends it until it is saved (depot.h).
  *
  *      A contribution that is repeated with other bytes, by another process of its rank that should have computed the
@@ -57,7 +59,7 @@
  * applied; of 3 that its phase follows from its place in the chain of its epoch; of 5 that a joiner is filled, begins,
  * is gated and is ready in this order; of 6 that the last name of each rank in the log is known; of 7 that
  * contributions, the sum and the decided set fit together; of 8 that one pull of each rank waits; of 9 that a cut has
- * its bytes. What 10 says of all copies of a server is asserted by server_check.
+ * its bytes. What 10 says of all copies of a server is asserted by slot_server_check.
  *
  * Pure: parts in, parts out, ticks for what may have been lost: those ask, and send again only what has not come. Time
  * decides nothing.
@@ -66,7 +68,7 @@
  *             one cut; one waiting pull of each rank, and what it asks for; for a joiner REPLICA_KEPT_MAX entries,
  *             twice as many with every tick up to REPLICA_SLACK_DOUBLES times, or as many bytes as REPLICA_KEPT_LINKS
  *             links may have.
- * Ownership   payloads stay in their bales (bale.h). */
+ * Ownership  payloads stay in their shared buffers (bale.h). */
 #pragma once
 #include "ps/chart.h"
 #include "ps/tape.h"
@@ -87,29 +89,34 @@ typedef enum replica_phase {
 typedef struct replica replica;
 
 typedef struct replica_host { /* what a replica needs of its server */
-    const values_ops *values;
+    const state_machine_ops *values;
     void *values_context; /* for create */
     uint32_t server;
     uint64_t incarnation;
     credit *credit; /* of the server; NULL: nobody counts */
 
-    void (*to_server)(void *context, uint32_t server, const part *part); /* parts are borrowed for the call */
-    void (*to_rank)(void *context, uint32_t rank, const part *part);
-    void (*to_director)(void *context, const part *part);
-    void (*to_head)(void *context, uint32_t slot, const part *part); /* of another slot; the host sets the epoch */
-    void (*to_depot)(void *context, const part *part);               /* NULL: there are no checkpoints */
+    /* parts are borrowed for the call */
+    void (*to_server)(void *context, uint32_t server, const slot_message *message);
+    void (*to_rank)(void *context, uint32_t rank, const slot_message *message);
+    void (*to_controller)(void *context, const slot_message *message);
+    /* of another slot; the host sets the epoch */
+    void (*to_head)(void *context, uint32_t slot, const slot_message *message);
+    /* NULL: there are no checkpoints */
+    void (*to_checkpoints)(void *context, const slot_message *message);
     void *context;
     void (*on_loaded)(void *watcher, const replica *replica); /* it begins from a checkpoint; may be NULL */
-    void (*on_applied)(void *watcher, const replica *replica, const tape_entry *entry); /* this entry; may be NULL */
+    /* this entry; may be NULL */
+    void (*on_applied)(void *watcher, const replica *replica, const replica_log_entry *entry);
     void *watcher;
 } replica_host;
 
 replica *replica_create(const replica_host *host, uint32_t slot); /* borrowed for its life; OUT */
 void replica_destroy(replica *replica);
 
-void replica_enter(replica *replica, const chart *chart); /* no-op if the slot's epoch is not newer */
-void replica_take(replica *replica, uint32_t from, const part *part, bale *bale); /* the payload lies in the bale */
-void replica_tick(replica *replica, int64_t now_us);                              /* says again what may be lost */
+void replica_enter(replica *replica, const cluster_map *map); /* no-op if the slot's epoch is not newer */
+/* the payload lies in the shared buffer */
+void replica_take(replica *replica, uint32_t from, const slot_message *message, shared_bytes *bytes);
+void replica_tick(replica *replica, int64_t now_us); /* says again what may be lost */
 
 /* Asserts the invariants above (base/invariants.h). */
 void replica_check(const replica *replica);
@@ -132,8 +139,8 @@ typedef struct replica_look {
 } replica_look;
 replica_look replica_look_at(const replica *replica);
 uint32_t replica_slot(const replica *replica);
-void replica_write_values(const replica *replica, buffer *out); /* replaces the content */
-const void *replica_values(const replica *replica);             /* NULL: it has no copy, or of the ledger */
-uint64_t replica_held(const replica *replica, uint32_t rank);   /* bytes, on this rank's credit */
-uint64_t replica_name(const replica *replica, uint32_t rank);   /* applied last */
-const struct ledger *replica_ledger(const replica *replica);    /* of the slot that is one; NULL: no copy */
+void replica_write_values(const replica *replica, buffer *out);        /* replaces the content */
+const void *replica_values(const replica *replica);                    /* NULL: it has no copy, or of the round state */
+uint64_t replica_held(const replica *replica, uint32_t rank);          /* bytes, on this rank's credit */
+uint64_t replica_name(const replica *replica, uint32_t rank);          /* applied last */
+const struct round_state *replica_round_state(const replica *replica); /* of the slot that is one; NULL: no copy */

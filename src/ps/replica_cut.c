@@ -17,7 +17,7 @@
 enum { CLOCK_OF_ROUNDS = 1 };
 
 void replica_drop_cut(replica *replica) {
-    bale_unref(replica->cut.bale);
+    shared_bytes_unref(replica->cut.bytes);
     replica->cut = (replica_cut){0};
 }
 
@@ -26,46 +26,46 @@ void replica_drop_cut(replica *replica) {
 static uint64_t clock_of(const replica *replica) {
     if (replica->consistency.kind == CONSISTENCY_BSP) return CLOCK_OF_ROUNDS;
     for (uint32_t i = 0; i < replica->rank_count; i++)
-        if (replica->names[i] != 0 && replica->names[i] != name_tick(name_step(replica->names[i]))) return 0;
+        if (replica->names[i] != 0 && replica->names[i] != seq_tick(seq_step(replica->names[i]))) return 0;
     return XXH3_64bits(replica->names, replica->rank_count * sizeof *replica->names) | 1;
 }
 
 /* Without its payload it asks whether that has come. */
 static void say_cut(replica *replica, span payload) {
     const replica_cut *cut = &replica->cut;
-    MR_ASSERT(cut->bale != NULL && replica->host->to_depot != NULL);
-    part part = {.kind = PART_CUT,
-                 .slot = replica->slot,
-                 .epoch = replica->epoch,
-                 .lsn = cut->lsn,
-                 .commit = cut->clock,
-                 .name = cut->checkpoint,
-                 .payload = payload,
-                 .bale = payload.size == 0 ? NULL : cut->bale};
-    replica->host->to_depot(replica->host->context, &part);
+    MR_ASSERT(cut->bytes != NULL && replica->host->to_checkpoints != NULL);
+    slot_message message = {.kind = SLOT_MESSAGE_CUT,
+                            .slot = replica->slot,
+                            .epoch = replica->epoch,
+                            .lsn = cut->lsn,
+                            .commit = cut->clock,
+                            .name = cut->checkpoint,
+                            .payload = payload,
+                            .bytes = payload.size == 0 ? NULL : cut->bytes};
+    replica->host->to_checkpoints(replica->host->context, &message);
 }
 
 static void send_cut(replica *replica) {
     replica_cut *cut = &replica->cut;
     if (MUTATED("cut-late") && replica->values != NULL) {
-        bale_unref(cut->bale);
-        cut->bale = replica_write_shard(replica);
-        cut->lsn = replica->tape.applied;
+        shared_bytes_unref(cut->bytes);
+        cut->bytes = replica_write_shard(replica);
+        cut->lsn = replica->log.applied;
         cut->clock = clock_of(replica);
     }
-    say_cut(replica, bale_bytes(cut->bale));
+    say_cut(replica, shared_bytes_bytes(cut->bytes));
 }
 
 void replica_make_cut(replica *replica, uint64_t checkpoint) {
-    if (!replica_is_head(replica) || replica->host->to_depot == NULL) return;
+    if (!replica_is_head(replica) || replica->host->to_checkpoints == NULL) return;
     replica_drop_cut(replica);
-    replica->cut = (replica_cut){checkpoint, replica->tape.applied, clock_of(replica), replica_write_shard(replica)};
+    replica->cut = (replica_cut){checkpoint, replica->log.applied, clock_of(replica), replica_write_shard(replica)};
     if (!MUTATED("cut-late")) send_cut(replica);
 }
 
-void replica_take_saved(replica *replica, const part *part) {
-    if (part->name != replica->cut.checkpoint || part->name == 0) return;
-    if (part->status == PART_RESEND)
+void replica_take_saved(replica *replica, const slot_message *message) {
+    if (message->name != replica->cut.checkpoint || message->name == 0) return;
+    if (message->status == SLOT_MESSAGE_RESEND)
         send_cut(replica);
     else
         replica_drop_cut(replica);
@@ -76,39 +76,39 @@ void replica_take_saved(replica *replica, const part *part) {
 /* The checkpoint that is cut, or will be, for one who wants `wanted` or a later one; 0: none. */
 static uint64_t cut_for(const replica *replica, uint64_t wanted) {
     if (replica->marked >= wanted) return replica->marked;
-    if (!replica_is_ledger(replica)) return 0;
-    const ledger *ledger = replica->values;
-    if (ledger->cuts && ledger->round + 1 >= wanted) return ledger->round + 1;
-    return ledger->cuts_next ? ledger->round + 2 : 0;
+    if (!replica_is_round_state(replica)) return 0;
+    const round_state *state = replica->values;
+    if (state->cuts && state->round + 1 >= wanted) return state->round + 1;
+    return state->cuts_next ? state->round + 2 : 0;
 }
 
 static bool is_marked(const replica *replica) {
-    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++)
-        if (tape_at(&replica->tape, lsn)->kind == TAPE_MARK) return true;
+    for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++)
+        if (replica_log_at(&replica->log, lsn)->kind == REPLICA_LOG_MARK) return true;
     return false;
 }
 
-void replica_take_mark(replica *replica, const part *part) {
+void replica_take_mark(replica *replica, const slot_message *message) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
-    if (replica->phase != REPLICA_SERVING || (rounds && !replica_is_ledger(replica))) return;
-    uint64_t cut = cut_for(replica, part->name);
+    if (replica->phase != REPLICA_SERVING || (rounds && !replica_is_round_state(replica))) return;
+    uint64_t cut = cut_for(replica, message->name);
     bool later = rounds && cut > replica->version;
-    struct part answer = {.kind = PART_ORDERED,
-                          .status = later ? PART_LATER : PART_OK,
-                          .entry = TAPE_MARK,
-                          .slot = replica->slot,
-                          .epoch = replica->epoch,
-                          .lsn = cut,
-                          .name = part->name};
+    struct slot_message answer = {.kind = SLOT_MESSAGE_ORDERED,
+                                  .status = later ? SLOT_MESSAGE_LATER : SLOT_MESSAGE_OK,
+                                  .entry = REPLICA_LOG_MARK,
+                                  .slot = replica->slot,
+                                  .epoch = replica->epoch,
+                                  .lsn = cut,
+                                  .name = message->name};
     if (cut != 0)
-        replica->host->to_director(replica->host->context, &answer);
+        replica->host->to_controller(replica->host->context, &answer);
     else if (!is_marked(replica))
-        replica_append(replica, &(tape_entry){.kind = TAPE_MARK, .name = part->name});
+        replica_append(replica, &(replica_log_entry){.kind = REPLICA_LOG_MARK, .name = message->name});
 }
 
-void replica_apply_mark(replica *replica, const tape_entry *entry) {
-    if (replica_is_ledger(replica)) {
-        ledger_apply(replica->values, entry);
+void replica_apply_mark(replica *replica, const replica_log_entry *entry) {
+    if (replica_is_round_state(replica)) {
+        round_state_apply(replica->values, entry);
         return;
     }
     replica->marked = entry->name;
@@ -118,8 +118,9 @@ void replica_apply_mark(replica *replica, const tape_entry *entry) {
 /* ---- Beginning from a checkpoint. */
 
 static void ask_shard(replica *replica) {
-    part part = {.kind = PART_FETCH, .slot = replica->slot, .epoch = replica->epoch, .name = replica->origin};
-    if (replica->host->to_depot != NULL) replica->host->to_depot(replica->host->context, &part);
+    slot_message message = {
+        .kind = SLOT_MESSAGE_FETCH, .slot = replica->slot, .epoch = replica->epoch, .name = replica->origin};
+    if (replica->host->to_checkpoints != NULL) replica->host->to_checkpoints(replica->host->context, &message);
 }
 
 /* The answer is large, and may be long on its way: it is asked for again at the second tick, the fourth, … and at the
@@ -141,16 +142,16 @@ void replica_tick_cut(replica *replica) {
     if (replica->cut.checkpoint != 0) say_cut(replica, (span){0});
 }
 
-bool replica_take_shard(replica *replica, const part *part) {
-    if (replica->phase != REPLICA_LOADING || part->name != replica->origin) return false;
+bool replica_take_shard(replica *replica, const slot_message *message) {
+    if (replica->phase != REPLICA_LOADING || message->name != replica->origin) return false;
     replica_make_copy(replica);
-    if (!replica_read_shard(replica, part->payload)) {
+    if (!replica_read_shard(replica, message->payload)) {
         replica_drop_copy(replica);
         replica->phase = REPLICA_LOADING;
         return false;
     }
-    tape_reset(&replica->tape, part->lsn);
-    replica->changed = part->lsn;
+    replica_log_reset(&replica->log, message->lsn);
+    replica->changed = message->lsn;
     if (replica->host->on_loaded != NULL) replica->host->on_loaded(replica->host->watcher, replica);
     return true;
 }

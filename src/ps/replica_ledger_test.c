@@ -1,4 +1,4 @@
-/* replica_ledger_test.c — the ledger by hand: orders, and a rank that is given up. */
+/* replica_ledger_test.c — the round state by hand: orders, and a rank that is given up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,44 +8,46 @@
 
 #include "tests/support/seats.h"
 
-enum { LEDGER = 1 }; /* its slot */
+enum { ROUND_STATE = 1 }; /* its slot */
 
-/* Another generation begins with a ledger on server 0. */
-static replica *enter_ledger(seats *world, uint64_t origin) {
-    world->chart.slots[LEDGER] = (chart_slot){0};
-    world->chart.consistency.kind = CONSISTENCY_BSP;
-    world->chart.birth = world->number + 1;
-    world->chart.origin = origin;
-    seats_chain(world, LEDGER, (uint32_t[]){0}, 1);
-    replica *ledger = replica_create(&world->seat[0].host, LEDGER);
-    replica_enter(ledger, &world->chart);
-    return ledger;
+/* Another generation begins with a round state on server 0. */
+static replica *enter_round_state(replica_fixture *world, uint64_t origin) {
+    world->map.slots[ROUND_STATE] = (cluster_map_slot){0};
+    world->map.consistency.kind = CONSISTENCY_BSP;
+    world->map.birth = world->number + 1;
+    world->map.origin = origin;
+    replica_fixture_chain(world, ROUND_STATE, (uint32_t[]){0}, 1);
+    replica *round_state = replica_create(&world->seat[0].host, ROUND_STATE);
+    replica_enter(round_state, &world->map);
+    return round_state;
 }
 
-static void order(seats *world, replica *ledger, tape_kind kind, uint64_t number) {
-    part part = {.kind = PART_ORDER, .slot = LEDGER, .rank = 1, .epoch = world->number, .name = number};
-    part.entry = (uint8_t)kind;
-    replica_take(ledger, SEATS_SERVERS + 1, &part, NULL);
+static void order(replica_fixture *world, replica *round_state, replica_log_kind kind, uint64_t number) {
+    slot_message message = {
+        .kind = SLOT_MESSAGE_ORDER, .slot = ROUND_STATE, .rank = 1, .epoch = world->number, .name = number};
+    message.entry = (uint8_t)kind;
+    replica_take(round_state, REPLICA_FIXTURE_SERVERS + 1, &message, NULL);
 }
 
-/* Stints that a coordinator gives which has lost its disk may be below those of before. */
+/* Terms that a metadata store gives which has lost its disk may be below those of before. */
 static void orders_are_counted_anew_in_another_generation(void **state) {
-    seats *world = *state;
-    replica *before = enter_ledger(world, 0);
-    order(world, before, TAPE_LEAVE, 70);
-    order(world, before, TAPE_JOIN, 69); /* late */
-    assert_true(seats_told(world, 1, PART_ORDERED, PART_OK, 70) == 1 &&
-                seats_told(world, 1, PART_ORDERED, PART_GONE, 69) == 1);
-    bale *shard = replica_write_shard(before);
-    replica *after = enter_ledger(world, 4);
-    part load = {.kind = PART_SHARD, .slot = LEDGER, .name = 4, .lsn = 1, .payload = bale_bytes(shard)};
+    replica_fixture *world = *state;
+    replica *before = enter_round_state(world, 0);
+    order(world, before, REPLICA_LOG_LEAVE, 70);
+    order(world, before, REPLICA_LOG_JOIN, 69); /* late */
+    assert_true(replica_fixture_told(world, 1, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 70) == 1 &&
+                replica_fixture_told(world, 1, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_GONE, 69) == 1);
+    shared_bytes *shard = replica_write_shard(before);
+    replica *after = enter_round_state(world, 4);
+    slot_message load = {
+        .kind = SLOT_MESSAGE_SHARD, .slot = ROUND_STATE, .name = 4, .lsn = 1, .payload = shared_bytes_bytes(shard)};
     replica_take(after, 9, &load, shard);
     assert_int_equal(replica_look_at(after).phase, REPLICA_SERVING);
-    assert_false(crowd_has(&replica_ledger(after)->next, 1));
-    order(world, after, TAPE_JOIN, 5);
-    assert_int_equal(seats_told(world, 1, PART_ORDERED, PART_OK, 5), 1);
-    assert_true(crowd_has(&replica_ledger(after)->next, 1));
-    bale_unref(shard);
+    assert_false(rank_set_has(&replica_round_state(after)->next, 1));
+    order(world, after, REPLICA_LOG_JOIN, 5);
+    assert_int_equal(replica_fixture_told(world, 1, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 5), 1);
+    assert_true(rank_set_has(&replica_round_state(after)->next, 1));
+    shared_bytes_unref(shard);
     replica_destroy(before);
     replica_destroy(after);
 }
@@ -53,60 +55,61 @@ static void orders_are_counted_anew_in_another_generation(void **state) {
 /* ---- A rank that is given up. */
 
 /* What the two copies say to each other, from the first that was not delivered. */
-static void deliver(seats *world, replica *const ledgers[2]) {
+static void deliver(replica_fixture *world, replica *const round_states[2]) {
     for (; world->first < world->count; world->first++) {
         envelope envelope = world->queue[world->first];
-        if (envelope.to < 2) replica_take(ledgers[envelope.to], envelope.from, &envelope.part, envelope.bale);
+        if (envelope.to < 2) replica_take(round_states[envelope.to], envelope.from, &envelope.message, envelope.bytes);
     }
 }
 
-static size_t freezes(const seats *world) {
+static size_t freezes(const replica_fixture *world) {
     size_t count = 0;
     for (size_t i = 0; i < world->count; i++)
-        count += world->queue[i].to == 200 && world->queue[i].part.kind == PART_FREEZE;
+        count += world->queue[i].to == 200 && world->queue[i].message.kind == SLOT_MESSAGE_FREEZE;
     return count;
 }
 
-static void say_frozen(seats *world, replica *ledger) {
-    part part = {.kind = PART_FROZEN, .slot = LEDGER, .rank = 1, .epoch = world->number};
-    replica_take(ledger, 9, &part, NULL);
+static void say_frozen(replica_fixture *world, replica *round_state) {
+    slot_message message = {.kind = SLOT_MESSAGE_FROZEN, .slot = ROUND_STATE, .rank = 1, .epoch = world->number};
+    replica_take(round_state, 9, &message, NULL);
 }
 
 /* Server 0 decides, and is left out before anybody else has that. When it leads once more it knows what it knew then,
- * and the ledger does not. */
+ * and the round state does not. */
 static void what_was_decided_and_lost_is_decided_again(void **state) {
-    seats *world = *state;
-    replica *ledgers[] = {enter_ledger(world, 0), replica_create(&world->seat[1].host, LEDGER)};
-    replica_enter(ledgers[1], &world->chart); /* it knows of it, and is in no chain */
-    part join = {.kind = PART_JOIN, .slot = LEDGER, .epoch = world->number, .name = 1, .prev = 11};
-    replica_take(ledgers[0], 100, &join, NULL);
-    deliver(world, ledgers);
-    seats_chain(world, LEDGER, (uint32_t[]){0, 1}, 2);
-    for (int i = 0; i < 2; i++) replica_enter(ledgers[i], &world->chart);
-    deliver(world, ledgers);
-    order(world, ledgers[0], TAPE_DROP, 5);
-    deliver(world, ledgers);
-    replica_tick(ledgers[0], 0);
-    assert_true(ledger_undecided(replica_ledger(ledgers[1])) == 1 && freezes(world) != 0);
-    say_frozen(world, ledgers[0]);
-    assert_int_equal(replica_look_at(ledgers[0]).logged, replica_look_at(ledgers[1]).logged + 1);
+    replica_fixture *world = *state;
+    replica *round_states[] = {enter_round_state(world, 0), replica_create(&world->seat[1].host, ROUND_STATE)};
+    replica_enter(round_states[1], &world->map); /* it knows of it, and is in no chain */
+    slot_message join = {.kind = SLOT_MESSAGE_JOIN, .slot = ROUND_STATE, .epoch = world->number, .name = 1, .prev = 11};
+    replica_take(round_states[0], 100, &join, NULL);
+    deliver(world, round_states);
+    replica_fixture_chain(world, ROUND_STATE, (uint32_t[]){0, 1}, 2);
+    for (int i = 0; i < 2; i++) replica_enter(round_states[i], &world->map);
+    deliver(world, round_states);
+    order(world, round_states[0], REPLICA_LOG_DROP, 5);
+    deliver(world, round_states);
+    replica_tick(round_states[0], 0);
+    assert_true(round_state_undecided(replica_round_state(round_states[1])) == 1 && freezes(world) != 0);
+    say_frozen(world, round_states[0]);
+    assert_int_equal(replica_look_at(round_states[0]).logged, replica_look_at(round_states[1]).logged + 1);
     world->first = world->count; /* what it sends is lost */
 
-    seats_chain(world, LEDGER, (uint32_t[]){1}, 1);
-    for (int i = 0; i < 2; i++) replica_enter(ledgers[i], &world->chart);
-    join = (part){.kind = PART_JOIN, .slot = LEDGER, .epoch = world->number, .name = 0, .prev = 10};
-    replica_take(ledgers[1], 100, &join, NULL);
-    deliver(world, ledgers);
-    seats_chain(world, LEDGER, (uint32_t[]){0}, 1);
-    for (int i = 0; i < 2; i++) replica_enter(ledgers[i], &world->chart);
-    assert_int_equal(replica_look_at(ledgers[0]).phase, REPLICA_SERVING);
-    assert_int_equal(ledger_undecided(replica_ledger(ledgers[0])), 1);
+    replica_fixture_chain(world, ROUND_STATE, (uint32_t[]){1}, 1);
+    for (int i = 0; i < 2; i++) replica_enter(round_states[i], &world->map);
+    join =
+        (slot_message){.kind = SLOT_MESSAGE_JOIN, .slot = ROUND_STATE, .epoch = world->number, .name = 0, .prev = 10};
+    replica_take(round_states[1], 100, &join, NULL);
+    deliver(world, round_states);
+    replica_fixture_chain(world, ROUND_STATE, (uint32_t[]){0}, 1);
+    for (int i = 0; i < 2; i++) replica_enter(round_states[i], &world->map);
+    assert_int_equal(replica_look_at(round_states[0]).phase, REPLICA_SERVING);
+    assert_int_equal(round_state_undecided(replica_round_state(round_states[0])), 1);
     size_t asked = freezes(world);
-    replica_tick(ledgers[0], 0);
+    replica_tick(round_states[0], 0);
     assert_int_equal(freezes(world), asked + 1);
-    say_frozen(world, ledgers[0]);
-    assert_true(crowd_has(&replica_ledger(ledgers[0])->voided, 1));
-    for (int i = 0; i < 2; i++) replica_destroy(ledgers[i]);
+    say_frozen(world, round_states[0]);
+    assert_true(rank_set_has(&replica_round_state(round_states[0])->voided, 1));
+    for (int i = 0; i < 2; i++) replica_destroy(round_states[i]);
 }
 
 int main(void) {

@@ -1,13 +1,13 @@
-/* replica_norms.c — see replica.h and norms.h: norms of a round, at the head of a slot and at that of the ledger.
+/* replica_norms.c — see replica.h and norms.h: norms of a round, at the head of a slot and at that of the round state.
  *
- *     head of a slot: its sum is whole ── needs norms ── MEASURED(set, part) ──► head of the ledger
+ *  head of a slot: its sum is whole ── needs norms ── MEASURED(set, part) ──► head of the round state
  *                                                                                 │ its round is over, with that set;
  *     head of a slot: … needs none, closes    ◄── MEASURE: have you any? ─────────┤ when all have reported:
  *                                                                                 │ NORMS, an entry
  *     head of a slot: closes with these       ◄── NORMS(set, all phases) ─────────┘ committed
  *
- * The ledger waits for its own round: then the set is final, whoever is given up later. Norms are told when they are
- * committed; so two slots never close a round with different ones, whatever is lost and reported again. */
+ * The round state waits for its own round: then the set is final, whoever is given up later. Norms are told when they
+ * are committed; so two slots never close a round with different ones, whatever is lost and reported again. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -18,46 +18,48 @@
 
 void replica_drop_norms(replica *replica) {
     replica_norms *norms = &replica->norms;
-    bale_unref(norms->sum);
-    bale_unref(norms->part);
-    bale_unref(norms->bale);
+    shared_bytes_unref(norms->sum);
+    shared_bytes_unref(norms->part);
+    shared_bytes_unref(norms->bytes);
     *norms = (replica_norms){.asked = norms->asked, .spoke = norms->spoke};
 }
 
-static void report(replica *replica, uint64_t round, uint32_t phase, const crowd *set, span part) {
-    uint8_t terms[LEDGER_TERMS_MAX];
-    size_t size = ledger_write_terms(&(ledger_terms){.members = *set}, replica->rank_count, terms);
-    replica->host->to_head(replica->host->context, replica->ledger,
-                           &(struct part){.kind = PART_MEASURED,
-                                          .rank = phase,
-                                          .name = round,
-                                          .prev = replica->slot,
-                                          .terms = span_of(terms, size),
-                                          .payload = part});
+static void report(replica *replica, uint64_t round, uint32_t phase, const rank_set *set, span part) {
+    uint8_t terms[ROUND_STATE_TERMS_MAX];
+    size_t size = round_state_write_terms(&(round_state_terms){.members = *set}, replica->rank_count, terms);
+    replica->host->to_head(replica->host->context, replica->round_state,
+                           &(struct slot_message){.kind = SLOT_MESSAGE_MEASURED,
+                                                  .rank = phase,
+                                                  .name = round,
+                                                  .prev = replica->slot,
+                                                  .terms = span_of(terms, size),
+                                                  .payload = part});
 }
 
-static span known(const replica_norms *norms) { return norms->bale == NULL ? (span){0} : bale_bytes(norms->bale); }
+static span known(const replica_norms *norms) {
+    return norms->bytes == NULL ? (span){0} : shared_bytes_bytes(norms->bytes);
+}
 
 /* The sum as it will be logged, with room for what stands in front of it. */
 static void write_sum(replica *replica) {
-    size_t head = ledger_round_head(replica->rank_count);
-    bale *bale = bale_new(head + replica->ops->sum_size(replica->sum));
-    replica->ops->sum_write(replica->sum, bale_room(bale) + head);
-    replica->norms.sum = bale;
+    size_t head = round_state_round_head(replica->rank_count);
+    shared_bytes *bytes = shared_bytes_new(head + replica->ops->sum_size(replica->sum));
+    replica->ops->sum_write(replica->sum, shared_bytes_room(bytes) + head);
+    replica->norms.sum = bytes;
 }
 
-static void measure(replica *replica, const crowd *set) {
+static void measure(replica *replica, const rank_set *set) {
     replica_norms *norms = &replica->norms;
-    size_t head = ledger_round_head(replica->rank_count);
-    span whole = bale_bytes(norms->sum), sum = span_of(whole.data + head, whole.size - head);
+    size_t head = round_state_round_head(replica->rank_count);
+    span whole = shared_bytes_bytes(norms->sum), sum = span_of(whole.data + head, whole.size - head);
     norms->measured = true;
     norms->set = *set;
-    if (replica->ops->measure == NULL || norms->phases >= VALUES_PHASES_MAX) return;
+    if (replica->ops->measure == NULL || norms->phases >= STATE_MACHINE_PHASES_MAX) return;
     norms->part = replica->ops->measure(replica->values, sum, known(norms), replica->version + 1);
-    if (norms->part != NULL) report(replica, replica->version, norms->phases, set, bale_bytes(norms->part));
+    if (norms->part != NULL) report(replica, replica->version, norms->phases, set, shared_bytes_bytes(norms->part));
 }
 
-bool replica_measure(replica *replica, const ledger_terms *terms) {
+bool replica_measure(replica *replica, const round_state_terms *terms) {
     replica_norms *norms = &replica->norms;
     MR_ASSERT(replica->phase == REPLICA_SERVING && replica->adds && !replica->closing);
     if (norms->sum == NULL) write_sum(replica);
@@ -72,55 +74,57 @@ bool replica_measure(replica *replica, const ledger_terms *terms) {
 }
 
 /* Whose sum is in the log. */
-static crowd closing_set(const replica *replica) {
-    ledger_round round = {0};
-    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++) {
-        const tape_entry *entry = tape_at(&replica->tape, lsn);
-        if (entry->kind != TAPE_ROUND) continue;
-        bool good = ledger_read_round(entry->payload, replica->rank_count, &round);
+static rank_set closing_set(const replica *replica) {
+    round_state_round round = {0};
+    for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++) {
+        const replica_log_entry *entry = replica_log_at(&replica->log, lsn);
+        if (entry->kind != REPLICA_LOG_ROUND) continue;
+        bool good = round_state_read_round(entry->payload, replica->rank_count, &round);
         MR_ASSERT(good);
     }
     return round.terms.members;
 }
 
-bale *replica_take_sum(replica *replica, const ledger_terms *terms) {
+shared_bytes *replica_take_sum(replica *replica, const round_state_terms *terms) {
     replica_norms *norms = &replica->norms;
     span more = known(norms);
-    bale *bale = norms->sum;
-    MR_ASSERT(bale != NULL && norms->measured && norms->part == NULL);
-    size_t size = bale_bytes(bale).size;
-    ledger_terms said = *terms;
+    shared_bytes *bytes = norms->sum;
+    MR_ASSERT(bytes != NULL && norms->measured && norms->part == NULL);
+    size_t size = shared_bytes_bytes(bytes).size;
+    round_state_terms said = *terms;
     said.normed = norms->phases != 0;
     norms->sum = NULL;
     if (said.normed) {
-        mr_status status = bale_resize(&bale, size + more.size + sizeof(uint32_t));
+        mr_status status = shared_bytes_resize(&bytes, size + more.size + sizeof(uint32_t));
         MR_ASSERT(status == MR_OK);
-        writer writer = writer_of(bale_room(bale) + size, more.size + sizeof(uint32_t));
+        writer writer = writer_of(shared_bytes_room(bytes) + size, more.size + sizeof(uint32_t));
         writer_bytes(&writer, more.data, more.size);
         writer_u32(&writer, (uint32_t)more.size);
     }
-    ledger_write_round(&said, replica->rank_count, bale_room(bale));
-    return bale;
+    round_state_write_round(&said, replica->rank_count, shared_bytes_room(bytes));
+    return bytes;
 }
 
 /* What may be lost is said again. */
 void replica_tick_norms(replica *replica) {
     const replica_norms *norms = &replica->norms;
     if (replica->phase != REPLICA_SERVING || replica->closing || norms->part == NULL) return;
-    report(replica, replica->version, norms->phases, &norms->set, bale_bytes(norms->part));
+    report(replica, replica->version, norms->phases, &norms->set, shared_bytes_bytes(norms->part));
 }
 
 /* A round that is over, or about to be, needed no more. */
-void replica_take_measure(replica *replica, const part *part) {
-    if (replica->phase != REPLICA_SERVING || replica_is_ledger(replica) || part->rank >= VALUES_PHASES_MAX) return;
-    if (part->name + 1 == replica->version) report(replica, part->name, part->rank, &replica->past, (span){0});
-    if (part->name != replica->version) return;
+void replica_take_measure(replica *replica, const slot_message *message) {
+    if (replica->phase != REPLICA_SERVING || replica_is_round_state(replica) ||
+        message->rank >= STATE_MACHINE_PHASES_MAX)
+        return;
+    if (message->name + 1 == replica->version) report(replica, message->name, message->rank, &replica->past, (span){0});
+    if (message->name != replica->version) return;
     if (replica->closing) {
-        crowd set = closing_set(replica);
-        report(replica, part->name, part->rank, &set, (span){0});
+        rank_set set = closing_set(replica);
+        report(replica, message->name, message->rank, &set, (span){0});
         return;
     }
-    if (replica->norms.asked <= part->rank) replica->norms.asked = part->rank + 1;
+    if (replica->norms.asked <= message->rank) replica->norms.asked = message->rank + 1;
     if (replica->norms.part != NULL)
         replica_tick_norms(replica);
     else
@@ -128,120 +132,123 @@ void replica_take_measure(replica *replica, const part *part) {
 }
 
 /* With them comes the set: whatever this slot has heard of that, it is the last word. */
-void replica_take_norms(replica *replica, const part *part) {
+void replica_take_norms(replica *replica, const slot_message *message) {
     replica_norms *norms = &replica->norms;
-    ledger_terms terms;
-    bool stale = MUTATED("norms-stale") && part->name + 1 == replica->version;
-    if (replica->phase != REPLICA_SERVING || replica_is_ledger(replica) || replica->closing) return;
-    if ((part->name != replica->version && !stale) || part->rank > VALUES_PHASES_MAX || part->rank <= norms->phases)
+    round_state_terms terms;
+    bool stale = MUTATED("norms-stale") && message->name + 1 == replica->version;
+    if (replica->phase != REPLICA_SERVING || replica_is_round_state(replica) || replica->closing) return;
+    if ((message->name != replica->version && !stale) || message->rank > STATE_MACHINE_PHASES_MAX ||
+        message->rank <= norms->phases)
         return;
-    if (!ledger_read_terms(part->terms, replica->rank_count, &terms)) return;
+    if (!round_state_read_terms(message->terms, replica->rank_count, &terms)) return;
     if (!stale) {
         replica->round.decided = replica->round.known = true;
         replica->round.terms = terms;
     }
-    bale_unref(norms->part);
-    bale_unref(norms->bale);
+    shared_bytes_unref(norms->part);
+    shared_bytes_unref(norms->bytes);
     norms->part = NULL;
     norms->measured = false;
-    norms->bale = bale_copy(part->payload);
-    norms->phases = part->rank;
+    norms->bytes = shared_bytes_copy(message->payload);
+    norms->phases = message->rank;
     replica_try_close(replica);
 }
 
-/* ---- At the ledger. */
+/* ---- At the round state. */
 
-static void tell(replica *replica, uint32_t slot, const ledger_norms *norms) {
-    const ledger *ledger = replica->values;
-    ledger_terms terms = ledger_terms_before(ledger);
-    uint8_t bytes[LEDGER_TERMS_MAX];
-    size_t size = ledger_write_terms(&terms, replica->rank_count, bytes);
+static void tell(replica *replica, uint32_t slot, const round_state_norms *norms) {
+    const round_state *state = replica->values;
+    round_state_terms terms = round_state_terms_before(state);
+    uint8_t bytes[ROUND_STATE_TERMS_MAX];
+    size_t size = round_state_write_terms(&terms, replica->rank_count, bytes);
     replica->host->to_head(replica->host->context, slot,
-                           &(part){.kind = PART_NORMS,
-                                   .rank = norms->phases,
-                                   .name = norms->round,
-                                   .terms = span_of(bytes, size),
-                                   .payload = bale_bytes(norms->bale),
-                                   .bale = norms->bale});
+                           &(slot_message){.kind = SLOT_MESSAGE_NORMS,
+                                           .rank = norms->phases,
+                                           .name = norms->round,
+                                           .terms = span_of(bytes, size),
+                                           .payload = shared_bytes_bytes(norms->bytes),
+                                           .bytes = norms->bytes});
 }
 
-static void tell_all(replica *replica, const ledger_norms *norms) {
+static void tell_all(replica *replica, const round_state_norms *norms) {
     for (uint32_t i = 0; i < replica->round_slots; i++) tell(replica, i, norms);
 }
 
-void replica_apply_norms(replica *replica, const tape_entry *entry) {
-    ledger_pages *pages = replica->values;
-    ledger_measure(pages, entry);
+void replica_apply_norms(replica *replica, const replica_log_entry *entry) {
+    round_state_pages *pages = replica->values;
+    round_state_measure(pages, entry);
     if (replica_is_head(replica) && pages->norms.round + 1 == pages->now.round) tell_all(replica, &pages->norms);
 }
 
-static bool is_whole(const replica *replica, const crowd *set) {
-    const norms *gathered = &replica->gathered;
+static bool is_whole(const replica *replica, const rank_set *set) {
+    const norm_reports *gathered = &replica->gathered;
     for (uint32_t i = 0; MUTATED("norms-some") && i < gathered->slot_count; i++)
-        if (norms_part(gathered, i).size != 0) return true;
-    return norms_are_whole(gathered, MUTATED("norms-set") ? NULL : set);
+        if (norm_reports_part(gathered, i).size != 0) return true;
+    return norm_reports_are_whole(gathered, MUTATED("norms-set") ? NULL : set);
 }
 
-static bale *combine(const replica *replica) {
-    const norms *gathered = &replica->gathered;
+static shared_bytes *combine(const replica *replica) {
+    const norm_reports *gathered = &replica->gathered;
     span *parts = xcalloc(gathered->slot_count, sizeof *parts);
     for (uint32_t i = 0; i < gathered->slot_count; i++) {
         uint32_t at = MUTATED("norms-order") ? gathered->reports[i].order : i;
-        parts[at] = norms_part(gathered, i);
+        parts[at] = norm_reports_part(gathered, i);
     }
-    bale *bale = replica->host->values->combine(replica->host->values_context, parts, gathered->slot_count);
+    shared_bytes *bytes = replica->host->values->combine(replica->host->values_context, parts, gathered->slot_count);
     free(parts);
-    return bale;
+    return bytes;
 }
 
-/* The set of a round is final when that is over in the ledger. */
+/* The set of a round is final when that is over in the round state. */
 void replica_try_norms(replica *replica) {
-    MR_ASSERT(replica_is_ledger(replica) && replica->phase == REPLICA_SERVING);
-    const norms *gathered = &replica->gathered;
-    const ledger_pages *pages = replica->values;
+    MR_ASSERT(replica_is_round_state(replica) && replica->phase == REPLICA_SERVING);
+    const norm_reports *gathered = &replica->gathered;
+    const round_state_pages *pages = replica->values;
     uint64_t round = gathered->round;
     if (!gathered->open || round + 1 != pages->now.round || !is_whole(replica, &pages->now.past_set)) return;
-    if (gathered->phase != ledger_phases(pages, round)) return;
-    if (tape_holds(&replica->tape, TAPE_NORMS, gathered->phase, round)) return;
-    bale *bale = combine(replica);
-    tape_entry entry = {TAPE_NORMS, gathered->phase, round, bale_bytes(bale), bale, CREDIT_NONE, 0};
+    if (gathered->phase != round_state_phases(pages, round)) return;
+    if (replica_log_holds(&replica->log, REPLICA_LOG_NORMS, gathered->phase, round)) return;
+    shared_bytes *bytes = combine(replica);
+    replica_log_entry entry = {
+        REPLICA_LOG_NORMS, gathered->phase, round, shared_bytes_bytes(bytes), bytes, CREDIT_NONE, 0};
     if (MUTATED("norms-early") && gathered->phase == 0)
-        tell_all(replica, &(ledger_norms){round, gathered->phase + 1, bale});
+        tell_all(replica, &(round_state_norms){round, gathered->phase + 1, bytes});
     replica_append(replica, &entry);
-    bale_unref(bale);
+    shared_bytes_unref(bytes);
 }
 
 /* Whoever has not reported: at once those that do not do so by themselves. */
 static void ask(replica *replica, bool all) {
-    norms *gathered = &replica->gathered;
-    part part = {.kind = PART_MEASURE, .rank = gathered->phase, .name = gathered->round};
+    norm_reports *gathered = &replica->gathered;
+    slot_message message = {.kind = SLOT_MESSAGE_MEASURE, .rank = gathered->phase, .name = gathered->round};
     for (uint32_t i = 0; i < replica->round_slots; i++)
-        if (norms_ask(gathered, i, all)) replica->host->to_head(replica->host->context, i, &part);
+        if (norm_reports_ask(gathered, i, all)) replica->host->to_head(replica->host->context, i, &message);
 }
 
-void replica_take_measured(replica *replica, const part *part) {
-    const ledger_pages *pages = replica->values;
-    ledger_terms terms;
-    if (!replica_is_ledger(replica) || replica->phase != REPLICA_SERVING) return;
-    if (part->prev >= replica->round_slots || part->payload.size > VALUES_NORMS_MAX) return;
-    if (replica->host->values->combine == NULL || !ledger_read_terms(part->terms, replica->rank_count, &terms)) return;
+void replica_take_measured(replica *replica, const slot_message *message) {
+    const round_state_pages *pages = replica->values;
+    round_state_terms terms;
+    if (!replica_is_round_state(replica) || replica->phase != REPLICA_SERVING) return;
+    if (message->prev >= replica->round_slots || message->payload.size > STATE_MACHINE_NORMS_MAX) return;
+    if (replica->host->values->combine == NULL || !round_state_read_terms(message->terms, replica->rank_count, &terms))
+        return;
     uint64_t now = pages->now.round;
-    uint32_t phases = ledger_phases(pages, part->name);
-    if (part->name != now && part->name + 1 != now) return;
-    if (part->rank < phases && part->name + 1 == now) {
-        if (part->payload.size != 0) tell(replica, (uint32_t)part->prev, &pages->norms);
+    uint32_t phases = round_state_phases(pages, message->name);
+    if (message->name != now && message->name + 1 != now) return;
+    if (message->rank < phases && message->name + 1 == now) {
+        if (message->payload.size != 0) tell(replica, (uint32_t)message->prev, &pages->norms);
         return;
     }
-    if (part->rank != phases || part->rank >= VALUES_PHASES_MAX) return;
-    bool first = norms_take(&replica->gathered, replica->round_slots, part->name, part->rank, (uint32_t)part->prev,
-                            &terms.members, part->payload);
+    if (message->rank != phases || message->rank >= STATE_MACHINE_PHASES_MAX) return;
+    bool first = norm_reports_take(&replica->gathered, replica->round_slots, message->name, message->rank,
+                                   (uint32_t)message->prev, &terms.members, message->payload);
     if (first) ask(replica, false);
     replica_try_norms(replica);
 }
 
 void replica_tick_gathered(replica *replica) {
-    const norms *gathered = &replica->gathered;
-    const ledger_pages *pages = replica->values;
-    bool waits = gathered->open && gathered->phase == ledger_phases(pages, gathered->round);
+    const norm_reports *gathered = &replica->gathered;
+    const round_state_pages *pages = replica->values;
+    bool waits = gathered->open && gathered->phase == round_state_phases(pages, gathered->round);
     if (waits && (gathered->round == pages->now.round || gathered->round + 1 == pages->now.round)) ask(replica, true);
 }

@@ -9,63 +9,66 @@
 
 #include "tests/support/seats.h"
 
-/* What slot 0 has reported to the ledger last. */
-static part reported(const seats *world) {
-    part last = {.name = UINT64_MAX};
+/* What slot 0 has reported to the round state last. */
+static slot_message reported(const replica_fixture *world) {
+    slot_message last = {.name = UINT64_MAX};
     for (size_t i = 0; i < world->count; i++)
-        if (world->queue[i].to == 201 && world->queue[i].part.kind == PART_MEASURED) last = world->queue[i].part;
+        if (world->queue[i].to == 201 && world->queue[i].message.kind == SLOT_MESSAGE_MEASURED)
+            last = world->queue[i].message;
     return last;
 }
 
-static void say_norms(seats *world, uint32_t server, uint64_t round, const double *norms, uint32_t phases) {
-    uint8_t bytes[LEDGER_TERMS_MAX];
-    bale *bale = bale_copy(span_of(norms, phases * sizeof *norms));
-    part part = {.kind = PART_NORMS,
-                 .rank = phases,
-                 .epoch = world->number,
-                 .name = round,
-                 .terms = span_of(bytes, ledger_write_terms(&world->terms, SEATS_RANKS, bytes)),
-                 .payload = bale_bytes(bale)};
-    replica_take(world->seat[server].replica, 9, &part, bale);
-    bale_unref(bale);
-    seats_settle(world, -1);
+static void say_norms(replica_fixture *world, uint32_t server, uint64_t round, const double *norms, uint32_t phases) {
+    uint8_t bytes[ROUND_STATE_TERMS_MAX];
+    shared_bytes *shared = shared_bytes_copy(span_of(norms, phases * sizeof *norms));
+    slot_message message = {.kind = SLOT_MESSAGE_NORMS,
+                            .rank = phases,
+                            .epoch = world->number,
+                            .name = round,
+                            .terms =
+                                span_of(bytes, round_state_write_terms(&world->terms, REPLICA_FIXTURE_RANKS, bytes)),
+                            .payload = shared_bytes_bytes(shared)};
+    replica_take(world->seat[server].replica, 9, &message, shared);
+    shared_bytes_unref(shared);
+    replica_fixture_settle(world, -1);
 }
 
 /* What was sent, to make room. */
-static void forget(seats *world) {
-    for (size_t i = 0; i < world->count; i++) bale_unref(world->queue[i].bale);
+static void forget(replica_fixture *world) {
+    for (size_t i = 0; i < world->count; i++) shared_bytes_unref(world->queue[i].bytes);
     world->first = world->count = 0;
 }
 
-static void both_push(seats *world, uint32_t server, uint64_t name) {
-    seats_push(world, server, 0, name, 0);
-    seats_push(world, server, 1, name, 0);
-    seats_settle(world, -1);
+static void both_push(replica_fixture *world, uint32_t server, uint64_t name) {
+    replica_fixture_push(world, server, 0, name, 0);
+    replica_fixture_push(world, server, 1, name, 0);
+    replica_fixture_settle(world, -1);
 }
 
-static void a_round_that_needs_norms_closes_with_those_of_the_ledger(void **state) {
-    seats *world = *state;
+static void a_round_that_needs_norms_closes_with_those_of_the_round_state(void **state) {
+    replica_fixture *world = *state;
     float_machine_context context = {.measures = true};
-    const double norms[VALUES_PHASES_MAX] = {2, 3};
-    for (uint32_t i = 0; i < SEATS_SERVERS; i++) world->seat[i].host.values_context = &context;
-    seats_start_rounds(world, 3, false);
+    const double norms[STATE_MACHINE_PHASES_MAX] = {2, 3};
+    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->seat[i].host.values_context = &context;
+    replica_fixture_start_rounds(world, 3, false);
     bool plain = false, once = false, twice = false;
     for (uint64_t round = 0; round < 24 && !(plain && once && twice); round++) {
         uint32_t needs = float_machine_needs(0, round + 1);
         forget(world);
         both_push(world, 0, round + 1);
         for (uint32_t phase = 0; phase < needs; phase++) {
-            assert_true(seats_look(world, 0).version == round && reported(world).name == round);
+            assert_true(replica_fixture_look(world, 0).version == round && reported(world).name == round);
             assert_true(reported(world).rank == phase && reported(world).payload.size == sizeof(double));
             say_norms(world, 0, round + 1, norms, phase + 1); /* of another round */
             if (round != 0) say_norms(world, 0, round - 1, norms, phase + 1);
-            assert_int_equal(seats_look(world, 0).version, round);
+            assert_int_equal(replica_fixture_look(world, 0).version, round);
             size_t sent = world->count;
             replica_tick(world->seat[0].replica, 0); /* says it again */
             assert_true(world->count > sent);
             say_norms(world, 0, round, norms, phase + 1);
         }
-        assert_true(seats_look(world, 0).version == round + 1 && seats_look(world, 1).version == round + 1);
+        assert_true(replica_fixture_look(world, 0).version == round + 1 &&
+                    replica_fixture_look(world, 1).version == round + 1);
         plain = plain || needs == 0;
         once = once || needs == 1;
         twice = twice || needs == 2;
@@ -74,65 +77,66 @@ static void a_round_that_needs_norms_closes_with_those_of_the_ledger(void **stat
 }
 
 static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **state) {
-    seats *world = *state;
+    replica_fixture *world = *state;
     float_machine_context context = {.measures = true};
-    for (uint32_t i = 0; i < SEATS_SERVERS; i++) world->seat[i].host.values_context = &context;
-    seats_start_rounds(world, 3, false);
+    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->seat[i].host.values_context = &context;
+    replica_fixture_start_rounds(world, 3, false);
     uint64_t round = 0;
     while (float_machine_needs(0, round + 1) == 0) {
         both_push(world, 0, ++round);
-        seats_say(world, PART_MEASURE, 0, round - 1, 0); /* that is over */
+        replica_fixture_say(world, SLOT_MESSAGE_MEASURE, 0, round - 1, 0); /* that is over */
         assert_true(reported(world).name == round - 1 && reported(world).payload.size == 0);
     }
     both_push(world, 0, round + 1);
     double part = 0, again = 0;
     memcpy(&part, reported(world).payload.data, sizeof part);
-    seats_chain(world, 0, (uint32_t[]){1, 0}, 2);
-    seats_enter_all(world);
-    seats_settle(world, -1);
+    replica_fixture_chain(world, 0, (uint32_t[]){1, 0}, 2);
+    replica_fixture_enter_all(world);
+    replica_fixture_settle(world, -1);
     size_t before = world->count;
     both_push(world, 1, round + 1); /* they send again what it has not heard */
-    assert_true(world->count > before && seats_look(world, 1).version == round);
+    assert_true(world->count > before && replica_fixture_look(world, 1).version == round);
     memcpy(&again, reported(world).payload.data, sizeof again);
     assert_memory_equal(&part, &again, sizeof part);
-    const double norms[VALUES_PHASES_MAX] = {1, 1};
-    say_norms(world, 1, round, norms, VALUES_PHASES_MAX); /* all that there are, at once */
-    assert_int_equal(seats_look(world, 1).version, round + 1);
+    const double norms[STATE_MACHINE_PHASES_MAX] = {1, 1};
+    say_norms(world, 1, round, norms, STATE_MACHINE_PHASES_MAX); /* all that there are, at once */
+    assert_int_equal(replica_fixture_look(world, 1).version, round + 1);
 }
 
-/* The ledger asks while the entry of the round is on its way down the chain, and again only at its next tick. */
+/* The round state asks while the entry of the round is on its way down the chain, and again only at its next tick. */
 static void one_that_is_about_to_close_answers_at_once(void **state) {
-    seats *world = *state;
+    replica_fixture *world = *state;
     float_machine_context context = {.measures = true};
-    const double norms[VALUES_PHASES_MAX] = {2, 3};
-    for (uint32_t i = 0; i < SEATS_SERVERS; i++) world->seat[i].host.values_context = &context;
-    seats_start_rounds(world, 3, false);
+    const double norms[STATE_MACHINE_PHASES_MAX] = {2, 3};
+    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->seat[i].host.values_context = &context;
+    replica_fixture_start_rounds(world, 3, false);
     uint64_t round = 0;
     for (; float_machine_needs(0, round + 1) != 0; round++) {
         both_push(world, 0, round + 1);
         say_norms(world, 0, round, norms, float_machine_needs(0, round + 1));
     }
     forget(world);
-    seats_push(world, 0, 0, round + 1, 0);
-    seats_push(world, 0, 1, round + 1, 0); /* and nobody has heard of the entry */
-    bool spoke = round != 0;               /* who had a part the last time says that it has none by itself */
-    assert_true(seats_look(world, 0).version == round && (reported(world).name == round) == spoke);
+    replica_fixture_push(world, 0, 0, round + 1, 0);
+    replica_fixture_push(world, 0, 1, round + 1, 0); /* and nobody has heard of the entry */
+    bool spoke = round != 0;                         /* who had a part the last time says that it has none by itself */
+    assert_true(replica_fixture_look(world, 0).version == round && (reported(world).name == round) == spoke);
     size_t sent = world->count;
     replica_take(world->seat[0].replica, 9,
-                 &(part){.kind = PART_MEASURE, .rank = 0, .epoch = world->number, .name = round}, NULL);
+                 &(slot_message){.kind = SLOT_MESSAGE_MEASURE, .rank = 0, .epoch = world->number, .name = round}, NULL);
     assert_true(world->count == sent + 1 && reported(world).name == round && reported(world).payload.size == 0);
-    assert_int_equal(seats_look(world, 0).version, round);
-    seats_settle(world, -1);
-    assert_int_equal(seats_look(world, 0).version, round + 1);
+    assert_int_equal(replica_fixture_look(world, 0).version, round);
+    replica_fixture_settle(world, -1);
+    assert_int_equal(replica_fixture_look(world, 0).version, round + 1);
     if (float_machine_needs(0, round + 2) != 0) return;
     sent = world->count;
     both_push(world, 0, round + 2); /* it has said so once; now it is asked, if anybody wants to know */
-    for (size_t i = sent; i < world->count; i++) assert_int_not_equal(world->queue[i].part.kind, PART_MEASURED);
+    for (size_t i = sent; i < world->count; i++)
+        assert_int_not_equal(world->queue[i].message.kind, SLOT_MESSAGE_MEASURED);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SEATS(a_round_that_needs_norms_closes_with_those_of_the_ledger),
+        ON_SEATS(a_round_that_needs_norms_closes_with_those_of_the_round_state),
         ON_SEATS(one_that_is_about_to_close_answers_at_once),
         ON_SEATS(a_new_head_measures_anew_and_one_that_is_done_has_nothing),
     };

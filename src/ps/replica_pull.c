@@ -30,36 +30,36 @@ static void note_shown(replica *replica, uint32_t rank, uint64_t request, size_t
     shown->until_us = replica->now_us + ((int64_t)(size / SHOWN_BYTES_PER_US) << shown->times);
 }
 
-static bool is_under_way(const replica *replica, const part *part) {
-    const replica_shown *shown = &replica->shown[part->rank];
-    return shown->request == part->commit && replica->now_us < shown->until_us;
+static bool is_under_way(const replica *replica, const slot_message *message) {
+    const replica_shown *shown = &replica->shown[message->rank];
+    return shown->request == message->commit && replica->now_us < shown->until_us;
 }
 
 /* `answer` says for what, and as of when. */
-static void show(replica *replica, uint32_t rank, span query, bool kept, part *answer) {
+static void show(replica *replica, uint32_t rank, span query, bool kept, slot_message *answer) {
     MR_ASSERT(replica->values != NULL && rank < replica->rank_count);
-    bale *bale = replica->ops->show(replica->values, query, kept && !MUTATED("no-kept"));
-    answer->payload = bale_bytes(bale);
-    answer->bale = bale;
-    replica_reply(replica, rank, PART_PULLED, PART_OK, answer);
+    shared_bytes *bytes = replica->ops->show(replica->values, query, kept && !MUTATED("no-kept"));
+    answer->payload = shared_bytes_bytes(bytes);
+    answer->bytes = bytes;
+    replica_reply(replica, rank, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_OK, answer);
     note_shown(replica, rank, answer->commit, answer->payload.size);
-    bale_unref(bale);
+    shared_bytes_unref(bytes);
 }
 
 void replica_show(replica *replica, uint32_t rank, uint64_t request, span query) {
-    part answer = {.lsn = replica->tape.applied, .commit = request, .name = replica->version};
+    slot_message answer = {.lsn = replica->log.applied, .commit = request, .name = replica->version};
     show(replica, rank, query, false, &answer);
 }
 
 static consistency_state state_of(const replica *replica) {
     return (consistency_state){.names = replica->names,
                                .rank_count = replica->rank_count,
-                               .lsn = replica->tape.applied,
+                               .lsn = replica->log.applied,
                                .version = replica->version};
 }
 
-static consistency_verdict judge(const replica *replica, consistency_state *state, const part *part) {
-    consistency_pull pull = {.rank = part->rank, .step = part->name, .name = part->prev, .lsn = part->lsn};
+static consistency_verdict judge(const replica *replica, consistency_state *state, const slot_message *message) {
+    consistency_pull pull = {.rank = message->rank, .step = message->name, .name = message->prev, .lsn = message->lsn};
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
     if (MUTATED("no-bound") && !rounds) pull.step = 0;
     if (MUTATED("no-known")) pull.name = pull.lsn = 0;
@@ -71,41 +71,44 @@ static consistency_verdict judge(const replica *replica, consistency_state *stat
 
 bool replica_may_show(const replica *replica) {
     return replica->phase == REPLICA_SERVING ||
-           (replica->phase == REPLICA_MEMBER && replica->tape.applied >= replica->inherited);
+           (replica->phase == REPLICA_MEMBER && replica->log.applied >= replica->inherited);
 }
 
 /* ---- Answers. */
 
-static void ask_chain(replica *replica, const part *part, bale *bale) {
-    tape_entry entry = {TAPE_FRESH, part->rank, part->commit, part->payload, bale, CREDIT_NONE, 0};
-    if (!tape_holds(&replica->tape, TAPE_FRESH, part->rank, part->commit)) replica_append(replica, &entry);
+static void ask_chain(replica *replica, const slot_message *message, shared_bytes *bytes) {
+    replica_log_entry entry = {
+        REPLICA_LOG_FRESH, message->rank, message->commit, message->payload, bytes, CREDIT_NONE, 0};
+    if (!replica_log_holds(&replica->log, REPLICA_LOG_FRESH, message->rank, message->commit))
+        replica_append(replica, &entry);
 }
 
-static void answer_now(replica *replica, const part *part, bale *bale) {
+static void answer_now(replica *replica, const slot_message *message, shared_bytes *bytes) {
     bool rounds = replica->consistency.kind == CONSISTENCY_BSP; /* versions are exact: fresh is what is named */
-    if ((part->entry & PART_PULL_FRESH) != 0 && !rounds && !MUTATED("fresh-local"))
-        ask_chain(replica, part, bale);
+    if ((message->entry & SLOT_MESSAGE_PULL_FRESH) != 0 && !rounds && !MUTATED("fresh-local"))
+        ask_chain(replica, message, bytes);
     else
-        replica_show(replica, part->rank, part->commit, part->payload);
+        replica_show(replica, message->rank, message->commit, message->payload);
 }
 
-static void answer(replica *replica, consistency_verdict verdict, const part *part, bale *bale) {
+static void answer(replica *replica, consistency_verdict verdict, const slot_message *message, shared_bytes *bytes) {
     if (verdict == CONSISTENCY_NEVER)
-        replica_reply(replica, part->rank, PART_PULLED, PART_GONE,
-                      &(struct part){.commit = part->commit, .name = replica->version});
+        replica_reply(replica, message->rank, SLOT_MESSAGE_PULLED, SLOT_MESSAGE_GONE,
+                      &(struct slot_message){.commit = message->commit, .name = replica->version});
     else if (verdict == CONSISTENCY_KEPT)
-        show(replica, part->rank, part->payload, true,
-             &(struct part){.lsn = replica->changed - 1, .commit = part->commit, .name = replica->version - 1});
+        show(replica, message->rank, message->payload, true,
+             &(struct slot_message){
+                 .lsn = replica->changed - 1, .commit = message->commit, .name = replica->version - 1});
     else
-        answer_now(replica, part, bale);
+        answer_now(replica, message, bytes);
 }
 
 /* ---- Those who wait. */
 
-/* It does not wait any more; its bale is moved to the caller. */
-static part take_out(replica *replica, size_t at) {
+/* It does not wait any more; its shared buffer is moved to the caller. */
+static slot_message take_out(replica *replica, size_t at) {
     MR_ASSERT(at < replica->waiter_count);
-    part pull = replica->waiters[at];
+    slot_message pull = replica->waiters[at];
     replica->waiter_count--;
     memmove(&replica->waiters[at], &replica->waiters[at + 1], (replica->waiter_count - at) * sizeof *replica->waiters);
     return pull;
@@ -114,26 +117,28 @@ static part take_out(replica *replica, size_t at) {
 static void forget_rank(replica *replica, uint32_t rank) {
     size_t at = 0;
     while (at < replica->waiter_count && replica->waiters[at].rank != rank) at++;
-    if (at < replica->waiter_count) bale_unref(take_out(replica, at).bale);
+    if (at < replica->waiter_count) shared_bytes_unref(take_out(replica, at).bytes);
 }
 
 /* Behind those of the same priority. */
-static void keep(replica *replica, const part *part, bale *bale) {
-    span query = part->payload;
+static void keep(replica *replica, const slot_message *message, shared_bytes *bytes) {
+    span query = message->payload;
     xgrow(&replica->waiters, &replica->waiter_room, replica->waiter_count + 1, sizeof *replica->waiters);
     size_t at = replica->waiter_count++;
-    for (; at > 0 && replica->waiters[at - 1].priority < part->priority; at--)
+    for (; at > 0 && replica->waiters[at - 1].priority < message->priority; at--)
         replica->waiters[at] = replica->waiters[at - 1];
-    struct part *waiter = &replica->waiters[at];
-    *waiter = *part;
+    struct slot_message *waiter = &replica->waiters[at];
+    *waiter = *message;
     waiter->terms = (span){0};
-    waiter->bale = query.size == 0 ? NULL : query.size < PART_POINTED ? bale_copy(query) : bale_ref(bale);
-    if (query.size != 0 && query.size < PART_POINTED) waiter->payload = bale_bytes(waiter->bale);
+    waiter->bytes = query.size == 0                     ? NULL
+                    : query.size < SLOT_MESSAGE_POINTED ? shared_bytes_copy(query)
+                                                        : shared_bytes_ref(bytes);
+    if (query.size != 0 && query.size < SLOT_MESSAGE_POINTED) waiter->payload = shared_bytes_bytes(waiter->bytes);
 }
 
 void replica_forget_waiters(replica *replica) {
     if (replica->shown != NULL) memset(replica->shown, 0, replica->rank_count * sizeof *replica->shown);
-    while (replica->waiter_count != 0) bale_unref(replica->waiters[--replica->waiter_count].bale);
+    while (replica->waiter_count != 0) shared_bytes_unref(replica->waiters[--replica->waiter_count].bytes);
 }
 
 /* An answer may be an entry that commits at once, and lets others be answered. */
@@ -147,23 +152,23 @@ void replica_answer_waiters(replica *replica) {
                 i++;
                 continue;
             }
-            part pull = take_out(replica, i);
+            slot_message pull = take_out(replica, i);
             if (MUTATED("any-query") && replica->waiter_count != 0) pull.payload = replica->waiters[0].payload;
-            answer(replica, verdict, &pull, pull.bale);
-            bale_unref(pull.bale);
+            answer(replica, verdict, &pull, pull.bytes);
+            shared_bytes_unref(pull.bytes);
         }
     }
     replica->moved = false;
 }
 
-void replica_take_pull(replica *replica, const part *part, bale *bale) {
-    MR_ASSERT(part->kind == PART_PULL && part->rank < replica->rank_count && replica->values != NULL);
-    if (is_under_way(replica, part)) return;
+void replica_take_pull(replica *replica, const slot_message *message, shared_bytes *bytes) {
+    MR_ASSERT(message->kind == SLOT_MESSAGE_PULL && message->rank < replica->rank_count && replica->values != NULL);
+    if (is_under_way(replica, message)) return;
     consistency_state state = state_of(replica);
-    consistency_verdict verdict = judge(replica, &state, part);
-    forget_rank(replica, part->rank); /* it asks again, or for something else */
+    consistency_verdict verdict = judge(replica, &state, message);
+    forget_rank(replica, message->rank); /* it asks again, or for something else */
     if (verdict == CONSISTENCY_WAIT)
-        keep(replica, part, bale);
+        keep(replica, message, bytes);
     else
-        answer(replica, verdict, part, bale);
+        answer(replica, verdict, message, bytes);
 }

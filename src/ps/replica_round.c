@@ -6,14 +6,14 @@
 #include "ps/replica_core.h"
 
 /* Its bytes are no longer needed. */
-static void release_gift(replica *replica, uint32_t rank) {
+static void release_contribution(replica *replica, uint32_t rank) {
     MR_ASSERT(rank < replica->rank_count);
-    replica_gift *gift = &replica->gifts[rank];
-    if ((!MUTATED("leaks") || gift->summed) && !gift->besides)
-        credit_return(replica->host->credit, CREDIT_RANK, rank, gift->payload.size);
-    bale_unref(gift->bale);
-    gift->payload = (span){0};
-    gift->bale = NULL;
+    replica_contribution *contribution = &replica->contributions[rank];
+    if ((!MUTATED("leaks") || contribution->summed) && !contribution->besides)
+        credit_return(replica->host->credit, CREDIT_RANK, rank, contribution->payload.size);
+    shared_bytes_unref(contribution->bytes);
+    contribution->payload = (span){0};
+    contribution->bytes = NULL;
 }
 
 static void end_sum(replica *replica) {
@@ -23,13 +23,13 @@ static void end_sum(replica *replica) {
     replica_drop_norms(replica);
 }
 
-void replica_drop_gifts(replica *replica) {
-    for (uint32_t i = 0; replica->gifts != NULL && i < replica->rank_count; i++) {
-        release_gift(replica, i);
-        replica->gifts[i] = (replica_gift){0};
+void replica_drop_contributions(replica *replica) {
+    for (uint32_t i = 0; replica->contributions != NULL && i < replica->rank_count; i++) {
+        release_contribution(replica, i);
+        replica->contributions[i] = (replica_contribution){0};
     }
     end_sum(replica);
-    replica->gift_count = 0;
+    replica->contribution_count = 0;
     replica->round = (replica_round){0};
     replica->norms.asked = 0;
 }
@@ -38,35 +38,35 @@ void replica_drop_gifts(replica *replica) {
 static void drop_sum(replica *replica) {
     end_sum(replica);
     for (uint32_t i = 0; i < replica->rank_count; i++) {
-        if (!replica->gifts[i].summed) continue;
-        MR_ASSERT(replica->gifts[i].there && replica->gift_count > 0);
-        replica->gifts[i] = (replica_gift){0};
-        replica->gift_count--;
+        if (!replica->contributions[i].summed) continue;
+        MR_ASSERT(replica->contributions[i].there && replica->contribution_count > 0);
+        replica->contributions[i] = (replica_contribution){0};
+        replica->contribution_count--;
     }
 }
 
-static void drop_gift(replica *replica, uint32_t rank) {
-    if (replica->gifts[rank].summed) drop_sum(replica);
-    if (!replica->gifts[rank].there) return;
-    release_gift(replica, rank);
-    replica->gifts[rank] = (replica_gift){0};
-    replica->gift_count--;
+static void drop_contribution(replica *replica, uint32_t rank) {
+    if (replica->contributions[rank].summed) drop_sum(replica);
+    if (!replica->contributions[rank].there) return;
+    release_contribution(replica, rank);
+    replica->contributions[rank] = (replica_contribution){0};
+    replica->contribution_count--;
 }
 
-static crowd present(const replica *replica) {
-    crowd there = {0};
+static rank_set present(const replica *replica) {
+    rank_set there = {0};
     for (uint32_t i = 0; i < replica->rank_count; i++)
-        if (replica->gifts[i].there) crowd_put(&there, i);
+        if (replica->contributions[i].there) rank_set_put(&there, i);
     return there;
 }
 
 /* ---- Closing. */
 
 /* A sum is good as long as it is that of the first ones of the set. */
-static bool is_sum_of(const replica *replica, const crowd *set) {
+static bool is_sum_of(const replica *replica, const rank_set *set) {
     bool behind = false;
     for (uint32_t i = 0; i < replica->rank_count; i++) {
-        bool summed = replica->gifts[i].summed, in = crowd_has(set, i);
+        bool summed = replica->contributions[i].summed, in = rank_set_has(set, i);
         if (summed && (!in || (behind && !MUTATED("any-order")))) return false;
         behind = behind || (in && !summed);
     }
@@ -74,221 +74,227 @@ static bool is_sum_of(const replica *replica, const crowd *set) {
 }
 
 /* What is next in the order of ranks is added, and its bytes given back. */
-static void add_up(replica *replica, const crowd *set) {
-    MR_ASSERT(replica->phase == REPLICA_SERVING && !replica->closing && replica->gifts != NULL);
+static void add_up(replica *replica, const rank_set *set) {
+    MR_ASSERT(replica->phase == REPLICA_SERVING && !replica->closing && replica->contributions != NULL);
     if (!is_sum_of(replica, set)) drop_sum(replica);
     if (!replica->adds) replica->sum = replica->ops->sum_begin(replica->host->values_context, replica->slot);
     replica->adds = true;
     for (uint32_t i = 0; i < replica->rank_count; i++) {
-        replica_gift *gift = &replica->gifts[i];
-        if (!crowd_has(set, i) || gift->summed) continue;
-        if (!gift->there && MUTATED("any-order")) continue;
-        if (!gift->there) break;
-        replica->ops->sum_add(replica->sum, gift->payload);
-        gift->summed = true;
-        if (gift->payload.size != 0 && credit_grant(replica->host->credit) != UINT64_MAX)
-            replica_acknowledge(replica, i, PART_TAKEN, replica->version + 1, 0);
-        release_gift(replica, i);
+        replica_contribution *contribution = &replica->contributions[i];
+        if (!rank_set_has(set, i) || contribution->summed) continue;
+        if (!contribution->there && MUTATED("any-order")) continue;
+        if (!contribution->there) break;
+        replica->ops->sum_add(replica->sum, contribution->payload);
+        contribution->summed = true;
+        if (contribution->payload.size != 0 && credit_grant(replica->host->credit) != UINT64_MAX)
+            replica_acknowledge(replica, i, SLOT_MESSAGE_TAKEN, replica->version + 1, 0);
+        release_contribution(replica, i);
     }
 }
 
 /* All contributions of the set are in the sum: it is one entry. */
-static void close_round(replica *replica, const ledger_terms *terms) {
-    bale *bale = replica_take_sum(replica, terms);
-    replica_append(replica, &(tape_entry){TAPE_ROUND, 0, replica->version + 1, bale_bytes(bale), bale, CREDIT_NONE, 0});
-    bale_unref(bale);
+static void close_round(replica *replica, const round_state_terms *terms) {
+    shared_bytes *bytes = replica_take_sum(replica, terms);
+    replica_append(replica, &(replica_log_entry){REPLICA_LOG_ROUND, 0, replica->version + 1, shared_bytes_bytes(bytes),
+                                                 bytes, CREDIT_NONE, 0});
+    shared_bytes_unref(bytes);
 }
 
 /* Frozen, once everything in the log is applied. */
-static crowd frozen_by_log(const replica *replica) {
-    crowd frozen = replica->frozen;
-    for (uint64_t lsn = replica->tape.applied + 1; lsn <= tape_last(&replica->tape); lsn++) {
-        const tape_entry *entry = tape_at(&replica->tape, lsn);
-        if (entry->kind == TAPE_FREEZE) crowd_put(&frozen, entry->rank);
+static rank_set frozen_by_log(const replica *replica) {
+    rank_set frozen = replica->frozen;
+    for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++) {
+        const replica_log_entry *entry = replica_log_at(&replica->log, lsn);
+        if (entry->kind == REPLICA_LOG_FREEZE) rank_set_put(&frozen, entry->rank);
     }
     return frozen;
 }
 
-/* With whom the ledger's own round closes. */
-static bool knows_ledger_set(const replica *replica, ledger_terms *terms) {
-    const ledger *ledger = replica->values;
-    *terms = ledger_terms_of(ledger);
+/* With whom the round state's own round closes. */
+static bool knows_round_state_set(const replica *replica, round_state_terms *terms) {
+    const round_state *state = replica->values;
+    *terms = round_state_terms_of(state);
     terms->waits = false;
-    if (!ledger->waits) return ledger_needs(ledger, &terms->members);
-    crowd ticked = present(replica);
+    if (!state->waits) return round_state_needs(state, &terms->members);
+    rank_set ticked = present(replica);
     bool late = replica->round.due_us != 0 && replica->now_us >= replica->round.due_us;
-    return ledger_enough(ledger, &ticked, late, &terms->members);
+    return round_state_enough(state, &ticked, late, &terms->members);
 }
 
-static bool knows_set(const replica *replica, ledger_terms *terms) {
+static bool knows_set(const replica *replica, round_state_terms *terms) {
     const replica_round *round = &replica->round;
-    if (replica_is_ledger(replica)) return knows_ledger_set(replica, terms);
+    if (replica_is_round_state(replica)) return knows_round_state_set(replica, terms);
     *terms = round->terms;
     terms->waits = false;
     if (round->decided) return true;
     if (MUTATED("first-enough") && round->known && round->terms.waits) {
         terms->members = present(replica);
-        return crowd_count(&terms->members) + replica->rounds.backup >= crowd_count(&round->terms.members);
+        return rank_set_count(&terms->members) + replica->rounds.backup >= rank_set_count(&round->terms.members);
     }
     if (!round->known || round->terms.waits) return false;
-    crowd frozen = frozen_by_log(replica);
-    frozen = crowd_both(&frozen, &terms->members);
-    return crowd_count(&frozen) == 0;
+    rank_set frozen = frozen_by_log(replica);
+    frozen = rank_set_both(&frozen, &terms->members);
+    return rank_set_count(&frozen) == 0;
 }
 
 void replica_try_close(replica *replica) {
-    ledger_terms terms;
+    round_state_terms terms;
     if (replica->phase != REPLICA_SERVING || replica->closing || !knows_set(replica, &terms)) return;
     add_up(replica, &terms.members);
-    crowd there = present(replica), missing = crowd_without(&terms.members, &there);
-    if (crowd_count(&missing) == 0 && replica_measure(replica, &terms)) close_round(replica, &terms);
+    rank_set there = present(replica), missing = rank_set_without(&terms.members, &there);
+    if (rank_set_count(&missing) == 0 && replica_measure(replica, &terms)) close_round(replica, &terms);
 }
 
-static part_status counted(const crowd *set, uint32_t rank) {
-    return crowd_has(set, rank) || MUTATED("say-counted") ? PART_OK : PART_MISSED;
+static slot_message_status counted(const rank_set *set, uint32_t rank) {
+    return rank_set_has(set, rank) || MUTATED("say-counted") ? SLOT_MESSAGE_OK : SLOT_MESSAGE_MISSED;
 }
 
-void replica_end_round(replica *replica, const tape_entry *entry) {
-    ledger_round round;
-    bool good = ledger_read_round(entry->payload, replica->rank_count, &round);
-    MR_ASSERT(good && replica->gifts != NULL);
-    ledger_terms terms = round.terms;
-    if (replica_is_ledger(replica))
-        ledger_turn(replica->values, entry);
+void replica_end_round(replica *replica, const replica_log_entry *entry) {
+    round_state_round round;
+    bool good = round_state_read_round(entry->payload, replica->rank_count, &round);
+    MR_ASSERT(good && replica->contributions != NULL);
+    round_state_terms terms = round.terms;
+    if (replica_is_round_state(replica))
+        round_state_turn(replica->values, entry);
     else if (terms.normed && replica->ops->apply_normed != NULL)
         replica->ops->apply_normed(replica->values, round.sum, round.norms, entry->name);
     else
         replica->ops->apply(replica->values, round.sum, entry->name);
     replica->version = entry->name;
-    replica->changed = replica->tape.applied;
+    replica->changed = replica->log.applied;
     replica->past = terms.members;
-    replica->frozen = (crowd){0};
+    replica->frozen = (rank_set){0};
     replica->closing = false;
-    if (terms.cuts && replica_is_ledger(replica)) replica->marked = entry->name;
+    if (terms.cuts && replica_is_round_state(replica)) replica->marked = entry->name;
     if (terms.cuts) replica_make_cut(replica, entry->name);
     for (uint32_t i = 0; i < replica->rank_count; i++)
-        if (replica->gifts[i].there && replica_is_head(replica))
+        if (replica->contributions[i].there && replica_is_head(replica))
             replica_acknowledge(replica, i, counted(&terms.members, i), entry->name, 0);
-    ledger_terms before = replica->round.terms;
+    round_state_terms before = replica->round.terms;
     bool knew = replica->round.known;
-    replica_drop_gifts(replica);
+    replica_drop_contributions(replica);
     if (MUTATED("own-members") && knew) replica->round = (replica_round){.known = true, .terms = before};
 }
 
 /* ---- Contributions. */
 
-static void hear_terms(replica *replica, const part *part) {
+static void hear_terms(replica *replica, const slot_message *message) {
     replica_round *round = &replica->round;
-    ledger_terms terms;
-    if (round->known || round->decided || replica_is_ledger(replica)) return;
-    if (!ledger_read_terms(part->terms, replica->rank_count, &terms)) return;
+    round_state_terms terms;
+    if (round->known || round->decided || replica_is_round_state(replica)) return;
+    if (!round_state_read_terms(message->terms, replica->rank_count, &terms)) return;
     round->terms = terms;
     round->known = true;
 }
 
 /* Of a round that is over its rank hears how that ended; to the open one it may contribute. */
-static bool is_open(replica *replica, const part *part) {
-    uint32_t rank = part->rank;
-    if (part->name <= replica->version) {
-        part_status status = part->name < replica->version ? PART_GONE : counted(&replica->past, rank);
-        replica_acknowledge(replica, rank, status, part->name, 0);
+static bool is_open(replica *replica, const slot_message *message) {
+    uint32_t rank = message->rank;
+    if (message->name <= replica->version) {
+        slot_message_status status =
+            message->name < replica->version ? SLOT_MESSAGE_GONE : counted(&replica->past, rank);
+        replica_acknowledge(replica, rank, status, message->name, 0);
         return false;
     }
-    if (part->name != replica->version + 1 || replica->closing) return false; /* it comes again */
-    crowd frozen = frozen_by_log(replica);
-    bool counts = replica->round.decided && crowd_has(&replica->round.terms.members, rank);
-    return !crowd_has(&frozen, rank) || counts;
+    if (message->name != replica->version + 1 || replica->closing) return false; /* it comes again */
+    rank_set frozen = frozen_by_log(replica);
+    bool counts = replica->round.decided && rank_set_has(&replica->round.terms.members, rank);
+    return !rank_set_has(&frozen, rank) || counts;
 }
 
-/* A round that waits for the ledger needs them all, one by one: which of them count is not known; and what is to come
- * before the ledger hears of it, in slots without rounds, needs room as if they were not there. */
-static bool waits_for_ledger(const replica *replica) { return replica->round.known && replica->round.terms.waits; }
+/* A round that waits for the round state needs them all, one by one: which of them count is not known; and what is to
+ * come before the round state hears of it, in slots without rounds, needs room as if they were not there. */
+static bool waits_for_round_state(const replica *replica) { return replica->round.known && replica->round.terms.waits; }
 
 /* Else the lowest rank that is not in all sums is the next of each sum that it is not in: nothing of it is held, so
  * there is room for it. */
-static bool has_room(const replica *replica, const part *part) {
-    return waits_for_ledger(replica) || MUTATED("no-credit") ||
-           credit_admits(replica->host->credit, part->rank, part->payload.size);
+static bool has_room(const replica *replica, const slot_message *message) {
+    return waits_for_round_state(replica) || MUTATED("no-credit") ||
+           credit_admits(replica->host->credit, message->rank, message->payload.size);
 }
 
-static void say_taken(replica *replica, const part *part) {
-    if (waits_for_ledger(replica) || replica->gifts[part->rank].summed)
-        replica_acknowledge(replica, part->rank, PART_TAKEN, part->name, 0);
+static void say_taken(replica *replica, const slot_message *message) {
+    if (waits_for_round_state(replica) || replica->contributions[message->rank].summed)
+        replica_acknowledge(replica, message->rank, SLOT_MESSAGE_TAKEN, message->name, 0);
 }
 
 /* Whoever plays a rank again computes the same: if it does not, somebody should hear of it. */
-static void compare(replica *replica, const part *part, uint64_t digest) {
-    if (digest == replica->gifts[part->rank].digest) return;
-    replica->dispute = (replica_dispute){replica->dispute.count + 1, part->rank, part->name - 1};
+static void compare(replica *replica, const slot_message *message, uint64_t digest) {
+    if (digest == replica->contributions[message->rank].digest) return;
+    replica->dispute = (replica_dispute){replica->dispute.count + 1, message->rank, message->name - 1};
 }
 
-void replica_take_gift(replica *replica, const part *part, bale *bale) {
-    replica_gift *gift = &replica->gifts[part->rank];
-    if (!is_open(replica, part)) return;
-    uint64_t digest = XXH3_64bits(part->payload.data, part->payload.size);
-    if (gift->there) compare(replica, part, digest);
-    hear_terms(replica, part);
-    if (!gift->there && !has_room(replica, part)) {
-        replica_acknowledge(replica, part->rank, PART_LATER, part->name, 0);
+void replica_take_contribution(replica *replica, const slot_message *message, shared_bytes *bytes) {
+    replica_contribution *contribution = &replica->contributions[message->rank];
+    if (!is_open(replica, message)) return;
+    uint64_t digest = XXH3_64bits(message->payload.data, message->payload.size);
+    if (contribution->there) compare(replica, message, digest);
+    hear_terms(replica, message);
+    if (!contribution->there && !has_room(replica, message)) {
+        replica_acknowledge(replica, message->rank, SLOT_MESSAGE_LATER, message->name, 0);
         return;
     }
-    if (!gift->there) {
-        *gift = (replica_gift){.there = true,
-                               .besides = waits_for_ledger(replica) && !MUTATED("waits-count"),
-                               .digest = digest,
-                               .payload = part->payload,
-                               .bale = bale_ref(bale)};
-        replica->gift_count++;
-        MR_ASSERT(replica->gift_count <= replica->rank_count);
-        if (!gift->besides) credit_take(replica->host->credit, CREDIT_RANK, part->rank, part->payload.size);
+    if (!contribution->there) {
+        *contribution = (replica_contribution){.there = true,
+                                               .besides = waits_for_round_state(replica) && !MUTATED("waits-count"),
+                                               .digest = digest,
+                                               .payload = message->payload,
+                                               .bytes = shared_bytes_ref(bytes)};
+        replica->contribution_count++;
+        MR_ASSERT(replica->contribution_count <= replica->rank_count);
+        if (!contribution->besides)
+            credit_take(replica->host->credit, CREDIT_RANK, message->rank, message->payload.size);
     }
-    say_taken(replica, part);
+    say_taken(replica, message);
     replica_try_close(replica);
 }
 
-void replica_ask_gift(replica *replica, const part *part) {
-    if (!is_open(replica, part)) return;
-    if (replica->gifts[part->rank].there)
-        say_taken(replica, part);
+void replica_ask_contribution(replica *replica, const slot_message *message) {
+    if (!is_open(replica, message)) return;
+    if (replica->contributions[message->rank].there)
+        say_taken(replica, message);
     else
-        replica_acknowledge(replica, part->rank, PART_RESEND, part->name, part->name - 1);
+        replica_acknowledge(replica, message->rank, SLOT_MESSAGE_RESEND, message->name, message->name - 1);
 }
 
-/* ---- What the ledger wants. */
+/* ---- What the round state wants. */
 
-static void answer_freeze(replica *replica, uint32_t rank, uint64_t round, part_status status) {
-    part part = {.kind = PART_FROZEN, .status = (uint8_t)status, .rank = rank, .name = round, .prev = replica->slot};
-    replica->host->to_head(replica->host->context, replica->ledger, &part);
+static void answer_freeze(replica *replica, uint32_t rank, uint64_t round, slot_message_status status) {
+    slot_message message = {
+        .kind = SLOT_MESSAGE_FROZEN, .status = (uint8_t)status, .rank = rank, .name = round, .prev = replica->slot};
+    replica->host->to_head(replica->host->context, replica->round_state, &message);
 }
 
-void replica_take_freeze(replica *replica, const part *part) {
-    if (replica->phase != REPLICA_SERVING || part->rank >= replica->rank_count) return;
-    if (part->name < replica->version) {
-        answer_freeze(replica, part->rank, part->name, PART_GONE);
+void replica_take_freeze(replica *replica, const slot_message *message) {
+    if (replica->phase != REPLICA_SERVING || message->rank >= replica->rank_count) return;
+    if (message->name < replica->version) {
+        answer_freeze(replica, message->rank, message->name, SLOT_MESSAGE_GONE);
         return;
     }
-    if (part->name != replica->version || replica->closing) return; /* not there yet, or about to be over: ask again */
-    if (MUTATED("freeze-soft")) crowd_put(&replica->frozen, part->rank);
-    if (crowd_has(&replica->frozen, part->rank)) {
-        drop_gift(replica, part->rank);
-        answer_freeze(replica, part->rank, part->name, PART_OK);
-    } else if (!tape_holds(&replica->tape, TAPE_FREEZE, part->rank, part->name)) {
-        drop_gift(replica, part->rank);
-        replica_append(replica, &(tape_entry){.kind = TAPE_FREEZE, .rank = part->rank, .name = part->name});
+    /* not there yet, or about to be over: ask again */
+    if (message->name != replica->version || replica->closing) return;
+    if (MUTATED("freeze-soft")) rank_set_put(&replica->frozen, message->rank);
+    if (rank_set_has(&replica->frozen, message->rank)) {
+        drop_contribution(replica, message->rank);
+        answer_freeze(replica, message->rank, message->name, SLOT_MESSAGE_OK);
+    } else if (!replica_log_holds(&replica->log, REPLICA_LOG_FREEZE, message->rank, message->name)) {
+        drop_contribution(replica, message->rank);
+        replica_append(replica,
+                       &(replica_log_entry){.kind = REPLICA_LOG_FREEZE, .rank = message->rank, .name = message->name});
     }
 }
 
 /* A freeze is part of the state, so a new head does not count what the old one promised not to. */
-void replica_freeze(replica *replica, const tape_entry *entry) {
+void replica_freeze(replica *replica, const replica_log_entry *entry) {
     if (entry->name != replica->version || entry->rank >= replica->rank_count) return;
-    crowd_put(&replica->frozen, entry->rank);
-    if (replica_is_head(replica)) answer_freeze(replica, entry->rank, entry->name, PART_OK);
+    rank_set_put(&replica->frozen, entry->rank);
+    if (replica_is_head(replica)) answer_freeze(replica, entry->rank, entry->name, SLOT_MESSAGE_OK);
 }
 
-void replica_take_terms(replica *replica, const part *part) {
-    ledger_terms terms;
-    if (replica->phase != REPLICA_SERVING || part->name != replica->version || replica->closing) return;
-    if (!ledger_read_terms(part->terms, replica->rank_count, &terms)) return;
+void replica_take_terms(replica *replica, const slot_message *message) {
+    round_state_terms terms;
+    if (replica->phase != REPLICA_SERVING || message->name != replica->version || replica->closing) return;
+    if (!round_state_read_terms(message->terms, replica->rank_count, &terms)) return;
     replica->round.decided = replica->round.known = true;
     replica->round.terms = terms;
     replica_try_close(replica);

@@ -9,183 +9,186 @@
 #include "tests/support/seats.h"
 
 static void a_push_is_acknowledged_when_all_have_it(void **state) {
-    seats *world = *state;
-    seats_start(world, 3);
-    seats_push(world, 0, 0, 5, 0);
-    seats_settle(world, 2); /* the tail hears nothing */
-    assert_int_equal(seats_told(world, 0, PART_PUSHED, PART_OK, 5), 0);
-    assert_true(seats_look(world, 0).logged == 1 && seats_look(world, 1).logged == 1 &&
-                seats_look(world, 0).applied == 0);
-    seats_push(world, 0, 0, 5, 0); /* again: in the log, not acknowledged */
-    seats_settle(world, 2);
-    assert_int_equal(seats_told(world, 0, PART_PUSHED, PART_OK, 5), 0);
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 3);
+    replica_fixture_push(world, 0, 0, 5, 0);
+    replica_fixture_settle(world, 2); /* the tail hears nothing */
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 5), 0);
+    assert_true(replica_fixture_look(world, 0).logged == 1 && replica_fixture_look(world, 1).logged == 1 &&
+                replica_fixture_look(world, 0).applied == 0);
+    replica_fixture_push(world, 0, 0, 5, 0); /* again: in the log, not acknowledged */
+    replica_fixture_settle(world, 2);
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 5), 0);
     replica_tick(world->seat[1].replica, 0); /* says it again */
-    seats_settle(world, -1);
-    assert_int_equal(seats_told(world, 0, PART_PUSHED, PART_OK, 5), 1);
-    for (uint32_t i = 0; i < 3; i++) assert_true(seats_look(world, i).applied == 1 && seats_look(world, i).logged == 1);
-    seats_push(world, 0, 0, 5, 0); /* and again: applied, acknowledged, once in the state */
-    seats_settle(world, -1);
-    assert_int_equal(seats_told(world, 0, PART_PUSHED, PART_OK, 5), 2);
-    assert_int_equal(seats_look(world, 0).applied, 1);
+    replica_fixture_settle(world, -1);
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 5), 1);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(replica_fixture_look(world, i).applied == 1 && replica_fixture_look(world, i).logged == 1);
+    replica_fixture_push(world, 0, 0, 5, 0); /* and again: applied, acknowledged, once in the state */
+    replica_fixture_settle(world, -1);
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 5), 2);
+    assert_int_equal(replica_fixture_look(world, 0).applied, 1);
 }
 
 static void names_follow_each_other(void **state) {
-    seats *world = *state;
-    seats_start(world, 1);
-    seats_push(world, 0, 0, 7, 6);
-    assert_int_equal(seats_told(world, 0, PART_PUSHED, PART_RESEND, 7), 1);
-    seats_push(world, 0, 0, 6, 0);
-    seats_push(world, 0, 0, 7, 6);
-    seats_push(world, 0, 1, 6, 0); /* ranks are apart */
-    assert_int_equal(seats_look(world, 0).applied, 3);
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 1);
+    replica_fixture_push(world, 0, 0, 7, 6);
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_RESEND, 7), 1);
+    replica_fixture_push(world, 0, 0, 6, 0);
+    replica_fixture_push(world, 0, 0, 7, 6);
+    replica_fixture_push(world, 0, 1, 6, 0); /* ranks are apart */
+    assert_int_equal(replica_fixture_look(world, 0).applied, 3);
     assert_true(replica_name(world->seat[0].replica, 0) == 7 && replica_name(world->seat[0].replica, 1) == 6);
-    seats_push(world, 1, 0, 8, 7); /* not a server of this chain */
-    assert_int_equal(seats_told(world, 0, PART_PUSHED, PART_WRONG, 8), 1);
+    replica_fixture_push(world, 1, 0, 8, 7); /* not a server of this chain */
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_WRONG, 8), 1);
 }
 
 static void what_is_cut_into_other_batches_is_applied_once(void **state) {
-    seats *world = *state;
-    seats_start(world, 1);
-    seats_push(world, 0, 0, 2, 0); /* items 1 and 2, as one */
-    seats_push(world, 0, 0, 5, 2); /* 3 to 5 */
-    assert_int_equal(seats_look(world, 0).applied, 2);
-    seats_push(world, 0, 0, 1, 5); /* whoever plays them again: 1, then 2 to 4, then 5, which are there */
-    seats_push(world, 0, 0, 4, 5);
-    seats_push(world, 0, 0, 5, 5);
-    assert_true(seats_told(world, 0, PART_PUSHED, PART_OK, 1) == 1 &&
-                seats_told(world, 0, PART_PUSHED, PART_OK, 4) == 1);
-    assert_int_equal(seats_look(world, 0).applied, 2);
-    seats_push(world, 0, 0, 9, 5); /* and goes on behind the clock */
-    assert_int_equal(seats_look(world, 0).applied, 3);
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 1);
+    replica_fixture_push(world, 0, 0, 2, 0); /* items 1 and 2, as one */
+    replica_fixture_push(world, 0, 0, 5, 2); /* 3 to 5 */
+    assert_int_equal(replica_fixture_look(world, 0).applied, 2);
+    replica_fixture_push(world, 0, 0, 1, 5); /* whoever plays them again: 1, then 2 to 4, then 5, which are there */
+    replica_fixture_push(world, 0, 0, 4, 5);
+    replica_fixture_push(world, 0, 0, 5, 5);
+    assert_true(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 1) == 1 &&
+                replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 4) == 1);
+    assert_int_equal(replica_fixture_look(world, 0).applied, 2);
+    replica_fixture_push(world, 0, 0, 9, 5); /* and goes on behind the clock */
+    assert_int_equal(replica_fixture_look(world, 0).applied, 3);
     assert_int_equal(replica_name(world->seat[0].replica, 0), 9);
 }
 
-static void a_stint_begins_when_the_one_before_has_nothing_under_way(void **state) {
-    seats *world = *state;
-    seats_start(world, 2);
-    seats_push(world, 0, 0, 5, 0);
-    seats_ask(world, 0, (part){.kind = PART_HELLO, .commit = 9}); /* another process plays the rank now */
-    assert_int_equal(seats_told(world, 0, PART_CLOCK, PART_LATER, 0), 1);
-    seats_settle(world, -1);
-    seats_ask(world, 0, (part){.kind = PART_HELLO, .commit = 9});
-    assert_int_equal(seats_told(world, 0, PART_CLOCK, PART_OK, 5), 1);
-    assert_int_equal(world->queue[world->count - 1].part.commit, 9); /* to whom it is said */
+static void a_term_begins_when_the_one_before_has_nothing_under_way(void **state) {
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 2);
+    replica_fixture_push(world, 0, 0, 5, 0);
+    /* another process plays the rank now */
+    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_HELLO, .commit = 9});
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_CLOCK, SLOT_MESSAGE_LATER, 0), 1);
+    replica_fixture_settle(world, -1);
+    replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_HELLO, .commit = 9});
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_CLOCK, SLOT_MESSAGE_OK, 5), 1);
+    assert_int_equal(world->queue[world->count - 1].message.commit, 9); /* to whom it is said */
 }
 
 static void a_new_head_takes_the_longest_log(void **state) {
-    seats *world = *state;
-    seats_start(world, 3);
-    seats_push(world, 0, 0, 1, 0);
-    seats_settle(world, 2); /* 0 and 1 have it, 2 does not */
-    seats_chain(world, 0, (uint32_t[]){2, 1}, 2);
-    seats_enter(world, 2);
-    assert_int_equal(seats_look(world, 2).phase, REPLICA_ENTERING);
-    seats_settle(world, -1); /* 1 has not entered: what 2 asks is of a newer epoch */
-    assert_int_equal(seats_look(world, 2).phase, REPLICA_ENTERING);
-    seats_push(world, 2, 0, 2, 1);
-    assert_int_equal(seats_told(world, 0, PART_PUSHED, PART_WRONG, 2), 1);
-    seats_enter(world, 1);
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 3);
+    replica_fixture_push(world, 0, 0, 1, 0);
+    replica_fixture_settle(world, 2); /* 0 and 1 have it, 2 does not */
+    replica_fixture_chain(world, 0, (uint32_t[]){2, 1}, 2);
+    replica_fixture_enter(world, 2);
+    assert_int_equal(replica_fixture_look(world, 2).phase, REPLICA_ENTERING);
+    replica_fixture_settle(world, -1); /* 1 has not entered: what 2 asks is of a newer epoch */
+    assert_int_equal(replica_fixture_look(world, 2).phase, REPLICA_ENTERING);
+    replica_fixture_push(world, 2, 0, 2, 1);
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_WRONG, 2), 1);
+    replica_fixture_enter(world, 1);
     replica_tick(world->seat[2].replica, 0);
-    seats_settle(world, -1);
-    assert_int_equal(seats_look(world, 2).phase, REPLICA_SERVING);
-    assert_true(seats_look(world, 2).applied == 1 && seats_look(world, 1).applied == 1);
-    seats_push(world, 0, 0, 2, 1); /* the deposed head logs, and commits nothing */
-    seats_enter(world, 0);
-    seats_settle(world, -1);
-    assert_int_equal(seats_told(world, 0, PART_PUSHED, PART_OK, 2), 0);
-    assert_int_equal(seats_look(world, 0).phase, REPLICA_OUT);
+    replica_fixture_settle(world, -1);
+    assert_int_equal(replica_fixture_look(world, 2).phase, REPLICA_SERVING);
+    assert_true(replica_fixture_look(world, 2).applied == 1 && replica_fixture_look(world, 1).applied == 1);
+    replica_fixture_push(world, 0, 0, 2, 1); /* the deposed head logs, and commits nothing */
+    replica_fixture_enter(world, 0);
+    replica_fixture_settle(world, -1);
+    assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 2), 0);
+    assert_int_equal(replica_fixture_look(world, 0).phase, REPLICA_OUT);
 }
 
 static void a_joiner_is_filled_gated_and_full(void **state) {
-    seats *world = *state;
-    seats_start(world, 2);
-    seats_push(world, 0, 0, 1, 0);
-    seats_push(world, 0, 0, 2, 1);
-    seats_settle(world, -1);
-    part join = {.kind = PART_JOIN, .epoch = world->number, .name = 3, .prev = 13};
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 2);
+    replica_fixture_push(world, 0, 0, 1, 0);
+    replica_fixture_push(world, 0, 0, 2, 1);
+    replica_fixture_settle(world, -1);
+    slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = world->number, .name = 3, .prev = 13};
     replica_take(world->seat[0].replica, 100, &join, NULL); /* not the tail */
-    assert_false(seats_look(world, 0).joins);
+    assert_false(replica_fixture_look(world, 0).joins);
     replica_take(world->seat[1].replica, 100, &join, NULL);
-    seats_settle(world, -1);
-    assert_true(seats_look(world, 1).gated && seats_look(world, 1).ready &&
-                seats_look(world, 3).phase == REPLICA_JOINING);
-    seats_push(world, 0, 0, 3, 2);
-    seats_settle(world, 3); /* gated: what the joiner lacks is not committed */
-    assert_true(seats_look(world, 1).level == 3 && seats_look(world, 1).applied == 2);
+    replica_fixture_settle(world, -1);
+    assert_true(replica_fixture_look(world, 1).gated && replica_fixture_look(world, 1).ready &&
+                replica_fixture_look(world, 3).phase == REPLICA_JOINING);
+    replica_fixture_push(world, 0, 0, 3, 2);
+    replica_fixture_settle(world, 3); /* gated: what the joiner lacks is not committed */
+    assert_true(replica_fixture_look(world, 1).level == 3 && replica_fixture_look(world, 1).applied == 2);
     replica_tick(world->seat[1].replica, 0);
-    seats_settle(world, -1);
-    assert_true(seats_look(world, 1).applied == 3 && seats_look(world, 3).logged == 3);
-    seats_chain(world, 0, (uint32_t[]){3, 0}, 2); /* it leads; the tail leaves */
-    seats_enter_all(world);
-    seats_settle(world, -1);
+    replica_fixture_settle(world, -1);
+    assert_true(replica_fixture_look(world, 1).applied == 3 && replica_fixture_look(world, 3).logged == 3);
+    replica_fixture_chain(world, 0, (uint32_t[]){3, 0}, 2); /* it leads; the tail leaves */
+    replica_fixture_enter_all(world);
+    replica_fixture_settle(world, -1);
     replica_tick(world->seat[3].replica, 0);
-    seats_settle(world, -1);
-    assert_true(seats_look(world, 3).phase == REPLICA_SERVING && seats_look(world, 3).applied == 3);
-    assert_int_equal(seats_look(world, 1).phase, REPLICA_OUT);
+    replica_fixture_settle(world, -1);
+    assert_true(replica_fixture_look(world, 3).phase == REPLICA_SERVING && replica_fixture_look(world, 3).applied == 3);
+    assert_int_equal(replica_fixture_look(world, 1).phase, REPLICA_OUT);
     assert_int_equal(replica_name(world->seat[3].replica, 0), 3);
 }
 
 /* From `*next` on, to this server only. */
-static void deliver_to(seats *world, uint32_t server, size_t *next) {
+static void deliver_to(replica_fixture *world, uint32_t server, size_t *next) {
     for (; *next < world->count; ++*next) {
         envelope envelope = world->queue[*next];
         if (envelope.to == server)
-            replica_take(world->seat[server].replica, envelope.from, &envelope.part, envelope.bale);
+            replica_take(world->seat[server].replica, envelope.from, &envelope.message, envelope.bytes);
     }
 }
 
 /* Whenever the tail hears of it there are more entries than a gate is closed for at first. */
 static void a_joiner_that_is_always_behind_is_waited_for_in_the_end(void **state) {
     enum { TURNS = 5, MORE = REPLICA_GATE_SLACK + 2 };
-    seats *world = *state;
-    seats_start(world, 1);
-    part join = {.kind = PART_JOIN, .epoch = world->number, .name = 3, .prev = 13};
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 1);
+    slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = world->number, .name = 3, .prev = 13};
     replica_take(world->seat[0].replica, 100, &join, NULL);
     size_t to_tail = world->count, to_joiner = 0;
     uint64_t name = 0;
-    for (int turn = 0; turn < TURNS && !seats_look(world, 0).gated; turn++) {
+    for (int turn = 0; turn < TURNS && !replica_fixture_look(world, 0).gated; turn++) {
         deliver_to(world, 3, &to_joiner);
-        for (int i = 0; i < MORE; i++, name++) seats_push(world, 0, 0, name + 1, name);
-        assert_int_equal(seats_look(world, 0).applied, name);
+        for (int i = 0; i < MORE; i++, name++) replica_fixture_push(world, 0, 0, name + 1, name);
+        assert_int_equal(replica_fixture_look(world, 0).applied, name);
         deliver_to(world, 0, &to_tail);
         replica_tick(world->seat[0].replica, 0);
     }
-    assert_true(seats_look(world, 0).gated);
+    assert_true(replica_fixture_look(world, 0).gated);
     deliver_to(world, 3, &to_joiner);
     deliver_to(world, 0, &to_tail);
-    assert_true(seats_look(world, 0).ready);
+    assert_true(replica_fixture_look(world, 0).ready);
 }
 
-static size_t states_sent(const seats *world) {
+static size_t states_sent(const replica_fixture *world) {
     size_t count = 0;
-    for (size_t i = 0; i < world->count; i++) count += world->queue[i].part.kind == PART_STATE;
+    for (size_t i = 0; i < world->count; i++) count += world->queue[i].message.kind == SLOT_MESSAGE_STATE;
     return count;
 }
 
 /* It is large, and may be long on its way: it is sent again when the joiner has not got it, and not before. */
 static void a_state_is_sent_again_when_it_was_lost(void **state) {
-    seats *world = *state;
-    seats_start(world, 1);
-    seats_push(world, 0, 0, 1, 0);
-    seats_settle(world, -1);
-    part join = {.kind = PART_JOIN, .epoch = world->number, .name = 3, .prev = 13};
+    replica_fixture *world = *state;
+    replica_fixture_start(world, 1);
+    replica_fixture_push(world, 0, 0, 1, 0);
+    replica_fixture_settle(world, -1);
+    slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = world->number, .name = 3, .prev = 13};
     replica_take(world->seat[0].replica, 100, &join, NULL);
     for (int i = 0; i < 5; i++) replica_tick(world->seat[0].replica, 0);
     assert_int_equal(states_sent(world), 1);
-    seats_settle(world, 3); /* all of it is lost */
-    assert_int_equal(seats_look(world, 3).phase, REPLICA_OUT);
+    replica_fixture_settle(world, 3); /* all of it is lost */
+    assert_int_equal(replica_fixture_look(world, 3).phase, REPLICA_OUT);
     replica_tick(world->seat[0].replica, 0);
-    seats_settle(world, -1); /* asked, it says that it has nothing */
+    replica_fixture_settle(world, -1); /* asked, it says that it has nothing */
     assert_int_equal(states_sent(world), 1);
     replica_tick(world->seat[0].replica, 0);
     assert_int_equal(states_sent(world), 2);
-    seats_settle(world, -1);
-    assert_true(seats_look(world, 0).gated && seats_look(world, 3).phase == REPLICA_JOINING);
-    part late = {.kind = PART_LEVEL, .status = PART_GONE, .epoch = world->number}; /* that it said before */
+    replica_fixture_settle(world, -1);
+    assert_true(replica_fixture_look(world, 0).gated && replica_fixture_look(world, 3).phase == REPLICA_JOINING);
+    /* that it said before */
+    slot_message late = {.kind = SLOT_MESSAGE_LEVEL, .status = SLOT_MESSAGE_GONE, .epoch = world->number};
     replica_take(world->seat[0].replica, 3, &late, NULL);
     replica_tick(world->seat[0].replica, 0);
-    seats_settle(world, -1);
-    assert_true(states_sent(world) == 2 && seats_look(world, 0).gated);
+    replica_fixture_settle(world, -1);
+    assert_true(states_sent(world) == 2 && replica_fixture_look(world, 0).gated);
 }
 
 int main(void) {
@@ -193,7 +196,7 @@ int main(void) {
         ON_SEATS(a_push_is_acknowledged_when_all_have_it),
         ON_SEATS(names_follow_each_other),
         ON_SEATS(what_is_cut_into_other_batches_is_applied_once),
-        ON_SEATS(a_stint_begins_when_the_one_before_has_nothing_under_way),
+        ON_SEATS(a_term_begins_when_the_one_before_has_nothing_under_way),
         ON_SEATS(a_new_head_takes_the_longest_log),
         ON_SEATS(a_joiner_is_filled_gated_and_full),
         ON_SEATS(a_joiner_that_is_always_behind_is_waited_for_in_the_end),

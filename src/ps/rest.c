@@ -4,27 +4,27 @@
 #include "base/assert.h"
 #include "base/mutation.h"
 
-bool rest_take(rest *rest, uint64_t number, uint64_t floor, int64_t now_us) {
-    if (number <= rest->over || number < rest->number) return false;
-    if (number > rest->number) {
-        rest->number = number;
-        rest->floor = 0;
-        rest->since_us = now_us;
+bool quiesce_client_take(quiesce_client *quiesce, uint64_t number, uint64_t floor, int64_t now_us) {
+    if (number <= quiesce->over || number < quiesce->number) return false;
+    if (number > quiesce->number) {
+        quiesce->number = number;
+        quiesce->floor = 0;
+        quiesce->since_us = now_us;
     }
-    if (floor > rest->floor) rest->floor = floor;
-    rest->until_us = now_us + REST_LEASE_US;
+    if (floor > quiesce->floor) quiesce->floor = floor;
+    quiesce->until_us = now_us + QUIESCE_CLIENT_LEASE_US;
     return true;
 }
 
-void rest_end(rest *rest, uint64_t number) {
-    if (number > rest->over) rest->over = number;
-    if (rest->number <= rest->over) rest->number = 0;
-    MR_ASSERT(rest->number == 0 || rest->number > rest->over);
+void quiesce_client_end(quiesce_client *quiesce, uint64_t number) {
+    if (number > quiesce->over) quiesce->over = number;
+    if (quiesce->number <= quiesce->over) quiesce->number = 0;
+    MR_ASSERT(quiesce->number == 0 || quiesce->number > quiesce->over);
 }
 
-void rest_tick(rest *rest, int64_t now_us) {
-    bool late = now_us >= rest->until_us || now_us - rest->since_us >= REST_MOST_US;
-    if (rest->number != 0 && late && !MUTATED("endless-pause")) rest_end(rest, rest->number);
+void quiesce_client_tick(quiesce_client *quiesce, int64_t now_us) {
+    bool late = now_us >= quiesce->until_us || now_us - quiesce->since_us >= QUIESCE_CLIENT_MOST_US;
+    if (quiesce->number != 0 && late && !MUTATED("endless-pause")) quiesce_client_end(quiesce, quiesce->number);
 }
 
-void rest_forget(rest *rest) { *rest = (struct rest){0}; }
+void quiesce_client_forget(quiesce_client *quiesce) { *quiesce = (struct quiesce_client){0}; }

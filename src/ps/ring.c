@@ -14,7 +14,7 @@ typedef struct point {
     uint64_t hash, server;
 } point;
 
-struct ring {
+struct hash_ring {
     size_t count, server_count;
     point points[];
 };
@@ -23,18 +23,18 @@ static bool is_before(const point *a, const point *b) {
     return a->hash != b->hash ? a->hash < b->hash : a->server < b->server;
 }
 
-static mr_status check(const ring_server *servers, size_t count) {
-    if (count > RING_SERVERS_MAX)
-        return error_set(MR_TOO_LARGE, "%zu servers: the limit is %d", count, RING_SERVERS_MAX);
-    ring_server *sorted = xcalloc(count + 1, sizeof *sorted);
+static mr_status check(const hash_ring_server *servers, size_t count) {
+    if (count > HASH_RING_SERVERS_MAX)
+        return error_set(MR_TOO_LARGE, "%zu servers: the limit is %d", count, HASH_RING_SERVERS_MAX);
+    hash_ring_server *sorted = xcalloc(count + 1, sizeof *sorted);
     mr_status status = MR_OK;
     for (size_t i = 0; i < count; i++) {
         sorted[i] = servers[i];
-        if (servers[i].weight == 0 || servers[i].weight > RING_WEIGHT_MAX)
-            status =
-                error_set(MR_INVALID, "a server of weight %u: expected 1 to %d", servers[i].weight, RING_WEIGHT_MAX);
+        if (servers[i].weight == 0 || servers[i].weight > HASH_RING_WEIGHT_MAX)
+            status = error_set(MR_INVALID, "a server of weight %u: expected 1 to %d", servers[i].weight,
+                               HASH_RING_WEIGHT_MAX);
     }
-    qsort(sorted, count, sizeof *sorted, search_u64);
+    qsort(sorted, count, sizeof *sorted, binary_search_u64);
     for (size_t i = 1; i < count; i++)
         if (sorted[i].id == sorted[i - 1].id)
             status = error_set(MR_INVALID, "one of %zu servers is listed twice", count);
@@ -60,17 +60,17 @@ static void sort(const point *from, point *to, size_t count) {
     }
 }
 
-mr_status ring_create(const ring_server *servers, size_t count, ring **out) {
+mr_status hash_ring_create(const hash_ring_server *servers, size_t count, hash_ring **out) {
     MR_TRY(check(servers, count));
     size_t points = 0;
-    for (size_t i = 0; i < count; i++) points += (size_t)RING_POINTS * servers[i].weight;
-    ring *ring = xmalloc(sizeof *ring + points * sizeof(point));
+    for (size_t i = 0; i < count; i++) points += (size_t)HASH_RING_POINTS * servers[i].weight;
+    hash_ring *ring = xmalloc(sizeof *ring + points * sizeof(point));
     ring->count = points;
     ring->server_count = count;
     point *drawn = xmalloc((points + 1) * sizeof *drawn), *at = drawn;
     for (size_t i = 0; i < count; i++)
-        for (uint32_t k = 0; k < RING_POINTS * servers[i].weight; k++)
-            *at++ = (point){mix2(servers[i].id, k), servers[i].id};
+        for (uint32_t k = 0; k < HASH_RING_POINTS * servers[i].weight; k++)
+            *at++ = (point){stable_hash2(servers[i].id, k), servers[i].id};
     MR_ASSERT((size_t)(at - drawn) == points);
     sort(drawn, ring->points, points);
     free(drawn);
@@ -78,11 +78,11 @@ mr_status ring_create(const ring_server *servers, size_t count, ring **out) {
     return MR_OK;
 }
 
-void ring_destroy(ring *ring) { free(ring); }
+void hash_ring_destroy(hash_ring *ring) { free(ring); }
 
 /* The first point at or after this one; after the last comes the first. */
-static size_t seek(const ring *ring, uint64_t hash) {
-    size_t at = search_first(&hash, ring->points, ring->count, sizeof *ring->points, search_u64);
+static size_t seek(const hash_ring *ring, uint64_t hash) {
+    size_t at = binary_search_first(&hash, ring->points, ring->count, sizeof *ring->points, binary_search_u64);
     return at == ring->count ? 0 : at;
 }
 
@@ -92,11 +92,11 @@ static bool has(const uint64_t *ids, size_t count, uint64_t id) {
     return false;
 }
 
-size_t ring_owners(const ring *ring, uint64_t slot, uint64_t *ids, size_t most) {
+size_t hash_ring_owners(const hash_ring *ring, uint64_t slot, uint64_t *ids, size_t most) {
     size_t wanted = most < ring->server_count ? most : ring->server_count, count = 0;
     if (wanted == 0) return 0;
     MR_ASSERT(ring->count >= ring->server_count);
-    for (size_t at = seek(ring, mix(slot)); count < wanted; at = at + 1 == ring->count ? 0 : at + 1)
+    for (size_t at = seek(ring, stable_hash(slot)); count < wanted; at = at + 1 == ring->count ? 0 : at + 1)
         if (!has(ids, count, ring->points[at].server)) ids[count++] = ring->points[at].server;
     return count;
 }

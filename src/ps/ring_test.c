@@ -17,13 +17,13 @@ enum { SLOTS = 16384, SERVERS_MAX = 40, COPIES = 3 };
 
 typedef uint64_t owners[COPIES];
 
-static owners *place(const ring_server *servers, size_t count, size_t copies) {
-    ring *ring;
-    assert_int_equal(ring_create(servers, count, &ring), MR_OK);
+static owners *place(const hash_ring_server *servers, size_t count, size_t copies) {
+    hash_ring *ring;
+    assert_int_equal(hash_ring_create(servers, count, &ring), MR_OK);
     owners *all = xcalloc(SLOTS, sizeof *all);
     for (uint64_t slot = 0; slot < SLOTS; slot++)
-        assert_int_equal(ring_owners(ring, slot, all[slot], copies), count < copies ? count : copies);
-    ring_destroy(ring);
+        assert_int_equal(hash_ring_owners(ring, slot, all[slot], copies), count < copies ? count : copies);
+    hash_ring_destroy(ring);
     return all;
 }
 
@@ -42,14 +42,14 @@ static size_t moved(owners *before, owners *after) {
     return count;
 }
 
-static size_t draw_servers(rng *rng, ring_server *servers) {
+static size_t draw_servers(rng *rng, hash_ring_server *servers) {
     size_t count = 2 + (size_t)rng_below(rng, SERVERS_MAX - 2);
     for (size_t i = 0; i < count; i++)
-        servers[i] = (ring_server){1 + i * 1000 + rng_below(rng, 1000), rng_chance(rng, 0.2) ? 2 : 1};
+        servers[i] = (hash_ring_server){1 + i * 1000 + rng_below(rng, 1000), rng_chance(rng, 0.2) ? 2 : 1};
     return count;
 }
 
-static uint32_t weight_of(const ring_server *servers, size_t count) {
+static uint32_t weight_of(const hash_ring_server *servers, size_t count) {
     uint32_t weight = 0;
     for (size_t i = 0; i < count; i++) weight += servers[i].weight;
     return weight;
@@ -59,7 +59,7 @@ static uint32_t weight_of(const ring_server *servers, size_t count) {
 static void little_moves(void **state) {
     double worst = 0;
     for (uint64_t seed = 1; seed <= 60; seed++) {
-        ring_server servers[SERVERS_MAX];
+        hash_ring_server servers[SERVERS_MAX];
         rng rng;
         rng_init(&rng, seed);
         size_t count = draw_servers(&rng, servers);
@@ -82,7 +82,7 @@ static void little_moves(void **state) {
 static void little_moves_with_copies(void **state) {
     double worst = 0;
     for (uint64_t seed = 1; seed <= 30; seed++) {
-        ring_server servers[SERVERS_MAX];
+        hash_ring_server servers[SERVERS_MAX];
         rng rng;
         rng_init(&rng, seed);
         size_t count = draw_servers(&rng, servers);
@@ -100,7 +100,7 @@ static void little_moves_with_copies(void **state) {
 }
 
 static void a_weight_is_a_share(void **state) {
-    ring_server servers[] = {{1, 1}, {2, 2}, {3, 4}, {4, 1}};
+    hash_ring_server servers[] = {{1, 1}, {2, 2}, {3, 4}, {4, 1}};
     owners *before = place(servers, 4, 1);
     size_t counts[5] = {0};
     for (size_t slot = 0; slot < SLOTS; slot++) counts[before[slot][0]]++;
@@ -116,7 +116,7 @@ static void a_weight_is_a_share(void **state) {
 }
 
 static void the_order_of_servers_does_not_matter(void **state) {
-    ring_server servers[] = {{5, 1}, {9, 3}, {2, 1}, {7, 2}};
+    hash_ring_server servers[] = {{5, 1}, {9, 3}, {2, 1}, {7, 2}};
     owners *before = place(servers, 4, COPIES);
     rng rng;
     rng_init(&rng, 1);
@@ -131,17 +131,17 @@ static void the_order_of_servers_does_not_matter(void **state) {
 }
 
 static void what_cannot_be_is_refused(void **state) {
-    ring *ring;
-    assert_int_equal(ring_create((ring_server[]){{1, 1}, {2, 1}, {1, 2}}, 3, &ring), MR_INVALID);
-    assert_int_equal(ring_create((ring_server[]){{1, 0}}, 1, &ring), MR_INVALID);
-    assert_int_equal(ring_create((ring_server[]){{1, RING_WEIGHT_MAX + 1}}, 1, &ring), MR_INVALID);
-    ring_server *many = xcalloc(RING_SERVERS_MAX + 1, sizeof *many);
-    assert_int_equal(ring_create(many, RING_SERVERS_MAX + 1, &ring), MR_TOO_LARGE);
+    hash_ring *ring;
+    assert_int_equal(hash_ring_create((hash_ring_server[]){{1, 1}, {2, 1}, {1, 2}}, 3, &ring), MR_INVALID);
+    assert_int_equal(hash_ring_create((hash_ring_server[]){{1, 0}}, 1, &ring), MR_INVALID);
+    assert_int_equal(hash_ring_create((hash_ring_server[]){{1, HASH_RING_WEIGHT_MAX + 1}}, 1, &ring), MR_INVALID);
+    hash_ring_server *many = xcalloc(HASH_RING_SERVERS_MAX + 1, sizeof *many);
+    assert_int_equal(hash_ring_create(many, HASH_RING_SERVERS_MAX + 1, &ring), MR_TOO_LARGE);
     free(many);
     uint64_t ids[2];
-    assert_int_equal(ring_create(NULL, 0, &ring), MR_OK);
-    assert_int_equal(ring_owners(ring, 7, ids, 2), 0);
-    ring_destroy(ring);
+    assert_int_equal(hash_ring_create(NULL, 0, &ring), MR_OK);
+    assert_int_equal(hash_ring_owners(ring, 7, ids, 2), 0);
+    hash_ring_destroy(ring);
 }
 
 int main(void) {

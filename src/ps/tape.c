@@ -6,100 +6,100 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-static tape_entry *place(const tape *tape, size_t index) {
-    return &tape->entries[(tape->head + index) & (tape->capacity - 1)];
+static replica_log_entry *place(const replica_log *log, size_t index) {
+    return &log->entries[(log->head + index) & (log->capacity - 1)];
 }
 
-static void settle(tape *tape, const tape_entry *entry) {
-    credit_return(tape->credit, entry->account, entry->rank, entry->payload.size);
+static void settle(replica_log *log, const replica_log_entry *entry) {
+    credit_return(log->credit, entry->account, entry->rank, entry->payload.size);
 }
 
-static void drop(tape *tape) {
-    MR_ASSERT(tape->count > 0 && tape->base <= tape->applied);
-    const tape_entry *first = place(tape, 0);
-    if (tape->base == tape->applied) settle(tape, first); /* it never will be applied */
-    if (tape->base == tape->applied) tape->applied++;
-    tape->base_total = first->total;
-    bale_unref(first->bale);
-    tape->head = (tape->head + 1) & (tape->capacity - 1);
-    tape->count--;
-    tape->base++;
+static void drop(replica_log *log) {
+    MR_ASSERT(log->count > 0 && log->base <= log->applied);
+    const replica_log_entry *first = place(log, 0);
+    if (log->base == log->applied) settle(log, first); /* it never will be applied */
+    if (log->base == log->applied) log->applied++;
+    log->base_total = first->total;
+    shared_bytes_unref(first->bytes);
+    log->head = (log->head + 1) & (log->capacity - 1);
+    log->count--;
+    log->base++;
 }
 
-void tape_reset(tape *tape, uint64_t applied) {
-    while (tape->count != 0) drop(tape);
-    tape->base = tape->applied = applied;
+void replica_log_reset(replica_log *log, uint64_t applied) {
+    while (log->count != 0) drop(log);
+    log->base = log->applied = applied;
 }
 
-void tape_fini(tape *tape) {
-    tape_reset(tape, 0);
-    free(tape->entries);
-    *tape = (struct tape){0};
+void replica_log_fini(replica_log *log) {
+    replica_log_reset(log, 0);
+    free(log->entries);
+    *log = (struct replica_log){0};
 }
 
-static void grow(tape *tape) {
-    size_t capacity = tape->capacity == 0 ? 8 : 2 * tape->capacity;
-    MR_ASSERT(capacity <= TAPE_MAX);
-    tape_entry *entries = xcalloc(capacity, sizeof *entries);
-    for (size_t i = 0; i < tape->count; i++) entries[i] = *place(tape, i);
-    free(tape->entries);
-    tape->entries = entries;
-    tape->capacity = capacity;
-    tape->head = 0;
+static void grow(replica_log *log) {
+    size_t capacity = log->capacity == 0 ? 8 : 2 * log->capacity;
+    MR_ASSERT(capacity <= REPLICA_LOG_MAX);
+    replica_log_entry *entries = xcalloc(capacity, sizeof *entries);
+    for (size_t i = 0; i < log->count; i++) entries[i] = *place(log, i);
+    free(log->entries);
+    log->entries = entries;
+    log->capacity = capacity;
+    log->head = 0;
 }
 
-void tape_add(tape *tape, const tape_entry *entry) {
-    MR_ASSERT(entry->kind < TAPE_KIND_COUNT && entry->account <= CREDIT_LINK);
-    if (tape->count == tape->capacity) grow(tape);
-    uint64_t before = tape->count == 0 ? tape->base_total : place(tape, tape->count - 1)->total;
-    tape_entry *at = place(tape, tape->count++);
+void replica_log_add(replica_log *log, const replica_log_entry *entry) {
+    MR_ASSERT(entry->kind < REPLICA_LOG_KIND_COUNT && entry->account <= CREDIT_LINK);
+    if (log->count == log->capacity) grow(log);
+    uint64_t before = log->count == 0 ? log->base_total : place(log, log->count - 1)->total;
+    replica_log_entry *at = place(log, log->count++);
     *at = *entry;
     at->total = before + entry->payload.size;
-    at->bale = entry->payload.size == 0 ? NULL : bale_ref(entry->bale);
-    credit_take(tape->credit, at->account, at->rank, at->payload.size);
+    at->bytes = entry->payload.size == 0 ? NULL : shared_bytes_ref(entry->bytes);
+    credit_take(log->credit, at->account, at->rank, at->payload.size);
 }
 
-void tape_apply(tape *tape) {
-    MR_ASSERT(tape->applied < tape_last(tape));
-    tape->applied++;
-    settle(tape, tape_at(tape, tape->applied));
+void replica_log_apply(replica_log *log) {
+    MR_ASSERT(log->applied < replica_log_last(log));
+    log->applied++;
+    settle(log, replica_log_at(log, log->applied));
 }
 
-void tape_trim(tape *tape, uint64_t lsn) {
-    while (tape->base < lsn && tape->base < tape->applied) drop(tape);
-    MR_ASSERT(tape->base <= tape->applied);
+void replica_log_trim(replica_log *log, uint64_t lsn) {
+    while (log->base < lsn && log->base < log->applied) drop(log);
+    MR_ASSERT(log->base <= log->applied);
 }
 
-const tape_entry *tape_at(const tape *tape, uint64_t lsn) {
-    MR_ASSERT(lsn > tape->base && lsn <= tape_last(tape));
-    return place(tape, lsn - tape->base - 1);
+const replica_log_entry *replica_log_at(const replica_log *log, uint64_t lsn) {
+    MR_ASSERT(lsn > log->base && lsn <= replica_log_last(log));
+    return place(log, lsn - log->base - 1);
 }
 
-static uint64_t total_at(const tape *tape, uint64_t lsn) {
-    return lsn <= tape->base ? tape->base_total : tape_at(tape, lsn)->total;
+static uint64_t total_at(const replica_log *log, uint64_t lsn) {
+    return lsn <= log->base ? log->base_total : replica_log_at(log, lsn)->total;
 }
 
-uint64_t tape_bytes(const tape *tape, uint64_t from, uint64_t to) {
-    return from < to ? total_at(tape, to) - total_at(tape, from) : 0;
+uint64_t replica_log_bytes(const replica_log *log, uint64_t from, uint64_t to) {
+    return from < to ? total_at(log, to) - total_at(log, from) : 0;
 }
 
-bool tape_holds(const tape *tape, tape_kind kind, uint32_t rank, uint64_t name) {
-    for (uint64_t lsn = tape->applied + 1; lsn <= tape_last(tape); lsn++) {
-        const tape_entry *entry = tape_at(tape, lsn);
+bool replica_log_holds(const replica_log *log, replica_log_kind kind, uint32_t rank, uint64_t name) {
+    for (uint64_t lsn = log->applied + 1; lsn <= replica_log_last(log); lsn++) {
+        const replica_log_entry *entry = replica_log_at(log, lsn);
         if (entry->kind == kind && entry->rank == rank && entry->name == name) return true;
     }
     return false;
 }
 
-void tape_check(const tape *tape) {
-    MR_ASSERT(tape->base <= tape->applied && tape->applied <= tape_last(tape));              /* 1 */
-    MR_ASSERT(tape->count <= tape->capacity && tape->capacity <= TAPE_MAX);                  /* 1 */
-    MR_ASSERT((tape->capacity & (tape->capacity - 1)) == 0 && tape->head <= tape->capacity); /* 1 */
-    uint64_t before = tape->base_total;
-    for (size_t i = 0; i < tape->count; i++) {
-        const tape_entry *entry = place(tape, i);
+void replica_log_check(const replica_log *log) {
+    MR_ASSERT(log->base <= log->applied && log->applied <= replica_log_last(log));       /* 1 */
+    MR_ASSERT(log->count <= log->capacity && log->capacity <= REPLICA_LOG_MAX);          /* 1 */
+    MR_ASSERT((log->capacity & (log->capacity - 1)) == 0 && log->head <= log->capacity); /* 1 */
+    uint64_t before = log->base_total;
+    for (size_t i = 0; i < log->count; i++) {
+        const replica_log_entry *entry = place(log, i);
         MR_ASSERT(entry->total == before + entry->payload.size); /* 2 */
         before = entry->total;
-        MR_ASSERT(entry->payload.size != 0 || entry->bale == NULL); /* 3 */
+        MR_ASSERT(entry->payload.size != 0 || entry->bytes == NULL); /* 3 */
     }
 }

@@ -7,69 +7,72 @@
 #include "base/assert.h"
 #include "base/search.h"
 
-void truce_fini(truce *truce) {
-    free(truce->ranks);
-    *truce = (struct truce){0};
+void quiesce_fini(quiesce *quiesce) {
+    free(quiesce->ranks);
+    *quiesce = (struct quiesce){0};
 }
 
-void truce_begin(truce *truce, uint64_t number, const chart *chart) {
+void quiesce_begin(quiesce *quiesce, uint64_t number, const cluster_map *map) {
     MR_ASSERT(number != 0);
-    truce_fini(truce);
-    truce->number = number;
-    truce->rank_count = chart->rank_count;
-    truce->ranks = xcalloc(chart->rank_count + 1, sizeof *truce->ranks);
+    quiesce_fini(quiesce);
+    quiesce->number = number;
+    quiesce->rank_count = map->rank_count;
+    quiesce->ranks = xcalloc(map->rank_count + 1, sizeof *quiesce->ranks);
 }
 
-void truce_tell(const truce *truce, post *post, const truce_worker *workers, size_t count, bool over) {
-    part part = {.kind = PART_PAUSE, .status = over ? PART_GONE : PART_OK, .name = truce->number, .lsn = truce->floor};
-    for (size_t i = 0; i < count && truce->number != 0; i++)
-        if (workers[i].alive && workers[i].address[0] != '\0') post_add(post, workers[i].address, &part);
+void quiesce_tell(const quiesce *quiesce, batcher *batcher, const quiesce_worker *workers, size_t count, bool over) {
+    slot_message message = {.kind = SLOT_MESSAGE_PAUSE,
+                            .status = over ? SLOT_MESSAGE_GONE : SLOT_MESSAGE_OK,
+                            .name = quiesce->number,
+                            .lsn = quiesce->floor};
+    for (size_t i = 0; i < count && quiesce->number != 0; i++)
+        if (workers[i].alive && workers[i].address[0] != '\0') batcher_add(batcher, workers[i].address, &message);
 }
 
 /* Steps that everybody has to have ended before the last one can. */
-static uint64_t floor_of(const chart *chart, uint64_t step) {
-    uint64_t ahead = (uint64_t)chart->consistency.bound + 1;
-    return chart->consistency.kind == CONSISTENCY_SSP && step > ahead ? step - ahead : 0;
+static uint64_t floor_of(const cluster_map *map, uint64_t step) {
+    uint64_t ahead = (uint64_t)map->consistency.bound + 1;
+    return map->consistency.kind == CONSISTENCY_SSP && step > ahead ? step - ahead : 0;
 }
 
-void truce_take(truce *truce, const chart *chart, const part *part, uint64_t *above) {
+void quiesce_take(quiesce *quiesce, const cluster_map *map, const slot_message *message, uint64_t *above) {
     *above = 0;
-    if (truce->number == 0 || part->name != truce->number || part->rank >= truce->rank_count) return;
-    if (part->status == PART_GONE) {
-        *above = part->prev;
+    if (quiesce->number == 0 || message->name != quiesce->number || message->rank >= quiesce->rank_count) return;
+    if (message->status == SLOT_MESSAGE_GONE) {
+        *above = message->prev;
         return;
     }
-    truce_rank *rank = &truce->ranks[part->rank];
-    if (part->commit < rank->stint) return;
-    *rank = (truce_rank){part->commit, part->lsn, part->status == PART_OK};
-    if (part->lsn > truce->latest) truce->latest = part->lsn;
-    uint64_t floor = floor_of(chart, part->lsn);
-    if (floor > truce->floor) truce->floor = floor;
+    quiesce_rank *rank = &quiesce->ranks[message->rank];
+    if (message->commit < rank->term) return;
+    *rank = (quiesce_rank){message->commit, message->lsn, message->status == SLOT_MESSAGE_OK};
+    if (message->lsn > quiesce->latest) quiesce->latest = message->lsn;
+    uint64_t floor = floor_of(map, message->lsn);
+    if (floor > quiesce->floor) quiesce->floor = floor;
 }
 
-void truce_press(truce *truce) {
-    if (truce->latest > truce->floor + 1) truce->floor = truce->latest - 1;
+void quiesce_press(quiesce *quiesce) {
+    if (quiesce->latest > quiesce->floor + 1) quiesce->floor = quiesce->latest - 1;
 }
 
-static bool is_here(const chart_player *player, const truce_worker *workers, size_t count) {
-    if (player->since == 0) return false;
-    size_t at = search_first(&player->worker, workers, count, sizeof *workers, search_u32);
-    return at < count && workers[at].id == player->worker && workers[at].alive &&
-           workers[at].incarnation == player->incarnation;
+static bool is_here(const cluster_map_rank *rank, const quiesce_worker *workers, size_t count) {
+    if (rank->since == 0) return false;
+    size_t at = binary_search_first(&rank->worker, workers, count, sizeof *workers, binary_search_u32);
+    return at < count && workers[at].id == rank->worker && workers[at].alive &&
+           workers[at].incarnation == rank->incarnation;
 }
 
-bool truce_is_still(const truce *truce, const chart *chart, const truce_worker *workers, size_t count) {
-    if (truce->number == 0 || chart->rank_count != truce->rank_count) return false;
-    for (uint32_t i = 0; i < chart->rank_count; i++) {
-        const truce_rank *rank = &truce->ranks[i];
-        if (!is_here(&chart->players[i], workers, count)) continue;
-        if (rank->stint != chart->players[i].since || !rank->still || rank->step < truce->floor) return false;
+bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, const quiesce_worker *workers, size_t count) {
+    if (quiesce->number == 0 || map->rank_count != quiesce->rank_count) return false;
+    for (uint32_t i = 0; i < map->rank_count; i++) {
+        const quiesce_rank *rank = &quiesce->ranks[i];
+        if (!is_here(&map->ranks[i], workers, count)) continue;
+        if (rank->term != map->ranks[i].since || !rank->still || rank->step < quiesce->floor) return false;
     }
     return true;
 }
 
-void truce_check(const truce *truce) {
-    MR_ASSERT(truce->number != 0 || (truce->ranks == NULL && truce->rank_count == 0));                 /* 1 */
-    MR_ASSERT(truce->floor <= truce->latest);                                                          /* 2 */
-    for (uint32_t i = 0; i < truce->rank_count; i++) MR_ASSERT(truce->ranks[i].step <= truce->latest); /* 2 */
+void quiesce_check(const quiesce *quiesce) {
+    MR_ASSERT(quiesce->number != 0 || (quiesce->ranks == NULL && quiesce->rank_count == 0));                 /* 1 */
+    MR_ASSERT(quiesce->floor <= quiesce->latest);                                                            /* 2 */
+    for (uint32_t i = 0; i < quiesce->rank_count; i++) MR_ASSERT(quiesce->ranks[i].step <= quiesce->latest); /* 2 */
 }

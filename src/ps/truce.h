@@ -2,20 +2,20 @@
  *
  * Outside BSP a checkpoint may be cut while nobody pushes, so that every slot is cut at the same step of each rank:
  *
- *   director ── PAUSE n ──► workers (rest.h): each rank ends the step that it is in, and all of it is acknowledged
- *            ◄── PAUSED ── in which stint, after which step
+ *  controller ── PAUSE n ──► workers (rest.h): each rank ends the step that it is in, and all of it is acknowledged
+ *            ◄── PAUSED ── in which term, after which step
  *   all who are here stand still ── the slots are cut ── GONE of n ──► workers go on
  *
  * Under SSP whoever is in step k may need others to end steps before it can end its own: nobody stands still before it
  * has ended k - 1 - s, k being the latest step that anybody is in (`floor`). Under ASP each stops where it is.
  *
  * A table may have another bound than the deployment (chart.h), which nobody here knows: if it takes long, all end the
- * step before k (truce_press).
+ * step before k (quiesce_press).
  *
  * Ranks whose process is gone are not waited for. Whether they were between two steps is seen when the cuts are
  * compared (depot.h), and so is whether the others stood still all the time: nothing is built on what is said here.
  *
- * Invariants (truce_check)
+ * Invariants (quiesce_check)
  *   1  Without a pause there is no table of ranks.
  *   2  No rank is in a later step than `latest`, and `floor` is not later either.
  *
@@ -23,39 +23,39 @@
 #pragma once
 #include "ps/post.h"
 
-typedef struct truce_rank {
-    uint64_t stint; /* that has said the following; 0: nobody has */
-    uint64_t step;  /* that it has ended, or is in */
+typedef struct quiesce_rank {
+    uint64_t term; /* that has said the following; 0: nobody has */
+    uint64_t step; /* that it has ended, or is in */
     bool still;
-} truce_rank;
+} quiesce_rank;
 
-typedef struct truce {      /* zero-initialized there is none */
+typedef struct quiesce {    /* zero-initialized there is none */
     uint64_t number;        /* 0: there is none */
     uint64_t floor, latest; /* latest: the step that anybody has ended, or is in */
     uint32_t rank_count;
-    truce_rank *ranks; /* owned */
-} truce;
+    quiesce_rank *ranks; /* owned */
+} quiesce;
 
-typedef struct truce_worker { /* sorted by id */
+typedef struct quiesce_worker { /* sorted by id */
     uint32_t id;
     uint64_t incarnation;
     const char *address; /* "": not known */
     bool alive;
-} truce_worker;
+} quiesce_worker;
 
-void truce_begin(truce *truce, uint64_t number, const chart *chart);
-void truce_fini(truce *truce); /* there is none any more */
+void quiesce_begin(quiesce *quiesce, uint64_t number, const cluster_map *map);
+void quiesce_fini(quiesce *quiesce); /* there is none any more */
 
 /* Says it, again, to all who are here; with `over`, that it is. */
-void truce_tell(const truce *truce, post *post, const truce_worker *workers, size_t count, bool over);
+void quiesce_tell(const quiesce *quiesce, batcher *batcher, const quiesce_worker *workers, size_t count, bool over);
 
 /* A PAUSED. *above: a number that the next pause has to be above; 0: any is good. */
-void truce_take(truce *truce, const chart *chart, const part *part, uint64_t *above);
+void quiesce_take(quiesce *quiesce, const cluster_map *map, const slot_message *message, uint64_t *above);
 
 /* Somebody cannot end its step, perhaps for want of what others have not ended. */
-void truce_press(truce *truce);
+void quiesce_press(quiesce *quiesce);
 
 /* Every rank that is played by somebody who is here has ended its step. */
-bool truce_is_still(const truce *truce, const chart *chart, const truce_worker *workers, size_t count);
+bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, const quiesce_worker *workers, size_t count);
 
-void truce_check(const truce *truce); /* asserts the invariants above */
+void quiesce_check(const quiesce *quiesce); /* asserts the invariants above */

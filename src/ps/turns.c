@@ -6,49 +6,50 @@
 
 enum { AGE_BITS = 55 };
 
-void turns_fini(turns *turns) {
-    heap_fini(&turns->preferred);
-    heap_fini(&turns->patient);
+void priority_queue_fini(priority_queue *queue) {
+    timer_heap_fini(&queue->preferred);
+    timer_heap_fini(&queue->patient);
 }
 
-static int64_t key_of(const turn *turn, uint8_t priority) {
-    MR_ASSERT(turn->since < UINT64_C(1) << AGE_BITS);
-    return (int64_t)((uint64_t)(UINT8_MAX - priority) << AGE_BITS | turn->since);
+static int64_t key_of(const priority_entry *entry, uint8_t priority) {
+    MR_ASSERT(entry->since < UINT64_C(1) << AGE_BITS);
+    return (int64_t)((uint64_t)(UINT8_MAX - priority) << AGE_BITS | entry->since);
 }
 
-void turns_wait(turns *turns, turn *turn, uint8_t priority) {
-    if (heap_holds(&turn->preferred)) return;
-    heap_add(&turns->preferred, &turn->preferred, key_of(turn, priority));
-    heap_add(&turns->patient, &turn->patient, (int64_t)turns->gone);
+void priority_queue_wait(priority_queue *queue, priority_entry *entry, uint8_t priority) {
+    if (timer_heap_holds(&entry->preferred)) return;
+    timer_heap_add(&queue->preferred, &entry->preferred, key_of(entry, priority));
+    timer_heap_add(&queue->patient, &entry->patient, (int64_t)queue->gone);
 }
 
-void turns_prefer(turns *turns, turn *turn, uint8_t priority) {
-    if (heap_holds(&turn->preferred)) heap_add(&turns->preferred, &turn->preferred, key_of(turn, priority));
+void priority_queue_prefer(priority_queue *queue, priority_entry *entry, uint8_t priority) {
+    if (timer_heap_holds(&entry->preferred))
+        timer_heap_add(&queue->preferred, &entry->preferred, key_of(entry, priority));
 }
 
-void turns_leave(turns *turns, turn *turn) {
-    MR_ASSERT(heap_holds(&turn->preferred) == heap_holds(&turn->patient));
-    if (!heap_holds(&turn->preferred)) return;
-    heap_remove(&turns->preferred, &turn->preferred);
-    heap_remove(&turns->patient, &turn->patient);
+void priority_queue_leave(priority_queue *queue, priority_entry *entry) {
+    MR_ASSERT(timer_heap_holds(&entry->preferred) == timer_heap_holds(&entry->patient));
+    if (!timer_heap_holds(&entry->preferred)) return;
+    timer_heap_remove(&queue->preferred, &entry->preferred);
+    timer_heap_remove(&queue->patient, &entry->patient);
 }
 
-turn *turns_next(const turns *turns, uint64_t patience) {
-    heap_item *patient = heap_first(&turns->patient), *preferred = heap_first(&turns->preferred);
+priority_entry *priority_queue_next(const priority_queue *queue, uint64_t patience) {
+    timer_heap_item *patient = timer_heap_first(&queue->patient), *preferred = timer_heap_first(&queue->preferred);
     if (preferred == NULL) return NULL;
-    if (turns->gone - (uint64_t)patient->at_us >= patience) return container_of(patient, turn, patient);
-    return container_of(preferred, turn, preferred);
+    if (queue->gone - (uint64_t)patient->at_us >= patience) return container_of(patient, priority_entry, patient);
+    return container_of(preferred, priority_entry, preferred);
 }
 
-void turns_go(turns *turns, turn *turn) {
-    turns_leave(turns, turn);
-    turns->gone++;
+void priority_queue_go(priority_queue *queue, priority_entry *entry) {
+    priority_queue_leave(queue, entry);
+    queue->gone++;
 }
 
-void turns_check(const turns *turns) {
-    MR_ASSERT(turns->preferred.count == turns->patient.count);
-    for (size_t i = 0; i < turns->patient.count; i++) {
-        const turn *turn = container_of(turns->patient.items[i], struct turn, patient);
-        MR_ASSERT(heap_holds(&turn->preferred) && (uint64_t)turn->patient.at_us <= turns->gone);
+void priority_queue_check(const priority_queue *queue) {
+    MR_ASSERT(queue->preferred.count == queue->patient.count);
+    for (size_t i = 0; i < queue->patient.count; i++) {
+        const priority_entry *entry = container_of(queue->patient.items[i], struct priority_entry, patient);
+        MR_ASSERT(timer_heap_holds(&entry->preferred) && (uint64_t)entry->patient.at_us <= queue->gone);
     }
 }

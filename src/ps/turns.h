@@ -8,25 +8,28 @@
 #pragma once
 #include "base/heap.h"
 
-typedef struct turn {             /* of something that may wait; zero-initialized it does not */
-    uint64_t since;               /* its age, a number that grows: the caller's to set before it waits */
-    heap_item preferred, patient; /* in the two heaps */
-} turn;
+typedef struct priority_entry {         /* of something that may wait; zero-initialized it does not */
+    uint64_t since;                     /* its age, a number that grows: the caller's to set before it waits */
+    timer_heap_item preferred, patient; /* in the two heaps */
+} priority_entry;
 
-typedef struct turns {       /* zero-initialized nobody waits */
-    heap preferred, patient; /* by priority and age; by what had gone */
+typedef struct priority_queue {    /* zero-initialized nobody waits */
+    timer_heap preferred, patient; /* by priority and age; by what had gone */
     uint64_t gone;
-} turns;
+} priority_queue;
 
-void turns_fini(turns *turns);
-static inline bool turns_empty(const turns *turns) { return turns->preferred.count == 0; }
+void priority_queue_fini(priority_queue *queue);
+static inline bool priority_queue_empty(const priority_queue *queue) { return queue->preferred.count == 0; }
 
-void turns_wait(turns *turns, turn *turn, uint8_t priority);   /* no-op if it waits already */
-void turns_prefer(turns *turns, turn *turn, uint8_t priority); /* of one that waits; of others no-op */
-void turns_leave(turns *turns, turn *turn);                    /* no-op if it does not wait */
+/* no-op if it waits already */
+void priority_queue_wait(priority_queue *queue, priority_entry *entry, uint8_t priority);
+/* of one that waits; of others no-op */
+void priority_queue_prefer(priority_queue *queue, priority_entry *entry, uint8_t priority);
+/* no-op if it does not wait */
+void priority_queue_leave(priority_queue *queue, priority_entry *entry);
 
 /* NULL: nobody. Whoever was passed over `patience` times goes first. */
-turn *turns_next(const turns *turns, uint64_t patience);
-void turns_go(turns *turns, turn *turn); /* it leaves, and all others are passed over */
+priority_entry *priority_queue_next(const priority_queue *queue, uint64_t patience);
+void priority_queue_go(priority_queue *queue, priority_entry *entry); /* it leaves, and all others are passed over */
 
-void turns_check(const turns *turns); /* asserts that both heaps have the same ones */
+void priority_queue_check(const priority_queue *queue); /* asserts that both heaps have the same ones */

@@ -12,15 +12,16 @@
  *        say. `measure` gives this slot's part of it, and a slot that has one waits until all slots have been asked;
  *        `combine` makes one of the parts, in the order of slots. What comes of that may ask for more (the length of an
  *        update that was clipped): `measure` is asked again, with what is known so far, until it has nothing to ask,
- *        VALUES_PHASES_MAX times at most. The parts and what is made of them are the engine's to understand. They are
+ *  STATE_MACHINE_PHASES_MAX times at most. The parts and what is made of them are the engine's to understand. They are
  *        functions of the values, the sum and the norms before; a slot may be given norms that it did not ask for. */
 #pragma once
 #include "base/bale.h"
 #include "base/bytes.h"
 
-enum { VALUES_PHASES_MAX = 2, VALUES_NORMS_MAX = 1 << 20 }; /* bytes of a part, and of what is made of parts */
+/* bytes of a part, and of what is made of parts */
+enum { STATE_MACHINE_PHASES_MAX = 2, STATE_MACHINE_NORMS_MAX = 1 << 20 };
 
-typedef struct values_ops {
+typedef struct state_machine_ops {
     const char *name;
     /* As they are before the first push; the context is the server's. `keeps`: what was before the last `apply` can be
      * shown; before the first one that is nothing. */
@@ -38,11 +39,11 @@ typedef struct values_ops {
     void (*sum_write)(const void *sum, void *out); /* `sum_size` bytes */
     void (*sum_end)(void *sum);
 
-    /* What a request asks for, in a bale that was made by bale_new and holds nothing else; moved to the caller. The
-     * request is that of a pull, or the payload of a push: the values of the keys that it pushes.
+    /* What a request asks for, in a shared buffer that was made by shared_bytes_new and holds nothing else; moved to
+     * the caller. The request is that of a pull, or the payload of a push: the values of the keys that it pushes.
      * `kept`: as it was before the last `apply`. One that makes no sense is answered with no bytes. Nothing that
      * anybody could see changes. */
-    bale *(*show)(void *self, span request, bool kept);
+    shared_bytes *(*show)(void *self, span request, bool kept);
 
     /* The whole, with what is kept. */
     size_t (*size)(const void *self);
@@ -52,12 +53,12 @@ typedef struct values_ops {
     /* Norms; all three are NULL, or none. This slot's part, of a sum that `apply_normed` is about to be given, with the
      * norms that are known, one behind the other; moved to the caller. NULL: nothing more has to be known. Nothing that
      * anybody could see changes. */
-    bale *(*measure)(void *self, span sum, span norms, uint64_t moment);
-    bale *(*combine)(void *context, const span *parts, size_t count); /* by slot; of no bytes: it has none */
+    shared_bytes *(*measure)(void *self, span sum, span norms, uint64_t moment);
+    shared_bytes *(*combine)(void *context, const span *parts, size_t count); /* by slot; of no bytes: it has none */
     void (*apply_normed)(void *self, span sum, span norms, uint64_t moment);
 
     /* A push may speak of bytes that lie elsewhere and are there while it is taken. `now`: the next `apply` is that of
      * this push, and may read them; no other may. Else *own is the push with those bytes in it, moved to the caller;
      * NULL: it speaks of none. False: they are not there, and it cannot be taken. NULL: pushes speak of nothing. */
-    bool (*settle)(void *context, span payload, bool now, bale **own);
-} values_ops;
+    bool (*settle)(void *context, span payload, bool now, shared_bytes **own);
+} state_machine_ops;

@@ -8,8 +8,8 @@
 #include "base/mutation.h"
 #include "runtime/actor_state.h"
 
-void actors_init(actors *actors, client *client) {
-    *actors = (struct actors){.client = client, .next_serial = 1};
+void actors_init(actors *actors, core_worker *worker) {
+    *actors = (struct actors){.worker = worker, .next_serial = 1};
     slab_init(&actors->slab, sizeof(actor_call));
     list_init(&actors->known);
     list_init(&actors->creations);
@@ -17,13 +17,13 @@ void actors_init(actors *actors, client *client) {
 
 /* ---- Handles. */
 
-handle *actor_handle(actor *actor) { return handle_meet(&actor->actors->client->handles, actor->id); }
+actor_handle *actor_get_handle(actor *actor) { return actor_handle_meet(&actor->actors->worker->handles, actor->id); }
 
 void actor_part(actor *actor) {
-    handles *handles = &actor->actors->client->handles;
-    handle *handle = handle_find(handles, actor->id);
+    actor_handles *handles = &actor->actors->worker->handles;
+    actor_handle *handle = actor_handle_find(handles, actor->id);
     actor->parting = false;
-    if (handle != NULL) handle_unuse(handles, handle);
+    if (handle != NULL) actor_handle_unuse(handles, handle);
 }
 
 /* ---- Finding the actor. */
@@ -32,7 +32,7 @@ static void fail_waiting(actor *actor, failure *why) {
     actor->feeding = true;
     while (!list_empty(&actor->waiting)) {
         actor_call *call = actor_call_at(actor->waiting.next);
-        request_end_failure(&call->request, actor_call_failure(call, why->code, "never ran", failure_ref(why)));
+        invocation_end_failure(&call->invocation, actor_call_failure(call, why->code, "never ran", failure_ref(why)));
     }
     actor->feeding = false;
 }
@@ -46,16 +46,16 @@ void actor_die(actor *actor, failure *why) { /* the reference is taken over */
     fail_waiting(actor, actor->dead);
 }
 
-static void opened(route_user *user) {
+static void opened(peer_link_user *user) {
     actor *actor = container_of(user, struct actor, user);
     actor->state = ACTOR_READY;
     actor_feed(actor);
 }
 
-static void closed(route_user *user, const cause *why) {
+static void closed(peer_link_user *user, const cause *why) {
     actor *actor = container_of(user, struct actor, user);
-    bool unreachable = route_unreachable(actor->route, why);
-    actor->route = NULL;
+    bool unreachable = peer_link_unreachable(actor->link, why);
+    actor->link = NULL;
     if (actor->state != ACTOR_DEAD) actor->state = ACTOR_UNKNOWN;
     if (!unreachable) {
         actor_feed(actor);
@@ -66,7 +66,7 @@ static void closed(route_user *user, const cause *why) {
     failure_unref(refused);
 }
 
-static void located(wire_call *call, const call_result *result) {
+static void located(wire_call *call, const rpc_call_result *result) {
     actor *actor = container_of(call, struct actor, where);
     reader reader = reader_of(result->payload.data, result->payload.size);
     uint64_t process = reader_u64(&reader);
@@ -79,16 +79,16 @@ static void located(wire_call *call, const call_result *result) {
         actor_die(actor, wire_failure(result, "the node"));
         return;
     }
-    if (process == actor->actors->client->objects.process) {
+    if (process == actor->actors->worker->objects.process) {
         actor->state = ACTOR_HERE;
         actor_feed(actor);
         return;
     }
     actor->state = ACTOR_OPENING;
-    mr_status status = client_use(actor->actors->client, process, &actor->user, &actor->route);
+    mr_status status = core_worker_use(actor->actors->worker, process, &actor->user, &actor->link);
     if (status != MR_OK)
         actor_die(actor, failure_create(status, mr_last_error(), "", NULL));
-    else if (actor->route->open)
+    else if (actor->link->open)
         opened(&actor->user);
 }
 
@@ -96,7 +96,7 @@ static void locate(actor *actor) {
     actor->state = ACTOR_LOCATING;
     actor->where = (wire_call){.done = located};
     wire_message message = {.fields = span_of(&actor->id, sizeof actor->id)};
-    mr_status status = client_ask_node(actor->actors->client, NODE_ACTOR_WHERE, &message, &actor->where);
+    mr_status status = core_worker_ask_node(actor->actors->worker, NODE_ACTOR_WHERE, &message, &actor->where);
     if (status == MR_BUSY)
         actor->state = ACTOR_UNKNOWN; /* asked again when there is room */
     else if (status != MR_OK)
@@ -119,7 +119,7 @@ actor *actor_add(actors *actors, mr_actor id, actor_state state) {
     actor->actors = actors;
     actor->id = id;
     actor->state = state;
-    actor->user = (route_user){.opened = opened, .closed = closed};
+    actor->user = (peer_link_user){.opened = opened, .closed = closed};
     list_init(&actor->user.place);
     list_init(&actor->waiting);
     list_init(&actor->sent);
@@ -151,24 +151,24 @@ void actor_feed(actor *actor) {
     actor->feeding = true;
     while ((actor->state == ACTOR_READY || actor->state == ACTOR_HERE) && !list_empty(&actor->waiting)) {
         actor_call *call = actor_call_at(actor->waiting.next);
-        const arguments *arguments = &call->request.arguments;
+        const arguments *arguments = &call->invocation.arguments;
         if (MUTATED("no-order") && !arguments_are_settled(arguments)) {
             call = actor_call_at(actor->waiting.prev);
-            arguments = &call->request.arguments;
+            arguments = &call->invocation.arguments;
         }
         if (!arguments_are_settled(arguments)) break; /* holds back those after it */
         if (arguments->failed != NULL) {
             failure *cause = failure_ref(arguments->failed);
-            request_end_failure(&call->request, actor_call_failure(call, cause->code, "could not start", cause));
+            invocation_end_failure(&call->invocation, actor_call_failure(call, cause->code, "could not start", cause));
             continue;
         }
         mr_status status = actor_call_send(call);
         if (status == MR_BUSY || status == MR_CLOSED) break;
         if (status != MR_OK)
-            request_end_failure(&call->request, actor_call_failure(call, status, mr_last_error(), NULL));
+            invocation_end_failure(&call->invocation, actor_call_failure(call, status, mr_last_error(), NULL));
     }
     actor->feeding = false;
-    client_stir(actor->actors->client);
+    core_worker_stir(actor->actors->worker);
 }
 
 void actors_feed(actors *actors) {
@@ -181,7 +181,7 @@ bool actors_part(actors *actors, mr_actor id) {
     if (actor == NULL || actor->open == 0) return false;
     if (actor->parting) return true;
     actor->parting = true;
-    handle_use(actor_handle(actor));
+    actor_handle_use(actor_get_handle(actor));
     return true;
 }
 
@@ -190,14 +190,14 @@ bool actors_part(actors *actors, mr_actor id) {
 void actors_expect_end(actors *actors, mr_actor id) {
     actor *actor = actor_find(actors, id);
     if (actor == NULL) return;
-    list_for_each (at, &actor->waiting) request_expect_failure(&actor_call_at(at)->request);
-    list_for_each (at, &actor->sent) request_expect_failure(&actor_call_at(at)->request);
+    list_for_each (at, &actor->waiting) invocation_expect_failure(&actor_call_at(at)->invocation);
+    list_for_each (at, &actor->sent) invocation_expect_failure(&actor_call_at(at)->invocation);
 }
 
 /* What other processes have fails with its link; what this one has will never be run. */
 static void fail_here(actor *actor, failure *why) {
     for (actor_call *call; (call = actor_call_here(actor, 0)) != NULL;)
-        request_end_failure(&call->request, actor_call_failure(call, why->code, "was lost", failure_ref(why)));
+        invocation_end_failure(&call->invocation, actor_call_failure(call, why->code, "was lost", failure_ref(why)));
 }
 
 void actors_over(actors *actors, failure *why) {
@@ -211,7 +211,7 @@ void actors_over(actors *actors, failure *why) {
 void actors_fini(actors *actors) {
     for (list *at; (at = list_pop_front(&actors->known)) != NULL;) {
         actor *actor = container_of(at, struct actor, place);
-        route_leave(&actor->user);
+        peer_link_leave(&actor->user);
         failure_unref(actor->dead);
         free(actor);
     }
@@ -231,29 +231,29 @@ static const char *const state_names[] = {
     [ACTOR_DEAD] = "dead",
 };
 
-static bool show(const actor *actor, const list *calls, bool sent, sight_fn *fn, void *context) {
+static bool show(const actor *actor, const list *calls, bool sent, task_snapshot_fn *fn, void *context) {
     list_for_each (at, calls) {
-        const request *request = &actor_call_at(at)->request;
-        bool settled = arguments_are_settled(&request->arguments);
-        sight sight = {.is_call = true,
-                       .name = request->name->text,
-                       .result = request->result,
-                       .arguments = &request->arguments,
-                       .state = sent      ? SIGHT_SENT
-                                : settled ? SIGHT_QUEUED
-                                          : SIGHT_ARGUMENTS,
-                       .process = !sent                  ? 0
-                                  : actor->route != NULL ? actor->route->process
-                                                         : request->client->objects.process,
-                       .since_us = request->since_us,
-                       .actor = actor->id,
-                       .actor_state = state_names[actor->state]};
-        if (!fn(context, &sight)) return false;
+        const invocation *invocation = &actor_call_at(at)->invocation;
+        bool settled = arguments_are_settled(&invocation->arguments);
+        task_snapshot snapshot = {.is_call = true,
+                                  .name = invocation->name->text,
+                                  .result = invocation->result,
+                                  .arguments = &invocation->arguments,
+                                  .state = sent      ? TASK_SNAPSHOT_SENT
+                                           : settled ? TASK_SNAPSHOT_QUEUED
+                                                     : TASK_SNAPSHOT_ARGUMENTS,
+                                  .process = !sent                 ? 0
+                                             : actor->link != NULL ? actor->link->process
+                                                                   : invocation->worker->objects.process,
+                                  .since_us = invocation->since_us,
+                                  .actor = actor->id,
+                                  .actor_state = state_names[actor->state]};
+        if (!fn(context, &snapshot)) return false;
     }
     return true;
 }
 
-bool actors_each(const actors *actors, sight_fn *fn, void *context) {
+bool actors_each(const actors *actors, task_snapshot_fn *fn, void *context) {
     list_for_each (at, &actors->known) {
         const actor *actor = container_of(at, struct actor, place);
         if (!show(actor, &actor->sent, true, fn, context)) return false;

@@ -20,7 +20,7 @@
 #include "runtime/resources.h"
 
 typedef struct actors {
-    struct client *client;
+    struct core_worker *worker;
     list known;           /* of actor */
     map by_key;           /* the same, by id */
     struct actor *recent; /* the one called last; NULL: none */
@@ -29,7 +29,7 @@ typedef struct actors {
     uint64_t next_serial;
 } actors;
 
-void actors_init(actors *actors, struct client *client);
+void actors_init(actors *actors, struct core_worker *worker);
 void actors_fini(actors *actors); /* after actors_over and the end of all calls */
 
 typedef struct actor_plan {
@@ -46,17 +46,17 @@ typedef struct actor_birth { /* somebody who waits for the node's word; lives un
 /* Asks the node for an actor. With all its arguments there, `birth` is told what the node says (MR_EXISTS for a name
  * that is taken), perhaps before this returns. With futures among them that are still to come it is not: the node is
  * asked when they are there, calls made meanwhile wait, and a refusal shows in those. The actor itself starts later.
- * The program has a handle of it from now on (handle_unname). */
+ * The program has a handle of it from now on (actor_handle_unname). */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
                                 actor_birth *birth, mr_actor *out);
-/* As request_init; plan->straight is its own. `retries`: how often it is sent again if it is lost with the actor's
+/* As invocation_init; plan->straight is its own. `retries`: how often it is sent again if it is lost with the actor's
  * process; < 0: as the actor was created with. */
-MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, request_plan *plan, int retries);
+MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, invocation_plan *plan, int retries);
 /* The usual call, by the shortest way: its actor is there, nothing stands before it, the worker knows the name, one
  * value is asked for, the arguments are few and small, and it is never sent again. It leaves before its record is
  * filled in and its result made, which is done while it is on its way. Returns that result, which is the program's;
  * NULL: it is not that usual, or found no room, nothing has happened; actors_submit takes it. `name` is borrowed. */
-object *actors_submit_straight(actors *actors, mr_actor actor, name *name, const mr_arg *args, size_t count);
+object *actors_submit_straight(actors *actors, mr_actor actor, interned_name *name, const mr_arg *args, size_t count);
 /* A call to it will be sent in a moment, most likely. */
 void actors_foresee(const actors *actors, mr_actor actor);
 bool actors_have_calls(const actors *actors);                 /* that were not answered; looks at all */
@@ -65,11 +65,12 @@ void actors_cancel_children(actors *actors, uint64_t parent); /* the calls that 
 bool actors_kill_unborn(actors *actors, mr_actor actor);
 /* The program itself ends it: what its calls fail with is no news, if nobody asks. */
 void actors_expect_end(actors *actors, mr_actor actor);
-/* Nobody here has a handle of it. True: calls to it are under way, and handle_unuse is called with the last. */
+/* Nobody here has a handle of it. True: calls to it are under way, and actor_handle_unuse is called with the last. */
 bool actors_part(actors *actors, mr_actor actor);
 /* Of a call that the worker of this process was given (call_here): its outcome, a failure or values; both are
  * taken over. Nothing happens if it was cancelled. */
 void actors_answer_here(actors *actors, mr_actor actor, uint64_t number, wire_values *values, failure *failed);
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);
-bool actors_each(const actors *actors, sight_fn *fn, void *context); /* calls without a result; false: fn said no */
+/* calls without a result; false: fn said no */
+bool actors_each(const actors *actors, task_snapshot_fn *fn, void *context);

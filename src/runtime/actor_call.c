@@ -9,86 +9,87 @@
 /* ---- A call's end. */
 
 static void call_free(wire_call *wire) {
-    actor_call *call = actor_call_of(container_of(wire, request, call));
+    actor_call *call = actor_call_of(container_of(wire, invocation, call));
     actors *actors = call->actor->actors;
     actor *actor = call->actor;
-    request_fini(&call->request);
+    invocation_fini(&call->invocation);
     call->actor = NULL; /* nobody's */
     slab_give(&actors->slab, call);
     if (--actor->open == 0 && actor->parting) actor_part(actor);
 }
 
-static void describe(const request *request, char *out, size_t size) {
-    const actor_call *call = (const actor_call *)(const void *)request; /* its first field */
-    snprintf(out, size, "method '%s' of actor %llx", request->name->text, (unsigned long long)call->actor->id.word[1]);
+static void describe(const invocation *invocation, char *out, size_t size) {
+    const actor_call *call = (const actor_call *)(const void *)invocation; /* its first field */
+    snprintf(out, size, "method '%s' of actor %llx", invocation->name->text,
+             (unsigned long long)call->actor->id.word[1]);
 }
 
 failure *actor_call_failure(const actor_call *call, mr_status code, const char *message, failure *cause) {
-    return request_failure(&call->request, describe, code, message, cause);
+    return invocation_failure(&call->invocation, describe, code, message, cause);
 }
 
 /* Lost with the actor's process: waits for the next one, among those that wait already, in the order they were made. */
 static bool try_again(actor_call *call) {
     actor *actor = call->actor;
-    if (call->retries == 0 || actor->state == ACTOR_DEAD || actor->actors->client->over != NULL) return false;
-    if (call->request.streams && flow_began(&call->request)) return false;
+    if (call->retries == 0 || actor->state == ACTOR_DEAD || actor->actors->worker->over != NULL) return false;
+    if (call->invocation.streams && stream_reader_began(&call->invocation)) return false;
     call->retries--;
-    list_remove(&call->request.place);
+    list_remove(&call->invocation.place);
     list *before = &actor->waiting;
     while (before->prev != &actor->waiting && actor_call_at(before->prev)->number > call->number) before = before->prev;
-    list_insert_before(before, &call->request.place);
+    list_insert_before(before, &call->invocation.place);
     return true; /* fed when the route has closed */
 }
 
 /* What came is not one small value. */
-static __attribute__((noinline)) void end_otherwise(actor_call *call, const call_result *result) {
+static __attribute__((noinline)) void end_otherwise(actor_call *call, const rpc_call_result *result) {
     actor *actor = call->actor;
     bool lost;
     wire_values values;
-    failure *failed = request_outcome(&call->request, result, describe, &values, &lost);
+    failure *failed = invocation_outcome(&call->invocation, result, describe, &values, &lost);
     if (lost && try_again(call)) {
         failure_unref(failed);
         if (result->why == NULL) actor_feed(actor); /* the actor lives: only what it returned is gone */
         return;
     }
     if (lost) {
-        if (failed != NULL && death_was_wished(failed->message)) request_expect_failure(&call->request);
-        char origin[REQUEST_TEXT_MAX];
-        describe(&call->request, origin, sizeof origin);
-        failed =
-            client_lost(actor->actors->client, failed, MR_ACTOR_DIED, "the actor died while it ran or waited", origin);
+        if (failed != NULL && worker_exit_was_wished(failed->message)) invocation_expect_failure(&call->invocation);
+        char origin[INVOCATION_TEXT_MAX];
+        describe(&call->invocation, origin, sizeof origin);
+        failed = core_worker_lost(actor->actors->worker, failed, MR_ACTOR_DIED, "the actor died while it ran or waited",
+                                  origin);
     }
     if (failed != NULL)
-        request_end_failure(&call->request, failed);
+        invocation_end_failure(&call->invocation, failed);
     else
-        request_end_values(&call->request, &values);
+        invocation_end_values(&call->invocation, &values);
 }
 
-static void call_done(wire_call *wire, const call_result *result) {
-    actor_call *call = actor_call_of(container_of(wire, request, call));
-    route *route = call->actor->route;
-    if (result->status == MR_OK && route != NULL) request_learn(&call->request, route);
-    if (!request_end_small(&call->request, result)) end_otherwise(call, result);
+static void call_done(wire_call *wire, const rpc_call_result *result) {
+    actor_call *call = actor_call_of(container_of(wire, invocation, call));
+    peer_link *link = call->actor->link;
+    if (result->status == MR_OK && link != NULL) invocation_learn(&call->invocation, link);
+    if (!invocation_end_small(&call->invocation, result)) end_otherwise(call, result);
 }
 
 /* ---- Sending. */
 
 static mr_status send_call(actor *actor, actor_call *call) {
-    MR_TRY(request_send(&call->request, actor->route, &actor->id));
-    list_remove(&call->request.place);
-    list_push_back(&actor->sent, &call->request.place);
+    MR_TRY(invocation_send(&call->invocation, actor->link, &actor->id));
+    list_remove(&call->invocation.place);
+    list_push_back(&actor->sent, &call->invocation.place);
     return MR_OK;
 }
 
 /* To the worker of this process: the actor calls itself. */
 static mr_status send_here(actor *actor, actor_call *call) {
-    if (call->request.streams)
+    if (call->invocation.streams)
         return error_set(MR_INVALID, "an actor cannot read a stream of its own method %s: return a list instead",
-                         call->request.name->text);
-    client *client = actor->actors->client;
-    MR_TRY(client->worker_ops->call_here(client->worker, &call->request, actor->id, call->number));
-    list_remove(&call->request.place);
-    list_push_back(&actor->sent, &call->request.place);
+                         call->invocation.name->text);
+    core_worker *worker = actor->actors->worker;
+    MR_TRY(worker->worker_ops->call_here(worker->worker, &call->invocation, actor->id, call->number));
+    list_remove(&call->invocation.place);
+    list_push_back(&actor->sent, &call->invocation.place);
     call->here = true;
     return MR_OK;
 }
@@ -99,37 +100,37 @@ mr_status actor_call_send(actor_call *call) {
 }
 
 static void settled(arguments *arguments) {
-    actor_feed(actor_call_of(container_of(arguments, request, arguments))->actor);
+    actor_feed(actor_call_of(container_of(arguments, invocation, arguments))->actor);
 }
 
-static void start(request *request) {
-    actor_call *call = actor_call_of(request);
+static void start(invocation *invocation) {
+    actor_call *call = actor_call_of(invocation);
     actor *actor = call->actor;
     call->number = ++actor->calls;
-    const arguments *arguments = &request->arguments;
+    const arguments *arguments = &invocation->arguments;
     bool ready = actor_is_free(actor) && arguments_are_settled(arguments) && arguments->failed == NULL;
     if (ready && send_call(actor, call) == MR_OK) {
-        client_stir(actor->actors->client);
+        core_worker_stir(actor->actors->worker);
         return;
     }
-    list_push_back(&actor->waiting, &request->place);
+    list_push_back(&actor->waiting, &invocation->place);
     actor_feed(actor);
 }
 
-static mr_status cancel(request *request, wire_how how) {
-    actor_call *call = actor_call_of(request);
+static mr_status cancel(invocation *invocation, wire_how how) {
+    actor_call *call = actor_call_of(invocation);
     actor *actor = call->actor;
     if (how == WIRE_BY_FORCE)
         return error_set(MR_INVALID, "force is not supported for calls of actors such as %s: use mr_actor_kill",
-                         request->name->text);
-    bool sent = request->call.id.number != 0, alone = how == WIRE_ALONE;
-    if (sent && alone) MR_TRY(request_spare_children(request, actor->route));
-    if (sent) return calls_cancel(request->client->calls, request->call.id); /* in call_done */
-    call_token here = {.number = call->number};
-    client *client = request->client;
-    if (call->here && alone) client->worker_ops->spare_children(client->worker, here);
-    if (call->here) client->worker_ops->cancel(client->worker, here);
-    request_end_failure(request, actor_call_failure(call, MR_CANCELLED, "cancelled", NULL));
+                         invocation->name->text);
+    bool sent = invocation->call.id.number != 0, alone = how == WIRE_ALONE;
+    if (sent && alone) MR_TRY(invocation_spare_children(invocation, actor->link));
+    if (sent) return rpc_cancel(invocation->worker->rpc, invocation->call.id); /* in call_done */
+    rpc_call_token here = {.number = call->number};
+    core_worker *worker = invocation->worker;
+    if (call->here && alone) worker->worker_ops->spare_children(worker->worker, here);
+    if (call->here) worker->worker_ops->cancel(worker->worker, here);
+    invocation_end_failure(invocation, actor_call_failure(call, MR_CANCELLED, "cancelled", NULL));
     actor_feed(actor); /* it may have held back others */
     return MR_OK;
 }
@@ -145,8 +146,8 @@ bool actors_have_calls(const actors *actors) {
 void actors_cancel_children(actors *actors, uint64_t parent) {
     for (uint32_t i = 0; i < actors->slab.count; i++) {
         actor_call *call = slab_at(&actors->slab, i);
-        if (call->actor == NULL || call->request.parent != parent) continue;
-        if (cancel(&call->request, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* it has just ended */
+        if (call->actor == NULL || call->invocation.parent != parent) continue;
+        if (cancel(&call->invocation, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* it has just ended */
     }
 }
 
@@ -154,88 +155,89 @@ void actors_cancel_children(actors *actors, uint64_t parent) {
 
 /* Whether a call can be on its way before this returns, and is not needed here after that: then its arguments need not
  * be kept. */
-static bool goes_at_once(const actor *actor, const request_plan *plan, uint32_t retries) {
+static bool goes_at_once(const actor *actor, const invocation_plan *plan, uint32_t retries) {
     return actor_is_free(actor) && retries == 0 && plan->group == NULL;
 }
 
 /* The call's record is filled in; the arguments are kept in it, or were left with the caller (plan->straight). */
-static mr_status begin_call(actor_call *call, const request_plan *plan) {
+static mr_status begin_call(actor_call *call, const invocation_plan *plan) {
     actor *actor = call->actor;
-    const arguments *arguments = &call->request.arguments;
+    const arguments *arguments = &call->invocation.arguments;
     bool sent = false;
     if (plan->straight != NULL && *plan->straight != 0) {
-        sent = request_send_straight(&call->request, actor->route, &actor->id, plan) == MR_OK;
-        if (!sent) MR_TRY(request_keep(&call->request, plan, settled));
+        sent = invocation_send_straight(&call->invocation, actor->link, &actor->id, plan) == MR_OK;
+        if (!sent) MR_TRY(invocation_keep(&call->invocation, plan, settled));
     } else if (plan->straight != NULL && actor_is_free(actor) /* still: they may have waited for memory */ &&
                arguments_are_settled(arguments) && arguments->failed == NULL) {
-        sent = request_send(&call->request, actor->route, &actor->id) == MR_OK; /* as most are */
+        sent = invocation_send(&call->invocation, actor->link, &actor->id) == MR_OK; /* as most are */
     }
     actor->open++;
     if (sent) {
         call->number = ++actor->calls;
-        list_push_back(&actor->sent, &call->request.place);
-        client_stir(actor->actors->client);
-    } else if (!call->request.held) {
-        start(&call->request);
+        list_push_back(&actor->sent, &call->invocation.place);
+        core_worker_stir(actor->actors->worker);
+    } else if (!call->invocation.held) {
+        start(&call->invocation);
     }
     return MR_OK;
 }
 
-static const request_ops call_ops = {.start = start, .fail = request_end_failure, .cancel = cancel};
+static const invocation_ops call_ops = {.start = start, .fail = invocation_end_failure, .cancel = cancel};
 
 /* What a call's record has before it is sent. */
 static inline void name_call(actor_call *call, actor *actor, uint32_t retries) {
     call->actor = actor;
     call->here = false;
     call->retries = retries;
-    call->request.ops = &call_ops;
+    call->invocation.ops = &call_ops;
 }
 
 void actors_foresee(const actors *actors, mr_actor id) {
     const actor *actor = actors->recent;
-    if (actor != NULL && actor->route != NULL && wire_same_actor(actor->id, id))
-        calls_foresee(actors->client->calls, actor->route->link);
+    if (actor != NULL && actor->link != NULL && wire_same_actor(actor->id, id))
+        rpc_foresee(actors->worker->rpc, actor->link->link);
 }
 
-object *actors_submit_straight(actors *actors, mr_actor id, name *name, const mr_arg *args, size_t args_count) {
+object *actors_submit_straight(actors *actors, mr_actor id, interned_name *name, const mr_arg *args,
+                               size_t args_count) {
     actor *actor = actors->recent;
-    client *client = actors->client;
+    core_worker *worker = actors->worker;
     if (actor == NULL || !wire_same_actor(actor->id, id) || !actor_is_free(actor) || actor->call_retries != 0 ||
-        !route_knows(actor->route, name->number) || !objects_ready(&client->objects))
+        !peer_link_knows(actor->link, name->number) || !objects_ready(&worker->objects))
         return NULL;
-    uint64_t words[REQUEST_WORDS_MAX];
-    size_t count = request_words(name, args, args_count, words, REQUEST_WORDS_MAX);
+    uint64_t words[INVOCATION_WORDS_MAX];
+    size_t count = invocation_words(name, args, args_count, words, INVOCATION_WORDS_MAX);
     actor_call *call = count == 0 ? NULL : slab_take(&actors->slab);
     if (call == NULL) return NULL;
-    wire_call *wire = &call->request.call;
-    if (wire_call_words(client->calls, actor->route->link, WORKER_ACTOR_CALL, words, count, wire) != MR_OK) {
+    wire_call *wire = &call->invocation.call;
+    if (wire_call_words(worker->rpc, actor->link->link, WORKER_ACTOR_CALL, words, count, wire) != MR_OK) {
         slab_give(&actors->slab, call);
         return NULL;
     }
-    object *result = object_create(&client->objects, true);
+    object *result = object_create(&worker->objects, true);
     wire_call_fill_in(wire, call_done, call_free);
     name_call(call, actor, 0);
-    request_sent(&call->request, client, name, result);
+    invocation_sent(&call->invocation, worker, name, result);
     call->number = ++actor->calls;
     actor->open++;
-    list_push_back(&actor->sent, &call->request.place);
-    client_stir(client);
+    list_push_back(&actor->sent, &call->invocation.place);
+    core_worker_stir(worker);
     return result;
 }
 
-mr_status actors_submit(actors *actors, mr_actor id, request_plan *plan, int retries) {
-    if (actors->client->over != NULL) return failure_raise(actors->client->over);
+mr_status actors_submit(actors *actors, mr_actor id, invocation_plan *plan, int retries) {
+    if (actors->worker->over != NULL) return failure_raise(actors->worker->over);
     actor_call *call = slab_take(&actors->slab);
     if (call == NULL) return MR_NOMEM;
     actor *actor = actor_of(actors, id);
     name_call(call, actor, retries >= 0 ? (uint32_t)retries : actor->call_retries);
     size_t straight = 0;
     plan->straight = goes_at_once(actor, plan, call->retries) ? &straight : NULL;
-    mr_status status = request_init(&call->request, actors->client, plan, settled);
+    mr_status status = invocation_init(&call->invocation, actors->worker, plan, settled);
     if (status == MR_OK) {
-        call->request.call = (wire_call){.done = call_done, .free = call_free};
+        call->invocation.call = (wire_call){.done = call_done, .free = call_free};
         status = begin_call(call, plan);
-        if (status != MR_OK) request_fini(&call->request);
+        if (status != MR_OK) invocation_fini(&call->invocation);
     }
     plan->straight = NULL;
     if (status == MR_OK) return MR_OK;
@@ -256,12 +258,12 @@ void actors_answer_here(actors *actors, mr_actor id, uint64_t number, wire_value
     const actor *actor = actor_find(actors, id);
     actor_call *call = actor == NULL ? NULL : actor_call_here(actor, number);
     if (call != NULL && failed == NULL) {
-        request_end_values(&call->request, values);
+        invocation_end_values(&call->invocation, values);
         return;
     }
     if (call != NULL)
-        request_end_failure(&call->request, failed);
+        invocation_end_failure(&call->invocation, failed);
     else /* it was cancelled meanwhile */
         failure_unref(failed);
-    bundle_unref(values->owner);
+    value_pack_unref(values->owner);
 }

@@ -40,10 +40,10 @@ static void creation_end(creation *creation, failure *refused) {
     actor_birth *birth = creation->birth;
     wire_call_end(&creation->call);
     if (birth != NULL) birth->told(birth, refused);
-    handle *handle = actor_handle(actor);
-    handles *handles = &actor->actors->client->handles;
-    if (refused == NULL) handle_take(handles, handle);
-    handle_unuse(handles, handle);
+    actor_handle *handle = actor_get_handle(actor);
+    actor_handles *handles = &actor->actors->worker->handles;
+    if (refused == NULL) actor_handle_take(handles, handle);
+    actor_handle_unuse(handles, handle);
     if (refused != NULL) {
         actor_die(actor, refused);
         return;
@@ -52,7 +52,7 @@ static void creation_end(creation *creation, failure *refused) {
     actor_feed(actor);
 }
 
-static void creation_answered(wire_call *call, const call_result *result) {
+static void creation_answered(wire_call *call, const rpc_call_result *result) {
     failure *refused = NULL;
     if (result->why != NULL)
         refused = failure_create(MR_CLOSED, result->why->text, "the node is gone", NULL);
@@ -63,15 +63,15 @@ static void creation_answered(wire_call *call, const call_result *result) {
 
 /* The node keeps the arguments as they travel, and holds what they need; we do until it says so. */
 static mr_status creation_ask(creation *creation) {
-    client *client = creation->actor->actors->client;
+    core_worker *worker = creation->actor->actors->worker;
     wire_message message = {.fields = span_of(creation->fields, creation->fields_size)};
     if (creation->arguments.values == NULL) {
         message.small = arguments_bytes(&creation->arguments);
-        return client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
+        return core_worker_ask_node(worker, NODE_ACTOR_CREATE, &message, &creation->call);
     }
-    MR_TRY(cargo_dress(creation->arguments.values, &message.bundle));
-    mr_status status = client_ask_node(client, NODE_ACTOR_CREATE, &message, &creation->call);
-    bundle_unref(message.bundle);
+    MR_TRY(attachment_dress(creation->arguments.values, &message.pack));
+    mr_status status = core_worker_ask_node(worker, NODE_ACTOR_CREATE, &message, &creation->call);
+    value_pack_unref(message.pack);
     return status;
 }
 
@@ -113,13 +113,13 @@ static size_t write_fields(const actor_plan *plan, mr_actor id, uint8_t *out, si
 
 mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count, actor_birth *birth,
                         mr_actor *out) {
-    if (actors->client->over != NULL) return failure_raise(actors->client->over);
+    if (actors->worker->over != NULL) return failure_raise(actors->worker->over);
     uint8_t fields[1024 + RESOURCES_BYTES_MAX + MR_ABOUT_MAX];
-    mr_actor id = {{actors->client->objects.process, actors->next_serial}};
+    mr_actor id = {{actors->worker->objects.process, actors->next_serial}};
     size_t size = write_fields(plan, id, fields, sizeof fields);
     creation *creation;
     MR_TRY(alloc_try(sizeof *creation + size, &creation));
-    mr_status status = arguments_init(&creation->arguments, &actors->client->objects, args, count, ARGUMENTS_FAIL, NULL,
+    mr_status status = arguments_init(&creation->arguments, &actors->worker->objects, args, count, ARGUMENTS_FAIL, NULL,
                                       creation_settled);
     if (status != MR_OK) {
         free(creation);
@@ -129,8 +129,8 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     creation->call = (wire_call){.done = creation_answered, .free = creation_free};
     creation->actor = actor_add(actors, id, ACTOR_CREATING);
     creation->actor->call_retries = (uint32_t)plan->options->max_call_retries;
-    handle_name(actor_handle(creation->actor)); /* the program's */
-    handle_use(actor_handle(creation->actor));  /* until the node has taken it */
+    actor_handle_name(actor_get_handle(creation->actor)); /* the program's */
+    actor_handle_use(actor_get_handle(creation->actor));  /* until the node has taken it */
     creation->fields_size = size;
     memcpy(creation->fields, fields, size);
     list_push_back(&actors->creations, &creation->place);

@@ -24,8 +24,8 @@ typedef struct actor {
     mr_actor id;
     actor_state state;
     wire_call where;
-    route_user user;
-    route *route;
+    peer_link_user user;
+    peer_link *link;
     list waiting, sent;    /* of actor_call */
     bool parting;          /* its handle goes with the last call */
     bool feeding;          /* the end of a call may settle the next one, which is not fed inside of it but after it */
@@ -36,22 +36,24 @@ typedef struct actor {
 } actor;
 
 typedef struct actor_call {
-    request request; /* first; its place: in the actor's waiting or sent */
+    invocation invocation; /* first; its place: in the actor's waiting or sent */
     actor *actor;
     uint64_t number; /* among the calls to that actor: they are sent in this order, again too */
     uint32_t retries;
     bool here; /* it was given to the worker of this process */
 } actor_call;
 
-static inline actor_call *actor_call_of(request *request) { return container_of(request, actor_call, request); }
-static inline actor_call *actor_call_at(list *place) { return actor_call_of(container_of(place, request, place)); }
+static inline actor_call *actor_call_of(invocation *invocation) {
+    return container_of(invocation, actor_call, invocation);
+}
+static inline actor_call *actor_call_at(list *place) { return actor_call_of(container_of(place, invocation, place)); }
 
 /* ---- actor.c */
 
 actor *actor_find(const actors *actors, mr_actor id);             /* NULL: it is not known here */
 actor *actor_add(actors *actors, mr_actor id, actor_state state); /* one that is not */
 actor *actor_of(actors *actors, mr_actor id);                     /* the one or the other */
-handle *actor_handle(actor *actor);
+actor_handle *actor_get_handle(actor *actor);
 void actor_part(actor *actor);              /* the handle that goes with the last call goes */
 void actor_feed(actor *actor);              /* sends what can be sent */
 void actor_die(actor *actor, failure *why); /* what waits fails; the reference is taken over */
@@ -63,7 +65,7 @@ static inline bool actor_is_free(const actor *actor) {
 
 /* ---- actor_call.c */
 
-/* Sends one that was settled and did not fail, to where the actor is. As request_send. */
+/* Sends one that was settled and did not fail, to where the actor is. As invocation_send. */
 mr_status actor_call_send(actor_call *call);
 actor_call *actor_call_here(const actor *actor, uint64_t number); /* given to our worker; number 0: any; NULL: none */
 failure *actor_call_failure(const actor_call *call, mr_status code, const char *message, failure *cause);

@@ -19,7 +19,7 @@ mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options
     context_lock(mr);
     mr_status status = MR_OK;
     bool done = submit_task_straight(mr, name, options, args, count, out), large = !done && large_args_any(args, count);
-    if (!done && !large) status = submit_task(mr, name, options, &(request_plan){.args = args, .count = count}, out);
+    if (!done && !large) status = submit_task(mr, name, options, &(invocation_plan){.args = args, .count = count}, out);
     context_unlock(mr);
     return large ? submit_large_task(mr, name, options, args, count, NULL, out) : status;
 }
@@ -27,7 +27,7 @@ mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options
 typedef struct birth { /* waits for the node's word about an actor */
     actor_birth birth;
     mr_context *mr;
-    baton_waiter waiter;
+    poller_waiter waiter;
     mr_status status;
     char text[512];
 } birth;
@@ -38,19 +38,19 @@ static void birth_told(actor_birth *told, const failure *refused) {
         birth->status = refused->code;
         failure_text(refused, birth->text, sizeof birth->text);
     }
-    baton_finish(&birth->mr->baton, &birth->waiter);
+    poller_finish(&birth->mr->poller, &birth->waiter);
 }
 
 static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_arg *args, size_t count,
                                mr_actor *out) {
     birth birth = {.birth.told = birth_told, .mr = mr};
     mr_actor actor;
-    baton_waiter_init(&birth.waiter);
-    MR_TRY(actors_create(&mr->client.actors, plan, args, count, &birth.birth, &actor));
+    poller_waiter_init(&birth.waiter);
+    MR_TRY(actors_create(&mr->worker.actors, plan, args, count, &birth.birth, &actor));
     mr_status status = birth.birth.due ? context_wait(mr, &birth.waiter, -1) : MR_OK;
     if (status == MR_OK && birth.status != MR_OK) status = error_set(birth.status, "%s", birth.text);
     if (status != MR_OK) {
-        handle_unname(&mr->client.handles, handle_meet(&mr->client.handles, actor));
+        actor_handle_unname(&mr->worker.handles, actor_handle_meet(&mr->worker.handles, actor));
         return status;
     }
     *out = actor;
@@ -59,9 +59,9 @@ static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_
 
 static mr_status check_class(const char *class_name) {
     MR_TRY(submit_check_name("class", class_name));
-    if (registry_class(class_name, strlen(class_name))) return MR_OK;
+    if (task_registry_class(class_name, strlen(class_name))) return MR_OK;
     char known[400];
-    registry_classes_text(known, sizeof known);
+    task_registry_classes_text(known, sizeof known);
     return error_set(MR_NOT_FOUND, "unknown class '%s'; registered classes: %s", class_name,
                      known[0] != '\0' ? known : "none");
 }
@@ -112,7 +112,7 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
     bool done = options == NULL && submit_call_straight(mr, actor, method, args, count, out);
     bool large = !done && large_args_any(args, count);
     if (!done && !large)
-        status = submit_call(mr, actor, method, options, &(request_plan){.args = args, .count = count}, out);
+        status = submit_call(mr, actor, method, options, &(invocation_plan){.args = args, .count = count}, out);
     context_unlock(mr);
     return large ? submit_large_call(mr, actor, method, options, args, count, NULL, out) : status;
 }
@@ -136,9 +136,9 @@ mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space
     if (status == MR_OK && size != sizeof actor)
         status = error_set(MR_CORRUPT, "malformed answer from the node about actor '%s': %zu bytes", name, size);
     if (status == MR_OK) {
-        handle *handle = handle_meet(&mr->client.handles, actor);
-        handle_name(handle);
-        handle_take(&mr->client.handles, handle);
+        actor_handle *handle = actor_handle_meet(&mr->worker.handles, actor);
+        actor_handle_name(handle);
+        actor_handle_take(&mr->worker.handles, handle);
         *out = actor;
     }
     return context_done(mr, status);
@@ -147,9 +147,9 @@ mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space
 mr_status mr_actor_retain(mr_context *mr, mr_actor actor) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
-    handle *handle = handle_find(&mr->client.handles, actor);
+    actor_handle *handle = actor_handle_find(&mr->worker.handles, actor);
     bool had = handle != NULL && handle->names + handle->inside > 0;
-    if (had) handle_name(handle);
+    if (had) actor_handle_name(handle);
     context_unlock(mr);
     return had ? MR_OK
                : error_set(MR_NOT_FOUND, "this process does not have a handle of actor a%u:%llu: it was released",
@@ -159,8 +159,8 @@ mr_status mr_actor_retain(mr_context *mr, mr_actor actor) {
 void mr_actor_release(mr_context *mr, mr_actor actor) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
-    handle *handle = handle_find(&mr->client.handles, actor);
-    if (handle != NULL) handle_unname(&mr->client.handles, handle);
+    actor_handle *handle = actor_handle_find(&mr->worker.handles, actor);
+    if (handle != NULL) actor_handle_unname(&mr->worker.handles, handle);
     context_unlock(mr);
 }
 
@@ -172,8 +172,8 @@ static mr_status ask_about(mr_context *mr, wire_method method, mr_actor actor, v
 mr_status mr_actor_kill(mr_context *mr, mr_actor actor) {
     MR_TRY(context_check(mr, mr));
     context_lock(mr);
-    actors_expect_end(&mr->client.actors, actor);
-    bool unborn = actors_kill_unborn(&mr->client.actors, actor);
+    actors_expect_end(&mr->worker.actors, actor);
+    bool unborn = actors_kill_unborn(&mr->worker.actors, actor);
     return context_done(mr, unborn ? MR_OK : ask_about(mr, NODE_ACTOR_KILL, actor, NULL, 0, NULL));
 }
 

@@ -14,25 +14,25 @@ enum { NAMED_MAX = 80 }; /* of a text that names one of them */
 
 /* ---- Settling. */
 
-static bool pack_small(arguments *arguments, const bundle_item *items, size_t count) {
-    arguments->small_size = (uint32_t)bundle_pack_small(items, count, arguments->small, sizeof arguments->small);
+static bool pack_small(arguments *arguments, const value_pack_item *items, size_t count) {
+    arguments->small_size = (uint32_t)value_pack_pack_small(items, count, arguments->small, sizeof arguments->small);
     return arguments->small_size != 0;
 }
 
-static bundle_item item_of(const arguments_future *future) {
-    return future->error != NULL ? cargo_item_of(future->error, 0) : cargo_item_of_object(future->object);
+static value_pack_item item_of(const arguments_future *future) {
+    return future->error != NULL ? attachment_item_of(future->error, 0) : attachment_item_of_object(future->object);
 }
 
 static mr_status assemble(arguments *arguments) {
     const arguments_futures *futures = arguments->futures;
     size_t count = futures->given->count;
-    bundle_item *items;
-    MR_TRY(alloc_try(count * sizeof(bundle_item), &items));
-    for (uint32_t i = 0; i < count; i++) items[i] = cargo_item_of(futures->given, i);
+    value_pack_item *items;
+    MR_TRY(alloc_try(count * sizeof(value_pack_item), &items));
+    for (uint32_t i = 0; i < count; i++) items[i] = attachment_item_of(futures->given, i);
     for (uint32_t i = 0; i < futures->count; i++) items[futures->items[i].index] = item_of(&futures->items[i]);
     mr_status status = MR_OK;
     if (!pack_small(arguments, items, count))
-        status = cargo_repack(arguments->objects, items, count, &arguments->values);
+        status = attachment_repack(arguments->objects, items, count, &arguments->values);
     free(items);
     return status;
 }
@@ -86,9 +86,9 @@ static void arrived(object_waiter *waiter, object *object) {
 
 /* ---- Beginning. */
 
-static mr_status pack(arguments *arguments, bundle_item *items, size_t count, bundle **out) {
-    cargo_packer packer = {.objects = arguments->objects, .may_wait = true, .leaves = true};
-    return cargo_pack(&packer, items, count, out);
+static mr_status pack(arguments *arguments, value_pack_item *items, size_t count, value_pack **out) {
+    attachment_packer packer = {.objects = arguments->objects, .may_wait = true, .leaves = true};
+    return attachment_pack(&packer, items, count, out);
 }
 
 static mr_status add_future(arguments *arguments, mr_ref ref, uint32_t index) {
@@ -105,7 +105,7 @@ static mr_status add_future(arguments *arguments, mr_ref ref, uint32_t index) {
     return MR_OK;
 }
 
-static mr_status collect_futures(arguments *arguments, const mr_arg *args, bundle_item *items, size_t count,
+static mr_status collect_futures(arguments *arguments, const mr_arg *args, value_pack_item *items, size_t count,
                                  size_t futures) {
     MR_TRY(alloc_try(sizeof(arguments_futures) + futures * sizeof(arguments_future), &arguments->futures));
     MR_TRY(pack(arguments, items, count, &arguments->futures->given));
@@ -114,7 +114,8 @@ static mr_status collect_futures(arguments *arguments, const mr_arg *args, bundl
     return MR_OK;
 }
 
-static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *items, size_t count, size_t *straight) {
+static mr_status collect(arguments *arguments, const mr_arg *args, value_pack_item *items, size_t count,
+                         size_t *straight) {
     static const mr_arg nil = {.kind = MR_KIND_NIL};
     size_t futures = 0;
     for (size_t i = 0; i < count; i++) {
@@ -125,7 +126,7 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
     }
     if (futures > 0) return collect_futures(arguments, args, items, count, futures);
     if (pack_small(arguments, items, count)) return MR_OK;
-    if (straight == NULL || (*straight = bundle_small_size(items, count)) == 0)
+    if (straight == NULL || (*straight = value_pack_small_size(items, count)) == 0)
         return pack(arguments, items, count, &arguments->values);
     pack_small(arguments, NULL, 0);
     return MR_OK;
@@ -134,8 +135,8 @@ static mr_status collect(arguments *arguments, const mr_arg *args, bundle_item *
 mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
                               arguments_errors errors, size_t *straight, arguments_settled_fn *settled) {
     enum { FEW = 8 };
-    bundle_item few[FEW], *items = few;
-    if (count > FEW) MR_TRY(alloc_try(count * sizeof(bundle_item), &items));
+    value_pack_item few[FEW], *items = few;
+    if (count > FEW) MR_TRY(alloc_try(count * sizeof(value_pack_item), &items));
     mr_status status = collect(arguments, args, items, count, straight);
     if (items != few) free(items);
     if (status != MR_OK) {
@@ -159,16 +160,16 @@ static void drop_futures(arguments *arguments) {
     for (uint32_t i = 0; i < arguments->futures->count; i++) {
         object_unwait(&arguments->futures->items[i].waiter);
         object_drop(arguments->objects, arguments->futures->items[i].object);
-        bundle_unref(arguments->futures->items[i].error);
+        value_pack_unref(arguments->futures->items[i].error);
     }
-    bundle_unref(arguments->futures->given);
+    value_pack_unref(arguments->futures->given);
     free(arguments->futures);
     arguments->futures = NULL;
 }
 
 void arguments_fini_some(arguments *arguments) {
     if (arguments->futures != NULL) drop_futures(arguments);
-    bundle_unref(arguments->values);
+    value_pack_unref(arguments->values);
     failure_unref(arguments->failed);
     arguments->values = NULL;
     arguments->failed = NULL;

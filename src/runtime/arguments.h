@@ -18,8 +18,8 @@ typedef void arguments_settled_fn(arguments *arguments); /* called once, unless 
 typedef struct arguments_future { /* one that is waited for */
     object_waiter waiter;
     arguments *arguments;
-    object *object; /* held */
-    bundle *error;  /* it failed, and this is what the call gets instead; NULL: it did not */
+    object *object;    /* held */
+    value_pack *error; /* it failed, and this is what the call gets instead; NULL: it did not */
     uint32_t index;
 } arguments_future;
 
@@ -28,14 +28,14 @@ typedef struct arguments_futures { /* of a call that has some */
     arguments_errors errors;
     const char *noun; /* borrowed: what they are called from `first` on, counted from 0, when one fails; or NULL */
     uint32_t first;
-    bundle *given; /* the arguments as they were given, with nil for futures */
+    value_pack *given; /* the arguments as they were given, with nil for futures */
     uint32_t count, left;
     arguments_future items[];
 } arguments_futures;
 
 struct arguments {
     objects *objects;
-    bundle *values;             /* all of them, once they are there */
+    value_pack *values;         /* all of them, once they are there */
     uint32_t small_size;        /* or they lie in `small`; 0: they do not */
     failure *failed;            /* or why they never will be there */
     arguments_futures *futures; /* owned; NULL: none */
@@ -61,8 +61,8 @@ MR_MUST static inline mr_status arguments_init(arguments *arguments, objects *ob
     arguments->failed = NULL;
     arguments->futures = NULL;
     if (count > 0) return arguments_init_some(arguments, objects, args, count, errors, straight, settled);
-    arguments->small_size = BUNDLE_EMPTY;
-    memset(arguments->small, 0, BUNDLE_EMPTY);
+    arguments->small_size = VALUE_PACK_EMPTY;
+    memset(arguments->small, 0, VALUE_PACK_EMPTY);
     return MR_OK;
 }
 

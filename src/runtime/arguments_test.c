@@ -24,17 +24,17 @@ static void settled(arguments *arguments) {
     if (call->ends_inside) arguments_fini(arguments);
 }
 
-static bundle *bundle_of(mr_arg arg) {
-    bundle_item item = {.arg = &arg};
-    bundle *made = NULL;
-    assert_int_equal(bundle_create(&item, 1, &made), MR_OK);
+static value_pack *bundle_of(mr_arg arg) {
+    value_pack_item item = {.arg = &arg};
+    value_pack *made = NULL;
+    assert_int_equal(value_pack_create(&item, 1, &made), MR_OK);
     return made;
 }
 
 static void fulfil(objects *objects, object *object, int64_t number) {
-    bundle *values = bundle_of(mr_int(number));
+    value_pack *values = bundle_of(mr_int(number));
     object_fulfil(objects, object, values, 0);
-    bundle_unref(values);
+    value_pack_unref(values);
 }
 
 static void fail_object_with(objects *objects, object *object, mr_status code, const char *message) {
@@ -47,9 +47,9 @@ static void fail_object(objects *objects, object *object, const char *message) {
     fail_object_with(objects, object, MR_WORKER_DIED, message);
 }
 
-static bundle_view view_of(const arguments *arguments) {
-    bundle_view view;
-    assert_int_equal(bundle_open(arguments_bytes(arguments), &view), MR_OK);
+static value_pack_view view_of(const arguments *arguments) {
+    value_pack_view view;
+    assert_int_equal(value_pack_open(arguments_bytes(arguments), &view), MR_OK);
     return view;
 }
 
@@ -57,9 +57,9 @@ static int64_t int_at(const arguments *arguments, uint32_t index) {
     value_doc doc;
     mr_value root;
     int64_t number = INT64_MIN;
-    bundle_view view = view_of(arguments);
-    bundle_entry entry = bundle_view_entry(&view, index);
-    assert_int_equal(bundle_entry_open(&entry, &doc, &root), MR_OK);
+    value_pack_view view = view_of(arguments);
+    value_pack_entry entry = value_pack_view_entry(&view, index);
+    assert_int_equal(value_pack_entry_open(&entry, &doc, &root), MR_OK);
     assert_int_equal(mr_value_int(&root, &number), MR_OK);
     value_close(&doc);
     return number;
@@ -218,12 +218,12 @@ static void failures_may_be_values(void **state) {
         assert_int_equal(call.settled, 1);
         assert_null(call.arguments.failed);
         assert_true(int_at(&call.arguments, 0) == 7);
-        bundle_view view = view_of(&call.arguments);
-        bundle_entry entry = bundle_view_entry(&view, 1);
+        value_pack_view view = view_of(&call.arguments);
+        value_pack_entry entry = value_pack_view_entry(&view, 1);
         value_doc doc;
         mr_value root;
         mr_error error;
-        assert_int_equal(bundle_entry_open(&entry, &doc, &root), MR_OK);
+        assert_int_equal(value_pack_entry_open(&entry, &doc, &root), MR_OK);
         assert_int_equal(mr_value_error(&root, 0, &error), MR_OK);
         assert_int_equal(error.code, MR_WORKER_DIED);
         assert_memory_equal(error.message.data, "no luck", 7);

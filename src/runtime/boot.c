@@ -20,7 +20,7 @@
 #include "runtime/node/stray.h"
 
 #define ROLE    "MINIRAY_BOOT"
-#define HUB     "MINIRAY_BOOT_HUB"
+#define BROKER  "MINIRAY_BOOT_HUB"
 #define NODE    "MINIRAY_BOOT_NODE"
 #define RUN     "MINIRAY_BOOT_RUN"
 #define OPTIONS "MINIRAY_BOOT_OPTIONS"
@@ -39,10 +39,10 @@ boot_role boot_role_now(void) {
     if (strcmp(role, "node") == 0) return BOOT_NODE;
     if (strcmp(role, "worker") == 0) return BOOT_WORKER;
     if (strcmp(role, "native") == 0) return BOOT_NATIVE;
-    return strcmp(role, "template") == 0 ? BOOT_TEMPLATE : BOOT_PROGRAM;
+    return strcmp(role, "template") == 0 ? BOOT_ZYGOTE : BOOT_PROGRAM;
 }
 
-const char *boot_hub(void) { return variable(HUB); }
+const char *boot_broker(void) { return variable(BROKER); }
 const char *boot_run(void) { return variable(RUN); }
 static bool is_lasting(void) { return strstr(variable(OPTIONS), "lasting=1") != NULL; }
 
@@ -52,7 +52,7 @@ void boot_begin_node(void) {
     prctl(PR_SET_NAME, "miniray-node");
     fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
     fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
-    fcntl(BOOT_RECIPE_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(BOOT_LAUNCH_SPEC_FD, F_SETFD, FD_CLOEXEC);
 }
 
 void boot_begin_worker(void) {
@@ -72,20 +72,21 @@ void boot_hide(void) {
 }
 
 void boot_forget(void) {
-    static const char *const told[] = {ROLE, HUB, NODE, RUN};
+    static const char *const told[] = {ROLE, BROKER, NODE, RUN};
     for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) unsetenv(told[i]);
 }
 
 /* ---- Starting. */
 
-/* The recipe's environment without our variables, and with these. The strings are borrowed; the list is the caller's.
+/* The launch spec's environment without our variables, and with these. The strings are borrowed; the list is the
+ * caller's.
  */
-static char **environment_with(const recipe *recipe, const char *const *add, size_t count) {
+static char **environment_with(const launch_spec *spec, const char *const *add, size_t count) {
     size_t size = 0, used = 0;
-    while (recipe->environment[size] != NULL) size++;
+    while (spec->environment[size] != NULL) size++;
     char **list = xcalloc(size + count + 1, sizeof *list);
     for (size_t i = 0; i < size; i++)
-        if (strncmp(recipe->environment[i], ROLE, strlen(ROLE)) != 0) list[used++] = recipe->environment[i];
+        if (strncmp(spec->environment[i], ROLE, strlen(ROLE)) != 0) list[used++] = spec->environment[i];
     for (size_t i = 0; i < count; i++) list[used++] = (char *)(uintptr_t)add[i];
     return list;
 }
@@ -93,8 +94,8 @@ static char **environment_with(const recipe *recipe, const char *const *add, siz
 enum { FDS = 6 };
 
 typedef struct plan {
-    const recipe *recipe;
-    const char *executable;       /* NULL: the recipe's */
+    const launch_spec *spec;
+    const char *executable;       /* NULL: the launch spec's */
     const char *const *variables; /* of ours */
     size_t count;
     int fds[FDS]; /* what becomes descriptor 0, 1, …; -1: as it is here, if that is inherited */
@@ -104,14 +105,14 @@ static const plan plan_none = {.fds = {-1, -1, -1, -1, -1, -1}};
 
 static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, pid_t *pid) {
     char program[32] = "/proc/self/exe";
-    if (plan->recipe->executable_fd >= 0)
-        snprintf(program, sizeof program, "/proc/self/fd/%d", plan->recipe->executable_fd);
+    if (plan->spec->executable_fd >= 0)
+        snprintf(program, sizeof program, "/proc/self/fd/%d", plan->spec->executable_fd);
     for (int i = 0; i < FDS; i++)
         if (plan->fds[i] >= 0) posix_spawn_file_actions_adddup2(actions, plan->fds[i], i);
-    if (plan->recipe->folder_fd >= 0) posix_spawn_file_actions_addfchdir_np(actions, plan->recipe->folder_fd);
-    char **environment = environment_with(plan->recipe, plan->variables, plan->count);
+    if (plan->spec->folder_fd >= 0) posix_spawn_file_actions_addfchdir_np(actions, plan->spec->folder_fd);
+    char **environment = environment_with(plan->spec, plan->variables, plan->count);
     int failed = posix_spawn(pid, plan->executable != NULL ? plan->executable : program, actions, attributes,
-                             plan->recipe->arguments, environment);
+                             plan->spec->arguments, environment);
     free(environment);
     return failed;
 }
@@ -133,22 +134,22 @@ static mr_status start(const plan *plan, pid_t *pid) {
     if (failed == 0) return MR_OK;
     errno = failed;
     if (plan->executable != NULL) return error_errno("cannot start the node's executable '%.200s'", plan->executable);
-    return error_errno("cannot start a worker with the executable of '%.200s'", plan->recipe->arguments[0]);
+    return error_errno("cannot start a worker with the executable of '%.200s'", plan->spec->arguments[0]);
 }
 
-mr_status boot_start_worker(const recipe *recipe, const boot_worker *told, pid_t *pid) {
-    bool is_template = told->socket_fd >= 0;
-    char *path = xasprintf(HUB "=%s", told->hub), *node = xasprintf(NODE "=%d", (int)getpid());
-    char *run = is_template ? xasprintf(RUN "=%s", told->run) : NULL;
-    const char *role = is_template ? ROLE "=template" : recipe->native ? ROLE "=native" : ROLE "=worker";
+mr_status boot_start_worker(const launch_spec *spec, const boot_worker *told, pid_t *pid) {
+    bool is_zygote = told->socket_fd >= 0;
+    char *path = xasprintf(BROKER "=%s", told->broker), *node = xasprintf(NODE "=%d", (int)getpid());
+    char *run = is_zygote ? xasprintf(RUN "=%s", told->run) : NULL;
+    const char *role = is_zygote ? ROLE "=template" : spec->native ? ROLE "=native" : ROLE "=worker";
     const char *variables[] = {role, path, node, run};
     plan plan = plan_none;
-    plan.recipe = recipe;
+    plan.spec = spec;
     plan.variables = variables;
-    plan.count = is_template ? 4 : 3;
+    plan.count = is_zygote ? 4 : 3;
     plan.fds[STDIN_FILENO] = told->stdio.input_fd;
-    for (outlet i = 0; i < OUTLETS; i++) plan.fds[outlet_fd(i)] = told->stdio.output_fds[i];
-    if (is_template) plan.fds[BOOT_TEMPLATE_FD] = told->socket_fd;
+    for (std_stream i = 0; i < STD_STREAMS; i++) plan.fds[std_stream_fd(i)] = told->stdio.output_fds[i];
+    if (is_zygote) plan.fds[BOOT_ZYGOTE_FD] = told->socket_fd;
     mr_status status = start(&plan, pid);
     free(path);
     free(node);
@@ -159,7 +160,7 @@ mr_status boot_start_worker(const recipe *recipe, const boot_worker *told, pid_t
 /* Ends a node that does not stand, if it has not ended already. */
 static int put_down(pid_t pid) {
     kill(pid, SIGKILL);
-    return stray_reap(pid);
+    return orphans_reap(pid);
 }
 
 /* What the node said: nothing but "ok" means that it stands. Otherwise it is gone afterwards. */
@@ -212,7 +213,8 @@ static char *options_of(const boot_node *told) {
     resources_text(&told->total, resources, sizeof resources);
     for (char *at = resources, *to = resources; (*to = *at) != '\0'; at++) to += *at != ' ';
     return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d recipe=%d program=%d" TOTAL "%s", told->workers,
-                     (unsigned long long)told->arena_bytes, told->lasting, told->has_recipe, (int)getpid(), resources);
+                     (unsigned long long)told->arena_bytes, told->lasting, told->has_launch_spec, (int)getpid(),
+                     resources);
 }
 
 /* A lasting node has nothing of the terminal it was started from: it reads nothing, and writes to its log. */
@@ -227,11 +229,11 @@ static mr_status open_stdio(const char *run, int fds[2]) {
     return status;
 }
 
-static mr_status start_node(const char *hub, const char *run, const boot_node *told, plan *plan, pid_t *pid) {
-    recipe *own = recipe_own();
-    char *options = options_of(told), *path = xasprintf(HUB "=%s", hub), *folder = xasprintf(RUN "=%s", run);
+static mr_status start_node(const char *broker, const char *run, const boot_node *told, plan *plan, pid_t *pid) {
+    launch_spec *own = launch_spec_own();
+    char *options = options_of(told), *path = xasprintf(BROKER "=%s", broker), *folder = xasprintf(RUN "=%s", run);
     const char *variables[] = {ROLE "=node", path, folder, options};
-    plan->recipe = own;
+    plan->spec = own;
     plan->executable = told->executable;
     plan->variables = variables;
     plan->count = 4;
@@ -239,50 +241,51 @@ static mr_status start_node(const char *hub, const char *run, const boot_node *t
     free(options);
     free(path);
     free(folder);
-    recipe_destroy(own);
+    launch_spec_destroy(own);
     return status;
 }
 
-/* A recipe as a file without a name; -1 if there is none to give. */
-static mr_status open_recipe(const boot_node *told, int *fd) {
+/* A launch spec as a file without a name; -1 if there is none to give. */
+static mr_status open_launch_spec(const boot_node *told, int *fd) {
     *fd = -1;
-    if (!told->has_recipe) return MR_OK;
+    if (!told->has_launch_spec) return MR_OK;
     int low = memfd_create("miniray-recipe", MFD_CLOEXEC);
     if (low < 0) return error_errno("cannot pass the command line of workers to the node");
     *fd = fcntl(low, F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
-    bool written = *fd >= 0 && write(*fd, told->recipe.data, told->recipe.size) == (ssize_t)told->recipe.size;
-    mr_status status =
-        written ? MR_OK
-                : error_errno("cannot pass the command line of workers (%zu bytes) to the node", told->recipe.size);
+    bool written =
+        *fd >= 0 && write(*fd, told->launch_spec.data, told->launch_spec.size) == (ssize_t)told->launch_spec.size;
+    mr_status status = written ? MR_OK
+                               : error_errno("cannot pass the command line of workers (%zu bytes) to the node",
+                                             told->launch_spec.size);
     close(low);
     return status;
 }
 
-mr_status boot_start_node(const char *hub, const char *run, const boot_node *told, pid_t *pid, int *lifeline_fd) {
-    int lifeline[2] = {-1, -1}, ready[2] = {-1, -1}, stdio[2] = {-1, -1}, recipe_fd = -1;
+mr_status boot_start_node(const char *broker, const char *run, const boot_node *told, pid_t *pid, int *lifeline_fd) {
+    int lifeline[2] = {-1, -1}, ready[2] = {-1, -1}, stdio[2] = {-1, -1}, launch_spec_fd = -1;
     plan plan = plan_none;
     mr_status status = high_pipe(ready);
-    if (status == MR_OK) status = open_recipe(told, &recipe_fd);
+    if (status == MR_OK) status = open_launch_spec(told, &launch_spec_fd);
     if (status == MR_OK) status = told->lasting ? open_stdio(run, stdio) : high_pipe(lifeline);
     if (status != MR_OK) goto close_all;
     plan.fds[BOOT_READY_FD] = ready[1];
     plan.fds[BOOT_LIFELINE_FD] = lifeline[0];
-    plan.fds[BOOT_RECIPE_FD] = recipe_fd;
+    plan.fds[BOOT_LAUNCH_SPEC_FD] = launch_spec_fd;
     plan.fds[0] = stdio[0];
     plan.fds[1] = plan.fds[2] = stdio[1];
-    status = start_node(hub, run, told, &plan, pid);
+    status = start_node(broker, run, told, &plan, pid);
     if (status != MR_OK) goto close_all;
     close(ready[1]);
     ready[1] = -1;
     status = await_ready(ready[0], *pid);
-    if (status == MR_OK && told->lasting) stray_reap(*pid);
+    if (status == MR_OK && told->lasting) orphans_reap(*pid);
     if (status == MR_OK) {
         *lifeline_fd = lifeline[1];
         lifeline[1] = -1;
     }
 
 close_all:
-    if (recipe_fd >= 0) close(recipe_fd);
+    if (launch_spec_fd >= 0) close(launch_spec_fd);
     for (int i = 0; i < 2; i++) {
         if (lifeline[i] >= 0) close(lifeline[i]);
         if (ready[i] >= 0) close(ready[i]);
@@ -296,29 +299,29 @@ close_all:
 mr_status boot_read_node(boot_node *out) {
     const char *text = getenv(OPTIONS), *total = text == NULL ? NULL : strstr(text, TOTAL);
     unsigned long long arena = 0;
-    int lasting = 0, has_recipe = 0;
+    int lasting = 0, has_launch_spec = 0;
     memset(out, 0, sizeof *out);
     if (total == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d recipe=%d program=%d", &out->workers, &arena,
-                                &lasting, &has_recipe, &out->program) != 5)
+                                &lasting, &has_launch_spec, &out->program) != 5)
         return error_set(MR_INVALID, "a node cannot be run by hand: use `miniray start`, or a program that calls "
                                      "mr_init");
     out->arena_bytes = arena;
     out->lasting = lasting != 0;
-    out->has_recipe = has_recipe != 0;
+    out->has_launch_spec = has_launch_spec != 0;
     return resources_parse(&out->total, total + strlen(TOTAL));
 }
 
-mr_status boot_read_recipe(const boot_node *told, recipe **out) {
+mr_status boot_read_launch_spec(const boot_node *told, launch_spec **out) {
     struct stat stat;
-    if (fstat(BOOT_RECIPE_FD, &stat) != 0 || stat.st_size > RECIPE_BYTES_MAX)
+    if (fstat(BOOT_LAUNCH_SPEC_FD, &stat) != 0 || stat.st_size > LAUNCH_SPEC_BYTES_MAX)
         return error_set(MR_INVALID, "a node cannot be run by hand: it has no command line of workers");
     size_t size = (size_t)stat.st_size;
     uint8_t *bytes = xmalloc(size + 1);
-    ssize_t got = pread(BOOT_RECIPE_FD, bytes, size, 0);
+    ssize_t got = pread(BOOT_LAUNCH_SPEC_FD, bytes, size, 0);
     reader reader = reader_of(bytes, got < 0 ? 0 : (size_t)got);
-    mr_status status = recipe_decode(&reader, told->program, out);
+    mr_status status = launch_spec_decode(&reader, told->program, out);
     free(bytes);
-    close(BOOT_RECIPE_FD);
+    close(BOOT_LAUNCH_SPEC_FD);
     return status;
 }
 

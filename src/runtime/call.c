@@ -13,42 +13,42 @@
 #include "runtime/worker/worker_state.h"
 #include "runtime/worker/yield.h"
 
-mr_status call_take_args(mr_call *call, span bytes, bundle_spares *spares) {
-    MR_TRY(bundle_open(bytes, &call->args));
+mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares) {
+    MR_TRY(value_pack_open(bytes, &call->args));
     if (call->args.plain && bytes.size <= sizeof call->args_small) {
         memcpy(call->args_small, bytes.data, bytes.size);
         call->args.bytes = call->args_small;
         return MR_OK;
     }
     call->args.count = 0; /* until they lie in memory of their own */
-    bundle *bundle;
-    MR_TRY(bundle_spares_room(spares, bytes.size, &bundle));
-    memcpy(bundle->bytes, bytes.data, bytes.size);
-    return call_take_bundle(call, bundle);
+    value_pack *pack;
+    MR_TRY(value_pack_spares_room(spares, bytes.size, &pack));
+    memcpy(pack->bytes, bytes.data, bytes.size);
+    return call_take_bundle(call, pack);
 }
 
-mr_status call_take_bundle(mr_call *call, bundle *bundle) {
-    mr_status status = bundle_open(span_of(bundle->bytes, bundle->size), &call->args);
+mr_status call_take_bundle(mr_call *call, value_pack *pack) {
+    mr_status status = value_pack_open(span_of(pack->bytes, pack->size), &call->args);
     if (status != MR_OK) {
         call->args.count = 0;
-        bundle_unref(bundle);
+        value_pack_unref(pack);
         return status;
     }
-    bundle->count = call->args.count;
-    bundle->hidden = call->args.hidden;
-    call->args_owner = bundle;
+    pack->count = call->args.count;
+    pack->hidden = call->args.hidden;
+    call->args_owner = pack;
     return MR_OK;
 }
 
 mr_status call_show_args(mr_call *call, objects *objects) {
     if (call->args_owner == NULL) return MR_OK;
-    MR_TRY(cargo_receive(objects, call->args_owner));
-    if (call->args_owner->cargo == NULL) return MR_OK;
+    MR_TRY(attachment_receive(objects, call->args_owner));
+    if (call->args_owner->attachment == NULL) return MR_OK;
     MR_TRY(alloc_try(call->args.count * sizeof *call->entries, &call->entries));
     for (uint32_t i = 0; i < call->args.count; i++) {
-        mr_status status = cargo_show(call->args_owner, i, true, &call->entries[i]);
+        mr_status status = attachment_show(call->args_owner, i, true, &call->entries[i]);
         if (status == MR_OK) continue;
-        while (i-- > 0) cargo_hide(call->args_owner, i);
+        while (i-- > 0) attachment_hide(call->args_owner, i);
         free(call->entries);
         call->entries = NULL;
         return status;
@@ -57,7 +57,7 @@ mr_status call_show_args(mr_call *call, objects *objects) {
 }
 
 void call_hide_args(mr_call *call) {
-    for (uint32_t i = 0; call->entries != NULL && i < call->args.count; i++) cargo_hide(call->args_owner, i);
+    for (uint32_t i = 0; call->entries != NULL && i < call->args.count; i++) attachment_hide(call->args_owner, i);
     free(call->entries);
     call->entries = NULL;
 }
@@ -69,9 +69,11 @@ static void close_docs(mr_call *call) {
     }
 }
 
-bundle *call_give_up_args(mr_call *call) {
-    bundle *owner = call->args_owner;
-    if (owner == NULL || owner->cargo == NULL || owner->cargo->ref_count + owner->cargo->handle_count == 0) return NULL;
+value_pack *call_give_up_args(mr_call *call) {
+    value_pack *owner = call->args_owner;
+    if (owner == NULL || owner->attachment == NULL ||
+        owner->attachment->ref_count + owner->attachment->handle_count == 0)
+        return NULL;
     if (call->docs != NULL) close_docs(call);
     if (call->entries != NULL) call_hide_args(call);
     call->args.count = 0;
@@ -83,10 +85,10 @@ void call_unload(mr_call *call) {
     if (call->docs != NULL) close_docs(call);
     if (call->entries != NULL) call_hide_args(call);
     if (call->docs_count > CALL_DOCS_KEPT) call_forget(call);
-    if (call->yield != NULL) yield_close(call);
-    for (uint32_t i = 0; call->several != NULL && i < call->returns; i++) bundle_unref(call->several[i]);
-    if (call->args_owner != NULL) bundle_unref(call->args_owner);
-    if (call->result != NULL) bundle_unref(call->result);
+    if (call->yield != NULL) stream_writer_close(call);
+    for (uint32_t i = 0; call->several != NULL && i < call->returns; i++) value_pack_unref(call->several[i]);
+    if (call->args_owner != NULL) value_pack_unref(call->args_owner);
+    if (call->result != NULL) value_pack_unref(call->result);
     if (call->several == NULL && call->message == NULL && call->detail == NULL && call->failed == NULL) return;
     free(call->several);
     free(call->message);
@@ -123,11 +125,11 @@ static mr_status room_for_docs(mr_call *call) {
     return MR_OK;
 }
 
-static mr_status open_argument(mr_call *call, const bundle_entry *entry, uint32_t index, mr_value *out) {
+static mr_status open_argument(mr_call *call, const value_pack_entry *entry, uint32_t index, mr_value *out) {
     MR_TRY(room_for_docs(call));
     call_doc *doc = &call->docs[index];
     if (!doc->open) {
-        mr_status status = bundle_entry_open(entry, &doc->doc, &doc->root);
+        mr_status status = value_pack_entry_open(entry, &doc->doc, &doc->root);
         if (status != MR_OK) return error_wrap(status, "argument %u of %s", index, call->name->text);
         doc->open = true;
     }
@@ -139,8 +141,9 @@ mr_status mr_arg_value(mr_call *call, size_t index, mr_value *out) {
     if (index >= call->args.count)
         return error_set(MR_INVALID, "%s was called with %u arguments; there is no argument %zu", call->name->text,
                          call->args.count, index);
-    bundle_entry entry = call->entries != NULL ? call->entries[index] : bundle_view_entry(&call->args, (uint32_t)index);
-    if (entry.kind == BUNDLE_PLAIN && value_read_scalar(entry.bytes, out)) return MR_OK;
+    value_pack_entry entry =
+        call->entries != NULL ? call->entries[index] : value_pack_view_entry(&call->args, (uint32_t)index);
+    if (entry.kind == VALUE_PACK_PLAIN && value_read_scalar(entry.bytes, out)) return MR_OK;
     return open_argument(call, &entry, (uint32_t)index, out);
 }
 
@@ -164,44 +167,44 @@ ARGUMENT_AS(actor, mr_actor)
 
 /* ---- Results. */
 
-cargo_packer call_packer(mr_call *call) {
-    cargo_packer packer = client_packer(call->worker->client);
+attachment_packer call_packer(mr_call *call) {
+    attachment_packer packer = core_worker_packer(call->worker->worker);
     packer.leaves = true;
     return packer;
 }
 
 mr_status call_check_process(const mr_call *call) {
-    const client_host *host = call->worker->client->host;
+    const core_worker_host *host = call->worker->worker->host;
     return host->check == NULL ? MR_OK : host->check(host->context);
 }
 
-static void drop(const cargo_packer *packer, bundle *bundle) {
-    if (bundle == NULL) return;
+static void drop(const attachment_packer *packer, value_pack *pack) {
+    if (pack == NULL) return;
     if (packer->lock != NULL) packer->lock(packer->context);
-    bundle_unref(bundle);
+    value_pack_unref(pack);
     if (packer->lock != NULL) packer->unlock(packer->context);
 }
 
-static mr_status return_one(mr_call *call, bundle_item *item) {
-    bundle *result = NULL, *before = call->result;
-    call->result_size = item->fill != NULL ? 0 : (uint32_t)bundle_pack_scalar(item->arg, call->result_small);
+static mr_status return_one(mr_call *call, value_pack_item *item) {
+    value_pack *result = NULL, *before = call->result;
+    call->result_size = item->fill != NULL ? 0 : (uint32_t)value_pack_pack_scalar(item->arg, call->result_small);
     if (call->result_size == 0 && item->fill == NULL)
-        call->result_size = (uint32_t)bundle_pack_small(item, 1, call->result_small, sizeof call->result_small);
+        call->result_size = (uint32_t)value_pack_pack_small(item, 1, call->result_small, sizeof call->result_small);
     if (call->result_size != 0 && before == NULL) return MR_OK;
-    cargo_packer packer = call_packer(call);
-    if (call->result_size == 0) MR_TRY(cargo_pack(&packer, item, 1, &result));
+    attachment_packer packer = call_packer(call);
+    if (call->result_size == 0) MR_TRY(attachment_pack(&packer, item, 1, &result));
     call->result = result;
     drop(&packer, before);
     return MR_OK;
 }
 
-static mr_status return_one_of_several(mr_call *call, bundle_item *item, size_t index) {
+static mr_status return_one_of_several(mr_call *call, value_pack_item *item, size_t index) {
     if (call->several == NULL) {
         MR_TRY(alloc_try(call->returns * sizeof *call->several, &call->several));
     }
-    cargo_packer packer = call_packer(call);
-    bundle *result, *before = call->several[index];
-    MR_TRY(cargo_pack(&packer, item, 1, &result));
+    attachment_packer packer = call_packer(call);
+    value_pack *result, *before = call->several[index];
+    MR_TRY(attachment_pack(&packer, item, 1, &result));
     call->several[index] = result;
     drop(&packer, before);
     return MR_OK;
@@ -209,7 +212,7 @@ static mr_status return_one_of_several(mr_call *call, bundle_item *item, size_t 
 
 size_t mr_return_count(const mr_call *call) { return call->returns; }
 
-static __attribute__((noinline)) mr_status return_item(mr_call *call, size_t index, bundle_item *item) {
+static __attribute__((noinline)) mr_status return_item(mr_call *call, size_t index, value_pack_item *item) {
     const char *name = call->name->text;
     if (index >= call->returns)
         return error_set(MR_INVALID, "%s returns %u values (num_returns); there is no value %zu", name, call->returns,
@@ -221,18 +224,18 @@ static __attribute__((noinline)) mr_status return_item(mr_call *call, size_t ind
 /* The usual one: the only value, given once, and a scalar. */
 static inline bool return_scalar(mr_call *call, size_t index, const mr_arg *value) {
     if (index != 0 || call->returns != 1 || call->result != NULL) return false;
-    call->result_size = (uint32_t)bundle_pack_scalar(value, call->result_small);
+    call->result_size = (uint32_t)value_pack_pack_scalar(value, call->result_small);
     return call->result_size != 0;
 }
 
 mr_status mr_return_at(mr_call *call, size_t index, mr_arg value) {
     if (return_scalar(call, index, &value)) return MR_OK;
-    return return_item(call, index, &(bundle_item){.arg = &value});
+    return return_item(call, index, &(value_pack_item){.arg = &value});
 }
 
 mr_status mr_return_filled(mr_call *call, size_t index, mr_arg value, mr_fill_fn *fill, void *user) {
     if (fill == NULL) return error_set(MR_INVALID, "mr_return_filled: `fill` is NULL");
-    return return_item(call, index, &(bundle_item){.arg = &value, .fill = &(bundle_fill){fill, user}});
+    return return_item(call, index, &(value_pack_item){.arg = &value, .fill = &(value_pack_fill){fill, user}});
 }
 
 mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
@@ -240,11 +243,11 @@ mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
         return error_set(MR_INVALID, "%s has not returned value %zu of %u yet, so value %zu cannot be the same",
                          call->name->text, as, call->returns, index);
     MR_TRY(call_check_process(call));
-    cargo_packer packer = call_packer(call);
+    attachment_packer packer = call_packer(call);
     if (packer.lock != NULL) packer.lock(packer.context);
-    bundle *before = call->several[index];
-    call->several[index] = bundle_ref(call->several[as]);
-    bundle_unref(before);
+    value_pack *before = call->several[index];
+    call->several[index] = value_pack_ref(call->several[as]);
+    value_pack_unref(before);
     if (packer.lock != NULL) packer.unlock(packer.context);
     return MR_OK;
 }
@@ -252,20 +255,20 @@ mr_status mr_return_same(mr_call *call, size_t index, size_t as) {
 mr_status mr_return(mr_call *call, mr_arg value) { return mr_return_at(call, 0, value); }
 
 static __attribute__((noinline)) mr_status gather_several(mr_call *call) {
-    bundle_item *items;
-    MR_TRY(alloc_try(call->returns * sizeof(bundle_item), &items));
+    value_pack_item *items;
+    MR_TRY(alloc_try(call->returns * sizeof(value_pack_item), &items));
     mr_status status = MR_OK;
     for (uint32_t i = 0; i < call->returns && status == MR_OK; i++) {
         if (call->several == NULL || call->several[i] == NULL)
             status = error_set(MR_INVALID, "%s must return %u values (num_returns) and did not return value %u",
                                call->name->text, call->returns, i);
         else
-            items[i] = cargo_item_of(call->several[i], 0);
+            items[i] = attachment_item_of(call->several[i], 0);
     }
     if (status == MR_OK) {
-        cargo_packer packer = call_packer(call);
+        attachment_packer packer = call_packer(call);
         if (packer.lock != NULL) packer.lock(packer.context);
-        status = cargo_repack(packer.objects, items, call->returns, &call->result);
+        status = attachment_repack(packer.objects, items, call->returns, &call->result);
         if (packer.lock != NULL) packer.unlock(packer.context);
     }
     free(items);
@@ -277,7 +280,7 @@ mr_status call_gather(mr_call *call) {
     if (call->result_size != 0 || call->result != NULL) return MR_OK;
     mr_arg given = {.kind = MR_KIND_NIL}; /* nothing was returned: nil, or of a stream how many */
     if (call->yield != NULL) given = mr_int((int64_t)call->yield->given);
-    call->result_size = (uint32_t)bundle_pack_scalar(&given, call->result_small);
+    call->result_size = (uint32_t)value_pack_pack_scalar(&given, call->result_small);
     return MR_OK;
 }
 

@@ -34,25 +34,25 @@ struct mr_call {
     slab_place slot;
     list place; /* in the worker's queue, or among those that run */
     mr_context *mr;
-    call_token token;
-    uint32_t method; /* wire_method */
-    uint32_t tick;   /* the worker's, when it came */
-    name *name;      /* of the task, method or class; a reference */
+    rpc_call_token token;
+    uint32_t method;     /* wire_method */
+    uint32_t tick;       /* the worker's, when it came */
+    interned_name *name; /* of the task, method or class; a reference */
     mr_actor actor;
     uint32_t threads; /* of an actor that is to be made */
     mr_body_fn *body;
     mr_status refused; /* why it cannot run; `message` says more */
 
-    bundle_view args;
-    bundle *args_owner;    /* what they lie in; NULL: in args_small */
-    bundle_entry *entries; /* one per argument, if some lie in the store; owned */
-    call_doc *docs;        /* owned; kept for the next call if there are few */
+    value_pack_view args;
+    value_pack *args_owner;    /* what they lie in; NULL: in args_small */
+    value_pack_entry *entries; /* one per argument, if some lie in the store; owned */
+    call_doc *docs;            /* owned; kept for the next call if there are few */
     uint32_t docs_count;
 
     uint16_t returns;     /* values that are asked for */
     uint32_t result_size; /* of a bundle in result_small; 0: not there */
-    bundle *result;       /* or a larger one; NULL: none */
-    bundle **several;     /* or one for each value, if several are asked for; owned */
+    value_pack *result;   /* or a larger one; NULL: none */
+    value_pack **several; /* or one for each value, if several are asked for; owned */
     failure *failed;      /* or why there is none; owned */
     char *message;        /* what mr_fail said; owned */
     void *detail;         /* what mr_fail_with gave besides; owned */
@@ -77,15 +77,15 @@ struct mr_call {
 
 /* Takes the arguments in: copies the bytes, into the record or into memory of their own; or takes the bundle over.
  * MR_CORRUPT, MR_NOMEM. */
-MR_MUST mr_status call_take_args(mr_call *call, span bytes, bundle_spares *spares);
-MR_MUST mr_status call_take_bundle(mr_call *call, bundle *bundle); /* moved, also when it fails */
+MR_MUST mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares);
+MR_MUST mr_status call_take_bundle(mr_call *call, value_pack *pack); /* moved, also when it fails */
 /* Takes and shows what the arguments name (cargo.h), and hides it again; with the context's lock held. May wait. */
 MR_MUST mr_status call_show_args(mr_call *call, objects *objects);
 void call_hide_args(mr_call *call);
-bundle *call_give_up_args(mr_call *call); /* after the body: what they lay in, moved; NULL: nothing to be kept */
+value_pack *call_give_up_args(mr_call *call); /* after the body: what they lay in, moved; NULL: nothing to be kept */
 /* After the body: puts its results into one bundle. MR_INVALID: not every value was returned. MR_NOMEM. */
 MR_MUST mr_status call_gather(mr_call *call);
-cargo_packer call_packer(mr_call *call); /* for what the body gives */
+attachment_packer call_packer(mr_call *call); /* for what the body gives */
 /* MR_INVALID: the body called fork, and this is the child, which has no part in the runtime. */
 MR_MUST mr_status call_check_process(const mr_call *call);
 __attribute__((noinline)) void call_unload(mr_call *call);
@@ -118,7 +118,7 @@ static inline void call_fini(mr_call *call) {
     uintptr_t given = (uintptr_t)call->yield | (uintptr_t)call->several | (uintptr_t)call->result;
     uintptr_t said = (uintptr_t)call->message | (uintptr_t)call->detail | (uintptr_t)call->failed;
     if ((args | given | said) != 0) call_unload(call); /* it owns something besides its name */
-    name_unref(call->name);
+    interned_name_unref(call->name);
     call_clear(call);
 }
 void call_forget(mr_call *call); /* what call_fini keeps, too: the record goes for good */

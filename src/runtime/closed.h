@@ -2,6 +2,6 @@
 #pragma once
 #include "base/error.h"
 
-#define CLOSED_TEXT "the runtime was shut down"
+#define SHUTDOWN_ERROR_TEXT "the runtime was shut down"
 
-static inline mr_status closed_error(void) { return error_set(MR_CLOSED, CLOSED_TEXT); }
+static inline mr_status shutdown_error_error(void) { return error_set(MR_CLOSED, SHUTDOWN_ERROR_TEXT); }

@@ -66,7 +66,7 @@ static void enter(mr_context *mr, context_state next) {
 
 /* Who wants to wait no longer than he has spun sleeps no microsecond on top: the kernel makes fifty of one. */
 static int64_t deadline_of_spun(int64_t now_us, int64_t timeout_us) {
-    return clock_deadline_us(now_us, timeout_us > WAITER_SPIN_US ? timeout_us - WAITER_SPIN_US : 0);
+    return clock_deadline_us(now_us, timeout_us > SPIN_WAIT_SPIN_US ? timeout_us - SPIN_WAIT_SPIN_US : 0);
 }
 
 /* Nothing came while it was worth spinning. As context_await_more. */
@@ -74,23 +74,26 @@ static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, i
     int64_t now_us = clock_now_us(mr->env.clock);
     if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : deadline_of_spun(now_us, timeout_us);
     if (now_us >= *deadline_us) return false;
-    int64_t until_us = client_tick(&mr->client, now_us);
+    int64_t until_us = core_worker_tick(&mr->worker, now_us);
     if (*deadline_us < until_us) until_us = *deadline_us;
-    events_rest(&mr->client.diary.events, now_us);
-    port_sleep(mr->port, &mr->baton, until_us == CLOCK_NEVER_US ? -1 : until_us > now_us ? until_us - now_us : 0);
-    events_slept(&mr->client.diary.events);
+    event_ring_rest(&mr->worker.writer.ring, now_us);
+    shm_transport_sleep(mr->transport, &mr->poller,
+                        until_us == CLOCK_NEVER_US ? -1
+                        : until_us > now_us        ? until_us - now_us
+                                                   : 0);
+    event_ring_slept(&mr->worker.writer.ring);
     return true;
 }
 
 /* Spins first, unless it makes way for others, without reading the clock: most answers come within that time. */
 bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
-    events_idle(&mr->client.diary.events);
-    if (!mr->makes_way) port_wait(mr->port, &mr->baton, 0);
+    event_ring_idle(&mr->worker.writer.ring);
+    if (!mr->makes_way) shm_transport_wait(mr->transport, &mr->poller, 0);
     return context_poll(mr) || rest(mr, timeout_us, deadline_us);
 }
 
 /* This thread drives. Returns whether the waiter is done; false: it is too late, or the end, if it leaves then. */
-static bool drive(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool leaves) {
+static bool drive(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool leaves) {
     int64_t deadline_us = 0;
     while (!waiter->done) {
         if (context_poll(mr) || waiter->done) continue;
@@ -100,53 +103,53 @@ static bool drive(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool
     return true;
 }
 
-static inline mr_status wait_or_leave(mr_context *mr, baton_waiter *waiter, int64_t timeout_us, bool leaves) {
-    if (context_state_of(mr) >= CONTEXT_DETACHED) return closed_error();
+static inline mr_status wait_or_leave(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool leaves) {
+    if (context_state_of(mr) >= CONTEXT_DETACHED) return shutdown_error_error();
     mr->progress.presence++;
     mr->waiting++;
-    baton_turn turn = baton_wait(&mr->baton, waiter, timeout_us);
-    if (turn == BATON_DRIVE) {
+    poller_turn turn = poller_wait(&mr->poller, waiter, timeout_us);
+    if (turn == POLLER_DRIVE) {
         bool done = drive(mr, waiter, timeout_us, leaves);
-        baton_pass(&mr->baton);
-        turn = done ? BATON_DONE : BATON_TIMEOUT;
+        poller_pass(&mr->poller);
+        turn = done ? POLLER_DONE : POLLER_TIMEOUT;
         if (!list_empty(&mr->watches)) progress_thread_nudge(mr); /* it drives from now on */
     }
     mr->waiting--;
     mr->progress.presence++;
-    if (turn == BATON_DONE) return MR_OK;
-    return leaves && context_state_of(mr) >= CONTEXT_CLOSING ? closed_error()
+    if (turn == POLLER_DONE) return MR_OK;
+    return leaves && context_state_of(mr) >= CONTEXT_CLOSING ? shutdown_error_error()
                                                              : error_set(MR_TIMEOUT, "not there in time");
 }
 
-mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+mr_status context_wait(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
     return wait_or_leave(mr, waiter, timeout_us, false);
 }
 
-static __attribute__((noinline)) mr_status wait_or_close(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
+static __attribute__((noinline)) mr_status wait_or_close(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
     return wait_or_leave(mr, waiter, timeout_us, true);
 }
 
-mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us) {
-    if (mr->client.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
+mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
+    if (mr->worker.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
         return wait_or_close(mr, waiter, timeout_us);
     mr_status status = wait_or_close(mr, waiter, LENDS_AFTER_US);
     if (status != MR_TIMEOUT) return status;
     context_blocked(mr, 1);
-    uint64_t event = diary_begin(&mr->client.diary, EVENT_WAIT, (call_token){0}, "waits", 5, 0);
+    uint64_t event = event_writer_begin(&mr->worker.writer, EVENT_WAIT, (rpc_call_token){0}, "waits", 5, 0);
     status = wait_or_close(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
-    events_leave(&mr->client.diary.events, event, status);
+    event_ring_leave(&mr->worker.writer.ring, event, status);
     context_blocked(mr, -1);
     return status;
 }
 
 typedef struct in_line { /* a waiting thread; lives on its stack */
     list place;
-    baton_waiter waiter;
+    poller_waiter waiter;
 } in_line;
 
 mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us) {
     in_line self;
-    baton_waiter_init(&self.waiter);
+    poller_waiter_init(&self.waiter);
     list_push_back(line, &self.place);
     mr_status status = context_wait(mr, &self.waiter, timeout_us);
     list_remove(&self.place);
@@ -155,22 +158,22 @@ mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us) {
 
 void context_wake(mr_context *mr, const list *line, bool all) {
     list_for_each (at, line) {
-        baton_waiter *waiter = &container_of(at, in_line, place)->waiter;
+        poller_waiter *waiter = &container_of(at, in_line, place)->waiter;
         if (waiter->done) continue;
-        baton_finish(&mr->baton, waiter);
+        poller_finish(&mr->poller, waiter);
         if (!all) return;
     }
 }
 
 void context_look(mr_context *mr) {
-    if (mr->baton.driven || context_state_of(mr) >= CONTEXT_DETACHED) return;
+    if (mr->poller.driven || context_state_of(mr) >= CONTEXT_DETACHED) return;
     mr->progress.presence++;
     context_poll(mr);
 }
 
 void context_pause(mr_context *mr) {
-    baton_waiter pause;
-    baton_waiter_init(&pause);
+    poller_waiter pause;
+    poller_waiter_init(&pause);
     if (context_wait(mr, &pause, PAUSE_US) == MR_OK) MR_UNREACHABLE();
 }
 
@@ -179,14 +182,14 @@ void context_pause(mr_context *mr) {
 typedef struct node_answer {
     wire_call call;
     mr_context *mr;
-    baton_waiter waiter;
+    poller_waiter waiter;
     mr_status status;
     char text[512];
     void *out;
     size_t room, size;
 } node_answer;
 
-static void node_answered(wire_call *call, const call_result *result) {
+static void node_answered(wire_call *call, const rpc_call_result *result) {
     node_answer *answer = container_of(call, node_answer, call);
     answer->status = result->status;
     if (result->status != MR_OK) {
@@ -200,7 +203,7 @@ static void node_answered(wire_call *call, const call_result *result) {
         answer->status = MR_CORRUPT;
         snprintf(answer->text, sizeof answer->text, "the node's answer is too long");
     }
-    baton_finish(&answer->mr->baton, &answer->waiter);
+    poller_finish(&answer->mr->poller, &answer->waiter);
 }
 
 mr_status context_call_node(mr_context *mr, wire_method method, span fields, int64_t timeout_us, void *out, size_t room,
@@ -208,12 +211,12 @@ mr_status context_call_node(mr_context *mr, wire_method method, span fields, int
     node_answer answer = {.call = {.done = node_answered}, .mr = mr, .out = out, .room = room};
     const wire_message message = {.fields = fields};
     mr_status status;
-    baton_waiter_init(&answer.waiter);
-    while ((status = client_ask_node(&mr->client, method, &message, &answer.call)) == MR_BUSY) context_pause(mr);
+    poller_waiter_init(&answer.waiter);
+    while ((status = core_worker_ask_node(&mr->worker, method, &message, &answer.call)) == MR_BUSY) context_pause(mr);
     MR_TRY(status);
     status = context_wait(mr, &answer.waiter, timeout_us);
     if (status != MR_OK) {
-        if (calls_cancel(mr->client.calls, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
+        if (rpc_cancel(mr->worker.rpc, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
         return error_set(status, "no answer from the node to request %d within %lld µs", (int)method,
                          (long long)timeout_us);
     }
@@ -224,11 +227,11 @@ mr_status context_call_node(mr_context *mr, wire_method method, span fields, int
 
 void context_blocked(mr_context *mr, int change) {
     mr->blocked = (uint32_t)((int)mr->blocked + change);
-    uint8_t lends = mr->blocked > 0 && mr->blocked >= worker_running(mr->client.worker);
+    uint8_t lends = mr->blocked > 0 && mr->blocked >= worker_running(mr->worker.worker);
     if (mr->lends == (lends != 0)) return;
     mr->lends = lends != 0;
-    worker_waits(mr->client.worker, mr->lends);
-    client_tell_node(&mr->client, NODE_BLOCKED, span_of(&lends, 1));
+    worker_waits(mr->worker.worker, mr->lends);
+    core_worker_tell_node(&mr->worker, NODE_BLOCKED, span_of(&lends, 1));
 }
 
 static void lock(void *context) { context_lock(context); }
@@ -265,15 +268,15 @@ size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
 }
 
 /* What a worker prints goes to files, which only grow until the node begins them anew. */
-static uint64_t printed(void *context, outlet outlet) {
+static uint64_t printed(void *context, std_stream std_stream) {
     struct stat stat;
-    return fstat(outlet_fd(outlet), &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
+    return fstat(std_stream_fd(std_stream), &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
 }
 
 /* One thread for each call that comes; all of them at the end. */
 static void called(void *context) {
     mr_context *mr = context;
-    context_wake(mr, &mr->idle, worker_is_over(mr->client.worker));
+    context_wake(mr, &mr->idle, worker_is_over(mr->worker.worker));
 }
 
 /* What runs here has to end, and cannot be asked. */
@@ -300,26 +303,26 @@ void mr_on_memory_wait(mr_context *mr, mr_interrupt_fn *fn, void *user) {
     context_unlock(mr);
 }
 
-static mr_status wait_for_vault(void *context, int64_t timeout_us) {
+static mr_status wait_for_store_server(void *context, int64_t timeout_us) {
     mr_context *mr = context;
-    mr_status status = context_wait_in(mr, &mr->vault_waits, timeout_us);
+    mr_status status = context_wait_in(mr, &mr->store_server_waits, timeout_us);
     if (context_state_of(mr) >= CONTEXT_CLOSING || (status != MR_OK && status != MR_TIMEOUT)) return MR_CLOSED;
     return gives_up(mr) ? MR_CANCELLED : MR_OK;
 }
 
-static void vault_answered(void *context) {
+static void store_server_answered(void *context) {
     mr_context *mr = context;
-    context_wake(mr, &mr->vault_waits, true);
+    context_wake(mr, &mr->store_server_waits, true);
 }
 
 static mr_status join_node(mr_context *mr) {
-    MR_TRY(client_start(&mr->client, port_process(mr->port), port_arena(mr->port)));
+    MR_TRY(core_worker_start(&mr->worker, shm_transport_process(mr->transport), shm_transport_arena(mr->transport)));
     int64_t deadline_us = 0;
-    bool serves = mr->client.role == WIRE_WORKER; /* its first call is to be written down */
-    while ((!mr->client.joined || (serves && diary_is_asked(&mr->client.diary))) && mr->client.over == NULL)
+    bool serves = mr->worker.role == WIRE_WORKER; /* its first call is to be written down */
+    while ((!mr->worker.joined || (serves && event_writer_is_asked(&mr->worker.writer))) && mr->worker.over == NULL)
         if (!context_poll(mr) && !context_await_more(mr, JOIN_TIMEOUT_US, &deadline_us))
             return error_set(MR_TIMEOUT, "cannot join the node: no answer within %d s", JOIN_TIMEOUT_US / 1000000);
-    return mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
+    return mr->worker.over == NULL ? MR_OK : failure_raise(mr->worker.over);
 }
 
 mr_status context_refuse(const mr_context *mr) {
@@ -343,15 +346,15 @@ static mr_status make_state(mr_context *mr) {
 
 static void free_context(mr_context *mr) {
     munmap(mr->state, (size_t)sysconf(_SC_PAGESIZE));
-    client_fini(&mr->client);
+    core_worker_fini(&mr->worker);
     slab_fini(&mr->views);
     free(mr);
 }
 
 mr_status context_open(const char *path, const context_entry *entry, mr_context **out) {
     config config;
-    MR_TRY(settings_load(&config));
-    if (entry->role != WIRE_WATCHER) descriptors_raise();
+    MR_TRY(runtime_config_load(&config));
+    if (entry->role != WIRE_WATCHER) fd_limit_raise();
     char why[ERROR_TEXT_MAX];
     mr_context *mr;
     MR_TRY(alloc_try_lines(sizeof(mr_context), &mr));
@@ -360,48 +363,48 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
         free(mr);
         return status;
     }
-    baton_init(&mr->baton);
+    poller_init(&mr->poller);
     mr->owner = cpu_thread();
-    if (barrier_register_is_quick()) baton_own(&mr->baton, mr->owner);
-    list_init(&mr->vault_waits);
+    if (membarrier_register_is_quick()) poller_own(&mr->poller, mr->owner);
+    list_init(&mr->store_server_waits);
     rng_init(&mr->rng, rng_system_seed());
     mr->lifeline_fd = -1;
     mr->print = entry->print;
     mr->print_user = entry->print_user;
     snprintf(mr->address, sizeof mr->address, "%s", path);
     mr->env = (env){.clock = clock_real(), .rng = &mr->rng};
-    mr->host = (client_host){.context = mr,
-                             .mr = mr,
-                             .node = "shm:node",
-                             .about = entry->about,
-                             .cpus = cpu_count(),
-                             .print = printout_post,
-                             .see_gpus = see_gpus,
-                             .describe = describe_begin,
-                             .printed = printed,
-                             .address = address_of,
-                             .stirred = progress_thread_stirred,
-                             .called = called,
-                             .end = end_now,
-                             .cancelled = notice_cancelled,
-                             .wait = wait_for_vault,
-                             .answered = vault_answered,
-                             .lock = lock,
-                             .unlock = unlock,
-                             .check = check};
+    mr->host = (core_worker_host){.context = mr,
+                                  .mr = mr,
+                                  .node = "shm:node",
+                                  .about = entry->about,
+                                  .cpus = cpu_count(),
+                                  .print = driver_output_post,
+                                  .see_gpus = see_gpus,
+                                  .describe = describe_begin,
+                                  .printed = printed,
+                                  .address = address_of,
+                                  .stirred = progress_thread_stirred,
+                                  .called = called,
+                                  .end = end_now,
+                                  .cancelled = callback_cancelled,
+                                  .wait = wait_for_store_server,
+                                  .answered = store_server_answered,
+                                  .lock = lock,
+                                  .unlock = unlock,
+                                  .check = check};
     list_init(&mr->groups);
     list_init(&mr->guests);
     list_init(&mr->notices);
     list_init(&mr->watches);
     list_init(&mr->idle);
     context_views_init(mr);
-    client_init(&mr->client, &mr->env, &mr->host, entry->role, (int)getpid());
-    if (entry->role == WIRE_WORKER) worker_attach(&mr->client);
-    port_options options = settings_port(&config, path, "");
-    status = port_open(&options, &calls_events, mr->client.calls, &mr->port);
+    core_worker_init(&mr->worker, &mr->env, &mr->host, entry->role, (int)getpid());
+    if (entry->role == WIRE_WORKER) worker_attach(&mr->worker);
+    shm_transport_options options = runtime_config_port(&config, path, "");
+    status = shm_transport_open(&options, &rpc_events, mr->worker.rpc, &mr->transport);
     if (status != MR_OK) status = error_wrap(status, "joining the node");
     if (status != MR_OK) goto fini_client;
-    mr->env.transport = port_transport(mr->port);
+    mr->env.transport = shm_transport_transport(mr->transport);
     context_lock(mr);
     status = join_node(mr);
     context_unlock(mr);
@@ -434,7 +437,7 @@ static void keep_for_ever(mr_context *mr) {
     while (!atomic_compare_exchange_weak(&kept, &mr->kept_before, mr)) {}
 }
 
-/* Each thread leaves by itself once it drives, and hands on the baton; a thread that waits for the node's answer or
+/* Each thread leaves by itself once it drives, and hands on the poller; a thread that waits for the node's answer or
  * writes a value is done soon. */
 void context_see_others_out(mr_context *mr) {
     int64_t deadline_us = clock_now_us(mr->env.clock) + LEAVE_US;
@@ -442,7 +445,7 @@ void context_see_others_out(mr_context *mr) {
     enter(mr, CONTEXT_CLOSING);
     while ((mr->waiting > 0 || atomic_load(&mr->packing) > 0) && clock_now_us(mr->env.clock) < deadline_us) {
         keep_for_ever(mr);
-        baton_rouse(&mr->baton);
+        poller_rouse(&mr->poller);
         context_unlock(mr);
         nanosleep(&(struct timespec){.tv_nsec = 100 * 1000}, NULL);
         context_lock(mr);
@@ -457,14 +460,14 @@ void context_close(mr_context *mr, bool alone) {
     context_unlock(mr);
     if (was_open) progress_thread_join(mr);
     context_lock(mr);
-    groups_drop(&mr->groups);
-    guests_close(mr);
-    client_end(&mr->client, failure_create(MR_CLOSED, CLOSED_TEXT, "", NULL));
-    client_leave(&mr->client, alone);
+    submit_batches_drop(&mr->groups);
+    context_extensions_close(mr);
+    core_worker_end(&mr->worker, failure_create(MR_CLOSED, SHUTDOWN_ERROR_TEXT, "", NULL));
+    core_worker_leave(&mr->worker, alone);
     describe_fini(mr);
     enter(mr, CONTEXT_DETACHED);
-    port_close(mr->port); /* ends every call and fails its futures, which another thread may be reading */
-    notices_end(mr);
+    shm_transport_close(mr->transport); /* ends every call and fails its futures, which another thread may be reading */
+    callbacks_end(mr);
     enter(mr, CONTEXT_CLOSED);
     context_left(mr);
 }

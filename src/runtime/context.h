@@ -1,6 +1,6 @@
 /* context.h — a process of the runtime on a real machine: its port, and who drives it.
  *
- * What it asks and answers is its client (client.h); everything of that is done with the lock of the baton held
+ * What it asks and answers is its client (client.h); everything of that is done with the lock of the poller held
  * (context_lock). A thread that waits for something drives the port meanwhile, or sleeps until the one that drives has
  * its answer (net/shm/baton.h). While no thread of the program waits, the progress thread drives (progress_thread.h).
  */
@@ -29,18 +29,18 @@ typedef enum context_state {
 } context_state;
 
 struct mr_context {
-    baton baton;
+    poller poller;
     _Atomic uint32_t *state; /* context_state, in a page that a forked child finds zeroed; changed with the lock held */
     uintptr_t owner;         /* the thread that began: a program mostly calls from there, and a worker serves there */
     env env;
     rng rng;
-    port *port;
-    client_host host;
-    client client;
-    list vault_waits; /* line of threads that wait for the vault to answer */
-    list groups;      /* of mr_batch: not submitted yet */
-    list guests;      /* of guest: what higher layers keep with it */
-    list notices;     /* of notice: due, called by the progress thread */
+    shm_transport *transport;
+    core_worker_host host;
+    core_worker worker;
+    list store_server_waits; /* line of threads that wait for the store server to answer */
+    list groups;             /* of mr_batch: not submitted yet */
+    list guests;             /* of guest: what higher layers keep with it */
+    list notices;            /* of notice: due, called by the progress thread */
     list watches; /* of futures that the program wants to be told of: the progress thread drives at once (notice.c) */
     slab views;   /* what values of mr_get hold; see future.c */
     size_t view_count;
@@ -68,14 +68,14 @@ struct mr_context {
 
     progress_thread progress; /* from CONTEXT_OPEN to CONTEXT_STOPPING */
 
-    char address[RUNDIR_MAX + 8]; /* of the node */
-    int lifeline_fd;              /* of a private node: it ends when this closes; -1 */
+    char address[SESSION_DIR_MAX + 8]; /* of the node */
+    int lifeline_fd;                   /* of a private node: it ends when this closes; -1 */
     int node_pid;
-    rundir run; /* of a private node */
+    session_dir run; /* of a private node */
 };
 
-static inline void context_lock(mr_context *mr) { baton_lock(&mr->baton); }
-static inline void context_unlock(mr_context *mr) { baton_unlock(&mr->baton); }
+static inline void context_lock(mr_context *mr) { poller_lock(&mr->poller); }
+static inline void context_unlock(mr_context *mr) { poller_unlock(&mr->poller); }
 /* Unlocks after the last step of a function, and returns the status of that step. */
 static inline mr_status context_done(mr_context *mr, mr_status status) {
     context_unlock(mr);
@@ -98,12 +98,12 @@ static inline mr_status context_check(const mr_context *mr, const void *out) {
 
 typedef struct context_entry { /* who joins */
     wire_role role;
-    span about;         /* as in client_host; borrowed for the call */
+    span about;         /* as in core_worker_host; borrowed for the call */
     mr_print_fn *print; /* as in mr_options */
     void *print_user;
 } context_entry;
 
-/* Joins the node whose hub is at `path`. */
+/* Joins the node whose broker is at `path`. */
 MR_MUST mr_status context_open(const char *path, const context_entry *entry, mr_context **out);
 /* Enters CONTEXT_CLOSING: threads that wait are woken, and have left when this returns. */
 void context_see_others_out(mr_context *mr);
@@ -117,10 +117,10 @@ void context_left(mr_context *mr); /* locked; unlocks: a view was released, perh
 __attribute__((noinline)) void context_blocked(mr_context *mr, int change);
 
 /* Locked: waits until the waiter is finished. MR_TIMEOUT; MR_CLOSED and the like when the node is gone. */
-MR_MUST mr_status context_wait(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
+MR_MUST mr_status context_wait(mr_context *mr, poller_waiter *waiter, int64_t timeout_us);
 /* The same for a call of the program. MR_CLOSED also when the context closes. A worker that waits long lends its slot
  * meanwhile, so that the awaited task can run. */
-MR_MUST mr_status context_wait_lending(mr_context *mr, baton_waiter *waiter, int64_t timeout_us);
+MR_MUST mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us);
 /* Likewise for an object, which the caller holds, to be there (future.c). */
 MR_MUST mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us);
 /* Locked: waits as context_wait in a line of threads; context_wake ends the wait of the first or of all in it. */
@@ -134,7 +134,7 @@ void context_look(mr_context *mr);
 
 /* For the thread that drives: one look at what has come; whether anything had. */
 static inline bool context_poll(mr_context *mr) {
-    if (port_poll(mr->port) == 0) return false;
+    if (shm_transport_poll(mr->transport) == 0) return false;
     mr->progress.activity++;
     mr->makes_way = false;
     return true;

@@ -3,10 +3,10 @@
 
 #include <sys/resource.h>
 
-void descriptors_raise(void) {
+void fd_limit_raise(void) {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= DESCRIPTORS_WANTED) return;
-    rlim_t wanted = limit.rlim_max < DESCRIPTORS_WANTED ? limit.rlim_max : DESCRIPTORS_WANTED;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= FD_LIMIT_WANTED) return;
+    rlim_t wanted = limit.rlim_max < FD_LIMIT_WANTED ? limit.rlim_max : FD_LIMIT_WANTED;
     if (limit.rlim_cur >= wanted) return;
     limit.rlim_cur = wanted;
     setrlimit(RLIMIT_NOFILE, &limit);

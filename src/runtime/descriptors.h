@@ -5,8 +5,8 @@
  * those that do not. */
 #pragma once
 
-enum { DESCRIPTORS_WANTED = 65536 };
+enum { FD_LIMIT_WANTED = 65536 };
 
 /* Moves the soft limit up to the hard one, or to as many as are ever wanted. Never down; what cannot be had is done
  * without: whoever runs out is told then, with the limit (error_errno). */
-void descriptors_raise(void);
+void fd_limit_raise(void);

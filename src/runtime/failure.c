@@ -141,13 +141,13 @@ static void error_write(const failure *failure, uint8_t *out) {
     MR_ASSERT(!writer.failed);
 }
 
-mr_status failure_bundle(const failure *failure, bundle **out) {
+mr_status failure_bundle(const failure *failure, value_pack **out) {
     void *payload;
     size_t size = error_size(failure);
     MR_TRY(alloc_try(size, &payload));
     error_write(failure, payload);
     mr_arg error = {.kind = MR_KIND_ERROR, .bytes = {payload, size}};
-    mr_status status = bundle_create(&(bundle_item){.arg = &error}, 1, out);
+    mr_status status = value_pack_create(&(value_pack_item){.arg = &error}, 1, out);
     free(payload);
     return status;
 }

@@ -25,28 +25,30 @@
 
 enum { STREAM_AHEAD = 16, STREAM_AHEAD_MAX = 1024 };
 
-typedef struct flow flow;
+typedef struct stream_reader stream_reader;
 
-typedef struct flows {
-    struct client *client;
+typedef struct stream_readers {
+    struct core_worker *worker;
     map by_serial; /* of the whole; owned */
-} flows;
+} stream_readers;
 
-void flows_init(flows *flows, struct client *client);
-void flows_fini(flows *flows); /* after the end of all calls */
-void flows_feed(flows *flows); /* there may be room again */
+void stream_readers_init(stream_readers *readers, struct core_worker *worker);
+void stream_readers_fini(stream_readers *readers); /* after the end of all calls */
+void stream_readers_feed(stream_readers *readers); /* there may be room again */
 
 /* Makes the object a stream: before its request is begun. At most so many results wait. MR_NOMEM. */
-MR_MUST mr_status flow_open(flows *flows, object *whole, uint32_t ahead);
-void flow_abandon(flows *flows, object *whole);
-flow *flow_find(const flows *flows, const object *whole); /* NULL: it is none */
+MR_MUST mr_status stream_reader_open(stream_readers *readers, object *whole, uint32_t ahead);
+void stream_reader_abandon(stream_readers *readers, object *whole);
+stream_reader *stream_reader_find(const stream_readers *readers, const object *whole); /* NULL: it is none */
 
-void flow_sent(request *request, link_id link); /* its request was */
-void flow_unsent(const request *request);       /* its worker has not begun it, and will not */
-bool flow_began(const request *request);        /* something has come: it is not tried again */
+void stream_reader_sent(invocation *invocation, link_id link); /* its request was */
+void stream_reader_unsent(const invocation *invocation);       /* its worker has not begun it, and will not */
+bool stream_reader_began(const invocation *invocation);        /* something has come: it is not tried again */
 
-/* The result that is next; borrowed until flow_take. One that is not there yet is pending, one that will never be
- * fails with MR_END. MR_NOMEM. */
-MR_MUST mr_status flow_head(flow *flow, object **out);
-MR_MUST mr_status flow_peek(flow *flow, object **out); /* the same; the program may use it until it is taken */
-object *flow_take(flow *flow);                         /* hands the head out: a reference of the program */
+/* The result that is next; borrowed until stream_reader_take. One that is not there yet is pending, one that will never
+ * be fails with MR_END. MR_NOMEM. */
+MR_MUST mr_status stream_reader_head(stream_reader *stream, object **out);
+/* the same; the program may use it until it is taken */
+MR_MUST mr_status stream_reader_peek(stream_reader *stream, object **out);
+/* hands the head out: a reference of the program */
+object *stream_reader_take(stream_reader *stream);

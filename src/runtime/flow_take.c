@@ -5,12 +5,12 @@
 
 /* ---- Taking. */
 
-static mr_status find(mr_context *mr, mr_ref ref, flow **out) {
-    const object *whole = object_find(&mr->client.objects, ref);
+static mr_status find(mr_context *mr, mr_ref ref, stream_reader **out) {
+    const object *whole = object_find(&mr->worker.objects, ref);
     if (whole == NULL)
         return error_set(MR_NOT_FOUND, "this process does not have stream " OBJECT_ID ": it was released",
                          OBJECT_ID_OF(ref));
-    *out = flow_find(&mr->client.flows, whole);
+    *out = stream_reader_find(&mr->worker.readers, whole);
     return *out != NULL
                ? MR_OK
                : error_set(MR_INVALID, "object " OBJECT_ID " is not a stream of this process", OBJECT_ID_OF(ref));
@@ -19,22 +19,22 @@ static mr_status find(mr_context *mr, mr_ref ref, flow **out) {
 static mr_status await(mr_context *mr, object *result, int64_t timeout_us) {
     object_hold(result); /* others may take it meanwhile */
     mr_status status = context_wait_object(mr, result, timeout_us);
-    object_drop(&mr->client.objects, result);
+    object_drop(&mr->worker.objects, result);
     return status;
 }
 
 /* Whoever comes first gets it; one who waited in vain waits for the next, as long as it did. */
 static mr_status next_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_ref *out) {
-    flow *flow = NULL;
+    stream_reader *stream = NULL;
     object *head;
     for (;;) {
-        MR_TRY(find(mr, ref, &flow));
-        MR_TRY(flow_head(flow, &head));
+        MR_TRY(find(mr, ref, &stream));
+        MR_TRY(stream_reader_head(stream, &head));
         if (head->state != OBJECT_PENDING) break;
         MR_TRY(await(mr, head, timeout_us));
     }
     if (head->state == OBJECT_FAILED && head->failure->code == MR_END) return failure_raise(head->failure);
-    *out = flow_take(flow)->ref;
+    *out = stream_reader_take(stream)->ref;
     return MR_OK;
 }
 
@@ -46,11 +46,11 @@ mr_status mr_stream_next(mr_context *mr, mr_ref stream, int64_t timeout_us, mr_r
 
 mr_status mr_stream_peek(mr_context *mr, mr_ref ref, mr_ref *out) {
     MR_TRY(context_check(mr, out));
-    flow *flow;
+    stream_reader *stream;
     object *head;
     context_lock(mr);
-    mr_status status = find(mr, ref, &flow);
-    if (status == MR_OK) status = flow_peek(flow, &head);
+    mr_status status = find(mr, ref, &stream);
+    if (status == MR_OK) status = stream_reader_peek(stream, &head);
     if (status == MR_OK) *out = head->ref;
     return context_done(mr, status);
 }
@@ -58,33 +58,33 @@ mr_status mr_stream_peek(mr_context *mr, mr_ref ref, mr_ref *out) {
 /* ---- Giving. */
 
 typedef struct yielder { /* a thread that waits until the next result is asked for */
-    yield_waiter waiter;
+    stream_writer_waiter waiter;
     mr_context *mr;
-    baton_waiter baton;
+    poller_waiter poller;
 } yielder;
 
-static void wake(yield_waiter *waiter) {
+static void wake(stream_writer_waiter *waiter) {
     yielder *yielder = container_of(waiter, struct yielder, waiter);
-    if (!yielder->baton.done) baton_finish(&yielder->mr->baton, &yielder->baton);
+    if (!yielder->poller.done) poller_finish(&yielder->mr->poller, &yielder->poller);
 }
 
 /* Waits until the next result is asked for, or never will be. */
 static mr_status await_asker(mr_call *call) {
     mr_status status = MR_OK;
-    while (status == MR_OK && yield_is_idle(call)) {
+    while (status == MR_OK && stream_writer_is_idle(call)) {
         yielder self = {.waiter.wake = wake, .mr = call->mr};
-        baton_waiter_init(&self.baton);
+        poller_waiter_init(&self.poller);
         list_push_back(&call->yield->waiters, &self.waiter.place);
-        status = context_wait_lending(call->mr, &self.baton, -1);
+        status = context_wait_lending(call->mr, &self.poller, -1);
         list_remove(&self.waiter.place);
     }
     return status;
 }
 
-static mr_status give_waiting(mr_call *call, const yield_value *value) {
+static mr_status give_waiting(mr_call *call, const stream_writer_value *value) {
     for (;;) {
         MR_TRY(await_asker(call));
-        mr_status status = yield_give(&call->mr->client, call, value);
+        mr_status status = stream_writer_give(&call->mr->worker, call, value);
         if (status != MR_BUSY) return status;
         if (!list_empty(&call->yield->askers)) context_pause(call->mr); /* there is no room */
     }
@@ -95,20 +95,20 @@ bool mr_call_streams(const mr_call *call) { return call->yield != NULL; }
 mr_status mr_yield(mr_call *call, mr_arg value) {
     if (call->yield == NULL)
         return error_set(MR_INVALID, "mr_yield: %s was not called with num_returns = MR_STREAM", call->name->text);
-    yield_value packed;
+    stream_writer_value packed;
     MR_TRY(call_check_process(call));
-    MR_TRY(yield_pack(call, &value, &packed));
+    MR_TRY(stream_writer_pack(call, &value, &packed));
     context_lock(call->mr);
     mr_status status = give_waiting(call, &packed);
-    if (status == MR_OK) client_stir(&call->mr->client);
-    bundle_unref(packed.bundle);
+    if (status == MR_OK) core_worker_stir(&call->mr->worker);
+    value_pack_unref(packed.pack);
     return context_done(call->mr, status);
 }
 
 mr_status mr_try_yield(mr_call *call, mr_arg value) {
     MR_TRY(call_check_process(call));
     context_lock(call->mr);
-    bool busy = call->yield != NULL && yield_is_idle(call);
+    bool busy = call->yield != NULL && stream_writer_is_idle(call);
     context_unlock(call->mr);
     return busy ? error_set(MR_BUSY, "the reader has not requested the next result of stream %s yet", call->name->text)
                 : mr_yield(call, value);

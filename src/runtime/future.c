@@ -14,45 +14,45 @@
 /* ---- Putting. */
 
 /* `values` is NULL for a scalar. */
-static mr_status put_locked(mr_context *mr, span scalar, bundle *values, mr_ref *out) {
-    object *object = object_create(&mr->client.objects, true);
+static mr_status put_locked(mr_context *mr, span scalar, value_pack *values, mr_ref *out) {
+    object *object = object_create(&mr->worker.objects, true);
     if (object == NULL) return MR_NOMEM;
     if (values != NULL)
-        object_fulfil(&mr->client.objects, object, values, 0);
+        object_fulfil(&mr->worker.objects, object, values, 0);
     else
-        object_fulfil_small(&mr->client.objects, object, scalar);
+        object_fulfil_small(&mr->worker.objects, object, scalar);
     *out = object->ref;
-    object_drop(&mr->client.objects, object);
+    object_drop(&mr->worker.objects, object);
     return MR_OK;
 }
 
-static mr_status put(mr_context *mr, bundle_item *item, mr_ref *out) {
+static mr_status put(mr_context *mr, value_pack_item *item, mr_ref *out) {
     MR_TRY(context_check(mr, out));
     uint8_t scalar[VALUE_SCALAR_MAX];
-    bundle *values = NULL;
+    value_pack *values = NULL;
     if (item->arg->kind == MR_KIND_REF)
         return error_set(MR_INVALID, "mr_put of a future: it is an object already; pass it on as it is");
     size_t size = item->fill != NULL ? 0 : value_write_scalar(item->arg, scalar);
     if (size == 0) {
-        cargo_packer packer = client_packer(&mr->client);
+        attachment_packer packer = core_worker_packer(&mr->worker);
         atomic_fetch_add(&mr->packing, 1);
-        mr_status status = cargo_pack(&packer, item, 1, &values);
+        mr_status status = attachment_pack(&packer, item, 1, &values);
         if (status != MR_OK) atomic_fetch_sub(&mr->packing, 1);
         MR_TRY(status);
     }
     context_lock(mr);
-    mr_status status =
-        context_state_of(mr) >= CONTEXT_CLOSING ? closed_error() : put_locked(mr, span_of(scalar, size), values, out);
-    bundle_unref(values);
+    mr_status status = context_state_of(mr) >= CONTEXT_CLOSING ? shutdown_error_error()
+                                                               : put_locked(mr, span_of(scalar, size), values, out);
+    value_pack_unref(values);
     if (size == 0) atomic_fetch_sub(&mr->packing, 1);
     return context_done(mr, status);
 }
 
-mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) { return put(mr, &(bundle_item){.arg = &value}, out); }
+mr_status mr_put(mr_context *mr, mr_arg value, mr_ref *out) { return put(mr, &(value_pack_item){.arg = &value}, out); }
 
 mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *user, mr_ref *out) {
     if (fill == NULL) return error_set(MR_INVALID, "mr_put_filled: `fill` is NULL");
-    return put(mr, &(bundle_item){.arg = &value, .fill = &(bundle_fill){fill, user}}, out);
+    return put(mr, &(value_pack_item){.arg = &value, .fill = &(value_pack_fill){fill, user}}, out);
 }
 
 /* ---- Getting. */
@@ -70,8 +70,8 @@ static void view_release(value_doc *doc) {
     value_close(doc);
     if (!context_is_ours(mr)) return; /* it is the parent's to let go of */
     context_lock(mr);
-    if (view->object->owner != NULL) cargo_hide(view->object->owner, view->object->index);
-    object_drop(&mr->client.objects, view->object);
+    if (view->object->owner != NULL) attachment_hide(view->object->owner, view->object->index);
+    object_drop(&mr->worker.objects, view->object);
     slab_give(&mr->views, view);
     mr->view_count--;
     context_left(mr);
@@ -80,16 +80,16 @@ static void view_release(value_doc *doc) {
 void context_views_init(mr_context *mr) { slab_init(&mr->views, sizeof(view)); }
 
 /* The value, from the store if it is there; hidden again by the view's release. */
-static mr_status show(object *object, bundle_entry *out) {
-    if (object->owner != NULL) return cargo_show(object->owner, object->index, true, out);
+static mr_status show(object *object, value_pack_entry *out) {
+    if (object->owner != NULL) return attachment_show(object->owner, object->index, true, out);
     *out = object->value;
     return MR_OK;
 }
 
-static mr_status open_shown(mr_context *mr, object *object, const bundle_entry *entry, mr_value *out) {
+static mr_status open_shown(mr_context *mr, object *object, const value_pack_entry *entry, mr_value *out) {
     view *view = slab_take(&mr->views);
     if (view == NULL) return MR_NOMEM;
-    mr_status status = bundle_entry_open(entry, &view->doc, out);
+    mr_status status = value_pack_entry_open(entry, &view->doc, out);
     if (status != MR_OK) {
         slab_give(&mr->views, view);
         return status;
@@ -102,17 +102,17 @@ static mr_status open_shown(mr_context *mr, object *object, const bundle_entry *
 }
 
 static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
-    if (object->value.kind == BUNDLE_PLAIN && value_read_scalar(object->value.bytes, out)) return MR_OK;
-    bundle_entry entry;
+    if (object->value.kind == VALUE_PACK_PLAIN && value_read_scalar(object->value.bytes, out)) return MR_OK;
+    value_pack_entry entry;
     MR_TRY(show(object, &entry));
     mr_status status = open_shown(mr, object, &entry, out);
-    if (status != MR_OK && object->owner != NULL) cargo_hide(object->owner, object->index);
+    if (status != MR_OK && object->owner != NULL) attachment_hide(object->owner, object->index);
     return status;
 }
 
-static const arena *locate(mr_context *mr, const void *bytes, uint64_t *offset) { /* as shelf_locate */
+static const arena *locate(mr_context *mr, const void *bytes, uint64_t *offset) { /* as store_provider_locate */
     context_lock(mr);
-    const arena *arena = shelf_locate(&mr->client.shelf, bytes, offset);
+    const arena *arena = store_provider_locate(&mr->worker.provider, bytes, offset);
     context_unlock(mr);
     return arena;
 }
@@ -134,33 +134,33 @@ bool mr_is_private_copy(mr_context *mr, const void *bytes) {
 }
 
 /* The argument becomes an object that nobody but the view has. */
-static mr_status keep_locked(mr_context *mr, bundle *owner, uint32_t index, mr_value *out) {
-    object *object = object_create(&mr->client.objects, false);
+static mr_status keep_locked(mr_context *mr, value_pack *owner, uint32_t index, mr_value *out) {
+    object *object = object_create(&mr->worker.objects, false);
     if (object == NULL) return MR_NOMEM;
-    object_fulfil(&mr->client.objects, object, owner, index);
+    object_fulfil(&mr->worker.objects, object, owner, index);
     mr_status status = open_view(mr, object, out);
-    object_drop(&mr->client.objects, object);
+    object_drop(&mr->worker.objects, object);
     return status;
 }
 
 mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out) {
     mr_value value;
     MR_TRY(mr_arg_value(call, index, &value));
-    bundle *owner = call->args_owner;
+    value_pack *owner = call->args_owner;
     if (owner == NULL) { /* small: they lie in the call itself */
         mr_arg passed = mr_value_arg(&value);
-        MR_TRY(bundle_create(&(bundle_item){.arg = &passed}, 1, &owner));
+        MR_TRY(value_pack_create(&(value_pack_item){.arg = &passed}, 1, &owner));
         index = 0;
     }
     context_lock(call->mr);
     mr_status status = keep_locked(call->mr, owner, (uint32_t)index, out);
-    if (owner != call->args_owner) bundle_unref(owner);
+    if (owner != call->args_owner) value_pack_unref(owner);
     return context_done(call->mr, status);
 }
 
 typedef struct many { /* waits for some of several objects */
     mr_context *mr;
-    baton_waiter waiter;
+    poller_waiter waiter;
     size_t left;
 } many;
 
@@ -171,11 +171,11 @@ typedef struct one {
 
 static void one_came(object_waiter *waiter, object *object) {
     many *many = container_of(waiter, one, waiter)->many;
-    if (many->left > 0 && --many->left == 0) baton_finish(&many->mr->baton, &many->waiter);
+    if (many->left > 0 && --many->left == 0) poller_finish(&many->mr->poller, &many->waiter);
 }
 
 static object *find_object(mr_context *mr, mr_ref ref) {
-    object *object = object_find(&mr->client.objects, ref);
+    object *object = object_find(&mr->worker.objects, ref);
     if (object == NULL)
         error_set(MR_NOT_FOUND, "this process does not have object " OBJECT_ID ": it was released", OBJECT_ID_OF(ref));
     return object;
@@ -183,21 +183,21 @@ static object *find_object(mr_context *mr, mr_ref ref) {
 
 typedef struct alone { /* waits for one object */
     object_waiter object;
-    baton_waiter thread;
+    poller_waiter thread;
     mr_context *mr;
 } alone;
 
 static void came(object_waiter *waiter, object *object) {
     alone *alone = container_of(waiter, struct alone, object);
-    baton_finish(&alone->mr->baton, &alone->thread);
+    poller_finish(&alone->mr->poller, &alone->thread);
 }
 
 mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us) {
     alone alone;
     alone.object.fn = came;
     alone.mr = mr;
-    baton_waiter_init(&alone.thread);
-    object_wait(&mr->client.objects, object, &alone.object);
+    poller_waiter_init(&alone.thread);
+    object_wait(&mr->worker.objects, object, &alone.object);
     mr_status status = context_wait_lending(mr, &alone.thread, timeout_us);
     object_unwait(&alone.object);
     return status;
@@ -209,17 +209,17 @@ static __attribute__((noinline)) mr_status get_slowly(mr_context *mr, object *ob
     object_hold(object);
     mr_status status = object->state == OBJECT_PENDING ? context_wait_object(mr, object, timeout_us) : MR_OK;
     if (status == MR_OK) {
-        object_see(&mr->client.objects, object);
+        object_see(&mr->worker.objects, object);
         status = object->state == OBJECT_FAILED ? failure_raise(object->failure) : open_view(mr, object, out);
     }
-    object_drop(&mr->client.objects, object);
+    object_drop(&mr->worker.objects, object);
     return status;
 }
 
 static mr_status get_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) {
     object *object = find_object(mr, ref);
     if (object == NULL) return MR_NOT_FOUND;
-    if (object->state == OBJECT_READY && object->value.kind == BUNDLE_PLAIN &&
+    if (object->state == OBJECT_READY && object->value.kind == VALUE_PACK_PLAIN &&
         value_read_scalar(object->value.bytes, out)) {
         object->seen = true;
         return MR_OK;
@@ -252,11 +252,11 @@ static mr_status wait_for(mr_context *mr, const mr_ref *refs, size_t count, cons
     one *ones;
     MR_TRY(alloc_try(count * sizeof(one), &ones));
     many many = {.mr = mr, .left = more};
-    baton_waiter_init(&many.waiter);
+    poller_waiter_init(&many.waiter);
     for (size_t i = 0; i < count; i++) {
         ones[i] = (one){.waiter.fn = one_came, .many = &many};
         list_init(&ones[i].waiter.place);
-        if (!ready[i]) object_wait(&mr->client.objects, object_find(&mr->client.objects, refs[i]), &ones[i].waiter);
+        if (!ready[i]) object_wait(&mr->worker.objects, object_find(&mr->worker.objects, refs[i]), &ones[i].waiter);
     }
     mr_status status = context_wait_lending(mr, &many.waiter, timeout_us);
     for (size_t i = 0; i < count; i++) object_unwait(&ones[i].waiter);
@@ -290,10 +290,10 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
 
 /* The error lies in an object that only the view holds. */
 static mr_status open_error(mr_context *mr, const failure *failure, mr_value *out) {
-    bundle *values;
+    value_pack *values;
     MR_TRY(failure_bundle(failure, &values));
     mr_status status = keep_locked(mr, values, 0, out);
-    bundle_unref(values);
+    value_pack_unref(values);
     return status;
 }
 
@@ -303,7 +303,7 @@ mr_status mr_failure(mr_context *mr, mr_ref ref, mr_value *out) {
     object *object = find_object(mr, ref);
     mr_status status = MR_NOT_FOUND;
     if (object != NULL && object->state == OBJECT_FAILED) {
-        object_see(&mr->client.objects, object);
+        object_see(&mr->worker.objects, object);
         status = open_error(mr, object->failure, out);
     } else if (object != NULL) {
         status = error_set(MR_INVALID, "mr_failure: object " OBJECT_ID " %s", OBJECT_ID_OF(ref),
@@ -328,8 +328,8 @@ mr_status mr_failure_detail(mr_context *mr, mr_ref ref, void *out, size_t room, 
 static mr_status cancel(mr_context *mr, mr_ref ref, wire_how how) {
     object *object = find_object(mr, ref);
     if (object == NULL) return MR_NOT_FOUND;
-    if (!object->foreign || object->state != OBJECT_PENDING) return request_cancel(object, how);
-    return lender_cancel(&mr->client.lender, object, how);
+    if (!object->foreign || object->state != OBJECT_PENDING) return invocation_cancel(object, how);
+    return borrow_rpc_cancel(&mr->worker.borrow_rpc, object, how);
 }
 
 /* MR_BUSY: the worker has to be told beforehand (WIRE_BY_FORCE, WIRE_ALONE), and there is no room for that yet. */
@@ -357,7 +357,7 @@ mr_status mr_retain(mr_context *mr, mr_ref ref) {
 void mr_release(mr_context *mr, mr_ref ref) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
-    object *object = object_find(&mr->client.objects, ref);
-    if (object != NULL) object_unname(&mr->client.objects, object);
+    object *object = object_find(&mr->worker.objects, ref);
+    if (object != NULL) object_unname(&mr->worker.objects, object);
     context_unlock(mr);
 }

@@ -43,10 +43,10 @@ mr_status mr_batch_actor(mr_batch *group, mr_actor actor, const char *method, co
     return submit_large_call(group->mr, actor, method, options, args, count, &group->requests, out);
 }
 
-void group_name_arguments(mr_batch *group, const char *noun, uint32_t first) {
+void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first) {
     context_lock(group->mr);
     MR_ASSERT(!list_empty(&group->requests));
-    arguments_futures *futures = container_of(group->requests.prev, request, group)->arguments.futures;
+    arguments_futures *futures = container_of(group->requests.prev, invocation, group)->arguments.futures;
     if (futures != NULL) {
         futures->noun = noun;
         futures->first = first;
@@ -55,7 +55,7 @@ void group_name_arguments(mr_batch *group, const char *noun, uint32_t first) {
 }
 
 static void drop(mr_batch *group) {
-    requests_drop(&group->requests);
+    invocations_drop(&group->requests);
     list_remove(&group->place);
     free(group);
 }
@@ -64,8 +64,8 @@ mr_status mr_batch_submit(mr_batch *group) {
     MR_TRY(check(group));
     mr_context *mr = group->mr;
     context_lock(mr);
-    mr_status status = mr->client.over == NULL ? MR_OK : failure_raise(mr->client.over);
-    if (status == MR_OK) requests_start(&group->requests);
+    mr_status status = mr->worker.over == NULL ? MR_OK : failure_raise(mr->worker.over);
+    if (status == MR_OK) invocations_start(&group->requests);
     drop(group);
     return context_done(mr, status);
 }
@@ -78,6 +78,6 @@ void mr_batch_cancel(mr_batch *group) {
     context_unlock(mr);
 }
 
-void groups_drop(list *groups) {
+void submit_batches_drop(list *groups) {
     while (!list_empty(groups)) drop(container_of(groups->next, mr_batch, place));
 }

@@ -11,6 +11,6 @@ struct mr_batch {
 
 /* The call that was added last: its arguments from `first` on, which are futures, are called noun 0, noun 1, … in the
  * error of one that fails. `noun` is borrowed, till the call has ended. The lock is taken inside. */
-void group_name_arguments(mr_batch *group, const char *noun, uint32_t first);
+void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first);
 
-void groups_drop(list *groups); /* the program left them */
+void submit_batches_drop(list *groups); /* the program left them */

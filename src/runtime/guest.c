@@ -3,19 +3,21 @@
 
 #include "runtime/context.h"
 
-guest *guest_find(mr_context *mr, const void *kind) {
+context_extension *context_extension_find(mr_context *mr, const void *kind) {
     list_for_each (at, &mr->guests) {
-        guest *guest = container_of(at, struct guest, place);
-        if (guest->kind == kind) return guest;
+        context_extension *extension = container_of(at, struct context_extension, place);
+        if (extension->kind == kind) return extension;
     }
     return NULL;
 }
 
-void guest_invite(mr_context *mr, guest *guest) { list_push_back(&mr->guests, &guest->place); }
+void context_extension_invite(mr_context *mr, context_extension *extension) {
+    list_push_back(&mr->guests, &extension->place);
+}
 
-void guests_close(mr_context *mr) {
+void context_extensions_close(mr_context *mr) {
     for (list *at; (at = list_pop_front(&mr->guests)) != NULL;) {
-        guest *guest = container_of(at, struct guest, place);
-        guest->close(mr, guest);
+        context_extension *extension = container_of(at, struct context_extension, place);
+        extension->close(mr, extension);
     }
 }

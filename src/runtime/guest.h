@@ -4,12 +4,12 @@
 #include "base/list.h"
 #include "miniray/runtime.h"
 
-typedef struct guest {
+typedef struct context_extension {
     list place;
-    const void *kind;                                   /* whose it is: an address that only that has */
-    void (*close)(mr_context *mr, struct guest *guest); /* the context ends: frees it */
-} guest;
+    const void *kind;                                                   /* whose it is: an address that only that has */
+    void (*close)(mr_context *mr, struct context_extension *extension); /* the context ends: frees it */
+} context_extension;
 
-guest *guest_find(mr_context *mr, const void *kind); /* NULL: there is none */
-void guest_invite(mr_context *mr, guest *guest);     /* moved */
-void guests_close(mr_context *mr);
+context_extension *context_extension_find(mr_context *mr, const void *kind); /* NULL: there is none */
+void context_extension_invite(mr_context *mr, context_extension *extension); /* moved */
+void context_extensions_close(mr_context *mr);

@@ -13,43 +13,43 @@
 #include "runtime/context.h"
 
 typedef struct keepsake {
-    guest guest;
+    context_extension extension;
     int *closed; /* counts */
 } keepsake;
 
-static void keepsake_close(mr_context *mr, guest *guest) {
-    keepsake *mine = container_of(guest, keepsake, guest);
+static void keepsake_close(mr_context *mr, context_extension *extension) {
+    keepsake *mine = container_of(extension, keepsake, extension);
     (*mine->closed)++;
     free(mine);
 }
 
 static void invite(mr_context *mr, const void *kind, int *closed) {
     keepsake *made = xcalloc(1, sizeof *made);
-    *made = (keepsake){.guest = {.kind = kind, .close = keepsake_close}, .closed = closed};
-    guest_invite(mr, &made->guest);
+    *made = (keepsake){.extension = {.kind = kind, .close = keepsake_close}, .closed = closed};
+    context_extension_invite(mr, &made->extension);
 }
 
-static void guests_are_found_by_their_kind_and_closed_once(void **state) {
+static void context_extensions_are_found_by_their_kind_and_closed_once(void **state) {
     static const char first, second, third;
     int closed[2] = {0};
     mr_context *mr = xcalloc(1, sizeof *mr); /* nothing else of it is looked at */
     list_init(&mr->guests);
-    assert_null(guest_find(mr, &first));
+    assert_null(context_extension_find(mr, &first));
     invite(mr, &first, &closed[0]);
     invite(mr, &second, &closed[1]);
-    assert_ptr_equal(container_of(guest_find(mr, &first), keepsake, guest)->closed, &closed[0]);
-    assert_ptr_equal(container_of(guest_find(mr, &second), keepsake, guest)->closed, &closed[1]);
-    assert_null(guest_find(mr, &third));
-    guests_close(mr);
+    assert_ptr_equal(container_of(context_extension_find(mr, &first), keepsake, extension)->closed, &closed[0]);
+    assert_ptr_equal(container_of(context_extension_find(mr, &second), keepsake, extension)->closed, &closed[1]);
+    assert_null(context_extension_find(mr, &third));
+    context_extensions_close(mr);
     assert_int_equal(closed[0], 1);
     assert_int_equal(closed[1], 1);
-    assert_null(guest_find(mr, &first));
-    guests_close(mr);
+    assert_null(context_extension_find(mr, &first));
+    context_extensions_close(mr);
     assert_int_equal(closed[0], 1);
     free(mr);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(guests_are_found_by_their_kind_and_closed_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(context_extensions_are_found_by_their_kind_and_closed_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

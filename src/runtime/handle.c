@@ -6,21 +6,22 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-static loan *find_loan(void *host, uint64_t owner, uint64_t serial) {
-    handle *handle = handle_find(host, (mr_actor){{owner, serial}});
-    return handle == NULL ? NULL : &handle->loan;
+static borrowed_ref *find_loan(void *host, uint64_t owner, uint64_t serial) {
+    actor_handle *handle = actor_handle_find(host, (mr_actor){{owner, serial}});
+    return handle == NULL ? NULL : &handle->ref;
 }
 
-void handles_feed(handles *handles) { (void)borrow_feed(&handles->borrow); }
+void actor_handles_feed(actor_handles *handles) { (void)borrow_feed(&handles->borrow); }
 
-void handles_init(handles *handles, mr_status (*send)(void *handles, borrow_message *message),
-                  bool (*part)(struct handles *handles, mr_actor actor)) {
-    *handles = (struct handles){.ops = {.send = send, .find = find_loan}, .part = part}; /* others borrow nothing */
+void actor_handles_init(actor_handles *handles, mr_status (*send)(void *handles, borrow_message *message),
+                        bool (*part)(struct actor_handles *handles, mr_actor actor)) {
+    /* others borrow nothing */
+    *handles = (struct actor_handles){.ops = {.send = send, .find = find_loan}, .part = part};
     borrow_init(&handles->borrow, &handles->ops, handles);
     handles->borrow.batch = 1;
 }
 
-void handles_fini(handles *handles) {
+void actor_handles_fini(actor_handles *handles) {
     map_for_each (owner, &handles->by_owner) {
         map_for_each (slot, owner.value) free(slot.value);
         map_fini(owner.value);
@@ -30,15 +31,15 @@ void handles_fini(handles *handles) {
     borrow_fini(&handles->borrow);
 }
 
-handle *handle_find(const handles *handles, mr_actor actor) {
+actor_handle *actor_handle_find(const actor_handles *handles, mr_actor actor) {
     const map *map = map_get(&handles->by_owner, actor.word[0]);
     return map == NULL ? NULL : map_get(map, actor.word[1]);
 }
 
-handle *handle_meet(handles *handles, mr_actor actor) {
-    handle *known = handle_find(handles, actor);
+actor_handle *actor_handle_meet(actor_handles *handles, mr_actor actor) {
+    actor_handle *known = actor_handle_find(handles, actor);
     if (known != NULL) return known;
-    handle *made = XNEW(handle, .loan = (loan){.owner = actor.word[0], .serial = actor.word[1]});
+    actor_handle *made = XNEW(actor_handle, .ref = (borrowed_ref){.owner = actor.word[0], .serial = actor.word[1]});
     map *map = map_get(&handles->by_owner, actor.word[0]);
     if (map == NULL) {
         map = xcalloc(1, sizeof *map);
@@ -48,41 +49,41 @@ handle *handle_meet(handles *handles, mr_actor actor) {
     return made;
 }
 
-mr_actor handle_actor(const handle *handle) { return (mr_actor){{handle->loan.owner, handle->loan.serial}}; }
+mr_actor actor_handle_actor(const actor_handle *handle) { return (mr_actor){{handle->ref.owner, handle->ref.serial}}; }
 
 /* Nothing has it any more. Calls under way still do, which end it later. */
-static void settle(handles *handles, handle *handle) {
-    if (handle_had(handle) > 0 || handles->part(handles, handle_actor(handle))) return;
-    borrow_let_go(&handles->borrow, &handle->loan);
-    map_remove(map_get(&handles->by_owner, handle->loan.owner), handle->loan.serial);
+static void settle(actor_handles *handles, actor_handle *handle) {
+    if (actor_handle_had(handle) > 0 || handles->part(handles, actor_handle_actor(handle))) return;
+    borrow_let_go(&handles->borrow, &handle->ref);
+    map_remove(map_get(&handles->by_owner, handle->ref.owner), handle->ref.serial);
     free(handle);
 }
 
-void handle_name(handle *handle) { handle->names++; }
+void actor_handle_name(actor_handle *handle) { handle->names++; }
 
-void handle_unname(handles *handles, handle *handle) {
+void actor_handle_unname(actor_handles *handles, actor_handle *handle) {
     if (handle->names == 0) return;
     handle->names--;
     settle(handles, handle);
-    handles_feed(handles);
+    actor_handles_feed(handles);
 }
 
-void handle_enclose(handle *handle) { handle->inside++; }
+void actor_handle_enclose(actor_handle *handle) { handle->inside++; }
 
-void handle_disclose(handles *handles, handle *handle) {
+void actor_handle_disclose(actor_handles *handles, actor_handle *handle) {
     handle->inside--;
     settle(handles, handle);
 }
 
-void handle_use(handle *handle) { handle->uses++; }
+void actor_handle_use(actor_handle *handle) { handle->uses++; }
 
-void handle_unuse(handles *handles, handle *handle) {
+void actor_handle_unuse(actor_handles *handles, actor_handle *handle) {
     MR_ASSERT(handle->uses > 0);
     handle->uses--;
     settle(handles, handle);
 }
 
-void handle_take(handles *handles, handle *handle) {
-    borrow_keep(&handles->borrow, &handle->loan, NULL);
-    handles_feed(handles);
+void actor_handle_take(actor_handles *handles, actor_handle *handle) {
+    borrow_keep(&handles->borrow, &handle->ref, NULL);
+    actor_handles_feed(handles);
 }

@@ -15,38 +15,42 @@
 #include "miniray/value.h"
 #include "runtime/refs/borrow.h"
 
-typedef struct handle {
-    loan loan;       /* owner and serial: the two words of its id */
-    uint32_t names;  /* references of the program */
-    uint32_t inside; /* bundles whose values have it */
-    uint32_t uses;   /* others that keep it for a while: its creation, calls under way */
-} handle;
+typedef struct actor_handle {
+    borrowed_ref ref; /* owner and serial: the two words of its id */
+    uint32_t names;   /* references of the program */
+    uint32_t inside;  /* bundles whose values have it */
+    uint32_t uses;    /* others that keep it for a while: its creation, calls under way */
+} actor_handle;
 
-typedef struct handles { /* embedded in the record of its host */
+typedef struct actor_handles { /* embedded in the record of its host */
     borrow_ops ops;
-    bool (*part)(struct handles *handles, mr_actor actor);
+    bool (*part)(struct actor_handles *handles, mr_actor actor);
     borrow borrow;
     map by_owner; /* first word → map of second word → handle; owned */
-} handles;
+} actor_handles;
 
 /* `send` is as in borrow_ops, with the handles as its host: the node is the owner of all. `part` is called when nothing
- * has a handle of the actor any more; true: calls to it are under way, and handle_unuse is called with the last. */
-void handles_init(handles *handles, mr_status (*send)(void *handles, borrow_message *message),
-                  bool (*part)(struct handles *handles, mr_actor actor));
-void handles_fini(handles *handles);
-void handles_feed(handles *handles); /* there may be room again, or some time has passed */
+ * has a handle of the actor any more; true: calls to it are under way, and actor_handle_unuse is called with the last.
+ * */
+void actor_handles_init(actor_handles *handles, mr_status (*send)(void *handles, borrow_message *message),
+                        bool (*part)(struct actor_handles *handles, mr_actor actor));
+void actor_handles_fini(actor_handles *handles);
+void actor_handles_feed(actor_handles *handles); /* there may be room again, or some time has passed */
 
-handle *handle_find(const handles *handles, mr_actor actor); /* NULL: this process has none */
-handle *handle_meet(handles *handles, mr_actor actor);       /* made if there is none, CARRIED; had by nothing yet */
-mr_actor handle_actor(const handle *handle);
+actor_handle *actor_handle_find(const actor_handles *handles, mr_actor actor); /* NULL: this process has none */
+/* made if there is none, CARRIED; had by nothing yet */
+actor_handle *actor_handle_meet(actor_handles *handles, mr_actor actor);
+mr_actor actor_handle_actor(const actor_handle *handle);
 
 /* One more or one less; with the last of all it is gone. */
-void handle_name(handle *handle);
-void handle_unname(handles *handles, handle *handle);
-void handle_enclose(handle *handle);
-void handle_disclose(handles *handles, handle *handle);
-void handle_use(handle *handle);
-void handle_unuse(handles *handles, handle *handle);
+void actor_handle_name(actor_handle *handle);
+void actor_handle_unname(actor_handles *handles, actor_handle *handle);
+void actor_handle_enclose(actor_handle *handle);
+void actor_handle_disclose(actor_handles *handles, actor_handle *handle);
+void actor_handle_use(actor_handle *handle);
+void actor_handle_unuse(actor_handles *handles, actor_handle *handle);
 
-void handle_take(handles *handles, handle *handle); /* tells the node, without waiting for its word */
-static inline uint32_t handle_had(const handle *handle) { return handle->names + handle->inside + handle->uses; }
+void actor_handle_take(actor_handles *handles, actor_handle *handle); /* tells the node, without waiting for its word */
+static inline uint32_t actor_handle_had(const actor_handle *handle) {
+    return handle->names + handle->inside + handle->uses;
+}

@@ -34,17 +34,17 @@ static atomic_bool serves; /* this process is a worker, and has joined its node 
 /* A worker serves and is gone: mr_init does not return in it. */
 static mr_status be_worker(void) {
     mr_context *mr;
-    MR_TRY(context_open(boot_hub(), &(context_entry){.role = WIRE_WORKER}, &mr));
+    MR_TRY(context_open(boot_broker(), &(context_entry){.role = WIRE_WORKER}, &mr));
     atomic_store(&serves, true);
     boot_forget();
-    serve(mr);
-    serve_out(mr);
-    worker_bid_farewell(mr->client.worker);
+    worker_loop(mr);
+    worker_loop_out(mr);
+    worker_bid_drain(mr->worker.worker);
     fflush(NULL);
     _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
 }
 
-/* ---- What a driver tells the node of its program: its name space, and for a lasting one the recipe. */
+/* ---- What a driver tells the node of its program: its name space, and for a lasting one the launch spec. */
 
 static mr_status describe(const mr_options *options, bool private, span *out) {
     const char *name_space = options->name_space == NULL ? "" : options->name_space;
@@ -52,29 +52,29 @@ static mr_status describe(const mr_options *options, bool private, span *out) {
     if (length > WIRE_NAME_MAX || name_space[0] == '#')
         return error_set(MR_INVALID, "namespace '%.60s' is %zu bytes long; at most %d, and the first must not be '#'",
                          name_space, length, WIRE_NAME_MAX);
-    span recipe = {0};
-    if (!private) MR_TRY(recipe_encode(options->worker, options->fork != NULL, &recipe));
-    size_t size = 4 + length + 1 + recipe.size;
+    span launch_spec = {0};
+    if (!private) MR_TRY(launch_spec_encode(options->worker, options->fork != NULL, &launch_spec));
+    size_t size = 4 + length + 1 + launch_spec.size;
     uint8_t *bytes = malloc(size);
     if (bytes == NULL) {
-        free((void *)(uintptr_t)recipe.data);
+        free((void *)(uintptr_t)launch_spec.data);
         return error_set(MR_NOMEM, "cannot join the node: no memory for a request of %zu bytes", size);
     }
     writer writer = writer_of(bytes, size);
     writer_span32(&writer, span_of(name_space, length));
     writer_u8(&writer, options->log_to_driver >= 0);
-    writer_bytes(&writer, recipe.data, recipe.size);
-    free((void *)(uintptr_t)recipe.data);
+    writer_bytes(&writer, launch_spec.data, launch_spec.size);
+    free((void *)(uintptr_t)launch_spec.data);
     *out = span_of(bytes, size);
     return MR_OK;
 }
 
-static mr_status join(const char *hub, const mr_options *options, bool private, mr_context **out) {
+static mr_status join(const char *broker, const mr_options *options, bool private, mr_context **out) {
     span about;
     MR_TRY(describe(options, private, &about));
     context_entry entry = {
         .role = WIRE_DRIVER, .about = about, .print = options->print, .print_user = options->print_user};
-    mr_status status = context_open(hub, &entry, out);
+    mr_status status = context_open(broker, &entry, out);
     free((void *)(uintptr_t)about.data);
     return status;
 }
@@ -88,7 +88,7 @@ static mr_status join_lasting(const char *address, const mr_options *options, mr
                          "(%.100s): pass them to `miniray start`",
                          address);
     mr_node_info node;
-    MR_TRY(lasting_find(address, &node, NULL));
+    MR_TRY(node_discovery_find(address, &node, NULL));
     mr_status status = join(node.address, options, false, out);
     if (status != MR_OK) return error_wrap(status, "joining the node at %s", node.address);
     (*out)->node_pid = node.pid;
@@ -106,14 +106,14 @@ static void end_node(int pid, int lifeline_fd) {
         if (poll(&wait, 1, NODE_END_MS) == 0) kill(pid, SIGKILL);
         close(pidfd);
     }
-    stray_bury(pid);
+    orphans_bury(pid);
 }
 
 /* A private node is its program again, and knows by itself how to start another one, unless it is told otherwise. */
-static mr_status add_recipe(const mr_options *options, boot_node *told) {
-    told->has_recipe = options->worker != NULL || options->fork != NULL;
-    if (!told->has_recipe) return MR_OK;
-    return recipe_encode(options->worker, options->fork != NULL, &told->recipe);
+static mr_status add_launch_spec(const mr_options *options, boot_node *told) {
+    told->has_launch_spec = options->worker != NULL || options->fork != NULL;
+    if (!told->has_launch_spec) return MR_OK;
+    return launch_spec_encode(options->worker, options->fork != NULL, &told->launch_spec);
 }
 
 static mr_status begin_private(const mr_options *options, mr_context **out) {
@@ -123,17 +123,17 @@ static mr_status begin_private(const mr_options *options, mr_context **out) {
     mr_status status = node_options_read(&node, "num_workers", &told);
     if (status != MR_OK) return status;
     told.executable = options->node;
-    MR_TRY(add_recipe(options, &told));
-    rundir run;
-    status = rundir_open(&run);
+    MR_TRY(add_launch_spec(options, &told));
+    session_dir run;
+    status = session_dir_open(&run);
     if (status != MR_OK) goto free_recipe;
-    char hub[RUNDIR_MAX + 8];
-    snprintf(hub, sizeof hub, "%s/hub", run.path);
+    char broker[SESSION_DIR_MAX + 8];
+    snprintf(broker, sizeof broker, "%s/hub", run.path);
     pid_t pid;
     int lifeline_fd;
-    status = boot_start_node(hub, run.path, &told, &pid, &lifeline_fd);
+    status = boot_start_node(broker, run.path, &told, &pid, &lifeline_fd);
     if (status != MR_OK) goto close_run;
-    status = join(hub, options, true, out);
+    status = join(broker, options, true, out);
     if (status != MR_OK) goto end_node;
     (*out)->node_pid = pid;
     (*out)->lifeline_fd = lifeline_fd;
@@ -143,9 +143,9 @@ static mr_status begin_private(const mr_options *options, mr_context **out) {
 end_node:
     end_node(pid, lifeline_fd);
 close_run:
-    rundir_close(&run);
+    session_dir_close(&run);
 free_recipe:
-    free((void *)(uintptr_t)told.recipe.data);
+    free((void *)(uintptr_t)told.launch_spec.data);
     return status;
 }
 
@@ -171,7 +171,7 @@ __attribute__((constructor)) static void take_over(void) {
         boot_begin_node();
         _exit(node_main());
     }
-    if (role == BOOT_TEMPLATE) fcntl(BOOT_TEMPLATE_FD, F_SETFD, FD_CLOEXEC);
+    if (role == BOOT_ZYGOTE) fcntl(BOOT_ZYGOTE_FD, F_SETFD, FD_CLOEXEC);
     boot_begin_worker();
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* stdout is a file, but a printed line must not wait in the buffer */
     if (role == BOOT_NATIVE) live_as_worker();
@@ -185,12 +185,12 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
         return error_set(MR_INVALID, "mr_init in a worker (process %d): bodies get its context from mr_call_context",
                          (int)getpid());
     boot_role role = boot_role_now();
-    if (role == BOOT_TEMPLATE) template_serve(options == NULL ? NULL : options->fork);
-    if (role == BOOT_TEMPLATE || role == BOOT_WORKER) live_as_worker();
+    if (role == BOOT_ZYGOTE) zygote_serve(options == NULL ? NULL : options->fork);
+    if (role == BOOT_ZYGOTE || role == BOOT_WORKER) live_as_worker();
     if (out == NULL) return error_set(MR_INVALID, "mr_init: `out` is NULL");
     if (options == NULL) options = &none;
     config config;
-    MR_TRY(settings_load(&config));
+    MR_TRY(runtime_config_load(&config));
     const char *address = options->address != NULL ? options->address : config.address;
     return address[0] == '\0' ? begin_private(options, out) : join_lasting(address, options, out);
 }
@@ -216,18 +216,18 @@ static bool has_views(mr_context *mr) {
 
 void mr_shutdown(mr_context *mr) {
     if (!context_is_ours(mr)) return; /* a forked child ends nothing of its parent's */
-    if (mr->client.worker != NULL) {
+    if (mr->worker.worker != NULL) {
         log_warn("mr_shutdown in a worker (process %d) does nothing: the node ends its workers", (int)getpid());
         return;
     }
     context_see_others_out(mr);
     show_output(mr);
     int pid = mr->node_pid, lifeline_fd = mr->lifeline_fd;
-    rundir run = mr->run;
+    session_dir run = mr->run;
     bool private = lifeline_fd >= 0, first = private && has_views(mr);
     if (first) end_node(pid, lifeline_fd);
     context_close(mr, first);
     if (!private) return; /* the node is others' too */
     if (!first) end_node(pid, lifeline_fd);
-    rundir_close(&run); /* the node did it, unless it was killed */
+    session_dir_close(&run); /* the node did it, unless it was killed */
 }

@@ -9,9 +9,9 @@
 #include "runtime/refs/cargo.h"
 
 bool large_args_any(const mr_arg *args, size_t count) {
-    if (args == NULL || count > BUNDLE_VALUES_MAX) return false; /* refused when it is submitted */
+    if (args == NULL || count > VALUE_PACK_VALUES_MAX) return false; /* refused when it is submitted */
     for (size_t i = 0; i < count; i++)
-        if (cargo_is_large(&args[i])) return true;
+        if (attachment_is_large(&args[i])) return true;
     return false;
 }
 
@@ -23,7 +23,7 @@ mr_status large_args_put(mr_context *mr, const mr_arg *args, size_t count, large
     made.args = memcpy(made.own, args, count * sizeof *args);
     for (; made.count < count; made.count++) {
         mr_ref ref;
-        if (!cargo_is_large(&args[made.count])) continue;
+        if (!attachment_is_large(&args[made.count])) continue;
         mr_status status = mr_put(mr, args[made.count], &ref);
         if (status != MR_OK) {
             large_args_release(mr, &made);
@@ -37,6 +37,6 @@ mr_status large_args_put(mr_context *mr, const mr_arg *args, size_t count, large
 
 void large_args_release(mr_context *mr, large_args *large) {
     for (size_t i = 0; i < large->count; i++)
-        if (cargo_is_large(&large->given[i])) mr_release(mr, large->own[i].ref);
+        if (attachment_is_large(&large->given[i])) mr_release(mr, large->own[i].ref);
     free(large->own);
 }

@@ -8,35 +8,35 @@
 
 typedef struct answer {
     list place;
-    call_token token;
-    bundle *values;
+    rpc_call_token token;
+    value_pack *values;
 } answer;
 
-void late_init(late *late) { list_init(&late->answers); }
+void reply_queue_init(reply_queue *replies) { list_init(&replies->answers); }
 
 static void drop(answer *answer) {
     list_remove(&answer->place);
-    bundle_unref(answer->values);
+    value_pack_unref(answer->values);
     free(answer);
 }
 
-void late_fini(late *late) {
-    while (!list_empty(&late->answers)) drop(container_of(late->answers.next, answer, place));
+void reply_queue_fini(reply_queue *replies) {
+    while (!list_empty(&replies->answers)) drop(container_of(replies->answers.next, answer, place));
 }
 
-void late_answer(late *late, calls *calls, call_token token, bundle *values) {
-    if (wire_answer_values(calls, token, values) != MR_BUSY) {
-        bundle_unref(values);
+void reply_queue_answer(reply_queue *replies, rpc *rpc, rpc_call_token token, value_pack *values) {
+    if (wire_answer_values(rpc, token, values) != MR_BUSY) {
+        value_pack_unref(values);
         return;
     }
     answer *kept = XNEW(answer, .token = token, .values = values);
-    list_push_back(&late->answers, &kept->place);
+    list_push_back(&replies->answers, &kept->place);
 }
 
 /* Each of them may be on a link of its own. */
-void late_room(late *late, calls *calls) {
-    list_for_each (at, &late->answers) {
+void reply_queue_room(reply_queue *replies, rpc *rpc) {
+    list_for_each (at, &replies->answers) {
         answer *answer = container_of(at, struct answer, place);
-        if (wire_answer_values(calls, answer->token, answer->values) != MR_BUSY) drop(answer);
+        if (wire_answer_values(rpc, answer->token, answer->values) != MR_BUSY) drop(answer);
     }
 }

@@ -4,12 +4,12 @@
 #include "net/call.h"
 #include "runtime/refs/bundle.h"
 
-typedef struct late { /* of one `calls` object */
+typedef struct reply_queue { /* of one `rpc` object */
     list answers;
-} late;
+} reply_queue;
 
-void late_init(late *late);
-void late_fini(late *late);
+void reply_queue_init(reply_queue *replies);
+void reply_queue_fini(reply_queue *replies);
 /* Answers now or later. The reference to the bundle is taken over. */
-void late_answer(late *late, calls *calls, call_token token, bundle *values);
-void late_room(late *late, calls *calls);
+void reply_queue_answer(reply_queue *replies, rpc *rpc, rpc_call_token token, value_pack *values);
+void reply_queue_room(reply_queue *replies, rpc *rpc);

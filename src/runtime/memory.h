@@ -5,16 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MEMORY_STORE_PERCENT = 30 };
-#define MEMORY_STORE_LEAST   (UINT64_C(64) << 20)
-#define MEMORY_STORE_OPTIONS "object_store_memory (Python), store_bytes (C) or MINIRAY_ARENA_BYTES"
+enum { MEMORY_LIMIT_STORE_PERCENT = 30 };
+#define MEMORY_LIMIT_STORE_LEAST   (UINT64_C(64) << 20)
+#define MEMORY_LIMIT_STORE_OPTIONS "object_store_memory (Python), store_bytes (C) or MINIRAY_ARENA_BYTES"
 
-typedef struct memory_share {
-    uint64_t bytes; /* whole megabytes, MEMORY_STORE_LEAST at least */
+typedef struct memory_limit_share {
+    uint64_t bytes; /* whole megabytes, MEMORY_LIMIT_STORE_LEAST at least */
     bool small;     /* it is less than a quarter of what it would be if nothing else was in use */
-} memory_share;
+} memory_limit_share;
 
-/* `total` and `available` as headroom.h has them, HEADROOM_UNKNOWN included. */
-memory_share memory_share_of(uint64_t total, uint64_t available);
+/* `total` and `available` as headroom.h has them, MEMORY_HEADROOM_UNKNOWN included. */
+memory_limit_share memory_limit_share_of(uint64_t total, uint64_t available);
 
-uint64_t memory_store_bytes(void); /* of this process; says so in the log if it is small */
+uint64_t memory_limit_store_bytes(void); /* of this process; says so in the log if it is small */

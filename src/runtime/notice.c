@@ -7,17 +7,17 @@
 #include "base/error.h"
 #include "runtime/context.h"
 
-void notice_post(mr_context *mr, notice *notice) {
-    list_push_back(&mr->notices, &notice->place);
+void callback_post(mr_context *mr, callback *callback) {
+    list_push_back(&mr->notices, &callback->place);
     progress_thread_nudge(mr);
 }
 
-bool notices_deliver(mr_context *mr) {
+bool callbacks_deliver(mr_context *mr) {
     bool any = !list_empty(&mr->notices);
     for (list *at; (at = list_pop_front(&mr->notices)) != NULL;) {
-        notice *notice = container_of(at, struct notice, place);
+        callback *callback = container_of(at, struct callback, place);
         context_unlock(mr);
-        notice->tell(notice);
+        callback->tell(callback);
         context_lock(mr);
     }
     return any;
@@ -26,7 +26,7 @@ bool notices_deliver(mr_context *mr) {
 /* ---- A future that is there. */
 
 typedef struct watch {
-    notice notice;
+    callback callback;
     object_waiter waiter;
     list place; /* in mr->watches while the future is pending */
     mr_context *mr;
@@ -36,8 +36,8 @@ typedef struct watch {
     void *user;
 } watch;
 
-static void tell_ready(notice *notice) {
-    watch *watch = container_of(notice, struct watch, notice);
+static void tell_ready(callback *callback) {
+    watch *watch = container_of(callback, struct watch, callback);
     mr_ready_fn *fn = watch->fn;
     void *user = watch->user;
     mr_ref ref = watch->ref;
@@ -48,22 +48,22 @@ static void tell_ready(notice *notice) {
 static void came(object_waiter *waiter, object *object) {
     watch *watch = container_of(waiter, struct watch, waiter);
     list_remove(&watch->place);
-    notice_post(watch->mr, &watch->notice);
-    object_drop(&watch->mr->client.objects, object);
+    callback_post(watch->mr, &watch->callback);
+    object_drop(&watch->mr->worker.objects, object);
 }
 
-void notices_end(mr_context *mr) {
+void callbacks_end(mr_context *mr) {
     while (!list_empty(&mr->watches)) {
         watch *watch = container_of(mr->watches.next, struct watch, place);
         object_unwait(&watch->waiter);
         came(&watch->waiter, watch->object);
     }
-    (void)notices_deliver(mr);
+    (void)callbacks_deliver(mr);
 }
 
 /* The reference is pending: the watch (moved) is told when it comes. */
 static void watch_for(mr_context *mr, object *object, watch *watch) {
-    *watch = (struct watch){.notice.tell = tell_ready,
+    *watch = (struct watch){.callback.tell = tell_ready,
                             .waiter.fn = came,
                             .mr = mr,
                             .object = object_hold(object),
@@ -71,7 +71,7 @@ static void watch_for(mr_context *mr, object *object, watch *watch) {
                             .fn = watch->fn,
                             .user = watch->user};
     list_push_back(&mr->watches, &watch->place);
-    object_wait(&mr->client.objects, object, &watch->waiter);
+    object_wait(&mr->worker.objects, object, &watch->waiter);
     progress_thread_nudge(mr); /* nobody may be driving */
 }
 
@@ -83,7 +83,7 @@ mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
     watch->fn = fn;
     watch->user = user;
     context_lock(mr);
-    object *object = object_find(&mr->client.objects, ref);
+    object *object = object_find(&mr->worker.objects, ref);
     bool pending = object != NULL && object->state == OBJECT_PENDING;
     if (pending) watch_for(mr, object, watch);
     context_unlock(mr);
@@ -99,27 +99,27 @@ mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
 /* ---- A body that was cancelled. */
 
 typedef struct cancel_notice {
-    notice notice;
+    callback callback;
     cancel_wish wish;
 } cancel_notice;
 
-static void tell_cancelled(notice *notice) {
-    cancel_notice *told = container_of(notice, cancel_notice, notice);
+static void tell_cancelled(callback *callback) {
+    cancel_notice *told = container_of(callback, cancel_notice, callback);
     told->wish.fn(told->wish.user, true);
     free(told);
 }
 
-cancel_wish notice_spared(mr_call *call) {
+cancel_wish callback_spared(mr_call *call) {
     cancel_wish wish = call->on_cancel;
     call->on_cancel = (cancel_wish){0};
     return wish;
 }
 
-void notice_cancelled(void *context, mr_call *call) {
-    cancel_wish wish = notice_spared(call);
+void callback_cancelled(void *context, mr_call *call) {
+    cancel_wish wish = callback_spared(call);
     cancel_notice *made = xcalloc(1, sizeof *made); /* the call may be gone when it is told */
-    *made = (cancel_notice){.notice.tell = tell_cancelled, .wish = wish};
-    notice_post(context, &made->notice);
+    *made = (cancel_notice){.callback.tell = tell_cancelled, .wish = wish};
+    callback_post(context, &made->callback);
 }
 
 mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user) {
@@ -129,7 +129,7 @@ mr_status mr_on_cancel(mr_call *call, mr_cancel_fn *fn, void *user) {
     if (!taken) {
         call->asked_cancel = true;
         call->on_cancel = (cancel_wish){fn, user};
-        if (call->cancelled) notice_cancelled(call->mr, call);
+        if (call->cancelled) callback_cancelled(call->mr, call);
     }
     context_unlock(call->mr);
     if (!taken) return MR_OK;

@@ -3,8 +3,13 @@
 #pragma once
 #include <unistd.h>
 
-typedef enum outlet { OUTLET_OUT, OUTLET_ERR, OUTLETS } outlet; /* on the wire: no number changes its meaning */
+/* on the wire: no number changes its meaning */
+typedef enum std_stream { STD_STREAM_OUT, STD_STREAM_ERR, STD_STREAMS } std_stream;
 
-static inline int outlet_fd(outlet outlet) { return outlet == OUTLET_OUT ? STDOUT_FILENO : STDERR_FILENO; }
+static inline int std_stream_fd(std_stream std_stream) {
+    return std_stream == STD_STREAM_OUT ? STDOUT_FILENO : STDERR_FILENO;
+}
 /* How the name of a worker's file ends. */
-static inline const char *outlet_end(outlet outlet) { return outlet == OUTLET_OUT ? ".out.log" : ".err.log"; }
+static inline const char *std_stream_end(std_stream std_stream) {
+    return std_stream == STD_STREAM_OUT ? ".out.log" : ".err.log";
+}

@@ -21,8 +21,8 @@ static void remove_folder(const char *path) {
     nftw(path, remove_one, OPEN_MAX_AT_ONCE, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-mr_status place_open(const char *run, const char *prefix, place *out) {
-    place made;
+mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out) {
+    socket_dir made;
     const char *folder = getenv("TMPDIR");
     const char chance[] = "XXXXXX";
     if (folder == NULL || folder[0] != '/' || strlen(folder) + 1 + strlen(prefix) + sizeof chance > sizeof made.path)
@@ -44,12 +44,12 @@ mr_status place_open(const char *run, const char *prefix, place *out) {
     return status;
 }
 
-void place_close(place *place) {
-    remove_folder(place->path);
-    unlink(place->link);
+void socket_dir_close(socket_dir *dir) {
+    remove_folder(dir->path);
+    unlink(dir->link);
 }
 
-void place_clear(const char *link) {
+void socket_dir_clear(const char *link) {
     char path[PATH_MAX];
     struct stat stat;
     ssize_t size = readlink(link, path, sizeof path - 1);

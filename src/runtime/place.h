@@ -6,15 +6,15 @@
 #include "miniray/status.h"
 #include "runtime/rundir.h"
 
-enum { PLACE_MAX = 36 };
+enum { SOCKET_DIR_MAX = 36 };
 
-typedef struct place {
-    char path[PLACE_MAX + 1];
-    char link[RUNDIR_MAX + 16];
-} place;
+typedef struct socket_dir {
+    char path[SOCKET_DIR_MAX + 1];
+    char link[SESSION_DIR_MAX + 16];
+} socket_dir;
 
 /* `run` is the folder of the run, `prefix` what the new one is called before six letters of chance: "ps-", say. */
-MR_MUST mr_status place_open(const char *run, const char *prefix, place *out);
-void place_close(place *place); /* with all that is in it */
-void place_clear(
+MR_MUST mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out);
+void socket_dir_close(socket_dir *dir); /* with all that is in it */
+void socket_dir_clear(
     const char *link); /* the same by its link; a link to anything but a folder of this user's alone stays */

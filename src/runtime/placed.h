@@ -9,17 +9,17 @@
 #include "base/map.h"
 #include "runtime/wire.h"
 
-typedef struct placed {
-    struct client *client;
+typedef struct placement_cache {
+    struct core_worker *worker;
     map groups; /* of those above that are asked for or placed, by wire_group_key */
-} placed;
+} placement_cache;
 
-void placed_init(placed *placed, struct client *client);
-void placed_fini(placed *placed); /* after the end of all calls */
+void placement_cache_init(placement_cache *cache, struct core_worker *worker);
+void placement_cache_fini(placement_cache *cache); /* after the end of all calls */
 
 /* Asks for a group: `fields` are those of NODE_GROUP_CREATE. */
-void placed_create(placed *placed, mr_placement_group group, span fields);
+void placement_cache_create(placement_cache *cache, mr_placement_group group, span fields);
 /* As far as is known: false says nothing. */
-bool placed_has(const placed *placed, mr_placement_group group);
+bool placement_cache_has(const placement_cache *cache, mr_placement_group group);
 /* It is removed, by whomever. */
-void placed_forget(placed *placed, uint64_t key);
+void placement_cache_forget(placement_cache *cache, uint64_t key);

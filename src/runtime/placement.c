@@ -59,9 +59,9 @@ mr_status mr_placement_group_create(mr_context *mr, const mr_placement_group_opt
     MR_TRY(alloc_try_resize(&fields, FIELDS_MAX)); /* not zeroed */
     writer writer = writer_of(fields, FIELDS_MAX);
     context_lock(mr);
-    mr_placement_group id = {{mr->client.objects.process, ++mr->placements}};
+    mr_placement_group id = {{mr->worker.objects.process, ++mr->placements}};
     mr_status status = write_group(options, id, &writer);
-    if (status == MR_OK) placed_create(&mr->client.placed, id, span_of(fields, writer_size(&writer)));
+    if (status == MR_OK) placement_cache_create(&mr->worker.cache, id, span_of(fields, writer_size(&writer)));
     context_unlock(mr);
     free(fields);
     if (status == MR_OK) *out = id;
@@ -73,15 +73,15 @@ mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int6
     const span id = span_of(&group, sizeof group);
     context_lock(mr);
     context_look(mr); /* at what the node has said of the group */
-    bool placed = placed_has(&mr->client.placed, group);
+    bool placed = placement_cache_has(&mr->worker.cache, group);
     return context_done(mr, placed ? MR_OK : context_call_node(mr, NODE_GROUP_WAIT, id, timeout_us, NULL, 0, NULL));
 }
 
 void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
-    client_tell_node(&mr->client, NODE_GROUP_REMOVE, span_of(&group, sizeof group));
-    placed_forget(&mr->client.placed, wire_group_key(group));
-    tasks_reclaim_group(&mr->client.tasks, wire_group_key(group)); /* what comes later asks the node, and is refused */
+    core_worker_tell_node(&mr->worker, NODE_GROUP_REMOVE, span_of(&group, sizeof group));
+    placement_cache_forget(&mr->worker.cache, wire_group_key(group));
+    tasks_reclaim_group(&mr->worker.tasks, wire_group_key(group)); /* what comes later asks the node, and is refused */
     context_unlock(mr);
 }

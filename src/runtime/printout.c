@@ -9,18 +9,18 @@
 #include "base/alloc.h"
 #include "runtime/notice.h"
 
-typedef struct printout {
-    notice notice;
+typedef struct driver_output {
+    callback callback;
     mr_context *mr;
-    call_token token;
-    outlet outlet;
+    rpc_call_token token;
+    std_stream std_stream;
     size_t size;
     char text[];
-} printout;
+} driver_output;
 
 /* By way of the program's own stream, behind what it has printed itself, and whole. */
-static void write_out(outlet outlet, const char *text, size_t size) {
-    FILE *file = outlet == OUTLET_OUT ? stdout : stderr;
+static void write_out(std_stream std_stream, const char *text, size_t size) {
+    FILE *file = std_stream == STD_STREAM_OUT ? stdout : stderr;
     while (size > 0) {
         errno = 0;
         size_t wrote = fwrite(text, 1, size, file);
@@ -32,23 +32,24 @@ static void write_out(outlet outlet, const char *text, size_t size) {
     fflush(file);
 }
 
-static void tell(notice *notice) {
-    printout *printout = container_of(notice, struct printout, notice);
-    mr_context *mr = printout->mr;
+static void tell(callback *callback) {
+    driver_output *output = container_of(callback, struct driver_output, callback);
+    mr_context *mr = output->mr;
     if (mr->print != NULL)
-        mr->print(mr->print_user, outlet_fd(printout->outlet), printout->text, printout->size);
+        mr->print(mr->print_user, std_stream_fd(output->std_stream), output->text, output->size);
     else
-        write_out(printout->outlet, printout->text, printout->size);
+        write_out(output->std_stream, output->text, output->size);
     context_lock(mr);
-    mr_status status = wire_answer(mr->client.calls, printout->token, (span){0});
+    mr_status status = wire_answer(mr->worker.rpc, output->token, (span){0});
     context_unlock(mr);
-    free(printout);
+    free(output);
     (void)status; /* the node is gone: nobody waits for it */
 }
 
-void printout_post(void *context, outlet outlet, span text, call_token token) {
-    printout *made = xmalloc(sizeof *made + text.size);
-    *made = (printout){.notice.tell = tell, .mr = context, .token = token, .outlet = outlet, .size = text.size};
+void driver_output_post(void *context, std_stream std_stream, span text, rpc_call_token token) {
+    driver_output *made = xmalloc(sizeof *made + text.size);
+    *made = (driver_output){
+        .callback.tell = tell, .mr = context, .token = token, .std_stream = std_stream, .size = text.size};
     if (text.size > 0) memcpy(made->text, text.data, text.size);
-    notice_post(context, &made->notice);
+    callback_post(context, &made->callback);
 }

@@ -8,4 +8,4 @@
 #include "net/call.h"
 #include "runtime/context.h"
 
-void printout_post(void *context, outlet outlet, span text, call_token token); /* locked */
+void driver_output_post(void *context, std_stream std_stream, span text, rpc_call_token token); /* locked */

@@ -31,25 +31,25 @@ void progress_thread_nudge(mr_context *mr) {
     if (mr->progress.sleeps) wake(mr);
 }
 
-/* Drives for a tick, if no other thread does. A thread that comes to wait meanwhile gets the baton next. */
+/* Drives for a tick, if no other thread does. A thread that comes to wait meanwhile gets the poller next. */
 static void drive(mr_context *mr) {
-    baton_waiter waiter;
-    baton_waiter_init(&waiter);
-    if (baton_wait(&mr->baton, &waiter, 0) != BATON_DRIVE) return;
+    poller_waiter waiter;
+    poller_waiter_init(&waiter);
+    if (poller_wait(&mr->poller, &waiter, 0) != POLLER_DRIVE) return;
     while (context_poll(mr)) {}
     int64_t deadline_us = 0;
-    bool others = !list_empty(&mr->baton.line) || !list_empty(&mr->notices);
+    bool others = !list_empty(&mr->poller.line) || !list_empty(&mr->notices);
     if (!others && context_state_of(mr) < CONTEXT_STOPPING && context_await_more(mr, TICK_US, &deadline_us)) {
         while (context_poll(mr)) {}
     }
-    baton_pass(&mr->baton);
+    poller_pass(&mr->poller);
 }
 
 /* Whether messages are expected that the thread handles while the program computes. */
 static bool under_way(mr_context *mr) {
-    return calls_open_count(mr->client.calls) > 0 || tasks_have_leases(&mr->client.tasks) ||
-           (mr->client.worker != NULL && worker_is_running(mr->client.worker)) ||
-           lender_is_needed(&mr->client.lender) || mr->description != NULL;
+    return rpc_open_count(mr->worker.rpc) > 0 || tasks_have_leases(&mr->worker.tasks) ||
+           (mr->worker.worker != NULL && worker_is_running(mr->worker.worker)) ||
+           borrow_rpc_is_needed(&mr->worker.borrow_rpc) || mr->description != NULL;
 }
 
 typedef struct view { /* what the thread saw at its last tick */
@@ -59,42 +59,42 @@ typedef struct view { /* what the thread saw at its last tick */
 
 /* Nothing is under way, and nothing has come for a while. */
 static int64_t park_thread(mr_context *mr) {
-    mr->client.now_us = 0;
-    if (mr->baton.driven) return -1;
+    mr->worker.now_us = 0;
+    if (mr->poller.driven) return -1;
     context_poll(mr);
     return PARKED_US;
 }
 
 /* One tick. Returns how long to sleep; 0: not at all, < 0: until it is woken. */
 static int64_t tick(mr_context *mr, view *seen) {
-    bool program_is_there = mr->progress.presence != seen->presence || mr->baton.driven;
+    bool program_is_there = mr->progress.presence != seen->presence || mr->poller.driven;
     describe_look(mr);
-    if (mr->client.worker != NULL) worker_tick(mr->client.worker, clock_now_us(mr->env.clock));
+    if (mr->worker.worker != NULL) worker_tick(mr->worker.worker, clock_now_us(mr->env.clock));
     seen->quiet = mr->progress.activity == seen->activity ? seen->quiet + 1 : 0;
     seen->activity = mr->progress.activity;
     seen->presence = mr->progress.presence;
     bool busy = under_way(mr), park = seen->quiet > PARK_TICKS && !busy;
     atomic_store(&mr->progress.parked, park);
     if (park) return park_thread(mr);
-    bool wanted = !list_empty(&mr->watches) && !mr->baton.driven; /* a callback of the program waits for a future */
+    bool wanted = !list_empty(&mr->watches) && !mr->poller.driven; /* a callback of the program waits for a future */
     if (busy && (!program_is_there || wanted)) {
         drive(mr);
         return 0;
     }
-    client_tick(&mr->client, clock_now_us(mr->env.clock));
+    core_worker_tick(&mr->worker, clock_now_us(mr->env.clock));
     if (!program_is_there) context_poll(mr); /* other processes may send CLIENT_LOOK */
-    return mr->baton.driven ? TICK_DRIVEN_US : TICK_US;
+    return mr->poller.driven ? TICK_DRIVEN_US : TICK_US;
 }
 
 static void *progress_main(void *argument) {
     mr_context *mr = argument;
     view seen = {0};
-    baton_own(&mr->baton, mr->owner); /* unless context_open did it: the call may take long */
+    poller_own(&mr->poller, mr->owner); /* unless context_open did it: the call may take long */
     context_lock(mr);
     while (context_state_of(mr) < CONTEXT_STOPPING) {
         uint32_t word = atomic_load(&mr->progress.word);
         int64_t sleep_us = tick(mr, &seen);
-        if (notices_deliver(mr) || sleep_us == 0) continue;
+        if (callbacks_deliver(mr) || sleep_us == 0) continue;
         mr->progress.sleeps = true;
         context_unlock(mr);
         futex_wait(&mr->progress.word, word, sleep_us, FUTEX_WITHIN);

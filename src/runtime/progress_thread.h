@@ -27,5 +27,5 @@ typedef struct progress_thread { /* embedded in a context */
 MR_MUST mr_status progress_thread_start(mr_context *mr);
 void progress_thread_join(mr_context *mr); /* the context is CONTEXT_STOPPING: returns when the thread has ended */
 
-void progress_thread_stirred(void *context); /* as client_host.stirred, of a mr_context */
+void progress_thread_stirred(void *context); /* as core_worker_host.stirred, of a mr_context */
 void progress_thread_nudge(mr_context *mr);  /* there is something to do at once */

@@ -32,17 +32,17 @@ static void write_list(writer *writer, const char *const *list) {
     for (; *list != NULL; list++) writer_span32(writer, span_of(*list, strlen(*list)));
 }
 
-mr_status recipe_encode(const char *const *arguments, bool copied, span *out) {
+mr_status launch_spec_encode(const char *const *arguments, bool copied, span *out) {
     const char *const own[] = {program_invocation_name, NULL}, *const *variables = (const char *const *)environ;
     if (arguments == NULL) arguments = own;
     if (arguments[0] == NULL)
         return error_set(MR_INVALID, "the command line of workers (mr_options.worker) is empty: its first word is the "
                                      "program's name");
     size_t size = 1 + size_of(arguments) + size_of(variables);
-    if (size > RECIPE_BYTES_MAX)
+    if (size > LAUNCH_SPEC_BYTES_MAX)
         return error_set(MR_TOO_LARGE,
                          "this program's arguments and environment take %zu bytes; a node accepts at most %d", size,
-                         RECIPE_BYTES_MAX);
+                         LAUNCH_SPEC_BYTES_MAX);
     void *bytes;
     MR_TRY(alloc_try(size, &bytes));
     writer writer = writer_of(bytes, size);
@@ -53,21 +53,21 @@ mr_status recipe_encode(const char *const *arguments, bool copied, span *out) {
     return MR_OK;
 }
 
-recipe *recipe_own(void) {
-    recipe *recipe = xcalloc(1, sizeof *recipe);
-    recipe->executable_fd = recipe->folder_fd = -1;
-    recipe->arguments = xcalloc(2, sizeof *recipe->arguments);
-    recipe->arguments[0] = program_invocation_name;
+launch_spec *launch_spec_own(void) {
+    launch_spec *spec = xcalloc(1, sizeof *spec);
+    spec->executable_fd = spec->folder_fd = -1;
+    spec->arguments = xcalloc(2, sizeof *spec->arguments);
+    spec->arguments[0] = program_invocation_name;
     size_t count = count_of((const char *const *)environ);
-    recipe->environment = xcalloc(count + 1, sizeof *recipe->environment);
-    memcpy(recipe->environment, environ, count * sizeof *environ);
-    return recipe;
+    spec->environment = xcalloc(count + 1, sizeof *spec->environment);
+    memcpy(spec->environment, environ, count * sizeof *environ);
+    return spec;
 }
 
 /* Texts move to *to, each with a zero behind it: the length before it makes the room. */
 static char **read_list(reader *reader, char **to) {
     uint32_t count = reader_u32(reader);
-    if (reader->failed || count > RECIPE_BYTES_MAX / 4) {
+    if (reader->failed || count > LAUNCH_SPEC_BYTES_MAX / 4) {
         reader->failed = true;
         return NULL;
     }
@@ -92,37 +92,37 @@ static int open_of(int pid, const char *what, int flags) {
     return open(path, O_PATH | O_CLOEXEC | flags);
 }
 
-mr_status recipe_decode(reader *reader, int pid, recipe **out) {
+mr_status launch_spec_decode(reader *reader, int pid, launch_spec **out) {
     size_t size = (size_t)(reader->end - reader->at);
-    if (reader->failed || size > RECIPE_BYTES_MAX)
+    if (reader->failed || size > LAUNCH_SPEC_BYTES_MAX)
         return error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes, at most %d", pid,
-                         size, RECIPE_BYTES_MAX);
-    recipe *recipe = XNEW(struct recipe, .bytes = xcalloc(1, size + 1));
-    char *to = recipe->bytes;
-    recipe->executable_fd = open_of(pid, "exe", 0);
-    recipe->folder_fd = open_of(pid, "cwd", O_DIRECTORY);
-    mr_status status = recipe->executable_fd < 0 || recipe->folder_fd < 0
+                         size, LAUNCH_SPEC_BYTES_MAX);
+    launch_spec *spec = XNEW(struct launch_spec, .bytes = xcalloc(1, size + 1));
+    char *to = spec->bytes;
+    spec->executable_fd = open_of(pid, "exe", 0);
+    spec->folder_fd = open_of(pid, "cwd", O_DIRECTORY);
+    mr_status status = spec->executable_fd < 0 || spec->folder_fd < 0
                            ? error_errno("cannot open the executable of process %d", pid)
                            : MR_OK;
-    recipe->copied = reader_u8(reader) != 0;
-    recipe->arguments = read_list(reader, &to);
-    recipe->environment = read_list(reader, &to);
-    if (status == MR_OK && (reader->failed || recipe->arguments[0] == NULL))
+    spec->copied = reader_u8(reader) != 0;
+    spec->arguments = read_list(reader, &to);
+    spec->environment = read_list(reader, &to);
+    if (status == MR_OK && (reader->failed || spec->arguments[0] == NULL))
         status = error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes", pid, size);
     if (status != MR_OK) {
-        recipe_destroy(recipe);
+        launch_spec_destroy(spec);
         return status;
     }
-    *out = recipe;
+    *out = spec;
     return MR_OK;
 }
 
-void recipe_destroy(recipe *recipe) {
-    if (recipe == NULL) return;
-    if (recipe->executable_fd >= 0) close(recipe->executable_fd);
-    if (recipe->folder_fd >= 0) close(recipe->folder_fd);
-    free(recipe->bytes);
-    free(recipe->arguments);
-    free(recipe->environment);
-    free(recipe);
+void launch_spec_destroy(launch_spec *spec) {
+    if (spec == NULL) return;
+    if (spec->executable_fd >= 0) close(spec->executable_fd);
+    if (spec->folder_fd >= 0) close(spec->folder_fd);
+    free(spec->bytes);
+    free(spec->arguments);
+    free(spec->environment);
+    free(spec);
 }

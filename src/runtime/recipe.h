@@ -11,21 +11,21 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-enum { RECIPE_BYTES_MAX = 192 * 1024 };
+enum { LAUNCH_SPEC_BYTES_MAX = 192 * 1024 };
 
-typedef struct recipe {
+typedef struct launch_spec {
     int executable_fd, folder_fd;    /* owned; -1: those of this process */
     void *bytes;                     /* owned: what the lists point to */
     char **arguments, **environment; /* owned lists, ended by NULL */
     bool copied;                     /* workers are copies of one process that was started so (template.h) */
     bool native;                     /* workers are taken over before `main`, and have the library's classes only */
-} recipe;
+} launch_spec;
 
 /* Of this process, as it is now. */
-recipe *recipe_own(void);
-/* The bytes for recipe_decode, in memory that the caller frees. Arguments NULL: the program's name. MR_TOO_LARGE: more
- * than RECIPE_BYTES_MAX. */
-MR_MUST mr_status recipe_encode(const char *const *arguments, bool copied, span *out);
+launch_spec *launch_spec_own(void);
+/* The bytes for launch_spec_decode, in memory that the caller frees. Arguments NULL: the program's name. MR_TOO_LARGE:
+ * more than LAUNCH_SPEC_BYTES_MAX. */
+MR_MUST mr_status launch_spec_encode(const char *const *arguments, bool copied, span *out);
 /* What process `pid` has sent. MR_CORRUPT; MR_PEER_DIED: it is gone. */
-MR_MUST mr_status recipe_decode(reader *reader, int pid, recipe **out);
-void recipe_destroy(recipe *recipe); /* NULL is a no-op */
+MR_MUST mr_status launch_spec_decode(reader *reader, int pid, launch_spec **out);
+void launch_spec_destroy(launch_spec *spec); /* NULL is a no-op */

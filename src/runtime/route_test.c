@@ -11,7 +11,7 @@
 #include "base/error.h"
 
 typedef struct fixture {
-    routes routes;
+    peer_links links;
     env env;
     uint32_t opened;  /* links so far */
     char address[64]; /* of the last one */
@@ -34,34 +34,34 @@ static void set_up(fixture *fixture) {
     static const transport_ops ops = {.name = "none", .open = open_link};
     memset(fixture, 0, sizeof *fixture);
     fixture->env.transport = (transport){&ops, fixture};
-    routes_init(&fixture->routes, &fixture->env, address_of, fixture);
+    peer_links_init(&fixture->links, &fixture->env, address_of, fixture);
 }
 
 typedef struct watcher {
-    route_user user;
+    peer_link_user user;
     int opened, closed;
     bool unreachable;
-    route *route;
+    peer_link *link;
     struct watcher *leaves; /* who leaves when this one is told */
 } watcher;
 
-static void was_opened(route_user *user) {
+static void was_opened(peer_link_user *user) {
     watcher *watcher = container_of(user, struct watcher, user);
     watcher->opened++;
-    if (watcher->leaves != NULL) route_leave(&watcher->leaves->user);
+    if (watcher->leaves != NULL) peer_link_leave(&watcher->leaves->user);
 }
 
-static void was_closed(route_user *user, const cause *why) {
+static void was_closed(peer_link_user *user, const cause *why) {
     watcher *watcher = container_of(user, struct watcher, user);
     watcher->closed++;
-    watcher->unreachable = route_unreachable(watcher->route, why);
-    if (watcher->leaves != NULL) route_leave(&watcher->leaves->user);
+    watcher->unreachable = peer_link_unreachable(watcher->link, why);
+    if (watcher->leaves != NULL) peer_link_leave(&watcher->leaves->user);
 }
 
 static void use(fixture *fixture, watcher *watcher, uint64_t process) {
     *watcher = (struct watcher){.user = {.opened = was_opened, .closed = was_closed}};
     list_init(&watcher->user.place);
-    assert_int_equal(routes_use(&fixture->routes, process, &watcher->user, &watcher->route), MR_OK);
+    assert_int_equal(peer_links_use(&fixture->links, process, &watcher->user, &watcher->link), MR_OK);
 }
 
 static void one_link_for_all_users_of_a_process(void **state) {
@@ -73,17 +73,17 @@ static void one_link_for_all_users_of_a_process(void **state) {
     use(&fixture, &other, 8);
     assert_int_equal(fixture.opened, 2);
     assert_string_equal(fixture.address, "to:8");
-    assert_ptr_equal(a.route, b.route);
-    assert_false(a.route->open);
-    routes_opened(&fixture.routes, a.route->link);
-    assert_true(a.opened == 1 && b.opened == 1 && other.opened == 0 && a.route->open);
-    routes_opened(&fixture.routes, (link_id){99}); /* one that others opened */
+    assert_ptr_equal(a.link, b.link);
+    assert_false(a.link->open);
+    peer_links_opened(&fixture.links, a.link->link);
+    assert_true(a.opened == 1 && b.opened == 1 && other.opened == 0 && a.link->open);
+    peer_links_opened(&fixture.links, (link_id){99}); /* one that others opened */
     cause why = {.status = MR_PEER_DIED};
-    routes_closed(&fixture.routes, a.route->link, &why);
+    peer_links_closed(&fixture.links, a.link->link, &why);
     assert_true(a.closed == 1 && b.closed == 1 && other.closed == 0);
     use(&fixture, &a, 7); /* gone: the next one opens it again */
     assert_int_equal(fixture.opened, 3);
-    routes_fini(&fixture.routes);
+    peer_links_fini(&fixture.links);
 }
 
 static void whoever_left_is_not_told(void **state) {
@@ -94,13 +94,13 @@ static void whoever_left_is_not_told(void **state) {
     use(&fixture, &b, 7);
     use(&fixture, &c, 7);
     a.leaves = &b; /* inside of being told */
-    routes_opened(&fixture.routes, a.route->link);
+    peer_links_opened(&fixture.links, a.link->link);
     assert_true(a.opened == 1 && b.opened == 0 && c.opened == 1);
     a.leaves = &c;
     cause why = {.status = MR_CLOSED};
-    routes_closed(&fixture.routes, a.route->link, &why);
+    peer_links_closed(&fixture.links, a.link->link, &why);
     assert_true(a.closed == 1 && b.closed == 0 && c.closed == 0);
-    routes_fini(&fixture.routes);
+    peer_links_fini(&fixture.links);
 }
 
 static void a_process_that_lives_may_be_out_of_reach(void **state) {
@@ -114,17 +114,17 @@ static void a_process_that_lives_may_be_out_of_reach(void **state) {
         {MR_BUSY, false, true}, {MR_DENIED, false, true}, {MR_BUSY, true, false}, {MR_PEER_DIED, false, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         use(&fixture, &a, 7);
-        link_id link = a.route->link;
-        if (cases[i].opens) routes_opened(&fixture.routes, link);
+        link_id link = a.link->link;
+        if (cases[i].opens) peer_links_opened(&fixture.links, link);
         cause why = {.status = cases[i].status};
-        routes_closed(&fixture.routes, link, &why);
+        peer_links_closed(&fixture.links, link, &why);
         assert_int_equal(a.unreachable, cases[i].unreachable);
     }
     fixture.refuses = true;
-    route *none = NULL;
-    assert_int_equal(routes_use(&fixture.routes, 7, &a.user, &none), MR_BUSY);
+    peer_link *none = NULL;
+    assert_int_equal(peer_links_use(&fixture.links, 7, &a.user, &none), MR_BUSY);
     assert_null(none);
-    routes_fini(&fixture.routes);
+    peer_links_fini(&fixture.links);
 }
 
 static void names_are_learnt_one_by_one(void **state) {
@@ -132,13 +132,13 @@ static void names_are_learnt_one_by_one(void **state) {
     watcher a;
     set_up(&fixture);
     use(&fixture, &a, 7);
-    route_learn(a.route, 0); /* no number */
-    route_learn(a.route, 1);
-    route_learn(a.route, 64);
-    route_learn(a.route, NAMES_MAX);
-    for (uint32_t i = 0; i <= NAMES_MAX; i++)
-        assert_int_equal(route_knows(a.route, i), i == 1 || i == 64 || i == NAMES_MAX);
-    routes_fini(&fixture.routes);
+    peer_link_learn(a.link, 0); /* no number */
+    peer_link_learn(a.link, 1);
+    peer_link_learn(a.link, 64);
+    peer_link_learn(a.link, NAME_TABLE_MAX);
+    for (uint32_t i = 0; i <= NAME_TABLE_MAX; i++)
+        assert_int_equal(peer_link_knows(a.link, i), i == 1 || i == 64 || i == NAME_TABLE_MAX);
+    peer_links_fini(&fixture.links);
 }
 
 int main(void) {

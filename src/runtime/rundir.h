@@ -7,27 +7,27 @@
  *   BASE/RUN/NAME.log what its processes printed, kept after the run
  *   BASE/RUN/NAME     a link to a folder elsewhere that goes with it (place.h)
  *
- * A run that printed nothing leaves nothing. Of the others the newest RUNDIR_KEPT stay. A run that is under way has a
- * lock on its folder and is never removed by others; a node that was killed loses its lock with its life. */
+ * A run that printed nothing leaves nothing. Of the others the newest SESSION_DIR_KEPT stay. A run that is under way
+ * has a lock on its folder and is never removed by others; a node that was killed loses its lock with its life. */
 #pragma once
 #include "miniray/status.h"
 
-enum { RUNDIR_MAX = 104, RUNDIR_KEPT = 16 };
+enum { SESSION_DIR_MAX = 104, SESSION_DIR_KEPT = 16 };
 
-typedef struct rundir { /* a run that is under way */
-    char path[RUNDIR_MAX];
+typedef struct session_dir { /* a run that is under way */
+    char path[SESSION_DIR_MAX];
     int lock_fd; /* owned */
-} rundir;
+} session_dir;
 
 /* Finds or makes BASE. MR_DENIED: it belongs to somebody else, or others can look in. */
-MR_MUST mr_status rundir_base(char out[RUNDIR_MAX]);
+MR_MUST mr_status session_dir_base(char out[SESSION_DIR_MAX]);
 /* The socket's path for an address: "auto", or the path itself. */
-MR_MUST mr_status rundir_socket(const char *address, char out[RUNDIR_MAX]);
+MR_MUST mr_status session_dir_socket(const char *address, char out[SESSION_DIR_MAX]);
 
 /* A new run, with a folder of its own; old ones go. */
-MR_MUST mr_status rundir_open(rundir *out);
+MR_MUST mr_status session_dir_open(session_dir *out);
 /* The same run, in the process that is its node. */
-MR_MUST mr_status rundir_adopt(const char *path, rundir *out);
-void rundir_leave(rundir *run);      /* it stays as it is: another process has adopted it */
-void rundir_close(rundir *run);      /* it is over: what is not worth keeping goes */
-void rundir_clear(const char *path); /* the same of one whose node was killed, whoever has a lock on it */
+MR_MUST mr_status session_dir_adopt(const char *path, session_dir *out);
+void session_dir_leave(session_dir *run); /* it stays as it is: another process has adopted it */
+void session_dir_close(session_dir *run); /* it is over: what is not worth keeping goes */
+void session_dir_clear(const char *path); /* the same of one whose node was killed, whoever has a lock on it */

@@ -17,8 +17,8 @@
 #include "tests/support/temp.h"
 
 typedef struct fixture {
-    char folder[TEMP_FOLDER_MAX];
-    char base[RUNDIR_MAX];
+    char folder[TEMP_DIR_FOLDER_MAX];
+    char base[SESSION_DIR_MAX];
     char before[200]; /* TMPDIR */
 } fixture;
 
@@ -26,7 +26,7 @@ static int setup(void **state) {
     fixture *fixture = calloc(1, sizeof *fixture);
     *state = fixture;
     unsetenv("XDG_RUNTIME_DIR");
-    if (!temp_folder(fixture->folder)) return 1;
+    if (!temp_dir_folder(fixture->folder)) return 1;
     snprintf(fixture->before, sizeof fixture->before, "%s", getenv("TMPDIR") == NULL ? "/tmp" : getenv("TMPDIR"));
     setenv("TMPDIR", fixture->folder, 1);
     snprintf(fixture->base, sizeof fixture->base, "%s/miniray-%u", fixture->folder, (unsigned)geteuid());
@@ -59,9 +59,9 @@ static void remove_file(const char *folder, const char *name) {
 
 static void a_run_that_leaves_nothing_is_gone(void **state) {
     fixture *fixture = *state;
-    rundir run, other;
-    assert_int_equal(rundir_open(&run), MR_OK);
-    assert_int_equal(rundir_open(&other), MR_OK);
+    session_dir run, other;
+    assert_int_equal(session_dir_open(&run), MR_OK);
+    assert_int_equal(session_dir_open(&other), MR_OK);
     assert_string_not_equal(run.path, other.path);
     assert_int_equal(strncmp(run.path, fixture->base, strlen(fixture->base)), 0);
     struct stat stat;
@@ -70,19 +70,19 @@ static void a_run_that_leaves_nothing_is_gone(void **state) {
     assert_int_equal(lstat(fixture->base, &stat), 0);
     assert_int_equal(stat.st_mode & 0777, 0700);
     write_file(run.path, "node.log", ""); /* nobody had anything to say */
-    rundir_close(&run);
+    session_dir_close(&run);
     assert_int_equal(access(other.path, F_OK), 0);
-    rundir_close(&other);
-    assert_true(temp_is_empty(fixture->folder));
+    session_dir_close(&other);
+    assert_true(temp_dir_is_empty(fixture->folder));
 }
 
 static void what_was_logged_is_kept(void **state) {
     fixture *fixture = *state;
-    rundir run;
-    assert_int_equal(rundir_open(&run), MR_OK);
+    session_dir run;
+    assert_int_equal(session_dir_open(&run), MR_OK);
     write_file(run.path, "node.log", "a line\n");
-    rundir_close(&run);
-    assert_int_equal(temp_entries(run.path), 3);
+    session_dir_close(&run);
+    assert_int_equal(temp_dir_entries(run.path), 3);
     remove_file(run.path, "node.log");
     rmdir(run.path);
     rmdir(fixture->base);
@@ -90,68 +90,68 @@ static void what_was_logged_is_kept(void **state) {
 
 static void old_runs_go_and_those_under_way_stay(void **state) {
     fixture *fixture = *state;
-    rundir held, run;
-    assert_int_equal(rundir_open(&held), MR_OK);
+    session_dir held, run;
+    assert_int_equal(session_dir_open(&held), MR_OK);
     write_file(held.path, "4711.log", "still running\n");
-    for (int i = 0; i < RUNDIR_KEPT + 5; i++) {
-        assert_int_equal(rundir_open(&run), MR_OK);
+    for (int i = 0; i < SESSION_DIR_KEPT + 5; i++) {
+        assert_int_equal(session_dir_open(&run), MR_OK);
         write_file(run.path, "4711.log", "a line\n");
-        rundir_leave(&run); /* as if it had been killed */
+        session_dir_leave(&run); /* as if it had been killed */
     }
     assert_int_equal(access(held.path, F_OK), 0);
-    assert_in_range(temp_entries(fixture->base) - 2, RUNDIR_KEPT, RUNDIR_KEPT + 2);
+    assert_in_range(temp_dir_entries(fixture->base) - 2, SESSION_DIR_KEPT, SESSION_DIR_KEPT + 2);
     char command[200];
-    rundir_leave(&held);
+    session_dir_leave(&held);
     snprintf(command, sizeof command, "rm -r %s", fixture->base);
     assert_int_equal(system(command), 0);
 }
 
 static void a_base_that_others_can_reach_is_refused(void **state) {
     fixture *fixture = *state;
-    rundir run;
-    char path[RUNDIR_MAX];
+    session_dir run;
+    char path[SESSION_DIR_MAX];
     assert_int_equal(mkdir(fixture->base, 0755), 0);
     assert_int_equal(chmod(fixture->base, 0755), 0);
-    assert_int_equal(rundir_open(&run), MR_DENIED);
-    assert_int_equal(rundir_socket("auto", path), MR_DENIED);
+    assert_int_equal(session_dir_open(&run), MR_DENIED);
+    assert_int_equal(session_dir_socket("auto", path), MR_DENIED);
     rmdir(fixture->base);
     assert_int_equal(symlink("/tmp", fixture->base), 0);
-    assert_int_equal(rundir_open(&run), MR_DENIED);
+    assert_int_equal(session_dir_open(&run), MR_DENIED);
     unlink(fixture->base);
 }
 
 static void addresses_are_paths(void **state) {
     fixture *fixture = *state;
-    char path[RUNDIR_MAX], expected[RUNDIR_MAX + 8], folder[200], longest[200];
-    assert_int_equal(rundir_socket("auto", path), MR_OK);
+    char path[SESSION_DIR_MAX], expected[SESSION_DIR_MAX + 8], folder[200], longest[200];
+    assert_int_equal(session_dir_socket("auto", path), MR_OK);
     snprintf(expected, sizeof expected, "%s/node", fixture->base);
     assert_string_equal(path, expected);
-    assert_true(temp_is_empty(fixture->folder)); /* asking makes nothing */
-    assert_int_equal(rundir_socket("/some/where", path), MR_OK);
+    assert_true(temp_dir_is_empty(fixture->folder)); /* asking makes nothing */
+    assert_int_equal(session_dir_socket("/some/where", path), MR_OK);
     assert_string_equal(path, "/some/where");
     assert_non_null(getcwd(folder, sizeof folder));
     assert_int_equal(chdir(fixture->folder), 0);
-    assert_int_equal(rundir_socket("./here", path), MR_OK);
+    assert_int_equal(session_dir_socket("./here", path), MR_OK);
     snprintf(expected, sizeof expected, "%s/./here", fixture->folder);
     assert_string_equal(path, expected);
     assert_int_equal(chdir(folder), 0);
-    assert_int_equal(rundir_socket("word", path), MR_INVALID);
+    assert_int_equal(session_dir_socket("word", path), MR_INVALID);
     memset(longest, '/', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    assert_int_equal(rundir_socket(longest, path), MR_INVALID);
+    assert_int_equal(session_dir_socket(longest, path), MR_INVALID);
 }
 
 static void the_users_own_runtime_folder_comes_first(void **state) {
     fixture *fixture = *state;
-    char path[RUNDIR_MAX], own[RUNDIR_MAX], expected[RUNDIR_MAX + 16];
+    char path[SESSION_DIR_MAX], own[SESSION_DIR_MAX], expected[SESSION_DIR_MAX + 16];
     snprintf(own, sizeof own, "%s/own", fixture->folder);
     assert_int_equal(mkdir(own, 0700), 0);
     setenv("XDG_RUNTIME_DIR", own, 1);
-    assert_int_equal(rundir_socket("auto", path), MR_OK);
+    assert_int_equal(session_dir_socket("auto", path), MR_OK);
     snprintf(expected, sizeof expected, "%s/miniray/node", own);
     assert_string_equal(path, expected);
     assert_int_equal(chmod(own, 0755), 0); /* not only ours */
-    assert_int_equal(rundir_socket("auto", path), MR_OK);
+    assert_int_equal(session_dir_socket("auto", path), MR_OK);
     assert_int_equal(strncmp(path, fixture->base, strlen(fixture->base)), 0);
     unsetenv("XDG_RUNTIME_DIR");
     rmdir(own);

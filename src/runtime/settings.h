@@ -9,8 +9,8 @@
 #include "net/shm/port.h"
 
 /* Reads the options and applies what belongs to the whole process. MR_INVALID: a value is not allowed. */
-MR_MUST mr_status settings_load(config *out);
+MR_MUST mr_status runtime_config_load(config *out);
 
 /* The strings are borrowed. */
-hub_options settings_hub(const config *config, const char *path, uint64_t arena_bytes);
-port_options settings_port(const config *config, const char *hub, const char *name);
+broker_options runtime_config_broker(const config *config, const char *path, uint64_t arena_bytes);
+shm_transport_options runtime_config_port(const config *config, const char *broker, const char *name);

@@ -24,8 +24,8 @@ mr_status submit_check_name(const char *what, const char *name) {
 
 mr_status submit_check_args(const mr_arg *args, size_t count) {
     if (args == NULL && count > 0) return error_set(MR_INVALID, "`args` is NULL, but `count` is %zu", count);
-    if (count > BUNDLE_VALUES_MAX)
-        return error_set(MR_TOO_LARGE, "%zu arguments; a call takes at most %d", count, BUNDLE_VALUES_MAX);
+    if (count > VALUE_PACK_VALUES_MAX)
+        return error_set(MR_TOO_LARGE, "%zu arguments; a call takes at most %d", count, VALUE_PACK_VALUES_MAX);
     return MR_OK;
 }
 
@@ -49,7 +49,7 @@ typedef struct results_wanted { /* options that tasks and calls have */
     int count, ahead, errors;
 } results_wanted;
 
-static mr_status check_results(const results_wanted *wanted, request_plan *plan, const mr_ref *out) {
+static mr_status check_results(const results_wanted *wanted, invocation_plan *plan, const mr_ref *out) {
     static const arguments_errors errors[] = {[MR_ERRORS_FAIL] = ARGUMENTS_FAIL,
                                               [MR_ERRORS_PASS] = ARGUMENTS_TAKE,
                                               [MR_ERRORS_PASS_DEATHS] = ARGUMENTS_TAKE_DEATHS};
@@ -85,17 +85,18 @@ static void outputs_drop(mr_context *mr, outputs *outputs) {
     for (uint32_t i = 0; i < outputs->count; i++) {
         outputs->all[i]->seen = true;
         outputs->all[i]->maker = NULL;
-        object_unname(&mr->client.objects, outputs->all[i]);
-        object_drop(&mr->client.objects, outputs->all[i]);
+        object_unname(&mr->worker.objects, outputs->all[i]);
+        object_drop(&mr->worker.objects, outputs->all[i]);
     }
 }
 
 static mr_status output_stream(mr_context *mr, outputs *outputs, int ahead) {
     outputs->all = outputs->few;
-    outputs->few[0] = object_create(&mr->client.objects, true);
+    outputs->few[0] = object_create(&mr->worker.objects, true);
     if (outputs->few[0] == NULL) return MR_NOMEM;
     outputs->count = 1;
-    mr_status status = flow_open(&mr->client.flows, outputs->few[0], ahead == 0 ? STREAM_AHEAD : (uint32_t)ahead);
+    mr_status status =
+        stream_reader_open(&mr->worker.readers, outputs->few[0], ahead == 0 ? STREAM_AHEAD : (uint32_t)ahead);
     if (status != MR_OK) outputs_drop(mr, outputs);
     return status;
 }
@@ -106,7 +107,7 @@ static mr_status outputs_several(mr_context *mr, outputs *outputs, const results
     outputs->all = outputs->few;
     if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &outputs->all));
     for (outputs->count = 0; outputs->count < wanted; outputs->count++) {
-        object *made = object_create(&mr->client.objects, named);
+        object *made = object_create(&mr->worker.objects, named);
         if (made == NULL) {
             outputs_drop(mr, outputs);
             outputs_fini(outputs);
@@ -120,7 +121,7 @@ static mr_status outputs_several(mr_context *mr, outputs *outputs, const results
 static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const results_wanted *wanted, bool named) {
     if (wanted->count != 0 && wanted->count != 1) return outputs_several(mr, outputs, wanted, named);
     outputs->all = outputs->few; /* one, as most give */
-    outputs->few[0] = object_create(&mr->client.objects, named);
+    outputs->few[0] = object_create(&mr->worker.objects, named);
     outputs->count = 1;
     return outputs->few[0] == NULL ? MR_NOMEM : MR_OK;
 }
@@ -134,37 +135,37 @@ static inline void look_sometimes(mr_context *mr) {
 static inline mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
     if (status != MR_OK) outputs_drop(mr, outputs);
     for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++)
-        out[i] = (mr_ref){{mr->client.objects.process, outputs->all[i]->ref.word[1]}}; /* its ref, from two words */
+        out[i] = (mr_ref){{mr->worker.objects.process, outputs->all[i]->ref.word[1]}}; /* its ref, from two words */
     outputs_fini(outputs);
     look_sometimes(mr);
     return status;
 }
 
 /* Takes a reference. One that is known was checked before. */
-static inline mr_status name_of(mr_context *mr, const char *what, const char *text, span code, name **out) {
-    name *found = text == NULL ? NULL : names_recall(&mr->client.names, text, code);
+static inline mr_status name_of(mr_context *mr, const char *what, const char *text, span code, interned_name **out) {
+    interned_name *found = text == NULL ? NULL : name_table_recall(&mr->worker.names, text, code);
     if (found == NULL) {
         MR_TRY(submit_check_name(what, text));
-        found = names_get_text(&mr->client.names, text, code);
+        found = name_table_get_text(&mr->worker.names, text, code);
         if (found == NULL) return MR_NOMEM;
     }
     *out = found;
     return MR_OK;
 }
 
-static mr_status task_name_of(mr_context *mr, const char *text, mr_span code, name **out) {
+static mr_status task_name_of(mr_context *mr, const char *text, mr_span code, interned_name **out) {
     if (code.size > MR_CODE_MAX || (code.data == NULL && code.size > 0))
         return error_set(MR_INVALID, "the code of task '%s' is %zu bytes; the limit is %d", text == NULL ? "" : text,
                          code.size, MR_CODE_MAX);
-    name *found;
+    interned_name *found;
     MR_TRY(name_of(mr, "task", text, span_of(code.data, code.size), &found));
-    if (!found->task_known) found->task = registry_task(found->text, found->size);
+    if (!found->task_known) found->task = task_registry_task(found->text, found->size);
     found->task_known = true;
     *out = found;
     if (found->task != NULL) return MR_OK;
-    name_unref(found);
+    interned_name_unref(found);
     char known[400];
-    registry_tasks_text(known, sizeof known);
+    task_registry_tasks_text(known, sizeof known);
     return error_set(MR_NOT_FOUND, "unknown task '%s'; registered tasks: %s", text, known[0] != '\0' ? known : "none");
 }
 
@@ -185,10 +186,10 @@ static bool are_usual(const mr_task_options *options) {
 }
 
 /* What went by the shortest way, or did not (NULL); the name's hold is given up. */
-static inline bool end_straight(mr_context *mr, name *name, const object *result, mr_ref *out) {
-    name_unref(name);
+static inline bool end_straight(mr_context *mr, interned_name *name, const object *result, mr_ref *out) {
+    interned_name_unref(name);
     if (__builtin_expect(result == NULL, 0)) return false;
-    *out = (mr_ref){{mr->client.objects.process, result->ref.word[1]}};
+    *out = (mr_ref){{mr->worker.objects.process, result->ref.word[1]}};
     look_sometimes(mr);
     return true;
 }
@@ -197,16 +198,16 @@ bool submit_task_straight(mr_context *mr, const char *text, const mr_task_option
                           size_t count, mr_ref *out) {
     if (out == NULL || text == NULL || (options != NULL && !are_usual(options))) return false;
     span code = options == NULL ? (span){0} : span_of(options->code.data, options->code.size);
-    name *name = names_recall(&mr->client.names, text, code);
+    interned_name *name = name_table_recall(&mr->worker.names, text, code);
     if (name == NULL) return false;
     int retries = options == NULL ? TASK_RETRIES : retries_of(options);
-    tasks *tasks = &mr->client.tasks;
+    tasks *tasks = &mr->worker.tasks;
     struct lease *lease = name->task_known && name->task != NULL ? tasks_foresee(tasks, name) : NULL;
     const object *result = lease == NULL ? NULL : tasks_submit_straight(tasks, lease, name, args, count, retries);
     return end_straight(mr, name, result, out);
 }
 
-mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, request_plan *request,
+mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, invocation_plan *request,
                       mr_ref *out) {
     static const mr_task_options usual = MR_INIT(mr_task_options);
     if (options == NULL) options = &usual;
@@ -229,14 +230,14 @@ mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *o
     if (status == MR_OK) {
         plan.request.results = outputs.all;
         plan.request.returns = (uint16_t)outputs.count;
-        status = hand_out(mr, &outputs, tasks_submit(&mr->client.tasks, &plan), out);
+        status = hand_out(mr, &outputs, tasks_submit(&mr->worker.tasks, &plan), out);
     }
-    name_unref(plan.request.name);
+    interned_name_unref(plan.request.name);
     return status;
 }
 
 mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
-                      request_plan *plan, mr_ref *out) {
+                      invocation_plan *plan, mr_ref *out) {
     static const mr_call_options usual = MR_INIT(mr_call_options);
     if (options == NULL) options = &usual;
     const results_wanted wanted = {options->num_returns, options->stream_ahead, options->errors_as_values};
@@ -249,9 +250,9 @@ mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const 
     if (status == MR_OK) {
         plan->results = outputs.all;
         plan->returns = (uint16_t)outputs.count;
-        status = hand_out(mr, &outputs, actors_submit(&mr->client.actors, actor, plan, retries), out);
+        status = hand_out(mr, &outputs, actors_submit(&mr->worker.actors, actor, plan, retries), out);
     }
-    name_unref(plan->name);
+    interned_name_unref(plan->name);
     return status;
 }
 
@@ -259,7 +260,7 @@ mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_opti
                             size_t count, list *group, mr_ref *out) {
     large_args large;
     MR_TRY(large_args_put(mr, args, count, &large));
-    request_plan plan = {.args = large.args, .count = count, .group = group};
+    invocation_plan plan = {.args = large.args, .count = count, .group = group};
     context_lock(mr);
     mr_status status = submit_task(mr, name, options, &plan, out);
     context_unlock(mr);
@@ -271,7 +272,7 @@ mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, 
                             const mr_arg *args, size_t count, list *group, mr_ref *out) {
     large_args large;
     MR_TRY(large_args_put(mr, args, count, &large));
-    request_plan plan = {.args = large.args, .count = count, .group = group};
+    invocation_plan plan = {.args = large.args, .count = count, .group = group};
     context_lock(mr);
     mr_status status = submit_call(mr, actor, method, options, &plan, out);
     context_unlock(mr);
@@ -281,8 +282,9 @@ mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, 
 
 bool submit_call_straight(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args, size_t count,
                           mr_ref *out) {
-    actors_foresee(&mr->client.actors, actor);
-    name *name = out == NULL || method == NULL ? NULL : names_recall(&mr->client.names, method, (span){0});
+    actors_foresee(&mr->worker.actors, actor);
+    interned_name *name =
+        out == NULL || method == NULL ? NULL : name_table_recall(&mr->worker.names, method, (span){0});
     if (name == NULL) return false;
-    return end_straight(mr, name, actors_submit_straight(&mr->client.actors, actor, name, args, count), out);
+    return end_straight(mr, name, actors_submit_straight(&mr->worker.actors, actor, name, args, count), out);
 }

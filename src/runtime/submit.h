@@ -13,10 +13,10 @@ MR_MUST mr_status submit_read_need(double num_cpus, double num_gpus, const char 
                                    int bundle, resources *out);
 
 /* Of the plan, arguments and group are read; the rest is filled in. `out` as in miniray/runtime.h. */
-MR_MUST mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, request_plan *plan,
+MR_MUST mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, invocation_plan *plan,
                               mr_ref *out);
 MR_MUST mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
-                              request_plan *plan, mr_ref *out);
+                              invocation_plan *plan, mr_ref *out);
 /* The same without the lock, for arguments that may be large (large_args.h). `group` holds it back; NULL: none. */
 MR_MUST mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_options *options,
                                     const mr_arg *args, size_t count, list *group, mr_ref *out);

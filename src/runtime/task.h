@@ -23,38 +23,38 @@
 #include "runtime/resources.h"
 
 typedef struct tasks {
-    struct client *client;
+    struct core_worker *worker;
     slab slab; /* of task */
     list shapes;
-    map shapes_by_need;  /* hash of the need → shape */
-    size_t shape_count;  /* in it; */
-    size_t shapes_most;  /* with this many a new shape first frees those that are not in use */
-    struct shape *usual; /* of tasks that need one CPU; NULL: there was none yet */
-    size_t open;         /* tasks without a result */
-    list waiting;        /* of task: for their arguments */
-    list doomed;         /* an argument failed: about to end */
-    bool dooming;        /* somebody is ending those */
+    map shapes_by_need;             /* hash of the need → shape */
+    size_t shape_count;             /* in it; */
+    size_t shapes_most;             /* with this many a new shape first frees those that are not in use */
+    struct scheduling_class *usual; /* of tasks that need one CPU; NULL: there was none yet */
+    size_t open;                    /* tasks without a result */
+    list waiting;                   /* of task: for their arguments */
+    list doomed;                    /* an argument failed: about to end */
+    bool dooming;                   /* somebody is ending those */
 } tasks;
 
-void tasks_init(tasks *tasks, struct client *client);
+void tasks_init(tasks *tasks, struct core_worker *worker);
 void tasks_fini(tasks *tasks); /* after tasks_over and the end of all calls */
 
 typedef struct task_plan { /* what is asked for, checked */
-    request_plan request;
+    invocation_plan request;
     const resources *need; /* NULL: one CPU */
     int retries;
     uint32_t calls_max; /* of this name, that one worker may run before it ends; 0: any number */
 } task_plan;
 
-MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as request_init */
+MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as invocation_init */
 
 /* The usual task by the shortest way: it needs one CPU, and a worker that knows its name has room for it. tasks_foresee
  * gives that lease; NULL: there is none. tasks_submit_straight, at once after it: few and small arguments, none of them
  * a future; it is sent first and written down afterwards, and its result, which is the program's, made here. NULL:
  * nothing has happened. tasks_submit takes what does not go so. */
-struct lease *tasks_foresee(const tasks *tasks, const name *name);
-object *tasks_submit_straight(tasks *tasks, struct lease *lease, name *name, const mr_arg *args, size_t args_count,
-                              int retries);
+struct lease *tasks_foresee(const tasks *tasks, const interned_name *name);
+object *tasks_submit_straight(tasks *tasks, struct lease *lease, interned_name *name, const mr_arg *args,
+                              size_t args_count, int retries);
 
 void tasks_cancel_children(tasks *tasks, uint64_t parent); /* those that this run of a body has made */
 
@@ -64,4 +64,5 @@ void tasks_reclaim_group(tasks *tasks, uint64_t group); /* all that are met from
 bool tasks_tick(tasks *tasks, int64_t now_us);          /* true: call again in a while */
 bool tasks_have_leases(const tasks *tasks);
 void tasks_over(tasks *tasks, failure *why); /* the node is gone: everything fails, and whatever comes later */
-bool tasks_each(const tasks *tasks, sight_fn *fn, void *context); /* those without a result; false: fn said no */
+/* those without a result; false: fn said no */
+bool tasks_each(const tasks *tasks, task_snapshot_fn *fn, void *context);

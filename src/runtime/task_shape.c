@@ -10,8 +10,8 @@
 
 enum { SHAPES_LEAST = 16 }; /* fewer than this are not worth looking for those not in use */
 
-static void unlink_shape(tasks *tasks, shape *gone) {
-    shape *first = map_get(&tasks->shapes_by_need, gone->hash);
+static void unlink_shape(tasks *tasks, scheduling_class *gone) {
+    scheduling_class *first = map_get(&tasks->shapes_by_need, gone->hash);
     if (first != gone) {
         while (first->same != gone) first = first->same;
         first->same = gone->same;
@@ -24,39 +24,40 @@ static void unlink_shape(tasks *tasks, shape *gone) {
     tasks->shape_count--;
 }
 
-static bool in_use(const shape *shape) {
-    return shape->open != 0 || shape->requests != 0 || !list_empty(&shape->leases) || shape == shape->tasks->usual;
+static bool in_use(const scheduling_class *class) {
+    return class->open != 0 || class->requests != 0 || !list_empty(&class->leases) || class == class->tasks->usual;
 }
 
 static void free_unused(tasks *tasks) {
     list_for_each (at, &tasks->shapes) {
-        shape *shape = container_of(at, struct shape, place);
-        if (in_use(shape)) continue;
-        unlink_shape(tasks, shape);
-        free(shape);
+        scheduling_class *class = container_of(at, struct scheduling_class, place);
+        if (in_use(class)) continue;
+        unlink_shape(tasks, class);
+        free(class);
     }
     tasks->shapes_most = tasks->shape_count < SHAPES_LEAST / 2 ? SHAPES_LEAST : tasks->shape_count * 2;
 }
 
-shape *task_shape_find(tasks *tasks, const resources *need) {
+scheduling_class *scheduling_class_find(tasks *tasks, const resources *need) {
     uint64_t hash = resources_hash(need);
-    for (shape *at = map_get(&tasks->shapes_by_need, hash); at != NULL; at = at->same)
+    for (scheduling_class *at = map_get(&tasks->shapes_by_need, hash); at != NULL; at = at->same)
         if (resources_equal(&at->need, need)) return at;
     if (tasks->shape_count >= tasks->shapes_most) free_unused(tasks);
-    shape *shape = XNEW(struct shape, .tasks = tasks, .hash = hash, .need = *need, .service_us = TASK_SERVICE_US_FIRST);
-    list_init(&shape->queue);
-    list_init(&shape->leases);
-    list_push_back(&tasks->shapes, &shape->place);
-    shape->same = map_put(&tasks->shapes_by_need, hash, shape);
+    scheduling_class *class =
+        XNEW(struct scheduling_class, .tasks = tasks, .hash = hash, .need = *need, .service_us = TASK_SERVICE_US_FIRST);
+    list_init(&class->queue);
+    list_init(&class->leases);
+    list_push_back(&tasks->shapes, &class->place);
+    class->same = map_put(&tasks->shapes_by_need, hash, class);
     tasks->shape_count++;
-    return shape;
+    return class;
 }
 
 void task_shapes_fini(tasks *tasks) {
     list_for_each (at, &tasks->shapes) {
-        shape *shape = container_of(at, struct shape, place);
-        while (!list_empty(&shape->leases)) task_lease_free(container_of(shape->leases.next, lease, place));
-        free(shape);
+        scheduling_class *class = container_of(at, struct scheduling_class, place);
+        while (!list_empty(&class->leases)) task_lease_free(container_of(class->leases.next, lease, place));
+        free(class);
     }
     map_fini(&tasks->shapes_by_need);
 }

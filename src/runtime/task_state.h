@@ -15,26 +15,26 @@ enum {
     TASK_SERVICE_US_SHORT = 20,  /* those that take less are not timed one by one */
 };
 
-typedef struct shape {
+typedef struct scheduling_class {
     list place;
     tasks *tasks;
-    uint64_t hash;      /* of `need` */
-    struct shape *same; /* the next one with this hash; NULL: none */
-    size_t open;        /* tasks whose record names this shape */
+    uint64_t hash;                 /* of `need` */
+    struct scheduling_class *same; /* the next one with this hash; NULL: none */
+    size_t open;                   /* tasks whose record names this shape */
     resources need;
     list queue; /* of task: ready to be sent */
     size_t queued;
     list leases;
     uint32_t requests;
     double service_us; /* what a task takes, as a moving average */
-} shape;
+} scheduling_class;
 
 typedef struct lease {
     list place;
-    shape *shape;
+    scheduling_class *class;
     uint64_t id, process;
-    route_user user;
-    route *route;
+    peer_link_user user;
+    peer_link *link;
     list running; /* of task */
     uint32_t in_flight;
     bool reclaimed;
@@ -48,8 +48,8 @@ typedef struct lease {
 } lease;
 
 typedef struct task {
-    request request; /* its place: in tasks.waiting, a shape's queue or a lease's running */
-    shape *shape;
+    invocation invocation; /* its place: in tasks.waiting, a shape's queue or a lease's running */
+    scheduling_class *class;
     lease *lease; /* NULL: not sent */
     int retries;
     uint32_t calls_max;
@@ -58,27 +58,27 @@ typedef struct task {
     int64_t sent_us;
 } task;
 
-static inline task *task_of(request *request) { return container_of(request, task, request); }
-static inline task *task_at(list *place) { return task_of(container_of(place, request, place)); }
+static inline task *task_of(invocation *invocation) { return container_of(invocation, task, invocation); }
+static inline task *task_at(list *place) { return task_of(container_of(place, invocation, place)); }
 
-static inline int64_t task_now(const tasks *tasks) { return clock_now_us(tasks->client->env->clock); }
+static inline int64_t task_now(const tasks *tasks) { return clock_now_us(tasks->worker->env->clock); }
 
 /* ---- task.c. */
 
-void task_shape_feed(shape *shape);
-void task_shape_fail(shape *shape, failure *why); /* no worker will come for what is queued */
+void scheduling_class_feed(scheduling_class *class);
+void scheduling_class_fail(scheduling_class *class, failure *why); /* no worker will come for what is queued */
 
 /* ---- task_shape.c. */
 
-shape *task_shape_find(tasks *tasks, const resources *need); /* creates it if there is none */
+scheduling_class *scheduling_class_find(tasks *tasks, const resources *need); /* creates it if there is none */
 void task_shapes_fini(tasks *tasks);
 
 /* ---- task_lease.c. */
 
-void task_shape_ask(shape *shape); /* for as many workers as its tasks are worth */
+void scheduling_class_ask(scheduling_class *class); /* for as many workers as its tasks are worth */
 /* How many tasks one worker is given at a time; which one is given the next, NULL: none. */
-uint32_t task_shape_depth(const shape *shape);
-lease *task_lease_to_feed(const shape *shape, uint32_t depth);
+uint32_t scheduling_class_depth(const scheduling_class *class);
+lease *task_lease_to_feed(const scheduling_class *class, uint32_t depth);
 void task_lease_note(lease *lease, task *task); /* it is done */
 static inline bool task_lease_is_over(const lease *lease) {
     return (lease->reclaimed || lease->spent) && lease->in_flight == 0;

@@ -6,7 +6,7 @@
  *   method               from → to         request                                        answer
  *   -------------------  ----------------  ---------------------------------------------  -----------------------------
  *   NODE_JOIN            any → node        version u32, role u8, pid u32; of a driver     workers u32, program u32
- *                                          also name space text, output u8, recipe
+ *                                     also name space text, output u8, launch spec
  *   NODE_LEASE           client → node     resources                                      lease u64, worker u64; later
  *   NODE_RELEASE         client → node     lease u64, after u8 (wire_after), process u64
  *   NODE_BLOCKED         worker → node     blocked u8
@@ -158,30 +158,29 @@ span wire_get_name(reader *reader);
 
 typedef struct wire_message {
     span fields;
-    bundle *bundle; /* NULL: none; borrowed */
-    span small;     /* or the bytes of one that is sent inside the message; empty: none */
+    value_pack *pack; /* NULL: none; borrowed */
+    span small;       /* or the bytes of one that is sent inside the message; empty: none */
 } wire_message;
 
 /* One call, embedded in what it is about (a task, say). It holds what is on its way out and in. */
 typedef struct wire_call {
-    call_id id;       /* number 0: not under way */
-    call_id answered; /* what it was, when it is done */
-    void (*done)(struct wire_call *call, const call_result *result);
+    rpc_call_id id;       /* number 0: not under way */
+    rpc_call_id answered; /* what it was, when it is done */
+    void (*done)(struct wire_call *call, const rpc_call_result *result);
     void (*free)(struct wire_call *call); /* by wire_call_end, now or when the body has left; NULL: not needed */
-    bundle *leaving, *arriving;
+    value_pack *leaving, *arriving;
     bool ended;
 } wire_call;
 
 void wire_call_free(wire_call *call); /* as `free`, of a record from the heap that begins with its call */
 
-/* Starts the call. MR_BUSY, MR_CLOSED, … as calls_begin; nothing has happened then. */
-MR_MUST mr_status wire_ask(calls *calls, link_id link, wire_method method, const wire_message *message,
-                           wire_call *call);
+/* Starts the call. MR_BUSY, MR_CLOSED, … as rpc_begin; nothing has happened then. */
+MR_MUST mr_status wire_ask(rpc *rpc, link_id link, wire_method method, const wire_message *message, wire_call *call);
 /* The same, ending with MR_TIMEOUT after so long. */
-MR_MUST mr_status wire_ask_within(calls *calls, int64_t now_us, int64_t timeout_us, link_id link, wire_method method,
+MR_MUST mr_status wire_ask_within(rpc *rpc, int64_t now_us, int64_t timeout_us, link_id link, wire_method method,
                                   const wire_message *message, wire_call *call);
 /* The same for what is only told: nobody needs its answer. */
-MR_MUST mr_status wire_tell(calls *calls, link_id link, wire_method method, span fields);
+MR_MUST mr_status wire_tell(rpc *rpc, link_id link, wire_method method, span fields);
 /* The record is not needed any more: frees it as soon as nothing of it is under way. The call must be done. */
 __attribute__((noinline)) void wire_call_end_slowly(wire_call *call); /* of one that has a body */
 static inline void wire_call_end(wire_call *call) {
@@ -203,18 +202,18 @@ static inline uint64_t wire_head_word(uint32_t number, uint16_t returns) { retur
 
 static inline size_t wire_padded(size_t size) { return (size + 7) & ~(size_t)7; }
 
-/* Starts a call of `size` bytes, written where calls_begin said. `body` (NULL: none) leaves with it; a reference is
+/* Starts a call of `size` bytes, written where rpc_begin said. `body` (NULL: none) leaves with it; a reference is
  * taken. */
-void wire_call_commit(calls *calls, link_id link, size_t size, bundle *body, wire_call *call);
+void wire_call_commit(rpc *rpc, link_id link, size_t size, value_pack *body, wire_call *call);
 /* The same with a body that is gathered from these pieces and leaves at once. False: it cannot, and what was begun
  * still is. */
-MR_MUST bool wire_call_commit_now(calls *calls, link_id link, size_t size, const span *pieces, size_t count,
+MR_MUST bool wire_call_commit_now(rpc *rpc, link_id link, size_t size, const span *pieces, size_t count,
                                   wire_call *call);
-/* A whole one that is small, as calls_ask. Only the call's id is set: wire_call_fill_in does the rest, before anything
+/* A whole one that is small, as rpc_ask. Only the call's id is set: wire_call_fill_in does the rest, before anything
  * else is done with the calls. */
-MR_MUST mr_status wire_call_words(calls *calls, link_id link, wire_method method, const uint64_t *words, size_t count,
+MR_MUST mr_status wire_call_words(rpc *rpc, link_id link, wire_method method, const uint64_t *words, size_t count,
                                   wire_call *call);
-static inline void wire_call_fill_in(wire_call *call, void (*done)(wire_call *call, const call_result *result),
+static inline void wire_call_fill_in(wire_call *call, void (*done)(wire_call *call, const rpc_call_result *result),
                                      void (*let_go)(wire_call *call)) {
     call->done = done;
     call->free = let_go;
@@ -223,16 +222,16 @@ static inline void wire_call_fill_in(wire_call *call, void (*done)(wire_call *ca
 }
 
 typedef struct wire_values { /* what a worker returned */
-    bundle_view view;
-    bundle *owner; /* the caller's reference; NULL: they lie in the message, borrowed until `done` returns */
+    value_pack_view view;
+    value_pack *owner; /* the caller's reference; NULL: they lie in the message, borrowed until `done` returns */
 } wire_values;
 
 /* In `done` of a call to a worker that was answered (MR_OK): what came of it: values, or else *failed, the caller's.
  * MR_CORRUPT, MR_NOMEM. */
-MR_MUST mr_status wire_read(wire_call *call, const call_result *result, wire_values *values, failure **failed);
+MR_MUST mr_status wire_read(wire_call *call, const rpc_call_result *result, wire_values *values, failure **failed);
 /* Whether it is one plain value inside the message, and nothing else; borrowed until `done` returns. */
-__attribute__((noinline)) bool wire_read_other(const call_result *result, span *value);
-static inline bool wire_read_small(const call_result *result, span *value) {
+__attribute__((noinline)) bool wire_read_other(const rpc_call_result *result, span *value);
+static inline bool wire_read_small(const rpc_call_result *result, span *value) {
     const uint8_t *bytes = result->payload.data;
     bool byte = result->payload.size == 8 && result->body.size == 0 && bytes[0] == WIRE_VALUE && bytes[1] == 1;
     if (__builtin_expect(!byte, 0)) return wire_read_other(result, value);
@@ -244,25 +243,26 @@ MR_MUST mr_status wire_values_keep(wire_values *values);
 
 /* In `done` of a call to a worker: what came of it, the caller's own. Exactly one of the two is set. `origin` says what
  * was asked. */
-void wire_outcome(wire_call *call, const call_result *result, const char *origin, bundle **values, failure **failed);
+void wire_outcome(wire_call *call, const rpc_call_result *result, const char *origin, value_pack **values,
+                  failure **failed);
 /* In `done` of any call that was not MR_OK: why. */
-failure *wire_failure(const call_result *result, const char *origin);
+failure *wire_failure(const rpc_call_result *result, const char *origin);
 
 /* ---- Answering. MR_BUSY: try again after on_room. MR_CLOSED: nobody waits any more, which is no fault. */
 
-MR_MUST mr_status wire_answer(calls *calls, call_token token, span fields);
-MR_MUST mr_status wire_answer_values(calls *calls, call_token token, bundle *values);
-/* The same for the bytes of a small bundle; `more` as calls_reply. */
-MR_MUST mr_status wire_answer_bytes(calls *calls, call_token token, span values, bool more);
-MR_MUST mr_status wire_answer_failure(calls *calls, call_token token, const failure *failure);
+MR_MUST mr_status wire_answer(rpc *rpc, rpc_call_token token, span fields);
+MR_MUST mr_status wire_answer_values(rpc *rpc, rpc_call_token token, value_pack *values);
+/* The same for the bytes of a small bundle; `more` as rpc_reply. */
+MR_MUST mr_status wire_answer_bytes(rpc *rpc, rpc_call_token token, span values, bool more);
+MR_MUST mr_status wire_answer_failure(rpc *rpc, rpc_call_token token, const failure *failure);
 
 /* Answers that a request makes no sense or cannot be served. Where there is no room for it, nothing is said: the asker
  * sees the end of its link, which a peer that does not read is about to get. */
-void wire_refuse(calls *calls, call_token token, mr_status status, const char *text);
+void wire_refuse(rpc *rpc, rpc_call_token token, mr_status status, const char *text);
 
-/* For call_handlers.on_body: memory for a bundle; NULL: none to be had. */
+/* For rpc_call_handlers.on_body: memory for a bundle; NULL: none to be had. */
 void *wire_body_room(uint64_t size);
-void wire_body_drop(const void *body);      /* gives it back if nobody took it; NULL is a no-op */
-bundle *wire_body_bundle(const void *body); /* takes it; it was not checked yet */
+void wire_body_drop(const void *body);          /* gives it back if nobody took it; NULL is a no-op */
+value_pack *wire_body_bundle(const void *body); /* takes it; it was not checked yet */
 /* The bundle of a request whose fields the reader has read: inline bytes are copied, a body is taken over. */
-MR_MUST mr_status wire_take_bundle(const reader *reader, span payload, span body, bundle **out);
+MR_MUST mr_status wire_take_bundle(const reader *reader, span payload, span body, value_pack **out);

@@ -2,7 +2,7 @@
  *
  * Everything it knows lies in the process's own memory; not a byte of the arena is read or written, so nothing that
  * another process does, or the death of this one, can corrupt it. (What of a dead process's memory is still in use the
- * vault knows from the slots.)
+ * store server knows from the slots.)
  *
  * Good fit in constant time: free runs are kept in lists by size, 16 lists for each power of two; a request takes a run
  * from the first list whose runs are all long enough, cuts it and gives the rest back. Runs that touch are one run.
@@ -17,7 +17,7 @@
 #include "base/list.h"
 #include "net/shm/station.h"
 
-enum { BLOCKS_LISTS = 48 * 16 };
+enum { BLOCK_ALLOCATOR_LISTS = 48 * 16 };
 
 typedef struct stretch { /* a leased piece of the arena */
     extent extent;
@@ -35,25 +35,25 @@ typedef struct block { /* or a free run */
     list fit;   /* in a list of blocks->lists, if free */
 } block;
 
-typedef struct blocks {
+typedef struct block_allocator {
     uint64_t unit; /* a power of two; offsets and sizes are multiples of it */
     list stretches;
     uint64_t used; /* bytes in blocks */
     uint64_t some[48 / 4];
-    list lists[BLOCKS_LISTS];
-} blocks;
+    list lists[BLOCK_ALLOCATOR_LISTS];
+} block_allocator;
 
-void blocks_init(blocks *blocks, uint64_t unit);
-void blocks_fini(blocks *blocks); /* forgets everything */
+void block_allocator_init(block_allocator *allocator, uint64_t unit);
+void block_allocator_fini(block_allocator *allocator); /* forgets everything */
 
 /* A stretch is owned by `blocks` until it is removed, which only an empty one can be. Its offset and size are multiples
  * of the unit. */
-stretch *blocks_add(blocks *blocks, extent extent);
-extent blocks_remove(blocks *blocks, stretch *stretch);
-void blocks_close(blocks *blocks, stretch *stretch); /* no new blocks here */
+stretch *block_allocator_add(block_allocator *allocator, extent extent);
+extent block_allocator_remove(block_allocator *allocator, stretch *stretch);
+void block_allocator_close(block_allocator *allocator, stretch *stretch); /* no new blocks here */
 
-block *blocks_alloc(blocks *blocks, uint64_t size); /* size > 0; NULL: no run is long enough */
-stretch *blocks_free(blocks *blocks, block *block); /* its stretch, which may be empty now */
+block *block_allocator_alloc(block_allocator *allocator, uint64_t size); /* size > 0; NULL: no run is long enough */
+stretch *block_allocator_free(block_allocator *allocator, block *block); /* its stretch, which may be empty now */
 static inline bool stretch_is_empty(const stretch *stretch) { return stretch->used == 0; }
 
-void blocks_check(const blocks *blocks); /* asserts every invariant; for tests */
+void block_allocator_check(const block_allocator *allocator); /* asserts every invariant; for tests */

@@ -15,54 +15,55 @@
 enum { KB = 1024, MB = 1024 * 1024 };
 
 static void a_block_is_cut_and_joined_again(void **state) {
-    blocks blocks;
-    blocks_init(&blocks, 64);
-    stretch *stretch = blocks_add(&blocks, (extent){MB, MB});
+    block_allocator allocator;
+    block_allocator_init(&allocator, 64);
+    stretch *stretch = block_allocator_add(&allocator, (extent){MB, MB});
     assert_true(stretch_is_empty(stretch));
-    block *a = blocks_alloc(&blocks, 1), *b = blocks_alloc(&blocks, 65), *c = blocks_alloc(&blocks, 4096);
+    block *a = block_allocator_alloc(&allocator, 1), *b = block_allocator_alloc(&allocator, 65),
+          *c = block_allocator_alloc(&allocator, 4096);
     assert_int_equal(a->extent.size, 64);
     assert_int_equal(b->extent.size, 128);
     assert_int_equal(c->extent.size, 4096);
-    assert_int_equal(blocks.used, 64 + 128 + 4096);
-    blocks_check(&blocks);
-    assert_ptr_equal(blocks_free(&blocks, b), stretch);
-    blocks_free(&blocks, a);
+    assert_int_equal(allocator.used, 64 + 128 + 4096);
+    block_allocator_check(&allocator);
+    assert_ptr_equal(block_allocator_free(&allocator, b), stretch);
+    block_allocator_free(&allocator, a);
     assert_false(stretch_is_empty(stretch));
-    blocks_free(&blocks, c);
+    block_allocator_free(&allocator, c);
     assert_true(stretch_is_empty(stretch));
-    blocks_check(&blocks);
-    block *all = blocks_alloc(&blocks, MB); /* one run again, and a whole stretch is a block */
+    block_allocator_check(&allocator);
+    block *all = block_allocator_alloc(&allocator, MB); /* one run again, and a whole stretch is a block */
     assert_non_null(all);
     assert_int_equal(all->extent.offset, MB);
-    assert_null(blocks_alloc(&blocks, 1));
-    assert_null(blocks_alloc(&blocks, UINT64_MAX));
-    blocks_free(&blocks, all);
-    extent extent = blocks_remove(&blocks, stretch);
+    assert_null(block_allocator_alloc(&allocator, 1));
+    assert_null(block_allocator_alloc(&allocator, UINT64_MAX));
+    block_allocator_free(&allocator, all);
+    extent extent = block_allocator_remove(&allocator, stretch);
     assert_int_equal(extent.size, MB);
-    assert_null(blocks_alloc(&blocks, 1));
-    blocks_check(&blocks);
-    blocks_fini(&blocks);
+    assert_null(block_allocator_alloc(&allocator, 1));
+    block_allocator_check(&allocator);
+    block_allocator_fini(&allocator);
 }
 
 static void a_closed_stretch_takes_nothing_new(void **state) {
-    blocks blocks;
-    blocks_init(&blocks, 4096);
-    stretch *first = blocks_add(&blocks, (extent){MB, MB});
-    block *a = blocks_alloc(&blocks, 4096), *b = blocks_alloc(&blocks, 4096);
-    blocks_close(&blocks, first);
-    blocks_check(&blocks);
-    assert_null(blocks_alloc(&blocks, 4096));
-    blocks_free(&blocks, a);
-    assert_null(blocks_alloc(&blocks, 4096));
-    stretch *second = blocks_add(&blocks, (extent){4 * MB, MB});
-    block *c = blocks_alloc(&blocks, 4096);
+    block_allocator allocator;
+    block_allocator_init(&allocator, 4096);
+    stretch *first = block_allocator_add(&allocator, (extent){MB, MB});
+    block *a = block_allocator_alloc(&allocator, 4096), *b = block_allocator_alloc(&allocator, 4096);
+    block_allocator_close(&allocator, first);
+    block_allocator_check(&allocator);
+    assert_null(block_allocator_alloc(&allocator, 4096));
+    block_allocator_free(&allocator, a);
+    assert_null(block_allocator_alloc(&allocator, 4096));
+    stretch *second = block_allocator_add(&allocator, (extent){4 * MB, MB});
+    block *c = block_allocator_alloc(&allocator, 4096);
     assert_ptr_equal(c->stretch, second);
-    assert_ptr_equal(blocks_free(&blocks, b), first);
+    assert_ptr_equal(block_allocator_free(&allocator, b), first);
     assert_true(stretch_is_empty(first));
-    blocks_check(&blocks);
-    blocks_remove(&blocks, first);
-    blocks_check(&blocks);
-    blocks_fini(&blocks);
+    block_allocator_check(&allocator);
+    block_allocator_remove(&allocator, first);
+    block_allocator_check(&allocator);
+    block_allocator_fini(&allocator);
 }
 
 enum { LIVE_MAX = 4096, STRETCH_BYTES = 8 * MB };
@@ -75,21 +76,21 @@ static uint64_t random_size(rng *rng, uint64_t least, uint64_t most) {
 static double full_at_refusal(uint64_t seed, uint64_t unit, uint64_t least, uint64_t most) {
     static block *live[LIVE_MAX];
     size_t count = 0;
-    blocks blocks;
+    block_allocator allocator;
     rng rng;
     rng_init(&rng, seed);
-    blocks_init(&blocks, unit);
-    blocks_add(&blocks, (extent){STRETCH_BYTES, STRETCH_BYTES});
+    block_allocator_init(&allocator, unit);
+    block_allocator_add(&allocator, (extent){STRETCH_BYTES, STRETCH_BYTES});
     uint8_t *taken = calloc(1, STRETCH_BYTES / 64);
     double full = 0;
     for (unsigned step = 0; full == 0; step++) {
-        bool add = count == 0 ||
-                   (count < LIVE_MAX && rng_chance(&rng, step < 20000 && blocks.used > STRETCH_BYTES / 2 ? 0.4 : 0.6));
+        bool add = count == 0 || (count < LIVE_MAX &&
+                                  rng_chance(&rng, step < 20000 && allocator.used > STRETCH_BYTES / 2 ? 0.4 : 0.6));
         if (add) {
             uint64_t size = random_size(&rng, least, most);
-            block *block = blocks_alloc(&blocks, size);
+            block *block = block_allocator_alloc(&allocator, size);
             if (block == NULL) {
-                full = (double)blocks.used / STRETCH_BYTES;
+                full = (double)allocator.used / STRETCH_BYTES;
                 break;
             }
             assert_true(block->extent.size >= size && block->extent.size < size + unit);
@@ -102,16 +103,16 @@ static double full_at_refusal(uint64_t seed, uint64_t unit, uint64_t least, uint
         } else {
             size_t victim = rng_below(&rng, count);
             memset(taken + (live[victim]->extent.offset - STRETCH_BYTES) / 64, 0, live[victim]->extent.size / 64);
-            blocks_free(&blocks, live[victim]);
+            block_allocator_free(&allocator, live[victim]);
             live[victim] = live[--count];
         }
-        if (step % 500 == 0) blocks_check(&blocks);
+        if (step % 500 == 0) block_allocator_check(&allocator);
     }
-    blocks_check(&blocks);
-    while (count > 0) blocks_free(&blocks, live[--count]);
-    assert_non_null(blocks_alloc(&blocks, STRETCH_BYTES));
-    blocks_check(&blocks);
-    blocks_fini(&blocks);
+    block_allocator_check(&allocator);
+    while (count > 0) block_allocator_free(&allocator, live[--count]);
+    assert_non_null(block_allocator_alloc(&allocator, STRETCH_BYTES));
+    block_allocator_check(&allocator);
+    block_allocator_fini(&allocator);
     free(taken);
     return full;
 }

@@ -47,43 +47,43 @@ static int scan(int fd, const uint8_t *from, uint64_t size) {
     return ioctl(fd, SCAN_COMMAND, &request);
 }
 
-mr_status lens_open(const arena *arena, lens *out) {
+mr_status private_mapping_open(const arena *arena, private_mapping *out) {
     void *base = FAILPOINT_ERROR("store.lens_mmap")
                      ? (errno = ENOMEM, MAP_FAILED)
                      : mmap(NULL, arena->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, arena->fd, 0);
     if (base == MAP_FAILED) return error_errno("cannot map the arena (fd %d) for reading objects", arena->fd);
-    *out = (lens){.base = base,
-                  .size = arena->size,
-                  .page = (uint64_t)sysconf(_SC_PAGESIZE),
-                  .pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
+    *out = (private_mapping){.base = base,
+                             .size = arena->size,
+                             .page = (uint64_t)sysconf(_SC_PAGESIZE),
+                             .pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)};
     out->can_scan = out->pagemap_fd >= 0 && scan(out->pagemap_fd, out->base, out->page) >= 0;
     return MR_OK;
 }
 
-void lens_close(lens *lens) {
-    if (lens->base == NULL) return;
-    munmap(lens->base, lens->size);
-    if (lens->pagemap_fd >= 0) close(lens->pagemap_fd);
-    *lens = LENS_NONE;
+void private_mapping_close(private_mapping *mapping) {
+    if (mapping->base == NULL) return;
+    munmap(mapping->base, mapping->size);
+    if (mapping->pagemap_fd >= 0) close(mapping->pagemap_fd);
+    *mapping = PRIVATE_MAPPING_NONE;
 }
 
 /* Each is read and written back: for the kernel that is a copy of the page. */
-void lens_keep(lens *lens, uint64_t offset, uint64_t size) {
-    MR_ASSERT(offset <= lens->size && size <= lens->size - offset);
-    for (uint64_t at = 0; at < size; at += lens->page) {
-        volatile uint8_t *byte = lens->base + offset + at;
+void private_mapping_keep(private_mapping *mapping, uint64_t offset, uint64_t size) {
+    MR_ASSERT(offset <= mapping->size && size <= mapping->size - offset);
+    for (uint64_t at = 0; at < size; at += mapping->page) {
+        volatile uint8_t *byte = mapping->base + offset + at;
         *byte = *byte;
     }
 }
 
 /* Could a page of these have been written? */
-static bool may_be_written(const lens *lens, const uint8_t *from, uint64_t pages) {
+static bool may_be_written(const private_mapping *mapping, const uint8_t *from, uint64_t pages) {
     uint64_t seen[LOOK_PAGES];
-    uint64_t first = (uintptr_t)from / lens->page;
+    uint64_t first = (uintptr_t)from / mapping->page;
     for (uint64_t at = 0; at < pages; at += LOOK_PAGES) {
         uint64_t count = pages - at < LOOK_PAGES ? pages - at : LOOK_PAGES;
         ssize_t size = (ssize_t)(count * sizeof seen[0]);
-        if (pread(lens->pagemap_fd, seen, (size_t)size, (off_t)((first + at) * sizeof seen[0])) != size) return true;
+        if (pread(mapping->pagemap_fd, seen, (size_t)size, (off_t)((first + at) * sizeof seen[0])) != size) return true;
         for (uint64_t i = 0; i < count; i++)
             if ((seen[i] & PAGEMAP_SWAPPED) != 0 || ((seen[i] & PAGEMAP_PRESENT) != 0 && (seen[i] & PAGEMAP_FILE) == 0))
                 return true;
@@ -91,52 +91,54 @@ static bool may_be_written(const lens *lens, const uint8_t *from, uint64_t pages
     return false;
 }
 
-static void drop_now(lens *lens, lens_range range) {
-    uint8_t *from = lens->base + range.offset;
-    if (lens->can_scan && scan(lens->pagemap_fd, from, range.size) == 0) return;
-    if (!lens->can_scan && range.size <= LENS_LOOK_BYTES && lens->pagemap_fd >= 0 &&
-        !may_be_written(lens, from, range.size / lens->page))
+static void drop_now(private_mapping *mapping, private_mapping_range range) {
+    uint8_t *from = mapping->base + range.offset;
+    if (mapping->can_scan && scan(mapping->pagemap_fd, from, range.size) == 0) return;
+    if (!mapping->can_scan && range.size <= PRIVATE_MAPPING_LOOK_BYTES && mapping->pagemap_fd >= 0 &&
+        !may_be_written(mapping, from, range.size / mapping->page))
         return;
     int failed = madvise(from, range.size, MADV_DONTNEED);
     MR_ASSERT(failed == 0); /* the range is ours and mapped: nothing can be wrong with it */
 }
 
 /* One look for all that lie next to each other, and one for each where that saw something. */
-static void drop_later(lens *lens) {
-    for (uint32_t first = 0, next; first < lens->later_count; first = next) {
-        lens_range all = lens->later[first];
-        for (next = first + 1; next < lens->later_count; next++) {
-            if (lens->later[next].offset != all.offset + all.size) break;
-            all.size += lens->later[next].size;
+static void drop_later(private_mapping *mapping) {
+    for (uint32_t first = 0, next; first < mapping->later_count; first = next) {
+        private_mapping_range all = mapping->later[first];
+        for (next = first + 1; next < mapping->later_count; next++) {
+            if (mapping->later[next].offset != all.offset + all.size) break;
+            all.size += mapping->later[next].size;
         }
-        if (next - first > 1 && scan(lens->pagemap_fd, lens->base + all.offset, all.size) == 0) continue;
-        for (uint32_t i = first; i < next; i++) drop_now(lens, lens->later[i]);
+        if (next - first > 1 && scan(mapping->pagemap_fd, mapping->base + all.offset, all.size) == 0) continue;
+        for (uint32_t i = first; i < next; i++) drop_now(mapping, mapping->later[i]);
     }
-    lens->later_count = 0;
+    mapping->later_count = 0;
 }
 
-void *lens_view(lens *lens, uint64_t offset, uint64_t size) {
-    MR_ASSERT(offset <= lens->size && size <= lens->size - offset && lens->later_count <= LENS_LATER);
-    for (uint32_t i = 0; i < lens->later_count; i++) {
-        lens_range range = lens->later[i];
+void *private_mapping_view(private_mapping *mapping, uint64_t offset, uint64_t size) {
+    MR_ASSERT(offset <= mapping->size && size <= mapping->size - offset &&
+              mapping->later_count <= PRIVATE_MAPPING_LATER);
+    for (uint32_t i = 0; i < mapping->later_count; i++) {
+        private_mapping_range range = mapping->later[i];
         if (offset >= range.offset + range.size || range.offset >= offset + size) continue;
-        drop_later(lens);
+        drop_later(mapping);
         break;
     }
-    return lens->base + offset;
+    return mapping->base + offset;
 }
 
-void lens_drop(lens *lens, uint64_t offset, uint64_t size) {
-    MR_ASSERT(offset % lens->page == 0 && offset <= lens->size && size <= lens->size - offset);
-    lens_range range = {offset, (size + lens->page - 1) / lens->page * lens->page};
-    if (!lens->can_scan || range.size > LENS_LATER_BYTES) {
-        drop_now(lens, range);
+void private_mapping_drop(private_mapping *mapping, uint64_t offset, uint64_t size) {
+    MR_ASSERT(offset % mapping->page == 0 && offset <= mapping->size && size <= mapping->size - offset);
+    private_mapping_range range = {offset, (size + mapping->page - 1) / mapping->page * mapping->page};
+    if (!mapping->can_scan || range.size > PRIVATE_MAPPING_LATER_BYTES) {
+        drop_now(mapping, range);
         return;
     }
-    if (lens->later_count == LENS_LATER) drop_later(lens);
-    uint32_t at = lens->later_count++;
-    for (; at > 0 && lens->later[at - 1].offset > offset; at--) lens->later[at] = lens->later[at - 1];
-    lens->later[at] = range;
-    MR_ASSERT(at == 0 || lens->later[at - 1].offset + lens->later[at - 1].size <= range.offset); /* none is viewed */
-    MR_ASSERT(at + 1 == lens->later_count || range.offset + range.size <= lens->later[at + 1].offset);
+    if (mapping->later_count == PRIVATE_MAPPING_LATER) drop_later(mapping);
+    uint32_t at = mapping->later_count++;
+    for (; at > 0 && mapping->later[at - 1].offset > offset; at--) mapping->later[at] = mapping->later[at - 1];
+    mapping->later[at] = range;
+    /* none is viewed */
+    MR_ASSERT(at == 0 || mapping->later[at - 1].offset + mapping->later[at - 1].size <= range.offset);
+    MR_ASSERT(at + 1 == mapping->later_count || range.offset + range.size <= mapping->later[at + 1].offset);
 }

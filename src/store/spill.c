@@ -1,6 +1,6 @@
 /* spill.c — see spill.h.
  *
- *   job:  queued ── helper ──► done ── spill_poll ──► freed
+ *  job:  queued ── helper ──► done ── spill_file_poll ──► freed
  *
  * A file's record is made by save and freed by forget, both on the loop's thread; the helper writes its checksum while
  * a save is under way. A record is forgotten at once, but freed by poll behind the jobs that are before it in the
@@ -32,10 +32,10 @@
 enum { PIECE = 1 << 20 };
 #define ENDLESS (UINT64_C(1) << 46)
 
-typedef struct spill_file {
+typedef struct spill_file_file {
     extent place;
     uint64_t size, checksum;
-} spill_file;
+} spill_file_file;
 
 typedef enum job_kind { JOB_SAVE, JOB_LOAD, JOB_FORGET } job_kind;
 
@@ -43,17 +43,17 @@ typedef struct job {
     list place; /* in spill->queue or spill->done */
     job_kind kind;
     uint64_t ticket;
-    spill_file *file; /* of a JOB_FORGET: owned */
-    uint8_t *data;    /* borrowed; only read by a save */
+    spill_file_file *file; /* of a JOB_FORGET: owned */
+    uint8_t *data;         /* borrowed; only read by a save */
     mr_status status;
     char *text; /* owned; NULL: none */
 } job;
 
-struct spill {
+struct spill_file {
     int fd, event_fd; /* owned */
     pthread_t helper;
-    extents *extents;
-    map files; /* ticket → spill_file */
+    extent_allocator *allocator;
+    map files; /* ticket → spill_file_file */
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t work;
@@ -88,7 +88,7 @@ static mr_status move_piece(int fd, job_kind kind, uint8_t *data, size_t size, u
 /* In pieces, so that what is hashed is still in the caches. What is saved may be let go and written over meanwhile: its
  * slot says so when it is done, and the file is forgotten (vault_spill.c). */
 static mr_status transfer(int fd, job *job) {
-    spill_file *file = job->file;
+    spill_file_file *file = job->file;
     XXH3_state_t *hash = XXH3_createState();
     mr_status status = hash == NULL ? error_set(MR_NOMEM, "out of memory for a checksum of spilled bytes") : MR_OK;
     if (hash != NULL) XXH3_64bits_reset(hash);
@@ -109,7 +109,7 @@ static mr_status transfer(int fd, job *job) {
     return MR_OK;
 }
 
-static void do_job(spill *spill, job *job) {
+static void do_job(spill_file *spill, job *job) {
     if (job->kind == JOB_FORGET) { /* a file system that cannot do it keeps the bytes until they are written over */
         (void)fallocate(spill->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)job->file->place.offset,
                         (off_t)job->file->place.size);
@@ -120,7 +120,7 @@ static void do_job(spill *spill, job *job) {
 }
 
 static void *help(void *argument) {
-    spill *spill = argument;
+    spill_file *spill = argument;
     pthread_mutex_lock(&spill->lock);
     while (!spill->stopping) {
         list *item = list_pop_front(&spill->queue);
@@ -140,7 +140,7 @@ static void *help(void *argument) {
 
 /* ---- The loop's side. */
 
-static void add_job(spill *spill, const job *like) {
+static void add_job(spill_file *spill, const job *like) {
     job *job = xmalloc(sizeof *job);
     *job = *like;
     list_init(&job->place);
@@ -150,15 +150,15 @@ static void add_job(spill *spill, const job *like) {
     pthread_mutex_unlock(&spill->lock);
 }
 
-mr_status spill_save(spill *spill, uint64_t ticket, const void *data, uint64_t size) {
+mr_status spill_file_save(spill_file *spill, uint64_t ticket, const void *data, uint64_t size) {
     extent place;
     MR_ASSERT(size > 0);
     if (FAILPOINT_ERROR("store.spill_save"))
         return error_set(MR_NOMEM, "no room on disk: failpoint 'store.spill_save'");
-    if (extents_alloc(spill->extents, size, &place) != MR_OK)
+    if (extent_allocator_alloc(spill->allocator, size, &place) != MR_OK)
         return error_wrap(MR_NOMEM, "cannot spill %llu bytes: spill_bytes_max is reached", (unsigned long long)size);
     MR_ASSERT(place.size >= size && map_get(&spill->files, ticket) == NULL);
-    spill_file *file = xcalloc(1, sizeof *file);
+    spill_file_file *file = xcalloc(1, sizeof *file);
     file->place = place;
     file->size = size;
     map_put(&spill->files, ticket, file);
@@ -170,8 +170,8 @@ mr_status spill_save(spill *spill, uint64_t ticket, const void *data, uint64_t s
     return MR_OK;
 }
 
-mr_status spill_load(spill *spill, uint64_t ticket, uint64_t name, void *data, uint64_t size) {
-    spill_file *file = map_get(&spill->files, name);
+mr_status spill_file_load(spill_file *spill, uint64_t ticket, uint64_t name, void *data, uint64_t size) {
+    spill_file_file *file = map_get(&spill->files, name);
     if (file == NULL || file->size != size)
         return error_set(MR_NOT_FOUND, "no spilled object %llx", (unsigned long long)name);
     add_job(spill, &(job){.kind = JOB_LOAD, .ticket = ticket, .file = file, .data = data});
@@ -179,14 +179,14 @@ mr_status spill_load(spill *spill, uint64_t ticket, uint64_t name, void *data, u
 }
 
 /* The place is free at once: whoever is written there next is written after the hole was punched. */
-void spill_forget(spill *spill, uint64_t name) {
-    spill_file *file = map_remove(&spill->files, name);
+void spill_file_forget(spill_file *spill, uint64_t name) {
+    spill_file_file *file = map_remove(&spill->files, name);
     if (file == NULL) return;
-    extents_free(spill->extents, file->place);
+    extent_allocator_free(spill->allocator, file->place);
     add_job(spill, &(job){.kind = JOB_FORGET, .file = file});
 }
 
-int spill_fd(const spill *spill) { return spill->event_fd; }
+int spill_file_fd(const spill_file *spill) { return spill->event_fd; }
 
 static void job_free(job *job) {
     if (job->kind == JOB_FORGET) free(job->file);
@@ -194,7 +194,7 @@ static void job_free(job *job) {
     free(job);
 }
 
-void spill_poll(spill *spill, vault *vault, int64_t now_us) {
+void spill_file_poll(spill_file *spill, store_server *server, int64_t now_us) {
     eventfd_t count;
     (void)eventfd_read(spill->event_fd, &count);
     for (;;) {
@@ -204,8 +204,8 @@ void spill_poll(spill *spill, vault *vault, int64_t now_us) {
         if (item == NULL) return;
         job *job = container_of(item, struct job, place);
         if (job->status != MR_OK) error_set(job->status, "%s", job->text);
-        if (job->kind == JOB_SAVE && job->status != MR_OK) spill_forget(spill, job->ticket);
-        if (job->kind != JOB_FORGET) vault_moved(vault, job->ticket, job->status, now_us);
+        if (job->kind == JOB_SAVE && job->status != MR_OK) spill_file_forget(spill, job->ticket);
+        if (job->kind != JOB_FORGET) store_server_moved(server, job->ticket, job->status, now_us);
         job_free(job);
     }
 }
@@ -222,9 +222,9 @@ static int open_unnamed(const char *folder) {
     return fd;
 }
 
-mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out) {
+mr_status spill_file_open(const char *folder, uint64_t bytes_max, spill_file **out) {
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory '%s'", folder);
-    spill *spill = xcalloc(1, sizeof *spill);
+    spill_file *spill = xcalloc(1, sizeof *spill);
     mr_status status;
     spill->fd = open_unnamed(folder);
     if (spill->fd < 0) {
@@ -247,7 +247,7 @@ mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out) {
         goto close_event;
     }
     uint64_t end = bytes_max == 0 || bytes_max > ENDLESS ? ENDLESS : bytes_max / EXTENT_UNIT * EXTENT_UNIT;
-    spill->extents = extents_create(0, end < EXTENT_UNIT ? EXTENT_UNIT : end);
+    spill->allocator = extent_allocator_create(0, end < EXTENT_UNIT ? EXTENT_UNIT : end);
     *out = spill;
     return MR_OK;
 
@@ -266,7 +266,7 @@ static void drop_jobs(list *jobs) {
     for (list *item; (item = list_pop_front(jobs)) != NULL;) job_free(container_of(item, job, place));
 }
 
-void spill_close(spill *spill) {
+void spill_file_close(spill_file *spill) {
     if (spill == NULL) return;
     pthread_mutex_lock(&spill->lock);
     spill->stopping = true;
@@ -277,7 +277,7 @@ void spill_close(spill *spill) {
     drop_jobs(&spill->done);
     map_for_each (found, &spill->files) free(found.value);
     map_fini(&spill->files);
-    extents_destroy(spill->extents);
+    extent_allocator_destroy(spill->allocator);
     pthread_mutex_destroy(&spill->lock);
     pthread_cond_destroy(&spill->work);
     close(spill->event_fd);

@@ -10,17 +10,17 @@
 #include "miniray/status.h"
 #include "store/vault.h"
 
-typedef struct spill spill;
+typedef struct spill_file spill_file;
 
 /* Makes the folder where it is missing (mode 0700). `bytes_max` 0: as much as the disk takes. */
-MR_MUST mr_status spill_open(const char *folder, uint64_t bytes_max, spill **out);
-void spill_close(spill *spill); /* waits for the job under way; the others are dropped, unanswered */
+MR_MUST mr_status spill_file_open(const char *folder, uint64_t bytes_max, spill_file **out);
+void spill_file_close(spill_file *spill); /* waits for the job under way; the others are dropped, unanswered */
 
-/* As vault_ops says. MR_NOMEM: bytes_max is reached. */
-MR_MUST mr_status spill_save(spill *spill, uint64_t ticket, const void *data, uint64_t size);
-MR_MUST mr_status spill_load(spill *spill, uint64_t ticket, uint64_t file, void *data, uint64_t size);
-void spill_forget(spill *spill, uint64_t file);
+/* As store_server_ops says. MR_NOMEM: bytes_max is reached. */
+MR_MUST mr_status spill_file_save(spill_file *spill, uint64_t ticket, const void *data, uint64_t size);
+MR_MUST mr_status spill_file_load(spill_file *spill, uint64_t ticket, uint64_t file, void *data, uint64_t size);
+void spill_file_forget(spill_file *spill, uint64_t file);
 
-int spill_fd(const spill *spill); /* readable when spill_poll has something to say */
-/* Tells the vault what has ended. The thread's last error is the job's while vault_moved is called. */
-void spill_poll(spill *spill, vault *vault, int64_t now_us);
+int spill_file_fd(const spill_file *spill); /* readable when spill_file_poll has something to say */
+/* Tells the store server what has ended. The thread's last error is the job's while store_server_moved is called. */
+void spill_file_poll(spill_file *spill, store_server *server, int64_t now_us);

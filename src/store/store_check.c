@@ -1,5 +1,5 @@
-/* store_check.c — store_check: asserts the invariants of store_core.h, by their numbers. What others write into shared
- * memory is not looked at. */
+/* store_check.c — store_client_check: asserts the invariants of store_core.h, by their numbers. What others write into
+ * shared memory is not looked at. */
 #include "base/assert.h"
 #include "store/store_core.h"
 
@@ -8,7 +8,7 @@ typedef struct sums { /* over all records */
     uint64_t idle_bytes, own_bytes;
 } sums;
 
-static void check_object(const store_object *object, sums *sums) {
+static void check_object(const store_client_object *object, sums *sums) {
     bool held = object->holds > 0;
     MR_ASSERT(held == (object->entry != NULL));                                /* 1 */
     MR_ASSERT((object->views > 0) == (object->data != NULL));                  /* 1 */
@@ -25,14 +25,14 @@ static void check_object(const store_object *object, sums *sums) {
 }
 
 /* Bytes in stretches, and of those that are empty. */
-static uint64_t stretch_bytes(const blocks *blocks, uint64_t *empty) {
+static uint64_t stretch_bytes(const block_allocator *allocator, uint64_t *empty) {
     uint64_t bytes = 0;
-    list_for_each (at, &blocks->stretches) {
+    list_for_each (at, &allocator->stretches) {
         const stretch *stretch = container_of(at, struct stretch, place);
         bytes += stretch->extent.size;
         *empty += stretch_is_empty(stretch) ? stretch->extent.size : 0;
     }
-    blocks_check(blocks);
+    block_allocator_check(allocator);
     return bytes;
 }
 
@@ -42,10 +42,10 @@ static size_t length(const list *head) {
     return count;
 }
 
-void store_check(const store *store) {
+void store_client_check(const store_client *store) {
     sums sums = {0};
     map_for_each (found, &store->by_slot) {
-        const store_object *object = found.value;
+        const store_client_object *object = found.value;
         MR_ASSERT(object->ref.slot == found.key); /* 1 */
         check_object(object, &sums);
     }

@@ -1,20 +1,20 @@
 /* vault.h — object store server: lends extents, collects objects that no process holds, and spills.
  *
- * Lives beside the hub. It lends memory to the processes' stores (store.h): desks, chunks of hold tables, pages of
+ * Lives beside the broker. It lends memory to the processes' stores (store.h): desks, chunks of hold tables, pages of
  * slots, stretches; everything that is lent is written down in its own memory. It reads the hold tables to find objects
  * that nobody holds, takes over what a process that died leaves behind, and makes room when memory is short:
  *
  *   collect what nobody holds → ask for unused stretches → spill what nobody views, least recently used first
  *     → MR_BUSY with a time to try again → MR_NOMEM, with the sizes, when it has been so for `patience_us`
  *
- * It does no I/O: memory and files come in through vault_ops, time as `now_us`; it runs as well on any block of memory
- * in a test or in the simulator. What it reads in shared memory was written by others and is checked before use; what a
- * process writes there can harm its own objects, no bookkeeping.
+ * It does no I/O: memory and files come in through store_server_ops, time as `now_us`; it runs as well on any block of
+ * memory in a test or in the simulator. What it reads in shared memory was written by others and is checked before use;
+ * what a process writes there can harm its own objects, no bookkeeping.
  *
- * Memory is lent to a process until it gives it back or vault_leave says that it can touch the arena no more. A stretch
- * for one object is lent to whom it was lent before, if it is free: in the page tables of another it would be new,
- * which costs as much as the copy that it is for. Slots are kept for the vault's life (slot.h, invariant 2) and used
- * again.
+ * Memory is lent to a process until it gives it back or store_server_leave says that it can touch the arena no more. A
+ * stretch for one object is lent to whom it was lent before, if it is free: in the page tables of another it would be
+ * new, which costs as much as the copy that it is for. Slots are kept for the store server's life (slot.h, invariant 2)
+ * and used again.
  *
  * Threads  one: that of the loop. */
 #pragma once
@@ -22,89 +22,91 @@
 #include "net/shm/arena.h"
 #include "store/slot.h"
 
-typedef struct vault vault;
+typedef struct store_server store_server;
 
-typedef struct vault_ops { /* none blocks for long */
+typedef struct store_server_ops { /* none blocks for long */
     /* Multiples of 4 KB. MR_NOMEM; MR_BUSY: it is being made ready, ask again. */
     mr_status (*extent_alloc)(void *context, uint64_t size, extent *out);
     void (*extent_free)(void *context, extent extent);
     /* Files; all three NULL: no spilling. A file is called by the ticket it was saved with. Saves and loads are
-     * answered by vault_moved with their ticket, later, not before this returns, unless they fail at once. The bytes
-     * are borrowed until then; those that are saved may change meanwhile, which voids the result. `load` fails with
-     * MR_CORRUPT if the bytes are not those that were saved. Everything happens in the order of the calls. */
+     * answered by store_server_moved with their ticket, later, not before this returns, unless they fail at once. The
+     * bytes are borrowed until then; those that are saved may change meanwhile, which voids the result. `load` fails
+     * with MR_CORRUPT if the bytes are not those that were saved. Everything happens in the order of the calls. */
     mr_status (*save)(void *context, uint64_t ticket, const void *data, uint64_t size);
     mr_status (*load)(void *context, uint64_t ticket, uint64_t file, void *data, uint64_t size);
     void (*forget)(void *context, uint64_t file); /* also one whose save is under way; not answered */
-    /* Asks a process to call store_poll soon; may be NULL. */
+    /* Asks a process to call store_client_poll soon; may be NULL. */
     void (*nudge)(void *context, uint64_t process);
     /* Exactly these bytes, which were allocated before; any error: they are not to be had. May be NULL. */
     mr_status (*extent_take)(void *context, extent wanted);
-} vault_ops;
+} store_server_ops;
 
-typedef struct vault_options { /* zero: the defaults */
-    uint64_t spill_bytes_max;  /* 0: as much as the disk takes */
-    int64_t patience_us;       /* how long MR_BUSY is answered before MR_NOMEM; 0: VAULT_PATIENCE_US */
-} vault_options;
+typedef struct store_server_options { /* zero: the defaults */
+    uint64_t spill_bytes_max;         /* 0: as much as the disk takes */
+    int64_t patience_us;              /* how long MR_BUSY is answered before MR_NOMEM; 0: STORE_SERVER_PATIENCE_US */
+} store_server_options;
 
 enum {
-    VAULT_PATIENCE_US = 5 * 1000 * 1000,
-    VAULT_COLLECT_US = 100 * 1000, /* releases are looked at this often when nobody wants memory */
-    VAULT_IDLE_US = 1000 * 1000,   /* and this often when nothing has been released */
-    VAULT_RETRY_US = 2 * 1000,
-    VAULT_DISK_RETRY_US = 1000 * 1000, /* after a failure of the disk */
+    STORE_SERVER_PATIENCE_US = 5 * 1000 * 1000,
+    STORE_SERVER_COLLECT_US = 100 * 1000, /* releases are looked at this often when nobody wants memory */
+    STORE_SERVER_IDLE_US = 1000 * 1000,   /* and this often when nothing has been released */
+    STORE_SERVER_RETRY_US = 2 * 1000,
+    STORE_SERVER_DISK_RETRY_US = 1000 * 1000, /* after a failure of the disk */
 };
 
 /* What memory is lent for. */
 typedef enum lease_kind {
-    LEASE_DESK,    /* one per process, first of all: DESK_BYTES, zeroed */
+    LEASE_DESK,    /* one per process, first of all: PROCESS_PAGE_BYTES, zeroed */
     LEASE_HOLDS,   /* HOLDS_CHUNK_BYTES, zeroed */
-    LEASE_SLOTS,   /* SLOT_PAGE_BYTES of slots, all FREE */
+    LEASE_SLOTS,   /* OBJECT_HEADER_PAGE_BYTES of slots, all FREE */
     LEASE_STRETCH, /* for many objects */
     LEASE_OWN,     /* for one object: whoever takes the object takes the stretch with it */
     LEASE_KINDS,
 } lease_kind;
 
-/* `arena` and the context are borrowed for the vault's life. */
-vault *vault_open(const arena *arena, const vault_ops *ops, void *context, const vault_options *options);
+/* `arena` and the context are borrowed for the store server's life. */
+store_server *store_server_open(const arena *arena, const store_server_ops *ops, void *context,
+                                const store_server_options *options);
 /* Gives all memory back; restores that wait end with MR_CLOSED. Whoever saves and loads has stopped before: no other op
  * is called any more. */
-void vault_close(vault *vault);
+void store_server_close(store_server *server);
 
 /* A process's requests. MR_BUSY: *retry_us says when to ask again. MR_NOMEM, MR_TOO_LARGE; MR_INVALID: it has no desk,
  * or not what it says. */
-MR_MUST mr_status vault_lease(vault *vault, uint64_t process, lease_kind kind, uint64_t size, int64_t now_us,
-                              extent *out, int64_t *retry_us);
-MR_MUST mr_status vault_give_back(vault *vault, uint64_t process, extent extent); /* a stretch that is empty */
+MR_MUST mr_status store_server_lease(store_server *server, uint64_t process, lease_kind kind, uint64_t size,
+                                     int64_t now_us, extent *out, int64_t *retry_us);
+/* a stretch that is empty */
+MR_MUST mr_status store_server_give_back(store_server *server, uint64_t process, extent extent);
 
 /* Brings a spilled object back: done is called once, perhaps before this returns. MR_OK: it is in memory (and stays
- * while the asker has it pinned). MR_BUSY: no room now, ask again. MR_NOMEM as vault_lease; MR_OBJECT_LOST,
+ * while the asker has it pinned). MR_BUSY: no room now, ask again. MR_NOMEM as store_server_lease; MR_OBJECT_LOST,
  * MR_NOT_FOUND. */
-typedef void vault_done_fn(void *argument, mr_status status);
-void vault_restore(vault *vault, uint64_t process, const object_ref *ref, int64_t now_us, vault_done_fn *done,
-                   void *argument);
+typedef void store_server_done_fn(void *argument, mr_status status);
+void store_server_restore(store_server *server, uint64_t process, const object_ref *ref, int64_t now_us,
+                          store_server_done_fn *done, void *argument);
 
-/* The vault's own holds, for what the node keeps beyond the life of every process (vault_keep.c): as many times as it
- * was kept. Whoever asks for it has the object meanwhile. MR_OBJECT_LOST: it is gone. */
-MR_MUST mr_status vault_keep(vault *vault, const object_ref *ref);
-void vault_let_go(vault *vault, const object_ref *ref); /* one that was kept */
+/* The store server's own holds, for what the node keeps beyond the life of every process (vault_keep.c): as many times
+ * as it was kept. Whoever asks for it has the object meanwhile. MR_OBJECT_LOST: it is gone. */
+MR_MUST mr_status store_server_keep(store_server *server, const object_ref *ref);
+void store_server_let_go(store_server *server, const object_ref *ref); /* one that was kept */
 
 /* The process can touch the arena no more: it died, or left. Its holds end, its half-written objects go, its objects
  * that others hold stay. Unknown processes are none. */
-void vault_leave(vault *vault, uint64_t process);
+void store_server_leave(store_server *server, uint64_t process);
 
 /* A save or load has ended. */
-void vault_moved(vault *vault, uint64_t ticket, mr_status status, int64_t now_us);
+void store_server_moved(store_server *server, uint64_t ticket, mr_status status, int64_t now_us);
 
 /* From time to time: collects what was released. When to call again; CLOCK_NEVER_US: not before something happens. */
-int64_t vault_tick(vault *vault, int64_t now_us);
-void vault_collect(vault *vault); /* now */
+int64_t store_server_tick(store_server *server, int64_t now_us);
+void store_server_collect(store_server *server); /* now */
 
-typedef struct vault_stats {
+typedef struct store_server_stats {
     uint32_t processes, stretches, pages; /* what there is now */
     uint32_t objects;                     /* slots that are not FREE */
     uint64_t bytes;                       /* in stretches */
     uint64_t spilled_bytes;
     uint32_t moving;                                                  /* saves and loads under way */
     uint64_t collections, collected, spilled, restored, lost, voided; /* counts; voided: saves in vain */
-} vault_stats;
-vault_stats vault_stats_now(const vault *vault);
+} store_server_stats;
+store_server_stats store_server_stats_now(const store_server *server);

@@ -8,26 +8,28 @@
 enum { HOLDERS_TOLD = 3 };
 
 typedef struct holder {
-    uint64_t process; /* 0: the vault itself */
+    uint64_t process; /* 0: the store server itself */
     uint64_t bytes;
     uint32_t objects;
 } holder;
 
-static bool in_memory(slot_state state) { return state == SLOT_SEALED || state == SLOT_SPILLING; }
+static bool in_memory(object_header_state state) {
+    return state == OBJECT_HEADER_SEALED || state == OBJECT_HEADER_SPILLING;
+}
 
-static void add_slot(const vault *vault, uint64_t at, holder *holder) {
+static void add_slot(const store_server *server, uint64_t at, holder *holder) {
     uint32_t index;
-    const page_book *page = at == 0 ? NULL : vault_page(vault, at, &index);
+    const page_book *page = at == 0 ? NULL : store_server_page(server, at, &index);
     if (page == NULL) return;
-    const slot *slot = page_slot(vault, page, index);
-    if (!in_memory(word_state(slot_read(slot)))) return;
-    holder->bytes += atomic_load(&slot->size);
+    const object_header *header = page_slot(server, page, index);
+    if (!in_memory(object_word_state(object_header_read(header)))) return;
+    holder->bytes += atomic_load(&header->size);
     holder->objects++;
 }
 
-static void add_entries(const vault *vault, const hold_entry *entries, size_t count, holder *holder) {
+static void add_entries(const store_server *server, const hold_entry *entries, size_t count, holder *holder) {
     for (size_t i = 0; i < count; i++)
-        add_slot(vault, hold_slot(atomic_load_explicit(&entries[i], memory_order_relaxed)), holder);
+        add_slot(server, hold_slot(atomic_load_explicit(&entries[i], memory_order_relaxed)), holder);
 }
 
 /* Into its place among those that hold most, which are sorted. */
@@ -40,16 +42,16 @@ static void rank(holder *most, holder found) {
     }
 }
 
-void vault_holders_text(vault *vault, char *out, size_t size) {
+void store_server_holders_text(store_server *server, char *out, size_t size) {
     holder most[HOLDERS_TOLD] = {{0}}, own = {0};
-    map_for_each (kept, &vault->kept) add_slot(vault, kept.key, &own);
+    map_for_each (kept, &server->kept) add_slot(server, kept.key, &own);
     rank(most, own);
-    list_for_each (at, &vault->processes) {
+    list_for_each (at, &server->processes) {
         process_book *process = container_of(at, process_book, place);
         holder found = {.process = process->id};
-        add_entries(vault, desk_of(vault, process)->entries, DESK_ENTRIES, &found);
+        add_entries(server, page_of(server, process)->entries, PROCESS_PAGE_ENTRIES, &found);
         list_for_each (more, &process->chunks)
-            add_entries(vault, arena_at(vault->arena, container_of(more, chunk_book, place)->extent.offset),
+            add_entries(server, arena_at(server->arena, container_of(more, chunk_book, place)->extent.offset),
                         CHUNK_ENTRIES, &found);
         rank(most, found);
     }

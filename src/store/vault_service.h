@@ -1,18 +1,19 @@
 /* vault_service.h — RPC service for the store clients of other processes (vault_client.h).
  *
- * The host of the store server passes it the requests of method VAULT_METHOD, with the process they came from, and
- * calls vault_service_room when a link has room again. */
+ * The host of the store server passes it the requests of method STORE_SERVER_METHOD, with the process they came from,
+ * and calls store_rpc_server_room when a link has room again. */
 #pragma once
 #include "net/call.h"
 #include "store/vault.h"
 
-enum { VAULT_METHOD = 0x4b01 };
+enum { STORE_SERVER_METHOD = 0x4b01 };
 
-typedef struct vault_service vault_service;
+typedef struct store_rpc_server store_rpc_server;
 
-/* Both borrowed for its life. The vault is closed before the service. */
-vault_service *vault_service_create(vault *vault, calls *calls);
-void vault_service_destroy(vault_service *service);
+/* Both borrowed for its life. The store server is closed before the service. */
+store_rpc_server *store_rpc_server_create(store_server *server, rpc *rpc);
+void store_rpc_server_destroy(store_rpc_server *server);
 
-void vault_service_request(vault_service *service, uint64_t process, const call_request *request, int64_t now_us);
-void vault_service_room(vault_service *service); /* sends answers that found their link full */
+void store_rpc_server_request(store_rpc_server *server, uint64_t process, const rpc_call_request *request,
+                              int64_t now_us);
+void store_rpc_server_room(store_rpc_server *server); /* sends answers that found their link full */

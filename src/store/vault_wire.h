@@ -3,18 +3,18 @@
 #pragma once
 #include "store/store.h"
 
-typedef struct vault_ask { /* a request's payload */
-    uint32_t ask;          /* store_ask */
-    uint32_t kind;         /* lease_kind */
+typedef struct store_server_ask { /* a request's payload */
+    uint32_t ask;                 /* store_client_ask */
+    uint32_t kind;                /* lease_kind */
     uint64_t size;
     extent extent;
     object_ref ref;
-} vault_ask;
-_Static_assert(sizeof(vault_ask) == 64, "no holes");
+} store_server_ask;
+_Static_assert(sizeof(store_server_ask) == 64, "no holes");
 
-typedef struct vault_reply { /* an answer's payload; a text follows unless status is MR_OK */
+typedef struct store_server_reply { /* an answer's payload; a text follows unless status is MR_OK */
     uint32_t status, unused;
     int64_t retry_us;
     extent extent;
-} vault_reply;
-_Static_assert(sizeof(vault_reply) == 32, "no holes");
+} store_server_reply;
+_Static_assert(sizeof(store_server_reply) == 32, "no holes");

@@ -24,7 +24,7 @@ typedef struct desk {
 } desk;
 
 typedef struct job {
-    const fold *fold;
+    const reduction *reduction;
     const aggregate_tensor *tensors;
     const size_t *first_piece; /* of each tensor, and behind the last one the number of all */
     size_t count;
@@ -37,7 +37,7 @@ static bool is_real(mr_dtype dtype) { return dtype == MR_F32 || dtype == MR_F64;
 static bool is_half(mr_dtype dtype) { return dtype == MR_F16 || dtype == MR_BF16; }
 
 static bool is_input(const job *job, const aggregate_tensor *tensor, const void *output) {
-    for (size_t w = 0; w < job->fold->workers; w++)
+    for (size_t w = 0; w < job->reduction->workers; w++)
         if (tensor->rows[w] == output) return true;
     return output == tensor->previous;
 }
@@ -57,33 +57,35 @@ static size_t tensor_of(const job *job, size_t piece) {
     return low;
 }
 
-static void fold_reals(const fold *fold, const aggregate_tensor *tensor, size_t from, size_t count, desk *desk) {
+static void fold_reals(const reduction *reduction, const aggregate_tensor *tensor, size_t from, size_t count,
+                       desk *desk) {
     size_t size = mr_dtype_size(tensor->dtype);
-    for (size_t w = 0; w < fold->workers; w++) desk->rows[w] = (const char *)tensor->rows[w] + from * size;
-    const void *previous = fold->moves ? (const char *)tensor->previous + from * size : NULL;
+    for (size_t w = 0; w < reduction->workers; w++) desk->rows[w] = (const char *)tensor->rows[w] + from * size;
+    const void *previous = reduction->moves ? (const char *)tensor->previous + from * size : NULL;
     if (tensor->dtype == MR_F32)
-        fold_f32(fold, (const float *const *)desk->rows, previous, desk->folded, count, desk->scratch);
+        fold_f32(reduction, (const float *const *)desk->rows, previous, desk->folded, count, desk->scratch);
     else
-        fold_f64(fold, (const double *const *)desk->rows, previous, desk->folded, count, desk->scratch);
+        fold_f64(reduction, (const double *const *)desk->rows, previous, desk->folded, count, desk->scratch);
 }
 
 /* The common case reads the rows as they are; others widen them first. */
-static void fold_halves(const fold *fold, const aggregate_tensor *tensor, size_t from, size_t count, desk *desk) {
-    bool averages = fold->kind == FOLD_AVERAGE && !fold->moves;
-    size_t step = fold_step(fold);
-    for (size_t w = 0; w < fold->workers; w++) {
+static void fold_halves(const reduction *reduction, const aggregate_tensor *tensor, size_t from, size_t count,
+                        desk *desk) {
+    bool averages = reduction->kind == REDUCTION_AVERAGE && !reduction->moves;
+    size_t step = reduction_step(reduction);
+    for (size_t w = 0; w < reduction->workers; w++) {
         const uint16_t *row = (const uint16_t *)tensor->rows[w] + from;
         desk->rows[w] = averages ? (const void *)row : desk->wide + w * step;
-        if (!averages) halves_widen(tensor->dtype, row, desk->wide + w * step, count);
+        if (!averages) half_widen(tensor->dtype, row, desk->wide + w * step, count);
     }
     if (averages) {
-        halves_average(tensor->dtype, (const uint16_t *const *)desk->rows, fold->workers, desk->folded, count);
+        half_average(tensor->dtype, (const uint16_t *const *)desk->rows, reduction->workers, desk->folded, count);
         return;
     }
-    float *previous = desk->wide + fold->workers * step, *folded = previous + step;
-    if (fold->moves) halves_widen(tensor->dtype, (const uint16_t *)tensor->previous + from, previous, count);
-    fold_f32(fold, (const float *const *)desk->rows, previous, folded, count, desk->scratch);
-    halves_narrow(tensor->dtype, folded, desk->folded, count);
+    float *previous = desk->wide + reduction->workers * step, *folded = previous + step;
+    if (reduction->moves) half_widen(tensor->dtype, (const uint16_t *)tensor->previous + from, previous, count);
+    fold_f32(reduction, (const float *const *)desk->rows, previous, folded, count, desk->scratch);
+    half_narrow(tensor->dtype, folded, desk->folded, count);
 }
 
 /* A row that is written was just read: its lines are near. A place of its own is not, and nobody here reads it soon. */
@@ -92,7 +94,7 @@ static void hand_out(const job *job, const aggregate_tensor *tensor, size_t at, 
         char *output = (char *)tensor->outputs[o] + at;
         if (output == result) continue;
         if (job->streams && !is_input(job, tensor, tensor->outputs[o]))
-            vector_stream(output, result, size);
+            simd_stream(output, result, size);
         else
             memcpy(output, result, size);
     }
@@ -101,7 +103,7 @@ static void hand_out(const job *job, const aggregate_tensor *tensor, size_t at, 
 /* The longest stretch that begins at this item and ends where a line of the first output does. */
 static size_t stretch_at(const aggregate_tensor *tensor, size_t from, size_t step) {
     size_t size = mr_dtype_size(tensor->dtype);
-    size_t ahead = ((uintptr_t)tensor->outputs[0] + from * size) % VECTOR_LINE / size;
+    size_t ahead = ((uintptr_t)tensor->outputs[0] + from * size) % SIMD_LINE / size;
     return ahead < step ? step - ahead : step;
 }
 
@@ -114,13 +116,13 @@ static void do_piece(const job *job, size_t piece, desk *desk) {
     size_t end = tensor->count - from < PIECE ? tensor->count : from + PIECE;
     bool folds = is_real(tensor->dtype) || is_half(tensor->dtype);
     for (; from < end; from += count) {
-        size_t step = folds ? stretch_at(tensor, from, fold_step(job->fold)) : end - from;
+        size_t step = folds ? stretch_at(tensor, from, reduction_step(job->reduction)) : end - from;
         count = end - from < step ? end - from : step;
         const void *result = desk->folded;
         if (is_real(tensor->dtype))
-            fold_reals(job->fold, tensor, from, count, desk);
+            fold_reals(job->reduction, tensor, from, count, desk);
         else if (folds)
-            fold_halves(job->fold, tensor, from, count, desk);
+            fold_halves(job->reduction, tensor, from, count, desk);
         else
             result = (const char *)tensor->rows[0] + from * size;
         hand_out(job, tensor, from * size, result, count * size);
@@ -132,7 +134,7 @@ static void do_pieces(void *argument) {
     desk *desk = &job->desks[atomic_fetch_add(&job->next_desk, 1)];
     size_t all = job->first_piece[job->count];
     for (size_t piece; (piece = atomic_fetch_add(&job->next_piece, 1)) < all;) do_piece(job, piece, desk);
-    if (job->streams) vector_stream_end();
+    if (job->streams) simd_stream_end();
 }
 
 /* All that the members and the pieces' numbers need, in one block. */
@@ -149,26 +151,26 @@ static void *cut(block *block, size_t size) {
 
 /* Twice: without memory it only counts how much it takes. */
 static void lay_out(block *block, job *job, size_t **first_piece, size_t members) {
-    size_t workers = job->fold->workers, step = fold_step(job->fold);
+    size_t workers = job->reduction->workers, step = reduction_step(job->reduction);
     *first_piece = cut(block, (job->count + 1) * sizeof **first_piece);
     job->desks = cut(block, members * sizeof *job->desks);
     for (size_t i = 0; i < members; i++) {
         desk desk = {.rows = cut(block, workers * sizeof *desk.rows),
                      .folded = cut(block, step * sizeof(double)),
-                     .scratch = cut(block, fold_scratch(job->fold) * sizeof(double)),
+                     .scratch = cut(block, reduction_scratch(job->reduction) * sizeof(double)),
                      .wide = cut(block, (workers + 2) * step * sizeof *desk.wide)};
         if (block->memory != NULL) job->desks[i] = desk;
     }
 }
 
-mr_status aggregate(const fold *fold, const aggregate_tensor *tensors, size_t count, crew *crew) {
-    job job = {.fold = fold, .tensors = tensors, .count = count};
+mr_status aggregate(const reduction *reduction, const aggregate_tensor *tensors, size_t count, thread_pool *pool) {
+    job job = {.reduction = reduction, .tensors = tensors, .count = count};
     block block = {0};
     size_t *first_piece, pieces = 0, bytes = 0;
-    lay_out(&block, &job, &first_piece, crew_size(crew));
+    lay_out(&block, &job, &first_piece, thread_pool_size(pool));
     MR_TRY(alloc_try_aligned(64, block.used, (void **)&block.memory));
     block.used = 0;
-    lay_out(&block, &job, &first_piece, crew_size(crew));
+    lay_out(&block, &job, &first_piece, thread_pool_size(pool));
     for (size_t i = 0; i < count; i++) {
         first_piece[i] = pieces;
         pieces += pieces_of(&tensors[i]);
@@ -177,7 +179,7 @@ mr_status aggregate(const fold *fold, const aggregate_tensor *tensors, size_t co
     first_piece[count] = pieces;
     job.first_piece = first_piece;
     job.streams = bytes >= STREAM_BYTES;
-    crew_run(pieces > 1 ? crew : NULL, do_pieces, &job);
+    thread_pool_run(pieces > 1 ? pool : NULL, do_pieces, &job);
     free(block.memory);
     return MR_OK;
 }

@@ -34,25 +34,25 @@ static double mean_of(const double *values, size_t count, bool wide) {
     return rounded(sum / (double)count, wide);
 }
 
-static double fold_item(const fold *fold, const double *values, double previous, bool wide) {
-    size_t workers = fold->workers;
+static double fold_item(const reduction *reduction, const double *values, double previous, bool wide) {
+    size_t workers = reduction->workers;
     double sorted[WORKERS_MAX], result = 0;
     memcpy(sorted, values, workers * sizeof *values);
     qsort(sorted, workers, sizeof *sorted, by_value);
-    switch (fold->kind) {
-    case FOLD_AVERAGE: result = mean_of(values, workers, wide); break;
-    case FOLD_WEIGHTED:
+    switch (reduction->kind) {
+    case REDUCTION_AVERAGE: result = mean_of(values, workers, wide); break;
+    case REDUCTION_WEIGHTED:
         result = rounded(shares[0] * values[0], wide);
         for (size_t w = 1; w < workers; w++) result = rounded(result + rounded(shares[w] * values[w], wide), wide);
         break;
-    case FOLD_MEDIAN:
+    case REDUCTION_MEDIAN:
         result = workers % 2 == 1 ? sorted[workers / 2] : mean_of(sorted + workers / 2 - 1, 2, wide);
         break;
-    case FOLD_TRIMMED: result = mean_of(sorted + fold->trim, workers - 2 * fold->trim, wide); break;
-    case FOLD_MAX: result = sorted[workers - 1]; break;
+    case REDUCTION_TRIMMED: result = mean_of(sorted + reduction->trim, workers - 2 * reduction->trim, wide); break;
+    case REDUCTION_MAX: result = sorted[workers - 1]; break;
     }
-    if (!fold->moves) return result;
-    double keep = rounded(fold->keep, wide), take = rounded(1 - fold->keep, wide);
+    if (!reduction->moves) return result;
+    double keep = rounded(reduction->keep, wide), take = rounded(1 - reduction->keep, wide);
     return rounded(rounded(keep * previous, wide) + rounded(take * result, wide), wide);
 }
 
@@ -105,23 +105,23 @@ static void scene_close(scene *scene) {
 }
 
 /* What the result has to be, in the tensor's type; owned by the caller. */
-static void *expected_of(const scene *scene, const fold *fold) {
+static void *expected_of(const scene *scene, const reduction *reduction) {
     mr_dtype dtype = scene->tensor.dtype;
     void *expected = xcalloc(1, scene->bytes + 1);
     for (size_t i = 0; i < scene->tensor.count; i++) {
         double values[WORKERS_MAX];
-        for (size_t w = 0; w < fold->workers; w++) values[w] = item_at(dtype, scene->rows[w], i);
-        double result = fold_item(fold, values, item_at(dtype, scene->previous, i), dtype == MR_F64);
+        for (size_t w = 0; w < reduction->workers; w++) values[w] = item_at(dtype, scene->rows[w], i);
+        double result = fold_item(reduction, values, item_at(dtype, scene->previous, i), dtype == MR_F64);
         set_item(dtype, expected, i, result);
     }
     return expected;
 }
 
-static void folds_right(rng *rng, const fold *fold, mr_dtype dtype, size_t count, crew *crew) {
+static void folds_right(rng *rng, const reduction *reduction, mr_dtype dtype, size_t count, thread_pool *pool) {
     scene scene;
-    scene_open(&scene, rng, dtype, fold->workers, count);
-    void *expected = expected_of(&scene, fold);
-    assert_int_equal(aggregate(fold, &scene.tensor, 1, crew), MR_OK);
+    scene_open(&scene, rng, dtype, reduction->workers, count);
+    void *expected = expected_of(&scene, reduction);
+    assert_int_equal(aggregate(reduction, &scene.tensor, 1, pool), MR_OK);
     assert_memory_equal(scene.output, expected, scene.bytes);
     free(expected);
     scene_close(&scene);
@@ -133,34 +133,34 @@ static void every_kind_and_type_is_right_to_the_bit(void **state) {
     static const size_t workers[] = {1, 2, 3, 4, 5, 8, 16, 33};
     rng rng;
     rng_init(&rng, SEED);
-    for (size_t k = FOLD_AVERAGE; k <= FOLD_MAX; k++)
+    for (size_t k = REDUCTION_AVERAGE; k <= REDUCTION_MAX; k++)
         for (size_t t = 0; t < 4; t++)
             for (size_t w = 0; w < sizeof workers / sizeof *workers; w++)
                 for (int moves = 0; moves < 2; moves++) {
-                    fold fold = {.kind = (fold_kind)k,
-                                 .workers = workers[w],
-                                 .shares = shares,
-                                 .trim = (workers[w] - 1) / 3,
-                                 .moves = moves != 0,
-                                 .keep = 0.9};
-                    folds_right(&rng, &fold, floats[t], 1 + rng_below(&rng, 3000), NULL);
+                    reduction reduction = {.kind = (reduction_kind)k,
+                                           .workers = workers[w],
+                                           .shares = shares,
+                                           .trim = (workers[w] - 1) / 3,
+                                           .moves = moves != 0,
+                                           .keep = 0.9};
+                    folds_right(&rng, &reduction, floats[t], 1 + rng_below(&rng, 3000), NULL);
                 }
 }
 
-/* Sizes at the seams of stretches and pieces, alone and in a crew. */
-static void every_size_is_right_with_any_crew(void **state) {
+/* Sizes at the seams of stretches and pieces, alone and in a thread pool. */
+static void every_size_is_right_with_any_pool(void **state) {
     static const size_t counts[] = {0, 1, 63, 64, 1023, 1024, 1025, 65535, 65536, 65537, 300000};
     rng rng;
     rng_init(&rng, SEED);
-    fold average = {.kind = FOLD_AVERAGE, .workers = 3}, median = {.kind = FOLD_MEDIAN, .workers = 4};
+    reduction average = {.kind = REDUCTION_AVERAGE, .workers = 3}, median = {.kind = REDUCTION_MEDIAN, .workers = 4};
     for (size_t size = 1; size <= 3; size++) {
-        crew *crew;
-        assert_int_equal(crew_create(size, &crew), MR_OK);
+        thread_pool *pool;
+        assert_int_equal(thread_pool_create(size, &pool), MR_OK);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            folds_right(&rng, &average, MR_F32, counts[i], crew);
-            folds_right(&rng, &median, MR_BF16, counts[i], crew);
+            folds_right(&rng, &average, MR_F32, counts[i], pool);
+            folds_right(&rng, &median, MR_BF16, counts[i], pool);
         }
-        crew_destroy(crew);
+        thread_pool_destroy(pool);
     }
 }
 
@@ -168,34 +168,34 @@ static void every_size_is_right_with_any_crew(void **state) {
 static void in_place_is_the_same(void **state) {
     rng rng;
     rng_init(&rng, SEED);
-    crew *crew;
-    assert_int_equal(crew_create(2, &crew), MR_OK);
+    thread_pool *pool;
+    assert_int_equal(thread_pool_create(2, &pool), MR_OK);
     for (size_t t = 0; t < 4; t++) {
-        fold fold = {.kind = FOLD_TRIMMED, .workers = 5, .trim = 1, .moves = true, .keep = 0.5};
+        reduction reduction = {.kind = REDUCTION_TRIMMED, .workers = 5, .trim = 1, .moves = true, .keep = 0.5};
         scene scene;
         scene_open(&scene, &rng, floats[t], 5, 200000);
-        void *expected = expected_of(&scene, &fold);
+        void *expected = expected_of(&scene, &reduction);
         void *outputs[] = {scene.rows[0], scene.rows[1], scene.rows[2], scene.rows[3], scene.rows[4], scene.previous};
         scene.tensor.outputs = outputs;
         scene.tensor.output_count = 6;
-        assert_int_equal(aggregate(&fold, &scene.tensor, 1, crew), MR_OK);
+        assert_int_equal(aggregate(&reduction, &scene.tensor, 1, pool), MR_OK);
         for (size_t o = 0; o < 6; o++) assert_memory_equal(outputs[o], expected, scene.bytes);
         free(expected);
         scene_close(&scene);
     }
-    crew_destroy(crew);
+    thread_pool_destroy(pool);
 }
 
 static void a_nan_of_anybody_is_seen_in_every_kind(void **state) {
-    for (size_t k = FOLD_AVERAGE; k <= FOLD_MAX; k++)
+    for (size_t k = REDUCTION_AVERAGE; k <= REDUCTION_MAX; k++)
         for (size_t who = 0; who < 5; who++) {
-            fold fold = {.kind = (fold_kind)k, .workers = 5, .shares = shares, .trim = 2};
+            reduction reduction = {.kind = (reduction_kind)k, .workers = 5, .shares = shares, .trim = 2};
             scene scene;
             rng rng;
             rng_init(&rng, SEED);
             scene_open(&scene, &rng, MR_F32, 5, 100);
             ((float *)scene.rows[who])[42] = NAN;
-            assert_int_equal(aggregate(&fold, &scene.tensor, 1, NULL), MR_OK);
+            assert_int_equal(aggregate(&reduction, &scene.tensor, 1, NULL), MR_OK);
             for (size_t i = 0; i < 100; i++) assert_int_equal(isnan(((float *)scene.output)[i]) != 0, i == 42);
             scene_close(&scene);
         }
@@ -206,10 +206,10 @@ static void infinities_and_zeros_keep_their_signs(void **state) {
     const void *rows[] = {a, b};
     void *outputs[] = {out};
     aggregate_tensor tensor = {.dtype = MR_F32, .count = 4, .rows = rows, .outputs = outputs, .output_count = 1};
-    fold average = {.kind = FOLD_AVERAGE, .workers = 2}, median = {.kind = FOLD_MEDIAN, .workers = 2};
-    const fold *folds[] = {&average, &median};
+    reduction average = {.kind = REDUCTION_AVERAGE, .workers = 2}, median = {.kind = REDUCTION_MEDIAN, .workers = 2};
+    const reduction *reductions[] = {&average, &median};
     for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(aggregate(folds[i], &tensor, 1, NULL), MR_OK);
+        assert_int_equal(aggregate(reductions[i], &tensor, 1, NULL), MR_OK);
         assert_true(out[0] == INFINITY && out[1] == -INFINITY && out[3] == -INFINITY);
         assert_true(out[2] == 0 && signbit(out[2]) != 0);
     }
@@ -225,8 +225,8 @@ static void counters_are_the_first_workers(void **state) {
     aggregate_tensor tensors[] = {
         {.dtype = MR_I64, .count = 3, .rows = counter_rows, .outputs = counter_outputs, .output_count = 2},
         {.dtype = MR_BOOL, .count = 2, .rows = mask_rows, .outputs = mask_outputs, .output_count = 1}};
-    fold fold = {.kind = FOLD_AVERAGE, .workers = 2};
-    assert_int_equal(aggregate(&fold, tensors, 2, NULL), MR_OK);
+    reduction reduction = {.kind = REDUCTION_AVERAGE, .workers = 2};
+    assert_int_equal(aggregate(&reduction, tensors, 2, NULL), MR_OK);
     assert_memory_equal(counters, first, sizeof first);
     assert_memory_equal(second, first, sizeof first);
     assert_memory_equal(masks, mask, sizeof mask);
@@ -249,13 +249,13 @@ static void many_small_tensors_find_their_places(void **state) {
         outputs[i] = out[i];
         tensors[i] = (aggregate_tensor){MR_F32, i % 8, rows[i], NULL, &outputs[i], 1};
     }
-    crew *crew;
-    assert_int_equal(crew_create(2, &crew), MR_OK);
-    fold fold = {.kind = FOLD_AVERAGE, .workers = 2};
-    assert_int_equal(aggregate(&fold, tensors, TENSORS, crew), MR_OK);
+    thread_pool *pool;
+    assert_int_equal(thread_pool_create(2, &pool), MR_OK);
+    reduction reduction = {.kind = REDUCTION_AVERAGE, .workers = 2};
+    assert_int_equal(aggregate(&reduction, tensors, TENSORS, pool), MR_OK);
     for (size_t i = 0; i < TENSORS; i++)
         for (size_t k = 0; k < 7; k++) assert_true(out[i][k] == (k < i % 8 ? (float)(i * 8 + k + 1) : 0));
-    crew_destroy(crew);
+    thread_pool_destroy(pool);
 }
 
 static void no_memory_is_told_and_changes_nothing(void **state) {
@@ -263,18 +263,18 @@ static void no_memory_is_told_and_changes_nothing(void **state) {
     const void *rows[] = {a, b};
     void *outputs[] = {out};
     aggregate_tensor tensor = {.dtype = MR_F32, .count = 1, .rows = rows, .outputs = outputs, .output_count = 1};
-    fold fold = {.kind = FOLD_AVERAGE, .workers = 2};
+    reduction reduction = {.kind = REDUCTION_AVERAGE, .workers = 2};
     alloc_fail_at(1);
-    assert_int_equal(aggregate(&fold, &tensor, 1, NULL), MR_NOMEM);
+    assert_int_equal(aggregate(&reduction, &tensor, 1, NULL), MR_NOMEM);
     assert_true(out[0] == 9);
-    assert_int_equal(aggregate(&fold, &tensor, 1, NULL), MR_OK);
+    assert_int_equal(aggregate(&reduction, &tensor, 1, NULL), MR_OK);
     assert_true(out[0] == 2);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_and_type_is_right_to_the_bit),
-        cmocka_unit_test(every_size_is_right_with_any_crew),
+        cmocka_unit_test(every_size_is_right_with_any_pool),
         cmocka_unit_test(in_place_is_the_same),
         cmocka_unit_test(a_nan_of_anybody_is_seen_in_every_kind),
         cmocka_unit_test(infinities_and_zeros_keep_their_signs),

@@ -14,48 +14,48 @@ typedef struct entry { /* of one server */
     object *cause; /* held: what was owed when it began, NULL: nothing */
 } entry;
 
-typedef struct book {
-    guest guest;
+typedef struct sync_errors {
+    context_extension extension;
     list entries;
-} book;
+} sync_errors;
 
 static const char kind; /* its address is the book's */
 
 static void let_go(mr_context *mr, object **held) {
-    if (*held != NULL) object_drop(&mr->client.objects, *held);
+    if (*held != NULL) object_drop(&mr->worker.objects, *held);
     *held = NULL;
 }
 
-static void book_close(mr_context *mr, guest *guest) {
-    book *book = container_of(guest, struct book, guest);
-    for (list *at; (at = list_pop_front(&book->entries)) != NULL;) {
+static void sync_errors_close(mr_context *mr, context_extension *extension) {
+    sync_errors *errors = container_of(extension, struct sync_errors, extension);
+    for (list *at; (at = list_pop_front(&errors->entries)) != NULL;) {
         entry *entry = container_of(at, struct entry, place);
         let_go(mr, &entry->sync);
         let_go(mr, &entry->cause);
         free(entry);
     }
-    free(book);
+    free(errors);
 }
 
-static book *book_of(mr_context *mr) {
-    guest *found = guest_find(mr, &kind);
-    if (found != NULL) return container_of(found, book, guest);
-    book *made = xcalloc(1, sizeof *made);
-    made->guest = (guest){.kind = &kind, .close = book_close};
+static sync_errors *sync_errors_of(mr_context *mr) {
+    context_extension *found = context_extension_find(mr, &kind);
+    if (found != NULL) return container_of(found, sync_errors, extension);
+    sync_errors *made = xcalloc(1, sizeof *made);
+    made->extension = (context_extension){.kind = &kind, .close = sync_errors_close};
     list_init(&made->entries);
-    guest_invite(mr, &made->guest);
+    context_extension_invite(mr, &made->extension);
     return made;
 }
 
-static entry *entry_of(book *book, mr_actor server) {
-    list_for_each (at, &book->entries) {
+static entry *entry_of(sync_errors *errors, mr_actor server) {
+    list_for_each (at, &errors->entries) {
         entry *entry = container_of(at, struct entry, place);
         if (entry->server.word[0] == server.word[0] && entry->server.word[1] == server.word[1]) return entry;
     }
     entry *made = xcalloc(1, sizeof *made);
     made->server = server;
     list_init(&made->place);
-    list_push_back(&book->entries, &made->place);
+    list_push_back(&errors->entries, &made->place);
     return made;
 }
 
@@ -67,9 +67,9 @@ static bool is_owed(const entry *entry) {
     return sync->state == OBJECT_FAILED && sync->printed && !follows;
 }
 
-bool book_owes(mr_context *mr, mr_actor server, mr_ref *out) {
+bool sync_errors_owes(mr_context *mr, mr_actor server, mr_ref *out) {
     context_lock(mr);
-    entry *entry = entry_of(book_of(mr), server);
+    entry *entry = entry_of(sync_errors_of(mr), server);
     bool owed = is_owed(entry);
     if (owed) {
         object_name(entry->sync);
@@ -81,22 +81,22 @@ bool book_owes(mr_context *mr, mr_actor server, mr_ref *out) {
     return owed;
 }
 
-void book_enter(mr_context *mr, mr_actor server, mr_ref sync, const mr_ref *owed) {
+void sync_errors_enter(mr_context *mr, mr_actor server, mr_ref sync, const mr_ref *owed) {
     context_lock(mr);
-    entry *entry = entry_of(book_of(mr), server);
+    entry *entry = entry_of(sync_errors_of(mr), server);
     let_go(mr, &entry->sync);
     let_go(mr, &entry->cause);
-    object *made = object_find(&mr->client.objects, sync);
-    object *cause = owed == NULL ? NULL : object_find(&mr->client.objects, *owed);
+    object *made = object_find(&mr->worker.objects, sync);
+    object *cause = owed == NULL ? NULL : object_find(&mr->worker.objects, *owed);
     if (made != NULL) entry->sync = object_hold(made);
     if (cause != NULL) entry->cause = object_hold(cause);
     context_unlock(mr);
 }
 
-void book_hush(mr_context *mr, const mr_ref *refs, size_t count) {
+void sync_errors_hush(mr_context *mr, const mr_ref *refs, size_t count) {
     context_lock(mr);
     for (size_t i = 0; i < count; i++) {
-        object *object = object_find(&mr->client.objects, refs[i]);
+        object *object = object_find(&mr->worker.objects, refs[i]);
         if (object != NULL) object->seen = true;
     }
     context_unlock(mr);

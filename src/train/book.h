@@ -4,7 +4,7 @@
  * same server then fails with it, so that no error is missed by a program that never looks. One that somebody has
  * looked at, or has still in hand, is his.
  *
- *   book_enter ──► in the book ── dropped, and pending or printed: book_owes ──► raised by the next one
+ *  sync_errors_enter ──► in the book ── dropped, and pending or printed: sync_errors_owes ──► raised by the next one
  *                       └── looked at, in hand, or all went well ──► nothing is owed
  *
  * What failed only because something was owed is not owed again. With the context's lock taken inside. */
@@ -14,8 +14,8 @@
 #include "miniray/runtime.h"
 
 /* True: *out is a future that the next call has to have as an argument; the caller's to release. It is owed no more. */
-bool book_owes(mr_context *mr, mr_actor server, mr_ref *out);
+bool sync_errors_owes(mr_context *mr, mr_actor server, mr_ref *out);
 /* `sync` is the last one now; `owed` was an argument of it, NULL: nothing was owed. */
-void book_enter(mr_context *mr, mr_actor server, mr_ref sync, const mr_ref *owed);
+void sync_errors_enter(mr_context *mr, mr_actor server, mr_ref sync, const mr_ref *owed);
 /* What fails of these, now or later, is told by another future: it is not printed. */
-void book_hush(mr_context *mr, const mr_ref *refs, size_t count);
+void sync_errors_hush(mr_context *mr, const mr_ref *refs, size_t count);

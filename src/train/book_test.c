@@ -26,19 +26,19 @@ static mr_ref begin(const char *method) {
     return ref;
 }
 
-static void let_it_end(void) { assert_int_equal(result_int(mr, begin("succeed")), 1); }
+static void let_it_end(void) { assert_int_equal(future_assert_int(mr, begin("succeed")), 1); }
 
 /* A sync that its caller forgets at once. */
 static mr_ref enter(mr_actor server, const char *method, const mr_ref *owed) {
     mr_ref ref = begin(method);
-    book_enter(mr, server, ref, owed);
+    sync_errors_enter(mr, server, ref, owed);
     mr_release(mr, ref);
     return ref;
 }
 
 static bool owes(mr_actor server) {
     mr_ref ref;
-    bool is = book_owes(mr, server, &ref);
+    bool is = sync_errors_owes(mr, server, &ref);
     if (is) mr_release(mr, ref);
     return is;
 }
@@ -64,28 +64,28 @@ static void what_failed_and_was_forgotten_is_owed_once_by_its_server(void **stat
     let_it_end();
     assert_false(owes(two));
     mr_ref ref;
-    assert_true(book_owes(mr, one, &ref));
-    assert_int_equal(result_failure(mr, ref), MR_TASK_FAILED);
+    assert_true(sync_errors_owes(mr, one, &ref));
+    assert_int_equal(future_assert_failure(mr, ref), MR_TASK_FAILED);
     assert_non_null(mr_last_error());
     assert_false(owes(one));
 }
 
 static void what_has_not_ended_is_an_argument_too(void **state) {
     mr_ref ref = begin("fail"), owed;
-    book_enter(mr, one, ref, NULL);
+    sync_errors_enter(mr, one, ref, NULL);
     mr_release(mr, ref);
-    bool was = book_owes(mr, one, &owed); /* it may have failed meanwhile: then it is owed all the same */
+    bool was = sync_errors_owes(mr, one, &owed); /* it may have failed meanwhile: then it is owed all the same */
     assert_true(was);
-    assert_int_equal(result_failure(mr, owed), MR_TASK_FAILED);
+    assert_int_equal(future_assert_failure(mr, owed), MR_TASK_FAILED);
     assert_false(owes(one));
 }
 
 static void what_somebody_holds_or_has_seen_is_not_owed(void **state) {
     mr_ref held = begin("fail");
-    book_enter(mr, one, held, NULL);
+    sync_errors_enter(mr, one, held, NULL);
     let_it_end();
     assert_false(owes(one));
-    assert_int_equal(result_failure(mr, held), MR_TASK_FAILED); /* looks at it and lets it go */
+    assert_int_equal(future_assert_failure(mr, held), MR_TASK_FAILED); /* looks at it and lets it go */
     assert_false(owes(one));
 }
 
@@ -102,7 +102,7 @@ static void a_failure_is_not_told_again_by_the_one_that_it_caused(void **state) 
     enter(one, "fail", &cause);
     let_it_end();
     assert_false(owes(one));
-    assert_int_equal(result_failure(mr, cause), MR_TASK_FAILED);
+    assert_int_equal(future_assert_failure(mr, cause), MR_TASK_FAILED);
     mr_ref fine = begin("succeed");
     enter(one, "fail", &fine);
     let_it_end();
@@ -112,12 +112,12 @@ static void a_failure_is_not_told_again_by_the_one_that_it_caused(void **state) 
 
 static void what_another_future_tells_is_not_owed(void **state) {
     mr_ref ref = begin("fail");
-    book_hush(mr, &ref, 1);
-    book_enter(mr, one, ref, NULL);
+    sync_errors_hush(mr, &ref, 1);
+    sync_errors_enter(mr, one, ref, NULL);
     mr_release(mr, ref);
     let_it_end();
     assert_false(owes(one));
-    book_hush(mr, &ref, 1); /* one that is gone already */
+    sync_errors_hush(mr, &ref, 1); /* one that is gone already */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

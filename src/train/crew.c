@@ -13,8 +13,8 @@
 
 enum { SIZE_MAX_MEMBERS = 256 };
 
-struct crew {
-    crew_fn *fn; /* of this round; written before `round` changes */
+struct thread_pool {
+    thread_pool_fn *fn; /* of this round; written before `round` changes */
     void *job;
     int cpu; /* on which the caller ran when it began */
     bool ends;
@@ -36,58 +36,58 @@ static void leave_cpu(int cpu) {
 }
 
 static void *serve(void *argument) {
-    crew *crew = argument;
+    thread_pool *pool = argument;
     for (uint32_t seen = 0;;) {
         uint32_t round;
-        while ((round = atomic_load_explicit(&crew->round, memory_order_acquire)) == seen)
-            futex_wait(&crew->round, seen, -1, FUTEX_WITHIN);
+        while ((round = atomic_load_explicit(&pool->round, memory_order_acquire)) == seen)
+            futex_wait(&pool->round, seen, -1, FUTEX_WITHIN);
         seen = round;
-        if (crew->ends) return NULL;
-        leave_cpu(crew->cpu);
-        crew->fn(crew->job);
-        if (atomic_fetch_sub_explicit(&crew->working, 1, memory_order_acq_rel) == 1)
-            futex_wake(&crew->working, FUTEX_WITHIN);
+        if (pool->ends) return NULL;
+        leave_cpu(pool->cpu);
+        pool->fn(pool->job);
+        if (atomic_fetch_sub_explicit(&pool->working, 1, memory_order_acq_rel) == 1)
+            futex_wake(&pool->working, FUTEX_WITHIN);
     }
 }
 
 /* futex_wake wakes one at a time: as many calls as there are members. */
-static void next_round(crew *crew) {
-    atomic_fetch_add_explicit(&crew->round, 1, memory_order_release);
-    for (size_t i = 0; i < crew->count; i++) futex_wake(&crew->round, FUTEX_WITHIN);
+static void next_round(thread_pool *pool) {
+    atomic_fetch_add_explicit(&pool->round, 1, memory_order_release);
+    for (size_t i = 0; i < pool->count; i++) futex_wake(&pool->round, FUTEX_WITHIN);
 }
 
-mr_status crew_create(size_t size, crew **out) {
+mr_status thread_pool_create(size_t size, thread_pool **out) {
     if (size == 0) size = cpu_count();
     if (size > SIZE_MAX_MEMBERS) size = SIZE_MAX_MEMBERS;
-    crew *crew;
-    MR_TRY(alloc_try(sizeof *crew + (size - 1) * sizeof crew->members[0], (void **)&crew));
-    while (crew->count < size - 1 && thread_start(&crew->members[crew->count], serve, crew) == 0) crew->count++;
-    *out = crew;
+    thread_pool *pool;
+    MR_TRY(alloc_try(sizeof *pool + (size - 1) * sizeof pool->members[0], (void **)&pool));
+    while (pool->count < size - 1 && thread_start(&pool->members[pool->count], serve, pool) == 0) pool->count++;
+    *out = pool;
     return MR_OK;
 }
 
-void crew_destroy(crew *crew) {
-    if (crew == NULL) return;
-    crew->ends = true;
-    next_round(crew);
-    for (size_t i = 0; i < crew->count; i++) pthread_join(crew->members[i], NULL);
-    free(crew);
+void thread_pool_destroy(thread_pool *pool) {
+    if (pool == NULL) return;
+    pool->ends = true;
+    next_round(pool);
+    for (size_t i = 0; i < pool->count; i++) pthread_join(pool->members[i], NULL);
+    free(pool);
 }
 
-size_t crew_size(const crew *crew) { return crew == NULL ? 1 : crew->count + 1; }
+size_t thread_pool_size(const thread_pool *pool) { return pool == NULL ? 1 : pool->count + 1; }
 
-void crew_run(crew *crew, crew_fn *fn, void *job) {
-    if (crew_size(crew) == 1) {
+void thread_pool_run(thread_pool *pool, thread_pool_fn *fn, void *job) {
+    if (thread_pool_size(pool) == 1) {
         fn(job);
         return;
     }
-    crew->fn = fn;
-    crew->job = job;
-    crew->cpu = sched_getcpu();
-    atomic_store_explicit(&crew->working, (uint32_t)crew->count, memory_order_relaxed);
-    next_round(crew);
+    pool->fn = fn;
+    pool->job = job;
+    pool->cpu = sched_getcpu();
+    atomic_store_explicit(&pool->working, (uint32_t)pool->count, memory_order_relaxed);
+    next_round(pool);
     fn(job);
     uint32_t left;
-    while ((left = atomic_load_explicit(&crew->working, memory_order_acquire)) != 0)
-        futex_wait(&crew->working, left, -1, FUTEX_WITHIN);
+    while ((left = atomic_load_explicit(&pool->working, memory_order_acquire)) != 0)
+        futex_wait(&pool->working, left, -1, FUTEX_WITHIN);
 }

@@ -18,7 +18,7 @@ enum { ALIGNED = 64 };
 typedef struct desk {    /* where it is written */
     const uint8_t *base; /* NULL: the tensors get places, */
     size_t half;         /* so far this many bytes of them */
-    deed_stretch *stretches;
+    model_layout_stretch *stretches;
     const void **sources;
     mr_arg *args;
     int64_t *lengths;
@@ -35,11 +35,11 @@ static mr_status measure(const mr_arg *arg, int depth, amount *sum) {
     if (arg->received || arg->kind == MR_KIND_CUSTOM)
         return error_set(MR_INVALID, "cannot share a received %s: copy it first", mr_kind_name((mr_kind)arg->kind));
     if (arg->kind == MR_KIND_TENSOR) {
-        if (arg->dims > MR_TENSOR_DIMS_MAX - SHARE_STAND_IN_DIMS)
+        if (arg->dims > MR_TENSOR_DIMS_MAX - SHARED_MODEL_STAND_IN_DIMS)
             return error_set(MR_INVALID, "cannot share weights: tensor %zu has %d dimensions; the limit is %d",
-                             sum->tensors, arg->dims, MR_TENSOR_DIMS_MAX - SHARE_STAND_IN_DIMS);
+                             sum->tensors, arg->dims, MR_TENSOR_DIMS_MAX - SHARED_MODEL_STAND_IN_DIMS);
         sum->tensors++;
-        sum->lengths += (size_t)arg->dims + SHARE_STAND_IN_DIMS;
+        sum->lengths += (size_t)arg->dims + SHARED_MODEL_STAND_IN_DIMS;
     }
     if (!is_container(arg)) return MR_OK;
     size_t count = item_count(arg);
@@ -81,13 +81,14 @@ static mr_status write_tensor(desk *desk, const mr_arg *tensor, mr_arg *out) {
     if (sound && desk->base != NULL) sound = find(desk, tensor->array.data, bytes, &from);
     if (sound && desk->base == NULL) sound = give_place(desk, tensor->array.data, bytes, &from);
     if (!sound) return error_set(MR_INVALID, "tensor %zu is not in the memory of the shared model", desk->count);
-    desk->stretches[desk->count++] = (deed_stretch){from, from + bytes};
+    desk->stretches[desk->count++] = (model_layout_stretch){from, from + bytes};
     desk->lengths[0] = 0;
     desk->lengths[1] = (int64_t)from;
-    if (tensor->dims > 0) memcpy(desk->lengths + SHARE_STAND_IN_DIMS, shape, (size_t)tensor->dims * sizeof *shape);
-    *out = mr_tensor_of((mr_dtype)tensor->dtype, NULL, tensor->dims + SHARE_STAND_IN_DIMS, desk->lengths);
+    if (tensor->dims > 0)
+        memcpy(desk->lengths + SHARED_MODEL_STAND_IN_DIMS, shape, (size_t)tensor->dims * sizeof *shape);
+    *out = mr_tensor_of((mr_dtype)tensor->dtype, NULL, tensor->dims + SHARED_MODEL_STAND_IN_DIMS, desk->lengths);
     out->tensor_kind = tensor->tensor_kind;
-    desk->lengths += tensor->dims + SHARE_STAND_IN_DIMS;
+    desk->lengths += tensor->dims + SHARED_MODEL_STAND_IN_DIMS;
     return MR_OK;
 }
 
@@ -104,26 +105,26 @@ static mr_status write_down(desk *desk, const mr_arg *arg, mr_arg *out) {
 }
 
 static int by_place(const void *a, const void *b) {
-    size_t one = ((const deed_stretch *)a)->from, two = ((const deed_stretch *)b)->from;
+    size_t one = ((const model_layout_stretch *)a)->from, two = ((const model_layout_stretch *)b)->from;
     return (one > two) - (one < two);
 }
 
 /* Most models lie in the order of their tree. */
-static void put_in_order(deed_stretch *stretches, size_t count) {
+static void put_in_order(model_layout_stretch *stretches, size_t count) {
     size_t i = 1;
     while (i < count && stretches[i - 1].from <= stretches[i].from) i++;
     if (i < count) qsort(stretches, count, sizeof *stretches, by_place);
 }
 
-static mr_status draw(deed *deed, desk *desk, const mr_arg *weights) {
+static mr_status draw(model_layout *layout, desk *desk, const mr_arg *weights) {
     amount sum = {0};
     MR_TRY(measure(weights, 0, &sum));
     if (sum.tensors == 0) return error_set(MR_INVALID, "no tensor in %zu shared values", sum.args + 1);
     void *memory;
-    MR_TRY(alloc_try(sum.tensors * (sizeof(deed_stretch) + sizeof(void *)) + sum.args * sizeof(mr_arg) +
+    MR_TRY(alloc_try(sum.tensors * (sizeof(model_layout_stretch) + sizeof(void *)) + sum.args * sizeof(mr_arg) +
                          sum.lengths * sizeof(int64_t),
                      &memory));
-    struct deed made = {.stretches = memory, .count = sum.tensors, .memory = memory};
+    struct model_layout made = {.stretches = memory, .count = sum.tensors, .memory = memory};
     desk->stretches = memory;
     desk->sources = (void *)(desk->stretches + sum.tensors);
     desk->args = (void *)(desk->sources + sum.tensors);
@@ -134,25 +135,25 @@ static mr_status draw(deed *deed, desk *desk, const mr_arg *weights) {
         free(memory);
         return status;
     }
-    deed_fini(deed);
-    *deed = made;
+    model_layout_fini(layout);
+    *layout = made;
     return MR_OK;
 }
 
-mr_status deed_draw(deed *deed, const uint8_t *base, size_t half, const mr_arg *weights) {
-    MR_TRY(draw(deed, &(desk){.base = base, .half = half}, weights));
-    put_in_order(deed->stretches, deed->count);
+mr_status model_layout_draw(model_layout *layout, const uint8_t *base, size_t half, const mr_arg *weights) {
+    MR_TRY(draw(layout, &(desk){.base = base, .half = half}, weights));
+    put_in_order(layout->stretches, layout->count);
     return MR_OK;
 }
 
-mr_status deed_pack(deed *deed, const mr_arg *weights, size_t *bytes) {
+mr_status model_layout_pack(model_layout *layout, const mr_arg *weights, size_t *bytes) {
     desk desk = {0};
-    MR_TRY(draw(deed, &desk, weights));
+    MR_TRY(draw(layout, &desk, weights));
     *bytes = desk.half;
     return MR_OK;
 }
 
-void deed_fini(deed *deed) {
-    free(deed->memory);
-    *deed = (struct deed){0};
+void model_layout_fini(model_layout *layout) {
+    free(layout->memory);
+    *layout = (struct model_layout){0};
 }

@@ -14,17 +14,17 @@
 enum { ITEMS = 64 };
 static float memory[ITEMS + 2], *const half = memory + 1;
 
-static mr_status draw(deed *deed, mr_arg weights) {
-    return deed_draw(deed, (const uint8_t *)half, ITEMS * sizeof *half, &weights);
+static mr_status draw(model_layout *layout, mr_arg weights) {
+    return model_layout_draw(layout, (const uint8_t *)half, ITEMS * sizeof *half, &weights);
 }
 
 static void is_stand_in(const mr_arg *arg, size_t offset, const int64_t *shape, int dims) {
     assert_int_equal(arg->kind, MR_KIND_TENSOR);
-    assert_int_equal(arg->dims, dims + SHARE_STAND_IN_DIMS);
+    assert_int_equal(arg->dims, dims + SHARED_MODEL_STAND_IN_DIMS);
     assert_null(arg->array.data);
     assert_int_equal(arg->array.shape[0], 0);
     assert_int_equal(arg->array.shape[1], (int64_t)offset);
-    for (int i = 0; i < dims; i++) assert_int_equal(arg->array.shape[SHARE_STAND_IN_DIMS + i], shape[i]);
+    for (int i = 0; i < dims; i++) assert_int_equal(arg->array.shape[SHARED_MODEL_STAND_IN_DIMS + i], shape[i]);
 }
 
 static void a_tree_keeps_its_form(void **state) {
@@ -34,11 +34,11 @@ static void a_tree_keeps_its_form(void **state) {
     const mr_arg pair[] = {mr_str("a"), torch, mr_str("b"), mr_int(7)};
     const mr_arg items[] = {mr_map(pair, 2), mr_tuple((mr_arg[]){mr_tensor_of(MR_F64, half, 0, NULL)}, 1),
                             mr_tensor_of(MR_F32, NULL, 2, none), mr_vector(half + 16, 4)};
-    deed deed = {0};
-    assert_int_equal(draw(&deed, mr_list(items, 4)), MR_OK);
-    assert_int_equal(deed.count, 4);
-    assert_true(deed.weights.kind == MR_KIND_LIST && deed.weights.items.count == 4);
-    const mr_arg *drawn = deed.weights.items.first, *map = drawn[0].items.first;
+    model_layout layout = {0};
+    assert_int_equal(draw(&layout, mr_list(items, 4)), MR_OK);
+    assert_int_equal(layout.count, 4);
+    assert_true(layout.weights.kind == MR_KIND_LIST && layout.weights.items.count == 4);
+    const mr_arg *drawn = layout.weights.items.first, *map = drawn[0].items.first;
     assert_true(drawn[0].kind == MR_KIND_MAP && drawn[0].items.count == 2);
     assert_true(map[0].kind == MR_KIND_STR && map[3].kind == MR_KIND_INT && map[3].i == 7);
     is_stand_in(&map[1], 32, square, 2);
@@ -48,16 +48,16 @@ static void a_tree_keeps_its_form(void **state) {
     assert_int_equal(drawn[1].items.first[0].dtype, MR_F64);
     is_stand_in(&drawn[2], 0, none, 2);
     is_stand_in(&drawn[3], 64, (int64_t[]){4}, 1);
-    deed_fini(&deed);
+    model_layout_fini(&layout);
 }
 
 static void stretches_are_in_the_order_of_their_places(void **state) {
     const mr_arg items[] = {mr_vector(half + 32, 32), mr_vector(half, 4), mr_vector(half + 8, 8)};
-    deed deed = {0};
-    assert_int_equal(draw(&deed, mr_list(items, 3)), MR_OK);
-    const deed_stretch expected[] = {{0, 16}, {32, 64}, {128, 256}};
-    assert_memory_equal(deed.stretches, expected, sizeof expected);
-    deed_fini(&deed);
+    model_layout layout = {0};
+    assert_int_equal(draw(&layout, mr_list(items, 3)), MR_OK);
+    const model_layout_stretch expected[] = {{0, 16}, {32, 64}, {128, 256}};
+    assert_memory_equal(layout.stretches, expected, sizeof expected);
+    model_layout_fini(&layout);
 }
 
 static void what_lies_elsewhere_is_not_lent(void **state) {
@@ -79,15 +79,15 @@ static void what_lies_elsewhere_is_not_lent(void **state) {
         mr_int(1), /* no tensor */
         mr_list(NULL, 0),
     };
-    deed deed = {0};
-    assert_int_equal(draw(&deed, mr_vector(half, 1)), MR_OK);
+    model_layout layout = {0};
+    assert_int_equal(draw(&layout, mr_vector(half, 1)), MR_OK);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(draw(&deed, wrong[i]), MR_INVALID);
-        assert_int_equal(draw(&deed, mr_list((mr_arg[]){mr_vector(half, 1), wrong[i]}, 2)),
+        assert_int_equal(draw(&layout, wrong[i]), MR_INVALID);
+        assert_int_equal(draw(&layout, mr_list((mr_arg[]){mr_vector(half, 1), wrong[i]}, 2)),
                          i < sizeof wrong / sizeof *wrong - 2 ? MR_INVALID : MR_OK);
-        assert_int_equal(deed.stretches[0].end, 4); /* what was drawn up stands */
+        assert_int_equal(layout.stretches[0].end, 4); /* what was drawn up stands */
     }
-    deed_fini(&deed);
+    model_layout_fini(&layout);
 }
 
 static void what_is_packed_gets_places_one_behind_the_other(void **state) {
@@ -95,31 +95,31 @@ static void what_is_packed_gets_places_one_behind_the_other(void **state) {
     const mr_arg items[] = {mr_vector(half, 20), mr_vector(NULL, 0), mr_tensor_of(MR_F64, elsewhere, 1, (int64_t[]){3}),
                             mr_vector(half, 20)};
     mr_arg weights = mr_list(items, 4);
-    deed deed = {0};
+    model_layout layout = {0};
     size_t bytes;
-    assert_int_equal(deed_pack(&deed, &weights, &bytes), MR_OK);
-    const deed_stretch expected[] = {{0, 80}, {128, 128}, {128, 152}, {192, 272}};
+    assert_int_equal(model_layout_pack(&layout, &weights, &bytes), MR_OK);
+    const model_layout_stretch expected[] = {{0, 80}, {128, 128}, {128, 152}, {192, 272}};
     assert_int_equal(bytes, 320);
-    assert_int_equal(deed.count, 4);
-    assert_memory_equal(deed.stretches, expected, sizeof expected);
-    assert_true(deed.sources[0] == half && deed.sources[2] == elsewhere && deed.sources[3] == half);
-    is_stand_in(&deed.weights.items.first[2], 128, (int64_t[]){3}, 1);
+    assert_int_equal(layout.count, 4);
+    assert_memory_equal(layout.stretches, expected, sizeof expected);
+    assert_true(layout.sources[0] == half && layout.sources[2] == elsewhere && layout.sources[3] == half);
+    is_stand_in(&layout.weights.items.first[2], 128, (int64_t[]){3}, 1);
     const mr_arg nowhere = mr_vector(NULL, 3), too_many = mr_tensor_of(MR_U8, half, 1, (int64_t[]){INT64_MAX});
-    assert_int_equal(deed_pack(&deed, &nowhere, &bytes), MR_INVALID);
-    assert_int_equal(deed_pack(&deed, &too_many, &bytes), MR_INVALID);
-    assert_int_equal(deed.count, 4);
-    deed_fini(&deed);
+    assert_int_equal(model_layout_pack(&layout, &nowhere, &bytes), MR_INVALID);
+    assert_int_equal(model_layout_pack(&layout, &too_many, &bytes), MR_INVALID);
+    assert_int_equal(layout.count, 4);
+    model_layout_fini(&layout);
 }
 
 static void a_tree_is_only_so_deep(void **state) {
     mr_arg nested[100];
     nested[0] = mr_vector(half, 1);
     for (size_t i = 1; i < 100; i++) nested[i] = mr_list(&nested[i - 1], 1);
-    deed deed = {0};
-    assert_int_equal(draw(&deed, nested[64]), MR_OK);
-    assert_int_equal(draw(&deed, nested[65]), MR_INVALID);
-    assert_int_equal(draw(&deed, nested[99]), MR_INVALID);
-    deed_fini(&deed);
+    model_layout layout = {0};
+    assert_int_equal(draw(&layout, nested[64]), MR_OK);
+    assert_int_equal(draw(&layout, nested[65]), MR_INVALID);
+    assert_int_equal(draw(&layout, nested[99]), MR_INVALID);
+    model_layout_fini(&layout);
 }
 
 int main(void) {

@@ -9,15 +9,19 @@ enum {
     SORT_ITEMS = 8 * 1024 /* of all rows together, so that the network runs in a near cache */
 };
 
-static bool sorts(const fold *fold) { return fold->kind == FOLD_MEDIAN || fold->kind == FOLD_TRIMMED; }
+static bool sorts(const reduction *reduction) {
+    return reduction->kind == REDUCTION_MEDIAN || reduction->kind == REDUCTION_TRIMMED;
+}
 
-size_t fold_step(const fold *fold) {
-    if (!sorts(fold)) return STEP;
-    size_t step = SORT_ITEMS / fold->workers;
+size_t reduction_step(const reduction *reduction) {
+    if (!sorts(reduction)) return STEP;
+    size_t step = SORT_ITEMS / reduction->workers;
     return step > STEP ? STEP : step < 64 ? 64 : step;
 }
 
-size_t fold_scratch(const fold *fold) { return sorts(fold) ? (fold->workers + 1) * fold_step(fold) : 0; }
+size_t reduction_scratch(const reduction *reduction) {
+    return sorts(reduction) ? (reduction->workers + 1) * reduction_step(reduction) : 0;
+}
 
 #define REAL       float
 #define NAME(verb) verb##_f32

@@ -18,24 +18,30 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-typedef enum fold_kind { FOLD_AVERAGE, FOLD_WEIGHTED, FOLD_MEDIAN, FOLD_TRIMMED, FOLD_MAX } fold_kind;
+typedef enum reduction_kind {
+    REDUCTION_AVERAGE,
+    REDUCTION_WEIGHTED,
+    REDUCTION_MEDIAN,
+    REDUCTION_TRIMMED,
+    REDUCTION_MAX
+} reduction_kind;
 
-typedef struct fold {
-    fold_kind kind;
+typedef struct reduction {
+    reduction_kind kind;
     size_t workers;       /* ≥ 1 */
     const double *shares; /* weighted: one for each worker */
     size_t trim;          /* trimmed: at each end; 2·trim < workers */
     bool moves;           /* momentum */
     double keep;          /* 0…1 */
-} fold;
+} reduction;
 
 /* The longest stretch, in items, and the room that one needs, in items. */
-size_t fold_step(const fold *fold);
-size_t fold_scratch(const fold *fold);
+size_t reduction_step(const reduction *reduction);
+size_t reduction_scratch(const reduction *reduction);
 
 /* rows: one for each worker. previous: of momentum, else not looked at. `out` and `scratch` overlap nothing.
- * count ≤ fold_step. */
-void fold_f32(const fold *fold, const float *const *rows, const float *previous, float *out, size_t count,
+ * count ≤ reduction_step. */
+void fold_f32(const reduction *reduction, const float *const *rows, const float *previous, float *out, size_t count,
               float *scratch);
-void fold_f64(const fold *fold, const double *const *rows, const double *previous, double *out, size_t count,
+void fold_f64(const reduction *reduction, const double *const *rows, const double *previous, double *out, size_t count,
               double *scratch);

@@ -41,8 +41,8 @@ static inline uint32_t rounded(float wide) {
     return wide != wide ? bits | 0x400000 : bits + 0x7fff + ((bits >> 16) & 1);
 }
 
-VECTOR_CLONES static void sum_four(const uint16_t *const *rows, size_t from, float *restrict low, float *restrict high,
-                                   size_t pairs) {
+SIMD_CLONES static void sum_four(const uint16_t *const *rows, size_t from, float *restrict low, float *restrict high,
+                                 size_t pairs) {
     const uint16_t *a = rows[0] + from, *b = rows[1] + from, *c = rows[2] + from, *d = rows[3] + from;
     for (size_t i = 0; i < pairs; i++) {
         uint32_t of_a = pair_at(a, i), of_b = pair_at(b, i), of_c = pair_at(c, i), of_d = pair_at(d, i);
@@ -51,22 +51,22 @@ VECTOR_CLONES static void sum_four(const uint16_t *const *rows, size_t from, flo
     }
 }
 
-VECTOR_CLONES static void sum_one(const uint16_t *row, float *restrict low, float *restrict high, size_t pairs) {
+SIMD_CLONES static void sum_one(const uint16_t *row, float *restrict low, float *restrict high, size_t pairs) {
     for (size_t i = 0; i < pairs; i++) {
         low[i] = low_of(pair_at(row, i));
         high[i] = high_of(pair_at(row, i));
     }
 }
 
-VECTOR_CLONES static void add_one(const uint16_t *row, float *restrict low, float *restrict high, size_t pairs) {
+SIMD_CLONES static void add_one(const uint16_t *row, float *restrict low, float *restrict high, size_t pairs) {
     for (size_t i = 0; i < pairs; i++) {
         low[i] += low_of(pair_at(row, i));
         high[i] += high_of(pair_at(row, i));
     }
 }
 
-VECTOR_CLONES static void end_pairs(const mean *mean, const float *restrict low, const float *restrict high,
-                                    uint16_t *restrict out, size_t pairs) {
+SIMD_CLONES static void end_pairs(const mean *mean, const float *restrict low, const float *restrict high,
+                                  uint16_t *restrict out, size_t pairs) {
     bool multiplies = mean->multiplies;
     float part = mean->part, whole = mean->whole;
     for (size_t i = 0; i < pairs; i++) {
@@ -195,8 +195,8 @@ static size_t average_fast(const uint16_t *const *rows, const mean *mean, uint16
 
 #endif
 
-VECTOR_CLONES static void average_fp16_rest(const uint16_t *const *rows, const mean *mean, uint16_t *out, size_t from,
-                                            size_t count) {
+SIMD_CLONES static void average_fp16_rest(const uint16_t *const *rows, const mean *mean, uint16_t *out, size_t from,
+                                          size_t count) {
     for (size_t i = from; i < count; i++) {
         float sum = half_from_fp16(rows[0][i]);
         for (size_t w = 1; w < mean->workers; w++) sum += half_from_fp16(rows[w][i]);
@@ -206,7 +206,7 @@ VECTOR_CLONES static void average_fp16_rest(const uint16_t *const *rows, const m
 
 /* ---- For everybody. */
 
-VECTOR_CLONES static void widen_rest(mr_dtype dtype, const uint16_t *from, float *to, size_t count) {
+SIMD_CLONES static void widen_rest(mr_dtype dtype, const uint16_t *from, float *to, size_t count) {
     if (dtype == MR_F16) {
         for (size_t i = 0; i < count; i++) to[i] = half_from_fp16(from[i]);
     } else {
@@ -214,7 +214,7 @@ VECTOR_CLONES static void widen_rest(mr_dtype dtype, const uint16_t *from, float
     }
 }
 
-VECTOR_CLONES static void narrow_rest(mr_dtype dtype, const float *from, uint16_t *to, size_t count) {
+SIMD_CLONES static void narrow_rest(mr_dtype dtype, const float *from, uint16_t *to, size_t count) {
     if (dtype == MR_F16) {
         for (size_t i = 0; i < count; i++) to[i] = half_to_fp16(from[i]);
     } else {
@@ -222,17 +222,17 @@ VECTOR_CLONES static void narrow_rest(mr_dtype dtype, const float *from, uint16_
     }
 }
 
-void halves_widen(mr_dtype dtype, const uint16_t *from, float *to, size_t count) {
+void half_widen(mr_dtype dtype, const uint16_t *from, float *to, size_t count) {
     size_t done = dtype == MR_F16 ? widen_fast(from, to, count) : 0;
     widen_rest(dtype, from + done, to + done, count - done);
 }
 
-void halves_narrow(mr_dtype dtype, const float *from, uint16_t *to, size_t count) {
+void half_narrow(mr_dtype dtype, const float *from, uint16_t *to, size_t count) {
     size_t done = dtype == MR_F16 ? narrow_fast(from, to, count) : 0;
     narrow_rest(dtype, from + done, to + done, count - done);
 }
 
-void halves_average(mr_dtype dtype, const uint16_t *const *rows, size_t workers, uint16_t *out, size_t count) {
+void half_average(mr_dtype dtype, const uint16_t *const *rows, size_t workers, uint16_t *out, size_t count) {
     mean mean = mean_of(workers);
     if (dtype == MR_F16)
         average_fp16_rest(rows, &mean, out, average_fast(rows, &mean, out, count), count);

@@ -11,8 +11,8 @@
 #include "miniray/value.h"
 
 /* dtype: MR_F16 or MR_BF16. Nothing overlaps. */
-void halves_widen(mr_dtype dtype, const uint16_t *from, float *to, size_t count);
-void halves_narrow(mr_dtype dtype, const float *from, uint16_t *to, size_t count);
+void half_widen(mr_dtype dtype, const uint16_t *from, float *to, size_t count);
+void half_narrow(mr_dtype dtype, const float *from, uint16_t *to, size_t count);
 
-/* What fold_f32 of the widened rows gives (FOLD_AVERAGE), narrowed. */
-void halves_average(mr_dtype dtype, const uint16_t *const *rows, size_t workers, uint16_t *out, size_t count);
+/* What fold_f32 of the widened rows gives (REDUCTION_AVERAGE), narrowed. */
+void half_average(mr_dtype dtype, const uint16_t *const *rows, size_t workers, uint16_t *out, size_t count);

@@ -28,13 +28,13 @@ static void every_half_widens_and_narrows_to_the_same_bits(void **state) {
     static float wide[ALL];
     for (size_t i = 0; i < ALL; i++) halves[i] = (uint16_t)i;
     for (size_t d = 0; d < 2; d++) {
-        halves_widen(dtypes[d], halves, wide, ALL);
+        half_widen(dtypes[d], halves, wide, ALL);
         for (size_t i = 0; i < ALL; i++) {
             uint32_t quiet =
                 isnan(wide[i]) ? 0x400000 : 0; /* an instruction makes a NaN quiet, arithmetic would do it */
             assert_int_equal(half_bits(wide[i]) | quiet, half_bits(wide_of(dtypes[d], halves[i])) | quiet);
         }
-        halves_narrow(dtypes[d], wide, back, ALL);
+        half_narrow(dtypes[d], wide, back, ALL);
         for (size_t i = 0; i < ALL; i++) assert_int_equal(back[i], narrow_of(dtypes[d], wide[i]));
     }
 }
@@ -48,7 +48,7 @@ static void floats_of_any_bits_narrow_as_they_do_alone(void **state) {
     for (size_t i = 0; i < ALL / 2; i++)
         wide[i] = ldexpf(wide[i] != wide[i] ? 1 : wide[i] / 2, -(int)(i % 32)); /* near */
     for (size_t d = 0; d < 2; d++) {
-        halves_narrow(dtypes[d], wide, halves, ALL);
+        half_narrow(dtypes[d], wide, halves, ALL);
         for (size_t i = 0; i < ALL; i++) assert_int_equal(halves[i], narrow_of(dtypes[d], wide[i]));
     }
 }
@@ -78,7 +78,7 @@ static void an_average_has_the_bits_of_one_item_after_the_other(void **state) {
         for (size_t workers = 1; workers <= WORKERS; workers++)
             for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
                 out[counts[c] + 1] = 0xbeef;
-                halves_average(dtypes[d], rows, workers, out + 1, counts[c]);
+                half_average(dtypes[d], rows, workers, out + 1, counts[c]);
                 for (size_t i = 0; i < counts[c]; i++) assert_average(dtypes[d], rows, workers, out + 1, i);
                 assert_int_equal(out[counts[c] + 1], 0xbeef); /* and nothing behind it */
             }

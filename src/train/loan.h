@@ -1,7 +1,7 @@
 /* loan.h — shared model (share.h) as the model server reads and writes it during a sync.
  *
- *     loan_open ──► its tensors can be found, and their new values have a place ── loan_begin ──► may be read, written
- *          └── loan_close ◄──── loan_end ◄──── loan_check: what was read is what was lent ───────────────────┘
+ *  model_access_open ──► its tensors can be found, and their new values have a place ── model_access_begin ──► may be
+ *  read, written └── model_access_close ◄── model_access_end ◄── model_access_check: what was read is what was lent ──┘
  *
  * Whoever sent it may be wrong: every tensor is checked against the memory that it claims. A zeroed loan is of a worker
  * that lent nothing. */
@@ -10,34 +10,36 @@
 
 #include "train/share.h"
 
-typedef struct loan {
-    mr_context *mr;         /* borrowed */
-    struct shelved *region; /* held: the memory stays, even if the worker dies */
-    share_place place;
+typedef struct model_access {
+    mr_context *mr;               /* borrowed */
+    struct stored_object *region; /* held: the memory stays, even if the worker dies */
+    shared_model_place place;
     uint64_t offset; /* of its head in the arena */
     uint32_t ticket;
     size_t half;
     const uint8_t *from; /* the worker's model; NULL: nothing was lent */
     uint8_t *to;         /* its other half; NULL: it lies on a tray, and is only read */
     bool begun;
-} loan;
+} model_access;
 
-bool loan_is_one(const mr_value *value);
+bool model_access_is_one(const mr_value *value);
 /* *tree: the weights, with stand-ins for tensors; borrowed from the value. MR_INVALID: it makes no sense.
  * MR_ACTOR_DIED: the worker is gone, and the memory with it. */
-MR_MUST mr_status loan_open(mr_context *mr, const mr_value *value, loan *out, mr_value *tree);
-void loan_close(loan *loan); /* a tray can be lent again then */
+MR_MUST mr_status model_access_open(mr_context *mr, const mr_value *value, model_access *out, mr_value *tree);
+void model_access_close(model_access *access); /* a tray can be lent again then */
 
 /* A stand-in becomes the tensor that it stands for. MR_INVALID. */
-MR_MUST mr_status loan_resolve(const loan *loan, mr_tensor *tensor);
-static inline void *loan_target(const loan *loan, const mr_tensor *tensor) { /* of one that was resolved; not empty */
-    return loan->to + ((const uint8_t *)tensor->data - loan->from);
+MR_MUST mr_status model_access_resolve(const model_access *access, mr_tensor *tensor);
+/* of one that was resolved; not empty */
+static inline void *model_access_target(const model_access *access, const mr_tensor *tensor) {
+    return access->to + ((const uint8_t *)tensor->data - access->from);
 }
 
 /* Whether the worker gets the result where its model lies. */
-static inline bool loan_is_in_place(const loan *loan) { return loan != NULL && loan->to != NULL; }
+static inline bool model_access_is_in_place(const model_access *access) { return access != NULL && access->to != NULL; }
 
 /* MR_BUSY: the worker lent it to another sync meanwhile. Of who died with it, it is begun again. */
-MR_MUST mr_status loan_begin(loan *loan);
-MR_MUST mr_status loan_check(const loan *loan); /* after all was read. MR_BUSY: likewise, and what was read is void */
-void loan_end(loan *loan, bool written);        /* one that was not begun is left alone */
+MR_MUST mr_status model_access_begin(model_access *access);
+/* after all was read. MR_BUSY: likewise, and what was read is void */
+MR_MUST mr_status model_access_check(const model_access *access);
+void model_access_end(model_access *access, bool written); /* one that was not begun is left alone */

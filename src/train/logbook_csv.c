@@ -50,7 +50,7 @@ static mr_status put_value(buffer *out, const mr_value *value) {
         return put_text(out, words.data, words.size);
     if (mr_value_kind(value) == MR_KIND_BOOL && mr_value_bool(value, &flag) == MR_OK)
         return buffer_append(out, flag ? "true" : "false", flag ? 4 : 5);
-    if (!result_number(value, &number)) return MR_OK;
+    if (!epoch_result_number(value, &number)) return MR_OK;
     if (number != number) return buffer_append(out, "nan", 3);
     if (number - number != 0) return number > 0 ? buffer_append(out, "inf", 3) : buffer_append(out, "-inf", 4);
     return buffer_append(out, text, json_double_text(number, text));
@@ -70,7 +70,7 @@ static mr_status find_column(table *table, const char *name, size_t *out) {
 static bool has_column(const mr_value *value) {
     double ignored;
     mr_kind kind = mr_value_kind(value);
-    return kind == MR_KIND_STR || kind == MR_KIND_BOOL || result_number(value, &ignored);
+    return kind == MR_KIND_STR || kind == MR_KIND_BOOL || epoch_result_number(value, &ignored);
 }
 
 static mr_status add_cell(void *user, const char *name, const mr_value *value) {
@@ -82,7 +82,7 @@ static mr_status add_cell(void *user, const char *name, const mr_value *value) {
         void *memory = line->cells;
         MR_TRY(alloc_try_resize(&memory, (column + 1) * sizeof *line->cells));
         line->cells = memory;
-        while (line->count <= column) buffer_init(&line->cells[line->count++], LOGBOOK_SIZE_MAX);
+        while (line->count <= column) buffer_init(&line->cells[line->count++], METRIC_LOGGER_SIZE_MAX);
     }
     buffer_clear(&line->cells[column]); /* the last of two with one name */
     return put_value(&line->cells[column], value);
@@ -90,22 +90,22 @@ static mr_status add_cell(void *user, const char *name, const mr_value *value) {
 
 /* ---- The file. */
 
-static mr_status put_row(mr_metric_logger *logbook, const table *table, const row *row) {
-    MR_TRY(buffer_append(&logbook->record, row->text, strlen(row->text)));
-    for (size_t i = row->cells; i < table->column_count; i++) MR_TRY(buffer_append(&logbook->record, ",", 1));
-    return buffer_append(&logbook->record, "\n", 1);
+static mr_status put_row(mr_metric_logger *logger, const table *table, const row *row) {
+    MR_TRY(buffer_append(&logger->record, row->text, strlen(row->text)));
+    for (size_t i = row->cells; i < table->column_count; i++) MR_TRY(buffer_append(&logger->record, ",", 1));
+    return buffer_append(&logger->record, "\n", 1);
 }
 
-static mr_status put_everything(mr_metric_logger *logbook, const table *table) {
-    if (ftruncate(logbook->fd, 0) != 0 || lseek(logbook->fd, 0, SEEK_SET) != 0)
-        return error_errno("cannot truncate the metric log (fd %d)", logbook->fd);
-    MR_TRY(buffer_append(&logbook->record, "epoch", 5));
+static mr_status put_everything(mr_metric_logger *logger, const table *table) {
+    if (ftruncate(logger->fd, 0) != 0 || lseek(logger->fd, 0, SEEK_SET) != 0)
+        return error_errno("cannot truncate the metric log (fd %d)", logger->fd);
+    MR_TRY(buffer_append(&logger->record, "epoch", 5));
     for (size_t i = 0; i < table->column_count; i++) {
-        MR_TRY(buffer_append(&logbook->record, ",", 1));
-        MR_TRY(put_text(&logbook->record, table->columns[i], strlen(table->columns[i])));
+        MR_TRY(buffer_append(&logger->record, ",", 1));
+        MR_TRY(put_text(&logger->record, table->columns[i], strlen(table->columns[i])));
     }
-    MR_TRY(buffer_append(&logbook->record, "\n", 1));
-    for (size_t i = 0; i < table->row_count; i++) MR_TRY(put_row(logbook, table, &table->rows[i]));
+    MR_TRY(buffer_append(&logger->record, "\n", 1));
+    for (size_t i = 0; i < table->row_count; i++) MR_TRY(put_row(logger, table, &table->rows[i]));
     return MR_OK;
 }
 
@@ -118,10 +118,10 @@ static mr_status keep_row(table *table, buffer *text, size_t cells) {
     return MR_OK;
 }
 
-static mr_status add_row(mr_metric_logger *logbook, int64_t epoch, const line *line, bool is_wider) {
+static mr_status add_row(mr_metric_logger *logger, int64_t epoch, const line *line, bool is_wider) {
     table *table = line->table;
     buffer text;
-    buffer_init(&text, LOGBOOK_SIZE_MAX);
+    buffer_init(&text, METRIC_LOGGER_SIZE_MAX);
     mr_status status = buffer_print(&text, "%lld", (long long)epoch);
     for (size_t i = 0; status == MR_OK && i < table->column_count; i++) {
         status = buffer_append(&text, ",", 1);
@@ -130,29 +130,29 @@ static mr_status add_row(mr_metric_logger *logbook, int64_t epoch, const line *l
     if (status == MR_OK) status = keep_row(table, &text, table->column_count);
     buffer_fini(&text);
     MR_TRY(status);
-    MR_TRY(is_wider || table->row_count == 1 ? put_everything(logbook, table)
-                                             : put_row(logbook, table, &table->rows[table->row_count - 1]));
-    return logbook_flush(logbook);
+    MR_TRY(is_wider || table->row_count == 1 ? put_everything(logger, table)
+                                             : put_row(logger, table, &table->rows[table->row_count - 1]));
+    return metric_logger_flush(logger);
 }
 
-static mr_status write_row(mr_metric_logger *logbook, int64_t epoch, const mr_value *result) {
-    table *table = logbook->state;
+static mr_status write_row(mr_metric_logger *logger, int64_t epoch, const mr_value *result) {
+    table *table = logger->state;
     line line = {.table = table};
     size_t columns = table->column_count;
-    mr_status status = logbook_walk(result, add_cell, &line);
-    if (status == MR_OK) status = add_row(logbook, epoch, &line, table->column_count > columns);
+    mr_status status = metric_logger_walk(result, add_cell, &line);
+    if (status == MR_OK) status = add_row(logger, epoch, &line, table->column_count > columns);
     for (size_t i = 0; i < line.count; i++) buffer_fini(&line.cells[i]);
     free(line.cells);
     return status;
 }
 
-static mr_status open_table(mr_metric_logger *logbook, const char *path) {
-    MR_TRY(alloc_try(sizeof(table), &logbook->state));
-    return logbook_create_file(logbook, path);
+static mr_status open_table(mr_metric_logger *logger, const char *path) {
+    MR_TRY(alloc_try(sizeof(table), &logger->state));
+    return metric_logger_create_file(logger, path);
 }
 
-static void close_table(mr_metric_logger *logbook) {
-    table *table = logbook->state;
+static void close_table(mr_metric_logger *logger) {
+    table *table = logger->state;
     if (table == NULL) return;
     for (size_t i = 0; i < table->column_count; i++) free(table->columns[i]);
     for (size_t i = 0; i < table->row_count; i++) free(table->rows[i].text);
@@ -161,4 +161,5 @@ static void close_table(mr_metric_logger *logbook) {
     free(table);
 }
 
-const logbook_ops logbook_csv = {.kind = "csv", .open = open_table, .write = write_row, .close = close_table};
+const metric_logger_ops metric_logger_csv = {
+    .kind = "csv", .open = open_table, .write = write_row, .close = close_table};

@@ -63,28 +63,28 @@ static mr_status put_float(buffer *out, unsigned field, float number) {
 
 /* ---- Records. */
 
-static mr_status write_record(mr_metric_logger *logbook, const buffer *event) {
-    buffer *record = &logbook->record;
+static mr_status write_record(mr_metric_logger *logger, const buffer *event) {
+    buffer *record = &logger->record;
     uint64_t length = event->size;
     uint32_t length_crc = masked_crc(&length, sizeof length), crc = masked_crc(event->data, event->size);
     MR_TRY(buffer_append(record, &length, sizeof length));
     MR_TRY(buffer_append(record, &length_crc, sizeof length_crc));
     MR_TRY(buffer_append(record, event->data, event->size));
     MR_TRY(buffer_append(record, &crc, sizeof crc));
-    return logbook_flush(logbook);
+    return metric_logger_flush(logger);
 }
 
 static double now_s(void) { return (double)clock_wall_us(clock_real()) / 1e6; }
 
 /* Field 3 of the first event, field 5 of all others. */
-static mr_status write_event(mr_metric_logger *logbook, int64_t step, unsigned field, const void *data, size_t size) {
+static mr_status write_event(mr_metric_logger *logger, int64_t step, unsigned field, const void *data, size_t size) {
     buffer event;
-    buffer_init(&event, LOGBOOK_SIZE_MAX);
+    buffer_init(&event, METRIC_LOGGER_SIZE_MAX);
     mr_status status = put_double(&event, 1, now_s());
     if (status == MR_OK) status = put_key(&event, 2, VARINT);
     if (status == MR_OK) status = put_varint(&event, (uint64_t)step);
     if (status == MR_OK) status = put_bytes(&event, field, data, size);
-    if (status == MR_OK) status = write_record(logbook, &event);
+    if (status == MR_OK) status = write_record(logger, &event);
     buffer_fini(&event);
     return status;
 }
@@ -92,8 +92,8 @@ static mr_status write_event(mr_metric_logger *logbook, int64_t step, unsigned f
 static mr_status add_scalar(void *user, const char *name, const mr_value *value) {
     buffer *summary = user, one;
     double number;
-    if (!result_number(value, &number)) return MR_OK;
-    buffer_init(&one, LOGBOOK_SIZE_MAX);
+    if (!epoch_result_number(value, &number)) return MR_OK;
+    buffer_init(&one, METRIC_LOGGER_SIZE_MAX);
     mr_status status = put_bytes(&one, 1, name, strlen(name));
     if (status == MR_OK) status = put_float(&one, 2, (float)number);
     if (status == MR_OK) status = put_bytes(summary, 1, one.data, one.size);
@@ -101,16 +101,16 @@ static mr_status add_scalar(void *user, const char *name, const mr_value *value)
     return status;
 }
 
-static mr_status write_scalars(mr_metric_logger *logbook, int64_t epoch, const mr_value *result) {
+static mr_status write_scalars(mr_metric_logger *logger, int64_t epoch, const mr_value *result) {
     buffer summary;
-    buffer_init(&summary, LOGBOOK_SIZE_MAX);
-    mr_status status = logbook_walk(result, add_scalar, &summary);
-    if (status == MR_OK) status = write_event(logbook, epoch, 5, summary.data, summary.size);
+    buffer_init(&summary, METRIC_LOGGER_SIZE_MAX);
+    mr_status status = metric_logger_walk(result, add_scalar, &summary);
+    if (status == MR_OK) status = write_event(logger, epoch, 5, summary.data, summary.size);
     buffer_fini(&summary);
     return status;
 }
 
-static mr_status open_events(mr_metric_logger *logbook, const char *folder) {
+static mr_status open_events(mr_metric_logger *logger, const char *folder) {
     char path[4096], host[256] = "";
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) return error_errno("cannot create the directory %s", folder);
     if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
@@ -118,8 +118,8 @@ static mr_status open_events(mr_metric_logger *logbook, const char *folder) {
                         host, (int)getpid(), (long long)clock_ns());
     if (size < 0 || (size_t)size >= sizeof path)
         return error_set(MR_TOO_LARGE, "the path '%.60s…' is too long", folder);
-    MR_TRY(logbook_create_file(logbook, path));
-    return write_event(logbook, 0, 3, "brain.Event:2", strlen("brain.Event:2"));
+    MR_TRY(metric_logger_create_file(logger, path));
+    return write_event(logger, 0, 3, "brain.Event:2", strlen("brain.Event:2"));
 }
 
-const logbook_ops logbook_events = {.kind = "tensorboard", .open = open_events, .write = write_scalars};
+const metric_logger_ops metric_logger_events = {.kind = "tensorboard", .open = open_events, .write = write_scalars};

@@ -18,25 +18,25 @@
 #define MAP(...) mr_map((mr_arg[]){__VA_ARGS__}, sizeof((mr_arg[]){__VA_ARGS__}) / sizeof(mr_arg) / 2)
 
 typedef struct scene {
-    char folder[TEMP_FOLDER_MAX], path[TEMP_FOLDER_MAX + 16];
-    mr_metric_logger *logbook;
+    char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
+    mr_metric_logger *logger;
 } scene;
 
 static void begin(scene *scene, const char *kind) {
-    assert_true(temp_folder(scene->folder));
+    assert_true(temp_dir_folder(scene->folder));
     snprintf(scene->path, sizeof scene->path, "%s/log", scene->folder);
-    assert_int_equal(mr_metric_logger_open(kind, scene->path, &scene->logbook), MR_OK);
+    assert_int_equal(mr_metric_logger_open(kind, scene->path, &scene->logger), MR_OK);
 }
 
 static void write_epoch(scene *scene, int64_t epoch, mr_arg result) {
-    packed packed;
+    exact_value exact_value;
     value_doc doc;
     mr_value value;
-    assert_int_equal(pack(&result, SIZE_MAX, &packed), MR_OK);
-    assert_int_equal(packed_open(&packed, &doc, &value), MR_OK);
-    assert_int_equal(mr_metric_logger_write(scene->logbook, epoch, &value), MR_OK);
+    assert_int_equal(pack(&result, SIZE_MAX, &exact_value), MR_OK);
+    assert_int_equal(exact_value_open(&exact_value, &doc, &value), MR_OK);
+    assert_int_equal(mr_metric_logger_write(scene->logger, epoch, &value), MR_OK);
     value_close(&doc);
-    packed_fini(&packed);
+    exact_value_fini(&exact_value);
 }
 
 /* What is in the file, while it is still open. */
@@ -50,7 +50,7 @@ static void check(const scene *scene, const char *expected) {
 }
 
 static void end(scene *scene) {
-    mr_metric_logger_close(scene->logbook);
+    mr_metric_logger_close(scene->logger);
     unlink(scene->path);
     assert_int_equal(rmdir(scene->folder), 0);
 }
@@ -92,14 +92,14 @@ static void a_line_of_json_for_each_epoch(void **state) {
 }
 
 static void what_cannot_be_written_is_told(void **state) {
-    mr_metric_logger *logbook;
-    assert_int_equal(mr_metric_logger_open("xml", "/tmp/x", &logbook), MR_INVALID);
-    assert_int_equal(mr_metric_logger_open("csv", "/nonexistent/folder/log.csv", &logbook), MR_IO);
-    assert_int_equal(mr_metric_logger_open("tensorboard", "/nonexistent/folder", &logbook), MR_IO);
+    mr_metric_logger *logger;
+    assert_int_equal(mr_metric_logger_open("xml", "/tmp/x", &logger), MR_INVALID);
+    assert_int_equal(mr_metric_logger_open("csv", "/nonexistent/folder/log.csv", &logger), MR_IO);
+    assert_int_equal(mr_metric_logger_open("tensorboard", "/nonexistent/folder", &logger), MR_IO);
     scene scene;
     mr_value nil = {0};
     begin(&scene, "csv");
-    assert_int_equal(mr_metric_logger_write(scene.logbook, 0, &nil), MR_INVALID);
+    assert_int_equal(mr_metric_logger_write(scene.logger, 0, &nil), MR_INVALID);
     end(&scene);
 }
 

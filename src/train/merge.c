@@ -6,25 +6,25 @@
 #include "base/alloc.h"
 #include "train/model.h"
 
-mr_status merge_open(const weights_source *sources, const size_t *ids, size_t workers, const mr_value *previous,
-                     uint64_t version, merge *out) {
-    merge made = {.sources = sources, .workers = workers};
+mr_status weight_merge_open(const weight_tree_source *sources, const size_t *ids, size_t workers,
+                            const mr_value *previous, uint64_t version, weight_merge *out) {
+    weight_merge made = {.sources = sources, .workers = workers};
     void *memory;
     MR_TRY(alloc_try((workers + 1) * sizeof *made.lists, &memory));
     made.lists = memory;
     mr_status status = MR_OK;
     for (size_t w = 0; w < workers && status == MR_OK; w++) {
-        if (w == 0 || !weights_repeat(&sources[0], &made.lists[0], &sources[w], &made.lists[w]))
-            status = weights_match(&sources[0], &sources[w], "worker", ids[w], &made.lists[w]);
-        made.lent += loan_is_in_place(sources[w].loan);
+        if (w == 0 || !weight_tree_repeat(&sources[0], &made.lists[0], &sources[w], &made.lists[w]))
+            status = weight_tree_match(&sources[0], &sources[w], "worker", ids[w], &made.lists[w]);
+        made.lent += model_access_is_in_place(sources[w].access);
     }
     if (status == MR_OK && previous != NULL) {
-        weights_source before = {.root = *previous};
-        status = weights_match(&sources[0], &before, "version", version, &made.previous);
+        weight_tree_source before = {.root = *previous};
+        status = weight_tree_match(&sources[0], &before, "version", version, &made.previous);
         made.moves = true;
     }
     if (status != MR_OK) {
-        merge_close(&made);
+        weight_merge_close(&made);
         return status;
     }
     made.count = made.lists[0].count;
@@ -33,34 +33,34 @@ mr_status merge_open(const weights_source *sources, const size_t *ids, size_t wo
     return MR_OK;
 }
 
-void merge_close(merge *merge) {
-    for (size_t w = 0; w < merge->workers; w++) weights_close(&merge->lists[w]);
-    weights_close(&merge->previous);
+void weight_merge_close(weight_merge *merge) {
+    for (size_t w = 0; w < merge->workers; w++) weight_tree_close(&merge->lists[w]);
+    weight_tree_close(&merge->previous);
     free(merge->lists);
-    *merge = (struct merge){0};
+    *merge = (struct weight_merge){0};
 }
 
-mr_status merge_arg(const merge *merge, size_t worker, void *const *places, void **memory, mr_arg *out) {
-    return weights_arg(&merge->sources[0].root, &merge->lists[worker], places, memory, out);
+mr_status weight_merge_arg(const weight_merge *merge, size_t worker, void *const *places, void **memory, mr_arg *out) {
+    return weight_tree_arg(&merge->sources[0].root, &merge->lists[worker], places, memory, out);
 }
 
-bool merge_same(const merge *merge, size_t a, size_t b) {
+bool weight_merge_same(const weight_merge *merge, size_t a, size_t b) {
     for (size_t i = 0; i < merge->count; i++)
         if (merge->lists[a].tensors[i].tensor_kind != merge->lists[b].tensors[i].tensor_kind) return false;
     return true;
 }
 
 /* Of each tensor: the place that the caller names, then those in the loans. */
-static void lay_out(const merge *merge, void *const *places, void **outputs) {
+static void lay_out(const weight_merge *merge, void *const *places, void **outputs) {
     for (size_t i = 0; i < merge->count; i++) {
         *outputs++ = places[i];
         for (size_t w = 0; w < merge->workers; w++)
-            if (loan_is_in_place(merge->sources[w].loan))
-                *outputs++ = loan_target(merge->sources[w].loan, &merge->lists[w].tensors[i]);
+            if (model_access_is_in_place(merge->sources[w].access))
+                *outputs++ = model_access_target(merge->sources[w].access, &merge->lists[w].tensors[i]);
     }
 }
 
-mr_status merge_run(const merge *merge, const mr_sync_strategy *strategy, void *const *places) {
+mr_status weight_merge_run(const weight_merge *merge, const mr_sync_strategy *strategy, void *const *places) {
     void *memory;
     size_t each = merge->lent + 1;
     MR_TRY(alloc_try(merge->workers * sizeof(mr_tensor *) + merge->count * each * sizeof(void *), &memory));

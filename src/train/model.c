@@ -43,39 +43,39 @@ static mr_status total_weight(const double *weights, size_t workers, double *out
 }
 
 /* `shares` has room for one of each worker. */
-static mr_status weighted(const mr_sync_strategy *strategy, fold *fold, double *shares) {
-    double total = (double)fold->workers;
-    if (strategy->weights != NULL) MR_TRY(total_weight(strategy->weights, fold->workers, &total));
-    for (size_t w = 0; w < fold->workers; w++)
+static mr_status weighted(const mr_sync_strategy *strategy, reduction *reduction, double *shares) {
+    double total = (double)reduction->workers;
+    if (strategy->weights != NULL) MR_TRY(total_weight(strategy->weights, reduction->workers, &total));
+    for (size_t w = 0; w < reduction->workers; w++)
         shares[w] = (strategy->weights == NULL ? 1 : strategy->weights[w]) / total;
-    fold->kind = FOLD_WEIGHTED;
-    fold->shares = shares;
+    reduction->kind = REDUCTION_WEIGHTED;
+    reduction->shares = shares;
     return MR_OK;
 }
 
-static mr_status momentum(const mr_sync_strategy *strategy, fold *fold, bool has_previous) {
-    fold->moves = has_previous;
-    return option("momentum", strategy->momentum, 0.9, 1, &fold->keep);
+static mr_status momentum(const mr_sync_strategy *strategy, reduction *reduction, bool has_previous) {
+    reduction->moves = has_previous;
+    return option("momentum", strategy->momentum, 0.9, 1, &reduction->keep);
 }
 
-static mr_status trimmed(const mr_sync_strategy *strategy, fold *fold) {
+static mr_status trimmed(const mr_sync_strategy *strategy, reduction *reduction) {
     double trim = 0;
     MR_TRY(option("trim", strategy->trim, 0.1, 0.5, &trim));
-    fold->kind = FOLD_TRIMMED;
-    fold->trim = (size_t)(trim * (double)fold->workers);
+    reduction->kind = REDUCTION_TRIMMED;
+    reduction->trim = (size_t)(trim * (double)reduction->workers);
     return MR_OK;
 }
 
-static mr_status choose(const mr_sync_strategy *strategy, bool has_previous, fold *fold, double *shares) {
+static mr_status choose(const mr_sync_strategy *strategy, bool has_previous, reduction *reduction, double *shares) {
     const char *name = strategy == NULL || strategy->name == NULL ? "average" : strategy->name;
     if (strcmp(name, "average") == 0) return MR_OK; /* a zeroed fold is one */
-    if (strcmp(name, "weighted") == 0) return weighted(strategy, fold, shares);
-    if (strcmp(name, "momentum") == 0) return momentum(strategy, fold, has_previous);
-    if (strcmp(name, "trimmed_mean") == 0) return trimmed(strategy, fold);
+    if (strcmp(name, "weighted") == 0) return weighted(strategy, reduction, shares);
+    if (strcmp(name, "momentum") == 0) return momentum(strategy, reduction, has_previous);
+    if (strcmp(name, "trimmed_mean") == 0) return trimmed(strategy, reduction);
     if (strcmp(name, "median") == 0) {
-        fold->kind = FOLD_MEDIAN;
+        reduction->kind = REDUCTION_MEDIAN;
     } else if (strcmp(name, "max") == 0) {
-        fold->kind = FOLD_MAX;
+        reduction->kind = REDUCTION_MAX;
     } else {
         return error_set(MR_INVALID, "unknown strategy '%.64s'; expected one of %s", name, mr_sync_strategy_names());
     }
@@ -86,7 +86,7 @@ static mr_status choose(const mr_sync_strategy *strategy, bool has_previous, fol
 
 static mr_status tensor_check(const mr_tensor *tensor, const char *whose, size_t worker, size_t index) {
     size_t size = mr_dtype_size(tensor->dtype), items = 1;
-    char text[SHAPE_TEXT_MAX];
+    char text[TENSOR_SHAPE_TEXT_MAX];
     bool sound = size > 0 && tensor->dims >= 0 && tensor->dims <= MR_TENSOR_DIMS_MAX;
     for (int i = 0; sound && i < tensor->dims; i++)
         sound = tensor->shape[i] >= 0 && !__builtin_mul_overflow(items, (size_t)tensor->shape[i], &items);
@@ -95,16 +95,16 @@ static mr_status tensor_check(const mr_tensor *tensor, const char *whose, size_t
     if (sound && (uintptr_t)tensor->data % size != 0) sound = false;
     if (sound) return MR_OK;
     return error_set(MR_INVALID, "tensor %zu of %s %zu is %s, but has %zu bytes at %p: wrong size or address", index,
-                     whose, worker, shape_text(tensor, text), tensor->bytes, tensor->data);
+                     whose, worker, tensor_shape_text(tensor, text), tensor->bytes, tensor->data);
 }
 
 static mr_status tensors_match(const mr_tensor *first, const mr_tensor *other, const char *whose, size_t worker,
                                size_t index) {
-    char one[SHAPE_TEXT_MAX], two[SHAPE_TEXT_MAX];
+    char one[TENSOR_SHAPE_TEXT_MAX], two[TENSOR_SHAPE_TEXT_MAX];
     MR_TRY(tensor_check(other, whose, worker, index));
-    if (shape_same(first, other)) return MR_OK;
+    if (tensor_shape_same(first, other)) return MR_OK;
     return error_set(MR_INVALID, "tensor %zu of %s %zu is %s, that of worker 0 is %s", index, whose, worker,
-                     shape_text(other, two), shape_text(first, one));
+                     tensor_shape_text(other, two), tensor_shape_text(first, one));
 }
 
 static mr_status models_match(const mr_tensor *const *models, size_t workers, size_t count, const mr_tensor *previous) {
@@ -167,16 +167,16 @@ mr_status model_aggregate(const mr_sync_strategy *strategy, const mr_tensor *con
     if (models == NULL || (out == NULL && count > 0))
         return error_set(MR_INVALID, "mr_aggregate: NULL for models or out");
     MR_TRY(models_match(models, workers, count, previous));
-    fold fold = {.workers = workers};
+    reduction reduction = {.workers = workers};
     plan plan = {0};
     MR_TRY(plan_open(&plan, workers, count));
-    mr_status status = choose(strategy, previous != NULL, &fold, plan.shares);
+    mr_status status = choose(strategy, previous != NULL, &reduction, plan.shares);
     if (status == MR_OK) {
         size_t bytes = plan_fill(&plan, models, workers, count, previous, out, each);
-        crew *crew = NULL;
-        if (bytes * workers > ALONE_BYTES) status = crew_create(0, &crew);
-        if (status == MR_OK) status = aggregate(&fold, plan.tensors, count, crew);
-        crew_destroy(crew);
+        thread_pool *pool = NULL;
+        if (bytes * workers > ALONE_BYTES) status = thread_pool_create(0, &pool);
+        if (status == MR_OK) status = aggregate(&reduction, plan.tensors, count, pool);
+        thread_pool_destroy(pool);
     }
     free(plan.tensors);
     return status;

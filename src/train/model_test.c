@@ -134,7 +134,7 @@ static void one_worker_is_itself(void **state) {
     }
 }
 
-/* Large enough for a crew; the result goes over the first worker's own. */
+/* Large enough for a thread pool; the result goes over the first worker's own. */
 static void a_large_model_in_place(void **state) {
     enum { ITEMS = 1 << 20 };
     float *a = xmalloc(ITEMS * sizeof *a), *b = xmalloc(ITEMS * sizeof *b);

@@ -8,40 +8,40 @@
 #include "miniray/runtime.h"
 #include "store/slot.h"
 
-struct shelved;
+struct stored_object;
 
-enum { REGION_PAGE = 64 * 1024 }; /* no machine's pages are larger */
+enum { STORE_REGION_PAGE = 64 * 1024 }; /* no machine's pages are larger */
 
-typedef struct region_name { /* travels as bytes; the same machine reads it, and anything may be in it */
+typedef struct store_region_name { /* travels as bytes; the same machine reads it, and anything may be in it */
     object_ref ref;
     uint64_t size; /* of the object */
-} region_name;
-_Static_assert(sizeof(region_name) == 40, "layout");
+} store_region_name;
+_Static_assert(sizeof(store_region_name) == 40, "layout");
 
-typedef struct region_place { /* where it lies, in the mapping that every process has: on a page */
+typedef struct store_region_place { /* where it lies, in the mapping that every process has: on a page */
     uint8_t *bytes;
     uint64_t offset; /* in the arena */
     int fd;          /* of the arena; borrowed */
-} region_place;
+} store_region_place;
 
 /* ---- Of the owner. A zeroed one holds nothing. */
 
-typedef struct region {
+typedef struct store_region {
     mr_context *mr; /* borrowed */
     mr_ref ref;
     mr_value held; /* and viewed: it is neither freed nor moved */
-    region_name name;
-    region_place place;
-} region;
+    store_region_name name;
+    store_region_place place;
+} store_region;
 
 /* What is in it at first, nobody knows. MR_NOMEM, MR_TOO_LARGE; MR_CLOSED: this process has no store. */
-MR_MUST mr_status region_open(mr_context *mr, size_t bytes, region *out);
-void region_close(region *region); /* also after mr_shutdown */
+MR_MUST mr_status store_region_open(mr_context *mr, size_t bytes, store_region *out);
+void store_region_close(store_region *region); /* also after mr_shutdown */
 
 /* ---- Of others. */
 
 /* A hold, and where it lies, for as long. MR_OBJECT_LOST: it is gone. MR_INVALID, MR_CORRUPT: it is no such thing, or
  * has fewer bytes than these. MR_CLOSED: there is no store. */
-MR_MUST mr_status region_hold(mr_context *mr, const region_name *name, size_t bytes, struct shelved **held,
-                              region_place *out);
-void region_let_go(mr_context *mr, struct shelved *held);
+MR_MUST mr_status store_region_hold(mr_context *mr, const store_region_name *name, size_t bytes,
+                                    struct stored_object **held, store_region_place *out);
+void store_region_let_go(mr_context *mr, struct stored_object *held);

@@ -27,7 +27,7 @@ static double item_of(const mr_tensor *tensor) {
     return 0;
 }
 
-bool result_number(const mr_value *value, double *out) {
+bool epoch_result_number(const mr_value *value, double *out) {
     mr_tensor tensor;
     int64_t number;
     switch (mr_value_kind(value)) {
@@ -52,7 +52,7 @@ static bool same_key(const mr_value *a, const mr_value *b) {
     mr_kind kind = mr_value_kind(a);
     bool looked_for = kind == MR_KIND_STR || kind == MR_KIND_BYTES || kind == MR_KIND_INT || kind == MR_KIND_BOOL ||
                       kind == MR_KIND_NIL;
-    return looked_for && weights_same_key(a, b);
+    return looked_for && weight_tree_same_key(a, b);
 }
 
 static bool field(const mr_value *map, const mr_value *key, mr_value *out) {
@@ -78,11 +78,11 @@ static mr_arg pass(report *report, const mr_value *value) {
 static mr_arg fields(report *report, const mr_value *key, const mr_value *first, const mr_value *rest, size_t count) {
     mr_kind kind = mr_value_kind(first);
     double sum, number;
-    if (result_number(first, &sum)) {
+    if (epoch_result_number(first, &sum)) {
         size_t numbers = 1;
         for (size_t i = 0; i < count; i++) {
             mr_value other;
-            if (!field(&rest[i], key, &other) || !result_number(&other, &number)) continue;
+            if (!field(&rest[i], key, &other) || !epoch_result_number(&other, &number)) continue;
             sum += number;
             numbers++;
         }
@@ -118,7 +118,7 @@ static mr_arg maps(report *report, const mr_value *results, size_t count) {
     return mr_map(items.items, items.count / 2);
 }
 
-mr_status result_average(report *report, const mr_value *results, size_t count, mr_arg *out) {
+mr_status epoch_result_average(report *report, const mr_value *results, size_t count, mr_arg *out) {
     for (size_t i = 0; i < count; i++) {
         mr_kind kind = mr_value_kind(&results[i]);
         if (kind != MR_KIND_MAP && kind != MR_KIND_NIL)

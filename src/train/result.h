@@ -10,6 +10,6 @@
 #include "runtime/look/report.h"
 
 /* MR_INVALID: one of them is not a map, and which. */
-MR_MUST mr_status result_average(report *report, const mr_value *results, size_t count, mr_arg *out);
+MR_MUST mr_status epoch_result_average(report *report, const mr_value *results, size_t count, mr_arg *out);
 
-bool result_number(const mr_value *value, double *out); /* false: it is none */
+bool epoch_result_number(const mr_value *value, double *out); /* false: it is none */

@@ -19,17 +19,17 @@ enum { WORKERS_MAX = 4 };
 
 /* The average as JSON is `expected`; NULL: it is refused. */
 static void check(const char *expected, const mr_arg *args, size_t count) {
-    packed packed[WORKERS_MAX];
+    exact_value value[WORKERS_MAX];
     value_doc docs[WORKERS_MAX];
     mr_value values[WORKERS_MAX];
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal(pack(&args[i], SIZE_MAX, &packed[i]), MR_OK);
-        assert_int_equal(packed_open(&packed[i], &docs[i], &values[i]), MR_OK);
+        assert_int_equal(pack(&args[i], SIZE_MAX, &value[i]), MR_OK);
+        assert_int_equal(exact_value_open(&value[i], &docs[i], &values[i]), MR_OK);
     }
     report report;
     report_init(&report);
     mr_arg average;
-    mr_status status = result_average(&report, values, count, &average);
+    mr_status status = epoch_result_average(&report, values, count, &average);
     if (expected == NULL) {
         assert_int_equal(status, MR_INVALID);
     } else {
@@ -42,7 +42,7 @@ static void check(const char *expected, const mr_arg *args, size_t count) {
     report_fini(&report);
     for (size_t i = 0; i < count; i++) {
         value_close(&docs[i]);
-        packed_fini(&packed[i]);
+        exact_value_fini(&value[i]);
     }
 }
 

@@ -18,9 +18,9 @@
 #include "train/gathering.h"
 #include "train/merge.h"
 
-enum { NAME_MAX_BYTES = 32, ERROR_MAX = GATHERING_TOLD_MAX };
+enum { NAME_MAX_BYTES = 32, ERROR_MAX = SYNC_INPUTS_TOLD_MAX };
 
-typedef struct server {
+typedef struct model_server {
     mr_sync_strategy strategy; /* its name is `name`, its weights are `weights` */
     char name[NAME_MAX_BYTES];
     double *weights; /* owned: of workers 0…weight_count - 1; NAN where none was set */
@@ -31,15 +31,15 @@ typedef struct server {
     uint64_t bytes; /* of it; the next three are of the last sync */
     double gather_s, aggregate_s, scatter_s;
     char last_error[ERROR_MAX]; /* "": none yet */
-} server;
+} model_server;
 
 static const char *const labels[][2] = {{"average", "AverageStrategy"},          {"weighted", "WeightedStrategy"},
                                         {"momentum", "MomentumStrategy"},        {"median", "MedianStrategy"},
                                         {"trimmed_mean", "TrimmedMeanStrategy"}, {"max", "MaxStrategy"}};
 
-const char *server_class(void) { return SERVER_CLASS; }
+const char *model_server_class(void) { return MODEL_SERVER_CLASS; }
 
-static const char *label(const server *server) {
+static const char *label(const model_server *server) {
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
         if (strcmp(server->name, labels[i][0]) == 0) return labels[i][1];
     return server->name;
@@ -50,13 +50,13 @@ static int64_t now_us(void) { return clock_now_us(clock_real()); }
 /* ---- Creating: name, momentum, trim. */
 
 static void destroy(void *self) {
-    server *server = self;
+    model_server *server = self;
     mr_value_release(&server->model);
     free(server->weights);
     free(server);
 }
 
-static mr_status room_for_weights(server *server, size_t count) {
+static mr_status room_for_weights(model_server *server, size_t count) {
     if (count <= server->weight_count) return MR_OK;
     void *weights = server->weights;
     MR_TRY(alloc_try_resize(&weights, count * sizeof *server->weights));
@@ -65,10 +65,10 @@ static mr_status room_for_weights(server *server, size_t count) {
     return MR_OK;
 }
 
-static mr_status set_weight(server *server, int64_t worker, double weight) {
-    if (worker < 0 || worker >= SERVER_WORKERS_MAX)
+static mr_status set_weight(model_server *server, int64_t worker, double weight) {
+    if (worker < 0 || worker >= MODEL_SERVER_WORKERS_MAX)
         return error_set(MR_INVALID, "no worker %" PRId64 ": workers are 0 to %d, in the order of the list", worker,
-                         SERVER_WORKERS_MAX - 1);
+                         MODEL_SERVER_WORKERS_MAX - 1);
     if (weight != weight || weight - weight != 0)
         return error_set(MR_INVALID, "the weight of worker %" PRId64 " is %g; it must be finite", worker, weight);
     MR_TRY(room_for_weights(server, (size_t)worker + 1));
@@ -76,7 +76,7 @@ static mr_status set_weight(server *server, int64_t worker, double weight) {
     return MR_OK;
 }
 
-static mr_status read_strategy(mr_call *call, server *server) {
+static mr_status read_strategy(mr_call *call, model_server *server) {
     mr_span name;
     MR_TRY(mr_arg_str(call, 0, &name));
     MR_TRY(mr_arg_float(call, 1, &server->strategy.momentum));
@@ -88,7 +88,7 @@ static mr_status read_strategy(mr_call *call, server *server) {
 
 static mr_status create(mr_call *call) {
     void *memory;
-    MR_TRY(alloc_try(sizeof(server), &memory));
+    MR_TRY(alloc_try(sizeof(model_server), &memory));
     mr_status status = read_strategy(call, memory);
     if (status == MR_OK) return mr_set_self(call, memory, destroy);
     destroy(memory);
@@ -98,39 +98,39 @@ static mr_status create(mr_call *call) {
 /* ---- Aggregating. */
 
 /* Once, of the strategy that they matter to. */
-static void warn_of_weights(server *server, const gathering *gathering, size_t set) {
+static void warn_of_weights(model_server *server, const sync_inputs *inputs, size_t set) {
     size_t last = server->weight_count;
     while (last > 0 && isnan(server->weights[last - 1])) last--;
-    bool some = set > 0 && set != gathering->count, beyond = last > gathering->all;
+    bool some = set > 0 && set != inputs->count, beyond = last > inputs->all;
     if ((!some && !beyond) || server->warned || strcmp(server->name, "weighted") != 0) return;
     server->warned = true;
     if (beyond)
         log_warn("a weight is set for worker %zu, but there are only %zu workers, counted from 0", last - 1,
-                 gathering->all);
+                 inputs->all);
     else
-        log_warn("weights are set for only %zu of %zu workers; the others have weight 1", set, gathering->count);
+        log_warn("weights are set for only %zu of %zu workers; the others have weight 1", set, inputs->count);
 }
 
-static void choose_weights(server *server, gathering *gathering, mr_sync_strategy *strategy) {
+static void choose_weights(model_server *server, sync_inputs *inputs, mr_sync_strategy *strategy) {
     size_t set = 0;
-    for (size_t i = 0; i < gathering->count; i++) {
-        size_t id = gathering->ids[i];
+    for (size_t i = 0; i < inputs->count; i++) {
+        size_t id = inputs->ids[i];
         bool is_set = id < server->weight_count && !isnan(server->weights[id]);
-        gathering->weights[i] = is_set ? server->weights[id] : 1;
+        inputs->weights[i] = is_set ? server->weights[id] : 1;
         set += is_set;
     }
-    strategy->weights = set > 0 ? gathering->weights : NULL;
-    warn_of_weights(server, gathering, set);
+    strategy->weights = set > 0 ? inputs->weights : NULL;
+    warn_of_weights(server, inputs, set);
 }
 
 typedef struct filling { /* what writes a result where it lies */
-    const merge *merge;
+    const weight_merge *merge;
     const mr_sync_strategy *strategy;
     void **places; /* of all tensors; owned, set when it is written */
 } filling;
 
 /* Empty tensors have no place. */
-static mr_status spread(const merge *merge, void *const *places, void ***out) {
+static mr_status spread(const weight_merge *merge, void *const *places, void ***out) {
     void *memory;
     MR_TRY(alloc_try((merge->count + 1) * sizeof *places, &memory));
     *out = memory;
@@ -142,14 +142,14 @@ static mr_status spread(const merge *merge, void *const *places, void ***out) {
 static mr_status fill(void *user, void *const *places, size_t count) {
     filling *filling = user;
     MR_TRY(spread(filling->merge, places, &filling->places));
-    return merge_run(filling->merge, filling->strategy, filling->places);
+    return weight_merge_run(filling->merge, filling->strategy, filling->places);
 }
 
 /* The result in the flavours of this worker; the first one is computed, others are copies of it. */
 static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_t index) {
     void *memory;
     mr_arg value;
-    MR_TRY(merge_arg(filling->merge, worker, filling->places, &memory, &value));
+    MR_TRY(weight_merge_arg(filling->merge, worker, filling->places, &memory, &value));
     mr_status status = filling->places == NULL ? mr_return_filled(call, index, value, fill, filling)
                                                : mr_return_at(call, index, value);
     free(memory);
@@ -157,23 +157,23 @@ static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_
 }
 
 /* Who lent his model gets word that it is there. */
-static mr_status return_answer(mr_call *call, const loan *loan, size_t index) {
-    mr_arg items[SHARE_ANSWER_ITEMS] = {mr_bytes(MR_SHARED_MODEL_MARK, sizeof MR_SHARED_MODEL_MARK - 1),
-                                        mr_int(loan->ticket), mr_int((int64_t)loan->offset)};
-    return mr_return_at(call, index, mr_tuple(items, SHARE_ANSWER_ITEMS));
+static mr_status return_answer(mr_call *call, const model_access *access, size_t index) {
+    mr_arg items[SHARED_MODEL_ANSWER_ITEMS] = {mr_bytes(MR_SHARED_MODEL_MARK, sizeof MR_SHARED_MODEL_MARK - 1),
+                                               mr_int(access->ticket), mr_int((int64_t)access->offset)};
+    return mr_return_at(call, index, mr_tuple(items, SHARED_MODEL_ANSWER_ITEMS));
 }
 
 /* Workers that sent the same flavours get the same object: that of the model, or of the first who differs. */
-static mr_status return_to_each(mr_call *call, const gathering *gathering, filling *filling) {
-    size_t model = SERVER_MODEL(gathering->all), odd = SIZE_MAX;
-    for (size_t w = 0; w < gathering->all; w++) {
-        size_t mine = gathering->from[w];
-        bool in_place = mine != SIZE_MAX && loan_is_in_place(gathering->sources[mine].loan);
-        if (mine == SIZE_MAX || (!in_place && merge_same(filling->merge, mine, 0))) {
+static mr_status return_to_each(mr_call *call, const sync_inputs *inputs, filling *filling) {
+    size_t model = MODEL_SERVER_MODEL(inputs->all), odd = SIZE_MAX;
+    for (size_t w = 0; w < inputs->all; w++) {
+        size_t mine = inputs->from[w];
+        bool in_place = mine != SIZE_MAX && model_access_is_in_place(inputs->sources[mine].access);
+        if (mine == SIZE_MAX || (!in_place && weight_merge_same(filling->merge, mine, 0))) {
             MR_TRY(mr_return_same(call, w, model));
         } else if (in_place) {
-            MR_TRY(return_answer(call, gathering->sources[mine].loan, w));
-        } else if (odd != SIZE_MAX && merge_same(filling->merge, mine, gathering->from[odd])) {
+            MR_TRY(return_answer(call, inputs->sources[mine].access, w));
+        } else if (odd != SIZE_MAX && weight_merge_same(filling->merge, mine, inputs->from[odd])) {
             MR_TRY(mr_return_same(call, w, odd));
         } else {
             MR_TRY(return_as(call, filling, mine, w));
@@ -183,22 +183,22 @@ static mr_status return_to_each(mr_call *call, const gathering *gathering, filli
     return MR_OK;
 }
 
-static mr_status aggregate_gathered(mr_call *call, server *server, gathering *gathering, size_t *bytes) {
+static mr_status aggregate_gathered(mr_call *call, model_server *server, sync_inputs *inputs, size_t *bytes) {
     mr_sync_strategy strategy = server->strategy;
-    merge merge;
-    choose_weights(server, gathering, &strategy);
+    weight_merge merge;
+    choose_weights(server, inputs, &strategy);
     bool moves = strcmp(server->name, "momentum") == 0 && server->version > 0;
-    MR_TRY(merge_open(gathering->sources, gathering->ids, gathering->count, moves ? &server->model : NULL,
-                      server->version, &merge));
+    MR_TRY(weight_merge_open(inputs->sources, inputs->ids, inputs->count, moves ? &server->model : NULL,
+                             server->version, &merge));
     *bytes = merge.bytes;
     filling filling = {.merge = &merge, .strategy = &strategy};
-    mr_status status = gathering_begin(gathering);
-    if (status == MR_OK) status = return_as(call, &filling, 0, SERVER_MODEL(gathering->all));
-    if (status == MR_OK) status = gathering_check(gathering);
-    gathering_end(gathering, status == MR_OK);
-    if (status == MR_OK) status = return_to_each(call, gathering, &filling);
+    mr_status status = sync_inputs_begin(inputs);
+    if (status == MR_OK) status = return_as(call, &filling, 0, MODEL_SERVER_MODEL(inputs->all));
+    if (status == MR_OK) status = sync_inputs_check(inputs);
+    sync_inputs_end(inputs, status == MR_OK);
+    if (status == MR_OK) status = return_to_each(call, inputs, &filling);
     free(filling.places);
-    merge_close(&merge);
+    weight_merge_close(&merge);
     return status;
 }
 
@@ -208,24 +208,25 @@ static mr_status aggregate(mr_call *call) {
     MR_TRY(mr_arg_int(call, 0, &flags));
     MR_TRY(mr_arg_value(call, 1, &owed));
     MR_TRY(mr_arg_int(call, 2, &began));
-    if (mr_value_kind(&owed) == MR_KIND_ERROR) return gathering_raise(&owed, "the sync before this one");
-    gathering gathering = {0};
-    size_t bytes, all = mr_arg_count(call) - SERVER_BEFORE_WEIGHTS;
-    if (mr_return_count(call) != SERVER_RETURNS(all))
-        return error_set(MR_INVALID, "a sync of %zu workers returns %zu values", all, (size_t)SERVER_RETURNS(all));
+    if (mr_value_kind(&owed) == MR_KIND_ERROR) return sync_inputs_raise(&owed, "the sync before this one");
+    sync_inputs inputs = {0};
+    size_t bytes, all = mr_arg_count(call) - MODEL_SERVER_BEFORE_WEIGHTS;
+    if (mr_return_count(call) != MODEL_SERVER_RETURNS(all))
+        return error_set(MR_INVALID, "a sync of %zu workers returns %zu values", all,
+                         (size_t)MODEL_SERVER_RETURNS(all));
     int64_t gathered = now_us();
-    MR_TRY(gathering_open(call, SERVER_BEFORE_WEIGHTS, (flags & SERVER_SKIP_DEAD) != 0, &gathering));
-    mr_status status = aggregate_gathered(call, mr_self(call), &gathering, &bytes);
-    gathering_close(&gathering);
+    MR_TRY(sync_inputs_open(call, MODEL_SERVER_BEFORE_WEIGHTS, (flags & MODEL_SERVER_SKIP_DEAD) != 0, &inputs));
+    mr_status status = aggregate_gathered(call, mr_self(call), &inputs, &bytes);
+    sync_inputs_close(&inputs);
     FAILPOINT("train.aggregated");
     MR_TRY(status);
     mr_arg facts[] = {mr_int(began), mr_int(gathered), mr_int(now_us()), mr_int((int64_t)bytes)};
-    return mr_return_at(call, SERVER_FACTS(all), mr_tuple(facts, 4));
+    return mr_return_at(call, MODEL_SERVER_FACTS(all), mr_tuple(facts, 4));
 }
 
 /* ---- Concluding. */
 
-static mr_status replace_model(mr_call *call, server *server, size_t argument) {
+static mr_status replace_model(mr_call *call, model_server *server, size_t argument) {
     mr_value model;
     MR_TRY(mr_arg_keep(call, argument, &model));
     mr_value_release(&server->model);
@@ -234,7 +235,7 @@ static mr_status replace_model(mr_call *call, server *server, size_t argument) {
     return MR_OK;
 }
 
-static mr_status take_facts(mr_call *call, server *server) {
+static mr_status take_facts(mr_call *call, model_server *server) {
     mr_value facts, item;
     int64_t number[4];
     MR_TRY(mr_arg_value(call, 1, &facts));
@@ -253,11 +254,11 @@ static mr_status take_facts(mr_call *call, server *server) {
 static mr_status check_arrived(mr_call *call, size_t argument, const char *what) {
     mr_value value;
     MR_TRY(mr_arg_value(call, argument, &value));
-    return mr_value_kind(&value) == MR_KIND_ERROR ? gathering_raise(&value, what) : MR_OK;
+    return mr_value_kind(&value) == MR_KIND_ERROR ? sync_inputs_raise(&value, what) : MR_OK;
 }
 
 static mr_status publish(mr_call *call) {
-    server *server = mr_self(call);
+    model_server *server = mr_self(call);
     MR_TRY(check_arrived(call, 0, "the sync before this one"));
     MR_TRY(check_arrived(call, 1, "no aggregation"));
     MR_TRY(check_arrived(call, 2, "no model"));
@@ -280,16 +281,16 @@ static mr_status is_fault(mr_call *call, size_t argument, bool skips, mr_value *
 
 /* The first thing that went wrong; the caller hears it from where it happened. */
 static mr_status note(mr_call *call) {
-    server *server = mr_self(call);
+    model_server *server = mr_self(call);
     mr_value value;
     int64_t flags;
     bool found;
     MR_TRY(mr_arg_int(call, 0, &flags));
     MR_TRY(is_fault(call, 1, false, &value, &found));
-    if (found) gathering_tell(&value, "no aggregation", server->last_error);
-    for (size_t i = SERVER_BEFORE_SET; i < mr_arg_count(call) && !found; i++) {
-        MR_TRY(is_fault(call, i, (flags & SERVER_SKIP_DEAD) != 0, &value, &found));
-        if (found) gathering_tell_of(&value, "set_weights", i - SERVER_BEFORE_SET, server->last_error);
+    if (found) sync_inputs_tell(&value, "no aggregation", server->last_error);
+    for (size_t i = MODEL_SERVER_BEFORE_SET; i < mr_arg_count(call) && !found; i++) {
+        MR_TRY(is_fault(call, i, (flags & MODEL_SERVER_SKIP_DEAD) != 0, &value, &found));
+        if (found) sync_inputs_tell_of(&value, "set_weights", i - MODEL_SERVER_BEFORE_SET, server->last_error);
     }
     return MR_OK;
 }
@@ -297,25 +298,25 @@ static mr_status note(mr_call *call) {
 /* ---- The rest. */
 
 static mr_status pull(mr_call *call) {
-    const server *server = mr_self(call);
+    const model_server *server = mr_self(call);
     return mr_return(call, mr_value_arg(&server->model));
 }
 
 static mr_status push(mr_call *call) {
-    server *server = mr_self(call);
+    model_server *server = mr_self(call);
     mr_value value;
-    weights list;
+    weight_tree list;
     MR_TRY(mr_arg_value(call, 0, &value));
-    MR_TRY(weights_open(&(weights_source){value}, &list));
+    MR_TRY(weight_tree_open(&(weight_tree_source){value}, &list));
     server->bytes = 0;
     for (size_t i = 0; i < list.count; i++) server->bytes += list.tensors[i].bytes;
-    weights_close(&list);
+    weight_tree_close(&list);
     MR_TRY(replace_model(call, server, 0));
     return mr_return(call, mr_int((int64_t)server->version));
 }
 
 static mr_status weigh(mr_call *call) {
-    server *server = mr_self(call);
+    model_server *server = mr_self(call);
     int64_t worker;
     double weight;
     MR_TRY(mr_arg_int(call, 0, &worker));
@@ -326,7 +327,7 @@ static mr_status weigh(mr_call *call) {
 }
 
 static mr_status stats(mr_call *call) {
-    const server *server = mr_self(call);
+    const model_server *server = mr_self(call);
     mr_arg fields[] = {
         mr_str("version"),     mr_int((int64_t)server->version),
         mr_str("num_syncs"),   mr_int((int64_t)server->syncs),
@@ -341,13 +342,13 @@ static mr_status stats(mr_call *call) {
     return mr_return(call, mr_map(fields, sizeof fields / sizeof *fields / 2));
 }
 
-__attribute__((constructor)) static void server_register(void) {
-    mr_register_method(SERVER_CLASS, NULL, create);
-    mr_register_method(SERVER_CLASS, "aggregate", aggregate);
-    mr_register_method(SERVER_CLASS, "publish", publish);
-    mr_register_method(SERVER_CLASS, "note", note);
-    mr_register_method(SERVER_CLASS, "pull_weights", pull);
-    mr_register_method(SERVER_CLASS, "push_weights", push);
-    mr_register_method(SERVER_CLASS, "set_worker_weight", weigh);
-    mr_register_method(SERVER_CLASS, "get_stats", stats);
+__attribute__((constructor)) static void model_server_register(void) {
+    mr_register_method(MODEL_SERVER_CLASS, NULL, create);
+    mr_register_method(MODEL_SERVER_CLASS, "aggregate", aggregate);
+    mr_register_method(MODEL_SERVER_CLASS, "publish", publish);
+    mr_register_method(MODEL_SERVER_CLASS, "note", note);
+    mr_register_method(MODEL_SERVER_CLASS, "pull_weights", pull);
+    mr_register_method(MODEL_SERVER_CLASS, "push_weights", push);
+    mr_register_method(MODEL_SERVER_CLASS, "set_worker_weight", weigh);
+    mr_register_method(MODEL_SERVER_CLASS, "get_stats", stats);
 }

@@ -18,15 +18,15 @@
  * was. */
 #pragma once
 
-#define SERVER_CLASS "miniray.ModelServer"
+#define MODEL_SERVER_CLASS "miniray.ModelServer"
 
-enum { SERVER_SKIP_DEAD = 1 };            /* flags */
-enum { SERVER_BEFORE_WEIGHTS = 3 };       /* arguments of aggregate before the workers' */
-enum { SERVER_BEFORE_SET = 3 };           /* of publish and note before what set_weights returned */
-#define SERVER_FACTS(workers)   (workers) /* values of aggregate behind those for the workers */
-#define SERVER_MODEL(workers)   ((workers) + 1)
-#define SERVER_RETURNS(workers) ((workers) + 2)
-enum { SERVER_WORKERS_MAX = 64 * 1024 }; /* of one sync: each is a value that a call returns */
+enum { MODEL_SERVER_SKIP_DEAD = 1 };            /* flags */
+enum { MODEL_SERVER_BEFORE_WEIGHTS = 3 };       /* arguments of aggregate before the workers' */
+enum { MODEL_SERVER_BEFORE_SET = 3 };           /* of publish and note before what set_weights returned */
+#define MODEL_SERVER_FACTS(workers)   (workers) /* values of aggregate behind those for the workers */
+#define MODEL_SERVER_MODEL(workers)   ((workers) + 1)
+#define MODEL_SERVER_RETURNS(workers) ((workers) + 2)
+enum { MODEL_SERVER_WORKERS_MAX = 64 * 1024 }; /* of one sync: each is a value that a call returns */
 
 /* For the linker: who uses the class has it. */
-const char *server_class(void);
+const char *model_server_class(void);

@@ -4,7 +4,8 @@
 
 #include "miniray/value.h"
 
-enum { SHAPE_TEXT_MAX = 256 };
+enum { TENSOR_SHAPE_TEXT_MAX = 256 };
 
-const char *shape_text(const mr_tensor *tensor, char text[SHAPE_TEXT_MAX]); /* "float32[3, 4]"; returns text */
-bool shape_same(const mr_tensor *a, const mr_tensor *b);
+/* "float32[3, 4]"; returns text */
+const char *tensor_shape_text(const mr_tensor *tensor, char text[TENSOR_SHAPE_TEXT_MAX]);
+bool tensor_shape_same(const mr_tensor *a, const mr_tensor *b);

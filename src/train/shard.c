@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "miniray/train.h"
 
-static size_t shard_start(size_t count, size_t shards, size_t shard) { /* the first ones get what is left over */
+static size_t data_shard_start(size_t count, size_t shards, size_t shard) { /* the first ones get what is left over */
     size_t extra = count % shards;
     return shard * (count / shards) + (shard < extra ? shard : extra);
 }
@@ -28,7 +28,7 @@ mr_status mr_shard_indices(size_t count, size_t shards, size_t shard, uint64_t s
     rng_init(&chance, seed);
     for (size_t i = 0; i < count; i++) order[i] = (int64_t)i;
     rng_shuffle(&chance, order, count, sizeof *order);
-    const int64_t *own = order + shard_start(count, shards, shard);
+    const int64_t *own = order + data_shard_start(count, shards, shard);
     for (size_t i = 0; i < mr_shard_size(count, shards, shard); i++) out[i] = own[i];
     free(order);
     return MR_OK;

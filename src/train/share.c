@@ -25,8 +25,8 @@
 enum { WINDOW = 2 * 1024 * 1024 }; /* windows begin on a multiple: whole tables of pages move then */
 
 struct mr_shared_model {
-    region region; /* owned */
-    share_place place;
+    store_region region; /* owned */
+    shared_model_place place;
     size_t half;       /* bytes, whole pages */
     uint8_t *reserved; /* owned: three windows and what aligns them */
     size_t reserved_size;
@@ -34,13 +34,13 @@ struct mr_shared_model {
     int64_t shown; /* which half the front shows */
     bool stiff;    /* the windows cannot be moved */
     uint32_t ticket;
-    deed deed;                     /* of that ticket: what the sync writes of it */
-    mr_arg loan[SHARE_LOAN_ITEMS]; /* the last one, as it is returned */
+    model_layout layout;                  /* of that ticket: what the sync writes of it */
+    mr_arg loan[SHARED_MODEL_LOAN_ITEMS]; /* the last one, as it is returned */
 };
 
 static size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-bool share_is_marked(const mr_value *value, size_t items) {
+bool shared_model_is_marked(const mr_value *value, size_t items) {
     mr_value mark;
     mr_span text;
     return mr_value_kind(value) == MR_KIND_TUPLE && mr_value_count(value) == items &&
@@ -49,23 +49,23 @@ bool share_is_marked(const mr_value *value, size_t items) {
            memcmp(text.data, MR_SHARED_MODEL_MARK, text.size) == 0;
 }
 
-mr_arg share_loan(const region_name *name, uint32_t ticket, int64_t half, size_t bytes, mr_arg weights,
-                  mr_arg items[SHARE_LOAN_ITEMS]) {
+mr_arg shared_model_loan(const store_region_name *name, uint32_t ticket, int64_t half, size_t bytes, mr_arg weights,
+                         mr_arg items[SHARED_MODEL_LOAN_ITEMS]) {
     const mr_arg all[] = {mr_bytes(MR_SHARED_MODEL_MARK, sizeof MR_SHARED_MODEL_MARK - 1),
                           mr_bytes(name, sizeof *name),
                           mr_int(ticket),
                           mr_int(half),
                           mr_int((int64_t)bytes),
                           weights};
-    _Static_assert(sizeof all == SHARE_LOAN_ITEMS * sizeof *items, "all of it");
+    _Static_assert(sizeof all == SHARED_MODEL_LOAN_ITEMS * sizeof *items, "all of it");
     memcpy(items, all, sizeof all);
-    return mr_tuple(items, SHARE_LOAN_ITEMS);
+    return mr_tuple(items, SHARED_MODEL_LOAN_ITEMS);
 }
 
 /* ---- Life. */
 
 static off_t offset_of(const mr_shared_model *share, int64_t half) {
-    return (off_t)(share->region.place.offset + SHARE_PAGE + (size_t)half * share->half);
+    return (off_t)(share->region.place.offset + SHARED_MODEL_PAGE + (size_t)half * share->half);
 }
 
 /* Its pages are found now rather than in the first steps of a training. */
@@ -89,9 +89,9 @@ static mr_status open_windows(mr_shared_model *share) {
 }
 
 static mr_status open_region(mr_shared_model *share, mr_context *mr) {
-    MR_TRY(region_open(mr, share_region_bytes(share->half), &share->region));
-    share->place = share_place_of(&share->region.place, share->half);
-    atomic_store(&share->place.head->word, share_word(0, 0, SHARE_IDLE));
+    MR_TRY(store_region_open(mr, shared_model_region_bytes(share->half), &share->region));
+    share->place = shared_model_place_of(&share->region.place, share->half);
+    atomic_store(&share->place.head->word, shared_model_word(0, 0, SHARED_MODEL_IDLE));
     return open_windows(share);
 }
 
@@ -101,7 +101,7 @@ mr_status mr_shared_model_open(mr_context *mr, size_t bytes, mr_shared_model **o
     if (bytes > SIZE_MAX / 8) return error_set(MR_TOO_LARGE, "a shared model of %zu bytes: the limit is 2^61", bytes);
     mr_shared_model *share;
     MR_TRY(alloc_try(sizeof *share, (void **)&share));
-    *share = (mr_shared_model){.half = rounded(bytes, SHARE_PAGE)};
+    *share = (mr_shared_model){.half = rounded(bytes, SHARED_MODEL_PAGE)};
     mr_status status = open_region(share, mr);
     if (status != MR_OK) {
         mr_shared_model_close(share);
@@ -114,8 +114,8 @@ mr_status mr_shared_model_open(mr_context *mr, size_t bytes, mr_shared_model **o
 void mr_shared_model_close(mr_shared_model *share) {
     if (share == NULL) return;
     if (share->reserved != NULL) munmap(share->reserved, share->reserved_size);
-    region_close(&share->region);
-    deed_fini(&share->deed);
+    store_region_close(&share->region);
+    model_layout_fini(&share->layout);
     free(share);
 }
 
@@ -123,22 +123,22 @@ void *mr_shared_model_data(const mr_shared_model *share) { return share->front; 
 
 /* ---- Lending. */
 
-bool share_writer_is_gone(uint64_t word) { return pidfd_process_ended((int)(word >> 8 & 0xffffff)); }
+bool shared_model_writer_is_gone(uint64_t word) { return pidfd_process_ended((int)(word >> 8 & 0xffffff)); }
 
 /* What was lent before stands until this is. */
 static mr_status lend(mr_shared_model *share, const mr_arg *weights) {
     uint64_t seen = atomic_load(&share->place.head->word);
-    if (share_state_of(seen) == SHARE_WRITING && !share_writer_is_gone(seen))
+    if (shared_model_state_of(seen) == SHARED_MODEL_WRITING && !shared_model_writer_is_gone(seen))
         return error_set(MR_BUSY, "cannot share the model again: sync %u still writes it", share->ticket);
-    deed made = {0};
-    MR_TRY(deed_draw(&made, share->front, share->half, weights));
-    uint64_t lent = share_word(share->ticket + 1, 0, SHARE_LENT);
+    model_layout made = {0};
+    MR_TRY(model_layout_draw(&made, share->front, share->half, weights));
+    uint64_t lent = shared_model_word(share->ticket + 1, 0, SHARED_MODEL_LENT);
     if (!atomic_compare_exchange_strong(&share->place.head->word, &seen, lent)) {
-        deed_fini(&made);
+        model_layout_fini(&made);
         return error_set(MR_BUSY, "cannot share the model again: sync %u has just begun to write it", share->ticket);
     }
-    deed_fini(&share->deed);
-    share->deed = made;
+    model_layout_fini(&share->layout);
+    share->layout = made;
     share->ticket++;
     FAILPOINT("train.lent");
     return MR_OK;
@@ -147,7 +147,8 @@ static mr_status lend(mr_shared_model *share, const mr_arg *weights) {
 mr_status mr_shared_model_export(mr_shared_model *share, mr_arg weights, mr_arg *out) {
     if (share == NULL || out == NULL) return error_set(MR_INVALID, "mr_shared_model_export: share or out is NULL");
     MR_TRY(lend(share, &weights));
-    *out = share_loan(&share->region.name, share->ticket, share->shown, share->half, share->deed.weights, share->loan);
+    *out = shared_model_loan(&share->region.name, share->ticket, share->shown, share->half, share->layout.weights,
+                             share->loan);
     mr_yield_cpu(share->region.mr);
     return MR_OK;
 }
@@ -168,8 +169,9 @@ mr_status mr_shared_model_return(mr_call *call, mr_shared_model *share, const mr
 /* What the sync did not write is the same in both halves then. */
 static void carry_over(const mr_shared_model *share, uint8_t *other) {
     size_t at = 0;
-    for (size_t i = 0; i <= share->deed.count; i++) {
-        deed_stretch next = i < share->deed.count ? share->deed.stretches[i] : (deed_stretch){share->half, share->half};
+    for (size_t i = 0; i <= share->layout.count; i++) {
+        model_layout_stretch next =
+            i < share->layout.count ? share->layout.stretches[i] : (model_layout_stretch){share->half, share->half};
         if (next.from > at) memcpy(other + at, share->front + at, next.from - at);
         if (next.end > at) at = next.end;
     }
@@ -196,9 +198,9 @@ mr_status mr_shared_model_import(mr_shared_model *share, int64_t ticket, int64_t
     *taken = false;
     if ((uint64_t)place != share->region.place.offset) return MR_OK;
     uint64_t seen = atomic_load(&share->place.head->word);
-    bool is_ours = ticket == share->ticket && share_state_of(seen) == SHARE_WRITTEN;
-    if (!is_ours ||
-        !atomic_compare_exchange_strong(&share->place.head->word, &seen, share_word(share->ticket, 0, SHARE_IDLE)))
+    bool is_ours = ticket == share->ticket && shared_model_state_of(seen) == SHARED_MODEL_WRITTEN;
+    if (!is_ours || !atomic_compare_exchange_strong(&share->place.head->word, &seen,
+                                                    shared_model_word(share->ticket, 0, SHARED_MODEL_IDLE)))
         return error_set(MR_BUSY, "the shared model is not the result of sync %lld (now %u)", (long long)ticket,
                          share->ticket);
     FAILPOINT("train.taking");
@@ -215,7 +217,7 @@ mr_status mr_shared_model_apply(mr_shared_model *share, const mr_value *weights,
     mr_value item;
     int64_t ticket, place;
     *taken = false;
-    if (!share_is_marked(weights, SHARE_ANSWER_ITEMS)) return MR_OK;
+    if (!shared_model_is_marked(weights, SHARED_MODEL_ANSWER_ITEMS)) return MR_OK;
     MR_TRY(mr_value_item(weights, 1, &item));
     MR_TRY(mr_value_int(&item, &ticket));
     MR_TRY(mr_value_item(weights, 2, &item));

@@ -14,7 +14,7 @@
 #include "train/book.h"
 #include "train/server.h"
 
-typedef struct sync { /* one that is being put together; one block */
+typedef struct model_sync { /* one that is being put together; one block */
     mr_context *mr;
     mr_batch *group;
     mr_actor server;
@@ -29,7 +29,7 @@ typedef struct sync { /* one that is being put together; one block */
     mr_ref noted;
     size_t made[4]; /* how many of each there are, to be released; and of noted */
     mr_arg *args;
-} sync;
+} model_sync;
 
 /* ---- The server. */
 
@@ -46,14 +46,14 @@ mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strateg
     tried.weights = NULL; /* of how many workers, is not known */
     MR_TRY(mr_aggregate(&tried, models, 1, 1, NULL, (void *[]){NULL}));
     return mr_actor_create(
-        mr, server_class(), options,
+        mr, model_server_class(), options,
         MR_ARGS(mr_str(name), mr_float(strategy->momentum), mr_float(strategy->trim), mr_list(NULL, 0)), out);
 }
 
 /* ---- A sync. */
 
-static mr_status sync_open(sync *sync) {
-    size_t refs = 2 * sync->count + SERVER_RETURNS(sync->count), args = sync->count + SERVER_BEFORE_WEIGHTS;
+static mr_status model_sync_open(model_sync *sync) {
+    size_t refs = 2 * sync->count + MODEL_SERVER_RETURNS(sync->count), args = sync->count + MODEL_SERVER_BEFORE_WEIGHTS;
     void *memory;
     MR_TRY(alloc_try(args * sizeof *sync->args + refs * sizeof *sync->gets, &memory));
     sync->args = memory;
@@ -66,11 +66,11 @@ static mr_status sync_open(sync *sync) {
 }
 
 static void release_all(mr_context *mr, const mr_ref *refs, size_t count) {
-    book_hush(mr, refs, count); /* the future of the whole says what failed */
+    sync_errors_hush(mr, refs, count); /* the future of the whole says what failed */
     for (size_t i = 0; i < count; i++) mr_release(mr, refs[i]);
 }
 
-static void sync_close(sync *sync) { /* nobody but the calls themselves needs what is in between */
+static void model_sync_close(model_sync *sync) { /* nobody but the calls themselves needs what is in between */
     release_all(sync->mr, sync->gets, sync->made[0]);
     release_all(sync->mr, sync->results, sync->made[1]);
     release_all(sync->mr, sync->sets, sync->made[2]);
@@ -79,9 +79,9 @@ static void sync_close(sync *sync) { /* nobody but the calls themselves needs wh
     free(sync->args);
 }
 
-static mr_arg owed_of(const sync *sync) { return sync->is_owed ? mr_future(sync->owed) : mr_nil(); }
+static mr_arg owed_of(const model_sync *sync) { return sync->is_owed ? mr_future(sync->owed) : mr_nil(); }
 
-static mr_status add_gets(sync *sync) {
+static mr_status add_gets(model_sync *sync) {
     if (sync->weights != NULL) memcpy(sync->gets, sync->weights, sync->count * sizeof *sync->gets);
     if (sync->weights != NULL) return MR_OK;
     for (size_t w = 0; w < sync->count; w++, sync->made[0]++)
@@ -90,26 +90,26 @@ static mr_status add_gets(sync *sync) {
 }
 
 /* Which errors are values for aggregate and publish. */
-static int taken_of(const sync *sync) {
-    return (sync->flags & SERVER_SKIP_DEAD) != 0 ? MR_ERRORS_PASS_DEATHS : MR_ERRORS_FAIL;
+static int taken_of(const model_sync *sync) {
+    return (sync->flags & MODEL_SERVER_SKIP_DEAD) != 0 ? MR_ERRORS_PASS_DEATHS : MR_ERRORS_FAIL;
 }
 
-static mr_status add_aggregate(sync *sync) {
+static mr_status add_aggregate(model_sync *sync) {
     mr_arg *args = sync->args;
     args[0] = mr_int(sync->flags);
     args[1] = owed_of(sync);
     args[2] = mr_int(clock_now_us(clock_real()));
-    for (size_t w = 0; w < sync->count; w++) args[SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
-    mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = (int)SERVER_RETURNS(sync->count),
+    for (size_t w = 0; w < sync->count; w++) args[MODEL_SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
+    mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = (int)MODEL_SERVER_RETURNS(sync->count),
                                          .errors_as_values = taken_of(sync));
-    MR_TRY(mr_batch_actor(sync->group, sync->server, "aggregate", &options, args, SERVER_BEFORE_WEIGHTS + sync->count,
-                          sync->results));
-    group_name_arguments(sync->group, "worker", SERVER_BEFORE_WEIGHTS);
-    sync->made[1] = SERVER_RETURNS(sync->count);
+    MR_TRY(mr_batch_actor(sync->group, sync->server, "aggregate", &options, args,
+                          MODEL_SERVER_BEFORE_WEIGHTS + sync->count, sync->results));
+    submit_batch_name_arguments(sync->group, "worker", MODEL_SERVER_BEFORE_WEIGHTS);
+    sync->made[1] = MODEL_SERVER_RETURNS(sync->count);
     return MR_OK;
 }
 
-static mr_status add_sets(sync *sync) {
+static mr_status add_sets(model_sync *sync) {
     for (size_t w = 0; w < sync->count; w++, sync->made[2]++) {
         mr_arg result = mr_future(sync->results[w]);
         MR_TRY(mr_batch_actor(sync->group, sync->workers[w], sync->set, NULL, &result, 1, &sync->sets[w]));
@@ -117,20 +117,20 @@ static mr_status add_sets(sync *sync) {
     return MR_OK;
 }
 
-static mr_status add_call(sync *sync, const char *method, int errors_as_values, mr_ref *out) {
-    for (size_t w = 0; w < sync->count; w++) sync->args[SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
+static mr_status add_call(model_sync *sync, const char *method, int errors_as_values, mr_ref *out) {
+    for (size_t w = 0; w < sync->count; w++) sync->args[MODEL_SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
     MR_TRY(mr_batch_actor(sync->group, sync->server, method,
                           &MR_OPTIONS(mr_call_options, .errors_as_values = errors_as_values), sync->args,
-                          SERVER_BEFORE_SET + sync->count, out));
-    group_name_arguments(sync->group, "worker", SERVER_BEFORE_SET);
+                          MODEL_SERVER_BEFORE_SET + sync->count, out));
+    submit_batch_name_arguments(sync->group, "worker", MODEL_SERVER_BEFORE_SET);
     return MR_OK;
 }
 
-static mr_status add_end(sync *sync, mr_ref *out) {
+static mr_status add_end(model_sync *sync, mr_ref *out) {
     mr_arg *args = sync->args;
     args[0] = owed_of(sync);
-    args[1] = mr_future(sync->results[SERVER_FACTS(sync->count)]);
-    args[2] = mr_future(sync->results[SERVER_MODEL(sync->count)]);
+    args[1] = mr_future(sync->results[MODEL_SERVER_FACTS(sync->count)]);
+    args[2] = mr_future(sync->results[MODEL_SERVER_MODEL(sync->count)]);
     MR_TRY(add_call(sync, "publish", taken_of(sync), out));
     args[0] = mr_int(sync->flags);
     args[2] = mr_nil();
@@ -140,7 +140,7 @@ static mr_status add_end(sync *sync, mr_ref *out) {
     return status;
 }
 
-static mr_status sync_submit(sync *sync, mr_ref *out) {
+static mr_status model_sync_submit(model_sync *sync, mr_ref *out) {
     mr_status status = add_gets(sync);
     if (status == MR_OK) status = add_aggregate(sync);
     if (status == MR_OK) status = add_sets(sync);
@@ -151,7 +151,7 @@ static mr_status sync_submit(sync *sync, mr_ref *out) {
         return status;
     }
     status = mr_batch_submit(sync->group);
-    if (status == MR_OK) book_enter(sync->mr, sync->server, ended, sync->is_owed ? &sync->owed : NULL);
+    if (status == MR_OK) sync_errors_enter(sync->mr, sync->server, ended, sync->is_owed ? &sync->owed : NULL);
     if (status == MR_OK && out != NULL)
         *out = ended;
     else
@@ -165,21 +165,21 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
     mr_sync_options copy;
     OPTION_STRUCT_READ(mr_sync_options, skip_dead, options, copy);
     if (options == NULL) options = &usual;
-    if (workers == NULL || count == 0 || count > SERVER_WORKERS_MAX - 2)
-        return error_set(MR_INVALID, "mr_model_sync takes 1 to %d workers, not %zu", SERVER_WORKERS_MAX - 2,
+    if (workers == NULL || count == 0 || count > MODEL_SERVER_WORKERS_MAX - 2)
+        return error_set(MR_INVALID, "mr_model_sync takes 1 to %d workers, not %zu", MODEL_SERVER_WORKERS_MAX - 2,
                          workers == NULL ? 0 : count);
-    sync sync = {.mr = mr,
-                 .server = server,
-                 .workers = workers,
-                 .count = count,
-                 .flags = options->skip_dead != 0 ? SERVER_SKIP_DEAD : 0,
-                 .get = options->get_method == NULL ? "get_weights" : options->get_method,
-                 .weights = options->weights,
-                 .set = options->set_method == NULL ? "set_weights" : options->set_method};
-    MR_TRY(sync_open(&sync));
-    sync.is_owed = book_owes(mr, server, &sync.owed);
-    mr_status status = sync_submit(&sync, out);
-    sync_close(&sync);
+    model_sync sync = {.mr = mr,
+                       .server = server,
+                       .workers = workers,
+                       .count = count,
+                       .flags = options->skip_dead != 0 ? MODEL_SERVER_SKIP_DEAD : 0,
+                       .get = options->get_method == NULL ? "get_weights" : options->get_method,
+                       .weights = options->weights,
+                       .set = options->set_method == NULL ? "set_weights" : options->set_method};
+    MR_TRY(model_sync_open(&sync));
+    sync.is_owed = sync_errors_owes(mr, server, &sync.owed);
+    mr_status status = model_sync_submit(&sync, out);
+    model_sync_close(&sync);
     return status;
 }
 
@@ -188,7 +188,7 @@ mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers
 mr_status mr_model_pull(mr_context *mr, mr_actor server, mr_ref *out) {
     if (mr == NULL) return error_set(MR_INVALID, "mr_model_pull: the context is NULL; call mr_init first");
     mr_ref owed;
-    bool is_owed = book_owes(mr, server, &owed);
+    bool is_owed = sync_errors_owes(mr, server, &owed);
     mr_arg before = is_owed ? mr_future(owed) : mr_nil();
     mr_status status = mr_actor_submit(mr, server, "pull_weights", NULL, &before, 1, out);
     if (is_owed) mr_release(mr, owed);

@@ -119,8 +119,8 @@ mr_status mr_trainer_create(mr_context *mr, const mr_trainer_options *options, m
     mr_status status = alloc_try(options->num_workers * sizeof *trainer->workers, &memory);
     trainer->workers = memory;
     if (status == MR_OK && options->ops == NULL) {
-        status = workers_create(mr, &trainer->options, &trainer->own);
-        trainer->ops = &workers_ops;
+        status = trainer_workers_create(mr, &trainer->options, &trainer->own);
+        trainer->ops = &trainer_workers_ops;
         trainer->ops_user = trainer->own;
     }
     if (status != MR_OK)
@@ -137,7 +137,7 @@ static void forget_result(trainer_worker *worker) {
 
 static void forget_weights(mr_trainer *trainer, trainer_worker *worker) {
     if (!worker->is_gathered) return;
-    book_hush(trainer->mr, &worker->weights, 1); /* if they failed, the epoch before them says why */
+    sync_errors_hush(trainer->mr, &worker->weights, 1); /* if they failed, the epoch before them says why */
     mr_release(trainer->mr, worker->weights);
     worker->is_gathered = false;
 }
@@ -162,7 +162,7 @@ static mr_status give_up(mr_trainer *trainer, mr_status status) {
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text, "%s", mr_last_error());
     for (size_t i = 0; status != MR_CANCELLED && i < trainer->options.num_workers; i++)
-        if (trainer->workers[i].is_called) book_hush(trainer->mr, &trainer->workers[i].call, 1);
+        if (trainer->workers[i].is_called) sync_errors_hush(trainer->mr, &trainer->workers[i].call, 1);
     abandon(trainer);
     return error_set(status, "%s", text);
 }
@@ -172,7 +172,7 @@ void mr_trainer_detach(mr_trainer *trainer) {
         trainer->workers[i].is_called = trainer->workers[i].is_gathered = false;
     trainer->has_failed = false;
     trainer->history.count = 0;
-    if (trainer->own != NULL) workers_lost(trainer->own);
+    if (trainer->own != NULL) trainer_workers_lost(trainer->own);
 }
 
 void mr_trainer_destroy(mr_trainer *trainer) {
@@ -180,7 +180,7 @@ void mr_trainer_destroy(mr_trainer *trainer) {
     if (trainer->workers != NULL) abandon(trainer);
     forget_failure(trainer);
     history_fini(&trainer->history, trainer->mr);
-    workers_destroy(trainer->own);
+    trainer_workers_destroy(trainer->own);
     free(trainer->workers);
     free(trainer);
 }
@@ -274,7 +274,7 @@ static mr_status train(mr_trainer *trainer, int64_t epoch) {
         if (status == MR_OK) continue;
         if (!trainer_is_death(status)) return status;
         if (worker->is_called) {
-            book_hush(trainer->mr, &worker->call, 1); /* it died, which is made good */
+            sync_errors_hush(trainer->mr, &worker->call, 1); /* it died, which is made good */
             mr_release(trainer->mr, worker->call);
         }
         worker->is_called = false;
@@ -305,7 +305,7 @@ static mr_status summarize(mr_trainer *trainer, const bool *synced, mr_value *ou
     report_init(&report);
     mr_value *results = report_alloc(&report, count * sizeof *results);
     for (size_t i = 0; i < count; i++) results[i] = trainer->workers[i].result;
-    mr_status status = result_average(&report, results, count, &average);
+    mr_status status = epoch_result_average(&report, results, count, &average);
     if (status == MR_OK) {
         fields = average.items.count;
         mr_arg *items = report_alloc(&report, 2 * (fields + 1) * sizeof *items);
@@ -373,14 +373,14 @@ mr_status mr_trainer_worker(const mr_trainer *trainer, size_t worker, mr_actor *
         return error_set(MR_INVALID, "no actor of worker %zu: not started, or with ops", worker);
     if (worker >= trainer->options.num_workers)
         return error_set(MR_INVALID, "no worker %zu: workers are 0 to %zu", worker, trainer->options.num_workers - 1);
-    *out = workers_actor(trainer->own, worker);
+    *out = trainer_workers_actor(trainer->own, worker);
     return MR_OK;
 }
 
 mr_status mr_trainer_server(const mr_trainer *trainer, mr_actor *out) {
     if (trainer->own == NULL || !trainer->is_started)
         return error_set(MR_INVALID, "mr_trainer_server: the trainer has not started, or has ops");
-    *out = workers_server(trainer->own);
+    *out = trainer_workers_server(trainer->own);
     return MR_OK;
 }
 

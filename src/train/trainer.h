@@ -35,8 +35,8 @@ struct mr_trainer {
     const mr_trainer_ops *ops; /* borrowed, or given_ops */
     mr_trainer_ops given_ops;  /* the program's, if its release has fewer of them */
     void *ops_user;
-    struct workers *own;     /* owned: actors of a class; NULL: the user's operations */
-    trainer_worker *workers; /* owned */
+    struct trainer_workers *own; /* owned: actors of a class; NULL: the user's operations */
+    trainer_worker *workers;     /* owned */
     bool is_started;
     size_t done;  /* workers that have done this epoch */
     bool gathers; /* this epoch ends with a sync, whose weights are kept */

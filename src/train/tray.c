@@ -5,14 +5,14 @@
  * while its memory is still in the caches. Other callers have places of their own, as long as there are any: what one
  * of them lent stays there, in case its server dies and reads it again.
  *
- *     IDLE ── written by the owner, lend ──► LENT ── read by the server, loan_close ──► READ ──► IDLE
+ *  IDLE ── written by the owner, lend ──► LENT ── read by the server, model_access_close ──► READ ──► IDLE
  *
  * A loan whose sync fails before the server reads it, or whose caller dies, stays LENT. Calls of one caller keep their
  * order, and a sync ends with calls to its workers: so a new request does not wait for an earlier sync any more. When
  * no place is free, or there is no memory for one, the oldest loan to the same caller is taken back, or to one that is
  * gone. Only in one sync that has a worker many times are there more loans than places, none of which is over; they are
  * all of the same model, and the last one is given again. A server that is slow may still read what was taken back: it
- * sees that by the ticket (loan_check), and its sync fails, which nobody waits for.
+ * sees that by the ticket (model_access_check), and its sync fails, which nobody waits for.
  * Tested by tests/model_tray_test.c. */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@
 enum { PLACES = 8, LEAST_BYTES = 64 * 1024, MOST_BYTES = 8 << 20, ALL_BYTES = 2 * MOST_BYTES };
 
 typedef struct place {
-    region region;
+    store_region region;
     size_t room; /* bytes of a model; 0: there is no region. All places together have ALL_BYTES at most */
     uint32_t ticket;
     link_id caller;  /* to whom it was lent last; 0: to this process itself */
@@ -39,9 +39,9 @@ typedef struct place {
 struct mr_model_copy {
     mr_context *mr; /* borrowed */
     place places[PLACES];
-    uint64_t loans; /* so far */
-    deed deed;      /* of the last loan */
-    mr_arg loan[SHARE_LOAN_ITEMS];
+    uint64_t loans;      /* so far */
+    model_layout layout; /* of the last loan */
+    mr_arg loan[SHARED_MODEL_LOAN_ITEMS];
 };
 
 mr_status mr_model_copy_open(mr_context *mr, mr_model_copy **out) {
@@ -55,15 +55,15 @@ mr_status mr_model_copy_open(mr_context *mr, mr_model_copy **out) {
 
 void mr_model_copy_close(mr_model_copy *tray) {
     if (tray == NULL) return;
-    for (size_t i = 0; i < PLACES; i++) region_close(&tray->places[i].region);
-    deed_fini(&tray->deed);
+    for (size_t i = 0; i < PLACES; i++) store_region_close(&tray->places[i].region);
+    model_layout_fini(&tray->layout);
     free(tray);
 }
 
-static share_head *head_of(const place *place) { return (share_head *)place->region.place.bytes; }
+static shared_model_head *head_of(const place *place) { return (shared_model_head *)place->region.place.bytes; }
 
 static bool is_unread(const place *place) {
-    return place->room != 0 && share_state_of(atomic_load(&head_of(place)->word)) == SHARE_LENT;
+    return place->room != 0 && shared_model_state_of(atomic_load(&head_of(place)->word)) == SHARED_MODEL_LENT;
 }
 
 /* One that nobody has to read: of this caller, else one that was never used, else that of others which is the oldest.
@@ -82,7 +82,7 @@ static place *find_free(mr_model_copy *tray, link_id caller) {
 static bool is_gone(const mr_model_copy *tray, link_id caller) {
     if (caller.v == 0) return false;
     context_lock(tray->mr);
-    bool gone = !calls_has_link(tray->mr->client.calls, caller);
+    bool gone = !rpc_has_link(tray->mr->worker.rpc, caller);
     context_unlock(tray->mr);
     return gone;
 }
@@ -103,7 +103,7 @@ static void look_through(mr_model_copy *tray, link_id caller, place **last, plac
 }
 
 static void drop(place *place) { /* its ticket goes on counting */
-    region_close(&place->region);
+    store_region_close(&place->region);
     place->room = 0;
 }
 
@@ -135,31 +135,31 @@ static bool fits(mr_model_copy *tray, link_id caller, const place *place, size_t
 static mr_status make_room(const mr_model_copy *tray, place *place, size_t bytes) {
     if (place->room >= bytes) return MR_OK;
     drop(place); /* a server that reads it holds it */
-    MR_TRY(region_open(tray->mr, share_tray_bytes(bytes), &place->region));
+    MR_TRY(store_region_open(tray->mr, shared_model_tray_bytes(bytes), &place->region));
     place->room = bytes;
     return MR_OK;
 }
 
 /* From now on whoever reads it sees that it is not what was lent. */
 static void take_back(place *place) {
-    atomic_store(&head_of(place)->word, share_word(++place->ticket, 0, SHARE_IDLE));
+    atomic_store(&head_of(place)->word, shared_model_word(++place->ticket, 0, SHARED_MODEL_IDLE));
     cpu_fence();
 }
 
-static uint8_t *model_of(const place *place) { return place->region.place.bytes + SHARE_PAGE; }
+static uint8_t *model_of(const place *place) { return place->region.place.bytes + SHARED_MODEL_PAGE; }
 
-static void fill(const place *place, const deed *deed) {
-    for (size_t i = 0; i < deed->count; i++) {
-        size_t bytes = deed->stretches[i].end - deed->stretches[i].from;
-        if (bytes > 0) memcpy(model_of(place) + deed->stretches[i].from, deed->sources[i], bytes);
+static void fill(const place *place, const model_layout *layout) {
+    for (size_t i = 0; i < layout->count; i++) {
+        size_t bytes = layout->stretches[i].end - layout->stretches[i].from;
+        if (bytes > 0) memcpy(model_of(place) + layout->stretches[i].from, layout->sources[i], bytes);
     }
 }
 
-static bool is_filled(const place *place, const deed *deed, size_t bytes) {
+static bool is_filled(const place *place, const model_layout *layout, size_t bytes) {
     bool same = place->room >= bytes;
-    for (size_t i = 0; same && i < deed->count; i++) {
-        size_t size = deed->stretches[i].end - deed->stretches[i].from;
-        same = size == 0 || memcmp(model_of(place) + deed->stretches[i].from, deed->sources[i], size) == 0;
+    for (size_t i = 0; same && i < layout->count; i++) {
+        size_t size = layout->stretches[i].end - layout->stretches[i].from;
+        same = size == 0 || memcmp(model_of(place) + layout->stretches[i].from, layout->sources[i], size) == 0;
     }
     return same;
 }
@@ -167,11 +167,11 @@ static bool is_filled(const place *place, const deed *deed, size_t bytes) {
 static mr_status lend(mr_model_copy *tray, place *place, link_id caller, size_t bytes) {
     MR_TRY(make_room(tray, place, bytes));
     take_back(place);
-    fill(place, &tray->deed);
+    fill(place, &tray->layout);
     place->caller = caller;
     place->number = ++tray->loans;
     FAILPOINT("train.tray_filled");
-    atomic_store(&head_of(place)->word, share_word(place->ticket, 0, SHARE_LENT));
+    atomic_store(&head_of(place)->word, shared_model_word(place->ticket, 0, SHARED_MODEL_LENT));
     return MR_OK;
 }
 
@@ -181,7 +181,7 @@ static place *choose(mr_model_copy *tray, link_id caller, size_t bytes, bool *is
     *is_lent = false;
     if (free != NULL && fits(tray, caller, free, bytes, false)) return free;
     look_through(tray, caller, &last, &over);
-    *is_lent = last != NULL && is_filled(last, &tray->deed, bytes);
+    *is_lent = last != NULL && is_filled(last, &tray->layout, bytes);
     if (*is_lent) return last;
     return over != NULL && fits(tray, caller, over, bytes, true) ? over : NULL;
 }
@@ -190,7 +190,7 @@ mr_status mr_model_copy_export(mr_model_copy *tray, mr_call *call, mr_arg weight
     if (tray == NULL || call == NULL || out == NULL)
         return error_set(MR_INVALID, "mr_model_copy_export: tray, call or out is NULL");
     size_t bytes;
-    MR_TRY(deed_pack(&tray->deed, &weights, &bytes));
+    MR_TRY(model_layout_pack(&tray->layout, &weights, &bytes));
     if (bytes < LEAST_BYTES || bytes > MOST_BYTES)
         return error_set(MR_INVALID, "a model copy of %zu bytes: expected %d to %d; send it by value", bytes,
                          LEAST_BYTES, MOST_BYTES);
@@ -202,6 +202,7 @@ mr_status mr_model_copy_export(mr_model_copy *tray, mr_call *call, mr_arg weight
                          bytes);
     if (!is_lent) MR_TRY(lend(tray, place, caller, bytes));
     mr_yield_cpu(tray->mr);
-    *out = share_loan(&place->region.name, place->ticket, SHARE_ON_TRAY, bytes, tray->deed.weights, tray->loan);
+    *out = shared_model_loan(&place->region.name, place->ticket, SHARED_MODEL_ON_TRAY, bytes, tray->layout.weights,
+                             tray->loan);
     return MR_OK;
 }

@@ -66,9 +66,9 @@ static const char *noun(const step *at) { return at == NULL ? "the model" : "ten
 typedef struct walk {
     const char *whose;
     size_t number;
-    const loan *pattern_loan, *loan; /* as in weights_source */
-    bool alone;                      /* the pattern itself */
-    weights *found;
+    const model_access *pattern_access, *access; /* as in weight_tree_source */
+    bool alone;                                  /* the pattern itself */
+    weight_tree *found;
 } walk;
 
 static mr_status misfit(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
@@ -78,7 +78,7 @@ static mr_status misfit(const walk *walk, const step *at, const mr_value *patter
                      mr_kind_name(mr_value_kind(pattern)));
 }
 
-static mr_status add_tensor(weights *found, const mr_tensor *tensor) {
+static mr_status add_tensor(weight_tree *found, const mr_tensor *tensor) {
     MR_TRY(alloc_try_grow(&found->tensors, &found->room, found->count + 1, sizeof *found->tensors));
     found->tensors[found->count++] = *tensor;
     return MR_OK;
@@ -103,7 +103,7 @@ static bool same_number(const mr_value *a, const mr_value *b) {
     }
 }
 
-bool weights_same_key(const mr_value *a, const mr_value *b) {
+bool weight_tree_same_key(const mr_value *a, const mr_value *b) {
     mr_kind kind = mr_value_kind(a);
     if (kind != mr_value_kind(b)) return false;
     switch (kind) {
@@ -119,10 +119,10 @@ bool weights_same_key(const mr_value *a, const mr_value *b) {
 /* The item of a map that has this key. Most maps have the order of the pattern: then it is the next one. */
 static bool find_key(const mr_value *map, mr_iter *next, const mr_value *key, mr_value *out) {
     mr_value found;
-    if (mr_iter_next(next, &found) && mr_iter_next(next, out) && weights_same_key(&found, key)) return true;
+    if (mr_iter_next(next, &found) && mr_iter_next(next, out) && weight_tree_same_key(&found, key)) return true;
     mr_iter iter = mr_value_iter(map);
     while (mr_iter_next(&iter, &found) && mr_iter_next(&iter, out))
-        if (weights_same_key(&found, key)) return true;
+        if (weight_tree_same_key(&found, key)) return true;
     return false;
 }
 
@@ -158,20 +158,20 @@ static mr_status walk_row(const walk *walk, const step *at, const mr_value *patt
     return MR_OK;
 }
 
-static mr_status read_tensor(const mr_value *value, const loan *loan, mr_tensor *out) {
+static mr_status read_tensor(const mr_value *value, const model_access *access, mr_tensor *out) {
     MR_TRY(mr_value_tensor(value, out));
-    return loan == NULL ? MR_OK : loan_resolve(loan, out);
+    return access == NULL ? MR_OK : model_access_resolve(access, out);
 }
 
 static mr_status walk_tensor(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
-    char path[PATH_TEXT_MAX], one[SHAPE_TEXT_MAX], two[SHAPE_TEXT_MAX];
+    char path[PATH_TEXT_MAX], one[TENSOR_SHAPE_TEXT_MAX], two[TENSOR_SHAPE_TEXT_MAX];
     mr_tensor first, other;
-    MR_TRY(read_tensor(value, walk->loan, &other));
+    MR_TRY(read_tensor(value, walk->access, &other));
     if (walk->alone) return add_tensor(walk->found, &other);
-    MR_TRY(read_tensor(pattern, walk->pattern_loan, &first));
-    if (shape_same(&first, &other)) return add_tensor(walk->found, &other);
+    MR_TRY(read_tensor(pattern, walk->pattern_access, &first));
+    if (tensor_shape_same(&first, &other)) return add_tensor(walk->found, &other);
     return error_set(MR_INVALID, "%s%s of %s %zu is %s, that of worker 0 is %s", noun(at), path_text(at, path),
-                     walk->whose, walk->number, shape_text(&other, two), shape_text(&first, one));
+                     walk->whose, walk->number, tensor_shape_text(&other, two), tensor_shape_text(&first, one));
 }
 
 static mr_status walk_leaf(const walk *walk, const step *at, const mr_value *pattern, const mr_value *value) {
@@ -194,31 +194,32 @@ static mr_status walk_both(const walk *walk, const step *at, const mr_value *pat
     return is_map(pattern) ? walk_map(walk, at, pattern, value) : walk_leaf(walk, at, pattern, value);
 }
 
-mr_status weights_match(const weights_source *pattern, const weights_source *other, const char *whose, size_t number,
-                        weights *out) {
+mr_status weight_tree_match(const weight_tree_source *pattern, const weight_tree_source *other, const char *whose,
+                            size_t number, weight_tree *out) {
     walk walk = {.whose = whose,
                  .number = number,
-                 .pattern_loan = pattern->loan,
-                 .loan = other->loan,
+                 .pattern_access = pattern->access,
+                 .access = other->access,
                  .alone = pattern == other,
                  .found = out};
-    *out = (weights){0};
+    *out = (weight_tree){0};
     mr_status status = walk_both(&walk, NULL, &pattern->root, &other->root);
-    if (status != MR_OK) weights_close(out);
+    if (status != MR_OK) weight_tree_close(out);
     return status;
 }
 
-mr_status weights_open(const weights_source *pattern, weights *out) {
-    return weights_match(pattern, pattern, "worker", 0, out);
+mr_status weight_tree_open(const weight_tree_source *pattern, weight_tree *out) {
+    return weight_tree_match(pattern, pattern, "worker", 0, out);
 }
 
-bool weights_repeat(const weights_source *pattern, const weights *first, const weights_source *other, weights *out) {
-    const loan *from = pattern->loan, *to = other->loan;
+bool weight_tree_repeat(const weight_tree_source *pattern, const weight_tree *first, const weight_tree_source *other,
+                        weight_tree *out) {
+    const model_access *from = pattern->access, *to = other->access;
     if (from == NULL || to == NULL || to->half < from->half || first->count == 0) return false;
     if (!value_same_bytes(&pattern->root, &other->root)) return false;
     void *memory;
     if (alloc_try(first->count * sizeof *first->tensors, &memory) != MR_OK) return false;
-    *out = (weights){.tensors = memory, .count = first->count, .room = first->count};
+    *out = (weight_tree){.tensors = memory, .count = first->count, .room = first->count};
     for (size_t i = 0; i < first->count; i++) {
         out->tensors[i] = first->tensors[i];
         out->tensors[i].data = to->from + ((const uint8_t *)first->tensors[i].data - from->from);
@@ -226,9 +227,9 @@ bool weights_repeat(const weights_source *pattern, const weights *first, const w
     return true;
 }
 
-void weights_close(weights *weights) {
+void weight_tree_close(weight_tree *weights) {
     free(weights->tensors);
-    *weights = (struct weights){0};
+    *weights = (struct weight_tree){0};
 }
 
 /* ---- The same tree with other data. */
@@ -275,7 +276,8 @@ static mr_arg grow(growth *growth, const mr_value *value) {
     return mr_value_arg(&growth->values[at]);
 }
 
-mr_status weights_arg(const mr_value *pattern, const weights *list, void *const *places, void **memory, mr_arg *out) {
+mr_status weight_tree_arg(const mr_value *pattern, const weight_tree *list, void *const *places, void **memory,
+                          mr_arg *out) {
     growth counted = {.tensors = list->tensors};
     (void)grow(&counted, pattern);
     size_t args = counted.arg_count * sizeof(mr_arg);

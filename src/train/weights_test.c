@@ -16,19 +16,19 @@
 static const float data[] = {1, 2, 3, 4};
 
 typedef struct parsed { /* a value as it arrives */
-    packed packed;
+    exact_value value;
     value_doc doc;
     mr_value root;
 } parsed;
 
 static void parse(mr_arg arg, parsed *out) {
-    assert_int_equal(pack(&arg, 4096, &out->packed), MR_OK);
-    assert_int_equal(packed_open(&out->packed, &out->doc, &out->root), MR_OK);
+    assert_int_equal(pack(&arg, 4096, &out->value), MR_OK);
+    assert_int_equal(exact_value_open(&out->value, &out->doc, &out->root), MR_OK);
 }
 
 static void parsed_fini(parsed *parsed) {
     value_close(&parsed->doc);
-    packed_fini(&parsed->packed);
+    exact_value_fini(&parsed->value);
 }
 
 static mr_arg tensor(size_t items) { return mr_vector(data, items); }
@@ -50,25 +50,25 @@ static mr_arg grow(tree *tree, size_t first, bool turned) {
 static void leaves_are_found_in_their_order(void **state) {
     tree tree;
     parsed one;
-    weights list;
+    weight_tree list;
     parse(grow(&tree, 2, false), &one);
-    assert_int_equal(weights_open(&(weights_source){one.root}, &list), MR_OK);
+    assert_int_equal(weight_tree_open(&(weight_tree_source){one.root}, &list), MR_OK);
     assert_int_equal(list.count, 3);
     assert_true(list.tensors[0].shape[0] == 2 && list.tensors[1].shape[0] == 3 && list.tensors[2].shape[0] == 1);
-    weights_close(&list);
+    weight_tree_close(&list);
     parsed_fini(&one);
 }
 
 static void maps_may_have_another_order(void **state) {
     tree first, second;
     parsed one, two;
-    weights list;
+    weight_tree list;
     parse(grow(&first, 2, false), &one);
     parse(grow(&second, 2, true), &two);
-    assert_int_equal(weights_match(&(weights_source){one.root}, &(weights_source){two.root}, "worker", 1, &list),
-                     MR_OK);
+    assert_int_equal(
+        weight_tree_match(&(weight_tree_source){one.root}, &(weight_tree_source){two.root}, "worker", 1, &list), MR_OK);
     assert_true(list.count == 3 && list.tensors[0].shape[0] == 2 && list.tensors[2].shape[0] == 1);
-    weights_close(&list);
+    weight_tree_close(&list);
     parsed_fini(&one);
     parsed_fini(&two);
 }
@@ -84,25 +84,27 @@ static void keys_may_be_of_every_kind(void **state) {
         one[2 * i + 1] = two[2 * (KEYS - 1 - i) + 1] = tensor(i % 4);
     }
     parsed first, second;
-    weights list;
+    weight_tree list;
     parse(mr_map(one, KEYS), &first);
     parse(mr_map(two, KEYS), &second);
-    assert_int_equal(weights_match(&(weights_source){first.root}, &(weights_source){second.root}, "worker", 1, &list),
-                     MR_OK);
+    assert_int_equal(
+        weight_tree_match(&(weight_tree_source){first.root}, &(weight_tree_source){second.root}, "worker", 1, &list),
+        MR_OK);
     assert_int_equal(list.count, KEYS);
     for (size_t i = 0; i < KEYS; i++) assert_int_equal(list.tensors[i].shape[0], i % 4);
-    weights_close(&list);
+    weight_tree_close(&list);
     parsed_fini(&first);
     parsed_fini(&second);
 }
 
 static void differs(mr_arg pattern, mr_arg other, const char *why) {
     parsed one, two;
-    weights list;
+    weight_tree list;
     parse(pattern, &one);
     parse(other, &two);
-    assert_int_equal(weights_match(&(weights_source){one.root}, &(weights_source){two.root}, "worker", 4, &list),
-                     MR_INVALID);
+    assert_int_equal(
+        weight_tree_match(&(weight_tree_source){one.root}, &(weight_tree_source){two.root}, "worker", 4, &list),
+        MR_INVALID);
     if (strstr(mr_last_error(), why) == NULL) print_message("%s\n", mr_last_error());
     assert_non_null(strstr(mr_last_error(), why));
     assert_null(list.tensors);
@@ -129,38 +131,38 @@ static void what_differs_is_named(void **state) {
 /* A loan of a list of two tensors, of 2 and of `items` floats, in a half of so many bytes. */
 typedef struct lent {
     parsed parsed;
-    loan loan;
-    weights_source source;
+    model_access access;
+    weight_tree_source source;
 } lent;
 
 static void lend(lent *lent, const float *memory, int64_t items, size_t half) {
     const int64_t shapes[][3] = {{0, 0, 2}, {0, 16, items}};
     mr_arg stand_ins[] = {mr_tensor_of(MR_F32, NULL, 3, shapes[0]), mr_tensor_of(MR_F32, NULL, 3, shapes[1])};
     parse(mr_list(stand_ins, 2), &lent->parsed);
-    lent->loan = (loan){.half = half, .from = (const uint8_t *)memory};
-    lent->source = (weights_source){.root = lent->parsed.root, .loan = &lent->loan};
+    lent->access = (model_access){.half = half, .from = (const uint8_t *)memory};
+    lent->source = (weight_tree_source){.root = lent->parsed.root, .access = &lent->access};
 }
 
 static void who_lent_the_same_tree_is_not_walked(void **state) {
     static const float memory[4][16];
     lent first, same, larger, shorter, sent;
-    weights list, again;
+    weight_tree list, again;
     lend(&first, memory[0], 3, 28);
     lend(&same, memory[1], 3, 28);
     lend(&larger, memory[2], 4, 32);
     lend(&shorter, memory[3], 3, 27);
     lend(&sent, memory[3], 3, 28);
-    sent.source.loan = NULL;
-    assert_int_equal(weights_open(&first.source, &list), MR_OK);
-    assert_true(weights_repeat(&first.source, &list, &same.source, &again));
+    sent.source.access = NULL;
+    assert_int_equal(weight_tree_open(&first.source, &list), MR_OK);
+    assert_true(weight_tree_repeat(&first.source, &list, &same.source, &again));
     assert_true(again.count == 2 && again.tensors[0].data == memory[1] && again.tensors[1].data == memory[1] + 4);
     assert_true(again.tensors[1].bytes == 12 && again.tensors[1].dims == 1 && again.tensors[1].shape[0] == 3);
-    weights_close(&again);
-    assert_false(weights_repeat(&first.source, &list, &larger.source, &again));
-    assert_false(weights_repeat(&first.source, &list, &shorter.source, &again)); /* it would lie behind its end */
-    assert_false(weights_repeat(&first.source, &list, &sent.source, &again));
-    assert_false(weights_repeat(&sent.source, &list, &first.source, &again));
-    weights_close(&list);
+    weight_tree_close(&again);
+    assert_false(weight_tree_repeat(&first.source, &list, &larger.source, &again));
+    assert_false(weight_tree_repeat(&first.source, &list, &shorter.source, &again)); /* it would lie behind its end */
+    assert_false(weight_tree_repeat(&first.source, &list, &sent.source, &again));
+    assert_false(weight_tree_repeat(&sent.source, &list, &first.source, &again));
+    weight_tree_close(&list);
     lent *const all[] = {&first, &same, &larger, &shorter, &sent};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) parsed_fini(&all[i]->parsed);
 }
@@ -168,17 +170,17 @@ static void who_lent_the_same_tree_is_not_walked(void **state) {
 static void the_same_tree_goes_out_with_other_data(void **state) {
     tree tree;
     parsed one, two;
-    weights list, again;
+    weight_tree list, again;
     static float other[3][4] = {{9, 8}, {7, 6, 5}, {4}};
     void *places[] = {other[0], other[1], other[2]}, *memory;
     mr_arg made;
     mr_value number;
     int64_t seven;
     parse(grow(&tree, 2, false), &one);
-    assert_int_equal(weights_open(&(weights_source){one.root}, &list), MR_OK);
-    assert_int_equal(weights_arg(&one.root, &list, places, &memory, &made), MR_OK);
+    assert_int_equal(weight_tree_open(&(weight_tree_source){one.root}, &list), MR_OK);
+    assert_int_equal(weight_tree_arg(&one.root, &list, places, &memory, &made), MR_OK);
     parse(made, &two);
-    assert_int_equal(weights_open(&(weights_source){two.root}, &again), MR_OK);
+    assert_int_equal(weight_tree_open(&(weight_tree_source){two.root}, &again), MR_OK);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(again.tensors[i].tensor_kind, MR_NUMPY_WRITABLE);
         assert_int_equal(again.tensors[i].bytes, list.tensors[i].bytes);
@@ -187,8 +189,8 @@ static void the_same_tree_goes_out_with_other_data(void **state) {
     assert_int_equal(mr_value_field(&two.root, "n", &number), MR_OK);
     assert_int_equal(mr_value_int(&number, &seven), MR_OK);
     assert_int_equal(seven, 7);
-    weights_close(&list);
-    weights_close(&again);
+    weight_tree_close(&list);
+    weight_tree_close(&again);
     free(memory);
     parsed_fini(&one);
     parsed_fini(&two);
@@ -199,13 +201,13 @@ static void without_memory_nothing_is_left(void **state) {
     parsed one;
     parse(grow(&tree, 2, false), &one);
     for (size_t nth = 1;; nth++) {
-        weights list;
+        weight_tree list;
         alloc_fail_at(nth);
-        mr_status status = weights_open(&(weights_source){one.root}, &list);
+        mr_status status = weight_tree_open(&(weight_tree_source){one.root}, &list);
         alloc_fail_at(0);
         if (status == MR_OK) {
             assert_true(nth > 1);
-            weights_close(&list);
+            weight_tree_close(&list);
             break;
         }
         assert_int_equal(status, MR_NOMEM);

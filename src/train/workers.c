@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-struct workers {
+struct trainer_workers {
     mr_context *mr;                    /* borrowed */
     const mr_trainer_options *options; /* borrowed */
     mr_actor server;                   /* owned if has_server */
@@ -16,36 +16,36 @@ struct workers {
     mr_actor actors[]; /* owned */
 };
 
-mr_status workers_create(mr_context *mr, const mr_trainer_options *options, workers **out) {
+mr_status trainer_workers_create(mr_context *mr, const mr_trainer_options *options, trainer_workers **out) {
     void *memory;
     if (options->num_workers > SIZE_MAX / 64)
         return error_set(MR_TOO_LARGE, "num_workers is %zu; the limit is %zu", options->num_workers, SIZE_MAX / 64);
-    MR_TRY(alloc_try(sizeof(workers) + options->num_workers * sizeof(mr_actor), &memory));
-    workers *workers = memory;
+    MR_TRY(alloc_try(sizeof(trainer_workers) + options->num_workers * sizeof(mr_actor), &memory));
+    trainer_workers *workers = memory;
     workers->mr = mr;
     workers->options = options;
     *out = workers;
     return MR_OK;
 }
 
-void workers_destroy(workers *workers) {
+void trainer_workers_destroy(trainer_workers *workers) {
     if (workers == NULL) return;
     for (size_t i = 0; i < workers->made; i++) mr_actor_release(workers->mr, workers->actors[i]);
     if (workers->has_server) mr_actor_release(workers->mr, workers->server);
     free(workers);
 }
 
-void workers_lost(workers *workers) {
+void trainer_workers_lost(trainer_workers *workers) {
     workers->made = 0;
     workers->has_server = false;
 }
 
-mr_actor workers_actor(const workers *workers, size_t worker) { return workers->actors[worker]; }
-mr_actor workers_server(const workers *workers) { return workers->server; }
+mr_actor trainer_workers_actor(const trainer_workers *workers, size_t worker) { return workers->actors[worker]; }
+mr_actor trainer_workers_server(const trainer_workers *workers) { return workers->server; }
 
 /* ---- The operations. */
 
-static mr_status need_server(workers *workers) {
+static mr_status need_server(trainer_workers *workers) {
     if (workers->has_server) return MR_OK;
     MR_TRY(mr_model_server_create(workers->mr, workers->options->strategy, NULL, &workers->server));
     workers->has_server = true;
@@ -53,7 +53,7 @@ static mr_status need_server(workers *workers) {
 }
 
 static mr_status create(void *user, size_t worker) {
-    workers *workers = user;
+    trainer_workers *workers = user;
     const mr_trainer_options *options = workers->options;
     mr_actor made;
     void *memory;
@@ -75,29 +75,29 @@ static mr_status create(void *user, size_t worker) {
 }
 
 static mr_status load(void *user, size_t worker, mr_ref *out) {
-    workers *workers = user;
+    trainer_workers *workers = user;
     return mr_call_actor(workers->mr, workers->actors[worker], "load_data_shard", out, mr_int((int64_t)worker),
                          mr_int((int64_t)workers->options->num_workers));
 }
 
 static mr_status train(void *user, size_t worker, int64_t epoch, mr_ref *out) {
-    workers *workers = user;
+    trainer_workers *workers = user;
     return mr_call_actor(workers->mr, workers->actors[worker], "train_epoch", out, mr_int(epoch));
 }
 
 static mr_status gather(void *user, size_t worker, mr_ref *out) {
-    workers *workers = user;
+    trainer_workers *workers = user;
     return mr_call_actor(workers->mr, workers->actors[worker], "get_weights", out);
 }
 
 static mr_status sync(void *user, const mr_ref *weights, mr_ref *out) {
-    workers *workers = user;
+    trainer_workers *workers = user;
     mr_sync_options options = MR_OPTIONS(mr_sync_options, .weights = weights);
     return mr_model_sync(workers->mr, workers->server, workers->actors, workers->made, &options, out);
 }
 
 static mr_status restore(void *user, size_t worker, mr_ref *out) {
-    workers *workers = user;
+    trainer_workers *workers = user;
     mr_ref weights;
     mr_value value;
     MR_TRY(mr_model_pull(workers->mr, workers->server, &weights));
@@ -112,11 +112,11 @@ static mr_status restore(void *user, size_t worker, mr_ref *out) {
     return status;
 }
 
-const mr_trainer_ops workers_ops = {.size = sizeof(mr_trainer_ops),
-                                    .create = create,
-                                    .load = load,
-                                    .train = train,
-                                    .alive = gather, /* any call will do */
-                                    .gather = gather,
-                                    .sync = sync,
-                                    .restore = restore};
+const mr_trainer_ops trainer_workers_ops = {.size = sizeof(mr_trainer_ops),
+                                            .create = create,
+                                            .load = load,
+                                            .train = train,
+                                            .alive = gather, /* any call will do */
+                                            .gather = gather,
+                                            .sync = sync,
+                                            .restore = restore};

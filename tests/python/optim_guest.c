@@ -59,7 +59,7 @@ static void run_dense(const work *work) {
         if (optim_measures(&work->optim)) {
             double squares[2];
             optim_measure(&work->optim, &moment, &arrays, items, squares);
-            moment.trust = norm_trust(squares[0], squares[1]);
+            moment.trust = l2_norm_trust(squares[0], squares[1]);
         }
         optim_apply(&work->optim, &moment, &arrays, items);
     }

@@ -4,20 +4,20 @@
 #include "net/shm/port.h"
 #include "net/stream/stream.h"
 
-typedef enum call_wire { WIRE_UNIX, WIRE_TCP, WIRE_SHM, WIRE_COUNT } call_wire;
+typedef enum rpc_peer_wire { WIRE_UNIX, WIRE_TCP, WIRE_SHM, WIRE_COUNT } rpc_peer_wire;
 
-typedef struct call_peer {
+typedef struct rpc_peer {
     env env;
-    calls *calls;
-    loop *loop;     /* of the stream; NULL with a port */
-    stream *stream; /* one of the two */
-    port *port;
-} call_peer;
+    rpc *rpc;
+    event_loop *loop;            /* of the stream; NULL with a port */
+    socket_transport *transport; /* one of the two */
+    shm_transport *shm_transport;
+} rpc_peer;
 
-/* `hub` is needed for WIRE_SHM only, and `name` is what others find it by there. */
-MR_MUST mr_status call_peer_open(call_peer *peer, call_wire wire, const char *hub, const char *name,
-                                 const call_handlers *handlers, void *context);
-void call_peer_close(call_peer *peer);
+/* `broker` is needed for WIRE_SHM only, and `name` is what others find it by there. */
+MR_MUST mr_status rpc_peer_open(rpc_peer *peer, rpc_peer_wire wire, const char *broker, const char *name,
+                                const rpc_call_handlers *handlers, void *context);
+void rpc_peer_close(rpc_peer *peer);
 
 /* Lets things happen for at most timeout_us: events, deadlines. Returns early when something did. */
-void call_peer_turn(call_peer *peer, int64_t timeout_us);
+void rpc_peer_turn(rpc_peer *peer, int64_t timeout_us);

@@ -12,7 +12,7 @@
 
 #include "tests/support/portrait.h"
 
-pid_t child_start(child_fn *fn, void *argument) {
+pid_t test_child_start(test_child_fn *fn, void *argument) {
     fflush(NULL);
     signal(SIGINT, SIG_DFL); /* what a shell runs in the background ignores it, from the first moment on */
     pid_t parent = getpid();
@@ -25,7 +25,7 @@ pid_t child_start(child_fn *fn, void *argument) {
     _exit(code);
 }
 
-bool child_stops(pid_t pid) {
+bool test_child_stops(pid_t pid) {
     siginfo_t info = {0};
     int got;
     do got = waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT);
@@ -33,7 +33,7 @@ bool child_stops(pid_t pid) {
     return got == 0 && info.si_code == CLD_STOPPED;
 }
 
-int child_wait(pid_t pid, int timeout_ms) {
+int test_child_wait(pid_t pid, int timeout_ms) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     int late = 0;
     if (fd >= 0) {
@@ -44,7 +44,7 @@ int child_wait(pid_t pid, int timeout_ms) {
         late = ready == 0;
         close(fd);
     }
-    if (late) portrait_print(pid);
+    if (late) process_dump_print(pid);
     if (late) kill(pid, SIGKILL);
     int status;
     pid_t got;
@@ -55,11 +55,11 @@ int child_wait(pid_t pid, int timeout_ms) {
     return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int child_run(child_fn *fn, void *argument, int timeout_ms) {
-    return child_wait(child_start(fn, argument), timeout_ms);
+int test_child_run(test_child_fn *fn, void *argument, int timeout_ms) {
+    return test_child_wait(test_child_start(fn, argument), timeout_ms);
 }
 
-int child_failed(const char *condition, const char *file, int line) {
+int test_child_failed(const char *condition, const char *file, int line) {
     fprintf(stderr, "child %d: %s:%d: %s does not hold\n", (int)getpid(), file, line, condition);
     return 101;
 }

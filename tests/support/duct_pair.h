@@ -1,15 +1,15 @@
-/* duct_pair.h — both ends of a duct in one process, and its shared memory as a stranger sees it. */
+/* duct_pair.h — both ends of a shm pipe in one process, and its shared memory as a stranger sees it. */
 #pragma once
 #include "net/stream/duct.h"
 
-typedef struct duct_pair {
-    duct *made, *joined;
+typedef struct shm_pipe_pair {
+    shm_pipe *made, *joined;
     uint64_t *words;
-} duct_pair;
+} shm_pipe_pair;
 
-void duct_pair_start(duct_pair *pair);
-void duct_pair_stop(duct_pair *pair);
+void shm_pipe_pair_start(shm_pipe_pair *pair);
+void shm_pipe_pair_stop(shm_pipe_pair *pair);
 
 /* How many bytes were moved. */
-size_t duct_put(duct *duct, const void *bytes, size_t size, bool *wake);
-size_t duct_get(duct *duct, void *bytes, size_t size, bool *wake);
+size_t pipe_put(shm_pipe *pipe, const void *bytes, size_t size, bool *wake);
+size_t pipe_get(shm_pipe *pipe, void *bytes, size_t size, bool *wake);

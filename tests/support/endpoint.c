@@ -13,46 +13,46 @@
 #include "net/stream/greeting.h"
 
 static void on_open(void *context, link_id link, const peer *peer) {
-    endpoint *endpoint = context;
-    endpoint->opened++;
-    endpoint->link = link;
-    endpoint->peer = *peer;
-    if (endpoint->on_open != NULL) endpoint->on_open(endpoint, link);
+    socket_end *end = context;
+    end->opened++;
+    end->link = link;
+    end->peer = *peer;
+    if (end->on_open != NULL) end->on_open(end, link);
 }
 
 static void on_message(void *context, link_id link, const message *message) {
-    endpoint *endpoint = context;
-    endpoint->messages++;
-    endpoint->bytes += message->head.size + message->body.size;
-    if (endpoint->on_message != NULL) endpoint->on_message(endpoint, link, message);
+    socket_end *end = context;
+    end->messages++;
+    end->bytes += message->head.size + message->body.size;
+    if (end->on_message != NULL) end->on_message(end, link, message);
 }
 
 static void *on_body(void *context, link_id link, span head, uint64_t size) {
-    endpoint *endpoint = context;
-    endpoint->bodies++;
-    if (endpoint->on_body != NULL) return endpoint->on_body(endpoint, link, head, size);
-    if (endpoint->body_size < size) {
-        free(endpoint->body);
-        endpoint->body_size = size;
-        endpoint->body = malloc(size);
+    socket_end *end = context;
+    end->bodies++;
+    if (end->on_body != NULL) return end->on_body(end, link, head, size);
+    if (end->body_size < size) {
+        free(end->body);
+        end->body_size = size;
+        end->body = malloc(size);
     }
-    return endpoint->body;
+    return end->body;
 }
 
 static void on_room(void *context, link_id link) {
-    endpoint *endpoint = context;
-    endpoint->rooms++;
-    if (endpoint->on_room != NULL) endpoint->on_room(endpoint, link);
+    socket_end *end = context;
+    end->rooms++;
+    if (end->on_room != NULL) end->on_room(end, link);
 }
 
 static void on_closed(void *context, link_id link, const cause *why) {
-    endpoint *endpoint = context;
-    endpoint->closed++;
-    endpoint->why = *why;
-    if (endpoint->on_closed != NULL) endpoint->on_closed(endpoint, link, why);
+    socket_end *end = context;
+    end->closed++;
+    end->why = *why;
+    if (end->on_closed != NULL) end->on_closed(end, link, why);
 }
 
-const transport_events endpoint_events = {
+const transport_events socket_end_events = {
     .on_open = on_open,
     .on_message = on_message,
     .on_body = on_body,
@@ -60,53 +60,53 @@ const transport_events endpoint_events = {
     .on_closed = on_closed,
 };
 
-void endpoint_sent(void *argument, mr_status status) {
-    endpoint *endpoint = argument;
-    endpoint->sent++;
-    endpoint->sent_status = status;
-    if (status != MR_OK) endpoint->sent_failed++;
+void socket_end_sent(void *argument, mr_status status) {
+    socket_end *end = argument;
+    end->sent++;
+    end->sent_status = status;
+    if (status != MR_OK) end->sent_failed++;
 }
 
-bool endpoint_open(endpoint *endpoint, loop *loop, const stream_options *options) {
-    memset(endpoint, 0, sizeof *endpoint);
-    if (stream_open(loop, options, &endpoint_events, endpoint, &endpoint->stream) != MR_OK) return false;
-    endpoint->wire = stream_transport(endpoint->stream);
+bool socket_end_open(socket_end *end, event_loop *loop, const socket_transport_options *options) {
+    memset(end, 0, sizeof *end);
+    if (socket_transport_open(loop, options, &socket_end_events, end, &end->transport) != MR_OK) return false;
+    end->wire = socket_transport_transport(end->transport);
     return true;
 }
 
-bool endpoint_listen(endpoint *endpoint, const char *address) {
-    return stream_listen(endpoint->stream, address, endpoint->address) == MR_OK;
+bool socket_end_listen(socket_end *end, const char *address) {
+    return socket_transport_listen(end->transport, address, end->address) == MR_OK;
 }
 
-void endpoint_keep_head(endpoint *endpoint, link_id link, const message *message) {
-    endpoint->body = xrealloc(endpoint->body, message->head.size + 1);
-    endpoint->body_size = message->head.size;
-    memcpy(endpoint->body, message->head.data, message->head.size);
+void socket_end_keep_head(socket_end *end, link_id link, const message *message) {
+    end->body = xrealloc(end->body, message->head.size + 1);
+    end->body_size = message->head.size;
+    memcpy(end->body, message->head.data, message->head.size);
 }
 
-void endpoint_close(endpoint *endpoint) {
-    stream_close(endpoint->stream);
-    free(endpoint->body);
-    endpoint->stream = NULL;
-    endpoint->body = NULL;
+void socket_end_close(socket_end *end) {
+    socket_transport_close(end->transport);
+    free(end->body);
+    end->transport = NULL;
+    end->body = NULL;
 }
 
-link_id endpoint_connect(endpoint *endpoint, const char *address) {
+link_id socket_end_connect(socket_end *end, const char *address) {
     link_id link = {0};
-    if (endpoint->wire.ops->open(endpoint->wire.self, address, &link) != MR_OK) link.v = 0;
+    if (end->wire.ops->open(end->wire.self, address, &link) != MR_OK) link.v = 0;
     return link;
 }
 
-mr_status endpoint_send(endpoint *endpoint, link_id link, const void *head, size_t size) {
-    return transport_send(endpoint->wire, link, span_of(head, size));
+mr_status socket_end_send(socket_end *end, link_id link, const void *head, size_t size) {
+    return transport_send(end->wire, link, span_of(head, size));
 }
 
-mr_status endpoint_send_body(endpoint *endpoint, link_id link, span head, span body) {
+mr_status socket_end_send_body(socket_end *end, link_id link, span head, span body) {
     uint8_t *place;
-    mr_status status = endpoint->wire.ops->reserve(endpoint->wire.self, link, head.size, &place);
+    mr_status status = end->wire.ops->reserve(end->wire.self, link, head.size, &place);
     if (status != MR_OK) return status;
     memcpy(place, head.data, head.size);
-    endpoint->wire.ops->commit_body(endpoint->wire.self, link, head.size, body, endpoint_sent, endpoint);
+    end->wire.ops->commit_body(end->wire.self, link, head.size, body, socket_end_sent, end);
     return MR_OK;
 }
 
@@ -139,15 +139,15 @@ bool raw_frame(int fd, int kind, span head, uint64_t body) {
 
 bool raw_hello(int fd) {
     peer self = {.process = 77, .pid = (int)getpid(), .name = "raw"};
-    uint8_t head[GREETING_HELLO_MAX];
-    return raw_frame(fd, FRAME_HELLO, span_of(head, greeting_hello_encode(head, &self)), 0);
+    uint8_t head[HANDSHAKE_HELLO_MAX];
+    return raw_frame(fd, FRAME_HELLO, span_of(head, handshake_hello_encode(head, &self)), 0);
 }
 
 static bool raw_recv(int fd, void *data, size_t size) { return recv(fd, data, size, MSG_WAITALL) == (ssize_t)size; }
 
 bool raw_hello_answer(int fd) {
     frame_header header;
-    uint8_t head[GREETING_HELLO_MAX];
+    uint8_t head[HANDSHAKE_HELLO_MAX];
     return raw_recv(fd, &header, sizeof header) && header.kind == FRAME_HELLO && header.head_size <= sizeof head &&
            raw_recv(fd, head, header.head_size);
 }

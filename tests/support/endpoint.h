@@ -1,10 +1,10 @@
 /* endpoint.h — one side of a stream in a test: it writes down what happens and lets the test take part.
  *
  *     endpoint server, client;
- *     endpoint_open(&server, loop, NULL);
- *     endpoint_listen(&server, "tcp:127.0.0.1:0");
- *     endpoint_open(&client, loop, NULL);
- *     link_id link = endpoint_connect(&client, server.address);
+ *   socket_end_open(&server, loop, NULL);
+ *   socket_end_listen(&server, "tcp:127.0.0.1:0");
+ *   socket_end_open(&client, loop, NULL);
+ *   link_id link = socket_end_connect(&client, server.address);
  *     WAIT_FOR(loop, client.opened == 1 && server.opened == 1);
  */
 #pragma once
@@ -12,12 +12,12 @@
 #include "net/loop.h"
 #include "net/stream/stream.h"
 
-enum { ENDPOINT_PATIENCE_US = 60 * 1000 * 1000 }; /* how long WAIT_FOR believes in it */
+enum { SOCKET_END_PATIENCE_US = 60 * 1000 * 1000 }; /* how long WAIT_FOR believes in it */
 
-typedef struct endpoint endpoint;
+typedef struct socket_end socket_end;
 
-struct endpoint {
-    stream *stream;
+struct socket_end {
+    socket_transport *transport;
     transport wire;
     char address[ADDRESS_TEXT_MAX]; /* where it listens */
 
@@ -31,34 +31,34 @@ struct endpoint {
 
     /* What the test wants. */
     void *user;
-    void (*on_open)(endpoint *endpoint, link_id link);
-    void (*on_message)(endpoint *endpoint, link_id link, const message *message);
-    void *(*on_body)(endpoint *endpoint, link_id link, span head, uint64_t size); /* NULL: endpoint->body */
-    void (*on_room)(endpoint *endpoint, link_id link);
-    void (*on_closed)(endpoint *endpoint, link_id link, const cause *why);
+    void (*on_open)(socket_end *end, link_id link);
+    void (*on_message)(socket_end *end, link_id link, const message *message);
+    void *(*on_body)(socket_end *end, link_id link, span head, uint64_t size); /* NULL: endpoint->body */
+    void (*on_room)(socket_end *end, link_id link);
+    void (*on_closed)(socket_end *end, link_id link, const cause *why);
     uint8_t *body; /* owned: where bodies go unless on_body says otherwise; grown as needed */
     size_t body_size;
 };
 
-extern const transport_events endpoint_events; /* the context is the endpoint */
-body_sent_fn endpoint_sent;                    /* counts; the argument is the endpoint */
-void endpoint_keep_head(endpoint *endpoint, link_id link, const message *message); /* an on_message: into `body` */
+extern const transport_events socket_end_events; /* the context is the endpoint */
+body_sent_fn socket_end_sent;                    /* counts; the argument is the endpoint */
+void socket_end_keep_head(socket_end *end, link_id link, const message *message); /* an on_message: into `body` */
 
 /* Both give false if it did not work; mr_last_error says why. */
-bool endpoint_open(endpoint *endpoint, loop *loop, const stream_options *options);
-bool endpoint_listen(endpoint *endpoint, const char *address);
-void endpoint_close(endpoint *endpoint);
+bool socket_end_open(socket_end *end, event_loop *loop, const socket_transport_options *options);
+bool socket_end_listen(socket_end *end, const char *address);
+void socket_end_close(socket_end *end);
 
-link_id endpoint_connect(endpoint *endpoint, const char *address); /* v == 0: it did not work */
-mr_status endpoint_send(endpoint *endpoint, link_id link, const void *head, size_t size);
-mr_status endpoint_send_body(endpoint *endpoint, link_id link, span head, span body);
+link_id socket_end_connect(socket_end *end, const char *address); /* v == 0: it did not work */
+mr_status socket_end_send(socket_end *end, link_id link, const void *head, size_t size);
+mr_status socket_end_send_body(socket_end *end, link_id link, span head, span body);
 
-/* Runs the loop until the condition holds; false after ENDPOINT_PATIENCE_US. */
-#define UNTIL(the_loop, condition)                                                                       \
-    (__extension__({                                                                                     \
-        int64_t give_up_us_ = clock_now_us(clock_real()) + ENDPOINT_PATIENCE_US;                         \
-        while (!(condition) && clock_now_us(clock_real()) < give_up_us_) loop_run_once(the_loop, 10000); \
-        !!(condition);                                                                                   \
+/* Runs the loop until the condition holds; false after SOCKET_END_PATIENCE_US. */
+#define UNTIL(the_loop, condition)                                                                             \
+    (__extension__({                                                                                           \
+        int64_t give_up_us_ = clock_now_us(clock_real()) + SOCKET_END_PATIENCE_US;                             \
+        while (!(condition) && clock_now_us(clock_real()) < give_up_us_) event_loop_run_once(the_loop, 10000); \
+        !!(condition);                                                                                         \
     }))
 #define WAIT_FOR(the_loop, condition) assert_true(UNTIL(the_loop, condition))
 

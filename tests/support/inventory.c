@@ -11,7 +11,7 @@
 
 enum { PATIENCE_US = 10 * 1000 * 1000 };
 
-node_store_stats inventory_of(mr_context *mr) {
+node_store_stats object_listing_of(mr_context *mr) {
     node_store_stats stats;
     uint8_t answer[sizeof stats];
     size_t size = 0;
@@ -26,10 +26,10 @@ node_store_stats inventory_of(mr_context *mr) {
     return stats;
 }
 
-bool inventory_settles(mr_context *mr, unsigned objects) {
+bool object_listing_settles(mr_context *mr, unsigned objects) {
     int64_t until_us = clock_now_us(clock_real()) + PATIENCE_US;
     for (;;) {
-        node_store_stats stats = inventory_of(mr);
+        node_store_stats stats = object_listing_of(mr);
         if (stats.objects <= objects && stats.moving == 0) return true;
         if (clock_now_us(clock_real()) > until_us) {
             fprintf(stderr, "left in the store: %u objects of %u processes, %llu bytes in memory, %llu on disk\n",
@@ -41,21 +41,21 @@ bool inventory_settles(mr_context *mr, unsigned objects) {
     }
 }
 
-size_t inventory_here(mr_context *mr) {
+size_t object_listing_here(mr_context *mr) {
     context_lock(mr);
-    size_t count = mr->client.objects.count;
+    size_t count = mr->worker.objects.count;
     context_unlock(mr);
     return count;
 }
 
 /* RETURNs come when their senders have nothing better to do: something has to be driven for them. */
-bool inventory_empties(mr_context *mr) {
+bool object_listing_empties(mr_context *mr) {
     int64_t until_us = clock_now_us(clock_real()) + PATIENCE_US;
-    while (inventory_here(mr) > 0 && clock_now_us(clock_real()) < until_us) {
-        (void)inventory_of(mr);
+    while (object_listing_here(mr) > 0 && clock_now_us(clock_real()) < until_us) {
+        (void)object_listing_of(mr);
         usleep(2000);
     }
-    if (inventory_here(mr) == 0) return inventory_settles(mr, 0);
-    fprintf(stderr, "left in this process: %zu futures\n", inventory_here(mr));
+    if (object_listing_here(mr) == 0) return object_listing_settles(mr, 0);
+    fprintf(stderr, "left in this process: %zu futures\n", object_listing_here(mr));
     return false;
 }

@@ -15,37 +15,37 @@
 
 enum { LOOK_US = 1000, ALONE_US = 5000 };
 
-mr_status meet_path(mr_call *call, char out[MEET_PATH_MAX]) {
+mr_status concurrent_path(mr_call *call, char out[CONCURRENT_PATH_MAX]) {
     mr_span text;
     MR_TRY(mr_arg_str(call, 0, &text));
-    snprintf(out, MEET_PATH_MAX, "%.*s", (int)text.size, (const char *)text.data);
+    snprintf(out, CONCURRENT_PATH_MAX, "%.*s", (int)text.size, (const char *)text.data);
     return MR_OK;
 }
 
-mr_status meet_others(mr_call *call) {
-    char folder[MEET_PATH_MAX], path[MEET_PATH_MAX + 16];
+mr_status concurrent_others(mr_call *call) {
+    char folder[CONCURRENT_PATH_MAX], path[CONCURRENT_PATH_MAX + 16];
     int64_t count;
-    MR_TRY(meet_path(call, folder));
+    MR_TRY(concurrent_path(call, folder));
     MR_TRY(mr_arg_int(call, 1, &count));
     snprintf(path, sizeof path, "%s/%d", folder, (int)getpid());
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return MR_IO;
     close(fd);
-    while (temp_entries(folder) < (size_t)count + 2) usleep(LOOK_US);
+    while (temp_dir_entries(folder) < (size_t)count + 2) usleep(LOOK_US);
     return mr_return(call, mr_int(getpid()));
 }
 
-void meet_clear(const char *folder, const int64_t *processes, size_t count) {
-    char path[MEET_PATH_MAX + 16];
+void concurrent_clear(const char *folder, const int64_t *processes, size_t count) {
+    char path[CONCURRENT_PATH_MAX + 16];
     for (size_t i = 0; i < count; i++) {
         snprintf(path, sizeof path, "%s/%d", folder, (int)processes[i]);
         assert_int_equal(unlink(path), 0);
     }
 }
 
-mr_status meet_nobody(mr_call *call) {
-    char folder[MEET_PATH_MAX], path[MEET_PATH_MAX + 16];
-    MR_TRY(meet_path(call, folder));
+mr_status concurrent_nobody(mr_call *call) {
+    char folder[CONCURRENT_PATH_MAX], path[CONCURRENT_PATH_MAX + 16];
+    MR_TRY(concurrent_path(call, folder));
     snprintf(path, sizeof path, "%s/alone", folder);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return mr_fail(call, "another one runs at the same time");

@@ -3,12 +3,12 @@
 #pragma once
 #include "miniray/runtime.h"
 
-enum { MEET_PATH_MAX = 160 };
+enum { CONCURRENT_PATH_MAX = 160 };
 
-mr_status meet_path(mr_call *call, char out[MEET_PATH_MAX]); /* the first argument, a text */
+mr_status concurrent_path(mr_call *call, char out[CONCURRENT_PATH_MAX]); /* the first argument, a text */
 /* Comes to the folder, and leaves, with the number of its process, when so many processes have come (second argument).
  */
-mr_status meet_others(mr_call *call);
-void meet_clear(const char *folder, const int64_t *processes, size_t count); /* asserts that they all came */
+mr_status concurrent_others(mr_call *call);
+void concurrent_clear(const char *folder, const int64_t *processes, size_t count); /* asserts that they all came */
 /* Is alone in the folder for a moment; fails if it is not. */
-mr_status meet_nobody(mr_call *call);
+mr_status concurrent_nobody(mr_call *call);

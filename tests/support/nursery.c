@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 typedef struct order {
-    child_fn *fn;
-    uint8_t argument[NURSERY_ARGUMENT_MAX] __attribute__((aligned(16)));
+    test_child_fn *fn;
+    uint8_t argument[FORK_SERVER_ARGUMENT_MAX] __attribute__((aligned(16)));
 } order;
 
 static bool carry_whole(ssize_t (*carry)(int, void *, size_t), int fd, void *bytes, size_t size) {
@@ -73,39 +73,39 @@ static void serve(int fd, pid_t test) {
 
 /* ---- In the test. */
 
-bool nursery_open(nursery *nursery) {
+bool fork_server_open(fork_server *server) {
     int ends[2];
     pid_t test = getpid();
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return false;
     fflush(NULL);
     signal(SIGINT, SIG_DFL); /* what a shell runs in the background ignores it, from the first moment on */
-    nursery->pid = fork();
-    if (nursery->pid == 0) {
+    server->pid = fork();
+    if (server->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
         serve(ends[1], test);
         _exit(0);
     }
     close(ends[1]);
-    nursery->fd = ends[0];
-    if (nursery->pid < 0) close(ends[0]);
-    return nursery->pid > 0;
+    server->fd = ends[0];
+    if (server->pid < 0) close(ends[0]);
+    return server->pid > 0;
 }
 
-void nursery_close(nursery *nursery) {
-    close(nursery->fd);
-    (void)child_wait(nursery->pid, 10000);
+void fork_server_close(fork_server *server) {
+    close(server->fd);
+    (void)test_child_wait(server->pid, 10000);
 }
 
-pid_t nursery_start(const nursery *nursery, child_fn *fn, const void *argument, size_t size) {
+pid_t fork_server_start(const fork_server *server, test_child_fn *fn, const void *argument, size_t size) {
     static order order;
     pid_t born;
-    if (size > NURSERY_ARGUMENT_MAX) return -1;
+    if (size > FORK_SERVER_ARGUMENT_MAX) return -1;
     order.fn = fn;
     memcpy(order.argument, argument, size);
     fflush(NULL);
-    bool done = carry_whole(send_some, nursery->fd, &order, sizeof order) &&
-                carry_whole(receive_some, nursery->fd, &born, sizeof born);
+    bool done = carry_whole(send_some, server->fd, &order, sizeof order) &&
+                carry_whole(receive_some, server->fd, &born, sizeof born);
     return done ? born : -1;
 }

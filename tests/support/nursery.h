@@ -9,22 +9,22 @@
  *     └────────────── the child: the test is its parent now ◄──────────────┘
  *
  * What is started is a child of the test like any other (child.h): it is waited for in the same way, and dies with it.
- * It begins with the memory that the nursery has: what was set before nursery_open, memory that is shared, and a copy
- * of the argument. Functions and what is static lie at the same places. */
+ * It begins with the memory that the nursery has: what was set before fork_server_open, memory that is shared, and a
+ * copy of the argument. Functions and what is static lie at the same places. */
 #pragma once
 #include <stddef.h>
 
 #include "tests/support/child.h"
 
-typedef struct nursery {
+typedef struct fork_server {
     pid_t pid;
     int fd; /* a socket to it */
-} nursery;
+} fork_server;
 
-enum { NURSERY_ARGUMENT_MAX = 4096 };
+enum { FORK_SERVER_ARGUMENT_MAX = 4096 };
 
-bool nursery_open(nursery *nursery);  /* while this process has one thread only. False: it cannot be made */
-void nursery_close(nursery *nursery); /* what it has started lives on */
+bool fork_server_open(fork_server *server);  /* while this process has one thread only. False: it cannot be made */
+void fork_server_close(fork_server *server); /* what it has started lives on */
 
-/* -1: it could not be started. The argument is copied, NURSERY_ARGUMENT_MAX bytes at most. */
-pid_t nursery_start(const nursery *nursery, child_fn *fn, const void *argument, size_t size);
+/* -1: it could not be started. The argument is copied, FORK_SERVER_ARGUMENT_MAX bytes at most. */
+pid_t fork_server_start(const fork_server *server, test_child_fn *fn, const void *argument, size_t size);

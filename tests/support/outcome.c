@@ -9,12 +9,12 @@
 
 #include <cmocka.h>
 
-void outcome_done(void *argument, const coordinator_answer *answer) {
-    outcome *outcome = argument;
-    outcome->count++;
-    outcome->status = answer->status;
-    outcome->version = answer->version;
-    assert_true(answer->value.size < sizeof outcome->value);
-    memset(outcome->value, 0, sizeof outcome->value);
-    if (answer->value.size != 0) memcpy(outcome->value, answer->value.data, answer->value.size);
+void metadata_answer_done(void *argument, const metadata_store_answer *answer) {
+    metadata_answer *metadata_answer = argument;
+    metadata_answer->count++;
+    metadata_answer->status = answer->status;
+    metadata_answer->version = answer->version;
+    assert_true(answer->value.size < sizeof metadata_answer->value);
+    memset(metadata_answer->value, 0, sizeof metadata_answer->value);
+    if (answer->value.size != 0) memcpy(metadata_answer->value, answer->value.data, answer->value.size);
 }

@@ -1,12 +1,13 @@
-/* outcome.h — answer of a coordinator, stored for a test. */
+/* outcome.h — answer of a metadata store, stored for a test. */
 #pragma once
 #include "cluster/coordinator.h"
 
-typedef struct outcome { /* zero-initialized: nothing yet */
-    int count;           /* of answers */
+typedef struct metadata_answer { /* zero-initialized: nothing yet */
+    int count;                   /* of answers */
     mr_status status;
     uint64_t version;
     char value[50]; /* as text */
-} outcome;
+} metadata_answer;
 
-void outcome_done(void *argument, const coordinator_answer *answer); /* a coordinator_done_fn; argument: an outcome */
+/* a metadata_store_done_fn; argument: an outcome */
+void metadata_answer_done(void *argument, const metadata_store_answer *answer);

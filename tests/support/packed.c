@@ -15,44 +15,44 @@ static uint8_t *exact(size_t align, size_t size) {
     return memory;
 }
 
-mr_status pack(const mr_arg *arg, size_t out_of_line_min, packed *out) {
+mr_status pack(const mr_arg *arg, size_t out_of_line_min, exact_value *out) {
     value_plan plan;
     MR_TRY(value_measure(arg, out_of_line_min, &plan));
     out->buffer_count = plan.buffer_count;
     out->buffers = xcalloc(plan.buffer_count, sizeof *out->buffers);
-    out->parcel_size = plan.size;
-    out->parcel = exact(VALUE_ALIGN, plan.size);
-    value_write(arg, &plan, out->parcel, out->buffers);
+    out->payload_size = plan.size;
+    out->payload = exact(VALUE_ALIGN, plan.size);
+    value_write(arg, &plan, out->payload, out->buffers);
     out->body_size = value_body_size(out->buffers, out->buffer_count);
     out->body = exact(VALUE_BUFFER_ALIGN, out->body_size);
     value_body_write(out->buffers, out->buffer_count, out->body);
     return MR_OK;
 }
 
-packed pack_raw(const void *value, size_t size) {
-    value_parcel_header header = {.value_size = (uint32_t)size};
-    packed out = {.parcel_size = sizeof header + size};
-    out.parcel = exact(VALUE_ALIGN, out.parcel_size);
-    memcpy(out.parcel, &header, sizeof header);
-    if (size != 0) memcpy(out.parcel + sizeof header, value, size);
+exact_value pack_raw(const void *value, size_t size) {
+    value_payload_header header = {.value_size = (uint32_t)size};
+    exact_value out = {.payload_size = sizeof header + size};
+    out.payload = exact(VALUE_ALIGN, out.payload_size);
+    memcpy(out.payload, &header, sizeof header);
+    if (size != 0) memcpy(out.payload + sizeof header, value, size);
     return out;
 }
 
-void packed_fini(packed *packed) {
-    free(packed->parcel);
-    free(packed->body);
-    free(packed->buffers);
-    memset(packed, 0, sizeof *packed);
+void exact_value_fini(exact_value *value) {
+    free(value->payload);
+    free(value->body);
+    free(value->buffers);
+    memset(value, 0, sizeof *value);
 }
 
-span packed_value(const packed *packed) {
-    value_parcel_header header;
-    memcpy(&header, packed->parcel, sizeof header);
-    return span_of(packed->parcel + packed->parcel_size - header.value_size, header.value_size);
+span exact_value_value(const exact_value *value) {
+    value_payload_header header;
+    memcpy(&header, value->payload, sizeof header);
+    return span_of(value->payload + value->payload_size - header.value_size, header.value_size);
 }
 
-mr_status packed_open(const packed *packed, value_doc *doc, mr_value *root) {
-    return value_open(doc, packed_parcel(packed), packed_body(packed), root);
+mr_status exact_value_open(const exact_value *value, value_doc *doc, mr_value *root) {
+    return value_open(doc, exact_value_payload(value), exact_value_body(value), root);
 }
 
 /* ---- Digest. */

@@ -2,30 +2,32 @@
 #pragma once
 #include "net/value.h"
 
-typedef struct packed {
-    uint8_t *parcel; /* owned */
-    size_t parcel_size;
+typedef struct exact_value {
+    uint8_t *payload; /* owned */
+    size_t payload_size;
     uint8_t *body; /* owned */
     size_t body_size;
     value_buffer *buffers; /* owned; what they point to is the argument's */
     uint32_t buffer_count;
-} packed;
+} exact_value;
 
 /* MR_OK or what value_measure says. */
-MR_MUST mr_status pack(const mr_arg *arg, size_t out_of_line_min, packed *out);
+MR_MUST mr_status pack(const mr_arg *arg, size_t out_of_line_min, exact_value *out);
 
-/* A parcel without buffers around bytes that may be anything. */
-packed pack_raw(const void *value, size_t size);
+/* A payload without buffers around bytes that may be anything. */
+exact_value pack_raw(const void *value, size_t size);
 
-void packed_fini(packed *packed);
+void exact_value_fini(exact_value *value);
 
-static inline span packed_parcel(const packed *packed) { return span_of(packed->parcel, packed->parcel_size); }
-static inline span packed_body(const packed *packed) { return span_of(packed->body, packed->body_size); }
+static inline span exact_value_payload(const exact_value *value) {
+    return span_of(value->payload, value->payload_size);
+}
+static inline span exact_value_body(const exact_value *value) { return span_of(value->body, value->body_size); }
 
-/* The value inside the parcel. */
-span packed_value(const packed *packed);
+/* The value inside the payload. */
+span exact_value_value(const exact_value *value);
 
-MR_MUST mr_status packed_open(const packed *packed, value_doc *doc, mr_value *root);
+MR_MUST mr_status exact_value_open(const exact_value *value, value_doc *doc, mr_value *root);
 
 /* Reads every byte that the value has, through the public functions, and gives a number that depends on all of them,
  * on the kinds and on the order. */

@@ -3,14 +3,14 @@
 
 #include "base/assert.h"
 
-static parcel_room add(parcel_writer *writer, parcel_head head, size_t value_bytes) {
-    parcel_room room;
-    mr_status status = parcel_add(writer, head, value_bytes, &room);
+static payload_room add(payload_writer *writer, payload_head head, size_t value_bytes) {
+    payload_room room;
+    mr_status status = payload_add(writer, head, value_bytes, &room);
     MR_ASSERT(status == MR_OK);
     return room;
 }
 
-mr_status definition_of(definition_options options, definition *out) {
+mr_status definition_of(definition_options options, table_schema *out) {
     const mr_ps_table_options own = {.kind = (mr_ps_kind)options.kind,
                                      .dtype = options.dtype,
                                      .dim = options.dim,
@@ -34,58 +34,58 @@ mr_status definition_of(definition_options options, definition *out) {
                                      MR_PS_HYPERPARAMETERS(X)
 #undef X
     };
-    return definition_make(options.id == 0 ? 1 : options.id, &own, out);
+    return table_schema_make(options.id == 0 ? 1 : options.id, &own, out);
 }
 
-void parcels_define(parcel_writer *writer, definition_options options) {
-    definition made;
+void payload_define(payload_writer *writer, definition_options options) {
+    table_schema made;
     mr_status status = definition_of(options, &made);
     MR_ASSERT(status == MR_OK);
-    const parcel_head head = {.table = made.id, .op = PARCEL_DEFINE};
-    definition_encode(&made, add(writer, head, DEFINITION_SIZE).values);
+    const payload_head head = {.table = made.id, .op = PAYLOAD_DEFINE};
+    table_schema_encode(&made, add(writer, head, TABLE_SCHEMA_SIZE).values);
 }
 
-void parcels_rows(parcel_writer *writer, parcel_op op, uint32_t table, const uint64_t *keys, uint32_t count,
+void payload_rows(payload_writer *writer, payload_op op, uint32_t table, const uint64_t *keys, uint32_t count,
                   const float *values, uint32_t dim) {
-    const parcel_head head = {.table = table, .op = op, .dtype = MR_F32, .count = count};
-    parcel_room room = add(writer, head, (size_t)count * dim * sizeof(float));
+    const payload_head head = {.table = table, .op = op, .dtype = MR_F32, .count = count};
+    payload_room room = add(writer, head, (size_t)count * dim * sizeof(float));
     memcpy(room.keys, keys, count * sizeof *keys);
     memcpy(room.values, values, (size_t)count * dim * sizeof(float));
 }
 
-void parcels_counters(parcel_writer *writer, uint32_t table, uint64_t key, int64_t value) {
-    const parcel_head head = {.table = table, .op = PARCEL_ADD_ROWS, .dtype = MR_I64, .count = 1};
-    parcel_room room = add(writer, head, sizeof value);
+void payload_counters(payload_writer *writer, uint32_t table, uint64_t key, int64_t value) {
+    const payload_head head = {.table = table, .op = PAYLOAD_ADD_ROWS, .dtype = MR_I64, .count = 1};
+    payload_room room = add(writer, head, sizeof value);
     *room.keys = key;
     memcpy(room.values, &value, sizeof value);
 }
 
-void parcels_vector(parcel_writer *writer, parcel_op op, uint32_t table, uint64_t key, const float *values,
+void payload_vector(payload_writer *writer, payload_op op, uint32_t table, uint64_t key, const float *values,
                     uint32_t length) {
-    const parcel_head head = {.table = table, .op = op, .dtype = MR_F32, .count = 1};
-    parcel_room room = add(writer, head, length * sizeof *values);
+    const payload_head head = {.table = table, .op = op, .dtype = MR_F32, .count = 1};
+    payload_room room = add(writer, head, length * sizeof *values);
     *room.keys = key;
     *room.lengths = length;
     memcpy(room.values, values, length * sizeof *values);
 }
 
-void parcels_block(parcel_writer *writer, parcel_op op, uint32_t table, parcel_place place, const float *values,
+void payload_block(payload_writer *writer, payload_op op, uint32_t table, payload_place place, const float *values,
                    uint32_t count) {
-    const parcel_head head = {.table = table, .op = op, .dtype = MR_F32, .count = count};
-    parcel_room room = add(writer, head, count * sizeof *values);
+    const payload_head head = {.table = table, .op = op, .dtype = MR_F32, .count = count};
+    payload_room room = add(writer, head, count * sizeof *values);
     *room.place = place;
     memcpy(room.values, values, count * sizeof *values);
 }
 
-void parcels_keys(parcel_writer *writer, parcel_op op, uint32_t table, const uint64_t *keys, uint32_t count) {
-    parcel_room room = add(writer, (parcel_head){.table = table, .op = op, .count = count}, 0);
+void payload_keys(payload_writer *writer, payload_op op, uint32_t table, const uint64_t *keys, uint32_t count) {
+    payload_room room = add(writer, (payload_head){.table = table, .op = op, .count = count}, 0);
     memcpy(room.keys, keys, count * sizeof *keys);
 }
 
-void parcels_get_block(parcel_writer *writer, uint32_t table, parcel_place place, uint32_t count) {
-    *add(writer, (parcel_head){.table = table, .op = PARCEL_GET_BLOCK, .count = count}, 0).place = place;
+void payload_get_block(payload_writer *writer, uint32_t table, payload_place place, uint32_t count) {
+    *add(writer, (payload_head){.table = table, .op = PAYLOAD_GET_BLOCK, .count = count}, 0).place = place;
 }
 
-void parcels_plain(parcel_writer *writer, parcel_op op, uint32_t table) {
-    (void)add(writer, (parcel_head){.table = table, .op = op}, 0);
+void payload_plain(payload_writer *writer, payload_op op, uint32_t table) {
+    (void)add(writer, (payload_head){.table = table, .op = op}, 0);
 }

@@ -1,4 +1,4 @@
-/* parcels.h — parcels for tests, a line each; what fails ends the test. */
+/* parcels.h — payloads for tests, a line each; what fails ends the test. */
 #pragma once
 #include "kv/parcel.h"
 #include "kv/shelf/definition.h"
@@ -6,7 +6,7 @@
 /* As mr_ps_table_options, with a number and in one literal. */
 typedef struct definition_options {
     uint32_t id; /* 0: 1 */
-    definition_kind kind;
+    table_schema_kind kind;
     mr_dtype dtype;
     uint32_t dim, block;
     bool ordered;
@@ -23,15 +23,15 @@ typedef struct definition_options {
     uint64_t rows_max, age_max;
 } definition_options;
 
-mr_status definition_of(definition_options options, definition *out); /* as definition_make */
-void parcels_define(parcel_writer *writer, definition_options options);
-void parcels_rows(parcel_writer *writer, parcel_op op, uint32_t table, const uint64_t *keys, uint32_t count,
+mr_status definition_of(definition_options options, table_schema *out); /* as table_schema_make */
+void payload_define(payload_writer *writer, definition_options options);
+void payload_rows(payload_writer *writer, payload_op op, uint32_t table, const uint64_t *keys, uint32_t count,
                   const float *values, uint32_t dim);
-void parcels_counters(parcel_writer *writer, uint32_t table, uint64_t key, int64_t value);
-void parcels_vector(parcel_writer *writer, parcel_op op, uint32_t table, uint64_t key, const float *values,
+void payload_counters(payload_writer *writer, uint32_t table, uint64_t key, int64_t value);
+void payload_vector(payload_writer *writer, payload_op op, uint32_t table, uint64_t key, const float *values,
                     uint32_t length);
-void parcels_block(parcel_writer *writer, parcel_op op, uint32_t table, parcel_place place, const float *values,
+void payload_block(payload_writer *writer, payload_op op, uint32_t table, payload_place place, const float *values,
                    uint32_t count);
-void parcels_keys(parcel_writer *writer, parcel_op op, uint32_t table, const uint64_t *keys, uint32_t count);
-void parcels_get_block(parcel_writer *writer, uint32_t table, parcel_place place, uint32_t count);
-void parcels_plain(parcel_writer *writer, parcel_op op, uint32_t table); /* DROP, GET_LOOK */
+void payload_keys(payload_writer *writer, payload_op op, uint32_t table, const uint64_t *keys, uint32_t count);
+void payload_get_block(payload_writer *writer, uint32_t table, payload_place place, uint32_t count);
+void payload_plain(payload_writer *writer, payload_op op, uint32_t table); /* DROP, GET_LOOK */

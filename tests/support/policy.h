@@ -2,17 +2,17 @@
 #pragma once
 #include "runtime/node/scheduler.h"
 
-enum { POLICY_PROGRAM = 1 };
+enum { SCHEDULER_FIXTURE_PROGRAM = 1 };
 
-resources policy_amount(const char *text);
-scheduler *policy_machine(const char *total, uint32_t prestart);
+resources scheduler_fixture_amount(const char *text);
+scheduler *scheduler_fixture_machine(const char *total, uint32_t prestart);
 /* A machine with clients 1…clients and idle workers 101…, of one program. */
-scheduler *policy_house(const char *total, uint64_t clients, uint64_t workers);
+scheduler *scheduler_fixture_house(const char *total, uint64_t clients, uint64_t workers);
 
-void policy_ask(scheduler *scheduler, uint64_t client, uint64_t ticket, const char *need);
+void scheduler_fixture_ask(scheduler *scheduler, uint64_t client, uint64_t ticket, const char *need);
 /* The next decision, which is this. */
-scheduler_decision policy_next(scheduler *scheduler, scheduler_verb verb);
-scheduler_decision policy_granted(scheduler *scheduler, uint64_t client, uint64_t ticket);
-void policy_nothing(scheduler *scheduler); /* there is none */
-int64_t policy_free_milli(const scheduler *scheduler, const char *name);
-void policy_give_back(scheduler *scheduler, const scheduler_decision *grant);
+scheduler_decision scheduler_fixture_next(scheduler *scheduler, scheduler_verb verb);
+scheduler_decision scheduler_fixture_granted(scheduler *scheduler, uint64_t client, uint64_t ticket);
+void scheduler_fixture_nothing(scheduler *scheduler); /* there is none */
+int64_t scheduler_fixture_free_milli(const scheduler *scheduler, const char *name);
+void scheduler_fixture_give_back(scheduler *scheduler, const scheduler_decision *grant);

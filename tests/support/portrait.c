@@ -28,7 +28,7 @@ static void print_thread(pid_t pid, const char *thread) {
     fprintf(stderr, "      %.60s; in %s, system call %s\n", stat, wchan[0] == '\0' ? "?" : wchan, syscall);
 }
 
-void portrait_print(pid_t pid) {
+void process_dump_print(pid_t pid) {
     char path[64], command[200];
     snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
     read_line(command, sizeof command, path);

@@ -2,4 +2,4 @@
 #pragma once
 #include <sys/types.h>
 
-void portrait_print(pid_t pid); /* a line for it, and one for each thread: its name, its state, where it waits */
+void process_dump_print(pid_t pid); /* a line for it, and one for each thread: its name, its state, where it waits */

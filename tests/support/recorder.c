@@ -6,30 +6,30 @@
 
 #include "base/assert.h"
 
-static recorder_link *find(recorder *recorder, link_id link) {
+static transport_recorder_link *find(transport_recorder *recorder, link_id link) {
     return link.v >= 1 && link.v <= recorder->opened ? &recorder->links[link.v - 1] : NULL;
 }
 
 static mr_status slot_open(void *self, const char *address, link_id *out) {
-    recorder *recorder = self;
+    transport_recorder *recorder = self;
     if (recorder->refuses) return MR_INVALID;
-    MR_ASSERT(recorder->opened < RECORDER_LINKS_MAX);
-    recorder_link *link = &recorder->links[recorder->opened++];
+    MR_ASSERT(recorder->opened < TRANSPORT_RECORDER_LINKS_MAX);
+    transport_recorder_link *link = &recorder->links[recorder->opened++];
     snprintf(link->address, sizeof link->address, "%s", address);
-    link->state = RECORDER_OPENING;
+    link->state = TRANSPORT_RECORDER_OPENING;
     out->v = recorder->opened;
     return MR_OK;
 }
 
 static void slot_close(void *self, link_id id) {
-    recorder_link *link = find(self, id);
-    if (link != NULL && link->state < RECORDER_CLOSING) link->state = RECORDER_CLOSING;
+    transport_recorder_link *link = find(self, id);
+    if (link != NULL && link->state < TRANSPORT_RECORDER_CLOSING) link->state = TRANSPORT_RECORDER_CLOSING;
 }
 
 static mr_status slot_reserve(void *self, link_id id, size_t size, uint8_t **out) {
-    recorder *recorder = self;
-    recorder_link *link = find(recorder, id);
-    if (link == NULL || link->state != RECORDER_OPEN) return MR_CLOSED;
+    transport_recorder *recorder = self;
+    transport_recorder_link *link = find(recorder, id);
+    if (link == NULL || link->state != TRANSPORT_RECORDER_OPEN) return MR_CLOSED;
     if (recorder->full) return MR_BUSY;
     buffer_clear(&recorder->reserved);
     MR_TRY(buffer_reserve(&recorder->reserved, size + 1));
@@ -38,9 +38,9 @@ static mr_status slot_reserve(void *self, link_id id, size_t size, uint8_t **out
 }
 
 static void slot_commit(void *self, link_id id, size_t size) {
-    recorder *recorder = self;
-    MR_ASSERT(recorder->sent_count < RECORDER_SENT_MAX);
-    recorder_sent *sent = &recorder->sent[recorder->sent_count++];
+    transport_recorder *recorder = self;
+    MR_ASSERT(recorder->sent_count < TRANSPORT_RECORDER_SENT_MAX);
+    transport_recorder_sent *sent = &recorder->sent[recorder->sent_count++];
     sent->link = id;
     buffer_init(&sent->bytes, MESSAGE_HEAD_MAX);
     MR_ASSERT(buffer_append(&sent->bytes, recorder->reserved.data, size) == MR_OK);
@@ -49,7 +49,7 @@ static void slot_commit(void *self, link_id id, size_t size) {
 /* Written down behind its head. */
 static void slot_commit_pieces(void *self, link_id id, size_t size, const span *pieces, size_t count,
                                body_sent_fn *sent, void *argument) {
-    recorder *recorder = self;
+    transport_recorder *recorder = self;
     slot_commit(self, id, size);
     buffer *bytes = &recorder->sent[recorder->sent_count - 1].bytes;
     for (size_t i = 0; i < count; i++) MR_ASSERT(buffer_append(bytes, pieces[i].data, pieces[i].size) == MR_OK);
@@ -73,7 +73,7 @@ static const transport_ops ops = {.name = "recorder",
                                   .discard = slot_discard,
                                   .flush = slot_flush};
 
-void recorder_init(recorder *recorder) {
+void transport_recorder_init(transport_recorder *recorder) {
     memset(recorder, 0, sizeof *recorder);
     recorder->clock.now_us = 1000000;
     rng_init(&recorder->rng, 1);
@@ -82,48 +82,48 @@ void recorder_init(recorder *recorder) {
         (env){.clock = clock_virtual(&recorder->clock), .rng = &recorder->rng, .transport = {&ops, recorder}};
 }
 
-void recorder_fini(recorder *recorder) {
+void transport_recorder_fini(transport_recorder *recorder) {
     for (size_t i = 0; i < recorder->sent_count; i++) buffer_fini(&recorder->sent[i].bytes);
     buffer_fini(&recorder->reserved);
 }
 
-void recorder_listen(recorder *recorder, const transport_events *events, void *context) {
+void transport_recorder_listen(transport_recorder *recorder, const transport_events *events, void *context) {
     recorder->events = events;
     recorder->context = context;
 }
 
-void recorder_open(recorder *recorder, uint32_t id) {
-    recorder_link *link = find(recorder, (link_id){id});
-    MR_ASSERT(link != NULL && link->state == RECORDER_OPENING);
-    link->state = RECORDER_OPEN;
+void transport_recorder_open(transport_recorder *recorder, uint32_t id) {
+    transport_recorder_link *link = find(recorder, (link_id){id});
+    MR_ASSERT(link != NULL && link->state == TRANSPORT_RECORDER_OPENING);
+    link->state = TRANSPORT_RECORDER_OPEN;
     peer peer = {.process = id};
     recorder->events->on_open(recorder->context, (link_id){id}, &peer);
 }
 
-link_id recorder_dial_in(recorder *recorder) {
+link_id transport_recorder_dial_in(transport_recorder *recorder) {
     link_id link;
     MR_ASSERT(slot_open(recorder, "", &link) == MR_OK);
-    recorder_open(recorder, link.v);
+    transport_recorder_open(recorder, link.v);
     return link;
 }
 
-void recorder_close(recorder *recorder, uint32_t id, mr_status status) {
-    recorder_link *link = find(recorder, (link_id){id});
-    MR_ASSERT(link != NULL && link->state != RECORDER_GONE);
-    link->state = RECORDER_GONE;
+void transport_recorder_close(transport_recorder *recorder, uint32_t id, mr_status status) {
+    transport_recorder_link *link = find(recorder, (link_id){id});
+    MR_ASSERT(link != NULL && link->state != TRANSPORT_RECORDER_GONE);
+    link->state = TRANSPORT_RECORDER_GONE;
     cause cause;
     cause_set(&cause, status, "the test says so");
     recorder->events->on_closed(recorder->context, (link_id){id}, &cause);
 }
 
-void recorder_deliver(recorder *recorder, link_id link, span head) {
+void transport_recorder_deliver(transport_recorder *recorder, link_id link, span head) {
     message message = {.head = head};
     recorder->events->on_message(recorder->context, link, &message);
 }
 
-bool recorder_take(recorder *recorder, link_id *link, span *bytes) {
+bool transport_recorder_take(transport_recorder *recorder, link_id *link, span *bytes) {
     if (recorder->taken == recorder->sent_count) return false;
-    const recorder_sent *sent = &recorder->sent[recorder->taken++];
+    const transport_recorder_sent *sent = &recorder->sent[recorder->taken++];
     *link = sent->link;
     *bytes = span_of(sent->bytes.data, sent->bytes.size);
     return true;

@@ -10,7 +10,7 @@
 
 enum { PATIENCE_US = 60 * 1000 * 1000 };
 
-mr_value result_value(mr_context *mr, mr_ref ref) {
+mr_value future_assert_value(mr_context *mr, mr_ref ref) {
     mr_value value;
     mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
     if (status != MR_OK) print_message("%s: %s\n", mr_status_name(status), mr_last_error());
@@ -19,23 +19,23 @@ mr_value result_value(mr_context *mr, mr_ref ref) {
     return value;
 }
 
-int64_t result_int(mr_context *mr, mr_ref ref) {
-    mr_value value = result_value(mr, ref);
+int64_t future_assert_int(mr_context *mr, mr_ref ref) {
+    mr_value value = future_assert_value(mr, ref);
     int64_t number = INT64_MIN;
     assert_int_equal(mr_value_int(&value, &number), MR_OK);
     mr_value_release(&value);
     return number;
 }
 
-double result_float(mr_context *mr, mr_ref ref) {
-    mr_value value = result_value(mr, ref);
+double future_assert_float(mr_context *mr, mr_ref ref) {
+    mr_value value = future_assert_value(mr, ref);
     double number = -1;
     assert_int_equal(mr_value_float(&value, &number), MR_OK);
     mr_value_release(&value);
     return number;
 }
 
-mr_status result_failure(mr_context *mr, mr_ref ref) {
+mr_status future_assert_failure(mr_context *mr, mr_ref ref) {
     mr_value value;
     mr_status status = mr_get(mr, ref, PATIENCE_US, &value);
     if (status == MR_OK) mr_value_release(&value);

@@ -37,27 +37,27 @@ MR_TASK(pause_ms) {
 
 MR_CREATE(Sleeper) { return MR_OK; }
 MR_METHOD(Sleeper, sleep) {
-    poll(NULL, 0, RUNTIME_WORLD_LONG_MS);
+    poll(NULL, 0, RUNTIME_FIXTURE_LONG_MS);
     return MR_OK;
 }
 MR_METHOD(Sleeper, hello) { return mr_return(call, mr_int(1)); }
 
 /* ---- The folder. */
 
-int runtime_world_make(void **state) {
-    runtime_world *world = calloc(1, sizeof *world);
-    *state = world;
-    return !temp_folder(world->folder) || pipe2(world->ready, O_CLOEXEC) != 0;
+int runtime_fixture_make(void **state) {
+    runtime_fixture *fixture = calloc(1, sizeof *fixture);
+    *state = fixture;
+    return !temp_dir_folder(fixture->folder) || pipe2(fixture->ready, O_CLOEXEC) != 0;
 }
 
 /* Fails if anything was left in the folder. */
-int runtime_world_unmake(void **state) {
-    runtime_world *world = *state;
-    int failed = temp_remove_empty(world->folder) ? 0 : -1;
-    if (failed != 0) print_message("%s is not empty\n", world->folder);
-    close(world->ready[0]);
-    close(world->ready[1]);
-    free(world);
+int runtime_fixture_unmake(void **state) {
+    runtime_fixture *fixture = *state;
+    int failed = temp_dir_remove_empty(fixture->folder) ? 0 : -1;
+    if (failed != 0) print_message("%s is not empty\n", fixture->folder);
+    close(fixture->ready[0]);
+    close(fixture->ready[1]);
+    free(fixture);
     return failed;
 }
 
@@ -74,9 +74,9 @@ static bool have_in_environment(const char *pid, const char *text, const char *a
     return memmem(bytes, size, text, strlen(text)) != NULL && memmem(bytes, size, also, strlen(also)) != NULL;
 }
 
-size_t runtime_world_find(const runtime_world *world, const char *also, int *pids, size_t room) {
-    char text[TEMP_FOLDER_MAX + 8];
-    snprintf(text, sizeof text, "TMPDIR=%s", world->folder);
+size_t runtime_fixture_find(const runtime_fixture *fixture, const char *also, int *pids, size_t room) {
+    char text[TEMP_DIR_FOLDER_MAX + 8];
+    snprintf(text, sizeof text, "TMPDIR=%s", fixture->folder);
     DIR *folder = opendir("/proc");
     size_t count = 0;
     for (struct dirent *entry; count < room && (entry = readdir(folder)) != NULL;)
@@ -86,12 +86,12 @@ size_t runtime_world_find(const runtime_world *world, const char *also, int *pid
     return count;
 }
 
-size_t runtime_world_processes(const runtime_world *world) {
+size_t runtime_fixture_processes(const runtime_fixture *fixture) {
     int pids[4096];
-    return runtime_world_find(world, "", pids, sizeof pids / sizeof pids[0]);
+    return runtime_fixture_find(fixture, "", pids, sizeof pids / sizeof pids[0]);
 }
 
-int64_t runtime_world_now_ms(void) { return clock_ns() / 1000000; }
+int64_t runtime_fixture_now_ms(void) { return clock_ns() / 1000000; }
 
 static void remove_logs(const char *run) {
     DIR *folder = opendir(run);
@@ -109,12 +109,12 @@ static void remove_sanitizers(const char *path) {
     if (folder != NULL) closedir(folder);
 }
 
-bool runtime_world_is_empty(const runtime_world *world) {
-    char base[TEMP_FOLDER_MAX + 32], run[TEMP_FOLDER_MAX + 300];
-    remove_sanitizers(world->folder);
-    if (temp_is_empty(world->folder)) return true;
-    if (runtime_world_processes(world) > 0) return false;
-    snprintf(base, sizeof base, "%s/miniray-%u", world->folder, (unsigned)geteuid());
+bool runtime_fixture_is_empty(const runtime_fixture *fixture) {
+    char base[TEMP_DIR_FOLDER_MAX + 32], run[TEMP_DIR_FOLDER_MAX + 300];
+    remove_sanitizers(fixture->folder);
+    if (temp_dir_is_empty(fixture->folder)) return true;
+    if (runtime_fixture_processes(fixture) > 0) return false;
+    snprintf(base, sizeof base, "%s/miniray-%u", fixture->folder, (unsigned)geteuid());
     DIR *folder = opendir(base);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
         if (entry->d_name[0] == '.') continue;
@@ -123,47 +123,48 @@ bool runtime_world_is_empty(const runtime_world *world) {
     }
     if (folder != NULL) closedir(folder);
     rmdir(base);
-    return temp_is_empty(world->folder);
+    return temp_dir_is_empty(fixture->folder);
 }
 
-void runtime_world_tell(const runtime_world *world) {
+void runtime_fixture_tell(const runtime_fixture *fixture) {
     int pids[16];
-    size_t count = runtime_world_find(world, "", pids, sizeof pids / sizeof pids[0]);
-    print_message("left: %zu processes, %zu files\n", runtime_world_processes(world), temp_entries(world->folder) - 2);
-    for (size_t i = 0; i < count; i++) portrait_print(pids[i]);
+    size_t count = runtime_fixture_find(fixture, "", pids, sizeof pids / sizeof pids[0]);
+    print_message("left: %zu processes, %zu files\n", runtime_fixture_processes(fixture),
+                  temp_dir_entries(fixture->folder) - 2);
+    for (size_t i = 0; i < count; i++) process_dump_print(pids[i]);
 }
 
-int64_t runtime_world_gone_after_ms(const runtime_world *world, int64_t start) {
+int64_t runtime_fixture_gone_after_ms(const runtime_fixture *fixture, int64_t start) {
     for (;;) {
-        bool gone = runtime_world_processes(world) == 0 && runtime_world_is_empty(world);
-        int64_t took = runtime_world_now_ms() - start;
+        bool gone = runtime_fixture_processes(fixture) == 0 && runtime_fixture_is_empty(fixture);
+        int64_t took = runtime_fixture_now_ms() - start;
         if (gone) return took;
-        if (took > RUNTIME_WORLD_GONE_MS) {
-            runtime_world_tell(world);
+        if (took > RUNTIME_FIXTURE_GONE_MS) {
+            runtime_fixture_tell(fixture);
             return -1;
         }
         poll(NULL, 0, 2);
     }
 }
 
-void runtime_world_gone_since(const runtime_world *world, int64_t start, const char *after) {
-    int64_t took = runtime_world_gone_after_ms(world, start);
+void runtime_fixture_gone_since(const runtime_fixture *fixture, int64_t start, const char *after) {
+    int64_t took = runtime_fixture_gone_after_ms(fixture, start);
     assert_true(took >= 0);
     print_message("    all gone %lld ms after %s\n", (long long)took, after);
 }
 
-void runtime_world_gone(const runtime_world *world, const char *after) {
-    runtime_world_gone_since(world, runtime_world_now_ms(), after);
+void runtime_fixture_gone(const runtime_fixture *fixture, const char *after) {
+    runtime_fixture_gone_since(fixture, runtime_fixture_now_ms(), after);
 }
 
-void runtime_world_await(const runtime_world *world) {
-    struct pollfd wait = {.fd = world->ready[0], .events = POLLIN};
+void runtime_fixture_await(const runtime_fixture *fixture) {
+    struct pollfd wait = {.fd = fixture->ready[0], .events = POLLIN};
     char byte;
-    assert_int_equal(poll(&wait, 1, RUNTIME_WORLD_CHILD_MS), 1);
-    assert_int_equal(read(world->ready[0], &byte, 1), 1);
+    assert_int_equal(poll(&wait, 1, RUNTIME_FIXTURE_CHILD_MS), 1);
+    assert_int_equal(read(fixture->ready[0], &byte, 1), 1);
 }
 
-bool runtime_world_ready(const runtime_world *world) { return write(world->ready[1], "r", 1) == 1; }
+bool runtime_fixture_ready(const runtime_fixture *fixture) { return write(fixture->ready[1], "r", 1) == 1; }
 
 /* What a sanitizer finds in the node or a worker goes into the folder too, where it does not go unseen. */
 static void report_into(const char *folder, const char *variable) {
@@ -174,15 +175,15 @@ static void report_into(const char *folder, const char *variable) {
     setenv(variable, options, 1);
 }
 
-void runtime_world_enter(const runtime_world *world) {
-    setenv("TMPDIR", world->folder, 1);
-    report_into(world->folder, "ASAN_OPTIONS");
-    report_into(world->folder, "UBSAN_OPTIONS");
-    report_into(world->folder, "TSAN_OPTIONS");
+void runtime_fixture_enter(const runtime_fixture *fixture) {
+    setenv("TMPDIR", fixture->folder, 1);
+    report_into(fixture->folder, "ASAN_OPTIONS");
+    report_into(fixture->folder, "UBSAN_OPTIONS");
+    report_into(fixture->folder, "TSAN_OPTIONS");
 }
 
-mr_status runtime_world_open(const runtime_world *world, mr_context **out) {
-    runtime_world_enter(world);
+mr_status runtime_fixture_open(const runtime_fixture *fixture, mr_context **out) {
+    runtime_fixture_enter(fixture);
     mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 64 << 20), out);
     if (status != MR_OK) fprintf(stderr, "mr_init: %s\n", mr_last_error());
     return status;
@@ -191,7 +192,7 @@ mr_status runtime_world_open(const runtime_world *world, mr_context **out) {
 bool runtime_gives(mr_context *of, mr_ref ref, int64_t expected) {
     mr_value value;
     int64_t number = 0;
-    mr_status status = mr_get(of, ref, RUNTIME_WORLD_PATIENCE_US, &value);
+    mr_status status = mr_get(of, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
     mr_release(of, ref);
     if (status != MR_OK) {
         fprintf(stderr, "%s: %s\n", mr_status_name(status), mr_last_error());

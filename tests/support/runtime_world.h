@@ -11,44 +11,45 @@
 #include "tests/support/temp.h"
 
 enum {
-    RUNTIME_WORLD_PATIENCE_US = 120 * 1000 * 1000, /* for what must come */
-    RUNTIME_WORLD_CHILD_MS = 200 * 1000,
-    RUNTIME_WORLD_GONE_MS = 10 * 1000, /* ten times the bar */
-    RUNTIME_WORLD_LONG_MS = 600 * 1000,
-    RUNTIME_WORLD_LASTING = 2, /* processes: a lasting node and its undertaker */
+    RUNTIME_FIXTURE_PATIENCE_US = 120 * 1000 * 1000, /* for what must come */
+    RUNTIME_FIXTURE_CHILD_MS = 200 * 1000,
+    RUNTIME_FIXTURE_GONE_MS = 10 * 1000, /* ten times the bar */
+    RUNTIME_FIXTURE_LONG_MS = 600 * 1000,
+    RUNTIME_FIXTURE_LASTING = 2, /* processes: a lasting node and its reaper */
 };
 
-typedef struct runtime_world {
-    char folder[TEMP_FOLDER_MAX];
+typedef struct runtime_fixture {
+    char folder[TEMP_DIR_FOLDER_MAX];
     int ready[2]; /* the program says here that it is where the test wants it */
-} runtime_world;
+} runtime_fixture;
 
 /* ---- For the test. */
 
-int runtime_world_make(void **state);                 /* for cmocka: *state is the world */
-int runtime_world_unmake(void **state);               /* fails if anything was left in the folder */
-void runtime_world_await(const runtime_world *world); /* until the program is ready */
+int runtime_fixture_make(void **state);                     /* for cmocka: *state is the world */
+int runtime_fixture_unmake(void **state);                   /* fails if anything was left in the folder */
+void runtime_fixture_await(const runtime_fixture *fixture); /* until the program is ready */
 
 /* Asserts that no process and no file is left soon after now, or after `start`. */
-void runtime_world_gone(const runtime_world *world, const char *after);
-void runtime_world_gone_since(const runtime_world *world, int64_t start, const char *after);
-int64_t runtime_world_gone_after_ms(const runtime_world *world,
-                                    int64_t start);  /* how soon that was; -1: it is not so, and said */
-void runtime_world_tell(const runtime_world *world); /* what is left, and what it does just now */
+void runtime_fixture_gone(const runtime_fixture *fixture, const char *after);
+void runtime_fixture_gone_since(const runtime_fixture *fixture, int64_t start, const char *after);
+int64_t runtime_fixture_gone_after_ms(const runtime_fixture *fixture,
+                                      int64_t start);      /* how soon that was; -1: it is not so, and said */
+void runtime_fixture_tell(const runtime_fixture *fixture); /* what is left, and what it does just now */
 
 /* ---- For both. */
 
 /* No file is left but what workers printed, which is removed by this. */
-bool runtime_world_is_empty(const runtime_world *world);
-size_t runtime_world_processes(const runtime_world *world); /* how many nodes and workers there are */
+bool runtime_fixture_is_empty(const runtime_fixture *fixture);
+size_t runtime_fixture_processes(const runtime_fixture *fixture); /* how many nodes and workers there are */
 /* Those that have `also` in their environment, such as "MINIRAY_BOOT=worker"; at most `room`. */
-size_t runtime_world_find(const runtime_world *world, const char *also, int *pids, size_t room);
-int64_t runtime_world_now_ms(void);
+size_t runtime_fixture_find(const runtime_fixture *fixture, const char *also, int *pids, size_t room);
+int64_t runtime_fixture_now_ms(void);
 
 /* ---- For the program. */
 
-void runtime_world_enter(const runtime_world *world);
-mr_status runtime_world_open(const runtime_world *world, mr_context **out); /* enters, and opens with two workers */
-bool runtime_world_ready(const runtime_world *world);
+void runtime_fixture_enter(const runtime_fixture *fixture);
+/* enters, and opens with two workers */
+mr_status runtime_fixture_open(const runtime_fixture *fixture, mr_context **out);
+bool runtime_fixture_ready(const runtime_fixture *fixture);
 bool runtime_gives(mr_context *mr, mr_ref ref, int64_t expected); /* and releases it */
 bool runtime_works(mr_context *mr);                               /* a task gives what it should */

@@ -1,29 +1,30 @@
-/* said.h — recorded messages of a server, a rank or the director, for tests that drive one of them by hand. */
+/* said.h — recorded messages of a server, a rank or the controller, for tests that drive one of them by hand. */
 #pragma once
 #include "ps/chart.h"
 #include "ps/part.h"
 
-enum { SAID_MAX = 64 };
+enum { MESSAGE_RECORDER_MAX = 64 };
 
-typedef struct said {
+typedef struct message_recorder {
     struct {
-        char to[PART_ADDRESS_MAX];
-        part part; /* its payload and terms are gone */
-    } list[SAID_MAX];
+        char to[SLOT_MESSAGE_ADDRESS_MAX];
+        slot_message message; /* its payload and terms are gone */
+    } list[MESSAGE_RECORDER_MAX];
     size_t count, batches;
-} said;
+} message_recorder;
 
-void said_take(said *said, const char *address, span batch);
-size_t said_count(const said *said, const char *to, part_kind kind);
-size_t said_named(const said *said, const char *to, part_kind kind, part_status status, uint64_t name);
+void message_recorder_take(message_recorder *recorder, const char *address, span batch);
+size_t message_recorder_count(const message_recorder *recorder, const char *to, slot_message_kind kind);
+size_t message_recorder_named(const message_recorder *recorder, const char *to, slot_message_kind kind,
+                              slot_message_status status, uint64_t name);
 
-void part_begin(part_batch *batch, const part_head *head); /* whatever was in it is dropped */
+void part_begin(slot_packet *packet, const slot_message_head *head); /* whatever was in it is dropped */
 
-/* A batch of at most one part (NULL: none), as somebody would send it; owned, freed by said_free. */
-typedef struct said_batch {
-    part_batch batch;
+/* A batch of at most one part (NULL: none), as somebody would send it; owned, freed by message_recorder_free. */
+typedef struct message_recorder_batch {
+    slot_packet packet;
     span bytes;
-} said_batch;
-said_batch said_say(const part_head *from, const part *part);
-said_batch said_chart(const part_head *from, const chart *chart);
-void said_free(said_batch *batch);
+} message_recorder_batch;
+message_recorder_batch message_recorder_say(const slot_message_head *from, const slot_message *message);
+message_recorder_batch message_recorder_map(const slot_message_head *from, const cluster_map *map);
+void message_recorder_free(message_recorder_batch *batch);

@@ -36,7 +36,7 @@ float sample_weight(int times) {
     return weight;
 }
 
-void sample_client_join(const ps_world *world, sample_client *client) {
+void sample_client_join(const ps_fixture *fixture, sample_client *client) {
     const mr_ps_array arrays[] = {{.name = "weights", .dims = 2, .shape = {3, 4}}};
     const mr_ps_table_options options[SAMPLE_TABLES] = {
         MR_OPTIONS(mr_ps_table_options, .dim = SAMPLE_DIM),
@@ -45,10 +45,10 @@ void sample_client_join(const ps_world *world, sample_client *client) {
                    .optimizer = "adagrad", .rate = rate),
     };
     static const char *const names[SAMPLE_TABLES] = {"rows", "vectors", "model"};
-    client->ps = ps_world_connect(world, 0);
+    client->ps = ps_fixture_connect(fixture, 0);
     assert_non_null(client->ps);
     for (int i = 0; i < SAMPLE_TABLES; i++)
-        must(mr_ps_table_create(client->ps, names[i], &options[i], PS_WORLD_PATIENCE_US, &client->tables[i]));
+        must(mr_ps_table_create(client->ps, names[i], &options[i], PS_FIXTURE_PATIENCE_US, &client->tables[i]));
     for (int i = 0; i < SAMPLE_KEYS; i++) {
         client->keys[i] = sample_key(i);
         client->lengths[i] = 2;
@@ -80,10 +80,10 @@ void sample_client_check(sample_client *client, int times) {
     for (int i = 0; i < SAMPLE_ITEMS; i++) assert_true(fabsf(weights[i] - sample_weight(times)) < 1e-5f);
 }
 
-ps_world sample_world(void) {
-    ps_world world = {.servers = 1, .workers = 1, .slots = SAMPLE_SLOTS, .copies = 1, .consistency = MR_PS_ASP};
-    assert_true(ps_world_init(&world));
-    return world;
+ps_fixture sample_world(void) {
+    ps_fixture fixture = {.servers = 1, .workers = 1, .slots = SAMPLE_SLOTS, .copies = 1, .consistency = MR_PS_ASP};
+    assert_true(ps_fixture_init(&fixture));
+    return fixture;
 }
 
 /* ---- Files. */
@@ -142,9 +142,9 @@ void sample_remove(const char *path) {
     assert_int_equal(rmdir(path), 0);
 }
 
-void sample_copy(const char *release, const char *name, char folder[TEMP_FOLDER_MAX]) {
+void sample_copy(const char *release, const char *name, char folder[TEMP_DIR_FOLDER_MAX]) {
     char *from = sample_of(release, name);
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     sample_copy_files(from, folder);
     free(from);
 }
@@ -159,7 +159,7 @@ void sample_change(const char *path, size_t offset, uint8_t byte, bool sealed) {
     buffer_fini(&bytes);
 }
 
-/* ---- Values of a coordinator. */
+/* ---- Values of a metadata store. */
 
 static span copy_of(span bytes) {
     uint8_t *copy = xmalloc(bytes.size + 1);
@@ -167,25 +167,26 @@ static span copy_of(span bytes) {
     return span_of(copy, bytes.size);
 }
 
-bool sample_values_take(void *context, uint64_t generation, const archive_record *record) {
+bool sample_values_take(void *context, uint64_t generation, const metadata_storage_record *record) {
     sample_values *values = context;
     if (values->count == SAMPLE_VALUES_MAX) return false;
-    archive_record *kept = &values->records[values->count++];
+    metadata_storage_record *kept = &values->records[values->count++];
     *kept = *record;
     kept->key = copy_of(record->key);
     kept->value = copy_of(record->value);
     return true;
 }
 
-sample_values sample_values_load(archive archive) {
+sample_values sample_values_load(metadata_storage storage) {
     sample_values values = {0};
-    must(archive.ops->load(archive.self, sample_values_take, &values, &values.generation));
+    must(storage.ops->load(storage.self, sample_values_take, &values, &values.generation));
     return values;
 }
 
-void sample_values_save(archive archive, const sample_values *values) {
+void sample_values_save(metadata_storage storage, const sample_values *values) {
     for (size_t i = 0; i < values->count; i++)
-        must(archive.ops->save(archive.self, &(archive_content){values->generation, values->records, i + 1}, i));
+        must(storage.ops->save(storage.self, &(metadata_storage_content){values->generation, values->records, i + 1},
+                               i));
 }
 
 void sample_values_fini(sample_values *values) {
@@ -212,33 +213,33 @@ static char *make_folder(const char *at, const char *name) {
 }
 
 static void write_scheduler(const char *folder, const char *export) {
-    ps_world world = sample_world();
+    ps_fixture fixture = sample_world();
     sample_client client;
     uint64_t step, number;
     mr_ps_data_batch piece;
-    assert_true(ps_world_start_scheduler(&world));
-    ps_world_start_server(&world, 0);
-    sample_client_join(&world, &client);
-    must(mr_ps_barrier(client.ps, "begin", MR_PS_WORKERS, PS_WORLD_PATIENCE_US));
-    must(mr_ps_dataset_define(client.ps, sample_parts, 2, PS_WORLD_PATIENCE_US));
+    assert_true(ps_fixture_start_scheduler(&fixture));
+    ps_fixture_start_server(&fixture, 0);
+    sample_client_join(&fixture, &client);
+    must(mr_ps_barrier(client.ps, "begin", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US));
+    must(mr_ps_dataset_define(client.ps, sample_parts, 2, PS_FIXTURE_PATIENCE_US));
     for (int i = 0; i < 2; i++) {
-        must(mr_ps_begin(client.ps, PS_WORLD_PATIENCE_US, &step));
-        must(mr_ps_dataset_next(client.ps, 2, PS_WORLD_PATIENCE_US, &piece));
+        must(mr_ps_begin(client.ps, PS_FIXTURE_PATIENCE_US, &step));
+        must(mr_ps_dataset_next(client.ps, 2, PS_FIXTURE_PATIENCE_US, &piece));
         sample_client_push(&client);
         must(mr_ps_end(client.ps));
-        must(mr_ps_flush(client.ps, PS_WORLD_PATIENCE_US));
+        must(mr_ps_flush(client.ps, PS_FIXTURE_PATIENCE_US));
     }
-    must(mr_ps_dataset_leave(client.ps, PS_WORLD_PATIENCE_US));
-    must(mr_ps_checkpoint(world.address, PS_WORLD_PATIENCE_US, &number));
+    must(mr_ps_dataset_leave(client.ps, PS_FIXTURE_PATIENCE_US));
+    must(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &number));
     sample_client_leave(&client);
-    assert_true(ps_world_terminate(&world.server[0]));
-    assert_true(ps_world_terminate(&world.scheduler));
-    sample_copy_files(world.folder, folder);
+    assert_true(ps_fixture_terminate(&fixture.server[0]));
+    assert_true(ps_fixture_terminate(&fixture.scheduler));
+    sample_copy_files(fixture.folder, folder);
     char *lock = sample_path(folder, "scheduler.lock");
     assert_int_equal(unlink(lock), 0);
     free(lock);
     must(mr_ps_checkpoint_export(folder, 0, export));
-    assert_true(ps_world_fini(&world));
+    assert_true(ps_fixture_fini(&fixture));
 }
 
 static void write_feedback(const char *folder) {
@@ -246,16 +247,17 @@ static void write_feedback(const char *folder) {
     const uint64_t keys[] = {5, 6};
     const float rests[] = {0.5f, -0.25f, 0.75f, 2};
     float *stretch;
-    memoir *memoir = memoir_create(0);
-    memoir_keep(memoir, path);
-    memoir_begin(memoir, SAMPLE_RANK, SAMPLE_GENERATION, 0);
+    feedback_file *file = feedback_file_create(0);
+    feedback_file_keep(file, path);
+    feedback_file_begin(file, SAMPLE_RANK, SAMPLE_GENERATION, 0);
     for (uint64_t step = 0; step < SAMPLE_STEP; step++) { /* so there are records of what has changed, too */
-        feedback_write(memoir_of(memoir, 1), &(feedback_keys){.keys = keys, .count = 2, .dim = 2}, rests);
-        must(feedback_stretch(memoir_of(memoir, 9), 0, 200, SAMPLE_FIRST, SAMPLE_RESTS, &stretch));
+        error_feedback_write(feedback_file_of(file, 1), &(error_feedback_keys){.keys = keys, .count = 2, .dim = 2},
+                             rests);
+        must(error_feedback_stretch(feedback_file_of(file, 9), 0, 200, SAMPLE_FIRST, SAMPLE_RESTS, &stretch));
         for (int i = 0; i < SAMPLE_RESTS; i++) stretch[i] = sample_rest(i);
-        memoir_end(memoir, step + 1);
+        feedback_file_end(file, step + 1);
     }
-    memoir_destroy(memoir);
+    feedback_file_destroy(file);
     free(path);
 }
 

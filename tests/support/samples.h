@@ -53,8 +53,8 @@ typedef struct sample_client {
     uint32_t lengths[SAMPLE_KEYS];
 } sample_client;
 
-ps_world sample_world(void);
-void sample_client_join(const ps_world *world, sample_client *client);
+ps_fixture sample_world(void);
+void sample_client_join(const ps_fixture *fixture, sample_client *client);
 void sample_client_leave(sample_client *client);
 void sample_client_push(sample_client *client);
 void sample_client_check(sample_client *client, int times); /* pulls; asserts the values after `times` pushes */
@@ -65,21 +65,22 @@ char *sample_path(const char *folder, const char *name);  /* to be freed */
 char *sample_of(const char *release, const char *name);   /* the path of a sample, to be freed */
 buffer sample_read(const char *path);                     /* to be finished */
 void sample_copy_files(const char *from, const char *to); /* all files of a folder except sockets */
-void sample_copy(const char *release, const char *name, char folder[TEMP_FOLDER_MAX]); /* into a new folder */
+void sample_copy(const char *release, const char *name, char folder[TEMP_DIR_FOLDER_MAX]); /* into a new folder */
 void sample_remove(const char *folder);
 /* Sets one byte; if the file ends with a checksum (`sealed`), computes the checksum again. */
 void sample_change(const char *path, size_t offset, uint8_t byte, bool sealed);
 
-/* ---- Values of a coordinator. */
+/* ---- Values of a metadata store. */
 
 typedef struct sample_values {
     uint64_t generation;
-    archive_record records[SAMPLE_VALUES_MAX]; /* keys and values are owned */
+    metadata_storage_record records[SAMPLE_VALUES_MAX]; /* keys and values are owned */
     size_t count;
 } sample_values;
 
-bool sample_values_take(void *context, uint64_t generation, const archive_record *record); /* an archive_take_fn */
-sample_values sample_values_load(archive archive);
-void sample_values_save(archive archive, const sample_values *values);
+/* an metadata_storage_take_fn */
+bool sample_values_take(void *context, uint64_t generation, const metadata_storage_record *record);
+sample_values sample_values_load(metadata_storage storage);
+void sample_values_save(metadata_storage storage, const sample_values *values);
 void sample_values_fini(sample_values *values);
 span sample_values_of(const sample_values *values, const char *key); /* the test fails if it is missing */

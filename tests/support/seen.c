@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-seen_program seen;
+inspect_fixture_program seen;
 
 static const char *outside; /* TMPDIR as it was */
 static bool has_looked;     /* for that */
@@ -26,7 +26,7 @@ static bool has_looked;     /* for that */
 MR_TASK(hold) {
     mr_span path;
     MR_TRY(mr_arg_str(call, 0, &path));
-    char name[TEMP_FOLDER_MAX + 8];
+    char name[TEMP_DIR_FOLDER_MAX + 8];
     snprintf(name, sizeof name, "%.*s", (int)path.size, (const char *)path.data);
     while (access(name, F_OK) != 0) usleep(1000);
     return mr_return(call, mr_int(1));
@@ -62,10 +62,10 @@ static bool find_socket(const char *path, int depth) {
     return found;
 }
 
-void seen_start(int workers) {
+void inspect_fixture_start(int workers) {
     if (!has_looked && getenv("TMPDIR") != NULL) outside = strdup(getenv("TMPDIR"));
     has_looked = true;
-    assert_true(temp_folder(seen.folder));
+    assert_true(temp_dir_folder(seen.folder));
     setenv("XDG_RUNTIME_DIR", seen.folder, 1);
     setenv("TMPDIR", seen.folder, 1);
     snprintf(seen.gate, sizeof seen.gate, "%s/gate", seen.folder);
@@ -76,7 +76,7 @@ void seen_start(int workers) {
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *at) { return remove(path); }
 
-void seen_stop(void) {
+void inspect_fixture_stop(void) {
     mr_inspect_close(seen.inspect);
     mr_shutdown(seen.mr);
     if (outside != NULL) setenv("TMPDIR", outside, 1);
@@ -86,7 +86,7 @@ void seen_stop(void) {
 
 /* ---- Reading. */
 
-mr_value seen_ask(const char *what, const char *id, size_t limit) {
+mr_value inspect_fixture_ask(const char *what, const char *id, size_t limit) {
     mr_value answer;
     mr_status status = mr_inspect_ask(seen.inspect, what, id, limit, &answer);
     if (status != MR_OK) print_error("%s: %s\n", mr_status_name(status), mr_last_error());
@@ -94,53 +94,55 @@ mr_value seen_ask(const char *what, const char *id, size_t limit) {
     return answer;
 }
 
-mr_value seen_field(const mr_value *map, const char *key) {
+mr_value inspect_fixture_field(const mr_value *map, const char *key) {
     mr_value value;
     assert_int_equal(mr_value_field(map, key, &value), MR_OK);
     return value;
 }
 
-mr_value seen_ask_all(const char *what, size_t limit) {
+mr_value inspect_fixture_ask_all(const char *what, size_t limit) {
     for (int i = 0;; i++) {
-        mr_value answer = seen_ask(what, NULL, limit), silent = seen_field(&answer, "silent");
+        mr_value answer = inspect_fixture_ask(what, NULL, limit), silent = inspect_fixture_field(&answer, "silent");
         if (mr_value_count(&silent) == 0 || i == 60) return answer;
         mr_value_release(&answer);
     }
 }
 
-int64_t seen_number(const mr_value *map, const char *key) {
-    mr_value value = seen_field(map, key);
+int64_t inspect_fixture_number(const mr_value *map, const char *key) {
+    mr_value value = inspect_fixture_field(map, key);
     int64_t result;
     assert_int_equal(mr_value_int(&value, &result), MR_OK);
     return result;
 }
 
-const char *seen_text(const mr_value *map, const char *key) {
+const char *inspect_fixture_text(const mr_value *map, const char *key) {
     static char texts[4][512];
     static unsigned next;
     char *out = texts[next++ % 4];
-    mr_value value = seen_field(map, key);
+    mr_value value = inspect_fixture_field(map, key);
     mr_span span = {0};
     if (mr_value_kind(&value) == MR_KIND_STR) assert_int_equal(mr_value_str(&value, &span), MR_OK);
     snprintf(out, 512, "%.*s", (int)span.size, (const char *)span.data);
     return out;
 }
 
-bool seen_find_row(const mr_value *answer, const char *list, const char *key, const char *value, mr_value *out) {
-    mr_value rows = seen_field(answer, list), row;
+bool inspect_fixture_find_row(const mr_value *answer, const char *list, const char *key, const char *value,
+                              mr_value *out) {
+    mr_value rows = inspect_fixture_field(answer, list), row;
     for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);) {
-        if (strcmp(seen_text(&row, key), value) != 0) continue;
+        if (strcmp(inspect_fixture_text(&row, key), value) != 0) continue;
         *out = row;
         return true;
     }
     return false;
 }
 
-void seen_await_row(const char *what, const char *key, const char *value, const char *state, char id[32]) {
-    for (int i = 0; i < SEEN_TRIES; i++) {
-        mr_value answer = seen_ask(what, NULL, 1000), row;
-        bool found = seen_find_row(&answer, what, key, value, &row) && strcmp(seen_text(&row, "state"), state) == 0;
-        if (found) snprintf(id, 32, "%s", seen_text(&row, "id"));
+void inspect_fixture_await_row(const char *what, const char *key, const char *value, const char *state, char id[32]) {
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES; i++) {
+        mr_value answer = inspect_fixture_ask(what, NULL, 1000), row;
+        bool found = inspect_fixture_find_row(&answer, what, key, value, &row) &&
+                     strcmp(inspect_fixture_text(&row, "state"), state) == 0;
+        if (found) snprintf(id, 32, "%s", inspect_fixture_text(&row, "id"));
         mr_value_release(&answer);
         if (found) return;
         usleep(5000);
@@ -148,26 +150,27 @@ void seen_await_row(const char *what, const char *key, const char *value, const 
     fail_msg("no %s with %s=%s became %s", what, key, value, state);
 }
 
-void seen_why(const char *id, char out[4096]) {
-    mr_value answer = seen_ask("why", id, 0), steps = seen_field(&answer, "steps"), step;
+void inspect_fixture_why(const char *id, char out[4096]) {
+    mr_value answer = inspect_fixture_ask("why", id, 0), steps = inspect_fixture_field(&answer, "steps"), step;
     size_t used = 0;
     out[0] = '\0';
     for (mr_iter iter = mr_value_iter(&steps); mr_iter_next(&iter, &step) && used < 4000;)
-        used += (size_t)snprintf(out + used, 4096 - used, "%s %s|%s|%s\n", seen_text(&step, "id"),
-                                 seen_text(&step, "what"), seen_text(&step, "because"), seen_text(&step, "release"));
+        used += (size_t)snprintf(out + used, 4096 - used, "%s %s|%s|%s\n", inspect_fixture_text(&step, "id"),
+                                 inspect_fixture_text(&step, "what"), inspect_fixture_text(&step, "because"),
+                                 inspect_fixture_text(&step, "release"));
     mr_value_release(&answer);
 }
 
-void seen_assert_has(const char *whole, const char *part) {
+void inspect_fixture_assert_has(const char *whole, const char *part) {
     if (strstr(whole, part) == NULL) print_error("'%s' is not in:\n%s\n", part, whole);
     assert_non_null(strstr(whole, part));
 }
 
-void seen_open_gate(void) { close(open(seen.gate, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)); }
+void inspect_fixture_open_gate(void) { close(open(seen.gate, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)); }
 
-void seen_finish(mr_ref ref) {
+void inspect_fixture_finish(mr_ref ref) {
     mr_value value;
-    assert_int_equal(mr_get(seen.mr, ref, SEEN_PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_get(seen.mr, ref, INSPECT_FIXTURE_PATIENCE_US, &value), MR_OK);
     mr_value_release(&value);
     mr_release(seen.mr, ref);
 }

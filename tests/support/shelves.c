@@ -11,88 +11,90 @@
 
 #include "tests/support/parcels.h"
 
-bale *shelves_bytes(void *shelf) {
-    bale *bale = bale_new(shelf_ops.size(shelf));
-    shelf_ops.write(shelf, bale_room(bale));
-    return bale;
+shared_bytes *engine_fixture_bytes(void *shelf) {
+    shared_bytes *bytes = shared_bytes_new(engine_ops.size(shelf));
+    engine_ops.write(shelf, shared_bytes_room(bytes));
+    return bytes;
 }
 
-void shelves_assert_same(void *a, void *b) {
-    bale *left = shelves_bytes(a), *right = shelves_bytes(b);
-    assert_int_equal(bale_bytes(left).size, bale_bytes(right).size);
-    assert_memory_equal(bale_bytes(left).data, bale_bytes(right).data, bale_bytes(left).size);
-    bale_unref(left);
-    bale_unref(right);
+void engine_fixture_assert_same(void *a, void *b) {
+    shared_bytes *left = engine_fixture_bytes(a), *right = engine_fixture_bytes(b);
+    assert_int_equal(shared_bytes_bytes(left).size, shared_bytes_bytes(right).size);
+    assert_memory_equal(shared_bytes_bytes(left).data, shared_bytes_bytes(right).data, shared_bytes_bytes(left).size);
+    shared_bytes_unref(left);
+    shared_bytes_unref(right);
 }
 
-void *shelves_new(bool keeps) { return shelf_ops.create(NULL, 0, keeps); }
+void *engine_fixture_new(bool keeps) { return engine_ops.create(NULL, 0, keeps); }
 
-void *shelves_copy(void *shelf, bool keeps) {
-    void *copy = shelves_new(keeps);
-    bale *bytes = shelves_bytes(shelf);
-    assert_true(shelf_ops.read(copy, bale_bytes(bytes)));
-    bale_unref(bytes);
+void *engine_fixture_copy(void *shelf, bool keeps) {
+    void *copy = engine_fixture_new(keeps);
+    shared_bytes *bytes = engine_fixture_bytes(shelf);
+    assert_true(engine_ops.read(copy, shared_bytes_bytes(bytes)));
+    shared_bytes_unref(bytes);
     return copy;
 }
 
-void shelves_apply(void *shelf, parcel_writer *writer, uint64_t moment) {
-    shelf_ops.apply(shelf, parcel_written(writer), moment);
-    parcel_fini(writer);
+void engine_fixture_apply(void *shelf, payload_writer *writer, uint64_t moment) {
+    engine_ops.apply(shelf, payload_written(writer), moment);
+    payload_fini(writer);
 }
 
-shelves_answers shelves_ask(void *shelf, parcel_writer *writer, bool kept) {
-    shelves_answers answers = {.bale = shelf_ops.show(shelf, parcel_written(writer), kept)};
-    assert_int_equal(parcel_check(bale_bytes(answers.bale)), MR_OK);
-    answers.reader = parcel_open(bale_bytes(answers.bale));
-    parcel_fini(writer);
+engine_fixture_answers engine_fixture_ask(void *shelf, payload_writer *writer, bool kept) {
+    engine_fixture_answers answers = {.bytes = engine_ops.show(shelf, payload_written(writer), kept)};
+    assert_int_equal(payload_check(shared_bytes_bytes(answers.bytes)), MR_OK);
+    answers.reader = payload_open(shared_bytes_bytes(answers.bytes));
+    payload_fini(writer);
     return answers;
 }
 
-parcel_section shelves_next(shelves_answers *answers, parcel_op op) {
-    parcel_section section;
-    assert_true(parcel_next(&answers->reader, &section));
+payload_section engine_fixture_next(engine_fixture_answers *answers, payload_op op) {
+    payload_section section;
+    assert_true(payload_next(&answers->reader, &section));
     assert_int_equal(section.op, op);
     return section;
 }
 
-void shelves_end(shelves_answers *answers) {
-    parcel_section section;
-    assert_false(parcel_next(&answers->reader, &section));
-    bale_unref(answers->bale);
+void engine_fixture_end(engine_fixture_answers *answers) {
+    payload_section section;
+    assert_false(payload_next(&answers->reader, &section));
+    shared_bytes_unref(answers->bytes);
 }
 
-const float *shelves_floats(const parcel_section *section) { return (const float *)(const void *)section->values.data; }
-
-void shelves_define(void *shelf, definition_options options) {
-    parcel_writer writer = {0};
-    parcels_define(&writer, options);
-    shelves_apply(shelf, &writer, 1);
+const float *engine_fixture_floats(const payload_section *section) {
+    return (const float *)(const void *)section->values.data;
 }
 
-void shelves_push(void *shelf, uint64_t key, float value, uint64_t moment) {
-    parcel_writer writer = {0};
-    parcels_rows(&writer, PARCEL_ADD_ROWS, 1, &key, 1, &value, 1);
-    shelves_apply(shelf, &writer, moment);
+void engine_fixture_define(void *shelf, definition_options options) {
+    payload_writer writer = {0};
+    payload_define(&writer, options);
+    engine_fixture_apply(shelf, &writer, 1);
 }
 
-float shelves_row(void *shelf, uint64_t key, bool kept) {
-    parcel_writer writer = {0};
-    parcels_keys(&writer, PARCEL_GET_ROWS, 1, &key, 1);
-    shelves_answers answers = shelves_ask(shelf, &writer, kept);
-    parcel_section section = shelves_next(&answers, PARCEL_ROWS);
-    float value = shelves_floats(&section)[0];
-    shelves_end(&answers);
+void engine_fixture_push(void *shelf, uint64_t key, float value, uint64_t moment) {
+    payload_writer writer = {0};
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, &key, 1, &value, 1);
+    engine_fixture_apply(shelf, &writer, moment);
+}
+
+float engine_fixture_row(void *shelf, uint64_t key, bool kept) {
+    payload_writer writer = {0};
+    payload_keys(&writer, PAYLOAD_GET_ROWS, 1, &key, 1);
+    engine_fixture_answers answers = engine_fixture_ask(shelf, &writer, kept);
+    payload_section section = engine_fixture_next(&answers, PAYLOAD_ROWS);
+    float value = engine_fixture_floats(&section)[0];
+    engine_fixture_end(&answers);
     return value;
 }
 
-parcel_look shelves_look(void *shelf) {
-    parcel_writer writer = {0};
-    parcel_look look;
-    parcels_plain(&writer, PARCEL_GET_LOOK, 1);
-    shelves_answers answers = shelves_ask(shelf, &writer, false);
-    parcel_section section = shelves_next(&answers, PARCEL_LOOK);
+payload_look engine_fixture_look(void *shelf) {
+    payload_writer writer = {0};
+    payload_look look;
+    payload_plain(&writer, PAYLOAD_GET_LOOK, 1);
+    engine_fixture_answers answers = engine_fixture_ask(shelf, &writer, false);
+    payload_section section = engine_fixture_next(&answers, PAYLOAD_LOOK);
     assert_int_equal(section.values.size, sizeof look);
     memcpy(&look, section.values.data, sizeof look);
-    shelves_end(&answers);
+    engine_fixture_end(&answers);
     return look;
 }

@@ -5,26 +5,27 @@
 #include "kv/shelf/shelf.h"
 #include "tests/support/parcels.h"
 
-typedef struct shelves_answers {
-    bale *bale;
-    parcel_reader reader;
-} shelves_answers;
+typedef struct engine_fixture_answers {
+    shared_bytes *bytes;
+    payload_reader reader;
+} engine_fixture_answers;
 
-void *shelves_new(bool keeps);               /* a slot; keeps: the version before, too */
-void *shelves_copy(void *shelf, bool keeps); /* another one that has read its bytes */
+void *engine_fixture_new(bool keeps);               /* a slot; keeps: the version before, too */
+void *engine_fixture_copy(void *shelf, bool keeps); /* another one that has read its bytes */
 
-bale *shelves_bytes(void *shelf);           /* its whole state; the caller's */
-void shelves_assert_same(void *a, void *b); /* else the test has failed */
+shared_bytes *engine_fixture_bytes(void *shelf);   /* its whole state; the caller's */
+void engine_fixture_assert_same(void *a, void *b); /* else the test has failed */
 
 /* Both empty the writer. */
-void shelves_apply(void *shelf, parcel_writer *writer, uint64_t moment);
-shelves_answers shelves_ask(void *shelf, parcel_writer *writer, bool kept);
+void engine_fixture_apply(void *shelf, payload_writer *writer, uint64_t moment);
+engine_fixture_answers engine_fixture_ask(void *shelf, payload_writer *writer, bool kept);
 
-parcel_section shelves_next(shelves_answers *answers, parcel_op op); /* the next answer, which is this one */
-void shelves_end(shelves_answers *answers);                          /* there is none; frees them */
-const float *shelves_floats(const parcel_section *section);
+/* the next answer, which is this one */
+payload_section engine_fixture_next(engine_fixture_answers *answers, payload_op op);
+void engine_fixture_end(engine_fixture_answers *answers); /* there is none; frees them */
+const float *engine_fixture_floats(const payload_section *section);
 
-void shelves_define(void *shelf, definition_options options);
-void shelves_push(void *shelf, uint64_t key, float value, uint64_t moment); /* to a row of one */
-float shelves_row(void *shelf, uint64_t key, bool kept);                    /* its first value */
-parcel_look shelves_look(void *shelf);
+void engine_fixture_define(void *shelf, definition_options options);
+void engine_fixture_push(void *shelf, uint64_t key, float value, uint64_t moment); /* to a row of one */
+float engine_fixture_row(void *shelf, uint64_t key, bool kept);                    /* its first value */
+payload_look engine_fixture_look(void *shelf);

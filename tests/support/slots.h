@@ -3,12 +3,12 @@
 #include "base/bale.h"
 #include "kv/catalogue.h"
 
-enum { SLOTS_RANKS = 3 };
+enum { SNAPSHOT_FIXTURE_RANKS = 3 };
 
 /* As replica_state.c writes it, with these values: version 41, and names from 100 on for the ranks. */
-bale *slots_shard(span values);
+shared_bytes *snapshot_fixture_shard(span values);
 
 /* 1 "users", rows of two; 2 "words", vectors; 3 "net", blocks of four with momentum; 4, rows of one of which one key is
  * only counted. `keeps`: with the version before. */
-bale *slots_shard_of_tables(bool keeps);
-catalogue slots_names(void); /* of the tables but the last */
+shared_bytes *snapshot_fixture_shard_of_tables(bool keeps);
+table_catalog snapshot_fixture_names(void); /* of the tables but the last */

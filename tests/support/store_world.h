@@ -1,55 +1,57 @@
-/* store_world.h — a vault and several stores in one process, for tests: no hub, no messages, a disk of memory.
+/* store_world.h — a store server and several stores in one process, for tests: no broker, no messages, a disk of
+ * memory.
  *
- * What a store asks is answered at once. Saves and loads wait until world_disk runs them. A store "dies" by
- * world_kill: nothing of it is closed, the vault is told that its process is gone. */
+ * What a store asks is answered at once. Saves and loads wait until store_fixture_disk runs them. A store "dies" by
+ * store_fixture_kill: nothing of it is closed, the store server is told that its process is gone. */
 #pragma once
 #include "net/shm/extents.h"
 #include "store/store.h"
 
-enum { WORLD_STORES = 4, WORLD_JOBS = 256, WORLD_FILES = 1024 };
+enum { STORE_FIXTURE_STORES = 4, STORE_FIXTURE_JOBS = 256, STORE_FIXTURE_FILES = 1024 };
 
-typedef struct world_store {
-    struct world *world;
-    store *store; /* NULL: none */
+typedef struct store_fixture_store {
+    struct store_fixture *fixture;
+    store_client *store; /* NULL: none */
     uint64_t process;
-} world_store;
+} store_fixture_store;
 
-typedef struct world_job {
+typedef struct store_fixture_job {
     bool load;
     uint64_t ticket, file, size;
     uint8_t *data;
-} world_job;
+} store_fixture_job;
 
-typedef struct world_file {
+typedef struct store_fixture_file {
     uint64_t name, size; /* name 0: none */
     uint8_t *bytes;      /* owned */
-} world_file;
+} store_fixture_file;
 
-typedef struct world {
+typedef struct store_fixture {
     arena arena;
-    extents *extents;
-    vault *vault;
-    world_store stores[WORLD_STORES];
+    extent_allocator *allocator;
+    store_server *server;
+    store_fixture_store stores[STORE_FIXTURE_STORES];
     uint64_t next_process;
     int64_t now_us;
     virtual_clock clock;
-    world_job jobs[WORLD_JOBS];
+    store_fixture_job jobs[STORE_FIXTURE_JOBS];
     size_t job_count;
-    world_file files[WORLD_FILES];
+    store_fixture_file files[STORE_FIXTURE_FILES];
     bool disk_full, disk_bad; /* saves fail; loads find other bytes */
     unsigned nudges;
-} world;
+} store_fixture;
 
-void world_open(world *world, uint64_t arena_bytes, const vault_options *options);
-void world_close(world *world); /* asserts that every byte of the arena is back */
+void store_fixture_open(store_fixture *fixture, uint64_t arena_bytes, const store_server_options *options);
+void store_fixture_close(store_fixture *fixture); /* asserts that every byte of the arena is back */
 
-void world_join(world *world, unsigned index);  /* a new process takes this place */
-void world_leave(world *world, unsigned index); /* closes its store and goes */
-void world_kill(world *world, unsigned index);
-size_t world_disk(world *world); /* does what waits; how much that was */
-size_t world_file_count(const world *world);
+void store_fixture_join(store_fixture *fixture, unsigned index);  /* a new process takes this place */
+void store_fixture_leave(store_fixture *fixture, unsigned index); /* closes its store and goes */
+void store_fixture_kill(store_fixture *fixture, unsigned index);
+size_t store_fixture_disk(store_fixture *fixture); /* does what waits; how much that was */
+size_t store_fixture_file_count(const store_fixture *fixture);
 
 /* Creates, fills with bytes that follow from the seed, seals. */
-mr_status world_make(world *world, unsigned index, uint64_t size, uint8_t seed, store_object **out);
+mr_status store_fixture_make(store_fixture *fixture, unsigned index, uint64_t size, uint8_t seed,
+                             store_client_object **out);
 /* Takes a view, compares, lets it go. The status of the view; MR_CORRUPT: other bytes. */
-mr_status world_look(world *world, unsigned index, store_object *object, uint8_t seed);
+mr_status store_fixture_look(store_fixture *fixture, unsigned index, store_client_object *object, uint8_t seed);

@@ -14,80 +14,81 @@
 
 #include "base/alloc.h"
 
-int stream_pair_setup(void **state) {
-    stream_pair *pair = xcalloc(1, sizeof *pair);
-    loop *first; /* libuv keeps a pipe for signals from the first loop on */
-    assert_int_equal(loop_create(&first), MR_OK);
-    loop_destroy(first);
+int socket_pair_setup(void **state) {
+    socket_pair *pair = xcalloc(1, sizeof *pair);
+    event_loop *first; /* libuv keeps a pipe for signals from the first loop on */
+    assert_int_equal(event_loop_create(&first), MR_OK);
+    event_loop_destroy(first);
     pair->fds = open_fd_count();
-    assert_true(temp_folder(pair->folder));
+    assert_true(temp_dir_folder(pair->folder));
     snprintf(pair->unix_address, sizeof pair->unix_address, "unix:%s/socket", pair->folder);
     pair->path = pair->unix_address + strlen("unix:");
     pair->addresses[0] = "tcp:127.0.0.1:0";
     pair->addresses[1] = "tcp:[::1]:0";
     pair->addresses[2] = pair->unix_address;
-    assert_int_equal(loop_create(&pair->loop), MR_OK);
+    assert_int_equal(event_loop_create(&pair->loop), MR_OK);
     *state = pair;
     return 0;
 }
 
-int stream_pair_setup_shared(void **state) {
-    stream_pair_setup(state);
-    stream_pair *pair = *state;
+int socket_pair_setup_shared(void **state) {
+    socket_pair_setup(state);
+    socket_pair *pair = *state;
     pair->shares = true;
-    for (int i = 0; i < STREAM_PAIR_ADDRESSES; i++) pair->addresses[i] = pair->unix_address;
+    for (int i = 0; i < SOCKET_PAIR_ADDRESSES; i++) pair->addresses[i] = pair->unix_address;
     return 0;
 }
 
-int stream_pair_teardown(void **state) {
-    stream_pair *pair = *state;
-    stream_pair_down(pair);
-    loop_destroy(pair->loop);
+int socket_pair_teardown(void **state) {
+    socket_pair *pair = *state;
+    socket_pair_down(pair);
+    event_loop_destroy(pair->loop);
     assert_int_equal(rmdir(pair->folder), 0);
     assert_int_equal(open_fd_count(), pair->fds);
     free(pair);
     return 0;
 }
 
-static void start_in(stream_pair *pair, loop *loop, const char *address, const stream_options *server,
-                     const stream_options *client) {
-    stream_options of_server = server == NULL ? (stream_options){0} : *server;
-    stream_options of_client = client == NULL ? (stream_options){0} : *client;
+static void start_in(socket_pair *pair, event_loop *loop, const char *address, const socket_transport_options *server,
+                     const socket_transport_options *client) {
+    socket_transport_options of_server = server == NULL ? (socket_transport_options){0} : *server;
+    socket_transport_options of_client = client == NULL ? (socket_transport_options){0} : *client;
     of_server.shares = of_client.shares = pair->shares;
-    assert_true(endpoint_open(&pair->server, loop, &of_server));
-    assert_true(endpoint_listen(&pair->server, address));
-    assert_true(endpoint_open(&pair->client, pair->loop, &of_client));
+    assert_true(socket_end_open(&pair->server, loop, &of_server));
+    assert_true(socket_end_listen(&pair->server, address));
+    assert_true(socket_end_open(&pair->client, pair->loop, &of_client));
 }
 
-void stream_pair_start(stream_pair *pair, const char *address, const stream_options *server,
-                       const stream_options *client) {
+void socket_pair_start(socket_pair *pair, const char *address, const socket_transport_options *server,
+                       const socket_transport_options *client) {
     start_in(pair, pair->loop, address, server, client);
 }
 
-void stream_pair_link(stream_pair *pair, const char *address, const stream_options *server,
-                      const stream_options *client) {
-    stream_pair_start(pair, address, server, client);
-    pair->link = endpoint_connect(&pair->client, pair->server.address);
+void socket_pair_link(socket_pair *pair, const char *address, const socket_transport_options *server,
+                      const socket_transport_options *client) {
+    socket_pair_start(pair, address, server, client);
+    pair->link = socket_end_connect(&pair->client, pair->server.address);
     assert_int_not_equal(pair->link.v, 0);
     WAIT_FOR(pair->loop, pair->client.opened == 1 && pair->server.opened == 1);
     assert_int_equal(pair->client.link.v, pair->link.v);
-    assert_int_equal(stream_stats_now(pair->client.stream).ducts, pair->shares);
-    assert_int_equal(stream_stats_now(pair->server.stream).ducts, pair->shares);
+    assert_int_equal(socket_transport_stats_now(pair->client.transport).pipes, pair->shares);
+    assert_int_equal(socket_transport_stats_now(pair->server.transport).pipes, pair->shares);
 }
 
-void stream_pair_link_apart(stream_pair *pair, const stream_options *server, const stream_options *client) {
-    assert_int_equal(loop_create(&pair->other), MR_OK);
+void socket_pair_link_apart(socket_pair *pair, const socket_transport_options *server,
+                            const socket_transport_options *client) {
+    assert_int_equal(event_loop_create(&pair->other), MR_OK);
     start_in(pair, pair->other, pair->addresses[0], server, client);
-    pair->link = endpoint_connect(&pair->client, pair->server.address);
+    pair->link = socket_end_connect(&pair->client, pair->server.address);
     while (pair->client.opened == 0 || pair->server.opened == 0) {
-        loop_run_once(pair->loop, 1000);
-        loop_run_once(pair->other, 1000);
+        event_loop_run_once(pair->loop, 1000);
+        event_loop_run_once(pair->other, 1000);
     }
 }
 
-void stream_pair_down(stream_pair *pair) {
-    if (pair->client.stream != NULL) endpoint_close(&pair->client);
-    if (pair->server.stream != NULL) endpoint_close(&pair->server);
-    if (pair->other != NULL) loop_destroy(pair->other);
+void socket_pair_down(socket_pair *pair) {
+    if (pair->client.transport != NULL) socket_end_close(&pair->client);
+    if (pair->server.transport != NULL) socket_end_close(&pair->server);
+    if (pair->other != NULL) event_loop_destroy(pair->other);
     pair->other = NULL;
 }

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-bool temp_folder(char folder[TEMP_FOLDER_MAX]) {
+bool temp_dir_folder(char folder[TEMP_DIR_FOLDER_MAX]) {
     const char *base = getenv("TMPDIR");
     if (base == NULL || base[0] == '\0') base = "/tmp";
-    if (snprintf(folder, TEMP_FOLDER_MAX, "%s/miniray-test-XXXXXX", base) >= TEMP_FOLDER_MAX) {
+    if (snprintf(folder, TEMP_DIR_FOLDER_MAX, "%s/miniray-test-XXXXXX", base) >= TEMP_DIR_FOLDER_MAX) {
         fprintf(stderr, "$TMPDIR is too long for the paths of unix sockets: %s\n", base);
         return false;
     }
@@ -23,7 +23,7 @@ bool temp_folder(char folder[TEMP_FOLDER_MAX]) {
 /* A process that is killed while it starts leaves this file of ThreadSanitizer's runtime. */
 static bool is_of_sanitizer(const char *name) { return strncmp(name, "tsan.rodata.", strlen("tsan.rodata.")) == 0; }
 
-size_t temp_entries(const char *path) {
+size_t temp_dir_entries(const char *path) {
     DIR *folder = opendir(path);
     size_t count = 0;
     for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
@@ -32,9 +32,9 @@ size_t temp_entries(const char *path) {
     return count;
 }
 
-bool temp_is_empty(const char *path) { return temp_entries(path) == 2; }
+bool temp_dir_is_empty(const char *path) { return temp_dir_entries(path) == 2; }
 
-bool temp_remove_empty(const char *path) {
+bool temp_dir_remove_empty(const char *path) {
     DIR *folder = opendir(path);
     for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
         if (is_of_sanitizer(item->d_name)) unlinkat(dirfd(folder), item->d_name, 0);

@@ -140,7 +140,7 @@ static void decode_sign(reader *reader, float *out, size_t count) {
 static uint8_t *encode_topk(const codec *codec, const float *values, size_t count, uint8_t *at) {
     uint32_t k = (uint32_t)kept(codec, count);
     memcpy(at, &k, sizeof k);
-    pick_largest(values, count, k, at + 4);
+    sparsify_largest(values, count, k, at + 4);
     for (uint32_t i = 0; i < k; i++) {
         uint32_t place;
         memcpy(&place, at + 4 + (size_t)i * 4, sizeof place);
@@ -165,11 +165,11 @@ static bool decode_topk(reader *reader, float *out, size_t count) {
 
 static uint8_t *encode_randk(const codec *codec, uint64_t step, const float *values, size_t count, uint8_t *at) {
     uint32_t k = (uint32_t)kept(codec, count);
-    uint64_t seed = pick_seed(codec->seed, step);
+    uint64_t seed = sparsify_seed(codec->seed, step);
     memcpy(at, &k, sizeof k);
     memcpy(at + 4, &seed, sizeof seed);
     at += 12;
-    for (uint32_t i = 0; i < k; i++) at = put_float(at, values[pick_one(seed, count, k, i)]);
+    for (uint32_t i = 0; i < k; i++) at = put_float(at, values[sparsify_one(seed, count, k, i)]);
     return at;
 }
 
@@ -180,7 +180,7 @@ static bool decode_randk(reader *reader, float *out, size_t count) {
     const uint8_t *values = reader_bytes(reader, (size_t)k * 4);
     if (values == NULL) return false;
     memset(out, 0, count * sizeof *out);
-    for (uint32_t i = 0; i < k; i++) memcpy(&out[pick_one(seed, count, k, i)], values + (size_t)i * 4, sizeof *out);
+    for (uint32_t i = 0; i < k; i++) memcpy(&out[sparsify_one(seed, count, k, i)], values + (size_t)i * 4, sizeof *out);
     return true;
 }
 

@@ -108,7 +108,7 @@ static void the_largest_are_picked(void **state) {
 static void one_of_each_stretch_is_drawn(void **state) {
     for (size_t k = 1; k <= 100; k++)
         for (size_t i = 0, least = 0; i < k; i++) {
-            size_t place = pick_one(k, 100, k, i);
+            size_t place = sparsify_one(k, 100, k, i);
             assert_true(place >= least && place < 100);
             least = place + 1;
         }

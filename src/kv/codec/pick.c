@@ -24,7 +24,7 @@ static uint32_t narrow(const float *values, size_t count, uint32_t prefix, unsig
     return prefix << (above - low) | number;
 }
 
-void pick_largest(const float *values, size_t count, size_t k, void *places) {
+void sparsify_largest(const float *values, size_t count, size_t k, void *places) {
     MR_ASSERT(k <= count && count <= UINT32_MAX);
     if (k == 0) return;
     size_t of_limit = k;

@@ -12,24 +12,30 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-enum { PRESS_HEAD = 8, PRESS_SIZE_MAX = 1 << 30 };
+enum { COMPRESSOR_HEAD = 8, COMPRESSOR_SIZE_MAX = 1 << 30 };
 
-typedef enum press_id { PRESS_STORED = 0, PRESS_LZ4 = 1, PRESS_ZSTD = 2, PRESS_IDS } press_id;
+typedef enum compressor_id {
+    COMPRESSOR_STORED = 0,
+    COMPRESSOR_LZ4 = 1,
+    COMPRESSOR_ZSTD = 2,
+    COMPRESSOR_IDS
+} compressor_id;
 
-typedef struct press press;
+typedef struct compressor compressor;
 
-MR_MUST mr_status press_open(press_id id, press **out); /* MR_NOT_FOUND: this machine does not have its library */
-void press_close(press *press);
+/* MR_NOT_FOUND: this machine does not have its library */
+MR_MUST mr_status compressor_open(compressor_id id, compressor **out);
+void compressor_close(compressor *compressor);
 
-size_t press_bound(size_t size); /* no message of so many bytes is larger */
+size_t compressor_bound(size_t size); /* no message of so many bytes is larger */
 
-/* Writes a message of size ≤ PRESS_SIZE_MAX bytes into press_bound ones; gives its size. The same bytes give the same
- * message, whatever was packed before. */
-size_t press_pack(press *press, span bytes, void *out);
+/* Writes a message of size ≤ COMPRESSOR_SIZE_MAX bytes into compressor_bound ones; gives its size. The same bytes give
+ * the same message, whatever was packed before. */
+size_t compressor_pack(compressor *compressor, span bytes, void *out);
 
 /* The size of what is in a message, to make room for it. MR_CORRUPT; MR_TOO_LARGE: beyond `limit`. */
-MR_MUST mr_status press_size(span message, size_t limit, size_t *out);
+MR_MUST mr_status compressor_size(span message, size_t limit, size_t *out);
 
 /* Into exactly so much room. MR_CORRUPT, and `out` has anything; MR_INVALID: it was packed by another kind of press;
  * MR_NOMEM: nothing is known of it. What was unpacked before, damaged or not, does not show. */
-MR_MUST mr_status press_unpack(press *press, span message, void *out, size_t size);
+MR_MUST mr_status compressor_unpack(compressor *compressor, span message, void *out, size_t size);

@@ -8,7 +8,7 @@
 static bool is_finite(float value) { return (half_bits(value) & 0x7f800000) != 0x7f800000; }
 
 /* What is wanted: the sum, as far as it is one. */
-VECTOR_CLONES static void residual_add(const float *restrict values, float *restrict rest, size_t count) {
+SIMD_CLONES static void residual_add(const float *restrict values, float *restrict rest, size_t count) {
     for (size_t i = 0; i < count; i++) {
         float sum = values[i] + rest[i];
         rest[i] = is_finite(sum) ? sum : values[i];
@@ -16,7 +16,7 @@ VECTOR_CLONES static void residual_add(const float *restrict values, float *rest
 }
 
 /* What can be sent of it. */
-VECTOR_CLONES static void residual_bound(const float *restrict wanted, float *restrict out, size_t count) {
+SIMD_CLONES static void residual_bound(const float *restrict wanted, float *restrict out, size_t count) {
     const float most = 65504;
     for (size_t i = 0; i < count; i++) {
         float bounded = wanted[i] > most ? most : wanted[i] < -most ? -most : wanted[i];
@@ -24,7 +24,7 @@ VECTOR_CLONES static void residual_bound(const float *restrict wanted, float *re
     }
 }
 
-VECTOR_CLONES static void residual_subtract(float *restrict wanted, const float *restrict sent, size_t count) {
+SIMD_CLONES static void residual_subtract(float *restrict wanted, const float *restrict sent, size_t count) {
     for (size_t i = 0; i < count; i++) {
         float lost = wanted[i] - sent[i];
         wanted[i] = is_finite(lost) ? lost : 0;

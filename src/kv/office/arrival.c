@@ -15,8 +15,8 @@
 
 #define WORD_FIELDS(X) X(u64, token) X(u8, group) X(flag, early) X(u64, place) X(u64, generation) X(u64, first)
 
-size_t arrival_word_encode(const arrival_word *word, uint8_t *out) {
-    writer writer = writer_of(out, ARRIVAL_WORD_MAX);
+size_t barrier_client_word_encode(const barrier_client_word *word, uint8_t *out) {
+    writer writer = writer_of(out, BARRIER_CLIENT_WORD_MAX);
 #define X(type, field) writer_##type(&writer, word->field);
     WORD_FIELDS(X)
 #undef X
@@ -25,9 +25,9 @@ size_t arrival_word_encode(const arrival_word *word, uint8_t *out) {
     return writer_size(&writer);
 }
 
-mr_status arrival_word_decode(span bytes, arrival_word *out) {
+mr_status barrier_client_word_decode(span bytes, barrier_client_word *out) {
     reader reader = reader_of(bytes.data, bytes.size);
-    arrival_word word = {0};
+    barrier_client_word word = {0};
 #define X(type, field) word.field = reader_##type(&reader);
     WORD_FIELDS(X)
 #undef X
@@ -39,8 +39,8 @@ mr_status arrival_word_decode(span bytes, arrival_word *out) {
     return MR_OK;
 }
 
-size_t arrival_verdict_encode(const arrival_verdict *verdict, uint8_t *out) {
-    writer writer = writer_of(out, ARRIVAL_VERDICT_MAX);
+size_t barrier_client_verdict_encode(const barrier_client_verdict *verdict, uint8_t *out) {
+    writer writer = writer_of(out, BARRIER_CLIENT_VERDICT_MAX);
     writer_u8(&writer, (uint8_t)verdict->status);
     writer_u32(&writer, verdict->missing);
     writer_u8(&writer, verdict->role);
@@ -50,12 +50,13 @@ size_t arrival_verdict_encode(const arrival_verdict *verdict, uint8_t *out) {
     return writer_size(&writer);
 }
 
-mr_status arrival_verdict_decode(span bytes, arrival_verdict *out) {
+mr_status barrier_client_verdict_decode(span bytes, barrier_client_verdict *out) {
     reader reader = reader_of(bytes.data, bytes.size);
-    arrival_verdict verdict = {.status = (mr_status)reader_u8(&reader), .missing = reader_u32(&reader)};
+    barrier_client_verdict verdict = {.status = (mr_status)reader_u8(&reader), .missing = reader_u32(&reader)};
     verdict.role = reader_u8(&reader);
     verdict.named = reader_u8(&reader);
-    bool good = verdict.named <= ARRIVAL_NAMED && verdict.named <= verdict.missing && verdict.role <= MR_PS_ALL &&
+    bool good = verdict.named <= BARRIER_CLIENT_NAMED && verdict.named <= verdict.missing &&
+                verdict.role <= MR_PS_ALL &&
                 (verdict.status == MR_OK || verdict.status == MR_BUSY || verdict.status == MR_TOO_LARGE);
     for (uint32_t i = 0; good && i < verdict.named; i++) verdict.numbers[i] = reader_u32(&reader);
     if (!good || reader.failed || reader_left(&reader) != 0)
@@ -66,178 +67,180 @@ mr_status arrival_verdict_decode(span bytes, arrival_verdict *out) {
 
 /* ---- Where it comes. */
 
-typedef struct arrival {
+typedef struct barrier_client {
     list link;
     char name[MR_PS_NAME_MAX];
     bool waits;
     uint8_t group;
-    arrivals_where where;
+    barrier_clients_where where;
     uint32_t index; /* rounds that it has passed there */
     uint64_t token;
     bool heard, stale;
-    arrival_verdict verdict;
-    uint64_t chart; /* that has to be known before it goes on */
-} arrival;
+    barrier_client_verdict verdict;
+    uint64_t map; /* that has to be known before it goes on */
+} barrier_client;
 
-struct arrivals {
-    arrivals_options options;
+struct barrier_clients {
+    barrier_clients_options options;
     list list;
     uint32_t count;
     uint64_t tokens;
     int64_t next_us;
 };
 
-arrivals *arrivals_create(const arrivals_options *options, uint64_t token) {
-    arrivals *arrivals = xcalloc(1, sizeof *arrivals);
-    *arrivals = (struct arrivals){.options = *options, .tokens = token, .next_us = CLOCK_NEVER_US};
-    list_init(&arrivals->list);
-    return arrivals;
+barrier_clients *barrier_clients_create(const barrier_clients_options *options, uint64_t token) {
+    barrier_clients *clients = xcalloc(1, sizeof *clients);
+    *clients = (struct barrier_clients){.options = *options, .tokens = token, .next_us = CLOCK_NEVER_US};
+    list_init(&clients->list);
+    return clients;
 }
 
-static void forget(arrivals *arrivals, arrival *arrival) {
-    list_remove(&arrival->link);
-    free(arrival);
-    arrivals->count--;
+static void forget(barrier_clients *clients, barrier_client *client) {
+    list_remove(&client->link);
+    free(client);
+    clients->count--;
 }
 
-void arrivals_destroy(arrivals *arrivals) {
-    if (arrivals == NULL) return;
-    while (!list_empty(&arrivals->list)) forget(arrivals, container_of(arrivals->list.next, arrival, link));
-    free(arrivals);
+void barrier_clients_destroy(barrier_clients *clients) {
+    if (clients == NULL) return;
+    while (!list_empty(&clients->list)) forget(clients, container_of(clients->list.next, barrier_client, link));
+    free(clients);
 }
 
-static arrival *find(const arrivals *arrivals, const char *name) {
-    list_for_each (item, &arrivals->list) {
-        arrival *arrival = container_of(item, struct arrival, link);
-        if (strcmp(arrival->name, name) == 0) return arrival;
+static barrier_client *find(const barrier_clients *clients, const char *name) {
+    list_for_each (item, &clients->list) {
+        barrier_client *client = container_of(item, struct barrier_client, link);
+        if (strcmp(client->name, name) == 0) return client;
     }
     return NULL;
 }
 
-static bool is_same(arrivals_where a, arrivals_where b) {
+static bool is_same(barrier_clients_where a, barrier_clients_where b) {
     return a.early == b.early && (a.early || (a.open == b.open && a.step == b.step));
 }
 
 /* What was passed elsewhere does not count any more. */
-static void sweep(arrivals *arrivals, arrivals_where where) {
-    list_for_each (item, &arrivals->list) {
-        arrival *arrival = container_of(item, struct arrival, link);
-        if (!arrival->waits && !is_same(arrival->where, where)) forget(arrivals, arrival);
+static void sweep(barrier_clients *clients, barrier_clients_where where) {
+    list_for_each (item, &clients->list) {
+        barrier_client *client = container_of(item, struct barrier_client, link);
+        if (!client->waits && !is_same(client->where, where)) forget(clients, client);
     }
 }
 
-mr_status arrivals_come(arrivals *arrivals, const char *name, uint8_t group, arrivals_where where, int64_t now_us) {
-    sweep(arrivals, where);
-    arrival *arrival = find(arrivals, name);
-    if (arrival != NULL && arrival->waits && arrival->group == group && is_same(arrival->where, where)) return MR_OK;
-    if (arrival == NULL && arrivals->count == ARRIVAL_MAX)
-        return error_set(MR_TOO_LARGE, "barrier '%s': a process may wait at %d barriers in a step", name, ARRIVAL_MAX);
-    if (arrival != NULL && arrival->index == BARRIERS_INDEX_MAX - 1)
+mr_status barrier_clients_come(barrier_clients *clients, const char *name, uint8_t group, barrier_clients_where where,
+                               int64_t now_us) {
+    sweep(clients, where);
+    barrier_client *client = find(clients, name);
+    if (client != NULL && client->waits && client->group == group && is_same(client->where, where)) return MR_OK;
+    if (client == NULL && clients->count == BARRIER_CLIENT_MAX)
+        return error_set(MR_TOO_LARGE, "barrier '%s': a process may wait at %d barriers in a step", name,
+                         BARRIER_CLIENT_MAX);
+    if (client != NULL && client->index == BARRIER_SERVER_INDEX_MAX - 1)
         return error_set(MR_TOO_LARGE, "barrier '%s' was passed %d times in a step, the limit", name,
-                         BARRIERS_INDEX_MAX - 1);
-    if (arrival == NULL) {
-        arrival = xcalloc(1, sizeof *arrival);
-        memcpy(arrival->name, name, strlen(name) + 1);
-        list_push_back(&arrivals->list, &arrival->link);
-        arrivals->count++;
-    } else if (!is_same(arrival->where, where)) {
-        arrival->index = 0;
+                         BARRIER_SERVER_INDEX_MAX - 1);
+    if (client == NULL) {
+        client = xcalloc(1, sizeof *client);
+        memcpy(client->name, name, strlen(name) + 1);
+        list_push_back(&clients->list, &client->link);
+        clients->count++;
+    } else if (!is_same(client->where, where)) {
+        client->index = 0;
     }
-    arrival->waits = true;
-    arrival->heard = arrival->stale = false;
-    arrival->group = group;
-    arrival->where = where;
-    arrival->token = ++arrivals->tokens;
-    arrivals->next_us = now_us;
+    client->waits = true;
+    client->heard = client->stale = false;
+    client->group = group;
+    client->where = where;
+    client->token = ++clients->tokens;
+    clients->next_us = now_us;
     return MR_OK;
 }
 
-static mr_status not_yet(const arrival *arrival) {
-    const arrival_verdict *verdict = &arrival->verdict;
-    char text[ARRIVAL_NAMED * 12] = "";
+static mr_status not_yet(const barrier_client *client) {
+    const barrier_client_verdict *verdict = &client->verdict;
+    char text[BARRIER_CLIENT_NAMED * 12] = "";
     size_t size = 0;
-    if (!arrival->heard) return error_set(MR_BUSY, "barrier '%s': the scheduler has not answered", arrival->name);
+    if (!client->heard) return error_set(MR_BUSY, "barrier '%s': the scheduler has not answered", client->name);
     for (uint32_t i = 0; i < verdict->named; i++)
         size += (size_t)snprintf(text + size, sizeof text - size, "%s%u", i == 0 ? "" : ", ", verdict->numbers[i]);
-    if (verdict->missing == 0) return error_set(MR_BUSY, "barrier '%s': slots lack replicas", arrival->name);
-    return error_set(MR_BUSY, "barrier '%s': %s %s%s %s", arrival->name,
+    if (verdict->missing == 0) return error_set(MR_BUSY, "barrier '%s': slots lack replicas", client->name);
+    return error_set(MR_BUSY, "barrier '%s': %s %s%s %s", client->name,
                      verdict->role == MR_PS_SERVERS ? "servers" : "ranks", text,
                      verdict->missing > verdict->named ? " and more" : "",
                      verdict->role == MR_PS_SERVERS ? "are not connected" : "have not arrived");
 }
 
-mr_status arrivals_passed(arrivals *arrivals, const char *name, const standing *self) {
-    arrival *arrival = find(arrivals, name);
-    if (arrival == NULL || !arrival->waits)
+mr_status barrier_clients_passed(barrier_clients *clients, const char *name, const process_state *self) {
+    barrier_client *client = find(clients, name);
+    if (client == NULL || !client->waits)
         return error_set(MR_STALE, "barrier '%s': another thread of this process has waited for it and passed", name);
-    if (arrival->stale) {
-        arrival->waits = false;
+    if (client->stale) {
+        client->waits = false;
         return error_set(MR_STALE,
                          "barrier '%s': all replicas of a slot were lost during the wait. The tables continue from the "
                          "newest checkpoint, or are empty if there is none",
                          name);
     }
-    if (!arrival->heard || arrival->verdict.status == MR_BUSY) return not_yet(arrival);
-    if (arrival->chart > self->chart) return error_set(MR_BUSY, "barrier '%s' waits for a newer cluster map", name);
-    arrival->waits = false;
-    if (arrival->verdict.status != MR_OK)
-        return error_set(arrival->verdict.status, "barrier '%s': ranks wait at %d others, the limit", name,
-                         BARRIERS_MAX);
-    arrival->index++;
+    if (!client->heard || client->verdict.status == MR_BUSY) return not_yet(client);
+    if (client->map > self->map) return error_set(MR_BUSY, "barrier '%s' waits for a newer cluster map", name);
+    client->waits = false;
+    if (client->verdict.status != MR_OK)
+        return error_set(client->verdict.status, "barrier '%s': ranks wait at %d others, the limit", name,
+                         BARRIER_SERVER_MAX);
+    client->index++;
     return MR_OK;
 }
 
-void arrivals_restart(arrivals *arrivals) {
-    list_for_each (item, &arrivals->list) {
-        arrival *arrival = container_of(item, struct arrival, link);
-        if (arrival->waits && !arrival->where.early) arrival->stale = true;
-        if (!arrival->where.early) arrival->index = 0; /* whatever it has passed it will come to again */
+void barrier_clients_restart(barrier_clients *clients) {
+    list_for_each (item, &clients->list) {
+        barrier_client *client = container_of(item, struct barrier_client, link);
+        if (client->waits && !client->where.early) client->stale = true;
+        if (!client->where.early) client->index = 0; /* whatever it has passed it will come to again */
     }
 }
 
 /* ---- Saying and hearing. */
 
-int64_t arrivals_next_us(const arrivals *arrivals) { return arrivals->next_us; }
+int64_t barrier_clients_next_us(const barrier_clients *clients) { return clients->next_us; }
 
-static void say(arrivals *arrivals, const arrival *arrival, const standing *self) {
-    uint8_t bytes[ARRIVAL_WORD_MAX];
-    arrivals_where where = arrival->where;
-    arrival_word word = {.token = arrival->token,
-                         .group = arrival->group,
-                         .early = where.early,
-                         .place = where.early ? 1 + (uint64_t)arrival->index
-                                              : barriers_place(where.step, where.open, 1 + arrival->index),
-                         .generation = self->generation,
-                         .first = self->first};
-    memcpy(word.name, arrival->name, sizeof word.name);
-    letter letter = {.kind = DESK_COME,
-                     .stamp = {self->chart, self->number, self->incarnation},
-                     .value = span_of(bytes, arrival_word_encode(&word, bytes))};
-    arrivals->options.send(arrivals->options.context, arrivals->options.scheduler, &letter);
+static void say(barrier_clients *clients, const barrier_client *client, const process_state *self) {
+    uint8_t bytes[BARRIER_CLIENT_WORD_MAX];
+    barrier_clients_where where = client->where;
+    barrier_client_word word = {.token = client->token,
+                                .group = client->group,
+                                .early = where.early,
+                                .place = where.early ? 1 + (uint64_t)client->index
+                                                     : barrier_server_place(where.step, where.open, 1 + client->index),
+                                .generation = self->generation,
+                                .first = self->first};
+    memcpy(word.name, client->name, sizeof word.name);
+    control_message message = {.kind = CONTROL_COME,
+                               .stamp = {self->map, self->number, self->incarnation},
+                               .value = span_of(bytes, barrier_client_word_encode(&word, bytes))};
+    clients->options.send(clients->options.context, clients->options.scheduler, &message);
 }
 
-void arrivals_tick(arrivals *arrivals, const standing *self, int64_t now_us) {
-    arrivals->next_us = CLOCK_NEVER_US;
-    list_for_each (item, &arrivals->list) {
-        const arrival *arrival = container_of(item, struct arrival, link);
-        bool over = arrival->heard && arrival->verdict.status != MR_BUSY;
-        if (!arrival->waits || arrival->stale || over) continue;
-        if (self->ready) say(arrivals, arrival, self);
-        arrivals->next_us = now_us + ARRIVAL_AGAIN_US;
+void barrier_clients_tick(barrier_clients *clients, const process_state *self, int64_t now_us) {
+    clients->next_us = CLOCK_NEVER_US;
+    list_for_each (item, &clients->list) {
+        const barrier_client *client = container_of(item, struct barrier_client, link);
+        bool over = client->heard && client->verdict.status != MR_BUSY;
+        if (!client->waits || client->stale || over) continue;
+        if (self->ready) say(clients, client, self);
+        clients->next_us = now_us + BARRIER_CLIENT_AGAIN_US;
     }
 }
 
-bool arrivals_take(arrivals *arrivals, const letter *letter) {
-    arrival_verdict verdict;
-    if (letter->kind != DESK_PASS) return false;
-    if (arrival_verdict_decode(letter->value, &verdict) != MR_OK) return true;
-    list_for_each (item, &arrivals->list) {
-        arrival *arrival = container_of(item, struct arrival, link);
-        bool over = arrival->heard && arrival->verdict.status != MR_BUSY;
-        if (!arrival->waits || over || arrival->token != letter->stamp.id) continue;
-        arrival->heard = true;
-        arrival->verdict = verdict;
-        arrival->chart = letter->stamp.view;
+bool barrier_clients_take(barrier_clients *clients, const control_message *message) {
+    barrier_client_verdict verdict;
+    if (message->kind != CONTROL_PASS) return false;
+    if (barrier_client_verdict_decode(message->value, &verdict) != MR_OK) return true;
+    list_for_each (item, &clients->list) {
+        barrier_client *client = container_of(item, struct barrier_client, link);
+        bool over = client->heard && client->verdict.status != MR_BUSY;
+        if (!client->waits || over || client->token != message->stamp.id) continue;
+        client->heard = true;
+        client->verdict = verdict;
+        client->map = message->stamp.view;
     }
     return true;
 }

@@ -12,30 +12,24 @@
  *   DISK         nothing can be decided: the disk does not take it          room on the disk
  *
  * A watch asks again and again, and knows since when and what is worth a line of the log: at first after
- * AWAITED_PATIENCE_US, since servers that are just being started are nothing to speak of; then every AWAITED_AGAIN_US,
+ * STALL_PATIENCE_US, since servers that are just being started are nothing to speak of; then every STALL_AGAIN_US,
  * and when somebody else is missing.
  *
- * Bounds      AWAITED_NAMED servers and slots have a name; of the others only the number is told.
+ * Bounds      STALL_NAMED servers and slots have a name; of the others only the number is told.
  * Pure. */
 #pragma once
 #include "kv/office/board.h"
 #include "ps/chart.h"
 
-#define AWAITED_PATIENCE_US INT64_C(3000000)
-#define AWAITED_AGAIN_US    INT64_C(30000000)
-enum { AWAITED_NAMED = 8 };
+#define STALL_PATIENCE_US INT64_C(3000000)
+#define STALL_AGAIN_US    INT64_C(30000000)
+enum { STALL_NAMED = 8 };
 
-typedef enum awaited_kind {
-    AWAITED_NOTHING,
-    AWAITED_SERVERS,
-    AWAITED_RETURN,
-    AWAITED_CHECKPOINT,
-    AWAITED_DISK
-} awaited_kind;
+typedef enum stall_kind { STALL_NOTHING, STALL_SERVERS, STALL_RETURN, STALL_CHECKPOINT, STALL_DISK } stall_kind;
 
-typedef struct awaited_facts { /* all borrowed */
-    const chart *chart;
-    const board *board;
+typedef struct stall_facts { /* all borrowed */
+    const cluster_map *map;
+    const process_table *table;
     uint32_t server_count; /* with which a generation begins */
     uint64_t checkpoint;   /* from which it would; 0: none */
     const char *scheduler; /* its address */
@@ -44,35 +38,35 @@ typedef struct awaited_facts { /* all borrowed */
     bool stuck;            /* what somebody needs of them cannot be read, and there is none before */
     const char *undecided; /* why nothing that is decided can be written; "": it can */
     int64_t now_us;
-} awaited_facts;
+} stall_facts;
 
-typedef struct awaited {
-    awaited_kind kind;
-    uint32_t here;                   /* servers */
-    int64_t gone_us;                 /* when one of those was heard that are gone, the first; 0: none was, */
-    uint32_t server_count;           /* RETURN: how many they are, */
-    uint32_t servers[AWAITED_NAMED]; /* ascending, the first of them */
-    uint32_t slot_count;             /* that nobody has; 0: nothing has begun yet */
-    uint32_t slots[AWAITED_NAMED];
-} awaited;
+typedef struct stall {
+    stall_kind kind;
+    uint32_t here;                 /* servers */
+    int64_t gone_us;               /* when one of those was heard that are gone, the first; 0: none was, */
+    uint32_t server_count;         /* RETURN: how many they are, */
+    uint32_t servers[STALL_NAMED]; /* ascending, the first of them */
+    uint32_t slot_count;           /* that nobody has; 0: nothing has begun yet */
+    uint32_t slots[STALL_NAMED];
+} stall;
 
-awaited awaited_look(const awaited_facts *facts);
+stall stall_look(const stall_facts *facts);
 
-/* A sentence without its end: what is awaited, and what follows when it is there. AWAITED_NOTHING: "". */
-void awaited_say(const awaited *awaited, const awaited_facts *facts, char *text, size_t room);
-/* Commands that help, one in each line, without the last line's end. AWAITED_NOTHING: "". */
-void awaited_help(const awaited *awaited, const awaited_facts *facts, char *text, size_t room);
+/* A sentence without its end: what is awaited, and what follows when it is there. STALL_NOTHING: "". */
+void stall_say(const stall *stall, const stall_facts *facts, char *text, size_t room);
+/* Commands that help, one in each line, without the last line's end. STALL_NOTHING: "". */
+void stall_help(const stall *stall, const stall_facts *facts, char *text, size_t room);
 
 /* ---- Over time. */
 
-typedef struct awaited_watch { /* zero-initialized nothing is awaited */
-    awaited now;
+typedef struct stall_watch { /* zero-initialized nothing is awaited */
+    stall now;
     int64_t since_us, said_us; /* said_us 0: nothing was said */
-} awaited_watch;
+} stall_watch;
 
-typedef enum awaited_news { AWAITED_NO_NEWS, AWAITED_SAY, AWAITED_OVER } awaited_news;
+typedef enum stall_news { STALL_NO_NEWS, STALL_SAY, STALL_OVER } stall_news;
 /* What there is to be logged: what is awaited; or that nothing is any more, of which something was said. */
-awaited_news awaited_watch_look(awaited_watch *watch, const awaited_facts *facts);
+stall_news stall_watch_look(stall_watch *watch, const stall_facts *facts);
 
 /* All of it, since when too, in at most `room` bytes. "": nothing is awaited. */
-void awaited_watch_say(const awaited_watch *watch, const awaited_facts *facts, char *text, size_t room);
+void stall_watch_say(const stall_watch *watch, const stall_facts *facts, char *text, size_t room);

@@ -17,20 +17,21 @@
  * has passed what is before the step with which it goes on, and nothing behind it. (Outside BSP ranks may go on from
  * both sides of a barrier then: the one before it waits until the others come next.)
  *
- * What has opened is written down (barriers_encode) before anybody is told. A rank that has arrived repeats its message
- * until it is answered.
+ * What has opened is written down (barrier_server_encode) before anybody is told. A rank that has arrived repeats its
+ * message until it is answered.
  *
- * Bounds      BARRIERS_MAX barriers and BARRIERS_BYTES_MAX bytes: the one that has opened longest ago, with nobody
+ * Bounds  BARRIER_SERVER_MAX barriers and BARRIER_SERVER_BYTES_MAX bytes: the one that has opened longest ago, with
+ *         nobody
  *             waiting, is forgotten first.
  * Pure. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/ps.h"
 
-#define BARRIERS_KEY "barriers"
-enum { BARRIERS_MAX = 64, BARRIERS_BYTES_MAX = 100 * 1000, BARRIERS_INDEX_MAX = (1 << 19) - 1 };
+#define BARRIER_SERVER_KEY "barriers"
+enum { BARRIER_SERVER_MAX = 64, BARRIER_SERVER_BYTES_MAX = 100 * 1000, BARRIER_SERVER_INDEX_MAX = (1 << 19) - 1 };
 
-static inline uint64_t barriers_place(uint64_t step, bool open, uint32_t index) {
+static inline uint64_t barrier_server_place(uint64_t step, bool open, uint32_t index) {
     return step << 20 | (uint64_t)open << 19 | index;
 }
 
@@ -41,37 +42,37 @@ typedef struct barrier {
     uint64_t *passed, *come; /* by rank, owned */
 } barrier;
 
-typedef struct barriers_rank {
+typedef struct barrier_server_rank {
     uint64_t generation, first; /* in which it was heard, and the step with which it came into it */
-} barriers_rank;
+} barrier_server_rank;
 
-typedef struct barriers { /* barriers_init */
+typedef struct barrier_server { /* barrier_server_init */
     uint32_t rank_count;
     bool rounds;         /* BSP */
     uint64_t generation; /* 0: none yet */
     uint64_t opened;
-    barriers_rank *ranks; /* owned */
-    barrier *list;        /* owned */
+    barrier_server_rank *ranks; /* owned */
+    barrier *list;              /* owned */
     uint32_t count;
-} barriers;
+} barrier_server;
 
-void barriers_init(barriers *barriers, uint32_t rank_count, bool rounds);
-void barriers_fini(barriers *barriers);
+void barrier_server_init(barrier_server *server, uint32_t rank_count, bool rounds);
+void barrier_server_fini(barrier_server *server);
 
 /* The generation that holds now: who has come in another one has to come again. */
-void barriers_begin(barriers *barriers, uint64_t generation);
+void barrier_server_begin(barrier_server *server, uint64_t generation);
 /* A rank goes on with this step, in this generation; no-op if that is not the one that holds. */
-void barriers_resume(barriers *barriers, uint32_t rank, uint64_t generation, uint64_t first);
+void barrier_server_resume(barrier_server *server, uint32_t rank, uint64_t generation, uint64_t first);
 
 /* A rank that goes on has come. *opens: that opens the round, which is to be written down before anybody is told.
  * MR_OK: it goes on; MR_BUSY: it waits. MR_INVALID: no such rank goes on; MR_TOO_LARGE: at all barriers that there can
  * be some wait. */
-MR_MUST mr_status barriers_come(barriers *barriers, uint32_t rank, const char *name, bool early, uint64_t place,
-                                bool *opens);
+MR_MUST mr_status barrier_server_come(barrier_server *server, uint32_t rank, const char *name, bool early,
+                                      uint64_t place, bool *opens);
 /* Who has not come, to a barrier where somebody waits; returns how many there are, which may be more than `most`. */
-size_t barriers_missing(const barriers *barriers, const char *name, bool early, uint32_t *ranks, size_t most);
+size_t barrier_server_missing(const barrier_server *server, const char *name, bool early, uint32_t *ranks, size_t most);
 
-size_t barriers_size(const barriers *barriers);
-void barriers_encode(const barriers *barriers, writer *writer);
+size_t barrier_server_size(const barrier_server *server);
+void barrier_server_encode(const barrier_server *server, writer *writer);
 /* Into what was initialized for the same ranks. MR_CORRUPT: nothing has changed. */
-MR_MUST mr_status barriers_decode(span bytes, barriers *barriers);
+MR_MUST mr_status barrier_server_decode(span bytes, barrier_server *server);

@@ -7,8 +7,8 @@
  *   COME ──► barriers.h ── a round opens: it is on disk ──► PASS, to all who wait
  *   NOTE ──► notes.h
  *
- * Who waits at a barrier, and the board, go with the process: all of it is said again. Rounds that have opened are a
- * value of the keeper.
+ * Who waits at a barrier, and the process table, go with the process: all of it is said again. Rounds that have opened
+ * are a value of the keeper.
  *
  * Threads     that of its van's loop. */
 #pragma once
@@ -19,26 +19,26 @@
 #include "kv/van.h"
 #include "ps/chart.h"
 
-typedef struct bureau bureau;
+typedef struct control_server control_server;
 
-typedef struct bureau_options { /* all borrowed for its life */
+typedef struct control_server_options { /* all borrowed for its life */
     van *van;
-    keeper *keeper;
+    metadata_db *db;
     uint32_t rank_count, server_count;
-    bool rounds;                                /* BSP */
-    const chart *(*chart)(const void *context); /* the newest; number 0: none yet */
-    /* What workers are told while something is awaited (awaited.h), by this chart; "": nothing is. */
-    const char *(*awaited)(const void *context, uint64_t *chart);
+    bool rounds;                                    /* BSP */
+    const cluster_map *(*map)(const void *context); /* the newest; number 0: none yet */
+    /* What workers are told while something is awaited (awaited.h), by this cluster map; "": nothing is. */
+    const char *(*stall)(const void *context, uint64_t *map);
     const void *context;
-} bureau_options;
+} control_server_options;
 
-bureau *bureau_create(const bureau_options *options);
-void bureau_destroy(bureau *bureau);
+control_server *control_server_create(const control_server_options *options);
+void control_server_destroy(control_server *server);
 
-notes *bureau_notes(bureau *bureau);
-const board *bureau_board(const bureau *bureau);
-const stocks *bureau_stocks(const bureau *bureau);
-bool bureau_take(bureau *bureau, link_id link, const letter *letter); /* false: not for it */
-void bureau_broken(bureau *bureau, const char *address);
-int64_t bureau_next_us(const bureau *bureau);
-void bureau_tick(bureau *bureau, int64_t now_us);
+app_rpc *control_server_notes(control_server *server);
+const process_table *control_server_process_table(const control_server *server);
+const table_stats_list *control_server_stocks(const control_server *server);
+bool control_server_take(control_server *server, link_id link, const control_message *message); /* false: not for it */
+void control_server_broken(control_server *server, const char *address);
+int64_t control_server_next_us(const control_server *server);
+void control_server_tick(control_server *server, int64_t now_us);

@@ -5,14 +5,14 @@
 #pragma once
 #include "kv/office/seats.h"
 
-typedef struct leavers {              /* zeros: no server leaves */
-    uint64_t incarnations[SEATS_MAX]; /* by number; 0: that server stays */
-    uint32_t numbers[SEATS_MAX];      /* of the servers that leave, sorted: for director_retire */
+typedef struct drain_list {                  /* zeros: no server leaves */
+    uint64_t incarnations[ID_ALLOCATOR_MAX]; /* by number; 0: that server stays */
+    uint32_t numbers[ID_ALLOCATOR_MAX];      /* of the servers that leave, sorted: for controller_retire */
     size_t count;
-} leavers;
+} drain_list;
 
-/* `number` is below SEATS_MAX. True: something has changed. */
-bool leavers_add(leavers *leavers, uint32_t number, uint64_t incarnation);
+/* `number` is below ID_ALLOCATOR_MAX. True: something has changed. */
+bool drain_list_add(drain_list *list, uint32_t number, uint64_t incarnation);
 /* A server was heard as this process: an earlier one that was to go is gone. True: something has changed. */
-bool leavers_heard(leavers *leavers, uint32_t number, uint64_t incarnation);
-bool leavers_has(const leavers *leavers, uint32_t number, uint64_t incarnation);
+bool drain_list_heard(drain_list *list, uint32_t number, uint64_t incarnation);
+bool drain_list_has(const drain_list *list, uint32_t number, uint64_t incarnation);

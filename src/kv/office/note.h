@@ -1,8 +1,8 @@
 /* note.h — encoding of app messages: requests and responses between programs of a parameter server.
  *
- *   bytes    what follows the stamp of the letter (DESK_NOTE)
+ *   bytes  what follows the stamp of the control message (CONTROL_NOTE)
  *   -------  ----------------------------------------------------------------------------
- *   1        kind: NOTE_REQUEST, NOTE_RESPONSE
+ *   1  kind: APP_MESSAGE_REQUEST, APP_MESSAGE_RESPONSE
  *   1 1 4    role of the sender; role and number of the receiver
  *   1 + n    address of the sender
  *   8        incarnation of the receiver
@@ -11,26 +11,28 @@
  *   4        of a response: its status
  *   …        body, to the end
  *
- * The stamp has the newest chart that the sender knows, its number and its incarnation. Pure. */
+ * The stamp has the newest cluster map that the sender knows, its number and its incarnation. Pure. */
 #pragma once
 #include "cluster/letter.h"
 #include "miniray/admin.h"
 
-enum { NOTE_REQUEST = 1, NOTE_RESPONSE = 2 };
-enum { NOTE_HEAD_MAX = 1 + 2 + 4 + MR_PS_ADDRESS_MAX + 8 + 16 + 8 + 4 };
+enum { APP_MESSAGE_REQUEST = 1, APP_MESSAGE_RESPONSE = 2 };
+enum { APP_MESSAGE_HEAD_MAX = 1 + 2 + 4 + MR_PS_ADDRESS_MAX + 8 + 16 + 8 + 4 };
 
-typedef struct note {
+typedef struct app_message {
     uint8_t kind;
     uint8_t from_role, to_role;
     uint32_t from, to;
     char address[MR_PS_ADDRESS_MAX]; /* of the sender */
     uint64_t from_incarnation, to_incarnation;
-    uint64_t chart;
+    uint64_t map;
     uint64_t number, oldest;
     int32_t app, head;
     mr_status status;
     span body;
-} note;
+} app_message;
 
-uint8_t *note_write(const note *note, letter *letter);        /* the bytes of the letter's value: to be freed */
-MR_MUST mr_status note_read(const letter *letter, note *out); /* MR_CORRUPT; the body is borrowed */
+/* the bytes of the control message's value: to be freed */
+uint8_t *app_message_write(const app_message *message, control_message *control_message);
+/* MR_CORRUPT; the body is borrowed */
+MR_MUST mr_status app_message_read(const control_message *message, app_message *out);

@@ -21,7 +21,7 @@ enum { NODES = 3, APP = 5, QUEUE = 4096 };
 typedef struct net net;
 typedef struct node {
     net *net;
-    notes *notes;
+    app_rpc *rpc;
     char address[16];
     uint32_t handled, told;
     uint64_t heads[256]; /* how often each was handled */
@@ -29,54 +29,54 @@ typedef struct node {
     mr_status status; /* told last */
 } node;
 
-typedef struct parcel_on_its_way {
+typedef struct payload_on_its_way {
     char to[16];
     uint8_t *bytes;
     size_t size;
     uint32_t from;
-} parcel_on_its_way;
+} payload_on_its_way;
 
 struct net {
     node nodes[NODES]; /* workers 0 … */
-    board board;
-    parcel_on_its_way queue[QUEUE];
+    process_table table;
+    payload_on_its_way queue[QUEUE];
     size_t first, last;
     rng rng;
     uint32_t loses, repeats; /* in a hundred */
     int64_t now_us;
 };
 
-static void post(net *net, uint32_t from, const char *to, const letter *letter) {
+static void post(net *net, uint32_t from, const char *to, const control_message *message) {
     assert_true(net->last - net->first < QUEUE);
-    parcel_on_its_way *parcel = &net->queue[net->last++ % QUEUE];
-    *parcel = (parcel_on_its_way){.from = from};
+    payload_on_its_way *payload = &net->queue[net->last++ % QUEUE];
+    *payload = (payload_on_its_way){.from = from};
     size_t length = strlen(to);
-    assert_true(length < sizeof parcel->to);
-    memcpy(parcel->to, to, length);
-    parcel->bytes = letter_write(letter, &parcel->size);
+    assert_true(length < sizeof payload->to);
+    memcpy(payload->to, to, length);
+    payload->bytes = control_message_write(message, &payload->size);
 }
 
-static void send_letter(void *context, const char *address, const letter *letter) {
+static void send_message(void *context, const char *address, const control_message *message) {
     node *node = context;
     net *net = node->net;
     if (rng_between(&net->rng, 0, 99) < net->loses) return;
-    post(net, (uint32_t)(node - net->nodes), address, letter);
-    if (rng_between(&net->rng, 0, 99) < net->repeats) post(net, (uint32_t)(node - net->nodes), address, letter);
+    post(net, (uint32_t)(node - net->nodes), address, message);
+    if (rng_between(&net->rng, 0, 99) < net->repeats) post(net, (uint32_t)(node - net->nodes), address, message);
 }
 
 static void stand(net *net, uint32_t number, uint64_t incarnation) {
-    standing standing = {.role = MR_PS_WORKERS, .number = number, .incarnation = incarnation};
-    memcpy(standing.address, net->nodes[number].address, sizeof net->nodes[number].address);
-    board_take(&net->board, &standing, net->now_us);
+    process_state state = {.role = MR_PS_WORKERS, .number = number, .incarnation = incarnation};
+    memcpy(state.address, net->nodes[number].address, sizeof net->nodes[number].address);
+    process_table_take(&net->table, &state, net->now_us);
 }
 
 static void open_node(net *net, uint32_t number, uint64_t incarnation) {
     node *node = &net->nodes[number];
     *node = (struct node){.net = net};
     snprintf(node->address, sizeof node->address, "w%u", number);
-    node->notes = notes_create(&(notes_options){
-        .role = MR_PS_WORKERS, .address = node->address, .scheduler = "s", .send = send_letter, .context = node});
-    notes_begin(node->notes, number, incarnation, net->now_us);
+    node->rpc = app_rpc_create(&(app_rpc_options){
+        .role = MR_PS_WORKERS, .address = node->address, .scheduler = "s", .send = send_message, .context = node});
+    app_rpc_begin(node->rpc, number, incarnation, net->now_us);
     stand(net, number, incarnation);
 }
 
@@ -91,18 +91,18 @@ static net *begin(uint32_t loses, uint32_t repeats) {
 }
 
 static void end(net *net) {
-    for (uint32_t i = 0; i < NODES; i++) notes_destroy(net->nodes[i].notes);
+    for (uint32_t i = 0; i < NODES; i++) app_rpc_destroy(net->nodes[i].rpc);
     for (; net->first < net->last; net->first++) free(net->queue[net->first % QUEUE].bytes);
-    board_fini(&net->board);
+    process_table_fini(&net->table);
     free(net);
 }
 
-static void answer_as_scheduler(net *net, uint32_t to, const letter *question) {
+static void answer_as_scheduler(net *net, uint32_t to, const control_message *question) {
     size_t size;
-    uint8_t *list =
-        board_list(&net->board, (uint8_t)question->stamp.view, (uint32_t)question->stamp.id, net->now_us, &size);
+    uint8_t *list = process_table_list(&net->table, (uint8_t)question->stamp.view, (uint32_t)question->stamp.id,
+                                       net->now_us, &size);
     post(net, 99, net->nodes[to].address,
-         &(letter){.kind = DESK_THOSE, .stamp = question->stamp, .value = span_of(list, size)});
+         &(control_message){.kind = CONTROL_THOSE, .stamp = question->stamp, .value = span_of(list, size)});
     free(list);
 }
 
@@ -110,20 +110,20 @@ static void tell(node *node) {
     void (*function)(void *context, mr_status status);
     void *context;
     mr_status status;
-    while (notes_tell(node->notes, &function, &context, &status)) function(context, status);
+    while (app_rpc_tell(node->rpc, &function, &context, &status)) function(context, status);
 }
 
 static void carry(net *net) {
-    parcel_on_its_way parcel = net->queue[net->first++ % QUEUE];
-    letter letter;
-    assert_int_equal(letter_decode(span_of(parcel.bytes, parcel.size), &letter), MR_OK);
-    if (strcmp(parcel.to, "s") == 0 && letter.kind == DESK_WHO) answer_as_scheduler(net, parcel.from, &letter);
+    payload_on_its_way payload = net->queue[net->first++ % QUEUE];
+    control_message message;
+    assert_int_equal(control_message_decode(span_of(payload.bytes, payload.size), &message), MR_OK);
+    if (strcmp(payload.to, "s") == 0 && message.kind == CONTROL_WHO) answer_as_scheduler(net, payload.from, &message);
     for (uint32_t i = 0; i < NODES; i++) {
-        if (strcmp(parcel.to, net->nodes[i].address) != 0 || net->nodes[i].notes == NULL) continue;
-        assert_true(notes_take(net->nodes[i].notes, &letter, net->now_us));
+        if (strcmp(payload.to, net->nodes[i].address) != 0 || net->nodes[i].rpc == NULL) continue;
+        assert_true(app_rpc_take(net->nodes[i].rpc, &message, net->now_us));
         tell(&net->nodes[i]);
     }
-    free(parcel.bytes);
+    free(payload.bytes);
 }
 
 /* A while, in which all who live are heard. */
@@ -131,10 +131,10 @@ static void run(net *net, int64_t us) {
     for (int64_t until_us = net->now_us + us; net->now_us < until_us; net->now_us += 10000) {
         for (uint32_t i = 0; i < NODES; i++) {
             node *node = &net->nodes[i];
-            if (node->notes == NULL) continue;
-            const board_row *row = board_find(&net->board, MR_PS_WORKERS, i);
+            if (node->rpc == NULL) continue;
+            const process_table_row *row = process_table_find(&net->table, MR_PS_WORKERS, i);
             stand(net, i, row->now.incarnation);
-            if (net->now_us >= notes_next_us(node->notes)) notes_tick(node->notes, net->now_us);
+            if (net->now_us >= app_rpc_next_us(node->rpc)) app_rpc_tick(node->rpc, net->now_us);
         }
         while (net->first < net->last) carry(net);
     }
@@ -144,7 +144,7 @@ static void count_it(void *context, mr_ps_message *message) {
     node *node = context;
     node->handled++;
     node->heads[(uint32_t)message->head % 256]++;
-    notes_answer(node->notes, message, MR_OK, message->head + 1, span_of(message->body, message->size));
+    app_rpc_answer(node->rpc, message, MR_OK, message->head + 1, span_of(message->body, message->size));
 }
 
 static void keep_it(void *context, mr_ps_message *message) { ((node *)context)->kept = message; }
@@ -157,15 +157,15 @@ static void on_done(void *context, mr_status status) {
 
 static uint64_t ask(net *net, uint32_t from, uint32_t to, int32_t head) {
     uint64_t ticket;
-    notes_call call = {.roles = MR_PS_WORKERS,
-                       .number = to,
-                       .app = APP,
-                       .head = head,
-                       .body = span_of("body", 4),
-                       .done = on_done,
-                       .context = &net->nodes[from],
-                       .kept = true};
-    assert_int_equal(notes_send(net->nodes[from].notes, &call, net->now_us, &ticket), MR_OK);
+    app_rpc_call call = {.roles = MR_PS_WORKERS,
+                         .number = to,
+                         .app = APP,
+                         .head = head,
+                         .body = span_of("body", 4),
+                         .done = on_done,
+                         .context = &net->nodes[from],
+                         .kept = true};
+    assert_int_equal(app_rpc_send(net->nodes[from].rpc, &call, net->now_us, &ticket), MR_OK);
     return ticket;
 }
 
@@ -173,19 +173,19 @@ static void each_is_handled_once(void **state) {
     for (uint32_t loses = 0; loses <= 40; loses += 20) {
         net *net = begin(loses, 30);
         uint64_t tickets[200];
-        assert_int_equal(notes_handle(net->nodes[1].notes, APP, count_it, &net->nodes[1]), MR_OK);
+        assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, count_it, &net->nodes[1]), MR_OK);
         for (int32_t i = 0; i < 200; i++) tickets[i] = ask(net, 0, 1, i);
         run(net, 120000000);
         assert_int_equal(net->nodes[0].told, 200);
         assert_int_equal(net->nodes[1].handled, 200);
         for (int32_t i = 0; i < 200; i++) {
             assert_int_equal(net->nodes[1].heads[i], 1);
-            assert_int_equal(notes_status(net->nodes[0].notes, tickets[i]), MR_OK);
-            mr_ps_responses *all = notes_collect(net->nodes[0].notes, tickets[i]);
+            assert_int_equal(app_rpc_status(net->nodes[0].rpc, tickets[i]), MR_OK);
+            mr_ps_responses *all = app_rpc_collect(net->nodes[0].rpc, tickets[i]);
             assert_true(all->count == 1 && all->list->status == MR_OK && all->list->head == i + 1);
             assert_true(all->list->size == 4 && memcmp(all->list->body, "body", 4) == 0);
             free(all);
-            assert_int_equal(notes_status(net->nodes[0].notes, tickets[i]), MR_NOT_FOUND);
+            assert_int_equal(app_rpc_status(net->nodes[0].rpc, tickets[i]), MR_NOT_FOUND);
         }
         end(net);
     }
@@ -194,12 +194,12 @@ static void each_is_handled_once(void **state) {
 static void all_of_a_role_are_asked(void **state) {
     net *net = begin(20, 20);
     for (uint32_t i = 1; i < NODES; i++)
-        assert_int_equal(notes_handle(net->nodes[i].notes, APP, count_it, &net->nodes[i]), MR_OK);
-    uint64_t ticket = ask(net, 0, NOTES_EVERY, 7);
+        assert_int_equal(app_rpc_handle(net->nodes[i].rpc, APP, count_it, &net->nodes[i]), MR_OK);
+    uint64_t ticket = ask(net, 0, APP_RPC_EVERY, 7);
     run(net, 20000000);
-    assert_int_equal(notes_status(net->nodes[0].notes, ticket), MR_OK);
+    assert_int_equal(app_rpc_status(net->nodes[0].rpc, ticket), MR_OK);
     assert_int_equal(net->nodes[0].status, MR_NOT_FOUND); /* it handles nothing itself */
-    mr_ps_responses *all = notes_collect(net->nodes[0].notes, ticket);
+    mr_ps_responses *all = app_rpc_collect(net->nodes[0].rpc, ticket);
     assert_int_equal(all->count, NODES);
     for (size_t i = 0; i < all->count; i++) {
         assert_int_equal(all->list[i].from.number, i);
@@ -211,17 +211,17 @@ static void all_of_a_role_are_asked(void **state) {
 
 static void who_is_replaced_has_died(void **state) {
     net *net = begin(0, 0);
-    assert_int_equal(notes_handle(net->nodes[1].notes, APP, keep_it, &net->nodes[1]), MR_OK);
+    assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, keep_it, &net->nodes[1]), MR_OK);
     uint64_t ticket = ask(net, 0, 1, 7);
     run(net, 1000000);
     assert_non_null(net->nodes[1].kept);
-    assert_int_equal(notes_status(net->nodes[0].notes, ticket), MR_BUSY);
+    assert_int_equal(app_rpc_status(net->nodes[0].rpc, ticket), MR_BUSY);
     mr_ps_message *kept = net->nodes[1].kept;
-    notes_destroy(net->nodes[1].notes);
-    assert_null(kept->notes); /* mr_ps_respond says MR_CLOSED, and frees it */
+    app_rpc_destroy(net->nodes[1].rpc);
+    assert_null(kept->rpc); /* mr_ps_respond says MR_CLOSED, and frees it */
     free(kept);
     open_node(net, 1, 50);
-    assert_int_equal(notes_handle(net->nodes[1].notes, APP, count_it, &net->nodes[1]), MR_OK);
+    assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, count_it, &net->nodes[1]), MR_OK);
     run(net, 2000000);
     assert_int_equal(net->nodes[0].status, MR_PEER_DIED);
     assert_int_equal(net->nodes[1].handled, 0); /* what was for the one before is not given to it */
@@ -233,75 +233,75 @@ static void who_is_replaced_has_died(void **state) {
 
 static void who_is_gone_has_died(void **state) {
     net *net = begin(0, 0);
-    assert_int_equal(notes_handle(net->nodes[1].notes, APP, keep_it, &net->nodes[1]), MR_OK);
+    assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, keep_it, &net->nodes[1]), MR_OK);
     uint64_t ticket = ask(net, 0, 1, 7);
     run(net, 1000000);
     mr_ps_message *kept = net->nodes[1].kept;
-    notes *gone = net->nodes[1].notes;
-    net->nodes[1].notes = NULL;
-    run(net, BOARD_SILENT_US + 2 * NOTES_ASK_US);
+    app_rpc *gone = net->nodes[1].rpc;
+    net->nodes[1].rpc = NULL;
+    run(net, PROCESS_TABLE_SILENT_US + 2 * APP_RPC_ASK_US);
     assert_int_equal(net->nodes[0].status, MR_PEER_DIED);
-    free(notes_collect(net->nodes[0].notes, ticket));
+    free(app_rpc_collect(net->nodes[0].rpc, ticket));
     ticket = ask(net, 0, 1, 8); /* waits for the next one */
     run(net, 1000000);
-    assert_int_equal(notes_status(net->nodes[0].notes, ticket), MR_BUSY);
+    assert_int_equal(app_rpc_status(net->nodes[0].rpc, ticket), MR_BUSY);
     assert_non_null(strstr(mr_last_error(), "worker 1 is not connected"));
     open_node(net, 1, 60);
-    assert_int_equal(notes_handle(net->nodes[1].notes, APP, count_it, &net->nodes[1]), MR_OK);
+    assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, count_it, &net->nodes[1]), MR_OK);
     run(net, 1000000);
-    assert_int_equal(notes_status(net->nodes[0].notes, ticket), MR_OK);
-    notes_destroy(gone);
+    assert_int_equal(app_rpc_status(net->nodes[0].rpc, ticket), MR_OK);
+    app_rpc_destroy(gone);
     free(kept);
     end(net);
 }
 
 static void who_knows_less_does_not_hear(void **state) {
     net *net = begin(0, 0);
-    assert_int_equal(notes_handle(net->nodes[1].notes, APP, count_it, &net->nodes[1]), MR_OK);
-    notes_chart(net->nodes[0].notes, 5);
+    assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, count_it, &net->nodes[1]), MR_OK);
+    app_rpc_map(net->nodes[0].rpc, 5);
     (void)ask(net, 0, 1, 7);
     run(net, 2000000);
     assert_int_equal(net->nodes[1].handled, 0);
-    notes_chart(net->nodes[1].notes, 6);
+    app_rpc_map(net->nodes[1].rpc, 6);
     run(net, 2000000);
     assert_int_equal(net->nodes[1].handled, 1);
     assert_int_equal(net->nodes[0].told, 0); /* nor does who asked hear the answer */
-    notes_chart(net->nodes[0].notes, 6);
+    app_rpc_map(net->nodes[0].rpc, 6);
     run(net, 2000000);
     assert_int_equal(net->nodes[0].told, 1);
     assert_int_equal(net->nodes[1].handled, 1);
     end(net);
 }
 
-static void notes_are_written_and_read(void **state) {
-    note said = {.kind = NOTE_REQUEST,
-                 .from_role = MR_PS_WORKERS,
-                 .to_role = MR_PS_SERVERS,
-                 .from = 3,
-                 .to = 4,
-                 .address = "unix:/x",
-                 .from_incarnation = 9,
-                 .to_incarnation = 10,
-                 .chart = 11,
-                 .number = 13,
-                 .oldest = 12,
-                 .app = -1,
-                 .head = -2,
-                 .body = span_of("abc", 3)};
-    letter letter = {.kind = DESK_NOTE};
-    note read;
-    uint8_t *bytes = note_write(&said, &letter);
-    assert_int_equal(note_read(&letter, &read), MR_OK);
+static void app_rpc_are_written_and_read(void **state) {
+    app_message said = {.kind = APP_MESSAGE_REQUEST,
+                        .from_role = MR_PS_WORKERS,
+                        .to_role = MR_PS_SERVERS,
+                        .from = 3,
+                        .to = 4,
+                        .address = "unix:/x",
+                        .from_incarnation = 9,
+                        .to_incarnation = 10,
+                        .map = 11,
+                        .number = 13,
+                        .oldest = 12,
+                        .app = -1,
+                        .head = -2,
+                        .body = span_of("abc", 3)};
+    control_message message = {.kind = CONTROL_NOTE};
+    app_message read;
+    uint8_t *bytes = app_message_write(&said, &message);
+    assert_int_equal(app_message_read(&message, &read), MR_OK);
     assert_true(read.from == 3 && read.to == 4 && read.from_incarnation == 9 && read.to_incarnation == 10);
-    assert_true(read.chart == 11 && read.number == 13 && read.oldest == 12 && read.app == -1 && read.head == -2);
+    assert_true(read.map == 11 && read.number == 13 && read.oldest == 12 && read.app == -1 && read.head == -2);
     assert_true(read.body.size == 3 && memcmp(read.body.data, "abc", 3) == 0);
-    size_t size = letter.value.size;
-    for (letter.value.size = 0; letter.value.size + 3 < size; letter.value.size++)
-        assert_int_equal(note_read(&letter, &read), MR_CORRUPT);
+    size_t size = message.value.size;
+    for (message.value.size = 0; message.value.size + 3 < size; message.value.size++)
+        assert_int_equal(app_message_read(&message, &read), MR_CORRUPT);
     free(bytes);
     said.oldest = 14; /* above its own number */
-    bytes = note_write(&said, &letter);
-    assert_int_equal(note_read(&letter, &read), MR_CORRUPT);
+    bytes = app_message_write(&said, &message);
+    assert_int_equal(app_message_read(&message, &read), MR_CORRUPT);
     free(bytes);
 }
 
@@ -309,7 +309,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_is_handled_once),         cmocka_unit_test(all_of_a_role_are_asked),
         cmocka_unit_test(who_is_replaced_has_died),     cmocka_unit_test(who_is_gone_has_died),
-        cmocka_unit_test(who_knows_less_does_not_hear), cmocka_unit_test(notes_are_written_and_read),
+        cmocka_unit_test(who_knows_less_does_not_hear), cmocka_unit_test(app_rpc_are_written_and_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 /* office.h — control plane, server's and worker's side: process state, barriers and app messages beside the slot
  * protocol.
  *
- *   standing.h ── HERE, every STANDING_US ──► the scheduler's bureau (bureau.h)
+ *  standing.h ── HERE, every PROCESS_STATE_US ──► the scheduler's control server (bureau.h)
  *   arrival.h  ── COME, PASS ──────────────►
- *   stock.h    ── STOCK, every STOCK_US ───►
+ *   stock.h  ── STOCK, every TABLE_STATS_US ───►
  *              ◄─ AWAIT ─────────────────────  while something is awaited (awaited.h)
  *   notes.h    ── NOTE ────────────────────► any process
  *
@@ -15,31 +15,33 @@
 #include "kv/office/stock.h"
 #include "kv/van.h"
 
-typedef struct office office;
+typedef struct control_client control_client;
 
-typedef struct office_host {
-    /* Fills in what it knows of itself: STANDING_NUMBERS and the chart. */
-    void (*describe)(void *context, standing *standing);
-    /* Of a server: adds what the slots have that it leads; the chart by which it counted. NULL: it has none. */
-    uint64_t (*count)(void *context, stock *stock);
+typedef struct control_client_host {
+    /* Fills in what it knows of itself: PROCESS_STATE_NUMBERS and the cluster map. */
+    void (*describe)(void *context, process_state *state);
+    /* Of a server: adds what the slots have that it leads; the cluster map by which it counted. NULL: it has none. */
+    uint64_t (*count)(void *context, table_stats *stats);
     void *context;
-} office_host;
+} control_client_host;
 
 /* `role` is MR_PS_SERVERS or MR_PS_WORKERS; the van and the address are borrowed for its life. */
-office *office_create(van *van, uint8_t role, const char *scheduler, const office_host *host);
-void office_destroy(office *office);
-void office_begin(office *office, uint32_t number, uint64_t incarnation); /* it has these now */
+control_client *control_client_create(van *van, uint8_t role, const char *scheduler, const control_client_host *host);
+void control_client_destroy(control_client *client);
+void control_client_begin(control_client *client, uint32_t number, uint64_t incarnation); /* it has these now */
 
-notes *office_notes(office *office);
-void office_refresh(office *office); /* what it says bears the newest chart that is known here */
-MR_MUST mr_status office_report(office *office, const char *key, double value); /* as standing_report_set */
-MR_MUST mr_status office_come(office *office, const char *name, uint8_t group, arrivals_where where);
-mr_status office_passed(office *office, const char *name); /* as arrivals_passed */
-void office_restart(office *office);                       /* another generation has begun */
+app_rpc *control_client_notes(control_client *client);
+void control_client_refresh(control_client *client); /* what it says bears the newest cluster map that is known here */
+/* as process_state_report_set */
+MR_MUST mr_status control_client_report(control_client *client, const char *key, double value);
+MR_MUST mr_status control_client_come(control_client *client, const char *name, uint8_t group,
+                                      barrier_clients_where where);
+mr_status control_client_passed(control_client *client, const char *name); /* as barrier_clients_passed */
+void control_client_restart(control_client *client);                       /* another generation has begun */
 
 /* What the deployment waits for, as the scheduler said it lately; "": nothing, or it says nothing. */
-const char *office_awaited(office *office);
+const char *control_client_stall(control_client *client);
 
-bool office_take(office *office, const letter *letter); /* false: not for it */
-int64_t office_next_us(const office *office);
-void office_tick(office *office, int64_t now_us);
+bool control_client_take(control_client *client, const control_message *message); /* false: not for it */
+int64_t control_client_next_us(const control_client *client);
+void control_client_tick(control_client *client, int64_t now_us);

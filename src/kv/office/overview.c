@@ -18,8 +18,8 @@ enum {
     TABLE_HEAD = 2 + 2 * 4 + 3 * 8,
     TABLE_MIN = TABLE_HEAD + 4
 };
-_Static_assert((int)TABLE_HEAD <= (int)DEFINITION_SIZE, "what a table has in a catalogue is more");
-_Static_assert((int)HEAD_MAX + (int)DATA_MAX + (int)CATALOGUE_BYTES_MAX <= (int)LETTER_VALUE_MAX,
+_Static_assert((int)TABLE_HEAD <= (int)TABLE_SCHEMA_SIZE, "what a table has in a catalogue is more");
+_Static_assert((int)HEAD_MAX + (int)DATA_MAX + (int)TABLE_CATALOG_BYTES_MAX <= (int)CONTROL_MESSAGE_VALUE_MAX,
                "all of it fits into a letter");
 
 /* Numbers of a table and of the dataset, in the order of their bytes. */
@@ -53,8 +53,8 @@ static void write_data(writer *writer, const mr_ps_dataset_state *data) {
 }
 
 uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
-    uint8_t *bytes = xmalloc(LETTER_VALUE_MAX);
-    writer writer = writer_of(bytes, LETTER_VALUE_MAX);
+    uint8_t *bytes = xmalloc(CONTROL_MESSAGE_VALUE_MAX);
+    writer writer = writer_of(bytes, CONTROL_MESSAGE_VALUE_MAX);
     const char *const texts[] = {overview->folder, overview->checkpoint_error, overview->stall, overview->stall_hint};
     writer_u64(&writer, overview->checkpoint);
     writer_u64(&writer, (uint64_t)overview->checkpoint_us);

@@ -14,7 +14,7 @@
  *   4 4 8 8 8 8  data: parts, those that are done, epoch, items, those that are given, those that are back
  *   4 4          workers that want some, holders; each: 4 4 8 rank, parts, items
  *
- * Bounds      a table has less here than in a catalogue, and a catalogue fits into a letter: so does all of it, with
+ * Bounds  a table has less here than in a catalog, and a catalog fits into a control message: so does all of it, with
  *             OVERVIEW_HOLDERS_MAX holders.
  * Pure. */
 #pragma once
@@ -23,6 +23,7 @@
 
 enum { OVERVIEW_HOLDERS_MAX = 512 };
 
-uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size); /* at most LETTER_VALUE_MAX; to be freed */
+/* at most CONTROL_MESSAGE_VALUE_MAX; to be freed */
+uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size);
 /* MR_CORRUPT. mr_ps_overview_free. */
 MR_MUST mr_status overview_decode(span bytes, mr_ps_overview **out);

@@ -6,31 +6,32 @@
  * next one does. Nor is the first that this scheduler sees made: the scheduler before it may have had slots cut for it.
  * When that one is whole, no slot has been cut for a later one (marker.h).
  *
- * An asker has a token, and asks again and again; one that has not asked for SAVERS_SILENT_US is forgotten.
+ * An asker has a token, and asks again and again; one that has not asked for CHECKPOINT_REQUESTS_SILENT_US is
+ * forgotten.
  *
- * Bounds      SAVERS_MAX at a time; one more is not taken until another is forgotten.
+ * Bounds  CHECKPOINT_REQUESTS_MAX at a time; one more is not taken until another is forgotten.
  * Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SAVERS_MAX = 256 };
-#define SAVERS_SILENT_US INT64_C(10000000)
+enum { CHECKPOINT_REQUESTS_MAX = 256 };
+#define CHECKPOINT_REQUESTS_SILENT_US INT64_C(10000000)
 
-typedef struct saver {
+typedef struct checkpoint_request {
     uint64_t token;
     unsigned owed;   /* checkpoints that have to be whole first; 0: all are, */
     uint64_t number; /* and this was the last */
     int64_t asked_us;
-} saver;
+} checkpoint_request;
 
-typedef struct savers { /* zero-initialized nobody waits */
-    bool seen;          /* one was made */
+typedef struct checkpoint_requests { /* zero-initialized nobody waits */
+    bool seen;                       /* one was made */
     size_t count;
-    saver list[SAVERS_MAX];
-} savers;
+    checkpoint_request list[CHECKPOINT_REQUESTS_MAX];
+} checkpoint_requests;
 
 /* `making`: one is under way. The number of the checkpoint that it asked for; 0: not yet. */
-uint64_t savers_ask(savers *savers, uint64_t token, bool making, int64_t now_us);
-void savers_whole(savers *savers, uint64_t number); /* the one that was under way is */
+uint64_t checkpoint_requests_ask(checkpoint_requests *requests, uint64_t token, bool making, int64_t now_us);
+void checkpoint_requests_whole(checkpoint_requests *requests, uint64_t number); /* the one that was under way is */

@@ -7,11 +7,11 @@
 #pragma once
 #include "cluster/archive.h"
 
-enum { SCRIBE_TROUBLE_MAX = 200 };
+enum { STORAGE_ERRORS_TROUBLE_MAX = 200 };
 
-typedef struct scribe { /* zero-initialized, with what is below it, nothing has failed */
-    archive below;
-    char trouble[SCRIBE_TROUBLE_MAX]; /* why the last change was not written; "": it was */
-} scribe;
+typedef struct storage_errors { /* zero-initialized, with what is below it, nothing has failed */
+    metadata_storage below;
+    char trouble[STORAGE_ERRORS_TROUBLE_MAX]; /* why the last change was not written; "": it was */
+} storage_errors;
 
-archive scribe_archive(scribe *scribe);
+metadata_storage storage_errors_storage(storage_errors *errors);

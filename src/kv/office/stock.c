@@ -9,34 +9,34 @@
 #include "base/error.h"
 #include "base/search.h"
 
-static size_t seek(const stock *stock, uint32_t table) {
-    return search_first(&table, stock->items, stock->count, sizeof *stock->items, search_u32);
+static size_t seek(const table_stats *stats, uint32_t table) {
+    return binary_search_first(&table, stats->items, stats->count, sizeof *stats->items, binary_search_u32);
 }
 
-const stock_item *stock_find(const stock *stock, uint32_t table) {
-    size_t at = seek(stock, table);
-    return at < stock->count && stock->items[at].table == table ? &stock->items[at] : NULL;
+const table_stats_item *table_stats_find(const table_stats *stats, uint32_t table) {
+    size_t at = seek(stats, table);
+    return at < stats->count && stats->items[at].table == table ? &stats->items[at] : NULL;
 }
 
-void stock_add(stock *stock, stock_item item) {
-    size_t at = seek(stock, item.table);
-    bool there = at < stock->count && stock->items[at].table == item.table;
-    if (!there && stock->count == STOCK_TABLES_MAX) return;
+void table_stats_add(table_stats *stats, table_stats_item item) {
+    size_t at = seek(stats, item.table);
+    bool there = at < stats->count && stats->items[at].table == item.table;
+    if (!there && stats->count == TABLE_STATS_TABLES_MAX) return;
     if (!there) {
-        memmove(&stock->items[at + 1], &stock->items[at], (stock->count - at) * sizeof *stock->items);
-        stock->count++;
-        stock->items[at] = (stock_item){.table = item.table};
+        memmove(&stats->items[at + 1], &stats->items[at], (stats->count - at) * sizeof *stats->items);
+        stats->count++;
+        stats->items[at] = (table_stats_item){.table = item.table};
     }
-    stock->items[at].keys += item.keys;
-    stock->items[at].bytes += item.bytes;
-    stock->items[at].left_out += item.left_out;
+    stats->items[at].keys += item.keys;
+    stats->items[at].bytes += item.bytes;
+    stats->items[at].left_out += item.left_out;
 }
 
-size_t stock_encode(const stock *stock, uint8_t out[STOCK_SIZE_MAX]) {
-    writer writer = writer_of(out, STOCK_SIZE_MAX);
-    writer_u32(&writer, stock->count);
-    for (uint32_t i = 0; i < stock->count; i++) {
-        const stock_item *item = &stock->items[i];
+size_t table_stats_encode(const table_stats *stats, uint8_t out[TABLE_STATS_SIZE_MAX]) {
+    writer writer = writer_of(out, TABLE_STATS_SIZE_MAX);
+    writer_u32(&writer, stats->count);
+    for (uint32_t i = 0; i < stats->count; i++) {
+        const table_stats_item *item = &stats->items[i];
         writer_u32(&writer, item->table);
         writer_u64(&writer, item->keys);
         writer_u64(&writer, item->bytes);
@@ -46,13 +46,13 @@ size_t stock_encode(const stock *stock, uint8_t out[STOCK_SIZE_MAX]) {
     return writer_size(&writer);
 }
 
-mr_status stock_decode(span bytes, stock *out) {
+mr_status table_stats_decode(span bytes, table_stats *out) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t before = 0;
     out->count = reader_u32(&reader);
-    bool good = !reader.failed && out->count <= STOCK_TABLES_MAX;
+    bool good = !reader.failed && out->count <= TABLE_STATS_TABLES_MAX;
     for (uint32_t i = 0; good && i < out->count; i++) {
-        stock_item *item = &out->items[i];
+        table_stats_item *item = &out->items[i];
         item->table = reader_u32(&reader);
         item->keys = reader_u64(&reader);
         item->bytes = reader_u64(&reader);
@@ -67,27 +67,27 @@ mr_status stock_decode(span bytes, stock *out) {
 
 /* ---- The scheduler's. */
 
-void stocks_fini(stocks *stocks) {
-    for (size_t i = 0; i < CHART_SERVERS_MAX; i++) free(stocks->rows[i].items);
+void table_stats_fini(table_stats_list *list) {
+    for (size_t i = 0; i < CLUSTER_MAP_SERVERS_MAX; i++) free(list->rows[i].items);
 }
 
-void stocks_take(stocks *stocks, uint32_t server, uint64_t incarnation, const stock *stock) {
-    stocks_row *row = &stocks->rows[server];
+void table_stats_take(table_stats_list *list, uint32_t server, uint64_t incarnation, const table_stats *stats) {
+    table_stats_row *row = &list->rows[server];
     if (incarnation < row->incarnation) return;
     row->incarnation = incarnation;
-    row->count = stock->count;
-    row->items = xrealloc(row->items, (stock->count + 1) * sizeof *row->items);
-    memcpy(row->items, stock->items, stock->count * sizeof *stock->items);
+    row->count = stats->count;
+    row->items = xrealloc(row->items, (stats->count + 1) * sizeof *row->items);
+    memcpy(row->items, stats->items, stats->count * sizeof *stats->items);
 }
 
-uint32_t stocks_sum(const stocks *stocks, const chart *chart, stock *out) {
+uint32_t table_stats_sum(const table_stats_list *list, const cluster_map *map, table_stats *out) {
     uint32_t said = 0;
     out->count = 0;
-    for (uint32_t i = 0; i < CHART_SERVERS_MAX; i++) {
-        const stocks_row *row = &stocks->rows[i];
-        const chart_server *server = chart_find(chart, i);
+    for (uint32_t i = 0; i < CLUSTER_MAP_SERVERS_MAX; i++) {
+        const table_stats_row *row = &list->rows[i];
+        const cluster_map_server *server = cluster_map_find(map, i);
         if (server == NULL || server->incarnation != row->incarnation) continue;
-        for (uint32_t k = 0; k < row->count; k++) stock_add(out, row->items[k]);
+        for (uint32_t k = 0; k < row->count; k++) table_stats_add(out, row->items[k]);
         said++;
     }
     return said;

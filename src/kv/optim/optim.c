@@ -23,18 +23,18 @@ static mr_status within(const char *name, float value, float least, float below)
 
 void optim_users(unsigned use, char *out, size_t room) {
     out[0] = 0;
-    for (size_t i = 0; i < RULES_COUNT; i++) {
-        if ((rules_table[i].uses & use) != use) continue;
+    for (size_t i = 0; i < OPTIM_RULES_COUNT; i++) {
+        if ((optim_rules_table[i].uses & use) != use) continue;
         strncat(out, out[0] == 0 ? "" : ", ", room - strlen(out) - 1);
-        strncat(out, rules_table[i].name, room - strlen(out) - 1);
+        strncat(out, optim_rules_table[i].name, room - strlen(out) - 1);
     }
 }
 
 mr_status optim_find(const char *name, const optim_ops **out) {
     char names[256];
-    for (size_t i = 0; i < RULES_COUNT; i++) {
-        if (strcmp(rules_table[i].name, name) != 0) continue;
-        *out = &rules_table[i];
+    for (size_t i = 0; i < OPTIM_RULES_COUNT; i++) {
+        if (strcmp(optim_rules_table[i].name, name) != 0) continue;
+        *out = &optim_rules_table[i];
         return MR_OK;
     }
     optim_users(0, names, sizeof names);
@@ -70,8 +70,8 @@ optim_moment optim_at(const optim *optim, uint64_t t, float rate, float scale) {
     optim_moment moment = {rate, scale, 1, 1, 1};
     MR_ASSERT(t >= 1);
     if (!optim->ops->counts) return moment;
-    moment.first = (float)(1 / (1 - real_power((double)optim->settings.beta1, t)));
-    moment.second = (float)(1 / sqrt(1 - real_power((double)optim->settings.beta2, t)));
+    moment.first = (float)(1 / (1 - math_power((double)optim->settings.beta1, t)));
+    moment.second = (float)(1 / sqrt(1 - math_power((double)optim->settings.beta2, t)));
     return moment;
 }
 
@@ -124,7 +124,7 @@ static void update_row(const optim *optim, moments *moments, float *row, uint32_
     if (ops->measure != NULL) {
         double squares[2];
         ops->measure(optim, moment, &arrays, dim, squares);
-        moment->trust = norm_trust(squares[0], squares[1]);
+        moment->trust = l2_norm_trust(squares[0], squares[1]);
     }
     ops->apply(optim, moment, &arrays, dim);
 }
@@ -155,18 +155,18 @@ static void fetch(const void *row, size_t lines) {
     default: EACH_ROW(dim, for (uint32_t k = 0; k < dim; k++) row[k] = (update);) break; \
     }
 
-VECTOR_CLONES static void few_rows_added(void *const *rows, size_t count, uint32_t dim, const float *gradients,
-                                         float scale){EACH_FEW(row[k] + scale * gradient[k])}
+SIMD_CLONES static void few_rows_added(void *const *rows, size_t count, uint32_t dim, const float *gradients,
+                                       float scale){EACH_FEW(row[k] + scale * gradient[k])}
 
-VECTOR_CLONES static void few_rows_descended(void *const *rows, size_t count, uint32_t dim, const float *gradients,
-                                             float rate, float scale, float decay) {
+SIMD_CLONES static void few_rows_descended(void *const *rows, size_t count, uint32_t dim, const float *gradients,
+                                           float rate, float scale, float decay) {
     EACH_FEW(row[k] - rate * (scale * gradient[k] + decay * row[k]))
 }
 
 static void update_few(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients,
                        float rate, float scale) {
     for (size_t i = 0; i < OPTIM_AHEAD && i < count; i++) fetch(rows[i], 1);
-    if (optim->ops->apply == rules_add)
+    if (optim->ops->apply == optim_rules_add)
         few_rows_added(rows, count, dim, gradients, scale);
     else
         few_rows_descended(rows, count, dim, gradients, rate, scale, optim->settings.decay);
@@ -174,7 +174,7 @@ static void update_few(const optim *optim, void *const *rows, size_t count, uint
 
 void optim_rows(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients, float rate,
                 float scale) {
-    if (dim <= FEW && (optim->ops->apply == rules_add || optim->ops->apply == rules_sgd)) {
+    if (dim <= FEW && (optim->ops->apply == optim_rules_add || optim->ops->apply == optim_rules_sgd)) {
         update_few(optim, rows, count, dim, gradients, rate, scale);
         return;
     }

@@ -103,13 +103,13 @@ uint32_t optim_row_state(const optim *optim, uint32_t dim); /* bytes beside the 
 /* The moment of the update t ≥ 1. */
 optim_moment optim_at(const optim *optim, uint64_t t, float rate, float scale);
 
-/* One update of arrays. Of lamb, moment->trust was set from what optim_measure gave (norm_trust). */
+/* One update of arrays. Of lamb, moment->trust was set from what optim_measure gave (l2_norm_trust). */
 void optim_apply(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
 bool optim_measures(const optim *optim);
 void optim_measure(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count,
                    double squares[2]);
 
-/* One update of rows (as sparse_touch gives them, NULL ones are left out), in their order. */
+/* One update of rows (as sparse_table_touch gives them, NULL ones are left out), in their order. */
 void optim_rows(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients, float rate,
                 float scale);
 

@@ -138,24 +138,24 @@ static void rows_have_the_state_that_they_need(void **state) {
     optim momentum = make("momentum"), adam = make("adam");
     assert_int_equal(optim_row_state(&momentum, 16), 64);
     assert_int_equal(optim_row_state(&adam, 16), 132);
-    const sparse_options options = {.dtype = MR_F32, .dim = 3, .state = optim_row_state(&adam, 3)};
+    const sparse_table_options options = {.dtype = MR_F32, .dim = 3, .state = optim_row_state(&adam, 3)};
     sparse *table;
-    assert_int_equal(sparse_create(&options, &table), MR_OK);
+    assert_int_equal(sparse_table_create(&options, &table), MR_OK);
     uint64_t keys[2] = {1, 2};
     void *rows[2];
     float gradients[6] = {1, 1, 1, 2, 2, 2};
     for (uint32_t t = 1; t <= 3; t++) {
-        assert_int_equal(sparse_touch(table, keys, 2, t, rows), MR_OK);
+        assert_int_equal(sparse_table_touch(table, keys, 2, t, rows), MR_OK);
         if (t == 2) rows[1] = NULL; /* as of a key that is not admitted */
         optim_rows(&adam, rows, 2, 3, gradients, 0.1f, 1);
     }
     uint32_t counts[2];
-    for (size_t i = 0; i < 2; i++) memcpy(&counts[i], (const float *)sparse_find(table, keys[i]) + 9, 4);
+    for (size_t i = 0; i < 2; i++) memcpy(&counts[i], (const float *)sparse_table_find(table, keys[i]) + 9, 4);
     assert_true(counts[0] == 3 && counts[1] == 2);
-    const float *one = sparse_find(table, 1), *two = sparse_find(table, 2);
+    const float *one = sparse_table_find(table, 1), *two = sparse_table_find(table, 2);
     assert_true(fabsf(one[0] + 0.3f) < 1e-5f &&
                 fabsf(two[0] + 0.2f) < 1e-5f); /* steady gradients: the rate each time */
-    sparse_destroy(table);
+    sparse_table_destroy(table);
 }
 
 /* Rows of a few values go another way than arrays; one of them is not there. */
@@ -206,9 +206,9 @@ static void lamb_measures_without_changing(void **state) {
     assert_true(optim_measures(&lamb));
     optim_measure(&lamb, &moment, &arrays, ITEMS, squares);
     assert_memory_equal(&world, &before, sizeof world);
-    assert_true(squares[0] == norm_squares(world.values[0], ITEMS));
+    assert_true(squares[0] == l2_norm_squares(world.values[0], ITEMS));
     assert_true(fabs(squares[1] - ITEMS) < 1); /* the first update of Adam is the gradient's sign */
-    moment.trust = norm_trust(squares[0], squares[1]);
+    moment.trust = l2_norm_trust(squares[0], squares[1]);
     optim_apply(&lamb, &moment, &arrays, ITEMS);
     double moved = 0;
     for (size_t i = 0; i < ITEMS; i++) moved += pow((double)world.values[1][i] - (double)world.values[0][i], 2);

@@ -24,9 +24,9 @@
     float *to = arrays->to, rate = moment->rate, scale = moment->scale, decay = optim->settings.decay; \
     (void)rate;                                                                                        \
     (void)decay
-#define RULE(name)                                                                                                    \
-    VECTOR_CLONES static void each_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, \
-                                          size_t count)
+#define RULE(name)                                                                                                  \
+    SIMD_CLONES static void each_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, \
+                                        size_t count)
 
 RULE(add) {
     BEGIN;
@@ -137,9 +137,9 @@ RULE(lamb) {
     }
 }
 
-/* The updates that rules_lamb would make, of a stretch. */
-VECTOR_CLONES static void lamb_updates(const optim *optim, const optim_moment *moment, const optim_arrays *arrays,
-                                       size_t at, size_t count, float *restrict out) {
+/* The updates that optim_rules_lamb would make, of a stretch. */
+SIMD_CLONES static void lamb_updates(const optim *optim, const optim_moment *moment, const optim_arrays *arrays,
+                                     size_t at, size_t count, float *restrict out) {
     const float *from = arrays->from + at, *gradient = arrays->gradient + at;
     const float *mean = arrays->state[0] + at, *squares = arrays->state[1] + at;
     adam_numbers a = adam_of(optim, moment);
@@ -159,8 +159,8 @@ static void measure_lamb(const optim *optim, const optim_moment *moment, const o
     for (size_t at = 0; at < count; at += STRETCH) {
         size_t size = count - at < STRETCH ? count - at : STRETCH;
         lamb_updates(optim, moment, arrays, at, size, updates);
-        squares[0] += norm_squares(arrays->from + at, size);
-        squares[1] += norm_squares(updates, size);
+        squares[0] += l2_norm_squares(arrays->from + at, size);
+        squares[1] += l2_norm_squares(updates, size);
     }
 }
 
@@ -189,11 +189,12 @@ RULE(ftrl) {
 
 /* ---- By their names: clang gives clones that are seen elsewhere other ones. */
 
-#define X(name)                                                                                                   \
-    void rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) { \
-        each_##name(optim, moment, arrays, count);                                                                \
+#define X(name)                                                                                         \
+    void optim_rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, \
+                            size_t count) {                                                             \
+        each_##name(optim, moment, arrays, count);                                                      \
     }
-RULES(X)
+OPTIM_RULES(X)
 #undef X
 
 /* ---- Their table. */
@@ -207,15 +208,15 @@ enum {
     FTRL = PLAIN | HAS(beta) | HAS(l1) | HAS(l2)
 };
 
-const optim_ops rules_table[RULES_COUNT] = {
-    {"add", 0, false, 0, rules_add, NULL, {0}},
-    {"sgd", 0, false, PLAIN, rules_sgd, NULL, {0}},
-    {"momentum", 1, false, SPEED, rules_momentum, NULL, {0}},
-    {"nesterov", 1, false, SPEED, rules_nesterov, NULL, {0}},
-    {"adagrad", 1, false, SQUARES, rules_adagrad, NULL, {0}},
-    {"rmsprop", 1, false, SQUARES | HAS(beta2), rules_rmsprop, NULL, {.beta2 = 0.99f}},
-    {"adam", 2, true, ADAM, rules_adam, NULL, {0}},
-    {"adamw", 2, true, ADAM, rules_adamw, NULL, {0}},
-    {"lamb", 2, true, ADAM, rules_lamb, measure_lamb, {.epsilon = 1e-6f}},
-    {"ftrl", 2, false, FTRL, rules_ftrl, NULL, {0}},
+const optim_ops optim_rules_table[OPTIM_RULES_COUNT] = {
+    {"add", 0, false, 0, optim_rules_add, NULL, {0}},
+    {"sgd", 0, false, PLAIN, optim_rules_sgd, NULL, {0}},
+    {"momentum", 1, false, SPEED, optim_rules_momentum, NULL, {0}},
+    {"nesterov", 1, false, SPEED, optim_rules_nesterov, NULL, {0}},
+    {"adagrad", 1, false, SQUARES, optim_rules_adagrad, NULL, {0}},
+    {"rmsprop", 1, false, SQUARES | HAS(beta2), optim_rules_rmsprop, NULL, {.beta2 = 0.99f}},
+    {"adam", 2, true, ADAM, optim_rules_adam, NULL, {0}},
+    {"adamw", 2, true, ADAM, optim_rules_adamw, NULL, {0}},
+    {"lamb", 2, true, ADAM, optim_rules_lamb, measure_lamb, {.epsilon = 1e-6f}},
+    {"ftrl", 2, false, FTRL, optim_rules_ftrl, NULL, {0}},
 };

@@ -2,22 +2,22 @@
 #pragma once
 #include "kv/optim/optim.h"
 
-#define RULES(X) \
-    X(add)       \
-    X(sgd)       \
-    X(momentum)  \
-    X(nesterov)  \
-    X(adagrad)   \
-    X(rmsprop)   \
-    X(adam)      \
-    X(adamw)     \
-    X(lamb)      \
+#define OPTIM_RULES(X) \
+    X(add)             \
+    X(sgd)             \
+    X(momentum)        \
+    X(nesterov)        \
+    X(adagrad)         \
+    X(rmsprop)         \
+    X(adam)            \
+    X(adamw)           \
+    X(lamb)            \
     X(ftrl)
 
-enum { RULES_COUNT = 10 };
-extern const optim_ops rules_table[RULES_COUNT];
+enum { OPTIM_RULES_COUNT = 10 };
+extern const optim_ops optim_rules_table[OPTIM_RULES_COUNT];
 
 #define X(name) \
-    void rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
-RULES(X)
+    void optim_rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count);
+OPTIM_RULES(X)
 #undef X

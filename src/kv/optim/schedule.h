@@ -13,17 +13,22 @@
 
 #include "miniray/status.h"
 
-typedef enum schedule_kind { SCHEDULE_CONSTANT, SCHEDULE_STEP, SCHEDULE_COSINE, SCHEDULE_POLYNOMIAL } schedule_kind;
+typedef enum lr_schedule_kind {
+    LR_SCHEDULE_CONSTANT,
+    LR_SCHEDULE_STEP,
+    LR_SCHEDULE_COSINE,
+    LR_SCHEDULE_POLYNOMIAL
+} lr_schedule_kind;
 
-typedef struct schedule {
-    schedule_kind kind;
+typedef struct lr_schedule {
+    lr_schedule_kind kind;
     double rate;       /* above 0 */
     uint64_t warmup;   /* steps; 0: none */
     uint64_t every;    /* step: above 0 */
     double factor;     /* step: above 0, at most 1 */
     uint64_t steps;    /* cosine, polynomial: more than `warmup` */
     double end, power; /* cosine, polynomial: 0 … rate; power above 0, at most 100 */
-} schedule;
+} lr_schedule;
 
-MR_MUST mr_status schedule_check(const schedule *schedule);   /* MR_INVALID, and says what is wrong */
-float schedule_rate(const schedule *schedule, uint64_t step); /* steps from 0 */
+MR_MUST mr_status lr_schedule_check(const lr_schedule *schedule);   /* MR_INVALID, and says what is wrong */
+float lr_schedule_rate(const lr_schedule *schedule, uint64_t step); /* steps from 0 */

@@ -11,19 +11,20 @@
 
 /* Half of what the machine, or the group of this process, has left. */
 static uint64_t default_bytes(void) {
-    uint64_t left = headroom_bytes();
-    return left == HEADROOM_UNKNOWN ? UINT64_C(1) << 30 : left / 2;
+    uint64_t left = memory_headroom_bytes();
+    return left == MEMORY_HEADROOM_UNKNOWN ? UINT64_C(1) << 30 : left / 2;
 }
 
-void budget_init(budget *budget, uint64_t bytes) {
+void memory_budget_init(memory_budget *budget, uint64_t bytes) {
     if (bytes == 0) bytes = default_bytes();
-    *budget = (struct budget){.bytes = bytes < BUDGET_LEAST ? BUDGET_LEAST : bytes, .look_us = INT64_MIN};
+    *budget = (struct memory_budget){.bytes = bytes < MEMORY_BUDGET_LEAST ? MEMORY_BUDGET_LEAST : bytes,
+                                     .look_us = INT64_MIN};
 }
 
-uint64_t budget_of_ranks(const budget *budget) { return budget->bytes / 4; }
-uint64_t budget_of_links(const budget *budget) { return budget->bytes / 8; }
+uint64_t memory_budget_of_ranks(const memory_budget *budget) { return budget->bytes / 4; }
+uint64_t memory_budget_of_links(const memory_budget *budget) { return budget->bytes / 8; }
 
-uint64_t budget_resident(const budget *budget) {
+uint64_t memory_budget_resident(const memory_budget *budget) {
     char text[128];
     unsigned long long pages;
     bool known = !budget->shared && text_file_read("/proc/self/statm", text, sizeof text) &&
@@ -32,14 +33,14 @@ uint64_t budget_resident(const budget *budget) {
 }
 
 /* What was freed counts as had until the allocator gives it back. */
-bool budget_is_full(budget *budget, int64_t now_us) {
+bool memory_budget_is_full(memory_budget *budget, int64_t now_us) {
     if (now_us < budget->look_us) return budget->full;
     bool was = budget->full;
-    budget->look_us = now_us + BUDGET_LOOK_US;
-    budget->full = budget_resident(budget) >= budget->bytes;
+    budget->look_us = now_us + MEMORY_BUDGET_LOOK_US;
+    budget->full = memory_budget_resident(budget) >= budget->bytes;
     if (budget->full) {
         malloc_trim(0);
-        budget->full = budget_resident(budget) >= budget->bytes;
+        budget->full = memory_budget_resident(budget) >= budget->bytes;
     }
     if (budget->full && !was)
         log_warn("this server has used its memory (%llu MB): pushes wait until some is free; start more servers, or "

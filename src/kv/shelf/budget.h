@@ -10,19 +10,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BUDGET_LOOK_US INT64_C(50000) /* pause between two looks at what the process has */
-#define BUDGET_LEAST   (UINT64_C(64) << 20)
+#define MEMORY_BUDGET_LOOK_US INT64_C(50000) /* pause between two looks at what the process has */
+#define MEMORY_BUDGET_LEAST   (UINT64_C(64) << 20)
 
-typedef struct budget {
+typedef struct memory_budget {
     uint64_t bytes; /* of the whole */
     int64_t look_us;
     bool full;
     bool shared; /* others are in the same process, so what it has says nothing */
-} budget;
+} memory_budget;
 
-void budget_init(budget *budget, uint64_t bytes); /* 0: the default; never less than BUDGET_LEAST */
-uint64_t budget_of_ranks(const budget *budget);
-uint64_t budget_of_links(const budget *budget);
+/* 0: the default; never less than MEMORY_BUDGET_LEAST */
+void memory_budget_init(memory_budget *budget, uint64_t bytes);
+uint64_t memory_budget_of_ranks(const memory_budget *budget);
+uint64_t memory_budget_of_links(const memory_budget *budget);
 
-bool budget_is_full(budget *budget, int64_t now_us); /* looks again if the last look is old */
-uint64_t budget_resident(const budget *budget);      /* bytes of memory that this process has; 0: not known */
+bool memory_budget_is_full(memory_budget *budget, int64_t now_us); /* looks again if the last look is old */
+/* bytes of memory that this process has; 0: not known */
+uint64_t memory_budget_resident(const memory_budget *budget);

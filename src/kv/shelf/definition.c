@@ -63,7 +63,7 @@ static mr_status unknown(const char *what, const char *text, const char *forms) 
     return error_set(MR_INVALID, "unknown %s '%s'; expected %s", what, text, forms);
 }
 
-static mr_status parse_schedule(const char *text, schedule *out) {
+static mr_status parse_schedule(const char *text, lr_schedule *out) {
     static const char forms[] = "constant, step:EVERY:FACTOR, cosine:STEPS[:END] and polynomial:STEPS:POWER[:END], "
                                 "each with +warmup:STEPS behind it or not";
     words words, warmup = {.count = 0};
@@ -75,24 +75,24 @@ static mr_status parse_schedule(const char *text, schedule *out) {
             return unknown("schedule", text, forms);
     }
     if (is(&words, "constant", 0, 0)) {
-        out->kind = SCHEDULE_CONSTANT;
+        out->kind = LR_SCHEDULE_CONSTANT;
     } else if (is(&words, "step", 2, 2)) {
-        out->kind = SCHEDULE_STEP;
+        out->kind = LR_SCHEDULE_STEP;
         out->every = whole(&words, 1);
         out->factor = number(&words, 2, 0);
     } else if (is(&words, "cosine", 1, 2)) {
-        out->kind = SCHEDULE_COSINE;
+        out->kind = LR_SCHEDULE_COSINE;
         out->steps = whole(&words, 1);
         out->end = number(&words, 2, 0);
     } else if (is(&words, "polynomial", 2, 3)) {
-        out->kind = SCHEDULE_POLYNOMIAL;
+        out->kind = LR_SCHEDULE_POLYNOMIAL;
         out->steps = whole(&words, 1);
         out->power = number(&words, 2, 0);
         out->end = number(&words, 3, 0);
     } else {
         return unknown("schedule", text, forms);
     }
-    mr_status status = schedule_check(out);
+    mr_status status = lr_schedule_check(out);
     return status == MR_OK ? MR_OK : error_wrap(status, "schedule '%s'", text);
 }
 
@@ -116,13 +116,13 @@ static mr_status parse_initializer(const char *text, initializer *out) {
     return status == MR_OK ? MR_OK : error_wrap(status, "initializer '%s'", text);
 }
 
-static bool parse_press(const char *text, press_id *out) {
+static bool parse_press(const char *text, compressor_id *out) {
     if (strcmp(text, "lz4") != 0 && strcmp(text, "zstd") != 0) return false;
-    *out = text[0] == 'l' ? PRESS_LZ4 : PRESS_ZSTD;
+    *out = text[0] == 'l' ? COMPRESSOR_LZ4 : COMPRESSOR_ZSTD;
     return true;
 }
 
-static mr_status parse_codec(const char *text, definition *out) {
+static mr_status parse_codec(const char *text, table_schema *out) {
     static const char forms[] = "none, fp16, bf16, int8, sign, topk[:PART] and randk[:PART]; lz4 and zstd; or one of "
                                 "the former with one of the latter, as in int8+zstd";
     char lossy[TEXT_MAX];
@@ -143,7 +143,8 @@ static mr_status parse_codec(const char *text, definition *out) {
 /* ---- Made of options. */
 
 static bool is_own(const char *optimizer) {
-    return strncmp(optimizer, DEFINITION_OWN, strlen(DEFINITION_OWN)) == 0 && optimizer[strlen(DEFINITION_OWN)] != 0;
+    return strncmp(optimizer, TABLE_SCHEMA_OWN, strlen(TABLE_SCHEMA_OWN)) == 0 &&
+           optimizer[strlen(TABLE_SCHEMA_OWN)] != 0;
 }
 
 static float chosen(double number, float otherwise) {
@@ -178,10 +179,10 @@ static float rate_of(const char *optimizer) { /* as mr_ps_table_options has it: 
     return strcmp(optimizer, "add") == 0 ? 1 : is_adam ? 0.001f : 0.01f;
 }
 
-static mr_status make_optimizer(const mr_ps_table_options *options, const char *name, definition *out) {
+static mr_status make_optimizer(const mr_ps_table_options *options, const char *name, table_schema *out) {
     optim_settings defaults = optim_defaults(NULL);
     if (strlen(name) >= sizeof out->optimizer)
-        return error_set(MR_INVALID, "optimizer '%s': the name is longer than %d bytes", name, DEFINITION_NAME - 1);
+        return error_set(MR_INVALID, "optimizer '%s': the name is longer than %d bytes", name, TABLE_SCHEMA_NAME - 1);
     if (!is_own(name)) {
         const optim_ops *ops;
         mr_status status = optim_find(name, &ops);
@@ -197,74 +198,75 @@ static mr_status make_optimizer(const mr_ps_table_options *options, const char *
     return MR_OK;
 }
 
-mr_status definition_make(uint32_t id, const mr_ps_table_options *options, definition *out) {
-    definition made = {.id = id,
-                       .kind = (definition_kind)options->kind,
-                       .dtype = options->dtype == 0 ? MR_F32 : options->dtype,
-                       .dim = options->kind == MR_PS_SPARSE && options->dim == 0 ? 1 : options->dim,
-                       .block = options->kind == MR_PS_DENSE && options->block == 0 ? DENSE_BLOCK : options->block,
-                       .ordered = options->ordered != 0,
-                       .first_key = options->first_key,
-                       .last_key = options->ordered != 0 && options->last_key == 0 ? UINT64_MAX : options->last_key,
-                       .clip_norm = options->clip_norm,
-                       .average = options->average != 0,
-                       .refuse_nan = options->refuse_nan != 0,
-                       .admit = options->admit == 1 ? 0 : options->admit, /* one way to say it */
-                       .rows_max = options->rows_max,
-                       .age_max = options->age_max};
+mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, table_schema *out) {
+    table_schema made = {.id = id,
+                         .kind = (table_schema_kind)options->kind,
+                         .dtype = options->dtype == 0 ? MR_F32 : options->dtype,
+                         .dim = options->kind == MR_PS_SPARSE && options->dim == 0 ? 1 : options->dim,
+                         .block =
+                             options->kind == MR_PS_DENSE && options->block == 0 ? DENSE_TABLE_BLOCK : options->block,
+                         .ordered = options->ordered != 0,
+                         .first_key = options->first_key,
+                         .last_key = options->ordered != 0 && options->last_key == 0 ? UINT64_MAX : options->last_key,
+                         .clip_norm = options->clip_norm,
+                         .average = options->average != 0,
+                         .refuse_nan = options->refuse_nan != 0,
+                         .admit = options->admit == 1 ? 0 : options->admit, /* one way to say it */
+                         .rows_max = options->rows_max,
+                         .age_max = options->age_max};
     MR_TRY(make_optimizer(options, options->optimizer == NULL ? "add" : options->optimizer, &made));
     MR_TRY(parse_schedule(options->schedule == NULL ? "constant" : options->schedule, &made.schedule));
     MR_TRY(parse_initializer(options->initializer == NULL ? "zeros" : options->initializer, &made.init));
     MR_TRY(parse_codec(options->compression == NULL ? "none" : options->compression, &made));
     made.init.seed = made.codec.seed = options->seed;
-    MR_TRY(definition_check(&made));
+    MR_TRY(table_schema_check(&made));
     *out = made;
     return MR_OK;
 }
 
 /* ---- Checked. */
 
-static mr_status check_optimizer(const definition *d, uint32_t *states) {
+static mr_status check_optimizer(const table_schema *d, uint32_t *states) {
     const optim_ops *ops;
     optim optim;
     *states = 0;
     if (memchr(d->optimizer, 0, sizeof d->optimizer) == NULL)
         return error_set(MR_INVALID, "the optimizer's name '%.8s…' has no terminating zero", d->optimizer);
-    if (strcmp(d->optimizer, "add") != 0 && (d->kind == DEFINITION_VECTORS || d->dtype == MR_I64))
+    if (strcmp(d->optimizer, "add") != 0 && (d->kind == TABLE_SCHEMA_VECTORS || d->dtype == MR_I64))
         return error_set(MR_INVALID, "optimizer '%s': tables of %s can only use 'add'", d->optimizer,
                          d->dtype == MR_I64 ? "counters" : "vectors of any length");
-    MR_TRY(schedule_check(&d->schedule));
+    MR_TRY(lr_schedule_check(&d->schedule));
     if (is_own(d->optimizer)) return MR_OK;
     if (optim_find(d->optimizer, &ops) != MR_OK) return error_set(MR_INVALID, "%s", mr_last_error());
     *states = ops->states;
     return optim_init(&optim, ops, &d->settings);
 }
 
-static mr_status check_sparse(const definition *d) {
-    const sparse_options options = {.dtype = d->dtype, .dim = d->dim, .init = d->init, .admit = d->admit};
+static mr_status check_sparse(const table_schema *d) {
+    const sparse_table_options options = {.dtype = d->dtype, .dim = d->dim, .init = d->init, .admit = d->admit};
     if (d->block != 0) return error_set(MR_INVALID, "block is %u, but only dense tables have blocks", d->block);
     if (d->age_max > UINT32_MAX / 2 || d->rows_max > UINT32_MAX / 2)
         return error_set(MR_INVALID, "age_max and rows_max: the limit is %u", UINT32_MAX / 2);
-    return sparse_check(&options);
+    return sparse_table_check(&options);
 }
 
-static mr_status check_vectors(const definition *d) {
+static mr_status check_vectors(const table_schema *d) {
     if (d->dim != 0 || d->block != 0) return error_set(MR_INVALID, "dim and block must be 0 for vectors");
     if (d->init.kind != INITIALIZER_ZEROS) return error_set(MR_INVALID, "the initializer must be 'zeros' for vectors");
     return MR_OK;
 }
 
-static mr_status check_dense(const definition *d, uint32_t states) {
-    const dense_options options = {
+static mr_status check_dense(const table_schema *d, uint32_t states) {
+    const dense_table_options options = {
         .dtype = d->dtype, .dims = 1, .shape = {1}, .block = d->block, .states = states, .init = d->init};
-    dense_plan plan;
+    dense_table_plan plan;
     if (d->dim != 0 || d->ordered) return error_set(MR_INVALID, "dim and ordered must be 0 for a dense table");
     if (d->block == 0) return error_set(MR_INVALID, "block is 0; the minimum is 1 item");
-    return dense_cut(&options, &plan);
+    return dense_table_cut(&options, &plan);
 }
 
-static mr_status check_codec(const definition *d) {
-    if (d->codec.id >= CODEC_IDS || d->press >= PRESS_IDS)
+static mr_status check_codec(const table_schema *d) {
+    if (d->codec.id >= CODEC_IDS || d->press >= COMPRESSOR_IDS)
         return error_set(MR_INVALID, "unknown codec %d or compression %d", (int)d->codec.id, (int)d->press);
     if (!(d->codec.part > 0 && d->codec.part <= 1))
         return error_set(MR_INVALID, "a codec that sends %g of the values: above 0 and at most 1", d->codec.part);
@@ -274,7 +276,7 @@ static mr_status check_codec(const definition *d) {
     return MR_OK;
 }
 
-static mr_status check_dtype(const definition *d) {
+static mr_status check_dtype(const table_schema *d) {
     if (d->dtype != MR_F32 && d->dtype != MR_F16 && d->dtype != MR_BF16 && d->dtype != MR_I64)
         return error_set(MR_INVALID, "a table of %s: expected float32, float16, bfloat16 or int64",
                          mr_dtype_name(d->dtype));
@@ -282,7 +284,7 @@ static mr_status check_dtype(const definition *d) {
     return MR_OK;
 }
 
-static mr_status check_clip(const definition *d) {
+static mr_status check_clip(const table_schema *d) {
     if (!(d->clip_norm >= 0) || !isfinite(d->clip_norm))
         return error_set(MR_INVALID, "clip_norm is %g; expected above 0, or 0 for none", (double)d->clip_norm);
     if (d->clip_norm != 0 && d->dtype == MR_I64)
@@ -290,14 +292,14 @@ static mr_status check_clip(const definition *d) {
     return MR_OK;
 }
 
-bool definition_needs_norms(const definition *d) {
-    return d->clip_norm != 0 || (d->kind == DEFINITION_DENSE && strcmp(d->optimizer, "lamb") == 0);
+bool table_schema_needs_norms(const table_schema *d) {
+    return d->clip_norm != 0 || (d->kind == TABLE_SCHEMA_DENSE && strcmp(d->optimizer, "lamb") == 0);
 }
 
-mr_status definition_check(const definition *d) {
+mr_status table_schema_check(const table_schema *d) {
     uint32_t states;
     if (d->id == 0) return error_set(MR_INVALID, "table id 0: ids begin with 1");
-    if (d->kind != DEFINITION_SPARSE && (d->admit != 0 || d->rows_max != 0 || d->age_max != 0))
+    if (d->kind != TABLE_SCHEMA_SPARSE && (d->admit != 0 || d->rows_max != 0 || d->age_max != 0))
         return error_set(MR_INVALID, "admit, rows_max and age_max must be 0 except in sparse tables");
     if (d->ordered && d->first_key > d->last_key)
         return error_set(MR_INVALID, "first_key is %llu, above last_key (%llu)", (unsigned long long)d->first_key,
@@ -309,21 +311,21 @@ mr_status definition_check(const definition *d) {
     MR_TRY(check_clip(d));
     MR_TRY(check_optimizer(d, &states));
     switch (d->kind) {
-    case DEFINITION_SPARSE: return check_sparse(d);
-    case DEFINITION_VECTORS: return check_vectors(d);
-    case DEFINITION_DENSE: return check_dense(d, states);
+    case TABLE_SCHEMA_SPARSE: return check_sparse(d);
+    case TABLE_SCHEMA_VECTORS: return check_vectors(d);
+    case TABLE_SCHEMA_DENSE: return check_dense(d, states);
     }
     return error_set(MR_INVALID, "unknown kind of table: %d", (int)d->kind);
 }
 
 /* ---- As bytes. */
 
-void definition_encode(const definition *definition, uint8_t out[DEFINITION_SIZE]) {
-    writer writer = writer_of(out, DEFINITION_SIZE);
-#define X(field, name) writer_bytes(&writer, &definition->field, sizeof definition->field);
-    DEFINITION_FIELDS(X)
+void table_schema_encode(const table_schema *schema, uint8_t out[TABLE_SCHEMA_SIZE]) {
+    writer writer = writer_of(out, TABLE_SCHEMA_SIZE);
+#define X(field, name) writer_bytes(&writer, &schema->field, sizeof schema->field);
+    TABLE_SCHEMA_FIELDS(X)
 #undef X
-    MR_ASSERT(!writer.failed && writer_size(&writer) == DEFINITION_SIZE);
+    MR_ASSERT(!writer.failed && writer_size(&writer) == TABLE_SCHEMA_SIZE);
 }
 
 /* A field of one byte is a truth: 0 or 1. */
@@ -343,30 +345,30 @@ static bool ends_with_zeros(const char *name, size_t size) {
     return length < size;
 }
 
-mr_status definition_decode(span bytes, definition *out) {
-    uint8_t padded[DEFINITION_SIZE] = {0};
-    bool fits = bytes.size <= sizeof padded && bytes.size >= sizeof padded - DEFINITION_SIZE_LATER;
+mr_status table_schema_decode(span bytes, table_schema *out) {
+    uint8_t padded[TABLE_SCHEMA_SIZE] = {0};
+    bool fits = bytes.size <= sizeof padded && bytes.size >= sizeof padded - TABLE_SCHEMA_SIZE_LATER;
     if (fits) memcpy(padded, bytes.data, bytes.size);
     reader reader = reader_of(padded, sizeof padded);
-    definition read = {0};
+    table_schema read = {0};
 #define X(field, name) read_field(&reader, &read.field, sizeof read.field);
-    DEFINITION_FIELDS(X)
+    TABLE_SCHEMA_FIELDS(X)
 #undef X
     if (!fits || reader.failed || !ends_with_zeros(read.optimizer, sizeof read.optimizer))
         return error_set(MR_CORRUPT, "malformed table schema of %zu bytes", bytes.size);
     read.codec.seed = read.init.seed;
-    if (definition_check(&read) != MR_OK) return error_set(MR_CORRUPT, "malformed table schema: %s", mr_last_error());
+    if (table_schema_check(&read) != MR_OK) return error_set(MR_CORRUPT, "malformed table schema: %s", mr_last_error());
     *out = read;
     return MR_OK;
 }
 
-const char *definition_differs(const definition *a, const definition *b) {
-    definition same = *b;
+const char *table_schema_differs(const table_schema *a, const table_schema *b) {
+    table_schema same = *b;
     same.id = a->id;
     b = &same;
 #define X(field, name) \
     if (memcmp(&a->field, &b->field, sizeof a->field) != 0) return name;
-    DEFINITION_FIELDS(X)
+    TABLE_SCHEMA_FIELDS(X)
 #undef X
     return NULL;
 }

@@ -10,36 +10,36 @@
 #include "base/rng.h"
 #include "tests/support/parcels.h"
 
-static definition make(definition_options options) {
-    definition made;
+static table_schema make(definition_options options) {
+    table_schema made;
     if (definition_of(options, &made) != MR_OK) fail_msg("%s", mr_last_error());
     return made;
 }
 
 static void assert_refused(definition_options options, const char *why) {
-    definition made;
+    table_schema made;
     assert_int_equal(definition_of(options, &made), MR_INVALID);
     if (strstr(mr_last_error(), why) == NULL) fail_msg("'%s' does not say '%s'", mr_last_error(), why);
 }
 
 static void zero_is_the_default(void **state) {
-    definition made = make((definition_options){.id = 5});
+    table_schema made = make((definition_options){.id = 5});
     assert_int_equal(made.id, 5);
-    assert_int_equal(made.kind, DEFINITION_SPARSE);
+    assert_int_equal(made.kind, TABLE_SCHEMA_SPARSE);
     assert_int_equal(made.dtype, MR_F32);
     assert_int_equal(made.dim, 1);
     assert_string_equal(made.optimizer, "add");
-    assert_int_equal(made.schedule.kind, SCHEDULE_CONSTANT);
+    assert_int_equal(made.schedule.kind, LR_SCHEDULE_CONSTANT);
     assert_int_equal(made.init.kind, INITIALIZER_ZEROS);
     assert_int_equal(made.codec.id, CODEC_NONE);
-    assert_int_equal(made.press, PRESS_STORED);
-    assert_true(make((definition_options){.kind = DEFINITION_DENSE}).block > 1000);
+    assert_int_equal(made.press, COMPRESSOR_STORED);
+    assert_true(make((definition_options){.kind = TABLE_SCHEMA_DENSE}).block > 1000);
 }
 
 static void settings_have_the_defaults_of_their_optimizer(void **state) {
-    definition adam = make((definition_options){.optimizer = "adam", .dim = 4, .beta2 = 0.99});
+    table_schema adam = make((definition_options){.optimizer = "adam", .dim = 4, .beta2 = 0.99});
     assert_true(adam.settings.beta1 == 0.9f && adam.settings.beta2 == 0.99f && adam.schedule.rate == (double)0.001f);
-    definition rms = make((definition_options){.optimizer = "rmsprop", .rate = 0.5});
+    table_schema rms = make((definition_options){.optimizer = "rmsprop", .rate = 0.5});
     assert_true(rms.settings.beta2 == 0.99f && rms.schedule.rate == 0.5);
     assert_true(make((definition_options){.optimizer = "momentum", .momentum = -1}).settings.momentum == 0);
     assert_true(make((definition_options){.optimizer = "momentum"}).settings.momentum == 0.9f);
@@ -47,12 +47,13 @@ static void settings_have_the_defaults_of_their_optimizer(void **state) {
 }
 
 static void schedules_are_texts(void **state) {
-    schedule s = make((definition_options){.optimizer = "sgd", .schedule = "cosine:1000", .rate = 2}).schedule;
-    assert_true(s.kind == SCHEDULE_COSINE && s.steps == 1000 && s.end == 0 && s.rate == 2);
+    lr_schedule s = make((definition_options){.optimizer = "sgd", .schedule = "cosine:1000", .rate = 2}).schedule;
+    assert_true(s.kind == LR_SCHEDULE_COSINE && s.steps == 1000 && s.end == 0 && s.rate == 2);
     s = make((definition_options){.optimizer = "sgd", .schedule = "polynomial:1e3:0.5:0.001+warmup:10"}).schedule;
-    assert_true(s.kind == SCHEDULE_POLYNOMIAL && s.steps == 1000 && s.power == 0.5 && s.end == 0.001 && s.warmup == 10);
+    assert_true(s.kind == LR_SCHEDULE_POLYNOMIAL && s.steps == 1000 && s.power == 0.5 && s.end == 0.001 &&
+                s.warmup == 10);
     s = make((definition_options){.optimizer = "adam", .schedule = "step:30:0.1"}).schedule;
-    assert_true(s.kind == SCHEDULE_STEP && s.every == 30 && s.factor == 0.1);
+    assert_true(s.kind == LR_SCHEDULE_STEP && s.every == 30 && s.factor == 0.1);
     assert_int_equal(make((definition_options){.optimizer = "own:x", .schedule = "constant+warmup:5"}).schedule.warmup,
                      5);
 }
@@ -63,11 +64,11 @@ static void initializers_and_codecs_are_texts(void **state) {
     init = make((definition_options){.initializer = "uniform:-0.5:0.5"}).init;
     assert_true(init.kind == INITIALIZER_UNIFORM && init.a == -0.5f && init.b == 0.5f);
     assert_true(make((definition_options){.initializer = "constant:-2e-3"}).init.a == -2e-3f);
-    definition coded = make((definition_options){.codec = "topk:0.05+zstd", .seed = 4});
-    assert_true(coded.codec.id == CODEC_TOPK && coded.codec.part == 0.05 && coded.press == PRESS_ZSTD);
+    table_schema coded = make((definition_options){.codec = "topk:0.05+zstd", .seed = 4});
+    assert_true(coded.codec.id == CODEC_TOPK && coded.codec.part == 0.05 && coded.press == COMPRESSOR_ZSTD);
     assert_int_equal(coded.codec.seed, 4);
     coded = make((definition_options){.codec = "lz4"});
-    assert_true(coded.codec.id == CODEC_NONE && coded.press == PRESS_LZ4);
+    assert_true(coded.codec.id == CODEC_NONE && coded.press == COMPRESSOR_LZ4);
 }
 
 static void what_cannot_be_is_said(void **state) {
@@ -82,13 +83,13 @@ static void what_cannot_be_is_said(void **state) {
     assert_refused((definition_options){.clip_norm = (double)NAN}, "clip_norm");
     assert_refused((definition_options){.clip_norm = 1e40}, "clip_norm is inf");
     assert_refused((definition_options){.clip_norm = 1, .dtype = MR_I64}, "int64 tables cannot be clipped");
-    assert_refused((definition_options){.kind = DEFINITION_VECTORS, .optimizer = "sgd"}, "can only use 'add'");
-    assert_refused((definition_options){.kind = DEFINITION_VECTORS, .initializer = "constant:1"},
+    assert_refused((definition_options){.kind = TABLE_SCHEMA_VECTORS, .optimizer = "sgd"}, "can only use 'add'");
+    assert_refused((definition_options){.kind = TABLE_SCHEMA_VECTORS, .initializer = "constant:1"},
                    "must be 'zeros' for vectors");
-    assert_refused((definition_options){.kind = DEFINITION_VECTORS, .dim = 3}, "must be 0 for vectors");
-    assert_refused((definition_options){.kind = DEFINITION_DENSE, .admit = 3}, "sparse tables");
-    assert_refused((definition_options){.kind = DEFINITION_DENSE, .dim = 3}, "must be 0 for a dense table");
-    assert_refused((definition_options){.kind = (definition_kind)9}, "kind");
+    assert_refused((definition_options){.kind = TABLE_SCHEMA_VECTORS, .dim = 3}, "must be 0 for vectors");
+    assert_refused((definition_options){.kind = TABLE_SCHEMA_DENSE, .admit = 3}, "sparse tables");
+    assert_refused((definition_options){.kind = TABLE_SCHEMA_DENSE, .dim = 3}, "must be 0 for a dense table");
+    assert_refused((definition_options){.kind = (table_schema_kind)9}, "kind");
     assert_refused((definition_options){.dtype = MR_F64}, "float64");
     assert_refused((definition_options){.dtype = MR_I64, .optimizer = "sgd"}, "counters");
     assert_refused((definition_options){.dtype = MR_I64, .codec = "fp16"}, "codec 'fp16': int64 tables");
@@ -158,7 +159,7 @@ static void texts_that_mean_nothing_are_said(void **state) {
     assert_refused((definition_options){.codec = "lz4+zstd"}, "lz4 and zstd; or one of the former");
 }
 
-static definition some(void) {
+static table_schema some(void) {
     return make((definition_options){.id = 77,
                                      .dim = 16,
                                      .optimizer = "adamw",
@@ -175,53 +176,53 @@ static definition some(void) {
 }
 
 static void bytes_come_back(void **state) {
-    definition before = some(), after;
-    uint8_t bytes[DEFINITION_SIZE], again[DEFINITION_SIZE];
-    definition_encode(&before, bytes);
-    assert_int_equal(definition_decode(span_of(bytes, sizeof bytes), &after), MR_OK);
-    assert_null(definition_differs(&before, &after));
+    table_schema before = some(), after;
+    uint8_t bytes[TABLE_SCHEMA_SIZE], again[TABLE_SCHEMA_SIZE];
+    table_schema_encode(&before, bytes);
+    assert_int_equal(table_schema_decode(span_of(bytes, sizeof bytes), &after), MR_OK);
+    assert_null(table_schema_differs(&before, &after));
     assert_int_equal(after.id, 77);
     assert_int_equal(after.codec.seed, 12345);
-    definition_encode(&after, again);
+    table_schema_encode(&after, again);
     assert_memory_equal(bytes, again, sizeof bytes);
     assert_true(sizeof bytes < 300);
 }
 
-static void wrong_bytes_are_no_definition(void **state) {
-    definition before = some(), after;
-    uint8_t bytes[DEFINITION_SIZE + 1] = {0};
-    definition_encode(&before, bytes);
+static void wrong_bytes_are_no_schema(void **state) {
+    table_schema before = some(), after;
+    uint8_t bytes[TABLE_SCHEMA_SIZE + 1] = {0};
+    table_schema_encode(&before, bytes);
     const size_t first =
-        DEFINITION_SIZE - DEFINITION_SIZE_LATER; /* as a release without later hyperparameters wrote it */
+        TABLE_SCHEMA_SIZE - TABLE_SCHEMA_SIZE_LATER; /* as a release without later hyperparameters wrote it */
     for (size_t size = 0; size <= sizeof bytes; size++)
-        if (size < first || size > DEFINITION_SIZE)
-            assert_int_equal(definition_decode(span_of(bytes, size), &after), MR_CORRUPT);
-    assert_int_equal(definition_decode(span_of(bytes, first), &after), MR_OK);
-    assert_null(definition_differs(&before, &after));
+        if (size < first || size > TABLE_SCHEMA_SIZE)
+            assert_int_equal(table_schema_decode(span_of(bytes, size), &after), MR_CORRUPT);
+    assert_int_equal(table_schema_decode(span_of(bytes, first), &after), MR_OK);
+    assert_null(table_schema_differs(&before, &after));
     rng rng;
     rng_init(&rng, 1);
     for (int turn = 0; turn < 20000; turn++) { /* whatever is read makes sense, and is those bytes */
-        uint8_t wrong[DEFINITION_SIZE], again[DEFINITION_SIZE];
+        uint8_t wrong[TABLE_SCHEMA_SIZE], again[TABLE_SCHEMA_SIZE];
         memcpy(wrong, bytes, sizeof wrong);
         wrong[rng_below(&rng, sizeof wrong)] = (uint8_t)rng_next(&rng);
-        if (definition_decode(span_of(wrong, sizeof wrong), &after) != MR_OK) continue;
-        definition_encode(&after, again);
+        if (table_schema_decode(span_of(wrong, sizeof wrong), &after) != MR_OK) continue;
+        table_schema_encode(&after, again);
         assert_memory_equal(wrong, again, sizeof again);
     }
 }
 
 static void differences_have_names(void **state) {
-    definition a = some(), b = some();
+    table_schema a = some(), b = some();
     b.id = 3;
-    assert_null(definition_differs(&a, &b));
+    assert_null(table_schema_differs(&a, &b));
     b.schedule.warmup = 8;
-    assert_string_equal(definition_differs(&a, &b), "schedule");
+    assert_string_equal(table_schema_differs(&a, &b), "schedule");
     b = some();
     b.settings.decay = 0.02f;
-    assert_string_equal(definition_differs(&a, &b), "decay");
+    assert_string_equal(table_schema_differs(&a, &b), "decay");
     b = some();
-    b.press = PRESS_STORED;
-    assert_string_equal(definition_differs(&a, &b), "codec");
+    b.press = COMPRESSOR_STORED;
+    assert_string_equal(table_schema_differs(&a, &b), "codec");
 }
 
 int main(void) {
@@ -234,7 +235,7 @@ int main(void) {
         cmocka_unit_test(settings_that_the_optimizer_has_not_are_said),
         cmocka_unit_test(texts_that_mean_nothing_are_said),
         cmocka_unit_test(bytes_come_back),
-        cmocka_unit_test(wrong_bytes_are_no_definition),
+        cmocka_unit_test(wrong_bytes_are_no_schema),
         cmocka_unit_test(differences_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,79 +7,79 @@
 #include "base/alloc.h"
 #include "base/search.h"
 
-void lengths_fini(lengths *lengths) {
-    free(lengths->list);
-    *lengths = (struct lengths){0};
+void slot_norms_fini(slot_norms *norms) {
+    free(norms->list);
+    *norms = (struct slot_norms){0};
 }
 
 static int compare(const void *key, const void *item) {
-    const lengths_item *a = key, *b = item;
+    const slot_norms_item *a = key, *b = item;
     if (a->table != b->table) return a->table < b->table ? -1 : 1;
     return (a->of > b->of) - (a->of < b->of);
 }
 
-static size_t place(const lengths *lengths, const lengths_item *item) {
-    return search_first(item, lengths->list, lengths->count, sizeof *lengths->list, compare);
+static size_t place(const slot_norms *norms, const slot_norms_item *item) {
+    return binary_search_first(item, norms->list, norms->count, sizeof *norms->list, compare);
 }
 
-static bool is_at(const lengths *lengths, size_t at, const lengths_item *item) {
-    return at < lengths->count && compare(item, &lengths->list[at]) == 0;
+static bool is_at(const slot_norms *norms, size_t at, const slot_norms_item *item) {
+    return at < norms->count && compare(item, &norms->list[at]) == 0;
 }
 
 static double number(double squares) { return isnan(squares) ? (double)INFINITY : squares; }
 
-static void insert(lengths *lengths, size_t at, const lengths_item *item) {
-    xgrow(&lengths->list, &lengths->room, lengths->count + 1, sizeof *lengths->list);
-    memmove(lengths->list + at + 1, lengths->list + at, (lengths->count++ - at) * sizeof *lengths->list);
-    lengths->list[at] = *item;
+static void insert(slot_norms *norms, size_t at, const slot_norms_item *item) {
+    xgrow(&norms->list, &norms->room, norms->count + 1, sizeof *norms->list);
+    memmove(norms->list + at + 1, norms->list + at, (norms->count++ - at) * sizeof *norms->list);
+    norms->list[at] = *item;
 }
 
-void lengths_add(lengths *lengths, uint32_t table, uint32_t of, double first, double second) {
-    lengths_item item = {table, of, {number(first), number(second)}};
-    size_t at = place(lengths, &item);
-    if (!is_at(lengths, at, &item)) {
-        insert(lengths, at, &item);
-        if (lengths->count > LENGTHS_MAX) lengths->count = LENGTHS_MAX;
+void slot_norms_add(slot_norms *norms, uint32_t table, uint32_t of, double first, double second) {
+    slot_norms_item item = {table, of, {number(first), number(second)}};
+    size_t at = place(norms, &item);
+    if (!is_at(norms, at, &item)) {
+        insert(norms, at, &item);
+        if (norms->count > SLOT_NORMS_MAX) norms->count = SLOT_NORMS_MAX;
         return;
     }
-    for (int i = 0; i < 2; i++) lengths->list[at].squares[i] = number(lengths->list[at].squares[i] + item.squares[i]);
+    for (int i = 0; i < 2; i++) norms->list[at].squares[i] = number(norms->list[at].squares[i] + item.squares[i]);
 }
 
-const lengths_item *lengths_find(const lengths *lengths, uint32_t table, uint32_t of) {
-    const lengths_item wanted = {.table = table, .of = of};
-    size_t at = place(lengths, &wanted);
-    return is_at(lengths, at, &wanted) ? &lengths->list[at] : NULL;
+const slot_norms_item *slot_norms_find(const slot_norms *norms, uint32_t table, uint32_t of) {
+    const slot_norms_item wanted = {.table = table, .of = of};
+    size_t at = place(norms, &wanted);
+    return is_at(norms, at, &wanted) ? &norms->list[at] : NULL;
 }
 
-bale *lengths_write(const lengths *lengths) {
-    return bale_copy(span_of(lengths->list, lengths->count * sizeof *lengths->list));
+shared_bytes *slot_norms_write(const slot_norms *norms) {
+    return shared_bytes_copy(span_of(norms->list, norms->count * sizeof *norms->list));
 }
 
-bool lengths_read(lengths *lengths, span bytes) {
-    lengths_fini(lengths);
-    if (bytes.size % LENGTHS_ITEM != 0) return false;
-    for (size_t at = 0; at < bytes.size && lengths->count < LENGTHS_MAX; at += LENGTHS_ITEM) {
-        lengths_item item;
+bool slot_norms_read(slot_norms *norms, span bytes) {
+    slot_norms_fini(norms);
+    if (bytes.size % SLOT_NORMS_ITEM != 0) return false;
+    for (size_t at = 0; at < bytes.size && norms->count < SLOT_NORMS_MAX; at += SLOT_NORMS_ITEM) {
+        slot_norms_item item;
         memcpy(&item, bytes.data + at, sizeof item);
-        size_t to = place(lengths, &item);
+        size_t to = place(norms, &item);
         item.squares[0] = number(item.squares[0]);
         item.squares[1] = number(item.squares[1]);
-        if (!is_at(lengths, to, &item)) insert(lengths, to, &item);
+        if (!is_at(norms, to, &item)) insert(norms, to, &item);
     }
     return true;
 }
 
-bale *lengths_combine(const span *parts, size_t count) {
-    lengths all = {0}, part = {0};
+shared_bytes *slot_norms_combine(const span *parts, size_t count) {
+    slot_norms all = {0}, part = {0};
     for (size_t i = 0; i < count; i++) {
-        if (!lengths_read(&part, parts[i])) continue;
+        if (!slot_norms_read(&part, parts[i])) continue;
         for (size_t k = 0; k < part.count; k++) {
-            const lengths_item *item = &part.list[k];
-            lengths_add(&all, item->table, item->of, item->squares[0], item->squares[1]);
+            const slot_norms_item *item = &part.list[k];
+            slot_norms_add(&all, item->table, item->of, item->squares[0], item->squares[1]);
         }
     }
-    bale *bale = lengths_write(&all);
-    lengths_fini(&all);
-    lengths_fini(&part);
-    return bale;
+    shared_bytes *bytes = slot_norms_write(&all);
+    slot_norms_fini(&all);
+    slot_norms_fini(&part);
+    return bytes;
 }

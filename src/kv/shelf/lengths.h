@@ -1,7 +1,7 @@
 /* lengths.h — squared norms that slots exchange before a round is applied (ps/values.h, norms).
  *
  *   of             squares[0]                                       squares[1]
- *   LENGTHS_WHOLE  of the table's gradient: all that is added       0
+ *   SLOT_NORMS_WHOLE  of the table's gradient: all that is added    0
  *   1 + array      of the values of a dense array, where it is      of the update that its optimizer would make there
  *                  pushed to                                        (optim_measure)
  *
@@ -9,37 +9,37 @@
  * infinite: it is all the same, whatever its bits were.
  *
  *   bytes            lengths
- *   LENGTHS_ITEM × n  4 table, 4 of, 8 8 squares; ascending by table and `of`, all different
+ *  SLOT_NORMS_ITEM × n  4 table, 4 of, 8 8 squares; ascending by table and `of`, all different
  *
  * The norms of several phases lie one behind the other, so what is read ascends in stretches.
  *
- * Bounds      LENGTHS_MAX items, the lowest: an array beyond that has no length.
+ * Bounds   SLOT_NORMS_MAX items, the lowest: an array beyond that has no length.
  * Ownership   it owns its list. Threads: none. */
 #pragma once
 #include "base/bale.h"
 
-enum { LENGTHS_ITEM = 24, LENGTHS_WHOLE = 0, LENGTHS_MAX = (1 << 20) / LENGTHS_ITEM };
+enum { SLOT_NORMS_ITEM = 24, SLOT_NORMS_WHOLE = 0, SLOT_NORMS_MAX = (1 << 20) / SLOT_NORMS_ITEM };
 
-typedef struct lengths_item {
+typedef struct slot_norms_item {
     uint32_t table, of;
     double squares[2];
-} lengths_item;
+} slot_norms_item;
 
-_Static_assert(sizeof(lengths_item) == LENGTHS_ITEM, "written as it lies");
+_Static_assert(sizeof(slot_norms_item) == SLOT_NORMS_ITEM, "written as it lies");
 
-typedef struct lengths { /* zeroed: empty */
-    lengths_item *list;  /* owned, ascending */
+typedef struct slot_norms { /* zeroed: empty */
+    slot_norms_item *list;  /* owned, ascending */
     size_t count, room;
-} lengths;
+} slot_norms;
 
-void lengths_fini(lengths *lengths); /* empty */
+void slot_norms_fini(slot_norms *norms); /* empty */
 
-void lengths_add(lengths *lengths, uint32_t table, uint32_t of, double first, double second);
-const lengths_item *lengths_find(const lengths *lengths, uint32_t table, uint32_t of); /* NULL: there is none */
+void slot_norms_add(slot_norms *norms, uint32_t table, uint32_t of, double first, double second);
+const slot_norms_item *slot_norms_find(const slot_norms *norms, uint32_t table, uint32_t of); /* NULL: there is none */
 
-bale *lengths_write(const lengths *lengths); /* moved to the caller */
+shared_bytes *slot_norms_write(const slot_norms *norms); /* moved to the caller */
 /* What is there is replaced. False: these are none, and it is empty. Of two for one thing the first one counts. */
-bool lengths_read(lengths *lengths, span bytes);
+bool slot_norms_read(slot_norms *norms, span bytes);
 
 /* The items of all parts, added up in the order of the parts. A part that makes no sense has none. */
-bale *lengths_combine(const span *parts, size_t count);
+shared_bytes *slot_norms_combine(const span *parts, size_t count);

@@ -12,75 +12,76 @@
 #include <cmocka.h>
 
 static void they_are_found_by_what_they_are_of(void **state) {
-    lengths lengths = {0};
-    assert_null(lengths_find(&lengths, 1, LENGTHS_WHOLE));
-    lengths_add(&lengths, 7, 2, 4, 9);
-    lengths_add(&lengths, 3, LENGTHS_WHOLE, 1, 0);
-    lengths_add(&lengths, 7, 1, 16, 25);
-    lengths_add(&lengths, 7, 2, 1, 1);
-    assert_int_equal(lengths.count, 3);
-    const lengths_item *item = lengths_find(&lengths, 7, 2);
+    slot_norms norms = {0};
+    assert_null(slot_norms_find(&norms, 1, SLOT_NORMS_WHOLE));
+    slot_norms_add(&norms, 7, 2, 4, 9);
+    slot_norms_add(&norms, 3, SLOT_NORMS_WHOLE, 1, 0);
+    slot_norms_add(&norms, 7, 1, 16, 25);
+    slot_norms_add(&norms, 7, 2, 1, 1);
+    assert_int_equal(norms.count, 3);
+    const slot_norms_item *item = slot_norms_find(&norms, 7, 2);
     assert_true(item != NULL && item->squares[0] == 5 && item->squares[1] == 10);
-    assert_true(lengths_find(&lengths, 7, 1)->squares[1] == 25 && lengths_find(&lengths, 7, 3) == NULL);
-    lengths_add(&lengths, 3, LENGTHS_WHOLE, (double)NAN, 0);
-    assert_true(isinf(lengths_find(&lengths, 3, LENGTHS_WHOLE)->squares[0])); /* one that does not depend on bits */
-    lengths_fini(&lengths);
+    assert_true(slot_norms_find(&norms, 7, 1)->squares[1] == 25 && slot_norms_find(&norms, 7, 3) == NULL);
+    slot_norms_add(&norms, 3, SLOT_NORMS_WHOLE, (double)NAN, 0);
+    assert_true(isinf(slot_norms_find(&norms, 3, SLOT_NORMS_WHOLE)->squares[0])); /* one that does not depend on bits */
+    slot_norms_fini(&norms);
 }
 
 static void parts_are_added_in_their_order(void **state) {
     const double squares[] = {1e16, 1, 1, 1};
-    bale *parts[4];
+    shared_bytes *parts[4];
     span spans[5];
     double expected = 0;
     for (size_t i = 0; i < 4; i++) {
-        lengths one = {0};
-        lengths_add(&one, 1, LENGTHS_WHOLE, squares[i], 0);
-        if (i == 2) lengths_add(&one, 2, 5, 7, 8);
-        parts[i] = lengths_write(&one);
-        spans[i] = bale_bytes(parts[i]);
+        slot_norms one = {0};
+        slot_norms_add(&one, 1, SLOT_NORMS_WHOLE, squares[i], 0);
+        if (i == 2) slot_norms_add(&one, 2, 5, 7, 8);
+        parts[i] = slot_norms_write(&one);
+        spans[i] = shared_bytes_bytes(parts[i]);
         expected += squares[i];
-        lengths_fini(&one);
+        slot_norms_fini(&one);
     }
     spans[4] = span_of("no lengths", 10);
-    bale *all = lengths_combine(spans, 5);
-    lengths read = {0};
-    assert_true(lengths_read(&read, bale_bytes(all)));
+    shared_bytes *all = slot_norms_combine(spans, 5);
+    slot_norms read = {0};
+    assert_true(slot_norms_read(&read, shared_bytes_bytes(all)));
     assert_int_equal(read.count, 2);
-    assert_true(lengths_find(&read, 1, LENGTHS_WHOLE)->squares[0] == expected);
-    assert_true(lengths_find(&read, 2, 5)->squares[1] == 8);
-    bale *turned = lengths_combine((const span[]){spans[1], spans[2], spans[3], spans[0]}, 4);
-    assert_memory_not_equal(bale_bytes(all).data, bale_bytes(turned).data, LENGTHS_ITEM); /* the order shows */
-    bale_unref(turned);
-    bale_unref(all);
-    for (size_t i = 0; i < 4; i++) bale_unref(parts[i]);
-    lengths_fini(&read);
+    assert_true(slot_norms_find(&read, 1, SLOT_NORMS_WHOLE)->squares[0] == expected);
+    assert_true(slot_norms_find(&read, 2, 5)->squares[1] == 8);
+    shared_bytes *turned = slot_norms_combine((const span[]){spans[1], spans[2], spans[3], spans[0]}, 4);
+    /* the order shows */
+    assert_memory_not_equal(shared_bytes_bytes(all).data, shared_bytes_bytes(turned).data, SLOT_NORMS_ITEM);
+    shared_bytes_unref(turned);
+    shared_bytes_unref(all);
+    for (size_t i = 0; i < 4; i++) shared_bytes_unref(parts[i]);
+    slot_norms_fini(&read);
 }
 
 static void phases_lie_one_behind_the_other(void **state) {
-    lengths first = {0}, second = {0}, both = {0};
-    lengths_add(&first, 4, LENGTHS_WHOLE, 2, 0);
-    lengths_add(&second, 4, LENGTHS_WHOLE, 99, 0); /* it was known already */
-    lengths_add(&second, 4, 1, 3, 5);
-    uint8_t bytes[3 * LENGTHS_ITEM];
-    memcpy(bytes, first.list, LENGTHS_ITEM);
-    memcpy(bytes + LENGTHS_ITEM, second.list, sizeof bytes - LENGTHS_ITEM);
-    assert_true(lengths_read(&both, span_of(bytes, sizeof bytes)));
-    assert_true(both.count == 2 && lengths_find(&both, 4, LENGTHS_WHOLE)->squares[0] == 2);
-    assert_true(lengths_find(&both, 4, 1)->squares[1] == 5);
-    assert_false(lengths_read(&both, span_of(bytes, sizeof bytes - 1)));
+    slot_norms first = {0}, second = {0}, both = {0};
+    slot_norms_add(&first, 4, SLOT_NORMS_WHOLE, 2, 0);
+    slot_norms_add(&second, 4, SLOT_NORMS_WHOLE, 99, 0); /* it was known already */
+    slot_norms_add(&second, 4, 1, 3, 5);
+    uint8_t bytes[3 * SLOT_NORMS_ITEM];
+    memcpy(bytes, first.list, SLOT_NORMS_ITEM);
+    memcpy(bytes + SLOT_NORMS_ITEM, second.list, sizeof bytes - SLOT_NORMS_ITEM);
+    assert_true(slot_norms_read(&both, span_of(bytes, sizeof bytes)));
+    assert_true(both.count == 2 && slot_norms_find(&both, 4, SLOT_NORMS_WHOLE)->squares[0] == 2);
+    assert_true(slot_norms_find(&both, 4, 1)->squares[1] == 5);
+    assert_false(slot_norms_read(&both, span_of(bytes, sizeof bytes - 1)));
     assert_int_equal(both.count, 0);
-    lengths_fini(&first);
-    lengths_fini(&second);
-    lengths_fini(&both);
+    slot_norms_fini(&first);
+    slot_norms_fini(&second);
+    slot_norms_fini(&both);
 }
 
 static void there_are_no_more_than_there_may_be(void **state) {
-    lengths lengths = {0};
-    for (uint32_t i = 0; i < LENGTHS_MAX + 5; i++) lengths_add(&lengths, 1, 1 + i, 1, 1);
-    assert_int_equal(lengths.count, LENGTHS_MAX);
-    assert_non_null(lengths_find(&lengths, 1, LENGTHS_MAX));
-    assert_null(lengths_find(&lengths, 1, LENGTHS_MAX + 1));
-    lengths_fini(&lengths);
+    slot_norms norms = {0};
+    for (uint32_t i = 0; i < SLOT_NORMS_MAX + 5; i++) slot_norms_add(&norms, 1, 1 + i, 1, 1);
+    assert_int_equal(norms.count, SLOT_NORMS_MAX);
+    assert_non_null(slot_norms_find(&norms, 1, SLOT_NORMS_MAX));
+    assert_null(slot_norms_find(&norms, 1, SLOT_NORMS_MAX + 1));
+    slot_norms_fini(&norms);
 }
 
 int main(void) {

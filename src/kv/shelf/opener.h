@@ -4,36 +4,38 @@
  * next section.
  *
  * A copy of a slot that cannot open what the others can would differ from them. So a server that has no memory for it,
- * or lacks the library of a press, ends with a message (opener_must): that is a fault like any other, and its copies
- * take over. */
+ * or lacks the library of a press, ends with a message (section_decoder_must): that is a fault like any other, and its
+ * copies take over. */
 #pragma once
 #include "kv/shelf/afar.h"
 
-typedef struct opener {        /* zeroed: ready */
-    press *presses[PRESS_IDS]; /* owned; NULL: not opened yet */
-    const afar_sight *sight;   /* borrowed; NULL: nothing is seen */
-    parcel_section unfolded;
+typedef struct section_decoder {             /* zeroed: ready */
+    compressor *compressors[COMPRESSOR_IDS]; /* owned; NULL: not opened yet */
+    const remote_values_sight *sight;        /* borrowed; NULL: nothing is seen */
+    payload_section unfolded;
     void *body, *values, *keys; /* owned */
     size_t body_room, values_room, keys_room;
-} opener;
+} section_decoder;
 
-void opener_fini(opener *opener);
+void section_decoder_fini(section_decoder *decoder);
 
 /* The status is MR_OK, or the process ends here and says why. */
-void opener_must(mr_status status);
+void section_decoder_must(mr_status status);
 
 /* Of a section that is pressed, what is in it; of a run its keys; others are given as they are. NULL: it makes no
  * sense. Good until the next call. */
-const parcel_section *opener_unfold_any(opener *opener, const parcel_section *section);
-static inline const parcel_section *opener_unfold(opener *opener, const parcel_section *section) {
-    return (section->flags & (PARCEL_PRESSED | PARCEL_RUN)) == 0 ? section : opener_unfold_any(opener, section);
+const payload_section *section_decoder_unfold_any(section_decoder *decoder, const payload_section *section);
+static inline const payload_section *section_decoder_unfold(section_decoder *decoder, const payload_section *section) {
+    return (section->flags & (PAYLOAD_PRESSED | PAYLOAD_RUN)) == 0 ? section
+                                                                   : section_decoder_unfold_any(decoder, section);
 }
 
 /* The values of a push: `items` numbers, fp32 or, of counters, int64; good until the next call. NULL: these are not as
  * many, no message of a codec, or of another dtype than `dtype`, the table's. */
-const void *opener_values(opener *opener, const parcel_section *section, mr_dtype dtype, size_t items);
+const void *section_decoder_values(section_decoder *decoder, const payload_section *section, mr_dtype dtype,
+                                   size_t items);
 
-void opener_widen(mr_dtype dtype, const void *from, size_t count, float *to); /* from MR_F16 or MR_BF16 */
+void section_decoder_widen(mr_dtype dtype, const void *from, size_t count, float *to); /* from MR_F16 or MR_BF16 */
 
 /* How many values a push has for each of its keys, of a section that has keys and is not empty; 0: no whole number. */
-size_t opener_dim(const parcel_section *section);
+size_t section_decoder_dim(const payload_section *section);

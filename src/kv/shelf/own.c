@@ -9,22 +9,23 @@
 #include "base/error.h"
 #include "base/list.h"
 
-typedef struct own_optimizer {
+typedef struct user_optimizer_optimizer {
     optim_ops ops; /* its name is the one here */
-    char name[DEFINITION_NAME];
+    char name[TABLE_SCHEMA_NAME];
     mr_ps_optimizer given;
-} own_optimizer;
+} user_optimizer_optimizer;
 
-struct own {
-    shelf_host host;
+struct user_optimizer {
+    engine_host host;
     const optim_ops **list; /* owned, each in its optimizer */
     uint32_t count;
-    own_optimizer optimizers[];
+    user_optimizer_optimizer optimizers[];
 };
 
 static void apply(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) {
-    const own_optimizer *own =
-        (const own_optimizer *)(const void *)((const char *)optim->ops - offsetof(own_optimizer, ops));
+    const user_optimizer_optimizer *own =
+        (const user_optimizer_optimizer *)(const void *)((const char *)optim->ops -
+                                                         offsetof(user_optimizer_optimizer, ops));
     mr_ps_update update = {.count = count,
                            .from = arrays->from,
                            .to = arrays->to,
@@ -41,7 +42,7 @@ static void apply(const optim *optim, const optim_moment *moment, const optim_ar
 
 static mr_status check(const mr_ps_optimizer *optimizers, uint32_t at) {
     const mr_ps_optimizer *given = &optimizers[at];
-    const size_t most = DEFINITION_NAME - sizeof DEFINITION_OWN;
+    const size_t most = TABLE_SCHEMA_NAME - sizeof TABLE_SCHEMA_OWN;
     if (given->name == NULL || given->name[0] == '\0' || strlen(given->name) > most)
         return error_set(MR_INVALID, "optimizer %u: its name must have 1 to %zu bytes", at, most);
     if (given->update == NULL) return error_set(MR_INVALID, "optimizer '%s' has no update function", given->name);
@@ -54,34 +55,35 @@ static mr_status check(const mr_ps_optimizer *optimizers, uint32_t at) {
     return MR_OK;
 }
 
-mr_status own_create(const mr_ps_optimizer *optimizers, uint32_t count, own **out) {
+mr_status user_optimizer_create(const mr_ps_optimizer *optimizers, uint32_t count, user_optimizer **out) {
     if (optimizers == NULL && count > 0) return error_set(MR_INVALID, "optimizers is NULL, count is %u", count);
     for (uint32_t i = 0; i < count; i++) MR_TRY(check(optimizers, i));
-    own *own = xcalloc(1, sizeof *own + count * sizeof *own->optimizers);
-    own->count = count;
-    own->list = xcalloc(count + 1, sizeof *own->list);
+    user_optimizer *user_optimizer = xcalloc(1, sizeof *user_optimizer + count * sizeof *user_optimizer->optimizers);
+    user_optimizer->count = count;
+    user_optimizer->list = xcalloc(count + 1, sizeof *user_optimizer->list);
     for (uint32_t i = 0; i < count; i++) {
-        own_optimizer *optimizer = &own->optimizers[i];
+        user_optimizer_optimizer *optimizer = &user_optimizer->optimizers[i];
         memcpy(optimizer->name, optimizers[i].name, strlen(optimizers[i].name));
         optimizer->given = optimizers[i];
         optimizer->ops = (optim_ops){.name = optimizer->name, .states = optimizers[i].states, .apply = apply};
-        own->list[i] = &optimizer->ops;
+        user_optimizer->list[i] = &optimizer->ops;
     }
-    own->host = (shelf_host){.optimizers = own->list, .optimizer_count = count};
-    *out = own;
+    user_optimizer->host = (engine_host){.optimizers = user_optimizer->list, .optimizer_count = count};
+    *out = user_optimizer;
     return MR_OK;
 }
 
-void own_destroy(own *own) {
-    if (own == NULL) return;
-    free(own->list);
-    free(own);
+void user_optimizer_destroy(user_optimizer *optimizer) {
+    if (optimizer == NULL) return;
+    free(optimizer->list);
+    free(optimizer);
 }
 
-const shelf_host *own_host(const own *own) { return &own->host; }
+const engine_host *user_optimizer_host(const user_optimizer *optimizer) { return &optimizer->host; }
 
-bool own_has(const own *own, const char *name, size_t size) {
-    for (uint32_t i = 0; i < own->count; i++)
-        if (strlen(own->optimizers[i].name) == size && memcmp(own->optimizers[i].name, name, size) == 0) return true;
+bool user_optimizer_has(const user_optimizer *optimizer, const char *name, size_t size) {
+    for (uint32_t i = 0; i < optimizer->count; i++)
+        if (strlen(optimizer->optimizers[i].name) == size && memcmp(optimizer->optimizers[i].name, name, size) == 0)
+            return true;
     return false;
 }

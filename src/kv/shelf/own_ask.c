@@ -16,24 +16,24 @@ static mr_status judge(const mr_ps_responses *responses, const char *name) {
     return MR_OK;
 }
 
-mr_status own_ask(mr_ps *ps, const char *optimizer, int64_t timeout_us) {
-    const size_t prefix = strlen(DEFINITION_OWN);
-    if (optimizer == NULL || strncmp(optimizer, DEFINITION_OWN, prefix) != 0) return MR_OK;
+mr_status user_optimizer_ask(mr_ps *ps, const char *optimizer, int64_t timeout_us) {
+    const size_t prefix = strlen(TABLE_SCHEMA_OWN);
+    if (optimizer == NULL || strncmp(optimizer, TABLE_SCHEMA_OWN, prefix) != 0) return MR_OK;
     const char *name = optimizer + prefix;
-    notes_call call = {.roles = MR_PS_SERVERS,
-                       .number = NOTES_EVERY,
-                       .app = OWN_ASK_APP,
-                       .body = span_of(name, strlen(name)),
-                       .kept = true};
+    app_rpc_call call = {.roles = MR_PS_SERVERS,
+                         .number = APP_RPC_EVERY,
+                         .app = USER_OPTIMIZER_ASK_APP,
+                         .body = span_of(name, strlen(name)),
+                         .kept = true};
     uint64_t ticket;
     mr_ps_responses *responses = NULL;
-    connection_lock(ps);
-    customer *customer = connection_customer(ps);
-    notes *notes = office_notes(customer_office(customer));
-    mr_status status = notes_send(notes, &call, van_now_us(customer_van(customer)), &ticket);
-    if (status == MR_OK) status = connection_await(ps, connection_is_answered, &ticket, timeout_us);
-    if (status == MR_OK) responses = notes_collect(notes, ticket);
-    connection_unlock(ps);
+    ps_connection_lock(ps);
+    kv_worker *worker = ps_connection_worker(ps);
+    app_rpc *rpc = control_client_notes(kv_worker_control(worker));
+    mr_status status = app_rpc_send(rpc, &call, van_now_us(kv_worker_van(worker)), &ticket);
+    if (status == MR_OK) status = ps_connection_await(ps, ps_connection_is_answered, &ticket, timeout_us);
+    if (status == MR_OK) responses = app_rpc_collect(rpc, ticket);
+    ps_connection_unlock(ps);
     if (status == MR_OK) status = judge(responses, name);
     mr_ps_responses_free(responses);
     return status;

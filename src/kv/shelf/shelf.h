@@ -3,11 +3,11 @@
  *     payload ──► sections (parcel.h) ──► table by id ──► rows (table/sparse.h), vectors, or blocks (table/dense.h)
  *                                            └── definition.h: optimizer, schedule, initializer, limits
  *
- * A payload that is no parcel changes nothing. A section that fits no table here (unknown, dropped, of another kind,
- * dtype or length) changes nothing but the count of what was refused; the others of its parcel are applied. A schema
+ * A payload that is no payload changes nothing. A section that fits no table here (unknown, dropped, of another kind,
+ * dtype or length) changes nothing but the count of what was refused; the others of its payload are applied. A schema
  * never changes after its first definition; a dropped id is remembered and never reused.
  *
- *   add    one update by the table's optimizer, with the rate of the moment; of a round (PARCEL_ROUND), whose sum is
+ *   add   one update by the table's optimizer, with the rate of the moment; of a round (PAYLOAD_ROUND), whose sum is
  *          the gradient, divided by the number of its members if the table averages, and scaled if it is longer than
  *          clip_norm: with what all slots have of the table (shelf_norms.c, lengths.h). If that is not finite, all of
  *          it is left out. Tables that need such norms are made only where there are rounds
@@ -24,7 +24,7 @@
  * blocks in their second array, tables that were defined or dropped by a mark. It costs what was changed.
  *
  * Memory      A server that has none for what was pushed ends, and says so: it may not differ from its copies
- *             (opener.h). An answer for which there is none says PARCEL_TOO_LARGE.
+ *            (opener.h). An answer for which there is none says PAYLOAD_TOO_LARGE.
  * State       is a function of what was applied; a copy that was filled has the same bytes as the one that filled it.
  * Threads     none. */
 #pragma once
@@ -33,26 +33,26 @@
 #include "kv/shelf/definition.h"
 #include "ps/values.h"
 
-extern const values_ops shelf_ops; /* its context is a shelf_host, or NULL */
+extern const state_machine_ops engine_ops; /* its context is a engine_host, or NULL */
 
-typedef struct shelf_host { /* borrowed by every shelf of a server */
+typedef struct engine_host { /* borrowed by every engine of a server */
     /* Optimizers of one's own: a table of definition "own:NAME" has the one called NAME. All servers of a deployment
      * have the same, and they compute the same bits from what they are given, or copies differ. */
     const optim_ops *const *optimizers;
     size_t optimizer_count;
-    const afar_sight *sight; /* whose memory is seen, by who settles a push; NULL: nobody's */
-    bool lit;                /* the next apply may read what its push speaks of */
-    glass *glass;            /* where blocks lie, for others to look at; NULL: they do not */
-    uint64_t process;        /* whose that is */
-} shelf_host;
+    const remote_values_sight *sight; /* whose memory is seen, by who settles a push; NULL: nobody's */
+    bool lit;                         /* the next apply may read what its push speaks of */
+    shm_export *export;               /* where blocks lie, for others to look at; NULL: they do not */
+    uint64_t process;                 /* whose that is */
+} engine_host;
 
 /* ---- For those who look on. */
 
-typedef struct shelf_look {
+typedef struct engine_look {
     uint32_t table;
-    definition_kind kind;
+    table_schema_kind kind;
     uint64_t version;
-    parcel_look now;
-} shelf_look;
+    payload_look now;
+} engine_look;
 
-size_t shelf_look_at(const void *self, shelf_look *out, size_t room); /* gives how many tables there are */
+size_t engine_look_at(const void *self, engine_look *out, size_t room); /* gives how many tables there are */

@@ -14,126 +14,126 @@
 #include "kv/shelf/shelf_core.h"
 
 typedef struct survey {
-    shelf *shelf;
+    engine *engine;
     uint64_t moment;
     uint32_t members;
-    const lengths *known;
-    lengths found;
-    shelf_table **fresh; /* owned, each too: tables that the round defines */
+    const slot_norms *known;
+    slot_norms found;
+    engine_table **fresh; /* owned, each too: tables that the round defines */
     size_t fresh_count;
 } survey;
 
 /* ---- Of one section. */
 
-static double row_squares(const shelf_table *table, const float *values, size_t items) {
-    return table->definition.refuse_nan && !shelf_finite(values, items) ? 0 : norm_squares(values, items);
+static double row_squares(const engine_table *table, const float *values, size_t items) {
+    return table->schema.refuse_nan && !engine_finite(values, items) ? 0 : l2_norm_squares(values, items);
 }
 
 /* Rows, vectors and stretches that are not finite may be left out, each for itself. */
-static double section_squares(const shelf_table *table, const parcel_section *section, const float *values,
+static double section_squares(const engine_table *table, const payload_section *section, const float *values,
                               size_t items) {
     double squares = 0;
-    if (!table->definition.refuse_nan || section->keys == NULL || shelf_finite(values, items))
+    if (!table->schema.refuse_nan || section->keys == NULL || engine_finite(values, items))
         return row_squares(table, values, items);
     for (uint32_t i = 0; i < section->count; i++) {
-        size_t length = section->lengths == NULL ? table->definition.dim : section->lengths[i];
+        size_t length = section->lengths == NULL ? table->schema.dim : section->lengths[i];
         squares += row_squares(table, values, length);
         values += length;
     }
     return squares;
 }
 
-static void measure_with(survey *survey, shelf_table *table, dense *dense, uint64_t updates,
-                         const parcel_section *section, const float *gradient) {
-    shelf_scale scale = shelf_scale_of(table, survey->members, survey->known);
+static void measure_with(survey *survey, engine_table *table, dense_table *dense_table, uint64_t updates,
+                         const payload_section *section, const float *gradient) {
+    engine_scale scale = engine_scale_of(table, survey->members, survey->known);
     optim_moment moment =
-        optim_at(&table->optim, updates + 1, shelf_rate(table, survey->moment), scale.none ? 0 : scale.factor);
+        optim_at(&table->optim, updates + 1, engine_rate(table, survey->moment), scale.none ? 0 : scale.factor);
     size_t first = section->place.first;
-    optim_arrays arrays = {.from = (const float *)dense_values(dense) + first, .gradient = gradient};
-    for (uint32_t k = 0; k < table->optim.ops->states; k++) arrays.state[k] = dense_state(dense, k) + first;
+    optim_arrays arrays = {.from = (const float *)dense_table_values(dense_table) + first, .gradient = gradient};
+    for (uint32_t k = 0; k < table->optim.ops->states; k++) arrays.state[k] = dense_table_state(dense_table, k) + first;
     double squares[2];
     optim_measure(&table->optim, &moment, &arrays, section->count, squares);
-    lengths_add(&survey->found, table->definition.id, 1 + section->place.array, squares[0], squares[1]);
+    slot_norms_add(&survey->found, table->schema.id, 1 + section->place.array, squares[0], squares[1]);
 }
 
 /* A block that is not there yet is measured as it would begin. */
-static void measure_block(survey *survey, shelf_table *table, const parcel_section *section, const float *gradient) {
-    const parcel_place *place = &section->place;
-    if (!shelf_block_fits(survey->shelf, table, place)) return;
-    if (table->definition.refuse_nan && !shelf_finite(gradient, section->count)) return;
-    const shelf_block *block = shelf_block_find(table, place);
+static void measure_block(survey *survey, engine_table *table, const payload_section *section, const float *gradient) {
+    const payload_place *place = &section->place;
+    if (!engine_block_fits(survey->engine, table, place)) return;
+    if (table->schema.refuse_nan && !engine_finite(gradient, section->count)) return;
+    const engine_block *block = engine_block_find(table, place);
     if (block != NULL) {
-        measure_with(survey, table, block->dense, block->updates, section, gradient);
+        measure_with(survey, table, block->table, block->updates, section, gradient);
         return;
     }
-    dense *dense;
-    dense_options options = shelf_block_options(survey->shelf, table, place);
+    dense_table *dense_table;
+    dense_table_options options = engine_block_options(survey->engine, table, place);
     options.versions = false;
-    options.glass = NULL; /* nobody is told of it */
-    opener_must(dense_create(&options, place->block, &dense));
-    measure_with(survey, table, dense, 0, section, gradient);
-    dense_destroy(dense);
+    options.export = NULL; /* nobody is told of it */
+    section_decoder_must(dense_table_create(&options, place->block, &dense_table));
+    measure_with(survey, table, dense_table, 0, section, gradient);
+    dense_table_destroy(dense_table);
 }
 
-static size_t items_of(const shelf_table *table, const parcel_section *section) {
+static size_t items_of(const engine_table *table, const payload_section *section) {
     size_t items = 0;
-    if (section->op == PARCEL_ADD_BLOCK) return section->count;
-    if (section->op == PARCEL_ADD_ROWS) return (size_t)section->count * table->definition.dim;
+    if (section->op == PAYLOAD_ADD_BLOCK) return section->count;
+    if (section->op == PAYLOAD_ADD_ROWS) return (size_t)section->count * table->schema.dim;
     for (uint32_t i = 0; i < section->count; i++) items += section->lengths[i];
     return items;
 }
 
-static bool is_known(const survey *survey, const shelf_table *table, uint32_t of) {
-    return lengths_find(survey->known, table->definition.id, of) != NULL;
+static bool is_known(const survey *survey, const engine_table *table, uint32_t of) {
+    return slot_norms_find(survey->known, table->schema.id, of) != NULL;
 }
 
-static void measure_section(survey *survey, shelf_table *table, const parcel_section *folded) {
-    static const parcel_op adds[] = {[DEFINITION_SPARSE] = PARCEL_ADD_ROWS,
-                                     [DEFINITION_VECTORS] = PARCEL_ADD_VECTORS,
-                                     [DEFINITION_DENSE] = PARCEL_ADD_BLOCK};
-    const definition *definition = &table->definition;
-    if (folded->op != adds[definition->kind] || !shelf_needs_norms(table)) return;
-    const parcel_section *section = opener_unfold(&survey->shelf->opener, folded);
+static void measure_section(survey *survey, engine_table *table, const payload_section *folded) {
+    static const payload_op adds[] = {[TABLE_SCHEMA_SPARSE] = PAYLOAD_ADD_ROWS,
+                                      [TABLE_SCHEMA_VECTORS] = PAYLOAD_ADD_VECTORS,
+                                      [TABLE_SCHEMA_DENSE] = PAYLOAD_ADD_BLOCK};
+    const table_schema *schema = &table->schema;
+    if (folded->op != adds[schema->kind] || !engine_needs_norms(table)) return;
+    const payload_section *section = section_decoder_unfold(&survey->engine->decoder, folded);
     if (section == NULL) return;
     size_t items = items_of(table, section);
-    const float *values = opener_values(&survey->shelf->opener, section, definition->dtype, items);
+    const float *values = section_decoder_values(&survey->engine->decoder, section, schema->dtype, items);
     if (values == NULL) return;
-    bool clips = definition->clip_norm != 0, whole = is_known(survey, table, LENGTHS_WHOLE);
+    bool clips = schema->clip_norm != 0, whole = is_known(survey, table, SLOT_NORMS_WHOLE);
     if (clips && !whole)
-        lengths_add(&survey->found, definition->id, LENGTHS_WHOLE, section_squares(table, section, values, items), 0);
-    bool measures = definition->kind == DEFINITION_DENSE && optim_measures(&table->optim) && (whole || !clips);
+        slot_norms_add(&survey->found, schema->id, SLOT_NORMS_WHOLE, section_squares(table, section, values, items), 0);
+    bool measures = schema->kind == TABLE_SCHEMA_DENSE && optim_measures(&table->optim) && (whole || !clips);
     if (measures && !is_known(survey, table, 1 + section->place.array)) measure_block(survey, table, section, values);
 }
 
 /* ---- Of a sum. */
 
-static shelf_table *find(const survey *survey, uint32_t id) {
-    shelf_table *table = shelf_table_find(survey->shelf, id, false);
+static engine_table *find(const survey *survey, uint32_t id) {
+    engine_table *table = engine_table_find(survey->engine, id, false);
     for (size_t i = 0; table == NULL && i < survey->fresh_count; i++)
-        if (survey->fresh[i]->definition.id == id) table = survey->fresh[i];
+        if (survey->fresh[i]->schema.id == id) table = survey->fresh[i];
     return table;
 }
 
 /* A table that is defined by the round itself, if it will be. */
 static void meet(survey *survey, span bytes) {
-    definition definition;
-    shelf_table *table;
-    if (definition_decode(bytes, &definition) != MR_OK) return;
-    if (find(survey, definition.id) != NULL || shelf_was_dropped(survey->shelf, definition.id, false)) return;
-    mr_status status = shelf_table_create(survey->shelf, &definition, &table);
+    table_schema schema;
+    engine_table *table;
+    if (table_schema_decode(bytes, &schema) != MR_OK) return;
+    if (find(survey, schema.id) != NULL || engine_was_dropped(survey->engine, schema.id, false)) return;
+    mr_status status = engine_table_create(survey->engine, &schema, &table);
     if (status == MR_INVALID) return;
-    opener_must(status);
-    survey->fresh = xrealloc(survey->fresh, (survey->fresh_count + 1) * sizeof(shelf_table *));
+    section_decoder_must(status);
+    survey->fresh = xrealloc(survey->fresh, (survey->fresh_count + 1) * sizeof(engine_table *));
     survey->fresh[survey->fresh_count++] = table;
 }
 
 static void look_through(survey *survey, span bytes) {
-    parcel_reader reader = parcel_open(bytes);
-    for (parcel_section section; parcel_next(&reader, &section);) {
-        shelf_table *table = parcel_is_push(section.op) ? find(survey, section.table) : NULL;
-        if (section.op == PARCEL_DEFINE)
+    payload_reader reader = payload_open(bytes);
+    for (payload_section section; payload_next(&reader, &section);) {
+        engine_table *table = payload_is_push(section.op) ? find(survey, section.table) : NULL;
+        if (section.op == PAYLOAD_DEFINE)
             meet(survey, section.values);
-        else if (section.op == PARCEL_ROUND)
+        else if (section.op == PAYLOAD_ROUND)
             survey->members = section.count == 0 ? 1 : section.count;
         else if (table != NULL)
             measure_section(survey, table, &section);
@@ -141,54 +141,56 @@ static void look_through(survey *survey, span bytes) {
 }
 
 /* Whether it is worth to look: most rounds are of tables that need nothing. */
-static bool may_need(const shelf *shelf, span bytes) {
-    for (size_t i = 0; i < shelf->count; i++)
-        if (shelf_needs_norms(shelf->tables[i])) return true;
-    parcel_reader reader = parcel_open(bytes);
-    for (parcel_section section; parcel_next(&reader, &section);)
-        if (section.op == PARCEL_DEFINE) return true;
+static bool may_need(const engine *engine, span bytes) {
+    for (size_t i = 0; i < engine->count; i++)
+        if (engine_needs_norms(engine->tables[i])) return true;
+    payload_reader reader = payload_open(bytes);
+    for (payload_section section; payload_next(&reader, &section);)
+        if (section.op == PAYLOAD_DEFINE) return true;
     return false;
 }
 
-bale *shelf_measure(void *self, span sum, span norms, uint64_t moment) {
-    shelf *shelf = self;
-    lengths known = {0};
-    survey survey = {.shelf = shelf, .moment = moment, .members = 1, .known = &known};
+shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment) {
+    engine *engine = self;
+    slot_norms known = {0};
+    survey survey = {.engine = engine, .moment = moment, .members = 1, .known = &known};
     span bytes;
-    parcel_tray tray;
-    opener_must(parcel_align(sum, &tray, &bytes));
-    (void)lengths_read(&known, norms); /* what makes no sense is not known */
-    if (bytes.size != 0 && may_need(shelf, bytes) && parcel_check(bytes) == MR_OK) look_through(&survey, bytes);
-    bale *bale = survey.found.count == 0 ? NULL : lengths_write(&survey.found);
-    for (size_t i = 0; i < survey.fresh_count; i++) shelf_table_destroy(survey.fresh[i]);
+    payload_tray tray;
+    section_decoder_must(payload_align(sum, &tray, &bytes));
+    (void)slot_norms_read(&known, norms); /* what makes no sense is not known */
+    if (bytes.size != 0 && may_need(engine, bytes) && payload_check(bytes) == MR_OK) look_through(&survey, bytes);
+    shared_bytes *shared = survey.found.count == 0 ? NULL : slot_norms_write(&survey.found);
+    for (size_t i = 0; i < survey.fresh_count; i++) engine_table_destroy(survey.fresh[i]);
     free(survey.fresh);
-    lengths_fini(&survey.found);
-    lengths_fini(&known);
-    parcel_clear(&tray);
-    return bale;
+    slot_norms_fini(&survey.found);
+    slot_norms_fini(&known);
+    payload_clear(&tray);
+    return shared;
 }
 
-bale *shelf_combine(void *context, const span *parts, size_t count) { return lengths_combine(parts, count); }
+shared_bytes *engine_combine(void *context, const span *parts, size_t count) {
+    return slot_norms_combine(parts, count);
+}
 
 /* ---- What comes of it. */
 
-bool shelf_needs_norms(const shelf_table *table) {
-    const definition *definition = &table->definition;
-    return definition->clip_norm != 0 ||
-           (definition->kind == DEFINITION_DENSE && definition->dtype != MR_I64 && optim_measures(&table->optim));
+bool engine_needs_norms(const engine_table *table) {
+    const table_schema *schema = &table->schema;
+    return schema->clip_norm != 0 ||
+           (schema->kind == TABLE_SCHEMA_DENSE && schema->dtype != MR_I64 && optim_measures(&table->optim));
 }
 
-shelf_scale shelf_scale_of(const shelf_table *table, uint32_t members, const lengths *known) {
-    double mean = table->definition.average ? (double)(float)(1 / (double)members) : 1;
-    double limit = (double)table->definition.clip_norm;
-    const lengths_item *whole = limit == 0 ? NULL : lengths_find(known, table->definition.id, LENGTHS_WHOLE);
-    if (whole == NULL) return (shelf_scale){.factor = (float)mean};
+engine_scale engine_scale_of(const engine_table *table, uint32_t members, const slot_norms *known) {
+    double mean = table->schema.average ? (double)(float)(1 / (double)members) : 1;
+    double limit = (double)table->schema.clip_norm;
+    const slot_norms_item *whole = limit == 0 ? NULL : slot_norms_find(known, table->schema.id, SLOT_NORMS_WHOLE);
+    if (whole == NULL) return (engine_scale){.factor = (float)mean};
     double squares = whole->squares[0] * (mean * mean);
-    if (!isfinite(squares)) return (shelf_scale){.none = true};
-    return (shelf_scale){.factor = (float)mean * norm_clip(squares, limit)};
+    if (!isfinite(squares)) return (engine_scale){.none = true};
+    return (engine_scale){.factor = (float)mean * l2_norm_clip(squares, limit)};
 }
 
-float shelf_trust(const shelf_table *table, uint32_t array, const lengths *known) {
-    const lengths_item *item = lengths_find(known, table->definition.id, 1 + array);
-    return item == NULL ? 1 : norm_trust(item->squares[0], item->squares[1]);
+float engine_trust(const engine_table *table, uint32_t array, const slot_norms *known) {
+    const slot_norms_item *item = slot_norms_find(known, table->schema.id, 1 + array);
+    return item == NULL ? 1 : l2_norm_trust(item->squares[0], item->squares[1]);
 }

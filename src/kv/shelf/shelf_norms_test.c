@@ -15,8 +15,8 @@
 enum { SLOTS = 2, BLOCK = 4 };
 
 typedef struct scene {
-    void *shelf[SLOTS];
-    parcel_writer writer[SLOTS]; /* what a rank pushes in the next round */
+    void *engine[SLOTS];
+    payload_writer writer[SLOTS]; /* what a rank pushes in the next round */
     uint64_t moment;
     size_t phases; /* that the last round took */
 } scene;
@@ -24,90 +24,94 @@ typedef struct scene {
 static void begin(scene *scene, definition_options options) {
     *scene = (struct scene){0};
     for (int i = 0; i < SLOTS; i++) {
-        scene->shelf[i] = shelf_ops.create(NULL, (uint32_t)i, true);
-        parcels_define(&scene->writer[i], options);
+        scene->engine[i] = engine_ops.create(NULL, (uint32_t)i, true);
+        payload_define(&scene->writer[i], options);
     }
 }
 
 static void finish(scene *scene) {
-    for (int i = 0; i < SLOTS; i++) shelf_ops.destroy(scene->shelf[i]);
+    for (int i = 0; i < SLOTS; i++) engine_ops.destroy(scene->engine[i]);
 }
 
 /* Of so many ranks that all push the same. */
-static bale *sum_of(parcel_writer *writer, uint32_t ranks) {
-    void *sum = shelf_ops.sum_begin(NULL, 0);
-    for (uint32_t i = 0; i < ranks; i++) shelf_ops.sum_add(sum, parcel_written(writer));
-    bale *bale = bale_new(shelf_ops.sum_size(sum));
-    shelf_ops.sum_write(sum, bale_room(bale));
-    shelf_ops.sum_end(sum);
-    parcel_fini(writer);
-    return bale;
+static shared_bytes *sum_of(payload_writer *writer, uint32_t ranks) {
+    void *sum = engine_ops.sum_begin(NULL, 0);
+    for (uint32_t i = 0; i < ranks; i++) engine_ops.sum_add(sum, payload_written(writer));
+    shared_bytes *bytes = shared_bytes_new(engine_ops.sum_size(sum));
+    engine_ops.sum_write(sum, shared_bytes_room(bytes));
+    engine_ops.sum_end(sum);
+    payload_fini(writer);
+    return bytes;
 }
 
-/* As the heads of the slots and the ledger do it. A slot that asks for nothing is told nothing. */
+/* As the heads of the slots and the round state do it. A slot that asks for nothing is told nothing. */
 static void close_round(scene *scene, uint32_t ranks) {
-    bale *sums[SLOTS], *norms = bale_new(0);
+    shared_bytes *sums[SLOTS], *norms = shared_bytes_new(0);
     bool needs[SLOTS] = {0};
     scene->moment++;
     scene->phases = 0;
     for (int i = 0; i < SLOTS; i++) sums[i] = sum_of(&scene->writer[i], ranks);
     for (bool any = true; any; scene->phases += any) {
         span parts[SLOTS] = {{0}};
-        bale *bales[SLOTS] = {0};
+        shared_bytes *bytes[SLOTS] = {0};
         any = false;
         for (int i = 0; i < SLOTS; i++) {
             if (scene->phases != 0 && !needs[i]) continue;
-            bales[i] = shelf_ops.measure(scene->shelf[i], bale_bytes(sums[i]), bale_bytes(norms), scene->moment);
-            if (bales[i] == NULL) continue;
-            parts[i] = bale_bytes(bales[i]);
+            bytes[i] = engine_ops.measure(scene->engine[i], shared_bytes_bytes(sums[i]), shared_bytes_bytes(norms),
+                                          scene->moment);
+            if (bytes[i] == NULL) continue;
+            parts[i] = shared_bytes_bytes(bytes[i]);
             needs[i] = any = true;
         }
-        bale *more = shelf_ops.combine(NULL, parts, SLOTS);
-        bale *both = bale_new(bale_bytes(norms).size + bale_bytes(more).size);
-        if (bale_bytes(norms).size != 0) memcpy(bale_room(both), bale_bytes(norms).data, bale_bytes(norms).size);
-        if (bale_bytes(more).size != 0)
-            memcpy(bale_room(both) + bale_bytes(norms).size, bale_bytes(more).data, bale_bytes(more).size);
-        for (int i = 0; i < SLOTS; i++) bale_unref(bales[i]);
-        bale_unref(more);
-        bale_unref(norms);
+        shared_bytes *more = engine_ops.combine(NULL, parts, SLOTS);
+        shared_bytes *both = shared_bytes_new(shared_bytes_bytes(norms).size + shared_bytes_bytes(more).size);
+        if (shared_bytes_bytes(norms).size != 0)
+            memcpy(shared_bytes_room(both), shared_bytes_bytes(norms).data, shared_bytes_bytes(norms).size);
+        if (shared_bytes_bytes(more).size != 0)
+            memcpy(shared_bytes_room(both) + shared_bytes_bytes(norms).size, shared_bytes_bytes(more).data,
+                   shared_bytes_bytes(more).size);
+        for (int i = 0; i < SLOTS; i++) shared_bytes_unref(bytes[i]);
+        shared_bytes_unref(more);
+        shared_bytes_unref(norms);
         norms = both;
     }
     for (int i = 0; i < SLOTS; i++) {
         if (needs[i])
-            shelf_ops.apply_normed(scene->shelf[i], bale_bytes(sums[i]), bale_bytes(norms), scene->moment);
+            engine_ops.apply_normed(scene->engine[i], shared_bytes_bytes(sums[i]), shared_bytes_bytes(norms),
+                                    scene->moment);
         else
-            shelf_ops.apply(scene->shelf[i], bale_bytes(sums[i]), scene->moment);
-        bale_unref(sums[i]);
+            engine_ops.apply(scene->engine[i], shared_bytes_bytes(sums[i]), scene->moment);
+        shared_bytes_unref(sums[i]);
     }
-    bale_unref(norms);
+    shared_bytes_unref(norms);
 }
 
 static void push_row(scene *scene, int slot, uint64_t key, float value) {
-    parcels_rows(&scene->writer[slot], PARCEL_ADD_ROWS, 1, &key, 1, &value, 1);
+    payload_rows(&scene->writer[slot], PAYLOAD_ADD_ROWS, 1, &key, 1, &value, 1);
 }
 
 /* The first of the values that a query shows. */
-static float shown(scene *scene, int slot, parcel_writer *query) {
-    bale *bale = shelf_ops.show(scene->shelf[slot], parcel_written(query), false);
-    parcel_reader reader = parcel_open(bale_bytes(bale));
-    parcel_section section;
+static float shown(scene *scene, int slot, payload_writer *query) {
+    shared_bytes *bytes = engine_ops.show(scene->engine[slot], payload_written(query), false);
+    payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+    payload_section section;
     float value = (float)NAN;
-    assert_true(parcel_next(&reader, &section));
+    assert_true(payload_next(&reader, &section));
     if (section.values.size >= sizeof value) memcpy(&value, section.values.data, sizeof value);
-    bale_unref(bale);
-    parcel_fini(query);
+    shared_bytes_unref(bytes);
+    payload_fini(query);
     return value;
 }
 
 static float row_of(scene *scene, int slot, uint64_t key) {
-    parcel_writer query = {0};
-    parcels_keys(&query, PARCEL_GET_ROWS, 1, &key, 1);
+    payload_writer query = {0};
+    payload_keys(&query, PAYLOAD_GET_ROWS, 1, &key, 1);
     return shown(scene, slot, &query);
 }
 
 static uint64_t left_out(const scene *scene, int slot) {
-    shelf_look look;
-    assert_int_equal(shelf_look_at(scene->shelf[slot], &look, 1), 1);
+    engine_look look;
+    assert_int_equal(engine_look_at(scene->engine[slot], &look, 1), 1);
     return look.now.left_out;
 }
 
@@ -133,7 +137,7 @@ static void where_nothing_is_pushed_nothing_is_measured(void **state) {
     begin(&scene, (definition_options){.clip_norm = 2});
     close_round(&scene, 1);
     assert_int_equal(scene.phases, 0);
-    parcels_rows(&scene.writer[0], PARCEL_SET_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){9}, 1);
+    payload_rows(&scene.writer[0], PAYLOAD_SET_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){9}, 1);
     close_round(&scene, 1); /* what is set is set */
     assert_true(scene.phases == 0 && row_of(&scene, 0, 1) == 9);
     finish(&scene);
@@ -162,12 +166,12 @@ static void a_gradient_that_is_not_finite_is_left_out_everywhere(void **state) {
 
 static void push_block(scene *scene, int slot, uint32_t array, uint32_t block, float value) {
     const float values[BLOCK] = {value, value, value, value};
-    parcels_block(&scene->writer[slot], PARCEL_ADD_BLOCK, 1, (parcel_place){array, block, BLOCK, 0}, values, BLOCK);
+    payload_block(&scene->writer[slot], PAYLOAD_ADD_BLOCK, 1, (payload_place){array, block, BLOCK, 0}, values, BLOCK);
 }
 
 static float block_of(scene *scene, int slot, uint32_t array, uint32_t block) {
-    parcel_writer query = {0};
-    parcels_get_block(&query, 1, (parcel_place){array, block, BLOCK, 0}, BLOCK);
+    payload_writer query = {0};
+    payload_get_block(&query, 1, (payload_place){array, block, BLOCK, 0}, BLOCK);
     return shown(scene, slot, &query);
 }
 
@@ -187,7 +191,7 @@ static float update_of(item *item, float gradient, uint64_t t) {
 static void an_array_has_one_ratio_whatever_slots_it_lies_in(void **state) {
     for (int clips = 0; clips < 2; clips++) {
         scene scene;
-        begin(&scene, (definition_options){.kind = DEFINITION_DENSE,
+        begin(&scene, (definition_options){.kind = TABLE_SCHEMA_DENSE,
                                            .block = BLOCK,
                                            .optimizer = "lamb",
                                            .initializer = "constant:2",
@@ -202,7 +206,7 @@ static void an_array_has_one_ratio_whatever_slots_it_lies_in(void **state) {
             push_block(&scene, 1, 1, 0, of_other);
             close_round(&scene, 1);
             assert_int_equal(scene.phases, clips ? 2 : 1); /* the update is that of the clipped gradient */
-            float scale = clips ? norm_clip(4 * (1 + 9 + 0.25), 1) : 1;
+            float scale = clips ? l2_norm_clip(4 * (1 + 9 + 0.25), 1) : 1;
             double of_w = 0, of_u = 0;
             float updates[2];
             for (int i = 0; i < 2; i++) {
@@ -223,38 +227,40 @@ static void an_array_has_one_ratio_whatever_slots_it_lies_in(void **state) {
 
 static void measuring_changes_nothing(void **state) {
     scene scene;
-    begin(&scene, (definition_options){.kind = DEFINITION_DENSE, .block = BLOCK, .optimizer = "lamb", .clip_norm = 1});
+    begin(&scene,
+          (definition_options){.kind = TABLE_SCHEMA_DENSE, .block = BLOCK, .optimizer = "lamb", .clip_norm = 1});
     push_block(&scene, 0, 0, 0, 3);
     close_round(&scene, 1);
-    bale *before = shelves_bytes(scene.shelf[0]);
+    shared_bytes *before = engine_fixture_bytes(scene.engine[0]);
     push_block(&scene, 0, 0, 0, 3);
     push_block(&scene, 0, 5, 7, 3); /* a block that is not there */
-    bale *sum = sum_of(&scene.writer[0], 1);
-    bale *part = shelf_ops.measure(scene.shelf[0], bale_bytes(sum), (span){0}, 2);
-    assert_int_equal(bale_bytes(part).size, LENGTHS_ITEM);
-    bale *more = shelf_ops.measure(scene.shelf[0], bale_bytes(sum), bale_bytes(part), 2);
-    assert_int_equal(bale_bytes(more).size, 2 * LENGTHS_ITEM);
-    assert_null(shelf_ops.measure(scene.shelf[0], span_of("noise", 5), (span){0}, 2));
-    bale *after = shelves_bytes(scene.shelf[0]);
-    assert_int_equal(bale_bytes(before).size, bale_bytes(after).size);
-    assert_memory_equal(bale_bytes(before).data, bale_bytes(after).data, bale_bytes(after).size);
-    bale *const all[] = {before, after, sum, part, more};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) bale_unref(all[i]);
+    shared_bytes *sum = sum_of(&scene.writer[0], 1);
+    shared_bytes *part = engine_ops.measure(scene.engine[0], shared_bytes_bytes(sum), (span){0}, 2);
+    assert_int_equal(shared_bytes_bytes(part).size, SLOT_NORMS_ITEM);
+    shared_bytes *more = engine_ops.measure(scene.engine[0], shared_bytes_bytes(sum), shared_bytes_bytes(part), 2);
+    assert_int_equal(shared_bytes_bytes(more).size, 2 * SLOT_NORMS_ITEM);
+    assert_null(engine_ops.measure(scene.engine[0], span_of("noise", 5), (span){0}, 2));
+    shared_bytes *after = engine_fixture_bytes(scene.engine[0]);
+    assert_int_equal(shared_bytes_bytes(before).size, shared_bytes_bytes(after).size);
+    assert_memory_equal(shared_bytes_bytes(before).data, shared_bytes_bytes(after).data,
+                        shared_bytes_bytes(after).size);
+    shared_bytes *const all[] = {before, after, sum, part, more};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) shared_bytes_unref(all[i]);
     finish(&scene);
 }
 
 static void without_rounds_there_is_no_such_table(void **state) {
     static const definition_options options[] = {{.clip_norm = 1},
-                                                 {.kind = DEFINITION_DENSE, .optimizer = "lamb", .block = BLOCK}};
+                                                 {.kind = TABLE_SCHEMA_DENSE, .optimizer = "lamb", .block = BLOCK}};
     for (size_t i = 0; i < 2; i++) {
-        void *shelf = shelf_ops.create(NULL, 0, false);
-        parcel_writer writer = {0};
-        parcels_define(&writer, options[i]);
-        shelf_ops.apply(shelf, parcel_written(&writer), 1);
-        parcel_fini(&writer);
-        shelf_look look;
-        assert_int_equal(shelf_look_at(shelf, &look, 1), 0);
-        shelf_ops.destroy(shelf);
+        void *engine = engine_ops.create(NULL, 0, false);
+        payload_writer writer = {0};
+        payload_define(&writer, options[i]);
+        engine_ops.apply(engine, payload_written(&writer), 1);
+        payload_fini(&writer);
+        engine_look look;
+        assert_int_equal(engine_look_at(engine, &look, 1), 0);
+        engine_ops.destroy(engine);
     }
 }
 

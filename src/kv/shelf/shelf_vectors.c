@@ -3,35 +3,35 @@
 #include "kv/shelf/shelf_core.h"
 #include "kv/shelf/tally_keys.h"
 
-VECTOR_CLONES static void add_scaled(float *restrict to, const float *restrict from, float scale, size_t count) {
+SIMD_CLONES static void add_scaled(float *restrict to, const float *restrict from, float scale, size_t count) {
     for (size_t i = 0; i < count; i++) to[i] += scale * from[i];
 }
 
-static void change(const shelf_push *push, uint64_t key, uint32_t length, const uint8_t *from) {
-    shelf_table *table = push->table;
+static void change(const engine_push *push, uint64_t key, uint32_t length, const uint8_t *from) {
+    engine_table *table = push->table;
     uint32_t before;
     void *to;
-    const void *old = vectors_find(&table->vectors, key, &before);
-    if (push->shelf->keeps) opener_must(undo_note(&table->undo, key, old, before));
-    opener_must(vectors_reach(&table->vectors, key, length, push->sets, &to));
+    const void *old = vector_table_find(&table->table, key, &before);
+    if (push->engine->keeps) section_decoder_must(undo_log_note(&table->log, key, old, before));
+    section_decoder_must(vector_table_reach(&table->table, key, length, push->sets, &to));
     if (push->sets)
-        memcpy(to, from, length * shelf_item(table));
-    else if (table->definition.dtype == MR_I64)
-        tally_add_up(to, from, length, true);
+        memcpy(to, from, length * engine_item(table));
+    else if (table->schema.dtype == MR_I64)
+        round_sum_add_up(to, from, length, true);
     else
         add_scaled(to, (const float *)(const void *)from, push->scale, length);
 }
 
-bool shelf_push_vectors(const shelf_push *push) {
-    const parcel_section *section = push->section;
-    mr_dtype dtype = push->table->definition.dtype;
-    size_t items = 0, item = shelf_item(push->table);
+bool engine_push_vectors(const engine_push *push) {
+    const payload_section *section = push->section;
+    mr_dtype dtype = push->table->schema.dtype;
+    size_t items = 0, item = engine_item(push->table);
     for (uint32_t i = 0; i < section->count; i++) items += section->lengths[i];
-    const uint8_t *values = opener_values(&push->shelf->opener, section, dtype, items);
+    const uint8_t *values = section_decoder_values(&push->engine->decoder, section, dtype, items);
     if (values == NULL) return false;
     for (uint32_t i = 0; i < section->count; values += section->lengths[i++] * item) {
-        if (push->table->definition.refuse_nan && dtype != MR_I64 &&
-            !shelf_finite((const float *)(const void *)values, section->lengths[i]))
+        if (push->table->schema.refuse_nan && dtype != MR_I64 &&
+            !engine_finite((const float *)(const void *)values, section->lengths[i]))
             push->table->left_out++;
         else
             change(push, section->keys[i], section->lengths[i], values);
@@ -39,9 +39,9 @@ bool shelf_push_vectors(const shelf_push *push) {
     return true;
 }
 
-const void *shelf_vector(const shelf_table *table, uint64_t key, bool kept, size_t *from, uint32_t *length) {
-    const undo_entry *entry = kept ? undo_find(&table->undo, key, from) : NULL;
-    if (entry == NULL) return vectors_find(&table->vectors, key, length);
+const void *engine_vector(const engine_table *table, uint64_t key, bool kept, size_t *from, uint32_t *length) {
+    const undo_log_entry *entry = kept ? undo_log_find(&table->log, key, from) : NULL;
+    if (entry == NULL) return vector_table_find(&table->table, key, length);
     *length = entry->length;
-    return undo_values(&table->undo, entry);
+    return undo_log_values(&table->log, entry);
 }

@@ -9,23 +9,23 @@
 #include "tests/support/shelves.h"
 
 static void vectors_are_as_long_as_the_longest(void **state) {
-    void *shelf = shelves_new(true);
-    parcel_writer writer = {0};
-    parcels_define(&writer, (definition_options){.kind = DEFINITION_VECTORS});
-    parcels_vector(&writer, PARCEL_ADD_VECTORS, 1, 4, (const float[]){1, 2, 3}, 3);
-    shelves_apply(shelf, &writer, 1);
-    parcels_vector(&writer, PARCEL_ADD_VECTORS, 1, 4, (const float[]){1}, 1);
-    parcels_vector(&writer, PARCEL_SET_VECTORS, 1, 6, (const float[]){5, 5}, 2);
-    shelves_apply(shelf, &writer, 2);
+    void *engine = engine_fixture_new(true);
+    payload_writer writer = {0};
+    payload_define(&writer, (definition_options){.kind = TABLE_SCHEMA_VECTORS});
+    payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, 4, (const float[]){1, 2, 3}, 3);
+    engine_fixture_apply(engine, &writer, 1);
+    payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, 4, (const float[]){1}, 1);
+    payload_vector(&writer, PAYLOAD_SET_VECTORS, 1, 6, (const float[]){5, 5}, 2);
+    engine_fixture_apply(engine, &writer, 2);
     for (int kept = 0; kept < 2; kept++) {
-        parcels_keys(&writer, PARCEL_GET_VECTORS, 1, (const uint64_t[]){4, 5, 6}, 3);
-        shelves_answers answers = shelves_ask(shelf, &writer, kept);
-        parcel_section section = shelves_next(&answers, PARCEL_VECTORS);
+        payload_keys(&writer, PAYLOAD_GET_VECTORS, 1, (const uint64_t[]){4, 5, 6}, 3);
+        engine_fixture_answers answers = engine_fixture_ask(engine, &writer, kept);
+        payload_section section = engine_fixture_next(&answers, PAYLOAD_VECTORS);
         assert_true(section.lengths[0] == 3 && section.lengths[1] == 0 && section.lengths[2] == (kept ? 0 : 2));
-        assert_true(shelves_floats(&section)[0] == (kept ? 1 : 2) && shelves_floats(&section)[2] == 3);
-        shelves_end(&answers);
+        assert_true(engine_fixture_floats(&section)[0] == (kept ? 1 : 2) && engine_fixture_floats(&section)[2] == 3);
+        engine_fixture_end(&answers);
     }
-    shelf_ops.destroy(shelf);
+    engine_ops.destroy(engine);
 }
 
 int main(void) {

@@ -13,9 +13,12 @@
 #include "kv/table/sparse_core.h"
 #include "ps/chart.h"
 
-enum { BLOCK_BYTES = SHELF_BLOCK_HEAD + DENSE_PIECE_HEAD, TABLE_BYTES = SHELF_TABLE_HEAD - DEFINITION_SIZE - 8 };
+enum {
+    BLOCK_BYTES = ENGINE_BLOCK_HEAD + DENSE_TABLE_PIECE_HEAD,
+    TABLE_BYTES = ENGINE_TABLE_HEAD - TABLE_SCHEMA_SIZE - 8
+};
 
-static size_t item_of(const definition *definition) { return safetensors_item(slot_look_dtype(definition)); }
+static size_t item_of(const table_schema *schema) { return safetensors_item(snapshot_reader_dtype(schema)); }
 
 /* ---- Taking apart. */
 
@@ -23,7 +26,7 @@ typedef struct maker {
     safetensors list;
     void **memory; /* owned: columns that were made */
     size_t count;
-    const catalogue *catalogue;
+    const table_catalog *catalog;
 } maker;
 
 static void *make_room(maker *maker, size_t size) {
@@ -54,20 +57,20 @@ static void add_bytes_of(maker *maker, const char *table, const char *what, cons
     add_of(maker, table, what, SAFETENSORS_U8, (uint64_t[]){size}, 1, bytes);
 }
 
-static const catalogue_table *find_table(const catalogue *catalogue, uint32_t id) {
-    for (uint32_t i = 0; i < catalogue->count; i++)
-        if (catalogue->tables[i].definition.id == id) return &catalogue->tables[i];
+static const table_catalog_table *find_table(const table_catalog *catalog, uint32_t id) {
+    for (uint32_t i = 0; i < catalog->count; i++)
+        if (catalog->tables[i].schema.id == id) return &catalog->tables[i];
     return NULL;
 }
 
-static bool split_sparse(maker *maker, const char *table, const definition *definition, span bytes) {
+static bool split_sparse(maker *maker, const char *table, const table_schema *schema, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size), once = reader;
     uint32_t head[4] = {0};
-    const uint8_t *piece = reader_bytes(&reader, SPARSE_PIECE_HEAD);
+    const uint8_t *piece = reader_bytes(&reader, SPARSE_TABLE_PIECE_HEAD);
     if (piece == NULL) return false;
     memcpy(head, piece, sizeof head);
-    size_t row = head[2], values = definition->dim * item_of(definition), rows = 0;
-    if (row < values || head[1] > reader_left(&reader) / SPARSE_PIECE_KEY) return false;
+    size_t row = head[2], values = schema->dim * item_of(schema), rows = 0;
+    if (row < values || head[1] > reader_left(&reader) / SPARSE_TABLE_PIECE_KEY) return false;
     uint64_t *keys = make_room(maker, head[1] * sizeof *keys);
     uint32_t *seen = make_room(maker, head[1] * sizeof *seen), *touches = make_room(maker, head[1] * sizeof *touches);
     once = reader;
@@ -80,26 +83,26 @@ static bool split_sparse(maker *maker, const char *table, const definition *defi
     if (once.failed || reader_left(&once) != 0) return false;
     uint8_t *shown = make_room(maker, rows * values), *state = make_room(maker, rows * (row - values));
     for (uint32_t i = 0, at = 0; i < head[1]; i++) {
-        (void)reader_bytes(&reader, SPARSE_PIECE_KEY);
+        (void)reader_bytes(&reader, SPARSE_TABLE_PIECE_KEY);
         if (touches[i] != 0) continue;
         const uint8_t *from = reader_bytes(&reader, row);
         memcpy(shown + at * values, from, values);
         memcpy(state + at++ * (row - values), from + values, row - values);
     }
-    add_bytes_of(maker, table, "piece", piece, SPARSE_PIECE_HEAD);
+    add_bytes_of(maker, table, "piece", piece, SPARSE_TABLE_PIECE_HEAD);
     add_of(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){head[1]}, 1, keys);
     add_of(maker, table, "seen", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, seen);
     add_of(maker, table, "touches", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, touches);
-    add_of(maker, table, "values", slot_look_dtype(definition), (uint64_t[]){rows, definition->dim}, 2, shown);
+    add_of(maker, table, "values", snapshot_reader_dtype(schema), (uint64_t[]){rows, schema->dim}, 2, shown);
     add_of(maker, table, "state", SAFETENSORS_U8, (uint64_t[]){rows, row - values}, 2, state);
     return true;
 }
 
-static bool split_vectors(maker *maker, const char *table, const definition *definition, span bytes) {
+static bool split_vectors(maker *maker, const char *table, const table_schema *schema, span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t count = reader_u32(&reader);
-    size_t item = item_of(definition), total = 0;
-    if (reader.failed || count > reader_left(&reader) / SHELF_VECTOR_HEAD) return false;
+    size_t item = item_of(schema), total = 0;
+    if (reader.failed || count > reader_left(&reader) / ENGINE_VECTOR_HEAD) return false;
     uint64_t *keys = make_room(maker, count * sizeof *keys);
     uint32_t *lengths = make_room(maker, count * sizeof *lengths);
     uint8_t *values = make_room(maker, bytes.size);
@@ -113,7 +116,7 @@ static bool split_vectors(maker *maker, const char *table, const definition *def
     }
     add_of(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){count}, 1, keys);
     add_of(maker, table, "lengths", SAFETENSORS_U32, (uint64_t[]){count}, 1, lengths);
-    add_of(maker, table, "values", slot_look_dtype(definition), (uint64_t[]){total}, 1, values);
+    add_of(maker, table, "values", snapshot_reader_dtype(schema), (uint64_t[]){total}, 1, values);
     return reader_left(&reader) == 0;
 }
 
@@ -126,8 +129,8 @@ static void name_part(char out[16], uint32_t part, bool keeps) {
         snprintf(out, 16, "state-%u", part - 1 - keeps);
 }
 
-static void name_array(const maker *maker, const definition *definition, uint32_t array, char out[MR_PS_NAME_MAX]) {
-    const catalogue_table *table = find_table(maker->catalogue, definition->id);
+static void name_array(const maker *maker, const table_schema *schema, uint32_t array, char out[MR_PS_NAME_MAX]) {
+    const table_catalog_table *table = find_table(maker->catalog, schema->id);
     bool named = table != NULL && array < table->array_count;
     if (named)
         snprintf(out, MR_PS_NAME_MAX, "%s", table->arrays[array].name);
@@ -143,9 +146,9 @@ static void say_array(maker *maker, uint32_t index, uint32_t array, const char *
 }
 
 /* Names and shapes, as far as they are known: for those who only look. */
-static void say_arrays(maker *maker, uint32_t index, const catalogue_table *table) {
+static void say_arrays(maker *maker, uint32_t index, const table_catalog_table *table) {
     for (uint32_t i = 0; table != NULL && i < table->array_count; i++) {
-        const catalogue_array *array = &table->arrays[i];
+        const table_catalog_array *array = &table->arrays[i];
         name_text key;
         char shape[MR_TENSOR_DIMS_MAX * 24] = "";
         size_t size = 0;
@@ -158,11 +161,11 @@ static void say_arrays(maker *maker, uint32_t index, const catalogue_table *tabl
     }
 }
 
-static bool split_blocks(maker *maker, uint32_t index, const char *table, const definition *definition, bool keeps,
+static bool split_blocks(maker *maker, uint32_t index, const char *table, const table_schema *schema, bool keeps,
                          span bytes) {
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t count = reader_u32(&reader);
-    size_t item = item_of(definition);
+    size_t item = item_of(schema);
     if (reader.failed || count > reader_left(&reader) / BLOCK_BYTES) return false;
     uint8_t *heads = make_room(maker, (size_t)count * BLOCK_BYTES);
     for (uint32_t i = 0; i < count; i++) {
@@ -172,9 +175,9 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
         if (head == NULL) return false;
         memcpy(heads + (size_t)i * BLOCK_BYTES, head, BLOCK_BYTES);
         memcpy(place, head, sizeof place);
-        memcpy(&arrays, head + SHELF_BLOCK_HEAD + 4, sizeof arrays);
+        memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
         if (arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false; /* no bytes bound it: they may be empty */
-        name_array(maker, definition, place[0], array);
+        name_array(maker, schema, place[0], array);
         say_array(maker, index, place[0], array);
         for (uint32_t part = 0; part < arrays; part++) {
             const uint8_t *from = reader_bytes(&reader, place[2] * item);
@@ -183,7 +186,7 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
             name_part(what, part, keeps);
             snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], what);
             bool state = part > (uint32_t)keeps;
-            safetensors_add(&maker->list, name, state ? SAFETENSORS_F32 : slot_look_dtype(definition),
+            safetensors_add(&maker->list, name, state ? SAFETENSORS_F32 : snapshot_reader_dtype(schema),
                             (uint64_t[]){place[2]}, 1, from);
         }
     }
@@ -205,42 +208,42 @@ static const uint8_t *read_undo(reader *reader, size_t item, size_t *size) {
 }
 
 static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader) {
-    const uint8_t *defined = reader_bytes(reader, DEFINITION_SIZE), *head = reader_bytes(reader, TABLE_BYTES);
-    definition definition;
+    const uint8_t *defined = reader_bytes(reader, TABLE_SCHEMA_SIZE), *head = reader_bytes(reader, TABLE_BYTES);
+    table_schema schema;
     uint64_t size = reader_u64(reader);
     const uint8_t *content = reader_bytes(reader, size);
-    if (content == NULL || definition_decode(span_of(defined, DEFINITION_SIZE), &definition) != MR_OK) return false;
-    const catalogue_table *listed = find_table(maker->catalogue, definition.id);
+    if (content == NULL || table_schema_decode(span_of(defined, TABLE_SCHEMA_SIZE), &schema) != MR_OK) return false;
+    const table_catalog_table *listed = find_table(maker->catalog, schema.id);
     char table[MR_PS_NAME_MAX];
     name_text key;
     if (listed != NULL)
         snprintf(table, sizeof table, "%s", listed->name);
     else
-        snprintf(table, sizeof table, "table-%u", definition.id);
+        snprintf(table, sizeof table, "table-%u", schema.id);
     snprintf(key, sizeof key, "table.%u", index);
     safetensors_say(&maker->list, key, table);
-    add_bytes_of(maker, table, "definition", defined, DEFINITION_SIZE);
+    add_bytes_of(maker, table, "definition", defined, TABLE_SCHEMA_SIZE);
     add_bytes_of(maker, table, "head", head, TABLE_BYTES);
-    if (definition.kind == DEFINITION_DENSE) say_arrays(maker, index, listed);
+    if (schema.kind == TABLE_SCHEMA_DENSE) say_arrays(maker, index, listed);
     size_t undo_bytes;
-    const uint8_t *undo = keeps ? read_undo(reader, item_of(&definition), &undo_bytes) : NULL;
+    const uint8_t *undo = keeps ? read_undo(reader, item_of(&schema), &undo_bytes) : NULL;
     if (keeps && undo == NULL) return false;
     if (keeps) add_bytes_of(maker, table, "undo", undo, undo_bytes);
     span bytes = span_of(content, size);
-    switch (definition.kind) {
-    case DEFINITION_SPARSE: return split_sparse(maker, table, &definition, bytes);
-    case DEFINITION_VECTORS: return split_vectors(maker, table, &definition, bytes);
-    case DEFINITION_DENSE: return split_blocks(maker, index, table, &definition, keeps, bytes);
+    switch (schema.kind) {
+    case TABLE_SCHEMA_SPARSE: return split_sparse(maker, table, &schema, bytes);
+    case TABLE_SCHEMA_VECTORS: return split_vectors(maker, table, &schema, bytes);
+    case TABLE_SCHEMA_DENSE: return split_blocks(maker, index, table, &schema, keeps, bytes);
     }
     return false;
 }
 
-static bool split_shelf(maker *maker, span values) {
+static bool split_engine(maker *maker, span values) {
     reader reader = reader_of(values.data, values.size);
-    bool is_shelf = reader_u64(&reader) == SHELF_MAGIC;
+    bool is_engine = reader_u64(&reader) == ENGINE_MAGIC;
     uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader), count;
     char text[16];
-    if (!is_shelf || keeps > 1 || reader_bytes(&reader, (size_t)dropped * 8) == NULL) return false;
+    if (!is_engine || keeps > 1 || reader_bytes(&reader, (size_t)dropped * 8) == NULL) return false;
     count = reader_u32(&reader);
     if (reader.failed) return false;
     add_bytes(maker, ".shelf/head", values.data, (size_t)(reader.at - values.data));
@@ -251,9 +254,9 @@ static bool split_shelf(maker *maker, span values) {
     return reader_left(&reader) == 0;
 }
 
-static bool is_shelf(span values) {
+static bool is_engine(span values) {
     reader reader = reader_of(values.data, values.size);
-    return reader_u64(&reader) == SHELF_MAGIC;
+    return reader_u64(&reader) == ENGINE_MAGIC;
 }
 
 static bool split(maker *maker, span shard) {
@@ -262,12 +265,12 @@ static bool split(maker *maker, span shard) {
     const uint8_t *head = reader_bytes(&reader, size);
     span values = reader_span32(&reader);
     size_t clock = (size_t)ranks * 8;
-    if (reader.failed || reader_left(&reader) != 0 || ranks > CHART_RANKS_MAX || size < 16 + clock) return false;
+    if (reader.failed || reader_left(&reader) != 0 || ranks > CLUSTER_MAP_RANKS_MAX || size < 16 + clock) return false;
     safetensors_add(&maker->list, ".slot/version", SAFETENSORS_U64, NULL, 0, head);
     safetensors_add(&maker->list, ".slot/checkpoint", SAFETENSORS_U64, NULL, 0, head + 8);
     safetensors_add(&maker->list, ".slot/clock", SAFETENSORS_U64, (uint64_t[]){ranks}, 1, head + 16);
     add_bytes(maker, ".slot/rounds", head + 16 + clock, size - 16 - clock);
-    if (is_shelf(values)) return split_shelf(maker, values);
+    if (is_engine(values)) return split_engine(maker, values);
     add_bytes(maker, ".slot/values", values.data, values.size);
     return true;
 }
@@ -275,7 +278,7 @@ static bool split(maker *maker, span shard) {
 static void say_slot(maker *maker, uint32_t slot) {
     char text[16];
     snprintf(text, sizeof text, "%u", slot);
-    safetensors_say(&maker->list, "format", SLOT_FILE_FORMAT);
+    safetensors_say(&maker->list, "format", SNAPSHOT_FILE_FORMAT);
     safetensors_say(&maker->list, "slot", text);
 }
 
@@ -283,19 +286,19 @@ static void say_slot(maker *maker, uint32_t slot) {
 static bool reads_back(const buffer *file, span shard) {
     buffer again;
     buffer_init(&again, shard.size + 1);
-    bool same = slot_file_decode(span_of(file->data, file->size), &again) == MR_OK && again.size == shard.size &&
+    bool same = snapshot_file_decode(span_of(file->data, file->size), &again) == MR_OK && again.size == shard.size &&
                 memcmp(again.data, shard.data, shard.size) == 0;
     buffer_fini(&again);
     return same;
 }
 
-mr_status slot_file_encode(uint32_t slot, span shard, const catalogue *catalogue, buffer *out) {
-    maker maker = {.catalogue = catalogue};
+mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *catalog, buffer *out) {
+    maker maker = {.catalog = catalog};
     say_slot(&maker, slot);
     bool good = split(&maker, shard) && safetensors_write(&maker.list, out) == MR_OK && reads_back(out, shard);
     maker_fini(&maker);
     if (good) return MR_OK;
-    maker = (struct maker){.catalogue = catalogue};
+    maker = (struct maker){.catalog = catalog};
     say_slot(&maker, slot);
     add_bytes(&maker, ".slot/shard", shard.data, shard.size);
     mr_status status = safetensors_write(&maker.list, out);
@@ -312,7 +315,7 @@ typedef struct joiner {
 } joiner;
 
 static void fail(joiner *joiner, const char *name) {
-    if (joiner->status == MR_OK) joiner->status = slot_look_wrong(name);
+    if (joiner->status == MR_OK) joiner->status = snapshot_reader_wrong(name);
 }
 
 static void put(joiner *joiner, const void *bytes, size_t size) {
@@ -322,7 +325,7 @@ static void put(joiner *joiner, const void *bytes, size_t size) {
 /* The data of a tensor of this dtype; none after a failure. */
 static span data_of(joiner *joiner, const char *name, safetensors_dtype dtype) {
     span data = {0};
-    if (joiner->status == MR_OK) joiner->status = slot_look_find(&joiner->list, name, dtype, &data);
+    if (joiner->status == MR_OK) joiner->status = snapshot_reader_find(&joiner->list, name, dtype, &data);
     return data;
 }
 
@@ -338,16 +341,16 @@ static uint64_t number_at(span column, size_t index, size_t item) {
     return value;
 }
 
-static void join_sparse(joiner *joiner, const char *table, const definition *definition) {
+static void join_sparse(joiner *joiner, const char *table, const table_schema *schema) {
     span piece = data_in(joiner, table, "piece", SAFETENSORS_U8),
          keys = data_in(joiner, table, "keys", SAFETENSORS_U64);
     span seen = data_in(joiner, table, "seen", SAFETENSORS_U32);
     span touches = data_in(joiner, table, "touches", SAFETENSORS_U32);
-    span values = data_in(joiner, table, "values", slot_look_dtype(definition));
+    span values = data_in(joiner, table, "values", snapshot_reader_dtype(schema));
     span state = data_in(joiner, table, "state", SAFETENSORS_U8);
-    size_t count = keys.size / 8, width = definition->dim * item_of(definition), rows = 0;
+    size_t count = keys.size / 8, width = schema->dim * item_of(schema), rows = 0;
     if (joiner->status != MR_OK) return;
-    if (piece.size != SPARSE_PIECE_HEAD || seen.size != count * 4 || touches.size != count * 4)
+    if (piece.size != SPARSE_TABLE_PIECE_HEAD || seen.size != count * 4 || touches.size != count * 4)
         return fail(joiner, table);
     for (size_t i = 0; i < count; i++) rows += number_at(touches, i, 4) == 0;
     size_t more = rows == 0 ? 0 : state.size / rows;
@@ -364,11 +367,11 @@ static void join_sparse(joiner *joiner, const char *table, const definition *def
     }
 }
 
-static void join_vectors(joiner *joiner, const char *table, const definition *definition) {
+static void join_vectors(joiner *joiner, const char *table, const table_schema *schema) {
     span keys = data_in(joiner, table, "keys", SAFETENSORS_U64);
     span lengths = data_in(joiner, table, "lengths", SAFETENSORS_U32);
-    span values = data_in(joiner, table, "values", slot_look_dtype(definition));
-    size_t count = keys.size / 8, item = item_of(definition);
+    span values = data_in(joiner, table, "values", snapshot_reader_dtype(schema));
+    size_t count = keys.size / 8, item = item_of(schema);
     if (joiner->status != MR_OK) return;
     if (lengths.size != count * 4) return fail(joiner, table);
     put(joiner, &(uint32_t){(uint32_t)count}, 4);
@@ -384,7 +387,7 @@ static void join_vectors(joiner *joiner, const char *table, const definition *de
     if (reader_left(&reader) != 0) fail(joiner, table);
 }
 
-static void join_blocks(joiner *joiner, uint32_t index, const char *table, const definition *definition, bool keeps) {
+static void join_blocks(joiner *joiner, uint32_t index, const char *table, const table_schema *schema, bool keeps) {
     span heads = data_in(joiner, table, "blocks", SAFETENSORS_U8);
     size_t count = heads.size / BLOCK_BYTES;
     if (heads.size % BLOCK_BYTES != 0) return fail(joiner, table);
@@ -395,7 +398,7 @@ static void join_blocks(joiner *joiner, uint32_t index, const char *table, const
         name_text key, name;
         char what[16];
         memcpy(place, head, sizeof place);
-        memcpy(&arrays, head + SHELF_BLOCK_HEAD + 4, sizeof arrays);
+        memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
         snprintf(key, sizeof key, "table.%u.array.%u", index, place[0]);
         const char *array = safetensors_text_of(&joiner->list, key);
         if (array == NULL) return fail(joiner, key);
@@ -404,21 +407,21 @@ static void join_blocks(joiner *joiner, uint32_t index, const char *table, const
             name_part(what, part, keeps);
             bool fits = snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], what) < (int)sizeof name;
             span data = data_of(joiner, fits ? name : table,
-                                part > (uint32_t)keeps ? SAFETENSORS_F32 : slot_look_dtype(definition));
-            if (data.size != place[2] * item_of(definition)) return fail(joiner, name);
+                                part > (uint32_t)keeps ? SAFETENSORS_F32 : snapshot_reader_dtype(schema));
+            if (data.size != place[2] * item_of(schema)) return fail(joiner, name);
             put(joiner, data.data, data.size);
         }
     }
 }
 
 /* The size of the content stands before it. */
-static void join_content(joiner *joiner, uint32_t index, const char *table, const definition *definition, bool keeps) {
+static void join_content(joiner *joiner, uint32_t index, const char *table, const table_schema *schema, bool keeps) {
     size_t at = joiner->out->size;
     uint64_t size = 0;
     put(joiner, &size, sizeof size);
-    if (definition->kind == DEFINITION_SPARSE) join_sparse(joiner, table, definition);
-    if (definition->kind == DEFINITION_VECTORS) join_vectors(joiner, table, definition);
-    if (definition->kind == DEFINITION_DENSE) join_blocks(joiner, index, table, definition, keeps);
+    if (schema->kind == TABLE_SCHEMA_SPARSE) join_sparse(joiner, table, schema);
+    if (schema->kind == TABLE_SCHEMA_VECTORS) join_vectors(joiner, table, schema);
+    if (schema->kind == TABLE_SCHEMA_DENSE) join_blocks(joiner, index, table, schema, keeps);
     if (joiner->status != MR_OK) return;
     size = joiner->out->size - at - sizeof size;
     memcpy(joiner->out->data + at, &size, sizeof size);
@@ -426,29 +429,29 @@ static void join_content(joiner *joiner, uint32_t index, const char *table, cons
 
 static void join_table(joiner *joiner, uint32_t index, bool keeps) {
     name_text key;
-    definition definition;
+    table_schema schema;
     snprintf(key, sizeof key, "table.%u", index);
     const char *table = safetensors_text_of(&joiner->list, key);
     if (table == NULL || strlen(table) >= MR_PS_NAME_MAX) return fail(joiner, key);
     span defined = data_in(joiner, table, "definition", SAFETENSORS_U8);
     span head = data_in(joiner, table, "head", SAFETENSORS_U8);
     if (joiner->status != MR_OK) return;
-    if (head.size != TABLE_BYTES || definition_decode(defined, &definition) != MR_OK) return fail(joiner, table);
-    uint8_t encoded[DEFINITION_SIZE]; /* the file may be of a release with fewer hyperparameters */
-    definition_encode(&definition, encoded);
+    if (head.size != TABLE_BYTES || table_schema_decode(defined, &schema) != MR_OK) return fail(joiner, table);
+    uint8_t encoded[TABLE_SCHEMA_SIZE]; /* the file may be of a release with fewer hyperparameters */
+    table_schema_encode(&schema, encoded);
     put(joiner, encoded, sizeof encoded);
     put(joiner, head.data, head.size);
-    join_content(joiner, index, table, &definition, keeps);
+    join_content(joiner, index, table, &schema, keeps);
     if (!keeps || joiner->status != MR_OK) return;
     span undo = data_in(joiner, table, "undo", SAFETENSORS_U8);
     put(joiner, undo.data, undo.size);
 }
 
-static void join_shelf(joiner *joiner) {
+static void join_engine(joiner *joiner) {
     span head = data_of(joiner, ".shelf/head", SAFETENSORS_U8);
     if (joiner->status != MR_OK) return;
     reader reader = reader_of(head.data, head.size);
-    bool good = reader_u64(&reader) == SHELF_MAGIC;
+    bool good = reader_u64(&reader) == ENGINE_MAGIC;
     uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader);
     good = good && keeps <= 1 && reader_bytes(&reader, (size_t)dropped * 8) != NULL;
     uint32_t count = reader_u32(&reader);
@@ -462,7 +465,7 @@ static void join_values(joiner *joiner) {
     uint32_t size = 0;
     put(joiner, &size, sizeof size);
     if (safetensors_find(&joiner->list, ".shelf/head") != NULL) {
-        join_shelf(joiner);
+        join_engine(joiner);
     } else {
         span values = data_of(joiner, ".slot/values", SAFETENSORS_U8);
         put(joiner, values.data, values.size);
@@ -482,7 +485,7 @@ static void join(joiner *joiner) {
     span marked = data_of(joiner, ".slot/checkpoint", SAFETENSORS_U64);
     span clock = data_of(joiner, ".slot/clock", SAFETENSORS_U64),
          rounds = data_of(joiner, ".slot/rounds", SAFETENSORS_U8);
-    if (joiner->status == MR_OK && (version.size != 8 || marked.size != 8 || clock.size > CHART_RANKS_MAX * 8))
+    if (joiner->status == MR_OK && (version.size != 8 || marked.size != 8 || clock.size > CLUSTER_MAP_RANKS_MAX * 8))
         fail(joiner, ".slot/clock");
     put(joiner, &(uint32_t){(uint32_t)(clock.size / 8)}, 4);
     put(joiner, &(uint32_t){(uint32_t)(16 + clock.size + rounds.size)}, 4);
@@ -493,19 +496,20 @@ static void join(joiner *joiner) {
     if (joiner->status == MR_OK) join_values(joiner);
 }
 
-mr_status slot_file_check(const safetensors *list) {
+mr_status snapshot_file_check(const safetensors *list) {
     const char *format = safetensors_text_of(list, "format");
-    uint32_t known = format_of_text(SLOT_FILE_FORMAT, SLOT_FILE_NAME), found = format_of_text(format, SLOT_FILE_NAME);
+    uint32_t known = format_of_text(SNAPSHOT_FILE_FORMAT, SNAPSHOT_FILE_NAME),
+             found = format_of_text(format, SNAPSHOT_FILE_NAME);
     if (found == known) return MR_OK;
     if (found != 0) return format_reject("the snapshot file of a slot", found, known, FORMAT_USE_WRITER);
     return error_set(MR_CORRUPT, "not a snapshot file: its format is '%s'", format == NULL ? "" : format);
 }
 
-mr_status slot_file_decode(span file, buffer *out) {
+mr_status snapshot_file_decode(span file, buffer *out) {
     joiner joiner = {.out = out};
     buffer_clear(out);
     MR_TRY(safetensors_read(file, &joiner.list));
-    joiner.status = slot_file_check(&joiner.list);
+    joiner.status = snapshot_file_check(&joiner.list);
     if (joiner.status == MR_OK) join(&joiner);
     safetensors_fini(&joiner.list);
     return joiner.status;

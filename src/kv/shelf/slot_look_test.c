@@ -16,45 +16,45 @@
 enum { LIMIT = 1 << 24, TABLES = 4 };
 
 static buffer file_of(bool keeps) {
-    bale *shard = slots_shard_of_tables(keeps);
-    catalogue names = slots_names();
+    shared_bytes *shard = snapshot_fixture_shard_of_tables(keeps);
+    table_catalog names = snapshot_fixture_names();
     buffer file;
     buffer_init(&file, LIMIT);
-    assert_int_equal(slot_file_encode(6, bale_bytes(shard), &names, &file), MR_OK);
-    catalogue_fini(&names);
-    bale_unref(shard);
+    assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &names, &file), MR_OK);
+    table_catalog_fini(&names);
+    shared_bytes_unref(shard);
     return file;
 }
 
-static slot_look look_at(const buffer *file) {
-    slot_look look;
-    assert_int_equal(slot_look_open(span_of(file->data, file->size), &look), MR_OK);
-    return look;
+static snapshot_reader look_at(const buffer *file) {
+    snapshot_reader reader;
+    assert_int_equal(snapshot_reader_open(span_of(file->data, file->size), &reader), MR_OK);
+    return reader;
 }
 
-static slot_table table_of(const slot_look *look, uint32_t index) {
-    slot_table table;
-    assert_int_equal(slot_look_table(look, index, &table), MR_OK);
+static snapshot_table table_of(const snapshot_reader *reader, uint32_t index) {
+    snapshot_table table;
+    assert_int_equal(snapshot_reader_table(reader, index, &table), MR_OK);
     return table;
 }
 
 static void tables_are_shown(void **state) {
     for (int keeps = 0; keeps < 2; keeps++) {
         buffer file = file_of(keeps != 0);
-        slot_look look = look_at(&file);
-        assert_true(look.tables == TABLES && look.version == 41 && look.rounds == (keeps != 0));
-        slot_table users = table_of(&look, 0), words = table_of(&look, 1), net = table_of(&look, 2),
-                   last = table_of(&look, 3);
+        snapshot_reader reader = look_at(&file);
+        assert_true(reader.tables == TABLES && reader.version == 41 && reader.rounds == (keeps != 0));
+        snapshot_table users = table_of(&reader, 0), words = table_of(&reader, 1), net = table_of(&reader, 2),
+                       last = table_of(&reader, 3);
         assert_string_equal(users.name, "users");
-        assert_true(users.definition.id == 1 && users.definition.dim == 2 && users.rows == 3);
+        assert_true(users.schema.id == 1 && users.schema.dim == 2 && users.rows == 3);
         assert_true(users.bytes == 6 * sizeof(float) && users.keys.size == 3 * 8 && users.values.size == users.bytes);
         assert_string_equal(words.name, "words");
         assert_true(words.rows == 2 && words.bytes == 6 * sizeof(float) && words.lengths.size == 2 * 4);
         assert_string_equal(net.name, "net");
         assert_true(net.rows == 4 && net.bytes == 4 * sizeof(float) && net.blocks == 1 && net.values.size == 0);
-        assert_string_equal(last.name, "table-4"); /* the catalogue does not have it */
+        assert_string_equal(last.name, "table-4"); /* the catalog does not have it */
         assert_true(last.rows == 1 && last.keys.size == 2 * 8 && last.touches.size == 2 * 4);
-        slot_look_close(&look);
+        snapshot_reader_close(&reader);
         buffer_fini(&file);
     }
 }
@@ -62,12 +62,12 @@ static void tables_are_shown(void **state) {
 static void blocks_are_shown(void **state) {
     static const float values[] = {1, 2, 3, 4}; /* what was pushed, with momentum's first step and the default rate */
     buffer file = file_of(false);
-    slot_look look = look_at(&file);
-    slot_table net = table_of(&look, 2), users = table_of(&look, 0);
-    slot_block block;
+    snapshot_reader reader = look_at(&file);
+    snapshot_table net = table_of(&reader, 2), users = table_of(&reader, 0);
+    snapshot_block block;
     uint64_t shape[SAFETENSORS_DIMS_MAX];
     uint32_t dims;
-    assert_int_equal(slot_look_block(&look, &net, 0, &block), MR_OK);
+    assert_int_equal(snapshot_reader_block(&reader, &net, 0, &block), MR_OK);
     assert_true(block.array == 1 && block.number == 2 && block.items == 4);
     assert_string_equal(block.name, "b/1");
     assert_int_equal(block.values.size, sizeof values);
@@ -76,35 +76,36 @@ static void blocks_are_shown(void **state) {
         memcpy(&value, block.values.data + i * sizeof value, sizeof value);
         assert_true(value == -0.01f * values[i]);
     }
-    assert_string_equal(slot_look_array(&look, &net, 0), "w"); /* nobody has pushed to it */
-    assert_string_equal(slot_look_array(&look, &net, 1), "b/1");
-    assert_null(slot_look_array(&look, &net, 2));
-    assert_null(slot_look_array(&look, &users, 0));
-    assert_true(slot_look_shape(&look, &net, 1, shape, &dims));
+    assert_string_equal(snapshot_reader_array(&reader, &net, 0), "w"); /* nobody has pushed to it */
+    assert_string_equal(snapshot_reader_array(&reader, &net, 1), "b/1");
+    assert_null(snapshot_reader_array(&reader, &net, 2));
+    assert_null(snapshot_reader_array(&reader, &users, 0));
+    assert_true(snapshot_reader_shape(&reader, &net, 1, shape, &dims));
     assert_true(dims == 1 && shape[0] == 12);
-    assert_false(slot_look_shape(&look, &net, 2, shape, &dims));
-    assert_int_equal(slot_look_dtype(&net.definition), SAFETENSORS_F32);
-    assert_int_equal(slot_look_dtype(&(definition){.dtype = MR_I64}), SAFETENSORS_I64);
-    assert_int_equal(slot_look_dtype(&(definition){.dtype = MR_BF16}), SAFETENSORS_F32); /* as it is kept */
-    slot_look_close(&look);
+    assert_false(snapshot_reader_shape(&reader, &net, 2, shape, &dims));
+    assert_int_equal(snapshot_reader_dtype(&net.schema), SAFETENSORS_F32);
+    assert_int_equal(snapshot_reader_dtype(&(table_schema){.dtype = MR_I64}), SAFETENSORS_I64);
+    assert_int_equal(snapshot_reader_dtype(&(table_schema){.dtype = MR_BF16}), SAFETENSORS_F32); /* as it is kept */
+    snapshot_reader_close(&reader);
     buffer_fini(&file);
 }
 
 static void what_has_no_tables_shows_none(void **state) {
-    const catalogue none = {0};
+    const table_catalog none = {0};
     static const char *const values[] = {"who is in", "noise"};
     for (int i = 0; i < 2; i++) { /* values that are no tables; a shard that is none */
-        bale *shard = i == 0 ? slots_shard(span_of(values[0], 9)) : bale_copy(span_of(values[1], 5));
-        slot_table table;
+        shared_bytes *shard =
+            i == 0 ? snapshot_fixture_shard(span_of(values[0], 9)) : shared_bytes_copy(span_of(values[1], 5));
+        snapshot_table table;
         buffer file;
         buffer_init(&file, LIMIT);
-        assert_int_equal(slot_file_encode(6, bale_bytes(shard), &none, &file), MR_OK);
-        slot_look look = look_at(&file);
-        assert_int_equal(look.tables, 0);
-        assert_int_equal(slot_look_table(&look, 0, &table), MR_CORRUPT);
-        slot_look_close(&look);
+        assert_int_equal(snapshot_file_encode(6, shared_bytes_bytes(shard), &none, &file), MR_OK);
+        snapshot_reader reader = look_at(&file);
+        assert_int_equal(reader.tables, 0);
+        assert_int_equal(snapshot_reader_table(&reader, 0, &table), MR_CORRUPT);
+        snapshot_reader_close(&reader);
         buffer_fini(&file);
-        bale_unref(shard);
+        shared_bytes_unref(shard);
     }
 }
 
@@ -135,13 +136,14 @@ static void change(const buffer *file, const char *name, const safetensor *inste
 
 /* Opens, or does not; and if it does one of its tables cannot be shown. */
 static bool is_refused(const buffer *file) {
-    slot_look look;
-    slot_table table;
-    mr_status status = slot_look_open(span_of(file->data, file->size), &look);
+    snapshot_reader reader;
+    snapshot_table table;
+    mr_status status = snapshot_reader_open(span_of(file->data, file->size), &reader);
     if (status != MR_OK) return status == MR_CORRUPT;
     bool refused = false;
-    for (uint32_t i = 0; i < look.tables; i++) refused = refused || slot_look_table(&look, i, &table) == MR_CORRUPT;
-    slot_look_close(&look);
+    for (uint32_t i = 0; i < reader.tables; i++)
+        refused = refused || snapshot_reader_table(&reader, i, &table) == MR_CORRUPT;
+    snapshot_reader_close(&reader);
     return refused;
 }
 
@@ -189,12 +191,12 @@ static void shapes_are_read_or_are_none(void **state) {
         uint64_t shape[SAFETENSORS_DIMS_MAX];
         uint32_t dims;
         change(&file, "table.2.shape.1", NULL, cases[i].text, &changed);
-        slot_look look = look_at(&changed);
-        slot_table net = table_of(&look, 2);
-        bool is = slot_look_shape(&look, &net, 1, shape, &dims);
+        snapshot_reader reader = look_at(&changed);
+        snapshot_table net = table_of(&reader, 2);
+        bool is = snapshot_reader_shape(&reader, &net, 1, shape, &dims);
         assert_int_equal(is, cases[i].dims != UINT32_MAX);
         if (is) assert_int_equal(dims, cases[i].dims);
-        slot_look_close(&look);
+        snapshot_reader_close(&reader);
     }
     buffer_fini(&changed);
     buffer_fini(&file);

@@ -12,7 +12,7 @@
  * So a round is: erased, set, and then one update with the sum of all. Sums are made one contribution after the other,
  * ((a + b) + c) + …, in fp32 or int64: their bits are those of a plain loop over the ranks. (The first is copied: the
  * sum begins with nothing, not with 0, so that -0 stays what it is.) Contributions of another dim or dtype than the
- * first one of their table are left out; so is a whole parcel that makes no sense.
+ * first one of their table are left out; so is a whole payload that makes no sense.
  *
  * What a sum costs: keys of a new contribution are merged into those that are there, O(both); values are touched where
  * they change, and never moved.
@@ -21,8 +21,8 @@
 #pragma once
 #include "base/bytes.h"
 
-void *tally_begin(void *context, uint32_t slot);
-void tally_add(void *sum, span payload);
-size_t tally_size(const void *sum); /* 0: nobody pushed anything */
-void tally_write(const void *sum, void *out);
-void tally_end(void *sum);
+void *round_sum_begin(void *context, uint32_t slot);
+void round_sum_add(void *sum, span payload);
+size_t round_sum_size(const void *sum); /* 0: nobody pushed anything */
+void round_sum_write(const void *sum, void *out);
+void round_sum_end(void *sum);

@@ -7,23 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct tally_key {
+typedef struct round_sum_key {
     uint64_t key;
     size_t at; /* of its values, in items */
     uint32_t length;
-} tally_key;
+} round_sum_key;
 
-typedef struct tally_keys { /* zeroed: empty */
-    tally_key *index;       /* owned */
+typedef struct round_sum_keys { /* zeroed: empty */
+    round_sum_key *index;       /* owned */
     size_t count, room;
     uint8_t *values; /* owned: fp32 or int64 */
     size_t items, items_room;
-    size_t total;       /* items of all keys */
-    tally_key *scratch; /* owned: keys that are new */
+    size_t total;           /* items of all keys */
+    round_sum_key *scratch; /* owned: keys that are new */
     size_t scratch_room;
-} tally_keys;
+} round_sum_keys;
 
-typedef struct tally_gift { /* one section of a contribution */
+typedef struct round_sum_contribution { /* one section of a contribution */
     const uint64_t *keys;
     size_t count;
     const uint32_t *lengths; /* NULL: `dim` each */
@@ -31,10 +31,10 @@ typedef struct tally_gift { /* one section of a contribution */
     const uint8_t *values;
     bool counters; /* int64, else fp32 */
     bool sets;     /* the last one counts, with its length; else they are added up */
-} tally_gift;
+} round_sum_contribution;
 
-void tally_keys_fini(tally_keys *keys);
-void tally_keys_add(tally_keys *keys, const tally_gift *gift);
+void round_sum_keys_fini(round_sum_keys *keys);
+void round_sum_keys_add(round_sum_keys *keys, const round_sum_contribution *contribution);
 
 /* to[i] = to[i] + from[i], of counters modulo 2^64. */
-void tally_add_up(void *to, const void *from, size_t count, bool counters);
+void round_sum_add_up(void *to, const void *from, size_t count, bool counters);

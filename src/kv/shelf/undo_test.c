@@ -10,94 +10,94 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 
-static void note(undo *undo, uint64_t key, const float *values, uint32_t length) {
-    assert_int_equal(undo_note(undo, key, values, length), MR_OK);
+static void note(undo_log *log, uint64_t key, const float *values, uint32_t length) {
+    assert_int_equal(undo_log_note(log, key, values, length), MR_OK);
 }
 
-static const undo_entry *find(const undo *undo, uint64_t key) {
+static const undo_log_entry *find(const undo_log *log, uint64_t key) {
     size_t from = 0;
-    return undo_find(undo, key, &from);
+    return undo_log_find(log, key, &from);
 }
 
 static void the_first_note_counts(void **state) {
     const float values[] = {1, 2, 3, 4};
-    undo undo = {.item = sizeof(float)};
-    undo_clear(&undo);
-    note(&undo, 9, values, 2);
-    note(&undo, 4, NULL, 0);
-    note(&undo, 9, values + 2, 2);
-    note(&undo, 4, values, 1);
-    note(&undo, 6, values, 0); /* there, and empty */
-    note(&undo, 6, NULL, 0);
-    undo_end(&undo);
-    assert_int_equal(undo.count, 3);
-    assert_memory_equal(undo_values(&undo, find(&undo, 9)), values, 8);
-    assert_false(find(&undo, 4)->there);
-    assert_true(find(&undo, 6)->there);
-    assert_null(find(&undo, 5));
-    assert_null(find(&undo, 10));
-    undo_clear(&undo);
-    undo_end(&undo);
-    assert_null(find(&undo, 9));
-    undo_fini(&undo);
+    undo_log log = {.item = sizeof(float)};
+    undo_log_clear(&log);
+    note(&log, 9, values, 2);
+    note(&log, 4, NULL, 0);
+    note(&log, 9, values + 2, 2);
+    note(&log, 4, values, 1);
+    note(&log, 6, values, 0); /* there, and empty */
+    note(&log, 6, NULL, 0);
+    undo_log_end(&log);
+    assert_int_equal(log.count, 3);
+    assert_memory_equal(undo_log_values(&log, find(&log, 9)), values, 8);
+    assert_false(find(&log, 4)->there);
+    assert_true(find(&log, 6)->there);
+    assert_null(find(&log, 5));
+    assert_null(find(&log, 10));
+    undo_log_clear(&log);
+    undo_log_end(&log);
+    assert_null(find(&log, 9));
+    undo_log_fini(&log);
 }
 
 static void a_walk_finds_what_single_searches_find(void **state) {
-    undo undo = {.item = sizeof(float)};
-    undo_clear(&undo);
+    undo_log log = {.item = sizeof(float)};
+    undo_log_clear(&log);
     rng rng;
     rng_init(&rng, 3);
     for (uint64_t key = 0; key < 2000; key++)
-        if (rng_chance(&rng, 0.3)) note(&undo, key, NULL, 0);
-    undo_end(&undo);
+        if (rng_chance(&rng, 0.3)) note(&log, key, NULL, 0);
+    undo_log_end(&log);
     size_t from = 0, found = 0;
     for (uint64_t key = 0; key < 2000; key += 1 + rng_below(&rng, 60)) {
-        const undo_entry *entry = undo_find(&undo, key, &from);
-        assert_ptr_equal(entry, find(&undo, key));
+        const undo_log_entry *entry = undo_log_find(&log, key, &from);
+        assert_ptr_equal(entry, find(&log, key));
         found += entry != NULL;
     }
     assert_true(found > 5);
-    undo_fini(&undo);
+    undo_log_fini(&log);
 }
 
 static void bytes_come_back(void **state) {
     const float values[] = {1, 2, 3, 4};
-    undo undo = {.item = sizeof(float)}, again = {.item = sizeof(float)};
-    undo_clear(&undo);
-    note(&undo, 9, values, 2);
-    note(&undo, 4, NULL, 0);
-    note(&undo, 12, values, 4);
-    undo_end(&undo);
+    undo_log log = {.item = sizeof(float)}, again = {.item = sizeof(float)};
+    undo_log_clear(&log);
+    note(&log, 9, values, 2);
+    note(&log, 4, NULL, 0);
+    note(&log, 12, values, 4);
+    undo_log_end(&log);
     uint8_t bytes[256];
-    writer writer = writer_of(bytes, undo_size(&undo));
-    undo_write(&undo, &writer);
+    writer writer = writer_of(bytes, undo_log_size(&log));
+    undo_log_write(&log, &writer);
     assert_false(writer.failed);
-    assert_int_equal(writer_size(&writer), undo_size(&undo));
+    assert_int_equal(writer_size(&writer), undo_log_size(&log));
     reader reader = reader_of(bytes, writer_size(&writer));
-    assert_int_equal(undo_read(&again, &reader), MR_OK);
+    assert_int_equal(undo_log_read(&again, &reader), MR_OK);
     assert_int_equal(reader_left(&reader), 0);
-    assert_memory_equal(undo_values(&again, find(&again, 12)), values, 16);
+    assert_memory_equal(undo_log_values(&again, find(&again, 12)), values, 16);
     assert_false(find(&again, 4)->there);
     for (size_t size = 0; size < writer_size(&writer); size++) {
         reader = reader_of(bytes, size);
-        assert_int_equal(undo_read(&again, &reader), MR_CORRUPT);
+        assert_int_equal(undo_log_read(&again, &reader), MR_CORRUPT);
     }
     bytes[4] = 0xff; /* the first key is now the largest */
     reader = reader_of(bytes, writer_size(&writer));
-    assert_int_equal(undo_read(&again, &reader), MR_CORRUPT);
-    undo_fini(&undo);
-    undo_fini(&again);
+    assert_int_equal(undo_log_read(&again, &reader), MR_CORRUPT);
+    undo_log_fini(&log);
+    undo_log_fini(&again);
 }
 
 static void rows_are_noted_as_single_ones_are(void **state) {
     enum { COUNT = 100, DIM = 8 };
-    undo many = {.item = sizeof(float)}, single = {.item = sizeof(float)};
+    undo_log many = {.item = sizeof(float)}, single = {.item = sizeof(float)};
     uint64_t keys[COUNT];
     float values[COUNT][DIM];
     void *rows[COUNT];
     bool absent[COUNT];
-    undo_clear(&many);
-    undo_clear(&single);
+    undo_log_clear(&many);
+    undo_log_clear(&single);
     for (uint32_t i = 0; i < COUNT; i++) {
         keys[i] = i < COUNT / 2 ? i : COUNT - i; /* some come again */
         for (uint32_t k = 0; k < DIM; k++) values[i][k] = (float)(i * DIM + k);
@@ -105,38 +105,39 @@ static void rows_are_noted_as_single_ones_are(void **state) {
         absent[i] = i % 7 == 0 || i % 5 == 0;
         note(&single, keys[i], absent[i] ? NULL : values[i], DIM);
     }
-    assert_int_equal(undo_note_rows(&many, keys, COUNT / 3, rows, absent, DIM), MR_OK);
+    assert_int_equal(undo_log_note_rows(&many, keys, COUNT / 3, rows, absent, DIM), MR_OK);
     assert_int_equal(
-        undo_note_rows(&many, keys + COUNT / 3, COUNT - COUNT / 3, rows + COUNT / 3, absent + COUNT / 3, DIM), MR_OK);
-    undo_end(&many);
-    undo_end(&single);
-    size_t size = undo_size(&single);
-    assert_int_equal(undo_size(&many), size);
+        undo_log_note_rows(&many, keys + COUNT / 3, COUNT - COUNT / 3, rows + COUNT / 3, absent + COUNT / 3, DIM),
+        MR_OK);
+    undo_log_end(&many);
+    undo_log_end(&single);
+    size_t size = undo_log_size(&single);
+    assert_int_equal(undo_log_size(&many), size);
     uint8_t *bytes = malloc(2 * size);
     writer first = writer_of(bytes, size), second = writer_of(bytes + size, size);
-    undo_write(&single, &first);
-    undo_write(&many, &second);
+    undo_log_write(&single, &first);
+    undo_log_write(&many, &second);
     assert_memory_equal(bytes, bytes + size, size);
     free(bytes);
-    undo_fini(&many);
-    undo_fini(&single);
+    undo_log_fini(&many);
+    undo_log_fini(&single);
 }
 
 static void without_memory_nothing_is_noted(void **state) {
     const float values[] = {1};
     for (size_t nth = 1; nth <= 2; nth++) {
-        undo undo = {.item = sizeof(float)};
-        undo_clear(&undo);
+        undo_log log = {.item = sizeof(float)};
+        undo_log_clear(&log);
         alloc_fail_at(nth);
-        assert_int_equal(undo_note(&undo, 1, values, 1), MR_NOMEM);
-        assert_int_equal(undo.count, 0);
-        undo_fini(&undo);
+        assert_int_equal(undo_log_note(&log, 1, values, 1), MR_NOMEM);
+        assert_int_equal(log.count, 0);
+        undo_log_fini(&log);
         alloc_fail_at(nth);
         void *row = &(float){1};
-        assert_int_equal(undo_note_rows(&undo, &(uint64_t){1}, 1, &row, &(bool){false}, 1), MR_NOMEM);
-        assert_int_equal(undo.count, 0);
-        note(&undo, 1, values, 1);
-        undo_fini(&undo);
+        assert_int_equal(undo_log_note_rows(&log, &(uint64_t){1}, 1, &row, &(bool){false}, 1), MR_NOMEM);
+        assert_int_equal(log.count, 0);
+        note(&log, 1, values, 1);
+        undo_log_fini(&log);
     }
 }
 

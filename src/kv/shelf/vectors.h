@@ -11,19 +11,20 @@
 #include "base/map.h"
 #include "miniray/status.h"
 
-typedef struct vectors {
+typedef struct vector_table {
     map by_key;   /* to a vector; owned */
     size_t item;  /* bytes of a value */
     size_t bytes; /* of all values */
-} vectors;
+} vector_table;
 
-void vectors_init(vectors *vectors, size_t item);
-void vectors_fini(vectors *vectors);
+void vector_table_init(vector_table *table, size_t item);
+void vector_table_fini(vector_table *table);
 
-size_t vectors_count(const vectors *vectors);
-const void *vectors_find(const vectors *vectors, uint64_t key, uint32_t *length); /* NULL: not there; length 0 */
+size_t vector_table_count(const vector_table *table);
+/* NULL: not there; length 0 */
+const void *vector_table_find(const vector_table *table, uint64_t key, uint32_t *length);
 
 /* The vector of this key with at least, or with `exact` exactly, so many values. */
-MR_MUST mr_status vectors_reach(vectors *vectors, uint64_t key, uint32_t length, bool exact, void **values);
-void vectors_erase(vectors *vectors, uint64_t key);
-void vectors_keys(const vectors *vectors, uint64_t *keys); /* all, ascending */
+MR_MUST mr_status vector_table_reach(vector_table *table, uint64_t key, uint32_t length, bool exact, void **values);
+void vector_table_erase(vector_table *table, uint64_t key);
+void vector_table_keys(const vector_table *table, uint64_t *keys); /* all, ascending */

@@ -39,16 +39,16 @@ mr_status initializer_check_counters(const initializer *init) {
 static float normal(uint64_t row, size_t i) {
     double u = 0, square = 0;
     for (uint64_t attempt = 0; attempt < ATTEMPTS && !(square > 0 && square < 1); attempt++) {
-        uint64_t word = mix(row + ATTEMPTS * (uint64_t)i + attempt);
+        uint64_t word = stable_hash(row + ATTEMPTS * (uint64_t)i + attempt);
         u = (double)(int32_t)(word >> 32) * 0x1p-31;
         double v = (double)(int32_t)(uint32_t)word * 0x1p-31;
         square = u * u + v * v;
     }
-    return square > 0 && square < 1 ? (float)(u * sqrt(-2 * real_log(square) / square)) : 0;
+    return square > 0 && square < 1 ? (float)(u * sqrt(-2 * math_log(square) / square)) : 0;
 }
 
 void initializer_fill(const initializer *init, uint64_t key, size_t first, size_t count, float *out) {
-    uint64_t row = mix2(mix2(init->seed, init->table), key);
+    uint64_t row = stable_hash2(stable_hash2(init->seed, init->table), key);
     float a = init->a, b = init->b, width = b - a;
     switch (init->kind) {
     case INITIALIZER_ZEROS: memset(out, 0, count * sizeof *out); break;
@@ -56,7 +56,8 @@ void initializer_fill(const initializer *init, uint64_t key, size_t first, size_
         for (size_t i = 0; i < count; i++) out[i] = a;
         break;
     case INITIALIZER_UNIFORM:
-        for (size_t i = 0; i < count; i++) out[i] = a + width * ((float)(mix(row + (first + i)) >> 40) * 0x1p-24f);
+        for (size_t i = 0; i < count; i++)
+            out[i] = a + width * ((float)(stable_hash(row + (first + i)) >> 40) * 0x1p-24f);
         break;
     case INITIALIZER_NORMAL:
         for (size_t i = 0; i < count; i++) out[i] = a + b * normal(row, first + i);
@@ -77,6 +78,6 @@ void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, siz
     for (size_t at = 0; dtype != MR_I64 && dtype != MR_F32 && at < count; at += STEP) {
         size_t size = count - at < STEP ? count - at : STEP;
         initializer_fill(init, key, first + at, size, values);
-        narrow_values(dtype, values, size, (uint16_t *)out + at);
+        dtype_convert_values(dtype, values, size, (uint16_t *)out + at);
     }
 }

@@ -5,7 +5,7 @@
 #include "base/half.h"
 #include "miniray/value.h"
 
-static inline void narrow_values(mr_dtype dtype, const void *values, size_t count, void *out) {
+static inline void dtype_convert_values(mr_dtype dtype, const void *values, size_t count, void *out) {
     const float *from = (const float *)values;
     uint16_t *to = (uint16_t *)out;
     if (dtype == MR_F16)

@@ -4,7 +4,7 @@
  * grows until it is a whole one, so that a small table is small; from then on chunks of 2 to 4 MB are added, and what
  * the rows of a large table do not use is below one of them.
  *
- * A pointer to a row is good until the next rows_take. */
+ * A pointer to a row is good until the next row_pool_take. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -12,34 +12,35 @@
 
 #include "miniray/status.h"
 
-#define ROWS_MAX UINT32_C(0xffffff00) /* numbers above it mean something else to the table */
-enum { ROWS_CHUNK_BYTES = 4 << 20 };
+#define ROW_POOL_MAX UINT32_C(0xffffff00) /* numbers above it mean something else to the table */
+enum { ROW_POOL_CHUNK_BYTES = 4 << 20 };
 
-typedef struct rows {
+typedef struct row_pool {
     uint8_t **chunks; /* owned, each too */
     size_t chunk_count, chunk_room;
-    size_t stride;    /* bytes from one row to the next; a multiple of 4, at most ROWS_CHUNK_BYTES */
+    size_t stride;    /* bytes from one row to the next; a multiple of 4, at most ROW_POOL_CHUNK_BYTES */
     uint32_t shift;   /* a chunk has 1 << shift rows */
     uint32_t first;   /* rows that there is room for in the first chunk */
     uint32_t made;    /* numbers below it were taken at some time */
     uint32_t spare;   /* a row that was given back, whose first word names the next; 0: none */
     uint32_t count;   /* rows in use */
     uint64_t changes; /* how often one was taken or given */
-} rows;
+} row_pool;
 
-void rows_init(rows *rows, size_t stride);
-void rows_fini(rows *rows);
+void row_pool_init(row_pool *pool, size_t stride);
+void row_pool_fini(row_pool *pool);
 
-MR_MUST mr_status rows_take(rows *rows, uint32_t *out); /* with whatever lies there; MR_NOMEM: all is as it was */
-void rows_give(rows *rows, uint32_t number);
-size_t rows_bytes(const rows *rows); /* taken from the system */
+/* with whatever lies there; MR_NOMEM: all is as it was */
+MR_MUST mr_status row_pool_take(row_pool *pool, uint32_t *out);
+void row_pool_give(row_pool *pool, uint32_t number);
+size_t row_pool_bytes(const row_pool *pool); /* taken from the system */
 
-static inline void *rows_at(const rows *rows, uint32_t number) {
-    return rows->chunks[number >> rows->shift] + (number & ((UINT32_C(1) << rows->shift) - 1)) * rows->stride;
+static inline void *row_pool_at(const row_pool *pool, uint32_t number) {
+    return pool->chunks[number >> pool->shift] + (number & ((UINT32_C(1) << pool->shift) - 1)) * pool->stride;
 }
 
 /* Most rows are a few times 16 bytes: too little for a call. */
-static inline void rows_copy(void *restrict out, const void *restrict row, size_t size) {
+static inline void row_pool_copy(void *restrict out, const void *restrict row, size_t size) {
     if (size % 16 != 0 || size > 512) {
         memcpy(out, row, size);
         return;

@@ -6,25 +6,25 @@
 #include "ps/mix.h"
 
 struct sparse {
-    sparse_options options;
+    sparse_table_options options;
     size_t value_bytes; /* as they lie here */
-    finder finder;
-    rows rows;
+    key_index index;
+    row_pool pool;
 };
 
-/* In the finder, a number above ROWS_MAX is a key without a row, that so often was touched. */
-#define SPARSE_CANDIDATE ROWS_MAX
+/* In the key index, a number above ROW_POOL_MAX is a key without a row, that so often was touched. */
+#define SPARSE_CANDIDATE ROW_POOL_MAX
 
-_Static_assert(SPARSE_CANDIDATE == FINDER_MARKS, "the finder keeps what stands for a row");
+_Static_assert(SPARSE_CANDIDATE == KEY_INDEX_MARKS, "the finder keeps what stands for a row");
 
 static inline bool sparse_is_row(uint32_t number) { return number != 0 && number < SPARSE_CANDIDATE; }
 
 /* The entry behind this hash. False: there is none. */
-static inline bool sparse_following(const sparse *table, uint64_t hash, finder_entry *out) {
-    return hash != UINT64_MAX && finder_next(&table->finder, hash + 1, out);
+static inline bool sparse_following(const sparse *table, uint64_t hash, key_index_entry *out) {
+    return hash != UINT64_MAX && key_index_next(&table->index, hash + 1, out);
 }
 
 /* Not the hash by which keys are spread over slots (placement.h): all keys of this table may share that one's bits. */
 #define SPARSE_SALT UINT64_C(0x5bd1e9955bd1e995)
-static inline uint64_t sparse_hash(uint64_t key) { return mix(key ^ SPARSE_SALT); }
-static inline uint64_t sparse_key(uint64_t hash) { return unmix(hash) ^ SPARSE_SALT; }
+static inline uint64_t sparse_hash(uint64_t key) { return stable_hash(key ^ SPARSE_SALT); }
+static inline uint64_t sparse_key(uint64_t hash) { return stable_unhash(hash) ^ SPARSE_SALT; }

@@ -4,35 +4,35 @@
 #include "base/alloc.h"
 #include "kv/table/sparse_core.h"
 
-size_t sparse_erase(sparse *table, const uint64_t *keys, size_t count) {
+size_t sparse_table_erase(sparse *table, const uint64_t *keys, size_t count) {
     size_t erased = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t hash = sparse_hash(keys[i]);
-        uint32_t number = finder_find(&table->finder, hash);
+        uint32_t number = key_index_find(&table->index, hash);
         if (number == 0) continue;
-        if (sparse_is_row(number)) rows_give(&table->rows, number);
-        finder_remove(&table->finder, hash);
+        if (sparse_is_row(number)) row_pool_give(&table->pool, number);
+        key_index_remove(&table->index, hash);
         erased++;
     }
     return erased;
 }
 
-size_t sparse_aged(const sparse *table, uint32_t now, uint32_t age, uint64_t last, sparse_cursor *cursor,
-                   uint64_t *keys, size_t room) {
+size_t sparse_table_aged(const sparse *table, uint32_t now, uint32_t age, uint64_t last, sparse_table_cursor *cursor,
+                         uint64_t *keys, size_t room) {
     size_t count = 0;
-    finder_entry entry;
-    bool more = !cursor->done && finder_next(&table->finder, cursor->from, &entry);
+    key_index_entry entry;
+    bool more = !cursor->done && key_index_next(&table->index, cursor->from, &entry);
     for (; more && entry.hash <= last && count < room; more = sparse_following(table, entry.hash, &entry))
         if (now - entry.seen > age) keys[count++] = sparse_key(entry.hash);
     more = more && entry.hash <= last;
-    *cursor = (sparse_cursor){more ? entry.hash : 0, !more};
+    *cursor = (sparse_table_cursor){more ? entry.hash : 0, !more};
     return count;
 }
 
-size_t sparse_range(const sparse *table, uint64_t first, uint64_t last, uint64_t *keys, size_t room) {
+size_t sparse_table_range(const sparse *table, uint64_t first, uint64_t last, uint64_t *keys, size_t room) {
     size_t count = 0;
-    finder_entry e;
-    for (bool more = finder_next(&table->finder, 0, &e); more; more = sparse_following(table, e.hash, &e)) {
+    key_index_entry e;
+    for (bool more = key_index_next(&table->index, 0, &e); more; more = sparse_following(table, e.hash, &e)) {
         uint64_t key = sparse_key(e.hash);
         if (!sparse_is_row(e.row) || key < first || key > last) continue;
         if (count < room) keys[count] = key;
@@ -48,8 +48,8 @@ enum { HALF = 1 << 16 };
 
 static void count_ages(const sparse *table, uint32_t now, bool lower, uint32_t upper, uint64_t *counts) {
     for (size_t i = 0; i < HALF; i++) counts[i] = 0;
-    finder_entry e;
-    for (bool more = finder_next(&table->finder, 0, &e); more; more = sparse_following(table, e.hash, &e)) {
+    key_index_entry e;
+    for (bool more = key_index_next(&table->index, 0, &e); more; more = sparse_following(table, e.hash, &e)) {
         uint32_t age = now - e.seen;
         if (!lower)
             counts[age >> 16]++;
@@ -65,8 +65,8 @@ static uint32_t half_of_last(const uint64_t *counts, uint64_t *count) {
     return half;
 }
 
-mr_status sparse_oldest(const sparse *table, uint32_t now, size_t count, uint64_t *keys, size_t *out) {
-    uint64_t of_limit = count < table->finder.count ? count : table->finder.count, *counts;
+mr_status sparse_table_oldest(const sparse *table, uint32_t now, size_t count, uint64_t *keys, size_t *out) {
+    uint64_t of_limit = count < table->index.count ? count : table->index.count, *counts;
     void *memory;
     MR_TRY(alloc_try(HALF * sizeof *counts, &memory));
     counts = memory;
@@ -76,8 +76,8 @@ mr_status sparse_oldest(const sparse *table, uint32_t now, size_t count, uint64_
     uint32_t limit = upper << 16 | half_of_last(counts, &of_limit);
     free(memory);
     size_t found = 0;
-    finder_entry e;
-    bool more = finder_next(&table->finder, 0, &e);
+    key_index_entry e;
+    bool more = key_index_next(&table->index, 0, &e);
     for (; found < count && more; more = sparse_following(table, e.hash, &e)) {
         uint32_t age = now - e.seen;
         if (age < limit || (age == limit && of_limit == 0)) continue;

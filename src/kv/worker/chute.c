@@ -7,156 +7,156 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-void chute_init(chute *chute, uint32_t slot, bool holds) {
-    *chute = (struct chute){.slot = slot, .holds = holds};
-    list_init(&chute->link);
-    list_init(&chute->waiting);
-    list_init(&chute->out);
-    list_init(&chute->asking);
+void slot_queue_init(slot_queue *queue, uint32_t slot, bool holds) {
+    *queue = (struct slot_queue){.slot = slot, .holds = holds};
+    list_init(&queue->link);
+    list_init(&queue->waiting);
+    list_init(&queue->out);
+    list_init(&queue->asking);
 }
 
-static void batch_free(batch *batch) {
+static void push_batch_free(push_batch *batch) {
     if (batch == NULL) return;
-    MR_ASSERT(batch->lease == NULL);
-    parcel_fini(&batch->parcel);
+    MR_ASSERT(batch->zero_copy == NULL);
+    payload_fini(&batch->payload);
     free(batch->tickets);
     free(batch);
 }
 
-static void query_free(query *query) {
-    if (query == NULL) return;
-    parcel_fini(&query->parcel);
-    free(query->parts);
-    free(query);
+static void query_batch_free(query_batch *batch) {
+    if (batch == NULL) return;
+    payload_fini(&batch->payload);
+    free(batch->parts);
+    free(batch);
 }
 
-void chute_fini(chute *chute) {
-    MR_ASSERT(chute_count(chute) == 0);
-    batch_free(chute->spare);
-    query_free(chute->spare_query);
+void slot_queue_fini(slot_queue *queue) {
+    MR_ASSERT(slot_queue_count(queue) == 0);
+    push_batch_free(queue->spare);
+    query_batch_free(queue->spare_batch);
 }
 
 /* ---- Pushes. */
 
-static batch *open_batch(chute *chute) {
-    batch *batch = chute->spare;
-    chute->spare = NULL;
+static push_batch *open_batch(slot_queue *queue) {
+    push_batch *batch = queue->spare;
+    queue->spare = NULL;
     if (batch == NULL) batch = xcalloc(1, sizeof *batch);
-    batch->number = ++chute->batches;
+    batch->number = ++queue->batches;
     batch->name = 0;
     batch->closed = false;
     batch->priority = 0;
     batch->ticket_count = 0;
-    list_push_back(&chute->waiting, &batch->link);
+    list_push_back(&queue->waiting, &batch->link);
     return batch;
 }
 
-static batch *gathering(const chute *chute) {
-    if (list_empty(&chute->waiting)) return NULL;
-    batch *last = container_of(chute->waiting.prev, batch, link);
+static push_batch *gathering(const slot_queue *queue) {
+    if (list_empty(&queue->waiting)) return NULL;
+    push_batch *last = container_of(queue->waiting.prev, push_batch, link);
     return last->closed ? NULL : last;
 }
 
-batch *chute_gather(chute *chute, size_t bytes) {
-    batch *batch = gathering(chute);
-    if (batch != NULL && !chute->holds && batch->parcel.size != 0 && batch->parcel.size + bytes > CHUTE_BATCH) {
+push_batch *slot_queue_gather(slot_queue *queue, size_t bytes) {
+    push_batch *batch = gathering(queue);
+    if (batch != NULL && !queue->holds && batch->payload.size != 0 && batch->payload.size + bytes > SLOT_QUEUE_BATCH) {
         batch->closed = true;
         batch = NULL;
     }
-    return batch != NULL ? batch : open_batch(chute);
+    return batch != NULL ? batch : open_batch(queue);
 }
 
-size_t chute_gathered(const chute *chute) {
-    const batch *batch = gathering(chute);
-    return batch == NULL ? 0 : batch->parcel.size;
+size_t slot_queue_gathered(const slot_queue *queue) {
+    const push_batch *batch = gathering(queue);
+    return batch == NULL ? 0 : batch->payload.size;
 }
 
-void chute_part(chute *chute, batch *batch, uint64_t name, ticket *ticket) {
+void slot_queue_part(slot_queue *queue, push_batch *batch, uint64_t name, ticket *ticket) {
     xgrow(&batch->tickets, &batch->ticket_room, batch->ticket_count + 1, sizeof *batch->tickets);
     tickets_part(ticket);
     batch->tickets[batch->ticket_count++] = ticket;
-    batch->name = chute->last = name;
+    batch->name = queue->last = name;
 }
 
-void chute_lend(batch *batch, lease *lease) {
-    MR_ASSERT(batch->lease == NULL);
-    batch->lease = lease;
+void slot_queue_lend(push_batch *batch, zero_copy *zero_copy) {
+    MR_ASSERT(batch->zero_copy == NULL);
+    batch->zero_copy = zero_copy;
     batch->closed = true;
 }
 
 static bool recall_all(const list *batches, const ticket *ticket) {
     bool all = true;
     list_for_each (item, batches) {
-        const batch *batch = container_of(item, struct batch, link);
-        for (uint32_t i = 0; batch->lease != NULL && i < batch->ticket_count; i++)
-            if (batch->tickets[i] == ticket) all = lease_recall(batch->lease) && all;
+        const push_batch *batch = container_of(item, struct push_batch, link);
+        for (uint32_t i = 0; batch->zero_copy != NULL && i < batch->ticket_count; i++)
+            if (batch->tickets[i] == ticket) all = zero_copy_recall(batch->zero_copy) && all;
     }
     return all;
 }
 
-static void abandon_parts(query *query, const ticket *ticket) {
-    for (uint32_t i = 0; i < query->part_count; i++)
-        if (query->parts[i].ticket == ticket) scatter_abandon(&query->parts[i]);
+static void abandon_parts(query_batch *batch, const ticket *ticket) {
+    for (uint32_t i = 0; i < batch->part_count; i++)
+        if (batch->parts[i].ticket == ticket) scatter_abandon(&batch->parts[i]);
 }
 
-bool chute_abandon(chute *chute, const ticket *ticket) {
-    bool waiting = recall_all(&chute->waiting, ticket);
-    if (chute->asked != NULL) abandon_parts(chute->asked, ticket);
-    list_for_each (item, &chute->asking) abandon_parts(container_of(item, query, link), ticket);
-    return recall_all(&chute->out, ticket) && waiting;
+bool slot_queue_abandon(slot_queue *queue, const ticket *ticket) {
+    bool waiting = recall_all(&queue->waiting, ticket);
+    if (queue->asked != NULL) abandon_parts(queue->asked, ticket);
+    list_for_each (item, &queue->asking) abandon_parts(container_of(item, query_batch, link), ticket);
+    return recall_all(&queue->out, ticket) && waiting;
 }
 
-void chute_skip(chute *chute, uint64_t name) {
-    MR_ASSERT(name <= chute->there);
-    if (name > chute->last) chute->last = name;
+void slot_queue_skip(slot_queue *queue, uint64_t name) {
+    MR_ASSERT(name <= queue->there);
+    if (name > queue->last) queue->last = name;
 }
 
-void chute_close(chute *chute, uint64_t name) {
-    batch *batch = gathering(chute);
-    if (batch == NULL) batch = open_batch(chute);
-    batch->name = chute->last = name;
+void slot_queue_close(slot_queue *queue, uint64_t name) {
+    push_batch *batch = gathering(queue);
+    if (batch == NULL) batch = open_batch(queue);
+    batch->name = queue->last = name;
     batch->closed = true;
 }
 
-bool chute_owes(const chute *chute, uint64_t name) {
-    if (list_empty(&chute->waiting)) return false;
-    const batch *first = container_of(chute->waiting.next, batch, link);
+bool slot_queue_owes(const slot_queue *queue, uint64_t name) {
+    if (list_empty(&queue->waiting)) return false;
+    const push_batch *first = container_of(queue->waiting.next, push_batch, link);
     return first->name != 0 && first->name <= name;
 }
 
-batch *chute_next(const chute *chute) {
-    if (list_empty(&chute->waiting)) return NULL;
-    batch *first = container_of(chute->waiting.next, batch, link);
-    bool goes = first->closed || (!chute->holds && chute->under_way == 0);
+push_batch *slot_queue_next(const slot_queue *queue) {
+    if (list_empty(&queue->waiting)) return NULL;
+    push_batch *first = container_of(queue->waiting.next, push_batch, link);
+    bool goes = first->closed || (!queue->holds && queue->under_way == 0);
     return goes && first->name != 0 ? first : NULL;
 }
 
-void chute_sent(chute *chute, batch *batch) {
+void slot_queue_sent(slot_queue *queue, push_batch *batch) {
     list_remove(&batch->link);
-    list_push_back(&chute->out, &batch->link);
+    list_push_back(&queue->out, &batch->link);
     batch->closed = true;
-    chute->sent = batch->name;
-    chute->under_way++;
+    queue->sent = batch->name;
+    queue->under_way++;
 }
 
-static void end_batch(chute *chute, tickets *tickets, batch *batch, mr_status status) {
-    lease_end(batch->lease); /* before the caller has its memory back */
-    batch->lease = NULL;
+static void end_batch(slot_queue *queue, tickets *tickets, push_batch *batch, mr_status status) {
+    zero_copy_end(batch->zero_copy); /* before the caller has its memory back */
+    batch->zero_copy = NULL;
     for (uint32_t i = 0; i < batch->ticket_count; i++) tickets_end(tickets, batch->tickets[i], status);
     list_remove(&batch->link);
-    parcel_empty(&batch->parcel);
-    batch_free(chute->spare);
-    chute->spare = batch;
+    payload_empty(&batch->payload);
+    push_batch_free(queue->spare);
+    queue->spare = batch;
 }
 
-bool chute_acknowledge(chute *chute, tickets *tickets, uint64_t name, bool counted) {
-    list_for_each (item, &chute->out) {
-        batch *batch = container_of(item, struct batch, link);
+bool slot_queue_acknowledge(slot_queue *queue, tickets *tickets, uint64_t name, bool counted) {
+    list_for_each (item, &queue->out) {
+        push_batch *batch = container_of(item, struct push_batch, link);
         if (batch->name != name) continue;
-        if (counted && batch->number > chute->known) chute->known = batch->number;
-        if (name > chute->there) chute->there = name;
-        chute->under_way--;
-        end_batch(chute, tickets, batch, counted ? MR_OK : MR_STALE);
+        if (counted && batch->number > queue->known) queue->known = batch->number;
+        if (name > queue->there) queue->there = name;
+        queue->under_way--;
+        end_batch(queue, tickets, batch, counted ? MR_OK : MR_STALE);
         return true;
     }
     return false;
@@ -164,185 +164,185 @@ bool chute_acknowledge(chute *chute, tickets *tickets, uint64_t name, bool count
 
 /* ---- Pulls. */
 
-static query *open_query(chute *chute, uint64_t step) {
-    query *query = chute->spare_query;
-    chute->spare_query = NULL;
-    if (query == NULL) query = xcalloc(1, sizeof *query);
-    *query =
-        (struct query){.step = step, .parcel = query->parcel, .parts = query->parts, .part_room = query->part_room};
-    query->number = ++chute->queries;
-    list_push_back(&chute->asking, &query->link);
-    return query;
+static query_batch *open_query(slot_queue *queue, uint64_t step) {
+    query_batch *batch = queue->spare_batch;
+    queue->spare_batch = NULL;
+    if (batch == NULL) batch = xcalloc(1, sizeof *batch);
+    *batch = (struct query_batch){
+        .step = step, .payload = batch->payload, .parts = batch->parts, .part_room = batch->part_room};
+    batch->number = ++queue->queries;
+    list_push_back(&queue->asking, &batch->link);
+    return batch;
 }
 
-query *chute_ask(chute *chute, uint64_t step, uint64_t behind, size_t answer) {
-    query *query = list_empty(&chute->asking) ? NULL : container_of(chute->asking.prev, struct query, link);
-    if (query == NULL || query->step != step || (query->expects != 0 && query->expects + answer > CHUTE_ANSWER))
-        query = open_query(chute, step);
-    query->expects += answer;
-    if (behind > query->behind) query->behind = behind;
-    return query;
+query_batch *slot_queue_ask(slot_queue *queue, uint64_t step, uint64_t behind, size_t answer) {
+    query_batch *batch = list_empty(&queue->asking) ? NULL : container_of(queue->asking.prev, struct query_batch, link);
+    if (batch == NULL || batch->step != step || (batch->expects != 0 && batch->expects + answer > SLOT_QUEUE_ANSWER))
+        batch = open_query(queue, step);
+    batch->expects += answer;
+    if (behind > batch->behind) batch->behind = behind;
+    return batch;
 }
 
-void chute_expect(query *query, const scatter *part) {
-    if (query->part_count == query->part_room) { /* by few at first: small lists are kept (CHUTE_PARTS_KEPT) */
-        query->part_room = query->part_room == 0 ? 4 : query->part_room * 2;
-        query->parts = xrealloc(query->parts, query->part_room * sizeof *query->parts);
+void slot_queue_expect(query_batch *batch, const scatter *part) {
+    if (batch->part_count == batch->part_room) { /* by few at first: small lists are kept (SLOT_QUEUE_PARTS_KEPT) */
+        batch->part_room = batch->part_room == 0 ? 4 : batch->part_room * 2;
+        batch->parts = xrealloc(batch->parts, batch->part_room * sizeof *batch->parts);
     }
     tickets_part(part->ticket);
-    query->parts[query->part_count++] = *part;
+    batch->parts[batch->part_count++] = *part;
 }
 
-query *chute_next_query(const chute *chute) {
-    uint64_t reached = chute->holds || chute->sent < chute->there ? chute->there : chute->sent;
-    if (chute->asked != NULL) return NULL;
-    list_for_each (item, &chute->asking) {
-        query *query = container_of(item, struct query, link);
-        if (reached >= query->behind) return query; /* in rounds one may wait for the end of the step */
+query_batch *slot_queue_next_query(const slot_queue *queue) {
+    uint64_t reached = queue->holds || queue->sent < queue->there ? queue->there : queue->sent;
+    if (queue->asked != NULL) return NULL;
+    list_for_each (item, &queue->asking) {
+        query_batch *batch = container_of(item, struct query_batch, link);
+        if (reached >= batch->behind) return batch; /* in rounds one may wait for the end of the step */
     }
     return NULL;
 }
 
-void chute_asked(chute *chute, query *query) {
-    list_remove(&query->link);
-    chute->asked = query;
+void slot_queue_asked(slot_queue *queue, query_batch *batch) {
+    list_remove(&batch->link);
+    queue->asked = batch;
 }
 
 /* One that asked for many parts is not kept. */
-static void let_go(chute *chute, query *query) {
-    list_remove(&query->link);
-    parcel_empty(&query->parcel);
-    if (query->part_room > CHUTE_PARTS_KEPT || chute->spare_query != NULL)
-        query_free(query);
+static void let_go(slot_queue *queue, query_batch *batch) {
+    list_remove(&batch->link);
+    payload_empty(&batch->payload);
+    if (batch->part_room > SLOT_QUEUE_PARTS_KEPT || queue->spare_batch != NULL)
+        query_batch_free(batch);
     else
-        chute->spare_query = query;
+        queue->spare_batch = batch;
 }
 
 /* The slot knows its keys by their name from now on, if it was told them; or it is not known whether it does. */
 static void end_part(scatter *part, tickets *tickets, mr_status status) {
     if (part->list != NULL) {
         part->list->known = status == MR_OK;
-        lists_release(part->list);
+        key_list_cache_release(part->list);
     }
     tickets_end(tickets, part->ticket, status);
 }
 
-static void end_query(chute *chute, query *query, tickets *tickets, mr_status status) {
-    for (uint32_t i = 0; i < query->part_count; i++) end_part(&query->parts[i], tickets, status);
-    let_go(chute, query);
+static void end_query(slot_queue *queue, query_batch *batch, tickets *tickets, mr_status status) {
+    for (uint32_t i = 0; i < batch->part_count; i++) end_part(&batch->parts[i], tickets, status);
+    let_go(queue, batch);
 }
 
-mr_status chute_ask_block(query *query, const scatter *part) {
-    parcel_head head = {.table = part->table,
-                        .op = PARCEL_GET_BLOCK,
-                        .flags = part->sight != NULL ? PARCEL_AFAR : 0,
-                        .count = part->count};
-    parcel_room room;
-    MR_TRY(parcel_add(&query->parcel, head, 0, &room));
+mr_status slot_queue_ask_block(query_batch *batch, const scatter *part) {
+    payload_head head = {.table = part->table,
+                         .op = PAYLOAD_GET_BLOCK,
+                         .flags = part->sight != NULL ? PAYLOAD_AFAR : 0,
+                         .count = part->count};
+    payload_room room;
+    MR_TRY(payload_add(&batch->payload, head, 0, &room));
     *room.place = part->place;
-    chute_expect(query, part);
+    slot_queue_expect(batch, part);
     return MR_OK;
 }
 
 /* It has changed while it was looked at. Where that happens again and again the server sends it. */
-static mr_status look_again(chute *chute, uint64_t step, const scatter *part) {
+static mr_status look_again(slot_queue *queue, uint64_t step, const scatter *part) {
     scatter again = *part;
-    if (++again.tries == CHUTE_LOOKS) again.sight = NULL;
-    return chute_ask_block(chute_ask(chute, step, 0, part->bytes), &again);
+    if (++again.tries == SLOT_QUEUE_LOOKS) again.sight = NULL;
+    return slot_queue_ask_block(slot_queue_ask(queue, step, 0, part->bytes), &again);
 }
 
 /* One section for each that asked, in their order. */
-static void scatter_all(chute *chute, query *query, tickets *tickets, span bytes) {
-    parcel_reader reader = parcel_open(bytes);
-    for (uint32_t i = 0; i < query->part_count; i++) {
-        scatter *part = &query->parts[i];
-        parcel_section section;
+static void scatter_all(slot_queue *queue, query_batch *batch, tickets *tickets, span bytes) {
+    payload_reader reader = payload_open(bytes);
+    for (uint32_t i = 0; i < batch->part_count; i++) {
+        scatter *part = &batch->parts[i];
+        payload_section section;
         mr_status status = MR_CORRUPT;
-        if (parcel_next(&reader, &section)) status = scatter_take(part, &section);
-        if (status == MR_BUSY) status = look_again(chute, query->step, part);
+        if (payload_next(&reader, &section)) status = scatter_take(part, &section);
+        if (status == MR_BUSY) status = look_again(queue, batch->step, part);
         end_part(part, tickets, status);
     }
 }
 
 static bool is_forgotten(span answer) {
-    parcel_reader reader = parcel_open(answer);
-    for (parcel_section section; parcel_next(&reader, &section);)
-        if (section.op == PARCEL_NONE && section.count == PARCEL_FORGOTTEN) return true;
+    payload_reader reader = payload_open(answer);
+    for (payload_section section; payload_next(&reader, &section);)
+        if (section.op == PAYLOAD_NONE && section.count == PAYLOAD_FORGOTTEN) return true;
     return false;
 }
 
-static mr_status list_keys(parcel_writer *out, const parcel_section *section, const lists_item *item) {
-    parcel_room room;
-    parcel_head head = {.table = section->table, .op = section->op, .flags = PARCEL_LISTED, .count = item->count};
-    MR_TRY(parcel_add(out, head, 0, &room));
+static mr_status list_keys(payload_writer *out, const payload_section *section, const key_list_cache_item *item) {
+    payload_room room;
+    payload_head head = {.table = section->table, .op = section->op, .flags = PAYLOAD_LISTED, .count = item->count};
+    MR_TRY(payload_add(out, head, 0, &room));
     *room.version = section->version;
     memcpy(room.keys, item->keys, item->count * sizeof *room.keys);
     return MR_OK;
 }
 
 /* The query as it is without names. */
-static mr_status spell_out(const query *query, parcel_writer *out) {
-    parcel_reader reader = parcel_open(parcel_written(&query->parcel));
+static mr_status spell_out(const query_batch *batch, payload_writer *out) {
+    payload_reader reader = payload_open(payload_written(&batch->payload));
     uint32_t part = 0;
-    for (parcel_section section; parcel_next(&reader, &section);) {
-        const scatter *asked = parcel_asks(&section) ? &query->parts[part++] : NULL;
-        bool named = asked != NULL && (section.flags & PARCEL_KNOWN) != 0;
-        MR_TRY(named ? list_keys(out, &section, asked->list) : parcel_copy(out, &section));
+    for (payload_section section; payload_next(&reader, &section);) {
+        const scatter *asked = payload_asks(&section) ? &batch->parts[part++] : NULL;
+        bool named = asked != NULL && (section.flags & PAYLOAD_KNOWN) != 0;
+        MR_TRY(named ? list_keys(out, &section, asked->list) : payload_copy(out, &section));
     }
-    MR_ASSERT(part == query->part_count);
+    MR_ASSERT(part == batch->part_count);
     return MR_OK;
 }
 
-static mr_status ask_again(chute *chute, query *query) {
-    parcel_writer spelled = {0};
-    mr_status status = spell_out(query, &spelled);
+static mr_status ask_again(slot_queue *queue, query_batch *batch) {
+    payload_writer spelled = {0};
+    mr_status status = spell_out(batch, &spelled);
     if (status != MR_OK) {
-        parcel_fini(&spelled);
+        payload_fini(&spelled);
         return status;
     }
-    parcel_fini(&query->parcel);
-    query->parcel = spelled;
-    query->names = false;
-    chute->forgotten++;
-    list_push_front(&chute->asking, &query->link);
+    payload_fini(&batch->payload);
+    batch->payload = spelled;
+    batch->names = false;
+    queue->forgotten++;
+    list_push_front(&queue->asking, &batch->link);
     return MR_OK;
 }
 
-bool chute_answer(chute *chute, tickets *tickets, span answer) {
-    query *query = chute->asked;
-    parcel_tray tray;
+bool slot_queue_answer(slot_queue *queue, tickets *tickets, span answer) {
+    query_batch *batch = queue->asked;
+    payload_tray tray;
     span aligned;
-    if (query == NULL) return false;
-    chute->asked = NULL;
-    mr_status status = parcel_align(answer, &tray, &aligned);
+    if (batch == NULL) return false;
+    queue->asked = NULL;
+    mr_status status = payload_align(answer, &tray, &aligned);
     if (status == MR_OK) {
-        bool again = query->names && is_forgotten(aligned);
+        bool again = batch->names && is_forgotten(aligned);
         if (again)
-            status = ask_again(chute, query);
+            status = ask_again(queue, batch);
         else
-            scatter_all(chute, query, tickets, aligned);
-        parcel_clear(&tray);
+            scatter_all(queue, batch, tickets, aligned);
+        payload_clear(&tray);
         if (again && status == MR_OK) return true;
     }
     if (status == MR_OK)
-        let_go(chute, query);
+        let_go(queue, batch);
     else
-        end_query(chute, query, tickets, status);
+        end_query(queue, batch, tickets, status);
     return true;
 }
 
 /* ---- Their ends. */
 
-void chute_fail(chute *chute, tickets *tickets, mr_status status) {
-    if (chute->asked != NULL) end_query(chute, chute->asked, tickets, status);
-    chute->asked = NULL;
-    while (!list_empty(&chute->out)) end_batch(chute, tickets, container_of(chute->out.next, batch, link), status);
-    while (!list_empty(&chute->waiting))
-        end_batch(chute, tickets, container_of(chute->waiting.next, batch, link), status);
-    while (!list_empty(&chute->asking))
-        end_query(chute, container_of(chute->asking.next, query, link), tickets, status);
-    chute->under_way = 0;
-    list_remove(&chute->link);
+void slot_queue_fail(slot_queue *queue, tickets *tickets, mr_status status) {
+    if (queue->asked != NULL) end_query(queue, queue->asked, tickets, status);
+    queue->asked = NULL;
+    while (!list_empty(&queue->out)) end_batch(queue, tickets, container_of(queue->out.next, push_batch, link), status);
+    while (!list_empty(&queue->waiting))
+        end_batch(queue, tickets, container_of(queue->waiting.next, push_batch, link), status);
+    while (!list_empty(&queue->asking))
+        end_query(queue, container_of(queue->asking.next, query_batch, link), tickets, status);
+    queue->under_way = 0;
+    list_remove(&queue->link);
 }
 
 static size_t length(const list *head) {
@@ -351,6 +351,6 @@ static size_t length(const list *head) {
     return count;
 }
 
-size_t chute_count(const chute *chute) {
-    return length(&chute->waiting) + length(&chute->out) + length(&chute->asking) + (chute->asked != NULL);
+size_t slot_queue_count(const slot_queue *queue) {
+    return length(&queue->waiting) + length(&queue->out) + length(&queue->asking) + (queue->asked != NULL);
 }

@@ -5,15 +5,15 @@
 
 #include "base/alloc.h"
 
-void coder_init(coder *coder) { *coder = (struct coder){.memoir = memoir_create(0)}; }
+void push_encoder_init(push_encoder *encoder) { *encoder = (struct push_encoder){.file = feedback_file_create(0)}; }
 
-void coder_fini(coder *coder) {
-    memoir_destroy(coder->memoir);
-    for (size_t i = 0; i < PRESS_IDS; i++)
-        if (coder->presses[i] != NULL) press_close(coder->presses[i]);
-    free(coder->values);
-    free(coder->keys);
-    free(coder->message);
+void push_encoder_fini(push_encoder *encoder) {
+    feedback_file_destroy(encoder->file);
+    for (size_t i = 0; i < COMPRESSOR_IDS; i++)
+        if (encoder->compressors[i] != NULL) compressor_close(encoder->compressors[i]);
+    free(encoder->values);
+    free(encoder->keys);
+    free(encoder->message);
 }
 
 static mr_status grow(void **memory, size_t *room, size_t need, size_t size) {
@@ -26,18 +26,18 @@ static mr_status grow(void **memory, size_t *room, size_t need, size_t size) {
     return MR_OK;
 }
 
-mr_status coder_reserve(coder *coder, size_t values, size_t keys, size_t message) {
-    MR_TRY(grow((void **)&coder->values, &coder->room, values, 3 * sizeof(float)));
-    MR_TRY(grow((void **)&coder->keys, &coder->key_room, keys, sizeof(uint64_t) + sizeof(uint32_t)));
-    MR_TRY(grow((void **)&coder->message, &coder->message_room, message, 1));
-    coder->rests = coder->values + coder->room;
-    coder->work = coder->rests + coder->room;
-    coder->lengths = (uint32_t *)(coder->keys + coder->key_room);
+mr_status push_encoder_reserve(push_encoder *encoder, size_t values, size_t keys, size_t message) {
+    MR_TRY(grow((void **)&encoder->values, &encoder->room, values, 3 * sizeof(float)));
+    MR_TRY(grow((void **)&encoder->keys, &encoder->key_room, keys, sizeof(uint64_t) + sizeof(uint32_t)));
+    MR_TRY(grow((void **)&encoder->message, &encoder->message_room, message, 1));
+    encoder->rests = encoder->values + encoder->room;
+    encoder->work = encoder->rests + encoder->room;
+    encoder->lengths = (uint32_t *)(encoder->keys + encoder->key_room);
     return MR_OK;
 }
 
-press *coder_press(coder *coder, press_id id) {
-    if (!coder->tried[id] && press_open(id, &coder->presses[id]) != MR_OK) coder->presses[id] = NULL;
-    coder->tried[id] = true;
-    return coder->presses[id];
+compressor *push_encoder_press(push_encoder *encoder, compressor_id id) {
+    if (!encoder->tried[id] && compressor_open(id, &encoder->compressors[id]) != MR_OK) encoder->compressors[id] = NULL;
+    encoder->tried[id] = true;
+    return encoder->compressors[id];
 }

@@ -10,545 +10,549 @@
 #include "kv/worker/customer_core.h"
 #include "net/shm/headroom.h"
 
-#define CUSTOMER_SHOWN (UINT64_C(1) << 34) /* where nobody knows how much there is */
+#define KV_WORKER_SHOWN (UINT64_C(1) << 34) /* where nobody knows how much there is */
 
 /* ---- Sending. */
 
 /* An empty one says that a step is over, or that there is nothing to add to a round. */
-static bool send_batch(customer *customer, chute *chute, batch *batch) {
-    parcel_seal(&batch->parcel);
-    bale *bale = batch->parcel.bale;
-    span payload = parcel_written(&batch->parcel);
-    rank_prefer(customer->rank, chute->slot, batch->priority);
-    bale_piece tail = {0};
-    if (batch->lease != NULL) tail = (bale_piece){batch->lease->bytes, &batch->lease->bale};
-    if (rank_push_pieces(customer->rank, chute->slot, batch->name, payload, bale, tail) != MR_OK) return false;
-    chute_sent(chute, batch);
+static bool send_batch(kv_worker *worker, slot_queue *queue, push_batch *batch) {
+    payload_seal(&batch->payload);
+    shared_bytes *bytes = batch->payload.bytes;
+    span payload = payload_written(&batch->payload);
+    rank_prefer(worker->rank, queue->slot, batch->priority);
+    shared_bytes_piece tail = {0};
+    if (batch->zero_copy != NULL) tail = (shared_bytes_piece){batch->zero_copy->bytes, &batch->zero_copy->shared};
+    if (rank_push_pieces(worker->rank, queue->slot, batch->name, payload, bytes, tail) != MR_OK) return false;
+    slot_queue_sent(queue, batch);
     return true;
 }
 
-static void send_query(customer *customer, chute *chute, query *query) {
-    rank_prefer(customer->rank, chute->slot, query->priority);
-    span payload = parcel_written(&query->parcel);
-    if (chute->holds)
-        rank_pull(customer->rank, chute->slot, query->step, payload, query->parcel.bale);
+static void send_query(kv_worker *worker, slot_queue *queue, query_batch *batch) {
+    rank_prefer(worker->rank, queue->slot, batch->priority);
+    span payload = payload_written(&batch->payload);
+    if (queue->holds)
+        rank_pull(worker->rank, queue->slot, batch->step, payload, batch->payload.bytes);
     else
-        rank_pull_behind(customer->rank, chute->slot, query->step, payload, query->parcel.bale);
-    chute_asked(chute, query);
+        rank_pull_behind(worker->rank, queue->slot, batch->step, payload, batch->payload.bytes);
+    slot_queue_asked(queue, batch);
 }
 
-/* The ledger hears of the end of a step behind the slots without rounds: the rank looks after that, for what it has
- * (rank.h). */
-static bool may_go(const customer *customer, const chute *chute, const batch *batch) {
-    const chart *chart = customer_stage(customer);
-    if (!chart->mixed || chute->slot != chart_ledger(chart)) return true;
-    for (uint32_t i = 0; i < customer->slot_count; i++)
-        if (!customer->chutes[i].holds && chute_owes(&customer->chutes[i], name_tick(batch->name))) return false;
+/* The round state hears of the end of a step behind the slots without rounds: the rank looks after that, for what it
+ * has (rank.h). */
+static bool may_go(const kv_worker *worker, const slot_queue *queue, const push_batch *batch) {
+    const cluster_map *map = kv_worker_stage(worker);
+    if (!map->mixed || queue->slot != cluster_map_round_state(map)) return true;
+    for (uint32_t i = 0; i < worker->slot_count; i++)
+        if (!worker->queues[i].holds && slot_queue_owes(&worker->queues[i], seq_tick(batch->name))) return false;
     return true;
 }
 
 /* What the window of the rank does not take goes when something was acknowledged. */
-static void send_chute(customer *customer, chute *chute) {
-    batch *batch;
-    query *query;
-    list_remove(&chute->link);
-    while ((batch = chute_next(chute)) != NULL && may_go(customer, chute, batch) && send_batch(customer, chute, batch))
+static void send_queue(kv_worker *worker, slot_queue *queue) {
+    push_batch *batch;
+    query_batch *query_batch;
+    list_remove(&queue->link);
+    while ((batch = slot_queue_next(queue)) != NULL && may_go(worker, queue, batch) && send_batch(worker, queue, batch))
         continue;
-    if ((query = chute_next_query(chute)) != NULL) send_query(customer, chute, query);
+    if ((query_batch = slot_queue_next_query(queue)) != NULL) send_query(worker, queue, query_batch);
 }
 
-void customer_fail_all(customer *customer, mr_status status) {
-    for (uint32_t i = 0; i < customer->slot_count; i++) chute_fail(&customer->chutes[i], &customer->tickets, status);
+void kv_worker_fail_all(kv_worker *worker, mr_status status) {
+    for (uint32_t i = 0; i < worker->slot_count; i++) slot_queue_fail(&worker->queues[i], &worker->tickets, status);
 }
 
-size_t customer_under_way(const customer *customer) {
+size_t kv_worker_under_way(const kv_worker *worker) {
     size_t count = 0;
-    for (uint32_t i = 0; i < customer->slot_count; i++) count += chute_count(&customer->chutes[i]);
+    for (uint32_t i = 0; i < worker->slot_count; i++) count += slot_queue_count(&worker->queues[i]);
     return count;
 }
 
 /* A round is over, as far as this rank goes, when all slots with rounds have acknowledged it. */
-bool customer_rounds_rest(const customer *customer) {
-    for (uint32_t i = 0; i < customer->slot_count; i++)
-        if (customer->chutes[i].holds && chute_count(&customer->chutes[i]) != 0) return false;
+bool kv_worker_rounds_rest(const kv_worker *worker) {
+    for (uint32_t i = 0; i < worker->slot_count; i++)
+        if (worker->queues[i].holds && slot_queue_count(&worker->queues[i]) != 0) return false;
     return true;
 }
 
-static void close_chutes(customer *customer) {
-    for (uint32_t i = 0; i < customer->slot_count; i++) chute_fini(&customer->chutes[i]);
-    free(customer->chutes);
-    customer->chutes = NULL;
-    customer->slot_count = 0;
+static void close_queues(kv_worker *worker) {
+    for (uint32_t i = 0; i < worker->slot_count; i++) slot_queue_fini(&worker->queues[i]);
+    free(worker->queues);
+    worker->queues = NULL;
+    worker->slot_count = 0;
 }
 
-/* What a slot had of this rank when the stint began is not sent again. In rounds it is: whether it counted is not
+/* What a slot had of this rank when the term began is not sent again. In rounds it is: whether it counted is not
  * known. */
-void customer_open_chutes(customer *customer, uint32_t slot_count) {
-    close_chutes(customer);
-    customer->generation++;
-    customer->slot_count = slot_count;
-    customer->chutes = xcalloc(slot_count, sizeof *customer->chutes);
+void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count) {
+    close_queues(worker);
+    worker->generation++;
+    worker->slot_count = slot_count;
+    worker->queues = xcalloc(slot_count, sizeof *worker->queues);
     for (uint32_t i = 0; i < slot_count; i++) {
-        bool rounds = chart_in_rounds(customer_stage(customer), i);
-        chute_init(&customer->chutes[i], i, rounds);
-        if (!rounds) customer->chutes[i].there = rank_clock(customer->rank, i);
+        bool rounds = cluster_map_in_rounds(kv_worker_stage(worker), i);
+        slot_queue_init(&worker->queues[i], i, rounds);
+        if (!rounds) worker->queues[i].there = rank_clock(worker->rank, i);
     }
 }
 
 /* ---- The state of the rank. */
 
 /* It is kept beside the scheduler's socket, unless the program says where. */
-void customer_recall(customer *customer) {
-    const char *scheduler = postoffice_scheduler(customer->postoffice);
-    uint32_t rank = customer_rank(customer);
-    if (!customer->kept_elsewhere && strncmp(scheduler, "unix:", 5) == 0) {
+void kv_worker_recall(kv_worker *worker) {
+    const char *scheduler = kv_process_scheduler(worker->process);
+    uint32_t rank = kv_worker_rank(worker);
+    if (!worker->kept_elsewhere && strncmp(scheduler, "unix:", 5) == 0) {
         char *path = xasprintf("%s.rank-%u", scheduler + 5, rank);
-        memoir_keep(customer->coder.memoir, path);
+        feedback_file_keep(worker->encoder.file, path);
         free(path);
-        customer->kept_elsewhere = true;
+        worker->kept_elsewhere = true;
     }
-    memoir_begin(customer->coder.memoir, rank, rank_chart(customer->rank)->generation, customer_step(customer));
+    feedback_file_begin(worker->encoder.file, rank, rank_map(worker->rank)->generation, kv_worker_step(worker));
 }
 
-const coder *customer_coder(const customer *customer) { return &customer->coder; }
+const push_encoder *kv_worker_encoder(const kv_worker *worker) { return &worker->encoder; }
 
-mr_status customer_keep(customer *customer, const char *folder) {
-    if (memoir_look_at(customer->coder.memoir).bytes != 0 || customer_is_open(customer))
+mr_status kv_worker_keep(kv_worker *worker, const char *folder) {
+    if (feedback_file_look_at(worker->encoder.file).bytes != 0 || kv_worker_is_open(worker))
         return error_set(MR_BUSY, "mr_ps_set_state_dir must be called before the rank's first step");
-    char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, customer_rank(customer));
-    memoir_keep(customer->coder.memoir, path);
+    char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, kv_worker_rank(worker));
+    feedback_file_keep(worker->encoder.file, path);
     free(path);
-    customer->kept_elsewhere = true;
-    if (customer_is_ready(customer)) customer_recall(customer);
+    worker->kept_elsewhere = true;
+    if (kv_worker_is_ready(worker)) kv_worker_recall(worker);
     return MR_OK;
 }
 
 /* ---- What the rank says. */
 
 /* A round was over long ago when this came, and nobody knows with whom: not with this rank, if it came only once. */
-static bool is_missed(const customer *customer, part_status status) {
-    bool once = customer->ended_chart == customer_stage(customer)->number &&
-                customer->ended_breaks == postoffice_breaks(customer->postoffice);
-    return status == PART_MISSED || (status == PART_GONE && once);
+static bool is_missed(const kv_worker *worker, slot_message_status status) {
+    bool once = worker->ended_map == kv_worker_stage(worker)->number &&
+                worker->ended_breaks == kv_process_breaks(worker->process);
+    return status == SLOT_MESSAGE_MISSED || (status == SLOT_MESSAGE_GONE && once);
 }
 
-static void on_pushed(void *context, uint32_t slot, uint64_t name, part_status status) {
-    customer *customer = context;
-    chute *chute = &customer->chutes[slot];
-    if (chute->holds && !customer_stage(customer)->mixed && is_missed(customer, status))
-        feed_miss(customer->feed, name - 1, name);
-    if (chute_acknowledge(chute, &customer->tickets, name, status == PART_OK)) customer_wakes(customer, chute);
-    if (customer_stage(customer)->mixed)
-        customer_wakes(customer, &customer->chutes[chart_ledger(customer_stage(customer))]);
+static void on_pushed(void *context, uint32_t slot, uint64_t name, slot_message_status status) {
+    kv_worker *worker = context;
+    slot_queue *queue = &worker->queues[slot];
+    if (queue->holds && !kv_worker_stage(worker)->mixed && is_missed(worker, status))
+        data_client_miss(worker->client, name - 1, name);
+    if (slot_queue_acknowledge(queue, &worker->tickets, name, status == SLOT_MESSAGE_OK))
+        kv_worker_wakes(worker, queue);
+    if (kv_worker_stage(worker)->mixed)
+        kv_worker_wakes(worker, &worker->queues[cluster_map_round_state(kv_worker_stage(worker))]);
 }
 
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
-    customer *customer = context;
-    chute *chute = &customer->chutes[slot];
-    uint64_t forgotten = chute->forgotten;
-    if (chute_answer(chute, &customer->tickets, values)) customer_wakes(customer, chute);
-    customer->coder.traffic.forgotten += chute->forgotten - forgotten;
+    kv_worker *worker = context;
+    slot_queue *queue = &worker->queues[slot];
+    uint64_t forgotten = queue->forgotten;
+    if (slot_queue_answer(queue, &worker->tickets, values)) kv_worker_wakes(worker, queue);
+    worker->encoder.traffic.forgotten += queue->forgotten - forgotten;
 }
 
 static void send_bytes(void *context, const char *address, span bytes) {
-    customer *customer = context;
-    van_send(customer_van(customer), address, bytes);
+    kv_worker *worker = context;
+    van_send(kv_worker_van(worker), address, bytes);
 }
 
-static void send_pieces(void *context, const char *address, const bale_piece *pieces, size_t count) {
-    customer *customer = context;
-    van_send_pieces(customer_van(customer), address, pieces, count);
+static void send_pieces(void *context, const char *address, const shared_bytes_piece *pieces, size_t count) {
+    kv_worker *worker = context;
+    van_send_pieces(kv_worker_van(worker), address, pieces, count);
 }
 
 /* ---- What is seen of others, and by them. */
 
-const char *customer_head(const customer *customer, uint32_t slot) {
-    const chart *chart = rank_chart(customer->rank);
-    const chart_slot *chain = &chart->slots[slot];
-    const chart_server *head = chain->count == 0 ? NULL : chart_find(chart, chain->chain[0].server);
+const char *kv_worker_head(const kv_worker *worker, uint32_t slot) {
+    const cluster_map *map = rank_map(worker->rank);
+    const cluster_map_slot *chain = &map->slots[slot];
+    const cluster_map_server *head = chain->count == 0 ? NULL : cluster_map_find(map, chain->chain[0].server);
     return head == NULL ? NULL : head->address;
 }
 
-static const glass_view *see(void *context, uint64_t process) { return van_sight(customer_van(context), process); }
+static const shm_import *see(void *context, uint64_t process) { return van_sight(kv_worker_van(context), process); }
 
-static const glass_view *see_own(void *context, uint64_t process) { return context; }
+static const shm_import *see_own(void *context, uint64_t process) { return context; }
 
 /* What lies in this process's memory goes along to a server that does not see it. */
-static bale *carry(void *context, uint32_t slot, span payload, bool *afar) {
-    customer *customer = context;
-    if (!customer->lends || !afar_speaks(payload)) return NULL;
-    van *van = customer_van(customer);
-    const char *address = customer_head(customer, slot);
-    bale *own = NULL;
+static shared_bytes *carry(void *context, uint32_t slot, span payload, bool *afar) {
+    kv_worker *worker = context;
+    if (!worker->lends || !remote_values_speaks(payload)) return NULL;
+    van *van = kv_worker_van(worker);
+    const char *address = kv_worker_head(worker, slot);
+    shared_bytes *own = NULL;
     if (address == NULL) return NULL; /* it does not leave */
     *afar = van_is_seen(van, address);
     if (*afar) return NULL;
-    glass_view view = glass_own_view(van_glass(van));
-    const afar_sight sight = {see_own, &view};
-    return afar_fetch(&sight, payload, &own) == MR_OK ? own : NULL;
+    shm_import import = shm_export_import(van_export(van));
+    const remote_values_sight sight = {see_own, &import};
+    return remote_values_fetch(&sight, payload, &own) == MR_OK ? own : NULL;
 }
 
 /* ---- What the player says. */
 
-static void on_begin(void *context, uint32_t number, uint64_t stint) {
-    customer *customer = context;
-    if (number != customer_rank(customer)) return;
+static void on_begin(void *context, uint32_t number, uint64_t term) {
+    kv_worker *worker = context;
+    if (number != kv_worker_rank(worker)) return;
     rank_options options = {.rank = number,
-                            .address = van_address(customer_van(customer)),
-                            .director = postoffice_scheduler(customer->postoffice),
+                            .address = van_address(kv_worker_van(worker)),
+                            .controller = kv_process_scheduler(worker->process),
                             .spread = RANK_HOT,
                             .send = send_bytes,
                             .send_pieces = send_pieces,
                             .carry = carry,
-                            .on_ready = customer_on_ready,
-                            .on_over = customer_on_over,
+                            .on_ready = kv_worker_on_ready,
+                            .on_over = kv_worker_on_over,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
-                            .on_round = customer_on_round,
-                            .on_gone = customer_on_gone,
-                            .on_ordered = customer_on_ordered,
-                            .context = customer};
-    kv_session_move(&customer->session, KV_SESSION_SYNCING);
-    customer->rank = rank_create(&options);
-    rank_begin(customer->rank, stint, van_now_us(customer_van(customer)));
-    feed_begin(customer->feed, customer->incarnation, van_now_us(customer_van(customer)));
+                            .on_round = kv_worker_on_round,
+                            .on_gone = kv_worker_on_gone,
+                            .on_ordered = kv_worker_on_ordered,
+                            .context = worker};
+    kv_session_move(&worker->session, KV_SESSION_SYNCING);
+    worker->rank = rank_create(&options);
+    rank_begin(worker->rank, term, van_now_us(kv_worker_van(worker)));
+    data_client_begin(worker->client, worker->incarnation, van_now_us(kv_worker_van(worker)));
 }
 
 static void on_end(void *context, uint32_t number) {
-    customer *customer = context;
-    if (number != customer_rank(customer)) return;
-    const chart *chart = player_chart(customer->player);
-    const chart_player *now = number < chart->rank_count ? &chart->players[number] : NULL;
-    bool replaced = now != NULL && now->since != 0 && now->incarnation != customer->incarnation;
-    customer_interrupt(customer, chart, replaced ? KV_SESSION_REPLACED : KV_SESSION_WAITING);
-    feed_end(customer->feed);
-    rank_destroy(customer->rank);
-    customer->rank = NULL;
+    kv_worker *worker = context;
+    if (number != kv_worker_rank(worker)) return;
+    const cluster_map *map = rank_agent_map(worker->agent);
+    const cluster_map_rank *now = number < map->rank_count ? &map->ranks[number] : NULL;
+    bool replaced = now != NULL && now->since != 0 && now->incarnation != worker->incarnation;
+    kv_worker_interrupt(worker, map, replaced ? KV_SESSION_REPLACED : KV_SESSION_WAITING);
+    data_client_end(worker->client);
+    rank_destroy(worker->rank);
+    worker->rank = NULL;
 }
 
 /* For a checkpoint: has it ended its step? */
 static bool stands(void *context, uint32_t number, uint64_t *step) {
-    const customer *customer = context;
-    *step = customer->session.step + customer_is_open(customer); /* counted from 1 */
-    return customer_is_ready(customer) && !customer_is_open(customer) && customer_under_way(customer) == 0;
+    const kv_worker *worker = context;
+    *step = worker->session.step + kv_worker_is_open(worker); /* counted from 1 */
+    return kv_worker_is_ready(worker) && !kv_worker_is_open(worker) && kv_worker_under_way(worker) == 0;
 }
 
-/* ---- As the postoffice's host. */
+/* ---- As the kv process's host. */
 
 static void on_replaced(void *context, uint64_t incarnation) {
-    postoffice_enrol_again(((customer *)context)->postoffice, incarnation);
+    kv_process_enrol_again(((kv_worker *)context)->process, incarnation);
 }
 
-static void on_full(void *context) { ((customer *)context)->crowded = true; }
+static void on_full(void *context) { ((kv_worker *)context)->crowded = true; }
 
 static void on_here(void *context, uint64_t incarnation) {
-    customer *customer = context;
-    player_options options = {.worker = customer_rank(customer),
-                              .address = van_address(customer_van(customer)),
-                              .director = postoffice_scheduler(customer->postoffice),
-                              .send = send_bytes,
-                              .on_begin = on_begin,
-                              .on_end = on_end,
-                              .on_replaced = on_replaced,
-                              .stands = stands,
-                              .context = customer};
-    customer->incarnation = incarnation;
-    if (customer->player == NULL) {
-        kv_session_move(&customer->session, KV_SESSION_WAITING);
-        customer->player = player_create(&options);
+    kv_worker *worker = context;
+    rank_agent_options options = {.worker = kv_worker_rank(worker),
+                                  .address = van_address(kv_worker_van(worker)),
+                                  .controller = kv_process_scheduler(worker->process),
+                                  .send = send_bytes,
+                                  .on_begin = on_begin,
+                                  .on_end = on_end,
+                                  .on_replaced = on_replaced,
+                                  .stands = stands,
+                                  .context = worker};
+    worker->incarnation = incarnation;
+    if (worker->agent == NULL) {
+        kv_session_move(&worker->session, KV_SESSION_WAITING);
+        worker->agent = rank_agent_create(&options);
     }
-    player_begin(customer->player, incarnation, van_now_us(customer_van(customer)));
+    rank_agent_begin(worker->agent, incarnation, van_now_us(kv_worker_van(worker)));
 }
 
-/* A player acts on what the director says, and on charts: on those that come, and on those that others do not have.
- * What servers answer to a rank, in the chart that both have, is nothing of that. */
-static bool concerns_player(const customer *customer, span batch) {
+/* A player acts on what the controller says, and on cluster maps: on those that come, and on those that others do not
+ * have. What servers answer to a rank, in the cluster map that both have, is nothing of that. */
+static bool concerns_player(const kv_worker *worker, span batch) {
     reader reader = reader_of(batch.data, batch.size);
-    part_head head;
+    slot_message_head head;
     uint32_t count;
-    if (part_peek(&reader, &head, &count) != MR_OK) return false;
-    const chart *chart = player_chart(customer->player);
-    return head.who == PART_DIRECTOR || head.charts || head.number != chart->number ||
-           head.generation != chart->generation;
+    if (slot_message_peek(&reader, &head, &count) != MR_OK) return false;
+    const cluster_map *map = rank_agent_map(worker->agent);
+    return head.who == SLOT_MESSAGE_CONTROLLER || head.maps || head.number != map->number ||
+           head.generation != map->generation;
 }
 
-static void take(void *context, span batch, bale *bale) {
-    customer *customer = context;
-    if (customer->player == NULL) return;
-    if (concerns_player(customer, batch)) player_take(customer->player, batch);
-    if (customer->rank != NULL) rank_take_bale(customer->rank, batch, bale);
-    player_say(customer->player);
-    customer_go_on(customer);
-    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
+static void take(void *context, span batch, shared_bytes *bytes) {
+    kv_worker *worker = context;
+    if (worker->agent == NULL) return;
+    if (concerns_player(worker, batch)) rank_agent_take(worker->agent, batch);
+    if (worker->rank != NULL) rank_take_bytes(worker->rank, batch, bytes);
+    rank_agent_say(worker->agent);
+    kv_worker_go_on(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
 }
 
-static void take_letter(void *context, const letter *letter) {
-    customer *customer = context;
-    if (customer->feed != NULL) (void)feed_take(customer->feed, letter);
+static void take_message(void *context, const control_message *message) {
+    kv_worker *worker = context;
+    if (worker->client != NULL) (void)data_client_take(worker->client, message);
 }
 
 static int64_t next_us(void *context) {
-    customer *customer = context;
-    if (customer->player == NULL) return CLOCK_NEVER_US;
-    int64_t next_us = player_next_us(customer->player), rank_us = CLOCK_NEVER_US;
-    if (customer->rank != NULL) rank_us = rank_next_us(customer->rank);
-    if (customer->feed != NULL && feed_next_us(customer->feed) < rank_us) rank_us = feed_next_us(customer->feed);
+    kv_worker *worker = context;
+    if (worker->agent == NULL) return CLOCK_NEVER_US;
+    int64_t next_us = rank_agent_next_us(worker->agent), rank_us = CLOCK_NEVER_US;
+    if (worker->rank != NULL) rank_us = rank_next_us(worker->rank);
+    if (worker->client != NULL && data_client_next_us(worker->client) < rank_us)
+        rank_us = data_client_next_us(worker->client);
     return next_us < rank_us ? next_us : rank_us;
 }
 
 static void tick(void *context, int64_t now_us) {
-    customer *customer = context;
-    if (now_us >= player_next_us(customer->player)) player_tick(customer->player, now_us);
-    if (customer->rank != NULL && now_us >= rank_next_us(customer->rank)) rank_tick(customer->rank, now_us);
-    if (customer->feed != NULL && now_us >= feed_next_us(customer->feed)) feed_tick(customer->feed, now_us);
-    customer_go_on(customer);
-    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
+    kv_worker *worker = context;
+    if (now_us >= rank_agent_next_us(worker->agent)) rank_agent_tick(worker->agent, now_us);
+    if (worker->rank != NULL && now_us >= rank_next_us(worker->rank)) rank_tick(worker->rank, now_us);
+    if (worker->client != NULL && now_us >= data_client_next_us(worker->client))
+        data_client_tick(worker->client, now_us);
+    kv_worker_go_on(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
 }
 
-static void describe(void *context, standing *standing) {
-    customer *customer = context;
-    const chart *chart = customer_chart(customer);
-    standing->chart = chart->number;
-    standing->generation = chart->generation;
-    standing->first = customer->session.first;
-    standing->step = customer_step(customer);
-    standing->ready = customer_is_ready(customer);
+static void describe(void *context, process_state *state) {
+    kv_worker *worker = context;
+    const cluster_map *map = kv_worker_map(worker);
+    state->map = map->number;
+    state->generation = map->generation;
+    state->first = worker->session.first;
+    state->step = kv_worker_step(worker);
+    state->ready = kv_worker_is_ready(worker);
 }
 
-void customer_ship(customer *customer) {
-    while (!list_empty(&customer->eager)) send_chute(customer, container_of(customer->eager.next, chute, link));
-    rank_flush(customer->rank);
+void kv_worker_ship(kv_worker *worker) {
+    while (!list_empty(&worker->eager)) send_queue(worker, container_of(worker->eager.next, slot_queue, link));
+    rank_flush(worker->rank);
 }
 
 static void flush(void *context) {
-    customer *customer = context;
-    if (!customer->dirty || customer->rank == NULL) return;
-    customer->dirty = false;
-    customer_ship(customer);
-    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
+    kv_worker *worker = context;
+    if (!worker->dirty || worker->rank == NULL) return;
+    worker->dirty = false;
+    kv_worker_ship(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
 }
 
 /* ---- For its program. */
 
-mr_status customer_open(const postoffice_options *options, customer **out) {
-    static const postoffice_host host = {.on_here = on_here,
+mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
+    static const kv_process_host host = {.on_here = on_here,
                                          .on_full = on_full,
                                          .take = take,
-                                         .take_letter = take_letter,
+                                         .take_message = take_message,
                                          .flush = flush,
                                          .next_us = next_us,
                                          .tick = tick,
                                          .describe = describe};
-    customer *customer = xcalloc(1, sizeof *customer);
-    postoffice_options own = *options;
-    uint64_t left = headroom_bytes();
-    own.role = DESK_WORKER;
-    own.shown = left == HEADROOM_UNKNOWN ? CUSTOMER_SHOWN : left;
-    customer->sight = (afar_sight){see, customer};
-    list_init(&customer->eager);
-    tickets_init(&customer->tickets);
-    coder_init(&customer->coder);
-    lists_init(&customer->lists, CUSTOMER_LISTS);
-    mr_status status = postoffice_open(&own, &host, customer, &customer->postoffice);
+    kv_worker *worker = xcalloc(1, sizeof *worker);
+    kv_process_options own = *options;
+    uint64_t left = memory_headroom_bytes();
+    own.role = CONTROL_WORKER;
+    own.shown = left == MEMORY_HEADROOM_UNKNOWN ? KV_WORKER_SHOWN : left;
+    worker->sight = (remote_values_sight){see, worker};
+    list_init(&worker->eager);
+    tickets_init(&worker->tickets);
+    push_encoder_init(&worker->encoder);
+    key_list_cache_init(&worker->cache, KV_WORKER_LISTS);
+    mr_status status = kv_process_open(&own, &host, worker, &worker->process);
     if (status != MR_OK) {
-        coder_fini(&customer->coder);
-        lists_fini(&customer->lists);
-        free(customer);
+        push_encoder_fini(&worker->encoder);
+        key_list_cache_fini(&worker->cache);
+        free(worker);
         return status;
     }
-    *out = customer;
+    *out = worker;
     return MR_OK;
 }
 
-void customer_close(customer *customer) {
-    if (customer == NULL) return;
-    customer_fail_all(customer, MR_CLOSED);
-    if (customer->rank != NULL) rank_destroy(customer->rank);
-    if (customer->player != NULL) player_destroy(customer->player);
-    close_chutes(customer);
-    postoffice_close(customer->postoffice);
-    feed_destroy(customer->feed);
-    tickets_fini(&customer->tickets);
-    splitter_fini(&customer->splitter);
-    coder_fini(&customer->coder);
-    lists_fini(&customer->lists);
-    free(customer->offsets);
-    free(customer->drops);
-    free(customer);
+void kv_worker_close(kv_worker *worker) {
+    if (worker == NULL) return;
+    kv_worker_fail_all(worker, MR_CLOSED);
+    if (worker->rank != NULL) rank_destroy(worker->rank);
+    if (worker->agent != NULL) rank_agent_destroy(worker->agent);
+    close_queues(worker);
+    kv_process_close(worker->process);
+    data_client_destroy(worker->client);
+    tickets_fini(&worker->tickets);
+    splitter_fini(&worker->splitter);
+    push_encoder_fini(&worker->encoder);
+    key_list_cache_fini(&worker->cache);
+    free(worker->offsets);
+    free(worker->drops);
+    free(worker);
 }
 
-van *customer_van(const customer *customer) { return postoffice_van(customer->postoffice); }
-office *customer_office(const customer *customer) { return postoffice_office(customer->postoffice); }
-void customer_stir(customer *customer) { customer->dirty = true; }
+van *kv_worker_van(const kv_worker *worker) { return kv_process_van(worker->process); }
+control_client *kv_worker_control(const kv_worker *worker) { return kv_process_control(worker->process); }
+void kv_worker_stir(kv_worker *worker) { worker->dirty = true; }
 
-arrivals_where customer_where(const customer *customer) {
-    return (arrivals_where){
-        .early = !customer->session.begun, .open = customer_is_open(customer), .step = customer_step(customer)};
+barrier_clients_where kv_worker_where(const kv_worker *worker) {
+    return (barrier_clients_where){
+        .early = !worker->session.begun, .open = kv_worker_is_open(worker), .step = kv_worker_step(worker)};
 }
 
-coordinator customer_coordinator(const customer *customer) { return postoffice_coordinator(customer->postoffice); }
-uint32_t customer_rank(const customer *customer) { return postoffice_number(customer->postoffice); }
+metadata_store kv_worker_metadata(const kv_worker *worker) { return kv_process_metadata(worker->process); }
+uint32_t kv_worker_rank(const kv_worker *worker) { return kv_process_number(worker->process); }
 
-const chart *customer_chart(const customer *customer) {
-    static const chart none = {0};
-    return customer->player == NULL ? &none : player_chart(customer->player);
+const cluster_map *kv_worker_map(const kv_worker *worker) {
+    static const cluster_map none = {0};
+    return worker->agent == NULL ? &none : rank_agent_map(worker->agent);
 }
 
-void customer_join(customer *customer) { customer->session.joins = true; }
+void kv_worker_join(kv_worker *worker) { worker->session.joins = true; }
 
-void customer_begin(customer *customer) {
-    kv_session *session = &customer->session;
+void kv_worker_begin(kv_worker *worker) {
+    kv_session *session = &worker->session;
     session->begun = true;
     session->lost = false; /* the number of the step that begins tells the program */
-    if (customer_is_ready(customer)) session->told = customer_stage(customer)->generation;
-    if (customer_is_open(customer)) return;
+    if (kv_worker_is_ready(worker)) session->told = kv_worker_stage(worker)->generation;
+    if (kv_worker_is_open(worker)) return;
     if (session->order == KV_SESSION_ORDER_LEFT && session->step >= session->order_round)
         kv_session_set_order(session, KV_SESSION_ORDER_NONE);
     session->wanted = true;
-    if (customer->player != NULL) customer_go_on(customer);
-    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
+    if (worker->agent != NULL) kv_worker_go_on(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
 }
 
-mr_status customer_ready(const customer *customer) {
-    const char *scheduler = postoffice_scheduler(customer->postoffice);
-    const chart *chart = customer_chart(customer);
-    uint32_t rank = customer_rank(customer);
-    if (customer_is_ready(customer)) return MR_OK;
-    if (customer->session.state == KV_SESSION_REPLACED)
+mr_status kv_worker_ready(const kv_worker *worker) {
+    const char *scheduler = kv_process_scheduler(worker->process);
+    const cluster_map *map = kv_worker_map(worker);
+    uint32_t rank = kv_worker_rank(worker);
+    if (kv_worker_is_ready(worker)) return MR_OK;
+    if (worker->session.state == KV_SESSION_REPLACED)
         return error_set(MR_EXISTS, "another process holds rank %u now", rank);
-    if (customer->crowded && rank == POSTOFFICE_ANY)
+    if (worker->crowded && rank == KV_PROCESS_ANY)
         return error_set(MR_BUSY, "every rank at %s is held by another process", scheduler);
-    if (!postoffice_heard(customer->postoffice))
-        return error_set(MR_BUSY, "no answer from the scheduler at %s", scheduler);
-    if (chart->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
-    if (rank >= chart->rank_count)
-        return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", rank, chart->rank_count);
-    if (customer->rank == NULL) return error_set(MR_BUSY, "rank %u is not assigned to this process yet", rank);
+    if (!kv_process_heard(worker->process)) return error_set(MR_BUSY, "no answer from the scheduler at %s", scheduler);
+    if (map->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
+    if (rank >= map->rank_count)
+        return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", rank, map->rank_count);
+    if (worker->rank == NULL) return error_set(MR_BUSY, "rank %u is not assigned to this process yet", rank);
     return error_set(MR_BUSY, "the servers of some slots do not answer rank %u", rank);
 }
 
-mr_status customer_opened(const customer *customer) {
-    if (customer_is_open(customer)) return MR_OK;
-    MR_TRY(customer_ready(customer));
-    unsigned long long step = customer_step(customer);
-    if (customer->session.order == KV_SESSION_ORDER_JOINING)
-        return error_set(MR_BUSY, "rank %u is not in round %llu, and has asked to join", customer_rank(customer), step);
-    if (player_rests(customer->player, customer->session.step) && !chart_has_rounds(customer_stage(customer)))
+mr_status kv_worker_opened(const kv_worker *worker) {
+    if (kv_worker_is_open(worker)) return MR_OK;
+    MR_TRY(kv_worker_ready(worker));
+    unsigned long long step = kv_worker_step(worker);
+    if (worker->session.order == KV_SESSION_ORDER_JOINING)
+        return error_set(MR_BUSY, "rank %u is not in round %llu, and has asked to join", kv_worker_rank(worker), step);
+    if (rank_agent_rests(worker->agent, worker->session.step) && !cluster_map_has_rounds(kv_worker_stage(worker)))
         return error_set(MR_BUSY, "step %llu waits for a checkpoint, for which all ranks stop", step);
     uint32_t slot;
-    if (rank_refused(customer->rank, &slot))
-        return error_set(MR_BUSY, "step %llu cannot begin: the server of slot %u is out of memory" CUSTOMER_MORE_MEMORY,
-                         step, slot);
+    if (rank_refused(worker->rank, &slot))
+        return error_set(MR_BUSY,
+                         "step %llu cannot begin: the server of slot %u is out of memory" KV_WORKER_MORE_MEMORY, step,
+                         slot);
     return error_set(MR_BUSY, "step %llu cannot begin: other ranks have not ended theirs, or servers do not answer",
                      step);
 }
 
 /* The step that comes behind all those of which any slot has a push of this rank. */
-static uint64_t fresh_step(const customer *customer) {
-    uint64_t newest = customer->session.step;
-    for (uint32_t i = 0; i < customer->slot_count; i++) {
-        uint64_t pushed = customer->chutes[i].holds ? 0 : name_step(rank_clock(customer->rank, i));
+static uint64_t fresh_step(const kv_worker *worker) {
+    uint64_t newest = worker->session.step;
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        uint64_t pushed = worker->queues[i].holds ? 0 : seq_step(rank_clock(worker->rank, i));
         if (pushed > newest) newest = pushed;
     }
     return newest;
 }
 
-mr_status customer_admit(customer *customer, bool pushes) {
-    if (customer_is_open(customer)) return MR_OK;
-    if (customer->session.begun && !customer->session.lost) return error_set(MR_STALE, "no step is open (mr_ps_begin)");
-    if (customer->session.begun) return customer_say_lost(customer);
-    MR_TRY(customer_ready(customer));
-    if (chart_has_rounds(customer_stage(customer)) && !customer_stage(customer)->mixed)
+mr_status kv_worker_admit(kv_worker *worker, bool pushes) {
+    if (kv_worker_is_open(worker)) return MR_OK;
+    if (worker->session.begun && !worker->session.lost) return error_set(MR_STALE, "no step is open (mr_ps_begin)");
+    if (worker->session.begun) return kv_worker_say_lost(worker);
+    MR_TRY(kv_worker_ready(worker));
+    if (cluster_map_has_rounds(kv_worker_stage(worker)) && !kv_worker_stage(worker)->mixed)
         return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin); bsp tables are used in steps");
-    if (customer->session.lost) return customer_say_lost(customer);
+    if (worker->session.lost) return kv_worker_say_lost(worker);
     if (!pushes) return MR_OK;
-    if (!customer->session.wanted) customer_skip_to(customer, fresh_step(customer));
-    customer->session.wanted = true;
-    customer_go_on(customer);
-    return customer_opened(customer);
+    if (!worker->session.wanted) kv_worker_skip_to(worker, fresh_step(worker));
+    worker->session.wanted = true;
+    kv_worker_go_on(worker);
+    return kv_worker_opened(worker);
 }
 
-mr_status customer_leave(customer *customer) {
-    kv_session *session = &customer->session;
-    MR_TRY(customer_ready(customer));
-    if (!chart_has_rounds(customer_stage(customer)) || customer_stage(customer)->mixed)
+mr_status kv_worker_leave(kv_worker *worker) {
+    kv_session *session = &worker->session;
+    MR_TRY(kv_worker_ready(worker));
+    if (!cluster_map_has_rounds(kv_worker_stage(worker)) || kv_worker_stage(worker)->mixed)
         return error_set(MR_INVALID, "mr_ps_leave needs a deployment in which all tables are bsp");
     bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
     if (session->order == KV_SESSION_ORDER_LEAVING || half)
         return MR_OK; /* it was asked, and not waited for long enough */
-    if (customer_is_open(customer))
+    if (kv_worker_is_open(worker))
         return error_set(MR_DENIED, "a step is open: end it before the rank leaves (mr_ps_end)");
     session->wanted = false;
     kv_session_set_order(session, KV_SESSION_ORDER_LEAVING);
-    rank_order(customer->rank, TAPE_LEAVE);
-    customer->dirty = true;
-    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
+    rank_order(worker->rank, REPLICA_LOG_LEAVE);
+    worker->dirty = true;
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
     return MR_OK;
 }
 
-mr_status customer_left(const customer *customer, uint64_t *round) {
-    switch (customer->session.order) {
-    case KV_SESSION_ORDER_LEFT: *round = customer->session.order_round; return MR_OK;
+mr_status kv_worker_left(const kv_worker *worker, uint64_t *round) {
+    switch (worker->session.order) {
+    case KV_SESSION_ORDER_LEFT: *round = worker->session.order_round; return MR_OK;
     case KV_SESSION_ORDER_KEPT:
-        return error_set(MR_DENIED, "rank %u is the last one in the rounds", customer_rank(customer));
+        return error_set(MR_DENIED, "rank %u is the last one in the rounds", kv_worker_rank(worker));
     case KV_SESSION_ORDER_LOST:
         return error_set(MR_STALE,
                          "rank %u has not left the rounds: all replicas of a slot were lost first. The tables continue "
                          "from the newest checkpoint, or are empty if there is none; leave again",
-                         customer_rank(customer));
-    default: return error_set(MR_BUSY, "rank %u has asked to leave, without an answer yet", customer_rank(customer));
+                         kv_worker_rank(worker));
+    default: return error_set(MR_BUSY, "rank %u has asked to leave, without an answer yet", kv_worker_rank(worker));
     }
 }
 
-uint64_t customer_step(const customer *customer) { return customer->session.step; }
+uint64_t kv_worker_step(const kv_worker *worker) { return worker->session.step; }
 
 /* That a table was dropped has no name of its own: a step that is played again may not say it. */
-static void say_drops(const customer *customer, chute *chute) {
-    for (uint32_t i = 0; i < customer->drop_count; i++) {
-        parcel_room room;
-        batch *batch = chute_gather(chute, 0);
-        parcel_head head = {.table = customer->drops[i], .op = PARCEL_DROP};
-        if (parcel_add(&batch->parcel, head, 0, &room) != MR_OK) return; /* servers keep what they have */
+static void say_drops(const kv_worker *worker, slot_queue *queue) {
+    for (uint32_t i = 0; i < worker->drop_count; i++) {
+        payload_room room;
+        push_batch *batch = slot_queue_gather(queue, 0);
+        payload_head head = {.table = worker->drops[i], .op = PAYLOAD_DROP};
+        if (payload_add(&batch->payload, head, 0, &room) != MR_OK) return; /* servers keep what they have */
     }
 }
 
 /* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. To rounds that
  * this worker has not joined it adds nothing, later. */
-mr_status customer_end(customer *customer) {
-    if (!customer_is_open(customer)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
-    uint64_t step = customer->session.step + 1;
-    memoir_end(customer->coder.memoir, step); /* before anybody hears of the end */
-    for (uint32_t i = 0; i < customer->slot_count; i++) {
-        chute *chute = &customer->chutes[i];
-        uint64_t name = chute->holds ? step : name_tick(step);
-        if (chute->holds && !customer_in_round(customer)) continue;
-        if (!chute->holds && name <= chute->there) {
-            chute_skip(chute, name);
+mr_status kv_worker_end(kv_worker *worker) {
+    if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
+    uint64_t step = worker->session.step + 1;
+    feedback_file_end(worker->encoder.file, step); /* before anybody hears of the end */
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        slot_queue *queue = &worker->queues[i];
+        uint64_t name = queue->holds ? step : seq_tick(step);
+        if (queue->holds && !kv_worker_in_round(worker)) continue;
+        if (!queue->holds && name <= queue->there) {
+            slot_queue_skip(queue, name);
             continue;
         }
-        if (i != chart_ledger(customer_stage(customer))) say_drops(customer, chute);
-        chute_close(chute, name);
-        customer_wakes(customer, chute);
+        if (i != cluster_map_round_state(kv_worker_stage(worker))) say_drops(worker, queue);
+        slot_queue_close(queue, name);
+        kv_worker_wakes(worker, queue);
     }
-    bool later = customer->session.joins && !customer_in_round(customer) && chart_has_rounds(customer_stage(customer));
-    if (!later) customer->drop_count = 0;
-    customer->ended_chart = customer_stage(customer)->number;
-    customer->ended_breaks = postoffice_breaks(customer->postoffice);
-    kv_session_end_step(&customer->session);
-    customer_go_on(customer);
-    CHECK_INVARIANTS(customer->slot_count, customer_check(customer));
+    bool later =
+        worker->session.joins && !kv_worker_in_round(worker) && cluster_map_has_rounds(kv_worker_stage(worker));
+    if (!later) worker->drop_count = 0;
+    worker->ended_map = kv_worker_stage(worker)->number;
+    worker->ended_breaks = kv_process_breaks(worker->process);
+    kv_session_end_step(&worker->session);
+    kv_worker_go_on(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
     return MR_OK;
 }
 
 /* ---- What goes with a step. */
 
-bool customer_eager(const customer *customer) { return customer->dirty; }
+bool kv_worker_eager(const kv_worker *worker) { return worker->dirty; }
 
-void customer_drop(customer *customer, uint32_t table) {
-    memoir_drop(customer->coder.memoir, table);
-    customer->drops = xrealloc(customer->drops, (customer->drop_count + 1) * sizeof *customer->drops);
-    customer->drops[customer->drop_count++] = table;
-    bool unstepped = customer_is_ready(customer) && !customer->session.begun && !customer->session.lost;
-    if (unstepped && customer_admit(customer, true) == MR_OK && customer_end(customer) == MR_OK) return;
+void kv_worker_drop(kv_worker *worker, uint32_t table) {
+    feedback_file_drop(worker->encoder.file, table);
+    worker->drops = xrealloc(worker->drops, (worker->drop_count + 1) * sizeof *worker->drops);
+    worker->drops[worker->drop_count++] = table;
+    bool unstepped = kv_worker_is_ready(worker) && !worker->session.begun && !worker->session.lost;
+    if (unstepped && kv_worker_admit(worker, true) == MR_OK && kv_worker_end(worker) == MR_OK) return;
     error_clear(); /* slots are told with the next step that ends */
 }

@@ -5,55 +5,56 @@
 /* What all slots have of this rank. Rounds are acknowledged when they are over; where others went on without it some
  * slots may have to do that yet. */
 static uint64_t acknowledged(void *context) {
-    const customer *customer = context;
-    uint64_t lowest = UINT64_MAX, late = !customer_rounds_rest(customer) || customer->session.jumped;
-    if (!customer_is_ready(customer)) return 0;
-    for (uint32_t i = 0; i < customer->slot_count; i++) {
-        bool rounds = customer->chutes[i].holds;
-        uint64_t here = name_ended(rank_clock(customer->rank, i));
-        if (rounds) here = customer->session.round > late ? customer->session.round - late : 0;
+    const kv_worker *worker = context;
+    uint64_t lowest = UINT64_MAX, late = !kv_worker_rounds_rest(worker) || worker->session.jumped;
+    if (!kv_worker_is_ready(worker)) return 0;
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        bool rounds = worker->queues[i].holds;
+        uint64_t here = seq_ended(rank_clock(worker->rank, i));
+        if (rounds) here = worker->session.round > late ? worker->session.round - late : 0;
         if (here < lowest) lowest = here;
     }
     return lowest;
 }
 
-static void send_letter(void *context, const char *address, const letter *letter) {
-    van_send_letter(customer_van(context), address, letter);
+static void send_message(void *context, const char *address, const control_message *message) {
+    van_send_message(kv_worker_van(context), address, message);
 }
 
-void customer_cut(customer *customer, corpus *corpus) {
-    if (customer->feed != NULL) {
-        corpus_fini(corpus);
+void kv_worker_cut(kv_worker *worker, dataset_spec *spec) {
+    if (worker->client != NULL) {
+        dataset_spec_fini(spec);
         return;
     }
-    van *van = customer_van(customer);
-    customer->feed = feed_create(&(feed_options){.rank = customer_rank(customer),
-                                                 .address = van_address(van),
-                                                 .scheduler = postoffice_scheduler(customer->postoffice),
-                                                 .coordinator = customer_coordinator(customer),
-                                                 .rng = van_env(van)->rng,
-                                                 .corpus = *corpus,
-                                                 .send = send_letter,
-                                                 .acknowledged = acknowledged,
-                                                 .context = customer});
-    *corpus = (struct corpus){0};
-    if (customer->rank != NULL) feed_begin(customer->feed, customer->incarnation, van_now_us(van));
-    if (customer_is_ready(customer))
-        feed_resume(customer->feed, customer_stage(customer), customer->session.first, customer->session.begun_before);
+    van *van = kv_worker_van(worker);
+    worker->client = data_client_create(&(data_client_options){.rank = kv_worker_rank(worker),
+                                                               .address = van_address(van),
+                                                               .scheduler = kv_process_scheduler(worker->process),
+                                                               .store = kv_worker_metadata(worker),
+                                                               .rng = van_env(van)->rng,
+                                                               .spec = *spec,
+                                                               .send = send_message,
+                                                               .acknowledged = acknowledged,
+                                                               .context = worker});
+    *spec = (struct dataset_spec){0};
+    if (worker->rank != NULL) data_client_begin(worker->client, worker->incarnation, van_now_us(van));
+    if (kv_worker_is_ready(worker))
+        data_client_resume(worker->client, kv_worker_stage(worker), worker->session.first,
+                           worker->session.begun_before);
 }
 
-mr_status customer_piece(customer *customer, uint64_t batch, claims_piece *out) {
-    if (customer->feed == NULL)
+mr_status kv_worker_piece(kv_worker *worker, uint64_t batch, batch_claims_piece *out) {
+    if (worker->client == NULL)
         return error_set(MR_DENIED, "no dataset is defined: define it first (mr_ps_dataset_define)");
-    if (!customer_is_open(customer)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
-    return feed_piece(customer->feed, customer->session.step, batch, van_now_us(customer_van(customer)), out);
+    if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
+    return data_client_piece(worker->client, worker->session.step, batch, van_now_us(kv_worker_van(worker)), out);
 }
 
-void customer_hand_back(customer *customer) {
-    if (customer->feed != NULL && customer_is_ready(customer))
-        feed_leave(customer->feed, customer->session.step, van_now_us(customer_van(customer)));
+void kv_worker_hand_back(kv_worker *worker) {
+    if (worker->client != NULL && kv_worker_is_ready(worker))
+        data_client_leave(worker->client, worker->session.step, van_now_us(kv_worker_van(worker)));
 }
 
-mr_status customer_handed_back(const customer *customer) {
-    return customer->feed == NULL ? MR_OK : feed_left(customer->feed);
+mr_status kv_worker_handed_back(const kv_worker *worker) {
+    return worker->client == NULL ? MR_OK : data_client_left(worker->client);
 }

@@ -2,28 +2,28 @@
 #include "base/error.h"
 #include "kv/worker/customer_core.h"
 
-void customer_moved(void *context, const bale *bale, span from, span to) {
-    customer *customer = context;
-    if (customer->rank != NULL) rank_move(customer->rank, bale, to);
-    van_move(customer_van(customer), bale, from, to);
+void kv_worker_moved(void *context, const shared_bytes *bytes, span from, span to) {
+    kv_worker *worker = context;
+    if (worker->rank != NULL) rank_move(worker->rank, bytes, to);
+    van_move(kv_worker_van(worker), bytes, from, to);
 }
 
-mr_status customer_abandon(customer *customer, uint64_t number) {
-    const ticket *ticket = tickets_find(&customer->tickets, number);
+mr_status kv_worker_abandon(kv_worker *worker, uint64_t number) {
+    const ticket *ticket = tickets_find(&worker->tickets, number);
     bool all = true;
-    for (uint32_t i = 0; ticket != NULL && i < customer->slot_count; i++)
-        all = chute_abandon(&customer->chutes[i], ticket) && all;
-    tickets_abandon(&customer->tickets, number);
+    for (uint32_t i = 0; ticket != NULL && i < worker->slot_count; i++)
+        all = slot_queue_abandon(&worker->queues[i], ticket) && all;
+    tickets_abandon(&worker->tickets, number);
     if (all) return MR_OK;
     return error_set(MR_NOMEM,
                      "out of memory to copy request %llu: keep its memory unchanged until mr_ps_flush returns MR_OK",
                      (unsigned long long)number);
 }
 
-mr_status customer_say_lost(customer *customer) {
-    unsigned long long origin = customer_chart(customer)->origin;
-    customer->session.lost = false;
-    customer->session.told = customer_chart(customer)->generation;
+mr_status kv_worker_say_lost(kv_worker *worker) {
+    unsigned long long origin = kv_worker_map(worker)->origin;
+    worker->session.lost = false;
+    worker->session.told = kv_worker_map(worker)->generation;
     if (origin != 0)
         return error_set(MR_STALE,
                          "acknowledged pushes are lost: all replicas of a slot were on servers that died. All tables "
@@ -34,18 +34,18 @@ mr_status customer_say_lost(customer *customer) {
 }
 
 /* Why a request ended without having been done: without rounds there is one reason only. */
-static mr_status say_stale(customer *customer) {
-    bool again = customer->session.lost || customer->generation > 1;
-    if (!chart_has_rounds(customer_chart(customer))) return customer_say_lost(customer);
-    if (!again) return error_set(MR_STALE, "the round closed without rank %u, which was late", customer_rank(customer));
-    (void)customer_say_lost(customer);
-    return error_wrap(MR_STALE, "the round closed without rank %u, which was late, or", customer_rank(customer));
+static mr_status say_stale(kv_worker *worker) {
+    bool again = worker->session.lost || worker->generation > 1;
+    if (!cluster_map_has_rounds(kv_worker_map(worker))) return kv_worker_say_lost(worker);
+    if (!again) return error_set(MR_STALE, "the round closed without rank %u, which was late", kv_worker_rank(worker));
+    (void)kv_worker_say_lost(worker);
+    return error_wrap(MR_STALE, "the round closed without rank %u, which was late, or", kv_worker_rank(worker));
 }
 
-mr_status customer_done(customer *customer, uint64_t ticket) {
+mr_status kv_worker_done(kv_worker *worker, uint64_t ticket) {
     mr_status status = MR_BUSY;
-    MR_TRY(tickets_ask(&customer->tickets, ticket, &status));
-    if (status == MR_STALE) return say_stale(customer);
+    MR_TRY(tickets_ask(&worker->tickets, ticket, &status));
+    if (status == MR_STALE) return say_stale(worker);
     if (status == MR_NOT_FOUND)
         return error_set(status, "the table was dropped (request %llu)", (unsigned long long)ticket);
     if (status == MR_CORRUPT)
@@ -54,47 +54,47 @@ mr_status customer_done(customer *customer, uint64_t ticket) {
     return status;
 }
 
-static const char *why_not(const customer *customer) {
-    bool bound = customer_is_ready(customer) && customer_stage(customer)->consistency.kind == CONSISTENCY_SSP;
+static const char *why_not(const kv_worker *worker) {
+    bool bound = kv_worker_is_ready(worker) && kv_worker_stage(worker)->consistency.kind == CONSISTENCY_SSP;
     return bound ? "; an ssp pull waits for the slowest rank" : "";
 }
 
-mr_status customer_late(const customer *customer, uint64_t number) {
-    const ticket *ticket = tickets_find(&customer->tickets, number);
+mr_status kv_worker_late(const kv_worker *worker, uint64_t number) {
+    const ticket *ticket = tickets_find(&worker->tickets, number);
     uint32_t parts = ticket == NULL ? 0 : ticket->parts, slot;
-    if (customer->rank != NULL && rank_refused(customer->rank, &slot))
+    if (worker->rank != NULL && rank_refused(worker->rank, &slot))
         return error_set(MR_NOMEM,
-                         "request %llu is not done: the server of slot %u is out of memory" CUSTOMER_MORE_MEMORY,
+                         "request %llu is not done: the server of slot %u is out of memory" KV_WORKER_MORE_MEMORY,
                          (unsigned long long)number, slot);
-    if (customer_in_round(customer))
+    if (kv_worker_in_round(worker))
         return error_set(MR_TIMEOUT, "request %llu is not done: pushes of a round are sent with mr_ps_end",
                          (unsigned long long)number);
     return error_set(MR_TIMEOUT, "request %llu is not done: %u of its messages have not been answered%s",
-                     (unsigned long long)number, parts, why_not(customer));
+                     (unsigned long long)number, parts, why_not(worker));
 }
 
-mr_status customer_settled(const customer *customer) {
-    size_t count = customer_under_way(customer);
-    bool owes = customer_is_ready(customer) && chart_has_rounds(customer_stage(customer)) &&
-                customer->session.round < customer->session.step;
+mr_status kv_worker_settled(const kv_worker *worker) {
+    size_t count = kv_worker_under_way(worker);
+    bool owes = kv_worker_is_ready(worker) && cluster_map_has_rounds(kv_worker_stage(worker)) &&
+                worker->session.round < worker->session.step;
     if (count == 0 && !owes) return MR_OK;
     if (count == 0)
-        return error_set(MR_BUSY, "rank %u waits for other ranks to end their rounds", customer_rank(customer));
+        return error_set(MR_BUSY, "rank %u waits for other ranks to end their rounds", kv_worker_rank(worker));
     uint32_t slot;
-    if (customer_is_ready(customer) && rank_refused(customer->rank, &slot))
+    if (kv_worker_is_ready(worker) && rank_refused(worker->rank, &slot))
         return error_set(
-            MR_BUSY, "%zu messages are not acknowledged: the server of slot %u is out of memory" CUSTOMER_MORE_MEMORY,
+            MR_BUSY, "%zu messages are not acknowledged: the server of slot %u is out of memory" KV_WORKER_MORE_MEMORY,
             count, slot);
     return error_set(MR_BUSY, "%zu messages are not acknowledged%s", count,
-                     customer_is_open(customer) ? ": the step is still open" : "");
+                     kv_worker_is_open(worker) ? ": the step is still open" : "");
 }
 
-bool customer_tells(const customer *customer) {
-    return !list_empty(&customer->tickets.told) || notes_has_told(office_notes(customer_office(customer)));
+bool kv_worker_tells(const kv_worker *worker) {
+    return !list_empty(&worker->tickets.told) || app_rpc_has_told(control_client_notes(kv_worker_control(worker)));
 }
 
-bool customer_tell(customer *customer, void (**done)(void *context, mr_status status), void **context,
-                   mr_status *status) {
-    notes *notes = office_notes(customer_office(customer));
-    return tickets_tell(&customer->tickets, done, context, status) || notes_tell(notes, done, context, status);
+bool kv_worker_tell(kv_worker *worker, void (**done)(void *context, mr_status status), void **context,
+                    mr_status *status) {
+    app_rpc *rpc = control_client_notes(kv_worker_control(worker));
+    return tickets_tell(&worker->tickets, done, context, status) || app_rpc_tell(rpc, done, context, status);
 }

@@ -1,4 +1,4 @@
-/* errand.c — see errand.h: what all errands have in common. Tested by tests/ps_tables_test.c. */
+/* errand.c — see errand.h: what all requests have in common. Tested by tests/ps_tables_test.c. */
 #include "kv/worker/errand.h"
 
 #include <string.h>
@@ -7,26 +7,28 @@
 #include "kv/worker/errand_core.h"
 #include "ps/server.h"
 
-_Static_assert(ERRAND_STEP_MAX + ERRAND_STEP_REST <= SERVER_PUSH_MAX, "what a step may push is taken by servers");
+_Static_assert(KV_REQUEST_STEP_MAX + KV_REQUEST_STEP_REST <= SLOT_SERVER_PUSH_MAX,
+               "what a step may push is taken by servers");
 
 /* ---- What can be. */
 
-mr_status errand_check(const customer *customer, const errand *errand, bool has_arrays) {
-    const sheet *sheet = errand->sheet;
+mr_status kv_request_check(const kv_worker *worker, const kv_request *request, bool has_arrays) {
+    const table_info *table = request->table;
     bool reads =
-        errand->values == NULL && customer_is_ready(customer) && !customer->session.begun && !customer->session.lost;
-    if (!customer_is_open(customer) && !reads)
+        request->values == NULL && kv_worker_is_ready(worker) && !worker->session.begun && !worker->session.lost;
+    if (!kv_worker_is_open(worker) && !reads)
         return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
-    if (sheet->dropped) return error_set(MR_NOT_FOUND, "table '%s' was dropped", sheet->table.name);
-    if ((sheet->table.definition.kind == DEFINITION_DENSE) != has_arrays)
-        return error_set(MR_INVALID, "table '%s' has %s", sheet->table.name,
+    if (table->dropped) return error_set(MR_NOT_FOUND, "table '%s' was dropped", table->table.name);
+    if ((table->table.schema.kind == TABLE_SCHEMA_DENSE) != has_arrays)
+        return error_set(MR_INVALID, "table '%s' has %s", table->table.name,
                          has_arrays ? "keys, no arrays" : "arrays, no keys");
-    const chart *chart = rank_chart(customer->rank);
-    bool rounds = sheet_in_rounds(sheet);
-    if (sheet->placement.slots != chart_table_slots(chart) || sheet->placement.first_slot != chart_first(chart, rounds))
-        return error_set(MR_STALE, "table '%s' was opened for other slots; open it again", sheet->table.name);
-    if (rounds && !customer_in_round(customer))
-        return error_set(MR_STALE, "table '%s' is bsp: it can be used in the next step that begins", sheet->table.name);
+    const cluster_map *map = rank_map(worker->rank);
+    bool rounds = table_info_in_rounds(table);
+    if (table->placement.slots != cluster_map_table_slots(map) ||
+        table->placement.first_slot != cluster_map_first(map, rounds))
+        return error_set(MR_STALE, "table '%s' was opened for other slots; open it again", table->table.name);
+    if (rounds && !kv_worker_in_round(worker))
+        return error_set(MR_STALE, "table '%s' is bsp: it can be used in the next step that begins", table->table.name);
     return MR_OK;
 }
 
@@ -44,225 +46,230 @@ static bool finite(mr_dtype dtype, const void *values, size_t at) {
 /* Scales and orders are made of finite values. */
 static bool codec_refuses(codec_id id) { return id == CODEC_INT8 || id == CODEC_SIGN || id == CODEC_TOPK; }
 
-mr_status errand_check_finite(const errand *errand, size_t count) {
-    const definition *definition = &errand->sheet->table.definition;
-    bool coded = errand_is_coded(errand) && codec_refuses(definition->codec.id);
-    if ((!definition->refuse_nan && !coded) || definition->dtype == MR_I64) return MR_OK;
+mr_status kv_request_check_finite(const kv_request *request, size_t count) {
+    const table_schema *schema = &request->table->table.schema;
+    bool coded = kv_request_is_coded(request) && codec_refuses(schema->codec.id);
+    if ((!schema->refuse_nan && !coded) || schema->dtype == MR_I64) return MR_OK;
     for (size_t i = 0; i < count; i++)
-        if (!finite(definition->dtype, errand->values, i))
+        if (!finite(schema->dtype, request->values, i))
             return error_set(MR_INVALID, "value %zu is not finite, which %s '%s' refuses", i,
-                             definition->refuse_nan ? "table" : "the codec of table", errand->sheet->table.name);
+                             schema->refuse_nan ? "table" : "the codec of table", request->table->table.name);
     return MR_OK;
 }
 
 /* In a step without rounds each section of a slot has a name. */
-static uint64_t next_name(const customer *customer, const chute *chute) {
-    uint64_t step = customer->session.step + 1;
-    if (chute->holds) return step;
-    return name_step(chute->last) == step ? chute->last + 1 : name_of(step, 1);
+static uint64_t next_name(const kv_worker *worker, const slot_queue *queue) {
+    uint64_t step = worker->session.step + 1;
+    if (queue->holds) return step;
+    return seq_step(queue->last) == step ? queue->last + 1 : seq_of(step, 1);
 }
 
-mr_status errand_check_room(customer *customer, uint32_t slot, size_t sections, size_t bytes) {
-    chute *chute = &customer->chutes[slot];
-    if (chute->holds) {
-        if (bytes > ERRAND_STEP_MAX || chute_gathered(chute) + bytes > ERRAND_STEP_MAX)
+mr_status kv_request_check_room(kv_worker *worker, uint32_t slot, size_t sections, size_t bytes) {
+    slot_queue *queue = &worker->queues[slot];
+    if (queue->holds) {
+        if (bytes > KV_REQUEST_STEP_MAX || slot_queue_gathered(queue) + bytes > KV_REQUEST_STEP_MAX)
             return error_set(MR_TOO_LARGE, "a step pushes at most %d bytes to a slot (here %u): use more slots",
-                             ERRAND_STEP_MAX, slot);
-    } else if (next_name(customer, chute) + sections > name_tick(customer->session.step + 1)) {
+                             KV_REQUEST_STEP_MAX, slot);
+    } else if (next_name(worker, queue) + sections > seq_tick(worker->session.step + 1)) {
         return error_set(MR_BUSY, "too many pushes to slot %u in one step: end the step", slot);
     }
     return MR_OK;
 }
 
 /* Versions of another generation mean nothing in this one. */
-static void begin_mark(const customer *customer, errand_mark *mark) {
-    if (mark->generation != customer->generation) memset(mark->versions, 0, mark->slots * sizeof *mark->versions);
-    mark->generation = customer->generation;
+static void begin_mark(const kv_worker *worker, kv_request_mark *mark) {
+    if (mark->generation != worker->generation) memset(mark->versions, 0, mark->slots * sizeof *mark->versions);
+    mark->generation = worker->generation;
     mark->changed = 0;
 }
 
-mr_status errand_begin(trip *trip, uint64_t *ticket) {
-    const errand *errand = trip->errand;
-    MR_TRY(tickets_open(&trip->customer->tickets, errand->kept, &trip->ticket));
-    if (errand->mark != NULL) begin_mark(trip->customer, errand->mark);
-    trip->ticket->done = errand->done;
-    trip->ticket->context = errand->context;
-    *ticket = tickets_number(trip->ticket);
+mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket) {
+    const kv_request *request = builder->request;
+    MR_TRY(tickets_open(&builder->worker->tickets, request->kept, &builder->ticket));
+    if (request->mark != NULL) begin_mark(builder->worker, request->mark);
+    builder->ticket->done = request->done;
+    builder->ticket->context = request->context;
+    *ticket = tickets_number(builder->ticket);
     return MR_OK;
 }
 
 /* ---- Sections. */
 
-static mr_status define(const sheet *sheet, parcel_writer *parcel) {
-    parcel_room room;
-    MR_TRY(parcel_add(parcel, (parcel_head){.table = sheet->id, .op = PARCEL_DEFINE}, DEFINITION_SIZE, &room));
-    memcpy(room.values, sheet->define, DEFINITION_SIZE);
+static mr_status define(const table_info *table, payload_writer *payload) {
+    payload_room room;
+    MR_TRY(payload_add(payload, (payload_head){.table = table->id, .op = PAYLOAD_DEFINE}, TABLE_SCHEMA_SIZE, &room));
+    memcpy(room.values, table->define, TABLE_SCHEMA_SIZE);
     return MR_OK;
 }
 
-static bool knows(const chute *chute, const sheet_mark *mark) {
-    return mark->first != 0 && mark->first <= chute->known;
+static bool knows(const slot_queue *queue, const table_info_mark *mark) {
+    return mark->first != 0 && mark->first <= queue->known;
 }
 
-static mr_status define_in_batch(const trip *trip, const chute *chute, batch *batch) {
-    sheet *sheet = trip->errand->sheet;
-    sheet_mark *mark = sheet_mark_of(sheet, chute->slot, trip->customer->generation);
-    if (knows(chute, mark) || mark->batch == batch->number) return MR_OK;
-    MR_TRY(define(sheet, &batch->parcel));
+static mr_status define_in_batch(const kv_request_builder *builder, const slot_queue *queue, push_batch *batch) {
+    table_info *table = builder->request->table;
+    table_info_mark *mark = table_info_mark_of(table, queue->slot, builder->worker->generation);
+    if (knows(queue, mark) || mark->batch == batch->number) return MR_OK;
+    MR_TRY(define(table, &batch->payload));
     mark->batch = batch->number;
     if (mark->first == 0) mark->first = batch->number;
     return MR_OK;
 }
 
-static mr_status define_in_query(const sheet *sheet, const chute *chute, sheet_mark *mark, query *query) {
-    if (knows(chute, mark) || mark->query == query->number) return MR_OK;
-    MR_TRY(define(sheet, &query->parcel));
-    mark->query = query->number;
+static mr_status define_in_query(const table_info *table, const slot_queue *queue, table_info_mark *mark,
+                                 query_batch *batch) {
+    if (knows(queue, mark) || mark->query == batch->number) return MR_OK;
+    MR_TRY(define(table, &batch->payload));
+    mark->query = batch->number;
     return MR_OK;
 }
 
-static parcel_head head_of(const trip *trip, parcel_op op, size_t count) {
-    const sheet *sheet = trip->errand->sheet;
-    parcel_head head = {.table = sheet->id, .op = op, .flags = trip->run ? PARCEL_RUN : 0, .count = (uint32_t)count};
-    if (!parcel_is_push(op)) head.flags |= trip->names;
-    if (!parcel_is_push(op)) return head;
-    head.flags |= trip->flags;
-    head.dtype = (trip->flags & PARCEL_CODED) != 0 ? MR_F32 : sheet->table.definition.dtype;
+static payload_head head_of(const kv_request_builder *builder, payload_op op, size_t count) {
+    const table_info *table = builder->request->table;
+    payload_head head = {
+        .table = table->id, .op = op, .flags = builder->run ? PAYLOAD_RUN : 0, .count = (uint32_t)count};
+    if (!payload_is_push(op)) head.flags |= builder->names;
+    if (!payload_is_push(op)) return head;
+    head.flags |= builder->flags;
+    head.dtype = (builder->flags & PAYLOAD_CODED) != 0 ? MR_F32 : table->table.schema.dtype;
     return head;
 }
 
-static bool there_already(chute *chute, uint64_t name) {
-    if (chute->holds || name > chute->there) return false;
-    chute_skip(chute, name);
+static bool there_already(slot_queue *queue, uint64_t name) {
+    if (queue->holds || name > queue->there) return false;
+    slot_queue_skip(queue, name);
     return true;
 }
 
 /* The section that was written last is a part of the ticket. */
-static void add_part(trip *trip, chute *chute, batch *batch, uint64_t name) {
-    trip->batch = batch;
-    if (trip->errand->priority > batch->priority) batch->priority = trip->errand->priority;
-    chute_part(chute, batch, name, trip->ticket);
-    customer_wakes(trip->customer, chute);
+static void add_part(kv_request_builder *builder, slot_queue *queue, push_batch *batch, uint64_t name) {
+    builder->batch = batch;
+    if (builder->request->priority > batch->priority) batch->priority = builder->request->priority;
+    slot_queue_part(queue, batch, name, builder->ticket);
+    kv_worker_wakes(builder->worker, queue);
 }
 
-mr_status errand_add(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes, parcel_room *out) {
-    chute *chute = &trip->customer->chutes[slot];
-    uint64_t name = next_name(trip->customer, chute);
-    *out = (parcel_room){0};
-    if (there_already(chute, name)) return MR_OK;
-    batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
-    MR_TRY(define_in_batch(trip, chute, batch));
-    MR_TRY(parcel_add(&batch->parcel, head_of(trip, op, count), value_bytes, out));
-    add_part(trip, chute, batch, name);
+mr_status kv_request_add(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, size_t value_bytes,
+                         payload_room *out) {
+    slot_queue *queue = &builder->worker->queues[slot];
+    uint64_t name = next_name(builder->worker, queue);
+    *out = (payload_room){0};
+    if (there_already(queue, name)) return MR_OK;
+    push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, value_bytes));
+    MR_TRY(define_in_batch(builder, queue, batch));
+    MR_TRY(payload_add(&batch->payload, head_of(builder, op, count), value_bytes, out));
+    add_part(builder, queue, batch, name);
     return MR_OK;
 }
 
-mr_status errand_add_afar(trip *trip, uint32_t slot, parcel_op op, size_t count, size_t value_bytes,
-                          const parcel_afar *afar, const parcel_place *place) {
-    chute *chute = &trip->customer->chutes[slot];
-    uint64_t name = next_name(trip->customer, chute);
-    parcel_head head = head_of(trip, op, count);
-    parcel_room room;
-    if (there_already(chute, name)) return MR_OK;
-    batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, value_bytes));
-    MR_TRY(define_in_batch(trip, chute, batch));
-    head.flags = PARCEL_AFAR;
-    MR_TRY(parcel_add(&batch->parcel, head, sizeof *afar, &room));
-    trip->customer->lends = true;
+mr_status kv_request_add_afar(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count,
+                              size_t value_bytes, const payload_afar *afar, const payload_place *place) {
+    slot_queue *queue = &builder->worker->queues[slot];
+    uint64_t name = next_name(builder->worker, queue);
+    payload_head head = head_of(builder, op, count);
+    payload_room room;
+    if (there_already(queue, name)) return MR_OK;
+    push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, value_bytes));
+    MR_TRY(define_in_batch(builder, queue, batch));
+    head.flags = PAYLOAD_AFAR;
+    MR_TRY(payload_add(&batch->payload, head, sizeof *afar, &room));
+    builder->worker->lends = true;
     *room.place = *place;
     memcpy(room.values, afar, sizeof *afar);
-    add_part(trip, chute, batch, name);
+    add_part(builder, queue, batch, name);
     return MR_OK;
 }
 
 /* A section that is pushed as it is. */
-static void count_plain(const trip *trip, size_t bytes) {
-    coder_traffic *traffic = &trip->customer->coder.traffic;
+static void count_plain(const kv_request_builder *builder, size_t bytes) {
+    push_encoder_traffic *traffic = &builder->worker->encoder.traffic;
     traffic->sections++;
     traffic->plain_bytes += bytes;
     traffic->sent_bytes += bytes;
 }
 
-mr_status errand_add_lent(trip *trip, uint32_t slot, parcel_op op, size_t count, span values,
-                          const parcel_place *place) {
-    customer *customer = trip->customer;
-    chute *chute = &customer->chutes[slot];
-    uint64_t name = next_name(customer, chute);
-    parcel_room room;
-    if (there_already(chute, name)) return MR_OK;
-    batch *batch = chute_gather(chute, parcel_section_size(op, (uint32_t)count, values.size));
-    MR_TRY(define_in_batch(trip, chute, batch));
-    MR_TRY(parcel_add_front(&batch->parcel, head_of(trip, op, count), values.size, &room));
+mr_status kv_request_add_lent(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, span values,
+                              const payload_place *place) {
+    kv_worker *worker = builder->worker;
+    slot_queue *queue = &worker->queues[slot];
+    uint64_t name = next_name(worker, queue);
+    payload_room room;
+    if (there_already(queue, name)) return MR_OK;
+    push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, values.size));
+    MR_TRY(define_in_batch(builder, queue, batch));
+    MR_TRY(payload_add_front(&batch->payload, head_of(builder, op, count), values.size, &room));
     *room.place = *place;
-    chute_lend(batch, lease_make(values, customer_moved, customer));
-    add_part(trip, chute, batch, name);
-    count_plain(trip, batch->parcel.size - batch->parcel.last + values.size);
+    slot_queue_lend(batch, zero_copy_make(values, kv_worker_moved, worker));
+    add_part(builder, queue, batch, name);
+    count_plain(builder, batch->payload.size - batch->payload.last + values.size);
     return MR_OK;
 }
 
-static bool goes_on(const batch *batch, uint32_t table, parcel_op op, uint64_t key) {
-    const chute_run *run = &batch->run;
-    uint32_t rows = batch->parcel.rows;
-    return rows != 0 && rows < PARCEL_ROWS_MAX && run->table == table && run->op == op && run->last < key;
+static bool goes_on(const push_batch *batch, uint32_t table, payload_op op, uint64_t key) {
+    const slot_queue_run *run = &batch->run;
+    uint32_t rows = batch->payload.rows;
+    return rows != 0 && rows < PAYLOAD_ROWS_MAX && run->table == table && run->op == op && run->last < key;
 }
 
-static mr_status add_rows(const trip *trip, chute *chute, batch *batch, parcel_op op, uint64_t key, void **values) {
-    const sheet *sheet = trip->errand->sheet;
-    MR_TRY(define_in_batch(trip, chute, batch));
-    MR_TRY(parcel_add_rows(&batch->parcel, head_of(trip, op, 1), sheet->row, key, values));
-    batch->run.table = sheet->id;
+static mr_status add_rows(const kv_request_builder *builder, slot_queue *queue, push_batch *batch, payload_op op,
+                          uint64_t key, void **values) {
+    const table_info *table = builder->request->table;
+    MR_TRY(define_in_batch(builder, queue, batch));
+    MR_TRY(payload_add_rows(&batch->payload, head_of(builder, op, 1), table->row, key, values));
+    batch->run.table = table->id;
     batch->run.op = op;
     return MR_OK;
 }
 
-mr_status errand_add_row(trip *trip, uint32_t slot, parcel_op op, uint64_t key, void **values) {
-    const sheet *sheet = trip->errand->sheet;
-    chute *chute = &trip->customer->chutes[slot];
-    uint64_t name = next_name(trip->customer, chute);
+mr_status kv_request_add_row(kv_request_builder *builder, uint32_t slot, payload_op op, uint64_t key, void **values) {
+    const table_info *table = builder->request->table;
+    slot_queue *queue = &builder->worker->queues[slot];
+    uint64_t name = next_name(builder->worker, queue);
     *values = NULL;
-    if (there_already(chute, name)) return MR_OK;
-    batch *batch = chute_gather(chute, PARCEL_HEAD + PARCEL_ALIGN + sizeof key + sheet->row);
-    size_t before = batch->parcel.size;
-    if (goes_on(batch, sheet->id, op, key))
-        MR_TRY(parcel_add_row(&batch->parcel, key, values));
+    if (there_already(queue, name)) return MR_OK;
+    push_batch *batch = slot_queue_gather(queue, PAYLOAD_HEAD + PAYLOAD_ALIGN + sizeof key + table->row);
+    size_t before = batch->payload.size;
+    if (goes_on(batch, table->id, op, key))
+        MR_TRY(payload_add_row(&batch->payload, key, values));
     else
-        MR_TRY(add_rows(trip, chute, batch, op, key, values));
+        MR_TRY(add_rows(builder, queue, batch, op, key, values));
     batch->run.last = key;
-    count_plain(trip, batch->parcel.size - before);
-    add_part(trip, chute, batch, name);
+    count_plain(builder, batch->payload.size - before);
+    add_part(builder, queue, batch, name);
     return MR_OK;
 }
 
 /* Only what has changed since, if something is there. */
-static void ask_newer(const trip *trip, uint32_t slot, scatter *part, const parcel_room *room) {
-    errand_mark *mark = trip->errand->mark;
+static void ask_newer(const kv_request_builder *builder, uint32_t slot, scatter *part, const payload_room *room) {
+    kv_request_mark *mark = builder->request->mark;
     if (mark == NULL) return;
-    part->version = &mark->versions[slot - trip->errand->sheet->placement.first_slot];
+    part->version = &mark->versions[slot - builder->request->table->placement.first_slot];
     part->changed = &mark->changed;
     *room->version = *part->version;
 }
 
-mr_status errand_ask(trip *trip, uint32_t slot, parcel_op op, size_t answer, scatter *part, parcel_room *out) {
-    customer *customer = trip->customer;
-    chute *chute = &customer->chutes[slot];
+mr_status kv_request_ask(kv_request_builder *builder, uint32_t slot, payload_op op, size_t answer, scatter *part,
+                         payload_room *out) {
+    kv_worker *worker = builder->worker;
+    slot_queue *queue = &worker->queues[slot];
     uint64_t needs =
-        customer->session.begun ? consistency_needs(trip->errand->sheet->consistency, customer->session.step) : 0;
-    uint64_t step = chute->holds ? customer->session.step + trip->after : needs;
-    uint64_t behind = chute->holds && !trip->after ? 0 : chute->last;
-    query *query = chute_ask(chute, step, behind, answer);
-    sheet_mark *mark = sheet_mark_of(trip->errand->sheet, slot, customer->generation);
-    MR_TRY(define_in_query(trip->errand->sheet, chute, mark, query));
-    parcel_head head = head_of(trip, op, part->count);
-    if (part->sight != NULL) head.flags = PARCEL_AFAR;
-    MR_TRY(parcel_add(&query->parcel, head, 0, out));
-    ask_newer(trip, slot, part, out);
-    query->names |= (trip->names & PARCEL_KNOWN) != 0;
-    coder_traffic *traffic = &customer->coder.traffic;
-    size_t bytes = query->parcel.size - query->parcel.last;
-    traffic->asked_plain_bytes += head.flags == 0 ? bytes : parcel_section_size(op, part->count, 0);
+        worker->session.begun ? consistency_needs(builder->request->table->consistency, worker->session.step) : 0;
+    uint64_t step = queue->holds ? worker->session.step + builder->after : needs;
+    uint64_t behind = queue->holds && !builder->after ? 0 : queue->last;
+    query_batch *batch = slot_queue_ask(queue, step, behind, answer);
+    table_info_mark *mark = table_info_mark_of(builder->request->table, slot, worker->generation);
+    MR_TRY(define_in_query(builder->request->table, queue, mark, batch));
+    payload_head head = head_of(builder, op, part->count);
+    if (part->sight != NULL) head.flags = PAYLOAD_AFAR;
+    MR_TRY(payload_add(&batch->payload, head, 0, out));
+    ask_newer(builder, slot, part, out);
+    batch->names |= (builder->names & PAYLOAD_KNOWN) != 0;
+    push_encoder_traffic *traffic = &worker->encoder.traffic;
+    size_t bytes = batch->payload.size - batch->payload.last;
+    traffic->asked_plain_bytes += head.flags == 0 ? bytes : payload_section_size(op, part->count, 0);
     traffic->asked_bytes += bytes;
-    if (trip->errand->priority > query->priority) query->priority = trip->errand->priority;
-    chute_expect(query, part);
-    customer_wakes(customer, chute);
+    if (builder->request->priority > batch->priority) batch->priority = builder->request->priority;
+    slot_queue_expect(batch, part);
+    kv_worker_wakes(worker, queue);
     return MR_OK;
 }

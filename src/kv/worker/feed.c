@@ -11,287 +11,293 @@
 #include "kv/worker/misses.h"
 #include "ps/horizon.h"
 
-struct feed {
-    feed_options options;
-    attendee *attendee;
-    enrol *enrol;         /* NULL: it was never taken out */
-    uint64_t incarnation; /* 0: it plays no rank, or takes another */
-    bool rests;           /* it does not attend before a piece is asked for */
-    bool leaves;          /* what `left` and the steps behind it have is to be handed back; once said it holds */
+struct data_client {
+    data_client_options options;
+    group_consumer *consumer;
+    incarnation_acquire *acquire; /* NULL: it was never taken out */
+    uint64_t incarnation;         /* 0: it plays no rank, or takes another */
+    bool rests;                   /* it does not attend before a piece is asked for */
+    bool leaves; /* what `left` and the steps behind it have is to be handed back; once said it holds */
     uint64_t left;
-    uint64_t birth, origin, begun; /* of the rank's generation; as of feed_resume */
+    uint64_t birth, origin, begun; /* of the rank's generation; as of data_client_resume */
     bool rounds, ready;
-    horizon horizon;
-    misses misses;
+    low_watermark watermark;
+    skipped_steps skipped;
     bool told;         /* it knows since when it knows of its steps */
     uint32_t window;   /* steps that it wants to have ahead */
     bool fed, starves; /* it had a piece; then a step had none */
     int64_t now_us, mark_us;
 };
 
-/* ---- As an attendee. */
+/* ---- As a group consumer. */
 
-static void send_letter(void *context, const char *address, const letter *letter) {
-    feed *feed = context;
-    feed->options.send(feed->options.context, address, letter);
+static void send_message(void *context, const char *address, const control_message *message) {
+    data_client *client = context;
+    client->options.send(client->options.context, address, message);
 }
 
 static void on_enrolled(void *context, uint64_t incarnation) {
-    feed *feed = context;
-    feed->incarnation = incarnation;
-    attendee_begin(feed->attendee, incarnation, feed->now_us);
+    data_client *client = context;
+    client->incarnation = incarnation;
+    group_consumer_begin(client->consumer, incarnation, client->now_us);
 }
 
 /* It lives, and was taken out: it was silent for too long, or rested. */
-static void enrol_anew(feed *feed) {
-    uint64_t known = feed->incarnation;
-    feed->incarnation = 0;
-    if (feed->enrol == NULL)
-        feed->enrol = enrol_create(feed->options.coordinator, feed->options.rng, feed->options.rank, feed->now_us,
-                                   on_enrolled, feed);
-    enrol_again(feed->enrol, known, feed->now_us);
+static void enrol_anew(data_client *client) {
+    uint64_t known = client->incarnation;
+    client->incarnation = 0;
+    if (client->acquire == NULL)
+        client->acquire = incarnation_acquire_create(client->options.store, client->options.rng, client->options.rank,
+                                                     client->now_us, on_enrolled, client);
+    incarnation_acquire_again(client->acquire, known, client->now_us);
 }
 
 /* Of steps that an earlier process of this rank may have pushed something nothing is known. */
-static void learn_since(feed *feed, const roster *roster) {
-    if (feed->told || !feed->ready) return;
-    bool fresh = claims_granted(&roster->claims, feed->options.rank) == 0;
-    feed->misses.since = fresh ? 0 : feed->begun;
-    feed->told = true;
+static void learn_since(data_client *client, const consumer_group *group) {
+    if (client->told || !client->ready) return;
+    bool fresh = batch_claims_granted(&group->claims, client->options.rank) == 0;
+    client->skipped.since = fresh ? 0 : client->begun;
+    client->told = true;
 }
 
 /* What it has asked for is given first: then it is known what there is to hand back. */
-static void say_leave(feed *feed) {
-    const roster *roster = attendee_roster(feed->attendee);
-    uint32_t rank = feed->options.rank;
-    uint64_t step = feed->left > feed->misses.since ? feed->left : feed->misses.since; /* else: who knows? */
-    const roster_wish *open = attendee_wish_of(feed->attendee, rank);
+static void say_leave(data_client *client) {
+    const consumer_group *group = group_consumer_group(client->consumer);
+    uint32_t rank = client->options.rank;
+    uint64_t step = client->left > client->skipped.since ? client->left : client->skipped.since; /* else: who knows? */
+    const consumer_group_wish *open = group_consumer_wish_of(client->consumer, rank);
     if (open != NULL && open->count != 0) return;
-    feed->leaves = claims_any(&roster->claims, rank, step, UINT64_MAX);
-    feed->rests = !feed->leaves;
-    if (!feed->leaves) return;
-    roster_wish wish = {.rank = rank,
-                        .step = step,
-                        .birth = roster->birth,
-                        .leaves = true,
-                        .granted = claims_granted(&roster->claims, rank)};
-    (void)attendee_wish(feed->attendee, &wish);
+    client->leaves = batch_claims_any(&group->claims, rank, step, UINT64_MAX);
+    client->rests = !client->leaves;
+    if (!client->leaves) return;
+    consumer_group_wish wish = {.rank = rank,
+                                .step = step,
+                                .birth = group->birth,
+                                .leaves = true,
+                                .granted = batch_claims_granted(&group->claims, rank)};
+    (void)group_consumer_wish(client->consumer, &wish);
 }
 
-static bool is_in(const feed *feed) {
-    const roster *roster = attendee_roster(feed->attendee);
-    const roster_member *self = roster_find(roster, feed->options.rank);
-    bool speaks_of_it = feed->origin != 0 || roster->birth == feed->birth;
-    return feed->ready && feed->incarnation != 0 && self != NULL && self->incarnation == feed->incarnation &&
+static bool is_in(const data_client *client) {
+    const consumer_group *group = group_consumer_group(client->consumer);
+    const consumer_group_member *self = consumer_group_find(group, client->options.rank);
+    bool speaks_of_it = client->origin != 0 || group->birth == client->birth;
+    return client->ready && client->incarnation != 0 && self != NULL && self->incarnation == client->incarnation &&
            speaks_of_it;
 }
 
-static void on_roster(void *context, const roster *roster) {
-    feed *feed = context;
-    if (feed->incarnation != 0 && attendee_is_out(feed->attendee)) enrol_anew(feed);
-    if (is_in(feed)) learn_since(feed, roster);
-    if (feed->leaves && is_in(feed)) say_leave(feed);
+static void on_group(void *context, const consumer_group *group) {
+    data_client *client = context;
+    if (client->incarnation != 0 && group_consumer_is_out(client->consumer)) enrol_anew(client);
+    if (is_in(client)) learn_since(client, group);
+    if (client->leaves && is_in(client)) say_leave(client);
 }
 
-feed *feed_create(const feed_options *options) {
-    feed *feed = xcalloc(1, sizeof *feed);
-    feed->options = *options;
-    feed->window = FEED_STEPS_LEAST;
-    feed->attendee = attendee_create(&(attendee_options){.id = options->rank,
-                                                         .role = ROSTER_WORKER,
-                                                         .address = options->address,
-                                                         .marshal = options->scheduler,
-                                                         .send = send_letter,
-                                                         .on_roster = on_roster,
-                                                         .context = feed});
-    return feed;
+data_client *data_client_create(const data_client_options *options) {
+    data_client *client = xcalloc(1, sizeof *client);
+    client->options = *options;
+    client->window = DATA_CLIENT_STEPS_LEAST;
+    client->consumer = group_consumer_create(&(group_consumer_options){.id = options->rank,
+                                                                       .role = CONSUMER_GROUP_WORKER,
+                                                                       .address = options->address,
+                                                                       .leader = options->scheduler,
+                                                                       .send = send_message,
+                                                                       .on_group = on_group,
+                                                                       .context = client});
+    return client;
 }
 
-void feed_destroy(feed *feed) {
-    if (feed == NULL) return;
-    attendee_destroy(feed->attendee);
-    if (feed->enrol != NULL) enrol_destroy(feed->enrol);
-    corpus_fini(&feed->options.corpus);
-    free(feed);
+void data_client_destroy(data_client *client) {
+    if (client == NULL) return;
+    group_consumer_destroy(client->consumer);
+    if (client->acquire != NULL) incarnation_acquire_destroy(client->acquire);
+    dataset_spec_fini(&client->options.spec);
+    free(client);
 }
 
 /* ---- The rank. */
 
-void feed_begin(feed *feed, uint64_t incarnation, int64_t now_us) {
-    if (feed == NULL || incarnation <= feed->incarnation) return;
-    feed->now_us = now_us;
-    feed->incarnation = incarnation;
-    feed->mark_us = now_us;
-    attendee_begin(feed->attendee, incarnation, now_us);
+void data_client_begin(data_client *client, uint64_t incarnation, int64_t now_us) {
+    if (client == NULL || incarnation <= client->incarnation) return;
+    client->now_us = now_us;
+    client->incarnation = incarnation;
+    client->mark_us = now_us;
+    group_consumer_begin(client->consumer, incarnation, now_us);
 }
 
-void feed_end(feed *feed) {
-    if (feed == NULL) return;
-    feed->incarnation = 0;
-    feed->ready = feed->told = false;
-    misses_begin(&feed->misses, 0);
-    attendee_withdraw(feed->attendee, feed->options.rank);
+void data_client_end(data_client *client) {
+    if (client == NULL) return;
+    client->incarnation = 0;
+    client->ready = client->told = false;
+    skipped_steps_begin(&client->skipped, 0);
+    group_consumer_withdraw(client->consumer, client->options.rank);
 }
 
-void feed_resume(feed *feed, const chart *chart, uint64_t step, uint64_t begun) {
-    if (feed == NULL) return;
-    attendee_withdraw(feed->attendee, feed->options.rank);
-    horizon_restart(&feed->horizon);
-    misses_rewind(&feed->misses, step);
-    feed->birth = chart->birth;
-    feed->origin = chart->origin;
-    feed->rounds = chart_has_rounds(chart);
-    feed->begun = begun;
-    feed->ready = true;
-    if (is_in(feed)) learn_since(feed, attendee_roster(feed->attendee));
-    if (feed->leaves && is_in(feed)) say_leave(feed); /* its word may be on its way, and no step has begun meanwhile */
+void data_client_resume(data_client *client, const cluster_map *map, uint64_t step, uint64_t begun) {
+    if (client == NULL) return;
+    group_consumer_withdraw(client->consumer, client->options.rank);
+    low_watermark_restart(&client->watermark);
+    skipped_steps_rewind(&client->skipped, step);
+    client->birth = map->birth;
+    client->origin = map->origin;
+    client->rounds = cluster_map_has_rounds(map);
+    client->begun = begun;
+    client->ready = true;
+    if (is_in(client)) learn_since(client, group_consumer_group(client->consumer));
+    /* its word may be on its way, and no step has begun meanwhile */
+    if (client->leaves && is_in(client)) say_leave(client);
 }
 
-void feed_miss(feed *feed, uint64_t from, uint64_t to) {
-    if (feed != NULL) misses_add(&feed->misses, from, to);
+void data_client_miss(data_client *client, uint64_t from, uint64_t to) {
+    if (client != NULL) skipped_steps_add(&client->skipped, from, to);
 }
 
 /* ---- What is over. */
 
-static bool asks(const feed *feed) { return feed->ready && feed->incarnation != 0 && !feed->rests; }
+static bool asks(const data_client *client) { return client->ready && client->incarnation != 0 && !client->rests; }
 
-static void ask_mark(feed *feed) {
-    feed->mark_us = feed->now_us + FEED_MARK_US;
-    if (!is_in(feed)) return;
-    uint64_t question = horizon_ask(&feed->horizon, feed->options.acknowledged(feed->options.context));
-    letter letter = {.kind = DESK_MARK, .stamp = {.view = feed->birth, .id = question}};
-    feed->options.send(feed->options.context, feed->options.scheduler, &letter);
+static void ask_mark(data_client *client) {
+    client->mark_us = client->now_us + DATA_CLIENT_MARK_US;
+    if (!is_in(client)) return;
+    uint64_t question = low_watermark_ask(&client->watermark, client->options.acknowledged(client->options.context));
+    control_message message = {.kind = CONTROL_MARK, .stamp = {.view = client->birth, .id = question}};
+    client->options.send(client->options.context, client->options.scheduler, &message);
 }
 
-static claims_past past_of(const feed *feed) {
-    uint64_t said = claims_over(&attendee_roster(feed->attendee)->claims, feed->options.rank);
-    if (feed->horizon.over <= said || !feed->told) return (claims_past){0};
-    return misses_past(&feed->misses, said, feed->horizon.over);
+static batch_claims_past past_of(const data_client *client) {
+    uint64_t said = batch_claims_over(&group_consumer_group(client->consumer)->claims, client->options.rank);
+    if (client->watermark.over <= said || !client->told) return (batch_claims_past){0};
+    return skipped_steps_past(&client->skipped, said, client->watermark.over);
 }
 
 /* What was missed is said for its own sake, the rest with what is claimed next. */
-static void hand_back(feed *feed) {
-    const roster *roster = attendee_roster(feed->attendee);
-    uint64_t said = claims_over(&roster->claims, feed->options.rank);
-    if (!is_in(feed) || attendee_wish_of(feed->attendee, feed->options.rank) != NULL) return;
-    if (!feed->told || !misses_any(&feed->misses, said, feed->horizon.over)) return;
-    roster_wish wish = {.rank = feed->options.rank, .past = past_of(feed), .birth = roster->birth};
-    if (claims_any(&roster->claims, wish.rank, said, wish.past.over)) (void)attendee_wish(feed->attendee, &wish);
+static void hand_back(data_client *client) {
+    const consumer_group *group = group_consumer_group(client->consumer);
+    uint64_t said = batch_claims_over(&group->claims, client->options.rank);
+    if (!is_in(client) || group_consumer_wish_of(client->consumer, client->options.rank) != NULL) return;
+    if (!client->told || !skipped_steps_any(&client->skipped, said, client->watermark.over)) return;
+    consumer_group_wish wish = {.rank = client->options.rank, .past = past_of(client), .birth = group->birth};
+    if (batch_claims_any(&group->claims, wish.rank, said, wish.past.over))
+        (void)group_consumer_wish(client->consumer, &wish);
 }
 
 /* ---- As its host's. */
 
-bool feed_take(feed *feed, const letter *letter) {
-    if (letter->kind == DESK_MARKED) {
-        horizon_hear(&feed->horizon, letter->stamp.id, letter->stamp.view, letter->stamp.incarnation, feed->rounds);
-        hand_back(feed);
+bool data_client_take(data_client *client, const control_message *message) {
+    if (message->kind == CONTROL_MARKED) {
+        low_watermark_hear(&client->watermark, message->stamp.id, message->stamp.view, message->stamp.incarnation,
+                           client->rounds);
+        hand_back(client);
         return true;
     }
-    return attendee_take(feed->attendee, letter);
+    return group_consumer_take(client->consumer, message);
 }
 
-int64_t feed_next_us(const feed *feed) {
-    int64_t next_us = feed->enrol == NULL ? CLOCK_NEVER_US : enrol_next_us(feed->enrol);
-    return asks(feed) ? clock_earlier_us(next_us, clock_earlier_us(attendee_next_us(feed->attendee), feed->mark_us))
-                      : next_us;
+int64_t data_client_next_us(const data_client *client) {
+    int64_t next_us = client->acquire == NULL ? CLOCK_NEVER_US : incarnation_acquire_next_us(client->acquire);
+    return asks(client)
+               ? clock_earlier_us(next_us, clock_earlier_us(group_consumer_next_us(client->consumer), client->mark_us))
+               : next_us;
 }
 
-void feed_tick(feed *feed, int64_t now_us) {
-    feed->now_us = now_us;
-    if (feed->enrol != NULL) enrol_tick(feed->enrol, now_us);
-    if (!asks(feed)) return;
-    if (now_us >= feed->mark_us) ask_mark(feed);
-    if (now_us >= attendee_next_us(feed->attendee)) attendee_tick(feed->attendee, now_us);
+void data_client_tick(data_client *client, int64_t now_us) {
+    client->now_us = now_us;
+    if (client->acquire != NULL) incarnation_acquire_tick(client->acquire, now_us);
+    if (!asks(client)) return;
+    if (now_us >= client->mark_us) ask_mark(client);
+    if (now_us >= group_consumer_next_us(client->consumer)) group_consumer_tick(client->consumer, now_us);
 }
 
 /* ---- Pieces. */
 
 /* The first step from this one on that has none, at most so many behind it. */
-static uint64_t first_free(const claims *claims, uint32_t rank, uint64_t step, uint64_t most) {
-    const claim *claim;
+static uint64_t first_free(const batch_claims *claims, uint32_t rank, uint64_t step, uint64_t most) {
+    const batch_claim *claim;
     uint64_t next = step;
-    while (next - step < most && (claim = claims_find(claims, rank, next)) != NULL) next = claim->step + claim->count;
+    while (next - step < most && (claim = batch_claims_find(claims, rank, next)) != NULL)
+        next = claim->step + claim->count;
     return next;
 }
 
 /* Half of what this worker would get of the rest of the epoch, in steps. */
-static uint64_t share(const roster *roster, uint64_t batch) {
+static uint64_t share(const consumer_group *group, uint64_t batch) {
     uint64_t items = 0;
-    size_t workers = roster_group(roster, ROSTER_WORKER);
-    for (size_t i = 0; i < roster->part_count; i++) items += roster->parts[i].size - roster->parts[i].position;
+    size_t workers = consumer_group_group(group, CONSUMER_GROUP_WORKER);
+    for (size_t i = 0; i < group->part_count; i++) items += group->parts[i].size - group->parts[i].position;
     return items / batch / (2 * (workers == 0 ? 1 : workers));
 }
 
-static void claim_more(feed *feed, uint64_t step, uint64_t batch) {
-    const roster *roster = attendee_roster(feed->attendee);
-    uint32_t rank = feed->options.rank;
-    uint64_t next = first_free(&roster->claims, rank, step, feed->window);
-    const roster_wish *open = attendee_wish_of(feed->attendee, rank);
-    if (next - step > feed->window / 2 || (open != NULL && open->count != 0 && open->step == next)) return;
-    uint64_t count = share(roster, batch);
-    if (count > feed->window) count = feed->window;
-    if (count < FEED_STEPS_LEAST) count = FEED_STEPS_LEAST;
-    roster_wish wish = {.rank = rank,
-                        .count = (uint32_t)count,
-                        .step = next,
-                        .batch = batch,
-                        .past = past_of(feed),
-                        .birth = roster->birth};
-    if (attendee_wish(feed->attendee, &wish)) attendee_tick(feed->attendee, feed->now_us);
+static void claim_more(data_client *client, uint64_t step, uint64_t batch) {
+    const consumer_group *group = group_consumer_group(client->consumer);
+    uint32_t rank = client->options.rank;
+    uint64_t next = first_free(&group->claims, rank, step, client->window);
+    const consumer_group_wish *open = group_consumer_wish_of(client->consumer, rank);
+    if (next - step > client->window / 2 || (open != NULL && open->count != 0 && open->step == next)) return;
+    uint64_t count = share(group, batch);
+    if (count > client->window) count = client->window;
+    if (count < DATA_CLIENT_STEPS_LEAST) count = DATA_CLIENT_STEPS_LEAST;
+    consumer_group_wish wish = {.rank = rank,
+                                .count = (uint32_t)count,
+                                .step = next,
+                                .batch = batch,
+                                .past = past_of(client),
+                                .birth = group->birth};
+    if (group_consumer_wish(client->consumer, &wish)) group_consumer_tick(client->consumer, client->now_us);
 }
 
-static mr_status check(const feed *feed, const claims_piece *piece) {
-    const corpus *corpus = &feed->options.corpus;
-    if (piece->part < corpus->count && piece->from < piece->to && piece->to <= corpus->sizes[piece->part]) return MR_OK;
+static mr_status check(const data_client *client, const batch_claims_piece *piece) {
+    const dataset_spec *spec = &client->options.spec;
+    if (piece->part < spec->count && piece->from < piece->to && piece->to <= spec->sizes[piece->part]) return MR_OK;
     return error_set(MR_CORRUPT, "malformed batch of shard %u from the scheduler", piece->part);
 }
 
-static mr_status refuse(const feed *feed) {
-    const roster *roster = attendee_roster(feed->attendee);
-    if (!is_in(feed) || feed->leaves)
-        return error_set(MR_BUSY, "the scheduler has not admitted rank %u to the dataset yet", feed->options.rank);
-    if (roster_is_full(roster))
+static mr_status refuse(const data_client *client) {
+    const consumer_group *group = group_consumer_group(client->consumer);
+    if (!is_in(client) || client->leaves)
+        return error_set(MR_BUSY, "the scheduler has not admitted rank %u to the dataset yet", client->options.rank);
+    if (consumer_group_is_full(group))
         return error_set(MR_BUSY, "rank %u waits for a batch until the scheduler has a newer checkpoint",
-                         feed->options.rank);
-    return error_set(MR_BUSY, "the scheduler has not given rank %u its batch yet", feed->options.rank);
+                         client->options.rank);
+    return error_set(MR_BUSY, "the scheduler has not given rank %u its batch yet", client->options.rank);
 }
 
-static void grow(feed *feed) {
-    if (feed->starves && feed->window < FEED_STEPS_MOST) feed->window *= 2;
-    feed->starves = false;
-    feed->fed = true;
+static void grow(data_client *client) {
+    if (client->starves && client->window < DATA_CLIENT_STEPS_MOST) client->window *= 2;
+    client->starves = false;
+    client->fed = true;
 }
 
-mr_status feed_piece(feed *feed, uint64_t step, uint64_t batch, int64_t now_us, claims_piece *out) {
-    const claims *claims = &attendee_roster(feed->attendee)->claims;
-    feed->now_us = now_us;
-    feed->rests = false;
-    if (!is_in(feed) || feed->leaves) return refuse(feed);
-    if (step < claims_over(claims, feed->options.rank))
+mr_status data_client_piece(data_client *client, uint64_t step, uint64_t batch, int64_t now_us,
+                            batch_claims_piece *out) {
+    const batch_claims *claims = &group_consumer_group(client->consumer)->claims;
+    client->now_us = now_us;
+    client->rests = false;
+    if (!is_in(client) || client->leaves) return refuse(client);
+    if (step < batch_claims_over(claims, client->options.rank))
         return error_set(MR_STALE, "the batch of step %llu is forgotten: that step was not to be repeated",
                          (unsigned long long)step);
-    claim_more(feed, step, batch);
-    const claim *claim = claims_find(claims, feed->options.rank, step);
+    claim_more(client, step, batch);
+    const batch_claim *claim = batch_claims_find(claims, client->options.rank, step);
     if (claim == NULL) {
-        feed->starves = feed->fed;
-        return refuse(feed);
+        client->starves = client->fed;
+        return refuse(client);
     }
-    claims_piece piece = claims_piece_of(claim, step);
-    MR_TRY(check(feed, &piece));
-    grow(feed);
+    batch_claims_piece piece = batch_claims_piece_of(claim, step);
+    MR_TRY(check(client, &piece));
+    grow(client);
     *out = piece;
     return MR_OK;
 }
 
-void feed_leave(feed *feed, uint64_t step, int64_t now_us) {
-    if (feed->rests) return;
-    feed->now_us = now_us;
-    if (!feed->leaves || step < feed->left) feed->left = step;
-    feed->leaves = true;
-    if (is_in(feed)) say_leave(feed);
-    if (feed->leaves) attendee_tick(feed->attendee, now_us);
+void data_client_leave(data_client *client, uint64_t step, int64_t now_us) {
+    if (client->rests) return;
+    client->now_us = now_us;
+    if (!client->leaves || step < client->left) client->left = step;
+    client->leaves = true;
+    if (is_in(client)) say_leave(client);
+    if (client->leaves) group_consumer_tick(client->consumer, now_us);
 }
 
-mr_status feed_left(const feed *feed) {
-    return feed->leaves ? error_set(MR_BUSY, "rank %u waits to return its data", feed->options.rank) : MR_OK;
+mr_status data_client_left(const data_client *client) {
+    return client->leaves ? error_set(MR_BUSY, "rank %u waits to return its data", client->options.rank) : MR_OK;
 }

@@ -36,7 +36,7 @@ typedef struct array {
     size_t changed_count;
 } array;
 
-struct feedback {
+struct error_feedback {
     uint32_t table;
     uint64_t bytes_max, bytes, forgotten;
     map by_key;     /* to entries; owned */
@@ -47,15 +47,15 @@ struct feedback {
     uint32_t array_count;
 };
 
-feedback *feedback_create(uint32_t table, uint64_t bytes_max) {
-    feedback *feedback = xcalloc(1, sizeof *feedback);
+error_feedback *error_feedback_create(uint32_t table, uint64_t bytes_max) {
+    error_feedback *feedback = xcalloc(1, sizeof *feedback);
     feedback->table = table;
     feedback->bytes_max = bytes_max;
     list_init(&feedback->ages);
     return feedback;
 }
 
-void feedback_destroy(feedback *feedback) {
+void error_feedback_destroy(error_feedback *feedback) {
     list_for_each (item, &feedback->ages) free(container_of(item, entry, link));
     map_fini(&feedback->by_key);
     for (uint32_t i = 0; i < feedback->array_count; i++) free(feedback->arrays[i].rests);
@@ -64,10 +64,11 @@ void feedback_destroy(feedback *feedback) {
     free(feedback);
 }
 
-uint32_t feedback_table(const feedback *feedback) { return feedback->table; }
+uint32_t error_feedback_table(const error_feedback *feedback) { return feedback->table; }
 
-feedback_look feedback_look_at(const feedback *feedback) {
-    feedback_look look = {.keys = feedback->by_key.count, .bytes = feedback->bytes, .forgotten = feedback->forgotten};
+error_feedback_look error_feedback_look_at(const error_feedback *feedback) {
+    error_feedback_look look = {
+        .keys = feedback->by_key.count, .bytes = feedback->bytes, .forgotten = feedback->forgotten};
     for (uint32_t i = 0; i < feedback->array_count; i++)
         if (feedback->arrays[i].rests != NULL) look.bytes += feedback->arrays[i].items * sizeof(float);
     return look;
@@ -75,13 +76,13 @@ feedback_look feedback_look_at(const feedback *feedback) {
 
 /* ---- Keys. */
 
-static size_t entry_size(uint32_t length) { return sizeof(entry) + sizeof(map_slot) * 2 + length * sizeof(float); }
+static size_t entry_size(uint32_t length) { return sizeof(entry) + sizeof(map_entry) * 2 + length * sizeof(float); }
 
-static uint32_t length_of(const feedback_keys *keys, size_t i) {
+static uint32_t length_of(const error_feedback_keys *keys, size_t i) {
     return keys->lengths == NULL ? keys->dim : keys->lengths[i];
 }
 
-static void remove_entry(feedback *feedback, entry *entry) {
+static void remove_entry(error_feedback *feedback, entry *entry) {
     (void)map_remove(&feedback->by_key, entry->key);
     list_remove(&entry->link);
     feedback->bytes -= entry_size(entry->room);
@@ -89,18 +90,18 @@ static void remove_entry(feedback *feedback, entry *entry) {
 }
 
 /* Those that went since the last time, of those that were there then. */
-static void say_gone(feedback *feedback, uint64_t key) {
+static void say_gone(error_feedback *feedback, uint64_t key) {
     xgrow(&feedback->gone, &feedback->gone_room, feedback->gone_count + 1, sizeof *feedback->gone);
     feedback->gone[feedback->gone_count++] = key;
 }
 
-static void drop(feedback *feedback, entry *entry) {
+static void drop(error_feedback *feedback, entry *entry) {
     if (entry->settled) say_gone(feedback, entry->key);
     remove_entry(feedback, entry);
 }
 
 /* The entry of this key, with room for so many, and zeros where it has none yet. NULL: there is no memory. */
-static entry *reach(feedback *feedback, uint64_t key, uint32_t length) {
+static entry *reach(error_feedback *feedback, uint64_t key, uint32_t length) {
     entry *there = map_get(&feedback->by_key, key);
     if (there != NULL && there->room >= length) return there;
     void *memory;
@@ -121,21 +122,21 @@ static entry *reach(feedback *feedback, uint64_t key, uint32_t length) {
 }
 
 /* It is the youngest now. */
-static void touch(feedback *feedback, entry *entry, uint32_t length, bool changed) {
+static void touch(error_feedback *feedback, entry *entry, uint32_t length, bool changed) {
     if (length > entry->length) entry->length = length;
     entry->changed = changed;
     list_remove(&entry->link);
     list_push_back(&feedback->ages, &entry->link);
 }
 
-static void make_room(feedback *feedback) {
+static void make_room(error_feedback *feedback) {
     while (feedback->bytes > feedback->bytes_max && !list_empty(&feedback->ages)) {
         drop(feedback, container_of(feedback->ages.next, entry, link));
         feedback->forgotten++;
     }
 }
 
-void feedback_read(const feedback *feedback, const feedback_keys *keys, float *rests) {
+void error_feedback_read(const error_feedback *feedback, const error_feedback_keys *keys, float *rests) {
     for (size_t i = 0; i < keys->count; i++) {
         uint32_t length = length_of(keys, i);
         const entry *entry = map_get(&feedback->by_key, keys->keys[i]);
@@ -146,12 +147,12 @@ void feedback_read(const feedback *feedback, const feedback_keys *keys, float *r
     }
 }
 
-void feedback_write(feedback *feedback, const feedback_keys *keys, const float *rests) {
+void error_feedback_write(error_feedback *feedback, const error_feedback_keys *keys, const float *rests) {
     for (size_t i = 0; i < keys->count; i++) {
         uint32_t length = length_of(keys, i);
         entry *entry = reach(feedback, keys->keys[i], length);
         if (entry == NULL) {
-            feedback_forget(feedback, &keys->keys[i], 1);
+            error_feedback_forget(feedback, &keys->keys[i], 1);
             feedback->forgotten++;
         } else {
             if (length != 0) memcpy(entry->rests, rests, length * sizeof *rests);
@@ -162,7 +163,7 @@ void feedback_write(feedback *feedback, const feedback_keys *keys, const float *
     }
 }
 
-void feedback_forget(feedback *feedback, const uint64_t *keys, size_t count) {
+void error_feedback_forget(error_feedback *feedback, const uint64_t *keys, size_t count) {
     for (size_t i = 0; i < count; i++) {
         entry *entry = map_get(&feedback->by_key, keys[i]);
         if (entry != NULL) drop(feedback, entry);
@@ -171,8 +172,8 @@ void feedback_forget(feedback *feedback, const uint64_t *keys, size_t count) {
 
 /* ---- Arrays. */
 
-static mr_status reach_array(feedback *feedback, uint32_t number, uint64_t items) {
-    MR_ASSERT(number < FEEDBACK_ARRAYS_MAX && items <= FEEDBACK_ITEMS_MAX);
+static mr_status reach_array(error_feedback *feedback, uint32_t number, uint64_t items) {
+    MR_ASSERT(number < ERROR_FEEDBACK_ARRAYS_MAX && items <= ERROR_FEEDBACK_ITEMS_MAX);
     if (number >= feedback->array_count) {
         feedback->arrays = xrealloc(feedback->arrays, (number + 1) * sizeof *feedback->arrays);
         memset(feedback->arrays + feedback->array_count, 0,
@@ -209,8 +210,8 @@ static void note(array *array, uint64_t first, uint64_t end) {
     array->changed[array->changed_count++] = (stretch){first, end};
 }
 
-mr_status feedback_stretch(feedback *feedback, uint32_t array, uint64_t items, uint64_t first, size_t count,
-                           float **rests) {
+mr_status error_feedback_stretch(error_feedback *feedback, uint32_t array, uint64_t items, uint64_t first, size_t count,
+                                 float **rests) {
     MR_TRY(reach_array(feedback, array, items));
     MR_ASSERT(feedback->arrays[array].items == items && first <= items && count <= items - first);
     note(&feedback->arrays[array], first, first + count);
@@ -218,7 +219,7 @@ mr_status feedback_stretch(feedback *feedback, uint32_t array, uint64_t items, u
     return MR_OK;
 }
 
-void feedback_clear(feedback *feedback, uint32_t array, uint64_t first, size_t count) {
+void error_feedback_clear(error_feedback *feedback, uint32_t array, uint64_t first, size_t count) {
     if (array >= feedback->array_count || feedback->arrays[array].rests == NULL) return;
     note(&feedback->arrays[array], first, first + count);
     memset(feedback->arrays[array].rests + first, 0, count * sizeof(float));
@@ -228,7 +229,7 @@ void feedback_clear(feedback *feedback, uint32_t array, uint64_t first, size_t c
 
 static size_t padded(size_t size) { return (size + 7) & ~(size_t)7; }
 
-void feedback_settle(feedback *feedback) {
+void error_feedback_settle(error_feedback *feedback) {
     for (list *at = feedback->ages.prev; at != &feedback->ages; at = at->prev) {
         entry *entry = container_of(at, struct entry, link);
         if (!entry->changed) break;
@@ -243,7 +244,7 @@ void feedback_settle(feedback *feedback) {
 }
 
 /* Where those that are written begin, how many they are, and their bytes. */
-static list *first_of(const feedback *feedback, bool all, uint64_t *count, size_t *bytes) {
+static list *first_of(const error_feedback *feedback, bool all, uint64_t *count, size_t *bytes) {
     list *first = NULL;
     *count = *bytes = 0;
     for (list *at = feedback->ages.prev; at != &feedback->ages; at = at->prev) {
@@ -275,7 +276,7 @@ static void visit_array(const array *array, uint64_t number, bool all, visit_fn 
     }
 }
 
-static void visit_all(const feedback *feedback, bool all, visit_fn *visit, void *context) {
+static void visit_all(const error_feedback *feedback, bool all, visit_fn *visit, void *context) {
     uint64_t count;
     size_t bytes;
     list *first = first_of(feedback, all, &count, &bytes);
@@ -289,7 +290,7 @@ static void measure(void *context, uint64_t kind, uint64_t count, const void *wh
     *(size_t *)context += PIECE_HEAD + bytes;
 }
 
-size_t feedback_size(const feedback *feedback, bool all) {
+size_t error_feedback_size(const error_feedback *feedback, bool all) {
     size_t size = 0;
     visit_all(feedback, all, measure, &size);
     return size;
@@ -326,18 +327,18 @@ static void write_piece(void *context, uint64_t kind, uint64_t count, const void
     }
 }
 
-void feedback_save(const feedback *feedback, bool all, void *out) {
+void error_feedback_save(const error_feedback *feedback, bool all, void *out) {
     pen pen = {out, feedback->table};
     visit_all(feedback, all, write_piece, &pen);
 }
 
-bool feedback_peek(const reader *from, uint32_t *table) {
+bool error_feedback_peek(const reader *from, uint32_t *table) {
     reader copy = *from;
     *table = reader_u32(&copy);
     return !copy.failed;
 }
 
-static bool load_keys(feedback *feedback, reader *reader, uint64_t count) {
+static bool load_keys(error_feedback *feedback, reader *reader, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         uint64_t key = reader_u64(reader), length = reader_u64(reader);
         if (length > UINT32_MAX) return false;
@@ -351,7 +352,7 @@ static bool load_keys(feedback *feedback, reader *reader, uint64_t count) {
     return true;
 }
 
-static bool load_gone(feedback *feedback, reader *reader, uint64_t count) {
+static bool load_gone(error_feedback *feedback, reader *reader, uint64_t count) {
     for (uint64_t i = 0; i < count && !reader->failed; i++) {
         entry *entry = map_get(&feedback->by_key, reader_u64(reader));
         if (entry != NULL && !reader->failed) remove_entry(feedback, entry);
@@ -359,9 +360,10 @@ static bool load_gone(feedback *feedback, reader *reader, uint64_t count) {
     return !reader->failed;
 }
 
-static bool load_stretch(feedback *feedback, reader *reader, uint64_t count) {
+static bool load_stretch(error_feedback *feedback, reader *reader, uint64_t count) {
     uint64_t number = reader_u64(reader), items = reader_u64(reader), first = reader_u64(reader);
-    if (number >= FEEDBACK_ARRAYS_MAX || items > FEEDBACK_ITEMS_MAX || first > items || count > items - first)
+    if (number >= ERROR_FEEDBACK_ARRAYS_MAX || items > ERROR_FEEDBACK_ITEMS_MAX || first > items ||
+        count > items - first)
         return false;
     const uint8_t *rests = reader_bytes(reader, padded(count * sizeof(float)));
     bool there = number < feedback->array_count && feedback->arrays[number].rests != NULL;
@@ -374,7 +376,7 @@ static bool load_stretch(feedback *feedback, reader *reader, uint64_t count) {
     return true;
 }
 
-bool feedback_load(feedback *feedback, reader *reader) {
+bool error_feedback_load(error_feedback *feedback, reader *reader) {
     uint32_t table = reader_u32(reader), kind = reader_u32(reader);
     uint64_t count = reader_u64(reader);
     if (reader->failed || table != feedback->table) return false;

@@ -5,8 +5,9 @@
  *   keys     of other tables: the rests of a key's values. They are bounded: beyond `bytes_max` those of the keys that
  *            were pushed to longest ago are forgotten, and counted
  *
- * What has changed since the last time (feedback_settle) is known, and can be written as bytes and read again, alone or
- * as a part of everything: that is how it is kept (memoir.h). Both give the same rests, in the same order of ages.
+ * What has changed since the last time (error_feedback_settle) is known, and can be written as bytes and read again,
+ * alone or as a part of everything: that is how it is kept (memoir.h). Both give the same rests, in the same order of
+ * ages.
  *
  *   bytes    what is written: pieces, one after the other
  *   -------  --------------------------------------------------------------------------------------------
@@ -20,47 +21,48 @@
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-#define FEEDBACK_BYTES_MAX (UINT64_C(256) << 20) /* of the rests of keys of one table */
-#define FEEDBACK_ITEMS_MAX (UINT64_C(1) << 36)   /* of an array */
-enum { FEEDBACK_ARRAYS_MAX = 1024 };
+#define ERROR_FEEDBACK_BYTES_MAX (UINT64_C(256) << 20) /* of the rests of keys of one table */
+#define ERROR_FEEDBACK_ITEMS_MAX (UINT64_C(1) << 36)   /* of an array */
+enum { ERROR_FEEDBACK_ARRAYS_MAX = 1024 };
 
-typedef struct feedback feedback;
+typedef struct error_feedback error_feedback;
 
-typedef struct feedback_look {
+typedef struct error_feedback_look {
     uint64_t keys, bytes; /* that have rests; of memory */
     uint64_t forgotten;   /* keys, for want of room */
-} feedback_look;
+} error_feedback_look;
 
-feedback *feedback_create(uint32_t table, uint64_t bytes_max);
-void feedback_destroy(feedback *feedback);
+error_feedback *error_feedback_create(uint32_t table, uint64_t bytes_max);
+void error_feedback_destroy(error_feedback *feedback);
 
-uint32_t feedback_table(const feedback *feedback);
-feedback_look feedback_look_at(const feedback *feedback);
+uint32_t error_feedback_table(const error_feedback *feedback);
+error_feedback_look error_feedback_look_at(const error_feedback *feedback);
 
 /* Values of keys lie one after the other, lengths[i] of each, or `dim` of all where lengths is NULL. */
-typedef struct feedback_keys {
+typedef struct error_feedback_keys {
     const uint64_t *keys;
     const uint32_t *lengths;
     size_t count;
     uint32_t dim;
-} feedback_keys;
+} error_feedback_keys;
 
-void feedback_read(const feedback *feedback, const feedback_keys *keys, float *rests); /* 0 where there are none */
-void feedback_write(feedback *feedback, const feedback_keys *keys, const float *rests);
-void feedback_forget(feedback *feedback, const uint64_t *keys, size_t count);
+/* 0 where there are none */
+void error_feedback_read(const error_feedback *feedback, const error_feedback_keys *keys, float *rests);
+void error_feedback_write(error_feedback *feedback, const error_feedback_keys *keys, const float *rests);
+void error_feedback_forget(error_feedback *feedback, const uint64_t *keys, size_t count);
 
 /* The rests of a stretch of an array of `items` items, where they lie: they are about to change. MR_NOMEM. */
-MR_MUST mr_status feedback_stretch(feedback *feedback, uint32_t array, uint64_t items, uint64_t first, size_t count,
-                                   float **rests);
-void feedback_clear(feedback *feedback, uint32_t array, uint64_t first, size_t count); /* zeros */
+MR_MUST mr_status error_feedback_stretch(error_feedback *feedback, uint32_t array, uint64_t items, uint64_t first,
+                                         size_t count, float **rests);
+void error_feedback_clear(error_feedback *feedback, uint32_t array, uint64_t first, size_t count); /* zeros */
 
 /* ---- As bytes. */
 
-size_t feedback_size(const feedback *feedback, bool all); /* of what has changed, or of all there is */
-void feedback_save(const feedback *feedback, bool all, void *out);
-void feedback_settle(feedback *feedback); /* from now on nothing has changed */
+size_t error_feedback_size(const error_feedback *feedback, bool all); /* of what has changed, or of all there is */
+void error_feedback_save(const error_feedback *feedback, bool all, void *out);
+void error_feedback_settle(error_feedback *feedback); /* from now on nothing has changed */
 
 /* The next piece is about this table. False: it is none. */
-bool feedback_peek(const reader *reader, uint32_t *table);
+bool error_feedback_peek(const reader *reader, uint32_t *table);
 /* Takes a piece of this table; nothing has changed by that. False: it makes no sense, or there is no memory. */
-bool feedback_load(feedback *feedback, reader *reader);
+bool error_feedback_load(error_feedback *feedback, reader *reader);

@@ -43,7 +43,7 @@ void gather_destroy(void *memory) {
     free(gather);
 }
 
-static mr_status keep(gather *gather, piece *piece, const parcel_section *answer) {
+static mr_status keep(gather *gather, piece *piece, const payload_section *answer) {
     size_t key_bytes = answer->count * sizeof *piece->keys, bytes = answer->count * gather->row;
     void *memory;
     MR_TRY(alloc_try(key_bytes + bytes + 1, &memory));
@@ -69,9 +69,9 @@ static mr_status put_together(gather *gather) {
     return MR_OK;
 }
 
-mr_status gather_take(gather *gather, uint32_t number, const parcel_section *answer) {
+mr_status gather_take(gather *gather, uint32_t number, const payload_section *answer) {
     MR_ASSERT(number < gather->piece_count && gather->left != 0);
-    if (answer->op != PARCEL_RANGE || answer->flags != 0 || answer->values.size != answer->count * gather->row)
+    if (answer->op != PAYLOAD_RANGE || answer->flags != 0 || answer->values.size != answer->count * gather->row)
         return MR_CORRUPT;
     MR_TRY(keep(gather, &gather->pieces[number], answer));
     return --gather->left == 0 ? put_together(gather) : MR_OK;

@@ -16,4 +16,4 @@ void gather_destroy(void *gather);
 
 /* The last piece writes all of them, and *count. MR_TOO_LARGE: there are more than there is room for; *count says how
  * many are known of. MR_CORRUPT: this is not a range; MR_NOMEM. */
-mr_status gather_take(gather *gather, uint32_t piece, const parcel_section *answer);
+mr_status gather_take(gather *gather, uint32_t piece, const payload_section *answer);

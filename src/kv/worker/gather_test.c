@@ -33,8 +33,8 @@ static mr_status take(scene *scene, uint32_t piece, uint64_t first, uint32_t cou
         keys[i] = first + i;
         for (int k = 0; k < DIM; k++) values[i * DIM + (uint32_t)k] = (float)(first + i) + (float)k / 2;
     }
-    const parcel_section answer = {
-        .op = PARCEL_RANGE, .count = count, .keys = keys, .values = span_of(values, count * (size_t)ROW)};
+    const payload_section answer = {
+        .op = PAYLOAD_RANGE, .count = count, .keys = keys, .values = span_of(values, count * (size_t)ROW)};
     return gather_take(scene->gather, piece, &answer);
 }
 
@@ -89,15 +89,15 @@ static void nothing_anywhere_is_no_row(void **state) {
 static void what_is_no_range_is_refused(void **state) {
     static const uint64_t keys[] = {1, 2};
     static const float values[2 * DIM];
-    const parcel_section good = {
-        .op = PARCEL_RANGE, .count = 2, .keys = keys, .values = span_of(values, sizeof values)};
-    parcel_section wrong[4] = {good, good, good, good};
+    const payload_section good = {
+        .op = PAYLOAD_RANGE, .count = 2, .keys = keys, .values = span_of(values, sizeof values)};
+    payload_section wrong[4] = {good, good, good, good};
     scene scene;
     begin(&scene, ROOM);
-    wrong[0].op = PARCEL_ROWS;
+    wrong[0].op = PAYLOAD_ROWS;
     wrong[1].values.size -= sizeof(float);
     wrong[2].count = 1; /* and values for two */
-    wrong[3].flags = PARCEL_CODED;
+    wrong[3].flags = PAYLOAD_CODED;
     for (size_t i = 0; i < 4; i++) assert_int_equal(gather_take(scene.gather, 0, &wrong[i]), MR_CORRUPT);
     for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, i * 10, 1), MR_OK); /* none was counted */
     assert_int_equal(scene.count, PIECES);

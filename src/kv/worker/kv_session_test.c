@@ -39,7 +39,7 @@ static int run_change(void *argument) {
 }
 
 static bool fails(change change) {
-    int status = child_run(run_change, &change, 60000);
+    int status = test_child_run(run_change, &change, 60000);
     assert_true(status == 0 || status == -SIGABRT);
     return status != 0;
 }

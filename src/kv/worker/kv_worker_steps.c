@@ -1,140 +1,140 @@
 /* kv_worker_steps.c — when a worker's steps begin, and how its rounds go on; see customer.h, and kv_session.h for the
  * states.
  *
- * The rank's events (rank.h) change the session; customer_go_on then does the next thing that the session calls for.
+ * The rank's events (rank.h) change the session; kv_worker_go_on then does the next thing that the session calls for.
  * Tested by sim/kv/school_test.c and tests/ps_mixed_test.c. */
 #include "base/assert.h"
 #include "kv/worker/customer_core.h"
 
 /* A loss is reported once per generation. */
-static void note_loss(customer *customer, const chart *chart) {
-    if (chart->lost && chart->generation != customer->session.told) customer->session.lost = true;
+static void note_loss(kv_worker *worker, const cluster_map *map) {
+    if (map->lost && map->generation != worker->session.told) worker->session.lost = true;
 }
 
-void customer_interrupt(customer *customer, const chart *chart, kv_session_state to) {
-    if (to != KV_SESSION_REPLACED) note_loss(customer, chart);
-    customer_fail_all(customer, MR_STALE);
-    kv_session_interrupt(&customer->session, to);
+void kv_worker_interrupt(kv_worker *worker, const cluster_map *map, kv_session_state to) {
+    if (to != KV_SESSION_REPLACED) note_loss(worker, map);
+    kv_worker_fail_all(worker, MR_STALE);
+    kv_session_interrupt(&worker->session, to);
 }
 
 /* A round of a step that was outside the rounds gets an empty contribution. */
-static void add_nothing(customer *customer) {
-    for (uint32_t i = 0; i < customer->slot_count; i++) {
-        chute *chute = &customer->chutes[i];
-        if (!chute->holds) continue;
-        chute_close(chute, customer->session.round + 1);
-        customer_wakes(customer, chute);
+static void add_nothing(kv_worker *worker) {
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        slot_queue *queue = &worker->queues[i];
+        if (!queue->holds) continue;
+        slot_queue_close(queue, worker->session.round + 1);
+        kv_worker_wakes(worker, queue);
     }
 }
 
-void customer_skip_to(customer *customer, uint64_t step) {
-    kv_session *session = &customer->session;
+void kv_worker_skip_to(kv_worker *worker, uint64_t step) {
+    kv_session *session = &worker->session;
     if (step <= session->step) return;
-    bool used = kv_session_is_open(session) && customer_stage(customer)->mixed; /* tables without rounds have it */
-    feed_miss(customer->feed, session->step + used, step);
+    bool used = kv_session_is_open(session) && kv_worker_stage(worker)->mixed; /* tables without rounds have it */
+    data_client_miss(worker->client, session->step + used, step);
     session->step = step;
-    memoir_end(customer->coder.memoir, step);
+    feedback_file_end(worker->encoder.file, step);
 }
 
-static void ask_ledger(customer *customer) {
-    kv_session_ask(&customer->session);
-    rank_pull(customer->rank, chart_ledger(customer_stage(customer)), customer->session.round, (span){0}, NULL);
-    customer->dirty = true;
+static void ask_round_state(kv_worker *worker) {
+    kv_session_ask(&worker->session);
+    rank_pull(worker->rank, cluster_map_round_state(kv_worker_stage(worker)), worker->session.round, (span){0}, NULL);
+    worker->dirty = true;
 }
 
-void customer_go_on(customer *customer) {
-    kv_session *session = &customer->session;
+void kv_worker_go_on(kv_worker *worker) {
+    kv_session *session = &worker->session;
     if (!kv_session_is_ready(session) || session->order == KV_SESSION_ORDER_JOINING) return;
-    bool rounds = chart_has_rounds(customer_stage(customer)), joins = rounds && session->joins;
-    bool held = !rounds && player_rests(customer->player, session->step); /* for a checkpoint */
+    bool rounds = cluster_map_has_rounds(kv_worker_stage(worker)), joins = rounds && session->joins;
+    bool held = !rounds && rank_agent_rests(worker->agent, session->step); /* for a checkpoint */
     if (session->wanted && !joins && !held) kv_session_open_step(session, KV_SESSION_OPEN);
     if (!rounds || session->query != KV_SESSION_QUERY_NONE) return;
-    if (session->wanted) customer_skip_to(customer, session->round);
+    if (session->wanted) kv_worker_skip_to(worker, session->round);
     bool owes = session->round < session->step;
-    bool rests = session->wanted ? customer_under_way(customer) == 0 : owes && customer_rounds_rest(customer);
-    if (rests && (owes || session->wanted)) ask_ledger(customer);
+    bool rests = session->wanted ? kv_worker_under_way(worker) == 0 : owes && kv_worker_rounds_rest(worker);
+    if (rests && (owes || session->wanted)) ask_round_state(worker);
 }
 
 /* ---- Events of the rank. */
 
-void customer_on_ready(void *context) {
-    customer *customer = context;
-    const chart *chart = customer_stage(customer);
+void kv_worker_on_ready(void *context) {
+    kv_worker *worker = context;
+    const cluster_map *map = kv_worker_stage(worker);
     uint64_t lowest = UINT64_MAX, highest = 0, round = UINT64_MAX;
-    customer_open_chutes(customer, chart->slot_count);
-    for (uint32_t i = 0; i < chart->slot_count; i++) {
-        bool rounds = customer->chutes[i].holds;
-        uint64_t here = rounds ? rank_version(customer->rank, i) : name_ended(rank_clock(customer->rank, i));
+    kv_worker_open_queues(worker, map->slot_count);
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        bool rounds = worker->queues[i].holds;
+        uint64_t here = rounds ? rank_version(worker->rank, i) : seq_ended(rank_clock(worker->rank, i));
         if (here < lowest) lowest = here;
         if (here > highest) highest = here;
         if (rounds && here < round) round = here;
     }
-    kv_session_synced(&customer->session, lowest, highest, round);
-    if (!chart->mixed) customer->session.joins = true; /* every table has rounds, or none has */
-    if (chart->players[customer_rank(customer)].since == chart->first_stint) note_loss(customer, chart);
-    feed_resume(customer->feed, chart, lowest, customer->session.begun_before);
-    customer_recall(customer);
+    kv_session_synced(&worker->session, lowest, highest, round);
+    if (!map->mixed) worker->session.joins = true; /* every table has rounds, or none has */
+    if (map->ranks[kv_worker_rank(worker)].since == map->first_term) note_loss(worker, map);
+    data_client_resume(worker->client, map, lowest, worker->session.begun_before);
+    kv_worker_recall(worker);
 }
 
-void customer_on_over(void *context) {
-    customer *customer = context;
-    customer_interrupt(customer, customer_stage(customer), KV_SESSION_SYNCING);
-    office_restart(postoffice_office(customer->postoffice));
+void kv_worker_on_over(void *context) {
+    kv_worker *worker = context;
+    kv_worker_interrupt(worker, kv_worker_stage(worker), KV_SESSION_SYNCING);
+    control_client_restart(kv_process_control(worker->process));
 }
 
 /* The round of the wanted step is without the rank. */
-static void join(customer *customer) {
-    kv_session_set_order(&customer->session, KV_SESSION_ORDER_JOINING);
-    rank_order(customer->rank, TAPE_JOIN);
+static void join(kv_worker *worker) {
+    kv_session_set_order(&worker->session, KV_SESSION_ORDER_JOINING);
+    rank_order(worker->rank, REPLICA_LOG_JOIN);
 }
 
 /* The rank has left: the rounds up to that one are without it. */
-static void pass_by(customer *customer) {
-    kv_session *session = &customer->session;
+static void pass_by(kv_worker *worker) {
+    kv_session *session = &worker->session;
     session->wanted = false;
     if (session->round < session->order_round) session->round = session->order_round;
-    customer_skip_to(customer, session->round);
+    kv_worker_skip_to(worker, session->round);
 }
 
-void customer_on_round(void *context, const ledger_terms *terms) {
-    customer *customer = context;
-    kv_session *session = &customer->session;
+void kv_worker_on_round(void *context, const round_state_terms *terms) {
+    kv_worker *worker = context;
+    kv_session *session = &worker->session;
     kv_session_query query = session->query;
     if (query == KV_SESSION_QUERY_NONE || terms->round != session->round) return;
-    bool member = crowd_has(&terms->members, customer_rank(customer));
+    bool member = rank_set_has(&terms->members, kv_worker_rank(worker));
     session->query = KV_SESSION_QUERY_NONE;
     if (query == KV_SESSION_QUERY_OWED) {
-        if (member) add_nothing(customer);
+        if (member) add_nothing(worker);
         session->round++;
     } else if (member) {
         kv_session_open_step(session, KV_SESSION_ROUND);
     } else if (session->order == KV_SESSION_ORDER_LEFT) {
-        pass_by(customer);
+        pass_by(worker);
     } else {
-        join(customer);
+        join(worker);
     }
 }
 
 /* A round went on without the rank. */
-void customer_on_gone(void *context, uint32_t slot, uint64_t version) {
-    customer *customer = context;
-    kv_session *session = &customer->session;
+void kv_worker_on_gone(void *context, uint32_t slot, uint64_t version) {
+    kv_worker *worker = context;
+    kv_session *session = &worker->session;
     session->query = KV_SESSION_QUERY_NONE;
     session->jumped = true;
     if (version > session->round) session->round = version;
     if (!session->joins) return;
-    customer_fail_all(customer, MR_STALE);
-    customer_skip_to(customer, version);
+    kv_worker_fail_all(worker, MR_STALE);
+    kv_worker_skip_to(worker, version);
     kv_session_close_step(session);
 }
 
 /* An order that was refused is given again when a round turns out to be without the rank. */
-void customer_on_ordered(void *context, tape_kind kind, bool done, uint64_t round) {
-    kv_session *session = &((customer *)context)->session;
-    if (session->order == KV_SESSION_ORDER_JOINING && kind == TAPE_JOIN) {
+void kv_worker_on_ordered(void *context, replica_log_kind kind, bool done, uint64_t round) {
+    kv_session *session = &((kv_worker *)context)->session;
+    if (session->order == KV_SESSION_ORDER_JOINING && kind == REPLICA_LOG_JOIN) {
         kv_session_set_order(session, KV_SESSION_ORDER_NONE);
         if (done && round > session->round) session->round = round;
-    } else if (session->order == KV_SESSION_ORDER_LEAVING && kind == TAPE_LEAVE) {
+    } else if (session->order == KV_SESSION_ORDER_LEAVING && kind == REPLICA_LOG_LEAVE) {
         kv_session_set_order(session, done ? KV_SESSION_ORDER_LEFT : KV_SESSION_ORDER_KEPT);
         session->order_round = round;
     }
@@ -142,19 +142,19 @@ void customer_on_ordered(void *context, tape_kind kind, bool done, uint64_t roun
 
 /* ---- Invariants. */
 
-void customer_check(const customer *customer) {
-    const kv_session *session = &customer->session;
+void kv_worker_check(const kv_worker *worker) {
+    const kv_session *session = &worker->session;
     kv_session_check(session);
-    MR_ASSERT((customer->player != NULL) == (session->state != KV_SESSION_REGISTERING)); /* 8 */
-    MR_ASSERT((customer->rank != NULL) == (session->state >= KV_SESSION_SYNCING));       /* 9 */
+    MR_ASSERT((worker->agent != NULL) == (session->state != KV_SESSION_REGISTERING)); /* 8 */
+    MR_ASSERT((worker->rank != NULL) == (session->state >= KV_SESSION_SYNCING));      /* 9 */
     if (!kv_session_is_ready(session)) {
-        MR_ASSERT(customer_under_way(customer) == 0); /* 10 */
+        MR_ASSERT(kv_worker_under_way(worker) == 0); /* 10 */
         return;
     }
-    MR_ASSERT(customer->slot_count == customer_stage(customer)->slot_count); /* 11 */
-    for (uint32_t i = 0; i < customer->slot_count; i++) {
-        const chute *chute = &customer->chutes[i];
-        MR_ASSERT(chute->slot == i && chute->holds == chart_in_rounds(customer_stage(customer), i)); /* 11 */
-        MR_ASSERT(list_empty(&chute->link) || customer->dirty);                                      /* 12 */
+    MR_ASSERT(worker->slot_count == kv_worker_stage(worker)->slot_count); /* 11 */
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        const slot_queue *queue = &worker->queues[i];
+        MR_ASSERT(queue->slot == i && queue->holds == cluster_map_in_rounds(kv_worker_stage(worker), i)); /* 11 */
+        MR_ASSERT(list_empty(&queue->link) || worker->dirty);                                             /* 12 */
     }
 }

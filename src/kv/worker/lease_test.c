@@ -13,14 +13,14 @@
 
 typedef struct holder { /* one who points at what is lent */
     unsigned told;
-    const bale *bale;
+    const shared_bytes *bytes;
     span from, to;
 } holder;
 
-static void moved(void *context, const bale *bale, span from, span to) {
+static void moved(void *context, const shared_bytes *bytes, span from, span to) {
     holder *holder = context;
     holder->told++;
-    holder->bale = bale;
+    holder->bytes = bytes;
     holder->from = from;
     holder->to = to;
 }
@@ -28,54 +28,54 @@ static void moved(void *context, const bale *bale, span from, span to) {
 static void what_nobody_holds_is_not_copied(void **state) {
     holder holder = {0};
     char memory[] = "abcdefg";
-    lease *lease = lease_make(span_of(memory, sizeof memory), moved, &holder);
-    bale *held = bale_ref(&lease->bale);
-    bale_unref(held); /* it has left */
-    lease_end(lease);
-    lease_end(NULL);
+    zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
+    shared_bytes *held = shared_bytes_ref(&zero_copy->shared);
+    shared_bytes_unref(held); /* it has left */
+    zero_copy_end(zero_copy);
+    zero_copy_end(NULL);
     assert_int_equal(holder.told, 0);
 }
 
 static void what_is_held_at_the_end_is_copied(void **state) {
     holder holder = {0};
     char memory[] = "abcdefg";
-    lease *lease = lease_make(span_of(memory, sizeof memory), moved, &holder);
-    bale *held = bale_ref(&lease->bale);
-    lease_end(lease);
+    zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
+    shared_bytes *held = shared_bytes_ref(&zero_copy->shared);
+    zero_copy_end(zero_copy);
     memset(memory, 'x', sizeof memory); /* it is the caller's again */
-    assert_true(holder.told == 1 && holder.bale == held && holder.from.data == (const uint8_t *)memory);
+    assert_true(holder.told == 1 && holder.bytes == held && holder.from.data == (const uint8_t *)memory);
     assert_int_equal(holder.to.size, sizeof memory);
     assert_memory_equal(holder.to.data, "abcdefg", sizeof memory);
-    bale_unref(held);
+    shared_bytes_unref(held);
 }
 
 static void what_is_recalled_is_copied_once(void **state) {
     holder holder = {0};
     char memory[] = "abcdefg";
-    lease *lease = lease_make(span_of(memory, sizeof memory), moved, &holder);
-    assert_true(lease_recall(lease) && lease_recall(lease));
+    zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
+    assert_true(zero_copy_recall(zero_copy) && zero_copy_recall(zero_copy));
     memset(memory, 'x', sizeof memory);
     assert_int_equal(holder.told, 1);
-    assert_memory_equal(lease->bytes.data, "abcdefg", sizeof memory);
-    bale *held = bale_ref(&lease->bale);
-    lease_end(lease);
+    assert_memory_equal(zero_copy->bytes.data, "abcdefg", sizeof memory);
+    shared_bytes *held = shared_bytes_ref(&zero_copy->shared);
+    zero_copy_end(zero_copy);
     assert_int_equal(holder.told, 1);
-    bale_unref(held);
+    shared_bytes_unref(held);
 }
 
 static void without_memory_it_is_said_so(void **state) {
     holder holder = {0};
     char memory[] = "abcdefg";
-    lease *lease = lease_make(span_of(memory, sizeof memory), moved, &holder);
-    bale *held = bale_ref(&lease->bale);
+    zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
+    shared_bytes *held = shared_bytes_ref(&zero_copy->shared);
     alloc_fail_at(1);
-    assert_false(lease_recall(lease));
-    assert_true(holder.told == 0 && lease->bytes.data == (const uint8_t *)memory); /* all is as it was */
+    assert_false(zero_copy_recall(zero_copy));
+    assert_true(holder.told == 0 && zero_copy->bytes.data == (const uint8_t *)memory); /* all is as it was */
     alloc_fail_at(1);
-    lease_end(lease);
+    zero_copy_end(zero_copy);
     alloc_fail_at(0);
     assert_true(holder.told == 1 && holder.to.size == 0);
-    bale_unref(held);
+    shared_bytes_unref(held);
 }
 
 int main(void) {

@@ -9,82 +9,85 @@
 
 #include "base/alloc.h"
 
-void lists_init(lists *lists, size_t bytes_max) {
-    *lists = (struct lists){.bytes_max = bytes_max};
-    list_init(&lists->ages);
+void key_list_cache_init(key_list_cache *cache, size_t bytes_max) {
+    *cache = (struct key_list_cache){.bytes_max = bytes_max};
+    list_init(&cache->ages);
 }
 
-void lists_fini(lists *lists) {
-    list_for_each (link, &lists->ages) {
-        lists_item *item = container_of(link, lists_item, link);
+void key_list_cache_fini(key_list_cache *cache) {
+    list_for_each (link, &cache->ages) {
+        key_list_cache_item *item = container_of(link, key_list_cache_item, link);
         free(item->note);
         free(item);
     }
-    map_fini(&lists->by_name);
+    map_fini(&cache->by_name);
 }
 
-lists_name lists_name_of(const uint64_t *keys, size_t count) {
+key_list_cache_name key_list_cache_name_of(const uint64_t *keys, size_t count) {
     XXH128_hash_t hash = XXH3_128bits(keys, count * sizeof *keys);
-    return (lists_name){hash.low64, hash.high64};
+    return (key_list_cache_name){hash.low64, hash.high64};
 }
 
-static size_t size_of(uint32_t count) { return sizeof(lists_item) + sizeof(map_slot) * 2 + count * sizeof(uint64_t); }
+static size_t size_of(uint32_t count) {
+    return sizeof(key_list_cache_item) + sizeof(map_entry) * 2 + count * sizeof(uint64_t);
+}
 
-static void drop(lists *lists, lists_item *item) {
-    (void)map_remove(&lists->by_name, item->name.low);
+static void drop(key_list_cache *cache, key_list_cache_item *item) {
+    (void)map_remove(&cache->by_name, item->name.low);
     list_remove(&item->link);
-    lists->bytes -= size_of(item->count) + item->note_size;
+    cache->bytes -= size_of(item->count) + item->note_size;
     free(item->note);
     free(item);
 }
 
-lists_item *lists_find(lists *lists, lists_name name, uint32_t count) {
-    lists_item *item = map_get(&lists->by_name, name.low);
+key_list_cache_item *key_list_cache_find(key_list_cache *cache, key_list_cache_name name, uint32_t count) {
+    key_list_cache_item *item = map_get(&cache->by_name, name.low);
     if (item == NULL || item->name.high != name.high || item->count != count) return NULL;
     list_remove(&item->link);
-    list_push_back(&lists->ages, &item->link);
+    list_push_back(&cache->ages, &item->link);
     return item;
 }
 
 /* Those that are held stay, and count. */
-static void make_room(lists *lists) {
-    list_for_each (link, &lists->ages) {
-        lists_item *item = container_of(link, lists_item, link);
-        if (lists->bytes <= lists->bytes_max) return;
-        if (item->holders == 0) drop(lists, item);
+static void make_room(key_list_cache *cache) {
+    list_for_each (link, &cache->ages) {
+        key_list_cache_item *item = container_of(link, key_list_cache_item, link);
+        if (cache->bytes <= cache->bytes_max) return;
+        if (item->holders == 0) drop(cache, item);
     }
 }
 
-void *lists_note(lists *lists, lists_item *item, size_t size) {
-    if (item->note != NULL || size_of(item->count) + size > lists->bytes_max) return item->note;
+void *key_list_cache_note(key_list_cache *cache, key_list_cache_item *item, size_t size) {
+    if (item->note != NULL || size_of(item->count) + size > cache->bytes_max) return item->note;
     if (alloc_try(size, &item->note) != MR_OK) return NULL;
     item->note_size = size;
-    lists->bytes += size;
+    cache->bytes += size;
     item->holders++;
-    make_room(lists);
+    make_room(cache);
     item->holders--;
     return item->note;
 }
 
-lists_item *lists_keep(lists *lists, lists_name name, const uint64_t *keys, uint32_t count) {
-    lists_item *there = lists_find(lists, name, count);
+key_list_cache_item *key_list_cache_keep(key_list_cache *cache, key_list_cache_name name, const uint64_t *keys,
+                                         uint32_t count) {
+    key_list_cache_item *there = key_list_cache_find(cache, name, count);
     if (there != NULL) return there;
-    if (size_of(count) > lists->bytes_max) return NULL;
-    there = map_get(&lists->by_name, name.low);
+    if (size_of(count) > cache->bytes_max) return NULL;
+    there = map_get(&cache->by_name, name.low);
     if (there != NULL && there->holders != 0) return NULL;
-    if (there != NULL) drop(lists, there);
+    if (there != NULL) drop(cache, there);
     void *memory;
-    if (map_reserve(&lists->by_name, 1) != MR_OK) return NULL;
-    if (alloc_try(sizeof(lists_item) + count * sizeof *keys, &memory) != MR_OK) return NULL;
-    lists_item *item = memory;
+    if (map_reserve(&cache->by_name, 1) != MR_OK) return NULL;
+    if (alloc_try(sizeof(key_list_cache_item) + count * sizeof *keys, &memory) != MR_OK) return NULL;
+    key_list_cache_item *item = memory;
     item->name = name;
     item->count = count;
     memcpy(item->keys, keys, count * sizeof *keys);
-    list_push_back(&lists->ages, &item->link);
-    (void)map_put(&lists->by_name, name.low, item);
-    lists->bytes += size_of(count);
+    list_push_back(&cache->ages, &item->link);
+    (void)map_put(&cache->by_name, name.low, item);
+    cache->bytes += size_of(count);
     item->holders++;
-    make_room(lists);
+    make_room(cache);
     item->holders--;
     return item;
 }

@@ -6,46 +6,49 @@
  *
  * Beside its keys a list may have a note: what whoever keeps it wants to know when it is asked for again.
  *
- * Ownership   it owns its lists, with their notes. One that is held (lists_hold) stays where it is. Threads: none. */
+ * Ownership  it owns its lists, with their notes. One that is held (key_list_cache_hold) stays where it is. Threads:
+ *            none. */
 #pragma once
 #include <stdint.h>
 
 #include "base/list.h"
 #include "base/map.h"
 
-enum { LISTS_LEAST = 16 }; /* keys: shorter ones are sent */
+enum { KEY_LIST_CACHE_LEAST = 16 }; /* keys: shorter ones are sent */
 
-typedef struct lists_name {
+typedef struct key_list_cache_name {
     uint64_t low, high;
-} lists_name;
+} key_list_cache_name;
 
-typedef struct lists_item {
+typedef struct key_list_cache_item {
     list link;
-    lists_name name;
+    key_list_cache_name name;
     uint32_t count, holders;
     uint64_t known; /* for whoever keeps it: who knows of it */
     void *note;     /* owned, zeroed at first; NULL: none */
     size_t note_size;
     uint64_t keys[];
-} lists_item;
+} key_list_cache_item;
 
-typedef struct lists { /* lists_init */
-    map by_name;       /* by the lower half */
+typedef struct key_list_cache { /* key_list_cache_init */
+    map by_name;                /* by the lower half */
     list ages;
     size_t bytes, bytes_max;
-} lists;
+} key_list_cache;
 
-void lists_init(lists *lists, size_t bytes_max);
-void lists_fini(lists *lists);
+void key_list_cache_init(key_list_cache *cache, size_t bytes_max);
+void key_list_cache_fini(key_list_cache *cache);
 
-lists_name lists_name_of(const uint64_t *keys, size_t count);
+key_list_cache_name key_list_cache_name_of(const uint64_t *keys, size_t count);
 
-lists_item *lists_find(lists *lists, lists_name name, uint32_t count); /* NULL: it is not there */
+/* NULL: it is not there */
+key_list_cache_item *key_list_cache_find(key_list_cache *cache, key_list_cache_name name, uint32_t count);
 /* Copies it. NULL: it is too long, or there is no memory, or another one of half of its name is held. */
-lists_item *lists_keep(lists *lists, lists_name name, const uint64_t *keys, uint32_t count);
+key_list_cache_item *key_list_cache_keep(key_list_cache *cache, key_list_cache_name name, const uint64_t *keys,
+                                         uint32_t count);
 
 /* Its note, which is made if there is none. NULL: it is too much, or there is no memory. */
-void *lists_note(lists *lists, lists_item *item, size_t size);
+void *key_list_cache_note(key_list_cache *cache, key_list_cache_item *item, size_t size);
 
-static inline void lists_hold(lists_item *item) { item->holders++; }
-static inline void lists_release(lists_item *item) { item->holders--; }
+static inline void key_list_cache_hold(key_list_cache_item *item) { item->holders++; }
+static inline void key_list_cache_release(key_list_cache_item *item) { item->holders--; }

@@ -16,98 +16,98 @@ static void fill(uint64_t *keys, uint64_t seed) {
 }
 
 static void what_is_kept_is_found(void **state) {
-    lists lists;
+    key_list_cache cache;
     uint64_t keys[COUNT], other[COUNT];
-    lists_init(&lists, 1 << 20);
+    key_list_cache_init(&cache, 1 << 20);
     fill(keys, 1);
     fill(other, 2);
-    lists_name name = lists_name_of(keys, COUNT);
-    assert_null(lists_find(&lists, name, COUNT));
-    lists_item *item = lists_keep(&lists, name, keys, COUNT);
+    key_list_cache_name name = key_list_cache_name_of(keys, COUNT);
+    assert_null(key_list_cache_find(&cache, name, COUNT));
+    key_list_cache_item *item = key_list_cache_keep(&cache, name, keys, COUNT);
     assert_memory_equal(item->keys, keys, sizeof keys);
-    assert_ptr_equal(lists_find(&lists, name, COUNT), item);
-    assert_ptr_equal(lists_keep(&lists, name, keys, COUNT), item);
-    assert_null(lists_find(&lists, name, COUNT - 1));
-    assert_null(lists_find(&lists, (lists_name){name.low, name.high ^ 1}, COUNT));
-    lists_name second = lists_name_of(other, COUNT);
+    assert_ptr_equal(key_list_cache_find(&cache, name, COUNT), item);
+    assert_ptr_equal(key_list_cache_keep(&cache, name, keys, COUNT), item);
+    assert_null(key_list_cache_find(&cache, name, COUNT - 1));
+    assert_null(key_list_cache_find(&cache, (key_list_cache_name){name.low, name.high ^ 1}, COUNT));
+    key_list_cache_name second = key_list_cache_name_of(other, COUNT);
     assert_true(second.low != name.low && second.high != name.high);
-    assert_non_null(lists_keep(&lists, second, other, COUNT));
+    assert_non_null(key_list_cache_keep(&cache, second, other, COUNT));
 
     /* Half of a name is not one: the later list takes the place, unless the earlier one is held. */
-    lists_name half = {name.low, ~name.high};
-    lists_hold(item);
-    assert_null(lists_keep(&lists, half, other, COUNT));
-    lists_release(item);
-    assert_non_null(lists_keep(&lists, half, other, COUNT));
-    assert_null(lists_find(&lists, name, COUNT));
-    lists_fini(&lists);
+    key_list_cache_name half = {name.low, ~name.high};
+    key_list_cache_hold(item);
+    assert_null(key_list_cache_keep(&cache, half, other, COUNT));
+    key_list_cache_release(item);
+    assert_non_null(key_list_cache_keep(&cache, half, other, COUNT));
+    assert_null(key_list_cache_find(&cache, name, COUNT));
+    key_list_cache_fini(&cache);
 }
 
 static void the_oldest_go(void **state) {
-    lists lists;
+    key_list_cache cache;
     uint64_t keys[COUNT];
-    lists_init(&lists, 10000);
+    key_list_cache_init(&cache, 10000);
     fill(keys, 0);
-    lists_item *held = lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT);
-    lists_hold(held);
+    key_list_cache_item *held = key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT);
+    key_list_cache_hold(held);
     for (uint64_t i = 1; i < 50; i++) {
         fill(keys, i);
-        assert_non_null(lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT));
-        assert_true(lists.bytes <= lists.bytes_max);
-        assert_non_null(lists_find(&lists, lists_name_of(keys, COUNT), COUNT));
+        assert_non_null(key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT));
+        assert_true(cache.bytes <= cache.bytes_max);
+        assert_non_null(key_list_cache_find(&cache, key_list_cache_name_of(keys, COUNT), COUNT));
     }
     fill(keys, 1);
-    assert_null(lists_find(&lists, lists_name_of(keys, COUNT), COUNT));
+    assert_null(key_list_cache_find(&cache, key_list_cache_name_of(keys, COUNT), COUNT));
     fill(keys, 0);
-    assert_ptr_equal(lists_find(&lists, lists_name_of(keys, COUNT), COUNT), held);
-    lists_release(held);
-    lists_fini(&lists);
-    lists_init(&lists, 100);
-    assert_null(lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT)); /* it is too long */
-    lists_fini(&lists);
+    assert_ptr_equal(key_list_cache_find(&cache, key_list_cache_name_of(keys, COUNT), COUNT), held);
+    key_list_cache_release(held);
+    key_list_cache_fini(&cache);
+    key_list_cache_init(&cache, 100);
+    assert_null(key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT)); /* it is too long */
+    key_list_cache_fini(&cache);
 }
 
 static void a_note_stays_with_its_list_and_counts(void **state) {
-    lists lists;
+    key_list_cache cache;
     uint64_t keys[COUNT];
-    lists_init(&lists, 10000);
+    key_list_cache_init(&cache, 10000);
     fill(keys, 0);
-    lists_item *item = lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT);
-    size_t before = lists.bytes;
-    uint32_t *note = lists_note(&lists, item, COUNT * sizeof *note);
-    assert_int_equal(lists.bytes, before + COUNT * sizeof *note);
+    key_list_cache_item *item = key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT);
+    size_t before = cache.bytes;
+    uint32_t *note = key_list_cache_note(&cache, item, COUNT * sizeof *note);
+    assert_int_equal(cache.bytes, before + COUNT * sizeof *note);
     assert_true(note[0] == 0 && note[COUNT - 1] == 0);
     note[COUNT - 1] = 5;
-    assert_ptr_equal(lists_note(&lists, item, COUNT * sizeof *note), note);
-    assert_ptr_equal(lists_find(&lists, lists_name_of(keys, COUNT), COUNT)->note, note);
+    assert_ptr_equal(key_list_cache_note(&cache, item, COUNT * sizeof *note), note);
+    assert_ptr_equal(key_list_cache_find(&cache, key_list_cache_name_of(keys, COUNT), COUNT)->note, note);
     for (uint64_t i = 1; i < 50; i++) {
         fill(keys, i);
-        item = lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT);
-        assert_non_null(lists_note(&lists, item, COUNT * sizeof *note));
-        assert_true(lists.bytes <= lists.bytes_max);
-        assert_ptr_equal(lists_find(&lists, lists_name_of(keys, COUNT), COUNT), item);
+        item = key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT);
+        assert_non_null(key_list_cache_note(&cache, item, COUNT * sizeof *note));
+        assert_true(cache.bytes <= cache.bytes_max);
+        assert_ptr_equal(key_list_cache_find(&cache, key_list_cache_name_of(keys, COUNT), COUNT), item);
     }
     fill(keys, 51);
-    item = lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT);
-    assert_null(lists_note(&lists, item, 10000)); /* it is too much */
+    item = key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT);
+    assert_null(key_list_cache_note(&cache, item, 10000)); /* it is too much */
     alloc_fail_at(1);
-    assert_null(lists_note(&lists, item, 8));
+    assert_null(key_list_cache_note(&cache, item, 8));
     alloc_fail_at(0);
-    assert_non_null(lists_note(&lists, item, 8));
-    lists_fini(&lists);
+    assert_non_null(key_list_cache_note(&cache, item, 8));
+    key_list_cache_fini(&cache);
 }
 
 static void no_memory(void **state) {
     uint64_t keys[COUNT];
     fill(keys, 0);
     for (size_t nth = 1; nth <= 2; nth++) {
-        lists lists;
-        lists_init(&lists, 10000);
+        key_list_cache cache;
+        key_list_cache_init(&cache, 10000);
         alloc_fail_at(nth);
-        assert_null(lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT));
+        assert_null(key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT));
         alloc_fail_at(0);
-        assert_non_null(lists_keep(&lists, lists_name_of(keys, COUNT), keys, COUNT));
-        lists_fini(&lists);
+        assert_non_null(key_list_cache_keep(&cache, key_list_cache_name_of(keys, COUNT), keys, COUNT));
+        key_list_cache_fini(&cache);
     }
 }
 

@@ -8,10 +8,10 @@
     for (uint32_t i = 0; i < scatter->count; i++) \
     memcpy(scatter->to + (size_t)scatter->places[i] * (size), from + (size_t)i * (size), (size))
 
-static mr_status take_rows(const scatter *scatter, const parcel_section *answer) {
+static mr_status take_rows(const scatter *scatter, const payload_section *answer) {
     const uint8_t *from = answer->values.data;
     size_t bytes = scatter->bytes;
-    if (answer->op != PARCEL_ROWS || answer->count != scatter->count || answer->flags != 0 ||
+    if (answer->op != PAYLOAD_ROWS || answer->count != scatter->count || answer->flags != 0 ||
         answer->values.size != bytes * scatter->count)
         return MR_CORRUPT;
     switch (bytes) {
@@ -24,10 +24,10 @@ static mr_status take_rows(const scatter *scatter, const parcel_section *answer)
     return MR_OK;
 }
 
-static mr_status take_vectors(const scatter *scatter, const parcel_section *answer) {
+static mr_status take_vectors(const scatter *scatter, const payload_section *answer) {
     const uint8_t *from = answer->values.data;
     size_t left = answer->values.size;
-    if (answer->op != PARCEL_VECTORS || answer->count != scatter->count || answer->flags != 0) return MR_CORRUPT;
+    if (answer->op != PAYLOAD_VECTORS || answer->count != scatter->count || answer->flags != 0) return MR_CORRUPT;
     for (uint32_t i = 0; i < scatter->count; i++) {
         uint64_t first = scatter->offsets[scatter->places[i]], room = scatter->offsets[scatter->places[i] + 1] - first;
         size_t size = answer->lengths[i] * scatter->item, used = size < room ? size : room;
@@ -40,26 +40,26 @@ static mr_status take_vectors(const scatter *scatter, const parcel_section *answ
     return MR_OK;
 }
 
-static mr_status look_at_block(const scatter *scatter, const parcel_section *answer) {
-    const parcel_afar *afar = &answer->afar;
-    const glass_view *view = scatter->sight->see(scatter->sight->context, afar->process);
+static mr_status look_at_block(const scatter *scatter, const payload_section *answer) {
+    const payload_afar *afar = &answer->afar;
+    const shm_import *import = scatter->sight->see(scatter->sight->context, afar->process);
     if (answer->count != scatter->count || answer->count * mr_dtype_size(answer->dtype) != scatter->bytes)
         return MR_CORRUPT;
-    if (view == NULL || afar->word > UINT32_MAX) return MR_BUSY;
-    bool same = glass_copy(view, (uint32_t)afar->word, afar->value, afar->offset, scatter->bytes, scatter->streams,
-                           scatter->to);
+    if (import == NULL || afar->word > UINT32_MAX) return MR_BUSY;
+    bool same = shm_import_copy(import, (uint32_t)afar->word, afar->value, afar->offset, scatter->bytes,
+                                scatter->streams, scatter->to);
     return same ? MR_OK : MR_BUSY;
 }
 
-static mr_status take_block(const scatter *scatter, const parcel_section *answer) {
-    if (answer->op == PARCEL_BLOCK && answer->flags == PARCEL_AFAR && scatter->sight != NULL)
+static mr_status take_block(const scatter *scatter, const payload_section *answer) {
+    if (answer->op == PAYLOAD_BLOCK && answer->flags == PAYLOAD_AFAR && scatter->sight != NULL)
         return look_at_block(scatter, answer);
-    if (answer->op != PARCEL_BLOCK || answer->flags != 0 || answer->values.size != scatter->bytes) return MR_CORRUPT;
+    if (answer->op != PAYLOAD_BLOCK || answer->flags != 0 || answer->values.size != scatter->bytes) return MR_CORRUPT;
     memcpy(scatter->to, answer->values.data, scatter->bytes);
     return MR_OK;
 }
 
-static mr_status take(const scatter *scatter, const parcel_section *answer) {
+static mr_status take(const scatter *scatter, const payload_section *answer) {
     switch (scatter->kind) {
     case SCATTER_ROWS: return take_rows(scatter, answer);
     case SCATTER_VECTORS: return take_vectors(scatter, answer);
@@ -70,10 +70,10 @@ static mr_status take(const scatter *scatter, const parcel_section *answer) {
     return MR_CORRUPT;
 }
 
-mr_status scatter_take(const scatter *scatter, const parcel_section *answer) {
-    if (answer->op == PARCEL_SAME && scatter->version != NULL) return MR_OK;
-    if (answer->op == PARCEL_NONE && answer->count == PARCEL_DROPPED) return MR_NOT_FOUND;
-    if (answer->op == PARCEL_NONE && answer->count == PARCEL_TOO_LARGE) return MR_TOO_LARGE;
+mr_status scatter_take(const scatter *scatter, const payload_section *answer) {
+    if (answer->op == PAYLOAD_SAME && scatter->version != NULL) return MR_OK;
+    if (answer->op == PAYLOAD_NONE && answer->count == PAYLOAD_DROPPED) return MR_NOT_FOUND;
+    if (answer->op == PAYLOAD_NONE && answer->count == PAYLOAD_TOO_LARGE) return MR_TOO_LARGE;
     mr_status status = take(scatter, answer);
     if (status != MR_OK || scatter->version == NULL) return status;
     *scatter->version = answer->version;

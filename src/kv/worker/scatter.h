@@ -31,18 +31,18 @@ typedef struct scatter {
     size_t item;    /* bytes of a value */
     gather *gather; /* of a range; the ticket's */
     uint32_t piece;
-    lists_item *list;  /* held: the keys, if a slot may know them by their name; NULL: it does not */
-    uint64_t *version; /* NULL, or where the version that was shown goes; the caller's, as `to` */
-    uint64_t *changed; /* likewise: counts the parts that were written */
-    uint32_t table;    /* of a block: what is asked again, if it has changed while it was looked at */
-    parcel_place place;
-    const afar_sight *sight; /* NULL: it comes with the answer */
-    bool streams;            /* what is pulled is more than the caches have room for */
-    uint8_t tries;           /* that were in vain */
+    key_list_cache_item *list; /* held: the keys, if a slot may know them by their name; NULL: it does not */
+    uint64_t *version;         /* NULL, or where the version that was shown goes; the caller's, as `to` */
+    uint64_t *changed;         /* likewise: counts the parts that were written */
+    uint32_t table;            /* of a block: what is asked again, if it has changed while it was looked at */
+    payload_place place;
+    const remote_values_sight *sight; /* NULL: it comes with the answer */
+    bool streams;                     /* what is pulled is more than the caches have room for */
+    uint8_t tries;                    /* that were in vain */
 } scatter;
 
 /* MR_OK: it is there. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: this is not what was asked for. MR_TOO_LARGE.
  * MR_BUSY: of a block, it has changed while it was looked at, or is not to be seen: ask again. */
-mr_status scatter_take(const scatter *scatter, const parcel_section *answer);
+mr_status scatter_take(const scatter *scatter, const payload_section *answer);
 
 void scatter_abandon(scatter *scatter); /* nothing of the caller's is written any more */

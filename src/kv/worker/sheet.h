@@ -15,42 +15,43 @@
 #include "ps/chart.h"
 #include "ps/placement.h"
 
-typedef struct sheet_array {
-    dense_plan plan;
+typedef struct table_info_array {
+    dense_table_plan plan;
     uint64_t first_block; /* among all blocks of the table */
-} sheet_array;
+} table_info_array;
 
-typedef struct sheet_mark { /* which batches and queries carried the definition to a slot; 0: none did */
-    uint64_t first, batch;  /* the first batch, and the last */
-    uint64_t query;         /* the last query */
-} sheet_mark;
+typedef struct table_info_mark { /* which batches and queries carried the definition to a slot; 0: none did */
+    uint64_t first, batch;       /* the first batch, and the last */
+    uint64_t query;              /* the last query */
+} table_info_mark;
 
-typedef struct sheet {
-    catalogue_table table;
+typedef struct table_info {
+    table_catalog_table table;
     uint32_t id;
     bool dropped;
-    uint8_t define[DEFINITION_SIZE];
+    uint8_t define[TABLE_SCHEMA_SIZE];
     consistency consistency;
-    placement_table placement;
-    size_t item, row;    /* bytes of a value; of a row of a sparse table */
-    sheet_array *arrays; /* by number */
-    uint64_t generation; /* that the marks are of */
-    sheet_mark *marks;   /* by slot, from the first one of its own on */
-} sheet;
+    slot_placement_table placement;
+    size_t item, row;         /* bytes of a value; of a row of a sparse table */
+    table_info_array *arrays; /* by number */
+    uint64_t generation;      /* that the marks are of */
+    table_info_mark *marks;   /* by slot, from the first one of its own on */
+} table_info;
 
-/* The table is copied. MR_INVALID: it cannot lie in slots of this chart. */
-MR_MUST mr_status sheet_init(sheet *sheet, const catalogue_table *table, const chart *chart);
+/* The table is copied. MR_INVALID: it cannot lie in slots of this cluster map. */
+MR_MUST mr_status table_info_init(table_info *table_info, const table_catalog_table *table, const cluster_map *map);
 /* It lies in slots that have rounds. */
-static inline bool sheet_in_rounds(const sheet *sheet) { return sheet->consistency.kind == CONSISTENCY_BSP; }
-void sheet_fini(sheet *sheet);
+static inline bool table_info_in_rounds(const table_info *table) { return table->consistency.kind == CONSISTENCY_BSP; }
+void table_info_fini(table_info *table);
 
 /* Its pushes go through a codec that loses something. (One that gives what the table's dtype has already is none.) */
-static inline bool sheet_is_lossy(const sheet *sheet) {
-    const definition *definition = &sheet->table.definition;
-    codec_id id = definition->codec.id;
-    return id != CODEC_NONE && !(id == CODEC_FP16 && definition->dtype == MR_F16) &&
-           !(id == CODEC_BF16 && definition->dtype == MR_BF16);
+static inline bool table_info_is_lossy(const table_info *table) {
+    const table_schema *schema = &table->table.schema;
+    codec_id id = schema->codec.id;
+    return id != CODEC_NONE && !(id == CODEC_FP16 && schema->dtype == MR_F16) &&
+           !(id == CODEC_BF16 && schema->dtype == MR_BF16);
 }
 
-uint32_t sheet_block_slot(const sheet *sheet, uint32_t array, uint32_t block);
-sheet_mark *sheet_mark_of(sheet *sheet, uint32_t slot, uint64_t generation); /* zeros where it is another one */
+uint32_t table_info_block_slot(const table_info *table, uint32_t array, uint32_t block);
+/* zeros where it is another one */
+table_info_mark *table_info_mark_of(table_info *table, uint32_t slot, uint64_t generation);

@@ -40,13 +40,13 @@ static mr_status make_room(splitter *splitter, uint32_t slots, size_t count) {
     return MR_OK;
 }
 
-mr_status splitter_check(const placement_table *table, const uint64_t *keys, size_t count) {
+mr_status splitter_check(const slot_placement_table *table, const uint64_t *keys, size_t count) {
     typedef unsigned long long ull;
     for (size_t i = 1; i < count; i++)
         if (keys[i] <= keys[i - 1])
             return error_set(MR_INVALID, "keys[%zu] is %llu, %s the key before it: keys must ascend", i, (ull)keys[i],
                              keys[i] == keys[i - 1] ? "equal to" : "below");
-    if (table->order == PLACEMENT_ORDERED && count != 0 &&
+    if (table->order == SLOT_PLACEMENT_ORDERED && count != 0 &&
         (keys[0] < table->first_key || keys[count - 1] > table->last))
         return error_set(MR_INVALID, "key %llu is outside the table's range %llu to %llu",
                          (ull)(keys[0] < table->first_key ? keys[0] : keys[count - 1]), (ull)table->first_key,
@@ -54,15 +54,15 @@ mr_status splitter_check(const placement_table *table, const uint64_t *keys, siz
     return MR_OK;
 }
 
-/* As placement_slot has it; where slots are a power of two no key is divided by anything. */
-static void find_slots(const placement_table *table, const uint64_t *keys, size_t count, uint32_t *slots) {
+/* As slot_placement_slot has it; where slots are a power of two no key is divided by anything. */
+static void find_slots(const slot_placement_table *table, const uint64_t *keys, size_t count, uint32_t *slots) {
     uint32_t mask = table->slots - 1;
-    bool masks = table->order == PLACEMENT_HASHED && (table->slots & mask) == 0;
-    for (size_t i = 0; masks && i < count; i++) slots[i] = table->first_slot + ((uint32_t)mix(keys[i]) & mask);
-    for (size_t i = 0; !masks && i < count; i++) slots[i] = placement_slot(table, keys[i]);
+    bool masks = table->order == SLOT_PLACEMENT_HASHED && (table->slots & mask) == 0;
+    for (size_t i = 0; masks && i < count; i++) slots[i] = table->first_slot + ((uint32_t)stable_hash(keys[i]) & mask);
+    for (size_t i = 0; !masks && i < count; i++) slots[i] = slot_placement_slot(table, keys[i]);
 }
 
-mr_status splitter_keys(splitter *splitter, const placement_table *table, const uint64_t *keys, size_t count) {
+mr_status splitter_keys(splitter *splitter, const slot_placement_table *table, const uint64_t *keys, size_t count) {
     MR_ASSERT(count <= SPLITTER_KEYS_MAX);
     MR_TRY(splitter_check(table, keys, count));
     MR_TRY(make_room(splitter, table->first_slot + table->slots, count));

@@ -35,9 +35,10 @@ typedef struct splitter_run { /* the keys of one slot */
 void splitter_fini(splitter *splitter);
 
 /* The keys as splitter_keys has them: MR_INVALID. */
-MR_MUST mr_status splitter_check(const placement_table *table, const uint64_t *keys, size_t count);
+MR_MUST mr_status splitter_check(const slot_placement_table *table, const uint64_t *keys, size_t count);
 /* MR_INVALID: a key is not above the one before it, or not one of the table's; the error says which. MR_NOMEM. */
-MR_MUST mr_status splitter_keys(splitter *splitter, const placement_table *table, const uint64_t *keys, size_t count);
+MR_MUST mr_status splitter_keys(splitter *splitter, const slot_placement_table *table, const uint64_t *keys,
+                                size_t count);
 
 static inline splitter_run splitter_at(const splitter *splitter, uint32_t i) {
     uint32_t slot = splitter->touched[i], count = splitter->counts[slot];

@@ -4,8 +4,8 @@
  *                                                               └── nobody has its number: freed at once
  *
  * The number of a ticket is its place and how often that was given, so one that was asked after is gone, and is not
- * taken for another. The opener of a ticket holds one part of it until it has added all others (tickets_end of its
- * own).
+ * taken for another. The section decoder of a ticket holds one part of it until it has added all others (tickets_end of
+ * its own).
  *
  * Called     A ticket that has somebody to tell is kept until it was told: tickets_told gives those whose time has
  *            come, in the order in which they were over. The call is the caller's: no lock is this module's business.
@@ -47,7 +47,7 @@ typedef struct tickets { /* tickets_init */
 void tickets_init(tickets *tickets);
 void tickets_fini(tickets *tickets); /* nobody is told */
 
-/* With one part, which is the opener's. `kept`: somebody will ask after it. MR_BUSY: there are too many. */
+/* With one part, which is the section decoder's. `kept`: somebody will ask after it. MR_BUSY: there are too many. */
 MR_MUST mr_status tickets_open(tickets *tickets, bool kept, ticket **out);
 static inline void tickets_part(ticket *ticket) { ticket->parts++; }
 /* A part is over; the first that is not MR_OK says how all is. The ticket may be gone after that. */

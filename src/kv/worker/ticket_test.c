@@ -31,7 +31,7 @@ static void a_request_is_over_when_all_its_parts_are(void **state) {
     tickets_part(ticket);
     tickets_part(ticket);
     ticket->memory = xmalloc(10);
-    tickets_end(&tickets, ticket, MR_OK); /* the opener's */
+    tickets_end(&tickets, ticket, MR_OK); /* the section decoder's */
     assert_int_equal(outcome(&tickets, number), MR_BUSY);
     tickets_end(&tickets, ticket, MR_STALE);
     assert_int_equal(outcome(&tickets, number), MR_BUSY);

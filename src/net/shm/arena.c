@@ -53,8 +53,8 @@ static mr_status map(int fd, uint64_t size, arena *out) {
 }
 
 static mr_status fits(uint64_t size) {
-    uint64_t left = headroom_bytes();
-    if (left != HEADROOM_UNKNOWN && size > left)
+    uint64_t left = memory_headroom_bytes();
+    if (left != MEMORY_HEADROOM_UNKNOWN && size > left)
         return error_set(MR_NOMEM,
                          "an arena of %" PRIu64 " bytes does not fit: the machine or the memory cgroup has %" PRIu64
                          " bytes left; set arena_bytes",
@@ -91,7 +91,7 @@ mr_status arena_create(uint64_t size, arena *out) {
     }
     *(arena_header *)(void *)made.base = (arena_header){.magic = ARENA_MAGIC,
                                                         .version = ARENA_VERSION,
-                                                        .stations = STATIONS_MAX,
+                                                        .process_blocks = PROCESS_BLOCKS_MAX,
                                                         .size = size,
                                                         .generation = rng_system_seed()};
     *out = made;
@@ -123,9 +123,9 @@ static mr_status check_header(const arena *arena) {
     if (header.version != ARENA_VERSION)
         return error_set(MR_CORRUPT, "the arena has version %u, this program knows %d: use the same release everywhere",
                          header.version, ARENA_VERSION);
-    if (header.stations != STATIONS_MAX || header.size != arena->size)
-        return error_set(MR_CORRUPT, "malformed arena header: %u process blocks, %" PRIu64 " bytes", header.stations,
-                         header.size);
+    if (header.process_blocks != PROCESS_BLOCKS_MAX || header.size != arena->size)
+        return error_set(MR_CORRUPT, "malformed arena header: %u process blocks, %" PRIu64 " bytes",
+                         header.process_blocks, header.size);
     return MR_OK;
 }
 
@@ -181,7 +181,7 @@ mr_status arena_populate(const arena *arena, uint64_t from, uint64_t end) {
 }
 
 static mr_status back_step(arena *arena, uint64_t from, uint64_t end) {
-    uint64_t left = headroom_bytes();
+    uint64_t left = memory_headroom_bytes();
     if (left < end - from + HEADROOM_KEPT)
         return error_set(
             MR_NOMEM, "out of memory for the arena: the machine or the memory cgroup has %" PRIu64 " bytes left", left);

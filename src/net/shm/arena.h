@@ -1,7 +1,7 @@
 /* arena.h — the machine's shared memory: one memfd, mapped by every process of the machine.
  *
- * The owner (the hub) creates it; others map the descriptor they are handed. The file is sealed against shrinking and
- * growing, so no process can make another fault by truncating it. Pages are backed before they are handed out: the
+ * The owner (the broker) creates it; others map the descriptor they are handed. The file is sealed against shrinking
+ * and growing, so no process can make another fault by truncating it. Pages are backed before they are handed out: the
  * owner keeps a watermark below which every page exists (fallocate, which fails cleanly where memory has run out, then
  * MADV_POPULATE_WRITE), moves it ahead of use from a helper thread, and never hands out a byte above it: no SIGBUS, and
  * no page fault on the hot path. */
@@ -21,7 +21,8 @@ typedef struct arena { /* a mapping in this process */
 } arena;
 
 /* Owner's side: makes and maps it, zeroed. `size` is rounded up to pages; MR_INVALID below ARENA_SIZE_MIN, MR_NOMEM
- * when the machine (or its memory cgroup) has not that much. Only the header and the stations are backed at first. */
+ * when the machine (or its memory cgroup) has not that much. Only the header and the process blocks are backed at
+ * first. */
 #define ARENA_SIZE_MIN (ARENA_EXTENTS_OFFSET + (1u << 20))
 MR_MUST mr_status arena_create(uint64_t size, arena *out);
 
@@ -30,10 +31,10 @@ MR_MUST mr_status arena_create(uint64_t size, arena *out);
 MR_MUST mr_status arena_map(int fd, uint64_t size, arena *out);
 void arena_unmap(arena *arena);
 
-static inline station *arena_station(const arena *arena, uint32_t index) {
-    return (station *)(void *)(arena->base + ARENA_STATIONS_OFFSET) + index;
+static inline process_block *arena_process_block(const arena *arena, uint32_t index) {
+    return (process_block *)(void *)(arena->base + ARENA_PROCESS_BLOCKS_OFFSET) + index;
 }
-/* True if the extent lies wholly behind the stations and inside the arena and is aligned to 64 bytes. */
+/* True if the extent lies wholly behind the process blocks and inside the arena and is aligned to 64 bytes. */
 bool arena_holds(const arena *arena, extent extent);
 static inline void *arena_at(const arena *arena, uint64_t offset) { return arena->base + offset; }
 

@@ -40,7 +40,8 @@ static void it_is_sealed_zeroed_and_named(void **state) {
     const arena_header *header = (void *)arena.base;
     assert_int_equal(header->magic, ARENA_MAGIC);
     assert_int_equal(header->size, arena.size);
-    for (uint32_t i = 0; i < STATIONS_MAX; i++) assert_int_equal(arena_station(&arena, i)->state, STATION_FREE);
+    for (uint32_t i = 0; i < PROCESS_BLOCKS_MAX; i++)
+        assert_int_equal(arena_process_block(&arena, i)->state, PROCESS_BLOCK_FREE);
     assert_true(blocks_of(&arena) < SIZE); /* the extents are not there yet */
     arena_unmap(&arena);
     arena_unmap(&arena); /* does no harm */
@@ -127,7 +128,7 @@ static void sizes_that_make_no_sense_are_refused(void **state) {
     assert_int_equal(arena_create(ARENA_SIZE_MIN - 1, &out), MR_INVALID);
     assert_int_equal(arena_create(UINT64_MAX, &out), MR_INVALID);
     assert_int_equal(arena_create(UINT64_C(1) << 60, &out), MR_NOMEM);
-    assert_int_equal(arena_create(headroom_bytes() + (UINT64_C(1) << 30), &out), MR_NOMEM);
+    assert_int_equal(arena_create(memory_headroom_bytes() + (UINT64_C(1) << 30), &out), MR_NOMEM);
 }
 
 static void pages_come_and_go(void **state) {

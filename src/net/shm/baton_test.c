@@ -12,59 +12,59 @@
 #include "base/futex.h"
 
 static void the_first_drives_and_an_answer_is_seen(void **state) {
-    baton baton;
-    baton_init(&baton);
-    baton_waiter waiter;
-    baton_waiter_init(&waiter);
-    baton_lock(&baton);
-    assert_int_equal(baton_wait(&baton, &waiter, -1), BATON_DRIVE);
-    baton_finish(&baton, &waiter);
-    assert_int_equal(baton_wait(&baton, &waiter, -1), BATON_DONE);
-    baton_pass(&baton);
-    assert_false(baton.driven);
-    baton_unlock(&baton);
+    poller poller;
+    poller_init(&poller);
+    poller_waiter waiter;
+    poller_waiter_init(&waiter);
+    poller_lock(&poller);
+    assert_int_equal(poller_wait(&poller, &waiter, -1), POLLER_DRIVE);
+    poller_finish(&poller, &waiter);
+    assert_int_equal(poller_wait(&poller, &waiter, -1), POLLER_DONE);
+    poller_pass(&poller);
+    assert_false(poller.driven);
+    poller_unlock(&poller);
 }
 
 static void a_wait_in_line_ends_in_time(void **state) {
-    baton baton;
-    baton_init(&baton);
-    baton_waiter driver, other;
-    baton_waiter_init(&driver);
-    baton_waiter_init(&other);
-    baton_lock(&baton);
-    assert_int_equal(baton_wait(&baton, &driver, -1), BATON_DRIVE);
-    assert_int_equal(baton_wait(&baton, &other, 1000), BATON_TIMEOUT);
-    assert_true(list_empty(&baton.line));
-    assert_int_equal(baton_wait(&baton, &other, 0), BATON_TIMEOUT);
-    baton_pass(&baton);
-    assert_int_equal(baton_wait(&baton, &other, 0), BATON_DRIVE);
-    baton_pass(&baton);
-    baton_unlock(&baton);
+    poller poller;
+    poller_init(&poller);
+    poller_waiter driver, other;
+    poller_waiter_init(&driver);
+    poller_waiter_init(&other);
+    poller_lock(&poller);
+    assert_int_equal(poller_wait(&poller, &driver, -1), POLLER_DRIVE);
+    assert_int_equal(poller_wait(&poller, &other, 1000), POLLER_TIMEOUT);
+    assert_true(list_empty(&poller.line));
+    assert_int_equal(poller_wait(&poller, &other, 0), POLLER_TIMEOUT);
+    poller_pass(&poller);
+    assert_int_equal(poller_wait(&poller, &other, 0), POLLER_DRIVE);
+    poller_pass(&poller);
+    poller_unlock(&poller);
 }
 
 static void count_rouse(void *away) { ++*(int *)away; }
 
 static void a_driver_that_is_away_is_roused(void **state) {
-    baton baton;
-    baton_init(&baton);
-    baton_waiter waiter;
-    baton_waiter_init(&waiter);
+    poller poller;
+    poller_init(&poller);
+    poller_waiter waiter;
+    poller_waiter_init(&waiter);
     int roused = 0;
-    baton_lock(&baton);
-    assert_int_equal(baton_wait(&baton, &waiter, -1), BATON_DRIVE);
-    baton_leave(&baton, count_rouse, &roused);
-    baton_lock(&baton); /* as another thread does */
-    baton_finish(&baton, &waiter);
+    poller_lock(&poller);
+    assert_int_equal(poller_wait(&poller, &waiter, -1), POLLER_DRIVE);
+    poller_leave(&poller, count_rouse, &roused);
+    poller_lock(&poller); /* as another thread does */
+    poller_finish(&poller, &waiter);
     assert_int_equal(roused, 1);
-    baton_unlock(&baton);
-    baton_return(&baton);
-    baton_pass(&baton);
-    baton_waiter_init(&waiter);
-    assert_int_equal(baton_wait(&baton, &waiter, -1), BATON_DRIVE);
-    baton_finish(&baton, &waiter); /* by the driver itself: it is there */
+    poller_unlock(&poller);
+    poller_return(&poller);
+    poller_pass(&poller);
+    poller_waiter_init(&waiter);
+    assert_int_equal(poller_wait(&poller, &waiter, -1), POLLER_DRIVE);
+    poller_finish(&poller, &waiter); /* by the driver itself: it is there */
     assert_int_equal(roused, 1);
-    baton_pass(&baton);
-    baton_unlock(&baton);
+    poller_pass(&poller);
+    poller_unlock(&poller);
 }
 
 /* ---- A model of calls: asking puts a number on a queue; whoever drives takes numbers off it, in order, and finishes
@@ -73,8 +73,8 @@ static void a_driver_that_is_away_is_roused(void **state) {
 enum { THREADS = 4, CALLS = 4000, QUEUE = 64 };
 
 typedef struct model {
-    baton baton;
-    baton_waiter *queue[QUEUE];
+    poller poller;
+    poller_waiter *queue[QUEUE];
     unsigned first, count;
     _Atomic uint32_t asked, arrived; /* what has "gone out", and "come in" and may be taken: both only grow */
     unsigned drivers, drivers_most, answered;
@@ -97,56 +97,56 @@ static void *server(void *argument) {
 /* With the lock held: takes everything that has arrived. */
 static void take_arrived(model *model) {
     while (model->answered < atomic_load(&model->arrived)) {
-        baton_waiter *waiter = model->queue[model->first];
+        poller_waiter *waiter = model->queue[model->first];
         model->first = (model->first + 1) % QUEUE;
         model->count--;
         model->answered++;
-        baton_finish(&model->baton, waiter);
+        poller_finish(&model->poller, waiter);
     }
 }
 
-static void drive(model *model, baton_waiter *mine) {
+static void drive(model *model, poller_waiter *mine) {
     if (++model->drivers > model->drivers_most) model->drivers_most = model->drivers;
     while (!mine->done) {
         unsigned seen = model->answered;
-        baton_unlock(&model->baton);
+        poller_unlock(&model->poller);
         futex_wait(&model->arrived, seen, -1, FUTEX_WITHIN); /* only answers end this wait: nobody has to rouse it */
-        baton_lock(&model->baton);
+        poller_lock(&model->poller);
         take_arrived(model);
     }
     model->drivers--;
-    baton_pass(&model->baton);
+    poller_pass(&model->poller);
 }
 
 static void *caller(void *argument) {
     model *model = argument;
     for (int i = 0; i < CALLS; i++) {
-        baton_waiter waiter;
-        baton_waiter_init(&waiter);
-        baton_lock(&model->baton);
+        poller_waiter waiter;
+        poller_waiter_init(&waiter);
+        poller_lock(&model->poller);
         model->queue[(model->first + model->count++) % QUEUE] = &waiter;
         tell(&model->asked);
         for (;;) {
-            baton_turn turn = baton_wait(&model->baton, &waiter, -1);
-            if (turn == BATON_DONE) break;
+            poller_turn turn = poller_wait(&model->poller, &waiter, -1);
+            if (turn == POLLER_DONE) break;
             drive(model, &waiter);
         }
-        baton_unlock(&model->baton);
+        poller_unlock(&model->poller);
     }
     return NULL;
 }
 
 static void many_threads_get_every_answer(void **state) {
     model model = {.first = 0};
-    baton_init(&model.baton);
+    poller_init(&model.poller);
     pthread_t threads[THREADS + 1];
     assert_int_equal(pthread_create(&threads[THREADS], NULL, server, &model), 0);
     for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, caller, &model), 0);
     for (int i = 0; i <= THREADS; i++) pthread_join(threads[i], NULL);
     assert_int_equal(model.answered, THREADS * CALLS);
     assert_int_equal(model.drivers_most, 1);
-    assert_false(model.baton.driven);
-    assert_true(list_empty(&model.baton.line));
+    assert_false(model.poller.driven);
+    assert_true(list_empty(&model.poller.line));
 }
 
 int main(void) {

@@ -4,8 +4,8 @@
  * priority that is a hash of nothing but a counter, each node knowing the longest run beneath it, which makes "the
  * lowest run of at least n bytes" one walk from the root. Runs in use are in a map by offset.
  *
- * Invariants  (extents_check) every byte is in exactly one run; no two free runs touch; `longest` is right; used and
- *             counts are the sums they claim to be.
+ * Invariants  (extent_allocator_check) every byte is in exactly one run; no two free runs touch; `longest` is right;
+ *             used and counts are the sums they claim to be.
  * Ownership   the extents own all runs.
  * Threads     none. No clock, no I/O. */
 #include "net/shm/extents.h"
@@ -27,7 +27,7 @@ typedef struct run {
     struct run *left, *right;   /* owned */
 } run;
 
-struct extents {
+struct extent_allocator {
     uint64_t from, end, used;
     run *free_runs; /* owned: the root */
     map used_runs;  /* offset → run, owned */
@@ -72,27 +72,27 @@ static run *join(run *low, run *high) {
     return refresh(high);
 }
 
-static void insert(extents *extents, run *item) {
+static void insert(extent_allocator *allocator, run *item) {
     item->left = item->right = NULL;
-    item->priority = rng_next(&extents->rng);
+    item->priority = rng_next(&allocator->rng);
     run *low, *high;
-    split(extents->free_runs, item->offset, &low, &high);
-    extents->free_runs = join(join(low, refresh(item)), high);
-    extents->free_count++;
+    split(allocator->free_runs, item->offset, &low, &high);
+    allocator->free_runs = join(join(low, refresh(item)), high);
+    allocator->free_count++;
 }
 
-static void take_out(extents *extents, run *item) {
+static void take_out(extent_allocator *allocator, run *item) {
     run *low, *rest, *middle, *high;
-    split(extents->free_runs, item->offset, &low, &rest);
+    split(allocator->free_runs, item->offset, &low, &rest);
     split(rest, item->offset + 1, &middle, &high);
     MR_ASSERT(middle == item && item->left == NULL && item->right == NULL);
-    extents->free_runs = join(low, high);
-    extents->free_count--;
+    allocator->free_runs = join(low, high);
+    allocator->free_count--;
 }
 
 /* The lowest free run of at least `size` bytes. */
-static run *first_fit(const extents *extents, uint64_t size) {
-    run *node = extents->free_runs;
+static run *first_fit(const extent_allocator *allocator, uint64_t size) {
+    run *node = allocator->free_runs;
     if (longest_of(node) < size) return NULL;
     for (;;) {
         if (longest_of(node->left) >= size)
@@ -105,9 +105,9 @@ static run *first_fit(const extents *extents, uint64_t size) {
 }
 
 /* The last free run that begins at or before `offset`. */
-static run *at_or_before(const extents *extents, uint64_t offset) {
+static run *at_or_before(const extent_allocator *allocator, uint64_t offset) {
     run *found = NULL;
-    for (run *node = extents->free_runs; node != NULL;) {
+    for (run *node = allocator->free_runs; node != NULL;) {
         if (node->offset <= offset)
             found = node, node = node->right;
         else
@@ -125,9 +125,9 @@ static run *run_create(uint64_t offset, uint64_t size) {
     return made;
 }
 
-extents *extents_create(uint64_t from, uint64_t end) {
+extent_allocator *extent_allocator_create(uint64_t from, uint64_t end) {
     MR_ASSERT(from < end && from % EXTENT_UNIT == 0 && end % EXTENT_UNIT == 0);
-    extents *made = xcalloc(1, sizeof *made);
+    extent_allocator *made = xcalloc(1, sizeof *made);
     made->from = from;
     made->end = end;
     rng_init(&made->rng, from ^ end);
@@ -142,26 +142,26 @@ static void free_all(run *node) {
     free(node);
 }
 
-void extents_destroy(extents *extents) {
-    map_for_each (slot, &extents->used_runs) free(slot.value);
-    map_fini(&extents->used_runs);
-    free_all(extents->free_runs);
-    free(extents);
+void extent_allocator_destroy(extent_allocator *allocator) {
+    map_for_each (slot, &allocator->used_runs) free(slot.value);
+    map_fini(&allocator->used_runs);
+    free_all(allocator->free_runs);
+    free(allocator);
 }
 
-static uint64_t top(const extents *extents) {
-    const run *last = at_or_before(extents, extents->end);
-    return last != NULL && end_of(last) == extents->end ? last->offset : extents->end;
+static uint64_t top(const extent_allocator *allocator) {
+    const run *last = at_or_before(allocator, allocator->end);
+    return last != NULL && end_of(last) == allocator->end ? last->offset : allocator->end;
 }
 
 /* A free run that holds the youngest hot extent of exactly this size. The end of what is in use is left to run empty,
  * so that it can be given back to the machine. */
-static run *hot_fit(extents *extents, uint64_t size, uint64_t *offset) {
-    uint64_t limit = top(extents);
+static run *hot_fit(extent_allocator *allocator, uint64_t size, uint64_t *offset) {
+    uint64_t limit = top(allocator);
     for (size_t age = 1; age <= HOT_COUNT; age++) {
-        extent *hot = &extents->hot[(extents->hot_next + HOT_COUNT - age) % HOT_COUNT];
+        extent *hot = &allocator->hot[(allocator->hot_next + HOT_COUNT - age) % HOT_COUNT];
         if (hot->size != size || hot->offset + size > limit) continue;
-        run *holder = at_or_before(extents, hot->offset);
+        run *holder = at_or_before(allocator, hot->offset);
         if (holder == NULL || end_of(holder) < hot->offset + size) continue;
         *offset = hot->offset;
         hot->size = 0;
@@ -171,80 +171,80 @@ static run *hot_fit(extents *extents, uint64_t size, uint64_t *offset) {
 }
 
 /* Takes [offset, offset + size) out of a free run; what is left of it on both sides stays free. */
-static void cut(extents *extents, run *holder, uint64_t offset, uint64_t size) {
+static void cut(extent_allocator *allocator, run *holder, uint64_t offset, uint64_t size) {
     uint64_t before = offset - holder->offset, after = end_of(holder) - offset - size;
-    take_out(extents, holder);
-    if (before > 0) insert(extents, run_create(holder->offset, before));
-    if (after > 0) insert(extents, run_create(offset + size, after));
+    take_out(allocator, holder);
+    if (before > 0) insert(allocator, run_create(holder->offset, before));
+    if (after > 0) insert(allocator, run_create(offset + size, after));
     holder->offset = offset;
     holder->size = size;
-    map_put(&extents->used_runs, offset, holder);
-    extents->used += size;
+    map_put(&allocator->used_runs, offset, holder);
+    allocator->used += size;
 }
 
-mr_status extents_alloc(extents *extents, uint64_t size, extent *out) {
+mr_status extent_allocator_alloc(extent_allocator *allocator, uint64_t size, extent *out) {
     if (size == 0) return error_set(MR_INVALID, "an extent of 0 bytes: the minimum is 1");
-    uint64_t total = extents->end - extents->from;
+    uint64_t total = allocator->end - allocator->from;
     if (size <= total) size = (size + EXTENT_UNIT - 1) / EXTENT_UNIT * EXTENT_UNIT;
     uint64_t offset = 0;
-    run *holder = hot_fit(extents, size, &offset);
+    run *holder = hot_fit(allocator, size, &offset);
     if (holder == NULL) {
-        holder = first_fit(extents, size);
+        holder = first_fit(allocator, size);
         if (holder == NULL)
             return error_set(MR_NOMEM,
                              "the arena has no free extent of %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64
                              " are in use, the longest free extent has %" PRIu64,
-                             size, extents->used, total, longest_of(extents->free_runs));
+                             size, allocator->used, total, longest_of(allocator->free_runs));
         offset = holder->offset;
     }
-    cut(extents, holder, offset, size);
+    cut(allocator, holder, offset, size);
     *out = (extent){.offset = offset, .size = size};
     return MR_OK;
 }
 
-mr_status extents_take(extents *extents, extent wanted) {
+mr_status extent_allocator_take(extent_allocator *allocator, extent wanted) {
     MR_ASSERT(wanted.size > 0 && wanted.size % EXTENT_UNIT == 0 && wanted.offset % EXTENT_UNIT == 0);
-    run *holder = at_or_before(extents, wanted.offset);
+    run *holder = at_or_before(allocator, wanted.offset);
     if (holder == NULL || end_of(holder) < wanted.offset + wanted.size)
         return error_set(MR_NOMEM, "the extent of %" PRIu64 " bytes at offset %" PRIu64 " of the arena is in use",
                          wanted.size, wanted.offset);
-    uint64_t limit = top(extents);
+    uint64_t limit = top(allocator);
     if (wanted.offset > limit && (wanted.offset - limit) / wanted.size >= EXTENT_RAISE_MAX)
         return error_set(MR_NOMEM,
                          "the extent of %" PRIu64 " bytes at offset %" PRIu64 " is too far above the used part",
                          wanted.size, wanted.offset);
-    cut(extents, holder, wanted.offset, wanted.size);
+    cut(allocator, holder, wanted.offset, wanted.size);
     return MR_OK;
 }
 
-void extents_free(extents *extents, extent extent) {
-    run *item = map_remove(&extents->used_runs, extent.offset);
+void extent_allocator_free(extent_allocator *allocator, extent extent) {
+    run *item = map_remove(&allocator->used_runs, extent.offset);
     MR_ASSERT(item != NULL && item->size == extent.size);
-    extents->used -= item->size;
-    extents->hot[extents->hot_next] = extent;
-    extents->hot_next = (extents->hot_next + 1) % HOT_COUNT;
-    run *before = at_or_before(extents, item->offset), *after = at_or_before(extents, end_of(item));
+    allocator->used -= item->size;
+    allocator->hot[allocator->hot_next] = extent;
+    allocator->hot_next = (allocator->hot_next + 1) % HOT_COUNT;
+    run *before = at_or_before(allocator, item->offset), *after = at_or_before(allocator, end_of(item));
     if (after != NULL && after->offset == end_of(item)) {
-        take_out(extents, after);
+        take_out(allocator, after);
         item->size += after->size;
         free(after);
     }
     if (before != NULL && end_of(before) == item->offset) {
-        take_out(extents, before);
+        take_out(allocator, before);
         item->offset = before->offset;
         item->size += before->size;
         free(before);
     }
-    insert(extents, item);
+    insert(allocator, item);
 }
 
-extents_stats extents_stats_now(const extents *extents) {
-    return (extents_stats){.size = extents->end - extents->from,
-                           .used = extents->used,
-                           .largest = longest_of(extents->free_runs),
-                           .top = top(extents),
-                           .count = extents->used_runs.count,
-                           .runs = extents->free_count};
+extent_allocator_stats extent_allocator_stats_now(const extent_allocator *allocator) {
+    return (extent_allocator_stats){.size = allocator->end - allocator->from,
+                                    .used = allocator->used,
+                                    .largest = longest_of(allocator->free_runs),
+                                    .top = top(allocator),
+                                    .count = allocator->used_runs.count,
+                                    .runs = allocator->free_count};
 }
 
 /* ---- Invariants. */
@@ -275,30 +275,30 @@ static int by_offset(const void *a, const void *b) {
     return one->offset < two->offset ? -1 : one->offset > two->offset;
 }
 
-static void check_used(const extents *extents) {
-    run **sorted = xcalloc(extents->used_runs.count, sizeof *sorted);
+static void check_used(const extent_allocator *allocator) {
+    run **sorted = xcalloc(allocator->used_runs.count, sizeof *sorted);
     size_t count = 0;
-    map_for_each (slot, &extents->used_runs) {
+    map_for_each (slot, &allocator->used_runs) {
         sorted[count] = slot.value;
         MR_ASSERT(slot.key == sorted[count]->offset);
         count++;
     }
     qsort(sorted, count, sizeof *sorted, by_offset);
-    uint64_t bytes = 0, last_end = extents->from;
+    uint64_t bytes = 0, last_end = allocator->from;
     for (size_t i = 0; i < count; i++) {
-        const run *item = sorted[i], *neighbour = at_or_before(extents, end_of(item) - 1);
-        MR_ASSERT(item->offset >= last_end && end_of(item) <= extents->end);
+        const run *item = sorted[i], *neighbour = at_or_before(allocator, end_of(item) - 1);
+        MR_ASSERT(item->offset >= last_end && end_of(item) <= allocator->end);
         MR_ASSERT(neighbour == NULL || end_of(neighbour) <= item->offset);
         last_end = end_of(item);
         bytes += item->size;
     }
-    MR_ASSERT(bytes == extents->used);
+    MR_ASSERT(bytes == allocator->used);
     free(sorted);
 }
 
-void extents_check(const extents *extents) {
+void extent_allocator_check(const extent_allocator *allocator) {
     tally tally = {0};
-    check_tree(extents->free_runs, &tally);
-    MR_ASSERT(tally.runs == extents->free_count && tally.bytes + extents->used == extents->end - extents->from);
-    check_used(extents);
+    check_tree(allocator->free_runs, &tally);
+    MR_ASSERT(tally.runs == allocator->free_count && tally.bytes + allocator->used == allocator->end - allocator->from);
+    check_used(allocator);
 }

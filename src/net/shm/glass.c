@@ -25,16 +25,16 @@ enum { HEADROOM_KEPT = 8 << 20 };
 
 typedef struct layout { /* as it lies in shared memory */
     uint64_t magic, size;
-    _Atomic uint64_t words[GLASS_WORDS];
+    _Atomic uint64_t words[SHM_EXPORT_WORDS];
 } layout;
 
-_Static_assert(sizeof(layout) <= GLASS_FRONT && GLASS_FRONT % EXTENT_UNIT == 0, "stretches are behind it");
+_Static_assert(sizeof(layout) <= SHM_EXPORT_FRONT && SHM_EXPORT_FRONT % EXTENT_UNIT == 0, "stretches are behind it");
 
-struct glass {
+struct shm_export {
     layout *shared; /* mapped */
     uint64_t size;
     int fd, read_fd;
-    extents *extents;
+    extent_allocator *allocator;
     map sizes;    /* offset → bytes of what is taken */
     extent *left; /* to others, in their order */
     uint32_t left_count;
@@ -51,197 +51,199 @@ static int open_again(int fd) {
     return again >= 0 ? again : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
-static mr_status back(const glass *glass, uint64_t offset, uint64_t size) {
-    uint64_t left = headroom_bytes();
-    if (left != HEADROOM_UNKNOWN && left < size + HEADROOM_KEPT)
+static mr_status back(const shm_export *export, uint64_t offset, uint64_t size) {
+    uint64_t left = memory_headroom_bytes();
+    if (left != MEMORY_HEADROOM_UNKNOWN && left < size + HEADROOM_KEPT)
         return error_set(MR_NOMEM, "no memory for %llu shared bytes: the machine or the memory cgroup has %llu left",
                          (unsigned long long)size, (unsigned long long)left);
     if (FAILPOINT_ERROR("glass.fallocate")
             ? (errno = ENOSPC, true)
-            : TEMP_FAILURE_RETRY(fallocate(glass->fd, 0, (off_t)offset, (off_t)size)) != 0)
+            : TEMP_FAILURE_RETRY(fallocate(export->fd, 0, (off_t)offset, (off_t)size)) != 0)
         return error_errno("cannot back %llu bytes of exported memory", (unsigned long long)size);
     return MR_OK;
 }
 
-static mr_status open_file(glass *glass) {
-    glass->fd = FAILPOINT_ERROR("glass.memfd") ? (errno = EMFILE, -1) : sealed_create("miniray-glass", glass->size);
-    if (glass->fd < 0) return error_errno("cannot create a memfd for export (fd %d)", glass->fd);
-    glass->read_fd = open_again(glass->fd);
-    if (glass->read_fd < 0) return error_errno("cannot open the exported memory (fd %d) for reading", glass->fd);
-    MR_TRY(back(glass, 0, GLASS_FRONT));
-    void *memory = mmap(NULL, glass->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, glass->fd, 0);
-    if (memory == MAP_FAILED) return error_errno("cannot map exported memory (fd %d)", glass->fd);
-    glass->shared = memory;
-    (void)madvise(memory, glass->size, MADV_DONTDUMP);
+static mr_status open_file(shm_export *export) {
+    export->fd =
+        FAILPOINT_ERROR("glass.memfd") ? (errno = EMFILE, -1) : sealed_memfd_create("miniray-glass", export->size);
+    if (export->fd < 0) return error_errno("cannot create a memfd for export (fd %d)", export->fd);
+    export->read_fd = open_again(export->fd);
+    if (export->read_fd < 0) return error_errno("cannot open the exported memory (fd %d) for reading", export->fd);
+    MR_TRY(back(export, 0, SHM_EXPORT_FRONT));
+    void *memory = mmap(NULL, export->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, export->fd, 0);
+    if (memory == MAP_FAILED) return error_errno("cannot map exported memory (fd %d)", export->fd);
+    export->shared = memory;
+    (void)madvise(memory, export->size, MADV_DONTDUMP);
     return MR_OK;
 }
 
-mr_status glass_create(uint64_t size, glass **out) {
+mr_status shm_export_create(uint64_t size, shm_export **out) {
     size -= size % EXTENT_UNIT;
-    if (size < GLASS_FRONT + EXTENT_UNIT || size > INT64_MAX)
+    if (size < SHM_EXPORT_FRONT + EXTENT_UNIT || size > INT64_MAX)
         return error_set(MR_INVALID, "exported memory of %llu bytes: the minimum is %d", (unsigned long long)size,
-                         GLASS_FRONT + EXTENT_UNIT);
-    glass *glass = xcalloc(1, sizeof *glass);
-    *glass = (struct glass){.size = size, .fd = -1, .read_fd = -1, .next_word = 1};
-    mr_status status = open_file(glass);
+                         SHM_EXPORT_FRONT + EXTENT_UNIT);
+    shm_export *export = xcalloc(1, sizeof *export);
+    *export = (struct shm_export){.size = size, .fd = -1, .read_fd = -1, .next_word = 1};
+    mr_status status = open_file(export);
     if (status != MR_OK) {
-        glass_destroy(glass);
+        shm_export_destroy(export);
         return status;
     }
-    glass->shared->magic = GLASS_MAGIC;
-    glass->shared->size = size;
-    glass->extents = extents_create(GLASS_FRONT, size);
-    *out = glass;
+    export->shared->magic = SHM_EXPORT_MAGIC;
+    export->shared->size = size;
+    export->allocator = extent_allocator_create(SHM_EXPORT_FRONT, size);
+    *out = export;
     return MR_OK;
 }
 
 /* All but what was left to others. */
-static void unmap(glass *glass) {
-    uint8_t *base = (uint8_t *)glass->shared;
+static void unmap(shm_export *export) {
+    uint8_t *base = (uint8_t *)export->shared;
     uint64_t at = 0;
-    for (uint32_t i = 0; i < glass->left_count; i++) {
-        if (glass->left[i].offset > at) munmap(base + at, glass->left[i].offset - at);
-        at = glass->left[i].offset + glass->left[i].size;
+    for (uint32_t i = 0; i < export->left_count; i++) {
+        if (export->left[i].offset > at) munmap(base + at, export->left[i].offset - at);
+        at = export->left[i].offset + export->left[i].size;
     }
-    if (at < glass->size) munmap(base + at, glass->size - at);
+    if (at < export->size) munmap(base + at, export->size - at);
 }
 
-void glass_destroy(glass *glass) {
-    if (glass == NULL) return;
-    if (glass->extents != NULL) extents_destroy(glass->extents);
-    if (glass->shared != NULL) unmap(glass);
-    free(glass->left);
-    if (glass->fd >= 0) close(glass->fd);
-    if (glass->read_fd >= 0) close(glass->read_fd);
-    map_fini(&glass->sizes);
-    free(glass->free_words);
-    free(glass);
+void shm_export_destroy(shm_export *export) {
+    if (export == NULL) return;
+    if (export->allocator != NULL) extent_allocator_destroy(export->allocator);
+    if (export->shared != NULL) unmap(export);
+    free(export->left);
+    if (export->fd >= 0) close(export->fd);
+    if (export->read_fd >= 0) close(export->read_fd);
+    map_fini(&export->sizes);
+    free(export->free_words);
+    free(export);
 }
 
-int glass_fd(const glass *glass) { return glass->read_fd; }
-uint64_t glass_used(const glass *glass) { return extents_stats_now(glass->extents).used; }
+int shm_export_fd(const shm_export *export) { return export->read_fd; }
+uint64_t shm_export_used(const shm_export *export) { return extent_allocator_stats_now(export->allocator).used; }
 
 /* ---- Stretches. */
 
-static uint8_t *base_of(const glass *glass) { return (uint8_t *)glass->shared; }
+static uint8_t *base_of(const shm_export *export) { return (uint8_t *)export->shared; }
 
-mr_status glass_take(glass *glass, size_t size, void **out) {
+mr_status shm_export_take(shm_export *export, size_t size, void **out) {
     extent extent;
-    if (size == 0 || size > glass->size)
+    if (size == 0 || size > export->size)
         return error_set(size == 0 ? MR_INVALID : MR_NOMEM, "cannot export %zu bytes", size);
-    MR_TRY(extents_alloc(glass->extents, size, &extent));
-    mr_status status = back(glass, extent.offset, extent.size);
+    MR_TRY(extent_allocator_alloc(export->allocator, size, &extent));
+    mr_status status = back(export, extent.offset, extent.size);
     if (status != MR_OK) {
-        extents_free(glass->extents, extent);
+        extent_allocator_free(export->allocator, extent);
         return status;
     }
-    map_put(&glass->sizes, extent.offset, (void *)(uintptr_t)extent.size);
-    *out = base_of(glass) + extent.offset;
+    map_put(&export->sizes, extent.offset, (void *)(uintptr_t)extent.size);
+    *out = base_of(export) + extent.offset;
     return MR_OK;
 }
 
-static uint64_t offset_of(const glass *glass, const void *memory) {
-    return (uint64_t)((const uint8_t *)memory - base_of(glass));
+static uint64_t offset_of(const shm_export *export, const void *memory) {
+    return (uint64_t)((const uint8_t *)memory - base_of(export));
 }
 
 /* Its pages go; where they cannot, they are cleared for who takes them next. */
-void glass_give(glass *glass, void *memory) {
+void shm_export_give(shm_export *export, void *memory) {
     if (memory == NULL) return;
-    uint64_t offset = offset_of(glass, memory), size = (uintptr_t)map_remove(&glass->sizes, offset);
+    uint64_t offset = offset_of(export, memory), size = (uintptr_t)map_remove(&export->sizes, offset);
     MR_ASSERT(size != 0);
-    if (fallocate(glass->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) != 0)
+    if (fallocate(export->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) != 0)
         memset(memory, 0, size);
-    extents_free(glass->extents, (extent){offset, size});
+    extent_allocator_free(export->allocator, (extent){offset, size});
 }
 
-void glass_leave(glass *glass, void *memory) {
-    uint64_t offset = offset_of(glass, memory), size = (uintptr_t)map_remove(&glass->sizes, offset);
-    uint32_t at = glass->left_count++;
+void shm_export_leave(shm_export *export, void *memory) {
+    uint64_t offset = offset_of(export, memory), size = (uintptr_t)map_remove(&export->sizes, offset);
+    uint32_t at = export->left_count++;
     MR_ASSERT(size != 0);
-    glass->left = xrealloc(glass->left, glass->left_count * sizeof *glass->left);
-    for (; at > 0 && glass->left[at - 1].offset > offset; at--) glass->left[at] = glass->left[at - 1];
-    glass->left[at] = (extent){offset, size};
+    export->left = xrealloc(export->left, export->left_count * sizeof *export->left);
+    for (; at > 0 && export->left[at - 1].offset > offset; at--) export->left[at] = export->left[at - 1];
+    export->left[at] = (extent){offset, size};
 }
 
-bool glass_holds(const glass *glass, const void *memory, size_t size, uint64_t *offset) {
-    uintptr_t at = (uintptr_t)memory, base = (uintptr_t)glass->shared;
-    if (at < base + GLASS_FRONT || at - base > glass->size || size > glass->size - (at - base)) return false;
+bool shm_export_holds(const shm_export *export, const void *memory, size_t size, uint64_t *offset) {
+    uintptr_t at = (uintptr_t)memory, base = (uintptr_t) export->shared;
+    if (at < base + SHM_EXPORT_FRONT || at - base > export->size || size > export->size - (at - base)) return false;
     *offset = at - base;
     return true;
 }
 
-bool glass_owns(const glass *glass, const void *memory) {
+bool shm_export_owns(const shm_export *export, const void *memory) {
     uint64_t offset;
-    return glass_holds(glass, memory, 1, &offset) && map_get(&glass->sizes, offset) != NULL;
+    return shm_export_holds(export, memory, 1, &offset) && map_get(&export->sizes, offset) != NULL;
 }
 
 /* ---- Words. */
 
-uint32_t glass_word_take(glass *glass) {
-    if (glass->free_count != 0) return glass->free_words[--glass->free_count];
-    return glass->next_word == GLASS_WORDS ? 0 : glass->next_word++;
+uint32_t shm_export_word_take(shm_export *export) {
+    if (export->free_count != 0) return export->free_words[--export->free_count];
+    return export->next_word == SHM_EXPORT_WORDS ? 0 : export->next_word++;
 }
 
-void glass_word_give(glass *glass, uint32_t word) {
+void shm_export_word_give(shm_export *export, uint32_t word) {
     if (word == 0) return;
-    if (glass->free_words == NULL) glass->free_words = xcalloc(GLASS_WORDS, sizeof *glass->free_words);
-    glass->free_words[glass->free_count++] = word;
+    if (export->free_words == NULL) export->free_words = xcalloc(SHM_EXPORT_WORDS, sizeof *export->free_words);
+    export->free_words[export->free_count++] = word;
 }
 
-void glass_change(glass *glass, uint32_t word) {
-    _Atomic uint64_t *at = &glass->shared->words[word];
+void shm_export_change(shm_export *export, uint32_t word) {
+    _Atomic uint64_t *at = &export->shared->words[word];
     atomic_store_explicit(at, atomic_load_explicit(at, memory_order_relaxed) | 1, memory_order_relaxed);
     cpu_fence();
 }
 
-void glass_changed(glass *glass, uint32_t word) {
-    _Atomic uint64_t *at = &glass->shared->words[word];
+void shm_export_changed(shm_export *export, uint32_t word) {
+    _Atomic uint64_t *at = &export->shared->words[word];
     atomic_store_explicit(at, (atomic_load_explicit(at, memory_order_relaxed) | 1) + 1, memory_order_release);
 }
 
-uint64_t glass_word(const glass *glass, uint32_t word) {
-    return atomic_load_explicit(&glass->shared->words[word], memory_order_relaxed);
+uint64_t shm_export_word(const shm_export *export, uint32_t word) {
+    return atomic_load_explicit(&export->shared->words[word], memory_order_relaxed);
 }
 
 /* ---- For those who look. */
 
-glass_view glass_own_view(const glass *glass) { return (glass_view){base_of(glass), glass->size}; }
+shm_import shm_export_import(const shm_export *export) { return (shm_import){base_of(export), export->size}; }
 
-mr_status glass_look(int fd, glass_view *out) {
+mr_status shm_import_open(int fd, shm_import *out) {
     uint64_t size;
-    if (!sealed_read_size(fd, &size) || size < GLASS_FRONT)
+    if (!sealed_memfd_read_size(fd, &size) || size < SHM_EXPORT_FRONT)
         return error_set(MR_CORRUPT, "the received fd %d is not exported memory: not sealed, or too small", fd);
     void *memory = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (memory == MAP_FAILED) return error_errno("cannot map %llu bytes of imported memory", (unsigned long long)size);
     const layout *shared = memory;
-    if (shared->magic != GLASS_MAGIC || shared->size != size) {
+    if (shared->magic != SHM_EXPORT_MAGIC || shared->size != size) {
         munmap(memory, size);
         return error_set(MR_CORRUPT, "the received fd %d is not exported memory: wrong header", fd);
     }
     (void)madvise(memory, size, MADV_DONTDUMP);
-    *out = (glass_view){memory, size};
+    *out = (shm_import){memory, size};
     return MR_OK;
 }
 
-void glass_look_away(glass_view *view) {
-    if (view->base != NULL) munmap((void *)(uintptr_t)view->base, view->size);
-    *view = (glass_view){0};
+void shm_import_close(shm_import *import) {
+    if (import->base != NULL) munmap((void *)(uintptr_t)import->base, import->size);
+    *import = (shm_import){0};
 }
 
-const void *glass_at(const glass_view *view, uint64_t offset, size_t size) {
-    if (view->base == NULL || offset < GLASS_FRONT || offset > view->size || size > view->size - offset) return NULL;
-    return view->base + offset;
+const void *shm_import_at(const shm_import *import, uint64_t offset, size_t size) {
+    if (import->base == NULL || offset < SHM_EXPORT_FRONT || offset > import->size || size > import->size - offset)
+        return NULL;
+    return import->base + offset;
 }
 
-bool glass_copy(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size, bool streams,
-                void *to) {
-    const layout *shared = (const void *)view->base;
-    const void *from = glass_at(view, offset, size);
-    if (from == NULL || word == 0 || word >= GLASS_WORDS || value % 2 != 0) return false;
+bool shm_import_copy(const shm_import *import, uint32_t word, uint64_t value, uint64_t offset, size_t size,
+                     bool streams, void *to) {
+    const layout *shared = (const void *)import->base;
+    const void *from = shm_import_at(import, offset, size);
+    if (from == NULL || word == 0 || word >= SHM_EXPORT_WORDS || value % 2 != 0) return false;
     if (atomic_load_explicit(&shared->words[word], memory_order_acquire) != value) return false;
     if (streams) {
-        vector_stream(to, from, size);
-        vector_stream_end();
+        simd_stream(to, from, size);
+        simd_stream_end();
     } else {
         memcpy(to, from, size);
     }

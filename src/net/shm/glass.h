@@ -5,9 +5,9 @@
  *
  *   bytes      what
  *   ---------  ------------------------------------------------------------------------
- *   8 8        GLASS_MAGIC, size of the whole
- *   8 …        words, GLASS_WORDS of them; the first is not used
- *   …          stretches (extents.h), from GLASS_FRONT on
+ *   8 8   SHM_EXPORT_MAGIC, size of the whole
+ *   8 …   words, SHM_EXPORT_WORDS of them; the first is not used
+ *   …     stretches (extents.h), from SHM_EXPORT_FRONT on
  *
  * Words       What changes while somebody may look at it has a word, which counts its changes: it is odd while there is
  *             one under way. A reader that finds the word unchanged after copying has a copy of the state it was told
@@ -27,45 +27,48 @@
 
 #include "miniray/status.h"
 
-#define GLASS_MAGIC UINT64_C(0x3073616c675f726d)
-enum { GLASS_WORDS = 1 << 16, GLASS_FRONT = 8 * (GLASS_WORDS + 512) };
+#define SHM_EXPORT_MAGIC UINT64_C(0x3073616c675f726d)
+enum { SHM_EXPORT_WORDS = 1 << 16, SHM_EXPORT_FRONT = 8 * (SHM_EXPORT_WORDS + 512) };
 
-typedef struct glass glass;
+typedef struct shm_export shm_export;
 
-/* At most `size` bytes, GLASS_FRONT of which are its own. MR_INVALID, MR_NOMEM, MR_IO. */
-MR_MUST mr_status glass_create(uint64_t size, glass **out);
-void glass_destroy(glass *glass);        /* NULL: no-op. Those who look still see what was there */
-int glass_fd(const glass *glass);        /* for those who look; borrowed */
-uint64_t glass_used(const glass *glass); /* bytes that are taken */
+/* At most `size` bytes, SHM_EXPORT_FRONT of which are its own. MR_INVALID, MR_NOMEM, MR_IO. */
+MR_MUST mr_status shm_export_create(uint64_t size, shm_export **out);
+void shm_export_destroy(shm_export *export);        /* NULL: no-op. Those who look still see what was there */
+int shm_export_fd(const shm_export *export);        /* for those who look; borrowed */
+uint64_t shm_export_used(const shm_export *export); /* bytes that are taken */
 
 /* Zeroed, and aligned to a page. MR_NOMEM; MR_INVALID: of nothing. */
-MR_MUST mr_status glass_take(glass *glass, size_t size, void **out);
-void glass_give(glass *glass, void *memory); /* what was taken; NULL: no-op */
+MR_MUST mr_status shm_export_take(shm_export *export, size_t size, void **out);
+void shm_export_give(shm_export *export, void *memory); /* what was taken; NULL: no-op */
 /* It stays when the glass is gone, and is the caller's to unmap, then; nobody takes it again. */
-void glass_leave(glass *glass, void *memory);
+void shm_export_leave(shm_export *export, void *memory);
 /* Where that lies in it; false: it does not, or not wholly. */
-bool glass_holds(const glass *glass, const void *memory, size_t size, uint64_t *offset);
-bool glass_owns(const glass *glass, const void *memory); /* glass_take gave it, and it was not given back */
+bool shm_export_holds(const shm_export *export, const void *memory, size_t size, uint64_t *offset);
+/* shm_export_take gave it, and it was not given back */
+bool shm_export_owns(const shm_export *export, const void *memory);
 
-uint32_t glass_word_take(glass *glass); /* 0: there is none left */
-void glass_word_give(glass *glass, uint32_t word);
-void glass_change(glass *glass, uint32_t word);  /* what it stands for is about to change */
-void glass_changed(glass *glass, uint32_t word); /* it has */
-uint64_t glass_word(const glass *glass, uint32_t word);
+uint32_t shm_export_word_take(shm_export *export); /* 0: there is none left */
+void shm_export_word_give(shm_export *export, uint32_t word);
+void shm_export_change(shm_export *export, uint32_t word);  /* what it stands for is about to change */
+void shm_export_changed(shm_export *export, uint32_t word); /* it has */
+uint64_t shm_export_word(const shm_export *export, uint32_t word);
 
 /* ---- For those who look. */
 
-typedef struct glass_view { /* zeroed: of nothing */
+typedef struct shm_import { /* zeroed: of nothing */
     const uint8_t *base;
     uint64_t size;
-} glass_view;
+} shm_import;
 
-glass_view glass_own_view(const glass *glass);         /* good while that is there; not to be looked away from */
-MR_MUST mr_status glass_look(int fd, glass_view *out); /* fd is not kept. MR_CORRUPT: it is no glass. MR_IO, MR_NOMEM */
-void glass_look_away(glass_view *view);
+/* good while that is there; not to be looked away from */
+shm_import shm_export_import(const shm_export *export);
+/* fd is not kept. MR_CORRUPT: it is no glass. MR_IO, MR_NOMEM */
+MR_MUST mr_status shm_import_open(int fd, shm_import *out);
+void shm_import_close(shm_import *import);
 
-const void *glass_at(const glass_view *view, uint64_t offset, size_t size); /* NULL: it has no such stretch */
+const void *shm_import_at(const shm_import *import, uint64_t offset, size_t size); /* NULL: it has no such stretch */
 /* Copies a stretch as it was when the word had that value; `streams`: past the caches (vector.h), for more than they
  * have room for. False: it has changed since, or cannot be. */
-bool glass_copy(const glass_view *view, uint32_t word, uint64_t value, uint64_t offset, size_t size, bool streams,
-                void *to);
+bool shm_import_copy(const shm_import *import, uint32_t word, uint64_t value, uint64_t offset, size_t size,
+                     bool streams, void *to);

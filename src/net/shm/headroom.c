@@ -28,12 +28,13 @@ typedef uint64_t group_fn(const char *folder, const controller *controller); /* 
 
 static uint64_t limit_of(const char *folder, const controller *controller) {
     uint64_t limit;
-    return read_number(folder, controller->limit, &limit) ? limit : HEADROOM_UNKNOWN;
+    return read_number(folder, controller->limit, &limit) ? limit : MEMORY_HEADROOM_UNKNOWN;
 }
 
 static uint64_t left_in(const char *folder, const controller *controller) {
     uint64_t limit = limit_of(folder, controller), usage, droppable = 0;
-    if (limit == HEADROOM_UNKNOWN || !read_number(folder, controller->usage, &usage)) return HEADROOM_UNKNOWN;
+    if (limit == MEMORY_HEADROOM_UNKNOWN || !read_number(folder, controller->usage, &usage))
+        return MEMORY_HEADROOM_UNKNOWN;
     char path[PATH_TEXT_MAX + 64], text[FILE_TEXT_MAX];
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     if (text_file_read(path, text, sizeof text)) (void)text_file_number(text, controller->droppable, &droppable);
@@ -46,8 +47,8 @@ static uint64_t left_in(const char *folder, const controller *controller) {
 static uint64_t least_up_to(const char *mount, const char *path, const controller *controller, group_fn *read) {
     char folder[PATH_TEXT_MAX];
     int length = snprintf(folder, sizeof folder, "%s%s", mount, path);
-    if (length < 0 || (size_t)length >= sizeof folder) return HEADROOM_UNKNOWN;
-    uint64_t least = HEADROOM_UNKNOWN;
+    if (length < 0 || (size_t)length >= sizeof folder) return MEMORY_HEADROOM_UNKNOWN;
+    uint64_t least = MEMORY_HEADROOM_UNKNOWN;
     for (size_t root = strlen(mount);;) {
         uint64_t found = read(folder, controller);
         if (found < least) least = found;
@@ -68,11 +69,11 @@ static bool names_memory(const char *controllers) {
 static uint64_t least_of_line(const char *cgroup, char *line, group_fn *read) {
     char *controllers = strchr(line, ':');
     char *path = controllers == NULL ? NULL : strchr(controllers + 1, ':');
-    if (path == NULL) return HEADROOM_UNKNOWN;
+    if (path == NULL) return MEMORY_HEADROOM_UNKNOWN;
     path++;
     char mount[PATH_TEXT_MAX];
     if (controllers[1] != ':') {
-        if (!names_memory(controllers + 1)) return HEADROOM_UNKNOWN;
+        if (!names_memory(controllers + 1)) return MEMORY_HEADROOM_UNKNOWN;
         snprintf(mount, sizeof mount, "%s/memory", cgroup);
         return least_up_to(mount, path, &version_1, read);
     }
@@ -83,7 +84,7 @@ static uint64_t least_of_line(const char *cgroup, char *line, group_fn *read) {
 
 static uint64_t least_of_all(const char *proc, const char *cgroup, const char *machine, group_fn *read) {
     char path[PATH_TEXT_MAX], text[FILE_TEXT_MAX];
-    uint64_t least = HEADROOM_UNKNOWN, kilobytes;
+    uint64_t least = MEMORY_HEADROOM_UNKNOWN, kilobytes;
     snprintf(path, sizeof path, "%s/meminfo", proc);
     if (text_file_read(path, text, sizeof text) && text_file_number(text, machine, &kilobytes))
         least = kilobytes * 1024;
@@ -97,12 +98,12 @@ static uint64_t least_of_all(const char *proc, const char *cgroup, const char *m
     return least;
 }
 
-uint64_t headroom_at(const char *proc, const char *cgroup) {
+uint64_t memory_headroom_at(const char *proc, const char *cgroup) {
     return least_of_all(proc, cgroup, "MemAvailable:", left_in);
 }
-uint64_t headroom_total_at(const char *proc, const char *cgroup) {
+uint64_t memory_headroom_total_at(const char *proc, const char *cgroup) {
     return least_of_all(proc, cgroup, "MemTotal:", limit_of);
 }
 
-uint64_t headroom_bytes(void) { return headroom_at("/proc", "/sys/fs/cgroup"); }
-uint64_t headroom_total(void) { return headroom_total_at("/proc", "/sys/fs/cgroup"); }
+uint64_t memory_headroom_bytes(void) { return memory_headroom_at("/proc", "/sys/fs/cgroup"); }
+uint64_t memory_headroom_total(void) { return memory_headroom_total_at("/proc", "/sys/fs/cgroup"); }

@@ -7,11 +7,11 @@
 #pragma once
 #include <stdint.h>
 
-#define HEADROOM_UNKNOWN UINT64_MAX /* no limit could be read */
+#define MEMORY_HEADROOM_UNKNOWN UINT64_MAX /* no limit could be read */
 
-uint64_t headroom_bytes(void); /* left */
-uint64_t headroom_total(void); /* in all */
+uint64_t memory_headroom_bytes(void); /* left */
+uint64_t memory_headroom_total(void); /* in all */
 
 /* The same, read from other folders than /proc and /sys/fs/cgroup. */
-uint64_t headroom_at(const char *proc, const char *cgroup);
-uint64_t headroom_total_at(const char *proc, const char *cgroup);
+uint64_t memory_headroom_at(const char *proc, const char *cgroup);
+uint64_t memory_headroom_total_at(const char *proc, const char *cgroup);

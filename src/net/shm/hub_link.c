@@ -12,113 +12,113 @@
 
 /* ---- Rings. */
 
-static mr_status ring_take(hub *hub, uint64_t bytes, extent *out) {
-    MR_TRY(hub_take(hub, bytes, out));
-    memset(arena_at(&hub->arena, out->offset), 0, HUB_RING_ZEROED);
-    hub->rings++;
+static mr_status ring_take(broker *broker, uint64_t bytes, extent *out) {
+    MR_TRY(broker_take(broker, bytes, out));
+    memset(arena_at(&broker->arena, out->offset), 0, BROKER_RING_ZEROED);
+    broker->rings++;
     return MR_OK;
 }
 
-static void ring_give(hub *hub, extent ring) {
-    extents_free(hub->extents, ring);
-    hub->rings--;
+static void ring_give(broker *broker, extent ring) {
+    extent_allocator_free(broker->allocator, ring);
+    broker->rings--;
 }
 
 /* ---- Sides. */
 
-static hub_side *other_side(hub_side *side) {
+static broker_side *other_side(broker_side *side) {
     return side == &side->link->sides[0] ? &side->link->sides[1] : &side->link->sides[0];
 }
 
-static void side_init(hub_side *side, hub_link *link, hub_guest *guest, extent ring) {
+static void side_init(broker_side *side, broker_link *link, broker_peer *peer, extent ring) {
     side->link = link;
-    side->guest = guest;
+    side->peer = peer;
     side->ring = ring;
-    guest->open++;
-    list_push_back(&guest->links, &side->place);
+    peer->open++;
+    list_push_back(&peer->links, &side->place);
 }
 
-static void side_free(hub *hub, hub_side *side) {
-    ring_give(hub, side->ring);
-    while (side->old_count > 0) ring_give(hub, side->old[--side->old_count]);
+static void side_free(broker *broker, broker_side *side) {
+    ring_give(broker, side->ring);
+    while (side->old_count > 0) ring_give(broker, side->old[--side->old_count]);
     list_remove(&side->place);
-    hub_guest_forget(side->guest);
+    broker_peer_forget(side->peer);
 }
 
-static void side_done(hub_side *side) {
-    hub_link *link = side->link;
-    hub *hub = side->guest->hub;
-    if (!side->done) side->guest->open--;
+static void side_done(broker_side *side) {
+    broker_link *link = side->link;
+    broker *broker = side->peer->broker;
+    if (!side->done) side->peer->open--;
     side->done = true;
     if (!other_side(side)->done) return;
-    map_remove(&hub->links, link->number);
-    side_free(hub, &link->sides[0]);
-    side_free(hub, &link->sides[1]);
+    map_remove(&broker->links, link->number);
+    side_free(broker, &link->sides[0]);
+    side_free(broker, &link->sides[1]);
     free(link);
 }
 
 /* Tells the other side, if there is anybody to tell. */
-static void side_tell_gone(hub_side *side, const cause *why) {
-    hub_side *other = other_side(side);
-    if (side->done || other->done || other->guest->state != HUB_MEMBER) return;
-    wire message;
-    wire_begin(&message, WIRE_GONE, side->link->number);
-    wire_put_cause(&message, why);
-    hub_tell(other->guest, &message, -1);
+static void side_tell_gone(broker_side *side, const cause *why) {
+    broker_side *other = other_side(side);
+    if (side->done || other->done || other->peer->state != BROKER_MEMBER) return;
+    broker_wire message;
+    broker_wire_begin(&message, BROKER_WIRE_GONE, side->link->number);
+    broker_wire_put_cause(&message, why);
+    broker_tell(other->peer, &message, -1);
 }
 
 /* The guest's side of the link that a message is about. A link lives until both sides are done with it, so a guest that
  * names one it does not have is wrong. */
-static hub_side *side_of(hub_guest *guest, const wire *message) {
-    hub_link *link = map_get(&guest->hub->links, message->head.subject);
+static broker_side *side_of(broker_peer *peer, const broker_wire *message) {
+    broker_link *link = map_get(&peer->broker->links, message->head.subject);
     for (int i = 0; link != NULL && i < 2; i++)
-        if (link->sides[i].guest == guest && !link->sides[i].done) return &link->sides[i];
-    hub_guest_doom(guest, MR_CORRUPT, "malformed message from process %d: it does not have link %u", guest->pid,
-                   message->head.subject);
+        if (link->sides[i].peer == peer && !link->sides[i].done) return &link->sides[i];
+    broker_peer_doom(peer, MR_CORRUPT, "malformed message from process %d: it does not have link %u", peer->pid,
+                     message->head.subject);
     return NULL;
 }
 
 /* ---- Connecting. */
 
-static uint32_t next_number(hub *hub) {
-    while (hub->link_next == 0 || map_get(&hub->links, hub->link_next) != NULL) hub->link_next++;
-    return hub->link_next++;
+static uint32_t next_number(broker *broker) {
+    while (broker->link_next == 0 || map_get(&broker->links, broker->link_next) != NULL) broker->link_next++;
+    return broker->link_next++;
 }
 
-static mr_status find_peer(hub_guest *guest, const wire *message, hub_guest **out) {
-    hub *hub = guest->hub;
-    const wire_connect *wanted = &message->connect;
-    hub_guest *peer =
-        wanted->process != 0 ? map_get(&hub->processes, wanted->process) : hub_guest_find(hub, wanted->name);
+static mr_status find_peer(broker_peer *guest, const broker_wire *message, broker_peer **out) {
+    broker *broker = guest->broker;
+    const broker_wire_connect *wanted = &message->connect;
+    broker_peer *peer =
+        wanted->process != 0 ? map_get(&broker->processes, wanted->process) : broker_peer_find(broker, wanted->name);
     if (peer == NULL)
         return wanted->process != 0
                    ? error_set(MR_NOT_FOUND, "this machine has no process with id %" PRIu64, wanted->process)
                    : error_set(MR_NOT_FOUND, "this machine has no process named '%s'", wanted->name);
     if (peer == guest) return error_set(MR_INVALID, "process %d cannot have a link to itself", guest->pid);
-    if (guest->open >= hub->links_max)
+    if (guest->open >= broker->links_max)
         return error_set(MR_BUSY, "this process has %u links, which is the limit", guest->open);
-    if (peer->open >= hub->links_max)
+    if (peer->open >= broker->links_max)
         return error_set(MR_BUSY, "process %d has %u links, which is the limit", peer->pid, peer->open);
-    if (!hub_guest_reads(peer))
+    if (!broker_peer_reads(peer))
         return error_set(MR_BUSY, "process %d does not read the broker's messages: it is stopped or overloaded",
                          peer->pid);
     *out = peer;
     return MR_OK;
 }
 
-static mr_status make_link(hub_guest *guest, hub_guest *peer, hub_link **out) {
-    hub *hub = guest->hub;
+static mr_status make_link(broker_peer *guest, broker_peer *peer, broker_link **out) {
+    broker *broker = guest->broker;
     extent there, back;
-    MR_TRY(ring_take(hub, hub->ring_bytes, &there));
+    MR_TRY(ring_take(broker, broker->ring_bytes, &there));
     FAILPOINT("hub.link_half_allocated");
-    mr_status status = ring_take(hub, hub->ring_bytes, &back);
+    mr_status status = ring_take(broker, broker->ring_bytes, &back);
     if (status != MR_OK) {
-        ring_give(hub, there);
+        ring_give(broker, there);
         return status;
     }
-    hub_link *link = xcalloc(1, sizeof *link);
-    link->number = next_number(hub);
-    map_put(&hub->links, link->number, link);
+    broker_link *link = xcalloc(1, sizeof *link);
+    link->number = next_number(broker);
+    map_put(&broker->links, link->number, link);
     side_init(&link->sides[0], link, guest, there);
     side_init(&link->sides[1], link, peer, back);
     FAILPOINT("hub.link_allocated");
@@ -126,35 +126,35 @@ static mr_status make_link(hub_guest *guest, hub_guest *peer, hub_link **out) {
     return MR_OK;
 }
 
-static void tell_link(hub_side *side, uint32_t tag) {
-    const hub_side *other = other_side(side);
-    const hub_guest *peer = other->guest;
-    wire message;
-    wire_begin(&message, WIRE_LINK, side->link->number);
+static void tell_link(broker_side *side, uint32_t tag) {
+    const broker_side *other = other_side(side);
+    const broker_peer *peer = other->peer;
+    broker_wire message;
+    broker_wire_begin(&message, BROKER_WIRE_LINK, side->link->number);
     message.link.tag = tag;
-    message.link.station = peer->station;
+    message.link.process_block = peer->process_block;
     message.link.process = peer->process;
     message.link.pid = (uint32_t)peer->pid;
     message.link.send = side->ring;
     message.link.receive = other->ring;
     memcpy(message.link.name, peer->name, sizeof message.link.name);
-    hub_tell(side->guest, &message, peer->event_fd);
+    broker_tell(side->peer, &message, peer->event_fd);
 }
 
-static void refuse(hub_guest *guest, uint32_t tag, mr_status status) {
+static void refuse(broker_peer *peer, uint32_t tag, mr_status status) {
     cause why;
     cause_set(&why, status, "%s", mr_last_error());
-    wire message;
-    wire_begin(&message, WIRE_REFUSED, tag);
-    wire_put_cause(&message, &why);
-    hub_tell(guest, &message, -1);
+    broker_wire message;
+    broker_wire_begin(&message, BROKER_WIRE_REFUSED, tag);
+    broker_wire_put_cause(&message, &why);
+    broker_tell(peer, &message, -1);
 }
 
 /* The other side first: it looks at its ring before anything can be in it. */
-void hub_link_connect(hub_guest *guest, const wire *message) {
+void broker_link_connect(broker_peer *guest, const broker_wire *message) {
     FAILPOINT("hub.connect");
-    hub_guest *peer = NULL;
-    hub_link *link = NULL;
+    broker_peer *peer = NULL;
+    broker_link *link = NULL;
     mr_status status = find_peer(guest, message, &peer);
     if (status == MR_OK) status = make_link(guest, peer, &link);
     if (status != MR_OK) {
@@ -169,78 +169,79 @@ void hub_link_connect(hub_guest *guest, const wire *message) {
 
 /* ---- What happens to a link. */
 
-static extent new_ring(hub_side *side, uint64_t bytes) {
-    hub *hub = side->guest->hub;
+static extent new_ring(broker_side *side, uint64_t bytes) {
+    broker *broker = side->peer->broker;
     extent ring;
-    bool wanted = !other_side(side)->done && bytes >= RING_BYTES_MIN && bytes <= hub->ring_bytes_max;
-    if (!wanted || side->old_count == HUB_OLD_RINGS_MAX || ring_take(hub, bytes, &ring) != MR_OK) return (extent){0};
+    bool wanted = !other_side(side)->done && bytes >= RING_BYTES_MIN && bytes <= broker->ring_bytes_max;
+    if (!wanted || side->old_count == BROKER_OLD_RINGS_MAX || ring_take(broker, bytes, &ring) != MR_OK)
+        return (extent){0};
     FAILPOINT("hub.resize_allocated");
     side->old[side->old_count++] = side->ring;
     side->ring = ring;
     return ring;
 }
 
-void hub_link_resize(hub_guest *guest, const wire *message) {
+void broker_link_resize(broker_peer *peer, const broker_wire *message) {
     FAILPOINT("hub.resize");
-    hub_side *side = side_of(guest, message);
+    broker_side *side = side_of(peer, message);
     if (side == NULL) return;
-    wire answer;
-    wire_begin(&answer, WIRE_RESIZED, message->head.subject);
+    broker_wire answer;
+    broker_wire_begin(&answer, BROKER_WIRE_RESIZED, message->head.subject);
     answer.ring.ring = new_ring(side, message->resize.bytes);
-    hub_tell(guest, &answer, -1);
+    broker_tell(peer, &answer, -1);
     FAILPOINT("hub.resized");
 }
 
-void hub_link_release(hub_guest *guest, const wire *message) {
+void broker_link_release(broker_peer *peer, const broker_wire *message) {
     FAILPOINT("hub.release");
-    hub_side *side = side_of(guest, message);
+    broker_side *side = side_of(peer, message);
     if (side == NULL) return;
-    hub_side *sender = other_side(side);
+    broker_side *sender = other_side(side);
     for (uint32_t i = 0; i < sender->old_count; i++) {
         extent *old = &sender->old[i];
         if (old->offset != message->ring.ring.offset || old->size != message->ring.ring.size) continue;
-        ring_give(guest->hub, *old);
+        ring_give(peer->broker, *old);
         *old = sender->old[--sender->old_count];
         FAILPOINT("hub.released");
         return;
     }
-    hub_guest_doom(guest, MR_CORRUPT, "process %d released a ring that is not an old one of link %u", guest->pid,
-                   message->head.subject);
+    broker_peer_doom(peer, MR_CORRUPT, "process %d released a ring that is not an old one of link %u", peer->pid,
+                     message->head.subject);
 }
 
-void hub_link_close(hub_guest *guest, const wire *message) {
+void broker_link_close(broker_peer *peer, const broker_wire *message) {
     FAILPOINT("hub.close");
-    hub_side *side = side_of(guest, message);
+    broker_side *side = side_of(peer, message);
     if (side == NULL) return;
     cause why;
     cause_set(&why, MR_CLOSED,
               message->close.no_descriptor
                   ? "process %d has no free file descriptor for the link: raise its limit of open files (ulimit -n)"
                   : "process %d closed the link",
-              guest->pid);
-    why.pid = guest->pid;
+              peer->pid);
+    why.pid = peer->pid;
     side_tell_gone(side, &why);
     FAILPOINT("hub.close_told");
     side_done(side);
 }
 
-void hub_links_tell_gone(hub_guest *guest, const cause *why) {
-    list_for_each (at, &guest->links) {
-        side_tell_gone(container_of(at, hub_side, place), why);
+void broker_links_tell_gone(broker_peer *peer, const cause *why) {
+    list_for_each (at, &peer->links) {
+        side_tell_gone(container_of(at, broker_side, place), why);
         FAILPOINT("hub.gone_half");
     }
     FAILPOINT("hub.gone");
 }
 
-void hub_links_done(hub_guest *guest) {
-    list_for_each (at, &guest->links) side_done(container_of(at, hub_side, place));
+void broker_links_done(broker_peer *peer) {
+    list_for_each (at, &peer->links) side_done(container_of(at, broker_side, place));
 }
 
-void hub_links_free(hub *hub) {
-    map_slot slot;
-    while (map_next(&hub->links, 0, &slot) != 0) {
-        hub_link *link = slot.value;
-        link->sides[1].guest->open -= link->sides[1].done ? 0 : 1;
+void broker_links_free(broker *broker) {
+    map_entry entry;
+    while (map_next(&broker->links, 0, &entry) != 0) {
+        broker_link *link = entry.value;
+        link->sides[1].peer->open -= link->sides[1].done ? 0 : 1;
         link->sides[1].done = true;
         side_done(&link->sides[0]);
     }

@@ -11,34 +11,34 @@
 /* 0: there is no such kind. */
 static size_t size_of(unsigned kind) {
     switch (kind) {
-    case WIRE_HELLO: return sizeof(wire_hello);
-    case WIRE_CONNECT: return sizeof(wire_connect);
-    case WIRE_RESIZE: return sizeof(wire_resize);
-    case WIRE_RELEASE:
-    case WIRE_RESIZED: return sizeof(wire_ring);
-    case WIRE_CLOSE: return sizeof(wire_close);
-    case WIRE_BYE: return sizeof(wire_head);
-    case WIRE_WELCOME: return sizeof(wire_welcome);
-    case WIRE_LINK: return sizeof(wire_link);
-    case WIRE_REFUSED:
-    case WIRE_GONE:
-    case WIRE_END: return sizeof(wire_cause);
+    case BROKER_WIRE_HELLO: return sizeof(broker_wire_hello);
+    case BROKER_WIRE_CONNECT: return sizeof(broker_wire_connect);
+    case BROKER_WIRE_RESIZE: return sizeof(broker_wire_resize);
+    case BROKER_WIRE_RELEASE:
+    case BROKER_WIRE_RESIZED: return sizeof(broker_wire_ring);
+    case BROKER_WIRE_CLOSE: return sizeof(broker_wire_close);
+    case BROKER_WIRE_BYE: return sizeof(broker_wire_head);
+    case BROKER_WIRE_WELCOME: return sizeof(broker_wire_welcome);
+    case BROKER_WIRE_LINK: return sizeof(broker_wire_link);
+    case BROKER_WIRE_REFUSED:
+    case BROKER_WIRE_GONE:
+    case BROKER_WIRE_END: return sizeof(broker_wire_cause);
     default: return 0;
     }
 }
 
-void wire_begin(wire *message, wire_kind kind, uint32_t subject) {
+void broker_wire_begin(broker_wire *message, broker_wire_kind kind, uint32_t subject) {
     memset(message, 0, sizeof *message);
-    message->head = (wire_head){
-        .version = HUB_WIRE_VERSION, .kind = (uint8_t)kind, .size = (uint16_t)size_of(kind), .subject = subject};
+    message->head = (broker_wire_head){
+        .version = BROKER_WIRE_VERSION, .kind = (uint8_t)kind, .size = (uint16_t)size_of(kind), .subject = subject};
     MR_ASSERT(message->head.size != 0);
 }
 
-size_t wire_size(const wire *message) { return message->head.size; }
+size_t broker_wire_size(const broker_wire *message) { return message->head.size; }
 
 /* ---- Checks. */
 
-static mr_status bad(const wire *message, const char *what) {
+static mr_status bad(const broker_wire *message, const char *what) {
     return error_set(MR_CORRUPT, "message kind %u has %s", message->head.kind, what);
 }
 
@@ -57,13 +57,13 @@ static bool extent_ok(extent extent) {
 
 static bool overlap(extent a, extent b) { return a.offset < b.offset + b.size && b.offset < a.offset + a.size; }
 
-static mr_status check_name_field(const wire *message, const char *name) {
+static mr_status check_name_field(const broker_wire *message, const char *name) {
     if (!ended(name, PEER_NAME_MAX) || !printable(name)) return bad(message, "a malformed name");
     return MR_OK;
 }
 
-static mr_status check_cause(const wire *message) {
-    const wire_cause *cause = &message->cause;
+static mr_status check_cause(const broker_wire *message) {
+    const broker_wire_cause *cause = &message->cause;
     if (!ended(cause->text, sizeof cause->text)) return bad(message, "a text without a terminating zero");
     if (cause->status == MR_OK || strcmp(mr_status_name((mr_status)cause->status), "UNKNOWN") == 0)
         return bad(message, "an unknown status");
@@ -72,63 +72,64 @@ static mr_status check_cause(const wire *message) {
     return MR_OK;
 }
 
-static mr_status check_link(const wire *message) {
-    const wire_link *link = &message->link;
-    if (link->station >= STATIONS_MAX) return bad(message, "a process block out of range");
+static mr_status check_link(const broker_wire *message) {
+    const broker_wire_link *link = &message->link;
+    if (link->process_block >= PROCESS_BLOCKS_MAX) return bad(message, "a process block out of range");
     if (link->process == 0 || link->pid > INT32_MAX || link->zero != 0) return bad(message, "a malformed peer");
     if (!extent_ok(link->send) || !extent_ok(link->receive) || overlap(link->send, link->receive))
         return bad(message, "rings that overlap or are misaligned");
     return check_name_field(message, link->name);
 }
 
-static mr_status check_subject(const wire *message) {
+static mr_status check_subject(const broker_wire *message) {
     uint32_t subject = message->head.subject;
     switch (message->head.kind) {
-    case WIRE_HELLO:
-    case WIRE_BYE:
-    case WIRE_END: return subject == 0 ? MR_OK : bad(message, "a link number, which this kind must not have");
-    case WIRE_WELCOME: return subject < STATIONS_MAX ? MR_OK : bad(message, "a process block out of range");
+    case BROKER_WIRE_HELLO:
+    case BROKER_WIRE_BYE:
+    case BROKER_WIRE_END: return subject == 0 ? MR_OK : bad(message, "a link number, which this kind must not have");
+    case BROKER_WIRE_WELCOME:
+        return subject < PROCESS_BLOCKS_MAX ? MR_OK : bad(message, "a process block out of range");
     default: return subject != 0 ? MR_OK : bad(message, "no link number");
     }
 }
 
-static mr_status check_fields(const wire *message) {
+static mr_status check_fields(const broker_wire *message) {
     switch (message->head.kind) {
-    case WIRE_HELLO:
-        if (message->hello.magic != HUB_WIRE_MAGIC) return bad(message, "the wrong magic number");
+    case BROKER_WIRE_HELLO:
+        if (message->hello.magic != BROKER_WIRE_MAGIC) return bad(message, "the wrong magic number");
         return check_name_field(message, message->hello.name);
-    case WIRE_CONNECT:
+    case BROKER_WIRE_CONNECT:
         if ((message->connect.process == 0) == (message->connect.name[0] == '\0'))
             return bad(message, "not exactly one of process id and name");
         return check_name_field(message, message->connect.name);
-    case WIRE_RESIZE: return message->resize.bytes > 0 ? MR_OK : bad(message, "no size");
-    case WIRE_CLOSE:
+    case BROKER_WIRE_RESIZE: return message->resize.bytes > 0 ? MR_OK : bad(message, "no size");
+    case BROKER_WIRE_CLOSE:
         return message->close.no_descriptor <= 1 && message->close.zero == 0 ? MR_OK
                                                                              : bad(message, "an unknown reason");
-    case WIRE_RELEASE: return extent_ok(message->ring.ring) ? MR_OK : bad(message, "a misaligned ring");
-    case WIRE_RESIZED:
+    case BROKER_WIRE_RELEASE: return extent_ok(message->ring.ring) ? MR_OK : bad(message, "a misaligned ring");
+    case BROKER_WIRE_RESIZED:
         return message->ring.ring.size == 0 || extent_ok(message->ring.ring) ? MR_OK
                                                                              : bad(message, "a misaligned ring");
-    case WIRE_WELCOME:
-        if (message->welcome.magic != HUB_WIRE_MAGIC) return bad(message, "the wrong magic number");
+    case BROKER_WIRE_WELCOME:
+        if (message->welcome.magic != BROKER_WIRE_MAGIC) return bad(message, "the wrong magic number");
         return message->welcome.process != 0 ? MR_OK : bad(message, "process id 0");
-    case WIRE_LINK: return check_link(message);
-    case WIRE_REFUSED:
-    case WIRE_GONE:
-    case WIRE_END: return check_cause(message);
+    case BROKER_WIRE_LINK: return check_link(message);
+    case BROKER_WIRE_REFUSED:
+    case BROKER_WIRE_GONE:
+    case BROKER_WIRE_END: return check_cause(message);
     default: return MR_OK;
     }
 }
 
-mr_status wire_decode(bool from_hub, const void *data, size_t size, wire *out) {
-    wire message = {0};
+mr_status broker_wire_decode(bool from_broker, const void *data, size_t size, broker_wire *out) {
+    broker_wire message = {0};
     if (size < sizeof message.head || size > sizeof message)
         return error_set(MR_CORRUPT, "malformed message of %zu bytes", size);
     memcpy(&message, data, size);
-    if (message.head.version != HUB_WIRE_VERSION)
+    if (message.head.version != BROKER_WIRE_VERSION)
         return error_set(MR_CORRUPT, "message version %u, this program speaks %d: use the same release everywhere",
-                         message.head.version, HUB_WIRE_VERSION);
-    if ((message.head.kind >= WIRE_WELCOME) != from_hub || size_of(message.head.kind) == 0)
+                         message.head.version, BROKER_WIRE_VERSION);
+    if ((message.head.kind >= BROKER_WIRE_WELCOME) != from_broker || size_of(message.head.kind) == 0)
         return bad(&message, "an unknown kind, or the wrong direction");
     if (message.head.size != size || size != size_of(message.head.kind)) return bad(&message, "the wrong size");
     MR_TRY(check_subject(&message));
@@ -139,7 +140,7 @@ mr_status wire_decode(bool from_hub, const void *data, size_t size, wire *out) {
 
 /* ---- Causes and names. */
 
-void wire_put_cause(wire *message, const cause *why) {
+void broker_wire_put_cause(broker_wire *message, const cause *why) {
     MR_ASSERT(why->status != MR_OK);
     message->cause.status = (uint32_t)why->status;
     message->cause.pid = (uint32_t)why->pid;
@@ -149,14 +150,14 @@ void wire_put_cause(wire *message, const cause *why) {
     message->cause.text[sizeof message->cause.text - 1] = '\0';
 }
 
-void wire_get_cause(const wire *message, cause *why) {
+void broker_wire_get_cause(const broker_wire *message, cause *why) {
     cause_set(why, (mr_status)message->cause.status, "%s", message->cause.text);
     why->pid = (int)message->cause.pid;
     why->signal = (int)message->cause.signal;
     why->exit_code = message->cause.exit_code;
 }
 
-mr_status wire_check_name(const char *name) {
+mr_status broker_wire_check_name(const char *name) {
     if (strlen(name) >= PEER_NAME_MAX)
         return error_set(MR_INVALID, "the name '%.80s' is longer than %d bytes", name, PEER_NAME_MAX - 1);
     if (!printable(name)) return error_set(MR_INVALID, "the name '%.80s' has control characters", name);

@@ -14,7 +14,7 @@
  * (ring.h): the reader waits for its end, for some microseconds at most, and the port shows it before it waits. So a
  * sender that holds records drives its port soon, or has a thread that does.
  *
- * Threads   as the port: with the baton's lock held. */
+ * Threads  as the port: with the poller's lock held. */
 #pragma once
 #include "base/bytes.h"
 #include "base/failpoint.h"
@@ -34,7 +34,7 @@ typedef struct lane_runs { /* what the lanes of one port share */
 
 typedef struct lane {
     size_t limit; /* heads below this are written at once */
-    station *self;
+    process_block *self;
     bool used; /* something was sent since the last look for idle rings */
     ring_producer send;
     lane_runs *runs;                 /* of its port */
@@ -56,7 +56,7 @@ static inline uint8_t *lane_reserve(lane *lane, size_t size) {
 
 /* Publishes what was reserved, by whichever of the two, as a record of that type. */
 static inline void lane_publish(lane *lane, uint32_t size, uint16_t type) {
-    waiter_publish(lane->self);
+    spin_wait_publish(lane->self);
     lane->used = true;
     FAILPOINT("port.publish");
     if (__builtin_expect(ring_publish(&lane->send, size, type), 0)) {
@@ -92,7 +92,7 @@ static inline void lane_hold(lane *lane, size_t size) {
         if (runs->holder != NULL) lane_show(runs->holder);
         runs->holder = lane;
     }
-    waiter_publish(lane->self);
+    spin_wait_publish(lane->self);
     lane->used = true;
     FAILPOINT("port.hold");
     if (__builtin_expect(ring_hold(&lane->send, (uint32_t)size, LANE_MESSAGE), 0)) lane->tell(lane);

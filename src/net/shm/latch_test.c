@@ -12,8 +12,8 @@
 #include "base/futex.h"
 
 static void *lock_once(void *argument) {
-    latch_lock(argument);
-    latch_unlock(argument);
+    biased_lock_lock(argument);
+    biased_lock_unlock(argument);
     return NULL;
 }
 
@@ -23,85 +23,85 @@ static void in_another_thread(void *(*fn)(void *), void *argument) {
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-static void lock_often(latch *latch, int times) {
-    for (int i = 0; i < times; i++) lock_once(latch);
+static void lock_often(biased_lock *lock, int times) {
+    for (int i = 0; i < times; i++) lock_once(lock);
 }
 
 static void without_an_owner_it_is_a_plain_lock(void **state) {
-    latch latch = {0};
-    latch_lock(&latch);
-    assert_int_equal(latch.word, 1);
-    assert_int_equal(latch.inside, 0);
-    latch_unlock(&latch);
-    assert_int_equal(latch.word, 0);
+    biased_lock lock = {0};
+    biased_lock_lock(&lock);
+    assert_int_equal(lock.word, 1);
+    assert_int_equal(lock.inside, 0);
+    biased_lock_unlock(&lock);
+    assert_int_equal(lock.word, 0);
 }
 
 static void the_owner_comes_in_by_a_plain_store(void **state) {
-    latch latch = {0};
-    latch_own(&latch, cpu_thread());
-    if (latch.owner == 0) skip(); /* this kernel has no membarrier */
-    latch_lock(&latch);
-    assert_int_equal(latch.word, 0);
-    assert_int_equal(latch.inside, 1);
-    latch_unlock(&latch);
-    assert_int_equal(latch.inside, 0);
+    biased_lock lock = {0};
+    biased_lock_own(&lock, cpu_thread());
+    if (lock.owner == 0) skip(); /* this kernel has no membarrier */
+    biased_lock_lock(&lock);
+    assert_int_equal(lock.word, 0);
+    assert_int_equal(lock.inside, 1);
+    biased_lock_unlock(&lock);
+    assert_int_equal(lock.inside, 0);
 }
 
 static void *ask(void *argument) {
-    latch_own(argument, cpu_thread());
+    biased_lock_own(argument, cpu_thread());
     return NULL;
 }
 
 static void the_first_that_asks_is_the_owner(void **state) {
-    latch latch = {0};
-    latch_own(&latch, cpu_thread());
-    uintptr_t owner = latch.owner;
-    in_another_thread(ask, &latch);
-    assert_true(latch.owner == owner);
+    biased_lock lock = {0};
+    biased_lock_own(&lock, cpu_thread());
+    uintptr_t owner = lock.owner;
+    in_another_thread(ask, &lock);
+    assert_true(lock.owner == owner);
 }
 
 static void a_busy_owner_keeps_its_bias_and_an_idle_one_earns_it_again(void **state) {
-    latch latch = {0};
-    latch_own(&latch, cpu_thread());
-    if (latch.owner == 0) skip();
-    lock_often(&latch, LATCH_BIASED_MIN);
-    in_another_thread(lock_once, &latch);
-    assert_true(latch.bias == latch.owner);
-    in_another_thread(lock_once, &latch); /* the owner was not here meanwhile */
-    assert_true(latch.bias == 0);
-    lock_often(&latch, LATCH_IN_A_ROW - 1);
-    assert_true(latch.bias == 0);
-    in_another_thread(lock_once, &latch); /* others come: it begins again */
-    lock_often(&latch, LATCH_IN_A_ROW - 1);
-    assert_true(latch.bias == 0);
-    lock_often(&latch, 1);
-    assert_true(latch.bias == latch.owner);
+    biased_lock lock = {0};
+    biased_lock_own(&lock, cpu_thread());
+    if (lock.owner == 0) skip();
+    lock_often(&lock, BIASED_LOCK_BIASED_MIN);
+    in_another_thread(lock_once, &lock);
+    assert_true(lock.bias == lock.owner);
+    in_another_thread(lock_once, &lock); /* the owner was not here meanwhile */
+    assert_true(lock.bias == 0);
+    lock_often(&lock, BIASED_LOCK_IN_A_ROW - 1);
+    assert_true(lock.bias == 0);
+    in_another_thread(lock_once, &lock); /* others come: it begins again */
+    lock_often(&lock, BIASED_LOCK_IN_A_ROW - 1);
+    assert_true(lock.bias == 0);
+    lock_often(&lock, 1);
+    assert_true(lock.bias == lock.owner);
 }
 
 static void *only_lock(void *argument) {
-    latch_lock(argument);
+    biased_lock_lock(argument);
     return NULL;
 }
 
 static void *only_unlock(void *argument) {
-    latch_unlock(argument);
+    biased_lock_unlock(argument);
     return NULL;
 }
 
 /* The owner saw its bias, was interrupted, and says that it is inside while another is. */
 static void an_owner_that_comes_late_misleads_nobody(void **state) {
-    latch latch = {0};
-    latch_own(&latch, cpu_thread());
-    if (latch.owner == 0) skip();
-    in_another_thread(only_lock, &latch);
-    assert_int_equal(latch.word, 1);
-    latch.inside = 1;
-    in_another_thread(only_unlock, &latch);
-    assert_int_equal(latch.word, 0);
-    assert_int_equal(latch.inside, 1);
-    latch_step_out(&latch); /* it sees that its bias is gone */
-    in_another_thread(lock_once, &latch);
-    lock_once(&latch);
+    biased_lock lock = {0};
+    biased_lock_own(&lock, cpu_thread());
+    if (lock.owner == 0) skip();
+    in_another_thread(only_lock, &lock);
+    assert_int_equal(lock.word, 1);
+    lock.inside = 1;
+    in_another_thread(only_unlock, &lock);
+    assert_int_equal(lock.word, 0);
+    assert_int_equal(lock.inside, 1);
+    biased_lock_step_out(&lock); /* it sees that its bias is gone */
+    in_another_thread(lock_once, &lock);
+    lock_once(&lock);
 }
 
 /* ---- Many threads, one of which owns it, and what it protects. */
@@ -109,16 +109,16 @@ static void an_owner_that_comes_late_misleads_nobody(void **state) {
 enum { OTHERS = 3, ROUNDS = 20000 };
 
 typedef struct scene {
-    latch latch;
+    biased_lock lock;
     unsigned inside, most, count; /* not atomic: the latch protects them */
 } scene;
 
 static void visit(scene *scene) {
-    latch_lock(&scene->latch);
+    biased_lock_lock(&scene->lock);
     if (++scene->inside > scene->most) scene->most = scene->inside;
     scene->count++;
     scene->inside--;
-    latch_unlock(&scene->latch);
+    biased_lock_unlock(&scene->lock);
 }
 
 static void *visit_seldom(void *argument) {
@@ -139,7 +139,7 @@ static void *visit_often(void *argument) {
 static void one_at_a_time(void *(*others)(void *), unsigned each) {
     scene scene = {0};
     pthread_t threads[OTHERS];
-    latch_own(&scene.latch, cpu_thread());
+    biased_lock_own(&scene.lock, cpu_thread());
     for (int i = 0; i < OTHERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, others, &scene), 0);
     for (int i = 0; i < 10 * ROUNDS; i++) visit(&scene);
     for (int i = 0; i < OTHERS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);

@@ -1,6 +1,6 @@
 /* port.c — see port.h.
  *
- * Links live in a table by index; the index is also the link's ready bit, and index 0 is the hub's (it marks it when
+ * Links live in a table by index; the index is also the link's ready bit, and index 0 is the broker's (it marks it when
  * its socket has something to say). Everything that must not happen inside a slot of the transport (on_open, on_closed)
  * waits in `todo` for the next poll. Tested by tests/port_test.c. */
 #include "net/shm/port_core.h"
@@ -20,156 +20,156 @@
 
 enum {
     RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
-    CONTROL_EVERY_TICKS_US = 20000, /* a port that never sleeps asks its hub this often */
+    CONTROL_EVERY_TICKS_US = 20000, /* a port that never sleeps asks its broker this often */
     PATIENCE_US = 10,               /* a run that is not shown by then is read as far as it goes */
     INDEX_BITS = 12,
 };
-_Static_assert(1 << INDEX_BITS == STATION_LINKS_MAX, "an index fits");
+_Static_assert(1 << INDEX_BITS == PROCESS_BLOCK_LINKS_MAX, "an index fits");
 
 /* ---- The table. */
 
-static port_link *find(port *port, link_id id) {
-    uint32_t index = id.v & (STATION_LINKS_MAX - 1);
-    port_link *link = port->links[index];
+static shm_link *find(shm_transport *transport, link_id id) {
+    uint32_t index = id.v & (PROCESS_BLOCK_LINKS_MAX - 1);
+    shm_link *link = transport->links[index];
     return link != NULL && link->id.v == id.v ? link : NULL;
 }
 
-static port_link *find_number(port *port, uint32_t number) { return map_get(&port->numbers, number); }
+static shm_link *find_number(shm_transport *transport, uint32_t number) { return map_get(&transport->numbers, number); }
 
 /* Indices go round, so that an old one comes back as late as possible. */
-static port_link *add_link(port *port) {
-    if (port->link_count == STATION_LINKS_MAX - 1) return NULL;
-    do port->next_index = (port->next_index + 1) % STATION_LINKS_MAX;
-    while (port->next_index == STATION_HUB_INDEX || port->links[port->next_index] != NULL);
-    uint32_t index = port->next_index;
-    link_id id = {.v = (port->generations[index]++ << INDEX_BITS) | index};
-    port_link *link = xcalloc_lines(sizeof *link);
-    port_link_init(link, id, index);
-    port->links[index] = link;
-    port->link_count++;
+static shm_link *add_link(shm_transport *transport) {
+    if (transport->link_count == PROCESS_BLOCK_LINKS_MAX - 1) return NULL;
+    do transport->next_index = (transport->next_index + 1) % PROCESS_BLOCK_LINKS_MAX;
+    while (transport->next_index == PROCESS_BLOCK_BROKER_INDEX || transport->links[transport->next_index] != NULL);
+    uint32_t index = transport->next_index;
+    link_id id = {.v = (transport->generations[index]++ << INDEX_BITS) | index};
+    shm_link *link = xcalloc_lines(sizeof *link);
+    shm_link_init(link, id, index);
+    transport->links[index] = link;
+    transport->link_count++;
     return link;
 }
 
-static void cool(port *port, port_link *link) {
+static void cool(shm_transport *transport, shm_link *link) {
     if (!link->hot) return;
     uint32_t i = 0;
-    while (port->hot[i] != link) i++;
-    MR_ASSERT(i < port->hot_count);
-    port->hot[i] = port->hot[--port->hot_count];
+    while (transport->hot[i] != link) i++;
+    MR_ASSERT(i < transport->hot_count);
+    transport->hot[i] = transport->hot[--transport->hot_count];
     link->hot = false;
 }
 
-static void remove_link(port *port, port_link *link) {
-    MR_ASSERT(port->links[link->index] == link && port->link_count > 0);
-    cool(port, link);
-    if (port->last == link) port->last = NULL;
-    if (port->host.runs.holder == &link->lane) port->host.runs.holder = NULL;
-    port->links[link->index] = NULL;
-    port->link_count--;
-    if (link->linked) map_remove(&port->numbers, link->number);
-    port_link_fini(link);
+static void remove_link(shm_transport *transport, shm_link *link) {
+    MR_ASSERT(transport->links[link->index] == link && transport->link_count > 0);
+    cool(transport, link);
+    if (transport->last == link) transport->last = NULL;
+    if (transport->host.runs.holder == &link->lane) transport->host.runs.holder = NULL;
+    transport->links[link->index] = NULL;
+    transport->link_count--;
+    if (link->linked) map_remove(&transport->numbers, link->number);
+    shm_link_fini(link);
     free(link);
 }
 
-static void queue(port *port, port_link *link) {
+static void queue(shm_transport *transport, shm_link *link) {
     list_remove(&link->queued);
-    list_push_back(&port->todo, &link->queued);
+    list_push_back(&transport->todo, &link->queued);
 }
 
 /* ---- Hot links. */
 
-void port_arm(port *port, port_link *link) {
-    cool(port, link);
-    if (port_link_owes(link)) port_link_settle(&port->host, link);
+void shm_transport_arm(shm_transport *transport, shm_link *link) {
+    cool(transport, link);
+    if (shm_link_owes(link)) shm_link_settle(&transport->host, link);
     if (ring_arm(&link->receive)) return;
-    bell_mark(port->host.self, link->index);
-    port->host.impatient = true;
+    doorbell_mark(transport->host.self, link->index);
+    transport->host.impatient = true;
 }
 
-static void heat(port *port, port_link *link) {
+static void heat(shm_transport *transport, shm_link *link) {
     if (link->hot) return;
-    if (port->hot_count == PORT_HOT_MAX) {
-        port_link *coldest = port->hot[0] == port->last ? port->hot[1] : port->hot[0];
-        port_arm(port, coldest);
+    if (transport->hot_count == SHM_TRANSPORT_HOT_MAX) {
+        shm_link *coldest = transport->hot[0] == transport->last ? transport->hot[1] : transport->hot[0];
+        shm_transport_arm(transport, coldest);
     }
-    MR_ASSERT(port->hot_count < PORT_HOT_MAX);
-    port->hot[port->hot_count++] = link;
+    MR_ASSERT(transport->hot_count < SHM_TRANSPORT_HOT_MAX);
+    transport->hot[transport->hot_count++] = link;
     link->hot = true;
 }
 
 /* ---- The end of a link. */
 
-static void end_link(port *port, port_link *link) {
-    port_link_drop_body(link, link->cause.status);
-    if (link->linked && !port->hub_gone && guest_close(port->host.guest, link->number) != MR_OK)
-        port->control_due = true; /* the hub has just gone: its own event will say so */
+static void end_link(shm_transport *transport, shm_link *link) {
+    shm_link_drop_body(link, link->cause.status);
+    if (link->linked && !transport->broker_gone && broker_client_close(transport->host.client, link->number) != MR_OK)
+        transport->control_due = true; /* the broker has just gone: its own event will say so */
     FAILPOINT("port.ended");
     cause why = link->cause;
     link_id id = link->id;
-    port->host.events->on_closed(port->host.context, id, &why);
-    remove_link(port, link);
+    transport->host.events->on_closed(transport->host.context, id, &why);
+    remove_link(transport, link);
 }
 
-static size_t receive(port *port, port_link *link) {
-    size_t count = port_link_receive(&port->host, link, RECEIVE_BUDGET);
-    if (count != 0) port->last = link;
-    if (link->state == PORT_LINK_GONE) queue(port, link);
+static size_t receive(shm_transport *transport, shm_link *link) {
+    size_t count = shm_link_receive(&transport->host, link, RECEIVE_BUDGET);
+    if (count != 0) transport->last = link;
+    if (link->state == SHM_LINK_GONE) queue(transport, link);
     return count;
 }
 
 /* Ends what is to be ended: a link that the other side left, once everything it sent was read; one that we close, once
  * its body has left. */
-static size_t work_todo(port *port) {
+static size_t work_todo(shm_transport *transport) {
     size_t count = 0;
     list now;
     list_init(&now);
-    while (!list_empty(&port->todo)) list_push_back(&now, list_pop_front(&port->todo));
+    while (!list_empty(&transport->todo)) list_push_back(&now, list_pop_front(&transport->todo));
     for (list *item; (item = list_pop_front(&now)) != NULL;) {
-        port_link *link = container_of(item, port_link, queued);
-        if (link->state == PORT_LINK_GONE && link->linked && !link->deaf &&
-            port_link_drain(&port->host, link, RECEIVE_BUDGET)) {
-            queue(port, link);
-        } else if (link->state == PORT_LINK_CLOSING && link->out_sent != NULL) {
-            port_link_room(&port->host, link); /* comes back by its ready bit until the body has left */
-            if (link->out_sent == NULL) queue(port, link);
-        } else if (link->state == PORT_LINK_GONE || link->state == PORT_LINK_CLOSING) {
-            end_link(port, link);
+        shm_link *link = container_of(item, shm_link, queued);
+        if (link->state == SHM_LINK_GONE && link->linked && !link->deaf &&
+            shm_link_drain(&transport->host, link, RECEIVE_BUDGET)) {
+            queue(transport, link);
+        } else if (link->state == SHM_LINK_CLOSING && link->out_sent != NULL) {
+            shm_link_room(&transport->host, link); /* comes back by its ready bit until the body has left */
+            if (link->out_sent == NULL) queue(transport, link);
+        } else if (link->state == SHM_LINK_GONE || link->state == SHM_LINK_CLOSING) {
+            end_link(transport, link);
         }
         count++;
     }
     return count;
 }
 
-/* ---- What the hub says. */
+/* ---- What the broker says. */
 
-static void opened(void *context, const guest_link *told) {
-    port *port = context;
-    port->heard++;
-    port_link *link = told->tag == 0 ? add_link(port) : find(port, (link_id){told->tag});
-    if (link == NULL || link->state != PORT_LINK_OPENING) { /* no place for it, or given up meanwhile */
+static void opened(void *context, const broker_client_link *told) {
+    shm_transport *transport = context;
+    transport->heard++;
+    shm_link *link = told->tag == 0 ? add_link(transport) : find(transport, (link_id){told->tag});
+    if (link == NULL || link->state != SHM_LINK_OPENING) { /* no place for it, or given up meanwhile */
         close(told->peer_event_fd);
-        if (guest_close(port->host.guest, told->link) != MR_OK) port->control_due = true;
-        if (link != NULL) queue(port, link);
+        if (broker_client_close(transport->host.client, told->link) != MR_OK) transport->control_due = true;
+        if (link != NULL) queue(transport, link);
         return;
     }
-    if (port_link_join(&port->host, link, told) != MR_OK) {
+    if (shm_link_join(&transport->host, link, told) != MR_OK) {
         cause why;
         cause_set(&why, MR_CORRUPT, "%s", mr_last_error());
-        port_link_end(link, PORT_LINK_GONE, &why);
-        queue(port, link);
+        shm_link_end(link, SHM_LINK_GONE, &why);
+        queue(transport, link);
         return;
     }
-    map_put(&port->numbers, link->number, link);
+    map_put(&transport->numbers, link->number, link);
     FAILPOINT("port.linked");
-    heat(port, link);
-    port->host.events->on_open(port->host.context, link->id, &link->peer);
+    heat(transport, link);
+    transport->host.events->on_open(transport->host.context, link->id, &link->peer);
 }
 
-static void lost(port *port, port_link *link, const cause *why) {
-    port->heard++;
+static void lost(shm_transport *transport, shm_link *link, const cause *why) {
+    transport->heard++;
     if (link == NULL) return;
-    port_link_end(link, PORT_LINK_GONE, why);
-    queue(port, link);
+    shm_link_end(link, SHM_LINK_GONE, why);
+    queue(transport, link);
 }
 
 static void refused(void *context, uint32_t tag, const cause *why) {
@@ -179,111 +179,115 @@ static void refused(void *context, uint32_t tag, const cause *why) {
 static void gone(void *context, uint32_t number, const cause *why) { lost(context, find_number(context, number), why); }
 
 static void resized(void *context, uint32_t number, extent send) {
-    port *port = context;
-    port->heard++;
-    port_link *link = find_number(port, number);
+    shm_transport *transport = context;
+    transport->heard++;
+    shm_link *link = find_number(transport, number);
     if (link == NULL) return;
-    port_link_resized(&port->host, link, send);
-    if (link->send_extent.size > port->host.ring_bytes && port->idle_look_us == CLOCK_NEVER_US)
-        port->idle_look_us = clock_deadline_us(clock_now_us(clock_real()), port->ring_idle_us);
+    shm_link_resized(&transport->host, link, send);
+    if (link->send_extent.size > transport->host.ring_bytes && transport->idle_look_us == CLOCK_NEVER_US)
+        transport->idle_look_us = clock_deadline_us(clock_now_us(clock_real()), transport->ring_idle_us);
 }
 
-static void hub_gone(void *context, const cause *why) {
-    port *port = context;
-    port->hub_gone = true;
-    port->hub_cause = *why;
-    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++) {
-        port_link *link = port->links[i];
+static void broker_gone(void *context, const cause *why) {
+    shm_transport *transport = context;
+    transport->broker_gone = true;
+    transport->broker_cause = *why;
+    for (uint32_t i = 1; i < PROCESS_BLOCK_LINKS_MAX; i++) {
+        shm_link *link = transport->links[i];
         if (link == NULL) continue;
-        port_link_end(link, PORT_LINK_GONE, why);
-        queue(port, link);
+        shm_link_end(link, SHM_LINK_GONE, why);
+        queue(transport, link);
     }
 }
 
-static const guest_events from_hub = {
-    .on_link = opened, .on_refused = refused, .on_resized = resized, .on_gone = gone, .on_hub_gone = hub_gone};
+static const broker_client_events from_broker = {
+    .on_link = opened, .on_refused = refused, .on_resized = resized, .on_gone = gone, .on_broker_gone = broker_gone};
 
-/* What the hub has said. Returns how many things. */
-static size_t ask_hub(port *port) {
-    size_t heard = port->heard;
-    port->control_due = false;
-    port->control_ticks = clock_ticks();
-    if (!port->hub_gone) guest_poll(port->host.guest, &from_hub, port);
-    return port->heard - heard;
+/* What the broker has said. Returns how many things. */
+static size_t ask_broker(shm_transport *transport) {
+    size_t heard = transport->heard;
+    transport->control_due = false;
+    transport->control_ticks = clock_ticks();
+    if (!transport->broker_gone) broker_client_poll(transport->host.client, &from_broker, transport);
+    return transport->heard - heard;
 }
 
 /* ---- Polling. */
 
 static void ready_bit(void *context, uint32_t index) {
-    port *port = context;
-    if (index == STATION_HUB_INDEX) {
-        port->control_due = true;
+    shm_transport *transport = context;
+    if (index == PROCESS_BLOCK_BROKER_INDEX) {
+        transport->control_due = true;
         return;
     }
-    port_link *link = port->links[index];
+    shm_link *link = transport->links[index];
     if (link == NULL || !link->linked) return;
-    if (link->state == PORT_LINK_CLOSING || link->state == PORT_LINK_GONE) {
-        queue(port, link);
+    if (link->state == SHM_LINK_CLOSING || link->state == SHM_LINK_GONE) {
+        queue(transport, link);
         return;
     }
-    heat(port, link);
-    if (link->wants_room || link->out_sent != NULL || link->next_extent.size != 0) port_link_room(&port->host, link);
+    heat(transport, link);
+    if (link->wants_room || link->out_sent != NULL || link->next_extent.size != 0)
+        shm_link_room(&transport->host, link);
 }
 
-static void look_for_idle_rings(port *port) {
+static void look_for_idle_rings(shm_transport *transport) {
     int64_t now_us = clock_now_us(clock_real());
-    if (now_us < port->idle_look_us) return;
+    if (now_us < transport->idle_look_us) return;
     bool any = false;
-    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++)
-        if (port->links[i] != NULL && port->links[i]->linked) any |= port_link_shrink(&port->host, port->links[i]);
-    port->idle_look_us = any ? clock_deadline_us(now_us, port->ring_idle_us) : CLOCK_NEVER_US;
+    for (uint32_t i = 1; i < PROCESS_BLOCK_LINKS_MAX; i++)
+        if (transport->links[i] != NULL && transport->links[i]->linked)
+            any |= shm_link_shrink(&transport->host, transport->links[i]);
+    transport->idle_look_us = any ? clock_deadline_us(now_us, transport->ring_idle_us) : CLOCK_NEVER_US;
 }
 
-static void look_at_clock(port *port) {
-    port->polls = 0;
-    if (clock_ticks() - port->control_ticks > port->control_gap) port->control_due = true;
-    if (port->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(port);
+static void look_at_clock(shm_transport *transport) {
+    transport->polls = 0;
+    if (clock_ticks() - transport->control_ticks > transport->control_gap) transport->control_due = true;
+    if (transport->idle_look_us != CLOCK_NEVER_US) look_for_idle_rings(transport);
 }
 
-/* Whatever is not in a hot ring: ready bits, the clock, the hub, links that end. */
-static __attribute__((noinline)) size_t look_around(port *port) {
+/* Whatever is not in a hot ring: ready bits, the clock, the broker, links that end. */
+static __attribute__((noinline)) size_t look_around(shm_transport *transport) {
     size_t count = 0;
-    if (bell_marked(port->host.self)) {
-        bell_take(port->host.self, ready_bit, port);
+    if (doorbell_marked(transport->host.self)) {
+        doorbell_take(transport->host.self, ready_bit, transport);
         count++;
     }
-    if (port->polls >= PORT_CLOCK_EVERY) look_at_clock(port);
-    if (port->control_due) count += ask_hub(port);
-    if (!list_empty(&port->todo)) count += work_todo(port);
+    if (transport->polls >= SHM_TRANSPORT_CLOCK_EVERY) look_at_clock(transport);
+    if (transport->control_due) count += ask_broker(transport);
+    if (!list_empty(&transport->todo)) count += work_todo(transport);
     return count;
 }
 
-size_t port_poll(port *port) {
-    MR_ASSERT(!port->polling);
-    port->polling = true;
+size_t shm_transport_poll(shm_transport *transport) {
+    MR_ASSERT(!transport->polling);
+    transport->polling = true;
     size_t count = 0;
-    for (uint32_t i = 0; i < port->hot_count; i++) {
-        port_link *link = port->hot[i];
-        size_t got = ring_readable(&link->receive) && link->state == PORT_LINK_OPEN ? receive(port, link) : 0;
-        if (got == 0 && port_link_owes(link)) port_link_settle(&port->host, link);
+    for (uint32_t i = 0; i < transport->hot_count; i++) {
+        shm_link *link = transport->hot[i];
+        size_t got = ring_readable(&link->receive) && link->state == SHM_LINK_OPEN ? receive(transport, link) : 0;
+        if (got == 0 && shm_link_owes(link)) shm_link_settle(&transport->host, link);
         count += got;
     }
-    if (count != 0) port->host.impatient = false;
-    port->host.waiter.alone = false; /* from here on all that is there is read: a link that ends is read to its end */
-    bool more = ++port->polls >= PORT_CLOCK_EVERY || bell_marked(port->host.self) || port->control_due;
-    if (__builtin_expect(more || !list_empty(&port->todo), 0)) count += look_around(port);
-    port->polling = false;
-    CHECK_INVARIANTS(STATION_LINKS_MAX, port_check(port));
+    if (count != 0) transport->host.impatient = false;
+    /* from here on all that is there is read: a link that ends is read to its end */
+    transport->host.wait.alone = false;
+    bool more = ++transport->polls >= SHM_TRANSPORT_CLOCK_EVERY || doorbell_marked(transport->host.self) ||
+                transport->control_due;
+    if (__builtin_expect(more || !list_empty(&transport->todo), 0)) count += look_around(transport);
+    transport->polling = false;
+    CHECK_INVARIANTS(PROCESS_BLOCK_LINKS_MAX, shm_transport_check(transport));
     return count;
 }
 
 /* ---- The transport's slots. */
 
 static mr_status slot_open(void *self, const char *address, link_id *out) {
-    port *port = self;
+    shm_transport *transport = self;
     if (strncmp(address, "shm:", 4) != 0 || address[4] == '\0')
         return error_set(MR_INVALID, "'%s' is not a shared-memory address: expected shm:NAME or shm:#HEX", address);
-    if (port->hub_gone) return error_set(MR_CLOSED, "the broker has ended: %s", port->hub_cause.text);
+    if (transport->broker_gone) return error_set(MR_CLOSED, "the broker has ended: %s", transport->broker_cause.text);
     uint64_t process = 0;
     if (address[4] == '#') {
         char *end;
@@ -292,13 +296,14 @@ static mr_status slot_open(void *self, const char *address, link_id *out) {
         if (errno != 0 || end == address + 5 || *end != '\0')
             return error_set(MR_INVALID, "'%s': the process id after # is a hexadecimal number", address);
     }
-    port_link *link = add_link(port);
-    if (link == NULL) return error_set(MR_BUSY, "this process has %d links, which is the limit", STATION_LINKS_MAX - 1);
+    shm_link *link = add_link(transport);
+    if (link == NULL)
+        return error_set(MR_BUSY, "this process has %d links, which is the limit", PROCESS_BLOCK_LINKS_MAX - 1);
     FAILPOINT("port.connect");
-    mr_status status = address[4] == '#' ? guest_connect(port->host.guest, process, link->id.v)
-                                         : guest_connect_name(port->host.guest, address + 4, link->id.v);
+    mr_status status = address[4] == '#' ? broker_client_connect(transport->host.client, process, link->id.v)
+                                         : broker_client_connect_name(transport->host.client, address + 4, link->id.v);
     if (status != MR_OK) {
-        remove_link(port, link);
+        remove_link(transport, link);
         return status;
     }
     FAILPOINT("port.connecting");
@@ -307,50 +312,51 @@ static mr_status slot_open(void *self, const char *address, link_id *out) {
 }
 
 static void slot_close(void *self, link_id id) {
-    port *port = self;
-    port_link *link = find(port, id);
-    if (link == NULL || link->state == PORT_LINK_CLOSING || link->state == PORT_LINK_GONE) return;
+    shm_transport *transport = self;
+    shm_link *link = find(transport, id);
+    if (link == NULL || link->state == SHM_LINK_CLOSING || link->state == SHM_LINK_GONE) return;
     FAILPOINT("port.close");
     cause why;
     cause_set(&why, MR_CLOSED, "link %u was closed by this process", link->id.v);
     lane_show(&link->lane);
-    port_link_end(link, PORT_LINK_CLOSING, &why);
-    cool(port, link);
-    queue(port, link);
-    bell_mark(port->host.self, link->index); /* another thread may be driving, asleep */
-    bell_ring(port->host.self, port->event_fd);
+    shm_link_end(link, SHM_LINK_CLOSING, &why);
+    cool(transport, link);
+    queue(transport, link);
+    doorbell_mark(transport->host.self, link->index); /* another thread may be driving, asleep */
+    doorbell_ring(transport->host.self, transport->event_fd);
 }
 
 static mr_status slot_reserve(void *self, link_id id, size_t size, uint8_t **out) {
-    port *port = self;
-    port_link *link = find(port, id);
+    shm_transport *transport = self;
+    shm_link *link = find(transport, id);
     if (__builtin_expect(link == NULL, 0)) return error_set(MR_CLOSED, "link %u is closed", id.v);
-    return port_link_reserve(&port->host, link, size, out);
+    return shm_link_reserve(&transport->host, link, size, out);
 }
 
 static void slot_commit(void *self, link_id id, size_t size) {
-    port *port = self;
-    lane_commit(&port->links[id.v & (STATION_LINKS_MAX - 1)]->lane, size);
+    shm_transport *transport = self;
+    lane_commit(&transport->links[id.v & (PROCESS_BLOCK_LINKS_MAX - 1)]->lane, size);
 }
 
 static void slot_commit_body(void *self, link_id id, size_t size, span body, body_sent_fn *sent, void *argument) {
-    port *port = self;
-    port_link_commit_body(&port->host, port->links[id.v & (STATION_LINKS_MAX - 1)], size, body, sent, argument);
+    shm_transport *transport = self;
+    shm_link_commit_body(&transport->host, transport->links[id.v & (PROCESS_BLOCK_LINKS_MAX - 1)], size, body, sent,
+                         argument);
 }
 
 static void slot_discard(void *self, link_id id) {
-    port_link *link = find(self, id);
-    if (link != NULL) port_link_discard(link);
+    shm_link *link = find(self, id);
+    if (link != NULL) shm_link_discard(link);
 }
 
 static lane *slot_lane(void *self, link_id id) {
-    port_link *link = find(self, id);
+    shm_link *link = find(self, id);
     return link == NULL ? NULL : &link->lane;
 }
 
 static void slot_flush(void *self) { (void)self; /* nothing is held back */ }
 
-transport port_transport(port *port) {
+transport shm_transport_transport(shm_transport *shm_transport) {
     static const transport_ops ops = {
         .name = "shm",
         .open = slot_open,
@@ -362,84 +368,85 @@ transport port_transport(port *port) {
         .flush = slot_flush,
         .lane = slot_lane,
     };
-    return (transport){&ops, port};
+    return (transport){&ops, shm_transport};
 }
 
 /* ---- Life. */
 
-mr_status port_open(const port_options *options, const transport_events *events, void *context, port **out) {
-    port *port = xcalloc_lines(sizeof *port);
-    list_init(&port->todo);
-    port->idle_look_us = CLOCK_NEVER_US;
-    port->ring_idle_us = options->ring_idle_us > 0 ? options->ring_idle_us : PORT_RING_IDLE_US;
-    port->host.events = events;
-    port->host.context = context;
-    port->host.ring_bytes_max = options->ring_bytes_max != 0 ? options->ring_bytes_max : RING_BYTES_MAX;
+mr_status shm_transport_open(const shm_transport_options *options, const transport_events *events, void *context,
+                             shm_transport **out) {
+    shm_transport *transport = xcalloc_lines(sizeof *transport);
+    list_init(&transport->todo);
+    transport->idle_look_us = CLOCK_NEVER_US;
+    transport->ring_idle_us = options->ring_idle_us > 0 ? options->ring_idle_us : SHM_TRANSPORT_RING_IDLE_US;
+    transport->host.events = events;
+    transport->host.context = context;
+    transport->host.ring_bytes_max = options->ring_bytes_max != 0 ? options->ring_bytes_max : RING_BYTES_MAX;
     mr_status status = MR_OK;
-    port->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (port->event_fd < 0) {
+    transport->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (transport->event_fd < 0) {
         status = error_errno("cannot create the eventfd of a shared-memory transport");
         goto free_port;
     }
-    status =
-        guest_join(options->hub, options->name != NULL ? options->name : "", port->event_fd,
-                   options->join_timeout_us > 0 ? options->join_timeout_us : PORT_JOIN_TIMEOUT_US, &port->host.guest);
+    status = broker_client_join(options->broker, options->name != NULL ? options->name : "", transport->event_fd,
+                                options->join_timeout_us > 0 ? options->join_timeout_us : SHM_TRANSPORT_JOIN_TIMEOUT_US,
+                                &transport->host.client);
     if (status != MR_OK) goto close_event;
-    port->arena = *guest_arena(port->host.guest);
-    port->host.arena = &port->arena;
-    port->host.self = arena_station(&port->arena, guest_station(port->host.guest));
-    waiter_init(&port->host.waiter, options->spin_us < 0    ? 0
-                                    : options->spin_us == 0 ? WAITER_SPIN_US
-                                                            : options->spin_us);
-    waiter_heed(&port->host.waiter, arena_station(&port->arena, 0),
-                &((const arena_header *)(const void *)port->arena.base)->seats);
-    port->patience = (uint64_t)(PATIENCE_US * clock_ticks_per_us());
-    port->control_gap = (uint64_t)(CONTROL_EVERY_TICKS_US * clock_ticks_per_us());
-    *out = port;
+    transport->arena = *broker_client_arena(transport->host.client);
+    transport->host.arena = &transport->arena;
+    transport->host.self = arena_process_block(&transport->arena, broker_client_process_block(transport->host.client));
+    spin_wait_init(&transport->host.wait, options->spin_us < 0    ? 0
+                                          : options->spin_us == 0 ? SPIN_WAIT_SPIN_US
+                                                                  : options->spin_us);
+    spin_wait_heed(&transport->host.wait, arena_process_block(&transport->arena, 0),
+                   &((const arena_header *)(const void *)transport->arena.base)->seats);
+    transport->patience = (uint64_t)(PATIENCE_US * clock_ticks_per_us());
+    transport->control_gap = (uint64_t)(CONTROL_EVERY_TICKS_US * clock_ticks_per_us());
+    *out = transport;
     return MR_OK;
 
 close_event:
-    close(port->event_fd);
+    close(transport->event_fd);
 free_port:
-    free(port);
+    free(transport);
     return status;
 }
 
-void port_close(port *port) {
-    MR_ASSERT(!port->polling);
-    port_detach(port);
+void shm_transport_close(shm_transport *transport) {
+    MR_ASSERT(!transport->polling);
+    shm_transport_detach(transport);
     cause why;
     cause_set(&why, MR_CLOSED, "this process (%d) closed its transport", (int)getpid());
-    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++) {
-        if (port->links[i] == NULL) continue;
-        if (port->links[i]->cause.status == MR_OK) port->links[i]->cause = why;
-        end_link(port, port->links[i]);
+    for (uint32_t i = 1; i < PROCESS_BLOCK_LINKS_MAX; i++) {
+        if (transport->links[i] == NULL) continue;
+        if (transport->links[i]->cause.status == MR_OK) transport->links[i]->cause = why;
+        end_link(transport, transport->links[i]);
     }
-    guest_leave(port->host.guest);
-    close(port->event_fd);
-    map_fini(&port->numbers);
-    free(port);
+    broker_client_leave(transport->host.client);
+    close(transport->event_fd);
+    map_fini(&transport->numbers);
+    free(transport);
 }
 
-uint64_t port_process(const port *port) { return guest_process(port->host.guest); }
-const arena *port_arena(const port *port) { return &port->arena; }
+uint64_t shm_transport_process(const shm_transport *transport) { return broker_client_process(transport->host.client); }
+const arena *shm_transport_arena(const shm_transport *transport) { return &transport->arena; }
 
-port_stats port_stats_now(const port *port) {
-    const waiter *waiter = &port->host.waiter;
+shm_transport_stats shm_transport_stats_now(const shm_transport *transport) {
+    const spin_wait *wait = &transport->host.wait;
     uint32_t leaving = 0;
-    for (uint32_t i = 1; i < STATION_LINKS_MAX; i++)
-        leaving += port->links[i] != NULL && port->links[i]->left_extent.size != 0;
-    return (port_stats){
+    for (uint32_t i = 1; i < PROCESS_BLOCK_LINKS_MAX; i++)
+        leaving += transport->links[i] != NULL && transport->links[i]->left_extent.size != 0;
+    return (shm_transport_stats){
         .leaving = leaving,
-        .links = port->link_count,
-        .hot = port->hot_count,
-        .spins_hit = waiter->spins_hit,
-        .spins_missed = waiter->spins_missed,
-        .sleeps_at_once = waiter->sleeps_at_once,
-        .sleeps_futex = port->sleeps_futex,
-        .sleeps_loop = port->sleeps_loop,
-        .nudges = waiter->nudges,
-        .grown = port->host.grown,
-        .shrunk = port->host.shrunk,
+        .links = transport->link_count,
+        .hot = transport->hot_count,
+        .spins_hit = wait->spins_hit,
+        .spins_missed = wait->spins_missed,
+        .sleeps_at_once = wait->sleeps_at_once,
+        .sleeps_futex = transport->sleeps_futex,
+        .sleeps_loop = transport->sleeps_loop,
+        .nudges = wait->nudges,
+        .grown = transport->host.grown,
+        .shrunk = transport->host.shrunk,
     };
 }

@@ -9,7 +9,7 @@
 
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
-int sealed_create(const char *name, uint64_t size) {
+int sealed_memfd_create(const char *name, uint64_t size) {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0 || (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)) return fd;
     int error = errno;
@@ -18,7 +18,7 @@ int sealed_create(const char *name, uint64_t size) {
     return -1;
 }
 
-bool sealed_read_size(int fd, uint64_t *size) {
+bool sealed_memfd_read_size(int fd, uint64_t *size) {
     struct stat file;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &file) != 0) return false;

@@ -4,99 +4,100 @@
 #include "base/clock.h"
 #include "net/shm/bell.h"
 
-void waiter_init(waiter *waiter, int64_t spin_us) {
+void spin_wait_init(spin_wait *wait, int64_t spin_us) {
     double per_us = clock_ticks_per_us();
-    *waiter = (struct waiter){
+    *wait = (struct spin_wait){
         .spin_ticks = (uint64_t)((double)spin_us * per_us),
         .nudge_gap_min = (uint64_t)(5000 * per_us),
         .nudge_gap_max = (uint64_t)(1000000 * per_us),
     };
-    waiter->nudge_gap = waiter->nudge_gap_min;
+    wait->nudge_gap = wait->nudge_gap_min;
 }
 
-void waiter_heed(waiter *waiter, const station *stations, const _Atomic uint32_t *seats) {
-    waiter->stations = stations;
-    waiter->seats = seats;
-    waiter->cpus = cpu_count();
-    waiter->rung_max = waiter->cpus > 2 ? waiter->cpus - 1 : 1;
-    waiter->patient_ticks = (uint64_t)(WAITER_PATIENT_US * clock_ticks_per_us());
-    waiter->fresh_ticks = (uint64_t)(WAITER_FRESH_US * clock_ticks_per_us());
+void spin_wait_heed(spin_wait *wait, const process_block *blocks, const _Atomic uint32_t *seats) {
+    wait->blocks = blocks;
+    wait->seats = seats;
+    wait->cpus = cpu_count();
+    wait->rung_max = wait->cpus > 2 ? wait->cpus - 1 : 1;
+    wait->patient_ticks = (uint64_t)(SPIN_WAIT_PATIENT_US * clock_ticks_per_us());
+    wait->fresh_ticks = (uint64_t)(SPIN_WAIT_FRESH_US * clock_ticks_per_us());
 }
 
-bool waiter_is_crowded(const waiter *waiter) {
-    return waiter->seats != NULL && atomic_load_explicit(waiter->seats, memory_order_relaxed) > waiter->cpus;
+bool spin_wait_is_crowded(const spin_wait *wait) {
+    return wait->seats != NULL && atomic_load_explicit(wait->seats, memory_order_relaxed) > wait->cpus;
 }
 
-void waiter_woken(station *self) {
-    waiter_publish(self);
+void spin_wait_woken(process_block *self) {
+    spin_wait_publish(self);
     atomic_store_explicit(&self->woke, clock_ticks(), memory_order_relaxed);
 }
 
 /* It is awake, on this CPU, where we run: it was pushed aside. Unless it waits for something else, or has moved on:
  * after a while nobody knows, and our spinning is little beside what it does. */
-static bool is_aside(const waiter *waiter, const station *other, uint32_t cpu, uint64_t now) {
+static bool is_aside(const spin_wait *wait, const process_block *other, uint32_t cpu, uint64_t now) {
     return atomic_load_explicit(&other->cpu, memory_order_relaxed) == cpu &&
-           now - atomic_load_explicit(&other->woke, memory_order_relaxed) < waiter->fresh_ticks &&
-           atomic_load_explicit(&other->sleep, memory_order_relaxed) == BELL_AWAKE;
+           now - atomic_load_explicit(&other->woke, memory_order_relaxed) < wait->fresh_ticks &&
+           atomic_load_explicit(&other->sleep, memory_order_relaxed) == DOORBELL_AWAKE;
 }
 
 /* Of many processes the first ones will do: who looks for long does not see what comes. */
-static bool is_in_the_way(const waiter *waiter, const station *self, const station *peer, uint32_t cpu, uint64_t now) {
+static bool is_in_the_way(const spin_wait *wait, const process_block *self, const process_block *peer, uint32_t cpu,
+                          uint64_t now) {
     enum { LOOK_AT_MOST = 64 };
-    if (waiter->stations == NULL) return false;
-    uint32_t seats = atomic_load_explicit(waiter->seats, memory_order_relaxed), rung = 0;
+    if (wait->blocks == NULL) return false;
+    uint32_t seats = atomic_load_explicit(wait->seats, memory_order_relaxed), rung = 0;
     if (seats > LOOK_AT_MOST) seats = LOOK_AT_MOST;
     for (uint32_t i = 0; i < seats; i++) {
-        const station *other = &waiter->stations[i];
+        const process_block *other = &wait->blocks[i];
         if (other == self || other == peer) continue;
-        rung += bell_is_rung(other);
-        if (is_aside(waiter, other, cpu, now)) return true;
+        rung += doorbell_is_rung(other);
+        if (is_aside(wait, other, cpu, now)) return true;
     }
-    return rung >= waiter->rung_max;
+    return rung >= wait->rung_max;
 }
 
 /* Leaves this CPU, if the process may run on another one, and may come back to it later. */
-static void nudge(waiter *waiter, uint32_t cpu) {
+static void nudge(spin_wait *wait, uint32_t cpu) {
     cpu_set_t allowed, others;
     if (cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
     others = allowed;
     CPU_CLR(cpu, &others);
     if (CPU_COUNT(&others) == 0) return;
     if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
-    waiter->nudges++;
+    wait->nudges++;
 }
 
-static void shared_cpu(waiter *waiter, uint32_t cpu, bool may_nudge) {
-    waiter->sleeps_at_once++;
-    if (!may_nudge || ++waiter->shared_waits < WAITER_NUDGE_AFTER) return;
-    uint64_t now = clock_ticks(), since = now - waiter->nudge_last;
-    if (waiter->nudge_last != 0 && since < waiter->nudge_gap) return;
-    bool soon = waiter->nudge_last != 0 && since < waiter->nudge_gap * 4;
-    waiter->nudge_gap = soon ? waiter->nudge_gap * 2 : waiter->nudge_gap_min;
-    if (waiter->nudge_gap > waiter->nudge_gap_max) waiter->nudge_gap = waiter->nudge_gap_max;
-    waiter->nudge_last = now;
-    waiter->shared_waits = 0;
-    nudge(waiter, cpu);
+static void shared_cpu(spin_wait *wait, uint32_t cpu, bool may_nudge) {
+    wait->sleeps_at_once++;
+    if (!may_nudge || ++wait->shared_waits < SPIN_WAIT_NUDGE_AFTER) return;
+    uint64_t now = clock_ticks(), since = now - wait->nudge_last;
+    if (wait->nudge_last != 0 && since < wait->nudge_gap) return;
+    bool soon = wait->nudge_last != 0 && since < wait->nudge_gap * 4;
+    wait->nudge_gap = soon ? wait->nudge_gap * 2 : wait->nudge_gap_min;
+    if (wait->nudge_gap > wait->nudge_gap_max) wait->nudge_gap = wait->nudge_gap_max;
+    wait->nudge_last = now;
+    wait->shared_waits = 0;
+    nudge(wait, cpu);
 }
 
-bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nudge, waiter_ready_fn *ready,
-                 void *context) {
+bool spin_wait_spin(spin_wait *wait, process_block *self, const process_block *peer, bool may_nudge,
+                    spin_wait_ready_fn *ready, void *context) {
     enum { LOOKS = 16 }; /* between two looks at the clock and at the CPUs */
-    uint32_t cpu = waiter_publish(self);
+    uint32_t cpu = spin_wait_publish(self);
     if (peer == NULL) return ready(context);
     uint64_t deadline = 0, patient_until = 0;
     for (;;) {
         if (cpu == atomic_load_explicit(&peer->cpu, memory_order_relaxed)) {
             if (ready(context)) return true;
-            shared_cpu(waiter, cpu, may_nudge);
+            shared_cpu(wait, cpu, may_nudge);
             return false;
         }
-        waiter->shared_waits = 0;
+        wait->shared_waits = 0;
         for (int i = 0; i < LOOKS; i++) {
             if (ready(context)) {
-                waiter->spins_hit++;
-                waiter->vain = 0;
-                waiter->alone = deadline != 0 || i >= WAITER_ALONE_AFTER;
+                wait->spins_hit++;
+                wait->vain = 0;
+                wait->alone = deadline != 0 || i >= SPIN_WAIT_ALONE_AFTER;
                 return true;
             }
             cpu_relax(); /* each look takes the line away from who is about to write it */
@@ -104,20 +105,20 @@ bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nu
         }
         uint64_t now = clock_ticks();
         if (deadline == 0) {
-            deadline = now + waiter->spin_ticks;
-            patient_until = waiter->vain % WAITER_STAY_EVERY == 0 ? deadline : now + waiter->patient_ticks;
+            deadline = now + wait->spin_ticks;
+            patient_until = wait->vain % SPIN_WAIT_STAY_EVERY == 0 ? deadline : now + wait->patient_ticks;
         }
         if (now >= deadline) break;
-        if (now >= patient_until && is_in_the_way(waiter, self, peer, cpu, now)) {
-            waiter->vain++;
-            waiter->made_way++;
-            waiter->alone = true;
+        if (now >= patient_until && is_in_the_way(wait, self, peer, cpu, now)) {
+            wait->vain++;
+            wait->made_way++;
+            wait->alone = true;
             return ready(context);
         }
-        cpu = waiter_publish(self);
+        cpu = spin_wait_publish(self);
     }
-    waiter->spins_missed++;
-    waiter->vain++;
-    waiter->alone = true;
+    wait->spins_missed++;
+    wait->vain++;
+    wait->alone = true;
     return false;
 }

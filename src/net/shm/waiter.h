@@ -12,13 +12,13 @@
  * Others need it if as many were woken and do not run yet (bell.h, RUNG) as there are CPUs besides this one, or if one
  * that was woken a moment ago was pushed aside by us: what a program asks of four workers on two CPUs is done one after
  * the other, and each that has ended would spin in the way of the next. Not before a peer that runs would have
- * answered (WAITER_PATIENT_US); nor if the last spin was worth it, nor, of those that were not, each third time: two
+ * answered (SPIN_WAIT_PATIENT_US); nor if the last spin was worth it, nor, of those that were not, each third time: two
  * that talk all the time have to meet on two CPUs once, and then stay there for as long as they are let.
  *
  * The nudge: the kernel often starts two processes on one CPU and leaves them there although another is idle. After
- * WAITER_NUDGE_AFTER waits on a shared CPU the process takes that CPU out of its mask for a moment, which moves it, and
- * restores the mask. Only one side of a pair may do it, else both move and meet again; it backs off where it does not
- * help. */
+ * SPIN_WAIT_NUDGE_AFTER waits on a shared CPU the process takes that CPU out of its mask for a moment, which moves it,
+ * and restores the mask. Only one side of a pair may do it, else both move and meet again; it backs off where it does
+ * not help. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,17 +27,17 @@
 #include "net/shm/station.h"
 
 enum {
-    WAITER_SPIN_US = 20,
-    WAITER_NUDGE_AFTER = 32,
-    WAITER_ALONE_AFTER = 2 /* looks in vain */,
-    WAITER_FRESH_US = 1000,
-    WAITER_PATIENT_US = 4,
-    WAITER_STAY_EVERY = 3
+    SPIN_WAIT_SPIN_US = 20,
+    SPIN_WAIT_NUDGE_AFTER = 32,
+    SPIN_WAIT_ALONE_AFTER = 2 /* looks in vain */,
+    SPIN_WAIT_FRESH_US = 1000,
+    SPIN_WAIT_PATIENT_US = 4,
+    SPIN_WAIT_STAY_EVERY = 3
 };
 
-typedef struct waiter {
+typedef struct spin_wait {
     uint64_t spin_ticks;
-    const station *stations; /* of all processes; borrowed, NULL: nobody makes way */
+    const process_block *blocks; /* of all processes; borrowed, NULL: nobody makes way */
     const _Atomic uint32_t *seats;
     uint32_t cpus;
     uint32_t rung_max; /* so many more need a CPU than there are */
@@ -47,28 +47,28 @@ typedef struct waiter {
     bool alone;    /* what comes next was waited for: it is no part of a stream. Cleared by who has looked */
     uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max;       /* ticks */
     uint64_t spins_hit, spins_missed, sleeps_at_once, made_way, nudges; /* how it went, for metrics and tests */
-} waiter;
+} spin_wait;
 
-bool waiter_is_crowded(const waiter *waiter); /* more processes than CPUs: not all of them can spin */
+bool spin_wait_is_crowded(const spin_wait *wait); /* more processes than CPUs: not all of them can spin */
 
-typedef bool waiter_ready_fn(void *context);
+typedef bool spin_wait_ready_fn(void *context);
 
-void waiter_init(waiter *waiter, int64_t spin_us);
+void spin_wait_init(spin_wait *wait, int64_t spin_us);
 /* From now on it makes way for these, the first *seats of them. */
-void waiter_heed(waiter *waiter, const station *stations, const _Atomic uint32_t *seats);
+void spin_wait_heed(spin_wait *wait, const process_block *blocks, const _Atomic uint32_t *seats);
 
 /* Publishes the CPU that this thread runs on: a hint, which orders nothing. Called with every message sent: costs two
  * loads and a compare. */
-static inline uint32_t waiter_publish(station *self) {
+static inline uint32_t spin_wait_publish(process_block *self) {
     uint32_t cpu = cpu_current();
     if (atomic_load_explicit(&self->cpu, memory_order_relaxed) != cpu)
         atomic_store_explicit(&self->cpu, cpu, memory_order_relaxed);
     return cpu;
 }
 
-void waiter_woken(station *self); /* after a sleep: the same, and when */
+void spin_wait_woken(process_block *self); /* after a sleep: the same, and when */
 
 /* Spins as the policy says. True: `ready` was true. False: sleep. `peer` is who is waited for (NULL: nobody that runs);
  * may_nudge says that this is the side of the pair that moves. */
-bool waiter_spin(waiter *waiter, station *self, const station *peer, bool may_nudge, waiter_ready_fn *ready,
-                 void *context);
+bool spin_wait_spin(spin_wait *wait, process_block *self, const process_block *peer, bool may_nudge,
+                    spin_wait_ready_fn *ready, void *context);

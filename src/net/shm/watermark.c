@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-struct watermark {
+struct prefault {
     arena *arena; /* borrowed */
     pthread_t helper;
 
@@ -40,77 +40,77 @@ struct watermark {
 /* ---- The helper. */
 
 /* One step towards `want`. False when there is nothing to do, or it cannot be done now. */
-static bool step_up(watermark *watermark, uint64_t backed, uint64_t want) {
-    uint64_t next = want - backed > WATERMARK_STEP ? backed + WATERMARK_STEP : want;
-    if (arena_back(watermark->arena, backed, next) != MR_OK) {
-        atomic_store(&watermark->stuck, true);
+static bool step_up(prefault *prefault, uint64_t backed, uint64_t want) {
+    uint64_t next = want - backed > PREFAULT_STEP ? backed + PREFAULT_STEP : want;
+    if (arena_back(prefault->arena, backed, next) != MR_OK) {
+        atomic_store(&prefault->stuck, true);
         return false;
     }
-    atomic_store(&watermark->backed, next);
+    atomic_store(&prefault->backed, next);
     return true;
 }
 
-static bool step_down(watermark *watermark, uint64_t backed, uint64_t want) {
-    uint64_t next = backed - want > WATERMARK_STEP ? backed - WATERMARK_STEP : want;
-    atomic_store(&watermark->backed, next);
-    if (arena_punch(watermark->arena, next, backed) == MR_OK) return true;
+static bool step_down(prefault *prefault, uint64_t backed, uint64_t want) {
+    uint64_t next = backed - want > PREFAULT_STEP ? backed - PREFAULT_STEP : want;
+    atomic_store(&prefault->backed, next);
+    if (arena_punch(prefault->arena, next, backed) == MR_OK) return true;
     log_warn("%s", mr_last_error()); /* the pages stay, unused, until they are backed again or the arena goes */
     return false;
 }
 
-static bool step(watermark *watermark) {
-    pthread_mutex_lock(&watermark->step);
-    uint64_t backed = atomic_load(&watermark->backed), want = atomic_load(&watermark->want);
-    bool more = backed < want   ? step_up(watermark, backed, want)
-                : backed > want ? step_down(watermark, backed, want)
+static bool step(prefault *prefault) {
+    pthread_mutex_lock(&prefault->step);
+    uint64_t backed = atomic_load(&prefault->backed), want = atomic_load(&prefault->want);
+    bool more = backed < want   ? step_up(prefault, backed, want)
+                : backed > want ? step_down(prefault, backed, want)
                                 : false;
-    pthread_mutex_unlock(&watermark->step);
+    pthread_mutex_unlock(&prefault->step);
     return more;
 }
 
 static void *help(void *argument) {
-    watermark *watermark = argument;
+    prefault *prefault = argument;
     for (;;) {
-        while (sem_wait(&watermark->work) != 0) MR_ASSERT(errno == EINTR);
+        while (sem_wait(&prefault->work) != 0) MR_ASSERT(errno == EINTR);
         do {
-            if (atomic_load(&watermark->stopping)) return NULL;
+            if (atomic_load(&prefault->stopping)) return NULL;
             /* A mutex is not fair: step back, the owner calls again when it is done. */
-            if (atomic_load(&watermark->owner_waits)) break;
-        } while (step(watermark));
+            if (atomic_load(&prefault->owner_waits)) break;
+        } while (step(prefault));
     }
 }
 
 /* ---- The owner. */
 
 /* Where the watermark should be when `end` is in use. */
-static uint64_t ahead_of(const watermark *watermark, uint64_t end) {
+static uint64_t ahead_of(const prefault *prefault, uint64_t end) {
     uint64_t ahead = end / 4;
-    if (ahead < WATERMARK_AHEAD_MIN) ahead = WATERMARK_AHEAD_MIN;
-    if (ahead > WATERMARK_AHEAD_MAX) ahead = WATERMARK_AHEAD_MAX;
-    uint64_t size = watermark->arena->size;
+    if (ahead < PREFAULT_AHEAD_MIN) ahead = PREFAULT_AHEAD_MIN;
+    if (ahead > PREFAULT_AHEAD_MAX) ahead = PREFAULT_AHEAD_MAX;
+    uint64_t size = prefault->arena->size;
     return size - end > ahead ? end + ahead : size;
 }
 
-static void raise_want(watermark *watermark, uint64_t end) {
-    uint64_t want = ahead_of(watermark, end);
-    if (want <= atomic_load_explicit(&watermark->want, memory_order_relaxed)) return;
-    atomic_store(&watermark->want, want);
-    sem_post(&watermark->work);
+static void raise_want(prefault *prefault, uint64_t end) {
+    uint64_t want = ahead_of(prefault, end);
+    if (want <= atomic_load_explicit(&prefault->want, memory_order_relaxed)) return;
+    atomic_store(&prefault->want, want);
+    sem_post(&prefault->work);
 }
 
-static void lock_step(watermark *watermark) {
-    atomic_store(&watermark->owner_waits, true);
-    pthread_mutex_lock(&watermark->step);
-    atomic_store(&watermark->owner_waits, false);
+static void lock_step(prefault *prefault) {
+    atomic_store(&prefault->owner_waits, true);
+    pthread_mutex_lock(&prefault->step);
+    atomic_store(&prefault->owner_waits, false);
 }
 
-static void unlock_step(watermark *watermark) {
-    pthread_mutex_unlock(&watermark->step);
-    sem_post(&watermark->work);
+static void unlock_step(prefault *prefault) {
+    pthread_mutex_unlock(&prefault->step);
+    sem_post(&prefault->work);
 }
 
-mr_status watermark_start(arena *arena, uint64_t from, watermark **out) {
-    watermark *made = xcalloc(1, sizeof *made);
+mr_status prefault_start(arena *arena, uint64_t from, prefault **out) {
+    prefault *made = xcalloc(1, sizeof *made);
     made->arena = arena;
     made->safe = from;
     made->idle_since_us = CLOCK_NEVER_US;
@@ -131,77 +131,76 @@ mr_status watermark_start(arena *arena, uint64_t from, watermark **out) {
     return MR_OK;
 }
 
-void watermark_stop(watermark *watermark) {
-    atomic_store(&watermark->stopping, true);
-    sem_post(&watermark->work);
-    pthread_join(watermark->helper, NULL);
-    sem_destroy(&watermark->work);
-    pthread_mutex_destroy(&watermark->step);
-    free(watermark);
+void prefault_stop(prefault *prefault) {
+    atomic_store(&prefault->stopping, true);
+    sem_post(&prefault->work);
+    pthread_join(prefault->helper, NULL);
+    sem_destroy(&prefault->work);
+    pthread_mutex_destroy(&prefault->step);
+    free(prefault);
 }
 
 /* Learns what the helper has done; under the mutex. */
-static void refresh_safe(watermark *watermark) {
-    uint64_t want = atomic_load(&watermark->want), backed = atomic_load(&watermark->backed);
-    watermark->safe = want < backed ? want : backed;
+static void refresh_safe(prefault *prefault) {
+    uint64_t want = atomic_load(&prefault->want), backed = atomic_load(&prefault->backed);
+    prefault->safe = want < backed ? want : backed;
 }
 
-mr_status watermark_need(watermark *watermark, uint64_t end) {
-    MR_ASSERT(end <= watermark->arena->size);
-    if (end <= watermark->safe) {
-        raise_want(watermark, end);
+mr_status prefault_need(prefault *prefault, uint64_t end) {
+    MR_ASSERT(end <= prefault->arena->size);
+    if (end <= prefault->safe) {
+        raise_want(prefault, end);
         return MR_OK;
     }
     mr_status status = MR_OK;
-    lock_step(watermark);
-    uint64_t backed = atomic_load(&watermark->backed);
+    lock_step(prefault);
+    uint64_t backed = atomic_load(&prefault->backed);
     if (backed < end) {
-        status = arena_back(watermark->arena, backed, end);
-        if (status == MR_OK) atomic_store(&watermark->backed, end);
+        status = arena_back(prefault->arena, backed, end);
+        if (status == MR_OK) atomic_store(&prefault->backed, end);
     }
-    if (status == MR_OK) raise_want(watermark, end);
-    refresh_safe(watermark);
-    unlock_step(watermark);
-    MR_ASSERT(status != MR_OK || watermark->safe >= end);
+    if (status == MR_OK) raise_want(prefault, end);
+    refresh_safe(prefault);
+    unlock_step(prefault);
+    MR_ASSERT(status != MR_OK || prefault->safe >= end);
     return status;
 }
 
-mr_status watermark_reach(watermark *watermark, uint64_t end) {
-    MR_ASSERT(end <= watermark->arena->size);
-    uint64_t backed = atomic_load(&watermark->backed);
-    if (end <= watermark->safe || end <= backed + WATERMARK_STEP || atomic_exchange(&watermark->stuck, false))
-        return watermark_need(watermark, end);
-    raise_want(watermark, end);
+mr_status prefault_reach(prefault *prefault, uint64_t end) {
+    MR_ASSERT(end <= prefault->arena->size);
+    uint64_t backed = atomic_load(&prefault->backed);
+    if (end <= prefault->safe || end <= backed + PREFAULT_STEP || atomic_exchange(&prefault->stuck, false))
+        return prefault_need(prefault, end);
+    raise_want(prefault, end);
     return error_set(MR_BUSY, "%llu bytes of shared memory are being prefaulted", (unsigned long long)(end - backed));
 }
 
-static void lower_want(watermark *watermark, uint64_t want) {
-    if (watermark->safe > want) watermark->safe = want;
-    atomic_store(&watermark->want, want);
-    sem_post(&watermark->work);
+static void lower_want(prefault *prefault, uint64_t want) {
+    if (prefault->safe > want) prefault->safe = want;
+    atomic_store(&prefault->want, want);
+    sem_post(&prefault->work);
 }
 
-int64_t watermark_trim(watermark *watermark, uint64_t top, int64_t now_us) {
-    uint64_t keep = ahead_of(watermark, top);
-    uint64_t want = atomic_load_explicit(&watermark->want, memory_order_relaxed);
-    if (want <= keep || want - keep <= WATERMARK_SPARE) {
-        watermark->idle_since_us = CLOCK_NEVER_US;
+int64_t prefault_trim(prefault *prefault, uint64_t top, int64_t now_us) {
+    uint64_t keep = ahead_of(prefault, top);
+    uint64_t want = atomic_load_explicit(&prefault->want, memory_order_relaxed);
+    if (want <= keep || want - keep <= PREFAULT_SPARE) {
+        prefault->idle_since_us = CLOCK_NEVER_US;
         return CLOCK_NEVER_US;
     }
-    if (watermark->idle_since_us == CLOCK_NEVER_US) {
-        watermark->idle_since_us = now_us;
-        watermark->peak = top;
+    if (prefault->idle_since_us == CLOCK_NEVER_US) {
+        prefault->idle_since_us = now_us;
+        prefault->peak = top;
     }
-    if (top > watermark->peak) watermark->peak = top;
-    if (now_us - watermark->idle_since_us < WATERMARK_PATIENCE_US)
-        return watermark->idle_since_us + WATERMARK_PATIENCE_US;
-    lower_want(watermark, ahead_of(watermark, watermark->peak));
-    watermark->idle_since_us = CLOCK_NEVER_US;
+    if (top > prefault->peak) prefault->peak = top;
+    if (now_us - prefault->idle_since_us < PREFAULT_PATIENCE_US) return prefault->idle_since_us + PREFAULT_PATIENCE_US;
+    lower_want(prefault, ahead_of(prefault, prefault->peak));
+    prefault->idle_since_us = CLOCK_NEVER_US;
     return CLOCK_NEVER_US;
 }
 
-uint64_t watermark_backed(const watermark *watermark) { return atomic_load(&watermark->backed); }
+uint64_t prefault_backed(const prefault *prefault) { return atomic_load(&prefault->backed); }
 
-void watermark_settle(watermark *watermark) {
-    while (step(watermark)) continue;
+void prefault_settle(prefault *prefault) {
+    while (step(prefault)) continue;
 }

@@ -26,84 +26,84 @@ static uint64_t blocks_of(const arena *arena) {
 
 static void the_helper_runs_ahead(void **state) {
     arena arena;
-    watermark *watermark;
+    prefault *prefault;
     assert_int_equal(arena_create(256 * MB, &arena), MR_OK);
-    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
-    while (watermark_backed(watermark) < FROM + WATERMARK_AHEAD_MIN) usleep(1000);
-    assert_int_equal(watermark_need(watermark, FROM + 10 * MB), MR_OK); /* there already: only moves the target */
-    while (watermark_backed(watermark) < FROM + 26 * MB) usleep(1000);
-    assert_int_equal(blocks_of(&arena), watermark_backed(watermark));
-    watermark_stop(watermark);
+    assert_int_equal(prefault_start(&arena, FROM, &prefault), MR_OK);
+    while (prefault_backed(prefault) < FROM + PREFAULT_AHEAD_MIN) usleep(1000);
+    assert_int_equal(prefault_need(prefault, FROM + 10 * MB), MR_OK); /* there already: only moves the target */
+    while (prefault_backed(prefault) < FROM + 26 * MB) usleep(1000);
+    assert_int_equal(blocks_of(&arena), prefault_backed(prefault));
+    prefault_stop(prefault);
     arena_unmap(&arena);
 }
 
 static void whoever_outruns_it_backs_himself(void **state) {
     arena arena;
-    watermark *watermark;
+    prefault *prefault;
     assert_int_equal(arena_create(128 * MB, &arena), MR_OK);
-    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
-    assert_int_equal(watermark_need(watermark, arena.size), MR_OK);
-    assert_int_equal(watermark_backed(watermark), arena.size);
+    assert_int_equal(prefault_start(&arena, FROM, &prefault), MR_OK);
+    assert_int_equal(prefault_need(prefault, arena.size), MR_OK);
+    assert_int_equal(prefault_backed(prefault), arena.size);
     assert_int_equal(blocks_of(&arena), arena.size);
-    watermark_stop(watermark);
+    prefault_stop(prefault);
     arena_unmap(&arena);
 }
 
 static void whoever_cannot_wait_asks_again(void **state) {
     arena arena;
-    watermark *watermark;
+    prefault *prefault;
     assert_int_equal(arena_create(256 * MB, &arena), MR_OK);
-    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
+    assert_int_equal(prefault_start(&arena, FROM, &prefault), MR_OK);
     unsigned busy = 0;
     mr_status status;
-    while ((status = watermark_reach(watermark, arena.size)) == MR_BUSY) usleep(busy++ == 0 ? 0 : 500);
+    while ((status = prefault_reach(prefault, arena.size)) == MR_BUSY) usleep(busy++ == 0 ? 0 : 500);
     assert_int_equal(status, MR_OK);
     assert_true(busy > 0); /* more than a step was missing */
     assert_int_equal(blocks_of(&arena), arena.size);
-    watermark_stop(watermark);
+    prefault_stop(prefault);
     arena_unmap(&arena);
 }
 
 static void a_machine_without_memory_says_so(void **state) {
     if (failpoint_count() == 0) skip();
     arena arena;
-    watermark *watermark;
+    prefault *prefault;
     assert_int_equal(arena_create(128 * MB, &arena), MR_OK);
-    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
-    watermark_settle(watermark);
-    uint64_t backed = watermark_backed(watermark);
+    assert_int_equal(prefault_start(&arena, FROM, &prefault), MR_OK);
+    prefault_settle(prefault);
+    uint64_t backed = prefault_backed(prefault);
     assert_int_equal(failpoint_arm("arena.fallocate=error"), MR_OK);
-    assert_int_equal(watermark_need(watermark, 100 * MB), MR_NOMEM);
-    assert_int_equal(watermark_backed(watermark), backed);
-    assert_int_equal(watermark_need(watermark, backed), MR_OK);
+    assert_int_equal(prefault_need(prefault, 100 * MB), MR_NOMEM);
+    assert_int_equal(prefault_backed(prefault), backed);
+    assert_int_equal(prefault_need(prefault, backed), MR_OK);
     failpoint_disarm_all();
-    assert_int_equal(watermark_need(watermark, 100 * MB), MR_OK);
-    watermark_stop(watermark);
+    assert_int_equal(prefault_need(prefault, 100 * MB), MR_OK);
+    prefault_stop(prefault);
     arena_unmap(&arena);
 }
 
 static void a_tail_that_nobody_uses_goes_back(void **state) {
     arena arena;
-    watermark *watermark;
+    prefault *prefault;
     int64_t now = 1000;
     assert_int_equal(arena_create(256 * MB, &arena), MR_OK);
-    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
-    assert_int_equal(watermark_need(watermark, 200 * MB), MR_OK);
-    watermark_settle(watermark);
-    assert_int_equal(watermark_trim(watermark, 190 * MB, now), CLOCK_NEVER_US); /* not worth it */
-    int64_t due = watermark_trim(watermark, FROM, now);
-    assert_int_equal(due, now + WATERMARK_PATIENCE_US);
-    assert_int_equal(watermark_trim(watermark, 40 * MB, now + 5), due); /* a short peak counts */
-    assert_int_equal(watermark_trim(watermark, FROM, due - 1), due);
-    watermark_settle(watermark);
-    assert_true(watermark_backed(watermark) >= 200 * MB);
-    assert_int_equal(watermark_trim(watermark, FROM, due), CLOCK_NEVER_US);
-    watermark_settle(watermark);
-    assert_int_equal(watermark_backed(watermark), 56 * MB); /* the peak, and what is kept ahead of it */
+    assert_int_equal(prefault_start(&arena, FROM, &prefault), MR_OK);
+    assert_int_equal(prefault_need(prefault, 200 * MB), MR_OK);
+    prefault_settle(prefault);
+    assert_int_equal(prefault_trim(prefault, 190 * MB, now), CLOCK_NEVER_US); /* not worth it */
+    int64_t due = prefault_trim(prefault, FROM, now);
+    assert_int_equal(due, now + PREFAULT_PATIENCE_US);
+    assert_int_equal(prefault_trim(prefault, 40 * MB, now + 5), due); /* a short peak counts */
+    assert_int_equal(prefault_trim(prefault, FROM, due - 1), due);
+    prefault_settle(prefault);
+    assert_true(prefault_backed(prefault) >= 200 * MB);
+    assert_int_equal(prefault_trim(prefault, FROM, due), CLOCK_NEVER_US);
+    prefault_settle(prefault);
+    assert_int_equal(prefault_backed(prefault), 56 * MB); /* the peak, and what is kept ahead of it */
     assert_int_equal(blocks_of(&arena), 56 * MB);
-    assert_int_equal(watermark_need(watermark, 200 * MB), MR_OK);
+    assert_int_equal(prefault_need(prefault, 200 * MB), MR_OK);
     assert_true(blocks_of(&arena) >= 200 * MB);
-    watermark_stop(watermark);
+    prefault_stop(prefault);
     arena_unmap(&arena);
 }
 
@@ -111,25 +111,25 @@ static void a_tail_that_nobody_uses_goes_back(void **state) {
  * is resident, at every moment. The threads are what TSan looks at. */
 static void owner_and_helper_do_not_trip(void **state) {
     arena arena;
-    watermark *watermark;
+    prefault *prefault;
     rng rng;
     rng_init(&rng, 7);
     int64_t now = 0;
     assert_int_equal(arena_create(192 * MB, &arena), MR_OK);
-    assert_int_equal(watermark_start(&arena, FROM, &watermark), MR_OK);
+    assert_int_equal(prefault_start(&arena, FROM, &prefault), MR_OK);
     for (int round = 0; round < 200; round++) {
         uint64_t end = FROM + rng_below(&rng, 190) * MB;
-        assert_int_equal(watermark_need(watermark, end), MR_OK);
-        assert_true(watermark_backed(watermark) >= end);
+        assert_int_equal(prefault_need(prefault, end), MR_OK);
+        assert_true(prefault_backed(prefault) >= end);
         unsigned char resident = 0;
         assert_int_equal(mincore(arena.base + end - 4096, 4096, &resident), 0);
         assert_true(resident & 1);
         for (int ticks = 0; ticks < 2; ticks++) {
-            (void)watermark_trim(watermark, rng_below(&rng, 4) == 0 ? end : FROM, now);
-            now += WATERMARK_PATIENCE_US;
+            (void)prefault_trim(prefault, rng_below(&rng, 4) == 0 ? end : FROM, now);
+            now += PREFAULT_PATIENCE_US;
         }
     }
-    watermark_stop(watermark);
+    prefault_stop(prefault);
     arena_unmap(&arena);
 }
 

@@ -7,10 +7,10 @@
  *   GREETING    who connected has said HELLO and waits for the other's; who accepted waits for the stranger's
  *   OPEN        frames both ways, heartbeats
  *   CLOSING     close() was called: what is left goes out, then BYE; what comes is thrown away
- *   GONE        the socket is closed and the cause is known; conn_settle tells it and frees the conn
+ *   GONE  the socket is closed and the cause is known; socket_link_settle tells it and frees the conn
  *
  * Slots of the transport only change queues and state and write to the socket; whatever they cause is told later, by
- * conn_settle. A conn that has something to settle is in the stream's dirty list. */
+ * socket_link_settle. A conn that has something to settle is in the stream's dirty list. */
 #pragma once
 #include "net/heartbeat.h"
 #include "net/shm/glass.h"
@@ -20,13 +20,19 @@
 #include "net/stream/outbox.h"
 #include "net/stream/socket.h"
 
-typedef enum conn_state { CONN_CONNECTING, CONN_GREETING, CONN_OPEN, CONN_CLOSING, CONN_GONE } conn_state;
+typedef enum socket_link_state {
+    SOCKET_LINK_CONNECTING,
+    SOCKET_LINK_HANDSHAKE,
+    SOCKET_LINK_OPEN,
+    SOCKET_LINK_CLOSING,
+    SOCKET_LINK_GONE
+} socket_link_state;
 
-typedef struct conn {
+typedef struct socket_link {
     uv_poll_t poll; /* first: its address is the conn's */
-    stream *stream;
+    socket_transport *transport;
     link_id id; /* 0: a stranger */
-    conn_state state;
+    socket_link_state state;
     int fd;
     bool poll_open;             /* the handle was initialized and must be closed */
     int polled;                 /* the events that it waits for */
@@ -38,42 +44,45 @@ typedef struct conn {
     int64_t deadline_us;        /* of connecting and HELLO, or of closing */
     address address;            /* of the listening side */
     list item, stranger, dirty; /* in the stream's lists */
-    duct *duct;                 /* owned: offered, or in use; NULL: none */
+    shm_pipe *pipe;             /* owned: offered, or in use; NULL: none */
     bool ducted;                /* in use: bytes go through it, and the socket only wakes */
     unsigned annexes;           /* of it, as they are counted in the stream's stats */
     int64_t grown_us;           /* one of them was needed, the last time */
-    int passed[SOCKET_FDS_MAX]; /* with HELLO, to be sent or that came: a duct, a glass (owned) */
+    int passed[SOCKET_FDS_MAX]; /* with HELLO, to be sent or that came: a shm pipe, a glass (owned) */
     size_t passed_count;
-    glass_view sight; /* what is seen of the other side's memory */
-    list of_ducts;
-    heap_item timer;
-    inbox in;
-    outbox out;
+    shm_import sight; /* what is seen of the other side's memory */
+    list of_pipes;
+    timer_heap_item timer;
+    frame_reader in;
+    write_queue out;
     heartbeat beat;
     peer peer;
     cause why;
-} conn;
+} socket_link;
 
-MR_MUST mr_status conn_connect(stream *stream, const address *address, link_id *out);
+MR_MUST mr_status socket_link_connect(socket_transport *transport, const address *address, link_id *out);
 /* A stranger at `fd` (moved). What is wrong with it is its own problem: nobody is told. */
-void conn_accept(stream *stream, int fd, const address *address);
+void socket_link_accept(socket_transport *transport, int fd, const address *address);
 
 /* The slots of the transport, for one link. */
-void conn_close(conn *conn);
-MR_MUST mr_status conn_reserve(conn *conn, size_t size, uint8_t **out);
-void conn_commit(conn *conn, size_t size);
-void conn_commit_pieces(conn *conn, size_t size, const span *pieces, size_t count, body_sent_fn *sent, void *argument);
-void conn_flush(conn *conn);
+void socket_link_close(socket_link *link);
+MR_MUST mr_status socket_link_reserve(socket_link *link, size_t size, uint8_t **out);
+void socket_link_commit(socket_link *link, size_t size);
+void socket_link_commit_pieces(socket_link *link, size_t size, const span *pieces, size_t count, body_sent_fn *sent,
+                               void *argument);
+void socket_link_flush(socket_link *link);
 
-void conn_timer(conn *conn, int64_t now_us);
-void conn_settle(conn *conn); /* tells what is to be told; frees it if it is gone */
+void socket_link_timer(socket_link *link, int64_t now_us);
+void socket_link_settle(socket_link *link); /* tells what is to be told; frees it if it is gone */
 
 /* ---- For conn_io.c. */
 
-void conn_mark_dirty(conn *conn);
-void conn_connect_done(conn *conn); /* the socket of a CONNECTING one is writable */
+void socket_link_mark_dirty(socket_link *link);
+void socket_link_connect_done(socket_link *link); /* the socket of a CONNECTING one is writable */
 /* A frame came; what is wrong with it ends the link. conn->state may be another one afterwards. */
-MR_MUST mr_status conn_take(conn *conn, const frame *frame);
-MR_MUST mr_status conn_place_body(conn *conn, const frame *frame); /* its head came, and its body is still to come */
+MR_MUST mr_status socket_link_take(socket_link *link, const frame *frame);
+/* its head came, and its body is still to come */
+MR_MUST mr_status socket_link_place_body(socket_link *link, const frame *frame);
 
-void conn_end(conn *conn, mr_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void socket_link_end(socket_link *link, mr_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));

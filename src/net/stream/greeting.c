@@ -27,9 +27,9 @@ static bool read_text(reader *reader, char *out, size_t out_size) {
     return true;
 }
 
-size_t greeting_hello_encode(uint8_t out[GREETING_HELLO_MAX], const peer *self) {
-    writer writer = writer_of(out, GREETING_HELLO_MAX);
-    writer_u32(&writer, GREETING_PROTOCOL);
+size_t handshake_hello_encode(uint8_t out[HANDSHAKE_HELLO_MAX], const peer *self) {
+    writer writer = writer_of(out, HANDSHAKE_HELLO_MAX);
+    writer_u32(&writer, HANDSHAKE_PROTOCOL);
     writer_u32(&writer, (uint32_t)self->pid);
     writer_u64(&writer, self->process);
     write_text(&writer, self->name, PEER_NAME_MAX - 1);
@@ -37,12 +37,12 @@ size_t greeting_hello_encode(uint8_t out[GREETING_HELLO_MAX], const peer *self) 
     return writer_size(&writer);
 }
 
-mr_status greeting_hello_decode(span head, peer *out) {
+mr_status handshake_hello_decode(span head, peer *out) {
     reader reader = reader_of(head.data, head.size);
     uint32_t protocol = reader_u32(&reader);
-    if (!reader.failed && protocol != GREETING_PROTOCOL)
+    if (!reader.failed && protocol != HANDSHAKE_PROTOCOL)
         return error_set(MR_DENIED, "the peer speaks protocol %u, this program speaks %d: " FORMAT_USE_SAME, protocol,
-                         GREETING_PROTOCOL);
+                         HANDSHAKE_PROTOCOL);
     peer peer = {0};
     uint32_t pid = reader_u32(&reader);
     peer.process = reader_u64(&reader);
@@ -53,16 +53,16 @@ mr_status greeting_hello_decode(span head, peer *out) {
     return MR_OK;
 }
 
-size_t greeting_bye_encode(uint8_t out[GREETING_BYE_MAX], mr_status status, const char *text) {
+size_t handshake_bye_encode(uint8_t out[HANDSHAKE_BYE_MAX], mr_status status, const char *text) {
     if (status == MR_CLOSED) return 0;
-    writer writer = writer_of(out, GREETING_BYE_MAX);
+    writer writer = writer_of(out, HANDSHAKE_BYE_MAX);
     writer_u32(&writer, status);
     write_text(&writer, text, CAUSE_TEXT_MAX - 1);
     MR_ASSERT(!writer.failed && status != MR_OK);
     return writer_size(&writer);
 }
 
-mr_status greeting_bye_decode(span head, cause *out) {
+mr_status handshake_bye_decode(span head, cause *out) {
     if (head.size == 0) {
         cause_set(out, MR_CLOSED, "the peer closed the link (status %s)", mr_status_name(MR_CLOSED));
         return MR_OK;

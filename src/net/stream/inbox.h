@@ -13,8 +13,9 @@
  *
  * Pure: shows where to read to, is told how much came, and says what that is.
  *
- * Ownership  the buffer is moved in by inbox_give and out by inbox_release when nothing in it is needed, so that idle
- *            streams hold none. A frame that is too large for it makes the inbox replace it by a larger one. */
+ * Ownership  the buffer is moved in by frame_reader_give and out by frame_reader_release when nothing in it is needed,
+ *            so that idle streams hold none. A frame that is too large for it makes the inbox replace it by a larger
+ *            one. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,18 +24,19 @@
 #include "net/frame.h"
 
 enum {
-    INBOX_READ_MIN = 4096,        /* bytes that one read may put into the buffer, at least */
-    INBOX_SLACK = 64,             /* bytes of the buffer that no frame uses, see inbox.c */
-    INBOX_BODY_LARGE = 16 * 1024, /* from this size on a body makes the next read small */
+    FRAME_READER_READ_MIN = 4096,        /* bytes that one read may put into the buffer, at least */
+    FRAME_READER_SLACK = 64,             /* bytes of the buffer that no frame uses, see inbox.c */
+    FRAME_READER_BODY_LARGE = 16 * 1024, /* from this size on a body makes the next read small */
 };
 
-typedef enum inbox_event {
-    INBOX_MORE,  /* nothing complete: read */
-    INBOX_BODY,  /* inbox->frame has a body, inbox_body must say where it goes */
-    INBOX_FRAME, /* inbox->frame is complete, with its body if it has one; valid until the next inbox_next */
-} inbox_event;
+typedef enum frame_reader_event {
+    FRAME_READER_MORE, /* nothing complete: read */
+    FRAME_READER_BODY, /* inbox->frame has a body, frame_reader_body must say where it goes */
+    /* inbox->frame is complete, with its body if it has one; valid until the next frame_reader_next */
+    FRAME_READER_FRAME,
+} frame_reader_event;
 
-typedef struct inbox {
+typedef struct frame_reader {
     uint8_t *data; /* owned, heap; NULL: none */
     size_t capacity, start, end;
     frame_limits limits; /* may be changed between two frames */
@@ -49,31 +51,34 @@ typedef struct inbox {
     uint64_t body_got;
     uint64_t body_copied; /* bytes of all bodies that passed through the buffer */
     frame_body_sum *sum;  /* owned; NULL until a checked body comes */
-} inbox;
+} frame_reader;
 
-void inbox_init(inbox *inbox, const frame_limits *limits);
-void inbox_fini(inbox *inbox);
+void frame_reader_init(frame_reader *reader, const frame_limits *limits);
+void frame_reader_fini(frame_reader *reader);
 
 /* Moves a heap buffer in; one that it has is emptied into it and freed. */
-void inbox_give(inbox *inbox, uint8_t *data, size_t capacity);
+void frame_reader_give(frame_reader *reader, uint8_t *data, size_t capacity);
 /* The same for one that has none: `count` bytes of the stream lie in it already. */
-void inbox_fill(inbox *inbox, uint8_t *data, size_t capacity, size_t count);
-static inline bool inbox_has_buffer(const inbox *inbox) { return inbox->data != NULL; }
+void frame_reader_fill(frame_reader *reader, uint8_t *data, size_t capacity, size_t count);
+static inline bool frame_reader_has_buffer(const frame_reader *reader) { return reader->data != NULL; }
 /* Moves the buffer out if nothing in it is needed any more; else NULL. */
-uint8_t *inbox_release(inbox *inbox, size_t *capacity);
+uint8_t *frame_reader_release(frame_reader *reader, size_t *capacity);
 
-/* Where to read to, one or two pieces; how many they are. Only after INBOX_MORE, with a buffer. */
-size_t inbox_show(inbox *inbox, struct iovec pieces[2]);
-void inbox_got(inbox *inbox, size_t count); /* so many bytes were read there */
+/* Where to read to, one or two pieces; how many they are. Only after FRAME_READER_MORE, with a buffer. */
+size_t frame_reader_show(frame_reader *reader, struct iovec pieces[2]);
+void frame_reader_got(frame_reader *reader, size_t count); /* so many bytes were read there */
 
 /* What the bytes are. MR_CORRUPT and MR_TOO_LARGE as frame_decode, MR_DENIED for a frame of another version, MR_NOMEM.
  * After a failure nothing else may be asked. */
-MR_MUST mr_status inbox_next(inbox *inbox, inbox_event *out);
+MR_MUST mr_status frame_reader_next(frame_reader *reader, frame_reader_event *out);
 
-/* Answers INBOX_BODY: frame.body_size bytes that stay valid until the frame is delivered or discarded; NULL throws the
- * body away. */
-void inbox_body(inbox *inbox, uint8_t *body);
-void inbox_discard(inbox *inbox); /* the body that is arriving is not wanted any more; no-op if there is none */
+/* Answers FRAME_READER_BODY: frame.body_size bytes that stay valid until the frame is delivered or discarded; NULL
+ * throws the body away. */
+void frame_reader_body(frame_reader *reader, uint8_t *body);
+/* the body that is arriving is not wanted any more; no-op if there is none */
+void frame_reader_discard(frame_reader *reader);
 
 /* The body of a frame that was delivered; data == NULL if it was thrown away. */
-static inline span inbox_frame_body(const inbox *inbox) { return span_of(inbox->body, (size_t)inbox->frame.body_size); }
+static inline span frame_reader_frame_body(const frame_reader *reader) {
+    return span_of(reader->body, (size_t)reader->frame.body_size);
+}

@@ -45,9 +45,9 @@ static void add_frame(source *source, frame_kind kind, span head, span body, boo
 }
 
 /* Reads at most `limit` bytes, as a socket that has no more would. */
-static size_t feed(source *source, inbox *inbox, size_t limit) {
+static size_t feed(source *source, frame_reader *reader, size_t limit) {
     struct iovec pieces[2];
-    size_t count = inbox_show(inbox, pieces), got = 0;
+    size_t count = frame_reader_show(reader, pieces), got = 0;
     assert_true(count == 1 || count == 2);
     for (size_t i = 0; i < count; i++) {
         assert_true(pieces[i].iov_len > 0);
@@ -58,40 +58,40 @@ static size_t feed(source *source, inbox *inbox, size_t limit) {
         got += part;
         limit -= part;
     }
-    inbox_got(inbox, got);
+    frame_reader_got(reader, got);
     return got;
 }
 
-static void start(inbox *inbox, const frame_limits *limits, size_t capacity) {
-    inbox_init(inbox, limits);
-    inbox_give(inbox, xmalloc(capacity), capacity);
-    inbox_event event;
-    assert_int_equal(inbox_next(inbox, &event), MR_OK);
-    assert_int_equal(event, INBOX_MORE);
+static void start(frame_reader *reader, const frame_limits *limits, size_t capacity) {
+    frame_reader_init(reader, limits);
+    frame_reader_give(reader, xmalloc(capacity), capacity);
+    frame_reader_event event;
+    assert_int_equal(frame_reader_next(reader, &event), MR_OK);
+    assert_int_equal(event, FRAME_READER_MORE);
 }
 
 static void many_frames_come_from_one_read(void **state) {
     source source = {0};
-    inbox inbox;
+    frame_reader reader;
     for (uint8_t i = 0; i < 20; i++) add_frame(&source, FRAME_MESSAGE, span_of(&i, 1), (span){0}, false);
-    start(&inbox, &wide, BUFFER);
-    feed(&source, &inbox, SIZE_MAX);
-    inbox_event event;
+    start(&reader, &wide, BUFFER);
+    feed(&source, &reader, SIZE_MAX);
+    frame_reader_event event;
     for (uint8_t i = 0; i < 20; i++) {
-        assert_int_equal(inbox_next(&inbox, &event), MR_OK);
-        assert_int_equal(event, INBOX_FRAME);
-        assert_int_equal(inbox.frame.head.size, 1);
-        assert_int_equal(inbox.frame.head.data[0], i);
-        assert_int_equal(inbox_frame_body(&inbox).size, 0);
+        assert_int_equal(frame_reader_next(&reader, &event), MR_OK);
+        assert_int_equal(event, FRAME_READER_FRAME);
+        assert_int_equal(reader.frame.head.size, 1);
+        assert_int_equal(reader.frame.head.data[0], i);
+        assert_int_equal(frame_reader_frame_body(&reader).size, 0);
     }
-    assert_int_equal(inbox_next(&inbox, &event), MR_OK);
-    assert_int_equal(event, INBOX_MORE);
+    assert_int_equal(frame_reader_next(&reader, &event), MR_OK);
+    assert_int_equal(event, FRAME_READER_MORE);
     size_t capacity;
-    uint8_t *buffer = inbox_release(&inbox, &capacity);
+    uint8_t *buffer = frame_reader_release(&reader, &capacity);
     assert_non_null(buffer);
     assert_int_equal(capacity, BUFFER);
     free(buffer);
-    inbox_fini(&inbox);
+    frame_reader_fini(&reader);
     free(source.bytes);
 }
 
@@ -100,23 +100,23 @@ static void a_buffer_may_come_with_bytes_in_it(void **state) {
     source source = {0};
     for (uint8_t i = 0; i < 3; i++) add_frame(&source, FRAME_MESSAGE, span_of(&i, 1), (span){0}, false);
     for (size_t filled = 0; filled <= source.size; filled++) {
-        inbox inbox;
-        inbox_event event;
+        frame_reader reader;
+        frame_reader_event event;
         uint8_t *buffer = xmalloc(BUFFER);
         uint8_t frames = 0;
-        inbox_init(&inbox, &wide);
+        frame_reader_init(&reader, &wide);
         memcpy(buffer, source.bytes, filled);
-        inbox_fill(&inbox, buffer, BUFFER, filled);
+        frame_reader_fill(&reader, buffer, BUFFER, filled);
         source.at = filled;
         while (frames < 3) {
-            assert_int_equal(inbox_next(&inbox, &event), MR_OK);
-            if (event == INBOX_MORE)
-                feed(&source, &inbox, 1);
+            assert_int_equal(frame_reader_next(&reader, &event), MR_OK);
+            if (event == FRAME_READER_MORE)
+                feed(&source, &reader, 1);
             else
-                assert_int_equal(inbox.frame.head.data[0], frames++);
+                assert_int_equal(reader.frame.head.data[0], frames++);
         }
         assert_int_equal(source.at, source.size);
-        inbox_fini(&inbox);
+        frame_reader_fini(&reader);
     }
     free(source.bytes);
 }
@@ -126,26 +126,26 @@ static void a_large_body_is_hardly_copied(void **state) {
     enum { BODY = 1 << 20, COUNT = 5 };
     uint8_t *body = xcalloc(1, BODY), *place = xmalloc(BODY);
     source source = {0};
-    inbox inbox;
-    inbox_event event;
+    frame_reader reader;
+    frame_reader_event event;
     for (int i = 0; i < COUNT; i++) add_frame(&source, FRAME_MESSAGE, span_of("head", 4), span_of(body, BODY), false);
-    start(&inbox, &wide, BUFFER);
+    start(&reader, &wide, BUFFER);
     int reads = 0, frames = 0;
     while (frames < COUNT) {
-        assert_int_equal(inbox_next(&inbox, &event), MR_OK);
-        if (event == INBOX_MORE) {
-            feed(&source, &inbox, SIZE_MAX);
+        assert_int_equal(frame_reader_next(&reader, &event), MR_OK);
+        if (event == FRAME_READER_MORE) {
+            feed(&source, &reader, SIZE_MAX);
             reads++;
-        } else if (event == INBOX_BODY) {
-            inbox_body(&inbox, place);
+        } else if (event == FRAME_READER_BODY) {
+            frame_reader_body(&reader, place);
         } else {
-            assert_memory_equal(inbox.frame.head.data, "head", 4);
+            assert_memory_equal(reader.frame.head.data, "head", 4);
             frames++;
         }
     }
     assert_true(reads <= COUNT + 1);
-    assert_true(inbox.body_copied <= (uint64_t)COUNT * INBOX_READ_MIN);
-    inbox_fini(&inbox);
+    assert_true(reader.body_copied <= (uint64_t)COUNT * FRAME_READER_READ_MIN);
+    frame_reader_fini(&reader);
     free(source.bytes);
     free(body);
     free(place);
@@ -153,18 +153,18 @@ static void a_large_body_is_hardly_copied(void **state) {
 
 static void reads_grow_with_small_frames(void **state) {
     source source = {0};
-    inbox inbox;
-    inbox_event event;
+    frame_reader reader;
+    frame_reader_event event;
     for (int i = 0; i < 10000; i++) add_frame(&source, FRAME_MESSAGE, span_of("0123456789", 10), (span){0}, false);
-    start(&inbox, &wide, BUFFER);
+    start(&reader, &wide, BUFFER);
     int reads = 0, frames = 0;
     while (frames < 10000) {
-        assert_int_equal(inbox_next(&inbox, &event), MR_OK);
-        if (event == INBOX_FRAME) frames++;
-        if (event == INBOX_MORE) feed(&source, &inbox, SIZE_MAX), reads++;
+        assert_int_equal(frame_reader_next(&reader, &event), MR_OK);
+        if (event == FRAME_READER_FRAME) frames++;
+        if (event == FRAME_READER_MORE) feed(&source, &reader, SIZE_MAX), reads++;
     }
-    assert_true(reads <= 5 + 420000 / (BUFFER - INBOX_SLACK - 42));
-    inbox_fini(&inbox);
+    assert_true(reads <= 5 + 420000 / (BUFFER - FRAME_READER_SLACK - 42));
+    frame_reader_fini(&reader);
     free(source.bytes);
 }
 
@@ -185,44 +185,45 @@ static void random_pieces_give_the_same_frames(void **state) {
             static const uint64_t bodies[] = {1, 100, 9000, 199999};
             span head = span_of(noise + rng_below(&rng, 1000), (size_t)rng_below(&rng, heads[rng_below(&rng, 5)]));
             span body = span_of(noise + rng_below(&rng, 1000), (size_t)rng_below(&rng, bodies[rng_below(&rng, 4)]));
-            if (rng_chance(&rng, 0.1)) head.size = BUFFER - FRAME_HEADER_SIZE - (size_t)rng_below(&rng, INBOX_SLACK);
+            if (rng_chance(&rng, 0.1))
+                head.size = BUFFER - FRAME_HEADER_SIZE - (size_t)rng_below(&rng, FRAME_READER_SLACK);
             sent[i] = (struct sent){head, body};
             add_frame(&source, FRAME_MESSAGE, head, body, body.size > 0 && rng_chance(&rng, 0.5));
         }
-        inbox inbox;
-        inbox_event event;
-        start(&inbox, &wide, BUFFER);
+        frame_reader reader;
+        frame_reader_event event;
+        start(&reader, &wide, BUFFER);
         uint64_t limit = 1 + rng_below(&rng, rng_chance(&rng, 0.5) ? 3000 : 300000);
         for (int frames = 0; frames < FRAMES;) {
-            assert_int_equal(inbox_next(&inbox, &event), MR_OK);
-            if (event == INBOX_MORE) {
-                if (rng_chance(&rng, 0.02)) inbox_discard(&inbox);
+            assert_int_equal(frame_reader_next(&reader, &event), MR_OK);
+            if (event == FRAME_READER_MORE) {
+                if (rng_chance(&rng, 0.02)) frame_reader_discard(&reader);
                 if (rng_chance(&rng, 0.5)) {
                     size_t capacity;
-                    free(inbox_release(&inbox, &capacity));
-                    if (!inbox_has_buffer(&inbox)) {
-                        inbox_give(&inbox, xmalloc(BUFFER), BUFFER);
-                        assert_int_equal(inbox_next(&inbox, &event), MR_OK);
+                    free(frame_reader_release(&reader, &capacity));
+                    if (!frame_reader_has_buffer(&reader)) {
+                        frame_reader_give(&reader, xmalloc(BUFFER), BUFFER);
+                        assert_int_equal(frame_reader_next(&reader, &event), MR_OK);
                     }
                 }
-                feed(&source, &inbox, 1 + (size_t)rng_below(&rng, limit));
+                feed(&source, &reader, 1 + (size_t)rng_below(&rng, limit));
                 continue;
             }
             const struct sent *now = &sent[frames];
-            assert_int_equal(inbox.frame.head.size, now->head.size);
-            assert_memory_equal(inbox.frame.head.data, now->head.data, now->head.size);
-            assert_true(inbox.frame.body_size == now->body.size);
-            if (event == INBOX_BODY) {
-                inbox_body(&inbox, rng_chance(&rng, 0.1) ? NULL : place);
+            assert_int_equal(reader.frame.head.size, now->head.size);
+            assert_memory_equal(reader.frame.head.data, now->head.data, now->head.size);
+            assert_true(reader.frame.body_size == now->body.size);
+            if (event == FRAME_READER_BODY) {
+                frame_reader_body(&reader, rng_chance(&rng, 0.1) ? NULL : place);
                 continue;
             }
-            span body = inbox_frame_body(&inbox);
+            span body = frame_reader_frame_body(&reader);
             assert_int_equal(body.size, now->body.size);
             if (body.data != NULL) assert_memory_equal(body.data, now->body.data, body.size);
             frames++;
         }
         assert_int_equal(source.at, source.size);
-        inbox_fini(&inbox);
+        frame_reader_fini(&reader);
         free(source.bytes);
     }
     free(noise);
@@ -230,16 +231,16 @@ static void random_pieces_give_the_same_frames(void **state) {
 }
 
 static mr_status outcome(source *source, const frame_limits *limits, size_t capacity) {
-    inbox inbox;
-    inbox_event event;
+    frame_reader reader;
+    frame_reader_event event;
     uint8_t place[64];
-    start(&inbox, limits, capacity);
+    start(&reader, limits, capacity);
     mr_status status;
-    while ((status = inbox_next(&inbox, &event)) == MR_OK) {
-        if (event == INBOX_BODY) inbox_body(&inbox, place);
-        if (event == INBOX_MORE && feed(source, &inbox, SIZE_MAX) == 0) break;
+    while ((status = frame_reader_next(&reader, &event)) == MR_OK) {
+        if (event == FRAME_READER_BODY) frame_reader_body(&reader, place);
+        if (event == FRAME_READER_MORE && feed(source, &reader, SIZE_MAX) == 0) break;
     }
-    inbox_fini(&inbox);
+    frame_reader_fini(&reader);
     free(source->bytes);
     *source = (struct source){0};
     return status;

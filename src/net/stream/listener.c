@@ -20,57 +20,58 @@ enum {
 };
 
 typedef struct listener {
-    loop_watch *watch;
-    stream *stream;
+    event_loop_watch *watch;
+    socket_transport *transport;
     int fd;
     address address;
     unix_listener local; /* owner of the descriptor of a unix socket */
     list item;
 } listener;
 
-static void watch_all(stream *stream, bool reads) {
-    list_for_each (at, &stream->listeners) loop_watch_set(container_of(at, listener, item)->watch, reads, false);
+static void watch_all(socket_transport *transport, bool reads) {
+    list_for_each (at, &transport->listeners)
+        event_loop_watch_set(container_of(at, listener, item)->watch, reads, false);
 }
 
-static void pause_all(stream *stream, int64_t until_us) {
-    heap_add(&stream->timers, &stream->accept_again, until_us);
-    watch_all(stream, false);
+static void pause_all(socket_transport *transport, int64_t until_us) {
+    timer_heap_add(&transport->timers, &transport->accept_again, until_us);
+    watch_all(transport, false);
 }
 
-void listener_resume(stream *stream) {
-    heap_remove(&stream->timers, &stream->accept_again);
-    watch_all(stream, true);
+void listener_resume(socket_transport *transport) {
+    timer_heap_remove(&transport->timers, &transport->accept_again);
+    watch_all(transport, true);
 }
 
 /* Room for one more stranger. When there is none, the oldest has to go, but not before its time of grace: a burst of
  * good clients must not push each other out. */
-static bool make_room(stream *stream) {
-    if (stream->stats.strangers < stream->options.strangers_max) return true;
-    conn *oldest = container_of(stream->strangers.next, struct conn, stranger);
-    int64_t safe_until_us = oldest->since_us + CORE_STRANGER_GRACE_US;
-    if (loop_now_us(stream->loop) < safe_until_us) {
-        pause_all(stream, safe_until_us);
+static bool make_room(socket_transport *transport) {
+    if (transport->stats.strangers < transport->options.strangers_max) return true;
+    socket_link *oldest = container_of(transport->strangers.next, struct socket_link, stranger);
+    int64_t safe_until_us = oldest->since_us + SOCKET_STRANGER_GRACE_US;
+    if (event_loop_now_us(transport->loop) < safe_until_us) {
+        pause_all(transport, safe_until_us);
         return false;
     }
-    conn_end(oldest, MR_DENIED, "no HELLO, and %u connections wait", stream->options.strangers_max);
+    socket_link_end(oldest, MR_DENIED, "no HELLO, and %u connections wait", transport->options.strangers_max);
     return true;
 }
 
 static void on_readable(void *context) {
     listener *listener = context;
-    stream *stream = listener->stream;
-    for (int i = 0; i < ACCEPTS_MAX && make_room(stream); i++) {
+    socket_transport *transport = listener->transport;
+    for (int i = 0; i < ACCEPTS_MAX && make_room(transport); i++) {
         int fd = socket_accept(listener->fd, &listener->address);
         if (fd >= 0) {
             FAILPOINT("stream.accept");
-            conn_accept(stream, fd, &listener->address);
+            socket_link_accept(transport, fd, &listener->address);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
             char text[ADDRESS_TEXT_MAX];
             address_format(&listener->address, text);
             log_warn("%s does not accept connections for %d ms: %s", text, NO_FD_PAUSE_US / 1000, strerror(errno));
-            pause_all(stream, loop_now_us(stream->loop) + NO_FD_PAUSE_US);
+            pause_all(transport, event_loop_now_us(transport->loop) + NO_FD_PAUSE_US);
             return;
         }
         if (errno == EAGAIN) return;
@@ -93,15 +94,15 @@ static void close_socket(listener *listener) {
         close(listener->fd);
 }
 
-mr_status listener_add(stream *stream, const address *address, char actual[ADDRESS_TEXT_MAX]) {
+mr_status listener_add(socket_transport *transport, const address *address, char actual[ADDRESS_TEXT_MAX]) {
     listener *listener = xcalloc(1, sizeof *listener);
-    listener->stream = stream;
+    listener->transport = transport;
     mr_status status = open_socket(listener, address);
     if (status != MR_OK) goto free_listener;
-    status = loop_watch_add(stream->loop, listener->fd, on_readable, listener, &listener->watch);
+    status = event_loop_watch_add(transport->loop, listener->fd, on_readable, listener, &listener->watch);
     if (status != MR_OK) goto close_socket;
-    if (heap_holds(&stream->accept_again)) loop_watch_set(listener->watch, false, false);
-    list_push_back(&stream->listeners, &listener->item);
+    if (timer_heap_holds(&transport->accept_again)) event_loop_watch_set(listener->watch, false, false);
+    list_push_back(&transport->listeners, &listener->item);
     if (actual != NULL) address_format(&listener->address, actual);
     return MR_OK;
 
@@ -112,11 +113,11 @@ free_listener:
     return status;
 }
 
-void listener_remove_all(stream *stream) {
+void listener_remove_all(socket_transport *transport) {
     list *item;
-    while ((item = list_pop_front(&stream->listeners)) != NULL) {
+    while ((item = list_pop_front(&transport->listeners)) != NULL) {
         listener *listener = container_of(item, struct listener, item);
-        loop_watch_remove(listener->watch);
+        event_loop_watch_remove(listener->watch);
         close_socket(listener);
         free(listener);
     }

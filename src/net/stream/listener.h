@@ -5,6 +5,6 @@
 #pragma once
 #include "net/stream/core.h"
 
-MR_MUST mr_status listener_add(stream *stream, const address *address, char actual[ADDRESS_TEXT_MAX]);
-void listener_resume(stream *stream); /* a stranger has left, or the pause is over */
-void listener_remove_all(stream *stream);
+MR_MUST mr_status listener_add(socket_transport *transport, const address *address, char actual[ADDRESS_TEXT_MAX]);
+void listener_resume(socket_transport *transport); /* a stranger has left, or the pause is over */
+void listener_remove_all(socket_transport *transport);

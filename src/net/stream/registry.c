@@ -9,40 +9,40 @@
 
 enum { GENERATION_MAX = UINT16_MAX };
 
-void registry_fini(registry *registry) {
-    free(registry->places);
-    *registry = (struct registry){0};
+void link_table_fini(link_table *table) {
+    free(table->places);
+    *table = (struct link_table){0};
 }
 
-static mr_status add_place(registry *registry, uint32_t *out) {
-    if (registry->used == REGISTRY_PLACES_MAX)
-        return error_set(MR_NOMEM, "cannot open another link: %zu are open, and no link id is free", registry->count);
-    xgrow(&registry->places, &registry->capacity, registry->used + 1, sizeof *registry->places);
-    *out = (uint32_t)registry->used++;
-    registry->places[*out] = (registry_place){.generation = 1};
+static mr_status add_place(link_table *table, uint32_t *out) {
+    if (table->used == LINK_TABLE_PLACES_MAX)
+        return error_set(MR_NOMEM, "cannot open another link: %zu are open, and no link id is free", table->count);
+    xgrow(&table->places, &table->capacity, table->used + 1, sizeof *table->places);
+    *out = (uint32_t)table->used++;
+    table->places[*out] = (link_table_place){.generation = 1};
     return MR_OK;
 }
 
-mr_status registry_add(registry *registry, void *value, link_id *out) {
+mr_status link_table_add(link_table *table, void *value, link_id *out) {
     MR_ASSERT(value != NULL);
-    uint32_t place = registry->first_free - 1;
-    if (registry->first_free == 0)
-        MR_TRY(add_place(registry, &place));
+    uint32_t place = table->first_free - 1;
+    if (table->first_free == 0)
+        MR_TRY(add_place(table, &place));
     else
-        registry->first_free = registry->places[place].next_free;
-    registry->places[place].value = value;
-    registry->count++;
-    out->v = registry->places[place].generation << 16 | place;
+        table->first_free = table->places[place].next_free;
+    table->places[place].value = value;
+    table->count++;
+    out->v = table->places[place].generation << 16 | place;
     return MR_OK;
 }
 
-void registry_remove(registry *registry, link_id id) {
-    MR_ASSERT(registry_get(registry, id) != NULL);
-    uint32_t index = id.v & (REGISTRY_PLACES_MAX - 1);
-    registry_place *place = &registry->places[index];
+void link_table_remove(link_table *table, link_id id) {
+    MR_ASSERT(link_table_get(table, id) != NULL);
+    uint32_t index = id.v & (LINK_TABLE_PLACES_MAX - 1);
+    link_table_place *place = &table->places[index];
     place->value = NULL;
-    registry->count--;
+    table->count--;
     if (place->generation++ == GENERATION_MAX) return; /* 65,536 matches no id: used up */
-    place->next_free = registry->first_free;
-    registry->first_free = index + 1;
+    place->next_free = table->first_free;
+    table->first_free = index + 1;
 }

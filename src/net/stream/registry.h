@@ -8,26 +8,26 @@
 
 #include "net/transport.h"
 
-enum { REGISTRY_PLACES_MAX = 1 << 16 };
+enum { LINK_TABLE_PLACES_MAX = 1 << 16 };
 
-typedef struct registry_place {
+typedef struct link_table_place {
     void *value;         /* NULL: free */
     uint32_t generation; /* of the entry, or of the next one */
     uint32_t next_free;  /* place + 1; 0: the last one */
-} registry_place;
+} link_table_place;
 
-typedef struct registry {   /* zero-initialized it is empty and ready */
-    registry_place *places; /* owned */
+typedef struct link_table {   /* zero-initialized it is empty and ready */
+    link_table_place *places; /* owned */
     size_t count, used, capacity;
     uint32_t first_free; /* place + 1; 0: none */
-} registry;
+} link_table;
 
-void registry_fini(registry *registry);
-MR_MUST mr_status registry_add(registry *registry, void *value, link_id *out); /* MR_NOMEM: full or used up */
-void registry_remove(registry *registry, link_id id);                          /* must be there */
+void link_table_fini(link_table *table);
+MR_MUST mr_status link_table_add(link_table *table, void *value, link_id *out); /* MR_NOMEM: full or used up */
+void link_table_remove(link_table *table, link_id id);                          /* must be there */
 
-static inline void *registry_get(const registry *registry, link_id id) { /* NULL: not (any more) */
-    size_t place = id.v & (REGISTRY_PLACES_MAX - 1);
-    if (place >= registry->used || registry->places[place].generation != id.v >> 16) return NULL;
-    return registry->places[place].value;
+static inline void *link_table_get(const link_table *table, link_id id) { /* NULL: not (any more) */
+    size_t place = id.v & (LINK_TABLE_PLACES_MAX - 1);
+    if (place >= table->used || table->places[place].generation != id.v >> 16) return NULL;
+    return table->places[place].value;
 }

@@ -12,56 +12,56 @@
 #include "base/rng.h"
 
 static void an_old_id_is_recognised(void **state) {
-    registry registry = {0};
+    link_table table = {0};
     int a, b;
     link_id first, second;
-    assert_null(registry_get(&registry, (link_id){0}));
-    assert_int_equal(registry_add(&registry, &a, &first), MR_OK);
+    assert_null(link_table_get(&table, (link_id){0}));
+    assert_int_equal(link_table_add(&table, &a, &first), MR_OK);
     assert_int_not_equal(first.v, 0);
-    assert_ptr_equal(registry_get(&registry, first), &a);
-    registry_remove(&registry, first);
-    assert_null(registry_get(&registry, first));
-    assert_int_equal(registry_add(&registry, &b, &second), MR_OK);
+    assert_ptr_equal(link_table_get(&table, first), &a);
+    link_table_remove(&table, first);
+    assert_null(link_table_get(&table, first));
+    assert_int_equal(link_table_add(&table, &b, &second), MR_OK);
     assert_int_not_equal(first.v, second.v);
-    assert_null(registry_get(&registry, first));
-    assert_ptr_equal(registry_get(&registry, second), &b);
-    assert_null(registry_get(&registry, (link_id){UINT32_MAX}));
-    registry_fini(&registry);
+    assert_null(link_table_get(&table, first));
+    assert_ptr_equal(link_table_get(&table, second), &b);
+    assert_null(link_table_get(&table, (link_id){UINT32_MAX}));
+    link_table_fini(&table);
 }
 
 /* Three lives of one place: every generation is a new id, then the place is never used again. */
 static void no_id_is_given_twice(void **state) {
-    registry registry = {0};
+    link_table table = {0};
     int a;
     uint8_t *seen = calloc(1, (size_t)1 << 29); /* a bit for each of the 2^32 */
     assert_non_null(seen);
     for (int i = 0; i < 3 * UINT16_MAX; i++) {
         link_id id;
-        assert_int_equal(registry_add(&registry, &a, &id), MR_OK);
+        assert_int_equal(link_table_add(&table, &a, &id), MR_OK);
         assert_int_not_equal(id.v, 0);
         assert_false(seen[id.v / 8] >> id.v % 8 & 1);
         seen[id.v / 8] |= (uint8_t)(1u << id.v % 8);
-        registry_remove(&registry, id);
-        assert_null(registry_get(&registry, id));
+        link_table_remove(&table, id);
+        assert_null(link_table_get(&table, id));
     }
-    assert_int_equal(registry.used, 3);
-    assert_int_equal(registry.first_free, 0);
+    assert_int_equal(table.used, 3);
+    assert_int_equal(table.first_free, 0);
     free(seen);
-    registry_fini(&registry);
+    link_table_fini(&table);
 }
 
 static void it_can_be_full(void **state) {
-    registry registry = {0};
+    link_table table = {0};
     link_id id, last;
-    for (int i = 0; i < REGISTRY_PLACES_MAX; i++) assert_int_equal(registry_add(&registry, &id, &last), MR_OK);
-    assert_int_equal(registry_add(&registry, &id, &id), MR_NOMEM);
-    registry_remove(&registry, last);
-    assert_int_equal(registry_add(&registry, &id, &id), MR_OK);
-    registry_fini(&registry);
+    for (int i = 0; i < LINK_TABLE_PLACES_MAX; i++) assert_int_equal(link_table_add(&table, &id, &last), MR_OK);
+    assert_int_equal(link_table_add(&table, &id, &id), MR_NOMEM);
+    link_table_remove(&table, last);
+    assert_int_equal(link_table_add(&table, &id, &id), MR_OK);
+    link_table_fini(&table);
 }
 
 static void many_at_once_keep_apart(void **state) {
-    registry registry = {0};
+    link_table table = {0};
     rng rng;
     rng_init(&rng, 7);
     enum { COUNT = 300 };
@@ -70,15 +70,15 @@ static void many_at_once_keep_apart(void **state) {
     for (int round = 0; round < 20000; round++) {
         size_t i = (size_t)rng_below(&rng, COUNT);
         if (ids[i].v == 0) {
-            assert_int_equal(registry_add(&registry, &values[i], &ids[i]), MR_OK);
+            assert_int_equal(link_table_add(&table, &values[i], &ids[i]), MR_OK);
         } else {
-            assert_ptr_equal(registry_get(&registry, ids[i]), &values[i]);
-            registry_remove(&registry, ids[i]);
-            assert_null(registry_get(&registry, ids[i]));
+            assert_ptr_equal(link_table_get(&table, ids[i]), &values[i]);
+            link_table_remove(&table, ids[i]);
+            assert_null(link_table_get(&table, ids[i]));
             ids[i].v = 0;
         }
     }
-    registry_fini(&registry);
+    link_table_fini(&table);
 }
 
 int main(void) {

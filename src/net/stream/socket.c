@@ -48,17 +48,17 @@ int socket_accept(int listener, const address *address) {
 
 ssize_t socket_pass(int fd, struct iovec *pieces, size_t count, const int *fds, size_t fd_count) {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-    rights rights;
-    rights_send(&message, &rights, fds, fd_count);
+    scm_rights rights;
+    scm_rights_send(&message, &rights, fds, fd_count);
     return sendmsg(fd, &message, MSG_NOSIGNAL);
 }
 
 ssize_t socket_receive(int fd, struct iovec *pieces, size_t count, int fds[SOCKET_FDS_MAX], size_t *fd_count) {
     struct msghdr message = {.msg_iov = pieces, .msg_iovlen = count};
-    rights rights;
-    rights_expect(&message, &rights);
+    scm_rights rights;
+    scm_rights_expect(&message, &rights);
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    *fd_count = got > 0 ? rights_take(&message, fds, SOCKET_FDS_MAX) : 0;
+    *fd_count = got > 0 ? scm_rights_take(&message, fds, SOCKET_FDS_MAX) : 0;
     return got;
 }
 

@@ -18,44 +18,44 @@
 
 /* ---- The slots. */
 
-static conn *conn_of(void *self, link_id link) { return registry_get(&((stream *)self)->ids, link); }
+static socket_link *conn_of(void *self, link_id link) { return link_table_get(&((socket_transport *)self)->ids, link); }
 
 static mr_status slot_open(void *self, const char *text, link_id *out) {
-    stream *stream = self;
+    socket_transport *transport = self;
     address address;
-    if (stream->closing) return error_set(MR_CLOSED, "cannot connect to '%s': this process is shutting down", text);
+    if (transport->closing) return error_set(MR_CLOSED, "cannot connect to '%s': this process is shutting down", text);
     MR_TRY(address_parse(text, &address));
-    if (!stream->options.beyond_this_machine && !address_is_local(&address))
+    if (!transport->options.beyond_this_machine && !address_is_local(&address))
         return error_set(MR_DENIED, "'%s' is another machine, and tcp is not encrypted (beyond_this_machine)", text);
-    return conn_connect(stream, &address, out);
+    return socket_link_connect(transport, &address, out);
 }
 
 static void slot_close(void *self, link_id link) {
-    conn *conn = conn_of(self, link);
-    if (conn != NULL) conn_close(conn);
+    socket_link *socket_link = conn_of(self, link);
+    if (socket_link != NULL) socket_link_close(socket_link);
 }
 
 static mr_status slot_reserve(void *self, link_id link, size_t size, uint8_t **out) {
-    conn *conn = conn_of(self, link);
-    if (conn == NULL) return error_set(MR_CLOSED, "link %u is closed", link.v);
-    return conn_reserve(conn, size, out);
+    socket_link *socket_link = conn_of(self, link);
+    if (socket_link == NULL) return error_set(MR_CLOSED, "link %u is closed", link.v);
+    return socket_link_reserve(socket_link, size, out);
 }
 
 static void slot_commit(void *self, link_id link, size_t size) {
-    conn *conn = conn_of(self, link);
-    if (conn != NULL) conn_commit(conn, size);
+    socket_link *socket_link = conn_of(self, link);
+    if (socket_link != NULL) socket_link_commit(socket_link, size);
 }
 
 static bool slot_send_now(void *self, link_id link, span head) {
-    conn *conn = conn_of(self, link);
-    return conn != NULL && conn_io_send(conn, head);
+    socket_link *socket_link = conn_of(self, link);
+    return socket_link != NULL && socket_link_io_send(socket_link, head);
 }
 
 static void slot_commit_pieces(void *self, link_id link, size_t size, const span *pieces, size_t count,
                                body_sent_fn *sent, void *argument) {
-    conn *conn = conn_of(self, link);
-    if (conn != NULL)
-        conn_commit_pieces(conn, size, pieces, count, sent, argument);
+    socket_link *socket_link = conn_of(self, link);
+    if (socket_link != NULL)
+        socket_link_commit_pieces(socket_link, size, pieces, count, sent, argument);
     else
         sent(argument, MR_CLOSED);
 }
@@ -65,16 +65,16 @@ static void slot_commit_body(void *self, link_id link, size_t size, span body, b
 }
 
 static void slot_discard(void *self, link_id link) {
-    conn *conn = conn_of(self, link);
-    if (conn != NULL) inbox_discard(&conn->in);
+    socket_link *socket_link = conn_of(self, link);
+    if (socket_link != NULL) frame_reader_discard(&socket_link->in);
 }
 
 static void slot_flush(void *self) {
-    stream *stream = self;
-    list_for_each (at, &stream->dirty) conn_flush(container_of(at, conn, dirty));
+    socket_transport *transport = self;
+    list_for_each (at, &transport->dirty) socket_link_flush(container_of(at, socket_link, dirty));
 }
 
-static const transport_ops stream_ops = {
+static const transport_ops socket_transport_ops = {
     .name = "stream",
     .open = slot_open,
     .close = slot_close,
@@ -87,62 +87,67 @@ static const transport_ops stream_ops = {
     .flush = slot_flush,
 };
 
-transport stream_transport(stream *stream) { return (transport){&stream_ops, stream}; }
-uint64_t stream_process(const stream *stream) { return stream->self.process; }
+transport socket_transport_transport(socket_transport *socket_transport) {
+    return (transport){&socket_transport_ops, socket_transport};
+}
+uint64_t socket_transport_process(const socket_transport *transport) { return transport->self.process; }
 
-bool stream_is_seen(const stream *stream, link_id link) {
-    const conn *conn = registry_get(&stream->ids, link);
-    return conn != NULL && conn->ducted && duct_is_looked_through(conn->duct) && conn->sight.base == NULL;
+bool socket_transport_is_seen(const socket_transport *transport, link_id link) {
+    const socket_link *socket_link = link_table_get(&transport->ids, link);
+    return socket_link != NULL && socket_link->ducted && shm_pipe_is_looked_through(socket_link->pipe) &&
+           socket_link->sight.base == NULL;
 }
 
-uint64_t stream_peer(const stream *stream, link_id link) {
-    const conn *conn = registry_get(&stream->ids, link);
-    return conn == NULL || conn->state != CONN_OPEN ? 0 : conn->peer.process;
+uint64_t socket_transport_peer(const socket_transport *transport, link_id link) {
+    const socket_link *socket_link = link_table_get(&transport->ids, link);
+    return socket_link == NULL || socket_link->state != SOCKET_LINK_OPEN ? 0 : socket_link->peer.process;
 }
 
-void stream_move_pieces(stream *stream, const void *argument, span from, span to) {
-    list_for_each (at, &stream->conns) {
-        conn *conn = container_of(at, struct conn, item);
-        if (!outbox_move(&conn->out, argument, from, to) || to.size != 0 || conn->state == CONN_GONE) continue;
-        conn_end(conn, MR_NOMEM, "out of memory for data queued for '%s'", conn->peer.name);
+void socket_transport_move_pieces(socket_transport *transport, const void *argument, span from, span to) {
+    list_for_each (at, &transport->conns) {
+        socket_link *link = container_of(at, struct socket_link, item);
+        if (!write_queue_move(&link->out, argument, from, to) || to.size != 0 || link->state == SOCKET_LINK_GONE)
+            continue;
+        socket_link_end(link, MR_NOMEM, "out of memory for data queued for '%s'", link->peer.name);
     }
 }
 
-const glass_view *stream_sight(const stream *stream, uint64_t process) {
-    list_for_each (at, &stream->ducts) {
-        const conn *conn = container_of(at, struct conn, of_ducts);
-        if (conn->sight.base != NULL && conn->peer.process == process && conn->state == CONN_OPEN) return &conn->sight;
+const shm_import *socket_transport_sight(const socket_transport *transport, uint64_t process) {
+    list_for_each (at, &transport->pipes) {
+        const socket_link *link = container_of(at, struct socket_link, of_pipes);
+        if (link->sight.base != NULL && link->peer.process == process && link->state == SOCKET_LINK_OPEN)
+            return &link->sight;
     }
     return NULL;
 }
 
-stream_stats stream_stats_now(const stream *stream) {
-    stream_stats stats = stream->stats;
-    stats.links = (uint32_t)stream->ids.count;
+socket_transport_stats socket_transport_stats_now(const socket_transport *transport) {
+    socket_transport_stats stats = transport->stats;
+    stats.links = (uint32_t)transport->ids.count;
     return stats;
 }
 
 /* ---- Time and the end of an iteration. */
 
 static void on_timer(void *context) {
-    stream *stream = context;
-    int64_t now_us = loop_now_us(stream->loop);
-    stream->timer_us = CLOCK_NEVER_US;
-    heap_item *item;
-    while ((item = heap_pop_due(&stream->timers, now_us)) != NULL) {
-        if (item == &stream->accept_again)
-            listener_resume(stream);
+    socket_transport *transport = context;
+    int64_t now_us = event_loop_now_us(transport->loop);
+    transport->timer_us = CLOCK_NEVER_US;
+    timer_heap_item *item;
+    while ((item = timer_heap_pop_due(&transport->timers, now_us)) != NULL) {
+        if (item == &transport->accept_again)
+            listener_resume(transport);
         else
-            conn_timer(container_of(item, conn, timer), now_us);
+            socket_link_timer(container_of(item, socket_link, timer), now_us);
     }
 }
 
-static void set_timer(stream *stream) {
-    int64_t next_us = heap_next_us(&stream->timers);
-    if (next_us == stream->timer_us) return;
-    stream->timer_us = next_us;
-    int64_t delay_us = next_us - loop_now_us(stream->loop);
-    loop_timer_set(stream->timer, next_us == CLOCK_NEVER_US ? -1 : delay_us > 0 ? delay_us : 0);
+static void set_timer(socket_transport *transport) {
+    int64_t next_us = timer_heap_next_us(&transport->timers);
+    if (next_us == transport->timer_us) return;
+    transport->timer_us = next_us;
+    int64_t delay_us = next_us - event_loop_now_us(transport->loop);
+    event_loop_timer_set(transport->timer, next_us == CLOCK_NEVER_US ? -1 : delay_us > 0 ? delay_us : 0);
 }
 
 static void on_awake(uv_idle_t *handle) {}
@@ -150,59 +155,59 @@ static void on_awake(uv_idle_t *handle) {}
 /* Every conn is settled at most once, so that one whose owner always has more to say does not keep others waiting; what
  * is dirty again has its turn after the sockets had theirs. */
 static void on_idle(void *context) {
-    stream *stream = context;
+    socket_transport *transport = context;
     list work;
     list_init(&work);
     bool came = false;
-    list_for_each (at, &stream->ducts) came |= conn_io_look(container_of(at, conn, of_ducts));
+    list_for_each (at, &transport->pipes) came |= socket_link_io_look(container_of(at, socket_link, of_pipes));
     list *item;
-    while ((item = list_pop_front(&stream->dirty)) != NULL) list_push_back(&work, item);
-    while ((item = list_pop_front(&work)) != NULL) conn_settle(container_of(item, conn, dirty));
-    if (came) loop_idle_again(stream->loop); /* others may have something to say to it */
-    if (list_empty(&stream->dirty))
-        uv_idle_stop(stream->awake);
+    while ((item = list_pop_front(&transport->dirty)) != NULL) list_push_back(&work, item);
+    while ((item = list_pop_front(&work)) != NULL) socket_link_settle(container_of(item, socket_link, dirty));
+    if (came) event_loop_idle_again(transport->loop); /* others may have something to say to it */
+    if (list_empty(&transport->dirty))
+        uv_idle_stop(transport->awake);
     else
-        uv_idle_start(stream->awake, on_awake);
-    set_timer(stream);
+        uv_idle_start(transport->awake, on_awake);
+    set_timer(transport);
 }
 
-/* ---- Ducts, for a loop that is about to sleep. */
+/* ---- Shm pipes, for a loop that is about to sleep. */
 
-static inline bool any_duct(const stream *stream, bool (*has)(const duct *duct)) {
-    list_for_each (at, &stream->ducts)
-        if (has(container_of(at, conn, of_ducts)->duct)) return true;
+static inline bool any_pipe(const socket_transport *transport, bool (*has)(const shm_pipe *pipe)) {
+    list_for_each (at, &transport->pipes)
+        if (has(container_of(at, socket_link, of_pipes)->pipe)) return true;
     return false;
 }
 
-bool stream_has_news(const stream *stream) { return any_duct(stream, duct_readable); }
+bool socket_transport_has_news(const socket_transport *transport) { return any_pipe(transport, shm_pipe_readable); }
 
-static bool ducts_ready(void *context) { return any_duct(context, duct_look); }
+static bool pipes_ready(void *context) { return any_pipe(context, shm_pipe_look); }
 
-static bool ducts_arm(void *context) {
-    stream *stream = context;
-    list_for_each (at, &stream->ducts)
-        if (!duct_arm(container_of(at, conn, of_ducts)->duct)) return false;
+static bool pipes_arm(void *context) {
+    socket_transport *transport = context;
+    list_for_each (at, &transport->pipes)
+        if (!shm_pipe_arm(container_of(at, socket_link, of_pipes)->pipe)) return false;
     return true;
 }
 
-static void ducts_disarm(void *context) {
-    stream *stream = context;
-    list_for_each (at, &stream->ducts) duct_disarm(container_of(at, conn, of_ducts)->duct);
+static void pipes_disarm(void *context) {
+    socket_transport *transport = context;
+    list_for_each (at, &transport->pipes) shm_pipe_disarm(container_of(at, socket_link, of_pipes)->pipe);
 }
 
-void stream_add_duct(stream *stream, list *of_ducts) {
-    static const loop_lookout_ops ops = {ducts_ready, ducts_arm, ducts_disarm};
-    if (stream->lookout == NULL) stream->lookout = loop_lookout_add(stream->loop, &ops, stream);
-    list_push_back(&stream->ducts, of_ducts);
-    stream->stats.ducts++;
+void socket_transport_add_pipe(socket_transport *transport, list *of_pipes) {
+    static const event_loop_lookout_ops ops = {pipes_ready, pipes_arm, pipes_disarm};
+    if (transport->lookout == NULL) transport->lookout = event_loop_lookout_add(transport->loop, &ops, transport);
+    list_push_back(&transport->pipes, of_pipes);
+    transport->stats.pipes++;
 }
 
 /* ---- Life. */
 
 static int64_t or_else(int64_t value, int64_t other) { return value == 0 ? other : value; }
 
-static stream_options with_defaults(const stream_options *given) {
-    stream_options options = given == NULL ? (stream_options){0} : *given;
+static socket_transport_options with_defaults(const socket_transport_options *given) {
+    socket_transport_options options = given == NULL ? (socket_transport_options){0} : *given;
     options.name = NULL;
     options.hello_timeout_us = or_else(options.hello_timeout_us, 5000000);
     options.linger_us = or_else(options.linger_us, 2000000);
@@ -215,65 +220,65 @@ static stream_options with_defaults(const stream_options *given) {
     return options;
 }
 
-mr_status stream_open(loop *loop, const stream_options *options, const transport_events *events, void *context,
-                      stream **out) {
-    stream *stream = xcalloc(1, sizeof *stream);
-    stream->loop = loop;
-    stream->options = with_defaults(options);
-    stream->events = events;
-    stream->context = context;
-    stream->self.pid = (int)getpid();
-    stream->self.process = stream->options.process;
-    while (stream->self.process == 0) stream->self.process = rng_system_seed();
+mr_status socket_transport_open(event_loop *loop, const socket_transport_options *options,
+                                const transport_events *events, void *context, socket_transport **out) {
+    socket_transport *transport = xcalloc(1, sizeof *transport);
+    transport->loop = loop;
+    transport->options = with_defaults(options);
+    transport->events = events;
+    transport->context = context;
+    transport->self.pid = (int)getpid();
+    transport->self.process = transport->options.process;
+    while (transport->self.process == 0) transport->self.process = rng_system_seed();
     if (options != NULL && options->name != NULL)
-        memcpy(stream->self.name, options->name, strnlen(options->name, PEER_NAME_MAX - 1));
-    list_init(&stream->conns);
-    list_init(&stream->strangers);
-    list_init(&stream->dirty);
-    list_init(&stream->ducts);
-    list_init(&stream->listeners);
-    stream->timer_us = CLOCK_NEVER_US;
-    stream->timer = loop_timer_create(loop, on_timer, stream);
-    stream->idle = loop_idle_add(loop, on_idle, stream);
-    stream->awake = xcalloc(1, sizeof *stream->awake);
-    MR_ASSERT(uv_idle_init(loop_uv(loop), stream->awake) == 0);
-    *out = stream;
+        memcpy(transport->self.name, options->name, strnlen(options->name, PEER_NAME_MAX - 1));
+    list_init(&transport->conns);
+    list_init(&transport->strangers);
+    list_init(&transport->dirty);
+    list_init(&transport->pipes);
+    list_init(&transport->listeners);
+    transport->timer_us = CLOCK_NEVER_US;
+    transport->timer = event_loop_timer_create(loop, on_timer, transport);
+    transport->idle = event_loop_idle_add(loop, on_idle, transport);
+    transport->awake = xcalloc(1, sizeof *transport->awake);
+    MR_ASSERT(uv_idle_init(event_loop_uv(loop), transport->awake) == 0);
+    *out = transport;
     return MR_OK;
 }
 
 static void free_handle(uv_handle_t *handle) { free(handle); }
 
-void stream_close(stream *stream) {
-    if (stream == NULL) return;
-    MR_ASSERT(!stream->in_event);
+void socket_transport_close(socket_transport *transport) {
+    if (transport == NULL) return;
+    MR_ASSERT(!transport->in_event);
     FAILPOINT("stream.shutdown");
-    stream->closing = true;
-    listener_remove_all(stream);
-    while (!list_empty(&stream->conns)) {
-        conn *conn = container_of(stream->conns.next, struct conn, item);
-        conn_close(conn);
-        conn_flush(conn);
-        conn_io_drain(conn);
-        conn_end(conn, MR_CLOSED, "link %u was closed by this process", conn->id.v);
-        conn_settle(conn);
+    transport->closing = true;
+    listener_remove_all(transport);
+    while (!list_empty(&transport->conns)) {
+        socket_link *link = container_of(transport->conns.next, struct socket_link, item);
+        socket_link_close(link);
+        socket_link_flush(link);
+        socket_link_io_drain(link);
+        socket_link_end(link, MR_CLOSED, "link %u was closed by this process", link->id.v);
+        socket_link_settle(link);
     }
-    loop_timer_destroy(stream->timer);
-    loop_idle_remove(stream->idle);
-    loop_lookout_remove(stream->lookout);
-    uv_close((uv_handle_t *)stream->awake, free_handle);
-    heap_fini(&stream->timers);
-    registry_fini(&stream->ids);
-    free(stream->spare);
-    free(stream);
+    event_loop_timer_destroy(transport->timer);
+    event_loop_idle_remove(transport->idle);
+    event_loop_lookout_remove(transport->lookout);
+    uv_close((uv_handle_t *)transport->awake, free_handle);
+    timer_heap_fini(&transport->timers);
+    link_table_fini(&transport->ids);
+    free(transport->spare);
+    free(transport);
 }
 
-mr_status stream_listen(stream *stream, const char *text, char actual[ADDRESS_TEXT_MAX]) {
+mr_status socket_transport_listen(socket_transport *transport, const char *text, char actual[ADDRESS_TEXT_MAX]) {
     address address;
     MR_TRY(address_parse(text, &address));
-    if (!stream->options.beyond_this_machine && !address_is_local(&address))
+    if (!transport->options.beyond_this_machine && !address_is_local(&address))
         return error_set(MR_DENIED,
                          "cannot listen on '%s': other machines could connect, and tcp is not encrypted; "
                          "beyond_this_machine allows it",
                          text);
-    return listener_add(stream, &address, actual);
+    return listener_add(transport, &address, actual);
 }

@@ -33,12 +33,12 @@
 #include "net/stream/address.h"
 #include "net/transport.h"
 
-typedef struct stream stream;
+typedef struct socket_transport socket_transport;
 
-typedef struct stream_options { /* zero: the default of each */
-    uint64_t process;           /* this process's id; 0: drawn at random */
-    const char *name;           /* shown to peers; borrowed for the call */
-    bool beyond_this_machine;   /* allows tcp addresses that are not loopback */
+typedef struct socket_transport_options { /* zero: the default of each */
+    uint64_t process;                     /* this process's id; 0: drawn at random */
+    const char *name;                     /* shown to peers; borrowed for the call */
+    bool beyond_this_machine;             /* allows tcp addresses that are not loopback */
     bool check_bodies;          /* sends a checksum with every body; those that come with one are always checked */
     int64_t hello_timeout_us;   /* for connecting and HELLO together; 5 s */
     int64_t linger_us;          /* for sending what is left at close(); 2 s */
@@ -48,44 +48,46 @@ typedef struct stream_options { /* zero: the default of each */
     uint64_t body_max;          /* larger ones end the link with MR_TOO_LARGE unasked; UINT64_MAX */
     uint32_t strangers_max;     /* accepted and without HELLO; 256 */
     bool shares;                /* unix sockets: bytes go through shared memory if both sides want that (duct.h) */
-    struct glass *glass;        /* with `shares`: what those we open links to may look at; borrowed. NULL: nothing */
-} stream_options;
+    /* with `shares`: what those we open links to may look at; borrowed. NULL: nothing */
+    struct shm_export *export;
+} socket_transport_options;
 
-/* The events and their context are borrowed until stream_close returns. */
-MR_MUST mr_status stream_open(loop *loop, const stream_options *options, const transport_events *events, void *context,
-                              stream **out);
+/* The events and their context are borrowed until socket_transport_close returns. */
+MR_MUST mr_status socket_transport_open(event_loop *loop, const socket_transport_options *options,
+                                        const transport_events *events, void *context, socket_transport **out);
 /* Ends every link, with on_closed before it returns: what the sockets take at once is still sent, and peers see
  * MR_CLOSED. Who wants to wait for the rest closes the links first. Not inside an event. */
-void stream_close(stream *stream);
+void socket_transport_close(socket_transport *transport);
 
-transport stream_transport(stream *stream);
-uint64_t stream_process(const stream *stream);
+transport socket_transport_transport(socket_transport *socket_transport);
+uint64_t socket_transport_process(const socket_transport *transport);
 
-/* Accepts links at an address, until stream_close; `actual` (may be NULL) is the one with its real port. MR_DENIED: it
- * can be reached from other machines. MR_EXISTS: somebody listens there. */
-MR_MUST mr_status stream_listen(stream *stream, const char *address, char actual[ADDRESS_TEXT_MAX]);
+/* Accepts links at an address, until socket_transport_close; `actual` (may be NULL) is the one with its real port.
+ * MR_DENIED: it can be reached from other machines. MR_EXISTS: somebody listens there. */
+MR_MUST mr_status socket_transport_listen(socket_transport *transport, const char *address,
+                                          char actual[ADDRESS_TEXT_MAX]);
 
-typedef struct stream_stats {
+typedef struct socket_transport_stats {
     uint32_t links;             /* that have an id: open, opening or closing */
     uint32_t strangers;         /* accepted, without HELLO */
     uint64_t accepted, refused; /* strangers that came, and that did not become links */
     uint64_t reads, writes;     /* system calls */
     uint64_t bytes_in, bytes_out;
     uint64_t body_copied; /* bytes of received bodies that were not read straight to their place */
-    uint32_t ducts;       /* links that go through shared memory */
+    uint32_t pipes;       /* links that go through shared memory */
     uint32_t annexes;     /* rings of them that grew, or were offered to */
     uint64_t turns;       /* how often one found its ring full, and went on in its annex */
-} stream_stats;
+} socket_transport_stats;
 
 /* The process at the other end of a link looks at this one's glass; links that others opened do not say. */
-bool stream_is_seen(const stream *stream, link_id link);
-uint64_t stream_peer(const stream *stream, link_id link); /* the process there; 0: none yet */
+bool socket_transport_is_seen(const socket_transport *transport, link_id link);
+uint64_t socket_transport_peer(const socket_transport *transport, link_id link); /* the process there; 0: none yet */
 /* The glass of a process that has opened a link here, while that is open; NULL: it is not seen. */
-const struct glass_view *stream_sight(const stream *stream, uint64_t process);
+const struct shm_import *socket_transport_sight(const socket_transport *transport, uint64_t process);
 
 /* Of the pieces that were committed with `argument`: what lies within `from` and is not written lies at `to` from now
  * on, the same bytes. Nowhere: then the link that has them ends. */
-void stream_move_pieces(stream *stream, const void *argument, span from, span to);
+void socket_transport_move_pieces(socket_transport *transport, const void *argument, span from, span to);
 
-stream_stats stream_stats_now(const stream *stream);
-bool stream_has_news(const stream *stream); /* something lies in a duct and was not read */
+socket_transport_stats socket_transport_stats_now(const socket_transport *transport);
+bool socket_transport_has_news(const socket_transport *transport); /* something lies in a shm pipe and was not read */

@@ -17,10 +17,10 @@ enum { TEXT_MAX = 16 * 1024 };
 #define NOTHING "no description: no thread or no memory for the callback of mr_on_describe"
 
 struct description {
-    registry_hook hook;
+    task_registry_hook hook;
     _Atomic int users; /* the context and the thread, or one of them */
     _Atomic bool done;
-    call_token token;
+    rpc_call_token token;
     size_t size;
     char text[TEXT_MAX];
 };
@@ -38,7 +38,7 @@ static void *run(void *argument) {
     return NULL;
 }
 
-static bool start(mr_context *mr, registry_hook hook, call_token token) {
+static bool start(mr_context *mr, task_registry_hook hook, rpc_call_token token) {
     description *made;
     pthread_t thread;
     if (alloc_try(sizeof *made, &made) != MR_OK) {
@@ -54,18 +54,18 @@ static bool start(mr_context *mr, registry_hook hook, call_token token) {
     }
     pthread_detach(thread);
     mr->description = made;
-    client_stir(&mr->client); /* the progress thread looks when it is done */
+    core_worker_stir(&mr->worker); /* the progress thread looks when it is done */
     return true;
 }
 
-bool describe_begin(void *context, call_token token) {
+bool describe_begin(void *context, rpc_call_token token) {
     mr_context *mr = context;
-    registry_hook hook = registry_describe();
+    task_registry_hook hook = task_registry_describe();
     if (hook.fn == NULL) return false;
     if (mr->description != NULL)
-        look_tell(&mr->client, token, span_of(BUSY, sizeof BUSY - 1));
+        inspect_query_tell(&mr->worker, token, span_of(BUSY, sizeof BUSY - 1));
     else if (!start(mr, hook, token))
-        look_tell(&mr->client, token, span_of(NOTHING, sizeof NOTHING - 1));
+        inspect_query_tell(&mr->worker, token, span_of(NOTHING, sizeof NOTHING - 1));
     return true;
 }
 
@@ -73,7 +73,7 @@ void describe_look(mr_context *mr) {
     description *description = mr->description;
     if (description == NULL || !atomic_load(&description->done)) return;
     mr->description = NULL;
-    look_tell(&mr->client, description->token, span_of(description->text, description->size));
+    inspect_query_tell(&mr->worker, description->token, span_of(description->text, description->size));
     leave(description);
 }
 

@@ -12,7 +12,7 @@
 struct mr_context;
 typedef struct description description;
 
-/* True: it is answered later, with look_tell. False: there is no hook. */
-bool describe_begin(void *context, call_token token);
+/* True: it is answered later, with inspect_query_tell. False: there is no hook. */
+bool describe_begin(void *context, rpc_call_token token);
 void describe_look(struct mr_context *mr); /* answers, if it is done */
 void describe_fini(struct mr_context *mr);

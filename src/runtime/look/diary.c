@@ -3,65 +3,67 @@
 
 #include "base/list.h"
 
-void diary_init(diary *diary, const arena *arena, clock_source clock, const events_identity *who) {
-    *diary = (struct diary){.arena = arena, .clock = clock, .who = *who};
+void event_writer_init(event_writer *writer, const arena *arena, clock_source clock, const event_ring_identity *who) {
+    *writer = (struct event_writer){.arena = arena, .clock = clock, .who = *who};
 }
 
-void diary_fini(diary *diary) { map_fini(&diary->callers); }
+void event_writer_fini(event_writer *writer) { map_fini(&writer->callers); }
 
-static void answered(wire_call *call, const call_result *result) {
-    diary *diary = container_of(call, struct diary, asking);
+static void answered(wire_call *call, const rpc_call_result *result) {
+    event_writer *writer = container_of(call, struct event_writer, asking);
     reader reader = reader_of(result->payload.data, result->payload.size);
     extent extent = {.offset = reader_u64(&reader), .size = reader_u64(&reader)};
     *call = (wire_call){.done = call->done};
-    if (result->status != MR_OK || reader.failed || diary->closed || extent.size == 0) return;
-    if (!arena_holds(diary->arena, extent) || events_capacity(extent.size) == 0) return;
-    diary->submits = diary->who.role == WIRE_DRIVER;
-    events_open(&diary->events, arena_at(diary->arena, extent.offset), extent.size, diary->clock, &diary->who);
+    if (result->status != MR_OK || reader.failed || writer->closed || extent.size == 0) return;
+    if (!arena_holds(writer->arena, extent) || event_ring_capacity(extent.size) == 0) return;
+    writer->submits = writer->who.role == WIRE_DRIVER;
+    event_ring_open(&writer->ring, arena_at(writer->arena, extent.offset), extent.size, writer->clock, &writer->who);
 }
 
-void diary_join(diary *diary, calls *calls, link_id node) {
-    if (diary->arena == NULL || diary->asked || diary->closed) return;
-    diary->asking = (wire_call){.done = answered};
-    diary->asked = wire_ask(calls, node, NODE_EVENTS, &(wire_message){0}, &diary->asking) != MR_BUSY;
+void event_writer_join(event_writer *writer, rpc *rpc, link_id node) {
+    if (writer->arena == NULL || writer->asked || writer->closed) return;
+    writer->asking = (wire_call){.done = answered};
+    writer->asked = wire_ask(rpc, node, NODE_EVENTS, &(wire_message){0}, &writer->asking) != MR_BUSY;
 }
 
-void diary_close(diary *diary) {
-    diary->closed = true;
-    diary->submits = false;
-    events_close(&diary->events);
+void event_writer_close(event_writer *writer) {
+    writer->closed = true;
+    writer->submits = false;
+    event_ring_close(&writer->ring);
 }
 
-void diary_link(diary *diary, link_id link, uint64_t process) {
-    if (process != 0) map_put(&diary->callers, link.v, (void *)(uintptr_t)process);
+void event_writer_link(event_writer *writer, link_id link, uint64_t process) {
+    if (process != 0) map_put(&writer->callers, link.v, (void *)(uintptr_t)process);
 }
 
-void diary_unlink(diary *diary, link_id link) {
-    map_remove(&diary->callers, link.v);
-    if (diary->last_link.v == link.v) diary->last_caller = 0;
+void event_writer_unlink(event_writer *writer, link_id link) {
+    map_remove(&writer->callers, link.v);
+    if (writer->last_link.v == link.v) writer->last_caller = 0;
 }
 
-static uint64_t caller_of(diary *diary, link_id link) {
-    if (diary->last_caller == 0 || diary->last_link.v != link.v) {
-        diary->last_link = link;
-        diary->last_caller = (uint64_t)(uintptr_t)map_get(&diary->callers, link.v);
+static uint64_t caller_of(event_writer *writer, link_id link) {
+    if (writer->last_caller == 0 || writer->last_link.v != link.v) {
+        writer->last_link = link;
+        writer->last_caller = (uint64_t)(uintptr_t)map_get(&writer->callers, link.v);
     }
-    return diary->last_caller;
+    return writer->last_caller;
 }
 
-uint64_t diary_begin_slowly(diary *diary, event_kind kind, call_token token, const char *name, size_t name_size,
-                            uint64_t key) {
-    if (!events_on(&diary->events)) return 0;
-    return events_enter(&diary->events, &(events_call){.kind = kind,
-                                                       .name = name,
-                                                       .name_size = name_size,
-                                                       .process = caller_of(diary, token.link),
-                                                       .call = token.number,
-                                                       .key = key});
+uint64_t event_writer_begin_slowly(event_writer *writer, event_kind kind, rpc_call_token token, const char *name,
+                                   size_t name_size, uint64_t key) {
+    if (!event_ring_on(&writer->ring)) return 0;
+    return event_ring_enter(&writer->ring, &(event_ring_call){.kind = kind,
+                                                              .name = name,
+                                                              .name_size = name_size,
+                                                              .process = caller_of(writer, token.link),
+                                                              .call = token.number,
+                                                              .key = key});
 }
 
-void diary_submit_slowly(diary *diary, call_id call, const char *name, size_t name_size, uint32_t number) {
-    call_token token = {.link = call.link, .number = call.number};
-    uint64_t key = diary_key(EVENT_SUBMIT, call.link, number);
-    events_leave(&diary->events, diary_begin_slowly(diary, EVENT_SUBMIT, token, name, name_size, key), MR_OK);
+void event_writer_submit_slowly(event_writer *writer, rpc_call_id call, const char *name, size_t name_size,
+                                uint32_t number) {
+    rpc_call_token token = {.link = call.link, .number = call.number};
+    uint64_t key = event_writer_key(EVENT_SUBMIT, call.link, number);
+    event_ring_leave(&writer->ring, event_writer_begin_slowly(writer, EVENT_SUBMIT, token, name, name_size, key),
+                     MR_OK);
 }

@@ -5,7 +5,7 @@
  *
  *   offset        what                                                                   written
  *   ------------  ---------------------------------------------------------------------  ---------------------
- *   0             magic, version, capacity, process, pid, role                           once, by events_open
+ *   0             magic, version, capacity, process, pid, role                       once, by event_ring_open
  *   128           next, reserved, inside, names_used, rested_us, marks_next              while it runs
  *   256           marks: how far it had printed, and where, when another body began      when that happens
  *   768           names, one after the other: u8 length, bytes                           when a new one is met
@@ -13,21 +13,22 @@
  *
  * One writer (the thread that holds the context's lock), any number of readers, no lock: the writer never waits. It
  * overwrites the oldest record; a reader that is overtaken notices it. Before the writer touches a record it has said
- * so in `reserved`, which it moves by EVENTS_BLOCK at once, so that the barrier that this takes is paid once in a
+ * so in `reserved`, which it moves by EVENT_RING_BLOCK at once, so that the barrier that this takes is paid once in a
  * while. A reader copies first and looks at `reserved` afterwards: what lies more than `capacity` behind it may be torn
  * and is left out.
  *
  * Reading a clock costs more than the record, and a call may take no longer than a few such readings. So calls that
  * follow each other closely, of one name and one caller, share a record with a count: as many as run in about
- * EVENTS_GROUP_US, at most EVENTS_GROUP_MAX, found by measuring how long the last record took. A call that takes longer
- * than that has a record of its own, with both times; only one that is suddenly long hides among the few before it. The
- * count of the newest record is behind while calls come in a row, and right when it is closed or the process rests.
+ * EVENT_RING_GROUP_US, at most EVENT_RING_GROUP_MAX, found by measuring how long the last record took. A call that
+ * takes longer than that has a record of its own, with both times; only one that is suddenly long hides among the few
+ * before it. The count of the newest record is behind while calls come in a row, and right when it is closed or the
+ * process rests.
  *
- *   events_enter ──► (fits the newest record: counted there │ else: that one is closed, a new one begun)
- *   events_leave ──► (the record is full: closed │ else: open for the next call)
- *   events_idle      no call is there: the page says that none runs
- *   events_rest      the process is about to sleep, known by a clock that was read anyway
- *   events_slept     it slept since: the record is closed as of that moment when the next call comes */
+ *  event_ring_enter ──► (fits the newest record: counted there │ else: that one is closed, a new one begun)
+ *  event_ring_leave ──► (the record is full: closed │ else: open for the next call)
+ *   event_ring_idle  no call is there: the page says that none runs
+ *   event_ring_rest  the process is about to sleep, known by a clock that was read anyway
+ *   event_ring_slept  it slept since: the record is closed as of that moment when the next call comes */
 #pragma once
 #include <stdatomic.h>
 
@@ -37,21 +38,21 @@
 #include "runtime/outlet.h"
 
 enum {
-    EVENTS_VERSION = 3,
-    EVENTS_PAGE = 4096,
-    EVENTS_MARKS = 64,
-    EVENTS_NAMES_BYTES = EVENTS_PAGE - 256 - EVENTS_MARKS * 8,
-    EVENTS_NAMES_MAX = 250,
-    EVENTS_NAME_NONE = 255, /* the table of names was full */
-    EVENTS_BLOCK = 32,
-    EVENTS_COUNT_MIN = 4 * EVENTS_BLOCK,
-    EVENTS_COUNT_MAX = 1 << 20,
-    EVENTS_GROUP_US = 50,
-    EVENTS_GROUP_MAX = 128,
-    EVENTS_LANES = 64,
+    EVENT_RING_VERSION = 3,
+    EVENT_RING_PAGE = 4096,
+    EVENT_RING_MARKS = 64,
+    EVENT_RING_NAMES_BYTES = EVENT_RING_PAGE - 256 - EVENT_RING_MARKS * 8,
+    EVENT_RING_NAMES_MAX = 250,
+    EVENT_RING_NAME_NONE = 255, /* the table of names was full */
+    EVENT_RING_BLOCK = 32,
+    EVENT_RING_COUNT_MIN = 4 * EVENT_RING_BLOCK,
+    EVENT_RING_COUNT_MAX = 1 << 20,
+    EVENT_RING_GROUP_US = 50,
+    EVENT_RING_GROUP_MAX = 128,
+    EVENT_RING_LANES = 64,
 };
-#define EVENTS_NO_KEY UINT64_MAX
-#define EVENTS_MAGIC  UINT64_C(0x53544e4556454152)
+#define EVENT_RING_NO_KEY UINT64_MAX
+#define EVENT_RING_MAGIC  UINT64_C(0x53544e4556454152)
 
 typedef enum event_kind {
     EVENT_TASK = 1,
@@ -74,7 +75,7 @@ typedef struct event {
 } event;
 _Static_assert(sizeof(event) == 64, "a cache line");
 
-typedef struct events_page {
+typedef struct event_ring_page {
     uint64_t magic;
     uint32_t version, capacity; /* records: a power of two */
     uint64_t process;
@@ -85,29 +86,29 @@ typedef struct events_page {
     _Atomic uint32_t inside;             /* calls that run now */
     _Atomic uint32_t names_used;         /* bytes */
     _Atomic int64_t rested_us;           /* when it had nothing to do any more, after the newest record */
-    _Atomic uint64_t marks_next;         /* marks made; mark i lies at i % EVENTS_MARKS */
+    _Atomic uint64_t marks_next;         /* marks made; mark i lies at i % EVENT_RING_MARKS */
     /* bytes printed << 9 | to which outlet << 8 | number of the name that printed them */
-    _Alignas(256) _Atomic uint64_t marks[EVENTS_MARKS];
-    uint8_t names[EVENTS_NAMES_BYTES];
-} events_page;
-_Static_assert(sizeof(events_page) == EVENTS_PAGE && offsetof(events_page, next) == 128, "layout");
-_Static_assert(offsetof(events_page, marks) == 256 && offsetof(events_page, names) == 768, "layout");
+    _Alignas(256) _Atomic uint64_t marks[EVENT_RING_MARKS];
+    uint8_t names[EVENT_RING_NAMES_BYTES];
+} event_ring_page;
+_Static_assert(sizeof(event_ring_page) == EVENT_RING_PAGE && offsetof(event_ring_page, next) == 128, "layout");
+_Static_assert(offsetof(event_ring_page, marks) == 256 && offsetof(event_ring_page, names) == 768, "layout");
 
-typedef struct events_record { /* an event, as words that may be read while they are written */
+typedef struct event_ring_record { /* an event, as words that may be read while they are written */
     _Alignas(64) _Atomic uint64_t words[8];
-} events_record;
-_Static_assert(sizeof(events_record) == 64, "layout");
+} event_ring_record;
+_Static_assert(sizeof(event_ring_record) == 64, "layout");
 
 /* ---- Writing. */
 
-typedef struct events_known { /* a name that was met */
+typedef struct event_ring_known { /* a name that was met */
     uint16_t offset;
     uint8_t size;
-} events_known;
+} event_ring_known;
 
-typedef struct events { /* the writer's side; zeroed it is off and costs a branch */
-    events_page *page;  /* borrowed; NULL: off */
-    events_record *records;
+typedef struct event_ring { /* the writer's side; zeroed it is off and costs a branch */
+    event_ring_page *page;  /* borrowed; NULL: off */
+    event_ring_record *records;
     clock_source clock;
     uint64_t mask, next, reserved;
     event newest;      /* as it was begun, and its count */
@@ -125,82 +126,82 @@ typedef struct events { /* the writer's side; zeroed it is off and costs a branc
     uint32_t limit;    /* calls that a record may stand for */
     int64_t rested_us; /* when the process had nothing to do any more; 0: it has */
     uint32_t names_count, names_used;
-    events_known names[EVENTS_NAMES_MAX];
+    event_ring_known names[EVENT_RING_NAMES_MAX];
     uint8_t recent[64]; /* a name's number + 1 by a cheap hash of its text */
-} events;
+} event_ring;
 
-typedef struct events_identity {
+typedef struct event_ring_identity {
     uint64_t process;
     uint32_t pid, role;
-} events_identity;
+} event_ring_identity;
 
-size_t events_bytes(uint32_t count);    /* of memory for that many records, rounded up to a power of two */
-uint32_t events_capacity(size_t bytes); /* how many records such memory has; 0: not enough for any */
+size_t event_ring_bytes(uint32_t count);    /* of memory for that many records, rounded up to a power of two */
+uint32_t event_ring_capacity(size_t bytes); /* how many records such memory has; 0: not enough for any */
 
-/* `memory` is aligned to 64 and borrowed until events_close, after which nothing of it is touched. */
-void events_open(events *events, void *memory, size_t bytes, clock_source clock, const events_identity *who);
-void events_close(events *events);
-static inline bool events_on(const events *events) { return events->page != NULL; }
+/* `memory` is aligned to 64 and borrowed until event_ring_close, after which nothing of it is touched. */
+void event_ring_open(event_ring *ring, void *memory, size_t bytes, clock_source clock, const event_ring_identity *who);
+void event_ring_close(event_ring *ring);
+static inline bool event_ring_on(const event_ring *ring) { return ring->page != NULL; }
 
-typedef struct events_call { /* what begins; the name is borrowed for the call */
+typedef struct event_ring_call { /* what begins; the name is borrowed for the call */
     event_kind kind;
     const char *name;
     size_t name_size;
     uint64_t process, call;
     uint32_t bytes;
     uint64_t key; /* the same for calls of one kind, name and caller, as far as the caller knows; 0: it does not */
-} events_call;
+} event_ring_call;
 
 /* A call begins and ends; enter gives what leave wants. */
-uint64_t events_enter(events *events, const events_call *call);
-__attribute__((noinline)) void events_leave_slowly(events *events, uint64_t entered, mr_status outcome);
+uint64_t event_ring_enter(event_ring *ring, const event_ring_call *call);
+__attribute__((noinline)) void event_ring_leave_slowly(event_ring *ring, uint64_t entered, mr_status outcome);
 
 /* The short way, for a call like the one before, of something that takes no time: true, and it has come and gone. It
  * is counted here, and in its record with the next that comes the long way or when the process rests. */
-static inline bool events_count(events *events, uint64_t key) {
-    if (key != events->open_key || events->room == 0) return false;
-    events->room--;
+static inline bool event_ring_count(event_ring *ring, uint64_t key) {
+    if (key != ring->open_key || ring->room == 0) return false;
+    ring->room--;
     return true;
 }
 
-/* The short way in; what events_enter would have given is events_again's. The page goes on saying that one runs until
- * events_idle: where one call follows the other it does. */
-static inline bool events_repeat(events *events, uint64_t key) {
-    if (events->alone != 0 || !events_count(events, key)) return false;
-    events->alone = 1;
-    if (events->shown == 0) {
-        events->shown = 1;
-        atomic_store_explicit(&events->page->inside, 1, memory_order_relaxed);
+/* The short way in; what event_ring_enter would have given is event_ring_again's. The page goes on saying that one runs
+ * until event_ring_idle: where one call follows the other it does. */
+static inline bool event_ring_repeat(event_ring *ring, uint64_t key) {
+    if (ring->alone != 0 || !event_ring_count(ring, key)) return false;
+    ring->alone = 1;
+    if (ring->shown == 0) {
+        ring->shown = 1;
+        atomic_store_explicit(&ring->page->inside, 1, memory_order_relaxed);
     }
     return true;
 }
-static inline uint64_t events_again(const events *events) { return events->newest.number * EVENTS_LANES; }
+static inline uint64_t event_ring_again(const event_ring *ring) { return ring->newest.number * EVENT_RING_LANES; }
 
 /* The short way out, for one that came in by it: its record has room for more. */
-static inline void events_leave(events *events, uint64_t entered, mr_status outcome) {
-    if (events->alone == 0 || outcome != MR_OK)
-        events_leave_slowly(events, entered, outcome);
+static inline void event_ring_leave(event_ring *ring, uint64_t entered, mr_status outcome) {
+    if (ring->alone == 0 || outcome != MR_OK)
+        event_ring_leave_slowly(ring, entered, outcome);
     else
-        events->alone = 0;
+        ring->alone = 0;
 }
 
 /* Nothing is there to be done at the moment. */
-static inline void events_idle(events *events) {
-    if (events->shown == 0 || events->alone != 0) return;
-    events->shown = 0;
-    atomic_store_explicit(&events->page->inside, 0, memory_order_relaxed);
+static inline void event_ring_idle(event_ring *ring) {
+    if (ring->shown == 0 || ring->alone != 0) return;
+    ring->shown = 0;
+    atomic_store_explicit(&ring->page->inside, 0, memory_order_relaxed);
 }
 /* What was printed to that outlet up to there, since its last mark, was by bodies of this name. */
-void events_mark(events *events, const char *name, size_t name_size, outlet outlet, uint64_t printed);
-void events_rest(events *events, int64_t now_us);
-static inline void events_slept(events *events) {
-    events->slept = true;
-    events->open_key = EVENTS_NO_KEY;
+void event_ring_mark(event_ring *ring, const char *name, size_t name_size, std_stream std_stream, uint64_t printed);
+void event_ring_rest(event_ring *ring, int64_t now_us);
+static inline void event_ring_slept(event_ring *ring) {
+    ring->slept = true;
+    ring->open_key = EVENT_RING_NO_KEY;
 }
 
 /* ---- Reading: by any process that has the memory, also when the writer is dead, mad or in the middle of it. */
 
-typedef struct events_copy { /* owned: events_copy_fini */
+typedef struct event_ring_copy { /* owned: event_ring_copy_fini */
     uint64_t process;
     uint32_t pid, role;
     int64_t opened_us;
@@ -210,12 +211,13 @@ typedef struct events_copy { /* owned: events_copy_fini */
     uint32_t count;
     uint8_t *names; /* as on the page */
     uint32_t names_used;
-} events_copy;
+} event_ring_copy;
 
 /* MR_CORRUPT: no ring. MR_NOMEM. At most `count_max` records, the newest ones. */
-MR_MUST mr_status events_read(const void *memory, size_t bytes, uint32_t count_max, events_copy *out);
+MR_MUST mr_status event_ring_read(const void *memory, size_t bytes, uint32_t count_max, event_ring_copy *out);
 /* Whose body printed the byte before this place of that outlet: the name that is marked for it, else the newest one. At
  * most `size` bytes of it with a zero; false: nobody's. */
-bool events_printed_by(const void *memory, size_t bytes, outlet outlet, uint64_t place, char *out, size_t size);
-void events_copy_fini(events_copy *copy);
-span events_copy_name(const events_copy *copy, uint8_t number); /* "?" if there is none */
+bool event_ring_printed_by(const void *memory, size_t bytes, std_stream std_stream, uint64_t place, char *out,
+                           size_t size);
+void event_ring_copy_fini(event_ring_copy *copy);
+span event_ring_copy_name(const event_ring_copy *copy, uint8_t number); /* "?" if there is none */

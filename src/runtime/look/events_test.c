@@ -14,58 +14,58 @@
 
 #include "base/rng.h"
 
-enum { COUNT = EVENTS_COUNT_MIN };
+enum { COUNT = EVENT_RING_COUNT_MIN };
 
 typedef struct scene {
     void *memory;
     size_t bytes;
     virtual_clock clock;
-    events events;
+    event_ring ring;
 } scene;
 
 static void scene_open(scene *scene) {
-    scene->bytes = events_bytes(COUNT);
+    scene->bytes = event_ring_bytes(COUNT);
     scene->memory = aligned_alloc(4096, (scene->bytes + 4095) / 4096 * 4096);
     scene->clock = (virtual_clock){.now_us = 1000000};
     memset(scene->memory, 0x5a, scene->bytes); /* extents come with any content */
-    events_open(&scene->events, scene->memory, scene->bytes, clock_virtual(&scene->clock),
-                &(events_identity){.process = 7, .pid = 4711, .role = 1});
+    event_ring_open(&scene->ring, scene->memory, scene->bytes, clock_virtual(&scene->clock),
+                    &(event_ring_identity){.process = 7, .pid = 4711, .role = 1});
 }
 
 static void scene_close(scene *scene) {
-    events_close(&scene->events);
+    event_ring_close(&scene->ring);
     free(scene->memory);
 }
 
 static void pass(scene *scene, int64_t us) { virtual_clock_advance(&scene->clock, scene->clock.now_us + us); }
 
-static events_copy read_all(const scene *scene) {
-    events_copy copy;
-    assert_int_equal(events_read(scene->memory, scene->bytes, UINT32_MAX, &copy), MR_OK);
+static event_ring_copy read_all(const scene *scene) {
+    event_ring_copy copy;
+    assert_int_equal(event_ring_read(scene->memory, scene->bytes, UINT32_MAX, &copy), MR_OK);
     return copy;
 }
 
 static uint64_t enter(scene *scene, const char *name, uint64_t call) {
-    return events_enter(
-        &scene->events,
-        &(events_call){
+    return event_ring_enter(
+        &scene->ring,
+        &(event_ring_call){
             .kind = EVENT_TASK, .name = name, .name_size = strlen(name), .process = 3, .call = call, .bytes = 64});
 }
 
 static void run(scene *scene, const char *name, uint64_t call, int64_t us) {
     uint64_t number = enter(scene, name, call);
     pass(scene, us);
-    events_leave(&scene->events, number, MR_OK);
+    event_ring_leave(&scene->ring, number, MR_OK);
 }
 
 static void sizes_fit_each_other(void **state) {
-    assert_int_equal(events_bytes(1), EVENTS_PAGE + 64 * EVENTS_COUNT_MIN);
-    assert_int_equal(events_capacity(events_bytes(1)), EVENTS_COUNT_MIN);
-    assert_int_equal(events_capacity(events_bytes(2000)), 2048);
-    assert_int_equal(events_capacity(events_bytes(2048) - 1), 1024);
-    assert_int_equal(events_capacity(events_bytes(1) - 1), 0);
-    assert_int_equal(events_capacity(0), 0);
-    assert_int_equal(events_capacity(events_bytes(EVENTS_COUNT_MAX) * 4), EVENTS_COUNT_MAX);
+    assert_int_equal(event_ring_bytes(1), EVENT_RING_PAGE + 64 * EVENT_RING_COUNT_MIN);
+    assert_int_equal(event_ring_capacity(event_ring_bytes(1)), EVENT_RING_COUNT_MIN);
+    assert_int_equal(event_ring_capacity(event_ring_bytes(2000)), 2048);
+    assert_int_equal(event_ring_capacity(event_ring_bytes(2048) - 1), 1024);
+    assert_int_equal(event_ring_capacity(event_ring_bytes(1) - 1), 0);
+    assert_int_equal(event_ring_capacity(0), 0);
+    assert_int_equal(event_ring_capacity(event_ring_bytes(EVENT_RING_COUNT_MAX) * 4), EVENT_RING_COUNT_MAX);
 }
 
 static void a_call_is_seen_while_it_runs_and_after(void **state) {
@@ -73,7 +73,7 @@ static void a_call_is_seen_while_it_runs_and_after(void **state) {
     scene_open(&scene);
     uint64_t number = enter(&scene, "train", 9);
     pass(&scene, 500);
-    events_copy copy = read_all(&scene);
+    event_ring_copy copy = read_all(&scene);
     assert_int_equal(copy.process, 7);
     assert_int_equal(copy.pid, 4711);
     assert_int_equal(copy.role, 1);
@@ -85,17 +85,17 @@ static void a_call_is_seen_while_it_runs_and_after(void **state) {
     assert_int_equal(copy.events[0].call, 9);
     assert_int_equal(copy.events[0].bytes, 64);
     assert_int_equal(copy.events[0].count, 1);
-    assert_memory_equal(events_copy_name(&copy, copy.events[0].name).data, "train", 5);
-    events_copy_fini(&copy);
+    assert_memory_equal(event_ring_copy_name(&copy, copy.events[0].name).data, "train", 5);
+    event_ring_copy_fini(&copy);
 
-    events_leave(&scene.events, number, MR_TASK_FAILED);
+    event_ring_leave(&scene.ring, number, MR_TASK_FAILED);
     copy = read_all(&scene);
     assert_int_equal(copy.inside, 0);
     assert_int_equal(copy.events[0].ended_us, 1000500);
     assert_int_equal(copy.events[0].outcome, MR_TASK_FAILED);
     assert_int_equal(copy.events[0].kind, EVENT_TASK);
     assert_int_equal(copy.events[0].bytes, 64);
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
 
@@ -104,15 +104,15 @@ static void a_call_is_seen_while_it_runs_and_after(void **state) {
 static void long_calls_have_records_of_their_own(void **state) {
     scene scene;
     scene_open(&scene);
-    for (uint64_t i = 0; i < 50; i++) run(&scene, "long", i, 4 * EVENTS_GROUP_US + 1);
-    events_copy copy = read_all(&scene);
+    for (uint64_t i = 0; i < 50; i++) run(&scene, "long", i, 4 * EVENT_RING_GROUP_US + 1);
+    event_ring_copy copy = read_all(&scene);
     assert_int_equal(copy.count, 50);
     for (uint32_t i = 0; i < copy.count; i++) {
         assert_int_equal(copy.events[i].count, 1);
         assert_int_equal(copy.events[i].call, i);
-        assert_int_equal(copy.events[i].ended_us - copy.events[i].begun_us, 4 * EVENTS_GROUP_US + 1);
+        assert_int_equal(copy.events[i].ended_us - copy.events[i].begun_us, 4 * EVENT_RING_GROUP_US + 1);
     }
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
 
@@ -120,7 +120,7 @@ static void short_calls_share_a_record(void **state) {
     scene scene;
     scene_open(&scene);
     for (uint64_t i = 0; i < 2000; i++) run(&scene, "short", i, 1);
-    events_copy copy = read_all(&scene);
+    event_ring_copy copy = read_all(&scene);
     uint32_t total = 0, most = 0;
     for (uint32_t i = 0; i < copy.count; i++) {
         const event *event = &copy.events[i];
@@ -131,20 +131,20 @@ static void short_calls_share_a_record(void **state) {
         if (i > 0) assert_true(event->begun_us >= copy.events[i - 1].ended_us);
     }
     assert_int_equal(total, 2000);
-    assert_in_range(most, EVENTS_GROUP_US / 2, EVENTS_GROUP_MAX);
+    assert_in_range(most, EVENT_RING_GROUP_US / 2, EVENT_RING_GROUP_MAX);
     assert_true(copy.count < 2000 / 16);
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     run(&scene, "short", 2000, 1000); /* suddenly long: hides among those before it, but those after it do not */
-    uint64_t written = scene.events.next;
+    uint64_t written = scene.ring.next;
     for (uint64_t i = 0; i < 10; i++) run(&scene, "long", i, 1000);
-    assert_int_equal(scene.events.next - written, 10);
+    assert_int_equal(scene.ring.next - written, 10);
     scene_close(&scene);
 }
 
 static uint32_t inside(const scene *scene) { /* as others see it */
-    events_copy copy = read_all(scene);
+    event_ring_copy copy = read_all(scene);
     uint32_t inside = copy.inside;
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     return inside;
 }
 
@@ -152,43 +152,43 @@ static uint32_t inside(const scene *scene) { /* as others see it */
 static void the_short_way_counts_the_same(void **state) {
     scene scene;
     scene_open(&scene);
-    events_call call = {.kind = EVENT_TASK, .name = "short", .name_size = 5, .process = 3, .key = 7};
-    assert_false(events_repeat(&scene.events, 7));
+    event_ring_call call = {.kind = EVENT_TASK, .name = "short", .name_size = 5, .process = 3, .key = 7};
+    assert_false(event_ring_repeat(&scene.ring, 7));
     uint32_t repeats = 0;
     for (uint64_t i = 0; i < 2000; i++) {
-        bool again = events_repeat(&scene.events, 7);
-        uint64_t entered = again ? events_again(&scene.events) : events_enter(&scene.events, &call);
+        bool again = event_ring_repeat(&scene.ring, 7);
+        uint64_t entered = again ? event_ring_again(&scene.ring) : event_ring_enter(&scene.ring, &call);
         repeats += again;
         assert_int_equal(inside(&scene), 1);
-        assert_false(events_repeat(&scene.events, 7)); /* one runs */
+        assert_false(event_ring_repeat(&scene.ring, 7)); /* one runs */
         pass(&scene, 1);
-        events_idle(&scene.events); /* is no news while it does */
+        event_ring_idle(&scene.ring); /* is no news while it does */
         assert_int_equal(inside(&scene), 1);
-        events_leave(&scene.events, entered, MR_OK);
+        event_ring_leave(&scene.ring, entered, MR_OK);
         if (i % 3 != 0) continue; /* the next one follows at once */
-        events_idle(&scene.events);
+        event_ring_idle(&scene.ring);
         assert_int_equal(inside(&scene), 0);
     }
     assert_true(repeats > 1800);
-    events_rest(&scene.events, scene.clock.now_us);
-    assert_false(events_repeat(&scene.events, 0));
-    assert_false(events_repeat(&scene.events, 8));
-    events_slept(&scene.events);
-    assert_false(events_repeat(&scene.events, 7));
-    events_copy copy = read_all(&scene);
+    event_ring_rest(&scene.ring, scene.clock.now_us);
+    assert_false(event_ring_repeat(&scene.ring, 0));
+    assert_false(event_ring_repeat(&scene.ring, 8));
+    event_ring_slept(&scene.ring);
+    assert_false(event_ring_repeat(&scene.ring, 7));
+    event_ring_copy copy = read_all(&scene);
     uint32_t total = 0;
     for (uint32_t i = 0; i < copy.count; i++) {
         total += copy.events[i].count;
-        assert_true(copy.events[i].count <= EVENTS_GROUP_MAX);
+        assert_true(copy.events[i].count <= EVENT_RING_GROUP_MAX);
     }
     assert_int_equal(total, 2000);
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
 
 /* The newest record of the first may be behind. */
 static void assert_same(const scene scenes[2], uint32_t running, bool counted) {
-    events_copy both[2] = {read_all(&scenes[0]), read_all(&scenes[1])};
+    event_ring_copy both[2] = {read_all(&scenes[0]), read_all(&scenes[1])};
     assert_int_equal(both[0].count, both[1].count);
     assert_int_equal(both[0].inside, running);
     assert_int_equal(both[1].inside, running);
@@ -200,18 +200,18 @@ static void assert_same(const scene scenes[2], uint32_t running, bool counted) {
         newest->count = same->count;
     }
     assert_memory_equal(both[0].events, both[1].events, both[0].count * sizeof(event));
-    for (int i = 0; i < 2; i++) events_copy_fini(&both[i]);
+    for (int i = 0; i < 2; i++) event_ring_copy_fini(&both[i]);
 }
 
 static void both_sleep(scene scenes[2], int64_t us) {
     for (int i = 0; i < 2; i++) {
-        events_idle(&scenes[i].events);
-        events_rest(&scenes[i].events, scenes[i].clock.now_us);
+        event_ring_idle(&scenes[i].ring);
+        event_ring_rest(&scenes[i].ring, scenes[i].clock.now_us);
     }
     assert_same(scenes, 0, true);
     for (int i = 0; i < 2; i++) {
         pass(&scenes[i], us);
-        events_slept(&scenes[i].events);
+        event_ring_slept(&scenes[i].ring);
     }
 }
 
@@ -230,29 +230,29 @@ static void both_ways_write_the_same_records(void **state) {
         uint64_t name = rng_chance(&rng, 0.03), dice = rng_below(&rng, 1000);
         bool enters = running == 0 || (running < AT_ONCE && dice < 10);
         mr_status outcome = dice % 97 == 0 ? MR_TASK_FAILED : MR_OK;
-        int64_t us = dice == 500 ? 10 * EVENTS_GROUP_US : (int64_t)rng_below(&rng, 2);
+        int64_t us = dice == 500 ? 10 * EVENT_RING_GROUP_US : (int64_t)rng_below(&rng, 2);
         if (running == 0 && dice < 20) both_sleep(scenes, (int64_t)dice);
         for (int i = 0; i < 2; i++) {
-            events *events = &scenes[i].events;
+            event_ring *ring = &scenes[i].ring;
             uint64_t key = i == 0 ? name + 7 : 0;
             pass(&scenes[i], us);
             if (!enters) {
-                events_leave(events, entered[i][running - 1], outcome);
-            } else if (events_repeat(events, key)) {
-                entered[i][running] = events_again(events);
+                event_ring_leave(ring, entered[i][running - 1], outcome);
+            } else if (event_ring_repeat(ring, key)) {
+                entered[i][running] = event_ring_again(ring);
                 repeats++;
             } else {
-                entered[i][running] = events_enter(events, &(events_call){.kind = EVENT_METHOD,
-                                                                          .name = names[name],
-                                                                          .name_size = strlen(names[name]),
-                                                                          .process = 3,
-                                                                          .call = (uint64_t)step,
-                                                                          .key = key});
+                entered[i][running] = event_ring_enter(ring, &(event_ring_call){.kind = EVENT_METHOD,
+                                                                                .name = names[name],
+                                                                                .name_size = strlen(names[name]),
+                                                                                .process = 3,
+                                                                                .call = (uint64_t)step,
+                                                                                .key = key});
             }
         }
         running = enters ? running + 1 : running - 1;
         if (step % 50 != 0) continue;
-        for (int i = 0; i < 2; i++) events_idle(&scenes[i].events);
+        for (int i = 0; i < 2; i++) event_ring_idle(&scenes[i].ring);
         assert_same(scenes, running, false);
     }
     assert_true(repeats > STEPS / 8);
@@ -260,9 +260,9 @@ static void both_ways_write_the_same_records(void **state) {
 }
 
 static void send(scene *scene, uint64_t process, uint64_t key) {
-    if (events_count(&scene->events, key)) return;
-    const events_call call = {.kind = EVENT_SUBMIT, .name = "f", .name_size = 1, .process = process, .key = key};
-    events_leave(&scene->events, events_enter(&scene->events, &call), MR_OK);
+    if (event_ring_count(&scene->ring, key)) return;
+    const event_ring_call call = {.kind = EVENT_SUBMIT, .name = "f", .name_size = 1, .process = process, .key = key};
+    event_ring_leave(&scene->ring, event_ring_enter(&scene->ring, &call), MR_OK);
 }
 
 /* What a driver sends is counted as a whole, to whomever; and what it sent before it slept ends then. */
@@ -276,18 +276,18 @@ static void calls_that_are_sent(void **state) {
         sent[to]++;
         if (i % 3 == 0) pass(&scene, 1);
         if (i % 50 != 49) continue;
-        events_rest(&scene.events, scene.clock.now_us);
+        event_ring_rest(&scene.ring, scene.clock.now_us);
         pass(&scene, 1000);
-        events_slept(&scene.events);
+        event_ring_slept(&scene.ring);
     }
-    events_copy copy = read_all(&scene);
+    event_ring_copy copy = read_all(&scene);
     for (uint32_t i = 0; i < copy.count; i++) {
         seen[copy.events[i].process] += copy.events[i].count;
-        assert_true(copy.events[i].ended_us - copy.events[i].begun_us <= 2 * EVENTS_GROUP_US);
+        assert_true(copy.events[i].ended_us - copy.events[i].begun_us <= 2 * EVENT_RING_GROUP_US);
     }
     for (int i = 0; i < 3; i++) assert_int_equal(seen[i], sent[i]);
     assert_true(copy.count < 250 && sent[0] > 0 && sent[1] > 0 && sent[2] > 0); /* they share records */
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
 
@@ -295,14 +295,14 @@ static void names_and_callers_do_not_share(void **state) {
     scene scene;
     scene_open(&scene);
     for (uint64_t i = 0; i < 200; i++) run(&scene, "one", i, 1);
-    uint64_t written = scene.events.next;
+    uint64_t written = scene.ring.next;
     run(&scene, "two", 0, 1);
     run(&scene, "one", 0, 1);
-    events_call other = {.kind = EVENT_TASK, .name = "one", .name_size = 3, .process = 4};
-    events_leave(&scene.events, events_enter(&scene.events, &other), MR_OK);
+    event_ring_call other = {.kind = EVENT_TASK, .name = "one", .name_size = 3, .process = 4};
+    event_ring_leave(&scene.ring, event_ring_enter(&scene.ring, &other), MR_OK);
     other.kind = EVENT_METHOD;
-    events_leave(&scene.events, events_enter(&scene.events, &other), MR_OK);
-    assert_int_equal(scene.events.next - written, 4);
+    event_ring_leave(&scene.ring, event_ring_enter(&scene.ring, &other), MR_OK);
+    assert_int_equal(scene.ring.next - written, 4);
     scene_close(&scene);
 }
 
@@ -313,12 +313,12 @@ static void calls_at_once_have_records_of_their_own(void **state) {
     uint64_t first = enter(&scene, "one", 1000), second = enter(&scene, "one", 1001);
     assert_true(second != first);
     pass(&scene, 10);
-    events_leave(&scene.events, first, MR_CANCELLED);
+    event_ring_leave(&scene.ring, first, MR_CANCELLED);
     pass(&scene, 10);
-    events_leave(&scene.events, second, MR_OK);
+    event_ring_leave(&scene.ring, second, MR_OK);
     uint64_t third = enter(&scene, "one", 1002);
     assert_true(third != second);
-    events_copy copy = read_all(&scene);
+    event_ring_copy copy = read_all(&scene);
     const event *last = &copy.events[copy.count - 1];
     assert_int_equal(last[-2].lane, 0);
     assert_int_equal(last[-1].lane, 1);
@@ -327,7 +327,7 @@ static void calls_at_once_have_records_of_their_own(void **state) {
     assert_int_equal(last[-1].ended_us - last[-1].begun_us, 20);
     assert_int_equal(last[-2].outcome, MR_CANCELLED);
     assert_int_equal(last[0].call, 1002);
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
 
@@ -335,25 +335,25 @@ static void time_without_work_is_no_ones(void **state) {
     scene scene;
     scene_open(&scene);
     for (uint64_t i = 0; i < 200; i++) run(&scene, "one", i, 1);
-    events_rest(&scene.events, scene.clock.now_us);
+    event_ring_rest(&scene.ring, scene.clock.now_us);
     int64_t rested_us = scene.clock.now_us;
-    uint64_t written = scene.events.next;
+    uint64_t written = scene.ring.next;
     run(&scene, "one", 200, 1); /* it only looked around: the same record */
-    assert_int_equal(scene.events.next, written);
+    assert_int_equal(scene.ring.next, written);
     rested_us = scene.clock.now_us;
-    events_rest(&scene.events, rested_us);
+    event_ring_rest(&scene.ring, rested_us);
     pass(&scene, 1000000);
-    events_copy copy = read_all(&scene);
+    event_ring_copy copy = read_all(&scene);
     assert_int_equal(copy.events[copy.count - 1].ended_us, rested_us); /* also while it sleeps */
-    events_copy_fini(&copy);
-    events_slept(&scene.events);
+    event_ring_copy_fini(&copy);
+    event_ring_slept(&scene.ring);
     run(&scene, "one", 201, 1);
     copy = read_all(&scene);
     const event *last = &copy.events[copy.count - 1];
     assert_int_equal(last[-1].ended_us, rested_us);
     assert_int_equal(last[0].begun_us, rested_us + 1000000);
     assert_int_equal(last[0].count, 1);
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
 
@@ -364,32 +364,32 @@ static void the_oldest_is_overwritten(void **state) {
     scene_open(&scene);
     uint64_t first = enter(&scene, "first", 0);
     for (uint64_t i = 1; i < COUNT; i++) enter(&scene, "one", i);
-    events_copy copy = read_all(&scene);
+    event_ring_copy copy = read_all(&scene);
     assert_int_equal(copy.count, COUNT);
     assert_int_equal(copy.events[0].call, 0);
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     for (uint64_t i = COUNT; i < 10 * COUNT + 5; i++) enter(&scene, "one", i);
-    events_leave(&scene.events, first, MR_OK); /* its place is another's now */
+    event_ring_leave(&scene.ring, first, MR_OK); /* its place is another's now */
     copy = read_all(&scene);
     assert_int_equal(copy.written, 10 * COUNT + 5);
-    assert_true(copy.count >= COUNT - EVENTS_BLOCK && copy.count < COUNT);
+    assert_true(copy.count >= COUNT - EVENT_RING_BLOCK && copy.count < COUNT);
     for (uint32_t i = 0; i < copy.count; i++) {
         assert_int_equal(copy.events[i].call, 10 * COUNT + 5 - copy.count + i);
         assert_int_equal(copy.events[i].number, copy.events[i].call);
         assert_int_equal(copy.events[i].ended_us, 0);
     }
-    events_copy_fini(&copy);
-    assert_int_equal(events_read(scene.memory, scene.bytes, 3, &copy), MR_OK);
+    event_ring_copy_fini(&copy);
+    assert_int_equal(event_ring_read(scene.memory, scene.bytes, 3, &copy), MR_OK);
     assert_int_equal(copy.count, 3);
     assert_int_equal(copy.events[2].call, 10 * COUNT + 4);
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
 
 static uint8_t name_of(scene *scene, const char *name, size_t size) {
-    events_call call = {.kind = EVENT_TASK, .name = name, .name_size = size};
-    events_leave(&scene->events, events_enter(&scene->events, &call), MR_OK);
-    return scene->events.newest.name;
+    event_ring_call call = {.kind = EVENT_TASK, .name = name, .name_size = size};
+    event_ring_leave(&scene->ring, event_ring_enter(&scene->ring, &call), MR_OK);
+    return scene->ring.newest.name;
 }
 
 static void names_are_kept_once_and_are_bounded(void **state) {
@@ -402,75 +402,75 @@ static void names_are_kept_once_and_are_bounded(void **state) {
     assert_int_equal(name_of(&scene, "aYd", 3), 3);
     assert_int_equal(name_of(&scene, "aXd", 3), 2);
     assert_int_equal(name_of(&scene, "aYdx", 3), 3);
-    assert_int_equal(name_of(&scene, "", 0), EVENTS_NAME_NONE);
+    assert_int_equal(name_of(&scene, "", 0), EVENT_RING_NAME_NONE);
     memset(name, 'n', sizeof name);
-    assert_int_equal(name_of(&scene, name, 256), EVENTS_NAME_NONE);
+    assert_int_equal(name_of(&scene, name, 256), EVENT_RING_NAME_NONE);
     assert_int_equal(name_of(&scene, name, 255), 4);
     for (int i = 5; i < 400; i++) {
         snprintf(name, sizeof name, "name%d", i);
         uint8_t number = name_of(&scene, name, strlen(name));
-        assert_int_equal(number, i < EVENTS_NAMES_MAX ? i : EVENTS_NAME_NONE);
+        assert_int_equal(number, i < EVENT_RING_NAMES_MAX ? i : EVENT_RING_NAME_NONE);
     }
-    events_copy copy = read_all(&scene);
-    assert_int_equal(events_copy_name(&copy, 4).size, 255);
-    assert_memory_equal(events_copy_name(&copy, 249).data, "name249", 7);
-    assert_memory_equal(events_copy_name(&copy, EVENTS_NAME_NONE).data, "?", 1);
-    events_copy_fini(&copy);
+    event_ring_copy copy = read_all(&scene);
+    assert_int_equal(event_ring_copy_name(&copy, 4).size, 255);
+    assert_memory_equal(event_ring_copy_name(&copy, 249).data, "name249", 7);
+    assert_memory_equal(event_ring_copy_name(&copy, EVENT_RING_NAME_NONE).data, "?", 1);
+    event_ring_copy_fini(&copy);
 
-    scene.events.page->names[0] = 255; /* a mad writer's lengths lead nowhere */
-    scene.events.page->names_used = UINT32_MAX;
+    scene.ring.page->names[0] = 255; /* a mad writer's lengths lead nowhere */
+    scene.ring.page->names_used = UINT32_MAX;
     copy = read_all(&scene);
-    for (int i = 0; i < 256; i++) assert_true(events_copy_name(&copy, (uint8_t)i).size <= 255);
-    events_copy_fini(&copy);
+    for (int i = 0; i < 256; i++) assert_true(event_ring_copy_name(&copy, (uint8_t)i).size <= 255);
+    event_ring_copy_fini(&copy);
     scene_close(&scene);
 }
 
 static void off_is_off(void **state) {
-    events events = {0};
-    assert_false(events_on(&events));
-    uint64_t entered = events_enter(&events, &(events_call){.name = "one", .name_size = 3});
-    events_leave(&events, entered, MR_OK);
-    events_rest(&events, 1);
-    assert_int_equal(events.next, 0);
+    event_ring ring = {0};
+    assert_false(event_ring_on(&ring));
+    uint64_t entered = event_ring_enter(&ring, &(event_ring_call){.name = "one", .name_size = 3});
+    event_ring_leave(&ring, entered, MR_OK);
+    event_ring_rest(&ring, 1);
+    assert_int_equal(ring.next, 0);
     scene scene;
     scene_open(&scene);
-    events_leave(&scene.events, entered, MR_OK); /* a call that began before it was opened */
-    assert_int_equal(scene.events.inside, 0);
+    event_ring_leave(&scene.ring, entered, MR_OK); /* a call that began before it was opened */
+    assert_int_equal(scene.ring.inside, 0);
     for (uint64_t i = 0; i < 100; i++) run(&scene, "short", i, 1);
-    events_call call = {.kind = EVENT_TASK, .name = "short", .name_size = 5, .process = 3, .key = 7};
-    for (int i = 0; i < 3; i++) events_leave(&scene.events, events_enter(&scene.events, &call), MR_OK);
-    events_close(&scene.events); /* and from now on nothing of it is touched, also by the short way */
-    assert_false(events_repeat(&scene.events, 7));
-    assert_int_equal(events_enter(&scene.events, &call), 0);
-    events_leave(&scene.events, 0, MR_OK);
+    event_ring_call call = {.kind = EVENT_TASK, .name = "short", .name_size = 5, .process = 3, .key = 7};
+    for (int i = 0; i < 3; i++) event_ring_leave(&scene.ring, event_ring_enter(&scene.ring, &call), MR_OK);
+    event_ring_close(&scene.ring); /* and from now on nothing of it is touched, also by the short way */
+    assert_false(event_ring_repeat(&scene.ring, 7));
+    assert_int_equal(event_ring_enter(&scene.ring, &call), 0);
+    event_ring_leave(&scene.ring, 0, MR_OK);
     scene_close(&scene);
 }
 
 static void what_is_no_ring_is_refused(void **state) {
     scene scene;
     scene_open(&scene);
-    events_copy copy;
-    events_page *page = scene.memory;
-    assert_int_equal(events_read(scene.memory, EVENTS_PAGE - 1, 10, &copy), MR_CORRUPT);
-    assert_int_equal(events_read(scene.memory, scene.bytes - 64, 10, &copy), MR_CORRUPT);
+    event_ring_copy copy;
+    event_ring_page *page = scene.memory;
+    assert_int_equal(event_ring_read(scene.memory, EVENT_RING_PAGE - 1, 10, &copy), MR_CORRUPT);
+    assert_int_equal(event_ring_read(scene.memory, scene.bytes - 64, 10, &copy), MR_CORRUPT);
     for (uint32_t capacity = 0; capacity < 3 * COUNT; capacity++) {
         page->capacity = capacity;
         bool good = capacity <= COUNT && capacity != 0 && (capacity & (capacity - 1)) == 0;
-        mr_status status = events_read(scene.memory, scene.bytes, 10, &copy);
+        mr_status status = event_ring_read(scene.memory, scene.bytes, 10, &copy);
         assert_int_equal(status, good ? MR_OK : MR_CORRUPT);
-        if (good) events_copy_fini(&copy);
+        if (good) event_ring_copy_fini(&copy);
     }
     page->capacity = COUNT;
     page->next = UINT64_MAX; /* a mad writer's count: records that are not there are left out */
     copy = read_all(&scene);
     assert_int_equal(copy.count, 0);
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     page->version++;
-    assert_int_equal(events_read(scene.memory, scene.bytes, 10, &copy), MR_CORRUPT);
+    assert_int_equal(event_ring_read(scene.memory, scene.bytes, 10, &copy), MR_CORRUPT);
     assert_non_null(strstr(mr_last_error(), "has format 4; this version reads format 3: use the same Miniray release"));
     page->version--;
     page->magic++;
-    assert_int_equal(events_read(scene.memory, scene.bytes, 10, &copy), MR_CORRUPT);
+    assert_int_equal(event_ring_read(scene.memory, scene.bytes, 10, &copy), MR_CORRUPT);
     scene_close(&scene);
 }
 
@@ -482,22 +482,22 @@ typedef struct race {
     _Atomic bool stop;
 } race;
 
-static events_call made_of(uint64_t call, char name[16]) {
+static event_ring_call made_of(uint64_t call, char name[16]) {
     snprintf(name, 16, "name%d", (int)(call / 64 % 300));
-    return (events_call){.kind = EVENT_METHOD,
-                         .name = name,
-                         .name_size = strlen(name),
-                         .process = ~call,
-                         .call = call,
-                         .bytes = (uint32_t)call * 3};
+    return (event_ring_call){.kind = EVENT_METHOD,
+                             .name = name,
+                             .name_size = strlen(name),
+                             .process = ~call,
+                             .call = call,
+                             .bytes = (uint32_t)call * 3};
 }
 
 static void *writes(void *argument) {
     race *race = argument;
     for (uint64_t number = 0; !atomic_load(&race->stop); number++) {
         char name[16];
-        events_call call = made_of(number, name);
-        events_leave(&race->scene.events, events_enter(&race->scene.events, &call), (mr_status)(number % 16));
+        event_ring_call call = made_of(number, name);
+        event_ring_leave(&race->scene.ring, event_ring_enter(&race->scene.ring, &call), (mr_status)(number % 16));
         pass(&race->scene, 1);
     }
     return NULL;
@@ -505,7 +505,7 @@ static void *writes(void *argument) {
 
 static void check_one(const event *event) {
     char name[16];
-    events_call expected = made_of(event->number, name);
+    event_ring_call expected = made_of(event->number, name);
     assert_int_equal(event->call, expected.call);
     assert_int_equal(event->process, expected.process);
     assert_int_equal(event->bytes, expected.bytes);
@@ -523,7 +523,7 @@ static void a_reader_beside_a_writer_gets_whole_records(void **state) {
     scene_open(&race.scene);
     assert_int_equal(pthread_create(&thread, NULL, writes, &race), 0);
     for (int i = 0; i < 3000 || ((newest < 200 * COUNT || seen < 1000) && i < 10000000); i++) {
-        events_copy copy = read_all(&race.scene);
+        event_ring_copy copy = read_all(&race.scene);
         for (uint32_t k = 0; k < copy.count; k++) {
             check_one(&copy.events[k]);
             if (k > 0) assert_true(copy.events[k].number > copy.events[k - 1].number);
@@ -533,7 +533,7 @@ static void a_reader_beside_a_writer_gets_whole_records(void **state) {
             newest = copy.events[copy.count - 1].number + 1;
         }
         seen += copy.count;
-        events_copy_fini(&copy);
+        event_ring_copy_fini(&copy);
     }
     atomic_store(&race.stop, true);
     pthread_join(thread, NULL);

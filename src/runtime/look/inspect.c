@@ -23,7 +23,7 @@ mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     mr_node_info node;
     mr_context *mr;
     if (out == NULL) return error_set(MR_INVALID, "mr_inspect_open: `out` is NULL");
-    MR_TRY(lasting_find(address, &node, NULL));
+    MR_TRY(node_discovery_find(address, &node, NULL));
     mr_inspect *inspect;
     MR_TRY(alloc_try(sizeof(mr_inspect), &inspect));
     mr_status status = context_open(node.address, &(context_entry){.role = WIRE_WATCHER}, &mr);
@@ -56,33 +56,33 @@ void mr_inspect_close(mr_inspect *inspect) {
 typedef struct asking {
     wire_call call;
     mr_context *mr;
-    baton_waiter waiter;
-    bundle *values;
+    poller_waiter waiter;
+    value_pack *values;
     failure *failed;
 } asking;
 
-static void answered(wire_call *call, const call_result *result) {
+static void answered(wire_call *call, const rpc_call_result *result) {
     asking *asking = container_of(call, struct asking, call);
     wire_outcome(call, result, "the node", &asking->values, &asking->failed);
-    baton_finish(&asking->mr->baton, &asking->waiter);
+    poller_finish(&asking->mr->poller, &asking->waiter);
 }
 
-static mr_status ask_locked(mr_context *mr, const look_question *question, bundle **out) {
-    uint8_t fields[LOOK_FIELDS_SIZE];
-    look_encode(question, fields);
+static mr_status ask_locked(mr_context *mr, const inspect_query_question *question, value_pack **out) {
+    uint8_t fields[INSPECT_QUERY_FIELDS_SIZE];
+    inspect_query_encode(question, fields);
     wire_message message = {.fields = span_of(fields, sizeof fields)};
     asking asking = {.call = {.done = answered}, .mr = mr};
-    baton_waiter_init(&asking.waiter);
-    MR_TRY(client_ask_node(&mr->client, NODE_LOOK, &message, &asking.call));
+    poller_waiter_init(&asking.waiter);
+    MR_TRY(core_worker_ask_node(&mr->worker, NODE_LOOK, &message, &asking.call));
     if (context_wait(mr, &asking.waiter, ANSWER_US) != MR_OK && asking.call.id.number != 0) {
-        mr_status status = calls_cancel(mr->client.calls, asking.call.id); /* ends in `answered` */
+        mr_status status = rpc_cancel(mr->worker.rpc, asking.call.id); /* ends in `answered` */
         if (status != MR_OK) error_clear();
         failure_unref(asking.failed);
-        bundle_unref(asking.values);
+        value_pack_unref(asking.values);
         return error_set(MR_TIMEOUT, "the node did not answer a query within %d s", ANSWER_US / 1000000);
     }
     if (asking.failed != NULL) {
-        mr_status status = failure_raise(mr->client.over != NULL ? mr->client.over : asking.failed);
+        mr_status status = failure_raise(mr->worker.over != NULL ? mr->worker.over : asking.failed);
         failure_unref(asking.failed);
         return status;
     }
@@ -92,15 +92,15 @@ static mr_status ask_locked(mr_context *mr, const look_question *question, bundl
 
 static mr_status open_parts(inspect_answer *answer) {
     for (uint32_t i = 0; i < answer->values->count; i++) {
-        bundle_entry entry = bundle_value(answer->values, i);
-        MR_TRY(bundle_entry_open(&entry, &answer->docs[i], &answer->roots[i]));
+        value_pack_entry entry = value_pack_value(answer->values, i);
+        MR_TRY(value_pack_entry_open(&entry, &answer->docs[i], &answer->roots[i]));
         answer->count++;
     }
     return MR_OK;
 }
 
-mr_status inspect_look(mr_inspect *inspect, const look_question *question, inspect_answer *out) {
-    bundle *values = NULL;
+mr_status inspect_look(mr_inspect *inspect, const inspect_query_question *question, inspect_answer *out) {
+    value_pack *values = NULL;
     context_lock(inspect->mr);
     mr_status status = ask_locked(inspect->mr, question, &values);
     context_unlock(inspect->mr);
@@ -109,7 +109,7 @@ mr_status inspect_look(mr_inspect *inspect, const look_question *question, inspe
     if (values->count == 0 || values->count > INSPECT_PARTS_MAX) {
         mr_status malformed = error_set(MR_CORRUPT, "malformed answer of the node to a query: %u values (1 to %d)",
                                         values->count, INSPECT_PARTS_MAX);
-        bundle_unref(values);
+        value_pack_unref(values);
         return malformed;
     }
     out->docs = xcalloc(values->count, sizeof *out->docs);
@@ -123,7 +123,7 @@ void inspect_answer_fini(inspect_answer *answer) {
     for (size_t i = 0; i < answer->count; i++) value_close(&answer->docs[i]);
     free(answer->docs);
     free(answer->roots);
-    bundle_unref(answer->values);
+    value_pack_unref(answer->values);
     *answer = (inspect_answer){0};
 }
 
@@ -159,26 +159,26 @@ bool inspect_is(const mr_value *map, const char *key, const char *text) {
 
 typedef struct owned {
     value_doc doc;
-    bundle *values;
+    value_pack *values;
 } owned;
 
 static void owned_release(value_doc *doc) {
     owned *owned = container_of(doc, struct owned, doc);
     value_close(doc);
-    bundle_unref(owned->values);
+    value_pack_unref(owned->values);
     free(owned);
 }
 
 mr_status inspect_value(const mr_arg *arg, mr_value *out) {
     owned *owned = xcalloc(1, sizeof *owned);
-    mr_status status = bundle_create(&(bundle_item){.arg = arg}, 1, &owned->values);
+    mr_status status = value_pack_create(&(value_pack_item){.arg = arg}, 1, &owned->values);
     if (status == MR_OK) {
-        bundle_entry entry = bundle_value(owned->values, 0);
-        status = bundle_entry_open(&entry, &owned->doc, out);
+        value_pack_entry entry = value_pack_value(owned->values, 0);
+        status = value_pack_entry_open(&entry, &owned->doc, out);
         if (status != MR_OK) value_close(&owned->doc);
     }
     if (status != MR_OK) {
-        bundle_unref(owned->values);
+        value_pack_unref(owned->values);
         free(owned);
         return status;
     }
@@ -328,20 +328,20 @@ static mr_arg machine(report *report, const inspect_answer *answer, const char *
 
 static const struct question {
     const char *name;
-    look_what what;
+    inspect_query_what what;
     bool rows; /* of processes, or of their events, are wanted: as many as the limit says */
     build_fn *build;
 } questions[] = {
-    {"tasks", LOOK_TASKS, true, rows_of},        {"objects", LOOK_OBJECTS, true, rows_of},
-    {"actors", LOOK_NODE, false, node_list},     {"groups", LOOK_NODE, false, node_list},
-    {"workers", LOOK_TASKS, false, worker_list}, {"timeline", LOOK_EVENTS, true, timeline},
-    {"resources", LOOK_MACHINE, false, machine}, {"nodes", LOOK_MACHINE, false, machine},
+    {"tasks", INSPECT_QUERY_TASKS, true, rows_of},        {"objects", INSPECT_QUERY_OBJECTS, true, rows_of},
+    {"actors", INSPECT_QUERY_NODE, false, node_list},     {"groups", INSPECT_QUERY_NODE, false, node_list},
+    {"workers", INSPECT_QUERY_TASKS, false, worker_list}, {"timeline", INSPECT_QUERY_EVENTS, true, timeline},
+    {"resources", INSPECT_QUERY_MACHINE, false, machine}, {"nodes", INSPECT_QUERY_MACHINE, false, machine},
 };
 
 static mr_status ask(mr_inspect *inspect, const struct question *question, size_t limit, mr_value *out) {
     inspect_answer answer;
     report report;
-    look_question look = {.what = question->what, .limit = question->rows ? (uint32_t)limit : 0};
+    inspect_query_question look = {.what = question->what, .limit = question->rows ? (uint32_t)limit : 0};
     MR_TRY(inspect_look(inspect, &look, &answer));
     report_init(&report);
     mr_arg map = question->build(&report, &answer, question->name, limit);
@@ -357,9 +357,10 @@ static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_val
     gathered all, held;
     report report;
     int64_t total;
-    MR_TRY(inspect_look(inspect, &(look_question){.what = LOOK_TASKS}, &tasks));
-    mr_status status =
-        inspect_look(inspect, &(look_question){.what = LOOK_OBJECTS, .limit = memory ? MEMORY_OBJECTS : 0}, &objects);
+    MR_TRY(inspect_look(inspect, &(inspect_query_question){.what = INSPECT_QUERY_TASKS}, &tasks));
+    mr_status status = inspect_look(
+        inspect, &(inspect_query_question){.what = INSPECT_QUERY_OBJECTS, .limit = memory ? MEMORY_OBJECTS : 0},
+        &objects);
     if (status != MR_OK) {
         inspect_answer_fini(&tasks);
         return status;
@@ -389,7 +390,7 @@ mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, 
     if (inspect == NULL || what == NULL)
         return error_set(MR_INVALID, "mr_inspect_ask: `%s` is NULL", inspect == NULL ? "inspect" : "what");
     MR_TRY(context_check(inspect->mr, out));
-    if (limit > LOOK_ROWS_MAX) limit = LOOK_ROWS_MAX;
+    if (limit > INSPECT_QUERY_ROWS_MAX) limit = INSPECT_QUERY_ROWS_MAX;
     if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
     if (strcmp(what, "memory") == 0) return overview(inspect, limit, true, out);
     for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)

@@ -14,13 +14,13 @@
 enum { INSPECT_PARTS_MAX = 4097 };
 
 typedef struct inspect_answer { /* what the node and the processes said; owned: inspect_answer_fini */
-    bundle *values;
+    value_pack *values;
     value_doc *docs; /* one per part, as the roots */
     mr_value *roots; /* the node's first */
     size_t count;
 } inspect_answer;
 
-MR_MUST mr_status inspect_look(mr_inspect *inspect, const look_question *question, inspect_answer *out);
+MR_MUST mr_status inspect_look(mr_inspect *inspect, const inspect_query_question *question, inspect_answer *out);
 void inspect_answer_fini(inspect_answer *answer);
 
 /* The fields of a map, with what to take if they are missing or of another kind. */

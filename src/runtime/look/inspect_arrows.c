@@ -39,7 +39,7 @@ static bool may_be_source(const inspect_slice *slice, const inspect_slice *body)
 
 const inspect_slice *inspect_source_of(const inspect_slices *slices, const inspect_slice *body) {
     const inspect_slice key = {.process = body->other, .begun_us = body->begun_us + LATE_US}, *found = NULL;
-    size_t at = search_first(&key, slices->all, slices->count, sizeof key, by_process_and_time);
+    size_t at = binary_search_first(&key, slices->all, slices->count, sizeof key, by_process_and_time);
     for (int i = 0; i < LOOK_BACK && at-- > 0; i++) {
         const inspect_slice *slice = &slices->all[at];
         if (slice->process != body->other) break;

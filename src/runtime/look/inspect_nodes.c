@@ -21,7 +21,7 @@ typedef struct found {
 
 static bool add_node(found *found, const char *address, const char *kind) {
     mr_node_info info;
-    if (lasting_find(address, &info, NULL) != MR_OK) {
+    if (node_discovery_find(address, &info, NULL) != MR_OK) {
         error_clear();
         return false;
     }
@@ -39,11 +39,11 @@ static int only_logs(const struct dirent *entry) {
 
 /* Which of a worker's outlets the file is of; nil: of none, it is the node's own. */
 static mr_arg stream_of(const char *name) {
-    static const char *const streams[] = {[OUTLET_OUT] = "stdout", [OUTLET_ERR] = "stderr"};
+    static const char *const streams[] = {[STD_STREAM_OUT] = "stdout", [STD_STREAM_ERR] = "stderr"};
     size_t size = strlen(name);
-    for (outlet i = 0; i < OUTLETS; i++) {
-        size_t end = strlen(outlet_end(i));
-        if (size > end && strcmp(name + size - end, outlet_end(i)) == 0) return mr_str(streams[i]);
+    for (std_stream i = 0; i < STD_STREAMS; i++) {
+        size_t end = strlen(std_stream_end(i));
+        if (size > end && strcmp(name + size - end, std_stream_end(i)) == 0) return mr_str(streams[i]);
     }
     return mr_nil();
 }
@@ -78,15 +78,15 @@ static void add_runs(found *found, const char *base) {
     struct dirent **names = NULL;
     int count = scandir(base, &names, only_runs, alphasort);
     for (int i = count - 1; i >= 0; i--) { /* the newest first */
-        char run[RUNDIR_MAX + 96], hub[RUNDIR_MAX + 104];
+        char run[SESSION_DIR_MAX + 96], broker[SESSION_DIR_MAX + 104];
         struct stat status;
         snprintf(run, sizeof run, "%s/%.80s", base, names[i]->d_name);
-        snprintf(hub, sizeof hub, "%s/hub", run);
+        snprintf(broker, sizeof broker, "%s/hub", run);
         if (stat(run, &status) == 0 && found->runs.count < RUNS_MAX) {
-            bool has_socket = access(hub, F_OK) == 0, running = has_socket && add_node(found, hub, "private");
+            bool has_socket = access(broker, F_OK) == 0, running = has_socket && add_node(found, broker, "private");
             report_add(&found->report, &found->runs,
                        REPORT_MAP(&found->report, {"folder", report_text(&found->report, "%s", run)},
-                                  {"address", running ? report_text(&found->report, "%s", hub) : mr_nil()},
+                                  {"address", running ? report_text(&found->report, "%s", broker) : mr_nil()},
                                   {"stale", mr_bool(has_socket && !running)},
                                   {"age_us", mr_int((int64_t)(time(NULL) - status.st_mtime) * 1000000)},
                                   {"logs", log_rows(found, run)}));
@@ -97,8 +97,8 @@ static void add_runs(found *found, const char *base) {
 }
 
 mr_status mr_inspect_nodes(mr_value *out) {
-    char socket[RUNDIR_MAX], base[RUNDIR_MAX];
-    MR_TRY(rundir_socket("auto", socket));
+    char socket[SESSION_DIR_MAX], base[SESSION_DIR_MAX];
+    MR_TRY(session_dir_socket("auto", socket));
     snprintf(base, sizeof base, "%s", socket);
     char *slash = strrchr(base, '/');
     if (slash != NULL) *slash = '\0';

@@ -30,7 +30,7 @@ typedef struct trace { /* being written */
 /* Events of a track must not overlap. Lanes are made so, but for the last, which has all calls that found no other: it
  * becomes as many tracks as it takes. */
 static int64_t track_of(trace *trace, int64_t lane, int64_t begun_us, int64_t ended_us) {
-    if (lane < EVENTS_LANES - 1) return lane;
+    if (lane < EVENT_RING_LANES - 1) return lane;
     size_t at = 0;
     while (at < trace->tracks && trace->ends_us[at] > begun_us) at++;
     if (at == trace->tracks && at < TRACKS_MAX - 1) trace->tracks++;

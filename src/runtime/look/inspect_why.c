@@ -142,8 +142,8 @@ static void in_worker(why *why, const mr_value *row, step *step) {
 static void behind_another(why *why, const mr_value *row, step *step) {
     inspect_answer answer;
     span actor = inspect_text(row, "actor"), id = inspect_text(row, "id");
-    look_question question = {
-        .what = LOOK_TASKS, .process = why->seen[why->steps.count].process, .limit = ROWS_SEARCHED};
+    inspect_query_question question = {
+        .what = INSPECT_QUERY_TASKS, .process = why->seen[why->steps.count].process, .limit = ROWS_SEARCHED};
     step->because = report_text(&why->report, "calls of %.*s run in order, and its queue is full", TEXT(actor));
     if (inspect_look(why->inspect, &question, &answer) != MR_OK) return error_clear();
     mr_value rows = answer.count < 2 ? (mr_value){0} : inspect_field(&answer.roots[1], "rows"), other;
@@ -193,7 +193,8 @@ static void pending_step(why *why, const mr_value *node, const mr_value *row) {
 
 static mr_status object_step(why *why, const report_id *id) {
     inspect_answer answer;
-    look_question question = {.what = LOOK_OBJECTS, .process = id->process, .serial = id->serial, .limit = 1};
+    inspect_query_question question = {
+        .what = INSPECT_QUERY_OBJECTS, .process = id->process, .serial = id->serial, .limit = 1};
     MR_TRY(inspect_look(why->inspect, &question, &answer));
     mr_value rows = answer.count < 2 ? (mr_value){0} : inspect_field(&answer.roots[1], "rows"), row;
     mr_status status = MR_OK;
@@ -221,7 +222,8 @@ static mr_status object_step(why *why, const report_id *id) {
 
 static mr_status pending_or_object(why *why, const report_id *id) {
     inspect_answer answer;
-    look_question question = {.what = LOOK_TASKS, .process = id->process, .serial = id->serial, .limit = 1};
+    inspect_query_question question = {
+        .what = INSPECT_QUERY_TASKS, .process = id->process, .serial = id->serial, .limit = 1};
     MR_TRY(inspect_look(why->inspect, &question, &answer));
     mr_value rows = answer.count < 2 ? (mr_value){0} : inspect_field(&answer.roots[1], "rows"), row;
     bool asked = answer.count >= 2, found = mr_value_count(&rows) > 0 && mr_value_item(&rows, 0, &row) == MR_OK;
@@ -279,7 +281,8 @@ static mr_arg running_text(why *why, const mr_value *row) {
 static mr_arg words_of(why *why, const report_id *id) {
     inspect_answer answer;
     mr_arg words = mr_nil();
-    if (inspect_look(why->inspect, &(look_question){.what = LOOK_DOES, .process = id->process}, &answer) != MR_OK) {
+    if (inspect_look(why->inspect, &(inspect_query_question){.what = INSPECT_QUERY_DOES, .process = id->process},
+                     &answer) != MR_OK) {
         error_clear();
         return words;
     }
@@ -334,7 +337,8 @@ static void process_step(why *why, const mr_value *node, const mr_value *part, c
 
 static mr_status actor_or_process(why *why, const report_id *id) {
     inspect_answer answer;
-    look_question question = {.what = id->letter == 'p' ? LOOK_TASKS : LOOK_NODE, .process = id->process};
+    inspect_query_question question = {.what = id->letter == 'p' ? INSPECT_QUERY_TASKS : INSPECT_QUERY_NODE,
+                                       .process = id->process};
     MR_TRY(inspect_look(why->inspect, &question, &answer));
     const mr_value *node = &answer.roots[0];
     char text[64];

@@ -39,10 +39,10 @@ static mr_status reach(const char *path, int *out) {
     return error_errno("cannot connect to the node at %s", path);
 }
 
-mr_status lasting_find(const char *address, mr_node_info *out, int *pidfd) {
-    char path[RUNDIR_MAX];
+mr_status node_discovery_find(const char *address, mr_node_info *out, int *pidfd) {
+    char path[SESSION_DIR_MAX];
     int fd = -1;
-    MR_TRY(rundir_socket(address == NULL ? "auto" : address, path));
+    MR_TRY(session_dir_socket(address == NULL ? "auto" : address, path));
     MR_TRY(reach(path, &fd));
     struct ucred peer = {0};
     socklen_t size = sizeof peer;
@@ -70,25 +70,25 @@ mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
     mr_node_info there = {0};
     MR_TRY(node_options_read(options, "num_cpus", &told));
     told.lasting = true;
-    char hub[RUNDIR_MAX];
-    rundir run;
-    MR_TRY(rundir_socket(options->address == NULL ? "auto" : options->address, hub));
-    if (lasting_find(hub, &there, NULL) == MR_OK)
-        return error_set(MR_EXISTS, "a node is already running at %s (process %d); `miniray stop` stops it", hub,
+    char broker[SESSION_DIR_MAX];
+    session_dir run;
+    MR_TRY(session_dir_socket(options->address == NULL ? "auto" : options->address, broker));
+    if (node_discovery_find(broker, &there, NULL) == MR_OK)
+        return error_set(MR_EXISTS, "a node is already running at %s (process %d); `miniray stop` stops it", broker,
                          there.pid);
     error_clear();
-    MR_TRY(rundir_open(&run));
+    MR_TRY(session_dir_open(&run));
     pid_t pid;
     int lifeline_fd;
-    mr_status status = boot_start_node(hub, run.path, &told, &pid, &lifeline_fd);
+    mr_status status = boot_start_node(broker, run.path, &told, &pid, &lifeline_fd);
     if (status != MR_OK) {
-        rundir_close(&run);
+        session_dir_close(&run);
         return status;
     }
     char folder[sizeof there.folder];
     snprintf(folder, sizeof folder, "%s", run.path);
-    rundir_leave(&run);
-    MR_TRY(lasting_find(hub, &there, NULL));
+    session_dir_leave(&run);
+    MR_TRY(node_discovery_find(broker, &there, NULL));
     memcpy(there.folder, folder, sizeof folder);
     if (out != NULL) *out = there;
     return MR_OK;
@@ -105,7 +105,7 @@ static bool ends_within(int pidfd, int timeout_ms) {
 mr_status mr_node_stop(const char *address, mr_node_info *out) {
     mr_node_info node;
     int pidfd;
-    MR_TRY(lasting_find(address, &node, &pidfd));
+    MR_TRY(node_discovery_find(address, &node, &pidfd));
     mr_status status = MR_OK;
     syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, NULL, 0);
     if (!ends_within(pidfd, STOP_MS)) {

@@ -14,22 +14,23 @@ enum { WAITS_SHOWN = 16, WAITING_SHOWN = 64 };
 
 /* ---- The question. */
 
-void look_encode(const look_question *question, uint8_t out[LOOK_FIELDS_SIZE]) {
-    writer writer = writer_of(out, LOOK_FIELDS_SIZE);
+void inspect_query_encode(const inspect_query_question *question, uint8_t out[INSPECT_QUERY_FIELDS_SIZE]) {
+    writer writer = writer_of(out, INSPECT_QUERY_FIELDS_SIZE);
     writer_u8(&writer, (uint8_t)question->what);
     writer_u32(&writer, question->process);
     writer_u32(&writer, question->limit);
     writer_u64(&writer, question->serial);
 }
 
-mr_status look_decode(span fields, look_question *out) {
+mr_status inspect_query_decode(span fields, inspect_query_question *out) {
     reader reader = reader_of(fields.data, fields.size);
     uint8_t what = reader_u8(&reader);
-    look_question question = {.what = (look_what)what, .process = reader_u32(&reader), .limit = reader_u32(&reader)};
+    inspect_query_question question = {
+        .what = (inspect_query_what)what, .process = reader_u32(&reader), .limit = reader_u32(&reader)};
     question.serial = reader_u64(&reader);
-    if (reader.failed || what >= LOOK_COUNT || question.limit > LOOK_ROWS_MAX)
+    if (reader.failed || what >= INSPECT_QUERY_COUNT || question.limit > INSPECT_QUERY_ROWS_MAX)
         return error_set(MR_INVALID, "malformed query: kind %u, limit %u (at most %d)", what, question.limit,
-                         LOOK_ROWS_MAX);
+                         INSPECT_QUERY_ROWS_MAX);
     *out = question;
     return MR_OK;
 }
@@ -37,8 +38,8 @@ mr_status look_decode(span fields, look_question *out) {
 /* ---- Rows. */
 
 typedef struct rows {
-    client *client;
-    const look_question *question;
+    core_worker *worker;
+    const inspect_query_question *question;
     report report;
     report_list list;
     uint64_t bytes;
@@ -66,45 +67,46 @@ static mr_arg age_of(const rows *rows, int64_t since_us) {
     return mr_int(since_us > 0 && rows->now_us > since_us ? rows->now_us - since_us : 0);
 }
 
-static mr_arg task_row(rows *rows, const sight *sight) {
+static mr_arg task_row(rows *rows, const task_snapshot *snapshot) {
     static const char *const states[] = {
-        [SIGHT_ARGUMENTS] = "arguments", [SIGHT_QUEUED] = "queued", [SIGHT_SENT] = "sent"};
+        [TASK_SNAPSHOT_ARGUMENTS] = "arguments", [TASK_SNAPSHOT_QUEUED] = "queued", [TASK_SNAPSHOT_SENT] = "sent"};
     report *report = &rows->report;
     char need[RESOURCES_TEXT_MAX] = "";
-    if (sight->need != NULL) resources_text(sight->need, need, sizeof need);
-    mr_arg worker = sight->process == 0 ? mr_nil() : report_id_arg(report, 'p', sight->process, 0);
-    mr_arg actor = !sight->is_call ? mr_nil() : report_id_arg(report, 'a', sight->actor.word[0], sight->actor.word[1]);
-    return REPORT_MAP(report, {"id", id_of(rows, sight->is_call ? 'c' : 't', sight->result->ref)},
-                      {"kind", mr_str(sight->is_call ? "call" : "task")}, {"name", mr_str(sight->name)},
-                      {"state", mr_str(states[sight->state])}, {"age_us", age_of(rows, sight->since_us)},
-                      {"waits_for", waits_for(rows, sight->arguments)}, {"worker", worker},
-                      {"needs", sight->need != NULL ? report_copy(report, span_of(need, strlen(need))) : mr_nil()},
-                      {"retries", sight->is_call ? mr_nil() : mr_int(sight->retries)}, {"actor", actor},
-                      {"actor_state", sight->is_call ? mr_str(sight->actor_state) : mr_nil()});
+    if (snapshot->need != NULL) resources_text(snapshot->need, need, sizeof need);
+    mr_arg worker = snapshot->process == 0 ? mr_nil() : report_id_arg(report, 'p', snapshot->process, 0);
+    mr_arg actor =
+        !snapshot->is_call ? mr_nil() : report_id_arg(report, 'a', snapshot->actor.word[0], snapshot->actor.word[1]);
+    return REPORT_MAP(report, {"id", id_of(rows, snapshot->is_call ? 'c' : 't', snapshot->result->ref)},
+                      {"kind", mr_str(snapshot->is_call ? "call" : "task")}, {"name", mr_str(snapshot->name)},
+                      {"state", mr_str(states[snapshot->state])}, {"age_us", age_of(rows, snapshot->since_us)},
+                      {"waits_for", waits_for(rows, snapshot->arguments)}, {"worker", worker},
+                      {"needs", snapshot->need != NULL ? report_copy(report, span_of(need, strlen(need))) : mr_nil()},
+                      {"retries", snapshot->is_call ? mr_nil() : mr_int(snapshot->retries)}, {"actor", actor},
+                      {"actor_state", snapshot->is_call ? mr_str(snapshot->actor_state) : mr_nil()});
 }
 
-static bool add_task(void *context, const sight *sight) {
+static bool add_task(void *context, const task_snapshot *snapshot) {
     rows *rows = context;
     uint64_t wanted = rows->question->serial;
-    if (wanted != 0 && sight->result->ref.word[1] != wanted) return true;
-    if (report_wants(&rows->list)) report_add(&rows->report, &rows->list, task_row(rows, sight));
+    if (wanted != 0 && snapshot->result->ref.word[1] != wanted) return true;
+    if (report_wants(&rows->list)) report_add(&rows->report, &rows->list, task_row(rows, snapshot));
     return wanted == 0;
 }
 
 static void task_rows(rows *rows) {
-    if (tasks_each(&rows->client->tasks, add_task, rows)) actors_each(&rows->client->actors, add_task, rows);
+    if (tasks_each(&rows->worker->tasks, add_task, rows)) actors_each(&rows->worker->actors, add_task, rows);
 }
 
 /* ---- Objects. */
 
 static uint64_t bytes_of(const object *object) {
     if (object->state != OBJECT_READY) return 0;
-    return object->owner != NULL ? cargo_bytes(object->owner, object->index) : object->value.bytes.size;
+    return object->owner != NULL ? attachment_bytes(object->owner, object->index) : object->value.bytes.size;
 }
 
-static bool note_arguments(void *context, const sight *sight) {
+static bool note_arguments(void *context, const task_snapshot *snapshot) {
     rows *rows = context;
-    const arguments_futures *futures = sight->arguments->futures;
+    const arguments_futures *futures = snapshot->arguments->futures;
     if (futures != NULL && map_reserve(&rows->arguments, futures->count) != MR_OK) {
         error_clear(); /* then less is known */
         return false;
@@ -117,9 +119,9 @@ static bool note_arguments(void *context, const sight *sight) {
 /* Who has it in this process: the program or the body that runs, an actor, a call on its way to be answered, values
  * that refer to it. */
 static mr_arg held_by(rows *rows, const object *object) {
-    const client *client = rows->client;
-    const char *program = client->worker == NULL                         ? "driver, "
-                          : client->worker_ops->is_actor(client->worker) ? "actor state, "
+    const core_worker *worker = rows->worker;
+    const char *program = worker->worker == NULL                         ? "driver, "
+                          : worker->worker_ops->is_actor(worker->worker) ? "actor state, "
                                                                          : "task, ";
     bool argument = map_get(&rows->arguments, (uint64_t)(uintptr_t)object) != NULL;
     char text[96];
@@ -160,13 +162,13 @@ static void choose(rows *rows, const object *object, sized *sorted, size_t *coun
 
 /* All that the program has a reference to, or a task or call of it has as an argument; the largest are shown. */
 static void object_rows(rows *rows) {
-    const objects *all = &rows->client->objects;
+    const objects *all = &rows->worker->objects;
     size_t count = 0;
     sized *sorted;
     if (alloc_try(all->count * sizeof(sized) + 1, &sorted) != MR_OK) return;
     uint32_t at = 0;
-    (void)(tasks_each(&rows->client->tasks, note_arguments, rows) &&
-           actors_each(&rows->client->actors, note_arguments, rows));
+    (void)(tasks_each(&rows->worker->tasks, note_arguments, rows) &&
+           actors_each(&rows->worker->actors, note_arguments, rows));
     for (const object *object; (object = objects_next(all, &at)) != NULL;) choose(rows, object, sorted, &count);
     map_for_each (slot, &rows->arguments) {
         const object *object = (const struct object *)(uintptr_t)slot.key;
@@ -185,7 +187,7 @@ static void object_rows(rows *rows) {
 static mr_arg waiting(rows *rows) {
     report_list ids = {.limit = WAITING_SHOWN};
     uint32_t at = 0;
-    for (const object *object; (object = objects_next(&rows->client->objects, &at)) != NULL;) {
+    for (const object *object; (object = objects_next(&rows->worker->objects, &at)) != NULL;) {
         bool waited_for = false;
         list_for_each (place, &object->waiters)
             if (!arguments_wait_by(container_of(place, object_waiter, place))) waited_for = true;
@@ -195,54 +197,54 @@ static mr_arg waiting(rows *rows) {
 }
 
 static mr_arg whole(rows *rows, span does) {
-    const client *client = rows->client;
-    size_t queued = client->worker == NULL ? 0 : client->worker_ops->queued(client->worker);
-    return REPORT_MAP(&rows->report, {"process", mr_int(REPORT_PROCESS(client->objects.process))},
-                      {"pid", mr_int(client->pid)}, {"role", mr_str(client->role == WIRE_WORKER ? "worker" : "driver")},
+    const core_worker *worker = rows->worker;
+    size_t queued = worker->worker == NULL ? 0 : worker->worker_ops->queued(worker->worker);
+    return REPORT_MAP(&rows->report, {"process", mr_int(REPORT_PROCESS(worker->objects.process))},
+                      {"pid", mr_int(worker->pid)}, {"role", mr_str(worker->role == WIRE_WORKER ? "worker" : "driver")},
                       {"waiting", waiting(rows)}, {"queued", mr_int((int64_t)queued)},
                       {"rows", report_list_arg(&rows->list)}, {"total", mr_int((int64_t)rows->list.total)},
-                      {"bytes", mr_int((int64_t)rows->bytes)}, {"memory_waits", mr_int(client->memory_waits)},
+                      {"bytes", mr_int((int64_t)rows->bytes)}, {"memory_waits", mr_int(worker->memory_waits)},
                       {"does", does.size == 0 ? mr_nil() : report_copy(&rows->report, does)});
 }
 
-static void answer(rows *rows, call_token token, span does) {
-    client *client = rows->client;
+static void answer(rows *rows, rpc_call_token token, span does) {
+    core_worker *worker = rows->worker;
     mr_arg arg = whole(rows, does);
-    bundle *values;
-    mr_status status = bundle_create(&(bundle_item){.arg = &arg}, 1, &values);
+    value_pack *values;
+    mr_status status = value_pack_create(&(value_pack_item){.arg = &arg}, 1, &values);
     if (status == MR_OK)
-        late_answer(&client->late, client->calls, token, values);
+        reply_queue_answer(&worker->replies, worker->rpc, token, values);
     else
-        wire_refuse(client->calls, token, status, mr_last_error());
+        wire_refuse(worker->rpc, token, status, mr_last_error());
     report_fini(&rows->report);
 }
 
-void look_tell(client *client, call_token token, span does) {
-    look_question question = {.what = LOOK_DOES};
-    rows rows = {.client = client, .question = &question};
+void inspect_query_tell(core_worker *worker, rpc_call_token token, span does) {
+    inspect_query_question question = {.what = INSPECT_QUERY_DOES};
+    rows rows = {.worker = worker, .question = &question};
     report_init(&rows.report);
     answer(&rows, token, does);
 }
 
-void look_answer(client *client, const call_request *request) {
-    look_question question;
+void inspect_query_answer(core_worker *worker, const rpc_call_request *request) {
+    inspect_query_question question;
     wire_body_drop(request->body.data);
-    mr_status status = look_decode(request->payload, &question);
+    mr_status status = inspect_query_decode(request->payload, &question);
     if (status != MR_OK) {
-        wire_refuse(client->calls, request->token, status, mr_last_error());
+        wire_refuse(worker->rpc, request->token, status, mr_last_error());
         return;
     }
-    if (question.what == LOOK_DOES) {
-        bool later = client->host->describe != NULL && client->host->describe(client->host->context, request->token);
-        if (!later) look_tell(client, request->token, (span){0});
+    if (question.what == INSPECT_QUERY_DOES) {
+        bool later = worker->host->describe != NULL && worker->host->describe(worker->host->context, request->token);
+        if (!later) inspect_query_tell(worker, request->token, (span){0});
         return;
     }
-    rows rows = {.client = client,
+    rows rows = {.worker = worker,
                  .question = &question,
                  .list = {.limit = question.limit},
-                 .now_us = clock_now_us(client->env->clock)};
+                 .now_us = clock_now_us(worker->env->clock)};
     report_init(&rows.report);
-    if (question.what == LOOK_TASKS) task_rows(&rows);
-    if (question.what == LOOK_OBJECTS) object_rows(&rows);
+    if (question.what == INSPECT_QUERY_TASKS) task_rows(&rows);
+    if (question.what == INSPECT_QUERY_OBJECTS) object_rows(&rows);
     answer(&rows, request->token, (span){0});
 }

@@ -20,29 +20,30 @@
 #include "net/call.h"
 #include "runtime/refs/bundle.h"
 
-enum { LOOK_ROWS_MAX = 100 * 1000, LOOK_FIELDS_SIZE = 1 + 4 + 4 + 8 };
+enum { INSPECT_QUERY_ROWS_MAX = 100 * 1000, INSPECT_QUERY_FIELDS_SIZE = 1 + 4 + 4 + 8 };
 
-typedef enum look_what {
-    LOOK_NODE,    /* the node alone */
-    LOOK_MACHINE, /* of what the node knows only the facts and resources */
-    LOOK_TASKS,   /* tasks and calls without a result */
-    LOOK_OBJECTS, /* futures and values that are held, the largest first */
-    LOOK_EVENTS,  /* what they ran lately; of the node alone, which reads it from shared memory */
-    LOOK_DOES,    /* what one process says that it does (describe.h) */
-    LOOK_COUNT
-} look_what;
+typedef enum inspect_query_what {
+    INSPECT_QUERY_NODE,    /* the node alone */
+    INSPECT_QUERY_MACHINE, /* of what the node knows only the facts and resources */
+    INSPECT_QUERY_TASKS,   /* tasks and calls without a result */
+    INSPECT_QUERY_OBJECTS, /* futures and values that are held, the largest first */
+    INSPECT_QUERY_EVENTS,  /* what they ran lately; of the node alone, which reads it from shared memory */
+    INSPECT_QUERY_DOES,    /* what one process says that it does (describe.h) */
+    INSPECT_QUERY_COUNT
+} inspect_query_what;
 
-typedef struct look_question {
-    look_what what;
+typedef struct inspect_query_question {
+    inspect_query_what what;
     uint32_t process; /* only this one (report.h); 0: all */
-    uint32_t limit;   /* rows of each process, at most LOOK_ROWS_MAX */
+    uint32_t limit;   /* rows of each process, at most INSPECT_QUERY_ROWS_MAX */
     uint64_t serial;  /* only the task, call or object with this number; 0: all */
-} look_question;
+} inspect_query_question;
 
-void look_encode(const look_question *question, uint8_t out[LOOK_FIELDS_SIZE]);
-MR_MUST mr_status look_decode(span fields, look_question *out); /* MR_INVALID */
+void inspect_query_encode(const inspect_query_question *question, uint8_t out[INSPECT_QUERY_FIELDS_SIZE]);
+MR_MUST mr_status inspect_query_decode(span fields, inspect_query_question *out); /* MR_INVALID */
 
-/* In a process: answers CLIENT_LOOK, at once or, where the host describes it (client_host), with look_tell. */
-struct client;
-void look_answer(struct client *client, const call_request *request);
-void look_tell(struct client *client, call_token token, span does);
+/* In a process: answers CLIENT_LOOK, at once or, where the host describes it (core_worker_host), with
+ * inspect_query_tell. */
+struct core_worker;
+void inspect_query_answer(struct core_worker *worker, const rpc_call_request *request);
+void inspect_query_tell(struct core_worker *worker, rpc_call_token token, span does);

@@ -1,7 +1,7 @@
 /* report.h — report of a process's state: a growing tree of mr_arg, and the ids that users see.
  *
  * What is put into it lives until report_fini: rows, lists and texts are copied, so a report is built piece by piece
- * and then encoded as one value (bundle_create).
+ * and then encoded as one value (value_pack_create).
  *
  * An id is a letter and numbers, short enough to be copied by hand: p4 is a process (a program or a worker), o4:17 the
  * object in place 17 of process 4 (object.h), t4:17 the task and c4:17 the call to an actor whose result that is, a4:2

@@ -25,14 +25,14 @@ static void a_report_is_one_value(void **state) {
     }
     assert_int_equal(rows.total, 5000);
     mr_arg all = REPORT_MAP(&report, {"rows", report_list_arg(&rows)}, {"total", mr_int(5000)});
-    packed packed;
-    assert_int_equal(pack(&all, SIZE_MAX, &packed), MR_OK);
+    exact_value value;
+    assert_int_equal(pack(&all, SIZE_MAX, &value), MR_OK);
     report_fini(&report);
 
     value_doc doc;
     mr_value root, list, row, field;
     mr_span text;
-    assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+    assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK);
     assert_int_equal(mr_value_field(&root, "rows", &list), MR_OK);
     assert_int_equal(mr_value_count(&list), 3000);
     assert_int_equal(mr_value_item(&list, 2999, &row), MR_OK);
@@ -41,7 +41,7 @@ static void a_report_is_one_value(void **state) {
     assert_int_equal(text.size, 8);
     assert_memory_equal(text.data, "row 2999", 8);
     value_close(&doc);
-    packed_fini(&packed);
+    exact_value_fini(&value);
 }
 
 static void a_long_text_is_cut_and_an_empty_list_is_one(void **state) {

@@ -4,24 +4,24 @@
 #include "runtime/arguments.h"
 #include "runtime/resources.h"
 
-typedef enum sight_state {
-    SIGHT_ARGUMENTS, /* futures among its arguments are not there */
-    SIGHT_QUEUED,    /* a task: for a worker; a call: for its actor, or for a call before it */
-    SIGHT_SENT,      /* it is with its worker, and runs there or waits its turn */
-} sight_state;
+typedef enum task_snapshot_state {
+    TASK_SNAPSHOT_ARGUMENTS, /* futures among its arguments are not there */
+    TASK_SNAPSHOT_QUEUED,    /* a task: for a worker; a call: for its actor, or for a call before it */
+    TASK_SNAPSHOT_SENT,      /* it is with its worker, and runs there or waits its turn */
+} task_snapshot_state;
 
-typedef struct sight { /* all borrowed */
-    bool is_call;      /* of an actor; else a task */
+typedef struct task_snapshot { /* all borrowed */
+    bool is_call;              /* of an actor; else a task */
     const char *name;
     const object *result;
     const arguments *arguments;
-    sight_state state;
+    task_snapshot_state state;
     uint64_t process;        /* where it was sent; 0: nowhere yet */
     int64_t since_us;        /* when it was submitted, to some milliseconds */
     const resources *need;   /* of a task */
     int retries;             /* of a task: how often it may be lost with its worker */
     mr_actor actor;          /* of a call */
     const char *actor_state; /* of a call: what is known about its actor */
-} sight;
+} task_snapshot;
 
-typedef bool sight_fn(void *context, const sight *sight); /* false: no more */
+typedef bool task_snapshot_fn(void *context, const task_snapshot *snapshot); /* false: no more */

@@ -13,16 +13,16 @@ typedef struct child {
     children *children;
     pid_t pid;
     int pidfd;
-    loop_watch *watch;
+    event_loop_watch *watch;
 } child;
 
-void children_init(children *children, loop *loop, void (*on_exit)(void *context, pid_t pid, int wait_status),
+void children_init(children *children, event_loop *loop, void (*on_exit)(void *context, pid_t pid, int wait_status),
                    void *context) {
     *children = (struct children){.loop = loop, .on_exit = on_exit, .context = context};
 }
 
 static void child_free(child *child) {
-    loop_watch_remove(child->watch);
+    event_loop_watch_remove(child->watch);
     close(child->pidfd);
     map_remove(&child->children->by_pid, (uint64_t)child->pid);
     free(child);
@@ -32,8 +32,8 @@ static void ended(void *context) {
     child *child = context;
     children *children = child->children;
     pid_t pid = child->pid;
-    stray_end_group(pid);
-    int status = stray_reap(pid);
+    orphans_end_group(pid);
+    int status = orphans_reap(pid);
     child_free(child);
     children->on_exit(children->context, pid, status);
 }
@@ -41,10 +41,10 @@ static void ended(void *context) {
 mr_status children_add(children *children, pid_t pid) {
     child *child = XNEW(struct child, .children = children, .pid = pid, .pidfd = -1);
     mr_status status = pidfd_of_child(pid, &child->pidfd);
-    if (status == MR_OK) status = loop_watch_add(children->loop, child->pidfd, ended, child, &child->watch);
+    if (status == MR_OK) status = event_loop_watch_add(children->loop, child->pidfd, ended, child, &child->watch);
     if (status != MR_OK) {
         kill(pid, SIGKILL);
-        stray_reap(pid);
+        orphans_reap(pid);
         if (child->pidfd >= 0) close(child->pidfd);
         free(child);
         return status;
@@ -54,16 +54,16 @@ mr_status children_add(children *children, pid_t pid) {
 }
 
 void children_kill(children *children, pid_t pid) {
-    if (map_get(&children->by_pid, (uint64_t)pid) != NULL) stray_end_group(pid);
+    if (map_get(&children->by_pid, (uint64_t)pid) != NULL) orphans_end_group(pid);
 }
 
 void children_fini(children *children) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&children->by_pid, at, &slot)) != 0;)
-        stray_end_group(((child *)slot.value)->pid);
-    while (map_next(&children->by_pid, 0, &slot) != 0) {
-        child *child = slot.value;
-        stray_reap(child->pid);
+    map_entry entry;
+    for (size_t at = 0; (at = map_next(&children->by_pid, at, &entry)) != 0;)
+        orphans_end_group(((child *)entry.value)->pid);
+    while (map_next(&children->by_pid, 0, &entry) != 0) {
+        child *child = entry.value;
+        orphans_reap(child->pid);
         child_free(child);
     }
     map_fini(&children->by_pid);

@@ -7,13 +7,13 @@
 #include "net/loop.h"
 
 typedef struct children {
-    loop *loop;
+    event_loop *loop;
     map by_pid;                                                 /* of child, owned */
     void (*on_exit)(void *context, pid_t pid, int wait_status); /* one has ended; the status as of waitpid */
     void *context;
 } children;
 
-void children_init(children *children, loop *loop, void (*on_exit)(void *context, pid_t pid, int wait_status),
+void children_init(children *children, event_loop *loop, void (*on_exit)(void *context, pid_t pid, int wait_status),
                    void *context);
 void children_fini(children *children); /* kills and reaps all */
 

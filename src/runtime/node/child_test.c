@@ -19,7 +19,7 @@ extern char **environ;
 enum { CHILDREN_MAX = 16, PATIENCE = 3000 /* turns of the loop of 10 ms */ };
 
 typedef struct fixture {
-    loop *loop;
+    event_loop *loop;
     children children;
     int fds;
     size_t ended;
@@ -48,7 +48,7 @@ static void on_exit_of(void *context, pid_t pid, int wait_status) {
 
 static void begin(fixture *fixture) {
     memset(fixture, 0, sizeof *fixture);
-    assert_int_equal(loop_create(&fixture->loop), MR_OK);
+    assert_int_equal(event_loop_create(&fixture->loop), MR_OK);
     fixture->fds = open_fds();
     children_init(&fixture->children, fixture->loop, on_exit_of, fixture);
 }
@@ -59,7 +59,7 @@ static void end(fixture *fixture) {
     assert_int_equal(open_fds(), fixture->fds);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* neither a child nor a zombie */
     assert_int_equal(errno, ECHILD);
-    loop_destroy(fixture->loop);
+    event_loop_destroy(fixture->loop);
 }
 
 static pid_t spawn(const char *script) {
@@ -79,7 +79,7 @@ static pid_t add(fixture *fixture, const char *script) {
 }
 
 static void run_until(fixture *fixture, size_t ended) {
-    for (int i = 0; i < PATIENCE && fixture->ended < ended; i++) loop_run_once(fixture->loop, 10 * 1000);
+    for (int i = 0; i < PATIENCE && fixture->ended < ended; i++) event_loop_run_once(fixture->loop, 10 * 1000);
     assert_int_equal(fixture->ended, ended);
 }
 

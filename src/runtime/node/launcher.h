@@ -12,19 +12,20 @@
 
 typedef struct launcher_ops {
     /* A program has joined: how its workers are started is read from what it sent (recipe.h), to its end. */
-    mr_status (*program_add)(void *self, uint32_t program, int pid, reader *recipe);
+    mr_status (*program_add)(void *self, uint32_t program, int pid, reader *launch_spec);
     /* A number whose workers are this node's executable again, with nothing of any program; NULL: there are none. */
     void (*program_native)(void *self, uint32_t program);
     /* No worker of it is started any more. */
     void (*program_end)(void *self, uint32_t program);
-    /* Starts a worker of that program, now or soon: with *pid 0 node_core_child_started follows, or
-     * node_core_start_failed. It joins the node by itself; however it ends, node_core_child_ended follows, once. */
+    /* Starts a worker of that program, now or soon: with *pid 0 node_manager_child_started follows, or
+     * node_manager_start_failed. It joins the node by itself; however it ends, node_manager_child_ended follows, once.
+     * */
     mr_status (*start)(void *self, uint32_t program, int *pid);
-    /* A process that has started since comes to node_core_child_started before this returns; NULL: none does. */
+    /* A process that has started since comes to node_manager_child_started before this returns; NULL: none does. */
     void (*settle)(void *self);
     /* What that process is called from now on, where what it prints is shown. */
     void (*label)(void *self, int pid, const char *label);
-    /* Whatever workers have printed comes to node_core_printed before this returns. */
+    /* Whatever workers have printed comes to node_manager_printed before this returns. */
     void (*drain)(void *self);
     /* Ends a process that start gave, at once; one that has ended already is a no-op. */
     void (*kill)(void *self, int pid);

@@ -1,4 +1,4 @@
-/* node.c — see node.h. The loop around the core: the hub, the port into it, and the children.
+/* node.c — see node.h. The loop around the core: the broker, the port into it, and the children.
  * Tested by tests/lasting_test.c. */
 #include "runtime/node/node.h"
 
@@ -38,9 +38,9 @@
 #include "runtime/settings.h"
 
 typedef struct node {
-    loop *loop;
-    hub *hub;
-    port *port;
+    event_loop *loop;
+    broker *broker;
+    shm_transport *transport;
     env env;
     rng rng;
     children children;
@@ -48,53 +48,53 @@ typedef struct node {
     node_store *store;
     int64_t started_us;
     uint64_t memory_bytes; /* of the machine, or its container; 0: not known */
-    loop_idle *before_sleep;
-    loop_timer *deadline; /* of the core's own calls */
-    map recipes;          /* of the programs, by number */
-    nursery *nursery;     /* of the workers that are copies */
-    worker_logs *logs;    /* NULL: there are none, workers write where we do */
-    map ordered;          /* pids of workers that we have ended */
+    event_loop_idle *before_sleep;
+    event_loop_timer *deadline; /* of the core's own calls */
+    map launch_specs;           /* of the programs, by number */
+    zygote_pool *pool;          /* of the workers that are copies */
+    worker_logs *logs;          /* NULL: there are none, workers write where we do */
+    map ordered;                /* pids of workers that we have ended */
     uint64_t oom_count;
     int null_fd; /* what workers read from */
     boot_node told;
     config config;
-    const char *hub_path;
-    rundir run;
-    pid_t undertaker;
+    const char *broker_path;
+    session_dir run;
+    pid_t reaper;
     int signal_fd, program_fd; /* program_fd: of a private node; -1 */
-    loop_watch *ends[3];       /* what ends it: a signal, its program's end, its lifeline's */
+    event_loop_watch *ends[3]; /* what ends it: a signal, its program's end, its lifeline's */
 } node;
 
 /* ---- The launcher of this machine. */
 
 static mr_status add_program(void *self, uint32_t program, int pid, reader *reader) {
-    recipe *recipe;
-    MR_TRY(recipe_decode(reader, pid, &recipe));
-    map_put(&((node *)self)->recipes, program, recipe);
+    launch_spec *spec;
+    MR_TRY(launch_spec_decode(reader, pid, &spec));
+    map_put(&((node *)self)->launch_specs, program, spec);
     return MR_OK;
 }
 
 static void add_native(void *self, uint32_t program) {
-    recipe *own = recipe_own();
+    launch_spec *own = launch_spec_own();
     own->native = true;
-    map_put(&((node *)self)->recipes, program, own);
+    map_put(&((node *)self)->launch_specs, program, own);
 }
 
 static void end_program(void *self, uint32_t program) {
     node *node = self;
-    nursery_drop(node->nursery, program);
-    recipe_destroy(map_remove(&node->recipes, program));
+    zygote_pool_drop(node->pool, program);
+    launch_spec_destroy(map_remove(&node->launch_specs, program));
 }
 
-/* A worker, or with a socket a template of workers. */
-static mr_status start_process(node *node, uint32_t program, const recipe *recipe, int socket_fd, pid_t *pid) {
-    boot_worker told = {.hub = node->hub_path,
+/* A worker, or with a socket a zygote of workers. */
+static mr_status start_process(node *node, uint32_t program, const launch_spec *spec, int socket_fd, pid_t *pid) {
+    boot_worker told = {.broker = node->broker_path,
                         .stdio = {.input_fd = node->null_fd, .output_fds = {-1, -1}},
                         .socket_fd = socket_fd,
                         .run = node->logs == NULL ? "" : node->run.path};
     bool logged = node->logs != NULL && worker_logs_create(node->logs, told.stdio.output_fds);
-    mr_status status = boot_start_worker(recipe, &told, pid);
-    for (outlet i = 0; logged && i < OUTLETS; i++) close(told.stdio.output_fds[i]);
+    mr_status status = boot_start_worker(spec, &told, pid);
+    for (std_stream i = 0; logged && i < STD_STREAMS; i++) close(told.stdio.output_fds[i]);
     if (status == MR_OK) status = children_add(&node->children, *pid);
     if (logged) worker_logs_started(node->logs, program, status == MR_OK ? *pid : 0);
     if (status == MR_OK) map_remove(&node->ordered, (uint64_t)*pid); /* an earlier one had the same number */
@@ -103,15 +103,14 @@ static mr_status start_process(node *node, uint32_t program, const recipe *recip
 
 static mr_status start_worker(void *self, uint32_t program, int *pid) {
     node *node = self;
-    const recipe *recipe = map_get(&node->recipes, program);
-    MR_ASSERT(recipe != NULL);
-    if (!recipe->copied || nursery_is_cold(node->nursery, program))
-        return start_process(node, program, recipe, -1, pid);
+    const launch_spec *spec = map_get(&node->launch_specs, program);
+    MR_ASSERT(spec != NULL);
+    if (!spec->copied || zygote_pool_is_cold(node->pool, program)) return start_process(node, program, spec, -1, pid);
     *pid = 0;
-    return nursery_ask(node->nursery, program, recipe);
+    return zygote_pool_ask(node->pool, program, spec);
 }
 
-static void settle(void *self) { nursery_settle(((node *)self)->nursery); }
+static void settle(void *self) { zygote_pool_settle(((node *)self)->pool); }
 
 static void kill_worker(void *self, int pid) {
     node *node = self;
@@ -121,9 +120,9 @@ static void kill_worker(void *self, int pid) {
 
 /* ---- Workers that are copies. */
 
-static mr_status start_template(void *context, uint32_t program, const recipe *recipe, int socket_fd, pid_t *pid) {
+static mr_status start_zygote(void *context, uint32_t program, const launch_spec *spec, int socket_fd, pid_t *pid) {
     node *node = context;
-    MR_TRY(start_process(node, program, recipe, socket_fd, pid));
+    MR_TRY(start_process(node, program, spec, socket_fd, pid));
     if (node->logs != NULL) worker_logs_label(node->logs, *pid, "template");
     return MR_OK;
 }
@@ -131,37 +130,34 @@ static mr_status start_template(void *context, uint32_t program, const recipe *r
 static void worker_made(void *context, uint32_t program, pid_t pid) {
     node *node = context;
     if (children_add(&node->children, pid) != MR_OK) {
-        node_core_start_failed(node->core, program, mr_last_error());
+        node_manager_start_failed(node->core, program, mr_last_error());
         return;
     }
     if (node->logs != NULL) worker_logs_made(node->logs, program, pid);
     map_remove(&node->ordered, (uint64_t)pid);
-    node_core_child_started(node->core, program, pid);
+    node_manager_child_started(node->core, program, pid);
 }
 
 static void start_afresh(void *context, uint32_t program) {
     node *node = context;
-    const recipe *recipe = map_get(&node->recipes, program);
+    const launch_spec *spec = map_get(&node->launch_specs, program);
     pid_t pid;
-    if (recipe == NULL)
-        node_core_start_failed(node->core, program, "its driver has ended");
-    else if (start_process(node, program, recipe, -1, &pid) != MR_OK)
-        node_core_start_failed(node->core, program, mr_last_error());
+    if (spec == NULL)
+        node_manager_start_failed(node->core, program, "its driver has ended");
+    else if (start_process(node, program, spec, -1, &pid) != MR_OK)
+        node_manager_start_failed(node->core, program, mr_last_error());
     else
-        node_core_child_started(node->core, program, pid);
+        node_manager_child_started(node->core, program, pid);
 }
 
 static void worker_failed(void *context, uint32_t program, const char *why) {
-    node_core_start_failed(((node *)context)->core, program, why);
+    node_manager_start_failed(((node *)context)->core, program, why);
 }
 
-static void kill_template(void *context, pid_t pid) { children_kill(&((node *)context)->children, pid); }
+static void kill_zygote(void *context, pid_t pid) { children_kill(&((node *)context)->children, pid); }
 
-static const nursery_host nursery_ops = {.start = start_template,
-                                         .kill = kill_template,
-                                         .made = worker_made,
-                                         .afresh = start_afresh,
-                                         .failed = worker_failed};
+static const zygote_pool_host zygote_pool_ops = {
+    .start = start_zygote, .kill = kill_zygote, .made = worker_made, .afresh = start_afresh, .failed = worker_failed};
 
 static void label_worker(void *self, int pid, const char *label) {
     node *node = self;
@@ -183,22 +179,22 @@ static const launcher_ops machine_ops = {.program_add = add_program,
                                          .kill = kill_worker};
 
 /* Whether the kernel was short of memory since the last time. */
-static death_memory look_at_memory(node *node) {
+static worker_exit_memory look_at_memory(node *node) {
     uint64_t before = node->oom_count;
-    if (!oom_count(&node->oom_count)) return DEATH_MEMORY_UNKNOWN;
-    return node->oom_count > before ? DEATH_MEMORY_OUT : DEATH_MEMORY_ENOUGH;
+    if (!oom_count(&node->oom_count)) return WORKER_EXIT_MEMORY_UNKNOWN;
+    return node->oom_count > before ? WORKER_EXIT_MEMORY_OUT : WORKER_EXIT_MEMORY_ENOUGH;
 }
 
 /* What is known about the end of a worker besides its status. */
 static void explain(void *context, int pid, int wait_status, char *out, size_t size) {
     node *node = context;
     char last[300] = "";
-    death death = {.wait_status = wait_status, .sentence = "", .last = last};
-    death.ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
-    if (death.ordered) death.sentence = node_core_sentence(node->core, pid);
-    if (WIFSIGNALED(wait_status) && !death.ordered) death.memory = look_at_memory(node);
-    if (node->logs != NULL && !death.ordered) worker_logs_last(node->logs, pid, last, sizeof last);
-    death_more_text(&death, out, size);
+    worker_exit exit = {.wait_status = wait_status, .sentence = "", .last = last};
+    exit.ordered = map_remove(&node->ordered, (uint64_t)pid) != NULL;
+    if (exit.ordered) exit.sentence = node_manager_sentence(node->core, pid);
+    if (WIFSIGNALED(wait_status) && !exit.ordered) exit.memory = look_at_memory(node);
+    if (node->logs != NULL && !exit.ordered) worker_logs_last(node->logs, pid, last, sizeof last);
+    worker_exit_more_text(&exit, out, size);
 }
 
 /* A worker that was not even turned away cannot know it. */
@@ -210,49 +206,49 @@ static void say_no_descriptor(char *text, size_t size) {
 static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
     char how[640];
-    death_status_text(wait_status, how, sizeof how);
-    bool copied = nursery_has(node->nursery, pid);
-    if (copied || node_core_is_starting(node->core, pid)) { /* the hub does not know it, and explains nothing */
+    worker_exit_status_text(wait_status, how, sizeof how);
+    bool copied = zygote_pool_has(node->pool, pid);
+    if (copied || node_manager_is_starting(node->core, pid)) { /* the broker does not know it, and explains nothing */
         size_t used = strlen(how);
         explain(node, pid, wait_status, how + used, sizeof how - used);
-        if (hub_stats_now(node->hub).no_descriptor) say_no_descriptor(how, sizeof how);
+        if (broker_stats_now(node->broker).no_descriptor) say_no_descriptor(how, sizeof how);
     }
     if (node->logs != NULL) worker_logs_ended(node->logs, pid);
     if (copied) {
-        nursery_ended(node->nursery, pid, how);
+        zygote_pool_ended(node->pool, pid, how);
         return;
     }
-    hub_note_exit(node->hub, pid, wait_status);
-    node_core_child_ended(node->core, pid, how);
+    broker_note_exit(node->broker, pid, wait_status);
+    node_manager_child_ended(node->core, pid, how);
 }
 
 static void describe(void *self, node_facts *out) {
     const node *node = self;
-    hub_stats arena = hub_stats_now(node->hub);
+    broker_stats arena = broker_stats_now(node->broker);
     *out = (node_facts){.pid = getpid(),
-                        .number = (uint32_t)(port_process(node->port) >> 32),
-                        .address = node->hub_path,
+                        .number = (uint32_t)(shm_transport_process(node->transport) >> 32),
+                        .address = node->broker_path,
                         .folder = node->run.path,
                         .age_us = clock_now_us(node->env.clock) - node->started_us,
                         .memory_bytes = node->memory_bytes > arena.size ? node->memory_bytes - arena.size : 0,
                         .arena = arena,
-                        .store = vault_stats_now(node_store_vault(node->store))};
+                        .store = store_server_stats_now(node_store_server(node->store))};
     gethostname(out->host, sizeof out->host - 1);
 }
 
 static void *lend(void *self, size_t bytes, uint64_t *offset) {
     node *node = self;
     extent extent;
-    if (hub_extent_alloc(node->hub, bytes, &extent) != MR_OK) {
+    if (broker_extent_alloc(node->broker, bytes, &extent) != MR_OK) {
         error_clear();
         return NULL;
     }
     *offset = extent.offset;
-    return arena_at(hub_arena(node->hub), extent.offset);
+    return arena_at(broker_arena(node->broker), extent.offset);
 }
 
 static void take_back(void *self, uint64_t offset, size_t bytes) {
-    hub_extent_free(((node *)self)->hub, (extent){.offset = offset, .size = bytes});
+    broker_extent_free(((node *)self)->broker, (extent){.offset = offset, .size = bytes});
 }
 
 static const node_memory_ops memory_ops = {lend, take_back};
@@ -261,73 +257,74 @@ static const node_memory_ops memory_ops = {lend, take_back};
 
 static void deadline_came(void *context) {
     node *node = context;
-    calls_tick(node_core_calls(node->core), clock_now_us(node->env.clock));
+    rpc_tick(node_manager_calls(node->core), clock_now_us(node->env.clock));
 }
 
 static void before_sleep(void *context) {
     node *node = context;
-    int64_t next_us = calls_next_us(node_core_calls(node->core));
+    int64_t next_us = rpc_next_us(node_manager_calls(node->core));
     int64_t left_us = next_us - clock_now_us(node->env.clock);
-    loop_timer_set(node->deadline, next_us == CLOCK_NEVER_US ? -1 : left_us > 0 ? left_us : 0);
+    event_loop_timer_set(node->deadline, next_us == CLOCK_NEVER_US ? -1 : left_us > 0 ? left_us : 0);
 }
 
 static void printed(void *context, const worker_log_source *source, span line) {
     node_core *core = ((node *)context)->core;
     char label[64];
     if (source->label[0] == '\0' &&
-        !node_core_speaker(core, source->pid, source->outlet, source->place, label, sizeof label))
+        !node_manager_speaker(core, source->pid, source->std_stream, source->place, label, sizeof label))
         snprintf(label, sizeof label, "worker");
-    node_output_source said = {
-        .label = source->label[0] == '\0' ? label : source->label, .pid = source->pid, .outlet = source->outlet};
-    node_core_printed(core, source->program, &said, line);
+    node_output_source said = {.label = source->label[0] == '\0' ? label : source->label,
+                               .pid = source->pid,
+                               .std_stream = source->std_stream};
+    node_manager_printed(core, source->program, &said, line);
 }
 
 /* ---- Life. */
 
-typedef struct joining { /* the port joins the hub of this same thread's loop, so it does so from another thread */
+typedef struct joining { /* the port joins the broker of this same thread's loop, so it does so from another thread */
     node *node;
     mr_status status;
     char text[ERROR_TEXT_MAX];
     _Atomic bool done;
 } joining;
 
-static void *join_hub(void *argument) {
+static void *join_broker(void *argument) {
     joining *joining = argument;
     node *node = joining->node;
-    port_options options = settings_port(&node->config, node->hub_path, "node");
-    joining->status = port_open(&options, &calls_events, node_core_calls(node->core), &node->port);
+    shm_transport_options options = runtime_config_port(&node->config, node->broker_path, "node");
+    joining->status = shm_transport_open(&options, &rpc_events, node_manager_calls(node->core), &node->transport);
     if (joining->status != MR_OK) snprintf(joining->text, sizeof joining->text, "%s", mr_last_error());
     atomic_store(&joining->done, true);
-    loop_wake(node->loop);
+    event_loop_wake(node->loop);
     return NULL;
 }
 
 static mr_status open_port(node *node) {
     joining joining = {.node = node};
     pthread_t thread;
-    errno = pthread_create(&thread, NULL, join_hub, &joining);
+    errno = pthread_create(&thread, NULL, join_broker, &joining);
     if (errno != 0) return error_errno("cannot start the node: pthread_create");
-    while (!atomic_load(&joining.done)) loop_run_once(node->loop, 100 * 1000);
+    while (!atomic_load(&joining.done)) event_loop_run_once(node->loop, 100 * 1000);
     pthread_join(thread, NULL);
     if (joining.status != MR_OK) return error_set(joining.status, "%s", joining.text);
-    node->env.transport = port_transport(node->port);
-    return port_attach(node->port, node->loop);
+    node->env.transport = shm_transport_transport(node->transport);
+    return shm_transport_attach(node->transport, node->loop);
 }
 
 static void open_store(node *node) {
     char own[128];
-    const char *slash = strrchr(node->hub_path, '/');
-    snprintf(own, sizeof own, "%.*s", slash == NULL ? 1 : (int)(slash - node->hub_path),
-             slash == NULL ? "." : node->hub_path);
+    const char *slash = strrchr(node->broker_path, '/');
+    snprintf(own, sizeof own, "%.*s", slash == NULL ? 1 : (int)(slash - node->broker_path),
+             slash == NULL ? "." : node->broker_path);
     const char *folder = node->config.spill_dir[0] == '\0' ? own : node->config.spill_dir;
     node_store_options options = {.spill_folder = strcmp(folder, "none") == 0 ? NULL : folder,
                                   .spill_bytes_max = (uint64_t)node->config.spill_bytes_max};
-    node->store = node_store_open(node->loop, node->hub, node->core, &options);
+    node->store = node_store_open(node->loop, node->broker, node->core, &options);
 }
 
 /* ---- What ends it. */
 
-static void stop(void *context) { loop_stop(((node *)context)->loop); }
+static void stop(void *context) { event_loop_stop(((node *)context)->loop); }
 
 /* Workers are started with an empty mask, so this one is the node's alone. */
 static mr_status open_signals(node *node) {
@@ -340,94 +337,95 @@ static mr_status open_signals(node *node) {
     sigprocmask(SIG_BLOCK, &signals, NULL);
     node->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     if (node->signal_fd < 0) return error_errno("cannot start the node: signalfd");
-    return loop_watch_add(node->loop, node->signal_fd, stop, node, &node->ends[0]);
+    return event_loop_watch_add(node->loop, node->signal_fd, stop, node, &node->ends[0]);
 }
 
 static mr_status watch_program(node *node) {
     node->program_fd = (int)syscall(SYS_pidfd_open, node->told.program, 0);
     if (node->program_fd < 0 || getppid() != node->told.program)
         return error_set(MR_PEER_DIED, "the driver that started this node (process %d) has ended", node->told.program);
-    MR_TRY(loop_watch_add(node->loop, node->program_fd, stop, node, &node->ends[1]));
-    return loop_watch_add(node->loop, BOOT_LIFELINE_FD, stop, node, &node->ends[2]);
+    MR_TRY(event_loop_watch_add(node->loop, node->program_fd, stop, node, &node->ends[1]));
+    return event_loop_watch_add(node->loop, BOOT_LIFELINE_FD, stop, node, &node->ends[2]);
 }
 
-static mr_status read_recipe(node *node) {
-    recipe *recipe;
-    if (!node->told.has_recipe)
-        recipe = recipe_own();
+static mr_status read_launch_spec(node *node) {
+    launch_spec *spec;
+    if (!node->told.has_launch_spec)
+        spec = launch_spec_own();
     else
-        MR_TRY(boot_read_recipe(&node->told, &recipe));
-    map_put(&node->recipes, NODE_CORE_OWN_PROGRAM, recipe);
+        MR_TRY(boot_read_launch_spec(&node->told, &spec));
+    map_put(&node->launch_specs, NODE_MANAGER_OWN_PROGRAM, spec);
     return MR_OK;
 }
 
 static mr_status node_open(node *node) {
     MR_TRY(boot_read_node(&node->told));
-    MR_TRY(settings_load(&node->config));
-    node->hub_path = boot_hub();
-    node->undertaker = undertaker_open(boot_run(), node->hub_path, !node->told.lasting); /* before there are threads */
-    MR_TRY(rundir_adopt(boot_run(), &node->run));
+    MR_TRY(runtime_config_load(&node->config));
+    node->broker_path = boot_broker();
+    node->reaper = reaper_open(boot_run(), node->broker_path, !node->told.lasting); /* before there are threads */
+    MR_TRY(session_dir_adopt(boot_run(), &node->run));
     if (node->told.lasting && chdir("/") != 0)
         return error_errno("cannot change to the root directory"); /* it pins no other */
     rng_init(&node->rng, rng_system_seed());
     node->env = (env){.clock = clock_real(), .rng = &node->rng};
-    descriptors_raise();
-    MR_TRY(loop_create(&node->loop));
+    fd_limit_raise();
+    MR_TRY(event_loop_create(&node->loop));
     MR_TRY(open_signals(node));
     if (!node->told.lasting) MR_TRY(watch_program(node));
-    if (!node->told.lasting) MR_TRY(read_recipe(node)); /* before there is a socket: its program may be gone */
-    hub_options hub = settings_hub(&node->config, node->hub_path, node->told.arena_bytes);
-    hub.explain = explain;
-    hub.context = node;
-    hub.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
-    mr_status status = hub_open(node->loop, &hub, &node->hub);
+    if (!node->told.lasting) MR_TRY(read_launch_spec(node)); /* before there is a socket: its program may be gone */
+    broker_options broker = runtime_config_broker(&node->config, node->broker_path, node->told.arena_bytes);
+    broker.explain = explain;
+    broker.context = node;
+    broker.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
+    mr_status status = broker_open(node->loop, &broker, &node->broker);
     if (status == MR_NOMEM)
-        return error_wrap(status, "cannot create the object store of %llu MB; ask for less with " MEMORY_STORE_OPTIONS,
-                          (unsigned long long)(hub.arena_bytes >> 20));
+        return error_wrap(status,
+                          "cannot create the object store of %llu MB; ask for less with " MEMORY_LIMIT_STORE_OPTIONS,
+                          (unsigned long long)(broker.arena_bytes >> 20));
     MR_TRY(status);
     children_init(&node->children, node->loop, child_exited, node);
     oom_count(&node->oom_count);
     node->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (worker_logs_open(node->loop, node->run.path, printed, node, &node->logs) != MR_OK)
         log_warn("the output of workers is not written to files: %s", mr_last_error());
-    node_core_options options = {.total = node->told.total,
-                                 .gpus_shown = getenv("CUDA_VISIBLE_DEVICES"),
-                                 .workers = node->told.workers,
-                                 .lasting = node->told.lasting,
-                                 .describe = describe,
-                                 .memory = &memory_ops,
-                                 .arena_bytes = hub_stats_now(node->hub).size,
-                                 .events_kept = (uint32_t)node->config.events_kept};
-    node->core = node_core_create(&node->env, &options, (launcher){&machine_ops, node});
-    node->nursery = nursery_create(node->loop, &nursery_ops, node);
+    node_manager_options options = {.total = node->told.total,
+                                    .gpus_shown = getenv("CUDA_VISIBLE_DEVICES"),
+                                    .workers = node->told.workers,
+                                    .lasting = node->told.lasting,
+                                    .describe = describe,
+                                    .memory = &memory_ops,
+                                    .arena_bytes = broker_stats_now(node->broker).size,
+                                    .events_kept = (uint32_t)node->config.events_kept};
+    node->core = node_manager_create(&node->env, &options, (launcher){&machine_ops, node});
+    node->pool = zygote_pool_create(node->loop, &zygote_pool_ops, node);
     open_store(node);
     node->started_us = clock_now_us(node->env.clock);
-    uint64_t total = headroom_total();
-    node->memory_bytes = total == HEADROOM_UNKNOWN ? 0 : total;
-    node->deadline = loop_timer_create(node->loop, deadline_came, node);
-    node->before_sleep = loop_idle_add(node->loop, before_sleep, node);
+    uint64_t total = memory_headroom_total();
+    node->memory_bytes = total == MEMORY_HEADROOM_UNKNOWN ? 0 : total;
+    node->deadline = event_loop_timer_create(node->loop, deadline_came, node);
+    node->before_sleep = event_loop_idle_add(node->loop, before_sleep, node);
     return open_port(node);
 }
 
 static void node_close(node *node) {
-    node_core_stop(node->core);
+    node_manager_stop(node->core);
     children_fini(&node->children);
     worker_logs_close(node->logs);
-    port_close(node->port);
+    shm_transport_close(node->transport);
     node_store_close(node->store);
-    loop_idle_remove(node->before_sleep);
-    loop_timer_destroy(node->deadline);
-    node_core_destroy(node->core);
-    nursery_destroy(node->nursery); /* programs that leave at the end are dropped there */
-    map_for_each (slot, &node->recipes) recipe_destroy(slot.value);
-    map_fini(&node->recipes);
+    event_loop_idle_remove(node->before_sleep);
+    event_loop_timer_destroy(node->deadline);
+    node_manager_destroy(node->core);
+    zygote_pool_destroy(node->pool); /* programs that leave at the end are dropped there */
+    map_for_each (slot, &node->launch_specs) launch_spec_destroy(slot.value);
+    map_fini(&node->launch_specs);
     map_fini(&node->ordered);
     for (size_t i = 0; i < sizeof node->ends / sizeof *node->ends; i++)
-        if (node->ends[i] != NULL) loop_watch_remove(node->ends[i]);
-    hub_close(node->hub);
-    loop_destroy(node->loop);
-    rundir_close(&node->run);
-    undertaker_close(node->undertaker);
+        if (node->ends[i] != NULL) event_loop_watch_remove(node->ends[i]);
+    broker_close(node->broker);
+    event_loop_destroy(node->loop);
+    session_dir_close(&node->run);
+    reaper_close(node->reaper);
     free(node);
 }
 
@@ -435,13 +433,13 @@ int node_main(void) {
     node *node = xcalloc(1, sizeof *node);
     mr_status status = node_open(node);
     if (status != MR_OK) {
-        undertaker_close(node->undertaker);
+        reaper_close(node->reaper);
         boot_node_ready(mr_last_error());
         return 1;
     }
-    node_core_start(node->core); /* workers start while the program goes on */
+    node_manager_start(node->core); /* workers start while the program goes on */
     boot_node_ready(NULL);
-    loop_run(node->loop);
+    event_loop_run(node->loop);
     node_close(node);
     return 0;
 }

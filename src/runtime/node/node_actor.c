@@ -16,7 +16,7 @@
 
 typedef struct asker {
     list place;
-    call_token token;
+    rpc_call_token token;
 } asker;
 
 void node_actors_init(node_actors *actors, const node_actor_ops *ops, void *host) {
@@ -50,7 +50,7 @@ static void actor_free(node_actors *actors, node_actor *actor) {
     for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
     while (!list_empty(&actor->holds)) hold_free(actors, container_of(actor->holds.next, hold, of_actor));
     list_remove(&actor->place);
-    bundle_unref(actor->args); /* what they need is the host's, who is at his end */
+    value_pack_unref(actor->args); /* what they need is the host's, who is at his end */
     failure_unref(actor->dead);
     free(actor->about);
     free(actor);
@@ -151,10 +151,10 @@ typedef struct holding {
     uint64_t holder;
 } holding;
 
-static mr_status hold_one(void *context, const cargo_need *need) {
+static mr_status hold_one(void *context, const attachment_need *need) {
     const holding *holding = context;
     mr_actor id = {{need->ref.word[0], need->ref.word[1]}};
-    node_actor *inside = need->what == CARGO_NEEDS_ACTOR ? node_actor_find(holding->actors, id) : NULL;
+    node_actor *inside = need->what == ATTACHMENT_NEEDS_ACTOR ? node_actor_find(holding->actors, id) : NULL;
     if (inside != NULL) node_actor_hold(holding->actors, inside, holding->holder);
     return MR_OK;
 }
@@ -162,13 +162,13 @@ static mr_status hold_one(void *context, const cargo_need *need) {
 /* Handles among its arguments: it has them before its process says so, and when it is started again. */
 static void hold_arguments(node_actors *actors, node_actor *actor) {
     holding holding = {actors, actor->keeps};
-    if (cargo_each_need(actor->args, hold_one, &holding) != MR_OK) error_clear(); /* its process will say so */
+    if (attachment_each_need(actor->args, hold_one, &holding) != MR_OK) error_clear(); /* its process will say so */
 }
 
 /* It will not be created again. */
 static void forget_arguments(node_actors *actors, node_actor *actor) {
     struct node_kept *kept = actor->kept;
-    bundle_unref(actor->args);
+    value_pack_unref(actor->args);
     actor->args = NULL;
     actor->kept = NULL;
     if (kept != NULL) actors->ops->let_go(actors->host, kept);
@@ -211,7 +211,7 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     actor->restarts = plan->restarts;
     actor->threads = plan->threads;
     actor->need = plan->need;
-    actor->args = bundle_ref(plan->args);
+    actor->args = value_pack_ref(plan->args);
     actor->kept = plan->kept;
     if (plan->about.size > 0) {
         actor->about = xmalloc(plan->about.size);
@@ -357,7 +357,7 @@ void node_actors_end_program(node_actors *actors, uint32_t program) {
     }
 }
 
-void node_actor_where(node_actors *actors, node_actor *actor, call_token token) {
+void node_actor_where(node_actors *actors, node_actor *actor, rpc_call_token token) {
     if (actor->state == NODE_ACTOR_ALIVE || actor->state == NODE_ACTOR_DEAD) {
         actors->ops->tell(actors->host, token, actor);
         return;

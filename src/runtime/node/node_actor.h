@@ -42,7 +42,7 @@ typedef struct node_actor {
     uint32_t restarts;
     uint32_t threads; /* that run its methods */
     resources need;
-    bundle *args;           /* NULL: it will not be created again */
+    value_pack *args;       /* NULL: it will not be created again */
     struct node_kept *kept; /* what they need, the host's */
     uint8_t *about;         /* owned: what its creator says of it */
     size_t about_size;
@@ -57,14 +57,14 @@ typedef struct node_actor {
 } node_actor;
 
 typedef struct node_actor_ops {
-    uint64_t (*request)(void *host, node_actor *actor);             /* a worker for it; gives the ticket */
-    void (*forget)(void *host, node_actor *actor, uint64_t ticket); /* not needed any more */
-    void (*start)(void *host, node_actor *actor);                   /* create it in actor->process */
-    void (*kill)(void *host, uint64_t process);                     /* end that worker */
-    void (*dismiss)(void *host, uint64_t process);                  /* it is to come to its end by itself, soon */
-    void (*tell)(void *host, call_token token, node_actor *actor);  /* it is ALIVE or DEAD */
-    void (*died)(void *host, node_actor *actor);                    /* after everybody was told */
-    void (*let_go)(void *host, struct node_kept *kept);             /* its arguments are not needed any more */
+    uint64_t (*request)(void *host, node_actor *actor);                /* a worker for it; gives the ticket */
+    void (*forget)(void *host, node_actor *actor, uint64_t ticket);    /* not needed any more */
+    void (*start)(void *host, node_actor *actor);                      /* create it in actor->process */
+    void (*kill)(void *host, uint64_t process);                        /* end that worker */
+    void (*dismiss)(void *host, uint64_t process);                     /* it is to come to its end by itself, soon */
+    void (*tell)(void *host, rpc_call_token token, node_actor *actor); /* it is ALIVE or DEAD */
+    void (*died)(void *host, node_actor *actor);                       /* after everybody was told */
+    void (*let_go)(void *host, struct node_kept *kept);                /* its arguments are not needed any more */
 } node_actor_ops;
 
 typedef struct node_actors {
@@ -90,7 +90,7 @@ typedef struct node_actor_plan {
     uint32_t restarts;
     uint32_t threads;
     resources need;
-    bundle *args;           /* a reference is taken */
+    value_pack *args;       /* a reference is taken */
     struct node_kept *kept; /* what they need: the actor's from then on, if it is created */
 } node_actor_plan;
 
@@ -119,4 +119,4 @@ void node_actors_give_up(node_actors *actors, uint32_t program, const char *why)
 void node_actors_evict(node_actors *actors, uint64_t group,
                        const char *why); /* those that live in that group, or will */
 void node_actors_end_program(node_actors *actors, uint32_t program);
-void node_actor_where(node_actors *actors, node_actor *actor, call_token token);
+void node_actor_where(node_actors *actors, node_actor *actor, rpc_call_token token);

@@ -36,15 +36,15 @@ typedef struct creation { /* an actor being made */
     uint32_t start;
 } creation;
 
-static void creation_done(wire_call *call, const call_result *result) {
+static void creation_done(wire_call *call, const rpc_call_result *result) {
     creation *creation = container_of(call, struct creation, call);
     node_core *core = creation->core;
     if (result->why == NULL) { /* else its process is gone, and that is told apart */
-        bundle *values;
+        value_pack *values;
         failure *failed;
         wire_outcome(call, result, "", &values, &failed);
         node_actor_created(&core->actors, creation->id, creation->start, failed);
-        bundle_unref(values);
+        value_pack_unref(values);
         failure_unref(failed);
     }
     wire_call_end(call);
@@ -62,11 +62,11 @@ static void start(void *host, node_actor *actor) {
     wire_put_actor(&writer, actor->id);
     writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
     writer_u32(&writer, actor->threads);
-    node_gpus_tell(core, member, 0, (call_token){0});
+    node_gpus_tell(core, member, 0, (rpc_call_token){0});
     core->launcher.ops->label(core->launcher.self, member->pid,
                               actor->name[0] != '\0' ? actor->name : actor->class_name);
-    wire_message message = {.fields = span_of(fields, writer_size(&writer)), .bundle = actor->args};
-    mr_status status = wire_ask(core->calls, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
+    wire_message message = {.fields = span_of(fields, writer_size(&writer)), .pack = actor->args};
+    mr_status status = wire_ask(core->rpc, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
     if (status == MR_OK) return;
     if (status == MR_BUSY) { /* again when there is room */
         member->unborn = true;
@@ -93,7 +93,7 @@ static void end(void *host, uint64_t process) { node_end_process(host, process);
 
 static void dismiss(void *host, uint64_t process) { node_dismiss(host, process, LEAVE_US); }
 
-static void tell(void *host, call_token token, node_actor *actor) {
+static void tell(void *host, rpc_call_token token, node_actor *actor) {
     node_core *core = host;
     if (actor->state == NODE_ACTOR_DEAD) {
         char text[512];
@@ -106,8 +106,8 @@ static void tell(void *host, call_token token, node_actor *actor) {
 
 static void died(void *host, node_actor *actor) {
     node_core *core = host;
-    node_program_of(core, actor->program)->actors--;
-    node_program_check(core, actor->program);
+    node_job_of(core, actor->program)->actors--;
+    node_job_check(core, actor->program);
 }
 
 static void let_go(void *host, node_kept *kept) { node_kept_drop(host, kept); }
@@ -118,28 +118,28 @@ const node_actor_ops node_actor_host_ops = {request, forget, start, end, dismiss
 
 /* The one that was named, or that of the asker's program. */
 static span space_of(node_core *core, const node_member *member, span named) {
-    node_program *program = node_program_of(core, member->program);
-    if (named.size > 0 || program == NULL) return named;
-    return span_of(program->name_space, strlen(program->name_space));
+    node_job *job = node_job_of(core, member->program);
+    if (named.size > 0 || job == NULL) return named;
+    return span_of(job->name_space, strlen(job->name_space));
 }
 
-static mr_status plant(node_core *core, node_actor_plan *plan, call_token token) {
+static mr_status plant(node_core *core, node_actor_plan *plan, rpc_call_token token) {
     MR_TRY(node_check_hope(core, plan->program));
     if (plan->need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &plan->need));
-    MR_TRY(node_keep_args(core, plan->args, &plan->kept));
-    node_program *program = node_program_of(core, plan->program);
-    program->actors++;
+    MR_TRY(node_actor_args_args(core, plan->args, &plan->kept));
+    node_job *job = node_job_of(core, plan->program);
+    job->actors++;
     mr_status status = node_actor_create(&core->actors, plan);
     if (status == MR_OK) {
         node_kept_answer(core, plan->kept, token);
         return MR_OK;
     }
-    program->actors--;
+    job->actors--;
     node_kept_drop(core, plan->kept);
     return status;
 }
 
-static mr_status create(node_core *core, node_member *member, reader *reader, const call_request *request) {
+static mr_status create(node_core *core, node_member *member, reader *reader, const rpc_call_request *request) {
     node_actor_plan plan = {.id = wire_get_actor(reader), .program = member->program};
     plan.class_name = wire_get_name(reader);
     plan.name = wire_get_name(reader);
@@ -153,14 +153,14 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
     if (status == MR_OK && plan.about.size > MR_ABOUT_MAX)
         status = error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d",
                            plan.about.size, MR_ABOUT_MAX);
-    if (status == MR_OK && native) status = node_program_native(core, &plan.program);
+    if (status == MR_OK && native) status = node_job_native(core, &plan.program);
     if (status != MR_OK) {
         wire_body_drop(request->body.data);
         return status;
     }
     MR_TRY(wire_take_bundle(reader, request->payload, request->body, &plan.args));
     status = plant(core, &plan, request->token);
-    bundle_unref(plan.args);
+    value_pack_unref(plan.args);
     return status;
 }
 
@@ -172,7 +172,7 @@ static mr_status find_actor(node_core *core, reader *reader, node_actor **out) {
                                     (unsigned)id.word[0], (unsigned long long)id.word[1]);
 }
 
-static mr_status by_name(node_core *core, node_member *member, reader *reader, call_token token) {
+static mr_status by_name(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     span name = wire_get_name(reader), name_space = space_of(core, member, wire_get_name(reader));
     node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name_space, name);
     if (actor == NULL)
@@ -183,7 +183,7 @@ static mr_status by_name(node_core *core, node_member *member, reader *reader, c
     return MR_OK;
 }
 
-static void look_at(node_core *core, const node_actor *actor, call_token token) {
+static void look_at(node_core *core, const node_actor *actor, rpc_call_token token) {
     uint8_t fields[3 * (4 + 256) + 8 + MR_ABOUT_MAX];
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
@@ -194,8 +194,8 @@ static void look_at(node_core *core, const node_actor *actor, call_token token) 
     node_answer(core, token, span_of(fields, writer_size(&writer)));
 }
 
-mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const call_request *request) {
-    call_token token = request->token;
+mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const rpc_call_request *request) {
+    rpc_call_token token = request->token;
     if (request->method == NODE_ACTOR_CREATE) return create(core, member, reader, request);
     if (request->method == NODE_ACTOR_FIND) return by_name(core, member, reader, token);
     node_actor *actor;

@@ -14,7 +14,7 @@
 
 typedef struct fixture {
     node_actors actors;
-    bundle *args;
+    value_pack *args;
     uint64_t next_ticket;
     int requests, forgets, starts, kills, dismissals, tells, deaths;
     uint64_t forgotten, killed, dismissed; /* the last */
@@ -59,7 +59,7 @@ static void host_dismiss(void *host, uint64_t process) {
     fixture->dismissed = process;
 }
 
-static void host_tell(void *host, call_token token, node_actor *actor) {
+static void host_tell(void *host, rpc_call_token token, node_actor *actor) {
     fixture *fixture = host;
     assert_true(actor->state == NODE_ACTOR_ALIVE || actor->state == NODE_ACTOR_DEAD);
     assert_true((actor->dead != NULL) == (actor->state == NODE_ACTOR_DEAD));
@@ -87,7 +87,7 @@ static int setup(void **state) {
     fixture *fixture = calloc(1, sizeof *fixture);
     node_actors_init(&fixture->actors, &ops, fixture);
     fixture->next_ticket = 50;
-    assert_int_equal(bundle_create(NULL, 0, &fixture->args), MR_OK);
+    assert_int_equal(value_pack_create(NULL, 0, &fixture->args), MR_OK);
     *state = fixture;
     return 0;
 }
@@ -96,7 +96,7 @@ static int teardown(void **state) {
     fixture *fixture = *state;
     node_actors_fini(&fixture->actors);
     int shared = fixture->args->refs != 1;
-    bundle_unref(fixture->args);
+    value_pack_unref(fixture->args);
     free(fixture);
     return shared;
 }
@@ -118,7 +118,7 @@ static node_actor *created(fixture *fixture, uint32_t restarts) {
 }
 
 static void where(fixture *fixture, node_actor *actor, uint64_t number) {
-    node_actor_where(&fixture->actors, actor, (call_token){.number = number});
+    node_actor_where(&fixture->actors, actor, (rpc_call_token){.number = number});
 }
 
 static void gone(fixture *fixture, uint64_t process) {
@@ -320,14 +320,14 @@ static void an_actor_holds_the_handles_among_its_arguments(void **state) {
     const struct {
         mr_actor actor;
         uint32_t index, place;
-    } row = {first, 1, CARGO_ACTOR}; /* as a bundle that travels says what is inside of it */
-    bundle_item items[] = {{.arg = &args[0]}, {.arg = &args[1]}, {.entry = {.bytes = span_of(&row, sizeof row)}}};
-    bundle *given;
-    assert_int_equal(bundle_create(items, 3, &given), MR_OK);
-    bundle_hide(given, 1);
+    } row = {first, 1, ATTACHMENT_ACTOR}; /* as a bundle that travels says what is inside of it */
+    value_pack_item items[] = {{.arg = &args[0]}, {.arg = &args[1]}, {.entry = {.bytes = span_of(&row, sizeof row)}}};
+    value_pack *given;
+    assert_int_equal(value_pack_create(items, 3, &given), MR_OK);
+    value_pack_hide(given, 1);
     node_actor_plan plan = {.id = {{1, 2}}, .class_name = span_of("Outer", 5), .restarts = 1, .args = given};
     assert_int_equal(node_actor_create(&fixture->actors, &plan), MR_OK);
-    bundle_unref(given);
+    value_pack_unref(given);
     node_actor_drop(&fixture->actors, inner, 20); /* the process that created both has neither any more */
     node_actor *outer = node_actor_find(&fixture->actors, plan.id);
     make_alive(fixture, outer, 8);

@@ -14,7 +14,7 @@
 
 typedef struct answer { /* one that found no room */
     list place;
-    call_token token;
+    rpc_call_token token;
     mr_status status;
     size_t size;
     uint8_t fields[]; /* or the text of a refusal, which ends with a zero */
@@ -40,13 +40,13 @@ static void member_free(node_core *core, node_member *member) {
 
 /* ---- Answers. */
 
-static mr_status say(node_core *core, call_token token, mr_status status, span fields) {
-    if (status == MR_OK) return wire_answer(core->calls, token, fields);
-    return calls_fail(core->calls, token, status, (const char *)fields.data);
+static mr_status say(node_core *core, rpc_call_token token, mr_status status, span fields) {
+    if (status == MR_OK) return wire_answer(core->rpc, token, fields);
+    return rpc_fail(core->rpc, token, status, (const char *)fields.data);
 }
 
 /* Now, or behind those that found no room. */
-static void say_in_order(node_core *core, call_token token, mr_status status, span fields) {
+static void say_in_order(node_core *core, rpc_call_token token, mr_status status, span fields) {
     node_member *member = member_by_link(core, token.link);
     if (member == NULL) return; /* it left while it waited */
     if (list_empty(&member->answers) && say(core, token, status, fields) != MR_BUSY) return;
@@ -56,16 +56,16 @@ static void say_in_order(node_core *core, call_token token, mr_status status, sp
     list_push_back(&member->answers, &kept->place);
 }
 
-void node_answer(node_core *core, call_token token, span fields) { say_in_order(core, token, MR_OK, fields); }
+void node_answer(node_core *core, rpc_call_token token, span fields) { say_in_order(core, token, MR_OK, fields); }
 
-void node_refuse(node_core *core, call_token token, mr_status status, const char *text) {
+void node_refuse(node_core *core, rpc_call_token token, mr_status status, const char *text) {
     char own[ERROR_TEXT_MAX]; /* the text may be the last error's, which the next one overwrites */
     snprintf(own, sizeof own, "%s", text);
     say_in_order(core, token, status, span_of(own, strlen(own) + 1));
 }
 
 static mr_status tell(node_core *core, const node_member *member, wire_method method, uint64_t about) {
-    return wire_tell(core->calls, member->link, method, span_of(&about, sizeof about));
+    return wire_tell(core->rpc, member->link, method, span_of(&about, sizeof about));
 }
 
 /* It does not overtake the answer by which the member knows what it is about: the grant of a lease, say. */
@@ -89,10 +89,10 @@ static void tell_again(node_core *core, node_member *member) {
 
 static void on_room(void *context, link_id link) {
     node_core *core = context;
-    late_room(&core->late, core->calls);
+    reply_queue_room(&core->replies, core->rpc);
     node_member *member = member_by_link(core, link);
-    node_program *program = member == NULL ? NULL : node_program_of(core, member->program);
-    if (program != NULL && program->output != NULL) node_output_room(program->output);
+    node_job *job = member == NULL ? NULL : node_job_of(core, member->program);
+    if (job != NULL && job->output != NULL) node_output_room(job->output);
     if (core->annex != NULL) core->annex->room(core->annex_self);
     if (member == NULL) return;
     while (!list_empty(&member->answers)) {
@@ -102,7 +102,7 @@ static void on_room(void *context, link_id link) {
         free(answer);
     }
     tell_again(core, member);
-    node_keep_feed(core);
+    node_actor_args_feed(core);
     if (member->unborn) node_create_again(core, member);
 }
 
@@ -118,7 +118,7 @@ void node_decide(node_core *core) {
 
 /* ---- Requests. Each reads its fields, checks them, and answers now or later. */
 
-static mr_status join(node_core *core, node_member *member, reader *reader, call_token token) {
+static mr_status join(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     uint32_t version = reader_u32(reader);
     uint8_t role = reader_u8(reader);
     uint32_t pid = reader_u32(reader);
@@ -131,7 +131,7 @@ static mr_status join(node_core *core, node_member *member, reader *reader, call
                          version, WIRE_VERSION);
     if (member->pid == 0) member->pid = (int)pid; /* a transport that does not know */
     if (role == WIRE_WORKER) MR_TRY(node_worker_join(core, member));
-    if (role == WIRE_DRIVER) MR_TRY(node_program_join(core, member, reader));
+    if (role == WIRE_DRIVER) MR_TRY(node_job_join(core, member, reader));
     member->joined = true;
     member->role = (wire_role)role;
     if (role != WIRE_WATCHER) scheduler_client_add(core->scheduler, member->process, member->program);
@@ -140,7 +140,7 @@ static mr_status join(node_core *core, node_member *member, reader *reader, call
     return MR_OK;
 }
 
-static mr_status handle(node_core *core, node_member *member, const call_request *request) {
+static mr_status handle(node_core *core, node_member *member, const rpc_call_request *request) {
     reader reader = reader_of(request->payload.data, request->payload.size);
     if (request->method != NODE_ACTOR_CREATE || member->doomed) wire_body_drop(request->body.data);
     if (member->doomed) return error_set(MR_CLOSED, "the driver of job %u has ended", member->program);
@@ -176,7 +176,7 @@ static mr_status handle(node_core *core, node_member *member, const call_request
 
 /* ---- Events of the calls. */
 
-static void on_request(void *context, const call_request *request) {
+static void on_request(void *context, const rpc_call_request *request) {
     node_core *core = context;
     node_member *member = member_by_link(core, request->token.link);
     MR_ASSERT(member != NULL);
@@ -185,7 +185,7 @@ static void on_request(void *context, const call_request *request) {
     node_decide(core);
 }
 
-static void on_cancel(void *context, call_token token) {
+static void on_cancel(void *context, rpc_call_token token) {
     node_core *core = context;
     node_member *member = member_by_link(core, token.link);
     if (member == NULL) return;
@@ -219,63 +219,63 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     if (member->joined && member->role == WIRE_WORKER) node_worker_gone(core, member->program);
     node_events_gone(core, member->process, why);
     node_actor_process_gone(&core->actors, member->process, why);
-    node_keep_gone(core, member->process);
+    node_actor_args_gone(core, member->process);
     if (core->annex != NULL) core->annex->gone(core->annex_self, member->process);
     node_end_process(core, member->process); /* no link, no use */
     uint32_t program = member->joined && member->role == WIRE_DRIVER ? member->program : 0;
     member_free(core, member);
-    if (program != 0) node_program_left(core, program);
+    if (program != 0) node_job_left(core, program);
     node_decide(core);
 }
 
-static const call_handlers handlers = {.on_request = on_request,
-                                       .on_cancel = on_cancel,
-                                       .on_body = on_body,
-                                       .on_link_open = on_link_open,
-                                       .on_link_closed = on_link_closed,
-                                       .on_room = on_room};
+static const rpc_call_handlers handlers = {.on_request = on_request,
+                                           .on_cancel = on_cancel,
+                                           .on_body = on_body,
+                                           .on_link_open = on_link_open,
+                                           .on_link_closed = on_link_closed,
+                                           .on_room = on_room};
 
 /* ---- Life. */
 
-node_core *node_core_create(const env *env, const node_core_options *options, launcher launcher) {
+node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher) {
     node_core *core = xcalloc(1, sizeof *core);
     *core = (node_core){.env = env, .options = *options, .launcher = launcher, .next_ticket = 1, .next_program = 1};
     core->scheduler = scheduler_create(&options->total, options->workers);
     gpus_init(&core->gpus, resources_milli(&options->total, "gpu"), options->gpus_shown);
-    if (!options->lasting) core->own_program = node_program_add(core);
+    if (!options->lasting) core->own_program = node_job_add(core);
     node_actors_init(&core->actors, &node_actor_host_ops, core);
-    late_init(&core->late);
+    reply_queue_init(&core->replies);
     node_events_init(&core->events);
-    node_keep_init(core);
-    core->calls = calls_create(env, &handlers, core);
+    node_actor_args_init(core);
+    core->rpc = rpc_create(env, &handlers, core);
     return core;
 }
 
-void node_core_annex(node_core *core, const node_annex_ops *ops, void *self) {
+void node_manager_annex(node_core *core, const node_annex_ops *ops, void *self) {
     core->annex = ops;
     core->annex_self = self;
 }
 
-void node_core_start(node_core *core) { node_decide(core); }
+void node_manager_start(node_core *core) { node_decide(core); }
 
-void node_core_stop(node_core *core) { core->stopped = true; }
+void node_manager_stop(node_core *core) { core->stopped = true; }
 
-void node_core_destroy(node_core *core) {
-    map_slot slot;
+void node_manager_destroy(node_core *core) {
+    map_entry entry;
     core->stopped = true;
-    calls_destroy(core->calls);
-    while (map_next(&core->by_link, 0, &slot) != 0) member_free(core, slot.value);
-    for (size_t at = 0; (at = map_next(&core->starting, at, &slot)) != 0;) free(slot.value);
-    late_fini(&core->late);
+    rpc_destroy(core->rpc);
+    while (map_next(&core->by_link, 0, &entry) != 0) member_free(core, entry.value);
+    for (size_t at = 0; (at = map_next(&core->starting, at, &entry)) != 0;) free(entry.value);
+    reply_queue_fini(&core->replies);
     node_events_fini(core);
-    for (size_t at = 0; (at = map_next(&core->programs, at, &slot)) != 0;) {
-        node_program *program = slot.value;
-        if (program->output != NULL) node_output_end(program->output);
-        free(program);
+    for (size_t at = 0; (at = map_next(&core->programs, at, &entry)) != 0;) {
+        node_job *job = entry.value;
+        if (job->output != NULL) node_output_end(job->output);
+        free(job);
     }
     node_groups_fini(core);
     node_actors_fini(&core->actors);
-    node_keep_fini(core);
+    node_actor_args_fini(core);
     scheduler_destroy(core->scheduler);
     map_fini(&core->by_link);
     map_fini(&core->by_process);
@@ -286,21 +286,23 @@ void node_core_destroy(node_core *core) {
     free(core);
 }
 
-calls *node_core_calls(node_core *core) { return core->calls; }
+rpc *node_manager_calls(node_core *core) { return core->rpc; }
 
-void node_core_child_started(node_core *core, uint32_t program, int pid) {
+void node_manager_child_started(node_core *core, uint32_t program, int pid) {
     if (!core->stopped) node_starting_add(core, program, pid);
 }
 
-void node_core_start_failed(node_core *core, uint32_t program, const char *why) {
+void node_manager_start_failed(node_core *core, uint32_t program, const char *why) {
     if (core->stopped) return;
     node_start_refused(core, program, why);
     node_decide(core);
 }
 
-bool node_core_is_starting(const node_core *core, int pid) { return map_get(&core->starting, (uint64_t)pid) != NULL; }
+bool node_manager_is_starting(const node_core *core, int pid) {
+    return map_get(&core->starting, (uint64_t)pid) != NULL;
+}
 
-const char *node_core_sentence(const node_core *core, int pid) {
+const char *node_manager_sentence(const node_core *core, int pid) {
     map_for_each (slot, &core->by_process) {
         const node_member *member = slot.value;
         if (member->pid == pid && member->sentence != NULL) return member->sentence;
@@ -308,12 +310,12 @@ const char *node_core_sentence(const node_core *core, int pid) {
     return "";
 }
 
-void node_core_child_ended(node_core *core, int pid, const char *how) {
+void node_manager_child_ended(node_core *core, int pid, const char *how) {
     node_starting *starting = map_get(&core->starting, (uint64_t)pid);
     if (starting == NULL || core->stopped) return; /* it had joined: its link says the rest */
-    node_program *program = node_program_of(core, starting->program);
-    if (program != NULL && !starting->doomed) {
-        snprintf(program->start_failure, sizeof program->start_failure, "process %d %s", pid, how);
+    node_job *job = node_job_of(core, starting->program);
+    if (job != NULL && !starting->doomed) {
+        snprintf(job->start_failure, sizeof job->start_failure, "process %d %s", pid, how);
         log_warn("worker process %d ended before it joined: %s", pid, how);
     }
     node_start_failed(core, starting);

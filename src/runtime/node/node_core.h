@@ -1,7 +1,7 @@
 /* node_core.h — decisions of a node: its members, the workers they get, and the location of actors.
  *
  * Pure over `calls` (net/call.h) and a launcher: time, messages and the ends of processes come in, answers and
- * decisions go out. The loop that drives it, with the hub, the port and the children, is node.c; the simulator is
+ * decisions go out. The loop that drives it, with the broker, the port and the children, is node.c; the simulator is
  * another.
  *
  *   node_core.c        life, members, requests by method
@@ -25,7 +25,7 @@
 
 typedef struct node_core node_core;
 
-enum { NODE_CORE_OWN_PROGRAM = 1 }; /* the number of a private node's program */
+enum { NODE_MANAGER_OWN_PROGRAM = 1 }; /* the number of a private node's program */
 
 typedef struct node_facts { /* what only the machine's loop knows */
     int pid;
@@ -34,8 +34,8 @@ typedef struct node_facts { /* what only the machine's loop knows */
     const char *address, *folder; /* borrowed */
     int64_t age_us;
     uint64_t memory_bytes; /* that the machine, or its container, has beside the arena; 0: not known */
-    hub_stats arena;
-    vault_stats store;
+    broker_stats arena;
+    store_server_stats store;
 } node_facts;
 
 typedef struct node_memory_ops { /* stretches of the arena; of the launcher's self */
@@ -43,51 +43,53 @@ typedef struct node_memory_ops { /* stretches of the arena; of the launcher's se
     void (*take_back)(void *launcher_self, uint64_t offset, size_t bytes);
 } node_memory_ops;
 
-typedef struct node_core_options {
+typedef struct node_manager_options {
     void (*describe)(void *launcher_self, node_facts *out); /* NULL: there is nothing to tell */
     const node_memory_ops *memory;                          /* NULL: no shared memory, no events */
     uint64_t arena_bytes;
     uint32_t events_kept;   /* of each worker; 0: none */
     resources total;        /* of this machine */
-    const char *gpus_shown; /* as gpus_init; borrowed for node_core_create */
+    const char *gpus_shown; /* as gpus_init; borrowed for node_manager_create */
     uint32_t workers;       /* of each program, started before anybody asks */
     /* Programs come and go, and each says what its workers are when it joins; otherwise the node is one program's,
      * whose workers start before it joins. */
     bool lasting;
-} node_core_options;
+} node_manager_options;
 
-/* The env is borrowed for its life; its transport may be filled in later (calls_create). */
-node_core *node_core_create(const env *env, const node_core_options *options, launcher launcher);
-void node_core_destroy(node_core *core); /* the transport must bring no event to its calls afterwards */
+/* The env is borrowed for its life; its transport may be filled in later (rpc_create). */
+node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher);
+void node_manager_destroy(node_core *core); /* the transport must bring no event to its calls afterwards */
 
-calls *node_core_calls(node_core *core); /* borrowed; the context for calls_events, and what wants calls_tick */
+rpc *node_manager_calls(node_core *core); /* borrowed; the context for rpc_events, and what wants rpc_tick */
 
-/* A part of the node that needs more than the core may touch (the vault): it is handed the requests of methods that the
- * core does not know, of those who have joined, and hears who leaves. Borrowed for the core's life. */
+/* A part of the node that needs more than the core may touch (the store server): it is handed the requests of methods
+ * that the core does not know, of those who have joined, and hears who leaves. Borrowed for the core's life. */
 typedef struct node_annex_ops {
-    mr_status (*request)(void *self, uint64_t process, const call_request *request); /* answers, or fails: refused */
-    void (*room)(void *self);                                                        /* a link has room again */
+    /* answers, or fails: refused */
+    mr_status (*request)(void *self, uint64_t process, const rpc_call_request *request);
+    void (*room)(void *self); /* a link has room again */
     void (*gone)(void *self, uint64_t process);
     mr_status (*keep)(void *self, const object_ref *ref); /* an object of the store; MR_OBJECT_LOST: it is gone */
     void (*let_go)(void *self, const object_ref *ref);    /* of one that was kept */
 } node_annex_ops;
-void node_core_annex(node_core *core, const node_annex_ops *ops, void *self); /* before anybody can have joined */
+void node_manager_annex(node_core *core, const node_annex_ops *ops, void *self); /* before anybody can have joined */
 
-void node_core_start(node_core *core); /* the transport stands: the first workers are asked for */
-void node_core_stop(node_core *core);  /* nothing new is started; links and children may end now */
+void node_manager_start(node_core *core); /* the transport stands: the first workers are asked for */
+void node_manager_stop(node_core *core);  /* nothing new is started; links and children may end now */
 
 /* What the worker ran that printed what ends at this place of that outlet; false: not known. */
-bool node_core_speaker(const node_core *core, int pid, outlet outlet, uint64_t place, char *out, size_t size);
+bool node_manager_speaker(const node_core *core, int pid, std_stream std_stream, uint64_t place, char *out,
+                          size_t size);
 /* A process that the launcher started has printed this line. */
-void node_core_printed(node_core *core, uint32_t program, const node_output_source *source, span line);
+void node_manager_printed(node_core *core, uint32_t program, const node_output_source *source, span line);
 
 /* A worker that the launcher said would start has done so, or will not. */
-void node_core_child_started(node_core *core, uint32_t program, int pid);
-void node_core_start_failed(node_core *core, uint32_t program, const char *why);
+void node_manager_child_started(node_core *core, uint32_t program, int pid);
+void node_manager_start_failed(node_core *core, uint32_t program, const char *why);
 
-bool node_core_is_starting(const node_core *core, int pid); /* it has not joined yet */
+bool node_manager_is_starting(const node_core *core, int pid); /* it has not joined yet */
 /* Why the node has ended a process, for the text of its death; "": it did not, or there is nothing to say. */
-const char *node_core_sentence(const node_core *core, int pid);
+const char *node_manager_sentence(const node_core *core, int pid);
 
 /* A process that the launcher started has ended; `how`: "exited with status 3", say. */
-void node_core_child_ended(node_core *core, int pid, const char *how);
+void node_manager_child_ended(node_core *core, int pid, const char *how);

@@ -52,8 +52,8 @@ static node_ring *lend_new(node_core *core) {
     const node_memory_ops *memory = core->options.memory;
     node_events *events = &core->events;
     size_t part = core->options.arena_bytes / ARENA_PART, budget = part < BUDGET_MAX ? part : BUDGET_MAX;
-    size_t bytes = events_bytes(core->options.events_kept);
-    if (events->lent + bytes > budget / 2) bytes = events_bytes(EVENTS_COUNT_MIN);
+    size_t bytes = event_ring_bytes(core->options.events_kept);
+    if (events->lent + bytes > budget / 2) bytes = event_ring_bytes(EVENT_RING_COUNT_MIN);
     if (events->lent + bytes > budget) return NULL;
     uint64_t offset;
     void *at = memory->lend(core->launcher.self, bytes, &offset);
@@ -78,7 +78,7 @@ static node_ring *find(const node_core *core, uint64_t process) {
     return NULL;
 }
 
-mr_status node_events_lend(node_core *core, node_member *member, call_token token) {
+mr_status node_events_lend(node_core *core, node_member *member, rpc_call_token token) {
     node_events *events = &core->events;
     node_ring *ring = NULL;
     if (core->options.memory != NULL && core->options.events_kept > 0 && find(core, member->process) == NULL) {
@@ -109,12 +109,13 @@ void node_events_gone(node_core *core, uint64_t process, const cause *why) {
 
 /* ---- Showing. */
 
-bool node_core_speaker(const node_core *core, int pid, outlet outlet, uint64_t place, char *out, size_t size) {
+bool node_manager_speaker(const node_core *core, int pid, std_stream std_stream, uint64_t place, char *out,
+                          size_t size) {
     const list *lists[] = {&core->events.living, &core->events.gone};
     for (size_t i = 0; i < 2; i++) {
         list_for_each (at, lists[i]) {
             const node_ring *ring = container_of(at, node_ring, place);
-            if (ring->pid == pid) return events_printed_by(ring->memory, ring->bytes, outlet, place, out, size);
+            if (ring->pid == pid) return event_ring_printed_by(ring->memory, ring->bytes, std_stream, place, out, size);
         }
     }
     return false;
@@ -131,10 +132,10 @@ static const char *kind_name(uint8_t kind) {
 
 mr_arg node_events_running(node_core *core, report *report, uint64_t process) {
     node_ring *ring = find(core, process);
-    events_copy copy;
+    event_ring_copy copy;
     report_list rows = {0};
     if (ring == NULL) return mr_nil();
-    if (events_read(ring->memory, ring->bytes, RUNNING_SEARCHED, &copy) != MR_OK) {
+    if (event_ring_read(ring->memory, ring->bytes, RUNNING_SEARCHED, &copy) != MR_OK) {
         error_clear();
         return mr_nil();
     }
@@ -143,23 +144,23 @@ mr_arg node_events_running(node_core *core, report *report, uint64_t process) {
         const event *event = &copy.events[i - 1];
         if (event->ended_us != 0) continue;
         report_add(report, &rows,
-                   REPORT_MAP(report, {"name", report_copy(report, events_copy_name(&copy, event->name))},
+                   REPORT_MAP(report, {"name", report_copy(report, event_ring_copy_name(&copy, event->name))},
                               {"kind", mr_str(kind_name(event->kind))},
                               {"process", mr_int(REPORT_PROCESS(event->process))},
                               {"call", mr_int((int64_t)event->call)},
                               {"age_us", mr_int(now_us > event->begun_us ? now_us - event->begun_us : 0)}));
     }
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
     return report_list_arg(&rows);
 }
 
 /* An event as a list, in the order that look.h says. */
-static mr_arg event_row(report *report, const events_copy *copy, const event *event) {
+static mr_arg event_row(report *report, const event_ring_copy *copy, const event *event) {
     mr_arg *items = report_alloc(report, 9 * sizeof *items);
     items[0] = mr_int(event->begun_us);
     items[1] = mr_int(event->ended_us);
     items[2] = mr_str(kind_name(event->kind));
-    items[3] = report_copy(report, events_copy_name(copy, event->name));
+    items[3] = report_copy(report, event_ring_copy_name(copy, event->name));
     items[4] = mr_int(REPORT_PROCESS(event->process));
     items[5] = mr_int((int64_t)event->call);
     items[6] = mr_int(event->count);
@@ -169,8 +170,8 @@ static mr_arg event_row(report *report, const events_copy *copy, const event *ev
 }
 
 static void add_ring(node_core *core, report *report, uint32_t limit, const node_ring *ring, report_list *out) {
-    events_copy copy;
-    if (events_read(ring->memory, ring->bytes, limit, &copy) != MR_OK) {
+    event_ring_copy copy;
+    if (event_ring_read(ring->memory, ring->bytes, limit, &copy) != MR_OK) {
         error_clear();
         return;
     }
@@ -185,7 +186,7 @@ static void add_ring(node_core *core, report *report, uint32_t limit, const node
                           {"gone_us", ring->gone_us == 0 ? mr_nil() : mr_int(ring->gone_us)},
                           {"why", ring->gone_us == 0 ? mr_nil() : report_text(report, "%s", ring->why)},
                           {"records", mr_int((int64_t)copy.written)}, {"events", report_list_arg(&rows)}));
-    events_copy_fini(&copy);
+    event_ring_copy_fini(&copy);
 }
 
 mr_arg node_events_rows(node_core *core, report *report, uint32_t limit) {

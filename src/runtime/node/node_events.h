@@ -16,7 +16,7 @@ typedef struct node_events {
 void node_events_init(node_events *events);
 void node_events_fini(struct node_core *core);
 
-mr_status node_events_lend(struct node_core *core, struct node_member *member, call_token token); /* NODE_EVENTS */
+mr_status node_events_lend(struct node_core *core, struct node_member *member, rpc_call_token token); /* NODE_EVENTS */
 void node_events_gone(struct node_core *core, uint64_t process, const cause *why);
 
 mr_arg node_events_running(struct node_core *core, report *report, uint64_t process); /* list of maps; nil: not known */

@@ -11,16 +11,16 @@ typedef struct telling { /* of a worker, and then of the client that gets it */
     wire_call call;
     node_core *core;
     uint64_t lease, worker;
-    call_token token; /* of NODE_LEASE; lease == 0: nobody waits */
+    rpc_call_token token; /* of NODE_LEASE; lease == 0: nobody waits */
 } telling;
 
-void node_lease_answer(node_core *core, call_token token, uint64_t lease, uint64_t worker) {
+void node_lease_answer(node_core *core, rpc_call_token token, uint64_t lease, uint64_t worker) {
     const uint64_t fields[] = {lease, worker};
     node_answer(core, token, span_of(fields, sizeof fields));
 }
 
 /* Whatever came of it: a worker that is gone is found out by whoever uses it. */
-static void told(wire_call *call, const call_result *result) {
+static void told(wire_call *call, const rpc_call_result *result) {
     telling *telling = container_of(call, struct telling, call);
     if (telling->lease != 0) node_lease_answer(telling->core, telling->token, telling->lease, telling->worker);
     wire_call_end(call);
@@ -42,7 +42,7 @@ static bool assign(node_core *core, node_member *member) {
     return !same;
 }
 
-bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, call_token token) {
+bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, rpc_call_token token) {
     if (core->gpus.count == 0 || member == NULL || !assign(core, member)) return false;
     char text[GPUS_TEXT_MAX];
     uint8_t fields[4 + GPUS_TEXT_MAX];
@@ -52,7 +52,7 @@ bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, call_t
     telling *telling = XNEW(struct telling, .call = {.done = told, .free = wire_call_free}, .core = core,
                             .lease = lease, .worker = member->process, .token = token);
     wire_message message = {.fields = span_of(fields, writer_size(&writer))};
-    if (wire_ask(core->calls, member->link, WORKER_GPUS, &message, &telling->call) == MR_OK) return true;
+    if (wire_ask(core->rpc, member->link, WORKER_GPUS, &message, &telling->call) == MR_OK) return true;
     member->gpus_told = false; /* with its next lease */
     free(telling);
     return false;

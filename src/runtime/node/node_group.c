@@ -19,7 +19,7 @@
 
 enum { BUNDLES_MAX = 1024, GROUPS_SHOWN = 10 * 1000 };
 
-typedef struct node_group {
+typedef struct node_placement {
     mr_placement_group id;
     uint64_t key;   /* of it */
     uint64_t maker; /* the process that has asked for it */
@@ -31,46 +31,46 @@ typedef struct node_group {
     list waits;    /* of group_wait */
     uint32_t count;
     resources bundles[];
-} node_group;
+} node_placement;
 
 typedef struct group_wait {
     list place;
-    call_token token;
+    rpc_call_token token;
 } group_wait;
 
 /* ---- Making. */
 
-static mr_status read_group(reader *reader, uint32_t count, node_group **out) {
-    node_group *group;
-    MR_TRY(alloc_try(sizeof(node_group) + count * sizeof(resources), &group));
-    group->count = count;
-    list_init(&group->waits);
+static mr_status read_group(reader *reader, uint32_t count, node_placement **out) {
+    node_placement *placement;
+    MR_TRY(alloc_try(sizeof(node_placement) + count * sizeof(resources), &placement));
+    placement->count = count;
+    list_init(&placement->waits);
     for (uint32_t i = 0; i < count; i++) {
-        mr_status status = resources_decode(reader, &group->bundles[i]);
-        if (status == MR_OK && (group->bundles[i].group != 0 || group->bundles[i].count == 0))
+        mr_status status = resources_decode(reader, &placement->bundles[i]);
+        if (status == MR_OK && (placement->bundles[i].group != 0 || placement->bundles[i].count == 0))
             status = error_set(MR_INVALID, "bundle %u is empty, or belongs to another placement group", i + 1);
         if (status == MR_OK) continue;
-        free(group);
+        free(placement);
         return status;
     }
-    *out = group;
+    *out = placement;
     return MR_OK;
 }
 
-static bool is_apart(const node_group *group) { return group->strategy == MR_STRICT_SPREAD; }
+static bool is_apart(const node_placement *placement) { return placement->strategy == MR_STRICT_SPREAD; }
 
-static void warn_if_impossible(node_core *core, const node_group *group) {
+static void warn_if_impossible(node_core *core, const node_placement *placement) {
     resources sum = {0};
-    for (uint32_t i = 0; i < group->count; i++)
-        if (resources_add(&sum, &group->bundles[i]) != MR_OK) error_clear();
-    if (is_apart(group) && group->count > 1)
-        node_warn_impossible(core, group->program, "a placement group with bundles on different machines", &sum,
+    for (uint32_t i = 0; i < placement->count; i++)
+        if (resources_add(&sum, &placement->bundles[i]) != MR_OK) error_clear();
+    if (is_apart(placement) && placement->count > 1)
+        node_warn_impossible(core, placement->program, "a placement group with bundles on different machines", &sum,
                              "remove it, or let the bundles share a machine (MR_SPREAD, MR_PACK)");
     else if (scheduler_impossible(core->scheduler, &sum))
-        node_warn_impossible(core, group->program, "a placement group", &sum, NULL);
+        node_warn_impossible(core, placement->program, "a placement group", &sum, NULL);
 }
 
-static mr_status create(node_core *core, node_member *member, reader *reader, call_token token) {
+static mr_status create(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     mr_placement_group id = {{reader_u64(reader), reader_u64(reader)}};
     uint8_t strategy = reader_u8(reader);
     bool detached = reader_u8(reader) != 0;
@@ -79,38 +79,38 @@ static mr_status create(node_core *core, node_member *member, reader *reader, ca
     if (reader->failed || strategy > MR_STRICT_SPREAD || count == 0 || count > BUNDLES_MAX || wire_group_key(id) == 0)
         return error_set(MR_INVALID, "malformed placement group from process %d: strategy %u, %u bundles (1 to %d)",
                          member->pid, strategy, count, BUNDLES_MAX);
-    node_group *group;
-    MR_TRY(read_group(reader, count, &group));
-    group->id = id;
-    group->key = wire_group_key(id);
-    group->maker = member->process;
-    group->program = member->program;
-    group->strategy = (mr_placement_strategy)strategy;
-    group->detached = detached;
-    group->ticket = core->next_ticket++;
-    if (name.size > 0) memcpy(group->name, name.data, name.size);
+    node_placement *placement;
+    MR_TRY(read_group(reader, count, &placement));
+    placement->id = id;
+    placement->key = wire_group_key(id);
+    placement->maker = member->process;
+    placement->program = member->program;
+    placement->strategy = (mr_placement_strategy)strategy;
+    placement->detached = detached;
+    placement->ticket = core->next_ticket++;
+    if (name.size > 0) memcpy(placement->name, name.data, name.size);
     scheduler_place place = {
-        .client = node_client_of(member->program), .ticket = group->ticket, .apart = is_apart(group)};
-    mr_status status = node_program_of(core, member->program) == NULL
+        .client = node_client_of(member->program), .ticket = placement->ticket, .apart = is_apart(placement)};
+    mr_status status = node_job_of(core, member->program) == NULL
                            ? error_set(MR_CLOSED, "the driver of job %u has ended", member->program)
-                           : scheduler_group_add(core->scheduler, group->key, group->bundles, count, &place);
+                           : scheduler_group_add(core->scheduler, placement->key, placement->bundles, count, &place);
     if (status != MR_OK) {
-        free(group);
+        free(placement);
         return status;
     }
-    map_put(&core->groups, group->key, group);
-    map_put(&core->groups_by_ticket, group->ticket, group);
-    warn_if_impossible(core, group);
+    map_put(&core->groups, placement->key, placement);
+    map_put(&core->groups_by_ticket, placement->ticket, placement);
+    warn_if_impossible(core, placement);
     node_decide(core);
-    uint8_t placed = group->ticket == 0; /* then nobody has to ask */
+    uint8_t placed = placement->ticket == 0; /* then nobody has to ask */
     node_answer(core, token, span_of(&placed, 1));
     return MR_OK;
 }
 
 /* ---- Waiting. */
 
-static void answer_all(node_core *core, node_group *group, mr_status status) {
-    for (list *at; (at = list_pop_front(&group->waits)) != NULL;) {
+static void answer_all(node_core *core, node_placement *placement, mr_status status) {
+    for (list *at; (at = list_pop_front(&placement->waits)) != NULL;) {
         group_wait *wait = container_of(at, group_wait, place);
         if (status == MR_OK)
             node_answer(core, wait->token, (span){0});
@@ -121,26 +121,26 @@ static void answer_all(node_core *core, node_group *group, mr_status status) {
 }
 
 void node_group_placed(node_core *core, uint64_t ticket) {
-    node_group *group = map_remove(&core->groups_by_ticket, ticket);
-    if (group == NULL) return;
-    group->ticket = 0;
-    answer_all(core, group, MR_OK);
+    node_placement *placement = map_remove(&core->groups_by_ticket, ticket);
+    if (placement == NULL) return;
+    placement->ticket = 0;
+    answer_all(core, placement, MR_OK);
 }
 
-static mr_status wait_for(node_core *core, node_group *group, call_token token) {
-    if (group->ticket == 0) {
+static mr_status wait_for(node_core *core, node_placement *placement, rpc_call_token token) {
+    if (placement->ticket == 0) {
         node_answer(core, token, (span){0});
         return MR_OK;
     }
     group_wait *wait = XNEW(group_wait, .token = token);
-    list_push_back(&group->waits, &wait->place);
+    list_push_back(&placement->waits, &wait->place);
     return MR_OK;
 }
 
-void node_group_cancel(node_core *core, call_token token) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->groups_by_ticket, at, &slot)) != 0;) {
-        list_for_each (place, &((node_group *)slot.value)->waits) {
+void node_group_cancel(node_core *core, rpc_call_token token) {
+    map_entry entry;
+    for (size_t at = 0; (at = map_next(&core->groups_by_ticket, at, &entry)) != 0;) {
+        list_for_each (place, &((node_placement *)entry.value)->waits) {
             group_wait *wait = container_of(place, group_wait, place);
             if (wait->token.link.v != token.link.v || wait->token.number != token.number) continue;
             list_remove(&wait->place);
@@ -152,49 +152,49 @@ void node_group_cancel(node_core *core, call_token token) {
 
 /* ---- Ending. */
 
-static void group_free(node_core *core, node_group *group) {
-    map_remove(&core->groups, group->key);
-    if (group->ticket != 0) map_remove(&core->groups_by_ticket, group->ticket);
-    for (list *at; (at = list_pop_front(&group->waits)) != NULL;) free(container_of(at, group_wait, place));
-    free(group);
+static void group_free(node_core *core, node_placement *placement) {
+    map_remove(&core->groups, placement->key);
+    if (placement->ticket != 0) map_remove(&core->groups_by_ticket, placement->ticket);
+    for (list *at; (at = list_pop_front(&placement->waits)) != NULL;) free(container_of(at, group_wait, place));
+    free(placement);
 }
 
-static void end_group(node_core *core, node_group *group) {
-    node_actors_evict(&core->actors, group->key, NODE_GROUP_GONE);
-    scheduler_group_remove(core->scheduler, group->key);
-    answer_all(core, group, MR_NOT_FOUND);
-    group_free(core, group);
+static void end_group(node_core *core, node_placement *placement) {
+    node_actors_evict(&core->actors, placement->key, NODE_GROUP_GONE);
+    scheduler_group_remove(core->scheduler, placement->key);
+    answer_all(core, placement, MR_NOT_FOUND);
+    group_free(core, placement);
 }
 
 void node_groups_end_program(node_core *core, uint32_t program) {
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->groups, at, &slot)) != 0;) {
-        node_group *group = slot.value;
-        if (group->program != program || (group->detached && group->ticket == 0)) continue;
-        end_group(core, group);
+    map_entry entry;
+    for (size_t at = 0; (at = map_next(&core->groups, at, &entry)) != 0;) {
+        node_placement *placement = entry.value;
+        if (placement->program != program || (placement->detached && placement->ticket == 0)) continue;
+        end_group(core, placement);
         at = 0; /* the map has changed */
     }
 }
 
 void node_groups_fini(node_core *core) {
-    map_slot slot;
-    while (map_next(&core->groups, 0, &slot) != 0) group_free(core, slot.value);
+    map_entry entry;
+    while (map_next(&core->groups, 0, &entry) != 0) group_free(core, entry.value);
     map_fini(&core->groups);
     map_fini(&core->groups_by_ticket);
 }
 
 /* ---- Requests. */
 
-mr_status node_handle_group(node_core *core, node_member *member, reader *reader, const call_request *request) {
+mr_status node_handle_group(node_core *core, node_member *member, reader *reader, const rpc_call_request *request) {
     if (request->method == NODE_GROUP_CREATE) return create(core, member, reader, request->token);
     mr_placement_group id = {{reader_u64(reader), reader_u64(reader)}};
-    node_group *group = reader->failed ? NULL : map_get(&core->groups, wire_group_key(id));
-    if (group == NULL)
+    node_placement *placement = reader->failed ? NULL : map_get(&core->groups, wire_group_key(id));
+    if (placement == NULL)
         return error_set(MR_NOT_FOUND, "unknown placement group %llx: it was removed, or never created",
                          (unsigned long long)wire_group_key(id));
-    if (request->method == NODE_GROUP_WAIT) return wait_for(core, group, request->token);
-    if (group->maker != member->process) node_tell(core, group->maker, CLIENT_GROUP_GONE, group->key);
-    end_group(core, group);
+    if (request->method == NODE_GROUP_WAIT) return wait_for(core, placement, request->token);
+    if (placement->maker != member->process) node_tell(core, placement->maker, CLIENT_GROUP_GONE, placement->key);
+    end_group(core, placement);
     node_answer(core, request->token, (span){0});
     return MR_OK;
 }
@@ -207,24 +207,26 @@ mr_arg node_group_rows(node_core *core, report *report) {
                                              [MR_STRICT_PACK] = "STRICT_PACK",
                                              [MR_STRICT_SPREAD] = "STRICT_SPREAD"};
     report_list rows = {.limit = GROUPS_SHOWN};
-    map_slot slot;
-    for (size_t at = 0; (at = map_next(&core->groups, at, &slot)) != 0;) {
-        const node_group *group = slot.value;
+    map_entry entry;
+    for (size_t at = 0; (at = map_next(&core->groups, at, &entry)) != 0;) {
+        const node_placement *placement = entry.value;
         report_list bundles = {0};
-        for (uint32_t i = 0; i < group->count; i++) {
+        for (uint32_t i = 0; i < placement->count; i++) {
             char text[RESOURCES_TEXT_MAX];
-            resources_text(&group->bundles[i], text, sizeof text);
+            resources_text(&placement->bundles[i], text, sizeof text);
             report_add(report, &bundles, report_copy(report, span_of(text, strlen(text))));
         }
         if (report_wants(&rows))
             report_add(
                 report, &rows,
                 REPORT_MAP(
-                    report, {"id", report_text(report, "g%u:%u", (uint32_t)(group->key >> 32), (uint32_t)group->key)},
-                    {"handle", report_text(report, "%016" PRIx64 "%016" PRIx64, group->id.word[0], group->id.word[1])},
-                    {"name", report_text(report, "%s", group->name)},
-                    {"state", mr_str(group->ticket == 0 ? "placed" : "pending")},
-                    {"strategy", mr_str(strategies[group->strategy])}, {"bundles", report_list_arg(&bundles)}));
+                    report,
+                    {"id", report_text(report, "g%u:%u", (uint32_t)(placement->key >> 32), (uint32_t)placement->key)},
+                    {"handle",
+                     report_text(report, "%016" PRIx64 "%016" PRIx64, placement->id.word[0], placement->id.word[1])},
+                    {"name", report_text(report, "%s", placement->name)},
+                    {"state", mr_str(placement->ticket == 0 ? "placed" : "pending")},
+                    {"strategy", mr_str(strategies[placement->strategy])}, {"bundles", report_list_arg(&bundles)}));
     }
     return report_list_arg(&rows);
 }

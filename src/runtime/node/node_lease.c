@@ -15,40 +15,40 @@ enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then 
 
 enum { NO_WORKERS_MAX = 768 };
 
-static const char *no_workers(const node_program *program, char text[NO_WORKERS_MAX]) {
+static const char *no_workers(const node_job *job, char text[NO_WORKERS_MAX]) {
     snprintf(
         text, NO_WORKERS_MAX,
         "%d workers in a row could not start or ended before they joined (the last one: %s): see `miniray logs` and "
         "the code that runs before mr_init",
-        FAILED_STARTS, program->start_failure);
+        FAILED_STARTS, job->start_failure);
     return text;
 }
 
 /* Workers cannot be started, and there is none that runs tasks. */
-static bool is_hopeless(const node_core *core, const node_program *program) {
-    return program->failed_starts >= FAILED_STARTS && !scheduler_program_runs(core->scheduler, program->number);
+static bool is_hopeless(const node_core *core, const node_job *job) {
+    return job->failed_starts >= FAILED_STARTS && !scheduler_program_runs(core->scheduler, job->number);
 }
 
-static void count_failed(node_core *core, node_program *program, uint32_t failed_starts) {
-    program->failed_starts = failed_starts;
-    scheduler_bar(core->scheduler, program->number, failed_starts >= FAILED_STARTS);
+static void count_failed(node_core *core, node_job *job, uint32_t failed_starts) {
+    job->failed_starts = failed_starts;
+    scheduler_bar(core->scheduler, job->number, failed_starts >= FAILED_STARTS);
 }
 
 /* One more try. Those that are starting began before it: if they fail, that says nothing of it. */
-static void try_again(node_core *core, node_program *program) {
+static void try_again(node_core *core, node_job *job) {
     uint32_t starting = 0;
-    map_for_each (slot, &core->starting) starting += ((const node_starting *)slot.value)->program == program->number;
-    count_failed(core, program, starting < FAILED_STARTS - 1 ? FAILED_STARTS - 1 - starting : 0);
+    map_for_each (slot, &core->starting) starting += ((const node_starting *)slot.value)->program == job->number;
+    count_failed(core, job, starting < FAILED_STARTS - 1 ? FAILED_STARTS - 1 - starting : 0);
 }
 
 /* A program whose workers did start once is out of something (descriptors, processes) that may have come back: every
  * request is one more try. */
 mr_status node_check_hope(node_core *core, uint32_t number) {
-    node_program *program = node_program_of(core, number);
-    if (program == NULL) return error_set(MR_CLOSED, "the driver of job %u has ended", number);
-    if (program->has_started && program->failed_starts >= FAILED_STARTS) try_again(core, program);
+    node_job *job = node_job_of(core, number);
+    if (job == NULL) return error_set(MR_CLOSED, "the driver of job %u has ended", number);
+    if (job->has_started && job->failed_starts >= FAILED_STARTS) try_again(core, job);
     char why[NO_WORKERS_MAX];
-    return is_hopeless(core, program) ? error_set(MR_WORKER_DIED, "%s", no_workers(program, why)) : MR_OK;
+    return is_hopeless(core, job) ? error_set(MR_WORKER_DIED, "%s", no_workers(job, why)) : MR_OK;
 }
 
 static void refuse_leases(node_core *core, uint32_t program, const char *why) {
@@ -66,22 +66,22 @@ static void refuse_leases(node_core *core, uint32_t program, const char *why) {
 /* A worker that was counted as starting will not come, `doomed` if it was killed with its program. After FAILED_STARTS
  * in a row none will: nobody waits for a new one, nor do the detached actors of a program that has ended. */
 static void start_failed(node_core *core, uint32_t number, bool doomed) {
-    node_program *program = node_program_of(core, number);
+    node_job *job = node_job_of(core, number);
     scheduler_spawn_failed(core->scheduler, number);
-    if (program == NULL || doomed) return;
-    count_failed(core, program, program->failed_starts + 1);
-    if (program->failed_starts != FAILED_STARTS) return;
+    if (job == NULL || doomed) return;
+    count_failed(core, job, job->failed_starts + 1);
+    if (job->failed_starts != FAILED_STARTS) return;
     char why[NO_WORKERS_MAX];
-    no_workers(program, why);
-    if (is_hopeless(core, program)) refuse_leases(core, number, why);
+    no_workers(job, why);
+    if (is_hopeless(core, job)) refuse_leases(core, number, why);
     node_actors_give_up(&core->actors, number, why); /* may be the end of the program */
 }
 
 /* The last that ran tasks of a program whose next ones did not start: one more try, for whoever waits. If that fails,
  * too, they are told. */
 void node_worker_gone(node_core *core, uint32_t number) {
-    node_program *program = node_program_of(core, number);
-    if (program != NULL && is_hopeless(core, program)) try_again(core, program);
+    node_job *job = node_job_of(core, number);
+    if (job != NULL && is_hopeless(core, job)) try_again(core, job);
 }
 
 void node_start_failed(node_core *core, node_starting *starting) {
@@ -93,10 +93,10 @@ void node_start_failed(node_core *core, node_starting *starting) {
 }
 
 void node_start_refused(node_core *core, uint32_t number, const char *why) {
-    node_program *program = node_program_of(core, number);
-    if (program != NULL && strncmp(program->start_failure, why, sizeof program->start_failure - 1) != 0) {
+    node_job *job = node_job_of(core, number);
+    if (job != NULL && strncmp(job->start_failure, why, sizeof job->start_failure - 1) != 0) {
         log_error("cannot start a worker of job %u: %s", number, why);
-        snprintf(program->start_failure, sizeof program->start_failure, "%s", why);
+        snprintf(job->start_failure, sizeof job->start_failure, "%s", why);
     }
     start_failed(core, number, false);
 }
@@ -104,7 +104,7 @@ void node_start_refused(node_core *core, uint32_t number, const char *why) {
 void node_starting_add(node_core *core, uint32_t program, int pid) {
     node_starting *starting = XNEW(node_starting, .pid = pid, .program = program);
     map_put(&core->starting, (uint64_t)pid, starting);
-    if (node_program_of(core, program) == NULL) core->launcher.ops->kill(core->launcher.self, pid);
+    if (node_job_of(core, program) == NULL) core->launcher.ops->kill(core->launcher.self, pid);
 }
 
 static void spawn(node_core *core, uint32_t program) {
@@ -121,18 +121,18 @@ mr_status node_worker_join(node_core *core, node_member *member) {
         core->launcher.ops->settle(core->launcher.self);
     node_starting *starting = map_remove(&core->starting, (uint64_t)member->pid);
     if (starting == NULL) return error_set(MR_DENIED, "process %d is not a worker that this node started", member->pid);
-    node_program *program = starting->doomed ? NULL : node_program_of(core, starting->program);
+    node_job *job = starting->doomed ? NULL : node_job_of(core, starting->program);
     member->program = starting->program;
     free(starting);
-    if (program == NULL) {
+    if (job == NULL) {
         scheduler_spawn_failed(core->scheduler, member->program);
         core->launcher.ops->kill(core->launcher.self, member->pid);
         return error_set(MR_CLOSED, "the driver of job %u has ended", member->program);
     }
     scheduler_worker_add(core->scheduler, member->process, member->program);
-    count_failed(core, program, 0);
-    program->has_started = true;
-    program->start_failure[0] = '\0';
+    count_failed(core, job, 0);
+    job->has_started = true;
+    job->start_failure[0] = '\0';
     return MR_OK;
 }
 
@@ -187,7 +187,7 @@ typedef struct dismissal { /* a worker that was asked to leave */
 } dismissal;
 
 /* It has left, or has taken too long. */
-static void dismissal_done(wire_call *call, const call_result *result) {
+static void dismissal_done(wire_call *call, const rpc_call_result *result) {
     const dismissal *dismissal = container_of(call, struct dismissal, call);
     if (result->why == NULL) node_end_process(dismissal->core, dismissal->process);
     wire_call_end(call);
@@ -198,7 +198,7 @@ void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us) {
     if (member == NULL) return;
     dismissal *made = xcalloc(1, sizeof *made);
     *made = (dismissal){.call = {.done = dismissal_done, .free = wire_call_free}, .core = core, .process = process};
-    mr_status status = wire_ask_within(core->calls, clock_now_us(core->env->clock), timeout_us, member->link,
+    mr_status status = wire_ask_within(core->rpc, clock_now_us(core->env->clock), timeout_us, member->link,
                                        WORKER_LEAVE, &(wire_message){0}, &made->call);
     if (status == MR_OK) return;
     free(made);
@@ -228,14 +228,15 @@ void node_warn_impossible(node_core *core, uint32_t number, const char *who, con
     resources_text(need, wanted, sizeof wanted);
     resources_text(&core->options.total, total, sizeof total);
     int size = snprintf(text, sizeof text, "%s waits for %s, but this machine has %s: %s", who, wanted, total, advice);
-    node_output *output = node_program_output(core, number);
+    node_output *output = node_job_output(core, number);
     log_warn("%s", text);
     if (core->options.lasting && output != NULL) /* our own stderr is not its */
         node_output_line(output, clock_now_us(core->env->clock),
-                         &(node_output_source){.label = "node", .outlet = OUTLET_ERR}, span_of(text, (size_t)size));
+                         &(node_output_source){.label = "node", .std_stream = STD_STREAM_ERR},
+                         span_of(text, (size_t)size));
 }
 
-mr_status node_lease(node_core *core, node_member *member, reader *reader, call_token token) {
+mr_status node_lease(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     resources need;
     MR_TRY(resources_decode(reader, &need));
     MR_TRY(node_check_hope(core, member->program));
@@ -249,7 +250,7 @@ mr_status node_lease(node_core *core, node_member *member, reader *reader, call_
     return MR_OK;
 }
 
-mr_status node_release(node_core *core, node_member *member, reader *reader, call_token token) {
+mr_status node_release(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
     uint64_t id = reader_u64(reader);
     uint8_t after = reader_u8(reader);
     uint64_t process = reader_u64(reader);

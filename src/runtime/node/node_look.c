@@ -25,14 +25,14 @@ typedef struct part { /* what one process answers */
     uint64_t process;
     int pid;
     wire_role role;
-    bundle *values; /* NULL: silent */
+    value_pack *values; /* NULL: silent */
     char why[256];
 } part;
 
 typedef struct inquiry { /* one question, while it is asked around */
     node_core *core;
-    call_token token;
-    look_question question;
+    rpc_call_token token;
+    inspect_query_question question;
     part *parts[PARTS_MAX];
     uint32_t count, left;
 } inquiry;
@@ -147,20 +147,20 @@ static mr_arg fact_map(report *report, const node_facts *facts) {
         {"host", report_text(report, "%s", facts->host)});
 }
 
-static mr_arg store_map(report *report, const vault_stats *store) {
+static mr_arg store_map(report *report, const store_server_stats *store) {
     return REPORT_MAP(report, {"objects", mr_int((int64_t)store->objects)}, {"bytes", mr_int((int64_t)store->bytes)},
                       {"spilled_bytes", mr_int((int64_t)store->spilled_bytes)},
                       {"spilled", mr_int((int64_t)store->spilled)}, {"restored", mr_int((int64_t)store->restored)});
 }
 
-static mr_arg node_map(node_core *core, report *report, const look_question *question) {
+static mr_arg node_map(node_core *core, report *report, const inspect_query_question *question) {
     report_list actors = {.limit = ACTORS_SHOWN};
     node_facts facts = {.address = "", .folder = ""};
     if (core->options.describe != NULL) core->options.describe(core->launcher.self, &facts);
-    if (question->what == LOOK_MACHINE || question->what == LOOK_DOES)
+    if (question->what == INSPECT_QUERY_MACHINE || question->what == INSPECT_QUERY_DOES)
         return REPORT_MAP(report, {"facts", fact_map(report, &facts)}, {"resources", resource_rows(core, report)});
     actor_rows(core, report, &actors);
-    mr_arg rings = question->what == LOOK_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil();
+    mr_arg rings = question->what == INSPECT_QUERY_EVENTS ? node_events_rows(core, report, question->limit) : mr_nil();
     int64_t now_us = clock_now_us(core->env->clock); /* after everything that is in the rings */
     return REPORT_MAP(report, {"facts", fact_map(report, &facts)}, {"store", store_map(report, &facts.store)},
                       {"resources", resource_rows(core, report)}, {"workers", worker_counts(core, report)},
@@ -181,24 +181,24 @@ static void finish(inquiry *look) {
     node_core *core = look->core;
     report report;
     report_init(&report);
-    bundle_item *items = xcalloc(look->count + 1, sizeof *items);
+    value_pack_item *items = xcalloc(look->count + 1, sizeof *items);
     mr_arg *args = xcalloc(look->count + 1, sizeof *args);
     args[0] = node_map(core, &report, &look->question);
-    items[0] = (bundle_item){.arg = &args[0]};
+    items[0] = (value_pack_item){.arg = &args[0]};
     for (uint32_t i = 0; i < look->count; i++) {
         const part *part = look->parts[i];
         if (part->values == NULL) args[i + 1] = silent(&report, part);
         if (part->values == NULL)
-            items[i + 1] = (bundle_item){.arg = &args[i + 1]};
+            items[i + 1] = (value_pack_item){.arg = &args[i + 1]};
         else
-            items[i + 1] = (bundle_item){.entry = bundle_value(part->values, 0)};
+            items[i + 1] = (value_pack_item){.entry = value_pack_value(part->values, 0)};
     }
-    bundle *values;
-    mr_status status = bundle_create(items, look->count + 1, &values);
+    value_pack *values;
+    mr_status status = value_pack_create(items, look->count + 1, &values);
     if (status == MR_OK)
-        late_answer(&core->late, core->calls, look->token, values);
+        reply_queue_answer(&core->replies, core->rpc, look->token, values);
     else
-        wire_refuse(core->calls, look->token, status, mr_last_error());
+        wire_refuse(core->rpc, look->token, status, mr_last_error());
     free(items);
     free(args);
     report_fini(&report);
@@ -207,7 +207,7 @@ static void finish(inquiry *look) {
 static void end(inquiry *look) {
     finish(look);
     for (uint32_t i = 0; i < look->count; i++) {
-        bundle_unref(look->parts[i]->values);
+        value_pack_unref(look->parts[i]->values);
         free(look->parts[i]);
     }
     free(look);
@@ -215,13 +215,13 @@ static void end(inquiry *look) {
 
 /* ---- Asking the others. */
 
-static void part_answered(wire_call *call, const call_result *result) {
+static void part_answered(wire_call *call, const rpc_call_result *result) {
     part *part = container_of(call, struct part, call);
     failure *failed;
-    bundle *values;
+    value_pack *values;
     wire_outcome(call, result, "", &values, &failed);
     if (values != NULL && values->count != 1) {
-        bundle_unref(values);
+        value_pack_unref(values);
         values = NULL;
     }
     part->values = values;
@@ -238,26 +238,26 @@ static void ask(inquiry *look, const node_member *member, int64_t now_us) {
     part *part = XNEW(struct part, .call = {.done = part_answered}, .look = look, .process = member->process,
                       .pid = member->pid, .role = member->role);
     look->parts[look->count++] = part;
-    uint8_t fields[LOOK_FIELDS_SIZE];
-    look_encode(&look->question, fields);
+    uint8_t fields[INSPECT_QUERY_FIELDS_SIZE];
+    inspect_query_encode(&look->question, fields);
     wire_message message = {.fields = span_of(fields, sizeof fields)};
     mr_status status =
-        wire_ask_within(look->core->calls, now_us, LOOK_US, member->link, CLIENT_LOOK, &message, &part->call);
+        wire_ask_within(look->core->rpc, now_us, LOOK_US, member->link, CLIENT_LOOK, &message, &part->call);
     if (status == MR_OK)
         look->left++;
     else
         strcpy(part->why, "was not asked: its queue of messages is full");
 }
 
-static bool is_asked(const look_question *question, const node_member *member) {
-    bool about_processes =
-        question->what == LOOK_TASKS || question->what == LOOK_OBJECTS || question->what == LOOK_DOES;
+static bool is_asked(const inspect_query_question *question, const node_member *member) {
+    bool about_processes = question->what == INSPECT_QUERY_TASKS || question->what == INSPECT_QUERY_OBJECTS ||
+                           question->what == INSPECT_QUERY_DOES;
     return about_processes && (question->process == 0 || question->process == REPORT_PROCESS(member->process));
 }
 
-mr_status node_look(node_core *core, const call_request *request) {
-    look_question question;
-    MR_TRY(look_decode(request->payload, &question));
+mr_status node_look(node_core *core, const rpc_call_request *request) {
+    inspect_query_question question;
+    MR_TRY(inspect_query_decode(request->payload, &question));
     inquiry *look = XNEW(struct inquiry, .core = core, .token = request->token, .question = question);
     int64_t now_us = clock_now_us(core->env->clock);
     size_t count;

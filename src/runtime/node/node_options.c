@@ -26,7 +26,7 @@ static mr_status check_gpus(double wanted) {
 
 mr_status node_options_read(const mr_node_options *options, const char *cpus, boot_node *out) {
     config config;
-    MR_TRY(settings_load(&config));
+    MR_TRY(runtime_config_load(&config));
     if (options->num_cpus < 0 || options->num_cpus > BOOT_WORKERS_MAX)
         return error_set(MR_INVALID, "%s is %d: 1 to %d, or 0 for the CPUs of the machine", cpus, options->num_cpus,
                          BOOT_WORKERS_MAX);
@@ -34,7 +34,7 @@ mr_status node_options_read(const mr_node_options *options, const char *cpus, bo
     out->workers = options->num_cpus == 0 ? workers_of_this_machine() : (uint32_t)options->num_cpus;
     out->arena_bytes = options->store_bytes != 0 ? options->store_bytes
                        : config.arena_bytes != 0 ? (uint64_t)config.arena_bytes
-                                                 : memory_store_bytes();
+                                                 : memory_limit_store_bytes();
     MR_TRY(resources_set(&out->total, "cpu", out->workers));
     mr_status status = resources_set(&out->total, "gpu", options->num_gpus);
     if (status != MR_OK) return error_wrap(status, "num_gpus is %g", options->num_gpus);

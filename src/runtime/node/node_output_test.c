@@ -17,42 +17,42 @@
 enum { SECOND_US = 1000 * 1000 };
 
 typedef struct fixture {
-    call_pair *pair;
+    rpc_pair *pair;
     node_output *output;
     int64_t now_us;
-    buffer shown[OUTLETS];
+    buffer shown[STD_STREAMS];
     int answers;
 } fixture;
 
 static const node_output_source counter = {.label = "Counter", .pid = 7};
-static const node_output_source complaint = {.label = "Counter", .pid = 7, .outlet = OUTLET_ERR};
+static const node_output_source complaint = {.label = "Counter", .pid = 7, .std_stream = STD_STREAM_ERR};
 
 /* The program: keeps what it is told to print; the pair answers. */
-static void program_prints(call_side *side, const call_request *request) {
+static void program_prints(rpc_side *side, const rpc_call_request *request) {
     fixture *fixture = side->test;
     reader reader = reader_of(request->payload.data, request->payload.size);
-    outlet outlet = reader_u8(&reader);
+    std_stream std_stream = reader_u8(&reader);
     span text = reader_span32(&reader);
     assert_int_equal(request->method, CLIENT_PRINT);
     assert_false(reader.failed);
     assert_true(text.size > 0 && text.data[text.size - 1] == '\n');
-    assert_in_range(outlet, OUTLET_OUT, OUTLET_ERR);
-    assert_int_equal(buffer_append(&fixture->shown[outlet], text.data, text.size), MR_OK);
+    assert_in_range(std_stream, STD_STREAM_OUT, STD_STREAM_ERR);
+    assert_int_equal(buffer_append(&fixture->shown[std_stream], text.data, text.size), MR_OK);
 }
 
-static void answered(void *context, call_token token) { ((fixture *)context)->answers++; }
+static void answered(void *context, rpc_call_token token) { ((fixture *)context)->answers++; }
 
 static int setup(void **state) {
     fixture *fixture = calloc(1, sizeof *fixture);
     void *pair;
-    if (call_pair_setup(&pair) != 0) return 1;
+    if (rpc_pair_setup(&pair) != 0) return 1;
     fixture->pair = pair;
     fixture->pair->sides[1].peek = program_prints;
     fixture->pair->sides[1].test = fixture;
     fixture->now_us = 5 * SECOND_US;
-    for (outlet i = 0; i < OUTLETS; i++) buffer_init(&fixture->shown[i], 16 << 20);
+    for (std_stream i = 0; i < STD_STREAMS; i++) buffer_init(&fixture->shown[i], 16 << 20);
     fixture->output =
-        node_output_create(fixture->pair->sides[0].calls, call_pair_link(fixture->pair, 0), answered, fixture);
+        node_output_create(fixture->pair->sides[0].rpc, rpc_pair_link(fixture->pair, 0), answered, fixture);
     *state = fixture;
     return 0;
 }
@@ -62,8 +62,8 @@ static int teardown(void **state) {
     void *pair = fixture->pair;
     if (fixture->output != NULL) node_output_end(fixture->output);
     loopback_run(&fixture->pair->loopback);
-    for (outlet i = 0; i < OUTLETS; i++) buffer_fini(&fixture->shown[i]);
-    int failed = call_pair_teardown(&pair);
+    for (std_stream i = 0; i < STD_STREAMS; i++) buffer_fini(&fixture->shown[i]);
+    int failed = rpc_pair_teardown(&pair);
     free(fixture);
     return failed;
 }
@@ -78,18 +78,19 @@ static void complain(fixture *fixture, const char *line) {
 
 static void run(fixture *fixture) { loopback_run(&fixture->pair->loopback); }
 
-static void assert_shown_on(fixture *fixture, outlet outlet, const char *text) {
+static void assert_shown_on(fixture *fixture, std_stream std_stream, const char *text) {
     run(fixture);
-    assert_int_equal(buffer_append(&fixture->shown[outlet], "", 1), MR_OK);
-    assert_string_equal((const char *)fixture->shown[outlet].data, text);
-    buffer_clear(&fixture->shown[outlet]);
+    assert_int_equal(buffer_append(&fixture->shown[std_stream], "", 1), MR_OK);
+    assert_string_equal((const char *)fixture->shown[std_stream].data, text);
+    buffer_clear(&fixture->shown[std_stream]);
 }
 
-static void assert_shown(fixture *fixture, const char *text) { assert_shown_on(fixture, OUTLET_OUT, text); }
+static void assert_shown(fixture *fixture, const char *text) { assert_shown_on(fixture, STD_STREAM_OUT, text); }
 
 static size_t lines_shown(const fixture *fixture) {
     size_t count = 0;
-    for (size_t i = 0; i < fixture->shown[OUTLET_OUT].size; i++) count += fixture->shown[OUTLET_OUT].data[i] == '\n';
+    for (size_t i = 0; i < fixture->shown[STD_STREAM_OUT].size; i++)
+        count += fixture->shown[STD_STREAM_OUT].data[i] == '\n';
     return count;
 }
 
@@ -144,7 +145,7 @@ static void say_lines(fixture *fixture, int count) { /* each another one, all at
 static void one_line_not_shown_is_told_as_one(void **state) {
     fixture *fixture = *state;
     say_lines(fixture, OUTPUT_LINES_MAX + 1);
-    buffer_clear(&fixture->shown[OUTLET_OUT]);
+    buffer_clear(&fixture->shown[STD_STREAM_OUT]);
     fixture->now_us += SECOND_US;
     say(fixture, "calm again");
     assert_shown(fixture, "(Counter pid=7) [1 line not shown; it is in the logs]\n(Counter pid=7) calm again\n");
@@ -154,7 +155,7 @@ static void too_many_lines_are_counted(void **state) {
     fixture *fixture = *state;
     say_lines(fixture, OUTPUT_LINES_MAX + 500);
     assert_int_equal(lines_shown(fixture), OUTPUT_LINES_MAX);
-    buffer_clear(&fixture->shown[OUTLET_OUT]);
+    buffer_clear(&fixture->shown[STD_STREAM_OUT]);
     fixture->now_us += SECOND_US;
     say(fixture, "calm again");
     assert_shown(fixture, "(Counter pid=7) [500 lines not shown; they are in the logs]\n(Counter pid=7) calm again\n");
@@ -168,24 +169,25 @@ static void a_program_that_does_not_read_costs_little(void **state) {
     for (int i = 0; i < 900; i++) {
         line[i % 800] = (char)('a' + i % 26);
         say(fixture, line);
-        assert_true(fixture->output->outlets[OUTLET_OUT].waiting.capacity <= OUTPUT_BYTES_MAX);
+        assert_true(fixture->output->streams[STD_STREAM_OUT].waiting.capacity <= OUTPUT_BYTES_MAX);
     }
     run(fixture);
     fixture->now_us += SECOND_US;
-    buffer_clear(&fixture->shown[OUTLET_OUT]);
+    buffer_clear(&fixture->shown[STD_STREAM_OUT]);
     say(fixture, "read again");
     run(fixture);
-    assert_non_null(memmem(fixture->shown[OUTLET_OUT].data, fixture->shown[OUTLET_OUT].size, "lines not shown", 15));
-    assert_non_null(memmem(fixture->shown[OUTLET_OUT].data, fixture->shown[OUTLET_OUT].size, "read again", 10));
+    assert_non_null(
+        memmem(fixture->shown[STD_STREAM_OUT].data, fixture->shown[STD_STREAM_OUT].size, "lines not shown", 15));
+    assert_non_null(memmem(fixture->shown[STD_STREAM_OUT].data, fixture->shown[STD_STREAM_OUT].size, "read again", 10));
 }
 
 static void whoever_drains_is_told_when_all_is_shown(void **state) {
     fixture *fixture = *state;
-    node_output_drain(fixture->output, (call_token){0});
+    node_output_drain(fixture->output, (rpc_call_token){0});
     assert_int_equal(fixture->answers, 1); /* there is nothing */
     say(fixture, "a line");
     say(fixture, "a line");
-    node_output_drain(fixture->output, (call_token){0});
+    node_output_drain(fixture->output, (rpc_call_token){0});
     assert_int_equal(fixture->answers, 1);
     run(fixture);
     assert_int_equal(fixture->answers, 2);
@@ -193,7 +195,7 @@ static void whoever_drains_is_told_when_all_is_shown(void **state) {
 }
 
 /* The same line on the other outlet is no repeat, and a flood of one hides nothing of the other. */
-static void outlets_are_folded_apart(void **state) {
+static void std_streams_are_folded_apart(void **state) {
     fixture *fixture = *state;
     say(fixture, "again");
     complain(fixture, "again");
@@ -201,23 +203,23 @@ static void outlets_are_folded_apart(void **state) {
     complain(fixture, "other");
     say(fixture, "last");
     assert_shown(fixture, "(Counter pid=7) again\n(Counter pid=7) [the line above once more]\n(Counter pid=7) last\n");
-    assert_shown_on(fixture, OUTLET_ERR, "(Counter pid=7) again\n(Counter pid=7) other\n");
+    assert_shown_on(fixture, STD_STREAM_ERR, "(Counter pid=7) again\n(Counter pid=7) other\n");
     say_lines(fixture, OUTPUT_LINES_MAX + 500);
     complain(fixture, "help");
-    assert_shown_on(fixture, OUTLET_ERR, "(Counter pid=7) help\n");
+    assert_shown_on(fixture, STD_STREAM_ERR, "(Counter pid=7) help\n");
 }
 
-static void all_is_shown_when_both_outlets_are(void **state) {
+static void all_is_shown_when_both_std_streams_are(void **state) {
     fixture *fixture = *state;
     complain(fixture, "one");
     complain(fixture, "two");
     say(fixture, "three");
-    node_output_drain(fixture->output, (call_token){0});
+    node_output_drain(fixture->output, (rpc_call_token){0});
     assert_int_equal(fixture->answers, 0);
     run(fixture);
     assert_int_equal(fixture->answers, 1);
     assert_shown(fixture, "(Counter pid=7) three\n");
-    assert_shown_on(fixture, OUTLET_ERR, "(Counter pid=7) one\n(Counter pid=7) two\n");
+    assert_shown_on(fixture, STD_STREAM_ERR, "(Counter pid=7) one\n(Counter pid=7) two\n");
 }
 
 static void a_program_that_leaves_takes_its_lines_along(void **state) {
@@ -225,7 +227,7 @@ static void a_program_that_leaves_takes_its_lines_along(void **state) {
     say(fixture, "under way");
     say(fixture, "waiting");
     complain(fixture, "under way, too");
-    node_output_drain(fixture->output, (call_token){0});
+    node_output_drain(fixture->output, (rpc_call_token){0});
     node_output_end(fixture->output); /* freed when the call has ended */
     fixture->output = NULL;
     loopback_break(&fixture->pair->loopback, fixture->pair->link, MR_PEER_DIED, "it was killed");
@@ -243,8 +245,8 @@ int main(void) {
         TEST(too_many_lines_are_counted),
         TEST(a_program_that_does_not_read_costs_little),
         TEST(whoever_drains_is_told_when_all_is_shown),
-        TEST(outlets_are_folded_apart),
-        TEST(all_is_shown_when_both_outlets_are),
+        TEST(std_streams_are_folded_apart),
+        TEST(all_is_shown_when_both_std_streams_are),
         TEST(a_program_that_leaves_takes_its_lines_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,11 @@
-/* node_store.h — the objects of a machine inside its node: the vault (store/vault.h), the folder that it spills to, and
- * when it looks around.
+/* node_store.h — the objects of a machine inside its node: the store server (store/vault.h), the folder that it spills
+ * to, and when it looks around.
  *
  * Other processes ask it over calls (store/vault_client.h). It knows each from its first request until its link closes,
  * and asks it to look at its store (CLIENT_STORE) when something was taken of it or is wanted back. A machine that
  * cannot spill is told so once, in the log, and does without.
  *
- * An annex of the node's core (node_core.h), from which requests of VAULT_METHOD and NODE_STORE come to it.
+ * An annex of the node's core (node_core.h), from which requests of STORE_SERVER_METHOD and NODE_STORE come to it.
  *
  * Threads  one: that of the loop. */
 #pragma once
@@ -22,15 +22,15 @@ typedef struct node_store_options {
 } node_store_options;
 
 /* All borrowed for its life. */
-node_store *node_store_open(loop *loop, hub *hub, node_core *core, const node_store_options *options);
-/* After the end of every link, and before core, hub and loop go. NULL is a no-op. */
+node_store *node_store_open(event_loop *loop, broker *broker, node_core *core, const node_store_options *options);
+/* After the end of every link, and before core, broker and loop go. NULL is a no-op. */
 void node_store_close(node_store *store);
 
-vault *node_store_vault(node_store *store); /* borrowed: for those who want to see what is there */
+store_server *node_store_server(node_store *store); /* borrowed: for those who want to see what is there */
 
 /* The answer to NODE_STORE, after a collection. */
 typedef struct node_store_stats {
     uint32_t processes, objects, moving, unused;
-    uint64_t bytes, spilled_bytes, spilled, restored; /* as vault_stats */
+    uint64_t bytes, spilled_bytes, spilled, restored; /* as store_server_stats */
 } node_store_stats;
 _Static_assert(sizeof(node_store_stats) == 48, "no holes");

@@ -1,4 +1,4 @@
-/* nursery_test.c — the node's end of templates: the test is every template, speaks for it, and says when it ended. */
+/* nursery_test.c — the node's end of zygotes: the test is every zygote, speaks for it, and says when it ended. */
 #include "runtime/node/nursery.h"
 
 #include <setjmp.h>
@@ -17,11 +17,11 @@
 enum { PROGRAM = 7, FIRST_PID = 1000 };
 
 typedef struct fixture {
-    loop *loop;
-    nursery *nursery;
-    recipe recipe;
-    int socket_fd; /* of the template that was started last */
-    int started;   /* templates */
+    event_loop *loop;
+    zygote_pool *pool;
+    launch_spec spec;
+    int socket_fd; /* of the zygote that was started last */
+    int started;   /* zygotes */
     pid_t killed;  /* the last one */
     int made, afresh, failed;
     pid_t last_made;
@@ -29,10 +29,10 @@ typedef struct fixture {
     bool cannot_start, drops; /* when it is told of a failure */
 } fixture;
 
-static mr_status on_start(void *context, uint32_t program, const recipe *recipe, int socket_fd, pid_t *pid) {
+static mr_status on_start(void *context, uint32_t program, const launch_spec *spec, int socket_fd, pid_t *pid) {
     fixture *fixture = context;
     assert_int_equal(program, PROGRAM);
-    assert_ptr_equal(recipe, &fixture->recipe);
+    assert_ptr_equal(spec, &fixture->spec);
     if (fixture->cannot_start) return error_set(MR_IO, "no process");
     fixture->socket_fd = dup(socket_fd);
     *pid = FIRST_PID + fixture->started++;
@@ -53,57 +53,57 @@ static void on_failed(void *context, uint32_t program, const char *why) {
     fixture *fixture = context;
     fixture->failed++;
     strncpy(fixture->why, why, sizeof fixture->why - 1);
-    if (fixture->drops) nursery_drop(fixture->nursery, program);
+    if (fixture->drops) zygote_pool_drop(fixture->pool, program);
 }
 
-static const nursery_host host = {
+static const zygote_pool_host host = {
     .start = on_start, .kill = on_kill, .made = on_made, .afresh = on_afresh, .failed = on_failed};
 
 static void begin(fixture *fixture) {
     memset(fixture, 0, sizeof *fixture);
     fixture->socket_fd = -1;
-    assert_int_equal(loop_create(&fixture->loop), MR_OK);
-    fixture->nursery = nursery_create(fixture->loop, &host, fixture);
+    assert_int_equal(event_loop_create(&fixture->loop), MR_OK);
+    fixture->pool = zygote_pool_create(fixture->loop, &host, fixture);
 }
 
 static void end(fixture *fixture) {
-    nursery_destroy(fixture->nursery);
+    zygote_pool_destroy(fixture->pool);
     if (fixture->socket_fd >= 0) close(fixture->socket_fd);
-    loop_destroy(fixture->loop);
+    event_loop_destroy(fixture->loop);
 }
 
 static void turn(fixture *fixture) {
-    for (int i = 0; i < 3; i++) loop_run_once(fixture->loop, 0);
+    for (int i = 0; i < 3; i++) event_loop_run_once(fixture->loop, 0);
 }
 
 static void ask(fixture *fixture, int count) {
-    for (int i = 0; i < count; i++) assert_int_equal(nursery_ask(fixture->nursery, PROGRAM, &fixture->recipe), MR_OK);
+    for (int i = 0; i < count; i++) assert_int_equal(zygote_pool_ask(fixture->pool, PROGRAM, &fixture->spec), MR_OK);
 }
 
-static void say(fixture *fixture, template_kind kind, uint32_t number, int value) {
-    template_report report = {.kind = kind, .number = number, .value = value};
+static void say(fixture *fixture, zygote_kind kind, uint32_t number, int value) {
+    zygote_report report = {.kind = kind, .number = number, .value = value};
     assert_int_equal(send(fixture->socket_fd, &report, sizeof report, 0), sizeof report);
 }
 
-/* The requests that wait at the template. */
+/* The requests that wait at the zygote. */
 static int requests(fixture *fixture, uint32_t *last) {
-    template_request request;
+    zygote_request request;
     int count = 0;
     for (; recv(fixture->socket_fd, &request, sizeof request, MSG_DONTWAIT) == sizeof request; count++)
         *last = request.number;
     return count;
 }
 
-static void template_ends(fixture *fixture, const char *why) {
+static void zygote_ends(fixture *fixture, const char *why) {
     close(fixture->socket_fd);
     fixture->socket_fd = -1;
     turn(fixture);
-    nursery_ended(fixture->nursery, FIRST_PID + fixture->started - 1, why);
+    zygote_pool_ended(fixture->pool, FIRST_PID + fixture->started - 1, why);
 }
 
 /* ---- */
 
-static void a_template_is_asked_when_it_is_ready(void **state) {
+static void a_zygote_is_asked_when_it_is_ready(void **state) {
     fixture fixture;
     uint32_t last = 0;
     begin(&fixture);
@@ -111,7 +111,7 @@ static void a_template_is_asked_when_it_is_ready(void **state) {
     turn(&fixture);
     assert_int_equal(fixture.started, 1);
     assert_int_equal(requests(&fixture, &last), 0);
-    say(&fixture, TEMPLATE_READY, 0, 0);
+    say(&fixture, ZYGOTE_READY, 0, 0);
     turn(&fixture);
     assert_int_equal(requests(&fixture, &last), 2);
     assert_int_equal(last, 2);
@@ -122,16 +122,16 @@ static void a_worker_that_is_reported_twice_is_one(void **state) {
     fixture fixture;
     begin(&fixture);
     ask(&fixture, 2);
-    say(&fixture, TEMPLATE_READY, 0, 0);
+    say(&fixture, ZYGOTE_READY, 0, 0);
     turn(&fixture);
-    say(&fixture, TEMPLATE_MADE, 2, 52); /* by the second copy, which was quicker */
-    say(&fixture, TEMPLATE_MADE, 1, 51);
-    nursery_settle(fixture.nursery);
+    say(&fixture, ZYGOTE_MADE, 2, 52); /* by the second copy, which was quicker */
+    say(&fixture, ZYGOTE_MADE, 1, 51);
+    zygote_pool_settle(fixture.pool);
     assert_int_equal(fixture.made, 2);
     assert_int_equal(fixture.last_made, 51);
-    say(&fixture, TEMPLATE_MADE, 1, 51);
-    say(&fixture, TEMPLATE_MADE, 2, 52);
-    say(&fixture, TEMPLATE_MADE, 3, 53); /* nobody has asked for that one */
+    say(&fixture, ZYGOTE_MADE, 1, 51);
+    say(&fixture, ZYGOTE_MADE, 2, 52);
+    say(&fixture, ZYGOTE_MADE, 3, 53); /* nobody has asked for that one */
     turn(&fixture);
     assert_int_equal(fixture.made, 2);
     end(&fixture);
@@ -142,12 +142,12 @@ static void many_are_asked_for_a_few_at_a_time(void **state) {
     uint32_t last = 0;
     begin(&fixture);
     ask(&fixture, 1000);
-    say(&fixture, TEMPLATE_READY, 0, 0);
+    say(&fixture, ZYGOTE_READY, 0, 0);
     for (uint32_t seen = 0; fixture.made < 1000;) {
         turn(&fixture);
         int count = requests(&fixture, &last);
         assert_in_range(count, 1, 16);
-        for (; seen < last; seen++) say(&fixture, TEMPLATE_MADE, seen + 1, 1);
+        for (; seen < last; seen++) say(&fixture, ZYGOTE_MADE, seen + 1, 1);
         turn(&fixture);
     }
     assert_int_equal(last, 1000);
@@ -158,7 +158,7 @@ static void one_that_ends_before_it_is_ready_fails_with_the_reason(void **state)
     fixture fixture;
     begin(&fixture);
     ask(&fixture, 3);
-    template_ends(&fixture, "ended with exit code 3");
+    zygote_ends(&fixture, "ended with exit code 3");
     assert_int_equal(fixture.failed, 3);
     assert_string_equal(fixture.why, "the zygote of workers ended with exit code 3");
     ask(&fixture, 1); /* one more try */
@@ -171,14 +171,14 @@ static void one_that_ends_later_is_followed_by_another(void **state) {
     uint32_t last = 0;
     begin(&fixture);
     ask(&fixture, 3);
-    say(&fixture, TEMPLATE_READY, 0, 0);
+    say(&fixture, ZYGOTE_READY, 0, 0);
     turn(&fixture);
-    say(&fixture, TEMPLATE_MADE, 1, 51);
+    say(&fixture, ZYGOTE_MADE, 1, 51);
     turn(&fixture);
-    template_ends(&fixture, "was killed");
+    zygote_ends(&fixture, "was killed");
     assert_int_equal(fixture.failed, 0);
     assert_int_equal(fixture.started, 2);
-    say(&fixture, TEMPLATE_READY, 0, 0);
+    say(&fixture, ZYGOTE_READY, 0, 0);
     turn(&fixture);
     assert_int_equal(requests(&fixture, &last), 2);
     end(&fixture);
@@ -191,24 +191,24 @@ static void those_that_make_nothing_are_given_up(void **state) {
     for (int i = 0; i < 3; i++) {
         assert_int_equal(fixture.started, i + 1);
         assert_int_equal(fixture.failed, 0);
-        say(&fixture, TEMPLATE_READY, 0, 0);
+        say(&fixture, ZYGOTE_READY, 0, 0);
         turn(&fixture);
-        template_ends(&fixture, "was killed");
+        zygote_ends(&fixture, "was killed");
     }
     assert_int_equal(fixture.failed, 2);
     assert_int_equal(fixture.started, 3);
     end(&fixture);
 }
 
-static void a_copy_may_outlive_its_template_and_say_so(void **state) {
+static void a_copy_may_outlive_its_zygote_and_say_so(void **state) {
     fixture fixture;
     begin(&fixture);
     ask(&fixture, 1);
-    say(&fixture, TEMPLATE_READY, 0, 0);
+    say(&fixture, ZYGOTE_READY, 0, 0);
     turn(&fixture);
-    nursery_ended(fixture.nursery, FIRST_PID, "was killed"); /* its socket is still open, in the copy */
+    zygote_pool_ended(fixture.pool, FIRST_PID, "was killed"); /* its socket is still open, in the copy */
     assert_int_equal(fixture.failed, 0);
-    say(&fixture, TEMPLATE_MADE, 1, 51);
+    say(&fixture, ZYGOTE_MADE, 1, 51);
     close(fixture.socket_fd);
     fixture.socket_fd = -1;
     turn(&fixture);
@@ -224,13 +224,13 @@ static void one_that_refuses_is_not_asked_again(void **state) {
     fixture fixture;
     begin(&fixture);
     ask(&fixture, 2);
-    assert_false(nursery_is_cold(fixture.nursery, PROGRAM));
-    say(&fixture, TEMPLATE_REFUSED, 0, 4);
+    assert_false(zygote_pool_is_cold(fixture.pool, PROGRAM));
+    say(&fixture, ZYGOTE_REFUSED, 0, 4);
     turn(&fixture);
     assert_int_equal(fixture.afresh, 2);
     assert_int_equal(fixture.killed, FIRST_PID);
-    assert_true(nursery_is_cold(fixture.nursery, PROGRAM));
-    template_ends(&fixture, "was killed");
+    assert_true(zygote_pool_is_cold(fixture.pool, PROGRAM));
+    zygote_ends(&fixture, "was killed");
     assert_int_equal(fixture.failed, 0);
     assert_int_equal(fixture.started, 1);
     end(&fixture);
@@ -240,13 +240,13 @@ static void one_that_is_dropped_still_answers(void **state) {
     fixture fixture;
     begin(&fixture);
     ask(&fixture, 2);
-    nursery_drop(fixture.nursery, PROGRAM);
+    zygote_pool_drop(fixture.pool, PROGRAM);
     assert_int_equal(fixture.killed, FIRST_PID);
     assert_int_equal(fixture.failed, 0);
-    template_ends(&fixture, "was killed");
+    zygote_ends(&fixture, "was killed");
     assert_int_equal(fixture.failed, 2);
-    assert_false(nursery_has(fixture.nursery, FIRST_PID));
-    nursery_drop(fixture.nursery, PROGRAM); /* it is forgotten already */
+    assert_false(zygote_pool_has(fixture.pool, FIRST_PID));
+    zygote_pool_drop(fixture.pool, PROGRAM); /* it is forgotten already */
     end(&fixture);
 }
 
@@ -255,7 +255,7 @@ static void whoever_is_told_may_drop_it(void **state) {
     begin(&fixture);
     fixture.drops = true;
     ask(&fixture, 2);
-    template_ends(&fixture, "was killed");
+    zygote_ends(&fixture, "was killed");
     assert_int_equal(fixture.failed, 2);
     end(&fixture);
 }
@@ -264,7 +264,7 @@ static void one_that_cannot_be_started_fails_at_once(void **state) {
     fixture fixture;
     begin(&fixture);
     fixture.cannot_start = true;
-    assert_int_equal(nursery_ask(fixture.nursery, PROGRAM, &fixture.recipe), MR_IO);
+    assert_int_equal(zygote_pool_ask(fixture.pool, PROGRAM, &fixture.spec), MR_IO);
     assert_int_equal(fixture.failed, 0);
     fixture.cannot_start = false;
     ask(&fixture, 1);
@@ -279,20 +279,20 @@ static void nonsense_ends_it(void **state) {
     assert_int_equal(send(fixture.socket_fd, "?", 1, 0), 1);
     turn(&fixture);
     assert_int_equal(fixture.killed, FIRST_PID);
-    nursery_ended(fixture.nursery, FIRST_PID, "was killed");
+    zygote_pool_ended(fixture.pool, FIRST_PID, "was killed");
     assert_int_equal(fixture.failed, 1);
     end(&fixture);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_template_is_asked_when_it_is_ready),
+        cmocka_unit_test(a_zygote_is_asked_when_it_is_ready),
         cmocka_unit_test(a_worker_that_is_reported_twice_is_one),
         cmocka_unit_test(many_are_asked_for_a_few_at_a_time),
         cmocka_unit_test(one_that_ends_before_it_is_ready_fails_with_the_reason),
         cmocka_unit_test(one_that_ends_later_is_followed_by_another),
         cmocka_unit_test(those_that_make_nothing_are_given_up),
-        cmocka_unit_test(a_copy_may_outlive_its_template_and_say_so),
+        cmocka_unit_test(a_copy_may_outlive_its_zygote_and_say_so),
         cmocka_unit_test(one_that_refuses_is_not_asked_again),
         cmocka_unit_test(one_that_is_dropped_still_answers),
         cmocka_unit_test(whoever_is_told_may_drop_it),

@@ -15,7 +15,7 @@
 
 #include "tests/support/temp.h"
 
-static char folder[TEMP_FOLDER_MAX];
+static char folder[TEMP_DIR_FOLDER_MAX];
 
 static void put(const char *name, const char *text) {
     char path[200];
@@ -34,7 +34,7 @@ static void take(const char *name, int (*removes)(const char *)) {
 static void kills_are_counted_where_they_can_be_read(void **state) {
     uint64_t count;
     char path[200];
-    assert_true(temp_folder(folder));
+    assert_true(temp_dir_folder(folder));
     assert_false(oom_count_in(folder, folder, &count)); /* nothing there */
     put("vmstat", "nr_free 7\noom_kill 3\n");
     assert_true(oom_count_in(folder, folder, &count));

@@ -124,15 +124,15 @@ void scheduler_spend(scheduler *scheduler, worker *worker) {
 }
 
 void scheduler_destroy(scheduler *scheduler) {
-    map_slot slot;
-    while (map_next(&scheduler->clients, 0, &slot) != 0) scheduler_client_gone(scheduler, slot.key);
-    while (map_next(&scheduler->workers, 0, &slot) != 0) drop_worker(scheduler, slot.value);
+    map_entry entry;
+    while (map_next(&scheduler->clients, 0, &entry) != 0) scheduler_client_gone(scheduler, entry.key);
+    while (map_next(&scheduler->workers, 0, &entry) != 0) drop_worker(scheduler, entry.value);
     for (list *at; (at = list_pop_front(&scheduler->programs)) != NULL;) free(container_of(at, program, place));
     map_fini(&scheduler->clients);
     map_fini(&scheduler->workers);
     map_fini(&scheduler->leases_by_id);
     for (list *at; (at = list_pop_front(&scheduler->refused)) != NULL;) free(container_of(at, request, place));
-    for (map_slot at; map_next(&scheduler->groups, 0, &at) != 0;) free(map_remove(&scheduler->groups, at.key));
+    for (map_entry at; map_next(&scheduler->groups, 0, &at) != 0;) free(map_remove(&scheduler->groups, at.key));
     map_fini(&scheduler->groups);
     free(scheduler);
 }

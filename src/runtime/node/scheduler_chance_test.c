@@ -84,7 +84,7 @@ static void change_ticket(model *model, uint64_t client, uint64_t ticket) {
     uint64_t lease = model->tickets[client][ticket].lease, worker = model->tickets[client][ticket].worker;
     switch (model->tickets[client][ticket].state) {
     case UNUSED:
-        policy_ask(model->scheduler, client, ticket, needs[rng_below(&model->rng, 7)]);
+        scheduler_fixture_ask(model->scheduler, client, ticket, needs[rng_below(&model->rng, 7)]);
         model->tickets[client][ticket].state = WAITING;
         return;
     case WAITING:
@@ -114,9 +114,9 @@ static void step(model *model) {
     } else if (what < 90 && model->starting > 0) {
         model->starting--;
         if (rng_chance(&model->rng, 0.2) || model->worker_count == WORKERS_MAX) {
-            scheduler_spawn_failed(model->scheduler, POLICY_PROGRAM);
+            scheduler_spawn_failed(model->scheduler, SCHEDULER_FIXTURE_PROGRAM);
         } else {
-            scheduler_worker_add(model->scheduler, model->next_worker, POLICY_PROGRAM);
+            scheduler_worker_add(model->scheduler, model->next_worker, SCHEDULER_FIXTURE_PROGRAM);
             model->blocked[model->worker_count] = false;
             model->workers[model->worker_count++] = model->next_worker++;
         }
@@ -128,7 +128,7 @@ static void step(model *model) {
         for (size_t i = 0; i < TICKETS; i++)
             if (model->tickets[client][i].state == LEASED) lose_worker(model, model->tickets[client][i].worker);
         memset(model->tickets[client], 0, sizeof model->tickets[client]);
-        scheduler_client_add(model->scheduler, client, POLICY_PROGRAM);
+        scheduler_client_add(model->scheduler, client, SCHEDULER_FIXTURE_PROGRAM);
     }
 }
 
@@ -141,10 +141,10 @@ static bool is_leased(const model *model, uint64_t worker) {
 
 static void chance_breaks_no_rule(void **state) {
     static model model;
-    model.scheduler = policy_machine("cpu=4,gpu=2", 2);
+    model.scheduler = scheduler_fixture_machine("cpu=4,gpu=2", 2);
     model.next_worker = 100;
     rng_init(&model.rng, 7);
-    for (uint64_t i = 0; i < CLIENTS; i++) scheduler_client_add(model.scheduler, i, POLICY_PROGRAM);
+    for (uint64_t i = 0; i < CLIENTS; i++) scheduler_client_add(model.scheduler, i, SCHEDULER_FIXTURE_PROGRAM);
     for (int i = 0; i < STEPS; i++) {
         step(&model);
         scheduler_check(model.scheduler);

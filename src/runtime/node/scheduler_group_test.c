@@ -12,107 +12,108 @@
 
 /* Two bundles at most, by their texts. */
 static void add(scheduler *scheduler, uint64_t group, uint64_t ticket, const char *one, const char *other) {
-    resources bundles[2] = {policy_amount(one), policy_amount(other == NULL ? "" : other)};
+    resources bundles[2] = {scheduler_fixture_amount(one), scheduler_fixture_amount(other == NULL ? "" : other)};
     scheduler_place place = {.client = 1, .ticket = ticket};
     assert_int_equal(scheduler_group_add(scheduler, group, bundles, other == NULL ? 1 : 2, &place), MR_OK);
     scheduler_check(scheduler);
 }
 
 static void placed(scheduler *scheduler, uint64_t ticket) {
-    scheduler_decision decision = policy_next(scheduler, SCHEDULER_PLACED);
+    scheduler_decision decision = scheduler_fixture_next(scheduler, SCHEDULER_PLACED);
     assert_int_equal(decision.client, 1);
     assert_int_equal(decision.ticket, ticket);
 }
 
 static void ask_in(scheduler *scheduler, uint64_t client, uint64_t ticket, const char *need, uint64_t group,
                    uint32_t bundle) {
-    resources wanted = policy_amount(need);
+    resources wanted = scheduler_fixture_amount(need);
     wanted.group = group;
     wanted.bundle = bundle;
     scheduler_request(scheduler, client, ticket, &wanted);
 }
 
 static void a_group_is_set_aside_as_a_whole(void **state) {
-    scheduler *scheduler = policy_house("cpu=4", 2, 4);
+    scheduler *scheduler = scheduler_fixture_house("cpu=4", 2, 4);
     add(scheduler, 7, 1, "cpu=1", "cpu=2");
-    assert_int_equal(policy_free_milli(scheduler, "cpu"), 4000); /* not before the order is taken */
+    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 4000); /* not before the order is taken */
     placed(scheduler, 1);
-    assert_int_equal(policy_free_milli(scheduler, "cpu"), 1000);
+    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1000);
     add(scheduler, 8, 2, "cpu=1", "cpu=1"); /* one bundle would fit */
-    policy_nothing(scheduler);
-    assert_int_equal(policy_free_milli(scheduler, "cpu"), 1000);
+    scheduler_fixture_nothing(scheduler);
+    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1000);
     scheduler_group_remove(scheduler, 7);
     placed(scheduler, 2);
-    assert_int_equal(policy_free_milli(scheduler, "cpu"), 2000);
+    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 2000);
     scheduler_destroy(scheduler);
 }
 
 static void requests_are_met_from_their_bundle(void **state) {
-    scheduler *scheduler = policy_house("cpu=4", 2, 4);
+    scheduler *scheduler = scheduler_fixture_house("cpu=4", 2, 4);
     ask_in(scheduler, 2, 0, "cpu=4", 0, 0);
-    policy_granted(scheduler, 2, 0); /* the machine is full */
+    scheduler_fixture_granted(scheduler, 2, 0); /* the machine is full */
     scheduler_decision none;
     add(scheduler, 7, 1, "cpu=1", "cpu=2");
     while (scheduler_next(scheduler, &none)) assert_int_equal(none.verb, SCHEDULER_RECLAIM);
     assert_int_equal(scheduler_release(scheduler, 2, 1, true), MR_OK);
     placed(scheduler, 1);
     ask_in(scheduler, 2, 1, "cpu=2", 7, 0); /* only the second has as much */
-    scheduler_decision second = policy_granted(scheduler, 2, 1);
+    scheduler_decision second = scheduler_fixture_granted(scheduler, 2, 1);
     ask_in(scheduler, 2, 2, "cpu=1", 7, 2); /* which is full now */
     ask_in(scheduler, 2, 3, "cpu=1", 7, 0);
-    scheduler_decision first = policy_granted(scheduler, 2, 3);
-    policy_nothing(scheduler);
-    assert_int_equal(policy_free_milli(scheduler, "cpu"), 1000);
-    policy_give_back(scheduler, &first);
-    policy_nothing(scheduler);
-    policy_give_back(scheduler, &second);
-    policy_granted(scheduler, 2, 2);
+    scheduler_decision first = scheduler_fixture_granted(scheduler, 2, 3);
+    scheduler_fixture_nothing(scheduler);
+    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 1000);
+    scheduler_fixture_give_back(scheduler, &first);
+    scheduler_fixture_nothing(scheduler);
+    scheduler_fixture_give_back(scheduler, &second);
+    scheduler_fixture_granted(scheduler, 2, 2);
     scheduler_destroy(scheduler);
 }
 
 static void a_bundle_that_another_has_is_asked_for(void **state) {
-    scheduler *scheduler = policy_house("cpu=4", 3, 4);
+    scheduler *scheduler = scheduler_fixture_house("cpu=4", 3, 4);
     add(scheduler, 7, 1, "cpu=1", NULL);
     placed(scheduler, 1);
     ask_in(scheduler, 2, 1, "cpu=1", 7, 1);
-    scheduler_decision has = policy_granted(scheduler, 2, 1);
+    scheduler_decision has = scheduler_fixture_granted(scheduler, 2, 1);
     ask_in(scheduler, 3, 1, "cpu=1", 7, 1);
-    scheduler_decision asked = policy_next(scheduler, SCHEDULER_RECLAIM);
+    scheduler_decision asked = scheduler_fixture_next(scheduler, SCHEDULER_RECLAIM);
     assert_int_equal(asked.client, 2);
     assert_int_equal(asked.lease, has.lease);
-    policy_nothing(scheduler); /* though the machine has room, no worker is started and nobody else is asked */
-    policy_give_back(scheduler, &has);
-    policy_granted(scheduler, 3, 1);
+    /* though the machine has room, no worker is started and nobody else is asked */
+    scheduler_fixture_nothing(scheduler);
+    scheduler_fixture_give_back(scheduler, &has);
+    scheduler_fixture_granted(scheduler, 3, 1);
     scheduler_destroy(scheduler);
 }
 
 static void what_is_in_a_group_ends_with_it(void **state) {
-    scheduler *scheduler = policy_house("cpu=4", 2, 3);
+    scheduler *scheduler = scheduler_fixture_house("cpu=4", 2, 3);
     add(scheduler, 7, 1, "cpu=1", "cpu=1");
     placed(scheduler, 1);
     ask_in(scheduler, 2, 1, "cpu=1", 7, 1);
-    scheduler_decision leased = policy_granted(scheduler, 2, 1);
+    scheduler_decision leased = scheduler_fixture_granted(scheduler, 2, 1);
     ask_in(scheduler, 1, 2, "cpu=1", 7, 2);
-    scheduler_decision kept = policy_granted(scheduler, 1, 2);
-    resources need = policy_amount("cpu=1");
+    scheduler_decision kept = scheduler_fixture_granted(scheduler, 1, 2);
+    resources need = scheduler_fixture_amount("cpu=1");
     need.group = 7;
     assert_int_equal(scheduler_keep(scheduler, 1, kept.lease, &need), MR_OK);
     ask_in(scheduler, 2, 3, "cpu=1", 7, 0); /* waits */
     ask_in(scheduler, 2, 4, "cpu=1", 7, 0); /* and is cancelled when it was refused */
     scheduler_group_remove(scheduler, 7);
     scheduler_cancel(scheduler, 2, 4);
-    assert_int_equal(policy_free_milli(scheduler, "cpu"), 4000);
+    assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 4000);
     uint64_t ended[2];
     for (int i = 0; i < 2; i++) {
-        scheduler_decision end = policy_next(scheduler, SCHEDULER_END);
+        scheduler_decision end = scheduler_fixture_next(scheduler, SCHEDULER_END);
         assert_true(end.evicted);
         ended[i] = end.worker;
     }
     assert_true(ended[0] == leased.worker && ended[1] == kept.worker);
-    scheduler_decision refused = policy_next(scheduler, SCHEDULER_REFUSE);
+    scheduler_decision refused = scheduler_fixture_next(scheduler, SCHEDULER_REFUSE);
     assert_int_equal(refused.client, 2);
     assert_int_equal(refused.ticket, 3);
-    policy_nothing(scheduler);
+    scheduler_fixture_nothing(scheduler);
     scheduler_worker_gone(scheduler, leased.worker);
     scheduler_worker_gone(scheduler, kept.worker);
     scheduler_check(scheduler);
@@ -120,9 +121,9 @@ static void what_is_in_a_group_ends_with_it(void **state) {
 }
 
 static void needs_that_no_bundle_has_are_told(void **state) {
-    scheduler *scheduler = policy_house("cpu=4", 2, 1);
+    scheduler *scheduler = scheduler_fixture_house("cpu=4", 2, 1);
     add(scheduler, 7, 1, "cpu=1", "cpu=2");
-    resources need = policy_amount("cpu=2");
+    resources need = scheduler_fixture_amount("cpu=2");
     need.group = 7;
     assert_int_equal(scheduler_group_fits(scheduler, &need), MR_OK);
     need.bundle = 1;
@@ -131,18 +132,18 @@ static void needs_that_no_bundle_has_are_told(void **state) {
     assert_int_equal(scheduler_group_fits(scheduler, &need), MR_INVALID);
     need.group = 8;
     assert_int_equal(scheduler_group_fits(scheduler, &need), MR_NOT_FOUND);
-    resources bundle = policy_amount("cpu=1");
+    resources bundle = scheduler_fixture_amount("cpu=1");
     scheduler_place again = {.client = 1, .ticket = 9};
     assert_int_equal(scheduler_group_add(scheduler, 7, &bundle, 1, &again), MR_EXISTS);
     scheduler_destroy(scheduler);
 }
 
 static void apart_is_never_on_one_machine(void **state) {
-    scheduler *scheduler = policy_house("cpu=4", 1, 1);
-    resources bundles[] = {policy_amount("cpu=1"), policy_amount("cpu=1")};
+    scheduler *scheduler = scheduler_fixture_house("cpu=4", 1, 1);
+    resources bundles[] = {scheduler_fixture_amount("cpu=1"), scheduler_fixture_amount("cpu=1")};
     scheduler_place place = {.client = 1, .ticket = 1, .apart = true};
     assert_int_equal(scheduler_group_add(scheduler, 7, bundles, 2, &place), MR_OK);
-    policy_nothing(scheduler);
+    scheduler_fixture_nothing(scheduler);
     place.ticket = 2;
     assert_int_equal(scheduler_group_add(scheduler, 8, bundles, 1, &place), MR_OK);
     placed(scheduler, 2);
@@ -151,16 +152,16 @@ static void apart_is_never_on_one_machine(void **state) {
 
 /* A group of the whole machine is placed though small requests never end. */
 static void a_group_does_not_starve(void **state) {
-    scheduler *scheduler = policy_house("cpu=2", 3, 2);
+    scheduler *scheduler = scheduler_fixture_house("cpu=2", 3, 2);
     uint64_t ticket = 100;
     scheduler_decision has[2], next;
-    for (int i = 0; i < 2; i++) policy_ask(scheduler, 2, ticket++, "cpu=1");
-    for (int i = 0; i < 2; i++) has[i] = policy_next(scheduler, SCHEDULER_GRANT);
+    for (int i = 0; i < 2; i++) scheduler_fixture_ask(scheduler, 2, ticket++, "cpu=1");
+    for (int i = 0; i < 2; i++) has[i] = scheduler_fixture_next(scheduler, SCHEDULER_GRANT);
     add(scheduler, 7, 1, "cpu=2", NULL);
     bool is_placed = false;
     for (int i = 0; i < 4 * SCHEDULER_PATIENCE && !is_placed; i++) {
-        policy_ask(scheduler, 3, ticket++, "cpu=1");
-        policy_give_back(scheduler, &has[i % 2]);
+        scheduler_fixture_ask(scheduler, 3, ticket++, "cpu=1");
+        scheduler_fixture_give_back(scheduler, &has[i % 2]);
         has[i % 2].lease = 0;
         while (scheduler_next(scheduler, &next)) {
             is_placed |= next.verb == SCHEDULER_PLACED;
@@ -168,7 +169,7 @@ static void a_group_does_not_starve(void **state) {
         }
         if (has[i % 2].lease != 0) continue;
         if (is_placed) break;
-        policy_give_back(scheduler, &has[(i + 1) % 2]); /* it was asked for */
+        scheduler_fixture_give_back(scheduler, &has[(i + 1) % 2]); /* it was asked for */
         while (scheduler_next(scheduler, &next)) is_placed |= next.verb == SCHEDULER_PLACED;
         break;
     }
@@ -209,7 +210,7 @@ static void change_group(model *model) {
     }
     resources bundles[3];
     uint32_t count = 1 + (uint32_t)rng_below(&model->rng, 3);
-    for (uint32_t i = 0; i < count; i++) bundles[i] = policy_amount(amounts[rng_below(&model->rng, 4)]);
+    for (uint32_t i = 0; i < count; i++) bundles[i] = scheduler_fixture_amount(amounts[rng_below(&model->rng, 4)]);
     scheduler_place place = {.client = 0, .ticket = TICKETS + model->placings++};
     model->groups[index] = ++model->next_group;
     assert_int_equal(scheduler_group_add(model->scheduler, model->groups[index], bundles, count, &place), MR_OK);
@@ -217,7 +218,7 @@ static void change_group(model *model) {
 
 static void change_ticket(model *model, uint64_t client, uint64_t ticket) {
     static const char *const needs[] = {"cpu=1", "cpu=0.5", "gpu=1", "cpu=2", ""};
-    resources need = policy_amount(needs[rng_below(&model->rng, 5)]);
+    resources need = scheduler_fixture_amount(needs[rng_below(&model->rng, 5)]);
     switch (model->tickets[client][ticket].state) {
     case UNUSED:
         if (rng_chance(&model->rng, 0.7)) need.group = model->groups[rng_below(&model->rng, GROUPS)];
@@ -257,7 +258,7 @@ static void take_decisions(model *model) {
     while (scheduler_next(model->scheduler, &decision)) {
         scheduler_check(model->scheduler);
         if (decision.verb == SCHEDULER_SPAWN)
-            scheduler_worker_add(model->scheduler, model->next_worker++, POLICY_PROGRAM);
+            scheduler_worker_add(model->scheduler, model->next_worker++, SCHEDULER_FIXTURE_PROGRAM);
         if (decision.verb == SCHEDULER_RECLAIM) give_back(model, &decision);
         if (decision.verb == SCHEDULER_PLACED) model->placed++;
         if (decision.verb == SCHEDULER_END) {
@@ -276,10 +277,10 @@ static void take_decisions(model *model) {
 
 static void chance_breaks_no_rule(void **state) {
     static model model;
-    model.scheduler = policy_machine("cpu=6,gpu=2", 0);
+    model.scheduler = scheduler_fixture_machine("cpu=6,gpu=2", 0);
     model.next_worker = 100;
     rng_init(&model.rng, 11);
-    for (uint64_t i = 0; i < CLIENTS; i++) scheduler_client_add(model.scheduler, i, POLICY_PROGRAM);
+    for (uint64_t i = 0; i < CLIENTS; i++) scheduler_client_add(model.scheduler, i, SCHEDULER_FIXTURE_PROGRAM);
     for (int i = 0; i < STEPS; i++) {
         uint64_t what = rng_below(&model.rng, 100), worker = 100 + rng_below(&model.rng, model.next_worker - 99);
         if (what < 20) change_group(&model);
@@ -295,8 +296,8 @@ static void chance_breaks_no_rule(void **state) {
     for (uint64_t i = 0; i < CLIENTS; i++) scheduler_client_gone(model.scheduler, i);
     take_decisions(&model);
     for (uint64_t worker = 100; worker < model.next_worker; worker++) scheduler_worker_gone(model.scheduler, worker);
-    assert_int_equal(policy_free_milli(model.scheduler, "cpu"), 6000);
-    assert_int_equal(policy_free_milli(model.scheduler, "gpu"), 2000);
+    assert_int_equal(scheduler_fixture_free_milli(model.scheduler, "cpu"), 6000);
+    assert_int_equal(scheduler_fixture_free_milli(model.scheduler, "gpu"), 2000);
     scheduler_destroy(model.scheduler);
 }
 

@@ -67,20 +67,20 @@ static void check_program(const scheduler *scheduler, const program *program) {
 
 static void check_pool(const scheduler *scheduler, const pool *pool) {
     resources sum = pool->free, beside = pool->beside_actors;
-    map_slot slot;
+    map_entry entry;
     list_for_each (at, &scheduler->leases) {
         lease *lease = container_of(at, struct lease, place);
         MR_ASSERT(lease->worker->lease == lease && !lease->worker->kept && !lease->worker->spent);
         if (lease->pool == pool && !lease->worker->blocked) resources_give(&sum, &lease->need);
     }
-    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &slot)) != 0;) {
-        worker *worker = slot.value;
+    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &entry)) != 0;) {
+        worker *worker = entry.value;
         if (!worker->kept || worker->kept_pool != pool) continue;
         resources_give(&beside, &worker->kept_need);
         if (!worker->blocked) resources_give(&sum, &worker->kept_need);
     }
-    for (size_t at = 0; pool->group == NULL && (at = map_next(&scheduler->groups, at, &slot)) != 0;) {
-        const group *group = slot.value;
+    for (size_t at = 0; pool->group == NULL && (at = map_next(&scheduler->groups, at, &entry)) != 0;) {
+        const group *group = entry.value;
         if (group->placed) resources_give(&sum, &group->sum);
         if (group->placed) resources_give(&beside, &group->sum);
     }

@@ -13,7 +13,7 @@
 
 #include "base/text_file.h"
 
-void stray_end_group(pid_t leader) {
+void orphans_end_group(pid_t leader) {
     if (kill(-leader, SIGKILL) != 0 && errno == ESRCH) kill(leader, SIGKILL); /* it leads none yet */
 }
 
@@ -22,7 +22,7 @@ void stray_end_group(pid_t leader) {
 static pid_t session_of(const char *pid) {
     char path[300], text[512];
     snprintf(path, sizeof path, "/proc/%s/stat", pid);
-    if (!text_file_read(path, text, sizeof text) || strstr(text, "(" STRAY_SPARED ")") != NULL) return -1;
+    if (!text_file_read(path, text, sizeof text) || strstr(text, "(" ORPHANS_SPARED ")") != NULL) return -1;
     const char *rest = strrchr(text, ')');
     int session;
     char state;
@@ -30,7 +30,7 @@ static pid_t session_of(const char *pid) {
 }
 
 /* What one of them starts while it is ended is found by the next look. */
-void stray_end_session(pid_t session) {
+void orphans_end_session(pid_t session) {
     enum { LOOKS = 10 };
     bool found = true;
     for (int look = 0; found && look < LOOKS; look++) {
@@ -45,16 +45,16 @@ void stray_end_session(pid_t session) {
     }
 }
 
-int stray_reap(pid_t child) {
+int orphans_reap(pid_t child) {
     int status = 0;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     return status;
 }
 
-void stray_bury(pid_t node) {
+void orphans_bury(pid_t node) {
     siginfo_t how = {0};
     while (waitid(P_PID, (id_t)node, &how, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
     if (how.si_pid == node && how.si_code != CLD_EXITED)
-        stray_end_session(node); /* while its number is still its own */
-    stray_reap(node);
+        orphans_end_session(node); /* while its number is still its own */
+    orphans_reap(node);
 }

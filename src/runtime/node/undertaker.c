@@ -32,25 +32,25 @@ static void await_end(pid_t node) {
     while (poll(&end, 1, -1) < 0 && errno == EINTR) {}
 }
 
-_Noreturn static void bury(pid_t node, const char *run, const char *hub, bool private) {
+_Noreturn static void bury(pid_t node, const char *run, const char *broker, bool private) {
     boot_hide();
-    prctl(PR_SET_NAME, STRAY_SPARED);
+    prctl(PR_SET_NAME, ORPHANS_SPARED);
     be_left_alone();
     await_end(node);
-    stray_end_session(node);
-    unix_listener_clear(hub, SOCK_SEQPACKET, private);
-    rundir_clear(run);
+    orphans_end_session(node);
+    unix_listener_clear(broker, SOCK_SEQPACKET, private);
+    session_dir_clear(run);
     _exit(0);
 }
 
-pid_t undertaker_open(const char *run, const char *hub, bool private) {
-    pid_t node = getpid(), undertaker = fork();
-    if (undertaker == 0) bury(node, run, hub, private);
-    return undertaker;
+pid_t reaper_open(const char *run, const char *broker, bool private) {
+    pid_t node = getpid(), reaper = fork();
+    if (reaper == 0) bury(node, run, broker, private);
+    return reaper;
 }
 
-void undertaker_close(pid_t undertaker) {
-    if (undertaker <= 0) return;
-    kill(undertaker, SIGKILL);
-    stray_reap(undertaker);
+void reaper_close(pid_t reaper) {
+    if (reaper <= 0) return;
+    kill(reaper, SIGKILL);
+    orphans_reap(reaper);
 }

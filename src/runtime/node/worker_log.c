@@ -26,7 +26,7 @@ enum {
 };
 
 typedef struct tail { /* of one file */
-    outlet outlet;
+    std_stream std_stream;
     off_t at;    /* what is before it was read, */
     off_t taken; /* and this far handed on */
     bool dirty;
@@ -38,7 +38,7 @@ typedef struct speaker { /* a worker */
     uint32_t program;
     int pid;
     char label[64];
-    tail tails[OUTLETS];
+    tail tails[STD_STREAMS];
 } speaker;
 
 struct worker_logs {
@@ -46,15 +46,15 @@ struct worker_logs {
     worker_log_fn *fn;
     void *context;
     int inotify_fd;
-    loop_watch *watch;
-    loop_timer *timer;
+    event_loop_watch *watch;
+    event_loop_timer *timer;
     bool timer_set;
     map speakers; /* by pid */
 };
 
 /* `end`: "" for the log that is written, ".1" for the one before it. */
-static void path_of(const worker_logs *logs, int pid, outlet outlet, const char *end, char out[PATH_BYTES]) {
-    snprintf(out, PATH_BYTES, "%.200s/%d%s%s", logs->folder, pid, outlet_end(outlet), end);
+static void path_of(const worker_logs *logs, int pid, std_stream std_stream, const char *end, char out[PATH_BYTES]) {
+    snprintf(out, PATH_BYTES, "%.200s/%d%s%s", logs->folder, pid, std_stream_end(std_stream), end);
 }
 
 /* ---- Handing on. */
@@ -68,10 +68,10 @@ static bool take_name(speaker *speaker, const uint8_t *data, size_t size) {
 }
 
 static void hand_on(const worker_logs *logs, speaker *speaker, const tail *tail, const uint8_t *data, size_t size) {
-    if (tail->outlet == OUTLET_OUT && take_name(speaker, data, size)) return;
+    if (tail->std_stream == STD_STREAM_OUT && take_name(speaker, data, size)) return;
     worker_log_source source = {.program = speaker->program,
                                 .pid = speaker->pid,
-                                .outlet = tail->outlet,
+                                .std_stream = tail->std_stream,
                                 .label = speaker->label,
                                 .place = (uint64_t)tail->taken};
     logs->fn(logs->context, &source, span_of(data, size));
@@ -119,7 +119,7 @@ static bool move_to(const char *path, int fd, off_t size) {
 
 static void rotate(const worker_logs *logs, const speaker *speaker, tail *tail, int fd, off_t size) {
     char path[PATH_BYTES];
-    path_of(logs, speaker->pid, tail->outlet, ".1", path);
+    path_of(logs, speaker->pid, tail->std_stream, ".1", path);
     if (move_to(path, fd, size)) tail->at = 0;
 }
 
@@ -141,7 +141,7 @@ static void read_new(const worker_logs *logs, speaker *speaker, tail *tail, int 
 static void pump(const worker_logs *logs, speaker *speaker, tail *tail) {
     char path[PATH_BYTES];
     tail->dirty = false;
-    path_of(logs, speaker->pid, tail->outlet, "", path);
+    path_of(logs, speaker->pid, tail->std_stream, "", path);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return;
     read_new(logs, speaker, tail, fd);
@@ -149,7 +149,7 @@ static void pump(const worker_logs *logs, speaker *speaker, tail *tail) {
 }
 
 static void pump_all(const worker_logs *logs, speaker *speaker) {
-    for (outlet i = 0; i < OUTLETS; i++) {
+    for (std_stream i = 0; i < STD_STREAMS; i++) {
         tail *tail = &speaker->tails[i];
         pump(logs, speaker, tail);
         if (tail->part_size > 0) end_line(logs, speaker, tail);
@@ -161,7 +161,7 @@ static void look(void *context) {
     logs->timer_set = false;
     map_for_each (slot, &logs->speakers) {
         speaker *speaker = slot.value;
-        for (outlet i = 0; i < OUTLETS; i++)
+        for (std_stream i = 0; i < STD_STREAMS; i++)
             if (speaker->tails[i].dirty) pump(logs, speaker, &speaker->tails[i]);
     }
 }
@@ -169,7 +169,7 @@ static void look(void *context) {
 static void look_soon(worker_logs *logs) {
     if (logs->timer_set) return;
     logs->timer_set = true;
-    loop_timer_set(logs->timer, PAUSE_US);
+    event_loop_timer_set(logs->timer, PAUSE_US);
 }
 
 /* The node's own, if it writes one: nobody is handed that, but it is kept as small as the others. */
@@ -187,8 +187,8 @@ static void cap_own(const worker_logs *logs) {
 static void mark_dirty(const worker_logs *logs, const char *name) {
     char *end;
     speaker *speaker = map_get(&logs->speakers, strtoull(name, &end, 10));
-    for (outlet i = 0; speaker != NULL && i < OUTLETS; i++)
-        if (strcmp(end, outlet_end(i)) == 0) speaker->tails[i].dirty = true;
+    for (std_stream i = 0; speaker != NULL && i < STD_STREAMS; i++)
+        if (strcmp(end, std_stream_end(i)) == 0) speaker->tails[i].dirty = true;
 }
 
 /* Files were written to. An event that names nobody is of a worker that has ended, or whose file has no name yet. */
@@ -212,44 +212,44 @@ void worker_logs_drain(worker_logs *logs) {
 
 /* ---- Life. */
 
-mr_status worker_logs_open(loop *loop, const char *folder, worker_log_fn *fn, void *context, worker_logs **out) {
+mr_status worker_logs_open(event_loop *loop, const char *folder, worker_log_fn *fn, void *context, worker_logs **out) {
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (fd < 0) return error_errno("cannot watch the logs of workers in %s", folder);
     worker_logs *logs = XNEW(worker_logs, .folder = folder, .fn = fn, .context = context, .inotify_fd = fd);
     mr_status status = inotify_add_watch(fd, folder, IN_MODIFY) < 0
                            ? error_errno("cannot watch the logs of workers in %s", folder)
                            : MR_OK;
-    if (status == MR_OK) status = loop_watch_add(loop, fd, changed, logs, &logs->watch);
+    if (status == MR_OK) status = event_loop_watch_add(loop, fd, changed, logs, &logs->watch);
     if (status != MR_OK) {
         close(fd);
         free(logs);
         return status;
     }
-    logs->timer = loop_timer_create(loop, look, logs);
+    logs->timer = event_loop_timer_create(loop, look, logs);
     *out = logs;
     return MR_OK;
 }
 
 void worker_logs_close(worker_logs *logs) {
-    map_slot slot;
+    map_entry entry;
     if (logs == NULL) return;
-    while (map_next(&logs->speakers, 0, &slot) != 0) worker_logs_ended(logs, ((speaker *)slot.value)->pid);
+    while (map_next(&logs->speakers, 0, &entry) != 0) worker_logs_ended(logs, ((speaker *)entry.value)->pid);
     map_fini(&logs->speakers);
-    loop_timer_destroy(logs->timer);
-    loop_watch_remove(logs->watch);
+    event_loop_timer_destroy(logs->timer);
+    event_loop_watch_remove(logs->watch);
     close(logs->inotify_fd);
     free(logs);
 }
 
 /* ---- Workers. */
 
-static void new_path(const worker_logs *logs, outlet outlet, char out[PATH_BYTES]) {
-    snprintf(out, PATH_BYTES, "%.200s/new%s", logs->folder, outlet_end(outlet));
+static void new_path(const worker_logs *logs, std_stream std_stream, char out[PATH_BYTES]) {
+    snprintf(out, PATH_BYTES, "%.200s/new%s", logs->folder, std_stream_end(std_stream));
 }
 
-static int create(const worker_logs *logs, outlet outlet) {
+static int create(const worker_logs *logs, std_stream std_stream) {
     char path[PATH_BYTES];
-    new_path(logs, outlet, path);
+    new_path(logs, std_stream, path);
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) log_warn("cannot create the log %s: the worker's output goes to the node's: %s", path, strerror(errno));
     return fd;
@@ -257,27 +257,27 @@ static int create(const worker_logs *logs, outlet outlet) {
 
 static void remove_new(const worker_logs *logs) {
     char path[PATH_BYTES];
-    for (outlet i = 0; i < OUTLETS; i++) {
+    for (std_stream i = 0; i < STD_STREAMS; i++) {
         new_path(logs, i, path);
         unlink(path);
     }
 }
 
-bool worker_logs_create(worker_logs *logs, int fds[OUTLETS]) {
-    fds[OUTLET_OUT] = create(logs, OUTLET_OUT);
-    fds[OUTLET_ERR] = fds[OUTLET_OUT] < 0 ? -1 : create(logs, OUTLET_ERR);
-    if (fds[OUTLET_ERR] >= 0) return true;
-    if (fds[OUTLET_OUT] >= 0) {
-        close(fds[OUTLET_OUT]);
+bool worker_logs_create(worker_logs *logs, int fds[STD_STREAMS]) {
+    fds[STD_STREAM_OUT] = create(logs, STD_STREAM_OUT);
+    fds[STD_STREAM_ERR] = fds[STD_STREAM_OUT] < 0 ? -1 : create(logs, STD_STREAM_ERR);
+    if (fds[STD_STREAM_ERR] >= 0) return true;
+    if (fds[STD_STREAM_OUT] >= 0) {
+        close(fds[STD_STREAM_OUT]);
         remove_new(logs);
     }
-    fds[OUTLET_OUT] = -1;
+    fds[STD_STREAM_OUT] = -1;
     return false;
 }
 
 void worker_logs_made(worker_logs *logs, uint32_t program, int pid) {
     speaker *made = XNEW(speaker, .program = program, .pid = pid);
-    for (outlet i = 0; i < OUTLETS; i++) made->tails[i] = (tail){.outlet = i, .dirty = true};
+    for (std_stream i = 0; i < STD_STREAMS; i++) made->tails[i] = (tail){.std_stream = i, .dirty = true};
     free(map_put(&logs->speakers, (uint64_t)pid, made));
     look_soon(logs);
 }
@@ -288,7 +288,7 @@ void worker_logs_started(worker_logs *logs, uint32_t program, int pid) {
         remove_new(logs);
         return;
     }
-    for (outlet i = 0; i < OUTLETS; i++) {
+    for (std_stream i = 0; i < STD_STREAMS; i++) {
         new_path(logs, i, from);
         path_of(logs, pid, i, "", path);
         if (rename(from, path) != 0) unlink(from);
@@ -302,11 +302,11 @@ void worker_logs_label(worker_logs *logs, int pid, const char *label) {
 }
 
 /* A file that has nothing, and had nothing before it began again. */
-static void remove_empty(const worker_logs *logs, int pid, outlet outlet) {
+static void remove_empty(const worker_logs *logs, int pid, std_stream std_stream) {
     char path[PATH_BYTES], before[PATH_BYTES];
     struct stat stat;
-    path_of(logs, pid, outlet, "", path);
-    path_of(logs, pid, outlet, ".1", before);
+    path_of(logs, pid, std_stream, "", path);
+    path_of(logs, pid, std_stream, ".1", before);
     if (lstat(path, &stat) == 0 && stat.st_size == 0 && access(before, F_OK) != 0) unlink(path);
 }
 
@@ -314,7 +314,7 @@ void worker_logs_ended(worker_logs *logs, int pid) {
     speaker *speaker = map_remove(&logs->speakers, (uint64_t)pid);
     if (speaker == NULL) return;
     pump_all(logs, speaker);
-    for (outlet i = 0; i < OUTLETS; i++) remove_empty(logs, pid, i);
+    for (std_stream i = 0; i < STD_STREAMS; i++) remove_empty(logs, pid, i);
     free(speaker);
 }
 
@@ -359,9 +359,9 @@ static void quote(const char *path, char *out, size_t size) {
 
 void worker_logs_last(worker_logs *logs, int pid, char *out, size_t size) {
     char path[PATH_BYTES];
-    path_of(logs, pid, OUTLET_ERR, "", path);
+    path_of(logs, pid, STD_STREAM_ERR, "", path);
     quote(path, out, size);
     if (out[0] != '\0') return;
-    path_of(logs, pid, OUTLET_OUT, "", path);
+    path_of(logs, pid, STD_STREAM_OUT, "", path);
     quote(path, out, size);
 }

@@ -28,7 +28,7 @@ typedef struct worker_logs worker_logs;
 typedef struct worker_log_source {
     uint32_t program;
     int pid;
-    outlet outlet;
+    std_stream std_stream;
     const char *label; /* what it is called; "": whatever it runs is called (at `place`) */
     uint64_t place;    /* in its file: where the line ends */
 } worker_log_source;
@@ -37,12 +37,13 @@ typedef struct worker_log_source {
 typedef void worker_log_fn(void *context, const worker_log_source *source, span line);
 
 /* `folder` is borrowed for its life. MR_IO: no inotify, or no descriptor. */
-MR_MUST mr_status worker_logs_open(loop *loop, const char *folder, worker_log_fn *fn, void *context, worker_logs **out);
+MR_MUST mr_status worker_logs_open(event_loop *loop, const char *folder, worker_log_fn *fn, void *context,
+                                   worker_logs **out);
 void worker_logs_close(worker_logs *logs); /* NULL is a no-op */
 
 /* Before a worker is started: the descriptors for what it prints, the caller's to close; false: there are none (-1).
  * Afterwards: who it is, or pid 0 if it was not started. */
-bool worker_logs_create(worker_logs *logs, int fds[OUTLETS]);
+bool worker_logs_create(worker_logs *logs, int fds[STD_STREAMS]);
 void worker_logs_started(worker_logs *logs, uint32_t program, int pid);
 void worker_logs_made(worker_logs *logs, uint32_t program, int pid); /* one that has made its files itself */
 void worker_logs_label(worker_logs *logs, int pid, const char *label);

@@ -18,8 +18,8 @@
 enum { LINES_MAX = 16384, PATIENCE = 2000 };
 
 typedef struct fixture {
-    char folder[TEMP_FOLDER_MAX];
-    loop *loop;
+    char folder[TEMP_DIR_FOLDER_MAX];
+    event_loop *loop;
     worker_logs *logs;
     size_t count;
     char lines[LINES_MAX][96];
@@ -29,21 +29,21 @@ static void keep(void *context, const worker_log_source *source, span line) {
     fixture *fixture = context;
     assert_true(fixture->count < LINES_MAX);
     snprintf(fixture->lines[fixture->count++], sizeof fixture->lines[0], "%u %s %d%c %.*s", source->program,
-             source->label, source->pid, source->outlet == OUTLET_OUT ? ':' : '!',
+             source->label, source->pid, source->std_stream == STD_STREAM_OUT ? ':' : '!',
              (int)(line.size < 60 ? line.size : 60), (const char *)line.data);
 }
 
 static int setup(void **state) {
     fixture *fixture = calloc(1, sizeof *fixture);
     *state = fixture;
-    return !temp_folder(fixture->folder) || loop_create(&fixture->loop) != MR_OK ||
+    return !temp_dir_folder(fixture->folder) || event_loop_create(&fixture->loop) != MR_OK ||
            worker_logs_open(fixture->loop, fixture->folder, keep, fixture, &fixture->logs) != MR_OK;
 }
 
 static int teardown(void **state) {
     fixture *fixture = *state;
     worker_logs_close(fixture->logs);
-    loop_destroy(fixture->loop);
+    event_loop_destroy(fixture->loop);
     int left = rmdir(fixture->folder);
     free(fixture);
     return left;
@@ -69,21 +69,21 @@ static void remove_file(const fixture *fixture, const char *name) {
 static void say(int fd, const char *text) { assert_int_equal(write(fd, text, strlen(text)), strlen(text)); }
 
 static void await(fixture *fixture, size_t count) {
-    for (int i = 0; i < PATIENCE && fixture->count < count; i++) loop_run_once(fixture->loop, 10 * 1000);
+    for (int i = 0; i < PATIENCE && fixture->count < count; i++) event_loop_run_once(fixture->loop, 10 * 1000);
     assert_int_equal(fixture->count, count);
 }
 
-static void start_both(fixture *fixture, int pid, int fds[OUTLETS]) {
+static void start_both(fixture *fixture, int pid, int fds[STD_STREAMS]) {
     assert_true(worker_logs_create(fixture->logs, fds));
     worker_logs_started(fixture->logs, 3, pid);
 }
 
 /* One that says nothing but what it prints: the descriptor of its output. */
 static int start(fixture *fixture, int pid) {
-    int fds[OUTLETS];
+    int fds[STD_STREAMS];
     start_both(fixture, pid, fds);
-    close(fds[OUTLET_ERR]);
-    return fds[OUTLET_OUT];
+    close(fds[STD_STREAM_ERR]);
+    return fds[STD_STREAM_OUT];
 }
 
 static void lines_come_as_they_are_written(void **state) {
@@ -121,24 +121,24 @@ static void a_worker_says_what_it_is_called(void **state) {
     remove_file(fixture, "4711.out.log");
 }
 
-static void outlets_stay_apart(void **state) {
+static void std_streams_stay_apart(void **state) {
     fixture *fixture = *state;
-    int fds[OUTLETS];
+    int fds[STD_STREAMS];
     start_both(fixture, 4711, fds);
-    say(fds[OUTLET_ERR], "a complaint\nhalf of ");
-    say(fds[OUTLET_OUT], "a line\nhalf a ");
+    say(fds[STD_STREAM_ERR], "a complaint\nhalf of ");
+    say(fds[STD_STREAM_OUT], "a line\nhalf a ");
     await(fixture, 2);
-    say(fds[OUTLET_ERR], "another\n" WORKER_LOG_NAME "a complaint is no name\n");
-    say(fds[OUTLET_OUT], "line\n");
+    say(fds[STD_STREAM_ERR], "another\n" WORKER_LOG_NAME "a complaint is no name\n");
+    say(fds[STD_STREAM_OUT], "line\n");
     worker_logs_drain(fixture->logs);
     assert_int_equal(fixture->count, 5);
     assert_string_equal(fixture->lines[2], "3  4711: half a line");
     assert_string_equal(fixture->lines[3], "3  4711! half of another");
     assert_string_equal(fixture->lines[4], "3  4711! " WORKER_LOG_NAME "a complaint is no name");
-    say(fds[OUTLET_OUT], WORKER_LOG_NAME "Counter(7)\n");
-    say(fds[OUTLET_ERR], "by its name\n");
-    close(fds[OUTLET_OUT]);
-    close(fds[OUTLET_ERR]);
+    say(fds[STD_STREAM_OUT], WORKER_LOG_NAME "Counter(7)\n");
+    say(fds[STD_STREAM_ERR], "by its name\n");
+    close(fds[STD_STREAM_OUT]);
+    close(fds[STD_STREAM_ERR]);
     worker_logs_ended(fixture->logs, 4711);
     assert_string_equal(fixture->lines[5], "3 Counter(7) 4711! by its name");
     remove_file(fixture, "4711.out.log");
@@ -146,16 +146,16 @@ static void outlets_stay_apart(void **state) {
 }
 
 /* One outlet that grows takes nothing from the other. */
-static void each_outlet_has_its_own_limit(void **state) {
+static void each_std_stream_has_its_own_limit(void **state) {
     fixture *fixture = *state;
     char line[1000];
-    int fds[OUTLETS];
+    int fds[STD_STREAMS];
     start_both(fixture, 4711, fds);
     memset(line, 'x', sizeof line);
     line[sizeof line - 1] = '\n';
-    say(fds[OUTLET_OUT], "the only line\n");
+    say(fds[STD_STREAM_OUT], "the only line\n");
     for (int i = 0; i < WORKER_LOG_BYTES_MAX / (int)sizeof line + 2; i++) {
-        assert_int_equal(write(fds[OUTLET_ERR], line, sizeof line), sizeof line);
+        assert_int_equal(write(fds[STD_STREAM_ERR], line, sizeof line), sizeof line);
         if (i % 100 == 0) worker_logs_drain(fixture->logs);
         fixture->count = 0;
     }
@@ -163,8 +163,8 @@ static void each_outlet_has_its_own_limit(void **state) {
     assert_int_equal(size_of(fixture, "4711.err.log"), 0);
     assert_true(size_of(fixture, "4711.err.log.1") > WORKER_LOG_BYTES_MAX);
     assert_int_equal(size_of(fixture, "4711.out.log"), strlen("the only line\n"));
-    close(fds[OUTLET_OUT]);
-    close(fds[OUTLET_ERR]);
+    close(fds[STD_STREAM_OUT]);
+    close(fds[STD_STREAM_ERR]);
     worker_logs_ended(fixture->logs, 4711);
     remove_file(fixture, "4711.out.log");
     remove_file(fixture, "4711.err.log"); /* it had something */
@@ -194,10 +194,10 @@ static void silence_leaves_nothing(void **state) {
     worker_logs_ended(fixture->logs, 4711); /* of nobody any more */
     assert_int_equal(size_of(fixture, "4711.out.log"), -1);
     assert_int_equal(size_of(fixture, "4711.err.log"), -1);
-    int fds[OUTLETS];
+    int fds[STD_STREAMS];
     start_both(fixture, 0, fds); /* it could not be started */
-    close(fds[OUTLET_OUT]);
-    close(fds[OUTLET_ERR]);
+    close(fds[STD_STREAM_OUT]);
+    close(fds[STD_STREAM_ERR]);
     close(start(fixture, 4712)); /* the end of the run finds it */
 }
 
@@ -231,7 +231,8 @@ static void the_nodes_own_log_has_a_limit(void **state) {
     line[sizeof line - 1] = '\n';
     for (int i = 0; i < WORKER_LOG_BYTES_MAX / (int)sizeof line + 10; i++) fwrite(line, 1, sizeof line, file);
     fclose(file);
-    for (int i = 0; i < PATIENCE && size_of(fixture, WORKER_LOG_OWN) > 0; i++) loop_run_once(fixture->loop, 10 * 1000);
+    for (int i = 0; i < PATIENCE && size_of(fixture, WORKER_LOG_OWN) > 0; i++)
+        event_loop_run_once(fixture->loop, 10 * 1000);
     assert_int_equal(size_of(fixture, WORKER_LOG_OWN), 0);
     assert_true(size_of(fixture, WORKER_LOG_OWN ".1") > WORKER_LOG_BYTES_MAX);
     assert_int_equal(fixture->count, 0); /* it is nobody's output */
@@ -259,9 +260,9 @@ static void what_is_too_much_is_left_out(void **state) {
 static void the_last_lines_can_be_quoted(void **state) {
     fixture *fixture = *state;
     char text[200], small[12];
-    int fds[OUTLETS];
+    int fds[STD_STREAMS];
     start_both(fixture, 4711, fds);
-    int fd = fds[OUTLET_OUT];
+    int fd = fds[STD_STREAM_OUT];
     worker_logs_last(fixture->logs, 4711, text, sizeof text);
     assert_string_equal(text, "");
     worker_logs_last(fixture->logs, 4799, text, sizeof text);
@@ -271,17 +272,18 @@ static void the_last_lines_can_be_quoted(void **state) {
     assert_string_equal(text, "two | three with a  [1mtab | four");
     worker_logs_last(fixture->logs, 4711, small, sizeof small);
     assert_true(strlen(small) < sizeof small);
-    say(fds[OUTLET_ERR], "why\n"); /* a complaint says more */
+    say(fds[STD_STREAM_ERR], "why\n"); /* a complaint says more */
     worker_logs_last(fixture->logs, 4711, text, sizeof text);
     assert_string_equal(text, "why");
-    say(fds[OUTLET_ERR], "Fatal Python error: Aborted\n\n  File \"a.py\", line 3 in f\n  one\n  two\n\nmodules\nwhy\n");
+    say(fds[STD_STREAM_ERR],
+        "Fatal Python error: Aborted\n\n  File \"a.py\", line 3 in f\n  one\n  two\n\nmodules\nwhy\n");
     worker_logs_last(fixture->logs, 4711, text, sizeof text);
     assert_string_equal(text,
                         "Fatal Python error: Aborted |  |   File \"a.py\", line 3 in f |   one |   two |  | modules"
                         " | why");
     worker_logs_last(fixture->logs, 4711, small, sizeof small);
     assert_true(strlen(small) < sizeof small);
-    close(fds[OUTLET_ERR]);
+    close(fds[STD_STREAM_ERR]);
     close(fd);
     worker_logs_ended(fixture->logs, 4711);
     worker_logs_last(fixture->logs, 4711, text, sizeof text); /* also when it is gone */
@@ -296,8 +298,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_LOGS(lines_come_as_they_are_written),
         WITH_LOGS(a_worker_says_what_it_is_called),
-        WITH_LOGS(outlets_stay_apart),
-        WITH_LOGS(each_outlet_has_its_own_limit),
+        WITH_LOGS(std_streams_stay_apart),
+        WITH_LOGS(each_std_stream_has_its_own_limit),
         WITH_LOGS(a_line_without_an_end_comes_when_all_is_wanted),
         WITH_LOGS(silence_leaves_nothing),
         WITH_LOGS(a_file_has_a_limit),

@@ -71,8 +71,8 @@ bool borrow_feed(borrow *borrow) {
 
 void borrow_answered(borrow *borrow, borrow_message *message) {
     for (uint32_t i = 0; message->verb == BORROW && i < message->count; i++) {
-        loan *loan = borrow->ops->find(borrow->host, message->owner, message->serials[i]);
-        if (loan != NULL && loan->state == LOAN_ASKED) loan->state = LOAN_HELD;
+        borrowed_ref *ref = borrow->ops->find(borrow->host, message->owner, message->serials[i]);
+        if (ref != NULL && ref->state == BORROWED_REF_ASKED) ref->state = BORROWED_REF_HELD;
     }
     message_end(message);
 }
@@ -89,10 +89,10 @@ void borrow_owner_gone(borrow *borrow, uint64_t process) {
 
 /* ---- Loans. */
 
-void borrow_keep(borrow *borrow, loan *loan, borrow_gate *gate) {
-    if (loan->state == LOAN_HELD || loan->state == LOAN_LOST) return;
-    loan->state = LOAN_ASKED; /* one that was asked for is asked for again: this gate needs a word of its own */
-    say(borrow, loan->owner, BORROW, loan->serial, gate);
+void borrow_keep(borrow *borrow, borrowed_ref *ref, borrow_gate *gate) {
+    if (ref->state == BORROWED_REF_HELD || ref->state == BORROWED_REF_LOST) return;
+    ref->state = BORROWED_REF_ASKED; /* one that was asked for is asked for again: this gate needs a word of its own */
+    say(borrow, ref->owner, BORROW, ref->serial, gate);
 }
 
 bool borrow_through(borrow *borrow, borrow_gate *gate) {
@@ -101,8 +101,9 @@ bool borrow_through(borrow *borrow, borrow_gate *gate) {
     return false;
 }
 
-void borrow_let_go(borrow *borrow, loan *loan) {
-    if (loan->state == LOAN_ASKED || loan->state == LOAN_HELD) say(borrow, loan->owner, RETURN, loan->serial, NULL);
+void borrow_let_go(borrow *borrow, borrowed_ref *ref) {
+    if (ref->state == BORROWED_REF_ASKED || ref->state == BORROWED_REF_HELD)
+        say(borrow, ref->owner, RETURN, ref->serial, NULL);
 }
 
 /* ---- Borrowers. */
@@ -144,10 +145,10 @@ void borrow_borrower_gone(borrow *borrow, uint64_t link) {
 }
 
 void borrow_fini(borrow *borrow) {
-    map_slot slot;
-    while (map_next(&borrow->borrowers, 0, &slot) != 0) borrow_borrower_gone(borrow, slot.key);
-    while (map_next(&borrow->owners, 0, &slot) != 0) {
-        owner *owner = map_remove(&borrow->owners, slot.key);
+    map_entry entry;
+    while (map_next(&borrow->borrowers, 0, &entry) != 0) borrow_borrower_gone(borrow, entry.key);
+    while (map_next(&borrow->owners, 0, &entry) != 0) {
+        owner *owner = map_remove(&borrow->owners, entry.key);
         for (list *at; (at = list_pop_front(&owner->messages)) != NULL;) free(container_of(at, borrow_message, place));
         free(owner);
     }

@@ -29,12 +29,17 @@
 #include "base/map.h"
 #include "miniray/status.h"
 
-typedef enum loan_state { LOAN_CARRIED, LOAN_ASKED, LOAN_HELD, LOAN_LOST } loan_state;
+typedef enum borrowed_ref_state {
+    BORROWED_REF_CARRIED,
+    BORROWED_REF_ASKED,
+    BORROWED_REF_HELD,
+    BORROWED_REF_LOST
+} borrowed_ref_state;
 
-typedef struct loan { /* of one reference; lives in what the process knows of it */
+typedef struct borrowed_ref { /* of one reference; lives in what the process knows of it */
     uint64_t owner, serial;
-    loan_state state;
-} loan;
+    borrowed_ref_state state;
+} borrowed_ref;
 
 typedef struct borrow_gate {
     uint32_t left;
@@ -57,8 +62,8 @@ typedef struct borrow_message { /* on its way to an owner */
 typedef struct borrow_ops {
     /* Sends it. MR_OK: borrow_answered or borrow_owner_gone follows. MR_BUSY: not now, borrow_feed. */
     mr_status (*send)(void *host, borrow_message *message);
-    loan *(*find)(void *host, uint64_t owner, uint64_t serial); /* NULL: let go of meanwhile */
-    void *(*hold)(void *host, uint64_t serial);                 /* an object of ours; NULL: there is none */
+    borrowed_ref *(*find)(void *host, uint64_t owner, uint64_t serial); /* NULL: let go of meanwhile */
+    void *(*hold)(void *host, uint64_t serial);                         /* an object of ours; NULL: there is none */
     void (*drop)(void *host, void *object);
 } borrow_ops;
 
@@ -76,10 +81,10 @@ void borrow_fini(borrow *borrow); /* forgets what is on its way, drops what is l
 
 /* ---- Of those who have something on loan. */
 
-void borrow_keep(borrow *borrow, loan *loan, borrow_gate *gate); /* HELD and LOST need no more */
+void borrow_keep(borrow *borrow, borrowed_ref *ref, borrow_gate *gate); /* HELD and LOST need no more */
 /* After all that was kept: sends it. True: the gate is open already, and `open` is not called. */
 bool borrow_through(borrow *borrow, borrow_gate *gate);
-void borrow_let_go(borrow *borrow, loan *loan); /* RETURNs wait for borrow_feed, or the next BORROW */
+void borrow_let_go(borrow *borrow, borrowed_ref *ref); /* RETURNs wait for borrow_feed, or the next BORROW */
 
 bool borrow_feed(borrow *borrow); /* sends what waits; false: something still does */
 void borrow_answered(borrow *borrow, borrow_message *message);

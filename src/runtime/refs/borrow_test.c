@@ -41,9 +41,9 @@ struct process {
     int id;
     borrow borrow;
     bool dead;
-    loan loan;       /* of the one reference; valid while refs > 0 */
-    unsigned refs;   /* of the program, and of carriers that we sent and that are not answered */
-    unsigned wanted; /* of refs: the program's own */
+    borrowed_ref ref; /* of the one reference; valid while refs > 0 */
+    unsigned refs;    /* of the program, and of carriers that we sent and that are not answered */
+    unsigned wanted;  /* of refs: the program's own */
 };
 
 typedef struct world {
@@ -66,9 +66,9 @@ static mr_status send_message(void *host, borrow_message *message) {
     return MR_OK;
 }
 
-static loan *find(void *host, uint64_t owner, uint64_t serial) {
+static borrowed_ref *find(void *host, uint64_t owner, uint64_t serial) {
     process *process = host;
-    return process->refs > 0 ? &process->loan : NULL;
+    return process->refs > 0 ? &process->ref : NULL;
 }
 
 static void drop_object(world *world) {
@@ -104,7 +104,7 @@ static void let_go(process *process) {
     if (process->id == 0)
         drop_object(process->world);
     else if (process->refs == 0)
-        borrow_let_go(&process->borrow, &process->loan);
+        borrow_let_go(&process->borrow, &process->ref);
 }
 
 static void answer(borrow_gate *gate) {
@@ -119,14 +119,14 @@ static void carrier_came(process *process, int from, bool keep) {
     keeping *keeping = calloc(1, sizeof *keeping);
     *keeping = (struct keeping){.gate.open = answer, .process = process, .from = from};
     assert_false(process->world->freed);
-    if (process->id != 0 && process->refs == 0) process->loan = (loan){.owner = 0, .serial = SERIAL};
+    if (process->id != 0 && process->refs == 0) process->ref = (borrowed_ref){.owner = 0, .serial = SERIAL};
     if (keep) {
         process->refs++;
         process->wanted++;
         if (process->id == 0)
             process->world->holds++;
         else
-            borrow_keep(&process->borrow, &process->loan, &keeping->gate);
+            borrow_keep(&process->borrow, &process->ref, &keeping->gate);
     }
     if (borrow_through(&process->borrow, &keeping->gate)) answer(&keeping->gate);
 }
@@ -273,7 +273,7 @@ static void a_borrower_that_dies_keeps_nothing(void **state) {
     deliver(&world, 1, 0, false); /* lent */
     assert_int_equal(world.all[0].borrow.lent, 1);
     deliver(&world, 0, 1, false); /* its word: answers */
-    assert_int_equal(world.all[1].loan.state, LOAN_HELD);
+    assert_int_equal(world.all[1].ref.state, BORROWED_REF_HELD);
     deliver(&world, 1, 0, false);
     world.all[0].wanted--;
     let_go(&world.all[0]);
@@ -292,8 +292,8 @@ static void an_owner_that_dies_opens_the_gates(void **state) {
     world_open(&world);
     process *process = &world.all[1];
     process->refs = 1;
-    process->loan = (loan){.owner = 0, .serial = SERIAL};
-    borrow_keep(&process->borrow, &process->loan, &gate);
+    process->ref = (borrowed_ref){.owner = 0, .serial = SERIAL};
+    borrow_keep(&process->borrow, &process->ref, &gate);
     assert_false(borrow_through(&process->borrow, &gate));
     borrow_owner_gone(&process->borrow, 0);
     assert_null(gate.open);
@@ -308,8 +308,8 @@ static void many_go_in_few_messages(void **state) {
     process *process = &world.all[2];
     process->refs = 1;
     for (int i = 0; i < COUNT; i++) {
-        loan loan = {.owner = 0, .serial = SERIAL, .state = LOAN_HELD};
-        borrow_let_go(&process->borrow, &loan);
+        borrowed_ref ref = {.owner = 0, .serial = SERIAL, .state = BORROWED_REF_HELD};
+        borrow_let_go(&process->borrow, &ref);
     }
     assert_true(borrow_feed(&process->borrow));
     assert_int_equal(world.channels[2][0].last, (COUNT + BORROW_BATCH - 1) / BORROW_BATCH);

@@ -16,50 +16,50 @@ typedef struct entry { /* as it lies in the table */
 } entry;
 _Static_assert(sizeof(entry) == ENTRY, "layout");
 
-typedef struct places { /* of a parcel */
-    uint64_t parcel_offset, parcel_size, region_offset, region_size;
+typedef struct places { /* of a payload */
+    uint64_t payload_offset, payload_size, region_offset, region_size;
 } places;
 _Static_assert(sizeof(places) == 32, "layout");
 
 static size_t align_up(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
-/* ---- Memory. Aligned by hand: cheaper than an aligned allocation, and most bundles are small. */
+/* ---- Memory. Aligned by hand: cheaper than an aligned allocation, and most value packs are small. */
 
-mr_status bundle_room(size_t size, bundle **out) {
-    _Static_assert(sizeof(bundle) <= 64, "bundle_of counts on it");
+mr_status value_pack_room(size_t size, value_pack **out) {
+    _Static_assert(sizeof(value_pack) <= 64, "bundle_of counts on it");
     if (size > SIZE_MAX - 192) return error_set(MR_TOO_LARGE, "arguments or results of %zu bytes are too large", size);
     void *memory = NULL;
     MR_TRY(alloc_try_resize(&memory, size + 64 + 63));
-    bundle *made = (bundle *)(align_up((size_t)(uintptr_t)memory, 64));
-    *made = (bundle){.refs = 1, .size = size, .room = size, .bytes = (uint8_t *)made + 64, .memory = memory};
+    value_pack *made = (value_pack *)(align_up((size_t)(uintptr_t)memory, 64));
+    *made = (value_pack){.refs = 1, .size = size, .room = size, .bytes = (uint8_t *)made + 64, .memory = memory};
     *out = made;
     return MR_OK;
 }
 
-void bundle_spares_fini(bundle_spares *spares) {
-    while (spares->count > 0) bundle_unref(spares->kept[--spares->count]);
+void value_pack_spares_fini(value_pack_spares *spares) {
+    while (spares->count > 0) value_pack_unref(spares->kept[--spares->count]);
 }
 
-bool bundle_spares_keep(bundle_spares *spares, bundle *bundle) {
-    if (bundle->refs != 1 || bundle->cargo != NULL || bundle->room > BUNDLE_SPARE_BYTES) return false;
+bool value_pack_spares_keep(value_pack_spares *spares, value_pack *pack) {
+    if (pack->refs != 1 || pack->attachment != NULL || pack->room > VALUE_PACK_SPARE_BYTES) return false;
     uint32_t smallest = 0;
     for (uint32_t i = 1; i < spares->count; i++)
         if (spares->kept[i]->room < spares->kept[smallest]->room) smallest = i;
-    if (spares->count < BUNDLE_SPARES_MAX) {
-        spares->kept[spares->count++] = bundle;
+    if (spares->count < VALUE_PACK_SPARES_MAX) {
+        spares->kept[spares->count++] = pack;
         return true;
     }
-    if (spares->kept[smallest]->room >= bundle->room) return false;
-    bundle_unref(spares->kept[smallest]);
-    spares->kept[smallest] = bundle;
+    if (spares->kept[smallest]->room >= pack->room) return false;
+    value_pack_unref(spares->kept[smallest]);
+    spares->kept[smallest] = pack;
     return true;
 }
 
-mr_status bundle_spares_room(bundle_spares *spares, size_t size, bundle **out) {
+mr_status value_pack_spares_room(value_pack_spares *spares, size_t size, value_pack **out) {
     uint32_t at = spares->count; /* the newest first: it may be in the cache */
     while (at > 0 && spares->kept[at - 1]->room < size) at--;
-    if (at == 0) return bundle_room(size, out);
-    bundle *used = spares->kept[at - 1];
+    if (at == 0) return value_pack_room(size, out);
+    value_pack *used = spares->kept[at - 1];
     spares->kept[at - 1] = spares->kept[--spares->count];
     used->size = size;
     used->count = used->hidden = 0;
@@ -67,17 +67,17 @@ mr_status bundle_spares_room(bundle_spares *spares, size_t size, bundle **out) {
     return MR_OK;
 }
 
-bundle *bundle_ref(bundle *bundle) {
-    bundle->refs++;
-    return bundle;
+value_pack *value_pack_ref(value_pack *pack) {
+    pack->refs++;
+    return pack;
 }
 
-void bundle_unref(bundle *bundle) {
-    if (bundle == NULL) return;
-    MR_ASSERT(bundle->refs > 0);
-    if (--bundle->refs > 0) return;
-    cargo_free(bundle->cargo);
-    free(bundle->memory);
+void value_pack_unref(value_pack *pack) {
+    if (pack == NULL) return;
+    MR_ASSERT(pack->refs > 0);
+    if (--pack->refs > 0) return;
+    attachment_free(pack->attachment);
+    free(pack->memory);
 }
 
 /* ---- Reading. */
@@ -94,22 +94,23 @@ static bool inside(uint64_t offset, uint64_t size, uint64_t align, uint64_t all)
 
 static bool entry_lies_in(const uint8_t *bytes, size_t size, entry entry) {
     uint32_t kind = entry.where & KIND_MASK, offset = entry.where & ~(uint32_t)KIND_MASK;
-    if (kind > BUNDLE_STORED || !inside(offset, entry.size, ALIGN, size)) return false;
-    if (kind != BUNDLE_PARCEL) return true;
+    if (kind > VALUE_PACK_STORED || !inside(offset, entry.size, ALIGN, size)) return false;
+    if (kind != VALUE_PACK_PAYLOAD) return true;
     places places;
     if (entry.size != sizeof places) return false;
     memcpy(&places, bytes + offset, sizeof places);
-    return inside(places.parcel_offset, places.parcel_size, VALUE_ALIGN, size) &&
+    return inside(places.payload_offset, places.payload_size, VALUE_ALIGN, size) &&
            inside(places.region_offset, places.region_size, VALUE_BUFFER_ALIGN, size);
 }
 
-mr_status bundle_open(span bytes, bundle_view *out) {
+mr_status value_pack_open(span bytes, value_pack_view *out) {
     uint32_t header[2];
     if (bytes.size < HEADER)
         return error_set(MR_CORRUPT, "malformed values: %zu bytes, at least %d", bytes.size, HEADER);
     memcpy(header, bytes.data, sizeof header);
     uint32_t count = header[0], hidden = header[1];
-    if (count > BUNDLE_VALUES_MAX || hidden > BUNDLE_VALUES_MAX || (bytes.size - HEADER) / ENTRY < count + hidden)
+    if (count > VALUE_PACK_VALUES_MAX || hidden > VALUE_PACK_VALUES_MAX ||
+        (bytes.size - HEADER) / ENTRY < count + hidden)
         return error_set(MR_CORRUPT, "malformed values: %u values do not fit into %zu bytes", count + hidden,
                          bytes.size);
     uint32_t kinds = 0;
@@ -119,15 +120,15 @@ mr_status bundle_open(span bytes, bundle_view *out) {
             return error_set(MR_CORRUPT, "malformed values: value %u is not inside the %zu bytes", i, bytes.size);
         kinds |= entry.where & KIND_MASK;
     }
-    *out = (bundle_view){.bytes = bytes.data,
-                         .size = bytes.size,
-                         .count = count,
-                         .hidden = hidden,
-                         .plain = kinds == BUNDLE_PLAIN && hidden == 0};
+    *out = (value_pack_view){.bytes = bytes.data,
+                             .size = bytes.size,
+                             .count = count,
+                             .hidden = hidden,
+                             .plain = kinds == VALUE_PACK_PLAIN && hidden == 0};
     return MR_OK;
 }
 
-bool bundle_one_plain(span bytes, span *value) {
+bool value_pack_one_plain(span bytes, span *value) {
     struct {
         uint32_t count, zero;
         entry entry;
@@ -140,63 +141,64 @@ bool bundle_one_plain(span bytes, span *value) {
     return true;
 }
 
-mr_status bundle_check(bundle *bundle) {
-    bundle_view view;
-    MR_TRY(bundle_open(span_of(bundle->bytes, bundle->size), &view));
-    bundle->count = view.count;
-    bundle->hidden = view.hidden;
+mr_status value_pack_check(value_pack *pack) {
+    value_pack_view view;
+    MR_TRY(value_pack_open(span_of(pack->bytes, pack->size), &view));
+    pack->count = view.count;
+    pack->hidden = view.hidden;
     return MR_OK;
 }
 
-bundle_entry bundle_view_entry(const bundle_view *view, uint32_t index) {
+value_pack_entry value_pack_view_entry(const value_pack_view *view, uint32_t index) {
     MR_ASSERT(index < view->count + view->hidden);
     entry entry = read_entry(view->bytes, index);
     const uint8_t *at = view->bytes + (entry.where & ~(uint32_t)KIND_MASK);
-    bundle_kind kind = (bundle_kind)(entry.where & KIND_MASK);
-    if (kind != BUNDLE_PARCEL) return (bundle_entry){.kind = kind, .bytes = span_of(at, entry.size)};
+    value_pack_kind kind = (value_pack_kind)(entry.where & KIND_MASK);
+    if (kind != VALUE_PACK_PAYLOAD) return (value_pack_entry){.kind = kind, .bytes = span_of(at, entry.size)};
     places places;
     memcpy(&places, at, sizeof places);
-    return (bundle_entry){.kind = kind,
-                          .bytes = span_of(view->bytes + places.parcel_offset, (size_t)places.parcel_size),
-                          .region = span_of(view->bytes + places.region_offset, (size_t)places.region_size)};
+    return (value_pack_entry){.kind = kind,
+                              .bytes = span_of(view->bytes + places.payload_offset, (size_t)places.payload_size),
+                              .region = span_of(view->bytes + places.region_offset, (size_t)places.region_size)};
 }
 
-bundle_entry bundle_value(const bundle *bundle, uint32_t index) {
-    bundle_view view = {.bytes = bundle->bytes, .size = bundle->size, .count = bundle->count, .hidden = bundle->hidden};
-    return bundle_view_entry(&view, index);
+value_pack_entry value_pack_value(const value_pack *pack, uint32_t index) {
+    value_pack_view view = {.bytes = pack->bytes, .size = pack->size, .count = pack->count, .hidden = pack->hidden};
+    return value_pack_view_entry(&view, index);
 }
 
-mr_status bundle_entry_open(const bundle_entry *entry, value_doc *doc, mr_value *root) {
-    if (entry->kind == BUNDLE_STORED) return error_set(MR_CORRUPT, "malformed value: it refers to the object store");
-    return entry->kind == BUNDLE_PLAIN ? value_open_plain(doc, entry->bytes, root)
-                                       : value_open(doc, entry->bytes, entry->region, root);
+mr_status value_pack_entry_open(const value_pack_entry *entry, value_doc *doc, mr_value *root) {
+    if (entry->kind == VALUE_PACK_STORED)
+        return error_set(MR_CORRUPT, "malformed value: it refers to the object store");
+    return entry->kind == VALUE_PACK_PLAIN ? value_open_plain(doc, entry->bytes, root)
+                                           : value_open(doc, entry->bytes, entry->region, root);
 }
 
 /* ---- Packing small values: one after the other, straight into their place. */
 
-static size_t pack_one_small(const bundle_item *item, uint8_t *out, size_t room) {
+static size_t pack_one_small(const value_pack_item *item, uint8_t *out, size_t room) {
     if (item->arg == NULL) {
-        if (item->entry.kind != BUNDLE_PLAIN || item->entry.bytes.size > room) return 0;
-        if (item->from != NULL && cargo_refers(item->from, item->index)) return 0;
+        if (item->entry.kind != VALUE_PACK_PLAIN || item->entry.bytes.size > room) return 0;
+        if (item->from != NULL && attachment_refers(item->from, item->index)) return 0;
         memcpy(out, item->entry.bytes.data, item->entry.bytes.size);
         return item->entry.bytes.size;
     }
     size_t size = room >= VALUE_SCALAR_MAX ? value_write_scalar(item->arg, out) : 0;
-    if (size == 0) size = value_write_text(item->arg, BUNDLE_OUT_OF_LINE, out, room);
+    if (size == 0) size = value_write_text(item->arg, VALUE_PACK_OUT_OF_LINE, out, room);
     if (size != 0) return size;
     value_plan plan;
-    if (value_measure(item->arg, BUNDLE_OUT_OF_LINE, &plan) != MR_OK) return 0;
+    if (value_measure(item->arg, VALUE_PACK_OUT_OF_LINE, &plan) != MR_OK) return 0;
     if (plan.buffer_count != 0 || plan.has_refs || plan.value_size > room) return 0;
     value_write_plain(item->arg, &plan, out);
     return plan.value_size;
 }
 
-void bundle_hide(bundle *bundle, uint32_t hidden) {
-    MR_ASSERT(bundle->hidden == 0 && hidden <= bundle->count);
-    bundle->count -= hidden;
-    bundle->hidden = hidden;
-    uint32_t header[2] = {bundle->count, hidden};
-    memcpy(bundle->bytes, header, sizeof header);
+void value_pack_hide(value_pack *pack, uint32_t hidden) {
+    MR_ASSERT(pack->hidden == 0 && hidden <= pack->count);
+    pack->count -= hidden;
+    pack->hidden = hidden;
+    uint32_t header[2] = {pack->count, hidden};
+    memcpy(pack->bytes, header, sizeof header);
 }
 
 static void write_header(uint8_t *out, size_t count) {
@@ -204,34 +206,35 @@ static void write_header(uint8_t *out, size_t count) {
     memcpy(out, header, sizeof header);
 }
 
-size_t bundle_pack_scalar(const mr_arg *arg, uint8_t out[BUNDLE_SCALAR_MAX]) {
+size_t value_pack_pack_scalar(const mr_arg *arg, uint8_t out[VALUE_PACK_SCALAR_MAX]) {
     enum { AT = HEADER + ENTRY };
-    _Static_assert(AT + VALUE_SCALAR_MAX <= BUNDLE_SCALAR_MAX, "a scalar fits");
-    _Static_assert(AT + 2 * sizeof(uint64_t) == BUNDLE_SCALAR_MAX, "and so does a short text");
-    _Static_assert(BUNDLE_BYTE_ENTRY == (AT | BUNDLE_PLAIN | UINT64_C(1) << 32), "a byte lies where a scalar does");
-    size_t size = bundle_pack_byte(arg, out);
+    _Static_assert(AT + VALUE_SCALAR_MAX <= VALUE_PACK_SCALAR_MAX, "a scalar fits");
+    _Static_assert(AT + 2 * sizeof(uint64_t) == VALUE_PACK_SCALAR_MAX, "and so does a short text");
+    _Static_assert(VALUE_PACK_BYTE_ENTRY == (AT | VALUE_PACK_PLAIN | UINT64_C(1) << 32),
+                   "a byte lies where a scalar does");
+    size_t size = value_pack_pack_byte(arg, out);
     if (size != 0) return size;
-    uint64_t words[BUNDLE_SCALAR_MAX / sizeof(uint64_t)] = {1}; /* one value; no old bytes travel */
+    uint64_t words[VALUE_PACK_SCALAR_MAX / sizeof(uint64_t)] = {1}; /* one value; no old bytes travel */
     size = value_write_short(arg, &words[2]);
     if (size == 0) {
-        uint8_t scalar[BUNDLE_SCALAR_MAX - AT] = {0};
+        uint8_t scalar[VALUE_PACK_SCALAR_MAX - AT] = {0};
         size = value_write_scalar(arg, scalar);
         if (size == 0) return 0;
         memcpy(&words[2], scalar, sizeof scalar);
     }
-    words[1] = AT | BUNDLE_PLAIN | (uint64_t)size << 32;
+    words[1] = AT | VALUE_PACK_PLAIN | (uint64_t)size << 32;
     bytes_copy_words(out, words, sizeof words);
     return align_up(AT + size, ALIGN);
 }
 
-size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, size_t room) {
+size_t value_pack_pack_small(const value_pack_item *items, size_t count, uint8_t *out, size_t room) {
     if (count > (room - HEADER) / (ENTRY + ALIGN)) return 0;
     size_t at = HEADER + ENTRY * count;
     for (size_t i = 0; i < count; i++) {
         if (at >= room) return 0;
         size_t size = pack_one_small(&items[i], out + at, room - at);
         if (size == 0 || align_up(at + size, ALIGN) > room) return 0;
-        entry entry = {(uint32_t)at | BUNDLE_PLAIN, (uint32_t)size};
+        entry entry = {(uint32_t)at | VALUE_PACK_PLAIN, (uint32_t)size};
         memcpy(out + HEADER + ENTRY * i, &entry, sizeof entry);
         memset(out + at + size, 0, align_up(at + size, ALIGN) - (at + size)); /* no old bytes travel */
         at = align_up(at + size, ALIGN);
@@ -240,37 +243,37 @@ size_t bundle_pack_small(const bundle_item *items, size_t count, uint8_t *out, s
     return at;
 }
 
-size_t bundle_small_size(const bundle_item *items, size_t count) {
-    if (count > BUNDLE_INLINE_MAX / (ENTRY + ALIGN)) return 0;
+size_t value_pack_small_size(const value_pack_item *items, size_t count) {
+    if (count > VALUE_PACK_INLINE_MAX / (ENTRY + ALIGN)) return 0;
     size_t size = HEADER + ENTRY * count, apart = 0, pieces = 0;
     for (size_t i = 0; i < count; i++) {
         value_plan plan;
-        if (value_measure(items[i].arg, BUNDLE_OUT_OF_LINE, &plan) != MR_OK) return 0;
-        if (plan.buffer_count != 0 || plan.has_refs || plan.value_size > BUNDLE_PLAIN_MAX) return 0;
+        if (value_measure(items[i].arg, VALUE_PACK_OUT_OF_LINE, &plan) != MR_OK) return 0;
+        if (plan.buffer_count != 0 || plan.has_refs || plan.value_size > VALUE_PACK_PLAIN_MAX) return 0;
         size += align_up(plan.value_size, ALIGN);
         apart += plan.apart_size;
         pieces += plan.apart_count;
-        if (size > BUNDLE_SPREAD_MAX) return 0;
+        if (size > VALUE_PACK_SPREAD_MAX) return 0;
     }
-    bool spreads = size - apart <= BUNDLE_SPREAD_REST && pieces <= BUNDLE_SPREAD_LONG;
-    return size <= BUNDLE_INLINE_MAX || spreads ? size : 0;
+    bool spreads = size - apart <= VALUE_PACK_SPREAD_REST && pieces <= VALUE_PACK_SPREAD_LONG;
+    return size <= VALUE_PACK_INLINE_MAX || spreads ? size : 0;
 }
 
-static void add_piece(bundle_spread *spread, span piece) {
+static void add_piece(value_pack_spread *spread, span piece) {
     if (piece.size > 0) spread->pieces[spread->count++] = piece;
 }
 
-void bundle_spread_init(bundle_spread *spread, const bundle_item *items, size_t count) {
+void value_pack_spread_init(value_pack_spread *spread, const value_pack_item *items, size_t count) {
     uint8_t *rest = spread->rest;
-    size_t at = HEADER + ENTRY * count; /* in the bundle, */
+    size_t at = HEADER + ENTRY * count; /* in the value pack, */
     size_t end = at, given = 0;         /* and in `rest`: what is written, and what pieces have */
     spread->count = 0;
     write_header(rest, count);
     for (size_t i = 0; i < count; i++) {
         value_plan plan;
-        value_apart apart[BUNDLE_SPREAD_LONG];
-        mr_status status = value_measure(items[i].arg, BUNDLE_OUT_OF_LINE, &plan);
-        MR_ASSERT(status == MR_OK && plan.apart_count <= BUNDLE_SPREAD_LONG);
+        value_apart apart[VALUE_PACK_SPREAD_LONG];
+        mr_status status = value_measure(items[i].arg, VALUE_PACK_OUT_OF_LINE, &plan);
+        MR_ASSERT(status == MR_OK && plan.apart_count <= VALUE_PACK_SPREAD_LONG);
         size_t padding = align_up(plan.value_size, ALIGN) - plan.value_size;
         MR_ASSERT(end + plan.value_size - plan.apart_size + padding <= sizeof spread->rest);
         value_write_apart(items[i].arg, &plan, rest + end, apart);
@@ -279,7 +282,7 @@ void bundle_spread_init(bundle_spread *spread, const bundle_item *items, size_t 
             add_piece(spread, apart[k].data);
             given = end + apart[k].at;
         }
-        entry entry = {(uint32_t)at | BUNDLE_PLAIN, plan.value_size};
+        entry entry = {(uint32_t)at | VALUE_PACK_PLAIN, plan.value_size};
         memcpy(rest + HEADER + ENTRY * i, &entry, sizeof entry);
         end += plan.value_size - plan.apart_size;
         memset(rest + end, 0, padding);
@@ -292,38 +295,39 @@ void bundle_spread_init(bundle_spread *spread, const bundle_item *items, size_t 
 /* ---- Packing anything: measure, lay out, write. */
 
 typedef struct plan { /* of one value */
-    bundle_kind kind;
+    value_pack_kind kind;
     value_plan value;
     value_buffer *buffers; /* owned; of an argument with buffers */
     size_t at, size;       /* what the entry points to */
-    places places;         /* of a parcel */
+    places places;         /* of a payload */
 } plan;
 
-static mr_status measure(const bundle_item *item, size_t index, plan *plan) {
+static mr_status measure(const value_pack_item *item, size_t index, plan *plan) {
     if (item->arg == NULL) {
         plan->kind = item->entry.kind;
         plan->size = item->entry.bytes.size;
-        plan->places.parcel_size = item->entry.bytes.size;
+        plan->places.payload_size = item->entry.bytes.size;
         plan->places.region_size = item->entry.region.size;
     } else {
-        size_t least = item->fill != NULL ? VALUE_DRAFT : BUNDLE_OUT_OF_LINE;
+        size_t least = item->fill != NULL ? VALUE_DRAFT : VALUE_PACK_OUT_OF_LINE;
         mr_status status = value_measure(item->arg, least, &plan->value);
         if (status == MR_TOO_LARGE && item->fill == NULL)
-            status = value_measure(item->arg, BUNDLE_OUT_OF_LINE_LEAST, &plan->value);
+            status = value_measure(item->arg, VALUE_PACK_OUT_OF_LINE_LEAST, &plan->value);
         if (status != MR_OK) return error_wrap(status, "argument %zu", index);
-        plan->kind =
-            plan->value.buffer_count == 0 && plan->value.value_size <= BUNDLE_PLAIN_MAX ? BUNDLE_PLAIN : BUNDLE_PARCEL;
+        plan->kind = plan->value.buffer_count == 0 && plan->value.value_size <= VALUE_PACK_PLAIN_MAX
+                         ? VALUE_PACK_PLAIN
+                         : VALUE_PACK_PAYLOAD;
         plan->size = plan->value.value_size;
-        plan->places.parcel_size = plan->value.size;
+        plan->places.payload_size = plan->value.size;
         if (plan->value.buffer_count > 0)
             MR_TRY(alloc_try(plan->value.buffer_count * sizeof *plan->buffers, &plan->buffers));
     }
-    if (plan->kind == BUNDLE_PARCEL) plan->size = sizeof(places);
+    if (plan->kind == VALUE_PACK_PAYLOAD) plan->size = sizeof(places);
     return MR_OK;
 }
 
-/* Table, what it points to, and the parcels. Returns where they end. */
-static size_t lay_out_parcels(plan *plans, size_t count, size_t *pointed_end) {
+/* Table, what it points to, and the payloads. Returns where they end. */
+static size_t lay_out_payloads(plan *plans, size_t count, size_t *pointed_end) {
     size_t at = HEADER + ENTRY * count;
     for (size_t i = 0; i < count; i++) {
         plans[i].at = at;
@@ -331,9 +335,9 @@ static size_t lay_out_parcels(plan *plans, size_t count, size_t *pointed_end) {
     }
     *pointed_end = at;
     for (size_t i = 0; i < count; i++) {
-        if (plans[i].kind != BUNDLE_PARCEL) continue;
-        plans[i].places.parcel_offset = at;
-        at = align_up(at + (size_t)plans[i].places.parcel_size, VALUE_ALIGN);
+        if (plans[i].kind != VALUE_PACK_PAYLOAD) continue;
+        plans[i].places.payload_offset = at;
+        at = align_up(at + (size_t)plans[i].places.payload_size, VALUE_ALIGN);
     }
     return at;
 }
@@ -341,7 +345,7 @@ static size_t lay_out_parcels(plan *plans, size_t count, size_t *pointed_end) {
 static size_t lay_out_regions(plan *plans, size_t count, size_t at) {
     for (size_t i = 0; i < count; i++) {
         places *places = &plans[i].places;
-        if (plans[i].kind != BUNDLE_PARCEL) continue;
+        if (plans[i].kind != VALUE_PACK_PAYLOAD) continue;
         if (plans[i].buffers != NULL)
             places->region_size = value_body_size(plans[i].buffers, plans[i].value.buffer_count);
         if (places->region_size == 0) continue; /* an empty one lies at 0 */
@@ -359,13 +363,13 @@ static uint8_t *place_after(uint8_t *bytes, size_t *end, uint64_t offset, uint64
     return bytes + offset;
 }
 
-/* Plain values and names; the places of parcels are written when they are known. */
-static void write_pointed(const bundle_item *items, const plan *plans, size_t count, size_t pointed_end,
+/* Plain values and names; the places of payloads are written when they are known. */
+static void write_pointed(const value_pack_item *items, const plan *plans, size_t count, size_t pointed_end,
                           uint8_t *bytes) {
     size_t end = HEADER + ENTRY * count;
     for (size_t i = 0; i < count; i++) {
         uint8_t *place = place_after(bytes, &end, plans[i].at, plans[i].size);
-        if (plans[i].kind == BUNDLE_PARCEL) continue;
+        if (plans[i].kind == VALUE_PACK_PAYLOAD) continue;
         if (items[i].arg != NULL)
             value_write_plain(items[i].arg, &plans[i].value, place);
         else if (plans[i].size > 0)
@@ -374,23 +378,23 @@ static void write_pointed(const bundle_item *items, const plan *plans, size_t co
     place_after(bytes, &end, pointed_end, 0);
 }
 
-static void write_parcels(const bundle_item *items, plan *plans, size_t count, size_t end, size_t parcels_end,
-                          uint8_t *bytes) {
+static void write_payloads(const value_pack_item *items, plan *plans, size_t count, size_t end, size_t payloads_end,
+                           uint8_t *bytes) {
     for (size_t i = 0; i < count; i++) {
-        if (plans[i].kind != BUNDLE_PARCEL) continue;
-        uint8_t *place = place_after(bytes, &end, plans[i].places.parcel_offset, plans[i].places.parcel_size);
+        if (plans[i].kind != VALUE_PACK_PAYLOAD) continue;
+        uint8_t *place = place_after(bytes, &end, plans[i].places.payload_offset, plans[i].places.payload_size);
         if (items[i].arg != NULL)
             value_write(items[i].arg, &plans[i].value, place, plans[i].buffers);
         else
             memcpy(place, items[i].entry.bytes.data, items[i].entry.bytes.size);
     }
-    place_after(bytes, &end, parcels_end, 0);
+    place_after(bytes, &end, payloads_end, 0);
 }
 
-static void write_regions(const bundle_item *items, plan *plans, size_t count, size_t end, uint8_t *bytes) {
+static void write_regions(const value_pack_item *items, plan *plans, size_t count, size_t end, uint8_t *bytes) {
     for (size_t i = 0; i < count; i++) {
         const places *places = &plans[i].places;
-        if (plans[i].kind != BUNDLE_PARCEL || places->region_size == 0) continue;
+        if (plans[i].kind != VALUE_PACK_PAYLOAD || places->region_size == 0) continue;
         uint8_t *place = place_after(bytes, &end, places->region_offset, places->region_size);
         if (items[i].arg != NULL)
             value_body_write(plans[i].buffers, plans[i].value.buffer_count, place);
@@ -404,12 +408,12 @@ static void write_table(const plan *plans, size_t count, uint8_t *bytes) {
     for (size_t i = 0; i < count; i++) {
         entry entry = {(uint32_t)plans[i].at | (uint32_t)plans[i].kind, (uint32_t)plans[i].size};
         memcpy(bytes + HEADER + ENTRY * i, &entry, sizeof entry);
-        if (plans[i].kind == BUNDLE_PARCEL) memcpy(bytes + plans[i].at, &plans[i].places, sizeof plans[i].places);
+        if (plans[i].kind == VALUE_PACK_PAYLOAD) memcpy(bytes + plans[i].at, &plans[i].places, sizeof plans[i].places);
     }
 }
 
 /* Tensors that had no data get it where they lie. */
-static mr_status fill_in(const bundle_fill *fill, const plan *plan, uint8_t *bytes) {
+static mr_status fill_in(const value_pack_fill *fill, const plan *plan, uint8_t *bytes) {
     size_t count = 0;
     void **places;
     MR_TRY(alloc_try((plan->value.buffer_count + 1) * sizeof(void *), &places));
@@ -423,32 +427,33 @@ static mr_status fill_in(const bundle_fill *fill, const plan *plan, uint8_t *byt
 
 /* The sizes of regions are known only when values have been written: with buffers, everything before the regions goes
  * into a first piece, which is copied. */
-static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundle_room_fn *room, void *context) {
+static mr_status pack(const value_pack_item *items, plan *plans, size_t count, value_pack_room_fn *room,
+                      void *context) {
     bool buffers = false;
     for (size_t i = 0; i < count; i++) {
         MR_TRY(measure(&items[i], i, &plans[i]));
         buffers |= plans[i].buffers != NULL;
     }
-    size_t pointed_end, parcels_end = lay_out_parcels(plans, count, &pointed_end);
+    size_t pointed_end, payloads_end = lay_out_payloads(plans, count, &pointed_end);
     if (pointed_end > UINT32_MAX)
         return error_set(MR_TOO_LARGE,
                          "%zu values of %zu bytes are too large for one call: at most %u bytes without buffers", count,
                          pointed_end, UINT32_MAX);
     void *first = NULL;
     if (buffers) {
-        MR_TRY(alloc_try_aligned(64, align_up(parcels_end, 64), &first));
-        write_parcels(items, plans, count, pointed_end, parcels_end, first);
+        MR_TRY(alloc_try_aligned(64, align_up(payloads_end, 64), &first));
+        write_payloads(items, plans, count, pointed_end, payloads_end, first);
     }
     uint8_t *bytes = NULL;
-    mr_status status = room(context, lay_out_regions(plans, count, parcels_end), &bytes);
+    mr_status status = room(context, lay_out_regions(plans, count, payloads_end), &bytes);
     if (bytes != NULL) {
         if (buffers)
-            memcpy(bytes + pointed_end, (uint8_t *)first + pointed_end, parcels_end - pointed_end);
+            memcpy(bytes + pointed_end, (uint8_t *)first + pointed_end, payloads_end - pointed_end);
         else
-            write_parcels(items, plans, count, pointed_end, parcels_end, bytes);
+            write_payloads(items, plans, count, pointed_end, payloads_end, bytes);
         write_pointed(items, plans, count, pointed_end, bytes);
         write_table(plans, count, bytes);
-        write_regions(items, plans, count, parcels_end, bytes);
+        write_regions(items, plans, count, payloads_end, bytes);
         for (size_t i = 0; i < count && status == MR_OK; i++)
             if (items[i].fill != NULL) status = fill_in(items[i].fill, &plans[i], bytes);
     }
@@ -456,9 +461,9 @@ static mr_status pack(const bundle_item *items, plan *plans, size_t count, bundl
     return status;
 }
 
-mr_status bundle_write(const bundle_item *items, size_t count, bundle_room_fn *room, void *context) {
-    if (count > BUNDLE_VALUES_MAX)
-        return error_set(MR_TOO_LARGE, "%zu values in one call exceed the limit of %d", count, BUNDLE_VALUES_MAX);
+mr_status value_pack_write(const value_pack_item *items, size_t count, value_pack_room_fn *room, void *context) {
+    if (count > VALUE_PACK_VALUES_MAX)
+        return error_set(MR_TOO_LARGE, "%zu values in one call exceed the limit of %d", count, VALUE_PACK_VALUES_MAX);
     plan few[PLANS_FEW] = {0}, *plans = few;
     if (count > PLANS_FEW) MR_TRY(alloc_try(count * sizeof(plan), &plans));
     mr_status status = pack(items, plans, count, room, context);
@@ -468,17 +473,17 @@ mr_status bundle_write(const bundle_item *items, size_t count, bundle_room_fn *r
 }
 
 static mr_status room_of_own(void *context, size_t size, uint8_t **out) {
-    bundle **made = context;
-    MR_TRY(bundle_room(size, made));
+    value_pack **made = context;
+    MR_TRY(value_pack_room(size, made));
     *out = (*made)->bytes;
     return MR_OK;
 }
 
-mr_status bundle_create(const bundle_item *items, size_t count, bundle **out) {
-    bundle *made = NULL;
-    mr_status status = bundle_write(items, count, room_of_own, &made);
+mr_status value_pack_create(const value_pack_item *items, size_t count, value_pack **out) {
+    value_pack *made = NULL;
+    mr_status status = value_pack_write(items, count, room_of_own, &made);
     if (status != MR_OK) {
-        bundle_unref(made);
+        value_pack_unref(made);
         return status;
     }
     made->count = (uint32_t)count;

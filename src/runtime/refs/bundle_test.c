@@ -14,50 +14,50 @@
 
 enum { LARGE = 5000 };
 
-static bundle *bundle_of(const mr_arg *args, size_t count) {
-    bundle_item *items = xcalloc(count + 1, sizeof *items);
+static value_pack *value_pack_of(const mr_arg *args, size_t count) {
+    value_pack_item *items = xcalloc(count + 1, sizeof *items);
     for (size_t i = 0; i < count; i++) items[i].arg = &args[i];
-    bundle *made = NULL;
-    assert_int_equal(bundle_create(items, count, &made), MR_OK);
+    value_pack *made = NULL;
+    assert_int_equal(value_pack_create(items, count, &made), MR_OK);
     free(items);
     assert_int_equal(made->count, count);
     return made;
 }
 
 /* As it is after the way through a message. */
-static bundle *arrived(const bundle *bundle) {
-    struct bundle *copy;
-    assert_int_equal(bundle_room(bundle->size, &copy), MR_OK);
-    memcpy(copy->bytes, bundle->bytes, bundle->size);
-    assert_int_equal(bundle_check(copy), MR_OK);
+static value_pack *arrived(const value_pack *pack) {
+    struct value_pack *copy;
+    assert_int_equal(value_pack_room(pack->size, &copy), MR_OK);
+    memcpy(copy->bytes, pack->bytes, pack->size);
+    assert_int_equal(value_pack_check(copy), MR_OK);
     return copy;
 }
 
-static void open_value(const bundle *bundle, uint32_t index, value_doc *doc, mr_value *root) {
-    bundle_entry entry = bundle_value(bundle, index);
+static void open_value(const value_pack *pack, uint32_t index, value_doc *doc, mr_value *root) {
+    value_pack_entry entry = value_pack_value(pack, index);
     assert_int_equal((uintptr_t)entry.bytes.data % VALUE_ALIGN, 0);
     assert_int_equal((uintptr_t)entry.region.data % VALUE_BUFFER_ALIGN, 0);
-    assert_int_equal(bundle_entry_open(&entry, doc, root), MR_OK);
+    assert_int_equal(value_pack_entry_open(&entry, doc, root), MR_OK);
 }
 
-static uint64_t digest_of(const bundle *bundle, uint32_t index) {
+static uint64_t digest_of(const value_pack *pack, uint32_t index) {
     value_doc doc;
     mr_value root;
-    open_value(bundle, index, &doc, &root);
+    open_value(pack, index, &doc, &root);
     uint64_t digest = value_digest(&root);
     value_close(&doc);
     return digest;
 }
 
 static uint64_t digest_alone(const mr_arg *arg) {
-    packed packed;
+    exact_value value;
     value_doc doc;
     mr_value root;
-    assert_int_equal(pack(arg, BUNDLE_OUT_OF_LINE, &packed), MR_OK);
-    assert_int_equal(packed_open(&packed, &doc, &root), MR_OK);
+    assert_int_equal(pack(arg, VALUE_PACK_OUT_OF_LINE, &value), MR_OK);
+    assert_int_equal(exact_value_open(&value, &doc, &root), MR_OK);
     uint64_t digest = value_digest(&root);
     value_close(&doc);
-    packed_fini(&packed);
+    exact_value_fini(&value);
     return digest;
 }
 
@@ -96,20 +96,20 @@ static sample *sample_create(void) {
 
 static void values_come_out_as_they_went_in(void **state) {
     sample *sample = sample_create();
-    bundle *made = bundle_of(sample->args, SAMPLE_COUNT), *got = arrived(made);
+    value_pack *made = value_pack_of(sample->args, SAMPLE_COUNT), *got = arrived(made);
     assert_int_equal(got->count, SAMPLE_COUNT);
     for (uint32_t i = 0; i < SAMPLE_COUNT; i++) {
         assert_true(digest_of(made, i) == digest_alone(&sample->args[i]));
         assert_true(digest_of(got, i) == digest_alone(&sample->args[i]));
     }
-    bundle_unref(made);
-    bundle_unref(got);
+    value_pack_unref(made);
+    value_pack_unref(got);
     free(sample);
 }
 
 static void tensors_are_used_where_they_lie(void **state) {
     sample *sample = sample_create();
-    bundle *made = bundle_of(sample->args, SAMPLE_COUNT);
+    value_pack *made = value_pack_of(sample->args, SAMPLE_COUNT);
     value_doc doc;
     mr_value root;
     mr_tensor tensor;
@@ -120,48 +120,48 @@ static void tensors_are_used_where_they_lie(void **state) {
     assert_int_equal((uintptr_t)data % 64, 0);
     assert_memory_equal(data, sample->floats, sizeof sample->floats);
     value_close(&doc);
-    bundle_unref(made);
+    value_pack_unref(made);
     free(sample);
 }
 
-static void values_are_taken_from_other_bundles(void **state) {
+static void values_are_taken_from_other_packs(void **state) {
     sample *sample = sample_create();
-    bundle *first = bundle_of(sample->args, SAMPLE_COUNT), *second = NULL;
+    value_pack *first = value_pack_of(sample->args, SAMPLE_COUNT), *second = NULL;
     mr_arg fresh = mr_int(99);
-    bundle_item items[] = {{.entry = bundle_value(first, 7)},
-                           {.arg = &fresh},
-                           {.entry = bundle_value(first, 4)},
-                           {.entry = bundle_value(first, 0)},
-                           {.entry = bundle_value(first, 7)}};
-    assert_int_equal(bundle_create(items, 5, &second), MR_OK);
-    bundle_unref(first); /* copied, not shared */
-    bundle *got = arrived(second);
+    value_pack_item items[] = {{.entry = value_pack_value(first, 7)},
+                               {.arg = &fresh},
+                               {.entry = value_pack_value(first, 4)},
+                               {.entry = value_pack_value(first, 0)},
+                               {.entry = value_pack_value(first, 7)}};
+    assert_int_equal(value_pack_create(items, 5, &second), MR_OK);
+    value_pack_unref(first); /* copied, not shared */
+    value_pack *got = arrived(second);
     const mr_arg expected[] = {sample->args[7], fresh, sample->args[4], sample->args[0], sample->args[7]};
     for (uint32_t i = 0; i < 5; i++) assert_true(digest_of(got, i) == digest_alone(&expected[i]));
-    bundle_unref(second);
-    bundle_unref(got);
+    value_pack_unref(second);
+    value_pack_unref(got);
     free(sample);
 }
 
-static void none_is_a_bundle_too(void **state) {
-    bundle *made = bundle_of(NULL, 0), *got = arrived(made);
+static void none_is_a_pack_too(void **state) {
+    value_pack *made = value_pack_of(NULL, 0), *got = arrived(made);
     assert_int_equal(made->size, 8);
     assert_int_equal(got->count, 0);
-    bundle_unref(made);
-    bundle_unref(got);
+    value_pack_unref(made);
+    value_pack_unref(got);
 }
 
 static void many_values_fit_and_too_many_do_not(void **state) {
-    mr_arg *args = xcalloc(BUNDLE_VALUES_MAX + 1, sizeof *args);
-    bundle_item *items = xcalloc(BUNDLE_VALUES_MAX + 1, sizeof *items);
-    for (int i = 0; i <= BUNDLE_VALUES_MAX; i++) {
+    mr_arg *args = xcalloc(VALUE_PACK_VALUES_MAX + 1, sizeof *args);
+    value_pack_item *items = xcalloc(VALUE_PACK_VALUES_MAX + 1, sizeof *items);
+    for (int i = 0; i <= VALUE_PACK_VALUES_MAX; i++) {
         args[i] = mr_int(i);
         items[i].arg = &args[i];
     }
-    bundle *made = NULL;
-    assert_int_equal(bundle_create(items, BUNDLE_VALUES_MAX, &made), MR_OK);
-    bundle *got = arrived(made);
-    for (uint32_t i = 0; i < BUNDLE_VALUES_MAX; i += 97) {
+    value_pack *made = NULL;
+    assert_int_equal(value_pack_create(items, VALUE_PACK_VALUES_MAX, &made), MR_OK);
+    value_pack *got = arrived(made);
+    for (uint32_t i = 0; i < VALUE_PACK_VALUES_MAX; i += 97) {
         value_doc doc;
         mr_value root;
         int64_t number = -1;
@@ -170,10 +170,10 @@ static void many_values_fit_and_too_many_do_not(void **state) {
         assert_int_equal(number, i);
         value_close(&doc);
     }
-    bundle_unref(got);
-    bundle_unref(made);
+    value_pack_unref(got);
+    value_pack_unref(made);
     made = NULL;
-    assert_int_equal(bundle_create(items, BUNDLE_VALUES_MAX + 1, &made), MR_TOO_LARGE);
+    assert_int_equal(value_pack_create(items, VALUE_PACK_VALUES_MAX + 1, &made), MR_TOO_LARGE);
     assert_null(made);
     free(args);
     free(items);
@@ -182,88 +182,88 @@ static void many_values_fit_and_too_many_do_not(void **state) {
 /* Equal values are equal bytes, whatever lay in the memory before: nothing of a process leaks into a message. */
 static void gaps_are_zero(void **state) {
     sample *sample = sample_create();
-    bundle *first = NULL;
+    value_pack *first = NULL;
     for (int round = 0; round < 4; round++) {
         void *dirt[8];
         for (size_t i = 0; i < 8; i++) memset(dirt[i] = xmalloc(70000), 0x11 * (round + 1), 70000);
         for (size_t i = 0; i < 8; i++) free(dirt[i]);
-        bundle *made = bundle_of(sample->args, SAMPLE_COUNT);
+        value_pack *made = value_pack_of(sample->args, SAMPLE_COUNT);
         if (first != NULL) {
             assert_int_equal(first->size, made->size);
             assert_memory_equal(first->bytes, made->bytes, made->size);
-            bundle_unref(made);
+            value_pack_unref(made);
         } else {
             first = made;
         }
     }
-    bundle_unref(first);
+    value_pack_unref(first);
     free(sample);
 }
 
 static void a_wrong_argument_is_named(void **state) {
     mr_arg args[2] = {mr_int(1), mr_text("\xff\xfe", 2)};
-    bundle_item items[2] = {{.arg = &args[0]}, {.arg = &args[1]}};
-    bundle *made = NULL;
-    assert_int_equal(bundle_create(items, 2, &made), MR_INVALID);
+    value_pack_item items[2] = {{.arg = &args[0]}, {.arg = &args[1]}};
+    value_pack *made = NULL;
+    assert_int_equal(value_pack_create(items, 2, &made), MR_INVALID);
     assert_non_null(strstr(mr_last_error(), "argument 1"));
     assert_null(made);
 }
 
 static void no_memory_is_no_harm(void **state) {
     sample *sample = sample_create();
-    bundle_item items[SAMPLE_COUNT] = {0};
+    value_pack_item items[SAMPLE_COUNT] = {0};
     for (size_t i = 0; i < SAMPLE_COUNT; i++) items[i].arg = &sample->args[i];
-    bundle *made = NULL;
+    value_pack *made = NULL;
     mr_status status = MR_NOMEM;
     size_t nth = 0;
     while (status == MR_NOMEM) {
         alloc_fail_at(++nth);
-        status = bundle_create(items, SAMPLE_COUNT, &made);
+        status = value_pack_create(items, SAMPLE_COUNT, &made);
         assert_true(status == MR_OK || (status == MR_NOMEM && made == NULL));
     }
     alloc_fail_at(0);
     assert_int_equal(status, MR_OK);
     assert_true(nth > 4);
-    bundle_unref(made);
-    assert_int_equal(bundle_room(SIZE_MAX, &made), MR_TOO_LARGE);
-    assert_int_equal(bundle_room(SIZE_MAX - 100, &made), MR_TOO_LARGE);
+    value_pack_unref(made);
+    assert_int_equal(value_pack_room(SIZE_MAX, &made), MR_TOO_LARGE);
+    assert_int_equal(value_pack_room(SIZE_MAX - 100, &made), MR_TOO_LARGE);
     free(sample);
 }
 
 static void references_are_counted(void **state) {
-    bundle *made = bundle_of(NULL, 0);
-    assert_ptr_equal(bundle_ref(made), made);
-    bundle_unref(made);
+    value_pack *made = value_pack_of(NULL, 0);
+    assert_ptr_equal(value_pack_ref(made), made);
+    value_pack_unref(made);
     assert_int_equal(made->refs, 1);
-    bundle_unref(made);
-    bundle_unref(NULL);
+    value_pack_unref(made);
+    value_pack_unref(NULL);
 }
 
 /* ---- Bytes that were changed. */
 
 static mr_status check_bytes(const void *bytes, size_t size) {
-    bundle *bundle;
-    assert_int_equal(bundle_room(size, &bundle), MR_OK);
-    if (size > 0) memcpy(bundle->bytes, bytes, size);
-    mr_status status = bundle_check(bundle);
-    bundle_unref(bundle);
+    value_pack *pack;
+    assert_int_equal(value_pack_room(size, &pack), MR_OK);
+    if (size > 0) memcpy(pack->bytes, bytes, size);
+    mr_status status = value_pack_check(pack);
+    value_pack_unref(pack);
     return status;
 }
 
-static void what_is_no_bundle_is_refused(void **state) {
+static void what_is_no_pack_is_refused(void **state) {
     for (size_t size = 0; size < 8; size++) assert_int_equal(check_bytes("\0\0\0\0\0\0\0\0", size), MR_CORRUPT);
     assert_int_equal(check_bytes("\1\0\0\0\0\0\0\0", 8), MR_CORRUPT);         /* no entry */
     assert_int_equal(check_bytes("\xff\xff\xff\xff\0\0\0\0", 8), MR_CORRUPT); /* very many */
     struct {
         uint32_t count, zero, where, size;
-        uint64_t parcel_offset, parcel_size, region_offset, region_size;
+        uint64_t payload_offset, payload_size, region_offset, region_size;
         uint8_t rest[16];
-    } one = {1, 0, 16 | BUNDLE_PARCEL, 32, 48, 9, 0, 64, {1}};
+    } one = {1, 0, 16 | VALUE_PACK_PAYLOAD, 32, 48, 9, 0, 64, {1}};
     _Static_assert(sizeof one == 64, "layout");
     assert_int_equal(check_bytes(&one, sizeof one), MR_OK);
-    const uint32_t bad_entries[][2] = {{12 | BUNDLE_PARCEL, 32},
-                                       {16 | BUNDLE_PARCEL, 31},
-                                       {40 | BUNDLE_PARCEL, 32},
+    const uint32_t bad_entries[][2] = {{12 | VALUE_PACK_PAYLOAD, 32},
+                                       {16 | VALUE_PACK_PAYLOAD, 31},
+                                       {40 | VALUE_PACK_PAYLOAD, 32},
                                        {16 | 3, 8},
                                        {16 | 7, 8},
                                        {64, 1},
@@ -274,7 +274,7 @@ static void what_is_no_bundle_is_refused(void **state) {
         memcpy(&one.where, bad_entries[i], sizeof bad_entries[i]);
         assert_int_equal(check_bytes(&one, sizeof one), MR_CORRUPT);
     }
-    one.where = 16 | BUNDLE_PARCEL;
+    one.where = 16 | VALUE_PACK_PAYLOAD;
     one.size = 32;
     const uint64_t bad[][4] = {{49, 9, 0, 0},
                                {48, 17, 0, 0},
@@ -288,83 +288,83 @@ static void what_is_no_bundle_is_refused(void **state) {
                                {48, 9, 128, 0},
                                {48, 9, UINT64_MAX - 63, 128}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        memcpy(&one.parcel_offset, bad[i], sizeof bad[i]);
+        memcpy(&one.payload_offset, bad[i], sizeof bad[i]);
         assert_int_equal(check_bytes(&one, sizeof one), MR_CORRUPT);
     }
 }
 
-/* Small values go straight into a place of the caller's, as the same bytes that bundle_create makes. */
+/* Small values go straight into a place of the caller's, as the same bytes that value_pack_create makes. */
 static void small_values_are_packed_in_place(void **state) {
     _Alignas(8) uint8_t room[256];
     mr_arg items_of_list[2] = {mr_int(1), mr_str("two")};
     mr_arg args[6] = {mr_nil(), mr_int(-1), mr_float(0.5), mr_bool(true), mr_str("text"), mr_list(items_of_list, 2)};
-    bundle_item items[6] = {0};
+    value_pack_item items[6] = {0};
     for (size_t i = 0; i < 6; i++) items[i].arg = &args[i];
-    bundle *made;
-    assert_int_equal(bundle_create(items, 6, &made), MR_OK);
-    assert_int_equal(bundle_pack_small(items, 6, room, sizeof room), made->size);
-    assert_int_equal(bundle_small_size(items, 6), made->size);
+    value_pack *made;
+    assert_int_equal(value_pack_create(items, 6, &made), MR_OK);
+    assert_int_equal(value_pack_pack_small(items, 6, room, sizeof room), made->size);
+    assert_int_equal(value_pack_small_size(items, 6), made->size);
     assert_memory_equal(room, made->bytes, made->size);
-    bundle_view view;
-    assert_int_equal(bundle_open(span_of(room, made->size), &view), MR_OK);
+    value_pack_view view;
+    assert_int_equal(value_pack_open(span_of(room, made->size), &view), MR_OK);
     assert_true(view.plain && view.count == 6);
-    for (size_t fits = 8; fits < made->size; fits++) assert_int_equal(bundle_pack_small(items, 6, room, fits), 0);
-    bundle_item again[6];
-    for (uint32_t i = 0; i < 6; i++) again[i] = (bundle_item){.entry = bundle_value(made, i)};
+    for (size_t fits = 8; fits < made->size; fits++) assert_int_equal(value_pack_pack_small(items, 6, room, fits), 0);
+    value_pack_item again[6];
+    for (uint32_t i = 0; i < 6; i++) again[i] = (value_pack_item){.entry = value_pack_value(made, i)};
     memset(room, 0xff, sizeof room);
-    assert_int_equal(bundle_pack_small(again, 6, room, sizeof room), made->size);
+    assert_int_equal(value_pack_pack_small(again, 6, room, sizeof room), made->size);
     assert_memory_equal(room, made->bytes, made->size);
-    uint8_t large[BUNDLE_OUT_OF_LINE] = {0};
+    uint8_t large[VALUE_PACK_OUT_OF_LINE] = {0};
     mr_arg wrong[3] = {mr_text("\xff", 1), mr_bytes(large, sizeof large), mr_tensor_of(MR_F32, NULL, 2, NULL)};
     for (size_t i = 0; i < 3; i++) {
         items[0].arg = &wrong[i];
-        assert_int_equal(bundle_pack_small(items, 1, room, sizeof room), 0);
-        assert_int_equal(bundle_small_size(items, 1), 0);
+        assert_int_equal(value_pack_pack_small(items, 1, room, sizeof room), 0);
+        assert_int_equal(value_pack_small_size(items, 1), 0);
     }
-    bundle_unref(made);
+    value_pack_unref(made);
 }
 
 static void memory_serves_again(void **state) {
-    bundle_spares spares = {0};
-    bundle *first, *second;
-    assert_int_equal(bundle_spares_room(&spares, 1000, &first), MR_OK); /* there is none: a new one */
-    bundle_ref(first);
-    assert_false(bundle_spares_keep(&spares, first)); /* somebody has it */
-    bundle_unref(first);
-    assert_true(bundle_spares_keep(&spares, first));
-    assert_int_equal(bundle_spares_room(&spares, 1001, &second), MR_OK); /* too small: it stays */
+    value_pack_spares spares = {0};
+    value_pack *first, *second;
+    assert_int_equal(value_pack_spares_room(&spares, 1000, &first), MR_OK); /* there is none: a new one */
+    value_pack_ref(first);
+    assert_false(value_pack_spares_keep(&spares, first)); /* somebody has it */
+    value_pack_unref(first);
+    assert_true(value_pack_spares_keep(&spares, first));
+    assert_int_equal(value_pack_spares_room(&spares, 1001, &second), MR_OK); /* too small: it stays */
     assert_true(spares.count == 1 && second != first);
-    bundle_unref(second);
-    assert_int_equal(bundle_spares_room(&spares, 600, &second), MR_OK);
+    value_pack_unref(second);
+    assert_int_equal(value_pack_spares_room(&spares, 600, &second), MR_OK);
     assert_true(spares.count == 0 && second == first && second->size == 600);
-    assert_true(bundle_spares_keep(&spares, second));
-    assert_int_equal(bundle_spares_room(&spares, 1000, &second), MR_OK);
+    assert_true(value_pack_spares_keep(&spares, second));
+    assert_int_equal(value_pack_spares_room(&spares, 1000, &second), MR_OK);
     assert_true(second == first && second->size == 1000);
-    bundle_unref(second);
-    assert_int_equal(bundle_room(BUNDLE_SPARE_BYTES + 1, &first), MR_OK);
-    assert_false(bundle_spares_keep(&spares, first));
-    bundle_unref(first);
-    bundle_spares_fini(&spares);
+    value_pack_unref(second);
+    assert_int_equal(value_pack_room(VALUE_PACK_SPARE_BYTES + 1, &first), MR_OK);
+    assert_false(value_pack_spares_keep(&spares, first));
+    value_pack_unref(first);
+    value_pack_spares_fini(&spares);
 }
 
 /* Small ones do not keep a larger one out. */
 static void larger_memory_is_kept_rather(void **state) {
-    bundle_spares spares = {0};
-    bundle *large, *small, *got;
-    for (int i = 0; i < BUNDLE_SPARES_MAX; i++) {
-        assert_int_equal(bundle_room(100, &small), MR_OK);
-        assert_true(bundle_spares_keep(&spares, small));
+    value_pack_spares spares = {0};
+    value_pack *large, *small, *got;
+    for (int i = 0; i < VALUE_PACK_SPARES_MAX; i++) {
+        assert_int_equal(value_pack_room(100, &small), MR_OK);
+        assert_true(value_pack_spares_keep(&spares, small));
     }
-    assert_int_equal(bundle_room(100, &small), MR_OK);
-    assert_false(bundle_spares_keep(&spares, small)); /* there are as many as that */
-    assert_int_equal(bundle_room(5000, &large), MR_OK);
-    assert_true(bundle_spares_keep(&spares, large));
-    assert_int_equal(spares.count, BUNDLE_SPARES_MAX);
-    assert_int_equal(bundle_spares_room(&spares, 5000, &got), MR_OK);
+    assert_int_equal(value_pack_room(100, &small), MR_OK);
+    assert_false(value_pack_spares_keep(&spares, small)); /* there are as many as that */
+    assert_int_equal(value_pack_room(5000, &large), MR_OK);
+    assert_true(value_pack_spares_keep(&spares, large));
+    assert_int_equal(spares.count, VALUE_PACK_SPARES_MAX);
+    assert_int_equal(value_pack_spares_room(&spares, 5000, &got), MR_OK);
     assert_true(got == large);
-    bundle_unref(got);
-    bundle_unref(small);
-    bundle_spares_fini(&spares);
+    value_pack_unref(got);
+    value_pack_unref(small);
+    value_pack_spares_fini(&spares);
 }
 
 static void scalars_need_no_document(void **state) {
@@ -390,26 +390,26 @@ static void scalars_need_no_document(void **state) {
 /* What passes the check is read to the last byte: a sanitizer sees a step outside. */
 static void mutated_bytes_lead_nowhere(void **state) {
     sample *sample = sample_create();
-    bundle *made = bundle_of(sample->args, SAMPLE_COUNT);
+    value_pack *made = value_pack_of(sample->args, SAMPLE_COUNT);
     rng rng;
     rng_init(&rng, 1);
     int refused = 0, opened = 0, closed = 0;
     size_t heads = 8 + 8 * SAMPLE_COUNT;
     for (int round = 0; round < 3000; round++) {
         size_t size = rng_chance(&rng, 0.2) ? (size_t)rng_below(&rng, made->size + 1) : made->size;
-        bundle *got;
-        assert_int_equal(bundle_room(size, &got), MR_OK);
+        value_pack *got;
+        assert_int_equal(value_pack_room(size, &got), MR_OK);
         memcpy(got->bytes, made->bytes, size);
         for (uint64_t i = rng_below(&rng, 4); i < 4 && size > 0; i++) {
             size_t where = (size_t)rng_below(&rng, rng_chance(&rng, 0.7) && size > heads ? heads + 300 : size);
             if (where < size) got->bytes[where] = (uint8_t)(rng_chance(&rng, 0.5) ? rng_next(&rng) : 0);
         }
-        if (bundle_check(got) != MR_OK) refused++;
+        if (value_pack_check(got) != MR_OK) refused++;
         for (uint32_t i = 0; i < got->count; i++) {
             value_doc doc;
             mr_value root;
-            bundle_entry entry = bundle_value(got, i);
-            if (entry.kind == BUNDLE_STORED || bundle_entry_open(&entry, &doc, &root) != MR_OK) {
+            value_pack_entry entry = value_pack_value(got, i);
+            if (entry.kind == VALUE_PACK_STORED || value_pack_entry_open(&entry, &doc, &root) != MR_OK) {
                 closed++;
                 continue;
             }
@@ -417,25 +417,25 @@ static void mutated_bytes_lead_nowhere(void **state) {
             value_close(&doc);
             opened++;
         }
-        bundle_unref(got);
+        value_pack_unref(got);
     }
     assert_true(refused > 0 && opened > 0 && closed > 0);
-    bundle_unref(made);
+    value_pack_unref(made);
     free(sample);
 }
 
 static void one_scalar_is_packed_as_any_small_value(void **state) {
     const mr_arg scalars[] = {mr_nil(), mr_bool(true), mr_int(1), mr_int(-1), mr_int(INT64_MIN), mr_float(0.5)};
     for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++) {
-        _Alignas(8) uint8_t small[64], scalar[BUNDLE_SCALAR_MAX];
+        _Alignas(8) uint8_t small[64], scalar[VALUE_PACK_SCALAR_MAX];
         memset(scalar, 0xee, sizeof scalar);
-        size_t size = bundle_pack_small(&(bundle_item){.arg = &scalars[i]}, 1, small, sizeof small);
-        assert_int_equal(bundle_pack_scalar(&scalars[i], scalar), size);
+        size_t size = value_pack_pack_small(&(value_pack_item){.arg = &scalars[i]}, 1, small, sizeof small);
+        assert_int_equal(value_pack_pack_scalar(&scalars[i], scalar), size);
         assert_memory_equal(scalar, small, size);
         uint64_t byte;
         bool is_byte = i <= 3; /* of which the negative one is not written so */
-        assert_int_equal(bundle_one_byte(span_of(scalar, size), &byte), is_byte);
-        assert_int_equal(bundle_pack_byte(&scalars[i], small) != 0, i <= 2);
+        assert_int_equal(value_pack_one_byte(span_of(scalar, size), &byte), is_byte);
+        assert_int_equal(value_pack_pack_byte(&scalars[i], small) != 0, i <= 2);
         if (is_byte) assert_int_equal(byte, scalar[16]);
     }
 }
@@ -444,41 +444,41 @@ static void a_short_text_is_packed_as_any_small_value(void **state) {
     char data[VALUE_SHORT_MAX + 2];
     for (size_t size = 0; size <= VALUE_SHORT_MAX + 1; size++) {
         for (int is_str = 0; is_str <= 1; is_str++) {
-            _Alignas(8) uint8_t small[64], out[BUNDLE_SCALAR_MAX];
+            _Alignas(8) uint8_t small[64], out[VALUE_PACK_SCALAR_MAX];
             for (size_t i = 0; i < size; i++) data[i] = (char)(is_str ? 'a' + (int)i : 0xf0 + (int)i);
             mr_arg text = {.kind = is_str ? MR_KIND_STR : MR_KIND_BYTES, .bytes = {data, size}};
             memset(small, 0xee, sizeof small);
             memset(out, 0xee, sizeof out);
-            size_t packed = bundle_pack_small(&(bundle_item){.arg = &text}, 1, small, sizeof small);
-            assert_int_equal(bundle_pack_scalar(&text, out), size <= VALUE_SHORT_MAX ? packed : 0);
+            size_t packed = value_pack_pack_small(&(value_pack_item){.arg = &text}, 1, small, sizeof small);
+            assert_int_equal(value_pack_pack_scalar(&text, out), size <= VALUE_SHORT_MAX ? packed : 0);
             if (size <= VALUE_SHORT_MAX) assert_memory_equal(out, small, packed);
         }
     }
-    _Alignas(8) uint8_t out[BUNDLE_SCALAR_MAX];
+    _Alignas(8) uint8_t out[VALUE_PACK_SCALAR_MAX];
     const mr_arg wrong[] = {{.kind = MR_KIND_STR, .bytes = {"\xff", 1}}, {.kind = MR_KIND_BYTES, .bytes = {NULL, 1}}};
-    for (size_t i = 0; i < 2; i++) assert_int_equal(bundle_pack_scalar(&wrong[i], out), 0);
+    for (size_t i = 0; i < 2; i++) assert_int_equal(value_pack_pack_scalar(&wrong[i], out), 0);
 }
 
 /* ---- Spreading. */
 
 /* Whether they can be spread; then the pieces, one after the other, are what packing makes of them. */
 static bool spreads(const mr_arg *args, size_t count) {
-    bundle_item *items = xcalloc(count + 1, sizeof *items);
+    value_pack_item *items = xcalloc(count + 1, sizeof *items);
     for (size_t i = 0; i < count; i++) items[i].arg = &args[i];
-    size_t size = bundle_small_size(items, count), at = 0;
-    bool spreads = size > BUNDLE_INLINE_MAX;
+    size_t size = value_pack_small_size(items, count), at = 0;
+    bool spreads = size > VALUE_PACK_INLINE_MAX;
     if (spreads) {
-        bundle_spread *spread = xcalloc(1, sizeof *spread);
-        bundle *packed = bundle_of(args, count);
+        value_pack_spread *spread = xcalloc(1, sizeof *spread);
+        value_pack *packed = value_pack_of(args, count);
         memset(spread->rest, 0xee, sizeof spread->rest); /* whatever was there before */
-        bundle_spread_init(spread, items, count);
+        value_pack_spread_init(spread, items, count);
         assert_int_equal(packed->size, size);
         for (size_t i = 0; i < spread->count; at += spread->pieces[i++].size) {
             assert_true(spread->pieces[i].size > 0 && at + spread->pieces[i].size <= size);
             assert_memory_equal(spread->pieces[i].data, packed->bytes + at, spread->pieces[i].size);
         }
         assert_int_equal(at, size);
-        bundle_unref(packed);
+        value_pack_unref(packed);
         free(spread);
     }
     free(items);
@@ -512,10 +512,10 @@ static void spread_values_are_the_bytes_of_packed_ones(void **state) {
 static void what_cannot_be_spread_is_packed(void **state) {
     enum { SIZE = 16 * 1024 };
     uint8_t *data = xcalloc(1, SIZE);
-    mr_arg args[BUNDLE_SPREAD_LONG + 1], many[1000];
-    for (size_t i = 0; i < BUNDLE_SPREAD_LONG + 1; i++) args[i] = mr_bytes(data, 1200);
-    assert_true(spreads(args, BUNDLE_SPREAD_LONG));
-    assert_false(spreads(args, BUNDLE_SPREAD_LONG + 1)); /* too many pieces */
+    mr_arg args[VALUE_PACK_SPREAD_LONG + 1], many[1000];
+    for (size_t i = 0; i < VALUE_PACK_SPREAD_LONG + 1; i++) args[i] = mr_bytes(data, 1200);
+    assert_true(spreads(args, VALUE_PACK_SPREAD_LONG));
+    assert_false(spreads(args, VALUE_PACK_SPREAD_LONG + 1)); /* too many pieces */
     for (size_t i = 0; i < 5; i++) args[i] = mr_bytes(data, SIZE - 1);
     assert_true(spreads(args, 3));
     assert_false(spreads(args, 5)); /* too large */
@@ -533,14 +533,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_come_out_as_they_went_in),
         cmocka_unit_test(tensors_are_used_where_they_lie),
-        cmocka_unit_test(values_are_taken_from_other_bundles),
-        cmocka_unit_test(none_is_a_bundle_too),
+        cmocka_unit_test(values_are_taken_from_other_packs),
+        cmocka_unit_test(none_is_a_pack_too),
         cmocka_unit_test(many_values_fit_and_too_many_do_not),
         cmocka_unit_test(gaps_are_zero),
         cmocka_unit_test(a_wrong_argument_is_named),
         cmocka_unit_test(no_memory_is_no_harm),
         cmocka_unit_test(references_are_counted),
-        cmocka_unit_test(what_is_no_bundle_is_refused),
+        cmocka_unit_test(what_is_no_pack_is_refused),
         cmocka_unit_test(small_values_are_packed_in_place),
         cmocka_unit_test(memory_serves_again),
         cmocka_unit_test(larger_memory_is_kept_rather),

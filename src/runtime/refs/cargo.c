@@ -9,57 +9,60 @@
 #include "base/failpoint.h"
 #include "net/value_payload.h"
 
-enum { SHELVE_PAUSES = 10, SHELVE_PAUSE_US = 1000, SHELVE_ERRANDS = 64 };
+enum { SHELVE_PAUSES = 10, SHELVE_PAUSE_US = 1000, SHELVE_REQUESTS = 64 };
 
-typedef struct cargo_name { /* of an object, in a STORED entry */
+typedef struct attachment_name { /* of an object, in a STORED entry */
     object_ref ref;
     uint64_t size;
-} cargo_name;
-_Static_assert(sizeof(cargo_name) == 40, "layout");
+} attachment_name;
+_Static_assert(sizeof(attachment_name) == 40, "layout");
 
 /* ---- The list of what is held. */
 
-void cargo_free(cargo *cargo) {
-    if (cargo == NULL) return;
-    for (uint32_t i = 0; i < cargo->count; i++) shelved_unref(cargo->items[i].shelved);
-    for (uint32_t i = 0; i < cargo->ref_count; i++) object_disclose(cargo->objects, cargo->refs[i].object);
-    for (uint32_t i = 0; i < cargo->handle_count; i++)
-        handle_disclose(cargo->objects->handles, cargo->handles[i].handle);
-    free(cargo->refs);
-    free(cargo->handles);
-    free(cargo);
+void attachment_free(attachment *attachment) {
+    if (attachment == NULL) return;
+    for (uint32_t i = 0; i < attachment->count; i++) stored_object_unref(attachment->items[i].object);
+    for (uint32_t i = 0; i < attachment->ref_count; i++)
+        object_disclose(attachment->objects, attachment->refs[i].object);
+    for (uint32_t i = 0; i < attachment->handle_count; i++)
+        actor_handle_disclose(attachment->objects->handles, attachment->handles[i].handle);
+    free(attachment->refs);
+    free(attachment->handles);
+    free(attachment);
 }
 
-static shelved *find(const bundle *bundle, uint32_t index) {
-    const cargo *cargo = bundle->cargo;
-    uint32_t low = 0, high = cargo == NULL ? 0 : cargo->count;
+static stored_object *find(const value_pack *pack, uint32_t index) {
+    const attachment *attachment = pack->attachment;
+    uint32_t low = 0, high = attachment == NULL ? 0 : attachment->count;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (cargo->items[middle].index < index)
+        if (attachment->items[middle].index < index)
             low = middle + 1;
         else
             high = middle;
     }
-    return cargo != NULL && low < cargo->count && cargo->items[low].index == index ? cargo->items[low].shelved : NULL;
+    return attachment != NULL && low < attachment->count && attachment->items[low].index == index
+               ? attachment->items[low].object
+               : NULL;
 }
 
-static mr_status room_for(objects *objects, size_t count, cargo **out) {
-    MR_TRY(alloc_try(sizeof(cargo) + count * sizeof(struct cargo_item), out));
-    **out = (cargo){.objects = objects};
+static mr_status room_for(objects *objects, size_t count, attachment **out) {
+    MR_TRY(alloc_try(sizeof(attachment) + count * sizeof(struct attachment_item), out));
+    **out = (attachment){.objects = objects};
     return MR_OK;
 }
 
-cargo *cargo_of(objects *objects, bundle *bundle) {
-    if (bundle->cargo == NULL) {
-        bundle->cargo = xcalloc(1, sizeof *bundle->cargo);
-        bundle->cargo->objects = objects;
+attachment *attachment_of(objects *objects, value_pack *pack) {
+    if (pack->attachment == NULL) {
+        pack->attachment = xcalloc(1, sizeof *pack->attachment);
+        pack->attachment->objects = objects;
     }
-    return bundle->cargo;
+    return pack->attachment;
 }
 
-static void add(cargo *cargo, uint32_t index, shelved *shelved) { /* the reference is taken over */
-    cargo->items[cargo->count].index = index;
-    cargo->items[cargo->count++].shelved = shelved;
+static void add(attachment *attachment, uint32_t index, stored_object *object) { /* the reference is taken over */
+    attachment->items[attachment->count].index = index;
+    attachment->items[attachment->count++].object = object;
 }
 
 /* ---- How much a value weighs: at least what its large parts have; exact enough to decide where it goes. */
@@ -73,7 +76,7 @@ static size_t tensor_bytes(const mr_arg *arg) {
 
 static size_t custom_bytes(const mr_custom *custom) {
     size_t sum = custom->data.size;
-    for (size_t i = 0; custom->buffers != NULL && i < custom->buffer_count && sum < SHELF_VALUE_MIN; i++)
+    for (size_t i = 0; custom->buffers != NULL && i < custom->buffer_count && sum < STORE_PROVIDER_VALUE_MIN; i++)
         sum += custom->buffers[i].size;
     return sum;
 }
@@ -96,98 +99,102 @@ static size_t weight(const mr_arg *arg, int depth) {
     size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1), sum = 5;
     if (arg->items.first == NULL || arg->items.count > value_count_max(arg->kind))
         return sum; /* refused when measured, if it should have any */
-    for (size_t i = 0; i < count && sum < SHELF_VALUE_MIN && depth < VALUE_DEPTH_MAX; i++)
+    for (size_t i = 0; i < count && sum < STORE_PROVIDER_VALUE_MIN && depth < VALUE_DEPTH_MAX; i++)
         sum += weight(&arg->items.first[i], depth + 1);
     return sum;
 }
 
-bool cargo_is_large(const mr_arg *arg) { return weight(arg, 0) >= SHELF_VALUE_MIN; }
+bool attachment_is_large(const mr_arg *arg) { return weight(arg, 0) >= STORE_PROVIDER_VALUE_MIN; }
 
 /* ---- Packing. */
 
 typedef struct making { /* one value on its way into the store */
-    const cargo_packer *packer;
-    shelved *shelved; /* NULL: nothing was made */
+    const attachment_packer *packer;
+    stored_object *object; /* NULL: nothing was made */
 } making;
 
 static mr_status room_in_store(void *context, size_t size, uint8_t **out) {
     making *making = context;
-    const cargo_packer *packer = making->packer;
+    const attachment_packer *packer = making->packer;
     void *data;
     if (packer->lock != NULL) packer->lock(packer->context);
-    mr_status status = shelf_make(packer->objects->shelf, size, packer->may_wait, &making->shelved, &data);
+    mr_status status = store_provider_make(packer->objects->provider, size, packer->may_wait, &making->object, &data);
     if (packer->lock != NULL) packer->unlock(packer->context);
     if (status == MR_OK) *out = data;
     return status;
 }
 
-/* Puts one value into the store. *out is NULL where it has to stay in the bundle. */
-static mr_status store_value(const cargo_packer *packer, const bundle_item *item, shelved **out) {
+/* Puts one value into the store. *out is NULL where it has to stay in the value pack. */
+static mr_status store_value(const attachment_packer *packer, const value_pack_item *item, stored_object **out) {
     making making = {.packer = packer};
-    mr_status status = bundle_write(item, 1, room_in_store, &making);
-    *out = making.shelved;
-    if (making.shelved == NULL) return status == MR_BUSY || status == MR_CLOSED ? MR_OK : status;
+    mr_status status = value_pack_write(item, 1, room_in_store, &making);
+    *out = making.object;
+    if (making.object == NULL) return status == MR_BUSY || status == MR_CLOSED ? MR_OK : status;
     if (packer->lock != NULL) packer->lock(packer->context);
     FAILPOINT("runtime.cargo_written");
     if (status == MR_OK)
-        shelf_seal(making.shelved);
+        store_provider_seal(making.object);
     else
-        shelf_abort(making.shelved);
+        store_provider_abort(making.object);
     if (packer->lock != NULL) packer->unlock(packer->context);
     return status;
 }
 
-/* The large ones among the items get names; `names` and `cargo` have room for all. */
-static mr_status store_large(const cargo_packer *packer, bundle_item *items, size_t count, cargo_name *names,
-                             cargo *cargo) {
+/* The large ones among the items get names; `names` and `attachment` have room for all. */
+static mr_status store_large(const attachment_packer *packer, value_pack_item *items, size_t count,
+                             attachment_name *names, attachment *attachment) {
     for (size_t i = 0; i < count; i++) {
-        if (items[i].arg == NULL || !cargo_is_large(items[i].arg)) continue;
-        shelved *shelved;
-        mr_status status = store_value(packer, &items[i], &shelved);
+        if (items[i].arg == NULL || !attachment_is_large(items[i].arg)) continue;
+        stored_object *object;
+        mr_status status = store_value(packer, &items[i], &object);
         if (status != MR_OK) return error_wrap(status, "argument %zu", i);
-        if (shelved == NULL) continue;
-        add(cargo, (uint32_t)i, shelved);
-        names[i] = (cargo_name){.ref = packer->leaves ? shelved_name(shelved) : shelved->ref, .size = shelved->size};
-        items[i] = (bundle_item){.entry = {.kind = BUNDLE_STORED, .bytes = span_of(&names[i], sizeof names[i])}};
+        if (object == NULL) continue;
+        add(attachment, (uint32_t)i, object);
+        names[i] =
+            (attachment_name){.ref = packer->leaves ? stored_object_name(object) : object->ref, .size = object->size};
+        items[i] =
+            (value_pack_item){.entry = {.kind = VALUE_PACK_STORED, .bytes = span_of(&names[i], sizeof names[i])}};
     }
     return MR_OK;
 }
 
-static void free_locked(const cargo_packer *packer, cargo *cargo) {
+static void free_locked(const attachment_packer *packer, attachment *attachment) {
     if (packer->lock != NULL) packer->lock(packer->context);
-    cargo_free(cargo);
+    attachment_free(attachment);
     if (packer->lock != NULL) packer->unlock(packer->context);
 }
 
-static mr_status pack_with_large(const cargo_packer *packer, bundle_item *items, size_t count, bundle **out) {
+static mr_status pack_with_large(const attachment_packer *packer, value_pack_item *items, size_t count,
+                                 value_pack **out) {
     void *names;
-    cargo *cargo;
-    MR_TRY(alloc_try(count * sizeof(cargo_name), &names));
-    mr_status status = room_for(packer->objects, count, &cargo);
+    attachment *attachment;
+    MR_TRY(alloc_try(count * sizeof(attachment_name), &names));
+    mr_status status = room_for(packer->objects, count, &attachment);
     if (status != MR_OK) {
         free(names);
         return status;
     }
-    status = store_large(packer, items, count, names, cargo);
-    if (status == MR_OK) status = bundle_create(items, count, out);
+    status = store_large(packer, items, count, names, attachment);
+    if (status == MR_OK) status = value_pack_create(items, count, out);
     free(names);
-    if (status == MR_OK && cargo->count > 0) /* else all stayed in the bundle, of which nobody has to say anything */
-        (*out)->cargo = cargo;
+    /* else all stayed in the value pack, of which nobody has to say anything */
+    if (status == MR_OK && attachment->count > 0)
+        (*out)->attachment = attachment;
     else
-        free_locked(packer, cargo);
+        free_locked(packer, attachment);
     return status;
 }
 
-typedef struct errand { /* a value whose references are to be looked at */
-    const cargo *cargo;
-    uint32_t index; /* CARGO_WITHIN: all of the cargo's */
-} errand;
+typedef struct request { /* a value whose references are to be looked at */
+    const attachment *attachment;
+    uint32_t index; /* ATTACHMENT_WITHIN: all of the attachment's */
+} request;
 
 /* False: there is no memory for it now. */
-static bool shelve_one(const cargo_packer *packer, object *object, int *pauses) {
-    const shelf_host *host = &packer->objects->shelf->host;
-    while (cargo_needs_shelf(object)) {
-        object->stored = cargo_shelve(packer->objects, object);
+static bool shelve_one(const attachment_packer *packer, object *object, int *pauses) {
+    const store_provider_host *host = &packer->objects->provider->host;
+    while (attachment_needs_shelf(object)) {
+        object->stored = attachment_shelve(packer->objects, object);
         if (object->stored == NULL && ((*pauses)-- <= 0 || host->wait(host->context, SHELVE_PAUSE_US) != MR_OK))
             return false;
     }
@@ -196,72 +203,72 @@ static bool shelve_one(const cargo_packer *packer, object *object, int *pauses) 
 
 /* What the values refer to and others will want goes to the store while we can wait: for a moment, if it has to be
  * asked for memory; and what that refers to, some way down. What does not get there is fetched from us. */
-static void shelve_referred(const cargo_packer *packer, const bundle *made) {
-    int pauses = packer->may_wait && packer->objects->shelf->host.wait != NULL ? SHELVE_PAUSES : 0;
-    errand errands[SHELVE_ERRANDS] = {{made->cargo, CARGO_WITHIN}};
-    size_t count = made->cargo != NULL;
+static void shelve_referred(const attachment_packer *packer, const value_pack *made) {
+    int pauses = packer->may_wait && packer->objects->provider->host.wait != NULL ? SHELVE_PAUSES : 0;
+    request requests[SHELVE_REQUESTS] = {{made->attachment, ATTACHMENT_WITHIN}};
+    size_t count = made->attachment != NULL;
     for (size_t at = 0; at < count; at++) {
-        const cargo *cargo = errands[at].cargo;
-        for (uint32_t i = 0; i < cargo->ref_count; i++) {
-            object *object = cargo->refs[i].object;
-            if (errands[at].index != CARGO_WITHIN && cargo->refs[i].index != errands[at].index) continue;
+        const attachment *attachment = requests[at].attachment;
+        for (uint32_t i = 0; i < attachment->ref_count; i++) {
+            object *object = attachment->refs[i].object;
+            if (requests[at].index != ATTACHMENT_WITHIN && attachment->refs[i].index != requests[at].index) continue;
             if (!shelve_one(packer, object, &pauses)) return;
-            if (object->owner != NULL && object->owner->cargo != NULL && count < SHELVE_ERRANDS)
-                errands[count++] = (errand){object->owner->cargo, object->index};
+            if (object->owner != NULL && object->owner->attachment != NULL && count < SHELVE_REQUESTS)
+                requests[count++] = (request){object->owner->attachment, object->index};
         }
     }
 }
 
-static mr_status attach_locked(const cargo_packer *packer, const cargo_found *found, bundle *made) {
+static mr_status attach_locked(const attachment_packer *packer, const attachment_found *found, value_pack *made) {
     if (packer->lock != NULL) packer->lock(packer->context);
-    mr_status status = cargo_attach(packer->objects, found, made);
-    if (status == MR_OK && packer->leaves && packer->objects->shelf != NULL) shelve_referred(packer, made);
-    if (status != MR_OK) bundle_unref(made);
+    mr_status status = attachment_attach(packer->objects, found, made);
+    if (status == MR_OK && packer->leaves && packer->objects->provider != NULL) shelve_referred(packer, made);
+    if (status != MR_OK) value_pack_unref(made);
     if (packer->lock != NULL) packer->unlock(packer->context);
     return status;
 }
 
-mr_status cargo_pack(const cargo_packer *packer, bundle_item *items, size_t count, bundle **out) {
-    bool large = false, shelf = packer->objects != NULL && packer->objects->shelf != NULL;
-    cargo_found found = {0};
-    bundle *made = NULL;
+mr_status attachment_pack(const attachment_packer *packer, value_pack_item *items, size_t count, value_pack **out) {
+    bool large = false, shelf = packer->objects != NULL && packer->objects->provider != NULL;
+    attachment_found found = {0};
+    value_pack *made = NULL;
     mr_status status = MR_OK;
     for (size_t i = 0; i < count && status == MR_OK; i++) {
         if (items[i].arg == NULL) continue;
-        status = cargo_find_refs(items[i].arg, (uint32_t)i, &found);
-        large = large || (shelf && cargo_is_large(items[i].arg));
+        status = attachment_find_refs(items[i].arg, (uint32_t)i, &found);
+        large = large || (shelf && attachment_is_large(items[i].arg));
     }
     if (status == MR_OK)
-        status = large ? pack_with_large(packer, items, count, &made) : bundle_create(items, count, &made);
+        status = large ? pack_with_large(packer, items, count, &made) : value_pack_create(items, count, &made);
     if (status == MR_OK && found.count > 0) status = attach_locked(packer, &found, made);
     free(found.items);
     if (status == MR_OK) *out = made;
     return status;
 }
 
-bundle *cargo_shelve(objects *objects, const object *object) {
-    const cargo_packer packer = {.objects = objects, .leaves = true};
-    const bundle_item item = cargo_item_of_object(object);
-    shelved *shelved = NULL;
-    cargo *cargo = NULL;
-    bundle *made = NULL;
-    if (objects->shelf == NULL || room_for(objects, 1, &cargo) != MR_OK) return NULL;
-    if (store_value(&packer, &item, &shelved) == MR_OK && shelved != NULL) {
-        add(cargo, 0, shelved);
-        const cargo_name name = {.ref = shelved_name(shelved), .size = shelved->size};
-        const bundle_item named = {.entry = {.kind = BUNDLE_STORED, .bytes = span_of(&name, sizeof name)}};
-        if (bundle_create(&named, 1, &made) == MR_OK) made->cargo = cargo;
+value_pack *attachment_shelve(objects *objects, const object *object) {
+    const attachment_packer packer = {.objects = objects, .leaves = true};
+    const value_pack_item item = attachment_item_of_object(object);
+    stored_object *stored_object = NULL;
+    attachment *attachment = NULL;
+    value_pack *made = NULL;
+    if (objects->provider == NULL || room_for(objects, 1, &attachment) != MR_OK) return NULL;
+    if (store_value(&packer, &item, &stored_object) == MR_OK && stored_object != NULL) {
+        add(attachment, 0, stored_object);
+        const attachment_name name = {.ref = stored_object_name(stored_object), .size = stored_object->size};
+        const value_pack_item named = {.entry = {.kind = VALUE_PACK_STORED, .bytes = span_of(&name, sizeof name)}};
+        if (value_pack_create(&named, 1, &made) == MR_OK) made->attachment = attachment;
     }
     if (made == NULL) {
         error_clear();
-        cargo_free(cargo);
+        attachment_free(attachment);
     }
     return made;
 }
 
 /* ---- Taking what is named. */
 
-static mr_status read_name(const bundle_entry *entry, cargo_name *out) {
+static mr_status read_name(const value_pack_entry *entry, attachment_name *out) {
     if (entry->bytes.size != sizeof *out)
         return error_set(MR_CORRUPT, "malformed reference to an object: %zu bytes instead of %zu", entry->bytes.size,
                          sizeof *out);
@@ -269,152 +276,153 @@ static mr_status read_name(const bundle_entry *entry, cargo_name *out) {
     return MR_OK;
 }
 
-static uint32_t count_stored(const bundle *bundle) {
+static uint32_t count_stored(const value_pack *pack) {
     uint32_t stored = 0;
-    for (uint32_t i = 0; i < bundle->count; i++) stored += bundle_value(bundle, i).kind == BUNDLE_STORED;
+    for (uint32_t i = 0; i < pack->count; i++) stored += value_pack_value(pack, i).kind == VALUE_PACK_STORED;
     return stored;
 }
 
-static mr_status receive_stored(objects *objects, bundle *bundle) {
-    uint32_t stored = count_stored(bundle);
+static mr_status receive_stored(objects *objects, value_pack *pack) {
+    uint32_t stored = count_stored(pack);
     if (stored == 0) return MR_OK;
-    if (objects == NULL || objects->shelf == NULL)
+    if (objects == NULL || objects->provider == NULL)
         return error_set(MR_OBJECT_LOST, "cannot read %u values: this process has no object store", stored);
-    cargo *cargo;
-    MR_TRY(room_for(objects, stored, &cargo));
+    attachment *attachment;
+    MR_TRY(room_for(objects, stored, &attachment));
     mr_status status = MR_OK;
-    for (uint32_t i = 0; i < bundle->count && status == MR_OK; i++) {
-        bundle_entry entry = bundle_value(bundle, i);
-        cargo_name name;
-        shelved *shelved;
-        if (entry.kind != BUNDLE_STORED) continue;
+    for (uint32_t i = 0; i < pack->count && status == MR_OK; i++) {
+        value_pack_entry entry = value_pack_value(pack, i);
+        attachment_name name;
+        stored_object *object;
+        if (entry.kind != VALUE_PACK_STORED) continue;
         status = read_name(&entry, &name);
-        if (status == MR_OK) status = shelf_expect(objects->shelf, &name.ref, name.size, &shelved);
-        if (status == MR_OK) add(cargo, i, shelved);
+        if (status == MR_OK) status = store_provider_expect(objects->provider, &name.ref, name.size, &object);
+        if (status == MR_OK) add(attachment, i, object);
     }
     FAILPOINT("runtime.cargo_taken");
     if (status == MR_OK)
-        bundle->cargo = cargo;
+        pack->attachment = attachment;
     else
-        cargo_free(cargo);
+        attachment_free(attachment);
     return status;
 }
 
-mr_status cargo_receive(objects *objects, bundle *bundle) {
-    if (bundle->cargo != NULL) return MR_OK;
-    MR_TRY(receive_stored(objects, bundle));
-    return bundle->hidden == 0 ? MR_OK : cargo_undress(objects, bundle);
+mr_status attachment_receive(objects *objects, value_pack *pack) {
+    if (pack->attachment != NULL) return MR_OK;
+    MR_TRY(receive_stored(objects, pack));
+    return pack->hidden == 0 ? MR_OK : attachment_undress(objects, pack);
 }
 
-bundle_item cargo_item_of(const bundle *from, uint32_t index) {
-    return (bundle_item){.entry = bundle_value(from, index), .from = from, .index = index};
+value_pack_item attachment_item_of(const value_pack *from, uint32_t index) {
+    return (value_pack_item){.entry = value_pack_value(from, index), .from = from, .index = index};
 }
 
-bundle_item cargo_item_of_object(const object *object) {
-    return object->owner != NULL ? cargo_item_of(object->owner, object->index) : (bundle_item){.entry = object->value};
+value_pack_item attachment_item_of_object(const object *object) {
+    return object->owner != NULL ? attachment_item_of(object->owner, object->index)
+                                 : (value_pack_item){.entry = object->value};
 }
 
-bool cargo_refers(const bundle *bundle, uint32_t index) {
-    const cargo *cargo = bundle->cargo;
-    for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++)
-        if (cargo->refs[i].index == index) return true;
-    for (uint32_t i = 0; cargo != NULL && i < cargo->handle_count; i++)
-        if (cargo->handles[i].index == index) return true;
+bool attachment_refers(const value_pack *pack, uint32_t index) {
+    const attachment *attachment = pack->attachment;
+    for (uint32_t i = 0; attachment != NULL && i < attachment->ref_count; i++)
+        if (attachment->refs[i].index == index) return true;
+    for (uint32_t i = 0; attachment != NULL && i < attachment->handle_count; i++)
+        if (attachment->handles[i].index == index) return true;
     return false;
 }
 
-static void count_refs(const bundle_item *items, size_t count, size_t *refs, size_t *handles) {
+static void count_refs(const value_pack_item *items, size_t count, size_t *refs, size_t *handles) {
     for (size_t i = 0; i < count; i++) {
-        const cargo *from = items[i].from == NULL ? NULL : items[i].from->cargo;
+        const attachment *from = items[i].from == NULL ? NULL : items[i].from->attachment;
         if (from == NULL) continue;
         *refs += from->ref_count;
         *handles += from->handle_count;
     }
 }
 
-static void copy_refs_of(const bundle_item *item, uint32_t index, cargo *cargo) {
-    const struct cargo *from = item->from == NULL ? NULL : item->from->cargo;
+static void copy_refs_of(const value_pack_item *item, uint32_t index, attachment *attachment) {
+    const struct attachment *from = item->from == NULL ? NULL : item->from->attachment;
     for (uint32_t j = 0; from != NULL && j < from->ref_count; j++)
-        if (from->refs[j].index == item->index) cargo_add_ref(cargo, index, from->refs[j].object);
+        if (from->refs[j].index == item->index) attachment_add_ref(attachment, index, from->refs[j].object);
     for (uint32_t j = 0; from != NULL && j < from->handle_count; j++) {
         if (from->handles[j].index != item->index) continue;
-        handle_enclose(from->handles[j].handle);
-        cargo->handles[cargo->handle_count++] = (cargo_handle){index, from->handles[j].handle};
+        actor_handle_enclose(from->handles[j].handle);
+        attachment->handles[attachment->handle_count++] = (attachment_handle){index, from->handles[j].handle};
     }
 }
 
 /* What the items refer to comes along. */
-static mr_status copy_refs(objects *objects, const bundle_item *items, size_t count, bundle *made) {
+static mr_status copy_refs(objects *objects, const value_pack_item *items, size_t count, value_pack *made) {
     size_t refs = 0, handles = 0;
     count_refs(items, count, &refs, &handles);
     if (refs + handles == 0) return MR_OK;
-    cargo *cargo = cargo_of(objects, made);
-    MR_TRY(cargo_room(cargo, refs, handles));
-    for (size_t i = 0; i < count; i++) copy_refs_of(&items[i], (uint32_t)i, cargo);
+    attachment *attachment = attachment_of(objects, made);
+    MR_TRY(attachment_room(attachment, refs, handles));
+    for (size_t i = 0; i < count; i++) copy_refs_of(&items[i], (uint32_t)i, attachment);
     return MR_OK;
 }
 
-mr_status cargo_repack(objects *objects, const bundle_item *items, size_t count, bundle **out) {
-    bundle *made;
-    MR_TRY(bundle_create(items, count, &made));
+mr_status attachment_repack(objects *objects, const value_pack_item *items, size_t count, value_pack **out) {
+    value_pack *made;
+    MR_TRY(value_pack_create(items, count, &made));
     mr_status status = receive_stored(objects, made);
     if (status == MR_OK) status = copy_refs(objects, items, count, made);
     if (status != MR_OK) {
-        bundle_unref(made);
+        value_pack_unref(made);
         return status;
     }
     *out = made;
     return MR_OK;
 }
 
-bool cargo_is_taken(const bundle *bundle) {
-    const cargo *cargo = bundle->cargo;
-    for (uint32_t i = 0; cargo != NULL && i < cargo->count; i++)
-        if (!shelved_is_taken(cargo->items[i].shelved)) return false;
+bool attachment_is_taken(const value_pack *pack) {
+    const attachment *attachment = pack->attachment;
+    for (uint32_t i = 0; attachment != NULL && i < attachment->count; i++)
+        if (!stored_object_is_taken(attachment->items[i].object)) return false;
     return true;
 }
 
 /* ---- Showing. */
 
-mr_status cargo_show(const bundle *bundle, uint32_t index, bool may_wait, bundle_entry *out) {
-    bundle_entry entry = bundle_value(bundle, index);
-    if (entry.kind != BUNDLE_STORED) {
+mr_status attachment_show(const value_pack *pack, uint32_t index, bool may_wait, value_pack_entry *out) {
+    value_pack_entry entry = value_pack_value(pack, index);
+    if (entry.kind != VALUE_PACK_STORED) {
         *out = entry;
         return MR_OK;
     }
-    shelved *shelved = find(bundle, index);
-    if (shelved == NULL)
+    stored_object *object = find(pack, index);
+    if (object == NULL)
         return error_set(MR_OBJECT_LOST, "value %u is in the object store and not held by this process", index);
     span bytes;
-    bundle_view view;
-    MR_TRY(shelf_show(shelved, may_wait, &bytes));
-    mr_status status = bundle_open(bytes, &view);
+    value_pack_view view;
+    MR_TRY(store_provider_show(object, may_wait, &bytes));
+    mr_status status = value_pack_open(bytes, &view);
     if (status == MR_OK && view.count == 1) {
-        *out = bundle_view_entry(&view, 0);
-        if (out->kind != BUNDLE_STORED) return MR_OK;
+        *out = value_pack_view_entry(&view, 0);
+        if (out->kind != VALUE_PACK_STORED) return MR_OK;
     }
-    shelf_hide(shelved);
+    store_provider_hide(object);
     return status != MR_OK
                ? status
                : error_set(MR_CORRUPT, "malformed object of %zu bytes: %u values instead of 1", bytes.size, view.count);
 }
 
-void cargo_hide(const bundle *bundle, uint32_t index) {
-    shelved *shelved = find(bundle, index);
-    if (shelved != NULL) shelf_hide(shelved);
+void attachment_hide(const value_pack *pack, uint32_t index) {
+    stored_object *object = find(pack, index);
+    if (object != NULL) store_provider_hide(object);
 }
 
-mr_status cargo_read_name(const bundle_entry *entry, object_ref *out) {
-    cargo_name name;
+mr_status attachment_read_name(const value_pack_entry *entry, object_ref *out) {
+    attachment_name name;
     MR_TRY(read_name(entry, &name));
     *out = name.ref;
     return MR_OK;
 }
 
-uint64_t cargo_bytes(const bundle *bundle, uint32_t index) {
-    bundle_entry entry = bundle_value(bundle, index);
-    if (entry.kind != BUNDLE_STORED) return entry.bytes.size + entry.region.size;
-    cargo_name name = {0};
+uint64_t attachment_bytes(const value_pack *pack, uint32_t index) {
+    value_pack_entry entry = value_pack_value(pack, index);
+    if (entry.kind != VALUE_PACK_STORED) return entry.bytes.size + entry.region.size;
+    attachment_name name = {0};
     if (entry.bytes.size == sizeof name) memcpy(&name, entry.bytes.data, sizeof name);
     return name.size;
 }

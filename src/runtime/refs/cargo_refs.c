@@ -1,4 +1,4 @@
-/* cargo_refs.c — references inside the values of a bundle: found when it is packed, and held by it. See cargo.h. */
+/* cargo_refs.c — references inside the values of a value pack: found when it is packed, and held by it. See cargo.h. */
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -6,7 +6,7 @@
 
 /* ---- Finding. */
 
-static mr_status found_one(cargo_found *found, mr_ref ref, uint32_t index, bool is_actor) {
+static mr_status found_one(attachment_found *found, mr_ref ref, uint32_t index, bool is_actor) {
     MR_TRY(alloc_try_grow(&found->items, &found->capacity, found->count + 1, sizeof *found->items));
     found->items[found->count].ref = ref;
     found->items[found->count].is_actor = is_actor;
@@ -15,7 +15,7 @@ static mr_status found_one(cargo_found *found, mr_ref ref, uint32_t index, bool 
 }
 
 /* What came in is as deep as VALUE_DEPTH_MAX at most. */
-static mr_status find_in_value(const mr_value *value, uint32_t index, cargo_found *found) {
+static mr_status find_in_value(const mr_value *value, uint32_t index, attachment_found *found) {
     mr_kind kind = mr_value_kind(value);
     if (kind == MR_KIND_REF) {
         mr_ref ref;
@@ -33,7 +33,7 @@ static mr_status find_in_value(const mr_value *value, uint32_t index, cargo_foun
     return MR_OK;
 }
 
-static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, cargo_found *found) {
+static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, attachment_found *found) {
     if (arg->received) return find_in_value(arg->value, index, found);
     if (arg->kind == MR_KIND_REF) return found_one(found, arg->ref, index, false);
     if (arg->kind == MR_KIND_ACTOR)
@@ -47,34 +47,34 @@ static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, car
     return MR_OK;
 }
 
-mr_status cargo_find_refs(const mr_arg *arg, uint32_t index, cargo_found *found) {
+mr_status attachment_find_refs(const mr_arg *arg, uint32_t index, attachment_found *found) {
     return find_in_items(arg, index, 0, found);
 }
 
-void cargo_add_ref(cargo *cargo, uint32_t index, object *object) {
+void attachment_add_ref(attachment *attachment, uint32_t index, object *object) {
     object_enclose(object);
-    cargo->refs[cargo->ref_count++] = (cargo_ref){index, object};
+    attachment->refs[attachment->ref_count++] = (attachment_ref){index, object};
 }
 
-void cargo_add_handle(cargo *cargo, uint32_t index, mr_ref words) {
-    handle *handle = handle_meet(cargo->objects->handles, (mr_actor){{words.word[0], words.word[1]}});
-    handle_enclose(handle);
-    cargo->handles[cargo->handle_count++] = (cargo_handle){index, handle};
+void attachment_add_handle(attachment *attachment, uint32_t index, mr_ref words) {
+    actor_handle *handle = actor_handle_meet(attachment->objects->handles, (mr_actor){{words.word[0], words.word[1]}});
+    actor_handle_enclose(handle);
+    attachment->handles[attachment->handle_count++] = (attachment_handle){index, handle};
 }
 
-mr_status cargo_room(cargo *cargo, size_t refs, size_t handles) {
-    MR_TRY(alloc_try((refs + 1) * sizeof(cargo_ref), &cargo->refs));
-    MR_TRY(alloc_try((handles + 1) * sizeof(cargo_handle), &cargo->handles));
+mr_status attachment_room(attachment *attachment, size_t refs, size_t handles) {
+    MR_TRY(alloc_try((refs + 1) * sizeof(attachment_ref), &attachment->refs));
+    MR_TRY(alloc_try((handles + 1) * sizeof(attachment_handle), &attachment->handles));
     return MR_OK;
 }
 
-static size_t count_actors(const cargo_found *found) {
+static size_t count_actors(const attachment_found *found) {
     size_t actors = 0;
     for (size_t i = 0; i < found->count; i++) actors += found->items[i].is_actor;
     return actors;
 }
 
-mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundle) {
+mr_status attachment_attach(objects *objects, const attachment_found *found, value_pack *pack) {
     size_t actors = count_actors(found);
     if (objects == NULL || objects->handles == NULL) {
         if (actors == found->count) return MR_OK; /* handles may be passed on without being kept */
@@ -82,11 +82,11 @@ mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundl
             return error_set(MR_INVALID, "value %u contains a future, which is not allowed here",
                              found->items[0].index);
     }
-    cargo *cargo = cargo_of(objects, bundle);
-    MR_TRY(cargo_room(cargo, found->count - actors, actors));
+    attachment *attachment = attachment_of(objects, pack);
+    MR_TRY(attachment_room(attachment, found->count - actors, actors));
     for (size_t i = 0; i < found->count; i++) {
         if (found->items[i].is_actor) {
-            if (objects->handles != NULL) cargo_add_handle(cargo, found->items[i].index, found->items[i].ref);
+            if (objects->handles != NULL) attachment_add_handle(attachment, found->items[i].index, found->items[i].ref);
             continue;
         }
         object *object = object_find(objects, found->items[i].ref);
@@ -95,7 +95,7 @@ mr_status cargo_attach(objects *objects, const cargo_found *found, bundle *bundl
                              "argument %u contains object " OBJECT_ID
                              ", which this process does not have: it was released",
                              found->items[i].index, OBJECT_ID_OF(found->items[i].ref));
-        cargo_add_ref(cargo, found->items[i].index, object);
+        attachment_add_ref(attachment, found->items[i].index, object);
     }
     return MR_OK;
 }

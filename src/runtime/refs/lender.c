@@ -14,10 +14,10 @@
 enum { KEEPING_MAX = 1024 }; /* a link has room for more calls than that (net/call.h) */
 
 typedef struct way { /* to the owner of something that we have on loan */
-    lender *lender;
+    borrow_rpc *rpc;
     uint64_t process;
-    route_user user;
-    route *route;
+    peer_link_user user;
+    peer_link *link;
     list fetches;  /* of fetch: to be sent */
     list pleas;    /* of plea: likewise */
     list keeping;  /* of fetch: to be sent when fewer than KEEPING_MAX others are under way */
@@ -27,7 +27,7 @@ typedef struct way { /* to the owner of something that we have on loan */
 typedef struct fetch { /* found by the place of its object, until that is settled or gone */
     wire_call call;
     list place;
-    lender *lender;
+    borrow_rpc *rpc;
     uint64_t owner;
     object *object; /* borrowed while anybody has it; NULL: nobody has */
     bool keeps;     /* nobody waits for it: it is kept, and may be wanted when its owner is gone */
@@ -37,34 +37,34 @@ typedef struct fetch { /* found by the place of its object, until that is settle
 typedef struct plea { /* somebody does not want an object of another process any more */
     wire_call call;
     list place;
-    lender *lender;
+    borrow_rpc *rpc;
     object *object; /* held */
     wire_how how;
 } plea;
 
 typedef struct owed {
     list place;
-    call_token token;
+    rpc_call_token token;
     bool again;
 } owed;
 
 /* ---- Ways to owners. */
 
-static void way_opened(route_user *user) { lender_feed(container_of(user, way, user)->lender); }
+static void way_opened(peer_link_user *user) { borrow_rpc_feed(container_of(user, way, user)->rpc); }
 
-static fetch *fetch_of(const lender *lender, const object *object) { /* NULL: none is under way */
-    return object->fetching ? map_get(&lender->fetches, object->place.index) : NULL;
+static fetch *fetch_of(const borrow_rpc *rpc, const object *object) { /* NULL: none is under way */
+    return object->fetching ? map_get(&rpc->fetches, object->place.index) : NULL;
 }
 
 /* Whatever comes of it is not for its object any more. */
 static void fetch_part(fetch *fetch) {
-    map_remove(&fetch->lender->fetches, fetch->object->place.index);
+    map_remove(&fetch->rpc->fetches, fetch->object->place.index);
     fetch->object->fetching = false;
     fetch->object = NULL;
 }
 
-static void fetch_end(fetch *fetch, bundle *values, failure *failed) { /* references are taken over */
-    objects *objects = &fetch->lender->client->objects;
+static void fetch_end(fetch *fetch, value_pack *values, failure *failed) { /* references are taken over */
+    objects *objects = &fetch->rpc->worker->objects;
     object *object = fetch->object;
     bool keeps = fetch->keeps;
     if (object != NULL) {
@@ -80,7 +80,7 @@ static void fetch_end(fetch *fetch, bundle *values, failure *failed) { /* refere
             object_fail(objects, object, failed);
         }
     }
-    bundle_unref(values);
+    value_pack_unref(values);
     failure_unref(failed);
     if (object != NULL) object_drop(objects, object);
 }
@@ -91,83 +91,83 @@ static failure *gone_failure(const char *why) {
 
 static void plea_free(wire_call *call) {
     plea *plea = container_of(call, struct plea, call);
-    object_drop(&plea->lender->client->objects, plea->object);
+    object_drop(&plea->rpc->worker->objects, plea->object);
     free(plea);
 }
 
 /* The owner is gone: what is not here will never be. */
-static void way_closed(route_user *user, const cause *why) {
+static void way_closed(peer_link_user *user, const cause *why) {
     way *way = container_of(user, struct way, user);
-    lender *lender = way->lender;
-    objects *objects = &lender->client->objects;
-    map_remove(&lender->routes, way->process);
-    borrow_owner_gone(&lender->borrow, way->process);
+    borrow_rpc *rpc = way->rpc;
+    objects *objects = &rpc->worker->objects;
+    map_remove(&rpc->routes, way->process);
+    borrow_owner_gone(&rpc->borrow, way->process);
     list *waiting[] = {&way->fetches, &way->keeping};
     for (int i = 0; i < 2; i++)
         for (list *at; (at = list_pop_front(waiting[i])) != NULL;)
             fetch_end(container_of(at, fetch, place), NULL, gone_failure(why->text));
     for (list *at; (at = list_pop_front(&way->pleas)) != NULL;) wire_call_end(&container_of(at, plea, place)->call);
     const map *theirs = map_get(&objects->owners, way->process);
-    map_slot slot;
-    for (size_t at = 0; theirs != NULL && (at = map_next(theirs, at, &slot)) != 0;)
-        ((object *)slot.value)->loan.state = LOAN_LOST;
+    map_entry entry;
+    for (size_t at = 0; theirs != NULL && (at = map_next(theirs, at, &entry)) != 0;)
+        ((object *)entry.value)->borrowed_ref.state = BORROWED_REF_LOST;
     free(way);
 }
 
-static way *way_to(lender *lender, uint64_t process) {
-    way *known = map_get(&lender->routes, process);
+static way *way_to(borrow_rpc *rpc, uint64_t process) {
+    way *known = map_get(&rpc->routes, process);
     if (known != NULL) return known;
-    way *made = XNEW(way, .lender = lender, .process = process, .user = {.opened = way_opened, .closed = way_closed});
+    way *made = XNEW(way, .rpc = rpc, .process = process, .user = {.opened = way_opened, .closed = way_closed});
     list_init(&made->fetches);
     list_init(&made->pleas);
     list_init(&made->keeping);
-    if (client_use(lender->client, process, &made->user, &made->route) != MR_OK) {
+    if (core_worker_use(rpc->worker, process, &made->user, &made->link) != MR_OK) {
         free(made);
         return NULL;
     }
-    map_put(&lender->routes, process, made);
+    map_put(&rpc->routes, process, made);
     return made;
 }
 
 /* ---- Saying what is borrowed. */
 
 static mr_status say(void *host, borrow_message *message) {
-    lender *lender = host;
-    way *way = way_to(lender, message->owner);
-    if (way == NULL || !way->route->open) return MR_BUSY;
+    borrow_rpc *rpc = host;
+    way *way = way_to(rpc, message->owner);
+    if (way == NULL || !way->link->open) return MR_BUSY;
     FAILPOINT("runtime.lender_say");
-    return saying_send(&lender->borrow, lender->client->calls, way->route->link,
-                       message->verb == BORROW ? CLIENT_BORROW : CLIENT_RETURN,
-                       span_of(message->serials, message->count * sizeof message->serials[0]), message);
+    return borrow_message_send(&rpc->borrow, rpc->worker->rpc, way->link->link,
+                               message->verb == BORROW ? CLIENT_BORROW : CLIENT_RETURN,
+                               span_of(message->serials, message->count * sizeof message->serials[0]), message);
 }
 
-static loan *find_loan(void *host, uint64_t owner, uint64_t serial) {
-    object *object = object_known(&((lender *)host)->client->objects, (mr_ref){{owner, serial}});
-    return object == NULL ? NULL : &object->loan;
+static borrowed_ref *find_loan(void *host, uint64_t owner, uint64_t serial) {
+    object *object = object_known(&((borrow_rpc *)host)->worker->objects, (mr_ref){{owner, serial}});
+    return object == NULL ? NULL : &object->borrowed_ref;
 }
 
 static void *hold_ours(void *host, uint64_t serial) {
-    objects *objects = &((lender *)host)->client->objects;
+    objects *objects = &((borrow_rpc *)host)->worker->objects;
     object *object = object_known(objects, (mr_ref){{objects->process, serial}});
     return object == NULL ? NULL : object_hold(object);
 }
 
-static void drop_ours(void *host, void *object) { object_drop(&((lender *)host)->client->objects, object); }
+static void drop_ours(void *host, void *object) { object_drop(&((borrow_rpc *)host)->worker->objects, object); }
 
 static const borrow_ops ops = {say, find_loan, hold_ours, drop_ours};
 
 /* ---- Fetching. */
 
 /* Takes what the value names and refers to. NULL: *failed says why not. */
-static bundle *receive(fetch *fetch, bundle *values, failure **failed) {
-    client *client = fetch->lender->client;
-    mr_status status = cargo_receive(&client->objects, values);
+static value_pack *receive(fetch *fetch, value_pack *values, failure **failed) {
+    core_worker *worker = fetch->rpc->worker;
+    mr_status status = attachment_receive(&worker->objects, values);
     if (status == MR_OK) {
-        if (values->cargo != NULL) transit_arrived(&client->transit, fetch->call.answered, values);
+        if (values->attachment != NULL) result_holds_arrived(&worker->holds, fetch->call.answered, values);
         return values;
     }
     *failed = failure_create(status, mr_last_error(), "object of another process", NULL);
-    bundle_unref(values);
+    value_pack_unref(values);
     return NULL;
 }
 
@@ -175,22 +175,22 @@ static void feed_keeping(way *way);
 
 /* One of those that are kept has come, or is not wanted any more: room for the next. */
 static void uncount(fetch *fetch) {
-    way *way = fetch->counted ? map_get(&fetch->lender->routes, fetch->owner) : NULL;
+    way *way = fetch->counted ? map_get(&fetch->rpc->routes, fetch->owner) : NULL;
     fetch->counted = false;
     if (way == NULL) return;
     way->kept--;
     feed_keeping(way);
 }
 
-static void fetched(wire_call *call, const call_result *result) {
+static void fetched(wire_call *call, const rpc_call_result *result) {
     fetch *fetch = container_of(call, struct fetch, call);
-    objects *objects = &fetch->lender->client->objects;
-    bundle *values;
+    objects *objects = &fetch->rpc->worker->objects;
+    value_pack *values;
     failure *failed;
     object *object = fetch->object == NULL ? NULL : object_hold(fetch->object); /* whatever is let go of meanwhile */
     wire_outcome(call, result, "object of another process", &values, &failed);
     if (values != NULL && values->count != 1) {
-        bundle_unref(values);
+        value_pack_unref(values);
         values = NULL;
         failed = failure_create(MR_CORRUPT, "malformed answer of the object's owner", "", NULL);
     }
@@ -212,7 +212,7 @@ static bool ask_owner(const way *way, wire_method method, const object *object, 
     writer_u64(&writer, object->ref.word[1]);
     writer_u8(&writer, how);
     wire_message message = {.fields = span_of(fields, sizeof fields)};
-    if (wire_ask(way->lender->client->calls, way->route->link, method, &message, call) != MR_OK) return false;
+    if (wire_ask(way->rpc->worker->rpc, way->link->link, method, &message, call) != MR_OK) return false;
     list_remove(place);
     return true;
 }
@@ -223,7 +223,7 @@ static bool send_fetch(const way *way, fetch *fetch) {
 }
 
 static void feed_keeping(way *way) {
-    if (!way->route->open) return;
+    if (!way->link->open) return;
     list_for_each (at, &way->keeping) {
         fetch *fetch = container_of(at, struct fetch, place);
         if (way->kept >= KEEPING_MAX || !send_fetch(way, fetch)) return;
@@ -232,22 +232,22 @@ static void feed_keeping(way *way) {
     }
 }
 
-static void start_fetch(lender *lender, object *object, bool keeps) {
-    fetch *made = XNEW(fetch, .call = {.done = fetched, .free = wire_call_free}, .lender = lender, .object = object,
+static void start_fetch(borrow_rpc *rpc, object *object, bool keeps) {
+    fetch *made = XNEW(fetch, .call = {.done = fetched, .free = wire_call_free}, .rpc = rpc, .object = object,
                        .keeps = keeps, .owner = object->ref.word[0]);
     object->fetching = true;
-    map_put(&lender->fetches, object->place.index, made);
-    way *way = way_to(lender, made->owner);
+    map_put(&rpc->fetches, object->place.index, made);
+    way *way = way_to(rpc, made->owner);
     if (way == NULL) {
-        list_push_back(&lender->unreachable, &made->place); /* it fails, but not inside of this */
+        list_push_back(&rpc->unreachable, &made->place); /* it fails, but not inside of this */
     } else if (keeps) {
         list_push_back(&way->keeping, &made->place);
         feed_keeping(way);
     } else {
         list_push_back(&way->fetches, &made->place);
-        if (way->route->open) (void)send_fetch(way, made);
+        if (way->link->open) (void)send_fetch(way, made);
     }
-    client_stir(lender->client);
+    core_worker_stir(rpc->worker);
 }
 
 /* Nobody has the object any more, or it is asked for otherwise. */
@@ -256,18 +256,18 @@ static void fetch_drop(fetch *fetch) {
     if (fetch->call.id.number == 0) { /* not sent yet */
         list_remove(&fetch->place);
         wire_call_end(&fetch->call);
-    } else if (calls_cancel(fetch->lender->client->calls, fetch->call.id) != MR_OK) { /* it ends in `fetched` */
+    } else if (rpc_cancel(fetch->rpc->worker->rpc, fetch->call.id) != MR_OK) { /* it ends in `fetched` */
         MR_UNREACHABLE();
     }
 }
 
 /* One that is fetched to be kept is asked for again: its owner shall know that somebody hears of a failure. */
 static void wanted(void *host, object *object) {
-    lender *lender = host;
-    fetch *under_way = fetch_of(lender, object);
+    borrow_rpc *rpc = host;
+    fetch *under_way = fetch_of(rpc, object);
     if (under_way != NULL && !under_way->keeps) return;
     if (under_way != NULL) fetch_drop(under_way);
-    start_fetch(lender, object, false);
+    start_fetch(rpc, object, false);
 }
 
 /* ---- Cancelling. */
@@ -277,9 +277,9 @@ static bool send_plea(const way *way, plea *plea) {
 }
 
 /* An owner that has no room to pass it on is asked again, after some time. */
-static void pleaded(wire_call *call, const call_result *result) {
+static void pleaded(wire_call *call, const rpc_call_result *result) {
     plea *plea = container_of(call, struct plea, call);
-    way *way = map_get(&plea->lender->routes, plea->object->ref.word[0]);
+    way *way = map_get(&plea->rpc->routes, plea->object->ref.word[0]);
     if (result->why == NULL && result->payload.size > 0 && way != NULL) {
         *call = (wire_call){.done = call->done, .free = call->free};
         list_push_back(&way->pleas, &plea->place);
@@ -288,93 +288,96 @@ static void pleaded(wire_call *call, const call_result *result) {
     wire_call_end(call);
 }
 
-mr_status lender_cancel(lender *lender, object *object, wire_how how) {
-    way *way = object->loan.state == LOAN_LOST ? NULL : way_to(lender, object->ref.word[0]);
+mr_status borrow_rpc_cancel(borrow_rpc *rpc, object *object, wire_how how) {
+    way *way = object->borrowed_ref.state == BORROWED_REF_LOST ? NULL : way_to(rpc, object->ref.word[0]);
     if (way == NULL)
         return error_set(MR_OBJECT_LOST, "cannot cancel object " OBJECT_ID ": process p%u, its owner, has ended",
                          OBJECT_ID_OF(object->ref), (unsigned)object->ref.word[0]);
-    plea *made = XNEW(plea, .call = {.done = pleaded, .free = plea_free}, .lender = lender,
-                      .object = object_hold(object), .how = how);
+    plea *made =
+        XNEW(plea, .call = {.done = pleaded, .free = plea_free}, .rpc = rpc, .object = object_hold(object), .how = how);
     list_push_back(&way->pleas, &made->place);
-    if (way->route->open) (void)send_plea(way, made);
-    client_stir(lender->client);
+    if (way->link->open) (void)send_plea(way, made);
+    core_worker_stir(rpc->worker);
     return MR_OK;
 }
 
 static void let_go(void *host, object *object) {
-    lender *lender = host;
-    if (object->fetching) fetch_drop(fetch_of(lender, object));
-    bool owes = object->loan.state == LOAN_ASKED || object->loan.state == LOAN_HELD; /* its owner is to be told */
-    borrow_let_go(&lender->borrow, &object->loan);
-    if (owes) client_stir(lender->client);
+    borrow_rpc *rpc = host;
+    if (object->fetching) fetch_drop(fetch_of(rpc, object));
+    /* its owner is to be told */
+    bool owes = object->borrowed_ref.state == BORROWED_REF_ASKED || object->borrowed_ref.state == BORROWED_REF_HELD;
+    borrow_let_go(&rpc->borrow, &object->borrowed_ref);
+    if (owes) core_worker_stir(rpc->worker);
 }
 
-static void abandoned(void *host, object *object) { flow_abandon(&((lender *)host)->client->flows, object); }
+static void abandoned(void *host, object *object) {
+    stream_reader_abandon(&((borrow_rpc *)host)->worker->readers, object);
+}
 
 static const objects_ops object_ops = {wanted, let_go, abandoned};
 
 /* ---- Answering. */
 
-static mr_status say_again(lender *lender, call_token token, bool again) {
-    return wire_answer(lender->client->calls, token, span_of("", again ? 1 : 0));
+static mr_status say_again(borrow_rpc *rpc, rpc_call_token token, bool again) {
+    return wire_answer(rpc->worker->rpc, token, span_of("", again ? 1 : 0));
 }
 
 /* Heard, or to be asked again: now, or when there is room for it. */
-static void acknowledge(lender *lender, call_token token, bool again) {
-    if (say_again(lender, token, again) != MR_BUSY) return;
+static void acknowledge(borrow_rpc *rpc, rpc_call_token token, bool again) {
+    if (say_again(rpc, token, again) != MR_BUSY) return;
     owed *owed = XNEW(struct owed, .token = token, .again = again);
-    list_push_back(&lender->owed, &owed->place);
+    list_push_back(&rpc->owed, &owed->place);
 }
 
-static void cancel_asked(lender *lender, const call_request *request) {
-    objects *objects = &lender->client->objects;
+static void cancel_asked(borrow_rpc *rpc, const rpc_call_request *request) {
+    objects *objects = &rpc->worker->objects;
     reader reader = reader_of(request->payload.data, request->payload.size);
     uint64_t serial = reader_u64(&reader);
     uint8_t how = reader_u8(&reader);
     bool read = !reader.failed && how < WIRE_HOW_COUNT;
     const object *object = read ? object_known(objects, (mr_ref){{objects->process, serial}}) : NULL;
-    mr_status status = object == NULL ? MR_OK : request_cancel(object, (wire_how)how);
+    mr_status status = object == NULL ? MR_OK : invocation_cancel(object, (wire_how)how);
     if (status != MR_OK) error_clear(); /* nothing makes it, or that cannot be cancelled so: its outcome shows it */
-    acknowledge(lender, request->token, status == MR_BUSY);
+    acknowledge(rpc, request->token, status == MR_BUSY);
 }
 
-static void borrow_asked(lender *lender, const call_request *request) {
+static void borrow_asked(borrow_rpc *rpc, const rpc_call_request *request) {
     uint64_t serials[BORROW_BATCH];
     uint32_t count = 0;
     reader reader = reader_of(request->payload.data, request->payload.size);
     while (reader_left(&reader) >= sizeof serials[0] && count < BORROW_BATCH) serials[count++] = reader_u64(&reader);
     if (request->method == CLIENT_BORROW)
-        borrow_lend(&lender->borrow, request->token.link.v, serials, count);
+        borrow_lend(&rpc->borrow, request->token.link.v, serials, count);
     else
-        borrow_take_back(&lender->borrow, request->token.link.v, serials, count);
-    acknowledge(lender, request->token, false);
+        borrow_take_back(&rpc->borrow, request->token.link.v, serials, count);
+    acknowledge(rpc, request->token, false);
 }
 
-static void answer_owed(lender *lender) {
-    list_for_each (at, &lender->owed) {
+static void answer_owed(borrow_rpc *rpc) {
+    list_for_each (at, &rpc->owed) {
         owed *owed = container_of(at, struct owed, place);
-        if (say_again(lender, owed->token, owed->again) == MR_BUSY) continue;
+        if (say_again(rpc, owed->token, owed->again) == MR_BUSY) continue;
         list_remove(&owed->place);
         free(owed);
     }
 }
 
-bool lender_request(lender *lender, const call_request *request) {
+bool borrow_rpc_request(borrow_rpc *rpc, const rpc_call_request *request) {
     bool ours = request->method >= CLIENT_BORROW && request->method <= CLIENT_FETCH;
     if (!ours && request->method != CLIENT_CANCEL) return false;
     wire_body_drop(request->body.data);
     if (request->method == CLIENT_FETCH)
-        lender_fetch_asked(lender, request);
+        borrow_rpc_fetch_asked(rpc, request);
     else if (request->method == CLIENT_CANCEL)
-        cancel_asked(lender, request);
+        cancel_asked(rpc, request);
     else
-        borrow_asked(lender, request);
+        borrow_asked(rpc, request);
     return true;
 }
 
-void lender_closed(lender *lender, link_id link) {
-    lender_forget_askers(lender, link);
-    borrow_borrower_gone(&lender->borrow, link.v);
+void borrow_rpc_closed(borrow_rpc *rpc, link_id link) {
+    borrow_rpc_forget_askers(rpc, link);
+    borrow_borrower_gone(&rpc->borrow, link.v);
 }
 
 /* ---- Keeping. */
@@ -382,112 +385,114 @@ void lender_closed(lender *lender, link_id link) {
 static bool is_on_loan(const object *object) { return object->foreign && object->state == OBJECT_PENDING; }
 
 /* What is kept is fetched at once, so that it is not lost with its owner. */
-static void keep(lender *lender, object *object, borrow_gate *gate) {
-    borrow_keep(&lender->borrow, &object->loan, gate);
-    if (object->loan.state != LOAN_LOST && !object->fetching) start_fetch(lender, object, true);
+static void keep(borrow_rpc *rpc, object *object, borrow_gate *gate) {
+    borrow_keep(&rpc->borrow, &object->borrowed_ref, gate);
+    if (object->borrowed_ref.state != BORROWED_REF_LOST && !object->fetching) start_fetch(rpc, object, true);
 }
 
-void lender_keep_all(lender *lender, const bundle *values, borrow_gate *gate) {
-    const cargo *cargo = values->cargo;
-    for (uint32_t i = 0; cargo != NULL && i < cargo->ref_count; i++)
-        if (is_on_loan(cargo->refs[i].object)) keep(lender, cargo->refs[i].object, gate);
-    for (uint32_t i = 0; cargo != NULL && i < cargo->handle_count; i++)
-        borrow_keep(&lender->client->handles.borrow, &cargo->handles[i].handle->loan, gate);
+void borrow_rpc_keep_all(borrow_rpc *rpc, const value_pack *values, borrow_gate *gate) {
+    const attachment *attachment = values->attachment;
+    for (uint32_t i = 0; attachment != NULL && i < attachment->ref_count; i++)
+        if (is_on_loan(attachment->refs[i].object)) keep(rpc, attachment->refs[i].object, gate);
+    for (uint32_t i = 0; attachment != NULL && i < attachment->handle_count; i++)
+        borrow_keep(&rpc->worker->handles.borrow, &attachment->handles[i].handle->ref, gate);
 }
 
-bool lender_through(lender *lender, borrow_gate *gate) {
+bool borrow_rpc_through(borrow_rpc *rpc, borrow_gate *gate) {
     if (gate->left == 0) return true;
-    (void)borrow_feed(&lender->borrow);
-    handles_feed(&lender->client->handles);
+    (void)borrow_feed(&rpc->borrow);
+    actor_handles_feed(&rpc->worker->handles);
     return false;
 }
 
-typedef struct rest { /* what a bundle referred to, held while it goes */
+typedef struct rest { /* what a value pack referred to, held while it goes */
     object **loans;
-    handle **handles;
+    actor_handle **handles;
     uint32_t loan_count, handle_count;
 } rest;
 
-static mr_status rest_of(const cargo *cargo, rest *out) {
-    MR_TRY(alloc_try(((size_t)cargo->ref_count + cargo->handle_count + 1) * sizeof(void *), &out->loans));
-    out->handles = (handle **)(void *)(out->loans + cargo->ref_count);
-    for (uint32_t i = 0; i < cargo->ref_count; i++)
-        if (is_on_loan(cargo->refs[i].object)) out->loans[out->loan_count++] = object_hold(cargo->refs[i].object);
-    for (uint32_t i = 0; i < cargo->handle_count; i++) {
-        handle_use(cargo->handles[i].handle);
-        out->handles[out->handle_count++] = cargo->handles[i].handle;
+static mr_status rest_of(const attachment *attachment, rest *out) {
+    MR_TRY(alloc_try(((size_t)attachment->ref_count + attachment->handle_count + 1) * sizeof(void *), &out->loans));
+    out->handles = (actor_handle **)(void *)(out->loans + attachment->ref_count);
+    for (uint32_t i = 0; i < attachment->ref_count; i++)
+        if (is_on_loan(attachment->refs[i].object))
+            out->loans[out->loan_count++] = object_hold(attachment->refs[i].object);
+    for (uint32_t i = 0; i < attachment->handle_count; i++) {
+        actor_handle_use(attachment->handles[i].handle);
+        out->handles[out->handle_count++] = attachment->handles[i].handle;
     }
     return MR_OK;
 }
 
-void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate) {
+void borrow_rpc_keep_rest(borrow_rpc *rpc, value_pack *values, borrow_gate *gate) {
     rest rest = {0};
-    if (values->cargo != NULL && rest_of(values->cargo, &rest) != MR_OK) {
+    if (values->attachment != NULL && rest_of(values->attachment, &rest) != MR_OK) {
         error_clear();
-        lender_keep_all(lender, values, gate); /* without memory to look closer: what is not needed goes back later */
+        borrow_rpc_keep_all(rpc, values, gate); /* without memory to look closer: what is not needed goes back later */
     }
-    bundle_unref(values);
+    value_pack_unref(values);
     for (uint32_t i = 0; i < rest.loan_count; i++) {
-        if (rest.loans[i]->holds > 1) keep(lender, rest.loans[i], gate);
-        object_drop(&lender->client->objects, rest.loans[i]);
+        if (rest.loans[i]->holds > 1) keep(rpc, rest.loans[i], gate);
+        object_drop(&rpc->worker->objects, rest.loans[i]);
     }
     for (uint32_t i = 0; i < rest.handle_count; i++) {
-        if (handle_had(rest.handles[i]) > 1) borrow_keep(&lender->client->handles.borrow, &rest.handles[i]->loan, gate);
-        handle_unuse(&lender->client->handles, rest.handles[i]);
+        if (actor_handle_had(rest.handles[i]) > 1)
+            borrow_keep(&rpc->worker->handles.borrow, &rest.handles[i]->ref, gate);
+        actor_handle_unuse(&rpc->worker->handles, rest.handles[i]);
     }
     free(rest.loans);
 }
 
 /* ---- Life. */
 
-static void fail_unreachable(lender *lender) {
-    for (list *at; (at = list_pop_front(&lender->unreachable)) != NULL;)
+static void fail_unreachable(borrow_rpc *rpc) {
+    for (list *at; (at = list_pop_front(&rpc->unreachable)) != NULL;)
         fetch_end(container_of(at, fetch, place), NULL, gone_failure("cannot connect to its owner"));
 }
 
-void lender_feed(lender *lender) {
-    (void)borrow_feed(&lender->borrow);
-    map_for_each (slot, &lender->routes) {
+void borrow_rpc_feed(borrow_rpc *rpc) {
+    (void)borrow_feed(&rpc->borrow);
+    map_for_each (slot, &rpc->routes) {
         way *way = slot.value;
-        if (!way->route->open) continue;
+        if (!way->link->open) continue;
         feed_keeping(way);
         list_for_each (item, &way->fetches)
             if (!send_fetch(way, container_of(item, fetch, place))) break;
         list_for_each (item, &way->pleas)
             if (!send_plea(way, container_of(item, plea, place))) break;
     }
-    fail_unreachable(lender);
-    answer_owed(lender);
-    lender_answer_again(lender);
+    fail_unreachable(rpc);
+    answer_owed(rpc);
+    borrow_rpc_answer_again(rpc);
 }
 
-bool lender_is_needed(const lender *lender) { return lender->borrow.lent > 0 || !list_empty(&lender->askers); }
+bool borrow_rpc_is_needed(const borrow_rpc *rpc) { return rpc->borrow.lent > 0 || !list_empty(&rpc->askers); }
 
-void lender_init(lender *lender, client *client) {
-    *lender = (struct lender){.client = client};
-    borrow_init(&lender->borrow, &ops, lender);
-    list_init(&lender->askers);
-    list_init(&lender->answers);
-    list_init(&lender->owed);
-    list_init(&lender->unreachable);
+void borrow_rpc_init(borrow_rpc *rpc, core_worker *worker) {
+    *rpc = (struct borrow_rpc){.worker = worker};
+    borrow_init(&rpc->borrow, &ops, rpc);
+    list_init(&rpc->askers);
+    list_init(&rpc->answers);
+    list_init(&rpc->owed);
+    list_init(&rpc->unreachable);
 }
 
-void lender_start(lender *lender) {
-    lender->client->objects.ops = &object_ops;
-    lender->client->objects.host = lender;
+void borrow_rpc_start(borrow_rpc *rpc) {
+    rpc->worker->objects.ops = &object_ops;
+    rpc->worker->objects.host = rpc;
 }
 
-void lender_fini(lender *lender) {
-    lender_askers_fini(lender);
-    for (list *at; (at = list_pop_front(&lender->owed)) != NULL;) free(container_of(at, owed, place));
-    map_slot slot;
-    while (map_next(&lender->fetches, 0, &slot) != 0) fetch_drop(slot.value);
-    for (size_t at = 0; (at = map_next(&lender->routes, at, &slot)) != 0;) {
-        way *way = slot.value;
-        route_leave(&way->user);
+void borrow_rpc_fini(borrow_rpc *rpc) {
+    borrow_rpc_askers_fini(rpc);
+    for (list *at; (at = list_pop_front(&rpc->owed)) != NULL;) free(container_of(at, owed, place));
+    map_entry entry;
+    while (map_next(&rpc->fetches, 0, &entry) != 0) fetch_drop(entry.value);
+    for (size_t at = 0; (at = map_next(&rpc->routes, at, &entry)) != 0;) {
+        way *way = entry.value;
+        peer_link_leave(&way->user);
         free(way);
     }
-    map_fini(&lender->routes);
-    map_fini(&lender->fetches);
-    borrow_fini(&lender->borrow);
+    map_fini(&rpc->routes);
+    map_fini(&rpc->fetches);
+    borrow_fini(&rpc->borrow);
 }

@@ -17,10 +17,10 @@
 #include "runtime/refs/object.h"
 #include "runtime/wire.h"
 
-struct client;
+struct core_worker;
 
-typedef struct lender {
-    struct client *client; /* borrowed */
+typedef struct borrow_rpc {
+    struct core_worker *worker; /* borrowed */
     borrow borrow;
     map routes;       /* process → our way to that owner; owned */
     map fetches;      /* the place of an object → what is under way to bring its outcome */
@@ -28,33 +28,34 @@ typedef struct lender {
     list answers;     /* of them: their outcome is there, the answer found no room */
     list owed;        /* answers to what was borrowed or returned that found no room */
     list unreachable; /* fetches from owners to whom there is no way: about to fail */
-} lender;
+} borrow_rpc;
 
-void lender_init(lender *lender, struct client *client);
-void lender_start(lender *lender); /* the client's objects are there */
-void lender_fini(lender *lender);
+void borrow_rpc_init(borrow_rpc *rpc, struct core_worker *worker);
+void borrow_rpc_start(borrow_rpc *rpc); /* the client's objects are there */
+void borrow_rpc_fini(borrow_rpc *rpc);
 
-bool lender_request(lender *lender, const call_request *request); /* false: it is not for us */
-void lender_cancelled(lender *lender, call_token token);          /* perhaps of somebody who fetched */
-void lender_closed(lender *lender, link_id link);
-void lender_feed(lender *lender);            /* there may be room again, or some time has passed */
-bool lender_is_needed(const lender *lender); /* others have something of ours */
+bool borrow_rpc_request(borrow_rpc *rpc, const rpc_call_request *request); /* false: it is not for us */
+void borrow_rpc_cancelled(borrow_rpc *rpc, rpc_call_token token);          /* perhaps of somebody who fetched */
+void borrow_rpc_closed(borrow_rpc *rpc, link_id link);
+void borrow_rpc_feed(borrow_rpc *rpc);            /* there may be room again, or some time has passed */
+bool borrow_rpc_is_needed(const borrow_rpc *rpc); /* others have something of ours */
 
 /* Asks its owner to cancel what makes it, in this way, as soon as there is a way to it; nobody hears of what comes
  * of that but those who wait for the outcome. MR_OBJECT_LOST: the owner is gone. */
-MR_MUST mr_status lender_cancel(lender *lender, object *object, wire_how how);
+MR_MUST mr_status borrow_rpc_cancel(borrow_rpc *rpc, object *object, wire_how how);
 
 /* After all that was kept: says so. True: the gate is open already, and its `open` is not called. */
-bool lender_through(lender *lender, borrow_gate *gate);
-/* Keeps what a received bundle refers to and what is not here, and the actors it has handles of, through the gate. */
-void lender_keep_all(lender *lender, const bundle *values, borrow_gate *gate);
-/* Lets go of a bundle, a reference to which is taken over; what of it is needed by others here is kept through the
+bool borrow_rpc_through(borrow_rpc *rpc, borrow_gate *gate);
+/* Keeps what a received value pack refers to and what is not here, and the actors it has handles of, through the gate.
+ * */
+void borrow_rpc_keep_all(borrow_rpc *rpc, const value_pack *values, borrow_gate *gate);
+/* Lets go of a value pack, a reference to which is taken over; what of it is needed by others here is kept through the
  * gate. */
-void lender_keep_rest(lender *lender, bundle *values, borrow_gate *gate);
+void borrow_rpc_keep_rest(borrow_rpc *rpc, value_pack *values, borrow_gate *gate);
 
 /* ---- lender_answer.c, for lender.c: those who wait for an outcome of ours. */
 
-void lender_fetch_asked(lender *lender, const call_request *request);
-void lender_answer_again(lender *lender); /* there may be room again */
-void lender_forget_askers(lender *lender, link_id link);
-void lender_askers_fini(lender *lender);
+void borrow_rpc_fetch_asked(borrow_rpc *rpc, const rpc_call_request *request);
+void borrow_rpc_answer_again(borrow_rpc *rpc); /* there may be room again */
+void borrow_rpc_forget_askers(borrow_rpc *rpc, link_id link);
+void borrow_rpc_askers_fini(borrow_rpc *rpc);

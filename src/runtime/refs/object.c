@@ -81,7 +81,7 @@ static object *make_foreign(objects *objects, mr_ref ref) {
     object->ref = ref;
     object->foreign = true;
     object->seen = true; /* whose it is hears of its failure */
-    object->loan = (loan){.owner = ref.word[0], .serial = ref.word[1]};
+    object->borrowed_ref = (borrowed_ref){.owner = ref.word[0], .serial = ref.word[1]};
     map *theirs = map_of_owner(objects, ref.word[0]);
     if (theirs == NULL) {
         theirs = xcalloc(1, sizeof *theirs);
@@ -168,8 +168,8 @@ static void destroy(objects *objects, object *object) {
         if (map_get(theirs, object->ref.word[1]) == object) map_remove(theirs, object->ref.word[1]);
         objects->ops->let_go(objects->host, object);
     }
-    bundle_unref(object->owner); /* may doom others */
-    bundle_unref(object->stored);
+    value_pack_unref(object->owner); /* may doom others */
+    value_pack_unref(object->stored);
     failure_unref(object->failure);
     give_back(objects, object);
 }
@@ -237,20 +237,20 @@ void object_fulfil_small(objects *objects, object *object, span value) {
         object->small[0] = value.data[0];
     else if (value.size > 0)
         memcpy(object->small, value.data, value.size);
-    object->value = (bundle_entry){.kind = BUNDLE_PLAIN, .bytes = span_of(object->small, value.size)};
+    object->value = (value_pack_entry){.kind = VALUE_PACK_PLAIN, .bytes = span_of(object->small, value.size)};
     settle(objects, object);
 }
 
-void object_fulfil(objects *objects, object *object, bundle *values, uint32_t index) {
+void object_fulfil(objects *objects, object *object, value_pack *values, uint32_t index) {
     MR_ASSERT(object->state == OBJECT_PENDING);
-    bundle_entry value = bundle_value(values, index);
-    if (object_is_small(&value) && !cargo_refers(values, index)) {
+    value_pack_entry value = value_pack_value(values, index);
+    if (object_is_small(&value) && !attachment_refers(values, index)) {
         object_fulfil_small(objects, object, value.bytes);
         return;
     }
     object->state = OBJECT_READY;
     object->value = value;
-    object->owner = bundle_ref(values);
+    object->owner = value_pack_ref(values);
     object->index = index;
     settle(objects, object);
 }

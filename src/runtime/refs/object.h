@@ -1,14 +1,14 @@
 /* object.h — futures of a process: results of its tasks and calls, values that it put, and borrowed ones of other
  * processes that arrived inside values (borrow.h).
  *
- *   PENDING ── object_fulfil ──► READY        (a value of a bundle)
+ *   PENDING ── object_fulfil ──► READY    (a value of a value pack)
  *      └────── object_fail ────► FAILED       (a failure)
  *
  * An object is held by the program's references (mr_retain, mr_release), by the task that will make it, by views and
- * tasks that use it, and by bundles whose values refer to it. The program may use it while it has a reference or while
- * there is such a bundle. Letting go of one may let go of others that its value refers to, however many: one after the
- * other, not one inside the other. A failure that the program has not seen when its last reference goes, or that comes
- * when it is gone already, is printed once. With the context's lock held. */
+ * tasks that use it, and by value packs whose values refer to it. The program may use it while it has a reference or
+ * while there is such a value pack. Letting go of one may let go of others that its value refers to, however many: one
+ * after the other, not one inside the other. A failure that the program has not seen when its last reference goes, or
+ * that comes when it is gone already, is printed once. With the context's lock held. */
 #pragma once
 #include "base/assert.h"
 #include "base/list.h"
@@ -37,19 +37,20 @@ typedef struct object {
     uint8_t state;   /* object_state */
     bool seen;       /* the program has looked at the outcome, or was told of it: */
     bool printed;    /* nobody had */
-    bool foreign;    /* another process's; `loan` says what that means */
+    bool foreign;    /* another process's; `borrowed_ref` says what that means */
     bool fetching;   /* its owner was asked for the outcome */
     bool streams;    /* it is the whole of a stream (flow.h) */
     uint32_t names;  /* references that the program has */
-    uint32_t inside; /* bundles whose values refer to it */
-    loan loan;
-    bundle_entry value;
-    bundle *owner;  /* what the value lies in; NULL: in `small` */
-    uint32_t index; /* in the owner */
-    bundle *stored; /* the same value in the store: what others get where it is too large for a message; NULL: none */
+    uint32_t inside; /* value packs whose values refer to it */
+    borrowed_ref borrowed_ref;
+    value_pack_entry value;
+    value_pack *owner; /* what the value lies in; NULL: in `small` */
+    uint32_t index;    /* in the owner */
+    /* the same value in the store: what others get where it is too large for a message; NULL: none */
+    value_pack *stored;
     failure *failure;
-    struct request *maker; /* what will make it, while it is pending; borrowed */
-    list waiters;          /* when it is gone: its place among the doomed */
+    struct invocation *maker; /* what will make it, while it is pending; borrowed */
+    list waiters;             /* when it is gone: its place among the doomed */
     _Alignas(8) uint8_t small[OBJECT_SMALL];
 } object;
 
@@ -71,8 +72,8 @@ typedef struct objects {
     bool dooming;                  /* somebody frees those */
     const struct objects_ops *ops; /* borrowed; NULL: nothing of others comes here */
     void *host;
-    struct shelf *shelf;     /* where large values lie; borrowed, NULL: nowhere */
-    struct handles *handles; /* of actors; borrowed, NULL: nobody keeps them */
+    struct store_provider *provider; /* where large values lie; borrowed, NULL: nowhere */
+    struct actor_handles *handles;   /* of actors; borrowed, NULL: nobody keeps them */
 } objects;
 
 typedef struct objects_ops {                    /* what becomes of those that others own, and of streams */
@@ -108,7 +109,7 @@ object *object_meet(objects *objects, mr_ref ref);
 object *object_meet_again(objects *objects, mr_ref ref);
 /* As object_known. */
 __attribute__((noinline)) object *object_known_of_others(objects *objects, uint64_t owner, uint64_t serial);
-void object_enclose(object *object); /* a bundle's value refers to it: a hold */
+void object_enclose(object *object); /* a value pack's value refers to it: a hold */
 void object_disclose(objects *objects, object *object);
 
 /* ---- Finding. */
@@ -138,13 +139,13 @@ static inline void object_see(objects *objects, object *object) {
     if (tell) objects->ops->wanted(objects->host, object); /* its owner hears of it */
 }
 
-static inline bool object_is_small(const bundle_entry *value) {
-    return value->kind == BUNDLE_PLAIN && value->bytes.size <= OBJECT_SMALL;
+static inline bool object_is_small(const value_pack_entry *value) {
+    return value->kind == VALUE_PACK_PLAIN && value->bytes.size <= OBJECT_SMALL;
 }
 
-/* Value `index` of a bundle, of which a reference is taken; one of at most OBJECT_SMALL plain bytes that refers to
+/* Value `index` of a value pack, of which a reference is taken; one of at most OBJECT_SMALL plain bytes that refers to
  * nothing is copied instead. */
-void object_fulfil(objects *objects, object *object, bundle *values, uint32_t index);
+void object_fulfil(objects *objects, object *object, value_pack *values, uint32_t index);
 /* A value that is known to be that small, wherever it lies. */
 void object_fulfil_small(objects *objects, object *object, span value);
 void object_fail(objects *objects, object *object, failure *failure); /* takes a reference of its own */

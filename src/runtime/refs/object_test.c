@@ -12,7 +12,7 @@
 
 typedef struct fixture {
     objects objects;
-    bundle *values;
+    value_pack *values;
     failure *failed;
     int saved_stderr;
     FILE *said;
@@ -22,8 +22,8 @@ static int setup(void **state) {
     fixture *fixture = calloc(1, sizeof *fixture);
     objects_init(&fixture->objects, 77);
     mr_arg arg = mr_str("a text that does not fit into the object itself");
-    bundle_item item = {.arg = &arg};
-    assert_int_equal(bundle_create(&item, 1, &fixture->values), MR_OK);
+    value_pack_item item = {.arg = &arg};
+    assert_int_equal(value_pack_create(&item, 1, &fixture->values), MR_OK);
     fixture->failed = failure_create(MR_TASK_FAILED, "it broke", "task 'x'", NULL);
     fflush(stderr);
     fixture->saved_stderr = dup(2);
@@ -56,7 +56,7 @@ static int teardown(void **state) {
     objects_fini(&fixture->objects);
     int left = (int)fixture->objects.count;
     bool shared = fixture->values->refs != 1 || fixture->failed->refs != 1;
-    bundle_unref(fixture->values);
+    value_pack_unref(fixture->values);
     failure_unref(fixture->failed);
     free(fixture);
     return left != 0 || shared; /* an object, or a reference of one, was left behind */

@@ -5,23 +5,24 @@
 
 #include "base/alloc.h"
 
-typedef struct saying {
+typedef struct borrow_rpc_message {
     wire_call call;
     borrow *borrow;
     borrow_message *message;
-} saying;
+} borrow_rpc_message;
 
-static void said(wire_call *call, const call_result *result) {
-    saying *saying = container_of(call, struct saying, call);
-    if (result->why == NULL) borrow_answered(saying->borrow, saying->message); /* else its owner is gone */
+static void said(wire_call *call, const rpc_call_result *result) {
+    borrow_rpc_message *message = container_of(call, struct borrow_rpc_message, call);
+    if (result->why == NULL) borrow_answered(message->borrow, message->message); /* else its owner is gone */
     wire_call_end(call);
 }
 
-mr_status saying_send(borrow *borrow, calls *calls, link_id link, wire_method method, span fields,
-                      borrow_message *message) {
-    saying *saying = xcalloc(1, sizeof *saying);
-    *saying = (struct saying){.call = {.done = said, .free = wire_call_free}, .borrow = borrow, .message = message};
-    mr_status status = wire_ask(calls, link, method, &(wire_message){.fields = fields}, &saying->call);
-    if (status != MR_OK) free(saying);
+mr_status borrow_message_send(borrow *borrow, rpc *rpc, link_id link, wire_method method, span fields,
+                              borrow_message *message) {
+    borrow_rpc_message *borrow_rpc_message = xcalloc(1, sizeof *borrow_rpc_message);
+    *borrow_rpc_message = (struct borrow_rpc_message){
+        .call = {.done = said, .free = wire_call_free}, .borrow = borrow, .message = message};
+    mr_status status = wire_ask(rpc, link, method, &(wire_message){.fields = fields}, &borrow_rpc_message->call);
+    if (status != MR_OK) free(borrow_rpc_message);
     return status;
 }

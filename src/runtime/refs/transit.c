@@ -13,27 +13,27 @@ typedef struct kept {
     list place;
     link_id link;
     uint64_t number;
-    bundle *values;
-    transit *transit;
+    value_pack *values;
+    result_holds *holds;
     borrow_gate gate; /* of one that arrived */
     bool closed;      /* its link is: nobody is to be told */
 } kept;
 
-void transit_init(transit *transit, calls *calls, lender *lender) {
-    transit->calls = calls;
-    transit->lender = lender;
-    list_init(&transit->kept);
-    list_init(&transit->arrived);
+void result_holds_init(result_holds *holds, rpc *rpc, borrow_rpc *borrow_rpc) {
+    holds->rpc = rpc;
+    holds->borrow_rpc = borrow_rpc;
+    list_init(&holds->kept);
+    list_init(&holds->arrived);
 }
 
 static void let_go(kept *kept) {
     list_remove(&kept->place);
-    bundle_unref(kept->values);
+    value_pack_unref(kept->values);
     free(kept);
 }
 
-static kept *add(transit *transit, list *to, link_id link, uint64_t number, bundle *values) {
-    kept *kept = XNEW(struct kept, .link = link, .number = number, .values = bundle_ref(values), .transit = transit);
+static kept *add(result_holds *holds, list *to, link_id link, uint64_t number, value_pack *values) {
+    kept *kept = XNEW(struct kept, .link = link, .number = number, .values = value_pack_ref(values), .holds = holds);
     list_push_back(to, &kept->place);
     return kept;
 }
@@ -42,19 +42,19 @@ static void let_go_all(list *from) {
     while (!list_empty(from)) let_go(container_of(from->next, kept, place));
 }
 
-void transit_fini(transit *transit) {
-    let_go_all(&transit->kept);
-    let_go_all(&transit->arrived);
+void result_holds_fini(result_holds *holds) {
+    let_go_all(&holds->kept);
+    let_go_all(&holds->arrived);
 }
 
 /* ---- Of the one who answered. */
 
-void transit_keep(transit *transit, call_token token, bundle *values) {
-    add(transit, &transit->kept, token.link, token.number, values);
+void result_holds_keep(result_holds *holds, rpc_call_token token, value_pack *values) {
+    add(holds, &holds->kept, token.link, token.number, values);
 }
 
-static void let_go_of(transit *transit, link_id link, uint64_t number) {
-    list_for_each (at, &transit->kept) {
+static void let_go_of(result_holds *holds, link_id link, uint64_t number) {
+    list_for_each (at, &holds->kept) {
         kept *kept = container_of(at, struct kept, place);
         if (kept->link.v != link.v || kept->number != number) continue;
         let_go(kept);
@@ -62,13 +62,13 @@ static void let_go_of(transit *transit, link_id link, uint64_t number) {
     }
 }
 
-void transit_crossed(transit *transit, call_token token) { let_go_of(transit, token.link, token.number); }
+void result_holds_crossed(result_holds *holds, rpc_call_token token) { let_go_of(holds, token.link, token.number); }
 
-void transit_took(transit *transit, call_token token, span payload) {
+void result_holds_took(result_holds *holds, rpc_call_token token, span payload) {
     reader reader = reader_of(payload.data, payload.size);
     uint64_t number = reader_u64(&reader);
-    if (!reader.failed) let_go_of(transit, token.link, number);
-    if (wire_answer(transit->calls, token, (span){0}) != MR_OK) return; /* nobody waits for it */
+    if (!reader.failed) let_go_of(holds, token.link, number);
+    if (wire_answer(holds->rpc, token, (span){0}) != MR_OK) return; /* nobody waits for it */
 }
 
 /* What waits at a gate goes when that has opened. */
@@ -81,33 +81,33 @@ static void forget(list *from, link_id link) {
     }
 }
 
-void transit_closed(transit *transit, link_id link) {
-    forget(&transit->kept, link);
-    forget(&transit->arrived, link);
+void result_holds_closed(result_holds *holds, link_id link) {
+    forget(&holds->kept, link);
+    forget(&holds->arrived, link);
 }
 
 /* ---- Of the one who asked. */
 
 /* False: there is no room for it now. */
-static bool say_took(transit *transit, const kept *kept) {
+static bool say_took(result_holds *holds, const kept *kept) {
     FAILPOINT("runtime.transit_took");
     if (MUTATED("no-took")) return true;
-    return wire_tell(transit->calls, kept->link, CLIENT_TOOK, span_of(&kept->number, sizeof kept->number)) != MR_BUSY;
+    return wire_tell(holds->rpc, kept->link, CLIENT_TOOK, span_of(&kept->number, sizeof kept->number)) != MR_BUSY;
 }
 
-void transit_feed(transit *transit) {
-    list_for_each (at, &transit->arrived) {
+void result_holds_feed(result_holds *holds) {
+    list_for_each (at, &holds->arrived) {
         kept *kept = container_of(at, struct kept, place);
-        bool whole = kept->gate.left == 0 && cargo_is_taken(kept->values);
-        if (kept->closed ? kept->gate.left == 0 : whole && say_took(transit, kept)) let_go(kept);
+        bool whole = kept->gate.left == 0 && attachment_is_taken(kept->values);
+        if (kept->closed ? kept->gate.left == 0 : whole && say_took(holds, kept)) let_go(kept);
     }
 }
 
-static void gate_opened(borrow_gate *gate) { transit_feed(container_of(gate, kept, gate)->transit); }
+static void gate_opened(borrow_gate *gate) { result_holds_feed(container_of(gate, kept, gate)->holds); }
 
-void transit_arrived(transit *transit, call_id answer, bundle *values) {
-    kept *kept = add(transit, &transit->arrived, answer.link, answer.number, values);
+void result_holds_arrived(result_holds *holds, rpc_call_id answer, value_pack *values) {
+    kept *kept = add(holds, &holds->arrived, answer.link, answer.number, values);
     kept->gate.open = gate_opened;
-    lender_keep_all(transit->lender, values, &kept->gate);
-    if (lender_through(transit->lender, &kept->gate)) transit_feed(transit);
+    borrow_rpc_keep_all(holds->borrow_rpc, values, &kept->gate);
+    if (borrow_rpc_through(holds->borrow_rpc, &kept->gate)) result_holds_feed(holds);
 }

@@ -13,8 +13,8 @@ typedef struct record { /* never freed: it lives as long as the program */
     mr_body_fn *body;
 } record;
 
-static record *records;        /* written by constructors only */
-static registry_hook describe; /* written before mr_init */
+static record *records;             /* written by constructors only */
+static task_registry_hook describe; /* written before mr_init */
 
 static void add(const char *class_name, const char *name, mr_body_fn *body) {
     if (body == NULL || (class_name == NULL && name == NULL)) {
@@ -31,8 +31,8 @@ static void add(const char *class_name, const char *name, mr_body_fn *body) {
 void mr_register_task(const char *name, mr_body_fn *body) { add(NULL, name, body); }
 void mr_register_method(const char *class_name, const char *method, mr_body_fn *body) { add(class_name, method, body); }
 
-void mr_on_describe(mr_describe_fn *fn, void *user) { describe = (registry_hook){fn, user}; }
-registry_hook registry_describe(void) { return describe; }
+void mr_on_describe(mr_describe_fn *fn, void *user) { describe = (task_registry_hook){fn, user}; }
+task_registry_hook task_registry_describe(void) { return describe; }
 
 static bool same(const char *text, const char *name, size_t size) {
     return text != NULL && strlen(text) == size && memcmp(text, name, size) == 0;
@@ -44,7 +44,7 @@ static mr_body_fn *find_task(const char *name, size_t size) {
     return NULL;
 }
 
-mr_body_fn *registry_task(const char *name, size_t size) {
+mr_body_fn *task_registry_task(const char *name, size_t size) {
     if (size == 0) return NULL;
     mr_body_fn *body = find_task(name, size);
     return body != NULL ? body : find_task("*", 1);
@@ -56,7 +56,9 @@ static bool has_class(const char *name, size_t size) {
     return false;
 }
 
-bool registry_class(const char *name, size_t size) { return size > 0 && (has_class(name, size) || has_class("*", 1)); }
+bool task_registry_class(const char *name, size_t size) {
+    return size > 0 && (has_class(name, size) || has_class("*", 1));
+}
 
 static mr_body_fn *find_method(const char *class_name, size_t size, const char *method, size_t method_size) {
     for (record *at = records; at != NULL; at = at->next) {
@@ -66,7 +68,7 @@ static mr_body_fn *find_method(const char *class_name, size_t size, const char *
     return NULL;
 }
 
-mr_body_fn *registry_method(const char *class_name, size_t size, const char *method, size_t method_size) {
+mr_body_fn *task_registry_method(const char *class_name, size_t size, const char *method, size_t method_size) {
     if (size == 0) return NULL;
     if (!has_class(class_name, size)) class_name = "*", size = 1;
     mr_body_fn *body = find_method(class_name, size, method, method_size);
@@ -85,19 +87,19 @@ static bool is_first_of_class(const record *record) {
     return true;
 }
 
-void registry_tasks_text(char *out, size_t size) {
+void task_registry_tasks_text(char *out, size_t size) {
     out[0] = '\0';
     for (record *at = records; at != NULL; at = at->next)
         if (at->class_name == NULL && at->name[0] != '.') append(out, size, at->name); /* those are the library's */
 }
 
-void registry_classes_text(char *out, size_t size) {
+void task_registry_classes_text(char *out, size_t size) {
     out[0] = '\0';
     for (record *at = records; at != NULL; at = at->next)
         if (at->class_name != NULL && is_first_of_class(at)) append(out, size, at->class_name);
 }
 
-void registry_methods_text(const char *class_name, size_t class_size, char *out, size_t size) {
+void task_registry_methods_text(const char *class_name, size_t class_size, char *out, size_t size) {
     out[0] = '\0';
     for (record *at = records; at != NULL; at = at->next)
         if (same(at->class_name, class_name, class_size) && at->name != NULL) append(out, size, at->name);

@@ -5,18 +5,18 @@
 #pragma once
 #include "miniray/admin.h"
 
-typedef struct registry_hook { /* mr_on_describe */
-    mr_describe_fn *fn;        /* NULL: none */
+typedef struct task_registry_hook { /* mr_on_describe */
+    mr_describe_fn *fn;             /* NULL: none */
     void *user;
-} registry_hook;
-registry_hook registry_describe(void);
+} task_registry_hook;
+task_registry_hook task_registry_describe(void);
 
-mr_body_fn *registry_task(const char *name, size_t size); /* NULL: no such task */
-bool registry_class(const char *name, size_t size);
+mr_body_fn *task_registry_task(const char *name, size_t size); /* NULL: no such task */
+bool task_registry_class(const char *name, size_t size);
 /* The method; with method_size 0 the one that creates. NULL: none. */
-mr_body_fn *registry_method(const char *class_name, size_t size, const char *method, size_t method_size);
+mr_body_fn *task_registry_method(const char *class_name, size_t size, const char *method, size_t method_size);
 
 /* "add, scale, …": what there is, for the text of an error. */
-void registry_tasks_text(char *out, size_t size);
-void registry_classes_text(char *out, size_t size);
-void registry_methods_text(const char *class_name, size_t class_size, char *out, size_t size);
+void task_registry_tasks_text(char *out, size_t size);
+void task_registry_classes_text(char *out, size_t size);
+void task_registry_methods_text(const char *class_name, size_t class_size, char *out, size_t size);

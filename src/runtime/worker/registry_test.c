@@ -18,21 +18,21 @@ MR_CREATE(MyCounter) { return MR_OK; }
 MR_METHOD(MyCounter, step) { return MR_OK; }
 MR_METHOD(Orphan, only) { return MR_OK; } /* a class without create */
 
-static mr_body_fn *task(const char *name) { return registry_task(name, strlen(name)); }
+static mr_body_fn *task(const char *name) { return task_registry_task(name, strlen(name)); }
 static mr_body_fn *method(const char *class_name, const char *name) {
-    return registry_method(class_name, strlen(class_name), name, strlen(name));
+    return task_registry_method(class_name, strlen(class_name), name, strlen(name));
 }
 
 static void bodies_are_found_by_name(void **state) {
     assert_true(task("add") == add && task("add_all") == add_all);
     assert_true(task("ad") == NULL && task("add_") == NULL && task("") == NULL && task("Counter") == NULL);
-    assert_true(registry_task("add_all", 3) == add);
+    assert_true(task_registry_task("add_all", 3) == add);
     assert_true(method("Counter", "step") == Counter_step && method("MyCounter", "step") == MyCounter_step);
     assert_true(method("Counter", "read") == Counter_read && method("MyCounter", "read") == NULL);
     assert_true(method("Counter", "") == Counter_create && method("Orphan", "") == NULL);
     assert_true(method("Nobody", "step") == NULL && method("add", "") == NULL);
-    assert_true(registry_class("Counter", 7) && registry_class("Orphan", 6));
-    assert_false(registry_class("Count", 5) || registry_class("add", 3) || registry_class("", 0));
+    assert_true(task_registry_class("Counter", 7) && task_registry_class("Orphan", 6));
+    assert_false(task_registry_class("Count", 5) || task_registry_class("add", 3) || task_registry_class("", 0));
 }
 
 MR_METHOD(Open, known) { return MR_OK; } /* a class that answers to everything */
@@ -42,12 +42,12 @@ static void a_star_is_every_name_without_a_body(void **state) {
     mr_register_method("Open", "*", any);
     assert_true(method("Open", "known") == Open_known && method("Open", "whatever") == any);
     assert_true(method("Open", "") == NULL && method("Counter", "whatever") == NULL);
-    assert_true(task("whatever") == NULL && !registry_class("Whatever", 8));
+    assert_true(task("whatever") == NULL && !task_registry_class("Whatever", 8));
     mr_register_task("*", any);
     assert_true(task("whatever") == any && task("add") == add && task("") == NULL);
     mr_register_method("*", "*", any);
     mr_register_method("*", NULL, any);
-    assert_true(registry_class("Whatever", 8) && !registry_class("", 0));
+    assert_true(task_registry_class("Whatever", 8) && !task_registry_class("", 0));
     assert_true(method("Whatever", "") == any && method("Whatever", "else") == any);
     assert_true(method("Counter", "whatever") == NULL); /* a class of its own keeps to its methods */
 }
@@ -68,13 +68,13 @@ static size_t names_in(const char *text) {
 
 static void names_are_told_once_each(void **state) {
     char text[4096];
-    registry_tasks_text(text, sizeof text);
+    task_registry_tasks_text(text, sizeof text);
     assert_true(has(text, "add") && has(text, "add_all"));
-    registry_classes_text(text, sizeof text); /* one name is the end of another */
+    task_registry_classes_text(text, sizeof text); /* one name is the end of another */
     assert_true(has(text, "Counter") && has(text, "MyCounter") && has(text, "Orphan") && has(text, "Open"));
-    registry_methods_text("Counter", 7, text, sizeof text);
+    task_registry_methods_text("Counter", 7, text, sizeof text);
     assert_true(has(text, "step") && has(text, "read") && names_in(text) == 2);
-    registry_methods_text("Nobody", 6, text, sizeof text);
+    task_registry_methods_text("Nobody", 6, text, sizeof text);
     assert_string_equal(text, "");
 }
 
@@ -82,7 +82,7 @@ static void texts_are_cut(void **state) {
     for (size_t size = 1; size < 32; size++) {
         char text[33];
         memset(text, '#', sizeof text);
-        registry_classes_text(text, size);
+        task_registry_classes_text(text, size);
         assert_true(strlen(text) < size);
         assert_int_equal(text[size], '#');
     }

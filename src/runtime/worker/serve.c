@@ -31,22 +31,22 @@ static _Noreturn void end_child(const mr_call *call, mr_status status) {
 
 /* Runs one call without the lock, and answers with it, unless the answer was deferred and is still to come. */
 static void run(mr_context *mr, mr_call *call) {
-    client_stir(&mr->client);
+    core_worker_stir(&mr->worker);
     if (mr->blocked > 0) context_blocked(mr, 0); /* others wait, but this one runs */
-    worker_show(mr->client.worker, call);
-    calls_foresee(mr->client.calls, call->token.link);
+    worker_show(mr->worker.worker, call);
+    rpc_foresee(mr->worker.rpc, call->token.link);
     context_unlock(mr);
     mr_status status = worker_run(call);
     if (!context_is_ours(mr)) end_child(call, status);
-    worker_ran(mr->client.worker, call, status);
+    worker_ran(mr->worker.worker, call, status);
     context_lock(mr);
     mr->progress.presence++;
     call->left = true;
-    worker_left(mr->client.worker, call);
+    worker_left(mr->worker.worker, call);
     cancel_wish spared = {0};
     if (!call->deferred || call->finished || call->failed != NULL) {
-        spared = notice_spared(call);
-        worker_finish(mr->client.worker, call);
+        spared = callback_spared(call);
+        worker_finish(mr->worker.worker, call);
     }
     if (mr->blocked > 0) context_blocked(mr, 0);
     if (spared.fn != NULL) tell_spared(mr, spared);
@@ -70,12 +70,12 @@ void mr_finish(mr_call *call, mr_status status) {
         log_error("mr_finish: %s was not deferred (mr_defer), or has ended already; ignored", mr_call_name(call));
         return;
     }
-    worker_conclude(mr->client.worker, call, status);
+    worker_conclude(mr->worker.worker, call, status);
     context_lock(mr);
     call->finished = true;
-    cancel_wish spared = call->left ? notice_spared(call) : (cancel_wish){0};
-    if (call->left) worker_finish(mr->client.worker, call);
-    client_stir(&mr->client);
+    cancel_wish spared = call->left ? callback_spared(call) : (cancel_wish){0};
+    if (call->left) worker_finish(mr->worker.worker, call);
+    core_worker_stir(&mr->worker);
     context_unlock(mr);
     if (spared.fn != NULL) spared.fn(spared.user, false);
 }
@@ -83,7 +83,7 @@ void mr_finish(mr_call *call, mr_status status) {
 void mr_resume(mr_context *mr, mr_call *call) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
-    mr->client.run = call == NULL || call->cancelled ? 0 : call->run;
+    mr->worker.run = call == NULL || call->cancelled ? 0 : call->run;
     context_unlock(mr);
 }
 
@@ -96,7 +96,7 @@ void mr_set_loop(mr_call *call, void (*fn)(void *user), void *user) {
     context_unlock(call->mr);
 }
 
-static void serve_in_loop(mr_context *mr) {
+static void worker_loop_in_loop(mr_context *mr) {
     context_unlock(mr);
     mr->loop(mr->loop_user);
     context_lock(mr);
@@ -108,16 +108,16 @@ static bool run_some(mr_context *mr) {
     enum { SOME = 64 };
     int count = 0;
     for (; count < SOME; count++) {
-        bool told = notices_deliver(mr);
-        mr_call *call = worker_next(mr->client.worker);
+        bool told = callbacks_deliver(mr);
+        mr_call *call = worker_next(mr->worker.worker);
         if (call == NULL) return told || count > 0;
         run(mr, call);
     }
     return true;
 }
 
-static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
-    const worker *worker = mr->client.worker;
+static mr_status worker_loop_locked(mr_context *mr, int64_t timeout_us) {
+    const worker *worker = mr->worker.worker;
     if (worker_is_over(worker)) return MR_CLOSED;
     context_look(mr);
     if (run_some(mr)) return MR_OK;
@@ -130,16 +130,16 @@ static mr_status serve_locked(mr_context *mr, int64_t timeout_us) {
 
 mr_status mr_serve(mr_context *mr, int64_t timeout_us) {
     MR_TRY(context_check(mr, mr));
-    if (mr->client.worker == NULL)
+    if (mr->worker.worker == NULL)
         return error_set(MR_INVALID, "mr_serve in a driver (process %d): only workers serve", (int)getpid());
     context_lock(mr);
-    return context_done(mr, serve_locked(mr, timeout_us));
+    return context_done(mr, worker_loop_locked(mr, timeout_us));
 }
 
 void mr_yield_cpu(mr_context *mr) {
     if (!context_is_ours(mr)) return;
     context_lock(mr);
-    if (context_state_of(mr) < CONTEXT_DETACHED) mr->makes_way = port_is_crowded(mr->port);
+    if (context_state_of(mr) < CONTEXT_DETACHED) mr->makes_way = shm_transport_is_crowded(mr->transport);
     context_unlock(mr);
 }
 
@@ -153,19 +153,19 @@ void mr_serve_wake(mr_context *mr) {
 
 /* ---- The worker's life. */
 
-static void *serve_more(void *argument) {
-    serve(argument);
+static void *worker_loop_more(void *argument) {
+    worker_loop(argument);
     return NULL;
 }
 
 /* As many threads as the actor shall have. What cannot be had is done without: calls then take longer. */
 static void start_threads(mr_context *mr, uint32_t *there) {
-    for (; *there < worker_threads(mr->client.worker); ++*there) {
+    for (; *there < worker_threads(mr->worker.worker); ++*there) {
         pthread_t thread;
-        int failed = pthread_create(&thread, NULL, serve_more, mr);
+        int failed = pthread_create(&thread, NULL, worker_loop_more, mr);
         if (failed != 0) {
             log_warn("the actor has %u threads instead of %u: pthread_create: %s", *there,
-                     worker_threads(mr->client.worker), strerror(failed));
+                     worker_threads(mr->worker.worker), strerror(failed));
             *there = UINT32_MAX;
             return;
         }
@@ -173,8 +173,8 @@ static void start_threads(mr_context *mr, uint32_t *there) {
     }
 }
 
-void serve(mr_context *mr) {
-    worker *worker = mr->client.worker;
+void worker_loop(mr_context *mr) {
+    worker *worker = mr->worker.worker;
     bool going_on = true;
     context_lock(mr);
     bool first = !mr->serving;
@@ -185,7 +185,7 @@ void serve(mr_context *mr) {
         if (call != NULL)
             run(mr, call);
         else if (first && mr->loop != NULL)
-            serve_in_loop(mr);
+            worker_loop_in_loop(mr);
         else
             going_on = context_wait_in(mr, &mr->idle, -1) == MR_OK;
         if (first && threads < worker_threads(worker)) start_threads(mr, &threads);
@@ -193,10 +193,10 @@ void serve(mr_context *mr) {
     context_unlock(mr);
 }
 
-void serve_out(mr_context *mr) {
+void worker_loop_out(mr_context *mr) {
     enum { LOOK_US = 10 * 1000 };
     context_lock(mr);
-    while (worker_is_needed(mr->client.worker))
+    while (worker_is_needed(mr->worker.worker))
         if (context_wait_in(mr, &mr->idle, LOOK_US) != MR_OK) error_clear(); /* in time or not: it looks again */
     context_unlock(mr);
 }

@@ -3,6 +3,6 @@
 #pragma once
 #include "runtime/context.h"
 
-void serve(mr_context *mr); /* until the node is gone, or wants it to leave; takes the lock itself */
+void worker_loop(mr_context *mr); /* until the node is gone, or wants it to leave; takes the lock itself */
 /* Then, in a worker of tasks that leaves: until nobody needs it any more (worker_is_needed). */
-void serve_out(mr_context *mr);
+void worker_loop_out(mr_context *mr);

@@ -26,9 +26,9 @@ static int count_threads(void) {
     return count;
 }
 
-static void report(template_kind kind, uint32_t number, int value) {
-    template_report packet = {.kind = kind, .number = number, .value = value};
-    while (send(BOOT_TEMPLATE_FD, &packet, sizeof packet, MSG_NOSIGNAL) < 0 && errno == EINTR) {}
+static void report(zygote_kind kind, uint32_t number, int value) {
+    zygote_report packet = {.kind = kind, .number = number, .value = value};
+    while (send(BOOT_ZYGOTE_FD, &packet, sizeof packet, MSG_NOSIGNAL) < 0 && errno == EINTR) {}
 }
 
 /* fork(2) with CLONE_PARENT, as the C library does it for a process of one thread: the thread's id is written where the
@@ -48,29 +48,29 @@ static pid_t copy_beside(void) {
 }
 
 /* What a worker prints goes to files of its own, which the node finds by its pid (worker_log.h). Without one it prints
- * where the template does. */
-static void open_log(outlet outlet) {
+ * where the zygote does. */
+static void open_log(std_stream std_stream) {
     char path[256];
-    snprintf(path, sizeof path, "%.200s/%d%s", boot_run(), (int)getpid(), outlet_end(outlet));
+    snprintf(path, sizeof path, "%.200s/%d%s", boot_run(), (int)getpid(), std_stream_end(std_stream));
     int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return;
-    dup2(fd, outlet_fd(outlet));
+    dup2(fd, std_stream_fd(std_stream));
     close(fd);
 }
 
 static void become_worker(uint32_t number) {
     boot_begin_worker();
     if (!boot_has_node()) _exit(1); /* the node died before it could take us along */
-    for (outlet i = 0; boot_run()[0] != '\0' && i < OUTLETS; i++) open_log(i);
-    report(TEMPLATE_MADE, number, getpid());
-    close(BOOT_TEMPLATE_FD);
+    for (std_stream i = 0; boot_run()[0] != '\0' && i < STD_STREAMS; i++) open_log(i);
+    report(ZYGOTE_MADE, number, getpid());
+    close(BOOT_ZYGOTE_FD);
 }
 
 /* True in the copy. */
 static bool make_copy(uint32_t number, const mr_fork *hooks) {
     int threads = count_threads();
     if (threads > 1) {
-        report(TEMPLATE_REFUSED, number, threads);
+        report(ZYGOTE_REFUSED, number, threads);
         return false;
     }
     fflush(NULL);
@@ -83,18 +83,18 @@ static bool make_copy(uint32_t number, const mr_fork *hooks) {
         return true;
     }
     if (hooks->parent != NULL) hooks->parent();
-    report(pid > 0 ? TEMPLATE_MADE : TEMPLATE_REFUSED, number, pid > 0 ? pid : -failed);
+    report(pid > 0 ? ZYGOTE_MADE : ZYGOTE_REFUSED, number, pid > 0 ? pid : -failed);
     return false;
 }
 
-void template_serve(const mr_fork *hooks) {
+void zygote_serve(const mr_fork *hooks) {
     static const mr_fork none;
     int threads = count_threads();
-    report(threads > 1 ? TEMPLATE_REFUSED : TEMPLATE_READY, 0, threads > 1 ? threads : 0);
+    report(threads > 1 ? ZYGOTE_REFUSED : ZYGOTE_READY, 0, threads > 1 ? threads : 0);
     (void)clock_ticks_per_us(); /* what takes a moment to measure, copies have from here */
     for (;;) {
-        template_request request;
-        ssize_t got = recv(BOOT_TEMPLATE_FD, &request, sizeof request, 0);
+        zygote_request request;
+        ssize_t got = recv(BOOT_ZYGOTE_FD, &request, sizeof request, 0);
         if (got < 0 && errno == EINTR) continue;
         if (got != (ssize_t)sizeof request) _exit(0); /* the node has no more use for it */
         if (make_copy(request.number, hooks == NULL ? &none : hooks)) return;

@@ -11,7 +11,7 @@
 
 void worker_call_free(worker *worker, mr_call *call) {
     list_remove(&call->place);
-    if (call->args_owner != NULL && bundle_spares_keep(&worker->spares, call->args_owner)) call->args_owner = NULL;
+    if (call->args_owner != NULL && value_pack_spares_keep(&worker->spares, call->args_owner)) call->args_owner = NULL;
     call_fini(call);
     slab_give(&worker->slab, call);
 }
@@ -22,10 +22,10 @@ static void destroy(worker *worker) {
     while (!list_empty(&worker->answers)) worker_call_free(worker, worker_call_at(worker->answers.next));
     while (!list_empty(&worker->parting)) worker_call_free(worker, worker_call_at(worker->parting.next));
     worker_names_fini(worker);
-    name_unref(worker->speaker);
+    interned_name_unref(worker->speaker);
     for (uint32_t i = 0; i < worker->slab.count; i++) call_forget(slab_at(&worker->slab, i));
     slab_fini(&worker->slab);
-    bundle_spares_fini(&worker->spares);
+    value_pack_spares_fini(&worker->spares);
     if (worker->self.destroy != NULL) worker->self.destroy(worker->self.state);
     free(worker);
 }
@@ -33,21 +33,21 @@ static void destroy(worker *worker) {
 /* ---- Answering. */
 
 static mr_status try_answer(worker *worker, mr_call *call) {
-    calls *calls = worker->client->calls;
-    if (call->failed != NULL) return wire_answer_failure(calls, call->token, call->failed);
-    if (call->result != NULL) return wire_answer_values(calls, call->token, call->result);
-    return wire_answer_bytes(calls, call->token, span_of(call->result_small, call->result_size), false);
+    rpc *rpc = worker->worker->rpc;
+    if (call->failed != NULL) return wire_answer_failure(rpc, call->token, call->failed);
+    if (call->result != NULL) return wire_answer_values(rpc, call->token, call->result);
+    return wire_answer_bytes(rpc, call->token, span_of(call->result_small, call->result_size), false);
 }
 
 /* The asker is this process. */
 static void answer_here(worker *worker, mr_call *call) {
-    wire_values values = {.owner = call->result == NULL ? NULL : bundle_ref(call->result)};
+    wire_values values = {.owner = call->result == NULL ? NULL : value_pack_ref(call->result)};
     failure *failed = call->failed == NULL ? NULL : failure_ref(call->failed);
     span bytes = values.owner == NULL ? span_of(call->result_small, call->result_size)
                                       : span_of(values.owner->bytes, values.owner->size);
-    if (failed == NULL && bundle_open(bytes, &values.view) != MR_OK)
-        failed = failure_create(MR_CORRUPT, mr_last_error(), worker->client->origin, NULL);
-    actors_answer_here(&worker->client->actors, worker->actor, call->token.number, &values, failed);
+    if (failed == NULL && value_pack_open(bytes, &values.view) != MR_OK)
+        failed = failure_create(MR_CORRUPT, mr_last_error(), worker->worker->origin, NULL);
+    actors_answer_here(&worker->worker->actors, worker->actor, call->token.number, &values, failed);
     worker_call_free(worker, call);
 }
 
@@ -63,13 +63,13 @@ bool worker_answer(worker *worker, mr_call *call) {
     mr_status status = try_answer(worker, call);
     if (status == MR_TOO_LARGE || status == MR_NOMEM) {
         failure_unref(call->failed);
-        call->failed = failure_create(status, mr_last_error(), worker->client->origin, NULL);
+        call->failed = failure_create(status, mr_last_error(), worker->worker->origin, NULL);
         status = try_answer(worker, call);
     }
     if (status == MR_BUSY) return false;
-    bool names_objects = call->failed == NULL && call->result != NULL && call->result->cargo != NULL;
+    bool names_objects = call->failed == NULL && call->result != NULL && call->result->attachment != NULL;
     if (status == MR_OK && names_objects && !MUTATED("no-keep"))
-        transit_keep(&worker->client->transit, call->token, call->result); /* until the asker has taken it */
+        result_holds_keep(&worker->worker->holds, call->token, call->result); /* until the asker has taken it */
     worker_call_free(worker, call);
     return true;
 }
@@ -81,27 +81,27 @@ static void answer_again(worker *worker) {
 
 /* ---- Requests. */
 
-static bool same_token(call_token a, call_token b) { return a.link.v == b.link.v && a.number == b.number; }
+static bool same_token(rpc_call_token a, rpc_call_token b) { return a.link.v == b.link.v && a.number == b.number; }
 
 static void *body_room(worker *worker, uint64_t size) {
-    bundle *room;
-    if (size > SIZE_MAX || bundle_spares_room(&worker->spares, (size_t)size, &room) != MR_OK) return NULL;
+    value_pack *room;
+    if (size > SIZE_MAX || value_pack_spares_room(&worker->spares, (size_t)size, &room) != MR_OK) return NULL;
     return room->bytes;
 }
 
 /* Nobody waits for it any more. */
 static void cancel_running(worker *worker, mr_call *call) {
-    const client_host *host = worker->client->host;
+    const core_worker_host *host = worker->worker->host;
     call->cancelled = true;
     if (call->on_cancel.fn != NULL) host->cancelled(host->context, call);
-    if (call->yield != NULL) yield_wake(call);
+    if (call->yield != NULL) stream_writer_wake(call);
     if (call->run == 0 || call->alone) return;
-    worker->client->cancelled_run = call->run;
-    tasks_cancel_children(&worker->client->tasks, call->run);
-    actors_cancel_children(&worker->client->actors, call->run);
+    worker->worker->cancelled_run = call->run;
+    tasks_cancel_children(&worker->worker->tasks, call->run);
+    actors_cancel_children(&worker->worker->actors, call->run);
 }
 
-static void cancel(worker *worker, call_token token) {
+static void cancel(worker *worker, rpc_call_token token) {
     list_for_each (at, &worker->queue) {
         if (same_token(worker_call_at(at)->token, token)) worker_call_free(worker, worker_call_at(at));
     }
@@ -109,41 +109,41 @@ static void cancel(worker *worker, call_token token) {
         if (same_token(worker_call_at(at)->token, token)) cancel_running(worker, worker_call_at(at));
 }
 
-static void spare_children(worker *worker, call_token token) {
+static void spare_children(worker *worker, rpc_call_token token) {
     list_for_each (at, &worker->running)
         if (same_token(worker_call_at(at)->token, token)) worker_call_at(at)->alone = true;
 }
 
 /* The call of the same link that a request is about. */
-static call_token subject_of(const call_request *request) {
+static rpc_call_token subject_of(const rpc_call_request *request) {
     reader reader = reader_of(request->payload.data, request->payload.size);
-    return (call_token){.link = request->token.link, .number = reader_u64(&reader)};
+    return (rpc_call_token){.link = request->token.link, .number = reader_u64(&reader)};
 }
 
 /* Its cancellation comes next. */
-static void spare_asked(worker *worker, const call_request *request) {
+static void spare_asked(worker *worker, const rpc_call_request *request) {
     spare_children(worker, subject_of(request));
-    if (wire_answer(worker->client->calls, request->token, (span){0}) != MR_OK) error_clear(); /* nobody waits for it */
+    if (wire_answer(worker->worker->rpc, request->token, (span){0}) != MR_OK) error_clear(); /* nobody waits for it */
 }
 
 /* Nobody has a handle of the actor any more, and its calls were all answered; or whoever had the worker is done. */
-static void leave(worker *worker, const call_request *request) {
+static void leave(worker *worker, const rpc_call_request *request) {
     worker->leaves = worker->over = true;
-    worker->client->host->called(worker->client->host->context);
+    worker->worker->host->called(worker->worker->host->context);
 }
 
 /* The next result of a call that runs, or waits for its turn. */
-static void next_asked(worker *worker, const call_request *request) {
-    call_token token = subject_of(request);
+static void next_asked(worker *worker, const rpc_call_request *request) {
+    rpc_call_token token = subject_of(request);
     mr_call *found = NULL;
     list_for_each (at, &worker->running)
         if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at);
     for (list *at = worker->queue.prev; found == NULL && at != &worker->queue; at = at->prev)
         if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at); /* it came just before this */
     mr_status status = found != NULL && found->yield != NULL
-                           ? yield_ask(found, request->token)
+                           ? stream_writer_ask(found, request->token)
                            : error_set(MR_NOT_FOUND, "call %llu is not a stream", (unsigned long long)token.number);
-    if (status != MR_OK) wire_refuse(worker->client->calls, request->token, status, mr_last_error());
+    if (status != MR_OK) wire_refuse(worker->worker->rpc, request->token, status, mr_last_error());
 }
 
 /* ---- What does not get its turn. */
@@ -152,7 +152,7 @@ static void next_asked(worker *worker, const call_request *request) {
  * room to say so it waits on. */
 static bool give_back(worker *worker, mr_call *call) {
     if (call->method != WORKER_TASK) return false;
-    if (calls_fail(worker->client->calls, call->token, MR_BUSY, NULL) == MR_BUSY) return false;
+    if (rpc_fail(worker->worker->rpc, call->token, MR_BUSY, NULL) == MR_BUSY) return false;
     worker_call_free(worker, call);
     return true;
 }
@@ -177,9 +177,9 @@ void worker_waits(worker *worker, bool all_of_them) {
 
 /* A task that does not end by itself takes the process along, but not what waits for its turn: its askers have to hear
  * that it was not begun. One that has not begun itself is left to its cancellation, which comes next. */
-static void end_task(worker *worker, const call_request *request) {
-    call_token token = subject_of(request);
-    const client_host *host = worker->client->host;
+static void end_task(worker *worker, const rpc_call_request *request) {
+    rpc_call_token token = subject_of(request);
+    const core_worker_host *host = worker->worker->host;
     list_for_each (at, &worker->running) {
         const mr_call *call = worker_call_at(at);
         if (call->method != WORKER_TASK || !same_token(call->token, token) || host->end == NULL) continue;
@@ -187,19 +187,19 @@ static void end_task(worker *worker, const call_request *request) {
         host->end(host->context); /* which is the answer */
         return;
     }
-    bundle *nothing;
-    if (bundle_create(NULL, 0, &nothing) == MR_OK)
-        late_answer(&worker->client->late, worker->client->calls, request->token, nothing);
+    value_pack *nothing;
+    if (value_pack_create(NULL, 0, &nothing) == MR_OK)
+        reply_queue_answer(&worker->worker->replies, worker->worker->rpc, request->token, nothing);
 }
 
-static __attribute__((noinline)) void other_request(worker *worker, const call_request *request) {
+static __attribute__((noinline)) void other_request(worker *worker, const rpc_call_request *request) {
     wire_body_drop(request->body.data); /* none of these has one */
     switch (request->method) {
     case WORKER_END: end_task(worker, request); break;
     case WORKER_ALONE: spare_asked(worker, request); break;
     case WORKER_LEAVE: leave(worker, request); break;
     case WORKER_NEXT: next_asked(worker, request); break;
-    default: wire_refuse(worker->client->calls, request->token, MR_INVALID, "unknown request to a worker");
+    default: wire_refuse(worker->worker->rpc, request->token, MR_INVALID, "unknown request to a worker");
     }
 }
 
@@ -208,12 +208,12 @@ static inline mr_call *take_call(worker *worker) {
     mr_call *call = slab_take(&worker->slab);
     if (call == NULL) return NULL;
     list_init(&call->place);
-    call->mr = worker->client->host->mr;
+    call->mr = worker->worker->host->mr;
     call->worker = worker;
     return call;
 }
 
-static void request_came(worker *worker, const call_request *request) {
+static void request_came(worker *worker, const rpc_call_request *request) {
     if (!wire_is_work(request->method)) {
         other_request(worker, request);
         return;
@@ -221,7 +221,7 @@ static void request_came(worker *worker, const call_request *request) {
     mr_call *call = take_call(worker);
     if (call == NULL) {
         wire_body_drop(request->body.data);
-        wire_refuse(worker->client->calls, request->token, MR_NOMEM, "the worker has no memory for a request");
+        wire_refuse(worker->worker->rpc, request->token, MR_NOMEM, "the worker has no memory for a request");
         return;
     }
     bytes_copy_words(&call->token, &request->token, sizeof call->token); /* as it was just written */
@@ -229,32 +229,32 @@ static void request_came(worker *worker, const call_request *request) {
     call->tick = worker->ticks;
     mr_status status = worker_read(worker, request, call);
     if (status != MR_OK) {
-        wire_refuse(worker->client->calls, request->token, status, mr_last_error());
+        wire_refuse(worker->worker->rpc, request->token, status, mr_last_error());
         worker_call_free(worker, call);
         return;
     }
     if (worker->waits && give_back(worker, call)) return;
     list_push_back(&worker->queue, &call->place);
-    worker->client->host->called(worker->client->host->context);
+    worker->worker->host->called(worker->worker->host->context);
 }
 
-static mr_status call_here(worker *worker, const request *request, mr_actor actor, uint64_t number) {
+static mr_status call_here(worker *worker, const invocation *invocation, mr_actor actor, uint64_t number) {
     mr_call *call = take_call(worker);
-    if (call == NULL) return error_set(MR_NOMEM, "no memory for a call of %s", request->name->text);
-    call->token = (call_token){.number = number};
+    if (call == NULL) return error_set(MR_NOMEM, "no memory for a call of %s", invocation->name->text);
+    call->token = (rpc_call_token){.number = number};
     call->method = WORKER_ACTOR_CALL;
-    call->name = name_ref(request->name);
+    call->name = interned_name_ref(invocation->name);
     call->actor = actor;
-    call->returns = request->returns;
-    bundle *values = request->arguments.values;
-    mr_status status = values != NULL ? call_take_bundle(call, bundle_ref(values))
-                                      : call_take_args(call, arguments_bytes(&request->arguments), &worker->spares);
+    call->returns = invocation->returns;
+    value_pack *values = invocation->arguments.values;
+    mr_status status = values != NULL ? call_take_bundle(call, value_pack_ref(values))
+                                      : call_take_args(call, arguments_bytes(&invocation->arguments), &worker->spares);
     if (status != MR_OK) {
         worker_call_free(worker, call);
         return status;
     }
     list_push_back(&worker->queue, &call->place);
-    worker->client->host->called(worker->client->host->context);
+    worker->worker->host->called(worker->worker->host->context);
     return MR_OK;
 }
 
@@ -279,14 +279,14 @@ static void link_closed(worker *worker, link_id link) {
 static void over(worker *worker) {
     worker->over = true;
     list_for_each (at, &worker->running)
-        if (worker_call_at(at)->yield != NULL) yield_wake(worker_call_at(at));
-    worker->client->host->called(worker->client->host->context);
+        if (worker_call_at(at)->yield != NULL) stream_writer_wake(worker_call_at(at));
+    worker->worker->host->called(worker->worker->host->context);
 }
 
 /* ---- Being looked at. */
 
 bool worker_is_over(const worker *worker) { return worker->over; }
-void worker_bid_farewell(worker *worker) {
+void worker_bid_drain(worker *worker) {
     call_self self = worker->self;
     if (!worker->leaves || self.destroy == NULL) return;
     worker->self = (call_self){0};
@@ -294,10 +294,10 @@ void worker_bid_farewell(worker *worker) {
 }
 
 bool worker_is_needed(const worker *worker) {
-    const client *client = worker->client;
-    if (!worker->leaves || worker->is_actor || client->over != NULL) return false;
-    return client->tasks.open > 0 || client->lender.borrow.lent > 0 || !list_empty(&client->transit.kept) ||
-           actors_have_calls(&client->actors);
+    const core_worker *core_worker = worker->worker;
+    if (!worker->leaves || worker->is_actor || core_worker->over != NULL) return false;
+    return core_worker->tasks.open > 0 || core_worker->borrow_rpc.borrow.lent > 0 ||
+           !list_empty(&core_worker->holds.kept) || actors_have_calls(&core_worker->actors);
 }
 
 uint32_t worker_threads(const worker *worker) { return worker->threads; }
@@ -314,27 +314,27 @@ static size_t queued(const worker *worker) {
     return count;
 }
 
-static const client_worker_ops ops = {.destroy = destroy,
-                                      .body_room = body_room,
-                                      .request = request_came,
-                                      .cancel = cancel,
-                                      .spare_children = spare_children,
-                                      .call_here = call_here,
-                                      .room = answer_again,
-                                      .link_closed = link_closed,
-                                      .over = over,
-                                      .is_actor = is_actor,
-                                      .queued = queued};
+static const core_worker_worker_ops ops = {.destroy = destroy,
+                                           .body_room = body_room,
+                                           .request = request_came,
+                                           .cancel = cancel,
+                                           .spare_children = spare_children,
+                                           .call_here = call_here,
+                                           .room = answer_again,
+                                           .link_closed = link_closed,
+                                           .over = over,
+                                           .is_actor = is_actor,
+                                           .queued = queued};
 
-void worker_attach(client *client) {
+void worker_attach(core_worker *core_worker) {
     worker *worker = xcalloc_lines(sizeof *worker);
-    worker->client = client;
+    worker->worker = core_worker;
     worker->threads = 1;
     slab_init(&worker->slab, sizeof(mr_call));
     list_init(&worker->queue);
     list_init(&worker->running);
     list_init(&worker->answers);
     list_init(&worker->parting);
-    client->worker = worker;
-    client->worker_ops = &ops;
+    core_worker->worker = worker;
+    core_worker->worker_ops = &ops;
 }

@@ -17,11 +17,11 @@
 enum { WORKER_THREADS_MAX = 1000 };
 
 typedef struct worker worker;
-struct client;
+struct core_worker;
 
 /* Gives the client of a worker process its worker, which the client owns; before client_start, for work may come as
  * soon as the node knows the process. */
-void worker_attach(struct client *client);
+void worker_attach(struct core_worker *worker);
 
 enum { WORKER_TICK_US = 2000 };
 void worker_tick(worker *worker, int64_t now_us);    /* every now and then, also while a body runs */
@@ -38,7 +38,7 @@ void worker_conclude(worker *worker, mr_call *call, mr_status status);
 void worker_left(worker *worker, const mr_call *call); /* what is submitted from now on is not the body's */
 void worker_finish(worker *worker, mr_call *call);     /* answers with what came of it */
 /* After the last body: destroys the state of an actor whose last handle is gone; no-op otherwise. Without the lock. */
-void worker_bid_farewell(worker *worker);
+void worker_bid_drain(worker *worker);
 /* It leaves, but what its tasks have submitted is not done, or others have references to what it owns. */
 bool worker_is_needed(const worker *worker);
 uint32_t worker_threads(const worker *worker); /* that shall run methods */

@@ -10,7 +10,7 @@
 /* ---- Names by number. */
 
 static void names_free(known_names *names) {
-    for (uint32_t i = 0; i < names->count; i++) name_unref(names->by_number[i]);
+    for (uint32_t i = 0; i < names->count; i++) interned_name_unref(names->by_number[i]);
     free(names->by_number);
     free(names);
 }
@@ -30,17 +30,17 @@ static inline known_names *names_of(worker *worker, link_id link) {
 }
 
 /* The other side's number stands for this name from now on. */
-static mr_status learn(known_names *names, uint32_t number, name *name) {
-    if (number > NAMES_MAX)
-        return error_set(MR_CORRUPT, "malformed request: name number %u exceeds %d", number, NAMES_MAX);
+static mr_status learn(known_names *names, uint32_t number, interned_name *name) {
+    if (number > NAME_TABLE_MAX)
+        return error_set(MR_CORRUPT, "malformed request: name number %u exceeds %d", number, NAME_TABLE_MAX);
     if (number >= names->count) {
         uint32_t count = number < 16 ? 16 : 2 * number;
         MR_TRY(alloc_try_resize(&names->by_number, count * sizeof *names->by_number));
         memset(names->by_number + names->count, 0, (count - names->count) * sizeof *names->by_number);
         names->count = count;
     }
-    name_unref(names->by_number[number]);
-    names->by_number[number] = name_ref(name);
+    interned_name_unref(names->by_number[number]);
+    names->by_number[number] = interned_name_ref(name);
     return MR_OK;
 }
 
@@ -52,14 +52,14 @@ void worker_forget_names(worker *worker, link_id link) {
 }
 
 void worker_names_fini(worker *worker) {
-    for (map_slot slot; map_next(&worker->names, 0, &slot) != 0;) names_free(map_remove(&worker->names, slot.key));
+    for (map_entry entry; map_next(&worker->names, 0, &entry) != 0;) names_free(map_remove(&worker->names, entry.key));
     map_fini(&worker->names);
 }
 
 /* ---- Requests. */
 
 /* The name of a task or a method that is written out, and has that number from now on. */
-static __attribute__((noinline)) mr_status read_name(worker *worker, const call_request *request, wire_head head,
+static __attribute__((noinline)) mr_status read_name(worker *worker, const rpc_call_request *request, wire_head head,
                                                      mr_call *call, const uint8_t **rest) {
     span payload = request->payload;
     reader reader = reader_of(*rest, payload.size - sizeof head);
@@ -78,34 +78,34 @@ static __attribute__((noinline)) mr_status read_name(worker *worker, const call_
         code = span_of(bytes, (size_t)size);
     }
     *rest = reader.at;
-    call->name = names_get(&worker->client->names, (const char *)text, head.name_size, code);
+    call->name = name_table_get(&worker->worker->names, (const char *)text, head.name_size, code);
     if (call->name == NULL) return MR_NOMEM;
     return head.number == 0 ? MR_OK : learn(names_of(worker, request->token.link), head.number, call->name);
 }
 
 /* Name and arguments of a task or a method. */
-static mr_status read_call(worker *worker, const call_request *request, mr_call *call, const uint8_t **rest) {
+static mr_status read_call(worker *worker, const rpc_call_request *request, mr_call *call, const uint8_t **rest) {
     wire_head head;
     span payload = request->payload;
     if (payload.size < sizeof head)
         return error_set(MR_CORRUPT, "malformed request: %zu bytes, at least %zu", payload.size, sizeof head);
     memcpy(&head, payload.data, sizeof head);
     call->returns = head.returns;
-    if ((head.flags & WIRE_STREAM) != 0) MR_TRY(yield_open(call));
+    if ((head.flags & WIRE_STREAM) != 0) MR_TRY(stream_writer_open(call));
     *rest = payload.data + sizeof head;
     if (head.name_size != 0) return read_name(worker, request, head, call, rest);
     const known_names *names = names_of(worker, request->token.link);
-    name *known = head.number < names->count ? names->by_number[head.number] : NULL;
+    interned_name *known = head.number < names->count ? names->by_number[head.number] : NULL;
     if (known == NULL || head.returns == 0)
         return error_set(MR_CORRUPT, "malformed request: unknown name number %u, or %u results", head.number,
                          head.returns);
-    call->name = name_ref(known);
+    call->name = interned_name_ref(known);
     call->actor = worker->actor;
     return MR_OK;
 }
 
 /* The class of an actor that is to be made here, as the node asks for it. */
-static __attribute__((noinline)) mr_status read_init(worker *worker, const call_request *request, mr_call *call,
+static __attribute__((noinline)) mr_status read_init(worker *worker, const rpc_call_request *request, mr_call *call,
                                                      const uint8_t **rest) {
     span payload = request->payload;
     reader reader = reader_of(payload.data, payload.size);
@@ -120,11 +120,11 @@ static __attribute__((noinline)) mr_status read_init(worker *worker, const call_
     if (fields > payload.size)
         return error_set(MR_CORRUPT, "malformed request: its fields take %zu of its %zu bytes", fields, payload.size);
     *rest = payload.data + fields;
-    call->name = names_get(&worker->client->names, (const char *)name.data, name.size, (span){0});
+    call->name = name_table_get(&worker->worker->names, (const char *)name.data, name.size, (span){0});
     return call->name == NULL ? MR_NOMEM : MR_OK;
 }
 
-mr_status worker_read(worker *worker, const call_request *request, mr_call *call) {
+mr_status worker_read(worker *worker, const rpc_call_request *request, mr_call *call) {
     const uint8_t *rest = NULL;
     mr_status status = request->method == WORKER_ACTOR_INIT ? read_init(worker, request, call, &rest)
                                                             : read_call(worker, request, call, &rest);

@@ -18,18 +18,18 @@ static mr_status no_such(const char *what, const mr_call *call, void (*list_know
 }
 
 static mr_status find_task(worker *worker, mr_call *call) {
-    name *name = call->name;
+    interned_name *name = call->name;
     if (worker->is_actor)
         return error_set(MR_INVALID, "task %s was sent to a worker that is an actor of class %s", name->text,
                          worker->class_name);
-    if (!name->task_known) name->task = registry_task(name->text, name->size);
+    if (!name->task_known) name->task = task_registry_task(name->text, name->size);
     name->task_known = true;
     call->body = name->task;
-    return call->body != NULL ? MR_OK : no_such("task", call, registry_tasks_text);
+    return call->body != NULL ? MR_OK : no_such("task", call, task_registry_tasks_text);
 }
 
 static __attribute__((noinline)) mr_status find_class(worker *worker, mr_call *call) {
-    const name *name = call->name;
+    const interned_name *name = call->name;
     if (worker->is_actor)
         return error_set(MR_INVALID, "actor of class %s was sent to a worker that is an actor of class %s", name->text,
                          worker->class_name);
@@ -38,23 +38,24 @@ static __attribute__((noinline)) mr_status find_class(worker *worker, mr_call *c
     worker->threads = call->threads;
     strcpy(worker->class_name, name->text);
     call->self = &worker->self;
-    call->body = registry_method(name->text, name->size, NULL, 0); /* a class may do without MR_CREATE */
-    return call->body != NULL || registry_class(name->text, name->size) ? MR_OK
-                                                                        : no_such("class", call, registry_classes_text);
+    call->body = task_registry_method(name->text, name->size, NULL, 0); /* a class may do without MR_CREATE */
+    return call->body != NULL || task_registry_class(name->text, name->size)
+               ? MR_OK
+               : no_such("class", call, task_registry_classes_text);
 }
 
 static __attribute__((noinline)) mr_status look_up_method(worker *worker, mr_call *call) {
-    name *name = call->name;
+    interned_name *name = call->name;
     if (!worker->is_actor || !wire_same_actor(worker->actor, call->actor))
         return error_set(MR_ACTOR_DIED, "actor a%u:%llu is not in process %d", (unsigned)call->actor.word[0],
                          (unsigned long long)call->actor.word[1], (int)getpid());
     if (!name->method_known)
-        name->method = registry_method(worker->class_name, strlen(worker->class_name), name->text, name->size);
+        name->method = task_registry_method(worker->class_name, strlen(worker->class_name), name->text, name->size);
     name->method_known = true;
     call->body = name->method;
     if (call->body != NULL) return MR_OK;
     char known[512];
-    registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
+    task_registry_methods_text(worker->class_name, strlen(worker->class_name), known, sizeof known);
     return error_set(MR_NOT_FOUND, "unknown method '%s' of class %s; registered: %s", name->text, worker->class_name,
                      known[0] != '\0' ? known : "none");
 }
@@ -70,22 +71,22 @@ static uint64_t note_begin(worker *worker, const mr_call *call) {
     event_kind kind = call->method == WORKER_TASK         ? EVENT_TASK
                       : call->method == WORKER_ACTOR_INIT ? EVENT_CREATE
                                                           : EVENT_METHOD;
-    return diary_begin(&worker->client->diary, kind, call->token, call->name->text, call->name->size,
-                       call->name->number);
+    return event_writer_begin(&worker->worker->writer, kind, call->token, call->name->text, call->name->size,
+                              call->name->number);
 }
 
 /* A task of another name than the last is about to begin: what was printed since belongs to that. */
-static __attribute__((noinline)) void change_speaker(worker *worker, name *name) {
-    const client_host *host = worker->client->host;
-    const struct name *before = worker->speaker;
-    for (outlet i = 0; i < OUTLETS; i++) {
+static __attribute__((noinline)) void change_speaker(worker *worker, interned_name *name) {
+    const core_worker_host *host = worker->worker->host;
+    const struct interned_name *before = worker->speaker;
+    for (std_stream i = 0; i < STD_STREAMS; i++) {
         uint64_t printed = host->printed == NULL ? 0 : host->printed(host->context, i);
         if (before != NULL && printed != worker->printed[i])
-            events_mark(&worker->client->diary.events, before->text, before->size, i, printed);
+            event_ring_mark(&worker->worker->writer.ring, before->text, before->size, i, printed);
         worker->printed[i] = printed;
     }
-    name_unref(worker->speaker);
-    worker->speaker = name_ref(name);
+    interned_name_unref(worker->speaker);
+    worker->speaker = interned_name_ref(name);
 }
 
 mr_call *worker_next(worker *worker) {
@@ -95,7 +96,7 @@ mr_call *worker_next(worker *worker) {
     worker->running_count++;
     mr_call *call = worker_call_at(at);
     call->run = worker->threads == 1 ? ++worker->runs : 0;
-    worker->client->run = call->run;
+    worker->worker->run = call->run;
     call->refused = call->method == WORKER_ACTOR_CALL ? find_method(worker, call)
                     : call->method == WORKER_TASK     ? find_task(worker, call)
                                                       : find_class(worker, call);
@@ -109,7 +110,7 @@ static __attribute__((noinline, cold)) failure *failure_of(const worker *worker,
                                                            mr_status status) {
     char origin[420];
     const char *kind = call->method == WORKER_TASK ? "task" : call->method == WORKER_ACTOR_INIT ? "class" : "method";
-    snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name->text, worker->client->origin);
+    snprintf(origin, sizeof origin, "%s '%s' in %s", kind, call->name->text, worker->worker->origin);
     const char *text = call->message != NULL ? call->message : mr_last_error();
     failure *made = failure_create(status, text[0] != '\0' ? text : mr_status_text(status), origin, NULL);
     failure_attach(made, span_of(call->detail, call->detail_size));
@@ -118,7 +119,7 @@ static __attribute__((noinline, cold)) failure *failure_of(const worker *worker,
 
 void worker_show(worker *worker, mr_call *call) {
     if (call->args_owner == NULL) return; /* they are few and small, and name nothing */
-    mr_status status = call->refused != MR_OK ? MR_OK : call_show_args(call, &worker->client->objects);
+    mr_status status = call->refused != MR_OK ? MR_OK : call_show_args(call, &worker->worker->objects);
     if (status != MR_OK) call->failed = failure_of(worker, call, status);
 }
 
@@ -151,17 +152,17 @@ static void parted(borrow_gate *gate) {
 
 /* What the arguments referred to and something here still has (a reference that was retained, a task that was started,
  * the result) is borrowed before the answer: until then the asker keeps it. True: the answer waits for that. */
-static bool is_kept(worker *worker, mr_call *call, bundle *args) {
+static bool is_kept(worker *worker, mr_call *call, value_pack *args) {
     call->gate = (borrow_gate){.open = parted};
     list_push_back(&worker->parting, &call->place);
-    lender_keep_rest(&worker->client->lender, args, &call->gate);
-    if (!lender_through(&worker->client->lender, &call->gate)) return true;
+    borrow_rpc_keep_rest(&worker->worker->borrow_rpc, args, &call->gate);
+    if (!borrow_rpc_through(&worker->worker->borrow_rpc, &call->gate)) return true;
     list_remove(&call->place);
     return false;
 }
 
 void worker_left(worker *worker, const mr_call *call) {
-    if (worker->client->run == call->run) worker->client->run = 0;
+    if (worker->worker->run == call->run) worker->worker->run = 0;
 }
 
 /* The usual answer: one small value, and nothing is kept of the arguments. */
@@ -170,11 +171,11 @@ static inline bool answer_first(worker *worker, const mr_call *call) {
         call->yield != NULL || call->token.link.v == 0)
         return false;
     span values = span_of(call->result_small, call->result_size);
-    return wire_answer_bytes(worker->client->calls, call->token, values, !list_empty(&worker->queue)) == MR_OK;
+    return wire_answer_bytes(worker->worker->rpc, call->token, values, !list_empty(&worker->queue)) == MR_OK;
 }
 
 static __attribute__((noinline)) void answer_last(worker *worker, mr_call *call) {
-    bundle *args = call_give_up_args(call);
+    value_pack *args = call_give_up_args(call);
     if (args == NULL || !is_kept(worker, call, args)) answer_or_keep(worker, call);
 }
 
@@ -190,5 +191,5 @@ void worker_finish(worker *worker, mr_call *call) {
         worker_call_free(worker, call);
     else
         answer_last(worker, call);
-    events_leave(&worker->client->diary.events, event, outcome);
+    event_ring_leave(&worker->worker->writer.ring, event, outcome);
 }

@@ -10,12 +10,12 @@
 
 typedef struct known_names { /* what a link's other side calls by number */
     link_id link;
-    name **by_number; /* owned; references; NULL: not told yet */
+    interned_name **by_number; /* owned; references; NULL: not told yet */
     uint32_t count;
 } known_names;
 
 struct worker {
-    client *client;
+    core_worker *worker;
     slab slab;    /* of mr_call */
     list queue;   /* of mr_call: to be run, in the order they came */
     list running; /* of mr_call: taken */
@@ -23,16 +23,16 @@ struct worker {
     list parting; /* of mr_call: done, but what is kept of their arguments is not borrowed yet */
     map names;    /* of known_names, by link */
     known_names *recent;
-    bundle_spares spares;      /* memory of arguments that are gone, for the next ones */
-    name *speaker;             /* of the last task; a reference; NULL: none */
-    uint64_t printed[OUTLETS]; /* until it began, by whomever */
-    uint64_t runs;             /* of bodies that are alone */
+    value_pack_spares spares;      /* memory of arguments that are gone, for the next ones */
+    interned_name *speaker;        /* of the last task; a reference; NULL: none */
+    uint64_t printed[STD_STREAMS]; /* until it began, by whomever */
+    uint64_t runs;                 /* of bodies that are alone */
     uint32_t threads, running_count;
     uint32_t ticks;
     int64_t ticked_us;
     bool waits; /* so do the bodies that run: nothing stands in line behind them */
     bool over;
-    bool leaves; /* over, but in peace: serve_out, and the state of an actor is to be destroyed */
+    bool leaves; /* over, but in peace: worker_loop_out, and the state of an actor is to be destroyed */
     bool is_actor;
     mr_actor actor;
     char class_name[256];
@@ -50,6 +50,6 @@ bool worker_answer(worker *worker, mr_call *call);
 /* ---- worker_read.c */
 
 /* Name and arguments of what is to be run; a body is taken over, whatever comes of it. MR_CORRUPT, MR_NOMEM. */
-MR_MUST mr_status worker_read(worker *worker, const call_request *request, mr_call *call);
+MR_MUST mr_status worker_read(worker *worker, const rpc_call_request *request, mr_call *call);
 void worker_forget_names(worker *worker, link_id link); /* of the other side of a link that is closed */
 void worker_names_fini(worker *worker);

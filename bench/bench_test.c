@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "bench/bench_report.h"
 #include "bench/limits.h"
-#include "bench/report.h"
 
 typedef struct script { /* what the nth measurement gives; shared, so that fresh processes count on */
     unsigned calls;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
-#include "bench/report.h"
+#include "bench/bench_report.h"
 #include "bench/suites.h"
 
 static const struct {

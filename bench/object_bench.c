@@ -7,7 +7,7 @@
 #include "bench/limits.h"
 #include "bench/suites.h"
 #include "miniray/runtime.h"
-#include "net/shm/headroom.h"
+#include "net/shm/memory_headroom.h"
 
 #define MB ((uint64_t)1 << 20)
 enum { PATIENCE_US = 30 * 1000 * 1000, WINDOW = 64, REFS = 10000 };

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "bench/bare_ring.h"
-#include "bench/ps_host.h"
+#include "bench/ps_bench_cluster.h"
 #include "bench/suites.h"
 
 enum { SMALL = 4, SMALL_KEYS = 256, PIPELINE = 4096, SAMPLES_MAX = 1 << 18, ROUNDS_MIN = 3 };

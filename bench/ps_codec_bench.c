@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "bench/ps_host.h"
+#include "bench/ps_bench_cluster.h"
 #include "bench/suites.h"
 
 enum { DENSE = 4 << 20, DIM = 16, LIST = 10000, ROUNDS_MIN = 3, WARM = 5, BLOCK = 64 * 1024 };

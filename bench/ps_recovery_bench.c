@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "bench/ps_host.h"
+#include "bench/ps_bench_cluster.h"
 #include "bench/suites.h"
 
 enum {

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "bench/ps_host.h"
+#include "bench/ps_bench_cluster.h"
 #include "bench/suites.h"
-#include "net/shm/headroom.h"
+#include "net/shm/memory_headroom.h"
 
 enum { LIST = 10000, LISTS = 32, UNDER_WAY = 2, ROUNDS_MIN = 3, REQUEST_BYTES = 4 << 20 };
 enum { KEY_DIM = 16, VALUE_ROWS = 20000, ROWS_QUICK = 100000, SETTLE_US = 200000 };

@@ -16,8 +16,8 @@
 #include "bench/suites.h"
 #include "kv/codec/codec.h"
 #include "kv/optim/optim.h"
-#include "kv/table/memory.h"
-#include "kv/table/sparse.h"
+#include "kv/table/huge_pages.h"
+#include "kv/table/sparse_table.h"
 
 #define LOAD_LEAST 0.52 /* what a row may cost: 16 bytes, and so much of the places in use */
 enum { REQUEST = 10000, REQUESTS = 32, LOT = 1000, AHEAD = 32 };

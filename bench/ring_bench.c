@@ -6,9 +6,9 @@
 #include "bench/bare_ring.h"
 #include "bench/limits.h"
 #include "bench/suites.h"
-#include "net/shm/bell.h"
+#include "net/shm/doorbell.h"
 #include "net/shm/ring.h"
-#include "net/shm/waiter.h"
+#include "net/shm/spin_wait.h"
 
 enum { SAMPLES_MAX = 1 << 18, BATCH = 16, TYPE_DATA = 1, TYPE_STOP = 2 };
 

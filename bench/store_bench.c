@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "bench/limits.h"
-#include "bench/store_host.h"
+#include "bench/store_bench_host.h"
 #include "bench/suites.h"
-#include "net/shm/headroom.h"
+#include "net/shm/memory_headroom.h"
 
 #define MB ((uint64_t)1 << 20)
 

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
 #include "kv/codec/codec.h"
-#include "kv/codec/press.h"
+#include "kv/codec/compress.h"
 
 static void decode(span message, size_t count) {
     float *values = xcalloc(count + 1, sizeof *values);

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "runtime/failure.h"
+#include "runtime/refs/failure.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     reader reader = reader_of(data, size);

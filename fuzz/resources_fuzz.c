@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "runtime/resources.h"
+#include "runtime/common/resources.h"
 
 static void comes_back(const resources *got) {
     uint8_t bytes[RESOURCES_BYTES_MAX];

@@ -8,7 +8,7 @@
 
 #include "base/assert.h"
 #include "fuzz/fuzz.h"
-#include "tests/support/packed.h"
+#include "tests/support/exact_value.h"
 
 enum { REGION_SIZE = 1024, OUT_OF_LINE_MIN = 16 };
 

@@ -6,9 +6,9 @@
  * faults (crashes, cuts, pauses, resets, jumps of the clock) strike at random times. At `until_us` everything heals:
  * cuts end, conditions are calm, and nodes that are down start again, except those that stay dead. */
 #pragma once
-#include "sim/disk.h"
-#include "sim/network.h"
 #include "sim/sim.h"
+#include "sim/sim_disk.h"
+#include "sim/sim_network.h"
 
 #define FAULT_KINDS(X)                                                                  \
     X(LOSS, "loss")             /* messages vanish */                                   \

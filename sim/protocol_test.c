@@ -13,7 +13,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
-#include "sim/ps/tally.h"
+#include "sim/ps/ps_coverage.h"
 #include "sim/runner.h"
 
 enum { PIECE = 2500 };
@@ -22,7 +22,7 @@ typedef struct range {
     uint64_t first, last;
 } range;
 
-/* What must happen in any piece, of each scenario; besides all that tally.h counts. */
+/* What must happen in any piece, of each scenario; besides all that ps_coverage.h counts. */
 static const char *const network_counters[] = {"lost",    "doubled",   "reordered", "refused",       "links broken",
                                                "crashes", "reset",     "cut",       "disk failures", "pause",
                                                "clock",   "partition", NULL};

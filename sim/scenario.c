@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-#include "sim/cluster/call_scenario.h"
 #include "sim/cluster/group_scenario.h"
+#include "sim/cluster/rpc_scenario.h"
 #include "sim/cluster/view_scenario.h"
-#include "sim/kv/scenario.h"
-#include "sim/ps/scenario.h"
+#include "sim/kv/kv_scenario.h"
+#include "sim/ps/ps_scenario.h"
 #include "sim/runtime/hold_scenario.h"
-#include "sim/runtime/scenario.h"
+#include "sim/runtime/runtime_scenario.h"
 #include "sim/runtime/scheduler_scenario.h"
 
 static const scenario *const table[] = {

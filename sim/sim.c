@@ -16,8 +16,8 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 #include "base/mutation.h"
-#include "sim/disk.h"
-#include "sim/network.h"
+#include "sim/sim_disk.h"
+#include "sim/sim_network.h"
 
 enum { EVENTS_NODES = 64 };
 

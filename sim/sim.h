@@ -5,9 +5,10 @@
  * is a whole history, and it replays exactly.
  *
  *   sim ── event queue, trace (hash of everything that happens), chance
- *    ├── network (network.h)   links between nodes: delay, loss, duplicates, reordering, cuts, resets, back-pressure
+ *    ├── network (sim_network.h)   links between nodes: delay, loss, duplicates, reordering, cuts, resets,
+ *                                  back-pressure
  *    ├── faults (faults.h)     what goes wrong, when: each seed draws its own mixture, and all of it heals at the end
- *    └── node …                a machine: clock, disk (disk.h), a port of the network, and at most one process
+ *    └── node …                a machine: clock, disk (sim_disk.h), a port of the network, and at most one process
  *
  * A node hosts a program: real code behind `sim_program`. Its process begins with start() and an env; it ends by a
  * crash, after which only the disk is left, or with the simulation. Code of a node runs in three ways: an event of its
@@ -20,11 +21,11 @@
  *               pause, slow disk: busy, everything for it waits and then comes at once
  */
 #pragma once
-#include "base/heap.h"
 #include "base/list.h"
+#include "base/timer_heap.h"
 #include "net/env.h"
-#include "sim/journal.h"
 #include "sim/scenario.h"
+#include "sim/sim_trace.h"
 
 typedef struct sim sim;
 typedef struct sim_node sim_node;

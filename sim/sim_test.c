@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "sim/disk.h"
+#include "sim/sim_disk.h"
 
 /* ---- A program that writes down what happens to it. */
 

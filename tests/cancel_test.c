@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 #include "miniray/runtime.h"
-#include "runtime/context.h"
-#include "tests/support/temp.h"
+#include "runtime/process/context.h"
+#include "tests/support/temp_dir.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, PATIENCE_MS = PATIENCE_US / 1000, PATH_SIZE = TEMP_DIR_FOLDER_MAX + 32 };
 

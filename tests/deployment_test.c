@@ -14,8 +14,8 @@
 
 #include "miniray/admin.h"
 #include "miniray/deployment.h"
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime_fixture.h"
+#include "tests/support/test_child.h"
 
 enum { PATIENCE_US = 60 * 1000 * 1000, SERVERS = 3, RANKS = 2, STEPS = 40, KEYS = 64, DIM = 4 };
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime_fixture.h"
+#include "tests/support/test_child.h"
 
 enum { SOFT = 64, ACTORS = 40 };
 

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "miniray/admin.h"
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime_fixture.h"
+#include "tests/support/test_child.h"
 
 enum { PROGRAMS = 4, TASK_MS = 2, FLOOD = 2000, WINDOW_MS = 1500, FEW = 4 };
 

@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "tests/support/meet.h"
-#include "tests/support/result.h"
+#include "tests/support/concurrent_bodies.h"
+#include "tests/support/future_assert.h"
 #include "tests/support/runtime_main.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
 
 enum { WORKERS = 4, SHORT = 3000, LOOK_US = 1000, NOTES = 60, NOTE_BYTES = 20000, LONG_MS = 10 };
 enum { IN_LINE = 20, STEPS_BACK_MAX = 3, ROUNDS = 20 };

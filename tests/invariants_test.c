@@ -11,13 +11,13 @@
 
 #include <cmocka.h>
 
-#include "cluster/roster.h"
-#include "cluster/view.h"
+#include "cluster/consumer_group.h"
+#include "cluster/membership_view.h"
 #include "net/shm/ring.h"
-#include "ps/marker.h"
-#include "store/blocks.h"
-#include "tests/support/child.h"
-#include "tests/support/seats.h"
+#include "ps/checkpointer.h"
+#include "store/block_allocator.h"
+#include "tests/support/replica_fixture.h"
+#include "tests/support/test_child.h"
 
 /* A child that breaks one invariant of a module and asks for all of them. */
 #define BREAKS(name, type, check, statement)                          \

@@ -27,9 +27,9 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
-#include "net/shm/port.h"
-#include "tests/support/child.h"
-#include "tests/support/hub_host.h"
+#include "net/shm/shm_transport.h"
+#include "tests/support/broker_process.h"
+#include "tests/support/test_child.h"
 
 enum {
     PATIENCE_US = 20 * 1000 * 1000, /* a step that takes longer hangs */

@@ -17,8 +17,8 @@
 #include "miniray/admin.h"
 #include "miniray/placement.h"
 #include "miniray/runtime.h"
-#include "tests/support/child.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_child.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, CHILD_MS = 60 * 1000 };
 

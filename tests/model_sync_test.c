@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "tests/support/result.h"
+#include "tests/support/future_assert.h"
 #include "tests/support/runtime_main.h"
-#include "tests/support/team.h"
+#include "tests/support/sync_fixture.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 40 * 1000 /* larger than what travels in messages */ };
 

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "miniray/placement.h"
+#include "tests/support/inspect_fixture.h"
 #include "tests/support/sanitized.h"
-#include "tests/support/seen.h"
 
 enum { SOON_US = 300 * 1000 };
 

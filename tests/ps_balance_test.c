@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "tests/support/ps_world.h"
+#include "tests/support/ps_fixture.h"
 
 enum { SERVERS = 3, SLOTS = 12, RANKS = 2, LOOK_US = 10000000 };
 #define BALANCE_US INT64_C(2000000)

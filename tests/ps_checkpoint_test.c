@@ -15,9 +15,9 @@
 
 #include "base/clock.h"
 #include "base/safetensors.h"
-#include "tests/support/ps_world.h"
+#include "tests/support/ps_fixture.h"
 #include "tests/support/samples.h"
-#include "tests/support/status.h"
+#include "tests/support/status_assert.h"
 
 enum { SLOTS = 5, DIM = 3, KEYS = 40, ROWS = 4, COLUMNS = 6, ITEMS = ROWS * COLUMNS, STEPS = 3 };
 

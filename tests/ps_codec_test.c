@@ -17,10 +17,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "ps/mix.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "ps/stable_hash.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
+#include "tests/support/test_child.h"
 
 enum { SLOTS = 3, KEYS = 48, DIM = 12, LONGEST = 24, ITEMS = 1500, STEPS = 24, PATIENCE_MS = 120000 };
 enum { ROWS, VECTORS, ARRAY, KINDS };

@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/test_child.h"
 
 enum {
     RANKS = 3,

@@ -14,9 +14,9 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "cluster/coordinator.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
+#include "cluster/metadata_store.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/test_child.h"
 
 enum { KILLS = 3, STEPS = 250, STEP_US = 4000 };
 

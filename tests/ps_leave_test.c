@@ -11,13 +11,13 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/test_child.h"
 
 enum { LEFT = 2 }; /* there: how many have left */
 enum { FIRST = 5, ALONE = 40, TOGETHER = 5, PATIENCE_MS = 60000 };
 
-/* In the memory that the world shares with its workers (ps_world.h): by rank, steps that have counted. */
+/* In the memory that the world shares with its workers (ps_fixture.h): by rank, steps that have counted. */
 typedef struct part {
     ps_fixture *fixture;
     uint32_t rank;

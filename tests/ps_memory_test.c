@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
+#include "tests/support/test_child.h"
 
 enum { SLOTS = 3, BLOCK = 16 << 10, ITEMS = 7 * BLOCK + 123, STEPS = 4 };
 

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
 
 enum { THREADS = 4, PUSHES = 200, SHORT_US = 300000 };
 

@@ -10,13 +10,13 @@
 
 #include <cmocka.h>
 
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
 
 enum { STEPS = 120, STEP_US = 4000, RANKS = 2 };
 #define SHORT_US INT64_C(200000)
 
-/* ---- Processes that train with a table of each, while others are killed (ps_world.h compares the bits). */
+/* ---- Processes that train with a table of each, while others are killed (ps_fixture.h compares the bits). */
 
 static ps_fixture world_of(void) {
     return (ps_fixture){.servers = 3,

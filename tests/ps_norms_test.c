@@ -15,12 +15,12 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "kv/optim/norm.h"
-#include "kv/optim/schedule.h"
-#include "kv/shelf/lengths.h"
-#include "kv/worker/sheet.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
+#include "kv/client/table_info.h"
+#include "kv/engine/slot_norms.h"
+#include "kv/optim/l2_norm.h"
+#include "kv/optim/lr_schedule.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/test_child.h"
 
 enum {
     SLOTS = 6,
@@ -34,7 +34,7 @@ enum {
     BLOCK = 7
 };
 
-/* The ranks are played by a process of their own, which asserts nothing (child.h): it ends. */
+/* The ranks are played by a process of their own, which asserts nothing (test_child.h): it ends. */
 #define CHECK(condition)                                                           \
     do {                                                                           \
         if (!(condition)) exit(test_child_failed(#condition, __FILE__, __LINE__)); \

@@ -18,8 +18,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/test_child.h"
 
 enum { SLOTS = 5, ITEMS = 3 << 20, ROUNDS = 3, BUSY = 16, BUSY_MAX = 512 };
 #define LONG_US INT64_C(150000000)

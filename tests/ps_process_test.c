@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/ps_world.h"
+#include "tests/support/ps_fixture.h"
 
 static void train_undisturbed(ps_fixture fixture) {
     assert_true(ps_fixture_init(&fixture));

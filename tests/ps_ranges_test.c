@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
 
 enum { SLOTS = 4, DIM = 3, LAST = 9999, FIRST = 1200, COUNT = 6000 };
 

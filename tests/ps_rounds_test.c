@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
+#include "tests/support/test_child.h"
 
 enum { RANKS = 3, KEYS = 8, STEP_US = 2000, SOME = 5, MANY = 100, LATE = 6, MORE = 20, PATIENCE_MS = 60000 };
 #define DEADLINE_US INT64_C(150000)

@@ -1,5 +1,5 @@
-/* ps_same_test.c — one lesson (sim/kv/lesson.h), three worlds: processes that meet in shared memory, processes that
- * speak tcp, and simulated ones. All end with the same bits, those of plain sums. */
+/* ps_same_test.c — one lesson (sim/kv/kv_workload.h), three worlds: processes that meet in shared memory, processes
+ * that speak tcp, and simulated ones. All end with the same bits, those of plain sums. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "sim/kv/school.h"
-#include "tests/support/ps_world.h"
+#include "sim/kv/kv_deployment.h"
+#include "tests/support/ps_fixture.h"
 
 enum { SERVERS = 3, WORKERS = 4, SLOTS = 8, COPIES = 2, STEPS = 25 };
 #define PATIENCE_US INT64_C(60000000)

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
+#include "tests/support/test_child.h"
 
 enum { ENDS_MS = 60000 };
 

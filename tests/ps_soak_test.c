@@ -23,8 +23,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "tests/support/child.h"
-#include "tests/support/ps_world.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/test_child.h"
 
 enum { KILLS = 4, RESTORES = 2, STEP_US = 4000, MANY = 8, LOOK_US = 10000000, LARGE = 3 << 19 };
 

@@ -21,8 +21,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
 
 enum { SLOTS = 4, DIM = 3, KEYS = 50, ITEMS = 60, LOG_MAX = 1 << 16 };
 #define A_WHILE_US INT64_C(1000000)

@@ -12,8 +12,8 @@
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "kv/optim/optim.h"
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
 
 enum { SLOTS = 5, DIM = 3, KEYS = 40, STEPS = 6 };
 

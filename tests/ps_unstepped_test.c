@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "tests/support/ps_world.h"
-#include "tests/support/status.h"
+#include "tests/support/ps_fixture.h"
+#include "tests/support/status_assert.h"
 
 enum { PUSHES = 1000, DIM = 2, KEY = 7, SLOTS = 3, WAIT_MS = 60000 };
 

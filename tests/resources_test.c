@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "tests/support/meet.h"
-#include "tests/support/result.h"
+#include "tests/support/concurrent_bodies.h"
+#include "tests/support/future_assert.h"
 #include "tests/support/runtime_main.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
 
 enum { WORKERS = 4, TIMES = 12 };
 

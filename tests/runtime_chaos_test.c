@@ -28,11 +28,11 @@
 #include <cmocka.h>
 
 #include "miniray/admin.h"
-#include "runtime/context.h"
+#include "runtime/process/context.h"
 #include "tests/support/chaos_load.h"
-#include "tests/support/child.h"
-#include "tests/support/inventory.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/object_listing.h"
+#include "tests/support/runtime_fixture.h"
+#include "tests/support/test_child.h"
 
 enum {
     SECONDS_DEFAULT = 4,

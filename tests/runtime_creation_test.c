@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
-#include "tests/support/inventory.h"
+#include "tests/support/object_listing.h"
 #include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18 };

@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime_fixture.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/test_child.h"
 
 enum { NODE_GONE = 3, FLOATS = 1 << 16, ROUNDS = SANITIZED ? 5 : 12, LIFE_MS = SANITIZED ? 400 : 60, MORE_MS = 20 };
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
-#include "tests/support/result.h"
+#include "tests/support/future_assert.h"
 #include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, SMALL = 3, LARGE = 100 * 1000 };

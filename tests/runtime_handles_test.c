@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
-#include "tests/support/inventory.h"
+#include "tests/support/object_listing.h"
 #include "tests/support/runtime_main.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000 };
 

@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
-#include "runtime/context.h"
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "runtime/process/context.h"
+#include "tests/support/runtime_fixture.h"
+#include "tests/support/test_child.h"
 
 static mr_context *mr;
 static sig_atomic_t interrupts;

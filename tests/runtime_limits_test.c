@@ -17,10 +17,10 @@
 
 #include <cmocka.h>
 
-#include "runtime/context.h"
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "runtime/process/context.h"
+#include "tests/support/runtime_fixture.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/test_child.h"
 
 #define FAILING_START "MINIRAY_TEST_FAILING_START" /* workers that see it end before mr_init */
 

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime_fixture.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/test_child.h"
 
 enum {
     PATIENCE_US = 120 * 1000 * 1000,
@@ -33,7 +33,7 @@ static mr_context *mr;
 static const mr_task_options on_the_moon = {.size = sizeof(mr_task_options),
                                             .resources = "moon=1"}; /* there is none: such a task waits */
 
-/* ---- What workers do, besides what all know (runtime_world.h). */
+/* ---- What workers do, besides what all know (runtime_fixture.h). */
 
 MR_TASK(refuse) { return mr_fail(call, "no cheese"); }
 

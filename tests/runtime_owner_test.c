@@ -15,12 +15,12 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
-#include "runtime/context.h"
-#include "runtime/refs/cargo.h"
-#include "tests/support/inventory.h"
-#include "tests/support/result.h"
+#include "runtime/process/context.h"
+#include "runtime/refs/attachment.h"
+#include "tests/support/future_assert.h"
+#include "tests/support/object_listing.h"
 #include "tests/support/runtime_main.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000, STEP_US = 2000, BLOB = 20 * 1000, CHAIN = 3000, MANY = 1500 };
 

@@ -13,9 +13,9 @@
 
 #include "base/error.h"
 #include "miniray/runtime.h"
-#include "runtime/wire.h"
-#include "tests/support/call_peer.h"
-#include "tests/support/status.h"
+#include "runtime/refs/wire.h"
+#include "tests/support/rpc_peer.h"
+#include "tests/support/status_assert.h"
 
 #define PATIENCE_US INT64_C(60000000)
 

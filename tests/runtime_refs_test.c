@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
-#include "runtime/context.h"
-#include "tests/support/inventory.h"
-#include "tests/support/result.h"
+#include "runtime/process/context.h"
+#include "tests/support/future_assert.h"
+#include "tests/support/object_listing.h"
 #include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000, FLOATS = 1 << 18 };

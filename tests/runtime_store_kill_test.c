@@ -19,9 +19,9 @@
 
 #include "base/failpoint.h"
 #include "miniray/runtime.h"
-#include "tests/support/child.h"
-#include "tests/support/inventory.h"
-#include "tests/support/temp.h"
+#include "tests/support/object_listing.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_child.h"
 
 enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18, MB = 1 << 20, CHILD_MS = 120 * 1000, SKIPPED = 77 };
 

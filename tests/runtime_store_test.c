@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
-#include "tests/support/inventory.h"
-#include "tests/support/result.h"
+#include "tests/support/future_assert.h"
+#include "tests/support/object_listing.h"
 #include "tests/support/runtime_main.h"
 
 enum { PATIENCE_US = 30 * 1000 * 1000, FLOATS = 1 << 20, MB = 1 << 20 };

@@ -21,8 +21,8 @@
 
 #include "base/failpoint.h"
 #include "tests/support/chaos_load.h"
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime_fixture.h"
+#include "tests/support/test_child.h"
 
 enum { NODE_GONE = 3, LOAD_MS = 400, STORE_BYTES = 16 << 20, POINTS_MAX = 256 };
 

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "miniray/runtime.h"
-#include "tests/support/result.h"
+#include "tests/support/future_assert.h"
 
 enum { PATIENCE_US = 20 * 1000 * 1000 };
 

@@ -25,9 +25,9 @@
 #include <cmocka.h>
 
 #include "base/failpoint.h"
-#include "bench/store_host.h"
-#include "tests/support/child.h"
-#include "tests/support/temp.h"
+#include "bench/store_bench_host.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_child.h"
 
 enum {
     SHOWN = 6,

@@ -16,8 +16,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "net/shm/extents.h"
-#include "store/store.h"
+#include "net/shm/extent_allocator.h"
+#include "store/store_client.h"
 
 enum { THREADS = 3, PROCESS_TABLE = 32, STEPS = 6000, MB = 1 << 20, FILES = 512, HELD = 16 };
 

@@ -11,11 +11,11 @@
 
 #include <cmocka.h>
 
-#include "net/call.h"
-#include "net/shm/baton.h"
-#include "net/shm/port.h"
-#include "tests/support/child.h"
-#include "tests/support/hub_host.h"
+#include "net/rpc/rpc.h"
+#include "net/shm/poller.h"
+#include "net/shm/shm_transport.h"
+#include "tests/support/broker_process.h"
+#include "tests/support/test_child.h"
 
 enum { THREADS = 4, CALLS = 1500, METHOD_DOUBLE = 7 };
 

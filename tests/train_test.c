@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "miniray/train.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
 
 enum { WORKERS = 3, EPOCHS = 7, WEIGHTS = 4 };
 

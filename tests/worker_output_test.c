@@ -18,8 +18,8 @@
 
 #include "miniray/admin.h"
 #include "runtime/node/worker_log.h"
-#include "tests/support/child.h"
-#include "tests/support/runtime_world.h"
+#include "tests/support/runtime_fixture.h"
+#include "tests/support/test_child.h"
 
 static mr_context *mr;
 

@@ -6,10 +6,10 @@
  * then it heals, and the cluster must settle; then, in the calm, one member loses its power, another one stands still
  * for two seconds, then all do, and in some seeds the keeper loses its disk once more.
  *
- * What is checked at each step has its own file, view_ledger.h; at the end:
+ * What is checked at each step has its own file, view_checker.h; at the end:
  *
  *   settling         after the faults all living members are in one view, which is the keeper's newest, and nobody else
- *   noticing         a member that dies in the calm is out of the view within the bound of member.h
+ *   noticing         a member that dies in the calm is out of the view within the bound of membership.h
  *   small cost       a member that stands still is left out and comes back; nobody else's incarnation changes, and if
  *                    all stand still nobody's does
  *   forgetting       a keeper that lost its disk in the calm finds a new order, in which every incarnation is new */
@@ -21,10 +21,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cluster/member.h"
-#include "cluster/remote.h"
-#include "sim/cluster/keeper_node.h"
-#include "sim/cluster/view_ledger.h"
+#include "cluster/membership.h"
+#include "cluster/metadata_remote.h"
+#include "sim/cluster/sim_metadata.h"
+#include "sim/cluster/view_checker.h"
 #include "sim/faults.h"
 
 enum { SEATS_MAX = VIEW_CHECKER_MEMBERS_MAX, MESSAGE_WRITE = CONTROL_MESSAGE_USER };

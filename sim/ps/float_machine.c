@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "ps/mix.h"
+#include "ps/stable_hash.h"
 
 enum { BYTES = FLOAT_MACHINE_WIDTH * sizeof(double) };
 

@@ -17,7 +17,7 @@
  * second one, which is measured with the first (float_machine_needs). A norm is a double, a sum over slots; of the
  * first phase of the squares of the gradient, of the second those of what it would make of the numbers. */
 #pragma once
-#include "ps/values.h"
+#include "ps/state_machine.h"
 
 enum { FLOAT_MACHINE_WIDTH = 3 };
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "sim/ps/scale_world.h"
+#include "sim/ps/scale_cluster.h"
 
 enum { JOINS = 5, COPIES = 2, SLOTS_MAX = 2048 };
 

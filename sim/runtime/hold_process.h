@@ -1,9 +1,9 @@
 /* hold_process.h — the processes of the hold scenario: they make objects, hand them on, view them, let them go.
  *
- * There are two kinds. A *store* process uses store/store.h as it is: each of its operations is one event, inside
- * which, between any two of its steps, the store server may go on, or the process be killed. A *bare* process does with
- * store/holds.h and store/slot.h what a store does inside store_client_take and store_client_view, but one step at a
- * time, so that others come in between, too:
+ * There are two kinds. A *store* process uses store/store_client.h as it is: each of its operations is one event,
+ * inside which, between any two of its steps, the store server may go on, or the process be killed. A *bare* process
+ * does with store/hold_table.h and store/object_header.h what a store does inside store_client_take and
+ * store_client_view, but one step at a time, so that others come in between, too:
  *
  *   take:  ADDED (entry written) ──confirm──► HELD, or the object is gone
  *   view:  HELD ──entry pinned──► PINNING ──confirm──► VIEWED, or it is spilled (RESTORING), or it is lost
@@ -14,9 +14,9 @@
 #pragma once
 #include <setjmp.h>
 
-#include "sim/runtime/hold_house.h"
-#include "sim/runtime/hold_ledger.h"
-#include "store/holds.h"
+#include "sim/runtime/hold_checker.h"
+#include "sim/runtime/hold_server.h"
+#include "store/hold_table.h"
 
 enum { HOLD_HANDS_MAX = 12, HOLD_KNOWN_MAX = 4 };
 

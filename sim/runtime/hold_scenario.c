@@ -11,8 +11,8 @@
 #include <inttypes.h>
 
 #include "sim/runtime/hold_process.h"
-#include "store/store_core.h"
-#include "store/vault_books.h"
+#include "store/client_internal.h"
+#include "store/server_internal.h"
 
 #define TROUBLE_US INT64_C(1700)
 #define DRAIN_US   INT64_C(20000)

@@ -11,14 +11,14 @@
  *   drain     no new work, no actors: everything that was asked for is granted and done
  *   empty     the drivers leave: nothing is leased, nothing is taken
  *
- * Two ledgers (scheduler_ledger.h, actor_ledger.h) check every event and every decision on the way. */
+ * Two ledgers (scheduler_checker.h, actor_checker.h) check every event and every decision on the way. */
 #include "sim/runtime/scheduler_scenario.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/assert.h"
-#include "sim/runtime/scheduler_host.h"
+#include "sim/runtime/scheduler_machine.h"
 
 #define TROUBLE_US INT64_C(15000)
 #define LOAD_US    INT64_C(65000)

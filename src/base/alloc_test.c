@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "tests/support/child.h"
+#include "tests/support/test_child.h"
 
 /* The sanitizers' allocators end the process on a size that malloc would refuse, unless they are told otherwise. */
 MR_API const char *__asan_default_options(void);

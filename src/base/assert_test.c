@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/child.h"
+#include "tests/support/test_child.h"
 
 static int quiet_fd; /* takes the children's stderr */
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/child.h"
+#include "tests/support/test_child.h"
 
 static void real_time_goes_on(void **state) {
     clock_source clock = clock_real();

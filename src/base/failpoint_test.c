@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "tests/support/child.h"
+#include "tests/support/test_child.h"
 
 static void visit(void) { FAILPOINT("test.plain"); }
 static bool visit_error(void) { return FAILPOINT_ERROR("test.error"); }

@@ -17,8 +17,8 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "tests/support/child.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_child.h"
 
 static void assert_buffer(buffer *buffer, const char *expected) {
     assert_int_equal(buffer_append(buffer, "", 1), MR_OK);

@@ -25,7 +25,7 @@ void log_set_level(log_level level) { atomic_store_explicit(&log_level_now, (int
 void log_set_json(bool json) { atomic_store_explicit(&as_json, json, memory_order_relaxed); }
 void log_set_fd(int fd) { atomic_store_explicit(&target_fd, fd, memory_order_relaxed); }
 
-/* "../src/net/shm/hub.c" → "net/shm/hub" */
+/* "../src/net/shm/hub.c" → "net/shm/broker" */
 static void module_of(const char *file, char *out, size_t size) {
     const char *src = strstr(file, "src/");
     snprintf(out, size, "%s", src == NULL ? file : src + 4);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/table.h"
+#include "cli/text_table.h"
 
 typedef struct block {
     struct block *next;

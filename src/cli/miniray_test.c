@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "miniray/status.h"
-#include "tests/support/child.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_child.h"
 
 enum { USAGE = 64, ARGUMENTS_MAX = 8, TEXT_MAX = 16384 };
 

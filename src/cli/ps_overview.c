@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/table.h"
+#include "cli/text_table.h"
 
 const char *ps_kind_name(mr_ps_kind kind) {
     static const char *const names[] = {"sparse", "vectors", "dense"};

@@ -13,7 +13,7 @@
 #include "base/failpoint.h"
 #include "base/format.h"
 #include "base/log.h"
-#include "cluster/keeper.h"
+#include "cluster/metadata_db.h"
 
 /* What is used of SQLite's interface, which is stable: its header is not needed. */
 typedef struct sqlite3 sqlite3;

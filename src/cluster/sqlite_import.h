@@ -6,7 +6,7 @@
  *   1. SQLite opens the database for this process alone. It replays the log, or rolls back the journal, that a killed
  *      scheduler left beside the database, and then puts everything into one file.
  *   2. All values are read, and checked as a keeper checks them.
- *   3. They are saved, which is durable and all or nothing (archive.h).
+ *   3. They are saved, which is durable and all or nothing (metadata_storage.h).
  *   4. The database is renamed to coordinator.db.imported. It is not read again.
  *
  * Nothing is served before step 4, so a kill loses and forks nothing: before step 3 has ended the next start begins
@@ -20,7 +20,7 @@
  * The library is opened at run time, and only where there is a database: nothing else needs SQLite. */
 #pragma once
 #include "base/rng.h"
-#include "cluster/archive.h"
+#include "cluster/metadata_storage.h"
 #include "net/disk.h"
 
 #define SQLITE_IMPORT_FILE   "coordinator.db"

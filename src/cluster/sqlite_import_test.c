@@ -18,10 +18,10 @@
 
 #include "base/alloc.h"
 #include "base/failpoint.h"
-#include "cluster/image.h"
-#include "cluster/keeper.h"
-#include "tests/support/child.h"
-#include "tests/support/temp.h"
+#include "cluster/metadata_db.h"
+#include "cluster/metadata_file.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_child.h"
 
 enum { GENERATION = 7, WAIT_MS = 60000 };
 

@@ -8,9 +8,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
-#include "net/shm/glass.h"
-#include "net/stream/stream.h"
-#include "ps/post.h"
+#include "net/shm/shm_export.h"
+#include "net/socket/socket_transport.h"
+#include "ps/batcher.h"
 
 _Static_assert((int)BATCHER_SMALL <= (int)MESSENGER_SMALL, "small batches are small letters");
 

@@ -18,10 +18,10 @@
  * Bounds    VAN_SEND_HIGH bytes wait for a peer that does not read; what is more is lost, and said again.
  * Threads   that of the loop. */
 #pragma once
-#include "cluster/letter.h"
-#include "cluster/mail.h"
+#include "cluster/control_message.h"
+#include "cluster/messenger.h"
 #include "net/env.h"
-#include "net/loop.h"
+#include "net/event_loop.h"
 
 #define VAN_SEND_HIGH ((size_t)256 << 20)
 enum { VAN_DESK_ROOM = 8 }; /* bytes of an address that are kept for "#desk" */
@@ -56,7 +56,7 @@ const env *van_env(const van *van);
 const char *van_address(const van *van); /* as others reach it */
 event_loop *van_loop(van *van);          /* NULL: it is elsewhere */
 void van_stop(van *van);                 /* its loop ends; elsewhere a no-op: who has started it ends it */
-messenger *van_mail(van *van);           /* of those who write to the metadata store (cluster/remote.h) */
+messenger *van_mail(van *van);           /* of those who write to the metadata store (cluster/metadata_remote.h) */
 int64_t van_now_us(const van *van);
 int64_t van_looked_us(const van *van); /* the same, of when the loop waited last: for those who ask often */
 

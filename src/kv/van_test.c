@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "net/shm/glass.h"
-#include "ps/part.h"
+#include "net/shm/shm_export.h"
+#include "ps/slot_message.h"
 
 enum { PATIENCE_US = 20000000, TOLD = 8192, TICKS_LONG = 10 };
 

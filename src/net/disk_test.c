@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
-#include "tests/support/child.h"
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
+#include "tests/support/test_child.h"
 
 typedef struct place {
     char root[TEMP_DIR_FOLDER_MAX], folder[TEMP_DIR_FOLDER_MAX + 8];

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/child.h"
+#include "tests/support/test_child.h"
 
 enum { CHILD_MS = 10000 };
 

@@ -2,8 +2,8 @@
  *
  * A transport offers links. A link joins two processes and carries messages both ways, each direction in order. A
  * message has a head (small: what it is about, at most MESSAGE_HEAD_MAX bytes) and may have a body (any size, received
- * straight into memory that the receiver names). Backends: shared memory (net/shm/port.h), tcp and unix sockets
- * (net/stream/stream.h), the simulator (sim/network.h).
+ * straight into memory that the receiver names). Backends: shared memory (net/shm/shm_transport.h), tcp and unix
+ * sockets (net/socket/socket_transport.h), the simulator (sim/sim_network.h).
  *
  * Life of a link        open() or a peer's open
  *                          └─ opening ── on_open ──► open ── on_closed ──► gone

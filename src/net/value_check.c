@@ -13,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "net/value_payload.h"
+#include "net/value_extension.h"
 
 typedef struct level {
     uint8_t kind;

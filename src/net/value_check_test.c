@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "tests/support/packed.h"
+#include "tests/support/exact_value.h"
 
 static int nibble(char digit) { return digit <= '9' ? digit - '0' : digit - 'a' + 10; }
 

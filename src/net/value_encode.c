@@ -11,7 +11,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "net/value_payload.h"
+#include "net/value_extension.h"
 #include "net/value_utf8.h"
 
 /* ---- Arguments and values that are passed on, seen alike. */

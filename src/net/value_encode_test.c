@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/packed.h"
+#include "tests/support/exact_value.h"
 
 enum { HEX_MAX = 1000 };
 

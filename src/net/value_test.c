@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "tests/support/packed.h"
+#include "tests/support/exact_value.h"
 #include "tests/support/sanitized.h"
 
 /* ---- Random trees. What they point to lies in the forest and is reused for the next one. */

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "ps/tape.h"
+#include "ps/replica_log.h"
 
 static void a_rank_has_its_share_or_one_part(void **state) {
     credit credit;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/invariants.h"
 #include "base/mutation.h"
-#include "ps/rank_core.h"
+#include "ps/rank_internal.h"
 
 /* ---- Asking. */
 

@@ -12,15 +12,15 @@
  * that is another's. It does the same when another generation begins: what it was doing belongs to a history that is
  * over.
  *
- * In BSP the last slot is the round state (ledger.h). It is pulled as the others are, with every version: what it says
- * about the round goes with every contribution to it. A contribution to the round state itself, an empty one, is the
- * rank's tick; under a policy of backup workers it waits here until all other slots have taken theirs. In a mixed
- * deployment (chart.h) it waits until the slots without rounds have acknowledged what the rank has pushed to them up to
- * that step: so the round state's version k says that they have all of the steps before k, of every rank that was
+ * In BSP the last slot is the round state (round_state.h). It is pulled as the others are, with every version: what it
+ * says about the round goes with every contribution to it. A contribution to the round state itself, an empty one, is
+ * the rank's tick; under a policy of backup workers it waits here until all other slots have taken theirs. In a mixed
+ * deployment (cluster_map.h) it waits until the slots without rounds have acknowledged what the rank has pushed to them
+ * up to that step: so the round state's version k says that they have all of the steps before k, of every rank that was
  * counted.
  *
- * What a pull asks for is the engine's to write and to read (values.h); it is kept until it is answered, and asked
- * again.
+ * What a pull asks for is the engine's to write and to read (state_machine.h); it is kept until it is answered, and
+ * asked again.
  *
  * What may be under way to a server is what that server grants (credit.h), over all slots that it leads; the rest waits
  * here, and goes as room comes: by the priority of its slot; but nobody is passed over more often than if every other
@@ -37,8 +37,8 @@
  *             without one are copied.
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
-#include "ps/ledger.h"
-#include "ps/post.h"
+#include "ps/batcher.h"
+#include "ps/round_state.h"
 
 #define RANK_TICK_US INT64_C(80000)
 enum { RANK_WINDOW = 8, RANK_PATIENCE = 4 };
@@ -59,7 +59,7 @@ typedef struct rank_options {
     uint32_t pulls_max; /* so many pulls are under way at a time, the others wait, but the round state's; 0: no bound */
     rank_spread spread; /* whom pulls go to */
     void (*send)(void *context, const char *address, span bytes);
-    /* see post.h */
+    /* see batcher.h */
     void (*send_pieces)(void *context, const char *address, const shared_bytes_piece *pieces, size_t count);
     /* Before a push leaves for the head of this slot: its payload as that one can read it, moved to the rank; NULL: as
      * it is, and *afar says whether it speaks of bytes that lie elsewhere. May be NULL itself. */
@@ -82,9 +82,10 @@ typedef struct rank rank;
 
 rank *rank_create(const rank_options *options);
 void rank_destroy(rank *rank);
-void rank_begin(rank *rank, uint64_t term, int64_t now_us); /* that the cluster map gave it (chart.h) */
+void rank_begin(rank *rank, uint64_t term, int64_t now_us); /* that the cluster map gave it (cluster_map.h) */
 
-void rank_take_bytes(rank *rank, span bytes, shared_bytes *shared); /* where it lies, see post.h; NULL: it is copied */
+/* where it lies, see batcher.h; NULL: it is copied */
+void rank_take_bytes(rank *rank, span bytes, shared_bytes *shared);
 int64_t rank_next_us(const rank *rank);
 void rank_tick(rank *rank, int64_t now_us);
 

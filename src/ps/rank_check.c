@@ -1,6 +1,6 @@
-/* rank_check.c — rank_check: asserts the invariants of rank_core.h, by their numbers. */
+/* rank_check.c — rank_check: asserts the invariants of rank_internal.h, by their numbers. */
 #include "base/assert.h"
-#include "ps/rank_core.h"
+#include "ps/rank_internal.h"
 
 typedef struct sums { /* over all lanes */
     uint32_t known, pulls_out;

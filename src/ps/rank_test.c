@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "ps/rank_core.h"
-#include "tests/support/said.h"
+#include "ps/rank_internal.h"
+#include "tests/support/message_recorder.h"
 
 enum { SLOTS = 2 };
 

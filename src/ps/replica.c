@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/invariants.h"
 #include "base/mutation.h"
-#include "ps/replica_core.h"
+#include "ps/replica_internal.h"
 
 replica *replica_create(const replica_host *host, uint32_t slot) {
     MR_ASSERT(host->values != NULL && host->to_server != NULL && host->to_rank != NULL && slot < CLUSTER_MAP_SLOTS_MAX);

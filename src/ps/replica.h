@@ -34,9 +34,10 @@
  *      acknowledged and not applied; a name in the log is acknowledged when it commits; any other must follow its
  *      `prev`. In BSP the version counts rounds, and stands for the names of all ranks.
  *   7  A round is closed with the set that its terms name: the members, by the contributions themselves, or whom the
- *  round state has decided upon (ledger.h). A rank that is frozen is in no such set before the round state has decided.
+ *  round state has decided upon (round_state.h). A rank that is frozen is in no such set before the round state has
+ *  decided.
  *
- *  What a round needs to know of all slots (norms.h) the round state commits before a slot closes with it.
+ *  What a round needs to know of all slots (norm_reports.h) the round state commits before a slot closes with it.
  *
  *   8  A pull is answered by any member, from its state: the head once it serves, another once it has applied all that
  *      it had logged when it entered (that may have been acknowledged to others). One that must be fresh goes down the
@@ -45,7 +46,8 @@
  *
  *  9  A checkpoint is cut by entries: a mark, or in BSP a round that the round state has marked; so all slots are cut
  *     at
- *      one version. The head copies the state when it applies the entry, and sends it until it is saved (depot.h).
+ *      one version. The head copies the state when it applies the entry, and sends it until it is saved
+ *      (checkpoint_store.h).
  *
  *      A contribution that is repeated with other bytes, by another process of its rank that should have computed the
  *      same, is not taken: the first counts, and whoever looks is told.
@@ -68,11 +70,11 @@
  *             one cut; one waiting pull of each rank, and what it asks for; for a joiner REPLICA_KEPT_MAX entries,
  *             twice as many with every tick up to REPLICA_SLACK_DOUBLES times, or as many bytes as REPLICA_KEPT_LINKS
  *             links may have.
- * Ownership  payloads stay in their shared buffers (bale.h). */
+ * Ownership  payloads stay in their shared buffers (shared_bytes.h). */
 #pragma once
-#include "ps/chart.h"
-#include "ps/tape.h"
-#include "ps/values.h"
+#include "ps/cluster_map.h"
+#include "ps/replica_log.h"
+#include "ps/state_machine.h"
 
 enum { REPLICA_GATE_SLACK = 4, REPLICA_KEPT_MAX = 64, REPLICA_KEPT_LINKS = 16, REPLICA_SLACK_DOUBLES = 6 };
 

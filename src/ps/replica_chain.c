@@ -1,7 +1,7 @@
 /* replica_chain.c — see replica.h: entries down the chain, levels up, what is committed is applied.
  * Tested by src/ps/replica_test.c. */
 #include "base/mutation.h"
-#include "ps/replica_core.h"
+#include "ps/replica_internal.h"
 
 /* Orders and pushes have numbers of their own for each rank; a slot knows only one of the two. */
 void replica_count_logged(replica *replica, const replica_log_entry *entry) {

@@ -1,5 +1,5 @@
 /* replica_check.c — replica_check: asserts what one copy can see of the invariants of replica.h, by their numbers. */
-#include "ps/replica_core.h"
+#include "ps/replica_internal.h"
 
 /* 1: a copy has its tables, a server without a copy has nothing; the log is sound; applied <= level <= logged. */
 static void check_copy(const replica *replica) {

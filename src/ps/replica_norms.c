@@ -1,4 +1,5 @@
-/* replica_norms.c — see replica.h and norms.h: norms of a round, at the head of a slot and at that of the round state.
+/* replica_norms.c — see replica.h and norm_reports.h: norms of a round, at the head of a slot and at that of the round
+ * state.
  *
  *  head of a slot: its sum is whole ── needs norms ── MEASURED(set, part) ──► head of the round state
  *                                                                                 │ its round is over, with that set;
@@ -12,7 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/mutation.h"
-#include "ps/replica_core.h"
+#include "ps/replica_internal.h"
 
 /* ---- At a slot. */
 

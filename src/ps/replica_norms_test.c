@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/seats.h"
+#include "tests/support/replica_fixture.h"
 
 /* What slot 0 has reported to the round state last. */
 static slot_message reported(const replica_fixture *world) {

@@ -18,7 +18,7 @@
 
 #include "base/alloc.h"
 #include "base/mutation.h"
-#include "ps/replica_core.h"
+#include "ps/replica_internal.h"
 
 enum { SHOWN_LARGE = 256 * 1024, SHOWN_BYTES_PER_US = 4, SHOWN_TIMES_MAX = 5 };
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/seats.h"
+#include "tests/support/replica_fixture.h"
 
 static void a_pull_waits_for_what_its_rank_knows(void **state) {
     replica_fixture *world = *state;

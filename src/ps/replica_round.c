@@ -3,7 +3,7 @@
 #include <xxhash.h>
 
 #include "base/mutation.h"
-#include "ps/replica_core.h"
+#include "ps/replica_internal.h"
 
 /* Its bytes are no longer needed. */
 static void release_contribution(replica *replica, uint32_t rank) {

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/seats.h"
+#include "tests/support/replica_fixture.h"
 
 /* What the head of the round state was answered last: 99 if nothing. */
 static int answered(const replica_fixture *world) {

@@ -1,5 +1,5 @@
 /* replica_serve.c — see replica.h: what a head does for ranks, and what a committed entry does to the state. */
-#include "ps/replica_core.h"
+#include "ps/replica_internal.h"
 
 #include "base/mutation.h"
 

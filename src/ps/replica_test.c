@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/seats.h"
+#include "tests/support/replica_fixture.h"
 
 static void a_push_is_acknowledged_when_all_have_it(void **state) {
     replica_fixture *world = *state;

@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/failpoint.h"
-#include "base/vector.h"
-#include "train/halves.h"
+#include "base/simd.h"
+#include "train/half_kernels.h"
 
 enum {
     PIECE = 64 * 1024, /* items: large enough that taking one costs nothing, small enough to share out evenly */
@@ -19,7 +19,7 @@ enum {
 typedef struct desk {
     const void **rows; /* of the stretch, one for each worker */
     void *folded;      /* the result */
-    void *scratch;     /* fold.h */
+    void *scratch;     /* reduction.h */
     float *wide;       /* of 16-bit tensors: the rows, `previous` and the result, widened; a step each */
 } desk;
 

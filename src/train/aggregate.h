@@ -1,7 +1,7 @@
 /* aggregate.h — aggregation of the models of all workers in one pass over memory, on several threads.
  *
  * Each tensor is cut into pieces of a few hundred kilobytes; the members of a thread pool take piece after piece. A
- * piece is folded stretch by stretch (fold.h): every input is read once, the result is written once to each of its
+ * piece is folded stretch by stretch (reduction.h): every input is read once, the result is written once to each of its
  * outputs. An output may be one of the inputs, or `previous`: a stretch is read whole before anything of it is written,
  * so a model that lies in shared memory is synced in place.
  *
@@ -13,8 +13,8 @@
 #include <stddef.h>
 
 #include "miniray/value.h"
-#include "train/crew.h"
-#include "train/fold.h"
+#include "train/reduction.h"
+#include "train/thread_pool.h"
 
 typedef struct aggregate_tensor { /* one tensor, of all workers */
     mr_dtype dtype;

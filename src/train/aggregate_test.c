@@ -18,7 +18,7 @@ enum { WORKERS_MAX = 40, SEED = 7 };
 
 static const double shares[WORKERS_MAX] = {0.5, 0.25, 0.125, 0.0625, 0.03125, 0.03125};
 
-/* ---- The reference: one item, as the words in fold.h say. */
+/* ---- The reference: one item, as the words in reduction.h say. */
 
 static int by_value(const void *a, const void *b) {
     double left = *(const double *)a, right = *(const double *)b;

@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/option_struct.h"
-#include "train/book.h"
-#include "train/result.h"
-#include "train/workers.h"
+#include "train/epoch_result.h"
+#include "train/sync_errors.h"
+#include "train/trainer_workers.h"
 
 enum { SLICE_US = 50 * 1000, AT_ONCE = 64 };
 

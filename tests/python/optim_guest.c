@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "kv/optim/norm.h"
+#include "kv/optim/l2_norm.h"
 #include "kv/optim/optim.h"
 
 static void must(bool good, const char *what) {

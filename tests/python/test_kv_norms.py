@@ -1,4 +1,4 @@
-"""Clipping by the norm of a whole table, and LAMB of whole arrays: twins in NumPy, from src/kv/optim/optim.h and norm.h."""
+"""Clipping by the norm of a whole table, and LAMB of whole arrays: twins in NumPy, from src/kv/optim/optim.h and l2_norm.h."""
 
 import time
 
@@ -13,7 +13,7 @@ SHAPES = {"w": (30, DIM), "b": (11,)}
 
 
 def squares(values, stretch):
-    """norm.h: lanes of 16, then pairs; stretches are added up in their order."""
+    """l2_norm.h: lanes of 16, then pairs; stretches are added up in their order."""
     total = 0.0
     for at in range(0, values.size, stretch):
         part = values.ravel()[at:at + stretch].astype(np.float64)

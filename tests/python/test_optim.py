@@ -33,7 +33,7 @@ def power(base, exponent):
 
 
 def squares(values):
-    """norm.h: lanes of 16, then pairs; stretches of 1024 are added up in their order."""
+    """l2_norm.h: lanes of 16, then pairs; stretches of 1024 are added up in their order."""
     total = 0.0
     for at in range(0, len(values), 1024):
         part = values[at:at + 1024].astype(np.float64)

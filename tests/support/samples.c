@@ -15,9 +15,9 @@
 
 #include "base/alloc.h"
 #include "base/format.h"
-#include "kv/worker/memoir.h"
+#include "kv/client/feedback_file.h"
 #include "net/disk.h"
-#include "tests/support/status.h"
+#include "tests/support/status_assert.h"
 
 enum { BLOCK = 5 };
 static const float rate = 0.5f;

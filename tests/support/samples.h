@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
-#include "cluster/keeper.h"
+#include "cluster/metadata_db.h"
 #include "miniray/ps.h"
-#include "tests/support/ps_world.h"
+#include "tests/support/ps_fixture.h"
 
 enum {
     SAMPLE_KEYS = 6,

@@ -36,10 +36,10 @@ _TAKEN = re.compile("an actor named '(.*)' exists already")  # node_actor.c's te
 _BY_ARGUMENT = "could not start, because an argument failed"  # failure.c's text
 _TOO_LARGE, _NEVER = 8, "all the shared memory is"  # the store's text for an object that never fits
 _IN_WORKER = " in worker process "  # worker_run.c's text for a failure of a task, not of the runtime
-_OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/sync.c)
+_OF_WORKER = re.compile(_BY_ARGUMENT + r" \((worker \d+)\)")  # the same in a sync (src/train/model_sync.c)
 
 
-_NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_group.c's text
+_NOT_FOUND, _GROUP_REMOVED = 2, "its placement group was removed"  # scheduler_bundles.c's text
 
 
 _UNSCHEDULABLE = re.compile("ActorUnschedulableError: (The actor is not schedulable: [^\n]*)")  # scheduling.py's text

@@ -14,7 +14,7 @@ def _kinds():
 
 
 def tensor_in(memory, shape, dtype):
-    """A tensor over received memory; small ones are made in python/native/tensor.h."""
+    """A tensor over received memory; small ones are made in python/native/py_torch.h."""
     import torch
     kind = _kinds()[dtype]
     if 0 in shape:

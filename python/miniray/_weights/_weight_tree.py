@@ -1,4 +1,4 @@
-"""Weights as trees: lists, tuples and dicts whose leaves are tensors (src/train/weights.h says the same in C)."""
+"""Weights as trees: lists, tuples and dicts whose leaves are tensors (src/train/weight_tree.h says the same in C)."""
 
 import copy
 import sys

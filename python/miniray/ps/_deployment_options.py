@@ -11,7 +11,7 @@ _LEAST_S, _MOST_S = 0.01, 1e6
 
 
 class DeploymentOptions(typing.NamedTuple):
-    """The options of a deployment, checked, in the order in which ps_start (python/native/ps_start.c) reads them."""
+    """The options of a deployment, checked, in the order in which ps_start (python/native/py_ps_deployment.c) reads them."""
 
     checkpoint_dir: str | None
     num_servers: int

@@ -1,4 +1,4 @@
-"""The server of strategies that are written in Python: an actor with the methods of the native one (src/train/server.h
+"""The server of strategies that are written in Python: an actor with the methods of the native one (src/train/model_server.h
 describes them)."""
 
 import re

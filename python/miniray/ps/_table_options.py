@@ -16,7 +16,7 @@ _LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # of float32
 
 
 def packed(given):
-    """The options of a table, checked, in the order in which ps_table_create (python/native/ps_table.c) reads them."""
+    """The options of a table, checked, in the order in which ps_table_create (python/native/py_ps_table.c) reads them."""
     _old_names.refuse("a table", given, _NAMES)
     hyperparameters = tuple(_number(name, given.get(name)) for name in _HYPERPARAMETERS)
     return _packed(hyperparameters, **{name: value for name, value in given.items() if name not in _HYPERPARAMETERS})

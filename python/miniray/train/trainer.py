@@ -343,7 +343,7 @@ class DataParallelTrainer(BaseTrainer):
 
 
 class _Calls:
-    """The callbacks of the library's trainer (python/native/train.h)."""
+    """The callbacks of the library's trainer (python/native/py_train.h)."""
 
     def __init__(self, trainer):
         self._trainer = trainer

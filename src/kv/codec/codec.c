@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/half.h"
-#include "kv/codec/pick.h"
+#include "kv/codec/sparsify.h"
 
 static const char *const names[] = {
 #define X(name, number, text) [number] = text,

@@ -22,7 +22,7 @@
  *            the lowest bit first, zeros at the end. topk: 4 k, k ascending places of 4, k values.
  *            randk: 4 k, 8 seed, k values
  *
- * Ids are given once. A table names its codec, which its creator has to know (definition.h); a message says which one
+ * Ids are given once. A table names its codec, which its creator has to know (table_schema.h); a message says which one
  * it has, so that what is sent in another way, as it is, is read as well. */
 #pragma once
 

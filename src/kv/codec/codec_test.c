@@ -11,8 +11,8 @@
 
 #include "base/half.h"
 #include "base/rng.h"
-#include "kv/codec/pick.h"
 #include "kv/codec/residual.h"
+#include "kv/codec/sparsify.h"
 
 enum { COUNT = 3001 };
 

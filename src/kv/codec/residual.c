@@ -3,7 +3,7 @@
 
 #include "base/assert.h"
 #include "base/half.h"
-#include "base/vector.h"
+#include "base/simd.h"
 
 static bool is_finite(float value) { return (half_bits(value) & 0x7f800000) != 0x7f800000; }
 

@@ -4,8 +4,8 @@
  * than 65,504) goes as the largest that it can, and the rest follows with the next. Where values are not finite the
  * rest is 0; where only their sum with the rest is not, the rest is forgotten.
  *
- * So that a restarted rank can send the same again, the rests are its state and are kept with it (memoir.h); nothing
- * else is. Pure. */
+ * So that a restarted rank can send the same again, the rests are its state and are kept with it (feedback_file.h);
+ * nothing else is. Pure. */
 #pragma once
 #include "kv/codec/codec.h"
 

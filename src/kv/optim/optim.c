@@ -6,10 +6,10 @@
 
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/real.h"
-#include "base/vector.h"
-#include "kv/optim/norm.h"
-#include "kv/optim/rules.h"
+#include "base/portable_math.h"
+#include "base/simd.h"
+#include "kv/optim/l2_norm.h"
+#include "kv/optim/optim_rules.h"
 
 enum { LINE = 64, LINES_MAX = 4, BIASES = 64, FEW = 16 };
 
@@ -134,7 +134,7 @@ static void fetch(const void *row, size_t lines) {
 }
 
 /* Rows of a few values without state: what an update of one does is less than a call. The arithmetic is that of
- * rules.c. Sizes that are usual are a few instructions: such a row is written when all of it is known. */
+ * optim_rules.c. Sizes that are usual are a few instructions: such a row is written when all of it is known. */
 #define EACH_ROW(size, how)                                           \
     for (size_t i = 0; i < count; i++) {                              \
         if (i + OPTIM_AHEAD < count) fetch(rows[i + OPTIM_AHEAD], 1); \

@@ -22,9 +22,9 @@
  *              themselves. A rate below 2^-64 is none: nothing changes.
  *
  * t counts updates from 1: of the block, or of the row, which then keeps it in its state. rate comes from a schedule
- * (schedule.h), scale from clipping by the global norm (norm.h) or a mean. trust is |w| / |u'| over the whole array:
- * for blocks of one, optim_measure gives their parts, which the caller adds up in the order of the blocks; a row is an
- * array of its own. Weight decay of adagrad and the like is L2: part of the gradient.
+ * (lr_schedule.h), scale from clipping by the global norm (l2_norm.h) or a mean. trust is |w| / |u'| over the whole
+ * array: for blocks of one, optim_measure gives their parts, which the caller adds up in the order of the blocks; a row
+ * is an array of its own. Weight decay of adagrad and the like is L2: part of the gradient.
  *
  * A row of a sparse table is dim values, then the arrays of state, dim values each, then t as a uint32_t if it is kept.
  * State begins with zeros.

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "kv/optim/norm.h"
-#include "kv/table/sparse.h"
+#include "kv/optim/l2_norm.h"
+#include "kv/table/sparse_table.h"
 
 static const char *const names[] = {"add",     "sgd",  "momentum", "nesterov", "adagrad",
                                     "rmsprop", "adam", "adamw",    "lamb",     "ftrl"};

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/real.h"
-#include "kv/table/narrow.h"
-#include "ps/mix.h"
+#include "base/portable_math.h"
+#include "kv/table/dtype_convert.h"
+#include "ps/stable_hash.h"
 
 enum { ATTEMPTS = 256 }; /* words of a normal value; that all of them fail has a chance of 2^-568 */
 

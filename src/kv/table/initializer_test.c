@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "ps/mix.h"
+#include "ps/stable_hash.h"
 
 enum { COUNT = 20000 };
 

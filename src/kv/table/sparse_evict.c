@@ -1,8 +1,8 @@
-/* sparse_evict.c — eviction of keys that were not touched for long. See sparse.h. */
+/* sparse_evict.c — eviction of keys that were not touched for long. See sparse_table.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "kv/table/sparse_core.h"
+#include "kv/table/sparse_internal.h"
 
 size_t sparse_table_erase(sparse *table, const uint64_t *keys, size_t count) {
     size_t erased = 0;

@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "base/rng.h"
-#include "net/shm/headroom.h"
+#include "net/shm/memory_headroom.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u

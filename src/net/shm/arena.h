@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "miniray/status.h"
-#include "net/shm/station.h"
+#include "net/shm/process_block.h"
 
 #define ARENA_MAGIC UINT64_C(0x414e455241594152)
 enum { ARENA_VERSION = 2 };

@@ -17,7 +17,7 @@
 
 #include "base/failpoint.h"
 #include "base/futex.h"
-#include "net/shm/headroom.h"
+#include "net/shm/memory_headroom.h"
 
 #define SIZE (ARENA_SIZE_MIN + (4u << 20))
 

@@ -1,8 +1,8 @@
 /* lane.h — the sending side of one link in shared memory: a small message is written straight into the ring.
  *
- * A port (port.h) lends it to a frequent sender on a link, so that a message costs no lookup in the port's tables:
- * lane_reserve, fill in, lane_commit are what the transport's reserve and commit do for a small message, in place.
- * lane_reserve says NULL for all that is not small, or not now; the transport's own reserve then knows why.
+ * A port (shm_transport.h) lends it to a frequent sender on a link, so that a message costs no lookup in the port's
+ * tables: lane_reserve, fill in, lane_commit are what the transport's reserve and commit do for a small message, in
+ * place. lane_reserve says NULL for all that is not small, or not now; the transport's own reserve then knows why.
  *
  * A body of some kilobytes that lies in pieces goes the same way (lane_commit_body), where there is room for all of it.
  *
@@ -19,7 +19,7 @@
 #include "base/bytes.h"
 #include "base/failpoint.h"
 #include "net/shm/ring.h"
-#include "net/shm/waiter.h"
+#include "net/shm/spin_wait.h"
 
 enum {
     LANE_MESSAGE = 1, /* the type of its records */

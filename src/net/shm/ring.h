@@ -18,7 +18,7 @@
  *   ------  ------  ----------------------------------------------------------  ----------------------
  *   armed   0       the consumer does not look: mark its ready bit              consumer sets, producer clears
  *   starved 4       the producer waits for room: mark its ready bit             producer sets, consumer clears
- *   index   8       the consumer's ready bit (station.h)                        consumer, before it arms
+ *   index   8       the consumer's ready bit (process_block.h)                        consumer, before it arms
  *   index   12      the producer's ready bit                                    producer, once
  *   left    16      the producer has gone to another ring and touches this      producer, once
  *                   one no more: only then may its memory become another ring
@@ -57,7 +57,7 @@
 #include <stdint.h>
 
 #include "base/cpu.h"
-#include "net/shm/station.h"
+#include "net/shm/process_block.h"
 
 enum {
     RING_HEADER = 128,

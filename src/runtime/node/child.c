@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "net/pidfd.h"
-#include "runtime/node/stray.h"
+#include "runtime/common/orphans.h"
 
 typedef struct child {
     children *children;

@@ -1,10 +1,10 @@
 /* child.h — the processes that a node has started: known by pidfd when they end, and reaped at once, with those that
- * they have started themselves (stray.h). */
+ * they have started themselves (orphans.h). */
 #pragma once
 #include <sys/types.h>
 
 #include "base/map.h"
-#include "net/loop.h"
+#include "net/event_loop.h"
 
 typedef struct children {
     event_loop *loop;

@@ -1,5 +1,5 @@
 /* launcher.h — interface that starts and ends worker processes: an operation table, so that the core of a node
- * (node_core.h) is the same on a machine and in the simulator.
+ * (node_manager.h) is the same on a machine and in the simulator.
  *
  * Contract of every operation: none blocks for long; called by the one thread that drives the core; none calls back
  * into the core before it returns. A process is named by its pid, the same that its link to the node shows (peer.pid),
@@ -11,7 +11,7 @@
 #include "miniray/status.h"
 
 typedef struct launcher_ops {
-    /* A program has joined: how its workers are started is read from what it sent (recipe.h), to its end. */
+    /* A program has joined: how its workers are started is read from what it sent (launch_spec.h), to its end. */
     mr_status (*program_add)(void *self, uint32_t program, int pid, reader *launch_spec);
     /* A number whose workers are this node's executable again, with nothing of any program; NULL: there are none. */
     void (*program_native)(void *self, uint32_t program);

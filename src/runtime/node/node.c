@@ -1,5 +1,5 @@
 /* node.c — see node.h. The loop around the core: the broker, the port into it, and the children.
- * Tested by tests/lasting_test.c. */
+ * Tested by tests/standalone_node_test.c. */
 #include "runtime/node/node.h"
 
 #include <errno.h>
@@ -19,23 +19,23 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "net/shm/headroom.h"
-#include "net/shm/hub.h"
-#include "net/shm/port.h"
-#include "runtime/boot.h"
-#include "runtime/death.h"
-#include "runtime/descriptors.h"
-#include "runtime/memory.h"
+#include "net/shm/broker.h"
+#include "net/shm/memory_headroom.h"
+#include "net/shm/shm_transport.h"
+#include "runtime/common/boot.h"
+#include "runtime/common/fd_limit.h"
+#include "runtime/common/launch_spec.h"
+#include "runtime/common/memory_limit.h"
+#include "runtime/common/runtime_config.h"
+#include "runtime/common/session_dir.h"
+#include "runtime/common/worker_exit.h"
 #include "runtime/node/child.h"
-#include "runtime/node/node_core.h"
+#include "runtime/node/node_manager.h"
 #include "runtime/node/node_store.h"
-#include "runtime/node/nursery.h"
 #include "runtime/node/oom.h"
-#include "runtime/node/undertaker.h"
+#include "runtime/node/reaper.h"
 #include "runtime/node/worker_log.h"
-#include "runtime/recipe.h"
-#include "runtime/rundir.h"
-#include "runtime/settings.h"
+#include "runtime/node/zygote_pool.h"
 
 typedef struct node {
     event_loop *loop;

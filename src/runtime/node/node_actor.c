@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mutation.h"
-#include "runtime/refs/cargo.h"
+#include "runtime/refs/attachment.h"
 
 /* Holders are processes, and actors for the handles among their arguments; those have numbers of their own. */
 #define KEEPERS (UINT64_C(1) << 63)

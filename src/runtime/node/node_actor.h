@@ -8,19 +8,19 @@
  * Processes that have a handle hold it. An actor that was held and is no more comes to its end, unless it is detached;
  * one that lives has a moment for that (node_actor_ops.dismiss). A process that ends holds nothing. Handles among the
  * arguments of an actor are held by the actor itself, as long as it lives: its process may not have them yet, and one
- * that is started again is given them again. What else its arguments need is kept by the host (node_keep.h) until it
- * lives and will not be started again. A worker that cannot be told to create it is given up for another, which counts
- * as no restart.
+ * that is started again is given them again. What else its arguments need is kept by the host (node_actor_args.h) until
+ * it lives and will not be started again. A worker that cannot be told to create it is given up for another, which
+ * counts as no restart.
  *
  * Pure but for what it asks of its host (node_actor_ops). A query for the location of an actor is answered when the
  * actor is ALIVE or DEAD. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
-#include "net/call.h"
-#include "runtime/failure.h"
-#include "runtime/refs/bundle.h"
-#include "runtime/resources.h"
+#include "net/rpc/rpc.h"
+#include "runtime/common/resources.h"
+#include "runtime/refs/failure.h"
+#include "runtime/refs/value_pack.h"
 
 typedef enum node_actor_state {
     NODE_ACTOR_PENDING,

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/refs/cargo.h"
+#include "runtime/refs/attachment.h"
 
 typedef struct fixture {
     node_actors actors;

@@ -1,9 +1,9 @@
-/* node_events.c — see node_core.h. Event rings (events.h) that workers and drivers write: allocated on request, read by
- * the node for queries, kept for a while after their process has ended.
+/* node_events.c — see node_manager.h. Event rings (event_ring.h) that workers and drivers write: allocated on request,
+ * read by the node for queries, kept for a while after their process has ended.
  *
  * Memory that was lent for a ring stays one until the node closes: a process that writes after it was given up spoils a
  * ring at worst, and readers check all they read. All rings together take at most a part of the arena: the first are
- * large, later ones small, and then there are none. Tested by tests/seeing_test.c. */
+ * large, later ones small, and then there are none. Tested by tests/inspect_test.c. */
 #include "runtime/node/node_events.h"
 
 #include <stdio.h>
@@ -11,8 +11,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "runtime/look/events.h"
-#include "runtime/node/node_state.h"
+#include "runtime/common/event_ring.h"
+#include "runtime/node/node_internal.h"
 
 enum { ARENA_PART = 16, BUDGET_MAX = 64 << 20, GONE_KEPT = 16, RUNNING_SEARCHED = 256 };
 
@@ -154,7 +154,7 @@ mr_arg node_events_running(node_core *core, report *report, uint64_t process) {
     return report_list_arg(&rows);
 }
 
-/* An event as a list, in the order that look.h says. */
+/* An event as a list, in the order that inspect_query.h says. */
 static mr_arg event_row(report *report, const event_ring_copy *copy, const event *event) {
     mr_arg *items = report_alloc(report, 9 * sizeof *items);
     items[0] = mr_int(event->begun_us);

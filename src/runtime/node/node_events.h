@@ -1,8 +1,8 @@
 /* node_events.h — the node's table of event rings: see node_events.c. For the files of the node's core only. */
 #pragma once
 #include "base/list.h"
-#include "net/call.h"
-#include "runtime/look/report.h"
+#include "net/rpc/rpc.h"
+#include "runtime/common/report.h"
 
 struct node_core;
 struct node_member;
@@ -20,4 +20,5 @@ mr_status node_events_lend(struct node_core *core, struct node_member *member, r
 void node_events_gone(struct node_core *core, uint64_t process, const cause *why);
 
 mr_arg node_events_running(struct node_core *core, report *report, uint64_t process); /* list of maps; nil: not known */
-mr_arg node_events_rows(struct node_core *core, report *report, uint32_t limit);      /* of all rings, as look.h */
+/* of all rings, as inspect_query.h */
+mr_arg node_events_rows(struct node_core *core, report *report, uint32_t limit);

@@ -1,11 +1,11 @@
-/* node_gpu.c — see node_core.h. Workers see the GPUs that they were given and no others (WORKER_GPUS, which becomes
+/* node_gpu.c — see node_manager.h. Workers see the GPUs that they were given and no others (WORKER_GPUS, which becomes
  * CUDA_VISIBLE_DEVICES there). An actor is told before it is created, on the same link; a lease is handed out when its
  * worker has been told. Without GPUs no such message is sent. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "runtime/node/node_state.h"
+#include "runtime/node/node_internal.h"
 
 typedef struct telling { /* of a worker, and then of the client that gets it */
     wire_call call;

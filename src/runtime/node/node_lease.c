@@ -1,4 +1,4 @@
-/* node_lease.c — see node_core.h. Tested by tests/feeding_test.c. */
+/* node_lease.c — see node_manager.h. Tested by tests/feeding_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "runtime/node/node_state.h"
+#include "runtime/node/node_internal.h"
 
 enum { FAILED_STARTS = 5 }; /* workers in a row that end before they join: then no more are started */
 

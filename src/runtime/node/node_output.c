@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "runtime/wire.h"
+#include "runtime/refs/wire.h"
 
 typedef struct waiter {
     list place;

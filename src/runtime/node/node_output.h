@@ -9,8 +9,8 @@
  * but its own lines. Pure over `rpc`; time comes in. */
 #pragma once
 #include "base/list.h"
-#include "net/call.h"
-#include "runtime/outlet.h"
+#include "net/rpc/rpc.h"
+#include "runtime/common/std_stream.h"
 
 enum { OUTPUT_LINES_MAX = 1000, OUTPUT_LINE_MAX = 1024, OUTPUT_BYTES_MAX = 128 * 1024, OUTPUT_LABEL_MAX = 63 };
 

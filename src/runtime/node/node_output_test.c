@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/wire.h"
-#include "tests/support/call_pair.h"
+#include "runtime/refs/wire.h"
+#include "tests/support/rpc_pair.h"
 
 enum { SECOND_US = 1000 * 1000 };
 

@@ -8,9 +8,9 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "runtime/wire.h"
-#include "store/spill.h"
-#include "store/vault_service.h"
+#include "runtime/refs/wire.h"
+#include "store/spill_file.h"
+#include "store/store_rpc_server.h"
 
 typedef struct guest { /* a process that has a store */
     link_id link;

@@ -1,18 +1,18 @@
-/* node_store.h — the objects of a machine inside its node: the store server (store/vault.h), the folder that it spills
- * to, and when it looks around.
+/* node_store.h — the objects of a machine inside its node: the store server (store/store_server.h), the folder that it
+ * spills to, and when it looks around.
  *
- * Other processes ask it over calls (store/vault_client.h). It knows each from its first request until its link closes,
- * and asks it to look at its store (CLIENT_STORE) when something was taken of it or is wanted back. A machine that
- * cannot spill is told so once, in the log, and does without.
+ * Other processes ask it over calls (store/store_rpc_client.h). It knows each from its first request until its link
+ * closes, and asks it to look at its store (CLIENT_STORE) when something was taken of it or is wanted back. A machine
+ * that cannot spill is told so once, in the log, and does without.
  *
- * An annex of the node's core (node_core.h), from which requests of STORE_SERVER_METHOD and NODE_STORE come to it.
+ * An annex of the node's core (node_manager.h), from which requests of STORE_SERVER_METHOD and NODE_STORE come to it.
  *
  * Threads  one: that of the loop. */
 #pragma once
-#include "net/loop.h"
-#include "net/shm/hub.h"
-#include "runtime/node/node_core.h"
-#include "store/vault.h"
+#include "net/event_loop.h"
+#include "net/shm/broker.h"
+#include "runtime/node/node_manager.h"
+#include "store/store_server.h"
 
 typedef struct node_store node_store;
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
 
 static char folder[TEMP_DIR_FOLDER_MAX];
 

@@ -8,7 +8,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/mutation.h"
-#include "runtime/node/scheduler_state.h"
+#include "runtime/node/scheduler_internal.h"
 
 scheduler *scheduler_create(const resources *total, uint32_t prestart) {
     scheduler *scheduler = xcalloc(1, sizeof *scheduler);

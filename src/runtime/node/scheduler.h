@@ -26,14 +26,14 @@
  *
  *   scheduler.c         events: clients, workers and requests that come and go
  *   scheduler_decide.c  decisions
- *   scheduler_group.c   placement groups: resources that are reserved together
- *   scheduler_look.c    queries, and the check of the invariants
- *   scheduler_state.h   state that these files share
+ *   scheduler_bundles.c   placement groups: resources that are reserved together
+ *   scheduler_stats.c    queries, and the check of the invariants
+ *   scheduler_internal.h   state that these files share
  *
  * Invariants  free + placed groups + taken by workers that run = total, for every resource, likewise in each bundle; a
  * worker has at most one lease; a request is answered at most once; scheduler_check asserts all of them. */
 #pragma once
-#include "runtime/resources.h"
+#include "runtime/common/resources.h"
 
 typedef struct scheduler scheduler;
 

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/mutation.h"
-#include "runtime/node/scheduler_state.h"
+#include "runtime/node/scheduler_internal.h"
 
 /* One that the client can use: not itself, if it is a worker whose last task has left some of its own behind. */
 static worker *idle_worker(const scheduler *scheduler, const client *client) {

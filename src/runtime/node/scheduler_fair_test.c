@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/policy.h"
+#include "tests/support/scheduler_fixture.h"
 
 /* ---- Nobody starves. */
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/policy.h"
+#include "tests/support/scheduler_fixture.h"
 
 static void a_request_is_granted_and_released(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=1", 1, 1);

@@ -15,8 +15,8 @@
  * Threads  one: that of the loop. An idle run costs nothing. */
 #pragma once
 #include "base/bytes.h"
-#include "net/loop.h"
-#include "runtime/outlet.h"
+#include "net/event_loop.h"
+#include "runtime/common/std_stream.h"
 
 #define WORKER_LOG_OWN  "node.log"
 #define WORKER_LOG_NAME "\x1ename:"

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "tests/support/temp.h"
+#include "tests/support/temp_dir.h"
 
 enum { LINES_MAX = 16384, PATIENCE = 2000 };
 

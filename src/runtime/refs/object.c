@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
-#include "runtime/refs/cargo.h"
+#include "runtime/refs/attachment.h"
 
 #define USES_MAX (UINT64_MAX >> SLAB_INDEX_BITS)
 

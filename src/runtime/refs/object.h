@@ -13,11 +13,11 @@
 #include "base/assert.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/slab.h"
 #include "miniray/value.h"
-#include "runtime/failure.h"
 #include "runtime/refs/borrow.h"
-#include "runtime/refs/bundle.h"
-#include "runtime/slab.h"
+#include "runtime/refs/failure.h"
+#include "runtime/refs/value_pack.h"
 
 typedef enum object_state { OBJECT_PENDING, OBJECT_READY, OBJECT_FAILED } object_state;
 
@@ -39,7 +39,7 @@ typedef struct object {
     bool printed;    /* nobody had */
     bool foreign;    /* another process's; `borrowed_ref` says what that means */
     bool fetching;   /* its owner was asked for the outcome */
-    bool streams;    /* it is the whole of a stream (flow.h) */
+    bool streams;    /* it is the whole of a stream (stream_reader.h) */
     uint32_t names;  /* references that the program has */
     uint32_t inside; /* value packs whose values refer to it */
     borrowed_ref borrowed_ref;

@@ -6,8 +6,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/mutation.h"
-#include "runtime/worker/worker_state.h"
-#include "runtime/worker/yield.h"
+#include "runtime/worker/stream_writer.h"
+#include "runtime/worker/worker_internal.h"
 
 void worker_call_free(worker *worker, mr_call *call) {
     list_remove(&call->place);

@@ -9,10 +9,10 @@
  * who sent it here took those before it for shorter than they are, and the body may be waiting for this very task. So
  * is what waits where a body is ended by force, which ends the process: it was not begun, and its asker knows. An
  * answer that finds no room is kept until there is. A worker that is an actor runs only that actor's methods. Pure over
- * the client's calls: who runs the bodies is serve.h's, or the simulator's. */
+ * the client's calls: who runs the bodies is worker_loop.h's, or the simulator's. */
 #pragma once
-#include "net/call.h"
-#include "runtime/call.h"
+#include "net/rpc/rpc.h"
+#include "runtime/worker/call.h"
 
 enum { WORKER_THREADS_MAX = 1000 };
 

@@ -5,8 +5,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "runtime/worker/registry.h"
-#include "runtime/worker/worker_state.h"
+#include "runtime/common/task_registry.h"
+#include "runtime/worker/worker_internal.h"
 
 /* ---- Running. */
 

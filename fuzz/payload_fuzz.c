@@ -1,0 +1,44 @@
+/* payload_fuzz.c — a payload, and the definitions in it: every length that it claims is checked before it is believed,
+ * and a definition that is read is written with the same bytes. */
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "fuzz/fuzz.h"
+#include "kv/payload/payload.h"
+#include "kv/payload/table_schema.h"
+
+/* Touches all that a section points at. */
+static uint64_t touch(const payload_section *section) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; section->keys != NULL && i < section->count; i++) sum += section->keys[i];
+    for (uint32_t i = 0; section->lengths != NULL && i < section->count; i++) sum += section->lengths[i];
+    for (size_t i = 0; i < section->values.size; i++) sum += section->values.data[i];
+    return sum;
+}
+
+static void define(span bytes) {
+    table_schema read, again;
+    uint8_t written[TABLE_SCHEMA_SIZE];
+    if (table_schema_decode(bytes, &read) != MR_OK) return;
+    table_schema_encode(&read, written);
+    MR_ASSERT(bytes.size == sizeof written && memcmp(written, bytes.data, sizeof written) == 0);
+    MR_ASSERT(table_schema_decode(span_of(written, sizeof written), &again) == MR_OK);
+    MR_ASSERT(table_schema_differs(&read, &again) == NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    span bytes;
+    payload_tray tray;
+    if (payload_align(span_of(data, size), &tray, &bytes) != MR_OK) return 0;
+    payload_reader reader = payload_open(bytes);
+    payload_section section;
+    volatile uint64_t sum = 0; /* so that what was read has to be read */
+    while (payload_next(&reader, &section)) {
+        sum += touch(&section);
+        if (section.op == PAYLOAD_DEFINE) define(section.values);
+    }
+    (void)sum;
+    MR_ASSERT(!reader.failed || payload_check(bytes) == MR_CORRUPT);
+    payload_clear(&tray);
+    return 0;
+}

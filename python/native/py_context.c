@@ -1,0 +1,328 @@
+/* py_context.c — see py_context.h. */
+#include "python/native/py_context.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "python/native/py_actor.h"
+#include "python/native/py_encode.h"
+#include "python/native/py_fork.h"
+#include "python/native/py_function.h"
+#include "python/native/py_output.h"
+#include "python/native/py_placement.h"
+#include "python/native/py_ref.h"
+#include "python/native/py_reply.h"
+#include "python/native/py_stack.h"
+#include "python/native/py_submit.h"
+
+enum { COMMAND_MAX = 512 };
+
+/* ---- Life. */
+
+/* The strings of a list, borrowed from it; NULL behind the last. False with an exception. */
+static bool read_command(PyObject *list, const char *out[COMMAND_MAX + 1]) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    if (count > COMMAND_MAX) {
+        PyErr_Format(PyExc_ValueError, "the command line of workers has %zd words; the limit is %d", count,
+                     COMMAND_MAX);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if ((out[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i))) == NULL) return false;
+    out[count] = NULL;
+    return true;
+}
+
+/* Ctrl-C, say, while a call waits for memory: its handler runs here, and what that raises is raised by the call. */
+static bool has_signal(void *user) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    return raised;
+}
+
+/* init(address, num_workers, num_gpus, resources, store_bytes, namespace, command of a worker, executable of the node)
+ */
+PyObject *py_context_init(PyObject *module, PyObject *args) {
+    mr_options options = MR_INIT(mr_options);
+    unsigned long long store_bytes = 0;
+    PyObject *worker;
+    const char *command[COMMAND_MAX + 1];
+    if (!PyArg_ParseTuple(args, "zidzKziO!s", &options.address, &options.num_workers, &options.num_gpus,
+                          &options.resources, &store_bytes, &options.name_space, &options.log_to_driver, &PyList_Type,
+                          &worker, &options.node) ||
+        !read_command(worker, command))
+        return NULL;
+    if (core.mr != NULL)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "miniray is already running in this process: call miniray.shutdown() first");
+    options.store_bytes = (size_t)store_bytes;
+    options.worker = command;
+    options.fork = py_fork_of_workers();
+    options.print = py_output_print;
+    mr_context *mr = NULL;
+    mr_status status;
+    PY_CORE_WITHOUT_GIL(status = mr_init(&options, &mr));
+    if (status == MR_NOT_FOUND) return PyErr_Format(PyExc_ConnectionError, "%s", mr_last_error());
+    if (status != MR_OK) return py_core_raise(status);
+    mr_on_memory_wait(mr, has_signal, NULL);
+    py_core_set_context(mr);
+    Py_RETURN_NONE;
+}
+
+PyObject *py_context_shutdown(PyObject *module, PyObject *none) {
+    mr_context *mr = core.mr;
+    if (mr == NULL || core.calls > 0) Py_RETURN_NONE; /* a worker ends when its node says so */
+    py_core_set_context(NULL);
+    Py_BEGIN_ALLOW_THREADS
+        /* Threads that wait look up within a slice, see that it is over, and are out. */
+        for (;;) {
+        PyGILState_STATE gil = PyGILState_Ensure();
+        bool waiting = core.waiting > 0;
+        PyGILState_Release(gil);
+        if (!waiting) break;
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    mr_shutdown(mr);
+    py_output_end();
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+PyObject *py_context_is_initialized(PyObject *module, PyObject *none) { return PyBool_FromLong(core.mr != NULL); }
+
+PyObject *py_context_address(PyObject *module, PyObject *none) {
+    return core.mr == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(mr_address(core.mr));
+}
+
+/* The parent's context is not ours: its threads are not here. It is left as it is. */
+PyObject *py_context_forked(PyObject *module, PyObject *none) {
+    if (core.mr != NULL) py_core_set_context(NULL);
+    core.waiting = 0;
+    py_output_forked();
+    Py_RETURN_NONE;
+}
+
+/* In a worker and in a template mr_init does not return. */
+PyObject *py_context_serve(PyObject *module, PyObject *none) {
+    mr_options options = MR_OPTIONS(mr_options, .fork = py_fork_of_workers());
+    mr_context *mr = NULL;
+    mr_on_describe(py_stack_describe, NULL);
+    core.serving = PyEval_SaveThread();
+    mr_status status = mr_init(&options, &mr);
+    PyEval_RestoreThread(core.serving);
+    if (status == MR_OK) mr_shutdown(mr);
+    return PyErr_Format(PyExc_RuntimeError, "a worker cannot be started by hand: its node starts it");
+}
+
+/* ---- Calls of an actor with a loop (mr_set_loop). */
+
+/* serve_calls(seconds or None): runs those that have come, or waits for some. False: the runtime is over. What comes
+ * soon is waited for with the GIL, as in get. */
+PyObject *py_context_serve_calls(PyObject *module, PyObject *timeout) {
+    enum { SOON_US = 1, SLICE_US = 1000 * 1000 }; /* to look at signals */
+    double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
+    if (seconds == -1 && PyErr_Occurred()) return NULL;
+    if (core.mr == NULL) Py_RETURN_FALSE;
+    mr_status status = mr_serve(core.mr, seconds > 0 ? SOON_US : 0);
+    int64_t timeout_us = seconds * 1e6 < SLICE_US ? (int64_t)(seconds * 1e6) : SLICE_US;
+    if (status == MR_TIMEOUT && timeout_us > SOON_US) PY_CORE_WITHOUT_GIL(status = mr_serve(core.mr, timeout_us));
+    return PyBool_FromLong(status != MR_CLOSED);
+}
+
+PyObject *py_context_make_way(PyObject *module, PyObject *none) {
+    if (core.mr != NULL) mr_yield_cpu(core.mr);
+    Py_RETURN_NONE;
+}
+
+PyObject *py_context_wake_server(PyObject *module, PyObject *none) {
+    if (core.mr != NULL) mr_serve_wake(core.mr);
+    Py_RETURN_NONE;
+}
+
+/* ---- Objects. */
+
+/* put(value): another owner (_owner=) would change nothing, for the node owns what it names. */
+PyObject *py_context_put(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    PyObject *value = count > 0 ? args[0] : NULL;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        if (count == 0 && PyUnicode_CompareWithASCIIString(name, "value") == 0)
+            value = args[count + i];
+        else if (PyUnicode_READ_CHAR(name, 0) != '_')
+            return PyErr_Format(PyExc_TypeError, "put() got an unexpected keyword argument '%U'", name);
+    }
+    if (count > 1 || value == NULL)
+        return PyErr_Format(PyExc_TypeError, "put() takes 1 positional argument, %zd were given", count);
+    if (py_core_context() == NULL) return NULL;
+    if (py_ref_check(value))
+        return PyErr_Format(PyExc_TypeError,
+                            "Calling 'put' on an ObjectRef is not allowed: it is an object already. To "
+                            "put it all the same, wrap it in a list.");
+    py_encoder encoder;
+    mr_arg made;
+    mr_ref ref;
+    PyObject *result = NULL;
+    py_encoder_init(&encoder);
+    if (py_encoder_value(&encoder, value, &made)) {
+        mr_status status = py_encoder_put(&encoder, value, &made, py_encoder_is_much(encoder.bytes), &ref);
+        if (!PyErr_Occurred()) result = py_submit_result(status, &ref, 1);
+    }
+    py_encoder_fini(&encoder);
+    return result;
+}
+
+/* cancel(ref, force, recursive) */
+PyObject *py_context_cancel(PyObject *module, PyObject *args) {
+    PyObject *object;
+    int force, recursive;
+    if (!PyArg_ParseTuple(args, "Opp", &object, &force, &recursive)) return NULL;
+    if (!py_ref_check(object))
+        return PyErr_Format(PyExc_TypeError,
+                            "miniray.cancel() only supported for object refs. For actors, try miniray.kill(). Got: %s",
+                            Py_TYPE(object)->tp_name);
+    if (!py_ref_usable(object)) return NULL;
+    mr_ref ref = ((struct py_ref *)object)->ref;
+    mr_status status = force       ? mr_cancel_force(core.mr, ref)
+                       : recursive ? mr_cancel(core.mr, ref)
+                                   : mr_cancel_only(core.mr, ref);
+    if (status == MR_INVALID && force)
+        return PyErr_Format(PyExc_ValueError,
+                            "force=True is not supported for actor tasks: use miniray.kill() to end the actor");
+    if (status != MR_OK && status != MR_NOT_FOUND) return py_core_raise(status); /* there already: nothing to cancel */
+    Py_RETURN_NONE;
+}
+
+/* ---- Actors. */
+
+/* kill(actor, no_restart) */
+PyObject *py_context_kill(PyObject *module, PyObject *args) {
+    PyObject *object;
+    int for_good;
+    if (!PyArg_ParseTuple(args, "Op", &object, &for_good)) return NULL;
+    if (Py_TYPE(object) != &py_actor_type)
+        return PyErr_Format(PyExc_ValueError,
+                            "miniray.kill() only supported for actors. For tasks, try miniray.cancel(). Got: %s.",
+                            Py_TYPE(object)->tp_name);
+    if (!py_actor_usable(object)) return NULL;
+    mr_status status;
+    mr_context *mr = core.mr;
+    mr_actor id = py_actor_id(object);
+    PY_CORE_WAIT(status = for_good ? mr_actor_kill(mr, id) : mr_actor_restart(mr, id));
+    if (status != MR_OK) return py_core_raise(status);
+    Py_RETURN_NONE;
+}
+
+PyObject *py_context_get_actor(PyObject *module, PyObject *args) {
+    const char *name, *name_space;
+    if (!PyArg_ParseTuple(args, "sz", &name, &name_space)) return NULL;
+    mr_context *mr = py_core_context();
+    if (mr == NULL) return NULL;
+    mr_actor id;
+    mr_status status;
+    PY_CORE_WAIT(status = mr_actor_find(mr, name, name_space, &id));
+    if (status != MR_OK) return py_core_raise(status);
+    return py_actor_found(id);
+}
+
+PyObject *py_context_current_actor(PyObject *module, PyObject *none) {
+    if (core.actor.word[0] == 0 && core.actor.word[1] == 0) Py_RETURN_NONE;
+    return py_actor_borrowed(core.actor);
+}
+
+PyObject *py_context_calls(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(core.calls); }
+
+PyObject *py_context_call(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(py_reply_number()); }
+
+PyObject *py_context_is_cancelled(PyObject *module, PyObject *none) { return PyBool_FromLong(py_reply_is_cancelled()); }
+
+PyObject *py_context_set_local(PyObject *module, PyObject *on) {
+    core.is_local = PyObject_IsTrue(on) == 1;
+    Py_RETURN_NONE;
+}
+
+/* local_actor(id, class_name, methods) */
+PyObject *py_context_local_actor(PyObject *module, PyObject *args) {
+    const char *bytes;
+    Py_ssize_t size;
+    PyObject *class_name, *methods;
+    mr_actor id = {{0}};
+    if (!PyArg_ParseTuple(args, "y#UO!", &bytes, &size, &class_name, &PyDict_Type, &methods)) return NULL;
+    if (size != sizeof id.word)
+        return PyErr_Format(PyExc_ValueError, "an actor id has %zu bytes, not %zd", sizeof id.word, size);
+    for (size_t i = 0; i < sizeof id.word; i++) /* as it is printed */
+        id.word[i / 8] = id.word[i / 8] << 8 | (uint8_t)bytes[i];
+    return py_actor_new(id, class_name, methods);
+}
+
+/* ---- Creating actors. */
+
+typedef struct creation { /* what create_actor is given; all borrowed */
+    PyObject *class_name, *code, *inside, *positional, *keywords, *methods;
+    mr_actor_options options;
+} creation;
+
+/* (values in a row, positional ones first; names of the keywords) as vectorcall has them. New references. */
+static bool flatten(const creation *creation, PyObject **stack, PyObject **names) {
+    PyObject *values = PyDict_Values(creation->keywords), *keys = PyDict_Keys(creation->keywords);
+    PyObject *rest = values == NULL ? NULL : PyList_AsTuple(values);
+    *names = keys == NULL ? NULL : PyList_AsTuple(keys);
+    *stack = rest == NULL ? NULL : PySequence_Concat(creation->positional, rest);
+    Py_XDECREF(values);
+    Py_XDECREF(keys);
+    Py_XDECREF(rest);
+    return *stack != NULL && *names != NULL;
+}
+
+static PyObject *create(const creation *creation, PyObject *stack, PyObject *names) {
+    py_function_code carried = {.bytes = Py_NewRef(creation->code), .inside = Py_NewRef(creation->inside)};
+    py_submit_signature anything = {.most = -1};
+    const char *name = PyUnicode_AsUTF8(creation->class_name);
+    PyObject *handle = NULL;
+    py_encoder encoder;
+    mr_arg *made;
+    size_t count;
+    py_encoder_init(&encoder);
+    if (name != NULL &&
+        py_submit_arguments(&encoder, &anything, 1, ((PyTupleObject *)stack)->ob_item,
+                            PyTuple_GET_SIZE(creation->positional), PyTuple_GET_SIZE(names) > 0 ? names : NULL, &made,
+                            &count) &&
+        py_function_code_argument(&carried, &encoder, &made[0])) {
+        mr_actor id;
+        mr_context *mr = core.mr;
+        py_encoder_away away;
+        size_t given = (size_t)PyTuple_GET_SIZE(stack);
+        if (py_encoder_release(&encoder, ((PyTupleObject *)stack)->ob_item, &made[1], given, &away)) {
+            mr_status status = mr_actor_create(mr, name, &creation->options, made, count, &id);
+            if (py_encoder_regain(&away))
+                handle =
+                    status == MR_OK ? py_actor_new(id, creation->class_name, creation->methods) : py_core_raise(status);
+        }
+    }
+    py_encoder_fini(&encoder);
+    py_function_code_fini(&carried);
+    return handle;
+}
+
+/* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name,
+ * namespace, detached, placement group, bundle), args, kwargs, methods, the same for others): other threads run while
+ * the node is asked. */
+PyObject *py_context_create_actor(PyObject *module, PyObject *args) {
+    creation given = {.options = MR_INIT(mr_actor_options)};
+    mr_actor_options *options = &given.options;
+    PyObject *stack = NULL, *names = NULL, *handle = NULL;
+    const char *about, *group;
+    Py_ssize_t about_size, group_size;
+    if (!PyArg_ParseTuple(args, "U(O!O!)(ddziizziz#i)O!O!Oy#", &given.class_name, &PyBytes_Type, &given.code,
+                          &PyTuple_Type, &given.inside, &options->num_cpus, &options->num_gpus, &options->resources,
+                          &options->max_restarts, &options->max_call_retries, &options->name, &options->name_space,
+                          &options->detached, &group, &group_size, &options->bundle, &PyTuple_Type, &given.positional,
+                          &PyDict_Type, &given.keywords, &given.methods, &about, &about_size) ||
+        !py_placement_read(group, group_size, &options->placement_group) || py_core_context() == NULL)
+        return NULL;
+    if (group == NULL) options->placement_group = core.captured;
+    options->about = (mr_span){about, (size_t)about_size};
+    if (flatten(&given, &stack, &names)) handle = create(&given, stack, names);
+    Py_XDECREF(stack);
+    Py_XDECREF(names);
+    return handle;
+}

@@ -1,0 +1,146 @@
+/* py_internal.h — state that the files of the extension share: the context of this process, and Python objects looked
+ * up once.
+ *
+ * There is one, as there is one interpreter: bodies that the runtime calls have no other way to it. All of it is read
+ * and written with the GIL held. */
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+
+#include "miniray/admin.h"
+#include "miniray/runtime.h"
+
+/* Functions and classes of the package that the extension calls, by the module that has them. */
+#define PY_CORE_HELPERS(X)                             \
+    X(dumps, "miniray._serialize.pickle")              \
+    X(loads, "miniray._serialize.pickle")              \
+    X(dump_function, "miniray._serialize.pickle")      \
+    X(load_function, "miniray._serialize.pickle")      \
+    X(reduce_inside, "miniray._actors.pinned_refs")    \
+    X(raise_failure, "miniray._core_api.errors")       \
+    X(describe_failure, "miniray._core_api.errors")    \
+    X(error_of, "miniray._core_api.errors")            \
+    X(auto_init, "miniray._core_api.api")              \
+    X(remote_with, "miniray._core_api.api")            \
+    X(remake_function, "miniray._core_api.api")        \
+    X(bind, "miniray.dag")                             \
+    X(wrap, "miniray._actors.retries")                 \
+    X(begin, "miniray.worker")                         \
+    X(stacks, "miniray.worker")                        \
+    X(say_name, "miniray.worker")                      \
+    X(leave, "miniray.worker")                         \
+    X(left, "miniray.worker")                          \
+    X(copied, "miniray.worker")                        \
+    X(has_copied, "miniray.worker")                    \
+    X(end_child, "miniray.worker")                     \
+    X(await_ref, "miniray._core_api.async_refs")       \
+    X(future_of, "miniray._core_api.async_refs")       \
+    X(async_future_of, "miniray._core_api.async_refs") \
+    X(call_when_there, "miniray._core_api.async_refs") \
+    X(method_options, "miniray._core_api.options")     \
+    X(load, "miniray._actors.methods")                 \
+    X(found_method, "miniray._actors.methods")         \
+    X(function_options, "miniray._core_api.options")   \
+    X(run_function, "miniray._actors.local_calls")     \
+    X(run_method, "miniray._actors.local_calls")       \
+    X(task_id_of, "miniray._core_api.ids")             \
+    X(job_id_of, "miniray._core_api.ids")              \
+    X(actor_id_of, "miniray._core_api.ids")            \
+    X(admit, "miniray._actors.pending_calls")          \
+    X(began, "miniray._actors.pending_calls")          \
+    X(see_gpus, "miniray._core_api.cluster")           \
+    X(show, "miniray._output.stdio")                   \
+    X(refused, "miniray._core_api.scheduling")         \
+    X(iterator, "miniray._actors.generators")          \
+    X(single, "miniray._actors.generators")            \
+    X(several, "miniray._actors.generators")           \
+    X(generator_of, "miniray._actors.generators")      \
+    X(plain_result, "miniray.train.data")              \
+    X(raise_ps, "miniray.ps.errors")                   \
+    X(tensor_in, "miniray._serialize.torch")
+
+typedef enum py_core_helper {
+#define X(name, module) PY_CORE_##name,
+    PY_CORE_HELPERS(X)
+#undef X
+        PY_CORE_HELPER_COUNT
+} py_core_helper;
+
+typedef struct py_core_state {
+    mr_context *mr;              /* NULL: not running */
+    uint64_t generation;         /* of the context: what another one gave is not released into this one */
+    mr_actor actor;              /* in the process of one: that; else zero */
+    bool is_hosted;              /* the actor has a host (py_reply.h) */
+    PyObject *calling;           /* owned: see py_reply_resume; NULL: not made yet */
+    PyObject *loop_host;         /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
+    mr_placement_group captured; /* what is submitted here and does not say where is in this group; zero: in none */
+    bool is_local;               /* tasks and methods run in the program itself (miniray/_actors/local_calls.py) */
+    uint64_t calls;              /* that this process has begun to run */
+    mr_call *call;               /* that which runs, of a task or of an actor without a host; NULL: none */
+    const char *gpus;            /* CUDA_VISIBLE_DEVICES, as os.environ has it */
+    unsigned waiting;            /* threads that wait in the context without the GIL: it is not shut down under them */
+    PyThreadState *serving;      /* of a worker or template: of its thread while that is in the runtime */
+    PyObject *helpers[PY_CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
+    PyObject *code;                          /* owned: {hash: function or class} that this worker has loaded */
+    PyObject *names;                         /* owned: {name of a method: itself, or the function that it stands for} */
+    PyObject *start;                         /* owned: "start", of hosts; NULL: not made yet */
+    PyTypeObject *ndarray, *tensor;          /* owned; NULL: NumPy or torch is not imported */
+    /* owned (py_torch.h); NULL: torch is not imported, or was not needed yet */
+    struct py_torch_library *torch;
+    /* owned: {address: holders that gave it out} (py_buffer.h); NULL: none yet */
+    PyObject *writers;
+    struct mr_model_copy *tray;   /* owned (py_shared_model.h); NULL: nothing was lent from it yet, */
+    uint64_t tray_generation;     /* of this context */
+    bool gives_arrays;            /* arrays that leave this process are their receiver's own, to write to */
+    PyObject *dtypes[MR_F64 + 1]; /* owned: numpy.dtype of each number; NULL: not made yet */
+    void (*array_make)(void);     /* NumPy's own (py_numpy.h); NULL: not to be used, */
+    bool array_tried;             /* or not looked for yet */
+} py_core_state;
+
+extern py_core_state core;
+
+/* Runs a statement without the GIL. */
+#define PY_CORE_WITHOUT_GIL(...)            \
+    do {                                    \
+        Py_BEGIN_ALLOW_THREADS __VA_ARGS__; \
+        Py_END_ALLOW_THREADS                \
+    } while (0)
+
+/* The same of a statement that waits in the context, which is not shut down meanwhile. */
+#define PY_CORE_WAIT(...)                 \
+    do {                                  \
+        core.waiting++;                   \
+        PY_CORE_WITHOUT_GIL(__VA_ARGS__); \
+        core.waiting--;                   \
+    } while (0)
+
+/* The fields that every type has which only the extension makes objects of. */
+#define PY_CORE_TYPE(name, struct_type, doc)                                            \
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(struct_type), \
+                                .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .tp_doc = doc
+
+/* The function, borrowed; its module is imported at its first use. NULL with an exception. */
+PyObject *py_core_helper_get(py_core_helper which);
+
+/* Calls it with the arguments of Py_BuildValue(format), which is in parentheses. NULL with an exception. */
+PyObject *py_core_call(py_core_helper which, const char *format, ...);
+
+/* Drops what such a call gave; an exception, which has nobody to go to, is printed. */
+void py_core_report(py_core_helper which, PyObject *done);
+
+/* A list of what `of` makes of `count` items in a row, of `size` bytes each. NULL with an exception. */
+PyObject *py_core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item));
+
+/* Add to a list or dict. Key and item are moved; NULL of any: an exception is set, and the container becomes NULL. */
+void py_core_append(PyObject **list, PyObject *item);
+void py_core_insert(PyObject **dict, PyObject *key, PyObject *item);
+
+/* The running context; starts one if there is none. NULL with an exception. */
+mr_context *py_core_context(void);
+
+/* Turns a context that was opened or lost into the one of the process. */
+void py_core_set_context(mr_context *mr);
+
+/* Raises what belongs to a status other than MR_OK, with the text of mr_last_error(). Returns NULL. */
+PyObject *py_core_raise(mr_status status);

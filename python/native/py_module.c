@@ -1,0 +1,121 @@
+/* py_module.c — miniray._core: the extension as a module. */
+#include "python/native/py_actor.h"
+#include "python/native/py_buffer.h"
+#include "python/native/py_context.h"
+#include "python/native/py_decode.h"
+#include "python/native/py_encode.h"
+#include "python/native/py_execute.h"
+#include "python/native/py_function.h"
+#include "python/native/py_inspect.h"
+#include "python/native/py_interrupt.h"
+#include "python/native/py_model.h"
+#include "python/native/py_notifier.h"
+#include "python/native/py_placement.h"
+#include "python/native/py_ps.h"
+#include "python/native/py_ps_control.h"
+#include "python/native/py_ps_deployment.h"
+#include "python/native/py_ref.h"
+#include "python/native/py_reply.h"
+#include "python/native/py_shared_model.h"
+#include "python/native/py_stream.h"
+#include "python/native/py_torch.h"
+#include "python/native/py_train.h"
+#include "python/native/py_wait.h"
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function)
+
+static PyMethodDef functions[] = {
+    {"get", FAST(py_wait_get), METH_FASTCALL | METH_KEYWORDS,
+     "get(object_refs, *, timeout=None)\n--\n\nThe value of an ObjectRef, or a list of the values of a list; waits for "
+     "it."},
+    {"wait", FAST(py_wait_wait), METH_FASTCALL | METH_KEYWORDS,
+     "wait(object_refs, *, num_returns=1, timeout=None, fetch_local=True)\n--\n\n"
+     "Waits until num_returns objects are ready: ([ready], [not ready])."},
+    {"put", FAST(py_context_put), METH_FASTCALL | METH_KEYWORDS,
+     "put(value)\n--\n\nStores a value; returns its ObjectRef, which many tasks may use."},
+    {"init", py_context_init, METH_VARARGS, NULL},
+    {"shutdown", py_context_shutdown, METH_NOARGS, NULL},
+    {"is_initialized", py_context_is_initialized, METH_NOARGS,
+     "Whether init() has been called and shutdown() has not."},
+    {"address", py_context_address, METH_NOARGS, NULL},
+    {"forked", py_context_forked, METH_NOARGS, NULL},
+    {"serve", py_context_serve, METH_NOARGS, NULL},
+    {"cancel", py_context_cancel, METH_VARARGS, NULL},
+    {"interrupt_is_due", py_interrupt_is_due, METH_NOARGS, NULL},
+    {"serve_calls", py_context_serve_calls, METH_O, NULL},
+    {"make_way", py_context_make_way, METH_NOARGS, NULL},
+    {"wake_server", py_context_wake_server, METH_NOARGS, NULL},
+    {"kill", py_context_kill, METH_VARARGS, NULL},
+    {"get_actor", py_context_get_actor, METH_VARARGS, NULL},
+    {"current_actor", py_context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},
+    {"look", py_inspect_ask, METH_VARARGS, NULL},
+    {"trace", py_inspect_trace, METH_VARARGS, NULL},
+    {"gpu_ids", py_inspect_gpu_ids, METH_NOARGS, NULL},
+    {"facts", py_inspect_facts, METH_O, NULL},
+    {"calls", py_context_calls, METH_NOARGS, NULL},
+    {"call", py_context_call, METH_NOARGS, NULL},
+    {"is_cancelled", py_context_is_cancelled, METH_NOARGS, NULL},
+    {"placement_create", py_placement_create, METH_VARARGS, NULL},
+    {"placement_wait", py_placement_wait, METH_VARARGS, NULL},
+    {"placement_remove", py_placement_remove, METH_O, NULL},
+    {"placement_capture", py_placement_capture, METH_O, NULL},
+    {"placement_captured", py_placement_captured, METH_NOARGS, NULL},
+    {"stream_next", py_stream_next, METH_VARARGS, NULL},
+    {"stream_peek", py_stream_peek, METH_O, NULL},
+    {"stream_ended", py_stream_ended, METH_O, NULL},
+    {"set_local", py_context_set_local, METH_O, NULL},
+    {"local_actor", py_context_local_actor, METH_VARARGS, NULL},
+    {"create_actor", py_context_create_actor, METH_VARARGS, NULL},
+    {"shard_indices", py_train_shard_indices, METH_VARARGS, NULL},
+    {"model_server", py_model_server, METH_VARARGS, NULL},
+    {"have_methods", py_model_have_methods, METH_VARARGS, NULL},
+    {"model_sync", py_model_sync, METH_VARARGS, NULL},
+    {"model_pull", py_model_pull, METH_O, NULL},
+    {"give_arrays", py_model_give_arrays, METH_NOARGS, NULL},
+    {"share", py_shared_model_open, METH_O, NULL},
+    {"weights", py_torch_weights_new, METH_VARARGS, NULL},
+    {"are_usual", py_torch_are_usual, METH_O, NULL},
+    {"are_own", py_torch_are_own, METH_O, NULL},
+    {"ps_start", py_ps_deployment_start, METH_VARARGS, NULL},
+    {"ps_connect", py_ps_connect, METH_VARARGS, NULL},
+    {"ps_chart", py_ps_map, METH_VARARGS, NULL},
+    {"ps_checkpoint", py_ps_checkpoint, METH_VARARGS, NULL},
+    {"ps_board", py_ps_board, METH_VARARGS, NULL},
+    {"ps_overview", py_ps_overview, METH_VARARGS, NULL},
+    {"ps_answer", py_ps_answer, METH_VARARGS, NULL},
+    {NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "miniray._core", .m_doc = "Miniray's runtime, for Python.",
+    .m_size = -1,          .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void) {
+    PyTypeObject *types[] = {&py_ref_type,       &py_actor_type,         &py_actor_method_type, &py_function_type,
+                             &py_notifier_type,  &py_train_trainer_type, &py_train_logger_type, &py_buffer_type,
+                             &py_reply_type,     &py_buffer_holder_type, &py_shared_model_type, &py_ps_connection_type,
+                             &py_ps_table_type,  &py_ps_ticket_type,     &py_ps_mark_type,      &py_torch_weights_type,
+                             &py_ps_memory_type, &py_ps_deployment_type};
+    static const char *const names[] = {"ObjectRef", "ActorHandle", "ActorMethod", "RemoteFunction",
+                                        "Inbox",     "Trainer",     "Logbook"};
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL) return NULL;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (PyType_Ready(types[i]) != 0) goto drop;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (PyModule_AddObjectRef(module, names[i], (PyObject *)types[i]) != 0) goto drop;
+    if (PyModule_AddStringConstant(module, "version", mr_version()) != 0) goto drop;
+    PyObject *hyperparameters = py_ps_hyperparameters();
+    int added = PyModule_AddObjectRef(module, "ps_hyperparameters", hyperparameters);
+    Py_XDECREF(hyperparameters);
+    if (added != 0) goto drop;
+    py_execute_register();
+    return module;
+
+drop:
+    Py_DECREF(module);
+    return NULL;
+}

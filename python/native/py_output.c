@@ -1,0 +1,118 @@
+/* py_output.c — see py_output.h. */
+#include "python/native/py_output.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct part {
+    struct part *next;
+    int fd;
+    size_t size;
+    char text[];
+} part;
+
+static struct py_output {
+    pthread_mutex_t lock; /* of all the rest */
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool running, ending;
+    part *first, *last;
+    size_t bytes;   /* that wait */
+    size_t dropped; /* bytes that found no room, and of which nothing was said yet */
+} printer = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* ---- Showing. */
+
+static void show(int fd, const char *text, size_t size) {
+    py_core_report(PY_CORE_show, py_core_call(PY_CORE_show, "(iy#)", fd, text, (Py_ssize_t)size));
+}
+
+static void show_all(part *first, size_t dropped) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    for (part *part = first; part != NULL; part = part->next) show(part->fd, part->text, part->size);
+    if (dropped > 0) {
+        char note[64];
+        int size = snprintf(note, sizeof note, "(miniray) [%zu kB not shown]\n", dropped / 1024 + 1);
+        show(STDERR_FILENO, note, (size_t)size);
+    }
+    PyGILState_Release(gil);
+    for (part *next; first != NULL; first = next) {
+        next = first->next;
+        free(first);
+    }
+}
+
+static void *print_main(void *none) {
+    pthread_mutex_lock(&printer.lock);
+    for (;;) {
+        while (printer.first == NULL && printer.dropped == 0 && !printer.ending)
+            pthread_cond_wait(&printer.changed, &printer.lock);
+        if (printer.first == NULL && printer.dropped == 0) break;
+        part *first = printer.first;
+        size_t dropped = printer.dropped;
+        printer.first = printer.last = NULL;
+        printer.bytes = printer.dropped = 0;
+        pthread_mutex_unlock(&printer.lock);
+        show_all(first, dropped);
+        pthread_mutex_lock(&printer.lock);
+    }
+    pthread_mutex_unlock(&printer.lock);
+    return NULL;
+}
+
+/* Signals are for the threads that the program knows. */
+static bool start(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&printer.thread, NULL, print_main, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+/* ---- Being told. */
+
+static void keep(int fd, const char *text, size_t size) {
+    part *made = size > PY_OUTPUT_BYTES_MAX - printer.bytes ? NULL : malloc(sizeof *made + size);
+    if (made == NULL) {
+        printer.dropped += size;
+        return;
+    }
+    *made = (part){.fd = fd, .size = size};
+    memcpy(made->text, text, size);
+    if (printer.last == NULL)
+        printer.first = made;
+    else
+        printer.last->next = made;
+    printer.last = made;
+    printer.bytes += size;
+}
+
+void py_output_print(void *user, int fd, const char *text, size_t size) {
+    pthread_mutex_lock(&printer.lock);
+    if (!printer.running) printer.running = start();
+    bool running = printer.running;
+    if (running) keep(fd, text, size);
+    pthread_cond_signal(&printer.changed);
+    pthread_mutex_unlock(&printer.lock);
+    if (!running && write(fd, text, size) < 0) return; /* without a thread, and now without a place */
+}
+
+/* ---- Life. */
+
+void py_output_end(void) {
+    pthread_mutex_lock(&printer.lock);
+    bool running = printer.running;
+    printer.ending = true;
+    pthread_cond_signal(&printer.changed);
+    pthread_mutex_unlock(&printer.lock);
+    if (running) pthread_join(printer.thread, NULL);
+    printer.running = printer.ending = false;
+}
+
+void py_output_forked(void) {
+    printer = (struct py_output){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+}

@@ -1,0 +1,402 @@
+/* py_ps.c — see py_ps.h: connections. */
+#include "python/native/py_ps.h"
+
+#include <unistd.h>
+
+#include "python/native/py_ps_callback.h"
+#include "python/native/py_ps_control.h"
+#include "python/native/py_wait.h"
+
+/* ---- What goes wrong. */
+
+PyObject *py_ps_raise_text(mr_status status, PyObject *text) {
+    if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* what it was given up for */
+    Py_XDECREF(py_core_call(PY_CORE_raise_ps, "(iO)", (int)status, text));
+    return NULL;
+}
+
+PyObject *py_ps_raise(mr_status status) {
+    PyObject *text = PyUnicode_DecodeUTF8(mr_last_error(), (Py_ssize_t)strlen(mr_last_error()), "replace");
+    if (text != NULL) py_ps_raise_text(status, text);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+PyObject *py_ps_outcome(mr_status status) { return status == MR_OK ? Py_NewRef(Py_None) : py_ps_raise(status); }
+
+/* ---- Calls. */
+
+bool py_ps_enter(py_ps_connection *self) {
+    if (self->ps == NULL)
+        return PyErr_Format(PyExc_RuntimeError, "the connection is closed: call connect() for another") != NULL;
+    if (self->pid != getpid())
+        return PyErr_Format(PyExc_RuntimeError,
+                            "the connection belongs to process %d, which forked this one: call connect() after fork()",
+                            (int)self->pid) != NULL;
+    self->calls++;
+    return true;
+}
+
+void py_ps_leave(py_ps_connection *self) { self->calls--; }
+
+enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, FIRST_US = 500 * 1000 };
+
+/* Each slice is longer than the one before: what the scheduler is asked is asked anew in each. */
+static mr_status wait_in_slices(py_ps_connection *self, py_ps_wait_fn *wait, void *what, double timeout_s) {
+    int64_t deadline_us = py_wait_deadline_us(timeout_s);
+    for (int64_t most_us = SLICE_US;; most_us = most_us < SLICE_MAX_US ? 2 * most_us : most_us) {
+        int64_t slice_us = py_wait_left_us(deadline_us, most_us);
+        mr_status status;
+        PY_CORE_WITHOUT_GIL(status = wait(self->ps, what, slice_us));
+        if (status != MR_TIMEOUT || slice_us == 0) return status;
+        if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
+    }
+}
+
+mr_status py_ps_patiently(py_ps_connection *self, py_ps_wait_fn *wait, void *what, double timeout_s) {
+    if (!py_ps_enter(self)) return MR_CANCELLED;
+    mr_status status = wait_in_slices(self, wait, what, timeout_s);
+    py_ps_leave(self);
+    return status;
+}
+
+mr_status py_ps_wait(PyObject *connection, py_ps_wait_fn *wait, void *what, PyObject *timeout) {
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if (timeout_s == -1 && PyErr_Occurred()) return MR_CANCELLED;
+    return py_ps_patiently((py_ps_connection *)connection, wait, what, timeout_s);
+}
+
+/* What is begun anew with every slice has more time in each: so it comes to an end, and whoever gives up does not wait
+ * for longer than before. MR_CANCELLED: an exception is set. */
+static mr_status try_again(py_ps_ask_fn *ask, const char *address, double timeout_s, void *out) {
+    int64_t deadline_us = py_wait_deadline_us(timeout_s);
+    for (int64_t most_us = FIRST_US;; most_us *= 2) {
+        int64_t slice_us = py_wait_left_us(deadline_us, most_us);
+        mr_status status;
+        PY_CORE_WITHOUT_GIL(status = ask(address, slice_us, out));
+        if (status != MR_TIMEOUT || py_wait_left_us(deadline_us, 1) == 0) return status;
+        if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
+    }
+}
+
+bool py_ps_ask(PyObject *args, py_ps_ask_fn *ask, void *out) {
+    const char *address;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return false;
+    mr_status status = try_again(ask, address, timeout_s, out);
+    if (status != MR_OK) py_ps_raise(status);
+    return status == MR_OK;
+}
+
+/* ---- Life. */
+
+typedef struct seat {
+    int rank;
+    mr_ps *ps;
+} seat;
+
+static mr_status ask_seat(const char *address, int64_t timeout_us, void *what) {
+    seat *seat = what;
+    return mr_ps_connect(address, seat->rank, timeout_us, &seat->ps);
+}
+
+PyObject *py_ps_connect(PyObject *module, PyObject *args) {
+    const char *address;
+    double timeout_s;
+    seat seat = {0};
+    if (!PyArg_ParseTuple(args, "zid", &address, &seat.rank, &timeout_s)) return NULL;
+    py_ps_connection *self = (py_ps_connection *)py_ps_connection_type.tp_alloc(&py_ps_connection_type, 0);
+    if (self == NULL) return NULL;
+    self->pid = getpid();
+    mr_status status = try_again(ask_seat, address, timeout_s, &seat);
+    self->ps = seat.ps;
+    if (status == MR_OK) return (PyObject *)self;
+    Py_DECREF(self);
+    return py_ps_raise(status);
+}
+
+static void end(py_ps_connection *self) {
+    mr_ps *ps = self->ps;
+    if (ps == NULL) return;
+    py_ps_memories_leave(self);
+    self->ps = NULL;
+    if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread that could close it */
+    py_ps_tickets_end(self);
+    if (self->pid == getpid()) py_ps_bell_ring_all(self->bell);
+    py_ps_inbox_destroy(self->inbox);
+    self->inbox = NULL;
+}
+
+static PyObject *close_(PyObject *object, PyObject *none) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    if (self->calls != 0)
+        return PyErr_Format(PyExc_RuntimeError, "cannot close the connection: %u other threads use it", self->calls);
+    end(self);
+    Py_RETURN_NONE;
+}
+
+static void dealloc(PyObject *object) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    end(self);
+    py_ps_bell_destroy(self->bell);
+    Py_XDECREF(self->failed_text);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyObject *get_info(PyObject *object, void *none) {
+    static const char *const names[] = {"asp", "ssp", "bsp"};
+    py_ps_connection *self = (py_ps_connection *)object;
+    mr_ps_info info;
+    if (!py_ps_enter(self)) return NULL;
+    mr_ps_info_get(self->ps, &info);
+    py_ps_leave(self);
+    return Py_BuildValue("IIIIIsIi", info.rank, info.ranks, info.slots, info.servers, info.replicas,
+                         names[info.consistency], info.staleness, info.mixed_consistency);
+}
+
+/* {what miniray/ps.h calls it: number} */
+static PyObject *get_traffic(PyObject *object, void *none) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    mr_ps_push_stats traffic;
+    typedef unsigned long long ull;
+    if (!py_ps_enter(self)) return NULL;
+    mr_ps_push_stats_get(self->ps, &traffic);
+    py_ps_leave(self);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "pull_bytes", (ull)traffic.pull_bytes,
+                         "pull_bytes_sent", (ull)traffic.pull_bytes_sent, "pulls_repeated", (ull)traffic.pulls_repeated,
+                         "push_bytes", (ull)traffic.push_bytes, "push_bytes_sent", (ull)traffic.push_bytes_sent,
+                         "pushes", (ull)traffic.pushes, "encoded", (ull)traffic.encoded, "feedback_bytes",
+                         (ull)traffic.feedback_bytes, "feedback_forgotten", (ull)traffic.feedback_forgotten,
+                         "feedback_lost", (ull)traffic.feedback_lost);
+}
+
+/* keep(folder or None) */
+static PyObject *keep(PyObject *object, PyObject *folder) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    PyObject *path = NULL;
+    if (folder != Py_None && !PyUnicode_FSConverter(folder, &path)) return NULL;
+    mr_status status = MR_CANCELLED;
+    if (py_ps_enter(self)) {
+        status = mr_ps_set_state_dir(self->ps, path == NULL ? NULL : PyBytes_AS_STRING(path));
+        py_ps_leave(self);
+    }
+    Py_XDECREF(path);
+    return py_ps_outcome(status);
+}
+
+/* ---- Steps. */
+
+/* Raises what a request ended with that nobody asked after. */
+static bool has_failed(py_ps_connection *self) {
+    py_ps_tickets_sweep(self);
+    mr_status status = self->failed;
+    if (status == MR_OK) return false;
+    PyObject *text = self->failed_text;
+    self->failed = MR_OK;
+    self->failed_text = NULL;
+    py_ps_raise_text(status, text);
+    Py_XDECREF(text);
+    return true;
+}
+
+static mr_status wait_begin(mr_ps *ps, void *step, int64_t timeout_us) { return mr_ps_begin(ps, timeout_us, step); }
+static mr_status wait_left(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_leave(ps, timeout_us); }
+static mr_status wait_settle(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_flush(ps, timeout_us); }
+
+/* begin(timeout) → the step */
+static PyObject *begin(PyObject *object, PyObject *timeout) {
+    uint64_t step = 0;
+    mr_status status = py_ps_wait(object, wait_begin, &step, timeout);
+    if (status != MR_OK) return py_ps_raise(status);
+    py_ps_tickets_sweep((py_ps_connection *)object);
+    return PyLong_FromUnsignedLongLong(step);
+}
+
+static PyObject *end_step(PyObject *object, PyObject *none) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    mr_status status;
+    if (!py_ps_enter(self)) return NULL;
+    PY_CORE_WITHOUT_GIL(status = mr_ps_end(self->ps));
+    py_ps_leave(self);
+    return py_ps_outcome(status);
+}
+
+/* leave(timeout): later rounds do without this rank */
+static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
+    return py_ps_outcome(py_ps_wait(object, wait_left, NULL, timeout));
+}
+
+/* settle(timeout): everything is in, or it raises what is not */
+static PyObject *settle(PyObject *object, PyObject *timeout) {
+    mr_status status = py_ps_wait(object, wait_settle, NULL, timeout);
+    return status == MR_OK && has_failed((py_ps_connection *)object) ? NULL : py_ps_outcome(status);
+}
+
+/* ---- Data. */
+
+typedef struct cut {
+    uint64_t *sizes; /* owned */
+    uint32_t count;
+} cut;
+
+static mr_status wait_cut(mr_ps *ps, void *what, int64_t timeout_us) {
+    const cut *cut = what;
+    return mr_ps_dataset_define(ps, cut->sizes, cut->count, timeout_us);
+}
+
+static bool read_sizes(PyObject *list, cut *out) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    out->sizes = PyMem_Calloc((size_t)count + 1, sizeof *out->sizes);
+    out->count = count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
+    if (out->sizes == NULL) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; out->sizes != NULL && i < count && !PyErr_Occurred(); i++)
+        out->sizes[i] = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(list, i));
+    return !PyErr_Occurred();
+}
+
+/* cut([size], timeout) */
+static PyObject *cut_data(PyObject *object, PyObject *args) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    PyObject *list;
+    double timeout_s;
+    cut cut = {0};
+    if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &timeout_s)) return NULL;
+    mr_status status = read_sizes(list, &cut) ? py_ps_patiently(self, wait_cut, &cut, timeout_s) : MR_CANCELLED;
+    PyMem_Free(cut.sizes);
+    return py_ps_outcome(status);
+}
+
+typedef struct want {
+    uint64_t batch;
+    mr_ps_data_batch piece;
+} want;
+
+static mr_status wait_piece(mr_ps *ps, void *what, int64_t timeout_us) {
+    want *want = what;
+    return mr_ps_dataset_next(ps, want->batch, timeout_us, &want->piece);
+}
+
+/* piece(batch, timeout) → (part, epoch, from, to) */
+static PyObject *piece(PyObject *object, PyObject *args) {
+    typedef unsigned long long ull;
+    ull batch;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "Kd", &batch, &timeout_s)) return NULL;
+    want want = {.batch = batch};
+    mr_status status = py_ps_patiently((py_ps_connection *)object, wait_piece, &want, timeout_s);
+    if (status != MR_OK) return py_ps_raise(status);
+    return Py_BuildValue("IKKK", want.piece.shard, (ull)want.piece.epoch, (ull)want.piece.from, (ull)want.piece.to);
+}
+
+static mr_status wait_back(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_dataset_leave(ps, timeout_us); }
+
+/* hand_back(timeout) */
+static PyObject *hand_back(PyObject *object, PyObject *timeout) {
+    return py_ps_outcome(py_ps_wait(object, wait_back, NULL, timeout));
+}
+
+/* ---- Tables. */
+
+static mr_status wait_tables(mr_ps *ps, void *out, int64_t timeout_us) { return mr_ps_tables(ps, timeout_us, out); }
+
+static PyObject *name_of(const void *item) { return PyUnicode_FromString(*(const char *const *)item); }
+
+static PyObject *tables(PyObject *object, PyObject *timeout) {
+    mr_ps_table_list *found;
+    mr_status status = py_ps_wait(object, wait_tables, &found, timeout);
+    if (status != MR_OK) return py_ps_raise(status);
+    PyObject *list = py_core_list(found->names, found->count, sizeof *found->names, name_of);
+    mr_ps_table_list_free(found);
+    return list;
+}
+
+/* ---- Where everything is. */
+
+static PyObject *server_of(const void *item) { return PyLong_FromUnsignedLong(((const mr_ps_replica *)item)->server); }
+
+static PyObject *slot_of(const void *item) {
+    const mr_ps_slot *slot = item;
+    return py_core_list(slot->replicas, slot->count, sizeof *slot->replicas, server_of);
+}
+
+/* Slots that have copies for reading. */
+static PyObject *hot_of(const mr_ps_cluster_map *map) {
+    PyObject *hot = PyList_New(0);
+    for (uint32_t i = 0; hot != NULL && i < map->slot_count; i++)
+        if (map->slots[i].read_replicas != 0) py_core_append(&hot, PyLong_FromUnsignedLong(i));
+    return hot;
+}
+
+static PyObject *servers_of(const mr_ps_cluster_map *map) {
+    PyObject *servers = PyDict_New();
+    for (uint32_t i = 0; servers != NULL && i < map->info.servers; i++)
+        py_core_insert(&servers, PyLong_FromUnsignedLong(map->servers[i].number),
+                       PyUnicode_FromString(map->servers[i].address));
+    return servers;
+}
+
+static mr_status ask_map(const char *address, int64_t timeout_us, void *out) {
+    return mr_ps_cluster_map_get(address, timeout_us, out);
+}
+
+PyObject *py_ps_map(PyObject *module, PyObject *args) {
+    mr_ps_cluster_map *map;
+    if (!py_ps_ask(args, ask_map, &map)) return NULL;
+    PyObject *made =
+        Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (unsigned long long)map->number, "generation",
+                      (unsigned long long)map->generation, "checkpoint", (unsigned long long)map->checkpoint, "ranks",
+                      map->info.ranks, "replicas", map->info.replicas, "slots",
+                      py_core_list(map->slots, map->slot_count, sizeof *map->slots, slot_of), "hot", hot_of(map),
+                      "servers", servers_of(map));
+    mr_ps_cluster_map_free(map);
+    return made;
+}
+
+static mr_status ask_checkpoint(const char *address, int64_t timeout_us, void *out) {
+    return mr_ps_checkpoint(address, timeout_us, out);
+}
+
+PyObject *py_ps_checkpoint(PyObject *module, PyObject *args) {
+    uint64_t number;
+    return py_ps_ask(args, ask_checkpoint, &number) ? PyLong_FromUnsignedLongLong(number) : NULL;
+}
+
+static PyMethodDef methods[] = {
+    {"close", close_, METH_NOARGS, NULL},
+    {"begin", begin, METH_O, NULL},
+    {"end", end_step, METH_NOARGS, NULL},
+    {"settle", settle, METH_O, NULL},
+    {"cut", cut_data, METH_VARARGS, NULL},
+    {"piece", piece, METH_VARARGS, NULL},
+    {"hand_back", hand_back, METH_O, NULL},
+    {"leave", leave_rounds, METH_O, NULL},
+    {"tables", tables, METH_O, NULL},
+    {"keep", keep, METH_O, NULL},
+    {"barrier", py_ps_barrier, METH_VARARGS, NULL},
+    {"report", py_ps_report, METH_VARARGS, NULL},
+    {"send", py_ps_send, METH_VARARGS, NULL},
+    {"responses", py_ps_responses, METH_VARARGS, NULL},
+    {"handle", py_ps_handle, METH_O, NULL},
+    {"receive", py_ps_receive, METH_VARARGS, NULL},
+    {"memory", py_ps_memory_new, METH_O, NULL},
+    {"told", py_ps_callback, METH_O, NULL},
+    {"tell", py_ps_tell, METH_O, NULL},
+    {"create", py_ps_table_create, METH_VARARGS, NULL},
+    {"open", py_ps_table_open, METH_VARARGS, NULL},
+    {NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"info", get_info, NULL, "(rank, ranks, slots, servers, replicas, consistency, staleness, mixed_consistency)",
+     NULL},
+    {"traffic", get_traffic, NULL, "bytes sent, and bytes before compression", NULL},
+    {NULL},
+};
+
+PyTypeObject py_ps_connection_type = {
+    PY_CORE_TYPE("miniray._core.PsConnection", py_ps_connection,
+                 "A worker's connection to a parameter server, for miniray.ps."),
+    .tp_dealloc = dealloc,
+    .tp_methods = methods,
+    .tp_getset = properties,
+};

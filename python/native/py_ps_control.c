@@ -1,0 +1,331 @@
+/* py_ps_control.c — see py_ps_control.h. */
+#include "python/native/py_ps_control.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "python/native/py_wait.h"
+
+static const char capsule_name[] = "miniray.ps.request";
+
+/* ---- Barriers and reports. */
+
+typedef struct meeting {
+    const char *name;
+    int group;
+} meeting;
+
+static mr_status wait_barrier(mr_ps *ps, void *what, int64_t timeout_us) {
+    const meeting *meeting = what;
+    return mr_ps_barrier(ps, meeting->name, meeting->group, timeout_us);
+}
+
+PyObject *py_ps_barrier(PyObject *object, PyObject *args) {
+    meeting meeting;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "sid", &meeting.name, &meeting.group, &timeout_s)) return NULL;
+    return py_ps_outcome(py_ps_patiently((py_ps_connection *)object, wait_barrier, &meeting, timeout_s));
+}
+
+PyObject *py_ps_report(PyObject *object, PyObject *args) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    const char *key;
+    double value;
+    if (!PyArg_ParseTuple(args, "sd", &key, &value) || !py_ps_enter(self)) return NULL;
+    mr_status status;
+    PY_CORE_WITHOUT_GIL(status = mr_ps_metric_set(self->ps, key, value));
+    py_ps_leave(self);
+    return py_ps_outcome(status);
+}
+
+/* ---- Asking. */
+
+PyObject *py_ps_send(PyObject *object, PyObject *args) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    int role, app, head;
+    unsigned number;
+    Py_buffer body;
+    mr_ps_ticket ticket;
+    if (!PyArg_ParseTuple(args, "iIiiy*", &role, &number, &app, &head, &body)) return NULL;
+    mr_status status = MR_CANCELLED;
+    if (py_ps_enter(self)) {
+        PY_CORE_WITHOUT_GIL(status = mr_ps_send(self->ps, (mr_ps_peer){role, number}, app, head, body.buf,
+                                                (size_t)body.len, NULL, NULL, &ticket));
+        py_ps_leave(self);
+    }
+    PyBuffer_Release(&body);
+    if (status != MR_OK) return py_ps_raise(status);
+    return PyLong_FromUnsignedLongLong(ticket.v);
+}
+
+typedef struct question {
+    mr_ps_ticket ticket;
+    mr_ps_responses *responses;
+} question;
+
+static mr_status wait_responses(mr_ps *ps, void *what, int64_t timeout_us) {
+    question *question = what;
+    return mr_ps_responses_wait(ps, question->ticket, timeout_us, &question->responses);
+}
+
+static PyObject *response_of(const void *item) {
+    const mr_ps_response *response = item;
+    return Py_BuildValue("(iIiiy#)", response->from.role, response->from.number, (int)response->status, response->head,
+                         response->body, (Py_ssize_t)response->size);
+}
+
+PyObject *py_ps_responses(PyObject *object, PyObject *args) {
+    question question = {.responses = NULL};
+    unsigned long long ticket;
+    double timeout_s;
+    if (!PyArg_ParseTuple(args, "Kd", &ticket, &timeout_s)) return NULL;
+    question.ticket.v = ticket;
+    mr_status status = py_ps_patiently((py_ps_connection *)object, wait_responses, &question, timeout_s);
+    if (status != MR_OK) return py_ps_raise(status);
+    mr_ps_responses *found = question.responses;
+    PyObject *list = py_core_list(found->list, found->count, sizeof *found->list, response_of);
+    mr_ps_responses_free(found);
+    return list;
+}
+
+/* ---- Being asked. */
+
+typedef struct letter {
+    struct letter *next;
+    int app;
+    mr_ps_message *message;
+} letter;
+
+struct py_ps_inbox {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    letter *first, **end;
+};
+
+/* By a thread of the library. Where there is no memory the request is not answered, and its sender says so in time. */
+static void put(void *context, mr_ps_message *message) {
+    struct py_ps_inbox *inbox = context;
+    mr_ps_request request;
+    letter *letter = malloc(sizeof *letter);
+    if (letter == NULL) return;
+    mr_ps_message_get(message, &request);
+    *letter = (struct letter){.app = request.app, .message = message};
+    pthread_mutex_lock(&inbox->lock);
+    *inbox->end = letter;
+    inbox->end = &letter->next;
+    pthread_cond_broadcast(&inbox->news);
+    pthread_mutex_unlock(&inbox->lock);
+}
+
+/* The first for this app; with the lock. */
+static mr_ps_message *take(struct py_ps_inbox *inbox, int app) {
+    for (letter **at = &inbox->first; *at != NULL; at = &(*at)->next) {
+        letter *letter = *at;
+        if (letter->app != app) continue;
+        mr_ps_message *message = letter->message;
+        *at = letter->next;
+        if (inbox->end == &letter->next) inbox->end = at;
+        free(letter);
+        return message;
+    }
+    return NULL;
+}
+
+static mr_ps_message *await(struct py_ps_inbox *inbox, int app, int64_t timeout_us) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + timeout_us % 1000000 * 1000;
+    until.tv_sec += timeout_us / 1000000 + ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&inbox->lock);
+    mr_ps_message *message = take(inbox, app);
+    while (message == NULL && pthread_cond_timedwait(&inbox->news, &inbox->lock, &until) == 0)
+        message = take(inbox, app);
+    pthread_mutex_unlock(&inbox->lock);
+    return message;
+}
+
+static struct py_ps_inbox *create(void) {
+    struct py_ps_inbox *inbox = calloc(1, sizeof *inbox);
+    pthread_condattr_t attributes;
+    if (inbox == NULL) return NULL;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&inbox->lock, NULL);
+    pthread_cond_init(&inbox->news, &attributes);
+    pthread_condattr_destroy(&attributes);
+    inbox->end = &inbox->first;
+    return inbox;
+}
+
+static void drop(mr_ps_message *message) {
+    if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* it is freed all the same */
+}
+
+void py_ps_inbox_destroy(struct py_ps_inbox *inbox) {
+    if (inbox == NULL) return;
+    for (letter *letter = inbox->first, *next; letter != NULL; letter = next) {
+        next = letter->next;
+        drop(letter->message);
+        free(letter);
+    }
+    pthread_cond_destroy(&inbox->news);
+    pthread_mutex_destroy(&inbox->lock);
+    free(inbox);
+}
+
+PyObject *py_ps_handle(PyObject *object, PyObject *number) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    long app = PyLong_AsLong(number);
+    if ((app == -1 && PyErr_Occurred()) || !py_ps_enter(self)) return NULL;
+    if (self->inbox == NULL) self->inbox = create();
+    mr_status status = MR_NOMEM;
+    if (self->inbox != NULL) PY_CORE_WITHOUT_GIL(status = mr_ps_handle(self->ps, (int)app, put, self->inbox));
+    py_ps_leave(self);
+    return status == MR_NOMEM ? PyErr_NoMemory() : py_ps_outcome(status);
+}
+
+static void drop_capsule(PyObject *capsule) { drop(PyCapsule_GetPointer(capsule, capsule_name)); }
+
+PyObject *py_ps_receive(PyObject *object, PyObject *args) {
+    py_ps_connection *self = (py_ps_connection *)object;
+    int app;
+    double timeout_s;
+    mr_ps_message *message = NULL;
+    if (!PyArg_ParseTuple(args, "id", &app, &timeout_s) || !py_ps_enter(self)) return NULL;
+    if (self->inbox != NULL) PY_CORE_WITHOUT_GIL(message = await(self->inbox, app, (int64_t)(timeout_s * 1e6)));
+    py_ps_leave(self);
+    if (message == NULL) Py_RETURN_NONE;
+    mr_ps_request request;
+    mr_ps_message_get(message, &request);
+    PyObject *capsule = PyCapsule_New(message, capsule_name, drop_capsule);
+    if (capsule == NULL) {
+        drop(message);
+        return NULL;
+    }
+    return Py_BuildValue("(iIiy#N)", request.from.role, request.from.number, request.head, request.body,
+                         (Py_ssize_t)request.size, capsule);
+}
+
+PyObject *py_ps_answer(PyObject *module, PyObject *args) {
+    PyObject *capsule;
+    int head;
+    Py_buffer body;
+    if (!PyArg_ParseTuple(args, "Oiy*", &capsule, &head, &body)) return NULL;
+    mr_ps_message *message = PyCapsule_GetPointer(capsule, capsule_name);
+    mr_status status = MR_CANCELLED;
+    if (message != NULL && PyCapsule_SetName(capsule, "answered") == 0 && PyCapsule_SetDestructor(capsule, NULL) == 0)
+        PY_CORE_WITHOUT_GIL(status = mr_ps_respond(message, head, body.buf, (size_t)body.len));
+    PyBuffer_Release(&body);
+    return message == NULL ? NULL : py_ps_outcome(status);
+}
+
+/* ---- How all stand. */
+
+static PyObject *reports_of(const mr_ps_process *process) {
+    PyObject *reports = PyDict_New();
+    for (uint32_t i = 0; reports != NULL && i < process->metric_count; i++) {
+        const mr_ps_metric *report = &process->metrics[i];
+        PyObject *item = Py_BuildValue("{s:d,s:d,s:K}", "value", report->value, "rate", report->rate, "count",
+                                       (unsigned long long)report->count);
+        py_core_insert(&reports, PyUnicode_FromString(report->key), item);
+    }
+    return reports;
+}
+
+static PyObject *process_of(const void *item) {
+    const mr_ps_process *process = item;
+    static const char *const roles[] = {
+        [MR_PS_SCHEDULER] = "scheduler", [MR_PS_SERVERS] = "server", [MR_PS_WORKERS] = "worker"};
+    return Py_BuildValue("{s:s,s:I,s:s,s:N,s:d,s:K,s:d,s:K,s:K,s:d,s:d,s:d,s:d,s:K,s:K,s:K,s:N}", "role",
+                         roles[process->role], "number", process->number, "address", process->address, "here",
+                         PyBool_FromLong(process->here), "silent", (double)process->silent_us / 1e6, "step",
+                         (unsigned long long)process->step, "steps_second", process->steps_second, "pushes",
+                         (unsigned long long)process->pushes, "pulls", (unsigned long long)process->pulls,
+                         "pushes_second", process->pushes_second, "pulls_second", process->pulls_second,
+                         "bytes_in_second", process->bytes_in_second, "bytes_out_second", process->bytes_out_second,
+                         "memory", (unsigned long long)process->memory, "memory_max",
+                         (unsigned long long)process->memory_max, "conflicts", (unsigned long long)process->conflicts,
+                         "metrics", reports_of(process));
+}
+
+static mr_status ask_board(const char *address, int64_t timeout_us, void *out) {
+    return mr_ps_processes_get(address, timeout_us, out);
+}
+
+PyObject *py_ps_board(PyObject *module, PyObject *args) {
+    mr_ps_processes *board;
+    if (!py_ps_ask(args, ask_board, &board)) return NULL;
+    PyObject *list = py_core_list(board->processes, board->count, sizeof *board->processes, process_of);
+    mr_ps_processes_free(board);
+    return list;
+}
+
+/* ---- Tables and checkpoints. */
+
+static PyObject *table_of(const void *item) {
+    const mr_ps_table_state *table = item;
+    static const char *const kinds[] = {"sparse", "vectors", "dense"};
+    return Py_BuildValue("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:s,s:K,s:K,s:K}", "name", table->name, "kind",
+                         kinds[table->kind], "dtype", mr_dtype_name(table->dtype), "dim", table->dim, "arrays",
+                         table->arrays, "optimizer", table->optimizer, "compression", table->compression, "consistency",
+                         table->consistency, "rows", (unsigned long long)table->rows, "bytes",
+                         (unsigned long long)table->bytes, "nonfinite", (unsigned long long)table->nonfinite);
+}
+
+/* 0 stands for none. */
+static PyObject *seconds_of(int64_t us) {
+    if (us == 0) Py_RETURN_NONE;
+    return PyFloat_FromDouble((double)us / 1e6);
+}
+
+/* Texts of the system (paths, what an errno means) come as they are. */
+static PyObject *text_of(const char *text) {
+    if (text[0] == '\0') Py_RETURN_NONE;
+    return PyUnicode_DecodeFSDefault(text);
+}
+
+static PyObject *lines_of(const char *text) {
+    PyObject *list = PyList_New(0);
+    while (list != NULL && *text != '\0') {
+        size_t size = strcspn(text, "\n");
+        py_core_append(&list, PyUnicode_DecodeFSDefaultAndSize(text, (Py_ssize_t)size));
+        text += size + (text[size] == '\n');
+    }
+    return list;
+}
+
+static PyObject *reader_of(const void *item) {
+    const mr_ps_data_reader *reader = item;
+    return Py_BuildValue("{s:I,s:I,s:K}", "rank", reader->rank, "shards", reader->shards, "items",
+                         (unsigned long long)reader->items);
+}
+
+static PyObject *data_of(const mr_ps_dataset_state *data) {
+    typedef unsigned long long ull;
+    if (data->shards == 0) Py_RETURN_NONE;
+    return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "shards", data->shards,
+                         "shards_done", data->shards_done, "items", (ull)data->items, "items_given",
+                         (ull)data->items_given, "items_back", (ull)data->items_back, "workers", data->workers,
+                         "readers", py_core_list(data->readers, data->reader_count, sizeof *data->readers, reader_of));
+}
+
+static mr_status ask_overview(const char *address, int64_t timeout_us, void *out) {
+    return mr_ps_overview_get(address, timeout_us, out);
+}
+
+PyObject *py_ps_overview(PyObject *module, PyObject *args) {
+    mr_ps_overview *all;
+    if (!py_ps_ask(args, ask_overview, &all)) return NULL;
+    PyObject *made = Py_BuildValue("{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables",
+                                   py_core_list(all->tables, all->table_count, sizeof *all->tables, table_of), "data",
+                                   data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest",
+                                   (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us),
+                                   "every", seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "failed",
+                                   PyBool_FromLong(all->checkpoint_failed), "error", text_of(all->checkpoint_error),
+                                   "error_at", seconds_of(all->checkpoint_error_us), "stall", text_of(all->stall),
+                                   "stall_since", seconds_of(all->stall_us), "stall_hint", lines_of(all->stall_hint));
+    mr_ps_overview_free(all);
+    return made;
+}

@@ -1,0 +1,20 @@
+/* py_ps_control.h — barriers, reports and messages of miniray/ps.h, as methods of a connection (py_ps.h).
+ *
+ * Requests of other processes are put into an inbox by whichever thread of the library reads them, without the GIL; a
+ * thread of Python takes them out and answers. A request that is dropped without an answer is answered with nothing. */
+#pragma once
+#include "python/native/py_ps.h"
+
+PyObject *py_ps_barrier(PyObject *connection, PyObject *args); /* (name, group, timeout in s) */
+PyObject *py_ps_report(PyObject *connection, PyObject *args);  /* (key, number) */
+PyObject *py_ps_send(PyObject *connection, PyObject *args);    /* (role, number, app, head, body) → ticket */
+/* (ticket, timeout in s) → [(role, number, status, head, body)] */
+PyObject *py_ps_responses(PyObject *connection, PyObject *args);
+PyObject *py_ps_handle(PyObject *connection, PyObject *app); /* requests for it go to the inbox from now on */
+/* (app, timeout in s) → (role, number, head, body, request) or None */
+PyObject *py_ps_receive(PyObject *connection, PyObject *args);
+PyObject *py_ps_answer(PyObject *module, PyObject *args);   /* (request, head, body), once */
+PyObject *py_ps_board(PyObject *module, PyObject *args);    /* (address or None, timeout in s) → [dict] */
+PyObject *py_ps_overview(PyObject *module, PyObject *args); /* likewise → a dict */
+
+void py_ps_inbox_destroy(struct py_ps_inbox *inbox); /* the connection was closed; NULL: no-op */

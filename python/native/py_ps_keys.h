@@ -1,0 +1,35 @@
+/* py_ps_keys.h — conversion of the keys of a Python request to ascending, distinct keys.
+ *
+ *   given:   7 3 7 9          order: 1 0 2 3 (stable)          keys: 3 7 9          place: 1 0 1 2
+ *
+ * What is pushed to a key more than once is added up in the order given, or, if it is assigned, the last one counts;
+ * what is pulled goes to every place where its key was given. Keys that ascend already cost one look.
+ *
+ * Threads  none: pure data. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "miniray/value.h"
+
+typedef struct py_ps_keys {
+    uint64_t *keys;  /* owned: ascending, different; NULL: the given ones are so already */
+    uint32_t *order; /* owned: the given places by their keys, in the order given where these are the same */
+    uint32_t *place; /* owned: of each given key in `keys` */
+    size_t given, count;
+} py_ps_keys;
+
+enum { PY_PS_KEYS_MAX = INT32_MAX };
+
+/* False: there is no memory, and nothing to free. `given` is borrowed for the call. */
+bool py_ps_keys_init(py_ps_keys *self, const uint64_t *given, size_t count);
+void py_ps_keys_fini(py_ps_keys *self); /* of zeros: no-op */
+
+/* Rows of `dim` values each, of those given to those of `keys`: added up, or the last one. F32, F16, BF16 and I64. */
+void py_ps_keys_gather(const py_ps_keys *self, mr_dtype dtype, size_t dim, bool last, const void *from, void *to);
+void py_ps_keys_scatter(const py_ps_keys *self, size_t row_bytes, const void *from, void *to); /* and back */
+
+/* The same of vectors, of which no key is there twice: `offsets` of the given ones, in bytes, and their end. */
+void py_ps_keys_gather_vectors(const py_ps_keys *self, const uint64_t *offsets, const void *from, void *to);
+void py_ps_keys_scatter_vectors(const py_ps_keys *self, const uint64_t *offsets, const void *from, void *to);

@@ -1,0 +1,181 @@
+/* py_ps_ticket.c — see py_ps.h: tickets, and what their requests borrow. */
+#include "python/native/py_ps.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+py_ps_ticket *py_ps_ticket_new(py_ps_connection *connection) {
+    py_ps_ticket *ticket = (py_ps_ticket *)py_ps_ticket_type.tp_alloc(&py_ps_ticket_type, 0);
+    if (ticket == NULL) return NULL;
+    ticket->connection = (py_ps_connection *)Py_NewRef((PyObject *)connection);
+    ticket->is_over = true; /* nothing is borrowed by anybody */
+    return ticket;
+}
+
+void py_ps_ticket_begin(py_ps_ticket *ticket) {
+    py_ps_connection *connection = ticket->connection;
+    Py_INCREF(ticket);
+    ticket->is_over = false;
+    ticket->before = connection->final;
+    *(connection->final == NULL ? &connection->first : &connection->final->after) = ticket;
+    connection->final = ticket;
+}
+
+static void give_back(py_ps_ticket *ticket) {
+    PyBuffer_Release(&ticket->pushed);
+    PyBuffer_Release(&ticket->wanted);
+    PyBuffer_Release(&ticket->listed);
+    Py_CLEAR(ticket->mark);
+    py_ps_keys_fini(&ticket->keys);
+    free(ticket->offsets);
+    free(ticket->gathered);
+    free(ticket->found);
+    ticket->offsets = NULL;
+    ticket->gathered = ticket->found = NULL;
+}
+
+/* What came for keys that did not ascend goes to where it was asked for. */
+static void deliver(py_ps_ticket *ticket) {
+    if (ticket->found == NULL) return;
+    if (ticket->row == 0)
+        py_ps_keys_scatter_vectors(&ticket->keys, ticket->offsets, ticket->found, ticket->wanted.buf);
+    else
+        py_ps_keys_scatter(&ticket->keys, ticket->row, ticket->found, ticket->wanted.buf);
+}
+
+/* Is over; the connection has it no more, so it may be gone afterwards. */
+static void finish(py_ps_ticket *ticket, mr_status status, const char *text) {
+    py_ps_connection *connection = ticket->connection;
+    bool is_dropped = Py_REFCNT(ticket) == 1;
+    ticket->is_over = true;
+    ticket->status = status;
+    if (status == MR_OK)
+        deliver(ticket);
+    else if ((ticket->text = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace")) == NULL)
+        PyErr_Clear();
+    give_back(ticket);
+    if (is_dropped && status != MR_OK && connection->failed == MR_OK) {
+        connection->failed = status;
+        Py_XSETREF(connection->failed_text, Py_XNewRef(ticket->text));
+    }
+    *(ticket->before == NULL ? &connection->first : &ticket->before->after) = ticket->after;
+    *(ticket->after == NULL ? &connection->final : &ticket->after->before) = ticket->before;
+    ticket->before = ticket->after = NULL;
+    Py_DECREF(ticket);
+}
+
+/* MR_TIMEOUT: it is under way, and so is what it borrows. That is also what a server without memory means, which may
+ * have some later; only a request that is over is not found when it is asked after again. */
+static mr_status ask(mr_ps *ps, mr_ps_ticket number, int64_t timeout_us, bool *refused) {
+    mr_status status = mr_ps_wait(ps, number, timeout_us);
+    *refused = false;
+    if (status != MR_NOMEM) return status;
+    status = mr_ps_wait(ps, number, 0);
+    *refused = status == MR_NOMEM;
+    return *refused ? MR_TIMEOUT : status == MR_NOT_FOUND ? MR_NOMEM : status;
+}
+
+void py_ps_tickets_sweep(py_ps_connection *connection) {
+    while (connection->first != NULL && !connection->first->is_waited) {
+        bool refused;
+        mr_status status = ask(connection->ps, connection->first->number, 0, &refused);
+        if (status == MR_TIMEOUT) return;
+        finish(connection->first, status, mr_last_error());
+    }
+}
+
+void py_ps_tickets_end(py_ps_connection *connection) {
+    while (connection->first != NULL)
+        finish(connection->first, MR_CLOSED, "the connection was closed before this request completed");
+}
+
+typedef struct patience {
+    mr_ps_ticket number;
+    bool refused; /* by a server without memory, lately */
+} patience;
+
+static mr_status wait_ticket(mr_ps *ps, void *what, int64_t timeout_us) {
+    patience *patience = what;
+    return ask(ps, patience->number, timeout_us, &patience->refused);
+}
+
+/* Another thread waits for it, and takes the answer. */
+static mr_status wait_for_other(mr_ps *ps, void *self, int64_t timeout_us) {
+    enum { NAP_US = 1000 };
+    usleep(timeout_us < NAP_US ? (useconds_t)timeout_us : NAP_US);
+    return MR_OK;
+}
+
+static mr_status wait_here(py_ps_ticket *self, double timeout_s) {
+    mr_status status = MR_OK;
+    for (double waited_s = 0; self->is_waited && status == MR_OK; waited_s += 1e-3)
+        status = waited_s > timeout_s ? MR_TIMEOUT : py_ps_patiently(self->connection, wait_for_other, NULL, 1e-3);
+    if (self->is_over || status != MR_OK) return status;
+    patience patience = {.number = self->number};
+    self->is_waited = true;
+    status = py_ps_patiently(self->connection, wait_ticket, &patience, timeout_s);
+    self->is_waited = false;
+    if (status != MR_TIMEOUT && status != MR_CANCELLED) finish(self, status, mr_last_error());
+    return status == MR_TIMEOUT && patience.refused ? MR_NOMEM : status;
+}
+
+/* False: it is under way still, or, with MR_CANCELLED, an exception is set. */
+static bool look(py_ps_ticket *self, double timeout_s, mr_status *status) {
+    *status = MR_CANCELLED;
+    if (!self->is_over) *status = wait_here(self, timeout_s);
+    return self->is_over;
+}
+
+static PyObject *raise_shared(void) {
+    PyObject *text = PyUnicode_FromString("another thread already waits for this request");
+    if (text != NULL) py_ps_raise_text(MR_TIMEOUT, text);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+/* wait(timeout in s) */
+static PyObject *wait_(PyObject *object, PyObject *timeout) {
+    py_ps_ticket *self = (py_ps_ticket *)object;
+    mr_status status;
+    double timeout_s = PyFloat_AsDouble(timeout);
+    if (timeout_s == -1 && PyErr_Occurred()) return NULL;
+    bool is_over = look(self, timeout_s, &status);
+    if (!is_over && status == MR_TIMEOUT && self->is_waited) return raise_shared(); /* the library was not asked */
+    if (!is_over) return py_ps_raise(status);
+    if (self->status == MR_OK) Py_RETURN_NONE;
+    return py_ps_raise_text(self->status, self->text == NULL ? Py_None : self->text);
+}
+
+static PyObject *get_done(PyObject *object, void *none) {
+    mr_status status;
+    if (look((py_ps_ticket *)object, 0, &status)) Py_RETURN_TRUE;
+    return status == MR_CANCELLED ? NULL : Py_NewRef(Py_False);
+}
+
+static PyObject *get_count(PyObject *object, void *none) { return PyLong_FromSize_t(((py_ps_ticket *)object)->count); }
+
+static void dealloc(PyObject *object) {
+    py_ps_ticket *self = (py_ps_ticket *)object;
+    give_back(self);
+    Py_XDECREF(self->text);
+    Py_XDECREF(self->connection);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyMethodDef methods[] = {
+    {"wait", wait_, METH_O, NULL},
+    {NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"done", get_done, NULL, NULL, NULL},
+    {"count", get_count, NULL, "Number of keys in a range; more than fit if there are too many.", NULL},
+    {NULL},
+};
+
+PyTypeObject py_ps_ticket_type = {
+    PY_CORE_TYPE("miniray._core.PsTicket", py_ps_ticket, "A request to a parameter server, pending or complete."),
+    .tp_dealloc = dealloc,
+    .tp_methods = methods,
+    .tp_getset = properties,
+};

@@ -1,0 +1,17 @@
+/* py_shared_model.h — Share: a block of shared memory for a model that is synced in place (miniray/model.h,
+ * mr_shared_model).
+ *
+ * Its buffer is the block; arrays that were made of it keep it. Python decides the layout
+ * (miniray/_weights/_shared_model.py). */
+#pragma once
+#include "python/native/py_internal.h"
+
+extern PyTypeObject py_shared_model_type;
+
+PyObject *py_shared_model_open(PyObject *module, PyObject *bytes);
+
+/* If all tensors of these weights lie in it, they are lent: *weights is what a server is told instead, while the block
+ * lives and until it lends again. False: they do not, or another sync writes it just now; or it is none. */
+bool py_shared_model_lend(PyObject *self, mr_arg *weights);
+/* The same of a copy (mr_model_copy), wherever they lie. */
+bool py_shared_model_lend_copy(mr_call *call, mr_arg *weights);

@@ -1,0 +1,297 @@
+/* py_wait.c — see py_wait.h. */
+#include "python/native/py_wait.h"
+
+#include <time.h>
+
+#include "python/native/py_decode.h"
+#include "python/native/py_ref.h"
+
+enum { SLICE_US = 50 * 1000 };
+#define NEVER INT64_MAX
+
+static int64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int64_t py_wait_deadline_us(double seconds) { return seconds < 1e9 ? now_us() + (int64_t)(seconds * 1e6) : NEVER; }
+
+bool py_wait_deadline(PyObject *timeout, int64_t *deadline_us) {
+    *deadline_us = NEVER;
+    if (timeout == NULL || timeout == Py_None) return true;
+    double seconds = PyFloat_AsDouble(timeout);
+    if (seconds == -1 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError))
+            PyErr_Format(PyExc_TypeError, "The 'timeout' argument is a number of seconds or None, not %s",
+                         Py_TYPE(timeout)->tp_name);
+        return false;
+    }
+    if (!(seconds >= 0)) {
+        PyErr_SetString(PyExc_ValueError, "The 'timeout' argument must be nonnegative. Received a negative number.");
+        return false;
+    }
+    *deadline_us = py_wait_deadline_us(seconds);
+    return true;
+}
+
+int64_t py_wait_left_us(int64_t deadline_us, int64_t most_us) {
+    if (deadline_us == NEVER) return most_us;
+    int64_t left = deadline_us - now_us();
+    return left <= 0 ? 0 : left < most_us ? left : most_us;
+}
+
+bool py_wait_slice(py_wait_fn wait, void *what, int64_t deadline_us, mr_status *status) {
+    int64_t slice_us = py_wait_left_us(deadline_us, SLICE_US);
+    if (slice_us == 0) return false;
+    mr_context *mr = core.mr;
+    uint64_t generation = core.generation;
+    PY_CORE_WAIT(*status = wait(mr, what, slice_us));
+    if (core.generation != generation) {
+        PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread waited");
+        return false;
+    }
+    return *status != MR_TIMEOUT || PyErr_CheckSignals() == 0;
+}
+
+PyObject *py_wait_raise(mr_context *mr, mr_ref ref, mr_status status) {
+    PyObject *detail = PyBytes_FromStringAndSize(NULL, MR_DETAIL_MAX);
+    PyObject *text = PyUnicode_DecodeUTF8(mr_last_error(), (Py_ssize_t)strlen(mr_last_error()), "replace");
+    size_t size = 0;
+    if (detail != NULL && mr_failure_detail(mr, ref, PyBytes_AS_STRING(detail), MR_DETAIL_MAX, &size) != MR_OK)
+        size = 0;
+    if (detail != NULL) _PyBytes_Resize(&detail, (Py_ssize_t)size);
+    if (detail != NULL && text != NULL)
+        Py_XDECREF(py_core_call(PY_CORE_raise_failure, "(iOO)", (int)status, text, detail));
+    Py_XDECREF(detail);
+    Py_XDECREF(text);
+    return NULL;
+}
+
+static bool is_generator(PyObject *object) { return PyObject_HasAttrString(object, "_peek"); }
+
+typedef struct wanted {
+    mr_ref ref;
+    mr_value value;
+} wanted;
+
+static mr_status get_wanted(mr_context *mr, void *what, int64_t timeout_us) {
+    wanted *wanted = what;
+    return mr_get(mr, wanted->ref, timeout_us, &wanted->value);
+}
+
+/* Those of a list that are still to be fetched: one that has failed ends the wait for those before it. */
+typedef struct following {
+    PyObject *list; /* borrowed */
+    Py_ssize_t first, at;
+} following;
+
+enum { LOOKS = 1024 }; /* at as many of them, after each slice */
+
+/* True with an exception: one of them has failed. */
+static bool following_failed(following *following) {
+    for (size_t looks = 0; looks < LOOKS && looks < (size_t)PyList_GET_SIZE(following->list);
+         looks++, following->at++) {
+        if (following->at >= PyList_GET_SIZE(following->list)) following->at = following->first;
+        if (following->at >= PyList_GET_SIZE(following->list)) return false;
+        PyObject *object = PyList_GET_ITEM(following->list, following->at);
+        if (!py_ref_check(object) || !py_ref_usable(object)) return PyErr_Occurred() != NULL;
+        mr_ref ref = ((struct py_ref *)object)->ref;
+        mr_value value;
+        mr_status status = mr_get(core.mr, ref, 0, &value);
+        if (status == MR_OK) {
+            mr_value_release(&value);
+        } else if (status != MR_TIMEOUT) {
+            py_wait_raise(core.mr, ref, status);
+            return true;
+        }
+    }
+    return false;
+}
+
+static PyObject *get_one(PyObject *object, int64_t deadline_us, following *following) {
+    if (!py_ref_check(object) && is_generator(object)) return Py_NewRef(object); /* its references are there as it is */
+    if (!py_ref_check(object))
+        return PyErr_Format(PyExc_ValueError,
+                            "Invalid type of object refs, '%s', is given. 'object_refs' must either be a single "
+                            "ObjectRef or a list of ObjectRefs.",
+                            Py_TYPE(object)->tp_name);
+    if (!py_ref_usable(object)) return NULL;
+    wanted wanted = {.ref = ((struct py_ref *)object)->ref};
+    mr_status status = mr_get(core.mr, wanted.ref, 0, &wanted.value);
+    while (status == MR_TIMEOUT && py_wait_slice(get_wanted, &wanted, deadline_us, &status))
+        if (status == MR_TIMEOUT && following != NULL && following_failed(following)) return NULL;
+    if (PyErr_Occurred()) return NULL;
+    if (status == MR_OK) return py_decode_owned(&wanted.value);
+    py_wait_raise(core.mr, wanted.ref, status);
+    py_ref_name_actor(object);
+    return NULL;
+}
+
+/* One of a list has failed, and that is raised: others that have failed as well were asked for, too. */
+static void look_at_rest(PyObject *list, Py_ssize_t first) {
+    if (PyErr_ExceptionMatches(PyExc_TimeoutError)) return; /* it is not known to be a failure */
+    for (Py_ssize_t i = first; core.mr != NULL && i < PyList_GET_SIZE(list); i++) {
+        PyObject *object = PyList_GET_ITEM(list, i);
+        mr_value value;
+        if (py_ref_check(object) && mr_get(core.mr, ((struct py_ref *)object)->ref, 0, &value) == MR_OK)
+            mr_value_release(&value);
+    }
+}
+
+static PyObject *get_list(PyObject *list, int64_t deadline_us) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!py_ref_check(PyList_GET_ITEM(list, i)))
+            return PyErr_Format(PyExc_ValueError,
+                                "Invalid type of object refs, '%s', is given in a list. 'object_refs' must either be a "
+                                "single ObjectRef or a list of ObjectRefs.",
+                                Py_TYPE(PyList_GET_ITEM(list, i))->tp_name);
+    PyObject *values = PyList_New(count);
+    for (Py_ssize_t i = 0; values != NULL && i < count && i < PyList_GET_SIZE(list); i++) {
+        following rest = {.list = list, .first = i + 1, .at = i + 1};
+        PyObject *ref = Py_NewRef(PyList_GET_ITEM(list, i)), *value = get_one(ref, deadline_us, &rest);
+        Py_DECREF(ref);
+        if (value == NULL) {
+            look_at_rest(list, i + 1);
+            Py_CLEAR(values);
+        } else {
+            PyList_SET_ITEM(values, i, value);
+        }
+    }
+    return values;
+}
+
+/* The runtime, started if nobody has; not for a reference, or a list that begins with one: there has been another,
+ * which is over. */
+static bool has_runtime(PyObject *wanted) {
+    if (core.mr != NULL) return true;
+    if (PyList_Check(wanted) && PyList_GET_SIZE(wanted) > 0) wanted = PyList_GET_ITEM(wanted, 0);
+    return (!py_ref_check(wanted) || py_ref_usable(wanted)) && py_core_context() != NULL;
+}
+
+PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    PyObject *timeout = NULL, *wanted = count > 0 ? args[0] : NULL;
+    int64_t deadline_us;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        if (count == 0 && PyUnicode_CompareWithASCIIString(name, "object_refs") == 0)
+            wanted = args[count + i];
+        else if (PyUnicode_CompareWithASCIIString(name, "timeout") == 0)
+            timeout = args[count + i];
+        else
+            return PyErr_Format(PyExc_TypeError, "get() got an unexpected keyword argument '%U'", name);
+    }
+    if (count > 1 || wanted == NULL)
+        return PyErr_Format(PyExc_TypeError, "get() takes 1 positional argument, %zd were given", count);
+    if (!py_wait_deadline(timeout, &deadline_us) || !has_runtime(wanted)) return NULL;
+    return PyList_Check(wanted) ? get_list(wanted, deadline_us) : get_one(wanted, deadline_us, NULL);
+}
+
+/* ---- wait */
+
+typedef struct many {
+    PyObject *list; /* borrowed */
+    PyObject *kept; /* owned: the references that generators in it will give next; NULL: there are none */
+    size_t count, want;
+    mr_ref *refs;
+    unsigned char *ready;
+    size_t ready_count;
+} many;
+
+/* The reference that is meant by an item of the list, borrowed; NULL with an exception. */
+static PyObject *read_ref(PyObject *object, many *many) {
+    if (py_ref_check(object)) return object;
+    if (!is_generator(object)) {
+        PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got list containing %s",
+                     Py_TYPE(object)->tp_name);
+        return NULL;
+    }
+    if (many->kept == NULL && (many->kept = PyList_New(0)) == NULL) return NULL;
+    PyObject *next = PyObject_CallMethod(object, "_peek", NULL);
+    if (next != NULL && PyList_Append(many->kept, next) != 0) Py_CLEAR(next);
+    Py_XDECREF(next);
+    return next;
+}
+
+static bool read_refs(PyObject *list, many *many) {
+    many->count = (size_t)PyList_GET_SIZE(list);
+    many->list = list;
+    many->refs = PyMem_Malloc((many->count + 1) * (sizeof *many->refs + 1));
+    if (many->refs == NULL) return PyErr_NoMemory() != NULL;
+    many->ready = (unsigned char *)(many->refs + many->count);
+    PyObject *distinct = PySet_New(list);
+    if (distinct == NULL) return false;
+    bool once = (size_t)PySet_GET_SIZE(distinct) == many->count;
+    Py_DECREF(distinct);
+    if (!once) PyErr_SetString(PyExc_ValueError, "Wait requires a list of unique object refs.");
+    for (size_t i = 0; once && i < many->count; i++) {
+        PyObject *object = read_ref(PyList_GET_ITEM(list, (Py_ssize_t)i), many);
+        if (object == NULL || !py_ref_usable(object)) return false;
+        many->refs[i] = ((struct py_ref *)object)->ref;
+    }
+    return once;
+}
+
+static mr_status py_wait_for_many(mr_context *mr, void *what, int64_t timeout_us) {
+    many *many = what;
+    return mr_wait(mr, many->refs, many->count, many->want, timeout_us, many->ready, &many->ready_count);
+}
+
+/* ([ready], [not ready]): at most `want` are ready, in the order of the list. */
+static PyObject *two_lists(const many *many) {
+    PyObject *ready = PyList_New(0), *rest = PyList_New(0), *both = NULL;
+    size_t taken = 0;
+    for (size_t i = 0; ready != NULL && rest != NULL && i < many->count; i++) {
+        bool take = many->ready[i] != 0 && taken < many->want;
+        taken += take;
+        if (PyList_Append(take ? ready : rest, PyList_GET_ITEM(many->list, (Py_ssize_t)i)) != 0) Py_CLEAR(ready);
+    }
+    if (ready != NULL && rest != NULL) both = PyTuple_Pack(2, ready, rest);
+    Py_XDECREF(ready);
+    Py_XDECREF(rest);
+    return both;
+}
+
+static PyObject *py_wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_us) {
+    many many = {.want = (size_t)want};
+    PyObject *both = NULL;
+    if (read_refs(list, &many)) {
+        mr_status status = py_wait_for_many(core.mr, &many, 0);
+        while (status == MR_TIMEOUT && py_wait_slice(py_wait_for_many, &many, deadline_us, &status)) continue;
+        if (!PyErr_Occurred())
+            both = status == MR_OK || status == MR_TIMEOUT ? two_lists(&many) : py_core_raise(status);
+    }
+    PyMem_Free(many.refs);
+    Py_XDECREF(many.kept);
+    return both;
+}
+
+PyObject *py_wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    enum { WANT, TIMEOUT, LOCAL, REFS, WAITABLES, KNOWN }; /* the last two are one thing */
+    static const char *const known[] = {"num_returns", "timeout", "fetch_local", "object_refs", "ray_waitables"};
+    PyObject *given[KNOWN] = {NULL};
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        size_t at = 0;
+        while (at < KNOWN && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), known[at]) != 0) at++;
+        if (at == KNOWN || (at >= REFS && count > 0))
+            return PyErr_Format(PyExc_TypeError, "wait() got an unexpected keyword argument '%U'",
+                                PyTuple_GET_ITEM(names, i));
+        given[at] = args[count + i];
+    }
+    PyObject *list = count > 0 ? args[0] : given[REFS] != NULL ? given[REFS] : given[WAITABLES];
+    if (count > 1 || list == NULL)
+        return PyErr_Format(PyExc_TypeError, "wait() takes 1 positional argument, %zd were given", count);
+    if (!PyList_Check(list))
+        return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got %s", Py_TYPE(list)->tp_name);
+    Py_ssize_t want = given[WANT] == NULL ? 1 : PyNumber_AsSsize_t(given[WANT], PyExc_OverflowError);
+    int64_t deadline_us;
+    if ((want == -1 && PyErr_Occurred()) || !py_wait_deadline(given[TIMEOUT], &deadline_us) || !has_runtime(list))
+        return NULL;
+    if (want <= 0) return PyErr_Format(PyExc_ValueError, "Invalid number of objects to return %zd.", want);
+    if (PyList_GET_SIZE(list) == 0) return Py_BuildValue("([][])");
+    if (want > PyList_GET_SIZE(list))
+        return PyErr_Format(PyExc_ValueError,
+                            "num_returns cannot be greater than the number of objects provided to wait.");
+    return py_wait_many(list, want, deadline_us);
+}

@@ -1,5 +1,0 @@
-/* stack.h — Python stacks of this process, for `miniray why` (mr_on_describe). */
-#pragma once
-#include "python/native/core.h"
-
-mr_describe_fn py_stack_describe; /* takes the GIL: code that never gives it up is not seen */

@@ -1,0 +1,43 @@
+/* group_checker.h — checkers of the group scenario: decisions and finished pieces.
+ *
+ * Checked at each decision:
+ *   parts     the position of a part never goes back in an epoch, nor does the epoch
+ *   claims    a step of a rank has one piece, for ever; no item is in the pieces of two steps of one epoch, and none is
+ *             left out of an epoch that is over. So in each epoch all of the data is given out, once
+ *   shares    every part that is not claimed to its end has a holder that is here, and nobody has two more than another
+ *  one truth whoever knows a consumer group of some number knows the same one
+ *
+ * And whenever a worker does a step: the piece is the one that was decided for it. */
+#pragma once
+#include "cluster/consumer_group.h"
+#include "sim/sim.h"
+
+enum {
+    GROUP_SEATS_MAX = 8,
+    GROUP_PARTS_MAX = 12,
+    GROUP_ITEMS_MAX = 6, /* of a part */
+    GROUP_EPOCHS_MAX = 3,
+    GROUP_STEPS_MAX = 1024, /* of a rank */
+    GROUP_GROUPS_MAX = 4096
+};
+
+typedef struct group_step {
+    bool given;
+    batch_claims_piece piece;
+} group_step;
+
+typedef struct group_checker {
+    sim *sim;
+    consumer_group group;                 /* decided last */
+    uint64_t hashes[GROUP_GROUPS_MAX];    /* of consumer groups, by their number */
+    group_step (*steps)[GROUP_STEPS_MAX]; /* owned; by rank, which is the id of its worker */
+    bool given[GROUP_EPOCHS_MAX][GROUP_PARTS_MAX][GROUP_ITEMS_MAX];
+    uint64_t counted; /* epochs that are over, and were looked through */
+} group_checker;
+
+void group_checker_init(group_checker *checker, sim *sim);
+void group_checker_fini(group_checker *checker);
+
+void group_checker_did(group_checker *checker, uint32_t rank, uint64_t step, const batch_claims_piece *piece);
+void group_checker_decided(group_checker *checker, const consumer_group *group);
+void group_checker_knows(group_checker *checker, const sim_node *node, const consumer_group *group);

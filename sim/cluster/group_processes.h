@@ -1,0 +1,35 @@
+/* group_processes.h — the processes of the group scenario: a group leader, servers and workers.
+ *
+ * Each has mail and a metadata store of its own; members take an incarnation before they begin, and another one when
+ * they find that they were taken out. A worker plays the rank of its number: it claims pieces of the data for a few
+ * steps at a time, does them one after the other, and says that they are over. Servers only are there. All that a
+ * process does follows from the newest consumer group that it knows. What they do, and what is decided, is told to the
+ * ledger. */
+#pragma once
+#include "sim/cluster/group_checker.h"
+#include "sim/cluster/sim_group_leader.h"
+
+typedef struct group_cluster group_cluster;
+
+typedef struct group_process { /* a machine */
+    group_cluster *cluster;
+    sim_node *node;
+    uint32_t id;
+    uint8_t role;
+} group_process;
+
+struct group_cluster {
+    sim *sim;
+    leader_seat leader;
+    group_process processes[GROUP_SEATS_MAX];
+    uint32_t seat_count, part_count;
+    uint64_t sizes[GROUP_PARTS_MAX];
+    uint64_t epochs; /* that are to be done */
+    group_checker checker;
+    history_recorder_book book; /* what was asked of the metadata store */
+};
+
+extern const sim_program group_member_program; /* the argument is a group_process */
+void group_decided(void *context, const sim_node *node, const consumer_group *group); /* the context is the world */
+/* it knows that all epochs are over */
+bool group_done(const group_process *process);

@@ -1,0 +1,9 @@
+/* sim_metadata.h — a machine with a keeper, for scenarios that need a metadata store: image on the simulated disk,
+ * control messages through the simulated network. Its program takes no argument. */
+#pragma once
+#include "cluster/metadata_db.h"
+#include "sim/sim.h"
+
+extern const sim_program sim_metadata_program;
+
+const metadata_db *sim_metadata_metadata(const sim_node *node); /* NULL: it is down, or cannot read its disk yet */

@@ -1,0 +1,34 @@
+/* history_recorder.h — a metadata store that is asked through it, and writes down when and how it answered.
+ *
+ * What all processes of a simulation asked of one key is one history (linearizability.h), by true time. A keeper may
+ * begin another generation (metadata_store.h): a history is linearizable within each. A request that ends with anything
+ * but an answer of the metadata store (a time-out, the end of its process) has none: nobody knows whether it was heard.
+ * A swap that is refused has shown the newest version; whether it was decided is not known either: a network may have
+ * delivered it twice, and this is the answer to the second. Get and compare-and-swap only. */
+#pragma once
+#include "cluster/metadata_store.h"
+#include "sim/linearizability.h"
+#include "sim/sim.h"
+
+enum { HISTORY_RECORDER_KEYS_MAX = 20, HISTORY_RECORDER_KEY_MAX = 32 };
+
+typedef struct history_recorder_book { /* of a simulation; zero-initialized with it, it is empty and ready */
+    sim *sim;
+    bool loses; /* the keeper may lose its disk: what comes then is drawn by chance, below what was as well */
+    struct {
+        char key[HISTORY_RECORDER_KEY_MAX];
+        linearizability_history history;
+    } keys[HISTORY_RECORDER_KEYS_MAX];
+    size_t count;
+} history_recorder_book;
+
+void history_recorder_book_fini(history_recorder_book *book);
+/* at the end: a violation for a history that is not linearizable */
+void history_recorder_check(history_recorder_book *book);
+
+typedef struct history_recorder { /* of a process; in place */
+    metadata_store store;
+    history_recorder_book *book;
+} history_recorder;
+
+metadata_store history_recorder_metadata(history_recorder *recorder); /* borrowed for the metadata store's life */

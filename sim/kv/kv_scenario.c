@@ -1,0 +1,83 @@
+/* kv_scenario.c — the parameter server's own processes (kv_deployment.h) under fire: a workload ends with the bits of
+ * plain sums.
+ *
+ * The protocol has a scenario of its own (sim/ps), with a ledger of every step. This one is about what stands around
+ * it: kv process, kv workers and their requests, tables on shelves, the scheduler with its desk, its metadata store and
+ * its checkpoints. Each seed draws a deployment; everything goes wrong for a while; it heals, and every rank must have
+ * seen the right weights within SETTLE_US. */
+#include "sim/kv/kv_scenario.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "sim/faults.h"
+#include "sim/ps/ps_scenario.h"
+
+#define FAULTS_US INT64_C(6000000)
+#define SETTLE_US INT64_C(90000000)
+
+static void draw(kv_deployment *deployment, rng *rng) {
+    static const consistency_kind kinds[] = {CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP, CONSISTENCY_BSP};
+    kv_scheduler_options *options = &deployment->scheduler;
+    options->consistency = (consistency){kinds[rng_below(rng, 4)], (uint32_t)rng_below(rng, 3)};
+    if (options->consistency.kind != CONSISTENCY_SSP) options->consistency.bound = 0;
+    deployment->servers = 1 + (uint32_t)rng_below(rng, KV_DEPLOYMENT_SERVERS_MAX);
+    deployment->workers = 1 + (uint32_t)rng_below(rng, KV_DEPLOYMENT_WORKERS_MAX);
+    deployment->steps = 1 + rng_below(rng, 30);
+    deployment->checker.parts = rng_chance(rng, 0.6) ? 1 + (uint32_t)rng_below(rng, KV_DATA_CHECKER_PARTS) : 0;
+    for (uint32_t i = 0; i < deployment->checker.parts; i++) deployment->checker.sizes[i] = 1 + rng_below(rng, 60);
+    deployment->step_us = rng_between(rng, 0, 2 * FAULTS_US / (int64_t)deployment->steps);
+    options->server_count = 1 + (uint32_t)rng_below(rng, deployment->servers); /* the others come to join them */
+    options->table_slots = 1 + (uint32_t)rng_below(rng, 6);
+    options->copies = (uint8_t)(1 + rng_below(rng, options->server_count < 3 ? options->server_count : 3));
+    if (rng_chance(rng, 0.5)) options->checkpoint_us = rng_between(rng, 50000, 1000000);
+    if (rng_chance(rng, 0.3)) options->balance_us = rng_between(rng, 200000, 1000000);
+    bool rounds = options->consistency.kind == CONSISTENCY_BSP;
+    deployment->leave_chance = 0.15;
+    if (!rounds && rng_chance(rng, 0.5)) deployment->hurry_chance = 0.7;
+    options->mixed = rounds && rng_chance(rng, 0.4);
+    options->exact_checkpoints = options->checkpoint_us != 0 && !options->mixed && rng_chance(rng, 0.3);
+    for (int i = 0; i < KV_WORKLOAD_PARTS; i++)
+        deployment->workload.rounds[i] = rounds && (i == KV_WORKLOAD_ROWS || !options->mixed);
+}
+
+static bool is_done(void *context) { return kv_deployment_is_done(context); }
+
+static void complain(const kv_deployment *deployment) {
+    char why[SCENARIO_TEXT_MAX / 2];
+    uint32_t rank = kv_deployment_why(deployment, why, sizeof why);
+    sim_violation(deployment->sim, "%d s after the faults the lesson is not over for rank %u: %s",
+                  (int)(SETTLE_US / 1000000), rank, why);
+}
+
+static void run(const scenario_options *options, scenario_result *result) {
+    kv_deployment *deployment = xcalloc(1, sizeof *deployment);
+    deployment->sim = sim_create(options);
+    sim_describe(deployment->sim, ps_describe);
+    draw(deployment, sim_rng(deployment->sim));
+    kv_deployment_build(deployment);
+    sim_note(deployment->sim, NULL, "%u servers, %u workers, %u slots, %u copies, consistency %d(%u)%s, %d steps",
+             deployment->servers, deployment->workers, deployment->scheduler.table_slots, deployment->scheduler.copies,
+             (int)deployment->scheduler.consistency.kind, deployment->scheduler.consistency.bound,
+             deployment->scheduler.mixed ? " and others" : "", (int)deployment->steps);
+    fault_limits limits = {.allowed = FAULT_ALL, .until_us = FAULTS_US, .down_max = 2};
+    faults *faults = faults_create(deployment->sim, &limits);
+    bool settled = false;
+    if (sim_run(deployment->sim, FAULTS_US + FAULTS_HEAL_US) &&
+        sim_run_until(deployment->sim, sim_now_us(deployment->sim) + SETTLE_US, is_done, deployment, &settled) &&
+        !settled)
+        complain(deployment);
+    if (settled) kv_data_checker_check(&deployment->checker);
+    faults_destroy(faults);
+    sim_finish(deployment->sim, result);
+    free(deployment);
+}
+
+static const scenario_mutation mutations[] = {
+    {"counts-alone", "a worker counts its steps itself, from the first one on when it is started again", 50},
+    {"other-values", "a step that is played again pushes something else", 50},
+    {0},
+};
+
+const scenario kv_scenario = {"kv", "the processes of the parameter server: a lesson ends with the bits of plain sums",
+                              mutations, run};

@@ -1,0 +1,334 @@
+/* kv_sim_worker.c — see kv_deployment.h: a worker of it.
+ *
+ *   its rank is ready ──► tables, data ──► step ──► shown, computed, pushed ──► step …    again if something is stale
+ *                                            └─ the last one is over ──► compares, ends unless everything goes back
+ *
+ * It is a program of users but for one thing: it waits for nothing, and looks again whenever something has come. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/mutation.h"
+#include "kv/client/kv_request.h"
+#include "kv/client/kv_worker.h"
+#include "kv/control/catalog_client.h"
+#include "sim/kv/kv_deployment.h"
+
+typedef enum phase { BEGINS, ASKS, CUTS, OPENS, LOOKS, EATS, COMPUTES, PUSHES, LEAVES, COMPARES, ENDED } phase;
+
+typedef struct kv_sim_worker {
+    kv_deployment_seat *seat;
+    kv_worker *worker;
+    phase phase;
+    uint64_t step;
+    int64_t until_us; /* it computes */
+    bool hurries;     /* in this step */
+    catalog_client_ask question;
+    cas_update *ask;
+    dataset_spec spec; /* that it says; then its kv worker has it */
+    cas_update *cut;
+    table_catalog_table wanted[KV_WORKLOAD_PARTS], found[KV_WORKLOAD_PARTS];
+    size_t asked; /* tables that it has, and the one that it asks for */
+    table_info tables[KV_WORKLOAD_PARTS];
+    uint64_t keys[KV_WORKLOAD_KEYS], tickets[KV_WORKLOAD_PARTS];
+    uint32_t lengths[KV_WORKLOAD_KEYS];
+    kv_workload_weights shown, parts;
+} kv_sim_worker;
+
+static int64_t now_of(const kv_sim_worker *worker) { return van_now_us(kv_worker_van(worker->worker)); }
+static sim *sim_of(const kv_sim_worker *worker) { return worker->seat->deployment->sim; }
+
+/* ---- Tables. */
+
+static mr_status edit(void *argument, table_catalog *catalog, bool *changed) {
+    kv_sim_worker *worker = argument;
+    const table_catalog_table *wanted = &worker->wanted[worker->asked];
+    if (table_catalog_find(catalog, wanted->name) == NULL) {
+        MR_TRY(table_catalog_add(catalog, wanted));
+        *changed = true;
+    }
+    table_catalog_table_fini(&worker->found[worker->asked]);
+    table_catalog_table_copy(&worker->found[worker->asked], table_catalog_find(catalog, wanted->name));
+    return MR_OK;
+}
+
+static void ask(kv_sim_worker *worker) {
+    table_catalog_table *wanted = &worker->wanted[worker->asked];
+    consistency consistency;
+    if (table_catalog_table_consistency(wanted, kv_worker_map(worker->worker), &consistency) != MR_OK)
+        sim_violation(sim_of(worker), "table '%s' has no consistency", wanted->name);
+    else
+        consistency_write(consistency, wanted->consistency);
+    worker->question = (catalog_client_ask){edit, worker};
+    worker->ask = catalog_client_begin(kv_worker_metadata(worker->worker), &worker->question);
+}
+
+static void take_table(kv_sim_worker *worker) {
+    table_info *table = &worker->tables[worker->asked];
+    cas_update_end(worker->ask);
+    worker->ask = NULL;
+    if (table_info_init(table, &worker->found[worker->asked], kv_worker_map(worker->worker)) != MR_OK) {
+        sim_violation(sim_of(worker), "table '%s' cannot be opened", worker->found[worker->asked].name);
+        worker->phase = ENDED;
+        return;
+    }
+    if (table_info_in_rounds(table)) kv_worker_join(worker->worker);
+    if (++worker->asked < KV_WORKLOAD_PARTS) ask(worker);
+}
+
+/* ---- Data. */
+
+static void cut(kv_sim_worker *worker) {
+    const kv_data_checker *checker = &worker->seat->deployment->checker;
+    if (dataset_spec_init(&worker->spec, checker->sizes, checker->parts) != MR_OK)
+        sim_violation(sim_of(worker), "the data cannot be cut");
+    worker->cut = dataset_spec_decide(kv_worker_metadata(worker->worker), &worker->spec);
+}
+
+static phase take_cut(kv_sim_worker *worker) {
+    mr_status status = cas_update_status(worker->cut);
+    if (status == MR_BUSY) return CUTS;
+    cas_update_end(worker->cut);
+    worker->cut = NULL;
+    if (status != MR_OK) sim_violation(sim_of(worker), "the data is not cut: %d", (int)status);
+    kv_worker_cut(worker->worker, &worker->spec);
+    return OPENS;
+}
+
+/* Of as many items as the step says: who plays it again says the same. */
+static mr_status eat(kv_sim_worker *worker) {
+    kv_data_checker *checker = &worker->seat->deployment->checker;
+    batch_claims_piece piece;
+    if (checker->parts == 0 || worker->step >= worker->seat->deployment->steps) return MR_OK;
+    MR_TRY(kv_worker_piece(worker->worker, 1 + worker->step % 3, &piece));
+    kv_data_checker_used(checker, kv_worker_map(worker->worker), worker->seat->number, worker->step, &piece);
+    return MR_OK;
+}
+
+/* Leaves what it has claimed to others, between two steps, and comes back. */
+static bool leaves(kv_sim_worker *worker) {
+    rng *rng = van_env(kv_worker_van(worker->worker))->rng;
+    if (worker->seat->deployment->checker.parts == 0 || !rng_chance(rng, worker->seat->deployment->leave_chance))
+        return false;
+    sim_count(sim_of(worker), "data left", 1);
+    kv_worker_hand_back(worker->worker);
+    kv_data_checker_left(&worker->seat->deployment->checker, kv_worker_map(worker->worker), worker->seat->number,
+                         kv_worker_step(worker->worker));
+    return true;
+}
+
+/* ---- A step. */
+
+static kv_request request_of(kv_sim_worker *worker, kv_workload_part part) {
+    kv_request request = {.table = &worker->tables[part], .kept = true, .count = KV_WORKLOAD_ITEMS};
+    if (part == KV_WORKLOAD_ARRAY) return request;
+    request.keys = worker->keys;
+    request.count = KV_WORKLOAD_KEYS;
+    if (part == KV_WORKLOAD_VECTORS) request.lengths = worker->lengths;
+    return request;
+}
+
+static mr_status look(kv_sim_worker *worker) {
+    for (int i = 0; i < KV_WORKLOAD_PARTS; i++) {
+        kv_request request = request_of(worker, (kv_workload_part)i);
+        request.to = worker->shown[i];
+        request.pulls = true;
+        MR_TRY((i == KV_WORKLOAD_ARRAY ? kv_request_array : kv_request_keys)(worker->worker, &request,
+                                                                             &worker->tickets[i]));
+    }
+    return MR_OK;
+}
+
+static mr_status push(kv_sim_worker *worker) {
+    bool other = MUTATED("other-values") && sim_node_process(worker->seat->node) > 1;
+    kv_workload_gradient(&worker->seat->deployment->workload, worker->seat->number, worker->step + other, worker->shown,
+                         worker->parts);
+    for (int i = 0; i < KV_WORKLOAD_PARTS; i++) {
+        kv_request request = request_of(worker, (kv_workload_part)i);
+        request.values = worker->parts[i];
+        request.pushes = true;
+        request.kept = !worker->hurries;
+        MR_TRY((i == KV_WORKLOAD_ARRAY ? kv_request_array : kv_request_keys)(worker->worker, &request,
+                                                                             &worker->tickets[i]));
+    }
+    return kv_worker_end(worker->worker);
+}
+
+/* All of them; one that is over is not asked after again. */
+static mr_status answered(kv_sim_worker *worker) {
+    mr_status all = MR_OK;
+    for (int i = 0; i < KV_WORKLOAD_PARTS; i++) {
+        mr_status status = worker->tickets[i] == 0 ? MR_OK : kv_worker_done(worker->worker, worker->tickets[i]);
+        if (status != MR_BUSY) worker->tickets[i] = 0;
+        if (all == MR_OK || (all == MR_BUSY && status != MR_OK)) all = status;
+    }
+    return all;
+}
+
+static void tell(const kv_sim_worker *worker) {
+    const cluster_map *map = kv_worker_map(worker->worker);
+    sim_note(sim_of(worker), worker->seat->node, "has learnt it");
+    if (worker->seat->number == 0 && map->origin != 0) sim_count(sim_of(worker), "from a checkpoint", 1);
+}
+
+/* Where nobody knows the order others may not be done yet. */
+static void compare(kv_sim_worker *worker) {
+    kv_deployment *deployment = worker->seat->deployment;
+    kv_workload_weights expected;
+    kv_workload_reference(&deployment->workload, deployment->steps, expected);
+    const float *seen = &worker->shown[0][0][0], *right = &expected[0][0][0];
+    bool same = memcmp(seen, right, sizeof expected) == 0, late = false;
+    for (size_t i = 0; i < KV_WORKLOAD_PARTS * KV_WORKLOAD_ITEMS && !same; i++) {
+        if (seen[i] == right[i]) continue;
+        if (deployment->workload.rounds[i / KV_WORKLOAD_ITEMS] || seen[i] > right[i])
+            sim_violation(sim_of(worker), "rank %u sees %a where %a is right, at %zu", worker->seat->number,
+                          (double)seen[i], (double)right[i], i);
+        late = true;
+    }
+    if (same) memcpy(deployment->end, worker->shown, sizeof deployment->end);
+    if (same) tell(worker);
+    deployment->done[worker->seat->number] = same;
+    worker->phase = late ? COMPARES : ENDED;
+}
+
+/* ---- One thing after the other. */
+
+static phase from(mr_status status, phase then, phase now) {
+    if (status == MR_OK) return then;
+    return status == MR_BUSY ? now : OPENS; /* all else is begun again */
+}
+
+static phase goes_on(kv_sim_worker *worker) {
+    worker->step++;
+    return leaves(worker) ? LEAVES : OPENS;
+}
+
+static phase next_of(kv_sim_worker *worker) {
+    kv_worker *kv_worker = worker->worker;
+    switch (worker->phase) {
+    case BEGINS:
+        if (kv_worker_ready(kv_worker) != MR_OK) return BEGINS;
+        ask(worker);
+        return ASKS;
+    case ASKS: {
+        mr_status status = cas_update_status(worker->ask);
+        if (status == MR_OK) take_table(worker);
+        if (status != MR_OK && status != MR_BUSY) sim_violation(sim_of(worker), "no table: %d", (int)status);
+        if (worker->phase == ENDED || worker->asked < KV_WORKLOAD_PARTS) return worker->phase;
+        if (worker->seat->deployment->checker.parts == 0) return OPENS;
+        cut(worker);
+        return CUTS;
+    }
+    case CUTS: return take_cut(worker);
+    case OPENS:
+        kv_worker_begin(kv_worker);
+        if (kv_worker_opened(kv_worker) != MR_OK) return OPENS;
+        if (!MUTATED("counts-alone")) worker->step = kv_worker_step(kv_worker);
+        worker->hurries = worker->step + 1 < worker->seat->deployment->steps &&
+                          rng_chance(van_env(kv_worker_van(kv_worker))->rng, worker->seat->deployment->hurry_chance);
+        return worker->hurries ? EATS : from(look(worker), LOOKS, OPENS);
+    case LOOKS: return from(answered(worker), EATS, LOOKS);
+    case EATS: {
+        mr_status status = eat(worker);
+        worker->until_us =
+            now_of(worker) + rng_between(van_env(kv_worker_van(kv_worker))->rng, 0, worker->seat->deployment->step_us);
+        return from(status, COMPUTES, EATS);
+    }
+    case COMPUTES:
+        if (now_of(worker) < worker->until_us) return COMPUTES;
+        if (worker->step >= worker->seat->deployment->steps) return COMPARES;
+        if (push(worker) != MR_OK) return OPENS;
+        return worker->hurries ? goes_on(worker) : PUSHES;
+    case PUSHES: {
+        mr_status status = answered(worker);
+        return from(status, status == MR_OK ? goes_on(worker) : OPENS, PUSHES);
+    }
+    case LEAVES: return kv_worker_handed_back(kv_worker) == MR_OK ? OPENS : LEAVES;
+    case COMPARES: compare(worker); return worker->phase == ENDED ? ENDED : from(look(worker), LOOKS, OPENS);
+    case ENDED:
+        if (kv_worker == NULL || kv_worker_opened(kv_worker) == MR_OK) return ENDED;
+        worker->seat->deployment->done[worker->seat->number] = false; /* everything went back to a checkpoint */
+        return OPENS;
+    }
+    return ENDED;
+}
+
+static void go_on(kv_sim_worker *worker) {
+    phase before;
+    do {
+        before = worker->phase;
+        worker->phase = next_of(worker);
+    } while (worker->phase != before && worker->phase != ENDED);
+}
+
+void kv_deployment_pupil_why(const kv_deployment_seat *seat, char *text, size_t size) {
+    static const char *const phases[] = {"begins",   "asks",   "cuts",   "opens",    "looks", "eats",
+                                         "computes", "pushes", "leaves", "compares", "ended"};
+    const kv_sim_worker *worker = sim_node_state(seat->node);
+    if (worker == NULL || worker->worker == NULL) {
+        snprintf(text, size, "it is down");
+        return;
+    }
+    mr_status status = kv_worker_opened(worker->worker);
+    for (int i = 0; status == MR_OK && i < KV_WORKLOAD_PARTS; i++)
+        if (worker->tickets[i] != 0) status = kv_worker_late(worker->worker, worker->tickets[i]);
+    snprintf(text, size, "it %s step %d; %s", phases[worker->phase], (int)worker->step,
+             status == MR_OK ? "nothing is under way" : mr_last_error());
+}
+
+/* ---- As a process. */
+
+static void *start(sim_node *node, const env *env, void *argument) {
+    kv_sim_worker *worker = xcalloc(1, sizeof *worker);
+    kv_workload_table tables[KV_WORKLOAD_PARTS];
+    worker->seat = argument;
+    kv_process_options options = {.scheduler = KV_DEPLOYMENT_SCHEDULER,
+                                  .listen = sim_node_name(node),
+                                  .number = worker->seat->number,
+                                  .env = env};
+    kv_workload_keys(worker->keys, worker->lengths);
+    kv_workload_tables(tables);
+    if (worker->seat->deployment->scheduler.mixed) {
+        tables[KV_WORKLOAD_VECTORS].options.consistency = "ssp:1";
+        tables[KV_WORKLOAD_ARRAY].options.consistency = "asp";
+    }
+    mr_status status = kv_worker_open(&options, &worker->worker);
+    for (int i = 0; status == MR_OK && i < KV_WORKLOAD_PARTS; i++)
+        status = table_catalog_table_init(&worker->wanted[i], tables[i].name, &tables[i].options);
+    if (status != MR_OK) sim_violation(sim_of(worker), "rank %u cannot begin", worker->seat->number);
+    if (worker->worker != NULL) sim_node_serve(node, &messenger_events, van_mail(kv_worker_van(worker->worker)));
+    return worker;
+}
+
+static void stop(void *state) {
+    kv_sim_worker *worker = state;
+    if (worker->ask != NULL) cas_update_end(worker->ask);
+    if (worker->cut != NULL) cas_update_end(worker->cut);
+    dataset_spec_fini(&worker->spec);
+    kv_worker_close(worker->worker);
+    for (size_t i = 0; i < KV_WORKLOAD_PARTS; i++) {
+        if (i < worker->asked) table_info_fini(&worker->tables[i]);
+        table_catalog_table_fini(&worker->wanted[i]);
+        table_catalog_table_fini(&worker->found[i]);
+    }
+    free(worker);
+}
+
+static int64_t next_us(void *state) {
+    kv_sim_worker *worker = state;
+    if (worker->worker == NULL) return CLOCK_NEVER_US;
+    int64_t due_us = van_due_us(kv_worker_van(worker->worker));
+    return worker->phase == COMPUTES && worker->until_us < due_us ? worker->until_us : due_us;
+}
+
+/* What it asks for goes with the turn behind it. */
+static void tick(void *state, int64_t now_us) {
+    kv_sim_worker *worker = state;
+    van *van = kv_worker_van(worker->worker);
+    van_turn(van);
+    go_on(worker);
+    van_turn(van);
+}
+
+const sim_program kv_deployment_worker_program = {"worker", start, stop, next_us, tick};

@@ -1,0 +1,43 @@
+/* kv_workload.h — a small training whose end is known: three tables, one of each kind, with a few weights by key in
+ * each.
+ *
+ * What a rank pushes is a function of its number, the step and the weights that it is shown, so whatever goes wrong
+ * anywhere shows in the bits at the end: they are those of plain sums in one process. Where there are no rounds nobody
+ * knows the order, and all push ones: each must have been counted once.
+ *
+ * It is the same whoever plays it: processes of this machine by shared memory or tcp (tests/support/ps_fixture.h), or
+ * simulated ones (kv_sim_worker.c). Pure. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "miniray/ps.h"
+
+enum { KV_WORKLOAD_WIDTH = 5, KV_WORKLOAD_KEYS = 8 };
+typedef enum kv_workload_part {
+    KV_WORKLOAD_ROWS,
+    KV_WORKLOAD_VECTORS,
+    KV_WORKLOAD_ARRAY,
+    KV_WORKLOAD_PARTS
+} kv_workload_part;
+typedef float kv_workload_weights[KV_WORKLOAD_PARTS][KV_WORKLOAD_KEYS][KV_WORKLOAD_WIDTH];
+enum { KV_WORKLOAD_ITEMS = KV_WORKLOAD_KEYS * KV_WORKLOAD_WIDTH }; /* of a part */
+
+typedef struct kv_workload {
+    uint32_t workers;
+    bool rounds[KV_WORKLOAD_PARTS]; /* of tables of BSP */
+} kv_workload;
+
+void kv_workload_gradient(const kv_workload *workload, uint32_t rank, uint64_t step, const kv_workload_weights shown,
+                          kv_workload_weights out);
+/* after so many steps of all ranks */
+void kv_workload_reference(const kv_workload *workload, uint64_t steps, kv_workload_weights out);
+
+typedef struct kv_workload_table {
+    const char *name;
+    mr_ps_array array; /* of the dense one: options.arrays */
+    mr_ps_table_options options;
+} kv_workload_table;
+/* that do not move: options point to arrays in there */
+void kv_workload_tables(kv_workload_table out[KV_WORKLOAD_PARTS]);
+void kv_workload_keys(uint64_t keys[KV_WORKLOAD_KEYS], uint32_t lengths[KV_WORKLOAD_KEYS]);

@@ -1,0 +1,62 @@
+/* ps_checkpoints.c — see ps_cluster.h: the process that keeps checkpoints. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "sim/ps/ps_cluster.h"
+#include "sim/sim_process.h"
+
+typedef struct process {
+    ps_cluster *cluster;
+    sim_process process;
+    checkpoint_store *store;
+} process;
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    messenger_send(((process *)context)->process.messenger, address, bytes);
+}
+
+static void take_bytes(void *context, link_id link, span bytes) {
+    process *process = context;
+    ps_coverage_batch(&process->cluster->coverage, bytes);
+    checkpoint_store_take_bytes(process->store, bytes, NULL);
+}
+
+static void on_whole(void *context, const checkpoint_store *store) {
+    ps_cluster *cluster = ((process *)context)->cluster;
+    for (uint32_t i = 0; i < cluster->slot_count; i++)
+        ps_checker_saved(&cluster->ps_checker, checkpoint_store_newest(store), i, checkpoint_store_lsn(store, i));
+    if (cluster->pause_us != 0) ps_checker_exact(&cluster->ps_checker, checkpoint_store_newest(store));
+}
+
+static void *start(sim_node *node, const env *env, void *argument) {
+    static const messenger_handlers handlers = {.on_message = take_bytes};
+    process *process = xcalloc(1, sizeof *process);
+    checkpoint_store_options options = {.address = sim_node_name(node),
+                                        .controller = "director",
+                                        .disk = env->disk,
+                                        .exact = ((ps_process *)argument)->cluster->pause_us != 0,
+                                        .send = send_bytes,
+                                        .on_whole = on_whole,
+                                        .context = process};
+    process->cluster = ((ps_process *)argument)->cluster;
+    sim_process_open(&process->process, node, env, &handlers, process, false, NULL);
+    process->store = checkpoint_store_create(&options, sim_process_now_us(&process->process));
+    return process;
+}
+
+static void stop(void *state) {
+    process *process = state;
+    checkpoint_store_destroy(process->store);
+    sim_process_close(&process->process);
+    free(process);
+}
+
+static int64_t next_us(void *state) { return checkpoint_store_next_us(((process *)state)->store); }
+static void tick(void *state, int64_t now_us) { checkpoint_store_tick(((process *)state)->store, now_us); }
+
+const sim_program ps_checkpoints_program = {"depot", start, stop, next_us, tick};
+
+const checkpoint_store *ps_checkpoints_of(const ps_process *seat) {
+    const process *process = sim_node_state(seat->node);
+    return process == NULL ? NULL : process->store;
+}

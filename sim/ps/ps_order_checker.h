@@ -1,0 +1,31 @@
+/* ps_order_checker.h — checker of the order in which a rank of the parameter scenario sends its pushes: priorities.
+ *
+ * A rank is watched from outside: what it is asked, and what it sends. A slot is surely in line when something that it
+ * was to push before the last flush has never been sent.
+ *
+ * Checked  while a slot is in line, no slot of a lower priority sends anything to the same head; but for one that was
+ *          passed over so often that it goes first (RANK_PATIENCE).
+ *
+ * What changes between two flushes (priorities, cluster maps, pushes) says nothing about what went meanwhile. */
+#pragma once
+#include "ps/rank.h"
+#include "sim/ps/ps_workload.h"
+#include "sim/sim.h"
+
+typedef struct ps_order_checker { /* zero-initialized nothing was asked */
+    uint64_t flushes, map;
+    struct {
+        uint64_t asked, went; /* the highest name of each */
+        uint64_t since;       /* the flushes at the last time that something about it changed */
+        uint64_t passed;      /* parts of others since it last went */
+        uint8_t priority;
+    } slots[PS_SLOTS_MAX];
+} ps_order_checker;
+
+void ps_order_checker_reset(ps_order_checker *checker); /* another generation */
+void ps_order_checker_push(ps_order_checker *checker, uint32_t slot, uint64_t name);
+/* It is there, whoever sent it: what an earlier process of the rank had contributed to a round is acknowledged, too. */
+void ps_order_checker_pushed(ps_order_checker *checker, uint32_t slot, uint64_t name);
+void ps_order_checker_prefer(ps_order_checker *checker, uint32_t slot, uint8_t priority);
+void ps_order_checker_sent(ps_order_checker *checker, sim *sim, const cluster_map *map, span batch);
+void ps_order_checker_flushed(ps_order_checker *checker);

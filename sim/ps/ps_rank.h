@@ -1,0 +1,25 @@
+/* ps_rank.h — one rank of the parameter scenario, as one process plays it in one term: it trains (ps_workload.h).
+ *
+ * It is shown all slots, computes, pushes, and takes its time between two steps. */
+#pragma once
+#include "sim/ps/ps_data_client.h"
+
+typedef struct ps_rank ps_rank;
+
+/* `send` has the context; `client`: where its data comes from, NULL: it needs none. All borrowed for its life. */
+ps_rank *ps_rank_begin(ps_process *process, const env *env, const rank_agent *agent, ps_data_client *client,
+                       uint32_t rank, uint64_t term, void (*send)(void *context, const char *address, span bytes),
+                       void *context);
+void ps_rank_end(ps_rank *rank);
+
+void ps_rank_take(ps_rank *rank, span bytes);
+/* Another rank says what it has had acknowledged, by slot. It is heard only by one that knows the cluster map that the
+ * speaker knew: what follows from it is asked of servers that have everything that the speaker had acknowledged. */
+void ps_rank_told(ps_rank *rank, const cluster_map *known, const uint64_t own[PS_SLOTS_MAX]);
+int64_t ps_rank_next_us(const ps_rank *rank);
+void ps_rank_tick(ps_rank *rank, int64_t now_us);
+/* It has ended this step, and all of it is acknowledged; false: it is in that step, or about to end it. */
+bool ps_rank_stands(const ps_rank *rank, uint64_t *step);
+bool ps_rank_pushes(const ps_rank *rank); /* something is not acknowledged */
+uint64_t ps_rank_term(const ps_rank *rank);
+bool ps_rank_done(const ps_rank *rank); /* all steps, and everything is acknowledged */

@@ -1,0 +1,404 @@
+/* ps_scenario.c — a keeper, a controller, servers and workers that train: the parameter protocol under fire.
+ *
+ * Each seed draws a cluster (1 to 8 servers, 1 to 16 ranks, as many workers or some more or fewer, of which some go for
+ * good; chains of 1 to 3 copies, a consistency, or tables with rounds beside others; bounds that are the same for all
+ * pulls or not); now and then slots are pinned to other servers, and must move while
+ * training goes on. Everything goes wrong for a while; it heals, and all ranks must end their steps, and every slot
+ * must have its copies, equal and where they belong.
+ *
+ * A server is not killed while it has the last living copy of a slot, in the newest cluster map or in one that may yet
+ * be decided: that would be a loss, which no protocol undoes. One kind of loss is left: a server dies, and before that
+ * is noticed the controller gives up the other copy on a suspicion that is false. What is checked at each step has its
+ * own file, ps_checker.h; at the end:
+ *
+ *   progress     every rank has done all its steps within SETTLE_US, or the controller names a slot that is lost
+ *   true losses    nobody has a copy of a slot that is said to be lost
+ *   filling        every slot has as many copies as it should, on the servers of its target
+ *   same bytes     all copies of a slot are at the same lsn */
+#include "sim/ps/ps_scenario.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "sim/cluster/sim_metadata.h"
+#include "sim/faults.h"
+#include "sim/ps/ps_operations.h"
+
+enum {
+    CHECKPOINTS_STREAM = 10,
+    DATA_STREAM = 11,
+    LOSS_STREAM = 12,
+    ROT_STREAM = 13,
+    BATCH_STREAM = 14,
+    NORMS_STREAM = 15,
+    MIXED_STREAM = 16,
+    PAUSE_STREAM = 17,
+    AWAY_STREAM = 18,
+    FED_STEPS_MAX = 20,
+    MIXED_SLOTS_MAX = (PS_SLOTS_MAX - 1) / 2
+};
+
+#define SETTLE_US      INT64_C(20000000)
+#define PAUSE_LEAST_US INT64_C(300000)
+
+/* Workers may go for good: others play their ranks. */
+static bool may_die(void *context, sim_node *node) {
+    const ps_cluster *cluster = context;
+    for (uint32_t i = 0; i < cluster->worker_count; i++)
+        if (cluster->workers[i].node == node) return true;
+    return false;
+}
+
+/* ---- The end. */
+
+static bool all_done(void *context) {
+    const ps_cluster *cluster = context;
+    for (uint32_t i = 0; i < cluster->rank_count; i++)
+        if (!ps_cluster_rank_done(cluster, i)) return false;
+    return true;
+}
+
+static bool slot_settled(const ps_cluster *cluster, const cluster_map *map, uint32_t index) {
+    const cluster_map_slot *slot = &map->slots[index];
+    size_t wanted = map_planner_copies(cluster->copies, slot->more);
+    if (wanted > cluster->server_count) wanted = cluster->server_count;
+    if (slot->count != wanted) return false;
+    for (size_t i = 0; i < slot->count; i++) {
+        if (!ps_lives(cluster, &slot->chain[i])) return false;
+        const replica *replica = slot_server_replica(ps_server_of(&cluster->servers[slot->chain[i].server]), index);
+        if (replica == NULL) return false;
+        replica_look look = replica_look_at(replica);
+        if (look.epoch != slot->epoch || look.applied != cluster->ps_checker.histories[index].count ||
+            look.logged != look.applied)
+            return false;
+    }
+    return true;
+}
+
+static bool all_settled(void *context) {
+    const ps_cluster *cluster = context;
+    const controller *controller = ps_controller_of(&cluster->controller);
+    if (!all_done(context) || controller == NULL) return false;
+    const cluster_map *map = controller_map(controller);
+    for (uint32_t i = 0; i < cluster->slot_count; i++)
+        if (!slot_settled(cluster, map, i)) return false;
+    for (size_t i = 0; i < cluster->pin_count; i++)
+        if (map->slots[cluster->pins[i].slot].chain[0].server != cluster->pins[i].servers[0]) return false;
+    return true;
+}
+
+/* The first slot that the controller says is lost; slot_count: none. */
+static uint32_t find_lost(const ps_cluster *cluster) {
+    controller *controller = ps_controller_of(&cluster->controller);
+    uint32_t slot = 0;
+    if (controller == NULL || controller_map(controller)->number == 0) return cluster->slot_count;
+    while (slot < cluster->slot_count && !controller_lost(controller, slot)) slot++;
+    return slot;
+}
+
+static bool check_loss(ps_cluster *cluster, uint32_t slot) {
+    const cluster_map_slot *chain = &controller_map(ps_controller_of(&cluster->controller))->slots[slot];
+    for (size_t i = 0; i < chain->count; i++)
+        if (ps_lives(cluster, &chain->chain[i]))
+            sim_violation(cluster->sim, "slot %u is said to be lost, and s%u has it", slot, chain->chain[i].server);
+    sim_count(cluster->sim, "losses", 1);
+    return false;
+}
+
+/* Something is damaged on the checkpoint store's disk, and it says so: without another checkpoint nothing may begin. */
+static bool is_rotten(const ps_cluster *cluster) {
+    const checkpoint_store *store = cluster->ps_checker.rots ? ps_checkpoints_of(&cluster->checkpoints) : NULL;
+    if (store == NULL || checkpoint_store_check(store) == MR_OK) return false;
+    sim_count(cluster->sim, "checkpoints rotten", 1);
+    return true;
+}
+
+/* What is lost is lost, whether ranks wait for it or were done before. */
+static bool check_unsettled(ps_cluster *cluster) {
+    uint32_t lost = find_lost(cluster);
+    if (is_rotten(cluster)) return false;
+    if (lost < cluster->slot_count) return check_loss(cluster, lost);
+    for (uint32_t i = 0; i < cluster->rank_count; i++)
+        if (!ps_cluster_rank_done(cluster, i))
+            sim_violation(cluster->sim, "rank %u is not done %d s after the faults", i, (int)(SETTLE_US / 1000000));
+    if (all_done(cluster)) sim_violation(cluster->sim, "the copies are not where they belong");
+    return false;
+}
+
+static bool settle(ps_cluster *cluster) {
+    bool settled = false;
+    int64_t until_us = sim_now_us(cluster->sim) + SETTLE_US;
+    if (!sim_run_until(cluster->sim, until_us, all_done, cluster, &settled)) return false;
+    if (!settled) return check_unsettled(cluster);
+    settled = false;
+    if (!sim_run_until(cluster->sim, until_us, all_settled, cluster, &settled)) return false;
+    return settled || check_unsettled(cluster);
+}
+
+/* ---- The run. */
+
+/* Who is in a round: some or all at first; some come and go; some rounds go on without the last ones, or the late. */
+static void draw_rounds(ps_cluster *cluster, rng *rng) {
+    cluster->slot_count++;
+    cluster->rounds.first_count =
+        rng_chance(rng, 0.5) ? cluster->rank_count : 1 + (uint32_t)rng_below(rng, cluster->rank_count);
+    if (rng_chance(rng, 0.25)) cluster->rounds.backup = 1 + (uint32_t)rng_below(rng, 3);
+    if (rng_chance(rng, 0.2)) cluster->rounds.deadline_us = 100000 + (uint32_t)rng_below(rng, 400000);
+    if (rng_chance(rng, 0.5)) cluster->order_chance = 0.3;
+    if (rng_chance(rng, 0.4)) cluster->drop_rounds = 1 + (uint32_t)rng_below(rng, 6);
+}
+
+/* Some seeds have slots with rounds beside others. A bound there counts all ranks, so all of them are in all rounds. */
+static void draw_mixed(ps_cluster *cluster, rng *rng) {
+    uint32_t slots = cluster->value_slots < MIXED_SLOTS_MAX ? cluster->value_slots : MIXED_SLOTS_MAX;
+    bool rounds = cluster->consistency.kind == CONSISTENCY_BSP;
+    cluster->mixed = true;
+    cluster->varied = rng_chance(rng, 0.4);
+    if (rng_chance(rng, 0.4)) cluster->idle = (uint32_t)rng_next(rng);
+    cluster->value_slots = cluster->slot_count = 2 * slots;
+    if (rounds)
+        cluster->slot_count++;
+    else
+        draw_rounds(cluster, rng);
+    if (!ps_bounds_rounds(cluster)) return;
+    cluster->rounds = (cluster_map_rounds){.first_count = cluster->rank_count};
+    cluster->order_chance = 0;
+    cluster->drop_rounds = 0;
+}
+
+/* Some servers hold one part for a rank at a time, or a few; some links one entry. */
+static void draw_credit(ps_cluster *cluster, rng *rng) {
+    static const uint64_t bytes[] = {1, PS_BYTES, 2 * PS_BYTES, 5 * PS_BYTES};
+    if (rng_chance(rng, 0.5)) cluster->rank_bytes = bytes[rng_below(rng, 4)];
+    if (rng_chance(rng, 0.5)) cluster->link_bytes = bytes[rng_below(rng, 4)];
+    if (rng_chance(rng, 0.3)) cluster->pulls_max = 1 + (uint32_t)rng_below(rng, 2);
+}
+
+/* Some seeds keep checkpoints, and lose everything now and then. What comes after that may be another cluster. */
+static void draw_checkpoints(ps_cluster *cluster, rng *rng) {
+    cluster->keeps = true;
+    cluster->mark_rounds = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.3) ? 40 : 8);
+    cluster->kill_rounds = (uint32_t)rng_below(rng, 3);
+    cluster->back_rounds = rng_chance(rng, 0.4) ? 1 + (uint32_t)rng_below(rng, 4) : 0;
+    cluster->reckless = rng_chance(rng, 0.4);
+    if (rng_chance(rng, 0.5)) cluster->server_seats = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
+    if (rng_chance(rng, 0.3)) cluster->rank_seats = 1 + (uint32_t)rng_below(rng, 8);
+    struct rng own = sim_fork_rng(cluster->sim, AWAY_STREAM); /* ranks that go, and come back: there is time for both */
+    if (cluster->rank_count < 2 || !rng_chance(&own, 0.3)) return;
+    cluster->rank_seats = 1 + (uint32_t)rng_below(&own, cluster->rank_count - 1);
+    cluster->kill_rounds = 2 + (uint32_t)rng_below(&own, 2);
+    cluster->mark_rounds = 20;
+}
+
+/* Some seeds take data from a consumer group, a few parts of it; a step more to do, so there are fewer of them. Ranks
+ * that come back go on with what they had claimed. */
+static void draw_data(ps_cluster *cluster, rng *rng) {
+    cluster->fed = true;
+    cluster->leader.part_count = 1 + rng_below(rng, PS_PARTS_MAX);
+    for (size_t i = 0; i < cluster->leader.part_count; i++) cluster->sizes[i] = 1 + rng_below(rng, 12);
+    if (cluster->steps > FED_STEPS_MAX) cluster->steps = FED_STEPS_MAX;
+    cluster->pace_us = PS_FAULTS_US / cluster->steps;
+}
+
+static void draw(ps_cluster *cluster, rng *rng) {
+    static const consistency_kind kinds[] = {CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP};
+    bool dense = rng_chance(rng, 0.6); /* one slot that is never left alone */
+    cluster->server_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_SERVERS_MAX : 5);
+    cluster->rank_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_RANKS_MAX : 4);
+    cluster->worker_count = cluster->rank_count;
+    if (rng_chance(rng, 0.5)) cluster->worker_count = 1 + (uint32_t)rng_below(rng, cluster->rank_count + 2);
+    cluster->slot_count = dense ? 1 : 1 + (uint32_t)rng_below(rng, 4);
+    cluster->copies = 1 + (uint8_t)rng_below(rng, 3);
+    if (dense && cluster->server_count < 3) cluster->server_count = 3;
+    if (dense && cluster->copies == 1) cluster->copies = 2;
+    cluster->consistency = (consistency){kinds[rng_below(rng, 3)], (uint32_t)rng_below(rng, 3)};
+    cluster->steps = 4 + (uint32_t)rng_below(rng, dense ? 60 : 8);
+    cluster->pin_rounds = (uint32_t)rng_below(rng, dense ? 40 : 8);
+    cluster->pace_us = PS_FAULTS_US / cluster->steps;
+    cluster->value_slots = cluster->slot_count;
+    cluster->spreads = rng_chance(rng, 0.5);
+    cluster->fresh_chance = rng_chance(rng, 0.5) ? 0.5 : 0;
+    draw_credit(cluster, rng);
+    if (rng_chance(rng, 0.3)) cluster->balance_us = rng_between(rng, 200000, 1000000);
+    if (cluster->consistency.kind == CONSISTENCY_BSP) draw_rounds(cluster, rng);
+    cluster->server_seats = cluster->server_count;
+    cluster->rank_seats = cluster->rank_count;
+    struct rng own = sim_fork_rng(cluster->sim, MIXED_STREAM); /* the other seeds are as they would be without */
+    if (rng_chance(&own, 0.3))
+        draw_mixed(cluster, &own);
+    else
+        cluster->varied = !ps_has_rounds(cluster) && rng_chance(&own, 0.3);
+    own = sim_fork_rng(cluster->sim, CHECKPOINTS_STREAM);
+    if (rng_chance(&own, 0.35)) draw_checkpoints(cluster, &own);
+    own = sim_fork_rng(cluster->sim, BATCH_STREAM);
+    bool named = cluster->mixed || !ps_has_rounds(cluster);
+    cluster->items = named && rng_chance(&own, 0.4) ? PS_ITEMS_MAX : 1;
+    own = sim_fork_rng(cluster->sim, NORMS_STREAM);
+    cluster->machine.measures = ps_has_rounds(cluster) && rng_chance(&own, 0.3);
+    own = sim_fork_rng(cluster->sim, DATA_STREAM);
+    bool whole = !cluster->mixed || (ps_bounds_rounds(cluster) &&
+                                     cluster->idle == 0); /* what misses its round has been pushed to the others */
+    if (cluster->drop_rounds == 0 && whole && rng_chance(&own, 0.25))
+        draw_data(cluster, &own); /* who is given up skips its data */
+    own = sim_fork_rng(cluster->sim, ROT_STREAM);
+    cluster->rots = cluster->keeps && rng_chance(&own, 0.3);
+    own = sim_fork_rng(cluster->sim, PAUSE_STREAM);
+    if (cluster->keeps && !ps_has_rounds(cluster) && rng_chance(&own, 0.5))
+        cluster->pause_us = rng_between(&own, PAUSE_LEAST_US, CHECKPOINTER_PATIENCE_US);
+    own = sim_fork_rng(cluster->sim, LOSS_STREAM);
+    if (cluster->keeps && !cluster->fed && rng_chance(&own, 0.3))
+        cluster->lose_rounds = 1 + (uint32_t)rng_below(&own, 2);
+}
+
+static void add(ps_cluster *cluster, ps_process *process, const char *name, uint32_t id, const sim_program *program) {
+    char text[SIM_NAME_MAX];
+    bool one = program == &ps_controller_program || program == &ps_checkpoints_program;
+    snprintf(text, sizeof text, one ? "%s" : "%s%u", name, id);
+    *process = (ps_process){.cluster = cluster, .id = id};
+    process->node = sim_node_add(cluster->sim, text, program, process);
+}
+
+static void on_group(void *context, const sim_node *node, const consumer_group *group) {
+    ps_data_checker_knows(&((ps_cluster *)context)->checker, group);
+}
+
+static void build(ps_cluster *cluster) {
+    cluster->book.sim = cluster->checker.sim = cluster->sim;
+    cluster->checker.checker = &cluster->ps_checker;
+    cluster->leader =
+        (leader_seat){.sizes = cluster->sizes, .book = &cluster->book, .on_decided = on_group, .context = cluster};
+    draw(cluster, sim_rng(cluster->sim));
+    ps_operations_plan(cluster);
+    uint32_t round_slots = ps_has_rounds(cluster) ? cluster->value_slots / (cluster->mixed ? 2 : 1) : 0;
+    ps_checker_init(&cluster->ps_checker, cluster->sim, cluster->value_slots, round_slots, cluster->rank_count,
+                    cluster->items, cluster->rounds);
+    cluster->ps_checker.machine = cluster->machine;
+    cluster->ps_checker.idle = cluster->idle;
+    if (cluster->mixed) sim_count(cluster->sim, "mixed deployments", 1);
+    cluster->metadata = sim_node_add(cluster->sim, "keeper", &sim_metadata_program, NULL);
+    add(cluster, &cluster->controller, "director", 0, &ps_controller_program);
+    if (cluster->keeps) add(cluster, &cluster->checkpoints, "depot", 0, &ps_checkpoints_program);
+    for (uint32_t i = 0; i < cluster->server_count || i < cluster->server_seats; i++)
+        add(cluster, &cluster->servers[i], "s", i, &ps_server_program);
+    for (uint32_t i = 0; i < cluster->worker_count; i++) add(cluster, &cluster->workers[i], "w", i, &ps_worker_program);
+    if (cluster->fed) (void)sim_node_add(cluster->sim, "marshal", &sim_group_leader_program, &cluster->leader);
+    for (size_t i = 0; i < sim_node_count(cluster->sim); i++) sim_node_start(sim_node_at(cluster->sim, i));
+    sim_note(cluster->sim, NULL,
+             "%u servers, %u workers, %u ranks, %u slots, %u copies, consistency %d(%u)%s, %u steps",
+             cluster->server_count, cluster->worker_count, cluster->rank_count, cluster->slot_count, cluster->copies,
+             (int)cluster->consistency.kind, cluster->consistency.bound, cluster->mixed ? " and others" : "",
+             cluster->steps);
+}
+
+void ps_describe(span head, char *text, size_t size) {
+    reader reader = reader_of(head.data, head.size);
+    slot_message_head from;
+    slot_message message;
+    uint32_t count;
+    if (slot_message_read_head(&reader, &from, &count) != MR_OK) {
+        snprintf(text, size, "a letter");
+        return;
+    }
+    int used = snprintf(text, size, "chart %d:", (int)(from.number & 0xffffff));
+    for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK && (size_t)used + 80 < size; i++)
+        used += snprintf(text + used, size - (size_t)used, " %s[%u e%d r%d lsn %d c %d %" PRIx64 "<%" PRIx64 " %d]",
+                         slot_message_kind_name(message.kind), message.slot, (int)(message.epoch & 0xffffff),
+                         (int)message.rank, (int)message.lsn, (int)message.commit, message.name, message.prev,
+                         message.status);
+}
+
+static void run(const scenario_options *options, scenario_result *result) {
+    ps_cluster cluster = {.sim = sim_create(options)};
+    sim_describe(cluster.sim, ps_describe);
+    build(&cluster);
+    fault_limits limits = {.allowed = FAULT_ALL,
+                           .until_us = PS_FAULTS_US,
+                           .down_max = 2 + cluster.worker_count / 2,
+                           .dead_max = cluster.worker_count / 2,
+                           .may_crash = ps_may_crash,
+                           .may_die = may_die,
+                           .context = &cluster};
+    faults *faults = faults_create(cluster.sim, &limits);
+    if (sim_run(cluster.sim, PS_FAULTS_US + FAULTS_HEAL_US)) (void)settle(&cluster);
+    ps_checker_end(&cluster.ps_checker);
+    if (!sim_failed(cluster.sim)) history_recorder_check(&cluster.book);
+    faults_destroy(faults);
+    ps_coverage_report(&cluster.coverage, cluster.sim);
+    sim_finish(cluster.sim, result);
+    ps_checker_fini(&cluster.ps_checker);
+    history_recorder_book_fini(&cluster.book);
+    cluster_map_fini(&cluster.newest);
+    for (size_t i = 0; i < PS_PROPOSALS_MAX; i++) cluster_map_fini(&cluster.proposals[i]);
+}
+
+static const scenario_mutation mutations[] = {
+    {"no-epoch", "servers act on parts of other epochs", 300},
+    {"no-since", "a server keeps its copy when it is left out, and goes on from it when it joins again", 100},
+    {"no-longest-log", "a new head asks nobody", 100},
+    {"no-level", "the tail commits its whole log", 2000},
+    {"early-ack", "the head acknowledges what only it has logged", 100},
+    {"log-ack", "a name in the log is acknowledged at once", 100},
+    {"apply-early", "members apply what they log", 100},
+    {"no-clock", "names are not compared with those applied", 100},
+    {"no-prev", "a name is taken whatever came before", 300},
+    {"no-gate", "a joiner is ready when it is nearly level", 300},
+    {"gate-timer", "a gate is lifted by time", 100},
+    {"joiner-wipes", "a joiner takes every state that it is sent", 4000},
+    {"state-no-names", "a joiner is filled with values and without names", 100},
+    {"any-order", "sums of rounds in the order in which contributions came", 500},
+    {"any-version", "BSP pulls are answered with any version that is not older", 300},
+    {"no-kept", "the kept version is the current one", 300},
+    {"no-bound", "SSP without its bound", 100},
+    {"ledger-first", "a rank ends a round before slots without rounds have what it pushed in that step", 1000},
+    {"mark-early", "slots without rounds are cut before those that have rounds", 1000},
+    {"no-known", "a pull is answered whatever its rank knows", 1600},
+    {"fresh-local", "a fresh pull is answered from what the head has", 600},
+    {"any-query", "whoever has waited is shown what somebody else who waits asked for", 300},
+    {"pull-ahead", "a pull does not say which pushes of its own it came behind", 300},
+    {"own-members", "a head goes on with the members that it knows from the round before", 100},
+    {"no-freeze", "a ledger does not ask before it voids a rank", 2700},
+    {"freeze-soft", "a freeze is kept in memory only", 2700},
+    {"first-enough", "each head closes with the first contributions that are enough", 1000},
+    {"say-counted", "whoever missed a round is told that it counted", 100},
+    {"no-credit", "ranks send whatever they have, and servers take it", 100},
+    {"no-cut", "whoever plays a step again sends batches that begin before the clock and end behind it", 1000},
+    {"no-priority", "ranks send in the order in which they were asked to", 300},
+    {"no-room", "servers send down the chain, and take from up the chain, whatever comes", 300},
+    {"leaks", "contributions that are forgotten count on", 300},
+    {"waits-count", "contributions that wait for the ledger use up the credit of their rank", 1000},
+    {"no-spare", "a slot that has nothing takes no entry beyond its room", 100},
+    {"no-stint", "a server listens to every process of a rank", 2500},
+    {"early-clock", "a rank goes on while another process of it has something in the log", 1600},
+    {"norms-order", "norms are combined in the order in which slots report", 1000},
+    {"norms-early", "a round is closed with norms that are not committed", 300},
+    {"norms-stale", "a slot takes the norms of the round before for its own", 300},
+    {"norms-set", "norms of sums of other sets are combined, too", 2700},
+    {"norms-some", "norms are combined before all slots have reported", 300},
+    {"no-keep", "the ring decides who is in a chain", 100},
+    {"cut-late", "a checkpoint has the state as it is when it is sent", 300},
+    {"shard-no-names", "a checkpoint has values without names", 300},
+    {"forgets-away", "names of ranks that a restore leaves out are forgotten", 4000},
+    {"keeps-orders", "a generation goes on with the numbers of orders of the one before", 4000},
+    {"shard-no-sync", "shards are written and not synced", 1000},
+    {"manifest-first", "a checkpoint is whole with the first of its shards", 300},
+    {"one-place", "shards are written over those of the checkpoint that is real", 1000},
+    {"mixes-generations", "the depot goes on with shards of another generation", 2000},
+    {"no-seal", "the depot makes checkpoints whole while a generation is decided", 1000},
+    {"any-clock", "slots of an exact checkpoint may be cut at different steps", 2000},
+    {"endless-pause", "a worker rests until somebody ends it", 4000},
+    {"claims-late", "a step is begun before its piece is decided", 300},
+    {"claims-anew", "a step may be claimed again", 1500},
+    {"claims-over", "a part stays where it was when it is claimed", 300},
+    {"no-return", "a piece that was not spent is not handed back", 2000},
+    {"returns-spent", "a player hands back what it has spent, too", 2000},
+    {"accept-two-decisions", "the coordinator takes any swap for the version it asks for", 300},
+    {"no-sum", "the depot reads shards whatever their checksum is", 3000},
+    {"seal-forgets", "the depot does not tell at which number it was sealed", 1000},
+    {"no-above", "who began when the coordinator had forgotten does not enrol once more", 3000},
+    {0},
+};
+
+const scenario ps_scenario = {"ps", "servers, ranks, chains: pushes exactly once, versions bit for bit", mutations,
+                              run};

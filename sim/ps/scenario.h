@@ -1,8 +1,0 @@
-/* scenario.h — see scenario.c. */
-#pragma once
-#include "sim/scenario.h"
-#include "sim/sim.h"
-
-extern const scenario ps_scenario;
-
-sim_describe_fn ps_describe; /* what a batch of parts says */

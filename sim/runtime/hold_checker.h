@@ -1,0 +1,51 @@
+/* hold_checker.h — which objects there are, who holds and views them, and what their bytes are: the checkers of the
+ * hold scenario.
+ *
+ * It is told of objects when their refs are given out, of holds and views when they are valid (their process has
+ * confirmed them) and when they end, by the process's act or its death. It looks into the slots itself.
+ *
+ * Checked  an object that somebody holds is there: its slot has its sequence and a state that can be held;
+ *          one that somebody views is in memory, and its bytes are those that were sealed;
+ *          it is lost only if it was deleted, or its file was lost;
+ *          who is given a reference by a process that keeps its own hold finds the object. */
+#pragma once
+#include "net/shm/arena.h"
+#include "sim/sim.h"
+#include "store/object_header.h"
+
+enum { HOLD_OBJECTS_MAX = 256, HOLD_PLACES_MAX = 6 };
+
+typedef struct hold_object {
+    object_ref ref;
+    uint64_t size;
+    bool shown;       /* somebody was given the ref */
+    bool may_be_lost; /* it was deleted, or its file was lost */
+    struct {
+        uint32_t holds, views; /* of the process that is in this place now */
+        const uint8_t *data;   /* of the view */
+    } at[HOLD_PLACES_MAX];
+} hold_object;
+
+typedef struct hold_checker {
+    sim *sim;
+    const arena *arena;
+    hold_object objects[HOLD_OBJECTS_MAX];
+    size_t count;
+} hold_checker;
+
+void hold_checker_init(hold_checker *checker, sim *sim, const arena *arena);
+
+/* NULL: there were enough. The bytes of an object follow from its number here. */
+hold_object *hold_checker_add(hold_checker *checker, uint64_t size);
+void hold_checker_write(const hold_checker *checker, const hold_object *object, uint8_t *data);
+
+/* bytes checked */
+void hold_checker_viewed(hold_checker *checker, hold_object *object, size_t place, const void *data);
+/* before it ends */
+void hold_checker_unview(hold_checker *checker, hold_object *object, size_t place);
+void hold_checker_gone(hold_checker *checker, size_t place); /* the process there holds nothing any more */
+void hold_checker_file_lost(hold_checker *checker, uint64_t slot);
+
+bool hold_checker_is_held(const hold_object *object);
+void hold_checker_check(hold_checker *checker);       /* after every event */
+void hold_checker_check_bytes(hold_checker *checker); /* of everything that is viewed */

@@ -1,0 +1,53 @@
+/* hold_server.h — the store server's side of the hold scenario: a real store server over a real arena, with a disk of
+ * memory.
+ *
+ * What processes ask of the store server waits in a line, in order, and is served a while later, as by the loop of a
+ * node. Rounds (collecting, spilling) are split into their steps, with time in between, in which processes go on in the
+ * shared memory; nothing else of the store server's runs during a round, as in a node. The disk does one thing after
+ * the other, takes its time, fails, and loses files. Freed memory is overwritten at once: whoever still reads it
+ * notices.
+ */
+#pragma once
+#include "net/shm/extent_allocator.h"
+#include "sim/sim.h"
+#include "store/store_client.h"
+
+typedef enum house_message_kind { MESSAGE_ASK, MESSAGE_JOIN, MESSAGE_LEAVE } house_message_kind;
+
+typedef struct hold_server hold_server;
+
+typedef struct hold_server_events {
+    /* The store server has answered: a lease, a restore; LEASE_DESK: the process has joined. It may be dead by now. */
+    void (*answered)(void *context, uint64_t process, const store_client_request *request, mr_status status,
+                     extent extent, int64_t retry_us);
+    void (*file_lost)(void *context, uint64_t slot); /* the file of the object with this slot cannot be read */
+    void (*changed)(void *context);                  /* the store server has done something: look whether all is well */
+} hold_server_events;
+
+struct hold_server {
+    sim *sim;
+    const hold_server_events *events;
+    void *context;
+    arena arena;
+    extent_allocator *allocator;
+    store_server *server;
+    virtual_clock clock;
+    list messages, jobs, files; /* owned */
+    int round;                  /* step of the round that is under way; 0: none */
+    bool spilling;              /* of the round */
+    bool serving, stopped;
+    double disk_errors, files_lost;
+    uint64_t saves_left; /* then the disk is full; counts down */
+};
+
+void hold_server_init(hold_server *server, sim *sim, uint64_t bytes, const hold_server_events *events, void *context);
+void hold_server_close(hold_server *server); /* checks that nothing is left, and frees everything */
+
+void hold_server_join(hold_server *server, uint64_t process);
+void hold_server_ask(hold_server *server, uint64_t process, const store_client_request *request);
+void hold_server_leave(hold_server *server, uint64_t process);
+
+void hold_server_step(hold_server *server);        /* the next step of a round, in between whatever a process does */
+void hold_server_collect_now(hold_server *server); /* a whole round; nothing is under way */
+bool hold_server_is_quiet(const hold_server *server);
+size_t hold_server_file_count(const hold_server *server);

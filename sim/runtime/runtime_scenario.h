@@ -1,0 +1,5 @@
+/* runtime_scenario.h — a node, its programs and their workers: tasks and actors while processes die. */
+#pragma once
+#include "sim/scenario.h"
+
+extern const scenario runtime_scenario;

@@ -1,5 +1,0 @@
-/* scenario.h — a node, its programs and their workers: tasks and actors while processes die. */
-#pragma once
-#include "sim/scenario.h"
-
-extern const scenario runtime_scenario;

@@ -1,0 +1,31 @@
+/* sim_disk.h — the simulated disk: net/disk.h's promises and not one more.
+ *
+ * A file is what the process sees (`seen`), and what is surely on the medium (`durable`) plus the writes since the last
+ * sync. At a crash each of those writes is kept, lost, or torn, each for itself, at the granularity of sectors; a file
+ * that was never synced may be gone. A crash may also come inside an operation. A sync that fails settles the fate of
+ * the pending writes at once and forgets them, as Linux does: the process goes on seeing what is not on the medium. */
+#pragma once
+#include "net/disk.h"
+#include "sim/sim.h"
+
+enum { SIM_DISK_SECTOR = 512 };
+
+typedef struct sim_disk sim_disk;
+
+typedef struct sim_disk_conditions {
+    double write_error, sync_error, read_error; /* shares of operations that answer MR_IO */
+    double full;                                /* share of writes that answer MR_NOMEM, as ENOSPC does */
+    double crash;                               /* share of writes, syncs and renames in which the node crashes */
+    int64_t delay_min_us, delay_max_us;         /* of sync, rename and remove; the node is busy meanwhile */
+} sim_disk_conditions;
+
+extern const sim_disk_conditions sim_disk_calm; /* 50 to 200 µs, no failures */
+
+void sim_disk_set(sim_disk *disk, const sim_disk_conditions *conditions);
+
+sim_disk *sim_disk_create(sim_node *node, rng rng);
+void sim_disk_destroy(sim_disk *disk);
+disk sim_disk_ops(sim_disk *disk);
+void sim_disk_crash(sim_disk *disk); /* what was not synced meets its fate */
+void sim_disk_lose(sim_disk *disk);  /* another disk is in its place, an empty one; no process uses it at the moment */
+const char *sim_disk_rot(sim_disk *disk); /* a bit of a file that is there changes by itself; its name, NULL: no file */

@@ -1,0 +1,252 @@
+/* cmd_ps_local.c — `miniray ps local`: supervisor of a whole parameter server on this machine.
+ *
+ *   this process ──► scheduler, server 0, server 1, …      children, which end with it, also when it is killed
+ *        ▲
+ *        └── SIGTERM, SIGINT, or the end of the process that --parent-pid names: all of them end, nothing is left
+ *
+ * A child that dies is started again: a server copies its slots from other replicas, the scheduler continues from its
+ * directory. A child that keeps dying within LASTING_MS is started again after growing pauses. A scheduler that cannot
+ * start ends everything. Tested by tests/python/test_kv_start.py. */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sysexits.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cmd_ps.h"
+#include "miniray/admin.h"
+
+enum { ROLES_MAX = 1 + 1024, AGAIN_MIN_MS = 20, AGAIN_MAX_MS = 2000, LASTING_MS = 5000, END_MS = 5000 };
+enum { PARENT_PID = 512, PID_MAX = 1 << 22 };
+enum { PLACE_MAX = 36 }; /* a server's socket beside the scheduler's is an address of at most MR_PS_ADDRESS_MAX */
+
+typedef struct role { /* the first is the scheduler, the others are servers */
+    pid_t pid;        /* 0: not running */
+    int64_t began_ms, again_ms;
+    int64_t pause_ms; /* before it is started again */
+} role;
+
+typedef struct local {
+    const char *title;
+    mr_ps_scheduler_options scheduler;
+    int with; /* a process; 0: none */
+    char place[PLACE_MAX + 1], address[PLACE_MAX + 16], folder[PLACE_MAX + 16];
+    role roles[ROLES_MAX];
+    unsigned count;
+    int signals, ended; /* descriptors; ended is -1 without --parent-pid */
+    sigset_t before;
+    int code;   /* that the scheduler has ended with */
+    bool begun; /* a scheduler has been started: later ones say nothing */
+} local;
+
+static int64_t now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- Temporary directory: for sockets, and for the scheduler's state without --checkpoint-dir. */
+
+static bool make_place(local *local) {
+    const char *folder = getenv("TMPDIR");
+    const char pattern[] = "/ps-XXXXXX";
+    if (folder == NULL || folder[0] != '/' || strlen(folder) + sizeof pattern > PLACE_MAX) folder = "/tmp";
+    snprintf(local->place, sizeof local->place, "%s%s", folder, pattern);
+    if (mkdtemp(local->place) == NULL) {
+        fprintf(stderr, "%s: cannot create a directory in %s: %s; set TMPDIR to a writable directory\n", local->title,
+                folder, strerror(errno));
+        return local->place[0] = '\0', false;
+    }
+    snprintf(local->address, sizeof local->address, "unix:%s/s", local->place);
+    snprintf(local->folder, sizeof local->folder, "%s/state", local->place);
+    if (local->scheduler.listen == NULL) local->scheduler.listen = local->address;
+    if (local->scheduler.checkpoint_dir == NULL) local->scheduler.checkpoint_dir = local->folder;
+    return true;
+}
+
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *where) {
+    (void)remove(path);
+    return 0;
+}
+
+static void remove_place(const local *local) {
+    enum { OPEN_MAX_AT_ONCE = 8 };
+    if (local->place[0] != '\0') nftw(local->place, remove_one, OPEN_MAX_AT_ONCE, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- Child processes. */
+
+static int be(local *local, unsigned number) {
+    mr_ps_server_options server = MR_OPTIONS(mr_ps_server_options, .scheduler = local->scheduler.listen,
+                                             .number = number, .allow_remote = local->scheduler.allow_remote);
+    char name[] = "scheduler", short_name[16];
+    snprintf(short_name, sizeof short_name, number == 0 ? "ps-scheduler" : "ps-server-%u", number - 1);
+    prctl(PR_SET_NAME, short_name);
+    if (number == 0 && !local->begun) {
+        local->scheduler.on_listening = ps_say_address;
+        local->scheduler.context = name;
+    }
+    mr_status status = number == 0 ? mr_ps_run_scheduler(&local->scheduler) : mr_ps_run_server(&server);
+    if (status != MR_OK) fprintf(stderr, "%s: %s: %s\n", local->title, short_name, mr_last_error());
+    return status == MR_OK ? 0 : status == MR_INVALID ? EX_USAGE : EX_SOFTWARE;
+}
+
+static void start(local *local, unsigned number) {
+    role *role = &local->roles[number];
+    pid_t own = getpid();
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != own) _exit(1);
+        sigprocmask(SIG_SETMASK, &local->before, NULL);
+        _exit(be(local, number));
+    }
+    if (pid < 0)
+        fprintf(stderr, "%s: cannot start process %u of %u: %s; retrying in %d ms\n", local->title, number + 1,
+                local->count, strerror(errno), AGAIN_MAX_MS);
+    role->pid = pid < 0 ? 0 : pid;
+    role->began_ms = now_ms();
+    if (pid < 0) role->again_ms = role->began_ms + AGAIN_MAX_MS;
+    if (number == 0 && pid > 0) local->begun = true;
+}
+
+/* False: it cannot go on. */
+static bool take_death(local *local, role *role, int status) {
+    int64_t now = now_ms();
+    role->pid = 0;
+    if (role == local->roles && WIFEXITED(status)) return local->code = WEXITSTATUS(status), false; /* it printed why */
+    if (now - role->began_ms >= LASTING_MS || role->pause_ms == 0)
+        role->pause_ms = AGAIN_MIN_MS;
+    else if (role->pause_ms < AGAIN_MAX_MS)
+        role->pause_ms *= 2;
+    role->again_ms = now + (WIFSIGNALED(status) && role->pause_ms == AGAIN_MIN_MS ? 0 : role->pause_ms);
+    return true;
+}
+
+static bool take_deaths(local *local) {
+    int status;
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (unsigned i = 0; i < local->count; i++)
+            if (local->roles[i].pid == pid && !take_death(local, &local->roles[i], status)) return false;
+    return true;
+}
+
+/* Starts the children that are due. Returns the time until the next one is due, -1: none is. */
+static int start_again(local *local) {
+    int64_t now = now_ms(), least = -1;
+    for (unsigned i = 0; i < local->count; i++) {
+        role *role = &local->roles[i];
+        if (role->pid != 0) continue;
+        if (role->again_ms <= now) start(local, i);
+        int64_t left = role->pid != 0 ? -1 : role->again_ms - now;
+        if (left >= 0 && (least < 0 || left < least)) least = left;
+    }
+    return (int)least;
+}
+
+/* Servers keep nothing on disk; the scheduler leaves in order. */
+static void end(local *local) {
+    int64_t until_ms = now_ms() + END_MS;
+    for (unsigned i = 0; i < local->count; i++)
+        if (local->roles[i].pid != 0) kill(local->roles[i].pid, i == 0 ? SIGTERM : SIGKILL);
+    for (unsigned i = 0; i < local->count; i++) {
+        role *role = &local->roles[i];
+        while (role->pid != 0 && waitpid(role->pid, NULL, WNOHANG) == 0) {
+            struct pollfd wait = {.fd = local->signals, .events = POLLIN};
+            struct signalfd_siginfo info;
+            if (now_ms() >= until_ms) kill(role->pid, SIGKILL);
+            if (poll(&wait, 1, 10) > 0 && read(local->signals, &info, sizeof info) < 0) break;
+        }
+        role->pid = 0;
+    }
+}
+
+/* ---- Until it ends. */
+
+static bool listen_for_ends(local *local) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, &local->before);
+    local->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    local->ended = local->with == 0 ? -1 : (int)syscall(SYS_pidfd_open, local->with, 0);
+    if (local->signals >= 0 && (local->with == 0 || local->ended >= 0)) return true;
+    fprintf(stderr, "%s: cannot watch process %d of --parent-pid: %s\n", local->title, local->with, strerror(errno));
+    return false;
+}
+
+static int look_after(local *local) {
+    for (;;) {
+        int pause_ms = start_again(local);
+        struct pollfd waits[] = {{.fd = local->signals, .events = POLLIN}, {.fd = local->ended, .events = POLLIN}};
+        struct signalfd_siginfo info;
+        if (poll(waits, 2, pause_ms) < 0 && errno != EINTR) return 1;
+        if (waits[1].revents != 0) return 0;
+        while (read(local->signals, &info, sizeof info) == (ssize_t)sizeof info)
+            if (info.ssi_signo != SIGCHLD) return 0;
+        if (!take_deaths(local)) return local->code;
+    }
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+
+    local *local = state->input;
+    char *rest;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &local->scheduler; return 0;
+    case PARENT_PID: {
+        long pid = strtol(text, &rest, 10);
+        if (*rest != '\0' || pid < 1 || pid > PID_MAX)
+            argp_error(state, "--parent-pid must be a process id from 1 to %d, not '%s'", PID_MAX, text);
+        local->with = (int)pid;
+        return 0;
+    }
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int ps_local(int argc, char **argv) {
+    const struct argp_option options[] = {
+        {"parent-pid", PARENT_PID, "PID", 0, "End when this process ends (default: only at SIGTERM and Ctrl-C)", 0},
+        {0}};
+    const struct argp_child children[] = {{&ps_scheduler_argp, 0, "Scheduler:", 0}, {0}};
+    const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .children = children,
+        .doc = "Runs the scheduler and the servers of a parameter server on this machine and restarts those that die.\v"
+               "Without --listen and --checkpoint-dir, the socket and the state are in a temporary directory, which is "
+               "removed at "
+               "the end.",
+    };
+    local *local = calloc(1, sizeof *local);
+    if (local == NULL) return 1;
+    local->scheduler.size = sizeof local->scheduler;
+    local->title = argv[0];
+    argp_parse(&argp, argc, argv, 0, NULL, local);
+    local->count = 1 + local->scheduler.num_servers;
+    int code = 1;
+    if (local->scheduler.num_servers == 0 || local->scheduler.num_servers >= ROLES_MAX)
+        fprintf(stderr, "%s: --num-servers must be a number from 1 to %d, not %u\n", argv[0], ROLES_MAX - 1,
+                local->scheduler.num_servers);
+    else if (listen_for_ends(local) && make_place(local))
+        code = look_after(local);
+    end(local);
+    remove_place(local);
+    free(local);
+    return code;
+}

@@ -1,0 +1,64 @@
+/* cmd_timeline.c — `miniray timeline FILE`: trace of the workers' latest calls (mr_inspect_trace), for
+ * https://ui.perfetto.dev and chrome://tracing. */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/json_output.h"
+#include "cli/node_query.h"
+
+enum { RECORDS = 100 * 1000 };
+
+/* ---- The file. */
+
+static int complain(const node_query *query, const char *what) {
+    fprintf(stderr, "%s: %s: %s\n", query->title, query->word, what);
+    return 1;
+}
+
+static int write_trace(const node_query *query, const mr_trace *trace) {
+    FILE *file = strcmp(query->word, "-") == 0 ? stdout : fopen(query->word, "we");
+    if (file == NULL) return complain(query, strerror(errno));
+    fwrite(trace->json, 1, trace->size, file);
+    bool good = fflush(file) == 0 && !ferror(file);
+    if (file != stdout && fclose(file) != 0) good = false;
+    return good ? 0 : complain(query, strerror(errno));
+}
+
+static void print_summary(const node_query *query, const mr_trace *trace) {
+    if (query->as_json) {
+        printf("{\"format\":%d,\"calls\":%zu,\"workers\":%zu}\n", JSON_OUTPUT_FORMAT, trace->calls, trace->workers);
+    } else if (trace->workers == 0) {
+        printf("No worker has recorded a call: %s has no events. (MINIRAY_EVENTS_KEPT=0 turns recording off.)\n",
+               query->word);
+    } else {
+        printf("Wrote %zu calls of %zu workers to %s; open it at https://ui.perfetto.dev\n", trace->calls,
+               trace->workers, query->word);
+    }
+}
+
+int command_timeline(int argc, char **argv) {
+    node_query query = {.title = argv[0],
+                        .what = "timeline",
+                        .missing = "no output file is given, such as: miniray timeline out.json",
+                        .limit = RECORDS};
+    mr_inspect *inspect;
+    mr_trace trace;
+    node_query_parse(
+        &query, argc, argv, "FILE",
+        "Writes the latest calls of the workers as a trace for https://ui.perfetto.dev; FILE - is stdout.\v"
+        "Each worker records its last calls (MINIRAY_EVENTS_KEPT); at most --limit of them are written. The last "
+        "16 workers that died are included. --json prints the numbers of calls and workers.");
+    if (!node_query_open(&query, &inspect)) return 1;
+    int code = command_outcome(query.title, mr_inspect_trace(inspect, query.limit, &trace));
+    if (code == 0) {
+        code = write_trace(&query, &trace);
+        if (code == 0 && strcmp(query.word, "-") != 0) print_summary(&query, &trace);
+        free(trace.json);
+    }
+    mr_inspect_close(inspect);
+    return code;
+}

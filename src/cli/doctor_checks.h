@@ -1,0 +1,22 @@
+/* doctor_checks.h — checks of `miniray doctor`. A check reads one property of the machine, changes nothing and starts
+ * nothing; its finding holds the value, its effect on Miniray, and the fix. */
+#pragma once
+#include <stddef.h>
+
+enum { DOCTOR_CHECK_MAX = 32, DOCTOR_CHECK_TEXT = 200 };
+
+typedef enum doctor_check_state {
+    DOCTOR_CHECK_OK,
+    DOCTOR_CHECK_WARN, /* it works, but worse */
+    DOCTOR_CHECK_FAIL, /* it does not work */
+} doctor_check_state;
+
+typedef struct doctor_check_finding {
+    const char *name; /* static */
+    doctor_check_state state;
+    char found[DOCTOR_CHECK_TEXT];
+    const char *meaning, *mend; /* static: effect and fix of a state other than ok */
+} doctor_check_finding;
+
+size_t doctor_check(doctor_check_finding findings[DOCTOR_CHECK_MAX]); /* how many */
+const char *doctor_check_state_name(doctor_check_state state);        /* "ok" */

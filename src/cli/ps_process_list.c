@@ -1,0 +1,152 @@
+/* ps_process_list.c — see ps_process_list.h. Tested by tests/ps_status_test.c. */
+#include "cli/ps_process_list.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/text_table.h"
+
+const mr_ps_process *ps_process_list_find(const mr_ps_processes *board, int role, uint32_t number) {
+    for (uint32_t i = 0; i < board->count; i++)
+        if (board->processes[i].role == role && board->processes[i].number == number) return &board->processes[i];
+    return NULL;
+}
+
+/* ---- For people. */
+
+void ps_process_list_print_steps(const mr_ps_processes *board) {
+    const mr_ps_process *slowest = NULL, *fastest = NULL;
+    for (uint32_t i = 0; i < board->count; i++) {
+        const mr_ps_process *process = &board->processes[i];
+        if (process->role != MR_PS_WORKERS || !process->here) continue;
+        if (slowest == NULL || process->step < slowest->step) slowest = process;
+        if (fastest == NULL || process->step > fastest->step) fastest = process;
+    }
+    if (slowest == NULL) return;
+    if (slowest->step == fastest->step)
+        printf("All connected ranks are at step %" PRIu64 "\n", slowest->step);
+    else
+        printf("The slowest rank is %u, at step %" PRIu64 "; the fastest is %u, at step %" PRIu64 ", %" PRIu64
+               " ahead\n",
+               slowest->number, slowest->step, fastest->number, fastest->step, fastest->step - slowest->step);
+}
+
+void ps_process_list_print_disputes(const mr_ps_processes *board) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < board->count; i++) count += board->processes[i].conflicts;
+    if (count != 0)
+        printf("%" PRIu64 " contributions were repeated with other bytes: a rank must repeat a step with the same "
+               "pushes\n",
+               count);
+}
+
+static void print_reports(const mr_ps_process *process, char *text, size_t room) {
+    size_t size = 0;
+    text[0] = '\0';
+    for (uint32_t i = 0; i < process->metric_count && size < room; i++) {
+        const mr_ps_metric *report = &process->metrics[i];
+        int more = snprintf(text + size, room - size, "%s%s %.5g", i == 0 ? "" : ", ", report->key, report->value);
+        size += more < 0 ? 0 : (size_t)more;
+        if (report->rate == 0 || size >= room) continue;
+        more = snprintf(text + size, room - size, " (%+.3g/s)", report->rate);
+        size += more < 0 ? 0 : (size_t)more;
+    }
+}
+
+static bool is_other(const mr_ps_process *process) {
+    return process->role != MR_PS_WORKERS && process->here && process->metric_count != 0;
+}
+
+void ps_process_list_print_others(const mr_ps_processes *board) {
+    bool any = false;
+    for (uint32_t i = 0; i < board->count; i++) any = any || is_other(&board->processes[i]);
+    if (!any) return;
+    putchar('\n');
+    text_table *table = text_table_create((const char *const[]){"PROCESS", "METRICS", NULL});
+    for (uint32_t i = 0; i < board->count; i++) {
+        const mr_ps_process *process = &board->processes[i];
+        char text[1024];
+        if (!is_other(process)) continue;
+        print_reports(process, text, sizeof text);
+        if (process->role == MR_PS_SERVERS)
+            text_table_cell(table, "server %u", process->number);
+        else
+            text_table_cell(table, "scheduler");
+        text_table_cell(table, "%s", text);
+    }
+    text_table_print(table);
+}
+
+void ps_process_list_print_ranks(const mr_ps_processes *board) {
+    bool any = false;
+    for (uint32_t i = 0; i < board->count; i++) any = any || board->processes[i].role == MR_PS_WORKERS;
+    if (!any) return;
+    putchar('\n');
+    text_table *table =
+        text_table_create((const char *const[]){">RANK", ">STEP", ">STEPS/S", "LAST HEARD", "METRICS", NULL});
+    for (uint32_t i = 0; i < board->count; i++) {
+        const mr_ps_process *process = &board->processes[i];
+        char text[1024];
+        if (process->role != MR_PS_WORKERS) continue;
+        print_reports(process, text, sizeof text);
+        text_table_cell(table, "%u", process->number);
+        text_table_cell(table, "%" PRIu64, process->step);
+        text_table_cell(table, "%.3g", process->steps_second);
+        text_table_cell(table, "%s%s", process->here ? "" : "gone ", text_table_time(process->silent_us));
+        text_table_cell(table, "%s", text);
+    }
+    text_table_print(table);
+}
+
+/* ---- For programs. */
+
+static mr_arg reports_of(const mr_ps_process *process, json_output *json) {
+    mr_arg *rows = json_output_list(json, process->metric_count);
+    for (uint32_t i = 0; i < process->metric_count; i++) {
+        const mr_ps_metric *report = &process->metrics[i];
+        const json_field fields[] = {
+            {"key", mr_str(report->key)},
+            {"value", mr_float(report->value)},
+            {"rate", mr_float(report->rate)},
+            {"count", mr_int((int64_t)report->count)},
+        };
+        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
+    }
+    return mr_list(rows, process->metric_count);
+}
+
+static const char *role_name(int role) {
+    return role == MR_PS_SCHEDULER ? "scheduler" : role == MR_PS_SERVERS ? "server" : "worker";
+}
+
+static mr_arg process_of(const mr_ps_process *process, json_output *json) {
+    const json_field fields[] = {
+        {"role", mr_str(role_name(process->role))},
+        {"number", mr_int(process->number)},
+        {"incarnation", mr_int((int64_t)process->incarnation)},
+        {"address", mr_str(process->address)},
+        {"here", mr_bool(process->here != 0)},
+        {"silent_s", mr_float((double)process->silent_us / 1e6)},
+        {"step", mr_int((int64_t)process->step)},
+        {"steps_s", mr_float(process->steps_second)},
+        {"pushes", mr_int((int64_t)process->pushes)},
+        {"pushes_s", mr_float(process->pushes_second)},
+        {"pulls", mr_int((int64_t)process->pulls)},
+        {"pulls_s", mr_float(process->pulls_second)},
+        {"bytes_in_s", mr_float(process->bytes_in_second)},
+        {"bytes_out_s", mr_float(process->bytes_out_second)},
+        {"memory_bytes", mr_int((int64_t)process->memory)},
+        {"memory_max", mr_int((int64_t)process->memory_max)},
+        {"conflicts", mr_int((int64_t)process->conflicts)},
+        {"metrics", reports_of(process, json)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
+}
+
+mr_arg ps_process_list_json(const mr_ps_processes *board, json_output *json) {
+    mr_arg *rows = json_output_list(json, board->count);
+    for (uint32_t i = 0; i < board->count; i++) rows[i] = process_of(&board->processes[i], json);
+    return mr_list(rows, board->count);
+}

@@ -1,0 +1,18 @@
+/* ps_process_list.h — processes of a parameter server in `miniray ps status`, as text and as JSON. */
+#pragma once
+#include <stdbool.h>
+
+#include "cli/json_output.h"
+#include "miniray/admin.h"
+#include "miniray/ps.h"
+
+const mr_ps_process *ps_process_list_find(const mr_ps_processes *board, int role, uint32_t number); /* NULL: unknown */
+
+/* a line: slowest and fastest rank, if any is here */
+void ps_process_list_print_steps(const mr_ps_processes *board);
+void ps_process_list_print_disputes(const mr_ps_processes *board); /* a line, if there are any */
+/* a table of the metrics of scheduler and servers, if any */
+void ps_process_list_print_others(const mr_ps_processes *board);
+void ps_process_list_print_ranks(const mr_ps_processes *board); /* a table of ranks with their metrics */
+
+mr_arg ps_process_list_json(const mr_ps_processes *board, json_output *json); /* a list, one map for each process */

@@ -1,0 +1,55 @@
+/* control_message.h — control messages between members and the metadata store.
+ *
+ * Every control message begins with its kind and a stamp: who says it, and in which view. That is what fencing looks
+ * at, before anything else in the control message is believed. A sender that is in no view (it is entering, or it is
+ * the keeper) leaves zeros where it has nothing to say.
+ *
+ *   bytes    what
+ *   -------  -------------------------------------------------------------------------------
+ *   1        kind
+ *   24       stamp: view, id, incarnation
+ *   …        HEARTBEAT   nothing
+ *            VIEW        the newest view that the sender knows (membership_view.h), to the end
+ *            GET         8 request, 4 + n key, 8 newest version that the sender knows
+ *            SWAP        8 request, 4 + n key, 8 expected version, 8 lease, 4 + n value
+ *            ANSWER      8 request, 4 status, 8 version, 4 + n value
+ *            WATCH       as GET
+ *            LEASE       8 request, 8 lease, 8 time to live in µs
+ *
+ * Kinds from CONTROL_MESSAGE_USER on are for those who use members; their content begins behind the stamp. */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum {
+    CONTROL_MESSAGE_HEARTBEAT = 1,
+    CONTROL_MESSAGE_VIEW,
+    CONTROL_MESSAGE_GET,
+    CONTROL_MESSAGE_SWAP,
+    CONTROL_MESSAGE_ANSWER,
+    CONTROL_MESSAGE_WATCH,
+    CONTROL_MESSAGE_LEASE,
+    CONTROL_MESSAGE_USER = 64
+};
+enum { CONTROL_MESSAGE_HEAD_SIZE = 25, CONTROL_MESSAGE_KEY_MAX = 64, CONTROL_MESSAGE_VALUE_MAX = 128 * 1024 };
+enum {
+    CONTROL_MESSAGE_SIZE_MAX = CONTROL_MESSAGE_HEAD_SIZE + 40 + CONTROL_MESSAGE_KEY_MAX + CONTROL_MESSAGE_VALUE_MAX
+};
+
+typedef struct stamp { /* who says it, in which view */
+    uint64_t view, id, incarnation;
+} stamp;
+
+typedef struct control_message { /* keys and values are borrowed from the bytes */
+    uint8_t kind;
+    stamp stamp;
+    uint64_t request, version; /* version: of SWAP the expected one, of GET and WATCH the newest one known */
+    uint64_t lease, ttl_us;    /* of SWAP and LEASE */
+    mr_status status;
+    span key, value; /* value: of VIEW and of users' kinds all that follows */
+} control_message;
+
+size_t control_message_size(const control_message *message);
+void control_message_encode(const control_message *message, writer *writer);
+uint8_t *control_message_write(const control_message *message, size_t *size); /* in memory of its own: the caller's */
+MR_MUST mr_status control_message_decode(span bytes, control_message *out);   /* MR_CORRUPT */

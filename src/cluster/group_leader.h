@@ -1,0 +1,54 @@
+/* group_leader.h — leader of the consumer group: the scheduler's side, and the copy of the state that members follow.
+ *
+ * Members say what they want, again and again: that they are here, and for which steps they need pieces of the data.
+ * The group leader makes the next consumer group of that, has it decided, and sends the newest to members that have an
+ * older one:
+ *
+ *  group consumer ── ATTEND: who, as what, what it wants ──► group leader ── compare-and-swap, one at a time ──►
+ *  metadata store
+ *      ▲                                                  │
+ *      └──────────── ROSTER, decided, if newer ───────────┘
+ *
+ * Messages that arrive while a consumer group is being decided are kept, the last of each member, for the next one. So
+ * a decision has many wants in it, and the claims of one hundred members cost a write or two. The group leader keeps
+ * nothing that matters: it may die and start at any time, and two of them do no harm. A member that is silent for
+ * GROUP_LEADER_SUSPECT_US is removed; if it lives it learns of the removal and returns with another incarnation.
+ *
+ * Invariants (group_leader_check)
+ *  1  The consumer group that was decided and the next one are sound (consumer_group.h).
+ *  2  At most one word of each of CONSUMER_GROUP_MEMBERS_MAX members waits, and what they want fits into its table.
+ *
+ * Pure: control messages, answers of the metadata store and ticks. */
+#pragma once
+#include "cluster/consumer_group.h"
+#include "cluster/control_message.h"
+#include "cluster/metadata_store.h"
+
+#define GROUP_LEADER_TICK_US    INT64_C(100000)
+#define GROUP_LEADER_SUSPECT_US INT64_C(600000)
+#define GROUP_LEADER_POLL_US    INT64_C(1000000)
+/* stamp.view: the newest consumer group that the sender knows */
+enum { MESSAGE_ATTEND = CONTROL_MESSAGE_USER, MESSAGE_GROUP };
+
+typedef struct group_leader_options {
+    metadata_store store;
+    const uint64_t *sizes; /* of the parts of the data, borrowed for its life */
+    size_t part_count;
+    void (*send)(void *context, const char *address, const control_message *message);
+    void (*on_decided)(void *context, const consumer_group *group); /* it knows of this one; may be NULL */
+    void *context;
+} group_leader_options;
+
+typedef struct group_leader group_leader;
+
+group_leader *group_leader_create(const group_leader_options *options, int64_t now_us); /* copies the options */
+void group_leader_destroy(group_leader *leader); /* the metadata store owes it no answer any more */
+/* false: not for a group leader */
+bool group_leader_take(group_leader *leader, const control_message *message, int64_t now_us);
+/* consumer_group_restart, as soon as it can be decided */
+void group_leader_restart(group_leader *leader, uint64_t birth);
+int64_t group_leader_next_us(const group_leader *leader);
+void group_leader_tick(group_leader *leader, int64_t now_us);
+const consumer_group *group_leader_group(const group_leader *leader);
+
+void group_leader_check(const group_leader *leader); /* asserts the invariants above (base/invariants.h) */

@@ -1,0 +1,458 @@
+/* membership.c — see membership.h. `asking`: a request to the metadata store is open. */
+#include "cluster/membership.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/invariants.h"
+#include "base/mutation.h"
+#include "cluster/detector.h"
+
+#define RETRY_MIN_US INT64_C(20000)
+#define RETRY_MAX_US INT64_C(500000)
+
+struct membership {
+    const env *env;
+    metadata_store store;
+    messenger *messenger;
+    const membership_events *events;
+    void *context;
+    membership_options options;
+    char address[MEMBERSHIP_VIEW_ADDRESS_MAX];
+
+    membership_phase phase;
+    uint64_t incarnation; /* 0: none */
+    membership_view view;
+    membership_view proposed; /* what the open compare-and-swap says */
+    detector *detector;
+
+    bool asking;
+    int64_t next_ask_us, retry_us; /* not before; and how long to wait after the next failure */
+    int64_t next_poll_us, next_beat_us;
+};
+
+static int64_t now_of(const membership *membership) { return clock_now_us(membership->env->clock); }
+static uint64_t id_of(const membership *membership) { return membership->options.id; }
+
+static bool is_me(const membership *membership, const membership_view_member *who) {
+    return who != NULL && (who->incarnation == membership->incarnation || MUTATED("no-incarnation-check"));
+}
+
+/* ---- Saying. */
+
+stamp membership_stamp(const membership *membership) {
+    return (stamp){.view = membership->view.number, .id = id_of(membership), .incarnation = membership->incarnation};
+}
+
+static size_t encode(const control_message *message, uint8_t *bytes, size_t room) {
+    writer writer = writer_of(bytes, room);
+    control_message_encode(message, &writer);
+    MR_ASSERT(!writer.failed);
+    return writer_size(&writer);
+}
+
+/* The newest view in a control message; the caller frees it. */
+static span view_message(const membership *membership) {
+    size_t size = membership_view_size(&membership->view);
+    uint8_t *value = xmalloc(size), *bytes = xmalloc(CONTROL_MESSAGE_HEAD_SIZE + size);
+    writer writer = writer_of(value, size);
+    membership_view_encode(&membership->view, &writer);
+    control_message message = {
+        .kind = CONTROL_MESSAGE_VIEW, .stamp = membership_stamp(membership), .value = span_of(value, size)};
+    size = encode(&message, bytes, CONTROL_MESSAGE_HEAD_SIZE + size);
+    free(value);
+    return span_of(bytes, size);
+}
+
+static void answer_view(membership *membership, link_id link) {
+    span bytes = view_message(membership);
+    messenger_answer(membership->messenger, link, bytes);
+    free((void *)(uintptr_t)bytes.data);
+}
+
+static size_t heartbeat(const membership *membership, uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE]) {
+    control_message message = {.kind = CONTROL_MESSAGE_HEARTBEAT, .stamp = membership_stamp(membership)};
+    return encode(&message, bytes, CONTROL_MESSAGE_HEAD_SIZE);
+}
+
+static void send_to_others(membership *membership, const membership_view *others, span bytes) {
+    for (size_t i = 0; i < others->count; i++)
+        if (others->members[i].id != id_of(membership))
+            messenger_send(membership->messenger, others->members[i].address, bytes);
+}
+
+/* ---- Phases. */
+
+static void set_phase(membership *membership, membership_phase phase) {
+    if (membership->phase == phase) return;
+    membership->phase = phase;
+    if (membership->events->on_phase != NULL) membership->events->on_phase(membership->context, phase);
+}
+
+static void stop_acting(membership *membership) {
+    MR_ASSERT(membership->phase != MEMBERSHIP_REPLACED);
+    detector_forget_all(membership->detector);
+    membership->incarnation = 0;
+}
+
+/* Watches who is new, forgets who is gone; whoever stays keeps what was heard of it. */
+static void watch_others(membership *membership, const membership_view *before, int64_t now_us) {
+    const membership_view *after = &membership->view;
+    for (size_t i = 0; i < before->count; i++) {
+        const membership_view_member *old = &before->members[i], *same = membership_view_find(after, old->id);
+        if (same != NULL && same->incarnation == old->incarnation) continue;
+        detector_forget(membership->detector, old->id);
+        if (same == NULL || strcmp(same->address, old->address) != 0)
+            messenger_forget(membership->messenger, old->address);
+    }
+    for (size_t i = 0; i < after->count; i++) {
+        uint64_t id = after->members[i].id;
+        if (id != id_of(membership) && !detector_watches(membership->detector, id))
+            detector_watch(membership->detector, id, now_us);
+    }
+}
+
+/* The detector has not been ticked while nobody was watched: that is no standing still. */
+static void begin_watching(membership *membership, int64_t now_us) {
+    detector_forget_all(membership->detector);
+    (void)detector_tick(membership->detector, now_us);
+    membership->next_beat_us = now_us;
+}
+
+static bool is_newer(uint64_t incarnation, uint64_t than) {
+    return incarnation > than && metadata_store_generation(incarnation) == metadata_store_generation(than);
+}
+
+/* Where this member stands in the view it has just entered. */
+static void find_place(membership *membership, const membership_view *before, int64_t now_us) {
+    const membership_view_member *me = membership_view_find(&membership->view, id_of(membership));
+    if (is_me(membership, me)) {
+        membership->incarnation = me->incarnation;
+        if (membership->phase != MEMBERSHIP_IN) begin_watching(membership, now_us);
+        watch_others(membership, before, now_us);
+        set_phase(membership, MEMBERSHIP_IN);
+    } else if (me != NULL && membership->incarnation != 0 && is_newer(me->incarnation, membership->incarnation)) {
+        stop_acting(membership);
+        set_phase(membership, MEMBERSHIP_REPLACED);
+    } else if (membership->phase == MEMBERSHIP_IN) {
+        stop_acting(membership);
+        set_phase(membership, MEMBERSHIP_ENTERING);
+    }
+}
+
+/* Takes what `fresh` holds if it is newer. */
+static void adopt(membership *membership, membership_view *fresh) {
+    if (fresh->number <= membership->view.number) return;
+    membership_view before = membership->view;
+    MR_ASSERT(fresh->number > before.number); /* 2 */
+    membership->view = *fresh;
+    *fresh = (membership_view){0};
+    membership->events->on_view(membership->context, &membership->view);
+    find_place(membership, &before, now_of(membership));
+    membership_view_fini(&before);
+    CHECK_INVARIANTS(membership->view.count, membership_check(membership));
+}
+
+static void adopt_bytes(membership *membership, uint64_t number, span bytes) {
+    membership_view fresh = {0};
+    if (membership_view_decode(bytes, &fresh) != MR_OK) return;
+    if (number == 0 || fresh.number == number) adopt(membership, &fresh);
+    membership_view_fini(&fresh);
+}
+
+static void adopt_answer(membership *membership, const metadata_store_answer *answer) {
+    membership_view nobody = {.number = answer->version};
+    if (answer->value.size != 0)
+        adopt_bytes(membership, answer->version, answer->value);
+    else
+        adopt(membership, &nobody);
+}
+
+/* ---- Asking the metadata store. */
+
+static void ask_again_after_failure(membership *membership) {
+    membership->next_ask_us =
+        now_of(membership) + rng_between(membership->env->rng, membership->retry_us / 2, membership->retry_us);
+    membership->retry_us = membership->retry_us * 2 < RETRY_MAX_US ? membership->retry_us * 2 : RETRY_MAX_US;
+}
+
+static void asked_well(membership *membership) {
+    membership->next_ask_us = now_of(membership);
+    membership->retry_us = RETRY_MIN_US;
+}
+
+/* Another was faster; a little disorder lets the next one be alone. */
+static void ask_again_soon(membership *membership) {
+    asked_well(membership);
+    membership->next_ask_us += rng_between(membership->env->rng, 0, RETRY_MIN_US);
+}
+
+static void on_incarnation_swapped(void *argument, const metadata_store_answer *answer) {
+    membership *membership = argument;
+    MR_ASSERT(membership->asking); /* 1 */
+    membership->asking = false;
+    if (answer->status == MR_OK) {
+        asked_well(membership);
+        if (membership->phase != MEMBERSHIP_ENTERING) return;
+        membership->incarnation = answer->version;
+        if (membership->events->on_incarnation != NULL)
+            membership->events->on_incarnation(membership->context, answer->version);
+    } else if (answer->status == MR_STALE) {
+        ask_again_soon(membership);
+    } else {
+        ask_again_after_failure(membership);
+    }
+}
+
+static void on_incarnation_read(void *argument, const metadata_store_answer *answer) {
+    membership *membership = argument;
+    if (answer->status != MR_OK) {
+        membership->asking = false;
+        ask_again_after_failure(membership);
+        return;
+    }
+    metadata_store store = membership->store;
+    store.ops->compare_and_swap(store.self, MEMBERSHIP_INCARNATION_KEY, answer->version, (span){0}, 0,
+                                on_incarnation_swapped, membership);
+}
+
+static void on_view_read(void *argument, const metadata_store_answer *answer) {
+    membership *membership = argument;
+    MR_ASSERT(membership->asking); /* 1 */
+    membership->asking = false;
+    if (answer->status != MR_OK) {
+        ask_again_after_failure(membership);
+        return;
+    }
+    asked_well(membership);
+    membership->next_poll_us = now_of(membership) + membership->options.poll_us;
+    adopt_answer(membership, answer);
+}
+
+/* Everybody in it is told. Who is no longer in it learns it from the answer to its next heartbeat. */
+static void on_decided(membership *membership) {
+    asked_well(membership);
+    if (membership->proposed.number <= membership->view.number) return;
+    adopt(membership, &membership->proposed);
+    span bytes = view_message(membership);
+    send_to_others(membership, &membership->view, bytes);
+    free((void *)(uintptr_t)bytes.data);
+}
+
+/* Unless the answer puts it into a view, an incarnation that was proposed once is not proposed again: it may have been
+ * in a view, and left out of the next, without this process ever knowing. */
+static void on_view_swapped(void *argument, const metadata_store_answer *answer) {
+    membership *membership = argument;
+    MR_ASSERT(membership->asking); /* 1 */
+    membership->asking = false;
+    if (answer->status == MR_OK && answer->version == membership->proposed.number)
+        on_decided(membership);
+    else if (answer->status == MR_STALE) {
+        ask_again_soon(membership);
+        adopt_answer(membership, answer);
+    } else {
+        ask_again_after_failure(membership);
+    }
+    if (membership->phase == MEMBERSHIP_ENTERING) membership->incarnation = 0;
+}
+
+static void propose(membership *membership) {
+    size_t size = membership_view_size(&membership->proposed);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    membership_view_encode(&membership->proposed, &writer);
+    MR_ASSERT(!writer.failed);
+    metadata_store store = membership->store;
+    store.ops->compare_and_swap(store.self, MEMBERSHIP_VIEW_KEY, membership->view.number, span_of(bytes, size), 0,
+                                on_view_swapped, membership);
+    free(bytes);
+}
+
+/* A full cluster takes nobody in: it goes on asking until there is room. */
+static bool draft_entry(membership *membership) {
+    membership_view_copy(&membership->proposed, &membership->view);
+    membership->proposed.number++;
+    return membership_view_put(&membership->proposed, id_of(membership), membership->incarnation,
+                               membership->address) == MR_OK;
+}
+
+static void draft_removal(membership *membership) {
+    membership_view_copy(&membership->proposed, &membership->view);
+    membership->proposed.number++;
+    for (size_t i = 0; i < membership->view.count; i++) {
+        uint64_t id = membership->view.members[i].id;
+        if (detector_suspects(membership->detector, id)) membership_view_remove(&membership->proposed, id);
+    }
+}
+
+static void read_view(membership *membership) {
+    membership->store.ops->get(membership->store.self, MEMBERSHIP_VIEW_KEY, membership->view.number, on_view_read,
+                               membership);
+}
+
+static bool wants_removal(const membership *membership) {
+    return membership->phase == MEMBERSHIP_IN && !MUTATED("no-deadline") &&
+           detector_suspect_count(membership->detector) > 0;
+}
+
+/* What there is to ask now, one thing at a time. Before anything is proposed, the newest view has been read. */
+static void ask(membership *membership, int64_t now_us) {
+    metadata_store store = membership->store;
+    membership->asking = true;
+    if (now_us >= membership->next_poll_us) {
+        read_view(membership);
+    } else if (membership->phase == MEMBERSHIP_ENTERING && membership->incarnation == 0) {
+        store.ops->get(store.self, MEMBERSHIP_INCARNATION_KEY, 0, on_incarnation_read, membership);
+    } else if (membership->phase == MEMBERSHIP_ENTERING && draft_entry(membership)) {
+        propose(membership);
+    } else if (wants_removal(membership)) {
+        draft_removal(membership);
+        propose(membership);
+    } else {
+        membership->asking = false;
+        if (membership->phase == MEMBERSHIP_ENTERING) membership->next_ask_us = membership->next_poll_us;
+    }
+}
+
+/* ---- Hearing. */
+
+static bool holds(const membership *membership, const stamp *stamp) {
+    const membership_view_member *who = membership_view_find(&membership->view, stamp->id);
+    return who != NULL && (who->incarnation == stamp->incarnation || MUTATED("no-incarnation-check"));
+}
+
+static void take_heartbeat(membership *membership, link_id link, const stamp *stamp) {
+    if (membership->phase != MEMBERSHIP_IN) return;
+    if (holds(membership, stamp)) detector_heard(membership->detector, stamp->id, now_of(membership));
+    if (stamp->view < membership->view.number) {
+        answer_view(membership, link);
+    } else if (stamp->view > membership->view.number) { /* our number asks for the newer view */
+        uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
+        messenger_answer(membership->messenger, link, span_of(bytes, heartbeat(membership, bytes)));
+    }
+}
+
+bool membership_take(membership *membership, link_id link, const control_message *message) {
+    switch (message->kind) {
+    case CONTROL_MESSAGE_HEARTBEAT: take_heartbeat(membership, link, &message->stamp); return true;
+    case CONTROL_MESSAGE_VIEW:
+        if (membership->phase == MEMBERSHIP_REPLACED) return true;
+        adopt_bytes(membership, 0, message->value);
+        if (holds(membership, &message->stamp))
+            detector_heard(membership->detector, message->stamp.id, now_of(membership));
+        return true;
+    default: return false;
+    }
+}
+
+mr_status membership_admit(membership *membership, link_id link, const stamp *stamp) {
+    uint64_t here = membership->view.number, there = stamp->view;
+    if (membership->phase != MEMBERSHIP_IN)
+        return error_set(MR_CLOSED, "not a member since view " METADATA_STORE_FORMAT, METADATA_STORE_ARGS(here));
+    if (MUTATED("no-fencing")) return MR_OK;
+    if (there > here) {
+        uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
+        messenger_answer(membership->messenger, link, span_of(bytes, heartbeat(membership, bytes)));
+        return error_set(MR_BUSY,
+                         "a message of view " METADATA_STORE_FORMAT
+                         " came to a process still in view " METADATA_STORE_FORMAT,
+                         METADATA_STORE_ARGS(there), METADATA_STORE_ARGS(here));
+    }
+    if (there == here && holds(membership, stamp)) return MR_OK;
+    answer_view(membership, link);
+    return error_set(MR_STALE,
+                     "a message of view " METADATA_STORE_FORMAT " came from %llu/" METADATA_STORE_FORMAT
+                     ", which is not in view " METADATA_STORE_FORMAT,
+                     METADATA_STORE_ARGS(there), (unsigned long long)stamp->id, METADATA_STORE_ARGS(stamp->incarnation),
+                     METADATA_STORE_ARGS(here));
+}
+
+void membership_broken(membership *membership, const char *address) {
+    for (size_t i = 0; i < membership->view.count; i++) {
+        const membership_view_member *who = &membership->view.members[i];
+        if (strcmp(who->address, address) == 0) detector_hint(membership->detector, who->id, now_of(membership));
+    }
+}
+
+/* ---- Time. */
+
+int64_t membership_next_us(const membership *membership) {
+    if (membership->phase == MEMBERSHIP_REPLACED) return CLOCK_NEVER_US;
+    if (membership->asking) return membership->phase == MEMBERSHIP_IN ? membership->next_beat_us : CLOCK_NEVER_US;
+    if (membership->phase == MEMBERSHIP_ENTERING) return membership->next_ask_us;
+    int64_t ask_us = membership->next_ask_us;
+    if (!wants_removal(membership) && ask_us < membership->next_poll_us) ask_us = membership->next_poll_us;
+    return ask_us < membership->next_beat_us ? ask_us : membership->next_beat_us;
+}
+
+/* A member that stood still asks what has been decided meanwhile before it proposes anything. */
+static void beat(membership *membership, int64_t now_us) {
+    membership->next_beat_us = now_us + membership->options.heartbeat_us;
+    if (detector_tick(membership->detector, now_us) > 0) membership->next_poll_us = now_us;
+    uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
+    send_to_others(membership, &membership->view, span_of(bytes, heartbeat(membership, bytes)));
+}
+
+void membership_tick(membership *membership, int64_t now_us) {
+    if (membership->phase == MEMBERSHIP_IN && now_us >= membership->next_beat_us) beat(membership, now_us);
+    if (!membership->asking && now_us >= membership->next_ask_us && membership->phase != MEMBERSHIP_REPLACED)
+        ask(membership, now_us);
+    CHECK_INVARIANTS(membership->view.count, membership_check(membership));
+}
+
+/* ---- Life. */
+
+membership *membership_create(const env *env, metadata_store store, messenger *messenger,
+                              const membership_options *options, const membership_events *events, void *context) {
+    MR_ASSERT(membership_view_address_valid(options->address));
+    membership *membership = xcalloc(1, sizeof *membership);
+    membership->env = env;
+    membership->store = store;
+    membership->messenger = messenger;
+    membership->events = events;
+    membership->context = context;
+    membership->options = *options;
+    strcpy(membership->address, options->address);
+    if (membership->options.heartbeat_us == 0) membership->options.heartbeat_us = 100000;
+    if (membership->options.suspect_us == 0) membership->options.suspect_us = 500000;
+    if (membership->options.poll_us == 0) membership->options.poll_us = 1000000;
+    int64_t now_us = clock_now_us(env->clock);
+    detector_options watching = {.interval_us = membership->options.heartbeat_us,
+                                 .suspect_us = membership->options.suspect_us};
+    membership->detector = detector_create(&watching, now_us);
+    membership->retry_us = RETRY_MIN_US;
+    membership->next_ask_us = membership->next_poll_us = membership->next_beat_us = now_us;
+    return membership;
+}
+
+void membership_destroy(membership *membership) {
+    detector_destroy(membership->detector);
+    membership_view_fini(&membership->view);
+    membership_view_fini(&membership->proposed);
+    free(membership);
+}
+
+membership_phase membership_phase_now(const membership *membership) { return membership->phase; }
+const membership_view *membership_current(const membership *membership) { return &membership->view; }
+uint64_t membership_incarnation(const membership *membership) { return membership->incarnation; }
+
+bool membership_leads(const membership *membership) {
+    const membership_view_member *leader = membership_view_leader(&membership->view);
+    return membership->phase == MEMBERSHIP_IN && leader != NULL && leader->id == id_of(membership);
+}
+
+void membership_check(const membership *membership) {
+    const membership_view *view = &membership->view;
+    membership_view_check(view); /* 2 */
+    bool is_in = membership->phase == MEMBERSHIP_IN;
+    MR_ASSERT(!is_in || (membership->incarnation != 0 &&
+                         membership_view_holds(view, id_of(membership), membership->incarnation))); /* 3 */
+    for (size_t i = 0; i < view->count; i++) {
+        uint64_t id = view->members[i].id;
+        MR_ASSERT(detector_watches(membership->detector, id) == (is_in && id != id_of(membership))); /* 3, 4 */
+    }
+    MR_ASSERT(membership->phase != MEMBERSHIP_REPLACED || membership->incarnation == 0); /* 4 */
+}

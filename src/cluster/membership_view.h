@@ -1,0 +1,69 @@
+/* membership_view.h — membership view: a numbered list of members.
+ *
+ * Views are decided one after the other, each number once (metadata_store.h); a view that was decided never changes. A
+ * member is an id (the role: it comes back after a crash), the incarnation that plays it (never used twice in a
+ * cluster: a newer one is a larger number) and the address of that process. The leader is the member that has been here
+ * longest, the one with the smallest incarnation: a member that comes back does not take the lead from one that stayed.
+ *
+ * Invariants (membership_view_check)
+ *  1  At most MEMBERSHIP_VIEW_MEMBERS_MAX members, sorted by id, each once.
+ *   2  Every member has an incarnation and an address that can be one.
+ *
+ *   bytes    what
+ *   -------  -----------------------------------------------------
+ *   1  version of this layout, MEMBERSHIP_VIEW_LAYOUT
+ *   8        number, from 1
+ *   4  members, at most MEMBERSHIP_VIEW_MEMBERS_MAX; each:
+ *     8        id, larger than the one before
+ *     8        incarnation, from 1, unlike all others
+ *     1  length of the address, 1 … MEMBERSHIP_VIEW_ADDRESS_MAX - 1
+ *     n        the address: printable, no spaces */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum {
+    MEMBERSHIP_VIEW_LAYOUT = 1,
+    MEMBERSHIP_VIEW_MEMBERS_MAX = 1024,
+    MEMBERSHIP_VIEW_ADDRESS_MAX = 64, /* with its NUL */
+    MEMBERSHIP_VIEW_BYTES_MAX = 13 + MEMBERSHIP_VIEW_MEMBERS_MAX * (16 + MEMBERSHIP_VIEW_ADDRESS_MAX),
+};
+
+typedef struct membership_view_member {
+    uint64_t id;
+    uint64_t incarnation;
+    char address[MEMBERSHIP_VIEW_ADDRESS_MAX];
+} membership_view_member;
+
+typedef struct membership_view { /* zero-initialized it is "no view yet": number 0, nobody */
+    uint64_t number;
+    size_t count, capacity;
+    membership_view_member *members; /* owned, sorted by id */
+} membership_view;
+
+void membership_view_fini(membership_view *view);
+/* `to` is initialized; its content is replaced */
+void membership_view_copy(membership_view *to, const membership_view *from);
+bool membership_view_equal(const membership_view *a, const membership_view *b);
+
+/* NULL: not in it */
+const membership_view_member *membership_view_find(const membership_view *view, uint64_t id);
+bool membership_view_holds(const membership_view *view, uint64_t id, uint64_t incarnation); /* this very process */
+/* NULL: nobody is in it */
+const membership_view_member *membership_view_leader(const membership_view *view);
+void membership_view_remove(membership_view *view, uint64_t id); /* no-op if it is not in */
+/* adds or replaces; MR_TOO_LARGE: full, MR_INVALID: no such address can be */
+MR_MUST mr_status membership_view_put(membership_view *view, uint64_t id, uint64_t incarnation, const char *address);
+
+bool membership_view_address_valid(const char *address);
+size_t membership_view_size(const membership_view *view); /* of its encoding */
+void membership_view_encode(const membership_view *view, writer *writer);
+
+/* The bytes are exactly one valid view, else MR_CORRUPT and *out is unchanged. `out` is initialized. */
+MR_MUST mr_status membership_view_decode(span bytes, membership_view *out);
+
+void membership_view_check(const membership_view *view); /* asserts the invariants above (base/invariants.h) */

@@ -1,0 +1,303 @@
+/* messenger.c — see messenger.h. */
+#include "cluster/messenger.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/invariants.h"
+#include "base/list.h"
+#include "base/map.h"
+
+typedef struct kept { /* a control message that waits for its link */
+    list of_box;
+    body_sent_fn *sent; /* NULL: the bytes are its own, and follow it */
+    void *argument;
+    size_t count;
+    span pieces[];
+} kept;
+
+typedef struct box { /* one address */
+    list of_mail;
+    char address[MESSENGER_ADDRESS_MAX];
+    link_id link; /* none: not even opening */
+    bool open;
+    int64_t retry_us; /* do not open before this */
+    list messages;
+    size_t message_count;
+} box;
+
+struct messenger {
+    const env *env;
+    const messenger_handlers *handlers;
+    void *context;
+    list boxes;
+    box *last;    /* that was written to; NULL: none, or it is gone */
+    map by_link;  /* link → box, for the links that were opened here */
+    map arriving; /* link → shared buffer, owned: a large control message that is coming */
+};
+
+messenger *messenger_create(const env *env, const messenger_handlers *handlers, void *context) {
+    messenger *messenger = xcalloc(1, sizeof *messenger);
+    messenger->env = env;
+    messenger->handlers = handlers;
+    messenger->context = context;
+    list_init(&messenger->boxes);
+    return messenger;
+}
+
+/* The oldest, of one or more. */
+static kept *take_message(box *box) {
+    MR_ASSERT(box->message_count > 0);
+    kept *kept = container_of(box->messages.next, struct kept, of_box);
+    list_remove(&kept->of_box);
+    box->message_count--;
+    return kept;
+}
+
+static void lose(kept *kept) {
+    if (kept->sent != NULL) kept->sent(kept->argument, MR_CLOSED);
+    free(kept);
+}
+
+static void lose_message(box *box) { lose(take_message(box)); }
+
+static void lose_messages(box *box) {
+    while (!list_empty(&box->messages)) lose_message(box);
+}
+
+static void destroy_box(messenger *messenger, box *box) {
+    if (messenger->last == box) messenger->last = NULL;
+    lose_messages(box);
+    list_remove(&box->of_mail);
+    free(box);
+}
+
+void messenger_destroy(messenger *messenger) {
+    while (!list_empty(&messenger->boxes)) destroy_box(messenger, container_of(messenger->boxes.next, box, of_mail));
+    map_fini(&messenger->by_link);
+    map_for_each (slot, &messenger->arriving) shared_bytes_unref(slot.value);
+    map_fini(&messenger->arriving);
+    free(messenger);
+}
+
+static box *find_box(const messenger *messenger, const char *address) {
+    list_for_each (item, &messenger->boxes) {
+        box *box = container_of(item, struct box, of_mail);
+        if (strcmp(box->address, address) == 0) return box;
+    }
+    return NULL;
+}
+
+static box *create_box(messenger *messenger, const char *address) {
+    MR_ASSERT(strlen(address) < MESSENGER_ADDRESS_MAX && find_box(messenger, address) == NULL);
+    box *box = xcalloc(1, sizeof *box);
+    strcpy(box->address, address);
+    list_init(&box->messages);
+    list_push_back(&messenger->boxes, &box->of_mail);
+    return box;
+}
+
+static kept *keep(box *box, size_t count, size_t room) {
+    MR_ASSERT(!box->open && box->link.v != 0 && box->message_count <= MESSENGER_KEPT); /* its link opens */
+    if (box->message_count == MESSENGER_KEPT) lose_message(box);
+    kept *kept = xcalloc(1, sizeof *kept + count * sizeof *kept->pieces + room);
+    kept->count = count;
+    list_push_back(&box->messages, &kept->of_box);
+    box->message_count++;
+    return kept;
+}
+
+static void keep_copy(box *box, span bytes) {
+    kept *kept = keep(box, 1, bytes.size);
+    kept->pieces[0] = span_of(memcpy(kept->pieces + 1, bytes.data, bytes.size), bytes.size);
+}
+
+static void keep_pieces(box *box, const span *pieces, size_t count, body_sent_fn *sent, void *argument) {
+    kept *kept = keep(box, count, 0);
+    memcpy(kept->pieces, pieces, count * sizeof *pieces);
+    kept->sent = sent;
+    kept->argument = argument;
+}
+
+/* An address that cannot be opened now is one to which control messages are lost now. */
+static void open_box(messenger *messenger, box *box) {
+    int64_t now_us = clock_now_us(messenger->env->clock);
+    transport transport = messenger->env->transport;
+    if (now_us < box->retry_us) return;
+    box->retry_us = now_us + MESSENGER_RETRY_US;
+    if (transport.ops->open(transport.self, box->address, &box->link) != MR_OK) {
+        box->link.v = 0;
+        return;
+    }
+    map_put(&messenger->by_link, box->link.v, box);
+}
+
+/* The box of an address, with a link that is open or opens; NULL: there is none now. Most control messages go where the
+ * one before them went. */
+static box *box_for(messenger *messenger, const char *address) {
+    box *box = messenger->last;
+    if (box == NULL || strcmp(box->address, address) != 0) box = find_box(messenger, address);
+    if (box == NULL) box = create_box(messenger, address);
+    messenger->last = box;
+    if (box->link.v == 0) open_box(messenger, box);
+    return box->link.v == 0 ? NULL : box;
+}
+
+/* Lost if the link is full or gone. */
+static void send_pieces(messenger *messenger, link_id link, const span *pieces, size_t count, body_sent_fn *sent,
+                        void *argument) {
+    transport transport = messenger->env->transport;
+    size_t size = 0;
+    uint8_t *place;
+    for (size_t i = 0; i < count; i++) size += pieces[i].size;
+    MR_ASSERT(size <= MESSENGER_MESSAGE_MAX);
+    bool large = size > MESSENGER_SMALL;
+    mr_status status = transport.ops->reserve(transport.self, link, large ? 0 : size, &place);
+    if (status == MR_OK && large) {
+        transport.ops->commit_pieces(transport.self, link, 0, pieces, count, sent, argument);
+        return;
+    }
+    if (status == MR_OK) {
+        for (size_t i = 0; i < count; place += pieces[i++].size) memcpy(place, pieces[i].data, pieces[i].size);
+        transport.ops->commit(transport.self, link, size);
+    }
+    sent(argument, status);
+}
+
+void messenger_send(messenger *messenger, const char *address, span bytes) {
+    box *box = box_for(messenger, address);
+    if (box != NULL && box->open)
+        messenger_answer(messenger, box->link, bytes);
+    else if (box != NULL)
+        keep_copy(box, bytes);
+}
+
+void messenger_send_pieces(messenger *messenger, const char *address, const span *pieces, size_t count,
+                           body_sent_fn *sent, void *argument) {
+    box *box = box_for(messenger, address);
+    if (box == NULL)
+        sent(argument, MR_CLOSED);
+    else if (box->open)
+        send_pieces(messenger, box->link, pieces, count, sent, argument);
+    else
+        keep_pieces(box, pieces, count, sent, argument);
+}
+
+static bool move_pieces(kept *kept, span from, span to) {
+    bool found = false;
+    for (size_t i = 0; i < kept->count; i++) {
+        const uint8_t *data = kept->pieces[i].data;
+        if (kept->pieces[i].size == 0 || data < from.data || data >= from.data + from.size) continue;
+        if (to.size != 0) kept->pieces[i].data = to.data + (data - from.data);
+        found = true;
+    }
+    return found;
+}
+
+static void move_in_box(box *box, const void *argument, span from, span to) {
+    list_for_each (item, &box->messages) {
+        kept *kept = container_of(item, struct kept, of_box);
+        if (kept->sent == NULL || kept->argument != argument || !move_pieces(kept, from, to) || to.size != 0) continue;
+        list_remove(&kept->of_box);
+        box->message_count--;
+        lose(kept);
+    }
+}
+
+void messenger_move_pieces(messenger *messenger, const void *argument, span from, span to) {
+    list_for_each (item, &messenger->boxes) move_in_box(container_of(item, box, of_mail), argument, from, to);
+}
+
+/* Lost if the link is full or gone. It goes now: whoever writes control messages puts into one what is to go together.
+ * */
+void messenger_answer(messenger *messenger, link_id link, span bytes) {
+    (void)transport_send_now(messenger->env->transport, link, bytes);
+}
+
+link_id messenger_link(const messenger *messenger, const char *address) {
+    const box *box = find_box(messenger, address);
+    return box == NULL || !box->open ? (link_id){0} : box->link;
+}
+
+void messenger_forget(messenger *messenger, const char *address) {
+    box *box = find_box(messenger, address);
+    if (box == NULL) return;
+    transport transport = messenger->env->transport;
+    if (box->link.v != 0) {
+        map_remove(&messenger->by_link, box->link.v);
+        transport.ops->close(transport.self, box->link);
+    }
+    destroy_box(messenger, box);
+}
+
+/* ---- Events. */
+
+static void on_open(void *context, link_id link, const peer *peer) {
+    messenger *messenger = context;
+    box *box = map_get(&messenger->by_link, link.v);
+    if (box == NULL) return; /* opened by the other side: for its control messages, and our answers */
+    box->open = true;
+    while (!list_empty(&box->messages)) {
+        kept *kept = take_message(box);
+        if (kept->sent != NULL)
+            send_pieces(messenger, link, kept->pieces, kept->count, kept->sent, kept->argument);
+        else
+            messenger_answer(messenger, link, kept->pieces[0]);
+        free(kept);
+    }
+    CHECK_INVARIANTS(messenger->by_link.count, messenger_check(messenger));
+}
+
+static void on_message(void *context, link_id link, const message *message) {
+    messenger *messenger = context;
+    shared_bytes *bytes = messenger->arriving.count == 0 ? NULL : map_remove(&messenger->arriving, link.v);
+    if (bytes != NULL)
+        messenger->handlers->on_bytes(messenger->context, link, bytes);
+    else if (message->body.size == 0)
+        messenger->handlers->on_message(messenger->context, link, message->head);
+    shared_bytes_unref(bytes);
+}
+
+static void *on_body(void *context, link_id link, span head, uint64_t size) {
+    messenger *messenger = context;
+    if (messenger->handlers->on_bytes == NULL || size > MESSENGER_MESSAGE_MAX) return NULL;
+    shared_bytes *bytes = NULL;
+    if (shared_bytes_resize(&bytes, (size_t)size) != MR_OK) return BODY_DISCARD;
+    map_put(&messenger->arriving, link.v, bytes);
+    return shared_bytes_room(bytes);
+}
+
+void messenger_check(const messenger *messenger) {
+    size_t linked = 0, lasts = 0;
+    list_for_each (item, &messenger->boxes) {
+        const box *box = container_of(item, struct box, of_mail);
+        size_t messages = 0;
+        list_for_each (letter, &box->messages) messages++;
+        MR_ASSERT(messages == box->message_count && messages <= MESSENGER_KEPT);                     /* 1 */
+        MR_ASSERT(messages == 0 || (box->link.v != 0 && !box->open));                                /* 1 */
+        MR_ASSERT(box->link.v == 0 ? !box->open : map_get(&messenger->by_link, box->link.v) == box); /* 2 */
+        linked += box->link.v != 0;
+        lasts += box == messenger->last;
+    }
+    MR_ASSERT(linked == messenger->by_link.count && lasts == (messenger->last != NULL)); /* 2 */
+}
+
+static void on_room(void *context, link_id link) {}
+
+static void on_closed(void *context, link_id link, const cause *why) {
+    messenger *messenger = context;
+    shared_bytes_unref(map_remove(&messenger->arriving, link.v));
+    box *box = map_remove(&messenger->by_link, link.v);
+    if (box == NULL) return;
+    box->link.v = 0;
+    box->open = false;
+    lose_messages(box);
+    CHECK_INVARIANTS(messenger->by_link.count, messenger_check(messenger));
+    char address[MESSENGER_ADDRESS_MAX]; /* a copy: the handler may forget the box */
+    memcpy(address, box->address, sizeof address);
+    if (messenger->handlers->on_broken != NULL) messenger->handlers->on_broken(messenger->context, address, why);
+}
+
+const transport_events messenger_events = {on_open, on_message, on_body, on_room, on_closed};

@@ -1,0 +1,89 @@
+/* metadata_store.h — metadata store interface (get, compare-and-swap, lease, watch): an operation table.
+ *
+ * Named values, each with a version that grows by one with each change. A change is a compare-and-swap, so each version
+ * of each value is decided once; and it is durable before anybody is told. Backends: a keeper in this process
+ * (metadata_local.h), or elsewhere and reached by control messages (metadata_remote.h); what a keeper knows lies in a
+ * metadata storage (metadata_storage.h).
+ *
+ * A version is a generation and, below it, a count of changes. A metadata store that has lost what it decided (its
+ * disk) does not go on counting, for it would decide again what was decided: it begins another generation, in which
+ * nothing was ever written (cluster/metadata_db.h). So versions only grow and are never given twice, whatever is lost;
+ * and a value whose version has the count 0 is nobody's.
+ *
+ * Leases      A value may hang on a lease, a number that its holder draws. A lease that is not renewed in time ends,
+ *             and the values that hang on it become empty: a change of theirs like any other. Time decides only how
+ *             soon that happens; a caller that must be sure acts through swaps from the version it knows.
+ * On top      election.h makes one of many the leader.
+ *
+ * The slots do not block. `done` is called exactly once for each, later, never from within the slot. */
+#pragma once
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "miniray/status.h"
+
+enum { METADATA_STORE_COUNT_BITS = 36, METADATA_STORE_GENERATION_MAX = (1 << 28) - 1 };
+#define METADATA_STORE_COUNT_MAX    ((UINT64_C(1) << METADATA_STORE_COUNT_BITS) - 1)
+#define METADATA_STORE_LEASE_MAX_US INT64_C(60000000)
+
+static inline uint64_t metadata_store_version(uint64_t generation, uint64_t count) {
+    return generation << METADATA_STORE_COUNT_BITS | count;
+}
+static inline uint64_t metadata_store_generation(uint64_t version) { return version >> METADATA_STORE_COUNT_BITS; }
+static inline uint64_t metadata_store_count(uint64_t version) { return version & METADATA_STORE_COUNT_MAX; }
+
+/* For people: generation and count. */
+#define METADATA_STORE_FORMAT "%llu.%llu"
+#define METADATA_STORE_ARGS(version) \
+    (unsigned long long)metadata_store_generation(version), (unsigned long long)metadata_store_count(version)
+
+struct control_message; /* control_message.h */
+
+typedef struct metadata_store_answer { /* borrowed for the duration of done */
+    mr_status status;
+    uint64_t version; /* of the value below; its count is 0: never written in this generation */
+    span value;
+} metadata_store_answer;
+
+typedef void metadata_store_done_fn(void *argument, const metadata_store_answer *answer);
+
+typedef struct metadata_store_ops {
+    const char *name;
+
+    /* The newest version, which is at least `known`, the newest that the asker has heard of (0: none). MR_OK, or it
+     * could not be asked (MR_TIMEOUT, MR_CLOSED, MR_IO, …). */
+    void (*get)(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument);
+
+    /* Makes `value` (borrowed for the call) version expected + 1, if `expected` is the newest one; it hangs on `lease`
+     * (0: on none).
+     *   MR_OK         decided: the answer has the new version and no value
+     *   MR_STALE      refused, because another version is there: the answer has the newest. That may be this very
+     *                 value: a network may deliver a swap twice, and lose the answer to the first
+     *   MR_NOT_FOUND  refused: the lease has ended, or was never asked for
+     *   MR_INVALID    refused: no such key can be; MR_TOO_LARGE: the value, or there are too many of them
+     *   else          not known: it may have been decided, or be decided yet. Ask with get. */
+    void (*compare_and_swap)(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
+                             metadata_store_done_fn *done, void *argument);
+
+    /* As get, but answered when there is a version above `known`. MR_TIMEOUT: none came for a while; ask again. So a
+     * watch may miss versions that were there only briefly, never the newest. */
+    void (*watch)(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument);
+
+    /* Begins a lease of that number (not 0), or renews it, for `ttl_us` (at most METADATA_STORE_LEASE_MAX_US) from when
+     * the metadata store hears of it; 0 ends it at once. MR_OK, else it is not known. */
+    void (*lease)(void *self, uint64_t lease, int64_t ttl_us, metadata_store_done_fn *done, void *argument);
+} metadata_store_ops;
+
+typedef struct metadata_store { /* two words, passed by value */
+    const metadata_store_ops *ops;
+    void *self;
+} metadata_store;
+
+/* First member of a backend whose requests are control messages (control_message.h): `ask` copies the control message,
+ * sets the number of its request and answers it later. */
+typedef struct metadata_store_asker {
+    void (*ask)(struct metadata_store_asker *asker, struct control_message *question, metadata_store_done_fn *done,
+                void *argument);
+} metadata_store_asker;
+
+metadata_store metadata_store_of(metadata_store_asker *asker); /* borrowed for the metadata store's life */

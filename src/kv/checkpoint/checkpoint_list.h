@@ -1,0 +1,31 @@
+/* checkpoint_list.h — list of the checkpoints in a scheduler's folder (ps/checkpoint_store.h), complete or damaged, for
+ * the command line.
+ *
+ * Nothing is changed, and nobody has to run. A scheduler that runs may write another checkpoint meanwhile, whose shards
+ * take the places of those of the oldest: what is not whole and not kept any more is not listed.
+ *
+ * Threads     none. */
+#pragma once
+#include "net/disk.h"
+#include "ps/checkpoint_store.h"
+
+typedef struct checkpoint_list {
+    disk disk;
+    checkpoint_store_manifest manifests[CHECKPOINT_STORE_KEPT]; /* newest first; each number once */
+    uint32_t count;
+    char damaged[CHECKPOINT_STORE_KEPT][DISK_NAME_MAX]; /* manifests that cannot be read */
+    uint32_t damaged_count;
+} checkpoint_list;
+
+/* MR_NOT_FOUND: there is no such folder, or no checkpoint in it. MR_CORRUPT: one of another format. */
+MR_MUST mr_status checkpoint_list_open(const char *folder, checkpoint_list *out);
+void checkpoint_list_close(checkpoint_list *list);
+
+/* NULL: it is not kept */
+const checkpoint_store_manifest *checkpoint_list_find(const checkpoint_list *list, uint64_t number);
+bool checkpoint_list_keeps(const checkpoint_list *list, uint64_t number); /* the folder has it now */
+
+/* The file of a slot, replacing what is in the buffer, and its name. MR_CORRUPT: it is not as the manifest has it. */
+MR_MUST mr_status checkpoint_list_read(const checkpoint_list *list, const checkpoint_store_manifest *manifest,
+                                       uint32_t slot, char name[DISK_NAME_MAX], buffer *out);
+int64_t checkpoint_list_written_us(const char *folder, const char *name); /* since 1970; 0: there is no such file */

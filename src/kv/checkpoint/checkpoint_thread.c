@@ -1,0 +1,389 @@
+/* checkpoint_thread.c — see checkpoint_thread.h.
+ *
+ *   crate:  in ── checkpoint_store_take_bytes ──► done ── the loop ──► freed  a batch that came
+ *   crate:  the checkpoint store's send ──► out ── host.send ──► freed  a control message that goes */
+#include "kv/checkpoint/checkpoint_thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/thread.h"
+#include "kv/checkpoint/snapshot_file.h"
+
+typedef struct crate {
+    list queued;
+    shared_bytes *bytes;
+    span batch;                             /* of one that came: where it lies in the shared buffer */
+    char address[SLOT_MESSAGE_ADDRESS_MAX]; /* of one that goes */
+} crate;
+
+typedef struct queue {
+    list crates;
+    size_t bytes, bytes_max;
+} queue;
+
+struct checkpoint_thread {
+    const checkpoint_thread_host *host;
+    void *context;
+    checkpoint_store *store; /* the thread's, once it runs */
+    clock_source clock;
+    table_catalog catalog; /* the thread's, too, */
+    char *damage;          /* and what it has told of damage; owned; NULL: nothing */
+    bool threaded;         /* with what follows: */
+    int event_fd;          /* owned: there is something for the loop */
+    event_loop_watch *watch;
+    pthread_t thread;
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t work;
+    queue in, done, out;
+    bool stopping;
+    checkpoint_thread_look look;
+    char *trouble;        /* owned; NULL: no news */
+    shared_bytes *tables; /* a catalog as bytes, moved to the thread; NULL: no news */
+};
+
+/* ---- Queues, with the lock. */
+
+static void put(queue *queue, crate *crate) {
+    list_push_back(&queue->crates, &crate->queued);
+    queue->bytes += crate->batch.size;
+}
+
+static crate *take(queue *queue) { /* NULL: it is empty */
+    list *item = list_pop_front(&queue->crates);
+    crate *crate = item == NULL ? NULL : container_of(item, struct crate, queued);
+    if (crate != NULL) queue->bytes -= crate->batch.size;
+    return crate;
+}
+
+static bool has_room(const queue *queue, size_t size) {
+    return list_empty(&queue->crates) || queue->bytes + size <= queue->bytes_max;
+}
+
+static void destroy_crate(crate *crate) {
+    shared_bytes_unref(crate->bytes);
+    free(crate);
+}
+
+/* The shared buffer is moved to it. */
+static crate *create_crate(shared_bytes *bytes, span batch, const char *address) {
+    crate *crate = xcalloc(1, sizeof *crate);
+    crate->bytes = bytes;
+    crate->batch = batch;
+    snprintf(crate->address, sizeof crate->address, "%s", address);
+    return crate;
+}
+
+static void tell_loop(checkpoint_thread *thread) {
+    if (thread->threaded) (void)eventfd_write(thread->event_fd, 1);
+}
+
+/* ---- The thread. */
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    checkpoint_thread *thread = context;
+    pthread_mutex_lock(&thread->lock);
+    bool room = has_room(&thread->out, bytes.size);
+    pthread_mutex_unlock(&thread->lock);
+    if (!room) return; /* only this thread puts anything there */
+    shared_bytes *shared = shared_bytes_copy(bytes);
+    crate *crate = create_crate(shared, shared_bytes_bytes(shared), address);
+    pthread_mutex_lock(&thread->lock);
+    put(&thread->out, crate);
+    pthread_mutex_unlock(&thread->lock);
+    tell_loop(thread);
+}
+
+static void say_trouble(checkpoint_thread *thread, const char *text) {
+    char *copy = xstrdup(text);
+    pthread_mutex_lock(&thread->lock);
+    free(thread->trouble);
+    thread->trouble = copy;
+    pthread_mutex_unlock(&thread->lock);
+    tell_loop(thread);
+}
+
+static void on_trouble(void *context, mr_status status) { say_trouble(context, mr_last_error()); }
+
+/* Before the controller hears of it, and whoever has asked for it. */
+static void on_whole(void *context, const checkpoint_store *store) {
+    checkpoint_thread *thread = context;
+    int64_t written_us = clock_wall_us(thread->clock);
+    pthread_mutex_lock(&thread->lock);
+    thread->look.newest = checkpoint_store_newest(store);
+    thread->look.oldest = checkpoint_store_oldest(store);
+    thread->look.written_us = written_us;
+    pthread_mutex_unlock(&thread->lock);
+    say_trouble(thread, "");
+}
+
+/* ---- Files. */
+
+static void learn_tables(checkpoint_thread *thread) {
+    pthread_mutex_lock(&thread->lock);
+    shared_bytes *bytes = thread->tables;
+    thread->tables = NULL;
+    pthread_mutex_unlock(&thread->lock);
+    table_catalog read;
+    if (bytes != NULL && table_catalog_decode(shared_bytes_bytes(bytes), &read) == MR_OK) {
+        table_catalog_fini(&thread->catalog);
+        thread->catalog = read;
+    }
+    shared_bytes_unref(bytes);
+}
+
+static mr_status encode(void *context, uint32_t slot, span shard, buffer *file) {
+    checkpoint_thread *thread = context;
+    learn_tables(thread);
+    return snapshot_file_encode(slot, shard, &thread->catalog, file);
+}
+
+static mr_status decode(void *context, span file, buffer *shard) { return snapshot_file_decode(file, shard); }
+
+static const checkpoint_store_format format = {.ending = CHECKPOINT_THREAD_ENDING, .encode = encode, .decode = decode};
+
+/* Damage is told when it is found. */
+static void tell_damage(checkpoint_thread *thread) {
+    bool damaged = checkpoint_store_check(thread->store) != MR_OK;
+    if (!damaged || (thread->damage != NULL && strcmp(thread->damage, mr_last_error()) == 0)) return;
+    free(thread->damage);
+    thread->damage = xstrdup(mr_last_error());
+    say_trouble(thread, thread->damage);
+}
+
+/* The next batch, when there is one; NULL: a tick is due, or it is over. With the lock. */
+static crate *wait_for_crate(checkpoint_thread *thread) {
+    int64_t next_us = checkpoint_store_next_us(thread->store);
+    const struct timespec until = {.tv_sec = next_us / 1000000, .tv_nsec = next_us % 1000000 * 1000};
+    crate *crate = NULL;
+    while (!thread->stopping && clock_now_us(thread->clock) < next_us && (crate = take(&thread->in)) == NULL)
+        (void)pthread_cond_timedwait(&thread->work, &thread->lock, &until);
+    return crate;
+}
+
+/* One batch, or none, and what is due. */
+static void work(checkpoint_thread *thread, crate *crate) {
+    if (crate != NULL) checkpoint_store_take_bytes(thread->store, crate->batch, crate->bytes);
+    int64_t now_us = clock_now_us(thread->clock);
+    if (now_us >= checkpoint_store_next_us(thread->store)) checkpoint_store_tick(thread->store, now_us);
+    tell_damage(thread);
+    bool stuck = checkpoint_store_is_stuck(thread->store);
+    uint64_t newest = stuck ? 0 : checkpoint_store_newest(thread->store),
+             oldest = checkpoint_store_oldest(thread->store);
+    pthread_mutex_lock(&thread->lock);
+    thread->look.newest = newest;
+    thread->look.oldest = oldest;
+    thread->look.stuck = stuck;
+    if (crate != NULL) put(&thread->done, crate);
+    pthread_mutex_unlock(&thread->lock);
+    if (crate != NULL) tell_loop(thread);
+}
+
+static void *keep(void *argument) {
+    checkpoint_thread *thread = argument;
+    for (bool over = false; !over;) {
+        pthread_mutex_lock(&thread->lock);
+        crate *crate = wait_for_crate(thread);
+        over = thread->stopping && crate == NULL;
+        pthread_mutex_unlock(&thread->lock);
+        if (!over) work(thread, crate);
+    }
+    return NULL;
+}
+
+/* ---- The loop's side. */
+
+static crate *take_locked(checkpoint_thread *thread, queue *queue) {
+    pthread_mutex_lock(&thread->lock);
+    crate *crate = take(queue);
+    pthread_mutex_unlock(&thread->lock);
+    return crate;
+}
+
+static void hand_over(checkpoint_thread *thread) {
+    for (crate *crate; (crate = take_locked(thread, &thread->done)) != NULL;) destroy_crate(crate);
+    for (crate *crate; (crate = take_locked(thread, &thread->out)) != NULL;) {
+        thread->host->send(thread->context, crate->address, crate->bytes);
+        destroy_crate(crate);
+    }
+    pthread_mutex_lock(&thread->lock);
+    char *trouble = thread->trouble;
+    thread->trouble = NULL;
+    pthread_mutex_unlock(&thread->lock);
+    if (trouble != NULL) thread->host->on_trouble(thread->context, trouble);
+    free(trouble);
+}
+
+static void on_event(void *context) {
+    checkpoint_thread *thread = context;
+    eventfd_t count;
+    (void)eventfd_read(thread->event_fd, &count);
+    hand_over(thread);
+}
+
+int64_t checkpoint_thread_next_us(checkpoint_thread *thread) {
+    if (thread->threaded) return CLOCK_NEVER_US;
+    return list_empty(&thread->in.crates) ? checkpoint_store_next_us(thread->store) : 0;
+}
+
+void checkpoint_thread_tick(checkpoint_thread *thread) {
+    if (thread->threaded) return;
+    crate *crate;
+    do {
+        crate = take_locked(thread, &thread->in);
+        work(thread, crate);
+    } while (crate != NULL);
+    hand_over(thread);
+}
+
+/* Cluster maps it needs to know; of all else, what a checkpoint store answers. */
+static bool is_for_checkpoints(span batch) {
+    reader reader = reader_of(batch.data, batch.size);
+    slot_message_head head;
+    slot_message message;
+    uint32_t count;
+    if (slot_message_read_head(&reader, &head, &count) != MR_OK) return false;
+    bool wanted = head.maps;
+    for (uint32_t i = 0; !wanted && i < count && slot_message_read(&reader, &message) == MR_OK; i++)
+        wanted =
+            message.kind == SLOT_MESSAGE_CUT || message.kind == SLOT_MESSAGE_FETCH || message.kind == SLOT_MESSAGE_SEAL;
+    return wanted;
+}
+
+void checkpoint_thread_take(checkpoint_thread *thread, span batch, shared_bytes *bytes) {
+    if (!is_for_checkpoints(batch)) return;
+    pthread_mutex_lock(&thread->lock);
+    bool room = has_room(&thread->in, batch.size);
+    pthread_mutex_unlock(&thread->lock);
+    if (!room) return; /* only this thread puts anything there */
+    struct shared_bytes *held = bytes != NULL ? shared_bytes_ref(bytes) : shared_bytes_copy(batch);
+    crate *crate = create_crate(held, bytes != NULL ? batch : shared_bytes_bytes(held), "");
+    pthread_mutex_lock(&thread->lock);
+    put(&thread->in, crate);
+    pthread_cond_signal(&thread->work);
+    pthread_mutex_unlock(&thread->lock);
+}
+
+void checkpoint_thread_name_tables(checkpoint_thread *thread, span catalog) {
+    shared_bytes *bytes = shared_bytes_copy(catalog);
+    pthread_mutex_lock(&thread->lock);
+    shared_bytes *before = thread->tables;
+    thread->tables = bytes;
+    pthread_mutex_unlock(&thread->lock);
+    shared_bytes_unref(before); /* the thread has not seen it */
+}
+
+checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread) {
+    pthread_mutex_lock(&thread->lock);
+    checkpoint_thread_look look = thread->look;
+    pthread_mutex_unlock(&thread->lock);
+    if (look.newest == 0) look.written_us = 0;
+    return look;
+}
+
+/* ---- Life. */
+
+static void queue_init(queue *queue, size_t bytes_max) {
+    *queue = (struct queue){.bytes_max = bytes_max == 0 ? CHECKPOINT_THREAD_BYTES_MAX : bytes_max};
+    list_init(&queue->crates);
+}
+
+static void queue_fini(queue *queue) {
+    for (crate *crate; (crate = take(queue)) != NULL;) destroy_crate(crate);
+}
+
+static mr_status start(checkpoint_thread *thread) {
+    int failed = thread_start(&thread->thread, keep, thread);
+    return failed == 0 ? MR_OK : error_set(MR_IO, "cannot start the thread of the checkpoint store: error %d", failed);
+}
+
+static void init_lock(checkpoint_thread *thread) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&thread->work, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&thread->lock, NULL);
+}
+
+static void destroy(checkpoint_thread *thread) {
+    checkpoint_store_destroy(thread->store);
+    queue_fini(&thread->in);
+    queue_fini(&thread->done);
+    queue_fini(&thread->out);
+    pthread_cond_destroy(&thread->work);
+    pthread_mutex_destroy(&thread->lock);
+    table_catalog_fini(&thread->catalog);
+    shared_bytes_unref(thread->tables);
+    free(thread->trouble);
+    free(thread->damage);
+    free(thread);
+}
+
+static mr_status begin_thread(checkpoint_thread *thread, event_loop *loop) {
+    thread->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (thread->event_fd < 0) return error_errno("cannot create the eventfd of the checkpoint store");
+    mr_status status = event_loop_watch_add(loop, thread->event_fd, on_event, thread, &thread->watch);
+    if (status != MR_OK) goto close_event;
+    thread->threaded = true;
+    status = start(thread);
+    if (status != MR_OK) goto remove_watch;
+    return MR_OK;
+
+remove_watch:
+    event_loop_watch_remove(thread->watch);
+close_event:
+    close(thread->event_fd);
+    return status;
+}
+
+mr_status checkpoint_thread_open(event_loop *loop, const checkpoint_thread_options *options,
+                                 const checkpoint_thread_host *host, void *context, checkpoint_thread **out) {
+    checkpoint_thread *thread = xcalloc(1, sizeof *thread);
+    *thread = (struct checkpoint_thread){
+        .host = host, .context = context, .clock = options->clock, .look.written_us = options->written_us};
+    queue_init(&thread->in, options->bytes_max);
+    queue_init(&thread->done, options->bytes_max);
+    queue_init(&thread->out, options->bytes_max);
+    init_lock(thread);
+    checkpoint_store_options checkpoints = {.address = options->address,
+                                            .controller = options->controller,
+                                            .disk = options->disk,
+                                            .format = &format,
+                                            .exact = options->exact,
+                                            .send = send_bytes,
+                                            .on_whole = on_whole,
+                                            .on_trouble = on_trouble,
+                                            .context = thread};
+    thread->store = checkpoint_store_create(&checkpoints, clock_now_us(thread->clock));
+    mr_status status = loop == NULL ? MR_OK : begin_thread(thread, loop);
+    if (status != MR_OK)
+        destroy(thread);
+    else
+        *out = thread;
+    return status;
+}
+
+static void end_thread(checkpoint_thread *thread) {
+    pthread_mutex_lock(&thread->lock);
+    thread->stopping = true;
+    pthread_cond_signal(&thread->work);
+    pthread_mutex_unlock(&thread->lock);
+    pthread_join(thread->thread, NULL);
+    event_loop_watch_remove(thread->watch);
+    close(thread->event_fd);
+}
+
+void checkpoint_thread_close(checkpoint_thread *thread) {
+    if (thread == NULL) return;
+    if (thread->threaded) end_thread(thread);
+    destroy(thread);
+}

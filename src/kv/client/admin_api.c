@@ -1,0 +1,214 @@
+/* admin_api.c — requests to the scheduler from any process: mr_ps_cluster_map_get, mr_ps_processes_get,
+ * mr_ps_overview_get, mr_ps_checkpoint (miniray/admin.h): queries to the scheduler.
+ * Tested by tests/ps_status_test.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "kv/client/ps_connection.h"
+#include "kv/control/kv_process.h"
+#include "kv/control/overview.h"
+#include "kv/control/process_table.h"
+#include "kv/dmlc_env.h"
+#include "miniray/admin.h"
+
+_Static_assert((int)MR_PS_REPLICAS_MAX == (int)CLUSTER_MAP_COPIES_MAX &&
+                   (int)MR_PS_ADDRESS_MAX == (int)SLOT_MESSAGE_ADDRESS_MAX,
+               "the public limits are the internal ones");
+
+typedef struct looker {
+    van *van;
+    const char *scheduler;
+    uint8_t question; /* CONTROL_LOOK, CONTROL_PEEK, CONTROL_SURVEY, CONTROL_SAVE */
+    uint64_t token;
+    int64_t ask_us;
+    bool heard, done;
+    mr_ps_cluster_map *map;
+    mr_ps_processes *process_table;
+    mr_ps_overview *overview;
+    uint64_t checkpoint;
+    char trouble[256]; /* why there is none yet; "": it is being made */
+} looker;
+
+static mr_ps_slot slot_of(const cluster_map_slot *slot) {
+    mr_ps_slot out = {
+        .epoch = slot->epoch, .count = slot->count, .read_replicas = slot->more, .pinned_server = (int)slot->home - 1};
+    for (size_t i = 0; i < slot->count; i++)
+        out.replicas[i] = (mr_ps_replica){slot->chain[i].server, slot->chain[i].incarnation};
+    return out;
+}
+
+static mr_ps_server server_of(const cluster_map_server *server) {
+    mr_ps_server out = {.number = server->id, .incarnation = server->incarnation};
+    memcpy(out.address, server->address, sizeof out.address);
+    return out;
+}
+
+static mr_ps_cluster_map *picture_of(const cluster_map *map, uint64_t checkpoint) {
+    mr_ps_cluster_map *out = xcalloc(1, sizeof *out);
+    *out = (mr_ps_cluster_map){.number = map->number,
+                               .generation = map->generation,
+                               .restored_from = map->origin,
+                               .checkpoint = checkpoint,
+                               .info = ps_connection_info(map, 0),
+                               .slots = xcalloc(map->slot_count + 1, sizeof *out->slots),
+                               .slot_count = map->slot_count,
+                               .servers = xcalloc(map->server_count + 1, sizeof *out->servers),
+                               .ranks = xcalloc(map->rank_count + 1, sizeof *out->ranks)};
+    for (uint32_t i = 0; i < map->slot_count; i++) out->slots[i] = slot_of(&map->slots[i]);
+    for (uint32_t i = 0; i < map->server_count; i++) out->servers[i] = server_of(&map->servers[i]);
+    for (uint32_t i = 0; i < map->rank_count; i++)
+        if (map->ranks[i].since != 0) out->ranks[i] = (mr_ps_rank){map->ranks[i].worker, map->ranks[i].incarnation};
+    return out;
+}
+
+static void take_map(looker *looker, const control_message *message) {
+    cluster_map map = {0};
+    if (message->value.size == 0 || cluster_map_follow(&map, message->value) == MR_OK)
+        looker->map = picture_of(&map, message->stamp.view);
+    looker->done = looker->map != NULL;
+    cluster_map_fini(&map);
+}
+
+static mr_ps_process process_of(const process_table_line *line) {
+    const process_state *now = &line->state;
+    mr_ps_process out = {.role = now->role,
+                         .number = now->number,
+                         .incarnation = now->incarnation,
+                         .here = line->here,
+                         .silent_us = line->silent_us,
+                         .step = now->step,
+                         .steps_second = line->rates.step,
+                         .pushes = now->pushes,
+                         .pulls = now->pulls,
+                         .bytes_in = now->bytes_in,
+                         .bytes_out = now->bytes_out,
+                         .pushes_second = line->rates.pushes,
+                         .pulls_second = line->rates.pulls,
+                         .bytes_in_second = line->rates.bytes_in,
+                         .bytes_out_second = line->rates.bytes_out,
+                         .memory = now->memory,
+                         .memory_max = now->memory_max,
+                         .conflicts = now->disputes,
+                         .metric_count = now->report_count};
+    memcpy(out.address, now->address, sizeof out.address);
+    for (uint32_t i = 0; i < now->report_count; i++) {
+        const process_state_report *report = &now->reports[i];
+        out.metrics[i].value = report->value;
+        out.metrics[i].rate = line->rates.reports[i];
+        out.metrics[i].count = report->count;
+        memcpy(out.metrics[i].key, report->key, sizeof out.metrics[i].key);
+    }
+    return out;
+}
+
+/* Page by page; the next one is asked for at once. */
+static void take_page(looker *looker, const control_message *message) {
+    mr_ps_processes *process_table = looker->process_table;
+    process_table_reading reading;
+    process_table_line line;
+    if (message->stamp.view != process_table->count || process_table_read(message->value, &reading) != MR_OK) return;
+    mr_status status;
+    while ((status = process_table_next(&reading, &line)) == MR_OK) {
+        process_table->processes =
+            xrealloc(process_table->processes, (process_table->count + 1) * sizeof *process_table->processes);
+        process_table->processes[process_table->count++] = process_of(&line);
+    }
+    looker->done = status == MR_END && process_table->count >= reading.total;
+    looker->ask_us = 0;
+}
+
+static void take_saved(looker *looker, const control_message *message) {
+    size_t size = message->value.size < sizeof looker->trouble ? message->value.size : sizeof looker->trouble - 1;
+    memcpy(looker->trouble, message->value.data, size);
+    looker->trouble[size] = '\0';
+    looker->checkpoint = message->stamp.view;
+    looker->done = looker->checkpoint != 0;
+}
+
+static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
+    looker *looker = context;
+    control_message message;
+    if (looker->done || control_message_decode(bytes, &message) != MR_OK || message.stamp.id != looker->token) return;
+    looker->heard = true;
+    if (looker->question == CONTROL_SAVE && message.kind == CONTROL_SAVED) take_saved(looker, &message);
+    if (looker->question == CONTROL_LOOK && message.kind == CONTROL_SIGHT) take_map(looker, &message);
+    if (looker->question == CONTROL_PEEK && message.kind == CONTROL_PROCESS_TABLE) take_page(looker, &message);
+    if (looker->question == CONTROL_SURVEY && message.kind == CONTROL_OVERVIEW)
+        looker->done = overview_decode(message.value, &looker->overview) == MR_OK;
+}
+
+static int64_t next_us(void *context) { return ((looker *)context)->ask_us; }
+
+static void tick(void *context, int64_t now_us) {
+    looker *looker = context;
+    uint64_t from = looker->process_table == NULL ? 0 : looker->process_table->count;
+    looker->ask_us = now_us + KV_PROCESS_ASK_US;
+    van_send_message(looker->van, looker->scheduler,
+                     &(control_message){.kind = looker->question, .stamp = {.view = from, .id = looker->token}});
+}
+
+/* Asks until it is answered. */
+static mr_status look(looker *looker, const char *scheduler, int64_t timeout_us) {
+    static const van_host host = {.take = take, .next_us = next_us, .tick = tick};
+    char address[DMLC_ADDRESS_MAX];
+    MR_TRY(dmlc_default(&scheduler, address));
+    looker->scheduler = scheduler;
+    looker->token = rng_system_seed();
+    MR_TRY(van_check_address(looker->scheduler));
+    MR_TRY(van_open(&(van_options){.listen = NULL}, &host, looker, &looker->van));
+    int64_t until_us = clock_deadline_us(van_now_us(looker->van), timeout_us), left_us;
+    while (!looker->done && (left_us = until_us - van_now_us(looker->van)) > 0)
+        event_loop_run_once(van_loop(looker->van), left_us);
+    van_close(looker->van);
+    return looker->done ? MR_OK : error_set(MR_TIMEOUT, "no answer from the scheduler at %s", scheduler);
+}
+
+mr_status mr_ps_cluster_map_get(const char *scheduler, int64_t timeout_us, mr_ps_cluster_map **out) {
+    looker looker = {.question = CONTROL_LOOK};
+    MR_TRY(look(&looker, scheduler, timeout_us));
+    *out = looker.map;
+    return MR_OK;
+}
+
+mr_status mr_ps_checkpoint(const char *scheduler, int64_t timeout_us, uint64_t *out) {
+    looker looker = {.question = CONTROL_SAVE};
+    mr_status status = look(&looker, scheduler, timeout_us);
+    if (status == MR_OK) *out = looker.checkpoint;
+    if (status != MR_TIMEOUT || !looker.heard) return status;
+    if (looker.trouble[0] != '\0') return error_set(MR_TIMEOUT, "cannot make a checkpoint: %s", looker.trouble);
+    return error_set(MR_TIMEOUT, "no checkpoint after %.1f s: it needs all servers, and in bsp the end of a step",
+                     (double)timeout_us / 1e6);
+}
+
+mr_status mr_ps_processes_get(const char *scheduler, int64_t timeout_us, mr_ps_processes **out) {
+    looker looker = {.question = CONTROL_PEEK, .process_table = xcalloc(1, sizeof *looker.process_table)};
+    mr_status status = look(&looker, scheduler, timeout_us);
+    if (status != MR_OK)
+        mr_ps_processes_free(looker.process_table);
+    else
+        *out = looker.process_table;
+    return status;
+}
+
+mr_status mr_ps_overview_get(const char *scheduler, int64_t timeout_us, mr_ps_overview **out) {
+    looker looker = {.question = CONTROL_SURVEY};
+    MR_TRY(look(&looker, scheduler, timeout_us));
+    *out = looker.overview;
+    return MR_OK;
+}
+
+void mr_ps_processes_free(mr_ps_processes *process_table) {
+    if (process_table == NULL) return;
+    free(process_table->processes);
+    free(process_table);
+}
+
+void mr_ps_cluster_map_free(mr_ps_cluster_map *map) {
+    if (map == NULL) return;
+    free(map->slots);
+    free(map->servers);
+    free(map->ranks);
+    free(map);
+}

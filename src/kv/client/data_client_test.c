@@ -1,0 +1,305 @@
+/* data_client_test.c — a feed and a group leader, with a metadata store that answers at once: pieces for steps, what
+ * comes back. */
+#include "kv/client/data_client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "cluster/group_leader.h"
+#include "kv/control/control_wire.h"
+
+enum { RANK = 2, BATCH = 4 };
+static const uint64_t sizes[] = {400, 100};
+
+typedef struct world {
+    data_client *client;
+    group_leader *leader;
+    rng rng;
+    int64_t now_us;
+    uint64_t acknowledged, bound, oldest; /* what the scheduler says of checkpoints */
+    bool silent;                          /* the feed says nothing */
+    uint64_t version;                     /* of the metadata store's value */
+    buffer value;
+    metadata_store_done_fn *done;
+    void *argument;
+    metadata_store_answer answer;
+} world;
+
+static void get(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
+    world *world = self;
+    assert_null(world->done);
+    world->done = done;
+    world->argument = argument;
+    world->answer = (metadata_store_answer){MR_OK, world->version, span_of(world->value.data, world->value.size)};
+}
+
+static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
+                 metadata_store_done_fn *done, void *argument) {
+    world *world = self;
+    get(self, key, 0, done, argument);
+    world->answer = (metadata_store_answer){MR_OK, ++world->version, {0}};
+    if (strcmp(key, CONSUMER_GROUP_KEY) != 0) return;
+    buffer_clear(&world->value);
+    assert_int_equal(buffer_append(&world->value, value.data, value.size), MR_OK);
+}
+
+static const metadata_store_ops ops = {.name = "test", .get = get, .compare_and_swap = swap};
+
+static void serve(world *world) {
+    for (metadata_store_done_fn *done; (done = world->done) != NULL;) {
+        world->done = NULL;
+        done(world->argument, &world->answer);
+    }
+}
+
+static void from_feed(void *context, const char *address, const control_message *question) {
+    world *world = context;
+    if (world->silent) return;
+    if (question->kind == CONTROL_MARK)
+        (void)data_client_take(
+            world->client,
+            &(control_message){.kind = CONTROL_MARKED, .stamp = {world->bound, question->stamp.id, world->oldest}});
+    else
+        assert_true(group_leader_take(world->leader, question, world->now_us));
+}
+
+static void to_feed(void *context, const char *address, const control_message *message) {
+    world *world = context;
+    if (strcmp(address, "f") == 0) assert_true(data_client_take(world->client, message));
+}
+
+static uint64_t acknowledged(void *context) { return ((world *)context)->acknowledged; }
+
+static void pass(world *world, int beats) {
+    while (beats-- > 0) {
+        world->now_us += GROUP_CONSUMER_BEAT_US;
+        serve(world);
+        if (world->now_us >= data_client_next_us(world->client)) data_client_tick(world->client, world->now_us);
+        serve(world);
+        group_leader_tick(world->leader, world->now_us);
+        serve(world);
+    }
+}
+
+static void start_feed(world *world, uint64_t incarnation) {
+    data_client_options options = {.rank = RANK,
+                                   .address = "f",
+                                   .scheduler = "s",
+                                   .store = {&ops, world},
+                                   .rng = &world->rng,
+                                   .send = from_feed,
+                                   .acknowledged = acknowledged,
+                                   .context = world};
+    assert_int_equal(dataset_spec_init(&options.spec, sizes, 2), MR_OK);
+    world->client = data_client_create(&options);
+    data_client_begin(world->client, incarnation, world->now_us);
+}
+
+static int setup(void **state) {
+    world *world = xcalloc(1, sizeof *world);
+    buffer_init(&world->value, 1 << 16);
+    rng_init(&world->rng, 1);
+    world->version = 100;
+    group_leader_options options = {
+        .store = {&ops, world}, .sizes = sizes, .part_count = 2, .send = to_feed, .context = world};
+    world->leader = group_leader_create(&options, 0);
+    start_feed(world, 50);
+    *state = world;
+    return 0;
+}
+
+static int teardown(void **state) {
+    world *world = *state;
+    data_client_destroy(world->client);
+    group_leader_destroy(world->leader);
+    buffer_fini(&world->value);
+    free(world);
+    return 0;
+}
+
+static void resume(world *world, uint64_t birth, uint64_t origin, uint64_t step) {
+    cluster_map map = {.number = birth, .birth = birth, .origin = origin, .consistency = {CONSISTENCY_BSP, 0}};
+    if (origin == 0) group_leader_restart(world->leader, birth);
+    data_client_resume(world->client, &map, step, step + 2);
+}
+
+static batch_claims_piece piece_of(world *world, uint64_t step) {
+    batch_claims_piece piece = {0};
+    for (int i = 0; i < 20; i++) {
+        mr_status status = data_client_piece(world->client, step, BATCH, world->now_us, &piece);
+        if (status == MR_OK) return piece;
+        assert_int_equal(status, MR_BUSY);
+        pass(world, 1);
+    }
+    fail_msg("there is no piece for step %d", (int)step);
+    return piece;
+}
+
+static bool has(const batch_claims_piece *piece, uint32_t part, uint64_t from, uint64_t to) {
+    return piece->part == part && piece->epoch == 0 && piece->from == from && piece->to == to;
+}
+
+static const batch_claims *claims_of(const world *world) { return &group_leader_group(world->leader)->claims; }
+
+static void steps_find_their_pieces_ahead(void **state) {
+    world *world = *state;
+    batch_claims_piece piece;
+    resume(world, 7, 0, 0);
+    for (uint64_t step = 0; step < 40; step++) {
+        piece = piece_of(world, step);
+        assert_true(has(&piece, 0, step * BATCH, step * BATCH + BATCH));
+        pass(world, 3); /* slower than what is asked for comes */
+    }
+    assert_int_equal(data_client_piece(world->client, 40, BATCH, world->now_us, &piece), MR_OK); /* without waiting */
+    piece = piece_of(world, 12);
+    assert_true(has(&piece, 0, 48, 52)); /* again the same */
+}
+
+/* Steps that come faster than what is asked for: more is asked for at once. */
+static void who_waits_asks_for_more(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    uint64_t waits = 0;
+    for (uint64_t step = 0; step < 100; step++) {
+        batch_claims_piece piece;
+        waits += data_client_piece(world->client, step, 1, world->now_us, &piece) != MR_OK;
+        (void)piece_of(world, step);
+    }
+    assert_true(waits <= 8);
+}
+
+static void another_process_does_them_with_the_same(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    batch_claims_piece before = piece_of(world, 1);
+    data_client_destroy(world->client);
+    start_feed(world, 60);
+    resume(world, 7, 0, 1);
+    batch_claims_piece after = piece_of(world, 1);
+    assert_true(has(&after, before.part, before.from, before.to));
+}
+
+static void what_was_missed_goes_to_others_once_it_is_over(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    for (uint64_t step = 0; step < 3; step++) (void)piece_of(world, step);
+    data_client_miss(world->client, 1, 2);
+    world->acknowledged = 3;
+    world->bound = 9; /* a checkpoint was begun that may be without */
+    pass(world, 10);
+    assert_int_equal(claims_of(world)->back_count, 0);
+    world->oldest = 10;
+    pass(world, 10);
+    assert_int_equal(batch_claims_over(claims_of(world), RANK), 3);
+    assert_int_equal(claims_of(world)->back_count, 1);
+    assert_true(has(&claims_of(world)->back[0], 0, BATCH, 2 * BATCH));
+    batch_claims_piece piece;
+    assert_int_equal(data_client_piece(world->client, 1, BATCH, world->now_us, &piece), MR_STALE);
+}
+
+static void who_leaves_rests_and_comes_back(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    (void)piece_of(world, 0);
+    assert_true(batch_claims_any(claims_of(world), RANK, 1, UINT64_MAX));
+    data_client_leave(world->client, 1, world->now_us);
+    assert_int_equal(data_client_left(world->client), MR_BUSY);
+    pass(world, 4);
+    assert_int_equal(data_client_left(world->client), MR_OK);
+    data_client_leave(world->client, 2, world->now_us); /* it has */
+    assert_int_equal(data_client_left(world->client), MR_OK);
+    assert_false(batch_claims_any(claims_of(world), RANK, 1, UINT64_MAX));
+    pass(world, 20);
+    assert_int_equal(group_leader_group(world->leader)->member_count, 0); /* its parts are others' */
+    batch_claims_piece piece = piece_of(world, 5);
+    assert_true(has(&piece, 0, BATCH, 2 * BATCH));
+    assert_true(group_leader_group(world->leader)->members[0].incarnation > 50);
+}
+
+/* An earlier process may have begun the step, and the one behind it. */
+static void who_leaves_at_once_keeps_what_may_have_been_begun(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    (void)piece_of(world, 0);
+    data_client_destroy(world->client);
+    start_feed(world, 60);
+    resume(world, 7, 0, 0);
+    pass(world, 4);
+    data_client_leave(world->client, 0, world->now_us);
+    pass(world, 4);
+    assert_int_equal(data_client_left(world->client), MR_OK);
+    assert_non_null(batch_claims_find(claims_of(world), RANK, 1));
+    assert_false(batch_claims_any(claims_of(world), RANK, 2, UINT64_MAX));
+}
+
+/* It had said so when everything went back: its word may be on its way, so no step begins before it is decided. */
+static void who_leaves_leaves_whatever_begins_again(void **state) {
+    world *world = *state;
+    batch_claims_piece piece;
+    resume(world, 7, 0, 0);
+    (void)piece_of(world, 0);
+    world->silent = true;
+    data_client_leave(world->client, 1, world->now_us);
+    resume(world, 9, 3, 1);
+    assert_int_equal(data_client_left(world->client), MR_BUSY);
+    assert_int_equal(data_client_piece(world->client, 1, BATCH, world->now_us, &piece), MR_BUSY);
+    world->silent = false;
+    pass(world, 4);
+    assert_int_equal(data_client_left(world->client), MR_OK);
+    assert_false(batch_claims_any(claims_of(world), RANK, 1, UINT64_MAX));
+    (void)piece_of(world, 1);
+}
+
+static void who_was_silent_comes_back(void **state) {
+    world *world = *state;
+    resume(world, 7, 0, 0);
+    batch_claims_piece before = piece_of(world, 0);
+    world->silent = true;
+    pass(world, 20);
+    assert_int_equal(group_leader_group(world->leader)->member_count, 0);
+    world->silent = false;
+    pass(world, 20);
+    assert_int_equal(group_leader_group(world->leader)->member_count, 1);
+    batch_claims_piece after = piece_of(world, 0);
+    assert_true(has(&after, before.part, before.from, before.to));
+}
+
+static void a_generation_from_nothing_has_other_pieces(void **state) {
+    world *world = *state;
+    batch_claims_piece piece;
+    resume(world, 7, 0, 0);
+    for (uint64_t step = 0; step < 3; step++) (void)piece_of(world, step);
+    resume(world, 9, 4, 1); /* from a checkpoint: the same */
+    piece = piece_of(world, 1);
+    assert_true(has(&piece, 0, BATCH, 2 * BATCH));
+    resume(world, 12, 0, 0);
+    /* what it knows is over */
+    assert_int_equal(data_client_piece(world->client, 0, BATCH, world->now_us, &piece), MR_BUSY);
+    for (uint64_t step = 0; step < 3; step++) {
+        piece = piece_of(world, step);
+        assert_true(has(&piece, 0, step * BATCH, step * BATCH + BATCH));
+    }
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(steps_find_their_pieces_ahead),
+        TEST(who_waits_asks_for_more),
+        TEST(another_process_does_them_with_the_same),
+        TEST(what_was_missed_goes_to_others_once_it_is_over),
+        TEST(who_leaves_rests_and_comes_back),
+        TEST(who_leaves_at_once_keeps_what_may_have_been_begun),
+        TEST(who_leaves_leaves_whatever_begins_again),
+        TEST(who_was_silent_comes_back),
+        TEST(a_generation_from_nothing_has_other_pieces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

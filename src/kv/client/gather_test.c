@@ -1,0 +1,122 @@
+/* gather_test.c — pieces of a range come in any order, and lie in the order of the keys at the end. */
+#include "kv/client/gather.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { PIECES = 3, DIM = 2, ROOM = 8, ROW = DIM * (int)sizeof(float) };
+
+typedef struct scene {
+    gather *gather;
+    uint64_t keys[ROOM];
+    float values[ROOM * DIM];
+    size_t count;
+} scene;
+
+static void begin(scene *scene, size_t room) {
+    *scene = (struct scene){.count = 99};
+    assert_int_equal(gather_create(PIECES, ROW, scene->keys, scene->values, room, &scene->count, &scene->gather),
+                     MR_OK);
+}
+
+/* Keys from `first` on, each with its number as a value. */
+static mr_status take(scene *scene, uint32_t piece, uint64_t first, uint32_t count) {
+    uint64_t keys[ROOM];
+    float values[ROOM * DIM];
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = first + i;
+        for (int k = 0; k < DIM; k++) values[i * DIM + (uint32_t)k] = (float)(first + i) + (float)k / 2;
+    }
+    const payload_section answer = {
+        .op = PAYLOAD_RANGE, .count = count, .keys = keys, .values = span_of(values, count * (size_t)ROW)};
+    return gather_take(scene->gather, piece, &answer);
+}
+
+static void pieces_come_in_any_order(void **state) {
+    static const uint32_t orders[][PIECES] = {{0, 1, 2}, {2, 1, 0}, {1, 2, 0}};
+    static const uint32_t counts[PIECES] = {3, 0, 2};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        scene scene;
+        begin(&scene, ROOM);
+        for (int k = 0; k < PIECES; k++) {
+            assert_int_equal(scene.count, 99); /* nothing is written before all are there */
+            assert_true(scene.keys[0] == 0 && scene.values[1] == 0);
+            assert_int_equal(take(&scene, orders[i][k], 10 + orders[i][k] * 100, counts[orders[i][k]]), MR_OK);
+        }
+        const uint64_t expected[] = {10, 11, 12, 210, 211};
+        assert_int_equal(scene.count, 5);
+        assert_memory_equal(scene.keys, expected, sizeof expected);
+        for (size_t k = 0; k < 5; k++)
+            assert_true(scene.values[2 * k] == (float)expected[k] &&
+                        scene.values[2 * k + 1] == (float)expected[k] + 0.5f);
+        gather_destroy(scene.gather);
+    }
+}
+
+static void what_has_no_room_is_counted(void **state) {
+    scene scene;
+    begin(&scene, 4);
+    assert_int_equal(take(&scene, 1, 100, 2), MR_OK);
+    assert_int_equal(take(&scene, 2, 200, 1), MR_OK);
+    assert_int_equal(take(&scene, 0, 0, 2), MR_TOO_LARGE);
+    assert_int_equal(scene.count, 5);
+    for (size_t i = 0; i < ROOM; i++) assert_true(scene.keys[i] == 0 && scene.values[i] == 0);
+    gather_destroy(scene.gather);
+}
+
+static void room_for_all_of_it_is_enough(void **state) {
+    scene scene;
+    begin(&scene, 5);
+    for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, i * 100, i == 0 ? 1 : 2), MR_OK);
+    assert_true(scene.count == 5 && scene.keys[4] == 201 && scene.keys[5] == 0);
+    gather_destroy(scene.gather);
+}
+
+static void nothing_anywhere_is_no_row(void **state) {
+    scene scene;
+    begin(&scene, 0);
+    for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, 0, 0), MR_OK);
+    assert_int_equal(scene.count, 0);
+    gather_destroy(scene.gather);
+}
+
+static void what_is_no_range_is_refused(void **state) {
+    static const uint64_t keys[] = {1, 2};
+    static const float values[2 * DIM];
+    const payload_section good = {
+        .op = PAYLOAD_RANGE, .count = 2, .keys = keys, .values = span_of(values, sizeof values)};
+    payload_section wrong[4] = {good, good, good, good};
+    scene scene;
+    begin(&scene, ROOM);
+    wrong[0].op = PAYLOAD_ROWS;
+    wrong[1].values.size -= sizeof(float);
+    wrong[2].count = 1; /* and values for two */
+    wrong[3].flags = PAYLOAD_CODED;
+    for (size_t i = 0; i < 4; i++) assert_int_equal(gather_take(scene.gather, 0, &wrong[i]), MR_CORRUPT);
+    for (uint32_t i = 0; i < PIECES; i++) assert_int_equal(take(&scene, i, i * 10, 1), MR_OK); /* none was counted */
+    assert_int_equal(scene.count, PIECES);
+    gather_destroy(scene.gather);
+}
+
+static void one_that_is_not_whole_is_given_up(void **state) {
+    scene scene;
+    begin(&scene, ROOM);
+    assert_int_equal(take(&scene, 1, 5, 3), MR_OK);
+    gather_destroy(scene.gather); /* with what it has kept */
+    assert_int_equal(scene.count, 99);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_come_in_any_order),     cmocka_unit_test(what_has_no_room_is_counted),
+        cmocka_unit_test(room_for_all_of_it_is_enough), cmocka_unit_test(nothing_anywhere_is_no_row),
+        cmocka_unit_test(what_is_no_range_is_refused),  cmocka_unit_test(one_that_is_not_whole_is_given_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

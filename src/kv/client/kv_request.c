@@ -1,0 +1,275 @@
+/* kv_request.c — see kv_request.h: what all requests have in common. Tested by tests/ps_tables_test.c. */
+#include "kv/client/kv_request.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "kv/client/kv_request_internal.h"
+#include "ps/slot_server.h"
+
+_Static_assert(KV_REQUEST_STEP_MAX + KV_REQUEST_STEP_REST <= SLOT_SERVER_PUSH_MAX,
+               "what a step may push is taken by servers");
+
+/* ---- What can be. */
+
+mr_status kv_request_check(const kv_worker *worker, const kv_request *request, bool has_arrays) {
+    const table_info *table = request->table;
+    bool reads =
+        request->values == NULL && kv_worker_is_ready(worker) && !worker->session.begun && !worker->session.lost;
+    if (!kv_worker_is_open(worker) && !reads)
+        return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
+    if (table->dropped) return error_set(MR_NOT_FOUND, "table '%s' was dropped", table->table.name);
+    if ((table->table.schema.kind == TABLE_SCHEMA_DENSE) != has_arrays)
+        return error_set(MR_INVALID, "table '%s' has %s", table->table.name,
+                         has_arrays ? "keys, no arrays" : "arrays, no keys");
+    const cluster_map *map = rank_map(worker->rank);
+    bool rounds = table_info_in_rounds(table);
+    if (table->placement.slots != cluster_map_table_slots(map) ||
+        table->placement.first_slot != cluster_map_first(map, rounds))
+        return error_set(MR_STALE, "table '%s' was opened for other slots; open it again", table->table.name);
+    if (rounds && !kv_worker_in_round(worker))
+        return error_set(MR_STALE, "table '%s' is bsp: it can be used in the next step that begins", table->table.name);
+    return MR_OK;
+}
+
+static bool finite(mr_dtype dtype, const void *values, size_t at) {
+    if (dtype == MR_F32) {
+        uint32_t bits;
+        memcpy(&bits, (const uint8_t *)values + at * sizeof bits, sizeof bits);
+        return (bits & 0x7f800000) != 0x7f800000;
+    }
+    uint16_t bits, exponent = dtype == MR_F16 ? 0x7c00 : 0x7f80;
+    memcpy(&bits, (const uint8_t *)values + at * sizeof bits, sizeof bits);
+    return (bits & exponent) != exponent;
+}
+
+/* Scales and orders are made of finite values. */
+static bool codec_refuses(codec_id id) { return id == CODEC_INT8 || id == CODEC_SIGN || id == CODEC_TOPK; }
+
+mr_status kv_request_check_finite(const kv_request *request, size_t count) {
+    const table_schema *schema = &request->table->table.schema;
+    bool coded = kv_request_is_coded(request) && codec_refuses(schema->codec.id);
+    if ((!schema->refuse_nan && !coded) || schema->dtype == MR_I64) return MR_OK;
+    for (size_t i = 0; i < count; i++)
+        if (!finite(schema->dtype, request->values, i))
+            return error_set(MR_INVALID, "value %zu is not finite, which %s '%s' refuses", i,
+                             schema->refuse_nan ? "table" : "the codec of table", request->table->table.name);
+    return MR_OK;
+}
+
+/* In a step without rounds each section of a slot has a name. */
+static uint64_t next_name(const kv_worker *worker, const slot_queue *queue) {
+    uint64_t step = worker->session.step + 1;
+    if (queue->holds) return step;
+    return seq_step(queue->last) == step ? queue->last + 1 : seq_of(step, 1);
+}
+
+mr_status kv_request_check_room(kv_worker *worker, uint32_t slot, size_t sections, size_t bytes) {
+    slot_queue *queue = &worker->queues[slot];
+    if (queue->holds) {
+        if (bytes > KV_REQUEST_STEP_MAX || slot_queue_gathered(queue) + bytes > KV_REQUEST_STEP_MAX)
+            return error_set(MR_TOO_LARGE, "a step pushes at most %d bytes to a slot (here %u): use more slots",
+                             KV_REQUEST_STEP_MAX, slot);
+    } else if (next_name(worker, queue) + sections > seq_tick(worker->session.step + 1)) {
+        return error_set(MR_BUSY, "too many pushes to slot %u in one step: end the step", slot);
+    }
+    return MR_OK;
+}
+
+/* Versions of another generation mean nothing in this one. */
+static void begin_mark(const kv_worker *worker, kv_request_mark *mark) {
+    if (mark->generation != worker->generation) memset(mark->versions, 0, mark->slots * sizeof *mark->versions);
+    mark->generation = worker->generation;
+    mark->changed = 0;
+}
+
+mr_status kv_request_begin(kv_request_builder *builder, uint64_t *ticket) {
+    const kv_request *request = builder->request;
+    MR_TRY(tickets_open(&builder->worker->tickets, request->kept, &builder->ticket));
+    if (request->mark != NULL) begin_mark(builder->worker, request->mark);
+    builder->ticket->done = request->done;
+    builder->ticket->context = request->context;
+    *ticket = tickets_number(builder->ticket);
+    return MR_OK;
+}
+
+/* ---- Sections. */
+
+static mr_status define(const table_info *table, payload_writer *payload) {
+    payload_room room;
+    MR_TRY(payload_add(payload, (payload_head){.table = table->id, .op = PAYLOAD_DEFINE}, TABLE_SCHEMA_SIZE, &room));
+    memcpy(room.values, table->define, TABLE_SCHEMA_SIZE);
+    return MR_OK;
+}
+
+static bool knows(const slot_queue *queue, const table_info_mark *mark) {
+    return mark->first != 0 && mark->first <= queue->known;
+}
+
+static mr_status define_in_batch(const kv_request_builder *builder, const slot_queue *queue, push_batch *batch) {
+    table_info *table = builder->request->table;
+    table_info_mark *mark = table_info_mark_of(table, queue->slot, builder->worker->generation);
+    if (knows(queue, mark) || mark->batch == batch->number) return MR_OK;
+    MR_TRY(define(table, &batch->payload));
+    mark->batch = batch->number;
+    if (mark->first == 0) mark->first = batch->number;
+    return MR_OK;
+}
+
+static mr_status define_in_query(const table_info *table, const slot_queue *queue, table_info_mark *mark,
+                                 query_batch *batch) {
+    if (knows(queue, mark) || mark->query == batch->number) return MR_OK;
+    MR_TRY(define(table, &batch->payload));
+    mark->query = batch->number;
+    return MR_OK;
+}
+
+static payload_head head_of(const kv_request_builder *builder, payload_op op, size_t count) {
+    const table_info *table = builder->request->table;
+    payload_head head = {
+        .table = table->id, .op = op, .flags = builder->run ? PAYLOAD_RUN : 0, .count = (uint32_t)count};
+    if (!payload_is_push(op)) head.flags |= builder->names;
+    if (!payload_is_push(op)) return head;
+    head.flags |= builder->flags;
+    head.dtype = (builder->flags & PAYLOAD_CODED) != 0 ? MR_F32 : table->table.schema.dtype;
+    return head;
+}
+
+static bool there_already(slot_queue *queue, uint64_t name) {
+    if (queue->holds || name > queue->there) return false;
+    slot_queue_skip(queue, name);
+    return true;
+}
+
+/* The section that was written last is a part of the ticket. */
+static void add_part(kv_request_builder *builder, slot_queue *queue, push_batch *batch, uint64_t name) {
+    builder->batch = batch;
+    if (builder->request->priority > batch->priority) batch->priority = builder->request->priority;
+    slot_queue_part(queue, batch, name, builder->ticket);
+    kv_worker_wakes(builder->worker, queue);
+}
+
+mr_status kv_request_add(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, size_t value_bytes,
+                         payload_room *out) {
+    slot_queue *queue = &builder->worker->queues[slot];
+    uint64_t name = next_name(builder->worker, queue);
+    *out = (payload_room){0};
+    if (there_already(queue, name)) return MR_OK;
+    push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, value_bytes));
+    MR_TRY(define_in_batch(builder, queue, batch));
+    MR_TRY(payload_add(&batch->payload, head_of(builder, op, count), value_bytes, out));
+    add_part(builder, queue, batch, name);
+    return MR_OK;
+}
+
+mr_status kv_request_add_afar(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count,
+                              size_t value_bytes, const payload_afar *afar, const payload_place *place) {
+    slot_queue *queue = &builder->worker->queues[slot];
+    uint64_t name = next_name(builder->worker, queue);
+    payload_head head = head_of(builder, op, count);
+    payload_room room;
+    if (there_already(queue, name)) return MR_OK;
+    push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, value_bytes));
+    MR_TRY(define_in_batch(builder, queue, batch));
+    head.flags = PAYLOAD_AFAR;
+    MR_TRY(payload_add(&batch->payload, head, sizeof *afar, &room));
+    builder->worker->lends = true;
+    *room.place = *place;
+    memcpy(room.values, afar, sizeof *afar);
+    add_part(builder, queue, batch, name);
+    return MR_OK;
+}
+
+/* A section that is pushed as it is. */
+static void count_plain(const kv_request_builder *builder, size_t bytes) {
+    push_encoder_traffic *traffic = &builder->worker->encoder.traffic;
+    traffic->sections++;
+    traffic->plain_bytes += bytes;
+    traffic->sent_bytes += bytes;
+}
+
+mr_status kv_request_add_lent(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, span values,
+                              const payload_place *place) {
+    kv_worker *worker = builder->worker;
+    slot_queue *queue = &worker->queues[slot];
+    uint64_t name = next_name(worker, queue);
+    payload_room room;
+    if (there_already(queue, name)) return MR_OK;
+    push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, values.size));
+    MR_TRY(define_in_batch(builder, queue, batch));
+    MR_TRY(payload_add_front(&batch->payload, head_of(builder, op, count), values.size, &room));
+    *room.place = *place;
+    slot_queue_lend(batch, zero_copy_make(values, kv_worker_moved, worker));
+    add_part(builder, queue, batch, name);
+    count_plain(builder, batch->payload.size - batch->payload.last + values.size);
+    return MR_OK;
+}
+
+static bool goes_on(const push_batch *batch, uint32_t table, payload_op op, uint64_t key) {
+    const slot_queue_run *run = &batch->run;
+    uint32_t rows = batch->payload.rows;
+    return rows != 0 && rows < PAYLOAD_ROWS_MAX && run->table == table && run->op == op && run->last < key;
+}
+
+static mr_status add_rows(const kv_request_builder *builder, slot_queue *queue, push_batch *batch, payload_op op,
+                          uint64_t key, void **values) {
+    const table_info *table = builder->request->table;
+    MR_TRY(define_in_batch(builder, queue, batch));
+    MR_TRY(payload_add_rows(&batch->payload, head_of(builder, op, 1), table->row, key, values));
+    batch->run.table = table->id;
+    batch->run.op = op;
+    return MR_OK;
+}
+
+mr_status kv_request_add_row(kv_request_builder *builder, uint32_t slot, payload_op op, uint64_t key, void **values) {
+    const table_info *table = builder->request->table;
+    slot_queue *queue = &builder->worker->queues[slot];
+    uint64_t name = next_name(builder->worker, queue);
+    *values = NULL;
+    if (there_already(queue, name)) return MR_OK;
+    push_batch *batch = slot_queue_gather(queue, PAYLOAD_HEAD + PAYLOAD_ALIGN + sizeof key + table->row);
+    size_t before = batch->payload.size;
+    if (goes_on(batch, table->id, op, key))
+        MR_TRY(payload_add_row(&batch->payload, key, values));
+    else
+        MR_TRY(add_rows(builder, queue, batch, op, key, values));
+    batch->run.last = key;
+    count_plain(builder, batch->payload.size - before);
+    add_part(builder, queue, batch, name);
+    return MR_OK;
+}
+
+/* Only what has changed since, if something is there. */
+static void ask_newer(const kv_request_builder *builder, uint32_t slot, scatter *part, const payload_room *room) {
+    kv_request_mark *mark = builder->request->mark;
+    if (mark == NULL) return;
+    part->version = &mark->versions[slot - builder->request->table->placement.first_slot];
+    part->changed = &mark->changed;
+    *room->version = *part->version;
+}
+
+mr_status kv_request_ask(kv_request_builder *builder, uint32_t slot, payload_op op, size_t answer, scatter *part,
+                         payload_room *out) {
+    kv_worker *worker = builder->worker;
+    slot_queue *queue = &worker->queues[slot];
+    uint64_t needs =
+        worker->session.begun ? consistency_needs(builder->request->table->consistency, worker->session.step) : 0;
+    uint64_t step = queue->holds ? worker->session.step + builder->after : needs;
+    uint64_t behind = queue->holds && !builder->after ? 0 : queue->last;
+    query_batch *batch = slot_queue_ask(queue, step, behind, answer);
+    table_info_mark *mark = table_info_mark_of(builder->request->table, slot, worker->generation);
+    MR_TRY(define_in_query(builder->request->table, queue, mark, batch));
+    payload_head head = head_of(builder, op, part->count);
+    if (part->sight != NULL) head.flags = PAYLOAD_AFAR;
+    MR_TRY(payload_add(&batch->payload, head, 0, out));
+    ask_newer(builder, slot, part, out);
+    batch->names |= (builder->names & PAYLOAD_KNOWN) != 0;
+    push_encoder_traffic *traffic = &worker->encoder.traffic;
+    size_t bytes = batch->payload.size - batch->payload.last;
+    traffic->asked_plain_bytes += head.flags == 0 ? bytes : payload_section_size(op, part->count, 0);
+    traffic->asked_bytes += bytes;
+    if (builder->request->priority > batch->priority) batch->priority = builder->request->priority;
+    slot_queue_expect(batch, part);
+    kv_worker_wakes(worker, queue);
+    return MR_OK;
+}

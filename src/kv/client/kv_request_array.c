@@ -1,0 +1,222 @@
+/* kv_request_array.c — see kv_request.h: requests about arrays of a dense table. Tested by tests/ps_tables_test.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "kv/client/kv_request_internal.h"
+
+typedef struct stretch { /* of one block */
+    uint32_t slot, block, first, count;
+    uint64_t at; /* where it begins in the request, in items */
+} stretch;
+
+/* The stretch of the request that begins with its item `at`: at most what one section carries. */
+static stretch stretch_at(const kv_request *request, uint64_t at) {
+    const table_info *table = request->table;
+    const dense_table_plan *plan = &table->arrays[request->array].plan;
+    uint64_t item = request->first + at, left = request->count - at, most = KV_REQUEST_SECTION / table->item;
+    stretch stretch = {.block = (uint32_t)(item / plan->block), .first = (uint32_t)(item % plan->block), .at = at};
+    uint64_t count = dense_table_count(plan, stretch.block) - stretch.first;
+    if (count > left) count = left;
+    stretch.count = (uint32_t)(count < most ? count : most);
+    stretch.slot = table_info_block_slot(table, request->array, stretch.block);
+    return stretch;
+}
+
+static mr_status check(const kv_worker *worker, const kv_request *request) {
+    const table_info *table = request->table;
+    MR_TRY(kv_request_check(worker, request, true));
+    if (request->array >= table->table.array_count)
+        return error_set(MR_INVALID, "table '%s' has no array %u: it has %u, counted from 0", table->table.name,
+                         request->array, table->table.array_count);
+    uint64_t items = table->arrays[request->array].plan.items;
+    if (request->first > items || request->count > items - request->first)
+        return error_set(MR_INVALID, "items %llu and %zu more: array '%s' has %llu", (unsigned long long)request->first,
+                         request->count, table->table.arrays[request->array].name, (unsigned long long)items);
+    return MR_OK;
+}
+
+typedef struct load { /* of one slot */
+    size_t sections, bytes;
+} load;
+
+static mr_status check_rooms(kv_worker *worker, const kv_request *request) {
+    load *loads = xcalloc(worker->slot_count, sizeof *loads);
+    mr_status status = MR_OK;
+    for (uint64_t at = 0; at < request->count;) {
+        stretch stretch = stretch_at(request, at);
+        loads[stretch.slot].sections++;
+        loads[stretch.slot].bytes +=
+            payload_section_size(PAYLOAD_ADD_BLOCK, stretch.count, kv_request_value_bytes(request, stretch.count));
+        at += stretch.count;
+    }
+    for (uint32_t i = 0; i < worker->slot_count && status == MR_OK; i++)
+        if (loads[i].sections != 0) status = kv_request_check_room(worker, i, loads[i].sections, loads[i].bytes);
+    free(loads);
+    return status;
+}
+
+static payload_place place_of(const kv_request *request, const stretch *stretch) {
+    const dense_table_plan *plan = &request->table->arrays[request->array].plan;
+    return (payload_place){request->array, stretch->block, dense_table_count(plan, stretch->block), stretch->first};
+}
+
+static mr_status push_plain(kv_request_builder *builder, const stretch *stretch, payload_room *room) {
+    const kv_request *request = builder->request;
+    size_t item = request->table->item;
+    payload_op op = request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK;
+    MR_TRY(kv_request_add(builder, stretch->slot, op, stretch->count, stretch->count * item, room));
+    if (room->values != NULL)
+        memcpy(room->values, (const uint8_t *)request->values + stretch->at * item, stretch->count * item);
+    return MR_OK;
+}
+
+static mr_status push_coded(kv_request_builder *builder, const stretch *stretch, payload_room *room) {
+    const kv_request *request = builder->request;
+    const table_info *table = request->table;
+    push_encoder *encoder = &builder->worker->encoder;
+    const uint8_t *from = (const uint8_t *)request->values + stretch->at * table->item;
+    kv_request_section section = {.slot = stretch->slot,
+                                  .op = PAYLOAD_ADD_BLOCK,
+                                  .count = stretch->count,
+                                  .place = request->first + stretch->at,
+                                  .items = stretch->count};
+    MR_TRY(push_encoder_reserve(encoder, stretch->count, 0, kv_request_value_bytes(request, stretch->count)));
+    MR_TRY(error_feedback_stretch(feedback_file_of(encoder->file, table->id), request->array,
+                                  table->arrays[request->array].plan.items, section.place, stretch->count,
+                                  &section.rests));
+    kv_request_floats(request, from, stretch->count, encoder->values);
+    section.values = encoder->values;
+    return kv_request_add_coded(builder, &section, room);
+}
+
+/* What was lost of items that are set does not come any more. */
+static void forget_rests(const kv_request_builder *builder) {
+    const kv_request *request = builder->request;
+    error_feedback *feedback = feedback_file_find(builder->worker->encoder.file, request->table->id);
+    if (request->set && feedback != NULL)
+        error_feedback_clear(feedback, request->array, request->first, request->count);
+}
+
+/* Large stretches of values that the server can read where they lie. In rounds they are added up first, with those of
+ * others, so they are sent. */
+static bool lies_in_sight(const kv_request_builder *builder, const stretch *stretch, payload_afar *out) {
+    const kv_request *request = builder->request;
+    van *van = kv_worker_van(builder->worker);
+    size_t item = request->table->item, bytes = stretch->count * item;
+    mr_dtype dtype = request->table->table.schema.dtype;
+    const char *head = kv_worker_head(builder->worker, stretch->slot);
+    bool rounds = builder->worker->queues[stretch->slot].holds;
+    if (bytes < KV_REQUEST_SEEN || (dtype != MR_F32 && dtype != MR_I64) || rounds) return false;
+    *out = (payload_afar){.process = van_process(van)};
+    return van_export(van) != NULL && head != NULL &&
+           shm_export_holds(van_export(van), (const uint8_t *)request->values + stretch->at * item, bytes,
+                            &out->offset) &&
+           out->offset % item == 0 && van_is_seen(van, head);
+}
+
+static mr_status push_afar(kv_request_builder *builder, const stretch *stretch, const payload_afar *afar) {
+    const kv_request *request = builder->request;
+    payload_op op = request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK;
+    payload_place place = place_of(request, stretch);
+    return kv_request_add_afar(builder, stretch->slot, op, stretch->count, stretch->count * request->table->item, afar,
+                               &place);
+}
+
+/* Large stretches of values that travel as they are. In rounds what was pushed to a slot is one payload, so it is
+ * copied. */
+static bool can_lend(const kv_request_builder *builder, const stretch *stretch) {
+    const kv_request *request = builder->request;
+    size_t bytes = stretch->count * request->table->item;
+    return bytes >= KV_REQUEST_LENT && bytes % PAYLOAD_ALIGN == 0 && !builder->worker->queues[stretch->slot].holds &&
+           request->table->table.schema.press == COMPRESSOR_STORED;
+}
+
+static mr_status push_lent(kv_request_builder *builder, const stretch *stretch) {
+    const kv_request *request = builder->request;
+    size_t item = request->table->item;
+    payload_op op = request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK;
+    payload_place place = place_of(request, stretch);
+    span values = span_of((const uint8_t *)request->values + stretch->at * item, stretch->count * item);
+    return kv_request_add_lent(builder, stretch->slot, op, stretch->count, values, &place);
+}
+
+static mr_status push_copied(kv_request_builder *builder, const stretch *stretch, bool coded) {
+    size_t item = builder->request->table->item;
+    payload_room room;
+    MR_TRY(coded ? push_coded(builder, stretch, &room) : push_plain(builder, stretch, &room));
+    if (room.place == NULL) return MR_OK;
+    *room.place = place_of(builder->request, stretch);
+    return kv_request_seal(builder, payload_section_size(PAYLOAD_ADD_BLOCK, stretch->count, stretch->count * item));
+}
+
+/* What was cut goes while the rest is. */
+static mr_status push_all(kv_request_builder *builder) {
+    const kv_request *request = builder->request;
+    bool coded = kv_request_is_coded(request);
+    size_t item = request->table->item, written = 0;
+    forget_rests(builder);
+    for (uint64_t at = 0; at < request->count;) {
+        stretch stretch = stretch_at(request, at);
+        payload_afar afar;
+        at += stretch.count;
+        if (!coded && lies_in_sight(builder, &stretch, &afar)) {
+            MR_TRY(push_afar(builder, &stretch, &afar));
+            continue;
+        }
+        if (!coded && can_lend(builder, &stretch))
+            MR_TRY(push_lent(builder, &stretch));
+        else
+            MR_TRY(push_copied(builder, &stretch, coded));
+        written += stretch.count * item;
+        if (written < KV_REQUEST_SHIP) continue;
+        kv_worker_ship(builder->worker);
+        written = 0;
+    }
+    return MR_OK;
+}
+
+static bool sees_head(const kv_worker *worker, uint32_t slot) {
+    const char *head = kv_worker_head(worker, slot);
+    return head != NULL && van_sees(kv_worker_van(worker), head) != 0;
+}
+
+static mr_status pull_all(kv_request_builder *builder) {
+    const kv_request *request = builder->request;
+    size_t item = request->table->item;
+    for (uint64_t at = 0; at < request->count;) {
+        stretch stretch = stretch_at(request, at);
+        payload_room room;
+        scatter part = {.ticket = builder->ticket,
+                        .kind = SCATTER_BLOCK,
+                        .count = stretch.count,
+                        .to = (uint8_t *)request->to + stretch.at * item,
+                        .bytes = stretch.count * item,
+                        .item = item,
+                        .streams = request->count * item >= KV_REQUEST_STREAMED,
+                        .table = request->table->id,
+                        .place = place_of(request, &stretch)};
+        if (part.bytes >= KV_REQUEST_SEEN && sees_head(builder->worker, stretch.slot))
+            part.sight = &builder->worker->sight;
+        MR_TRY(kv_request_ask(builder, stretch.slot, PAYLOAD_GET_BLOCK, part.bytes, &part, &room));
+        *room.place = part.place;
+        at += stretch.count;
+    }
+    return MR_OK;
+}
+
+mr_status kv_request_array(kv_worker *worker, const kv_request *request, uint64_t *ticket) {
+    bool pushes = request->pushes, pulls = request->pulls;
+    kv_request_builder builder = {.worker = worker, .request = request, .after = pushes && pulls};
+    MR_TRY(check(worker, request));
+    if (request->count != 0 && ((pushes && request->values == NULL) || (pulls && request->to == NULL)))
+        return error_set(MR_INVALID, "the values of %zu items are NULL", request->count);
+    if (pushes) MR_TRY(kv_request_check_finite(request, request->count));
+    if (pushes) MR_TRY(check_rooms(worker, request));
+    MR_TRY(kv_request_begin(&builder, ticket));
+    mr_status status = pushes ? push_all(&builder) : MR_OK;
+    if (status == MR_OK && pulls) status = pull_all(&builder);
+    tickets_end(&worker->tickets, builder.ticket, status);
+    return MR_OK;
+}

@@ -1,0 +1,77 @@
+/* kv_request_encode.c — see kv_request_internal.h: pushes through the codec of their table.
+ *
+ * Each section is a message of its own: the values of its keys, or of its stretch, with what was lost of them before.
+ * Where a codec would make it no smaller they go as they are, and nothing is lost. A section that the slot has already,
+ * from an earlier term, is made all the same: what it loses is added to the next. */
+#include <string.h>
+
+#include "kv/client/kv_request_internal.h"
+#include "kv/codec/residual.h"
+#include "kv/engine/section_decoder.h"
+#include "miniray/ps.h"
+#include "ps/stable_hash.h"
+
+enum { PRESS_LEAST = 256 }; /* bytes of a section that are worth compressing */
+
+_Static_assert((int)MR_PS_ARRAYS_MAX <= (int)ERROR_FEEDBACK_ARRAYS_MAX, "every array of a table has feedback");
+
+bool kv_request_is_coded(const kv_request *request) { return !request->set && table_info_is_lossy(request->table); }
+
+/* The codec of a section of so many values. */
+static codec codec_of(const kv_request *request, size_t items) {
+    const codec *wanted = &request->table->table.schema.codec, none = {.id = CODEC_NONE};
+    return codec_bound(wanted, items) < codec_bound(&none, items) ? *wanted : none;
+}
+
+size_t kv_request_value_bytes(const kv_request *request, size_t items) {
+    if (!kv_request_is_coded(request)) return items * request->table->item;
+    codec codec = codec_of(request, items);
+    return codec_bound(&codec, items);
+}
+
+void kv_request_floats(const kv_request *request, const void *from, size_t count, float *to) {
+    mr_dtype dtype = request->table->table.schema.dtype;
+    if (count == 0) return;
+    if (dtype == MR_F32)
+        memcpy(to, from, count * sizeof *to);
+    else
+        section_decoder_widen(dtype, from, count, to);
+}
+
+/* What is drawn: something else in each step, by each rank, for each section; the same when it is played again. */
+static uint64_t draw_of(const kv_request_builder *builder, const kv_request_section *section) {
+    const kv_worker *worker = builder->worker;
+    return stable_hash2(stable_hash2(kv_worker_rank(worker), kv_worker_step(worker)),
+                        stable_hash2(section->slot, section->place));
+}
+
+mr_status kv_request_add_coded(kv_request_builder *builder, const kv_request_section *section, payload_room *out) {
+    const kv_request *request = builder->request;
+    push_encoder *encoder = &builder->worker->encoder;
+    codec codec = codec_of(request, section->items);
+    size_t bound = codec_bound(&codec, section->items), size;
+    builder->flags = PAYLOAD_CODED;
+    MR_TRY(kv_request_add(builder, section->slot, section->op, section->count, bound, out));
+    bool there = out->values == NULL;
+    MR_TRY(residual_encode(&codec, draw_of(builder, section), section->values, section->rests, encoder->work,
+                           section->items, there ? encoder->message : out->values, bound, &size));
+    if (!there) payload_trim(&builder->batch->payload, bound - size);
+    return MR_OK;
+}
+
+mr_status kv_request_seal(kv_request_builder *builder, size_t plain) {
+    push_encoder *encoder = &builder->worker->encoder;
+    compressor_id id = builder->request->table->table.schema.press;
+    payload_writer *payload = &builder->batch->payload;
+    if (id != COMPRESSOR_STORED && payload->size - payload->last >= PRESS_LEAST) {
+        compressor *compressor = push_encoder_press(encoder, id);
+        size_t before = payload->size;
+        if (compressor != NULL) MR_TRY(payload_press(payload, compressor));
+        encoder->traffic.encoded += payload->size < before && builder->flags == 0;
+    }
+    encoder->traffic.encoded += builder->flags != 0;
+    encoder->traffic.sections++;
+    encoder->traffic.plain_bytes += plain;
+    encoder->traffic.sent_bytes += payload->size - payload->last;
+    return MR_OK;
+}

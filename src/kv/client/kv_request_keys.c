@@ -1,0 +1,410 @@
+/* kv_request_keys.c — see kv_request.h: requests about lists of keys. Tested by tests/ps_key_lists_test.c. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "kv/client/kv_request_internal.h"
+
+static bool has_rows(const table_info *table) { return table->table.schema.kind == TABLE_SCHEMA_SPARSE; }
+
+/* ---- What can be. */
+
+static mr_status check_lengths(const kv_request *request) {
+    const table_info *table = request->table;
+    uint32_t dim = table->table.schema.dim;
+    if (!has_rows(table) && request->lengths == NULL)
+        return error_set(MR_INVALID, "table '%s' has vectors: lengths must not be NULL", table->table.name);
+    for (size_t i = 0; request->lengths != NULL && has_rows(table) && i < request->count; i++)
+        if (request->lengths[i] != dim)
+            return error_set(MR_INVALID, "lengths[%zu] is %u: rows of table '%s' have %u values", i,
+                             request->lengths[i], table->table.name, dim);
+    return MR_OK;
+}
+
+static bool has_values(const kv_request *request) {
+    bool found = has_rows(request->table);
+    for (size_t i = 0; !found && request->lengths != NULL && i < request->count; i++) found = request->lengths[i] != 0;
+    return found;
+}
+
+static mr_status check_memory(const kv_request *request) {
+    if (request->count == 0) return MR_OK;
+    if (request->keys == NULL) return error_set(MR_INVALID, "keys is NULL, count is %zu", request->count);
+    if ((!request->pushes || request->values != NULL) && (!request->pulls || request->to != NULL)) return MR_OK;
+    return has_values(request) ? error_set(MR_INVALID, "the values of %zu keys are NULL", request->count) : MR_OK;
+}
+
+/* Where the values of each key begin, in bytes, and where the last ones end. */
+static void add_up(const kv_request *request, uint64_t *offsets) {
+    uint64_t at = 0;
+    for (size_t i = 0; i < request->count; i++) {
+        offsets[i] = at;
+        at += (uint64_t)request->lengths[i] * request->table->item;
+    }
+    offsets[request->count] = at;
+}
+
+static mr_status measure(kv_worker *worker, const kv_request *request) {
+    if (has_rows(request->table)) return MR_OK;
+    if (request->count + 1 > worker->offset_room) {
+        void *memory = worker->offsets;
+        MR_TRY(alloc_try_resize(&memory, (request->count + 1) * sizeof *worker->offsets));
+        worker->offsets = memory;
+        worker->offset_room = request->count + 1;
+    }
+    add_up(request, worker->offsets);
+    return MR_OK;
+}
+
+static mr_status prepare(kv_worker *worker, const kv_request *request) {
+    MR_TRY(kv_request_check(worker, request, false));
+    if (request->count > SPLITTER_KEYS_MAX)
+        return error_set(MR_TOO_LARGE, "%zu keys in one request: the limit is %d", request->count, SPLITTER_KEYS_MAX);
+    MR_TRY(check_lengths(request));
+    MR_TRY(splitter_keys(&worker->splitter, &request->table->placement, request->keys, request->count));
+    return measure(worker, request);
+}
+
+/* ---- Sections: as many keys as their values fit into one, and at least one. */
+
+static size_t value_bytes(const kv_request_builder *builder, const splitter_run *run, uint32_t i) {
+    if (has_rows(builder->request->table)) return builder->request->table->row;
+    const uint64_t *offset = &builder->worker->offsets[run->places[i]];
+    return offset[1] - offset[0];
+}
+
+static splitter_run cut(const kv_request_builder *builder, const splitter_run *run, uint32_t from, size_t *bytes) {
+    splitter_run section = {.slot = run->slot, .places = run->places + from};
+    *bytes = 0;
+    if (has_rows(builder->request->table)) {
+        uint32_t most = (uint32_t)(KV_REQUEST_SECTION / builder->request->table->row), left = run->count - from;
+        if (most == 0) most = 1;
+        section.count = left < most ? left : most;
+        *bytes = section.count * builder->request->table->row;
+        return section;
+    }
+    for (uint32_t i = from; i < run->count; i++) {
+        size_t more = value_bytes(builder, run, i);
+        if (section.count != 0 && *bytes + more > KV_REQUEST_SECTION) break;
+        *bytes += more;
+        section.count++;
+    }
+    return section;
+}
+
+/* ---- Pushes. */
+
+static payload_op push_op(const kv_request *request) {
+    if (has_rows(request->table)) return request->set ? PAYLOAD_SET_ROWS : PAYLOAD_ADD_ROWS;
+    return request->set ? PAYLOAD_SET_VECTORS : PAYLOAD_ADD_VECTORS;
+}
+
+/* Only a vector can be longer than what a server takes at once: rows are not, and arrays are cut. */
+static mr_status check_section(const kv_request_builder *builder, const splitter_run *section, size_t bytes) {
+    if (bytes <= KV_REQUEST_STEP_MAX) return MR_OK;
+    return error_set(MR_TOO_LARGE, "the vector of key %llu has %zu bytes; the limit is %d",
+                     (unsigned long long)builder->request->keys[section->places[0]], bytes, KV_REQUEST_STEP_MAX);
+}
+
+static mr_status check_push(kv_request_builder *builder) {
+    const kv_request *request = builder->request;
+    size_t values = has_rows(request->table) ? request->count * request->table->table.schema.dim
+                                             : builder->worker->offsets[request->count] / request->table->item;
+    MR_TRY(kv_request_check_finite(request, values));
+    for (uint32_t i = 0; i < builder->worker->splitter.touch_count; i++) {
+        splitter_run run = splitter_at(&builder->worker->splitter, i);
+        size_t sections = 0, bytes = 0, more;
+        for (uint32_t from = 0; from < run.count; sections++) {
+            splitter_run section = cut(builder, &run, from, &more);
+            size_t size = payload_section_size(push_op(request), section.count,
+                                               kv_request_value_bytes(request, more / request->table->item));
+            MR_TRY(check_section(builder, &section, size));
+            bytes += size;
+            from += section.count;
+        }
+        MR_TRY(kv_request_check_room(builder->worker, run.slot, sections, bytes));
+    }
+    return MR_OK;
+}
+
+/* Sizes that are usual are copied by a few instructions. */
+#define COPY_ROWS(size)                       \
+    for (uint32_t i = 0; i < run->count; i++) \
+    memcpy(to + (size_t)i * (size), from + (size_t)run->places[i] * (size), (size))
+
+static void copy_rows(const kv_request *request, const splitter_run *run, uint8_t *to) {
+    const uint8_t *from = request->values;
+    size_t row = request->table->row;
+    switch (row) {
+    case 4: COPY_ROWS(4); break;
+    case 16: COPY_ROWS(16); break;
+    case 64: COPY_ROWS(64); break;
+    case 256: COPY_ROWS(256); break;
+    default: COPY_ROWS(row); break;
+    }
+}
+
+static void copy_vectors(const kv_request_builder *builder, const splitter_run *run, uint8_t *to) {
+    const uint64_t *offsets = builder->worker->offsets;
+    for (uint32_t i = 0; i < run->count; i++) {
+        uint32_t place = run->places[i];
+        size_t size = offsets[place + 1] - offsets[place];
+        if (size != 0) memcpy(to, (const uint8_t *)builder->request->values + offsets[place], size);
+        to += size;
+    }
+}
+
+static void copy_keys(const kv_request *request, const splitter_run *run, uint64_t *keys) {
+    for (uint32_t i = 0; i < run->count; i++) keys[i] = request->keys[run->places[i]];
+}
+
+/* Keys that are one after the other, of rows: only the first is sent. They ascend and are different. */
+static bool is_run(const kv_request *request, const splitter_run *run) {
+    const uint64_t *keys = request->keys;
+    return has_rows(request->table) && run->count > 1 &&
+           keys[run->places[run->count - 1]] - keys[run->places[0]] == run->count - 1;
+}
+
+/* A list that was pulled before is sent to be remembered, and then by its name only. */
+static key_list_cache_item *name_keys(kv_request_builder *builder, const splitter_run *run) {
+    kv_worker *worker = builder->worker;
+    builder->names = 0;
+    if (builder->run || run->count < KEY_LIST_CACHE_LEAST ||
+        push_encoder_reserve(&worker->encoder, 0, run->count, 0) != MR_OK)
+        return NULL;
+    copy_keys(builder->request, run, worker->encoder.keys);
+    key_list_cache_name name = key_list_cache_name_of(worker->encoder.keys, run->count);
+    key_list_cache_item *item = key_list_cache_find(&worker->cache, name, run->count);
+    if (item == NULL) {
+        uint64_t *pulled = &worker->pulled[name.low % KV_WORKER_NAMES];
+        bool again = *pulled == name.low;
+        *pulled = name.low;
+        if (again) item = key_list_cache_keep(&worker->cache, name, worker->encoder.keys, run->count);
+    }
+    if (item == NULL) return NULL;
+    builder->names = item->known != 0 ? PAYLOAD_KNOWN : PAYLOAD_LISTED;
+    key_list_cache_hold(item);
+    return item;
+}
+
+static void write_name(const key_list_cache_item *item, uint64_t *name) {
+    name[0] = item->name.low;
+    name[1] = item->name.high;
+}
+
+static void write_keys(const kv_request_builder *builder, const splitter_run *run, uint64_t *keys) {
+    if (builder->run)
+        keys[0] = builder->request->keys[run->places[0]];
+    else
+        copy_keys(builder->request, run, keys);
+}
+
+static void copy_lengths(const kv_request *request, const splitter_run *run, uint32_t *lengths) {
+    for (uint32_t i = 0; i < run->count; i++) lengths[i] = request->lengths[run->places[i]];
+}
+
+static mr_status push_plain(kv_request_builder *builder, const splitter_run *run, size_t bytes, payload_room *room) {
+    MR_TRY(kv_request_add(builder, run->slot, push_op(builder->request), run->count, bytes, room));
+    if (room->keys == NULL) return MR_OK;
+    if (has_rows(builder->request->table))
+        copy_rows(builder->request, run, room->values);
+    else
+        copy_vectors(builder, run, room->values);
+    return MR_OK;
+}
+
+/* The values of a section, one after the other, as floats. */
+static void gather_floats(const kv_request_builder *builder, const splitter_run *run, float *to) {
+    const kv_request *request = builder->request;
+    const table_info *table = request->table;
+    for (uint32_t i = 0; i < run->count; i++) {
+        size_t place = run->places[i], count = value_bytes(builder, run, i) / table->item;
+        size_t offset = has_rows(table) ? place * table->row : builder->worker->offsets[place];
+        kv_request_floats(request, (const uint8_t *)request->values + offset, count, to);
+        to += count;
+    }
+}
+
+static mr_status push_coded(kv_request_builder *builder, const splitter_run *run, size_t bytes, payload_room *room) {
+    const kv_request *request = builder->request;
+    const table_info *table = request->table;
+    push_encoder *encoder = &builder->worker->encoder;
+    size_t items = bytes / table->item;
+    MR_TRY(push_encoder_reserve(encoder, items, run->count, kv_request_value_bytes(request, items)));
+    copy_keys(request, run, encoder->keys);
+    if (!has_rows(table)) copy_lengths(request, run, encoder->lengths);
+    gather_floats(builder, run, encoder->values);
+    const error_feedback_keys keys = {.keys = encoder->keys,
+                                      .lengths = has_rows(table) ? NULL : encoder->lengths,
+                                      .count = run->count,
+                                      .dim = table->table.schema.dim};
+    const kv_request_section section = {.slot = run->slot,
+                                        .op = push_op(request),
+                                        .count = run->count,
+                                        .place = encoder->keys[0],
+                                        .values = encoder->values,
+                                        .rests = encoder->rests,
+                                        .items = items};
+    error_feedback *feedback = feedback_file_of(encoder->file, table->id);
+    error_feedback_read(feedback, &keys, encoder->rests);
+    MR_TRY(kv_request_add_coded(builder, &section, room));
+    error_feedback_write(feedback, &keys, encoder->rests);
+    return MR_OK;
+}
+
+static mr_status push_run(kv_request_builder *builder, const splitter_run *run) {
+    const kv_request *request = builder->request;
+    bool coded = kv_request_is_coded(request);
+    for (uint32_t from = 0; from < run->count;) {
+        size_t bytes;
+        payload_room room;
+        splitter_run section = cut(builder, run, from, &bytes);
+        builder->run = is_run(request, &section);
+        MR_TRY(coded ? push_coded(builder, &section, bytes, &room) : push_plain(builder, &section, bytes, &room));
+        from += section.count;
+        if (room.keys == NULL) continue;
+        write_keys(builder, &section, room.keys);
+        if (room.lengths != NULL) copy_lengths(request, &section, room.lengths);
+        MR_TRY(kv_request_seal(builder, payload_section_size(push_op(request), section.count, bytes)));
+    }
+    return MR_OK;
+}
+
+/* ---- Pulls. */
+
+/* Where the answers go is the ticket's. */
+static mr_status remember(kv_request_builder *builder, uint32_t **places, const uint64_t **offsets) {
+    size_t count = builder->request->count, words = has_rows(builder->request->table) ? 0 : count + 1;
+    MR_TRY(alloc_try(words * sizeof **offsets + (count + 1) * sizeof **places, &builder->ticket->memory));
+    uint64_t *memory = builder->ticket->memory;
+    *offsets = words == 0 ? NULL : memory;
+    *places = (uint32_t *)(void *)(memory + words);
+    if (words != 0) memcpy(memory, builder->worker->offsets, words * sizeof *memory);
+    return MR_OK;
+}
+
+static mr_status pull_run(kv_request_builder *builder, const splitter_run *run, const uint32_t *places,
+                          const uint64_t *offsets) {
+    const table_info *table = builder->request->table;
+    bool rows = has_rows(table);
+    for (uint32_t from = 0; from < run->count;) {
+        size_t bytes;
+        payload_room room;
+        splitter_run section = cut(builder, run, from, &bytes);
+        builder->run = is_run(builder->request, &section);
+        scatter part = {.ticket = builder->ticket,
+                        .kind = rows ? SCATTER_ROWS : SCATTER_VECTORS,
+                        .count = section.count,
+                        .places = places + from,
+                        .offsets = offsets,
+                        .to = builder->request->to,
+                        .bytes = table->row,
+                        .item = table->item};
+        part.list = name_keys(builder, &section);
+        mr_status status =
+            kv_request_ask(builder, run->slot, rows ? PAYLOAD_GET_ROWS : PAYLOAD_GET_VECTORS, bytes, &part, &room);
+        if (status != MR_OK && part.list != NULL) key_list_cache_release(part.list);
+        MR_TRY(status);
+        if (builder->names == PAYLOAD_KNOWN)
+            write_name(part.list, room.keys);
+        else
+            write_keys(builder, &section, room.keys);
+        from += section.count;
+    }
+    return MR_OK;
+}
+
+/* ---- Both. */
+
+/* What was lost of keys that are set does not come any more. */
+static void forget_rests(const kv_request_builder *builder) {
+    const kv_request *request = builder->request;
+    error_feedback *feedback = feedback_file_find(builder->worker->encoder.file, request->table->id);
+    if (request->set && feedback != NULL) error_feedback_forget(feedback, request->keys, request->count);
+}
+
+static mr_status push_all(kv_request_builder *builder) {
+    forget_rests(builder);
+    for (uint32_t i = 0; i < builder->worker->splitter.touch_count; i++) {
+        splitter_run run = splitter_at(&builder->worker->splitter, i);
+        MR_TRY(push_run(builder, &run));
+    }
+    return MR_OK;
+}
+
+static mr_status pull_all(kv_request_builder *builder) {
+    uint32_t *places;
+    const uint64_t *offsets;
+    MR_TRY(remember(builder, &places, &offsets));
+    for (uint32_t i = 0; i < builder->worker->splitter.touch_count; i++) {
+        splitter_run run = splitter_at(&builder->worker->splitter, i);
+        memcpy(places, run.places, run.count * sizeof *places);
+        MR_TRY(pull_run(builder, &run, places, offsets));
+        places += run.count;
+    }
+    return MR_OK;
+}
+
+/* ---- One row: the small request, of which there are many. */
+
+static mr_status push_row(kv_request_builder *builder, const splitter_run *run) {
+    const kv_request *request = builder->request;
+    void *values;
+    if (table_info_is_lossy(request->table)) {
+        forget_rests(builder);
+        return push_run(builder, run);
+    }
+    MR_TRY(kv_request_add_row(builder, run->slot, push_op(request), request->keys[0], &values));
+    if (values != NULL) memcpy(values, request->values, request->table->row);
+    return MR_OK;
+}
+
+static mr_status pull_row(kv_request_builder *builder, uint32_t slot) {
+    static const uint32_t place = 0;
+    const kv_request *request = builder->request;
+    payload_room room;
+    scatter part = {.ticket = builder->ticket,
+                    .kind = SCATTER_ROWS,
+                    .count = 1,
+                    .places = &place,
+                    .to = request->to,
+                    .bytes = request->table->row,
+                    .item = request->table->item};
+    MR_TRY(kv_request_ask(builder, slot, PAYLOAD_GET_ROWS, request->table->row, &part, &room));
+    room.keys[0] = request->keys[0];
+    return MR_OK;
+}
+
+static mr_status travel_alone(kv_request_builder *builder, uint64_t *ticket) {
+    static const uint32_t place = 0;
+    const kv_request *request = builder->request;
+    const table_info *table = request->table;
+    MR_TRY(kv_request_check(builder->worker, request, false));
+    if (request->lengths != NULL) MR_TRY(check_lengths(request));
+    MR_TRY(splitter_check(&table->placement, request->keys, 1));
+    splitter_run run = {.slot = slot_placement_slot(&table->placement, request->keys[0]), .count = 1, .places = &place};
+    if (request->pushes) {
+        MR_TRY(kv_request_check_finite(request, table->table.schema.dim));
+        size_t bytes = kv_request_value_bytes(request, table->table.schema.dim);
+        MR_TRY(kv_request_check_room(builder->worker, run.slot, 1, payload_section_size(push_op(request), 1, bytes)));
+    }
+    MR_TRY(kv_request_begin(builder, ticket));
+    mr_status status = request->pushes ? push_row(builder, &run) : MR_OK;
+    if (status == MR_OK && request->pulls) status = pull_row(builder, run.slot);
+    tickets_end(&builder->worker->tickets, builder->ticket, status);
+    return MR_OK;
+}
+
+/* A request that fails for want of memory has gone in part: its ticket says so. */
+mr_status kv_request_keys(kv_worker *worker, const kv_request *request, uint64_t *ticket) {
+    kv_request_builder builder = {.worker = worker, .request = request, .after = request->pushes && request->pulls};
+    MR_TRY(check_memory(request));
+    if (request->count == 1 && has_rows(request->table)) return travel_alone(&builder, ticket);
+    MR_TRY(prepare(worker, request));
+    if (request->pushes) MR_TRY(check_push(&builder));
+    MR_TRY(kv_request_begin(&builder, ticket));
+    mr_status status = request->pushes ? push_all(&builder) : MR_OK;
+    if (status == MR_OK && request->pulls) status = pull_all(&builder);
+    tickets_end(&worker->tickets, builder.ticket, status);
+    return MR_OK;
+}

@@ -1,0 +1,558 @@
+/* kv_worker.c — see kv_worker.h. Tested by tests/ps_process_test.c. */
+#include "kv/client/kv_worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/invariants.h"
+#include "kv/client/kv_worker_internal.h"
+#include "net/shm/memory_headroom.h"
+
+#define KV_WORKER_SHOWN (UINT64_C(1) << 34) /* where nobody knows how much there is */
+
+/* ---- Sending. */
+
+/* An empty one says that a step is over, or that there is nothing to add to a round. */
+static bool send_batch(kv_worker *worker, slot_queue *queue, push_batch *batch) {
+    payload_seal(&batch->payload);
+    shared_bytes *bytes = batch->payload.bytes;
+    span payload = payload_written(&batch->payload);
+    rank_prefer(worker->rank, queue->slot, batch->priority);
+    shared_bytes_piece tail = {0};
+    if (batch->zero_copy != NULL) tail = (shared_bytes_piece){batch->zero_copy->bytes, &batch->zero_copy->shared};
+    if (rank_push_pieces(worker->rank, queue->slot, batch->name, payload, bytes, tail) != MR_OK) return false;
+    slot_queue_sent(queue, batch);
+    return true;
+}
+
+static void send_query(kv_worker *worker, slot_queue *queue, query_batch *batch) {
+    rank_prefer(worker->rank, queue->slot, batch->priority);
+    span payload = payload_written(&batch->payload);
+    if (queue->holds)
+        rank_pull(worker->rank, queue->slot, batch->step, payload, batch->payload.bytes);
+    else
+        rank_pull_behind(worker->rank, queue->slot, batch->step, payload, batch->payload.bytes);
+    slot_queue_asked(queue, batch);
+}
+
+/* The round state hears of the end of a step behind the slots without rounds: the rank looks after that, for what it
+ * has (rank.h). */
+static bool may_go(const kv_worker *worker, const slot_queue *queue, const push_batch *batch) {
+    const cluster_map *map = kv_worker_stage(worker);
+    if (!map->mixed || queue->slot != cluster_map_round_state(map)) return true;
+    for (uint32_t i = 0; i < worker->slot_count; i++)
+        if (!worker->queues[i].holds && slot_queue_owes(&worker->queues[i], seq_tick(batch->name))) return false;
+    return true;
+}
+
+/* What the window of the rank does not take goes when something was acknowledged. */
+static void send_queue(kv_worker *worker, slot_queue *queue) {
+    push_batch *batch;
+    query_batch *query_batch;
+    list_remove(&queue->link);
+    while ((batch = slot_queue_next(queue)) != NULL && may_go(worker, queue, batch) && send_batch(worker, queue, batch))
+        continue;
+    if ((query_batch = slot_queue_next_query(queue)) != NULL) send_query(worker, queue, query_batch);
+}
+
+void kv_worker_fail_all(kv_worker *worker, mr_status status) {
+    for (uint32_t i = 0; i < worker->slot_count; i++) slot_queue_fail(&worker->queues[i], &worker->tickets, status);
+}
+
+size_t kv_worker_under_way(const kv_worker *worker) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < worker->slot_count; i++) count += slot_queue_count(&worker->queues[i]);
+    return count;
+}
+
+/* A round is over, as far as this rank goes, when all slots with rounds have acknowledged it. */
+bool kv_worker_rounds_rest(const kv_worker *worker) {
+    for (uint32_t i = 0; i < worker->slot_count; i++)
+        if (worker->queues[i].holds && slot_queue_count(&worker->queues[i]) != 0) return false;
+    return true;
+}
+
+static void close_queues(kv_worker *worker) {
+    for (uint32_t i = 0; i < worker->slot_count; i++) slot_queue_fini(&worker->queues[i]);
+    free(worker->queues);
+    worker->queues = NULL;
+    worker->slot_count = 0;
+}
+
+/* What a slot had of this rank when the term began is not sent again. In rounds it is: whether it counted is not
+ * known. */
+void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count) {
+    close_queues(worker);
+    worker->generation++;
+    worker->slot_count = slot_count;
+    worker->queues = xcalloc(slot_count, sizeof *worker->queues);
+    for (uint32_t i = 0; i < slot_count; i++) {
+        bool rounds = cluster_map_in_rounds(kv_worker_stage(worker), i);
+        slot_queue_init(&worker->queues[i], i, rounds);
+        if (!rounds) worker->queues[i].there = rank_clock(worker->rank, i);
+    }
+}
+
+/* ---- The state of the rank. */
+
+/* It is kept beside the scheduler's socket, unless the program says where. */
+void kv_worker_recall(kv_worker *worker) {
+    const char *scheduler = kv_process_scheduler(worker->process);
+    uint32_t rank = kv_worker_rank(worker);
+    if (!worker->kept_elsewhere && strncmp(scheduler, "unix:", 5) == 0) {
+        char *path = xasprintf("%s.rank-%u", scheduler + 5, rank);
+        feedback_file_keep(worker->encoder.file, path);
+        free(path);
+        worker->kept_elsewhere = true;
+    }
+    feedback_file_begin(worker->encoder.file, rank, rank_map(worker->rank)->generation, kv_worker_step(worker));
+}
+
+const push_encoder *kv_worker_encoder(const kv_worker *worker) { return &worker->encoder; }
+
+mr_status kv_worker_keep(kv_worker *worker, const char *folder) {
+    if (feedback_file_look_at(worker->encoder.file).bytes != 0 || kv_worker_is_open(worker))
+        return error_set(MR_BUSY, "mr_ps_set_state_dir must be called before the rank's first step");
+    char *path = folder == NULL ? NULL : xasprintf("%s/rank-%u", folder, kv_worker_rank(worker));
+    feedback_file_keep(worker->encoder.file, path);
+    free(path);
+    worker->kept_elsewhere = true;
+    if (kv_worker_is_ready(worker)) kv_worker_recall(worker);
+    return MR_OK;
+}
+
+/* ---- What the rank says. */
+
+/* A round was over long ago when this came, and nobody knows with whom: not with this rank, if it came only once. */
+static bool is_missed(const kv_worker *worker, slot_message_status status) {
+    bool once = worker->ended_map == kv_worker_stage(worker)->number &&
+                worker->ended_breaks == kv_process_breaks(worker->process);
+    return status == SLOT_MESSAGE_MISSED || (status == SLOT_MESSAGE_GONE && once);
+}
+
+static void on_pushed(void *context, uint32_t slot, uint64_t name, slot_message_status status) {
+    kv_worker *worker = context;
+    slot_queue *queue = &worker->queues[slot];
+    if (queue->holds && !kv_worker_stage(worker)->mixed && is_missed(worker, status))
+        data_client_miss(worker->client, name - 1, name);
+    if (slot_queue_acknowledge(queue, &worker->tickets, name, status == SLOT_MESSAGE_OK))
+        kv_worker_wakes(worker, queue);
+    if (kv_worker_stage(worker)->mixed)
+        kv_worker_wakes(worker, &worker->queues[cluster_map_round_state(kv_worker_stage(worker))]);
+}
+
+static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
+    kv_worker *worker = context;
+    slot_queue *queue = &worker->queues[slot];
+    uint64_t forgotten = queue->forgotten;
+    if (slot_queue_answer(queue, &worker->tickets, values)) kv_worker_wakes(worker, queue);
+    worker->encoder.traffic.forgotten += queue->forgotten - forgotten;
+}
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    kv_worker *worker = context;
+    van_send(kv_worker_van(worker), address, bytes);
+}
+
+static void send_pieces(void *context, const char *address, const shared_bytes_piece *pieces, size_t count) {
+    kv_worker *worker = context;
+    van_send_pieces(kv_worker_van(worker), address, pieces, count);
+}
+
+/* ---- What is seen of others, and by them. */
+
+const char *kv_worker_head(const kv_worker *worker, uint32_t slot) {
+    const cluster_map *map = rank_map(worker->rank);
+    const cluster_map_slot *chain = &map->slots[slot];
+    const cluster_map_server *head = chain->count == 0 ? NULL : cluster_map_find(map, chain->chain[0].server);
+    return head == NULL ? NULL : head->address;
+}
+
+static const shm_import *see(void *context, uint64_t process) { return van_sight(kv_worker_van(context), process); }
+
+static const shm_import *see_own(void *context, uint64_t process) { return context; }
+
+/* What lies in this process's memory goes along to a server that does not see it. */
+static shared_bytes *carry(void *context, uint32_t slot, span payload, bool *afar) {
+    kv_worker *worker = context;
+    if (!worker->lends || !remote_values_speaks(payload)) return NULL;
+    van *van = kv_worker_van(worker);
+    const char *address = kv_worker_head(worker, slot);
+    shared_bytes *own = NULL;
+    if (address == NULL) return NULL; /* it does not leave */
+    *afar = van_is_seen(van, address);
+    if (*afar) return NULL;
+    shm_import import = shm_export_import(van_export(van));
+    const remote_values_sight sight = {see_own, &import};
+    return remote_values_fetch(&sight, payload, &own) == MR_OK ? own : NULL;
+}
+
+/* ---- What the player says. */
+
+static void on_begin(void *context, uint32_t number, uint64_t term) {
+    kv_worker *worker = context;
+    if (number != kv_worker_rank(worker)) return;
+    rank_options options = {.rank = number,
+                            .address = van_address(kv_worker_van(worker)),
+                            .controller = kv_process_scheduler(worker->process),
+                            .spread = RANK_HOT,
+                            .send = send_bytes,
+                            .send_pieces = send_pieces,
+                            .carry = carry,
+                            .on_ready = kv_worker_on_ready,
+                            .on_over = kv_worker_on_over,
+                            .on_pushed = on_pushed,
+                            .on_pulled = on_pulled,
+                            .on_round = kv_worker_on_round,
+                            .on_gone = kv_worker_on_gone,
+                            .on_ordered = kv_worker_on_ordered,
+                            .context = worker};
+    kv_session_move(&worker->session, KV_SESSION_SYNCING);
+    worker->rank = rank_create(&options);
+    rank_begin(worker->rank, term, van_now_us(kv_worker_van(worker)));
+    data_client_begin(worker->client, worker->incarnation, van_now_us(kv_worker_van(worker)));
+}
+
+static void on_end(void *context, uint32_t number) {
+    kv_worker *worker = context;
+    if (number != kv_worker_rank(worker)) return;
+    const cluster_map *map = rank_agent_map(worker->agent);
+    const cluster_map_rank *now = number < map->rank_count ? &map->ranks[number] : NULL;
+    bool replaced = now != NULL && now->since != 0 && now->incarnation != worker->incarnation;
+    kv_worker_interrupt(worker, map, replaced ? KV_SESSION_REPLACED : KV_SESSION_WAITING);
+    data_client_end(worker->client);
+    rank_destroy(worker->rank);
+    worker->rank = NULL;
+}
+
+/* For a checkpoint: has it ended its step? */
+static bool stands(void *context, uint32_t number, uint64_t *step) {
+    const kv_worker *worker = context;
+    *step = worker->session.step + kv_worker_is_open(worker); /* counted from 1 */
+    return kv_worker_is_ready(worker) && !kv_worker_is_open(worker) && kv_worker_under_way(worker) == 0;
+}
+
+/* ---- As the kv process's host. */
+
+static void on_replaced(void *context, uint64_t incarnation) {
+    kv_process_enrol_again(((kv_worker *)context)->process, incarnation);
+}
+
+static void on_full(void *context) { ((kv_worker *)context)->crowded = true; }
+
+static void on_here(void *context, uint64_t incarnation) {
+    kv_worker *worker = context;
+    rank_agent_options options = {.worker = kv_worker_rank(worker),
+                                  .address = van_address(kv_worker_van(worker)),
+                                  .controller = kv_process_scheduler(worker->process),
+                                  .send = send_bytes,
+                                  .on_begin = on_begin,
+                                  .on_end = on_end,
+                                  .on_replaced = on_replaced,
+                                  .stands = stands,
+                                  .context = worker};
+    worker->incarnation = incarnation;
+    if (worker->agent == NULL) {
+        kv_session_move(&worker->session, KV_SESSION_WAITING);
+        worker->agent = rank_agent_create(&options);
+    }
+    rank_agent_begin(worker->agent, incarnation, van_now_us(kv_worker_van(worker)));
+}
+
+/* A player acts on what the controller says, and on cluster maps: on those that come, and on those that others do not
+ * have. What servers answer to a rank, in the cluster map that both have, is nothing of that. */
+static bool concerns_player(const kv_worker *worker, span batch) {
+    reader reader = reader_of(batch.data, batch.size);
+    slot_message_head head;
+    uint32_t count;
+    if (slot_message_peek(&reader, &head, &count) != MR_OK) return false;
+    const cluster_map *map = rank_agent_map(worker->agent);
+    return head.who == SLOT_MESSAGE_CONTROLLER || head.maps || head.number != map->number ||
+           head.generation != map->generation;
+}
+
+static void take(void *context, span batch, shared_bytes *bytes) {
+    kv_worker *worker = context;
+    if (worker->agent == NULL) return;
+    if (concerns_player(worker, batch)) rank_agent_take(worker->agent, batch);
+    if (worker->rank != NULL) rank_take_bytes(worker->rank, batch, bytes);
+    rank_agent_say(worker->agent);
+    kv_worker_go_on(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
+}
+
+static void take_message(void *context, const control_message *message) {
+    kv_worker *worker = context;
+    if (worker->client != NULL) (void)data_client_take(worker->client, message);
+}
+
+static int64_t next_us(void *context) {
+    kv_worker *worker = context;
+    if (worker->agent == NULL) return CLOCK_NEVER_US;
+    int64_t next_us = rank_agent_next_us(worker->agent), rank_us = CLOCK_NEVER_US;
+    if (worker->rank != NULL) rank_us = rank_next_us(worker->rank);
+    if (worker->client != NULL && data_client_next_us(worker->client) < rank_us)
+        rank_us = data_client_next_us(worker->client);
+    return next_us < rank_us ? next_us : rank_us;
+}
+
+static void tick(void *context, int64_t now_us) {
+    kv_worker *worker = context;
+    if (now_us >= rank_agent_next_us(worker->agent)) rank_agent_tick(worker->agent, now_us);
+    if (worker->rank != NULL && now_us >= rank_next_us(worker->rank)) rank_tick(worker->rank, now_us);
+    if (worker->client != NULL && now_us >= data_client_next_us(worker->client))
+        data_client_tick(worker->client, now_us);
+    kv_worker_go_on(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
+}
+
+static void describe(void *context, process_state *state) {
+    kv_worker *worker = context;
+    const cluster_map *map = kv_worker_map(worker);
+    state->map = map->number;
+    state->generation = map->generation;
+    state->first = worker->session.first;
+    state->step = kv_worker_step(worker);
+    state->ready = kv_worker_is_ready(worker);
+}
+
+void kv_worker_ship(kv_worker *worker) {
+    while (!list_empty(&worker->eager)) send_queue(worker, container_of(worker->eager.next, slot_queue, link));
+    rank_flush(worker->rank);
+}
+
+static void flush(void *context) {
+    kv_worker *worker = context;
+    if (!worker->dirty || worker->rank == NULL) return;
+    worker->dirty = false;
+    kv_worker_ship(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
+}
+
+/* ---- For its program. */
+
+mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
+    static const kv_process_host host = {.on_here = on_here,
+                                         .on_full = on_full,
+                                         .take = take,
+                                         .take_message = take_message,
+                                         .flush = flush,
+                                         .next_us = next_us,
+                                         .tick = tick,
+                                         .describe = describe};
+    kv_worker *worker = xcalloc(1, sizeof *worker);
+    kv_process_options own = *options;
+    uint64_t left = memory_headroom_bytes();
+    own.role = CONTROL_WORKER;
+    own.shown = left == MEMORY_HEADROOM_UNKNOWN ? KV_WORKER_SHOWN : left;
+    worker->sight = (remote_values_sight){see, worker};
+    list_init(&worker->eager);
+    tickets_init(&worker->tickets);
+    push_encoder_init(&worker->encoder);
+    key_list_cache_init(&worker->cache, KV_WORKER_LISTS);
+    mr_status status = kv_process_open(&own, &host, worker, &worker->process);
+    if (status != MR_OK) {
+        push_encoder_fini(&worker->encoder);
+        key_list_cache_fini(&worker->cache);
+        free(worker);
+        return status;
+    }
+    *out = worker;
+    return MR_OK;
+}
+
+void kv_worker_close(kv_worker *worker) {
+    if (worker == NULL) return;
+    kv_worker_fail_all(worker, MR_CLOSED);
+    if (worker->rank != NULL) rank_destroy(worker->rank);
+    if (worker->agent != NULL) rank_agent_destroy(worker->agent);
+    close_queues(worker);
+    kv_process_close(worker->process);
+    data_client_destroy(worker->client);
+    tickets_fini(&worker->tickets);
+    splitter_fini(&worker->splitter);
+    push_encoder_fini(&worker->encoder);
+    key_list_cache_fini(&worker->cache);
+    free(worker->offsets);
+    free(worker->drops);
+    free(worker);
+}
+
+van *kv_worker_van(const kv_worker *worker) { return kv_process_van(worker->process); }
+control_client *kv_worker_control(const kv_worker *worker) { return kv_process_control(worker->process); }
+void kv_worker_stir(kv_worker *worker) { worker->dirty = true; }
+
+barrier_clients_where kv_worker_where(const kv_worker *worker) {
+    return (barrier_clients_where){
+        .early = !worker->session.begun, .open = kv_worker_is_open(worker), .step = kv_worker_step(worker)};
+}
+
+metadata_store kv_worker_metadata(const kv_worker *worker) { return kv_process_metadata(worker->process); }
+uint32_t kv_worker_rank(const kv_worker *worker) { return kv_process_number(worker->process); }
+
+const cluster_map *kv_worker_map(const kv_worker *worker) {
+    static const cluster_map none = {0};
+    return worker->agent == NULL ? &none : rank_agent_map(worker->agent);
+}
+
+void kv_worker_join(kv_worker *worker) { worker->session.joins = true; }
+
+void kv_worker_begin(kv_worker *worker) {
+    kv_session *session = &worker->session;
+    session->begun = true;
+    session->lost = false; /* the number of the step that begins tells the program */
+    if (kv_worker_is_ready(worker)) session->told = kv_worker_stage(worker)->generation;
+    if (kv_worker_is_open(worker)) return;
+    if (session->order == KV_SESSION_ORDER_LEFT && session->step >= session->order_round)
+        kv_session_set_order(session, KV_SESSION_ORDER_NONE);
+    session->wanted = true;
+    if (worker->agent != NULL) kv_worker_go_on(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
+}
+
+mr_status kv_worker_ready(const kv_worker *worker) {
+    const char *scheduler = kv_process_scheduler(worker->process);
+    const cluster_map *map = kv_worker_map(worker);
+    uint32_t rank = kv_worker_rank(worker);
+    if (kv_worker_is_ready(worker)) return MR_OK;
+    if (worker->session.state == KV_SESSION_REPLACED)
+        return error_set(MR_EXISTS, "another process holds rank %u now", rank);
+    if (worker->crowded && rank == KV_PROCESS_ANY)
+        return error_set(MR_BUSY, "every rank at %s is held by another process", scheduler);
+    if (!kv_process_heard(worker->process)) return error_set(MR_BUSY, "no answer from the scheduler at %s", scheduler);
+    if (map->number == 0) return error_set(MR_BUSY, "the scheduler at %s waits for servers", scheduler);
+    if (rank >= map->rank_count)
+        return error_set(MR_NOT_FOUND, "no rank %u: there are %u, counted from 0", rank, map->rank_count);
+    if (worker->rank == NULL) return error_set(MR_BUSY, "rank %u is not assigned to this process yet", rank);
+    return error_set(MR_BUSY, "the servers of some slots do not answer rank %u", rank);
+}
+
+mr_status kv_worker_opened(const kv_worker *worker) {
+    if (kv_worker_is_open(worker)) return MR_OK;
+    MR_TRY(kv_worker_ready(worker));
+    unsigned long long step = kv_worker_step(worker);
+    if (worker->session.order == KV_SESSION_ORDER_JOINING)
+        return error_set(MR_BUSY, "rank %u is not in round %llu, and has asked to join", kv_worker_rank(worker), step);
+    if (rank_agent_rests(worker->agent, worker->session.step) && !cluster_map_has_rounds(kv_worker_stage(worker)))
+        return error_set(MR_BUSY, "step %llu waits for a checkpoint, for which all ranks stop", step);
+    uint32_t slot;
+    if (rank_refused(worker->rank, &slot))
+        return error_set(MR_BUSY,
+                         "step %llu cannot begin: the server of slot %u is out of memory" KV_WORKER_MORE_MEMORY, step,
+                         slot);
+    return error_set(MR_BUSY, "step %llu cannot begin: other ranks have not ended theirs, or servers do not answer",
+                     step);
+}
+
+/* The step that comes behind all those of which any slot has a push of this rank. */
+static uint64_t fresh_step(const kv_worker *worker) {
+    uint64_t newest = worker->session.step;
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        uint64_t pushed = worker->queues[i].holds ? 0 : seq_step(rank_clock(worker->rank, i));
+        if (pushed > newest) newest = pushed;
+    }
+    return newest;
+}
+
+mr_status kv_worker_admit(kv_worker *worker, bool pushes) {
+    if (kv_worker_is_open(worker)) return MR_OK;
+    if (worker->session.begun && !worker->session.lost) return error_set(MR_STALE, "no step is open (mr_ps_begin)");
+    if (worker->session.begun) return kv_worker_say_lost(worker);
+    MR_TRY(kv_worker_ready(worker));
+    if (cluster_map_has_rounds(kv_worker_stage(worker)) && !kv_worker_stage(worker)->mixed)
+        return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin); bsp tables are used in steps");
+    if (worker->session.lost) return kv_worker_say_lost(worker);
+    if (!pushes) return MR_OK;
+    if (!worker->session.wanted) kv_worker_skip_to(worker, fresh_step(worker));
+    worker->session.wanted = true;
+    kv_worker_go_on(worker);
+    return kv_worker_opened(worker);
+}
+
+mr_status kv_worker_leave(kv_worker *worker) {
+    kv_session *session = &worker->session;
+    MR_TRY(kv_worker_ready(worker));
+    if (!cluster_map_has_rounds(kv_worker_stage(worker)) || kv_worker_stage(worker)->mixed)
+        return error_set(MR_INVALID, "mr_ps_leave needs a deployment in which all tables are bsp");
+    bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
+    if (session->order == KV_SESSION_ORDER_LEAVING || half)
+        return MR_OK; /* it was asked, and not waited for long enough */
+    if (kv_worker_is_open(worker))
+        return error_set(MR_DENIED, "a step is open: end it before the rank leaves (mr_ps_end)");
+    session->wanted = false;
+    kv_session_set_order(session, KV_SESSION_ORDER_LEAVING);
+    rank_order(worker->rank, REPLICA_LOG_LEAVE);
+    worker->dirty = true;
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
+    return MR_OK;
+}
+
+mr_status kv_worker_left(const kv_worker *worker, uint64_t *round) {
+    switch (worker->session.order) {
+    case KV_SESSION_ORDER_LEFT: *round = worker->session.order_round; return MR_OK;
+    case KV_SESSION_ORDER_KEPT:
+        return error_set(MR_DENIED, "rank %u is the last one in the rounds", kv_worker_rank(worker));
+    case KV_SESSION_ORDER_LOST:
+        return error_set(MR_STALE,
+                         "rank %u has not left the rounds: all replicas of a slot were lost first. The tables continue "
+                         "from the newest checkpoint, or are empty if there is none; leave again",
+                         kv_worker_rank(worker));
+    default: return error_set(MR_BUSY, "rank %u has asked to leave, without an answer yet", kv_worker_rank(worker));
+    }
+}
+
+uint64_t kv_worker_step(const kv_worker *worker) { return worker->session.step; }
+
+/* That a table was dropped has no name of its own: a step that is played again may not say it. */
+static void say_drops(const kv_worker *worker, slot_queue *queue) {
+    for (uint32_t i = 0; i < worker->drop_count; i++) {
+        payload_room room;
+        push_batch *batch = slot_queue_gather(queue, 0);
+        payload_head head = {.table = worker->drops[i], .op = PAYLOAD_DROP};
+        if (payload_add(&batch->payload, head, 0, &room) != MR_OK) return; /* servers keep what they have */
+    }
+}
+
+/* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. To rounds that
+ * this worker has not joined it adds nothing, later. */
+mr_status kv_worker_end(kv_worker *worker) {
+    if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
+    uint64_t step = worker->session.step + 1;
+    feedback_file_end(worker->encoder.file, step); /* before anybody hears of the end */
+    for (uint32_t i = 0; i < worker->slot_count; i++) {
+        slot_queue *queue = &worker->queues[i];
+        uint64_t name = queue->holds ? step : seq_tick(step);
+        if (queue->holds && !kv_worker_in_round(worker)) continue;
+        if (!queue->holds && name <= queue->there) {
+            slot_queue_skip(queue, name);
+            continue;
+        }
+        if (i != cluster_map_round_state(kv_worker_stage(worker))) say_drops(worker, queue);
+        slot_queue_close(queue, name);
+        kv_worker_wakes(worker, queue);
+    }
+    bool later =
+        worker->session.joins && !kv_worker_in_round(worker) && cluster_map_has_rounds(kv_worker_stage(worker));
+    if (!later) worker->drop_count = 0;
+    worker->ended_map = kv_worker_stage(worker)->number;
+    worker->ended_breaks = kv_process_breaks(worker->process);
+    kv_session_end_step(&worker->session);
+    kv_worker_go_on(worker);
+    CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
+    return MR_OK;
+}
+
+/* ---- What goes with a step. */
+
+bool kv_worker_eager(const kv_worker *worker) { return worker->dirty; }
+
+void kv_worker_drop(kv_worker *worker, uint32_t table) {
+    feedback_file_drop(worker->encoder.file, table);
+    worker->drops = xrealloc(worker->drops, (worker->drop_count + 1) * sizeof *worker->drops);
+    worker->drops[worker->drop_count++] = table;
+    bool unstepped = kv_worker_is_ready(worker) && !worker->session.begun && !worker->session.lost;
+    if (unstepped && kv_worker_admit(worker, true) == MR_OK && kv_worker_end(worker) == MR_OK) return;
+    error_clear(); /* slots are told with the next step that ends */
+}

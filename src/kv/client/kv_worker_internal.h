@@ -1,0 +1,87 @@
+/* kv_worker_internal.h — internals of the worker process, shared by kv worker*.c; see kv_worker.h. */
+#pragma once
+#include "kv/client/data_client.h"
+#include "kv/client/kv_session.h"
+#include "kv/client/kv_worker.h"
+#include "kv/client/push_encoder.h"
+#include "kv/client/slot_queue.h"
+#include "kv/client/splitter.h"
+#include "ps/rank.h"
+#include "ps/rank_agent.h"
+
+#define KV_WORKER_MORE_MEMORY "; start more servers, or give it more (--memory)"
+enum { KV_WORKER_NAMES = 1024, KV_WORKER_LISTS = 64 << 20 }; /* a power of two; bytes */
+
+struct kv_worker {
+    kv_process *process;
+    uint64_t incarnation;
+    rank_agent *agent; /* NULL: it is not here yet */
+    rank *rank;        /* NULL: it plays none */
+    kv_session session;
+    bool crowded; /* every rank has a process: a fact of registering, of interest only before the rank is known */
+    bool dirty;   /* something can be sent before the loop waits */
+    uint64_t generation; /* counts those that it has seen */
+    uint32_t slot_count;
+    slot_queue *queues; /* by slot, owned */
+    list eager;         /* of slot queue: those that may have something to send */
+    tickets tickets;
+    splitter splitter;
+    uint64_t *offsets; /* owned scratch: where the values of vectors begin */
+    size_t offset_room;
+    push_encoder encoder;
+    key_list_cache cache;             /* of keys that were pulled more than once */
+    uint64_t pulled[KV_WORKER_NAMES]; /* names of lists that were pulled, the lower halves */
+    bool kept_elsewhere;              /* the program says where the state of the rank is kept */
+    remote_values_sight sight;        /* of the servers of this machine */
+    bool lends;                       /* something that was pushed spoke of this process's memory */
+    data_client *client;              /* owned; NULL: it wants no data */
+    uint64_t ended_map, ended_breaks; /* when its last step was ended: what it sent then came once, if it came */
+    uint32_t *drops;                  /* owned: ids of tables that slots have to be told of */
+    uint32_t drop_count;
+};
+
+static inline const cluster_map *kv_worker_stage(const kv_worker *worker) { return rank_map(worker->rank); }
+static inline bool kv_worker_is_ready(const kv_worker *worker) { return kv_session_is_ready(&worker->session); }
+static inline bool kv_worker_is_open(const kv_worker *worker) { return kv_session_is_open(&worker->session); }
+static inline bool kv_worker_in_round(const kv_worker *worker) { return worker->session.state == KV_SESSION_ROUND; }
+size_t kv_worker_under_way(const kv_worker *worker); /* messages that are not acknowledged */
+bool kv_worker_rounds_rest(const kv_worker *worker); /* none of them is of a round */
+
+/* The address of the server that leads a slot; NULL: nobody does. */
+const char *kv_worker_head(const kv_worker *worker, uint32_t slot);
+
+/* MR_STALE: what was lost, and what the tables continue from. The program has heard of it with that. */
+mr_status kv_worker_say_lost(kv_worker *worker);
+
+/* ---- Steps and rounds (kv_worker_steps.c). */
+
+/* The term ends, or another generation begins: everything under way is MR_STALE. */
+void kv_worker_interrupt(kv_worker *worker, const cluster_map *map, kv_session_state to);
+void kv_worker_skip_to(kv_worker *worker, uint64_t step); /* steps before this one were over without this rank */
+/* Begins the wanted step as soon as it can begin, and asks for the owed rounds one after the other. */
+void kv_worker_go_on(kv_worker *worker);
+void kv_worker_on_ready(void *context); /* as rank.h has them, like those that follow */
+void kv_worker_on_over(void *context);
+void kv_worker_on_round(void *context, const round_state_terms *terms);
+void kv_worker_on_gone(void *context, uint32_t slot, uint64_t version);
+void kv_worker_on_ordered(void *context, replica_log_kind kind, bool done, uint64_t round);
+
+/* ---- Parts of kv_worker.c that steps need. */
+
+void kv_worker_fail_all(kv_worker *worker, mr_status status); /* every request under way is over */
+void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count);
+void kv_worker_recall(kv_worker *worker); /* the rank's codec state, from its file */
+
+/* of a lease of this kv worker (zero_copy.h) */
+void kv_worker_moved(void *context, const shared_bytes *bytes, span from, span to);
+
+/* What can go goes now, and whoever drives the loop is still to look after it: while a large request is cut, what was
+ * cut of it is on its way, and still in the caches. */
+void kv_worker_ship(kv_worker *worker);
+
+/* If this slot queue has something that can go, it goes before anybody waits. */
+static inline void kv_worker_wakes(kv_worker *worker, slot_queue *queue) {
+    if (!list_empty(&queue->link) || (slot_queue_next(queue) == NULL && slot_queue_next_query(queue) == NULL)) return;
+    list_push_back(&worker->eager, &queue->link);
+    worker->dirty = true;
+}

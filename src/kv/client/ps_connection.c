@@ -1,0 +1,411 @@
+/* ps_connection.c — a worker's connection (miniray/ps.h): a kv worker that several threads drive.
+ *
+ * The lock of the poller guards the kv worker and everything below it. Whoever waits drives the loop; when somebody
+ * drives already it stands in line, and is told when what it waits for is there. The helper drives while nobody waits:
+ *
+ *   a thread waits ──► nobody drives: it drives ── done ──► passes on to the next in line
+ *                      the helper drives: it is woken, and passes on
+ *   the helper ──► somebody drives, or drove HELPER_GRACE_US ago: sleeps so long
+ *                  else: drives, until somebody comes
+ *
+ * So a program that pushes and waits again and again is not held up by the helper, and one that computes is heard of.
+ *
+ * What is asked for without waiting leaves at once if nothing of its slot is under way, but not more often than every
+ * LEAVE_US; else with what else gathers (slot_queue.h). Functions that are told of the end of a request are called
+ * without the lock, by whoever has found out; they must not wait, since what they would wait for may be theirs to bring
+ * about. Tested by tests/ps_misuse_test.c. */
+#include "kv/client/ps_connection.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/futex.h"
+#include "kv/control/id_allocator.h"
+#include "kv/dmlc_env.h"
+#include "net/shm/poller.h"
+
+#define HELPER_GRACE_US INT64_C(2000)
+#define LEAVE_US        50
+static _Thread_local bool telling; /* this thread is in a function that is told of something */
+
+typedef struct wish { /* what a thread waits for; lives on its stack */
+    list of_ps;
+    poller_waiter waiter;
+    ps_connection_asked_fn *asked;
+    void *argument;
+    mr_status status;
+    char error[ERROR_TEXT_MAX]; /* of a status that is one: another thread may have met it */
+} wish;
+
+struct mr_ps {
+    kv_worker *worker;
+    event_loop *loop;
+    poller poller;
+    list wishes, handles;
+    int64_t driven_us;     /* when a thread of the program drove last */
+    uint64_t driven_ticks; /* the same for who is in a hurry (clock_ticks), and LEAVE_US */
+    uint64_t leave_ticks;
+    int64_t looked_us; /* at the clock, by who drives, and has not slept since; 0: it has */
+    pthread_t helper;
+    bool has_helper, closing;
+    _Atomic uint32_t helper_word; /* changed to wake it while it sleeps */
+};
+
+/* ---- Driving. */
+
+/* Tells those whose wish has come true; the driver finds out by itself. */
+static void grant(mr_ps *ps) {
+    list_for_each (item, &ps->wishes) {
+        wish *wish = container_of(item, struct wish, of_ps);
+        if (wish->waiter.done) continue;
+        wish->status = wish->asked(ps->worker, wish->argument);
+        if (wish->status == MR_BUSY) continue;
+        if (wish->status != MR_OK) snprintf(wish->error, sizeof wish->error, "%s", mr_last_error());
+        poller_finish(&ps->poller, &wish->waiter);
+    }
+}
+
+static void rouse(void *loop) { event_loop_wake(loop); }
+
+/* Those who are to be told of the end of a request. Locked, before and after, but not meanwhile. */
+static void tell(mr_ps *ps) {
+    void (*done)(void *context, mr_status status);
+    void *context;
+    mr_status status;
+    if (!kv_worker_tells(ps->worker)) return; /* as it is nearly always */
+    while (!telling && kv_worker_tell(ps->worker, &done, &context, &status)) {
+        poller_unlock(&ps->poller);
+        telling = true;
+        done(context, status);
+        telling = false;
+        poller_lock(&ps->poller);
+    }
+}
+
+/* One turn: what is there, and if nothing came of it, a wait for more; others get the lock in between, also while there
+ * is always more. Locked; the poller is this thread's. False: what was waited for is there, or it is too late. */
+static bool turn(mr_ps *ps, const bool *done, int64_t until_us) {
+    event_loop_run_once(ps->loop, 0);
+    grant(ps);
+    tell(ps);
+    if (*done) return false;
+    ps->looked_us = event_loop_now_us(ps->loop);
+    int64_t pause_us = event_loop_pause_us(ps->loop), left_us = until_us - ps->looked_us;
+    if (left_us <= 0) return false;
+    if (until_us != CLOCK_NEVER_US && (pause_us < 0 || left_us < pause_us)) pause_us = left_us;
+    bool brought = false;
+    poller_leave(&ps->poller, rouse, ps->loop);
+    if (pause_us == 0)
+        sched_yield();
+    else
+        brought = event_loop_pause(ps->loop, pause_us);
+    poller_return(&ps->poller);
+    if (!brought) ps->looked_us = 0;
+    return true;
+}
+
+/* What the thread has asked for leaves before it looks at a clock: the server has it while this one gets ready to wait.
+ * And whoever is answered while it looks has no time for a clock: when it began to look will do. until_us is
+ * CLOCK_NEVER_US if it has not waited yet. */
+static void drive(mr_ps *ps, const bool *done, int64_t timeout_us, int64_t until_us) {
+    van_hurry(kv_worker_van(ps->worker));
+    ps->looked_us = event_loop_now_us(ps->loop);
+    if (until_us == CLOCK_NEVER_US) until_us = clock_deadline_us(ps->looked_us, timeout_us);
+    while (turn(ps, done, until_us)) continue;
+    ps->driven_ticks = clock_ticks();
+    ps->driven_us = ps->looked_us != 0 ? ps->looked_us : event_loop_now_us(ps->loop);
+}
+
+static void wake_driver(mr_ps *ps) {
+    if (ps->poller.away != NULL) event_loop_wake(ps->loop);
+}
+
+void ps_connection_leave(mr_ps *ps) {
+    if (!kv_worker_eager(ps->worker)) return;
+    wake_driver(ps);
+    if (ps->poller.driven) return;
+    uint64_t now_ticks = clock_ticks();
+    if (now_ticks - ps->driven_ticks < ps->leave_ticks) return;
+    van_hurry(kv_worker_van(ps->worker)); /* who is to be woken wakes up while we look for what has come */
+    ps->driven_ticks = now_ticks;
+    ps->driven_us = event_loop_now_us(ps->loop);
+    event_loop_run_once(ps->loop, 0); /* nobody drives, so it is ours for a moment */
+    grant(ps);
+}
+
+/* The error says what this process waits for; and the scheduler what everything does, if it does. */
+static mr_status late(const mr_ps *ps) {
+    const char *stall = control_client_stall(kv_worker_control(ps->worker));
+    char own[ERROR_TEXT_MAX];
+    if (stall[0] == '\0') return MR_TIMEOUT;
+    snprintf(own, sizeof own, "%s", mr_last_error());
+    return error_set(MR_TIMEOUT, "%s; %s", own, stall);
+}
+
+mr_status ps_connection_check_wait(void) {
+    if (telling) return error_set(MR_DENIED, "a callback of a request must not wait for another request (mr_ps_wait)");
+    return MR_OK;
+}
+
+/* Not inline: gcc 13 would warn of an address on the stack that is kept, for it does not see that the list lets go of
+ * it before the caller returns. */
+static __attribute__((noinline)) void add_wish(mr_ps *ps, wish *wish) { list_push_back(&ps->wishes, &wish->of_ps); }
+
+mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *argument, int64_t timeout_us) {
+    mr_status first = asked(ps->worker, argument);
+    if (first != MR_BUSY) return first;
+    wish wish;
+    wish.asked = asked;
+    wish.argument = argument;
+    wish.status = first;
+    MR_TRY(ps_connection_check_wait());
+    poller_waiter_init(&wish.waiter);
+    add_wish(ps, &wish);
+    wake_driver(ps);
+    int64_t until_us = CLOCK_NEVER_US;
+    /* it stands in line first */
+    if (ps->poller.driven) until_us = clock_deadline_us(event_loop_now_us(ps->loop), timeout_us);
+    poller_turn what = poller_wait(&ps->poller, &wish.waiter, timeout_us);
+    if (what == POLLER_DRIVE) {
+        if (!wish.waiter.done && timeout_us != 0) drive(ps, &wish.waiter.done, timeout_us, until_us);
+        poller_pass(&ps->poller);
+    }
+    list_remove(&wish.of_ps);
+    if (wish.waiter.done) return wish.status == MR_OK ? MR_OK : error_set(wish.status, "%s", wish.error);
+    mr_status status = asked(ps->worker, argument);
+    return status == MR_BUSY ? late(ps) : status;
+}
+
+/* ---- The helper. */
+
+static void helper_drive(mr_ps *ps) {
+    bool never = false;
+    poller_waiter waiter;
+    poller_waiter_init(&waiter);
+    if (poller_wait(&ps->poller, &waiter, 0) != POLLER_DRIVE) return;
+    while (list_empty(&ps->poller.line) && list_empty(&ps->wishes) && !ps->closing)
+        (void)turn(ps, &never, CLOCK_NEVER_US);
+    poller_pass(&ps->poller);
+}
+
+static void *helper_main(void *argument) {
+    mr_ps *ps = argument;
+    poller_lock(&ps->poller);
+    while (!ps->closing) {
+        uint32_t word = atomic_load(&ps->helper_word);
+        bool busy = ps->poller.driven || event_loop_now_us(ps->loop) - ps->driven_us < HELPER_GRACE_US;
+        if (!busy) helper_drive(ps);
+        if (ps->closing) break;
+        poller_unlock(&ps->poller); /* for whoever has come */
+        futex_wait(&ps->helper_word, word, HELPER_GRACE_US, FUTEX_WITHIN);
+        poller_lock(&ps->poller);
+    }
+    poller_unlock(&ps->poller);
+    return NULL;
+}
+
+static void end_helper(mr_ps *ps) {
+    if (!ps->has_helper) return;
+    poller_lock(&ps->poller);
+    ps->closing = true;
+    wake_driver(ps);
+    poller_unlock(&ps->poller);
+    atomic_fetch_add(&ps->helper_word, 1);
+    futex_wake(&ps->helper_word, FUTEX_WITHIN);
+    pthread_join(ps->helper, NULL);
+}
+
+/* ---- Life. */
+
+static mr_status is_ready(kv_worker *worker, void *argument) { return kv_worker_ready(worker); }
+static mr_status is_open(kv_worker *worker, void *argument) { return kv_worker_opened(worker); }
+static mr_status has_left(kv_worker *worker, void *round) { return kv_worker_left(worker, round); }
+static mr_status is_back(kv_worker *worker, void *argument) { return kv_worker_handed_back(worker); }
+static mr_status has_settled(kv_worker *worker, void *argument) { return kv_worker_settled(worker); }
+mr_status ps_connection_is_answered(kv_worker *worker, void *ticket) {
+    return app_rpc_status(control_client_notes(kv_worker_control(worker)), *(uint64_t *)ticket);
+}
+static mr_status is_done(kv_worker *worker, void *ticket) { return kv_worker_done(worker, *(uint64_t *)ticket); }
+
+mr_status ps_connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {
+    mr_status status = ps_connection_await(ps, is_done, &ticket, timeout_us);
+    if (status == MR_TIMEOUT) status = kv_worker_late(ps->worker, ticket);
+    return status == MR_TIMEOUT ? late(ps) : status;
+}
+
+static mr_status is_admitted(kv_worker *worker, void *pushes) { return kv_worker_admit(worker, *(bool *)pushes); }
+
+bool ps_connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *status) {
+    *status = ps_connection_await(ps, is_admitted, &pushes, timeout_us);
+    return *status == MR_OK;
+}
+
+void ps_connection_lock(mr_ps *ps) { poller_lock(&ps->poller); }
+void ps_connection_unlock(mr_ps *ps) {
+    tell(ps);
+    poller_unlock(&ps->poller);
+}
+kv_worker *ps_connection_worker(mr_ps *ps) { return ps->worker; }
+list *ps_connection_handles(mr_ps *ps) { return &ps->handles; }
+
+mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_ps **out) {
+    char address[DMLC_ADDRESS_MAX];
+    if (rank < MR_PS_ANY_RANK || rank >= ID_ALLOCATOR_MAX)
+        return error_set(MR_INVALID, "rank %d is out of range", rank);
+    MR_TRY(dmlc_default(&scheduler, address));
+    kv_process_options options = {.scheduler = scheduler,
+                                  .number = rank == MR_PS_ANY_RANK ? KV_PROCESS_ANY : (uint32_t)rank};
+    mr_ps *ps = xcalloc(1, sizeof *ps);
+    poller_init(&ps->poller);
+    poller_own(&ps->poller, cpu_thread()); /* who connects is who asks most */
+    ps->leave_ticks = (uint64_t)(LEAVE_US * clock_ticks_per_us());
+    list_init(&ps->wishes);
+    list_init(&ps->handles);
+    mr_status status = kv_worker_open(&options, &ps->worker);
+    if (status != MR_OK) goto free_ps;
+    ps->loop = van_loop(kv_worker_van(ps->worker));
+    if (pthread_create(&ps->helper, NULL, helper_main, ps) != 0) {
+        status = error_set(MR_NOMEM, "mr_ps_connect: cannot start a thread");
+        goto close;
+    }
+    ps->has_helper = true;
+    poller_lock(&ps->poller);
+    status = ps_connection_await(ps, is_ready, NULL, timeout_us);
+    poller_unlock(&ps->poller);
+    if (status != MR_OK) goto close;
+    *out = ps;
+    return MR_OK;
+
+close:
+    mr_ps_close(ps);
+    return status;
+free_ps:
+    free(ps);
+    return status;
+}
+
+void mr_ps_close(mr_ps *ps) {
+    if (ps == NULL) return;
+    end_helper(ps);
+    for (list *item; (item = list_pop_front(&ps->handles)) != NULL;)
+        container_of(item, ps_connection_handle, link)->ps = NULL;
+    kv_worker_close(ps->worker);
+    free(ps);
+}
+
+mr_ps_info ps_connection_info(const cluster_map *map, uint32_t rank) {
+    return (mr_ps_info){.rank = rank,
+                        .ranks = map->rank_count,
+                        .slots = cluster_map_table_slots(map),
+                        .servers = map->server_count,
+                        .replicas = map->copies,
+                        .consistency = (mr_ps_consistency)map->consistency.kind,
+                        .staleness = map->consistency.bound,
+                        .mixed_consistency = map->mixed,
+                        .backup_workers = map->rounds.backup,
+                        .deadline_us = map->rounds.deadline_us};
+}
+
+void mr_ps_info_get(mr_ps *ps, mr_ps_info *out) {
+    poller_lock(&ps->poller);
+    *out = ps_connection_info(kv_worker_map(ps->worker), kv_worker_rank(ps->worker));
+    poller_unlock(&ps->poller);
+}
+
+mr_status mr_ps_set_state_dir(mr_ps *ps, const char *folder) {
+    struct stat facts;
+    if (folder != NULL && (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode)))
+        return error_set(MR_INVALID, "'%s' is not a directory", folder);
+    poller_lock(&ps->poller);
+    mr_status status = kv_worker_keep(ps->worker, folder);
+    poller_unlock(&ps->poller);
+    return status;
+}
+
+void mr_ps_push_stats_get(mr_ps *ps, mr_ps_push_stats *out) {
+    poller_lock(&ps->poller);
+    const push_encoder *encoder = kv_worker_encoder(ps->worker);
+    feedback_file_look state = feedback_file_look_at(encoder->file);
+    *out = (mr_ps_push_stats){.push_bytes = encoder->traffic.plain_bytes,
+                              .push_bytes_sent = encoder->traffic.sent_bytes,
+                              .pushes = encoder->traffic.sections,
+                              .encoded = encoder->traffic.encoded,
+                              .pull_bytes = encoder->traffic.asked_plain_bytes,
+                              .pull_bytes_sent = encoder->traffic.asked_bytes,
+                              .pulls_repeated = encoder->traffic.forgotten,
+                              .feedback_bytes = state.bytes,
+                              .feedback_forgotten = state.forgotten,
+                              .feedback_lost = state.begun_empty};
+    poller_unlock(&ps->poller);
+}
+
+/* ---- Steps and requests. */
+
+mr_status mr_ps_begin(mr_ps *ps, int64_t timeout_us, uint64_t *step) {
+    poller_lock(&ps->poller);
+    kv_worker_begin(ps->worker);
+    mr_status status = ps_connection_await(ps, is_open, NULL, timeout_us);
+    if (status == MR_OK) *step = kv_worker_step(ps->worker);
+    ps_connection_unlock(ps);
+    return status;
+}
+
+mr_status mr_ps_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us) {
+    poller_lock(&ps->poller);
+    mr_status status = ps_connection_wait(ps, ticket.v, timeout_us);
+    ps_connection_unlock(ps);
+    return status;
+}
+
+mr_status mr_ps_end(mr_ps *ps) {
+    poller_lock(&ps->poller);
+    mr_status status = kv_worker_end(ps->worker);
+    ps_connection_leave(ps);
+    ps_connection_unlock(ps);
+    return status;
+}
+
+static int64_t left_us(const mr_ps *ps, int64_t until_us) {
+    int64_t now_us = event_loop_now_us(ps->loop);
+    return until_us > now_us ? until_us - now_us : 0;
+}
+
+static mr_status may_end(kv_worker *worker, void *round) {
+    return kv_worker_step(worker) >= *(uint64_t *)round ? MR_OK : kv_worker_opened(worker);
+}
+
+/* Rounds that have it, for nobody knew, get nothing of it. */
+static mr_status leave(mr_ps *ps, int64_t until_us) {
+    uint64_t round;
+    MR_TRY(kv_worker_leave(ps->worker));
+    kv_worker_hand_back(ps->worker);
+    MR_TRY(ps_connection_await(ps, has_left, &round, left_us(ps, until_us)));
+    while (kv_worker_step(ps->worker) < round) {
+        kv_worker_begin(ps->worker);
+        MR_TRY(ps_connection_await(ps, may_end, &round, left_us(ps, until_us)));
+        if (kv_worker_step(ps->worker) < round) MR_TRY(kv_worker_end(ps->worker));
+    }
+    MR_TRY(ps_connection_await(ps, is_back, NULL, left_us(ps, until_us)));
+    return ps_connection_await(ps, has_settled, NULL, left_us(ps, until_us));
+}
+
+mr_status mr_ps_leave(mr_ps *ps, int64_t timeout_us) {
+    poller_lock(&ps->poller);
+    mr_status status = leave(ps, clock_deadline_us(event_loop_now_us(ps->loop), timeout_us));
+    ps_connection_unlock(ps);
+    return status;
+}
+
+mr_status mr_ps_flush(mr_ps *ps, int64_t timeout_us) {
+    poller_lock(&ps->poller);
+    mr_status status = ps_connection_await(ps, has_settled, NULL, timeout_us);
+    ps_connection_unlock(ps);
+    return status;
+}

@@ -1,0 +1,187 @@
+/* scatter_test.c — answers go to their places in the caller's memory, and what is no answer does not. */
+#include "kv/client/scatter.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SIZE = SHM_EXPORT_FRONT + (1 << 20), PROCESS = 5 };
+
+/* The first section of a payload with these values. */
+static payload_section section_of(payload_writer *writer, payload_op op, uint32_t count, uint64_t version,
+                                  const void *values, size_t bytes) {
+    payload_head head = {.table = 1, .op = op, .dtype = MR_F32, .count = count};
+    payload_room room;
+    payload_section section;
+    assert_int_equal(payload_add(writer, head, bytes, &room), MR_OK);
+    *room.version = version;
+    for (uint32_t i = 0; room.lengths != NULL && i < count; i++) room.lengths[i] = i + 1;
+    if (bytes != 0) memcpy(room.values, values, bytes);
+    payload_reader reader = payload_open(payload_written(writer));
+    assert_true(payload_next(&reader, &section));
+    return section;
+}
+
+static void rows_of_any_size_find_their_places(void **state) {
+    static const uint32_t places[] = {2, 0};
+    for (size_t row = 4; row <= 256; row += 4) {
+        payload_writer writer = {0};
+        uint8_t values[512], to[768];
+        for (size_t i = 0; i < sizeof values; i++) values[i] = (uint8_t)(i * 7);
+        memset(to, 0xee, sizeof to);
+        scatter part = {.kind = SCATTER_ROWS, .count = 2, .places = places, .to = to, .bytes = row, .item = 4};
+        payload_section answer = section_of(&writer, PAYLOAD_ROWS, 2, 1, values, 2 * row);
+        assert_int_equal(scatter_take(&part, &answer), MR_OK);
+        assert_memory_equal(to + 2 * row, values, row);
+        assert_memory_equal(to, values + row, row);
+        for (size_t i = row; i < 2 * row; i++) assert_int_equal(to[i], 0xee);
+        part.bytes = row + 4; /* that is not what was asked for */
+        assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
+        part.bytes = row;
+        part.count = 1;
+        assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
+        payload_fini(&writer);
+    }
+}
+
+static void vectors_are_cut_or_end_with_zeros(void **state) {
+    static const uint32_t places[] = {1, 0};
+    static const uint64_t offsets[] = {0, 4, 20}; /* room for 1 and for 4 */
+    static const float values[] = {1, 2, 3};      /* one of 1, one of 2 */
+    float to[5] = {9, 9, 9, 9, 9};
+    payload_writer writer = {0};
+    scatter part = {.kind = SCATTER_VECTORS,
+                    .count = 2,
+                    .places = places,
+                    .offsets = offsets,
+                    .to = (uint8_t *)to,
+                    .item = sizeof(float)};
+    payload_section answer = section_of(&writer, PAYLOAD_VECTORS, 2, 1, values, sizeof values);
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    assert_memory_equal(to, ((const float[]){2, 1, 0, 0, 0}), sizeof to);
+    payload_fini(&writer);
+}
+
+static void why_there_is_nothing(void **state) {
+    payload_writer writer = {0};
+    payload_head head = {.table = 1, .op = PAYLOAD_NONE, .count = PAYLOAD_DROPPED};
+    payload_room room;
+    payload_section section;
+    uint64_t version = 3, changed = 0;
+    float to = 7;
+    scatter part = {.kind = SCATTER_BLOCK, .count = 1, .to = (uint8_t *)&to, .bytes = sizeof to};
+    assert_int_equal(payload_add(&writer, head, 0, &room), MR_OK);
+    head.count = PAYLOAD_TOO_LARGE;
+    assert_int_equal(payload_add(&writer, head, 0, &room), MR_OK);
+    head.count = PAYLOAD_UNKNOWN;
+    assert_int_equal(payload_add(&writer, head, 0, &room), MR_OK);
+    head.op = PAYLOAD_SAME;
+    assert_int_equal(payload_add(&writer, head, 0, &room), MR_OK);
+    static const mr_status expected[] = {MR_NOT_FOUND, MR_TOO_LARGE, MR_CORRUPT, MR_CORRUPT};
+    payload_reader reader = payload_open(payload_written(&writer));
+    for (int i = 0; i < 4; i++) {
+        assert_true(payload_next(&reader, &section));
+        assert_int_equal(scatter_take(&part, &section), expected[i]);
+    }
+    part.version = &version; /* then nothing may have changed */
+    part.changed = &changed;
+    assert_int_equal(scatter_take(&part, &section), MR_OK);
+    assert_true(version == 3 && changed == 0 && to == 7);
+    payload_fini(&writer);
+}
+
+static void a_mark_knows_what_was_shown(void **state) {
+    payload_writer writer = {0};
+    uint64_t version = 3, changed = 4;
+    float to = 7, value = 8;
+    scatter part = {.kind = SCATTER_BLOCK,
+                    .count = 1,
+                    .to = (uint8_t *)&to,
+                    .bytes = sizeof to,
+                    .version = &version,
+                    .changed = &changed};
+    payload_section answer = section_of(&writer, PAYLOAD_BLOCK, 1, 11, &value, sizeof value);
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    assert_true(version == 11 && changed == 5 && to == 8);
+    payload_fini(&writer);
+}
+
+static const shm_import *see(void *context, uint64_t process) { return process == PROCESS ? context : NULL; }
+
+static void a_block_is_copied_from_where_it_lies(void **state) {
+    enum { ITEMS = 64 };
+    shm_export *export;
+    shm_import import;
+    void *memory;
+    payload_afar afar = {.process = PROCESS};
+    payload_section answer = {
+        .op = PAYLOAD_BLOCK, .flags = PAYLOAD_AFAR, .dtype = MR_F32, .count = ITEMS, .version = 2, .afar = afar};
+    float to[ITEMS] = {0};
+    assert_int_equal(shm_export_create(SIZE, &export), MR_OK);
+    assert_int_equal(shm_export_take(export, sizeof to, &memory), MR_OK);
+    memset(memory, 1, sizeof to);
+    assert_int_equal(shm_import_open(shm_export_fd(export), &import), MR_OK);
+    const remote_values_sight sight = {see, &import};
+    scatter part = {.kind = SCATTER_BLOCK, .count = ITEMS, .to = (uint8_t *)to, .bytes = sizeof to, .sight = &sight};
+    assert_true(shm_export_holds(export, memory, sizeof to, &answer.afar.offset));
+    answer.afar.word = shm_export_word_take(export);
+    answer.afar.value = shm_export_word(export, (uint32_t)answer.afar.word);
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    assert_memory_equal(to, memory, sizeof to);
+
+    shm_export_change(export, (uint32_t)answer.afar.word); /* it is not what it was */
+    assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
+    shm_export_changed(export, (uint32_t)answer.afar.word);
+    assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
+    answer.afar.value = shm_export_word(export, (uint32_t)answer.afar.word);
+    answer.afar.process++; /* nobody that is seen */
+    assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
+    answer.afar.process--;
+    answer.afar.word |= UINT64_C(1) << 40;
+    assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
+    answer.count--; /* another stretch than was asked for */
+    assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
+    part.sight = NULL; /* nor did anybody ask for it so */
+    assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
+    shm_import_close(&import);
+    shm_export_destroy(export);
+}
+
+static void what_was_given_up_goes_nowhere(void **state) {
+    static const uint32_t place = 0;
+    static const float value = 1;
+    float to = 9;
+    uint64_t version = 3, changed = 0;
+    payload_writer writer = {0};
+    scatter part = {.kind = SCATTER_ROWS,
+                    .count = 1,
+                    .places = &place,
+                    .to = (uint8_t *)&to,
+                    .bytes = sizeof to,
+                    .item = sizeof to,
+                    .version = &version,
+                    .changed = &changed};
+    payload_section answer = section_of(&writer, PAYLOAD_ROWS, 1, 4, &value, sizeof value);
+    scatter_abandon(&part);
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    answer.op = PAYLOAD_SAME;
+    assert_int_equal(scatter_take(&part, &answer), MR_OK);
+    assert_true(to == 9 && version == 3 && changed == 0);
+    payload_fini(&writer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_any_size_find_their_places),
+        cmocka_unit_test(vectors_are_cut_or_end_with_zeros),
+        cmocka_unit_test(why_there_is_nothing),
+        cmocka_unit_test(a_mark_knows_what_was_shown),
+        cmocka_unit_test(a_block_is_copied_from_where_it_lies),
+        cmocka_unit_test(what_was_given_up_goes_nowhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,408 @@
+/* slot_queue_test.c — pushes gather into batches and pulls into queries, go in their order, and end once. */
+#include "kv/client/slot_queue.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ps/consistency.h"
+
+typedef struct scene {
+    slot_queue queue;
+    tickets tickets;
+} scene;
+
+/* How it ended; MR_BUSY: it has not. */
+static mr_status outcome(tickets *tickets, uint64_t number) {
+    mr_status status = MR_BUSY;
+    MR_TRY(tickets_ask(tickets, number, &status));
+    return status;
+}
+
+static void begin(scene *scene, bool holds) {
+    slot_queue_init(&scene->queue, 3, holds);
+    tickets_init(&scene->tickets);
+}
+
+static void finish(scene *scene) {
+    slot_queue_fail(&scene->queue, &scene->tickets, MR_CLOSED);
+    slot_queue_fini(&scene->queue);
+    tickets_fini(&scene->tickets);
+}
+
+/* One key with one float; gives the number of its ticket. */
+static uint64_t push(scene *scene, uint64_t name, uint32_t keys) {
+    ticket *ticket;
+    payload_room room;
+    payload_head head = {.table = 1, .op = PAYLOAD_ADD_ROWS, .dtype = MR_F32, .count = keys};
+    push_batch *batch =
+        slot_queue_gather(&scene->queue, payload_section_size(PAYLOAD_ADD_ROWS, keys, keys * sizeof(float)));
+    assert_int_equal(tickets_open(&scene->tickets, true, &ticket), MR_OK);
+    assert_int_equal(payload_add(&batch->payload, head, keys * sizeof(float), &room), MR_OK);
+    for (uint32_t i = 0; i < keys; i++) room.keys[i] = i;
+    memset(room.values, 0, keys * sizeof(float));
+    slot_queue_part(&scene->queue, batch, name, ticket);
+    tickets_end(&scene->tickets, ticket, MR_OK);
+    return tickets_number(ticket);
+}
+
+static uint64_t pull(scene *scene, uint64_t step, uint64_t behind, float *to, const uint32_t *place) {
+    ticket *ticket;
+    payload_room room;
+    query_batch *batch = slot_queue_ask(&scene->queue, step, behind, sizeof *to);
+    assert_int_equal(tickets_open(&scene->tickets, true, &ticket), MR_OK);
+    assert_int_equal(
+        payload_add(&batch->payload, (payload_head){.table = 1, .op = PAYLOAD_GET_ROWS, .count = 1}, 0, &room), MR_OK);
+    room.keys[0] = 7;
+    slot_queue_expect(batch, &(scatter){.ticket = ticket,
+                                        .kind = SCATTER_ROWS,
+                                        .count = 1,
+                                        .places = place,
+                                        .to = (uint8_t *)to,
+                                        .bytes = sizeof *to,
+                                        .item = sizeof *to});
+    tickets_end(&scene->tickets, ticket, MR_OK);
+    return tickets_number(ticket);
+}
+
+static uint64_t send(scene *scene) { /* gives the name of what was sent; 0: nothing can be */
+    push_batch *batch = slot_queue_next(&scene->queue);
+    if (batch == NULL) return 0;
+    uint64_t name = batch->name;
+    slot_queue_sent(&scene->queue, batch);
+    return name;
+}
+
+static void what_was_not_sent_is_owed(void **state) {
+    scene scene;
+    begin(&scene, false);
+    assert_false(slot_queue_owes(&scene.queue, seq_tick(1)));
+    push(&scene, seq_of(1, 1), 1);
+    assert_true(slot_queue_owes(&scene.queue, seq_tick(1)));
+    assert_false(slot_queue_owes(&scene.queue, seq_tick(0)));
+    slot_queue_close(&scene.queue, seq_tick(1));
+    push(&scene, seq_of(2, 1), 1);
+    assert_int_equal(send(&scene), seq_tick(1));
+    assert_false(slot_queue_owes(&scene.queue, seq_tick(1)));
+    assert_true(slot_queue_owes(&scene.queue, seq_tick(2)));
+    finish(&scene);
+}
+
+static void what_comes_while_something_is_under_way_goes_as_one(void **state) {
+    scene scene;
+    begin(&scene, false);
+    uint64_t first = push(&scene, 1, 1);
+    assert_int_equal(send(&scene), 1);
+    uint64_t second = push(&scene, 2, 1), third = push(&scene, 3, 1);
+    assert_int_equal(send(&scene), 0);
+    assert_false(slot_queue_acknowledge(&scene.queue, &scene.tickets, 2, true));
+    assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 1, true));
+    assert_int_equal(scene.queue.known, 1);
+    assert_int_equal(outcome(&scene.tickets, first), MR_OK);
+    assert_int_equal(send(&scene), 3); /* both, with the name of the last one */
+    assert_int_equal(outcome(&scene.tickets, second), MR_BUSY);
+    assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 3, true));
+    assert_int_equal(outcome(&scene.tickets, second), MR_OK);
+    assert_int_equal(outcome(&scene.tickets, third), MR_OK);
+    assert_int_equal(slot_queue_count(&scene.queue), 0);
+    finish(&scene);
+}
+
+/* Small requests one after the other are written where the last one was, unless somebody still sends that. */
+static void what_is_over_lends_its_memory_to_what_comes(void **state) {
+    scene scene;
+    uint32_t place = 0;
+    float to;
+    begin(&scene, false);
+    (void)push(&scene, 1, 1);
+    (void)pull(&scene, 0, 1, &to, &place);
+    const push_batch *sent = slot_queue_next(&scene.queue);
+    const shared_bytes *bytes = sent->payload.bytes;
+    assert_int_equal(send(&scene), 1);
+    query_batch *asked = slot_queue_next_query(&scene.queue);
+    const struct shared_bytes *asking = asked->payload.bytes;
+    slot_queue_asked(&scene.queue, asked);
+    assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 1, true));
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, (span){0}));
+    (void)push(&scene, 2, 1);
+    (void)pull(&scene, 0, 2, &to, &place);
+    assert_ptr_equal(slot_queue_next(&scene.queue), sent);
+    assert_ptr_equal(sent->payload.bytes, bytes);
+    assert_int_equal(sent->ticket_count, 1);
+    struct shared_bytes *held = shared_bytes_ref(sent->payload.bytes);
+    assert_int_equal(send(&scene), 2);
+    assert_ptr_equal(slot_queue_next_query(&scene.queue), asked);
+    assert_ptr_equal(asked->payload.bytes, asking);
+    assert_int_equal(asked->part_count, 1);
+    assert_int_equal(asked->behind, 2);
+    assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 2, true));
+    (void)push(&scene, 3, 1);
+    assert_ptr_not_equal(slot_queue_next(&scene.queue)->payload.bytes, held);
+    shared_bytes_unref(held);
+    finish(&scene);
+}
+
+static void a_batch_that_is_full_does_not_wait(void **state) {
+    scene scene;
+    begin(&scene, false);
+    (void)push(&scene, 1, 1);
+    assert_int_equal(send(&scene), 1);
+    (void)push(&scene, 2, SLOT_QUEUE_BATCH / 32);
+    (void)push(&scene, 3, SLOT_QUEUE_BATCH / 32);
+    (void)push(&scene, 4, SLOT_QUEUE_BATCH / 32);
+    assert_int_equal(send(&scene), 3);
+    assert_int_equal(send(&scene), 0);
+    finish(&scene);
+}
+
+static void in_rounds_all_of_a_step_is_one(void **state) {
+    scene scene;
+    begin(&scene, true);
+    uint64_t first = push(&scene, 5, SLOT_QUEUE_BATCH / 8);
+    (void)push(&scene, 5, SLOT_QUEUE_BATCH / 8);
+    assert_int_equal(send(&scene), 0);
+    slot_queue_close(&scene.queue, 5);
+    assert_int_equal(send(&scene), 5);
+    slot_queue_close(&scene.queue, 6); /* of nothing */
+    assert_int_equal(send(&scene), 6);
+    assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 5, false));
+    assert_int_equal(scene.queue.known, 0); /* it was not counted */
+    assert_int_equal(outcome(&scene.tickets, first), MR_STALE);
+    finish(&scene);
+}
+
+static shared_bytes *answer_of(const float *values, uint32_t count) {
+    payload_writer writer = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        payload_room room;
+        payload_head head = {.table = 1, .op = PAYLOAD_ROWS, .dtype = MR_F32, .count = 1};
+        assert_int_equal(payload_add(&writer, head, sizeof *values, &room), MR_OK);
+        memcpy(room.values, &values[i], sizeof *values);
+    }
+    return payload_take(&writer);
+}
+
+static void pulls_are_asked_together_and_answered_each(void **state) {
+    static const uint32_t places[] = {0, 2, 1};
+    scene scene;
+    float to[3] = {0};
+    uint64_t numbers[3];
+    begin(&scene, false);
+    numbers[0] = pull(&scene, 4, 0, to, &places[0]);
+    query_batch *first = slot_queue_next_query(&scene.queue);
+    assert_non_null(first);
+    slot_queue_asked(&scene.queue, first);
+    numbers[1] = pull(&scene, 4, 0, to, &places[1]);
+    numbers[2] = pull(&scene, 4, 0, to, &places[2]);
+    assert_null(slot_queue_next_query(&scene.queue)); /* one at a time */
+    shared_bytes *answer = answer_of((const float[]){1}, 1);
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    shared_bytes_unref(answer);
+    query_batch *second = slot_queue_next_query(&scene.queue);
+    assert_int_equal(second->part_count, 2);
+    slot_queue_asked(&scene.queue, second);
+    answer = answer_of((const float[]){2, 3}, 2);
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    assert_false(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    shared_bytes_unref(answer);
+    for (int i = 0; i < 3; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
+    assert_memory_equal(to, ((const float[]){1, 3, 2}), sizeof to);
+    finish(&scene);
+}
+
+static void an_answer_that_is_none_is_an_error(void **state) {
+    static const uint32_t place = 0;
+    scene scene;
+    float to = 5;
+    begin(&scene, false);
+    uint64_t first = pull(&scene, 4, 0, &to, &place), second = pull(&scene, 4, 0, &to, &place);
+    slot_queue_asked(&scene.queue, slot_queue_next_query(&scene.queue));
+    shared_bytes *answer = answer_of((const float[]){1}, 1); /* of two */
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    shared_bytes_unref(answer);
+    assert_int_equal(outcome(&scene.tickets, first), MR_OK);
+    assert_int_equal(outcome(&scene.tickets, second), MR_CORRUPT);
+    finish(&scene);
+}
+
+static void a_pull_is_asked_behind_the_pushes_before_it(void **state) {
+    static const uint32_t place = 0;
+    scene scene;
+    float to;
+    begin(&scene, false);
+    (void)push(&scene, 1, 1);
+    (void)pull(&scene, 4, scene.queue.last, &to, &place);
+    assert_null(slot_queue_next_query(&scene.queue));
+    assert_int_equal(send(&scene), 1);
+    assert_non_null(slot_queue_next_query(&scene.queue)); /* it need not be acknowledged */
+    (void)push(&scene, 2, 1);
+    assert_non_null(slot_queue_next_query(&scene.queue)); /* what came later is not waited for */
+    (void)pull(&scene, 5, 0, &to, &place);
+    assert_int_equal(slot_queue_count(&scene.queue), 4); /* of another step: not the same query */
+    finish(&scene);
+}
+
+static void in_rounds_a_pull_waits_until_the_pushes_before_it_are_there(void **state) {
+    static const uint32_t place = 0;
+    scene scene;
+    float to;
+    begin(&scene, true);
+    (void)push(&scene, 5, 1);
+    (void)pull(&scene, 5, scene.queue.last, &to, &place);
+    slot_queue_close(&scene.queue, 5);
+    assert_int_equal(send(&scene), 5);
+    assert_null(slot_queue_next_query(&scene.queue));
+    assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, 5, true));
+    assert_non_null(slot_queue_next_query(&scene.queue));
+    finish(&scene);
+}
+
+static const shm_import *see_nothing(void *context, uint64_t process) { return NULL; }
+
+/* A server says where a block lies; nobody can look at it any more. */
+static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
+    const remote_values_sight sight = {see_nothing, NULL};
+    scene scene;
+    ticket *ticket;
+    float to[4] = {0};
+    begin(&scene, false);
+    assert_int_equal(tickets_open(&scene.tickets, true, &ticket), MR_OK);
+    scatter part = {.ticket = ticket,
+                    .kind = SCATTER_BLOCK,
+                    .count = 4,
+                    .to = (uint8_t *)to,
+                    .bytes = sizeof to,
+                    .table = 1,
+                    .place = {0, 2, 8, 4},
+                    .sight = &sight};
+    assert_int_equal(slot_queue_ask_block(slot_queue_ask(&scene.queue, 4, 0, sizeof to), &part), MR_OK);
+    tickets_end(&scene.tickets, ticket, MR_OK);
+    for (int tries = 0; tries <= SLOT_QUEUE_LOOKS; tries++) {
+        bool looks = tries < SLOT_QUEUE_LOOKS;
+        payload_section asked;
+        query_batch *batch = slot_queue_next_query(&scene.queue);
+        assert_non_null(batch);
+        assert_int_equal(batch->step, 4);
+        payload_reader reader = payload_open(payload_written(&batch->payload));
+        assert_true(payload_next(&reader, &asked));
+        assert_int_equal(asked.flags, looks ? PAYLOAD_AFAR : 0); /* in the end it is sent */
+        assert_int_equal(asked.place.first, 4);
+        slot_queue_asked(&scene.queue, batch);
+        payload_writer writer = {0};
+        payload_room room;
+        payload_afar afar = {.process = 1, .word = 1, .offset = SHM_EXPORT_FRONT};
+        payload_head head = {.table = 1, .op = PAYLOAD_BLOCK, .dtype = MR_F32, .count = 4};
+        head.flags = looks ? PAYLOAD_AFAR : 0;
+        assert_int_equal(payload_add(&writer, head, looks ? sizeof afar : sizeof to, &room), MR_OK);
+        memcpy(room.values, looks ? (const void *)&afar : (const void *)(const float[]){1, 2, 3, 4},
+               looks ? sizeof afar : sizeof to);
+        shared_bytes *answer = payload_take(&writer);
+        assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+        shared_bytes_unref(answer);
+        assert_int_equal(outcome(&scene.tickets, tickets_number(ticket)), looks ? MR_BUSY : MR_OK);
+    }
+    assert_memory_equal(to, ((const float[]){1, 2, 3, 4}), sizeof to);
+    assert_int_equal(slot_queue_count(&scene.queue), 0);
+    finish(&scene);
+}
+
+static void count_moves(void *context, const shared_bytes *bytes, span from, span to) { ++*(unsigned *)context; }
+
+static uint64_t push_lent(scene *scene, uint64_t name, span values, unsigned *moves) {
+    ticket *ticket;
+    payload_room room;
+    payload_head head = {.table = 1, .op = PAYLOAD_ADD_BLOCK, .dtype = MR_F32, .count = (uint32_t)values.size / 4};
+    push_batch *batch = slot_queue_gather(&scene->queue, values.size);
+    assert_int_equal(tickets_open(&scene->tickets, true, &ticket), MR_OK);
+    assert_int_equal(payload_add_front(&batch->payload, head, values.size, &room), MR_OK);
+    slot_queue_lend(batch, zero_copy_make(values, count_moves, moves));
+    slot_queue_part(&scene->queue, batch, name, ticket);
+    tickets_end(&scene->tickets, ticket, MR_OK);
+    return tickets_number(ticket);
+}
+
+/* What is lent ends its batch. It is copied if somebody holds it when its ticket is over, or its caller gives up. */
+static void lent_values_are_given_back(void **state) {
+    const float values[4] = {1, 2, 3, 4};
+    const span lent = span_of(values, sizeof values);
+    unsigned moves[3] = {0};
+    uint64_t numbers[3];
+    scene scene;
+    begin(&scene, false);
+    for (unsigned i = 0; i < 3; i++) numbers[i] = push_lent(&scene, i + 1, lent, &moves[i]);
+    shared_bytes *held = shared_bytes_ref(&slot_queue_next(&scene.queue)->zero_copy->shared);
+    for (uint64_t name = 1; name <= 3; name++) assert_int_equal(send(&scene), name);
+    assert_true(slot_queue_abandon(&scene.queue, tickets_find(&scene.tickets, numbers[2])));
+    assert_true(moves[0] == 0 && moves[1] == 0 && moves[2] == 1);
+    for (uint64_t name = 1; name <= 3; name++)
+        assert_true(slot_queue_acknowledge(&scene.queue, &scene.tickets, name, true));
+    assert_true(moves[0] == 1 && moves[1] == 0 && moves[2] == 1);
+    for (int i = 0; i < 3; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
+    shared_bytes_unref(held);
+    (void)push_lent(&scene, 4, lent, &moves[0]); /* fails with all that is there */
+    finish(&scene);
+}
+
+/* One that is asked and one that is not; others of the same queries are answered. */
+static void pulls_that_are_given_up_are_answered_nowhere(void **state) {
+    static const uint32_t place = 0;
+    scene scene;
+    float to[4] = {9, 9, 9, 9};
+    uint64_t numbers[4];
+    begin(&scene, false);
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = pull(&scene, 4, 0, &to[i], &place);
+        if (i == 1) slot_queue_asked(&scene.queue, slot_queue_next_query(&scene.queue));
+    }
+    assert_true(slot_queue_abandon(&scene.queue, tickets_find(&scene.tickets, numbers[0])));
+    assert_true(slot_queue_abandon(&scene.queue, tickets_find(&scene.tickets, numbers[2])));
+    shared_bytes *answer = answer_of((const float[]){1, 2}, 2);
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    slot_queue_asked(&scene.queue, slot_queue_next_query(&scene.queue));
+    assert_true(slot_queue_answer(&scene.queue, &scene.tickets, shared_bytes_bytes(answer)));
+    shared_bytes_unref(answer);
+    for (int i = 0; i < 4; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
+    assert_memory_equal(to, ((const float[]){9, 2, 9, 2}), sizeof to);
+    finish(&scene);
+}
+
+static void whatever_is_under_way_fails_together(void **state) {
+    static const uint32_t place = 0;
+    scene scene;
+    float to;
+    uint64_t numbers[4];
+    begin(&scene, false);
+    numbers[0] = push(&scene, 1, 1);
+    (void)send(&scene);
+    numbers[1] = push(&scene, 2, 1);
+    numbers[2] = pull(&scene, 4, 0, &to, &place);
+    slot_queue_asked(&scene.queue, slot_queue_next_query(&scene.queue));
+    numbers[3] = pull(&scene, 4, 0, &to, &place);
+    slot_queue_fail(&scene.queue, &scene.tickets, MR_STALE);
+    for (int i = 0; i < 4; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_STALE);
+    assert_int_equal(slot_queue_count(&scene.queue), 0);
+    finish(&scene);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_not_sent_is_owed),
+        cmocka_unit_test(what_comes_while_something_is_under_way_goes_as_one),
+        cmocka_unit_test(what_is_over_lends_its_memory_to_what_comes),
+        cmocka_unit_test(a_batch_that_is_full_does_not_wait),
+        cmocka_unit_test(in_rounds_all_of_a_step_is_one),
+        cmocka_unit_test(pulls_are_asked_together_and_answered_each),
+        cmocka_unit_test(an_answer_that_is_none_is_an_error),
+        cmocka_unit_test(a_pull_is_asked_behind_the_pushes_before_it),
+        cmocka_unit_test(in_rounds_a_pull_waits_until_the_pushes_before_it_are_there),
+        cmocka_unit_test(a_block_that_cannot_be_looked_at_is_asked_for_again),
+        cmocka_unit_test(lent_values_are_given_back),
+        cmocka_unit_test(pulls_that_are_given_up_are_answered_nowhere),
+        cmocka_unit_test(whatever_is_under_way_fails_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,446 @@
+/* table_api.c — tables and requests (miniray/ps.h): handles of a connection. Tested by tests/ps_bounds_test.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/option_struct.h"
+#include "kv/client/kv_request.h"
+#include "kv/client/ps_connection.h"
+#include "kv/client/splitter.h"
+#include "kv/client/table_info.h"
+#include "kv/control/catalog_client.h"
+#include "kv/engine/user_optimizer.h"
+
+struct mr_ps_table {
+    ps_connection_handle handle;
+    table_info table;
+    mr_ps_array *arrays; /* owned: as users see them */
+};
+
+/* ---- At the scheduler. */
+
+typedef struct draft { /* what an edit is about */
+    const char *name;
+    table_catalog_table wanted; /* of a new table */
+    table_catalog_table found;  /* owned */
+    uint32_t id;                /* of one that goes */
+    mr_ps_table_list *listing;  /* owned */
+} draft;
+
+static void find(draft *draft, const table_catalog_table *table) {
+    table_catalog_table_fini(&draft->found);
+    table_catalog_table_copy(&draft->found, table);
+}
+
+static mr_status refuse_other(const table_catalog_table *there, const table_catalog_table *wanted, const char *field) {
+    if (strcmp(field, "arrays") != 0)
+        return error_set(MR_EXISTS, "table '%s' exists with another %s", there->name, field);
+    if (there->array_count != wanted->array_count)
+        return error_set(MR_EXISTS, "table '%s' exists with %u arrays, not %u", there->name, there->array_count,
+                         wanted->array_count);
+    for (uint32_t i = 0; i < there->array_count; i++)
+        if (strcmp(there->arrays[i].name, wanted->arrays[i].name) != 0)
+            return error_set(MR_EXISTS, "table '%s' exists with array '%s' in place of '%s'", there->name,
+                             there->arrays[i].name, wanted->arrays[i].name);
+    return error_set(MR_EXISTS, "table '%s' exists with arrays of other shapes", there->name);
+}
+
+static mr_status create_edit(void *argument, table_catalog *catalog, bool *changed) {
+    draft *draft = argument;
+    const table_catalog_table *there = table_catalog_find(catalog, draft->name);
+    const char *field = there == NULL ? NULL : table_catalog_table_differs(there, &draft->wanted);
+    if (field != NULL) return refuse_other(there, &draft->wanted, field);
+    if (there == NULL) {
+        MR_TRY(table_catalog_add(catalog, &draft->wanted));
+        *changed = true;
+    }
+    find(draft, table_catalog_find(catalog, draft->name));
+    return MR_OK;
+}
+
+static mr_status open_edit(void *argument, table_catalog *catalog, bool *changed) {
+    draft *draft = argument;
+    const table_catalog_table *there = table_catalog_find(catalog, draft->name);
+    if (there == NULL) return error_set(MR_NOT_FOUND, "table '%s' does not exist", draft->name);
+    find(draft, there);
+    return MR_OK;
+}
+
+static mr_status drop_edit(void *argument, table_catalog *catalog, bool *changed) {
+    draft *draft = argument;
+    *changed = table_catalog_remove(catalog, draft->id); /* else somebody else has dropped it, or it is ours, decided */
+    return MR_OK;
+}
+
+static mr_status list_edit(void *argument, table_catalog *catalog, bool *changed) {
+    draft *draft = argument;
+    size_t count = catalog->count;
+    mr_ps_table_list *listing = xcalloc(1, sizeof *listing + count * (sizeof *listing->names + MR_PS_NAME_MAX));
+    listing->count = count;
+    listing->names = (const char **)(listing + 1);
+    char *names = (char *)(listing->names + count);
+    for (size_t i = 0; i < count; i++, names += MR_PS_NAME_MAX)
+        listing->names[i] = memcpy(names, catalog->tables[i].name, MR_PS_NAME_MAX);
+    free(draft->listing);
+    draft->listing = listing;
+    return MR_OK;
+}
+
+static mr_status is_answered(kv_worker *worker, void *cas_update) { return cas_update_status(cas_update); }
+
+/* Locked. */
+static mr_status decide(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, int64_t timeout_us) {
+    cas_update *update =
+        catalog_client_begin(kv_worker_metadata(ps_connection_worker(ps)), &(catalog_client_ask){edit, draft});
+    mr_status status = ps_connection_await(ps, is_answered, update, timeout_us);
+    cas_update_end(update);
+    return status;
+}
+
+/* ---- Handles. */
+
+static mr_ps_array *arrays_of(const table_catalog_table *table) {
+    mr_ps_array *arrays = xcalloc(table->array_count + 1, sizeof *arrays);
+    for (uint32_t i = 0; i < table->array_count; i++) {
+        arrays[i] = (mr_ps_array){.name = table->arrays[i].name, .dims = table->arrays[i].dims};
+        memcpy(arrays[i].shape, table->arrays[i].shape, sizeof arrays[i].shape);
+    }
+    return arrays;
+}
+
+/* Locked. */
+static mr_status make_handle(mr_ps *ps, const table_catalog_table *found, mr_ps_table **out) {
+    mr_ps_table *table = xcalloc(1, sizeof *table);
+    mr_status status = table_info_init(&table->table, found, kv_worker_map(ps_connection_worker(ps)));
+    if (status != MR_OK) {
+        free(table);
+        return status;
+    }
+    if (table_info_in_rounds(&table->table)) kv_worker_join(ps_connection_worker(ps));
+    table->arrays = arrays_of(&table->table.table);
+    table->handle.ps = ps;
+    list_push_back(ps_connection_handles(ps), &table->handle.link);
+    *out = table;
+    return MR_OK;
+}
+
+/* Only a round knows something of all slots. */
+static mr_status check_rounds(consistency consistency, const table_schema *schema) {
+    if (consistency.kind == CONSISTENCY_BSP || !table_schema_needs_norms(schema)) return MR_OK;
+    if (schema->clip_norm != 0)
+        return error_set(MR_INVALID, "clip_norm is %g, but only bsp tables can clip; clip before pushing",
+                         (double)schema->clip_norm);
+    return error_set(MR_INVALID, "optimizer '%s' of a dense table needs bsp, for norms of whole arrays",
+                     schema->optimizer);
+}
+
+/* Of a new table: what the deployment says, where the options say nothing. Locked. */
+static mr_status settle_consistency(mr_ps *ps, table_catalog_table *wanted) {
+    consistency consistency;
+    MR_TRY(table_catalog_table_consistency(wanted, kv_worker_map(ps_connection_worker(ps)), &consistency));
+    consistency_write(consistency, wanted->consistency);
+    return check_rounds(consistency, &wanted->schema);
+}
+
+/* Whether it could be opened: one that cannot be would be there for ever. Locked. */
+static mr_status check_placement(mr_ps *ps, const table_catalog_table *wanted) {
+    table_info table;
+    MR_TRY(table_info_init(&table, wanted, kv_worker_map(ps_connection_worker(ps))));
+    table_info_fini(&table);
+    return MR_OK;
+}
+
+static mr_status obtain(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, int64_t timeout_us, mr_ps_table **out) {
+    ps_connection_lock(ps);
+    mr_status status = edit == create_edit ? settle_consistency(ps, &draft->wanted) : MR_OK;
+    if (status == MR_OK && edit == create_edit) status = check_placement(ps, &draft->wanted);
+    if (status == MR_OK) status = decide(ps, edit, draft, timeout_us);
+    if (status == MR_OK) status = make_handle(ps, &draft->found, out);
+    ps_connection_unlock(ps);
+    table_catalog_table_fini(&draft->found);
+    return status;
+}
+
+/* A codec that is asked for here has to be here. */
+static mr_status check_press(compressor_id id) {
+    compressor *compressor;
+    if (id == COMPRESSOR_STORED) return MR_OK;
+    if (compressor_open(id, &compressor) != MR_OK) return error_set(MR_INVALID, "codec: %s", mr_last_error());
+    compressor_close(compressor);
+    return MR_OK;
+}
+
+mr_status mr_ps_table_create(mr_ps *ps, const char *name, const mr_ps_table_options *options, int64_t timeout_us,
+                             mr_ps_table **out) {
+    static const mr_ps_table_options plain = MR_INIT(mr_ps_table_options);
+    draft draft = {.name = name};
+    mr_ps_table_options copy;
+    OPTION_STRUCT_READ(mr_ps_table_options, admit, options, copy);
+    MR_TRY(table_catalog_table_init(&draft.wanted, name, options == NULL ? &plain : options));
+    mr_status status = check_press(draft.wanted.schema.press);
+    if (status == MR_OK) status = user_optimizer_ask(ps, draft.wanted.optimizer, timeout_us);
+    if (status == MR_OK) status = obtain(ps, create_edit, &draft, timeout_us, out);
+    table_catalog_table_fini(&draft.wanted);
+    return status;
+}
+
+mr_status mr_ps_table_open(mr_ps *ps, const char *name, int64_t timeout_us, mr_ps_table **out) {
+    draft draft = {.name = name};
+    if (name == NULL) return error_set(MR_INVALID, "mr_ps_table_open: the table's name is NULL");
+    return obtain(ps, open_edit, &draft, timeout_us, out);
+}
+
+static mr_status check_open(const mr_ps_table *table) {
+    if (table->handle.ps == NULL) return error_set(MR_CLOSED, "the connection was closed (mr_ps_close)");
+    return MR_OK;
+}
+
+static void mark_dropped(mr_ps *ps, uint32_t id) {
+    list_for_each (item, ps_connection_handles(ps)) {
+        mr_ps_table *table = container_of(item, mr_ps_table, handle.link);
+        if (table->table.id == id) table->table.dropped = true;
+    }
+}
+
+mr_status mr_ps_table_drop(mr_ps_table *table, int64_t timeout_us) {
+    MR_TRY(check_open(table));
+    mr_ps *ps = table->handle.ps;
+    draft draft = {.id = table->table.id};
+    ps_connection_lock(ps);
+    mr_status status = table->table.dropped ? error_set(MR_NOT_FOUND, "table '%s' was dropped", table->table.table.name)
+                                            : decide(ps, drop_edit, &draft, timeout_us);
+    if (status == MR_OK) {
+        mark_dropped(ps, draft.id);
+        kv_worker_drop(ps_connection_worker(ps), draft.id);
+        ps_connection_leave(ps);
+    }
+    ps_connection_unlock(ps);
+    return status;
+}
+
+void mr_ps_table_free(mr_ps_table *table) {
+    if (table == NULL) return;
+    mr_ps *ps = table->handle.ps;
+    if (ps != NULL) ps_connection_lock(ps);
+    list_remove(&table->handle.link);
+    if (ps != NULL) ps_connection_unlock(ps);
+    table_info_fini(&table->table);
+    free(table->arrays);
+    free(table);
+}
+
+const char *mr_ps_table_name(const mr_ps_table *table) { return table->table.table.name; }
+
+void mr_ps_table_options_get(const mr_ps_table *table, mr_ps_table_options *out) {
+    const table_catalog_table *t = &table->table.table;
+    const table_schema *d = &t->schema;
+    mr_ps_table_options all = {.size = out->size,
+                               .kind = (mr_ps_kind)d->kind,
+                               .dtype = d->dtype,
+                               .dim = d->dim,
+                               .arrays = table->arrays,
+                               .array_count = t->array_count,
+                               .block = d->block,
+                               .ordered = d->ordered,
+                               .first_key = d->first_key,
+                               .last_key = d->last_key,
+                               .optimizer = t->optimizer,
+                               .schedule = t->schedule,
+                               .initializer = t->initializer,
+                               .compression = t->compression,
+                               .consistency = t->consistency,
+                               .rate = (float)d->schedule.rate,
+                               .seed = d->init.seed,
+                               .clip_norm = d->clip_norm,
+                               .average = d->average,
+                               .refuse_nan = d->refuse_nan,
+                               .admit = d->kind == TABLE_SCHEMA_SPARSE && d->admit == 0 ? 1 : d->admit,
+                               .rows_max = d->rows_max,
+                               .age_max = d->age_max,
+#define X(name, ...) .name = d->settings.name,
+                               MR_PS_HYPERPARAMETERS(X)
+#undef X
+    };
+    memcpy(out, &all, out->size < sizeof all ? out->size : sizeof all);
+}
+
+mr_status mr_ps_tables(mr_ps *ps, int64_t timeout_us, mr_ps_table_list **out) {
+    draft draft = {0};
+    ps_connection_lock(ps);
+    mr_status status = decide(ps, list_edit, &draft, timeout_us);
+    ps_connection_unlock(ps);
+    if (status == MR_OK)
+        *out = draft.listing;
+    else
+        free(draft.listing);
+    return status;
+}
+
+void mr_ps_table_list_free(mr_ps_table_list *listing) { free(listing); }
+
+/* ---- Versions. */
+
+struct mr_ps_version {
+    uint32_t table;            /* whose slots they are */
+    kv_request_mark *versions; /* owned */
+};
+
+mr_status mr_ps_version_create(const mr_ps_table *table, mr_ps_version **out) {
+    uint32_t slots = table->table.placement.slots;
+    mr_ps_version *mark = xcalloc(1, sizeof *mark);
+    mark->table = table->table.id;
+    mark->versions = xcalloc(1, sizeof *mark->versions + slots * sizeof *mark->versions->versions);
+    mark->versions->slots = slots;
+    *out = mark;
+    return MR_OK;
+}
+
+uint64_t mr_ps_version_changed(const mr_ps_version *mark) { return mark->versions->changed; }
+
+void mr_ps_version_free(mr_ps_version *mark) {
+    if (mark == NULL) return;
+    free(mark->versions);
+    free(mark);
+}
+
+/* ---- Requests. */
+
+typedef mr_status travel_fn(kv_worker *worker, const kv_request *request, uint64_t *ticket);
+
+static int64_t patience_us(int64_t timeout_us) { return timeout_us == 0 ? MR_PS_TIMEOUT_US : timeout_us; }
+
+/* Nobody has its number: what is still under way after that must not need the caller's memory. */
+static mr_status wait_for(mr_ps *ps, uint64_t number, int64_t timeout_us) {
+    mr_status status = ps_connection_wait(ps, number, patience_us(timeout_us));
+    if (status == MR_TIMEOUT || status == MR_NOMEM) MR_TRY(kv_worker_abandon(ps_connection_worker(ps), number));
+    return status;
+}
+
+static mr_status check_mark(const mr_ps_table *table, const mr_ps_version *mark) {
+    if (mark == NULL || mark->table == table->table.id) return MR_OK;
+    return error_set(MR_INVALID, "the version belongs to another table than '%s'", table->table.table.name);
+}
+
+static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_request,
+                         const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    mr_ps_request_options copy;
+    MR_TRY(check_open(table));
+    OPTION_STRUCT_READ(mr_ps_request_options, priority, options, copy);
+    if (options != NULL) MR_TRY(check_mark(table, options->version));
+    mr_ps *ps = table->handle.ps;
+    uint64_t number;
+    int64_t timeout_us = options == NULL ? 0 : options->timeout_us;
+    kv_request->table = &table->table;
+    if (options != NULL) {
+        kv_request->priority = options->priority;
+        kv_request->set = options->set != 0;
+        kv_request->mark = options->version == NULL ? NULL : options->version->versions;
+        kv_request->done = options->done;
+        kv_request->context = options->context;
+    }
+    bool waits = ticket == NULL && kv_request->done == NULL;
+    kv_request->kept = ticket != NULL || waits;
+    if (waits) MR_TRY(ps_connection_check_wait());
+    ps_connection_lock(ps);
+    mr_status status = travel(ps_connection_worker(ps), kv_request, &number);
+    if (status == MR_STALE && ps_connection_admit(ps, kv_request->values != NULL, patience_us(timeout_us), &status))
+        status = travel(ps_connection_worker(ps), kv_request, &number);
+    if (status == MR_OK && waits)
+        status = wait_for(ps, number, timeout_us);
+    else if (status == MR_OK)
+        ps_connection_leave(ps);
+    if (status == MR_OK && ticket != NULL) ticket->v = number;
+    ps_connection_unlock(ps);
+    return status;
+}
+
+mr_status mr_ps_push(mr_ps_table *table, const uint64_t *keys, size_t count, const void *values,
+                     const uint32_t *lengths, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request kv_request = {.pushes = true, .keys = keys, .count = count, .values = values, .lengths = lengths};
+    return request(table, kv_request_keys, &kv_request, options, ticket);
+}
+
+mr_status mr_ps_pull(mr_ps_table *table, const uint64_t *keys, size_t count, void *values, const uint32_t *lengths,
+                     const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request kv_request = {.pulls = true, .keys = keys, .count = count, .to = values, .lengths = lengths};
+    return request(table, kv_request_keys, &kv_request, options, ticket);
+}
+
+mr_status mr_ps_push_pull(mr_ps_table *table, const uint64_t *keys, size_t count, const void *pushed, void *pulled,
+                          const uint32_t *lengths, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request kv_request = {.pushes = true,
+                             .pulls = true,
+                             .keys = keys,
+                             .count = count,
+                             .values = pushed,
+                             .to = pulled,
+                             .lengths = lengths};
+    return request(table, kv_request_keys, &kv_request, options, ticket);
+}
+
+mr_status mr_ps_pull_range(mr_ps_table *table, uint64_t first, uint64_t last, uint64_t *keys, void *values, size_t room,
+                           size_t *count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request kv_request = {
+        .first = first, .last = last, .found = keys, .to = values, .count = room, .found_count = count};
+    if (options != NULL && options->version != NULL)
+        return error_set(MR_INVALID, "mr_ps_pull_range does not take a version");
+    return request(table, kv_request_range, &kv_request, options, ticket);
+}
+
+static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t count) {
+    const table_schema *schema = &table->table.table.schema;
+    if (schema->kind != TABLE_SCHEMA_SPARSE || !schema->ordered)
+        return error_set(MR_INVALID, "table '%s' has no ranges: only ordered sparse tables have",
+                         table->table.table.name);
+    if (count > SPLITTER_KEYS_MAX)
+        return error_set(MR_TOO_LARGE, "%zu keys in one request: the limit is %d", count, SPLITTER_KEYS_MAX);
+    if (count != 0 && count - 1 > UINT64_MAX - first)
+        return error_set(MR_INVALID, "%zu keys from %llu on: beyond 2^64 - 1", count, (unsigned long long)first);
+    return MR_OK;
+}
+
+/* Of consecutive keys. */
+static mr_status request_range(mr_ps_table *table, uint64_t first, kv_request *kv_request,
+                               const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    void *memory;
+    MR_TRY(check_range(table, first, kv_request->count));
+    MR_TRY(alloc_try(kv_request->count * sizeof(uint64_t), &memory));
+    uint64_t *keys = memory;
+    for (size_t i = 0; i < kv_request->count; i++) keys[i] = first + i;
+    kv_request->keys = keys;
+    mr_status status = request(table, kv_request_keys, kv_request, options, ticket);
+    free(memory);
+    return status;
+}
+
+mr_status mr_ps_push_range(mr_ps_table *table, uint64_t first, size_t count, const void *values,
+                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request request = {.pushes = true, .count = count, .values = values};
+    return request_range(table, first, &request, options, ticket);
+}
+
+mr_status mr_ps_push_pull_range(mr_ps_table *table, uint64_t first, size_t count, const void *pushed, void *pulled,
+                                const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request request = {.pushes = true, .pulls = true, .count = count, .values = pushed, .to = pulled};
+    return request_range(table, first, &request, options, ticket);
+}
+
+mr_status mr_ps_push_array(mr_ps_table *table, uint32_t array, const void *values, uint64_t first, size_t count,
+                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request kv_request = {.pushes = true, .array = array, .first = first, .count = count, .values = values};
+    return request(table, kv_request_array, &kv_request, options, ticket);
+}
+
+mr_status mr_ps_pull_array(mr_ps_table *table, uint32_t array, void *values, uint64_t first, size_t count,
+                           const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request kv_request = {.pulls = true, .array = array, .first = first, .count = count, .to = values};
+    return request(table, kv_request_array, &kv_request, options, ticket);
+}
+
+mr_status mr_ps_push_pull_array(mr_ps_table *table, uint32_t array, const void *pushed, void *pulled, uint64_t first,
+                                size_t count, const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    kv_request kv_request = {
+        .pushes = true, .pulls = true, .array = array, .first = first, .count = count, .values = pushed, .to = pulled};
+    return request(table, kv_request_array, &kv_request, options, ticket);
+}

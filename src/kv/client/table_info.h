@@ -1,0 +1,57 @@
+/* table_info.h — table as a worker needs it to split requests over slots.
+ *
+ * Keys lie in slots by slot_placement.h. The blocks of all arrays of a dense table are numbered one after the other,
+ * and lie in the slots in turn, from a slot on that the table's id draws: so they lie evenly, and small tables do not
+ * all begin with the same slot.
+ *
+ * What a slot knows   A definition goes in front of the first things that a slot hears of the table, in each generation
+ *                     of the deployment, until it is known to be there. A mark is the number of the batch that carried
+ *                     it (slot_queue.h).
+ *
+ * Ownership   it owns its arrays and marks. Pure. */
+#pragma once
+#include "kv/control/table_catalog.h"
+#include "kv/table/dense_table.h"
+#include "ps/cluster_map.h"
+#include "ps/slot_placement.h"
+
+typedef struct table_info_array {
+    dense_table_plan plan;
+    uint64_t first_block; /* among all blocks of the table */
+} table_info_array;
+
+typedef struct table_info_mark { /* which batches and queries carried the definition to a slot; 0: none did */
+    uint64_t first, batch;       /* the first batch, and the last */
+    uint64_t query;              /* the last query */
+} table_info_mark;
+
+typedef struct table_info {
+    table_catalog_table table;
+    uint32_t id;
+    bool dropped;
+    uint8_t define[TABLE_SCHEMA_SIZE];
+    consistency consistency;
+    slot_placement_table placement;
+    size_t item, row;         /* bytes of a value; of a row of a sparse table */
+    table_info_array *arrays; /* by number */
+    uint64_t generation;      /* that the marks are of */
+    table_info_mark *marks;   /* by slot, from the first one of its own on */
+} table_info;
+
+/* The table is copied. MR_INVALID: it cannot lie in slots of this cluster map. */
+MR_MUST mr_status table_info_init(table_info *table_info, const table_catalog_table *table, const cluster_map *map);
+/* It lies in slots that have rounds. */
+static inline bool table_info_in_rounds(const table_info *table) { return table->consistency.kind == CONSISTENCY_BSP; }
+void table_info_fini(table_info *table);
+
+/* Its pushes go through a codec that loses something. (One that gives what the table's dtype has already is none.) */
+static inline bool table_info_is_lossy(const table_info *table) {
+    const table_schema *schema = &table->table.schema;
+    codec_id id = schema->codec.id;
+    return id != CODEC_NONE && !(id == CODEC_FP16 && schema->dtype == MR_F16) &&
+           !(id == CODEC_BF16 && schema->dtype == MR_BF16);
+}
+
+uint32_t table_info_block_slot(const table_info *table, uint32_t array, uint32_t block);
+/* zeros where it is another one */
+table_info_mark *table_info_mark_of(table_info *table, uint32_t slot, uint64_t generation);

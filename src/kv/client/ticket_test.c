@@ -1,0 +1,145 @@
+/* ticket_test.c — requests are counted down, asked after once, and told once. */
+#include "kv/client/ticket.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+/* How it ended; MR_BUSY: it has not. */
+static mr_status outcome(tickets *tickets, uint64_t number) {
+    mr_status status = MR_BUSY;
+    MR_TRY(tickets_ask(tickets, number, &status));
+    return status;
+}
+
+static ticket *opened(tickets *tickets, bool kept) {
+    ticket *ticket;
+    assert_int_equal(tickets_open(tickets, kept, &ticket), MR_OK);
+    return ticket;
+}
+
+static void a_request_is_over_when_all_its_parts_are(void **state) {
+    tickets tickets;
+    tickets_init(&tickets);
+    ticket *ticket = opened(&tickets, true);
+    uint64_t number = tickets_number(ticket);
+    tickets_part(ticket);
+    tickets_part(ticket);
+    ticket->memory = xmalloc(10);
+    tickets_end(&tickets, ticket, MR_OK); /* the section decoder's */
+    assert_int_equal(outcome(&tickets, number), MR_BUSY);
+    tickets_end(&tickets, ticket, MR_STALE);
+    assert_int_equal(outcome(&tickets, number), MR_BUSY);
+    assert_int_equal(tickets.open, 1);
+    tickets_end(&tickets, ticket, MR_OK);
+    assert_int_equal(tickets.open, 0);
+    assert_int_equal(outcome(&tickets, number), MR_STALE); /* as the first that failed */
+    assert_int_equal(outcome(&tickets, number), MR_NOT_FOUND);
+    tickets_fini(&tickets);
+}
+
+static void a_number_is_not_anothers(void **state) {
+    tickets tickets;
+    tickets_init(&tickets);
+    ticket *first = opened(&tickets, true);
+    uint64_t number = tickets_number(first);
+    tickets_end(&tickets, first, MR_OK);
+    assert_int_equal(outcome(&tickets, number), MR_OK);
+    ticket *second = opened(&tickets, true);
+    assert_ptr_equal(first, second); /* the same place */
+    assert_int_equal(outcome(&tickets, number), MR_NOT_FOUND);
+    assert_null(tickets_find(&tickets, number));
+    assert_int_equal(outcome(&tickets, 0), MR_NOT_FOUND);
+    assert_int_equal(outcome(&tickets, UINT64_MAX), MR_NOT_FOUND);
+    tickets_end(&tickets, second, MR_OK);
+    tickets_fini(&tickets);
+}
+
+static void note(void *context, mr_status status) { *(mr_status *)context = status; }
+
+static void whoever_wants_to_be_told_is(void **state) {
+    tickets tickets;
+    mr_status heard[2] = {MR_BUSY, MR_BUSY}, status;
+    ticket_done_fn *done;
+    void *context;
+    tickets_init(&tickets);
+    ticket *kept = opened(&tickets, true), *loose = opened(&tickets, false);
+    uint64_t number = tickets_number(kept);
+    kept->done = loose->done = note;
+    kept->context = &heard[0];
+    loose->context = &heard[1];
+    assert_false(tickets_tell(&tickets, &done, &context, &status));
+    tickets_end(&tickets, loose, MR_STALE);
+    tickets_end(&tickets, kept, MR_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_true(tickets_tell(&tickets, &done, &context, &status));
+        done(context, status);
+        assert_int_equal(heard[1], MR_STALE); /* the one that was over first */
+    }
+    assert_int_equal(heard[0], MR_OK);
+    assert_false(tickets_tell(&tickets, &done, &context, &status));
+    assert_int_equal(outcome(&tickets, number), MR_OK);
+    assert_int_equal(tickets.taken, 0);
+    tickets_fini(&tickets);
+}
+
+static void one_that_is_asked_after_before_it_is_told_is_told_all_the_same(void **state) {
+    tickets tickets;
+    mr_status heard = MR_BUSY, status;
+    ticket_done_fn *done;
+    void *context;
+    tickets_init(&tickets);
+    ticket *ticket = opened(&tickets, true);
+    ticket->done = note;
+    ticket->context = &heard;
+    tickets_end(&tickets, ticket, MR_OK);
+    assert_int_equal(outcome(&tickets, tickets_number(ticket)), MR_OK);
+    assert_int_equal(tickets.taken, 1);
+    assert_true(tickets_tell(&tickets, &done, &context, &status));
+    assert_int_equal(tickets.taken, 0);
+    tickets_fini(&tickets);
+}
+
+static void nobody_asks_after_one_that_was_given_up(void **state) {
+    tickets tickets;
+    tickets_init(&tickets);
+    ticket *early = opened(&tickets, true), *late = opened(&tickets, true);
+    uint64_t numbers[] = {tickets_number(early), tickets_number(late)};
+    tickets_end(&tickets, early, MR_OK);
+    for (int i = 0; i < 2; i++) tickets_abandon(&tickets, numbers[i]);
+    assert_int_equal(tickets.taken, 1); /* one was over */
+    for (int i = 0; i < 2; i++) assert_int_equal(outcome(&tickets, numbers[i]), MR_NOT_FOUND);
+    tickets_end(&tickets, late, MR_OK);
+    assert_int_equal(tickets.taken, 0);
+    tickets_abandon(&tickets, numbers[0]); /* no such one */
+    tickets_fini(&tickets);
+}
+
+static void there_is_a_bound(void **state) {
+    tickets tickets;
+    ticket *ticket;
+    tickets_init(&tickets);
+    for (int i = 0; i < TICKETS_MAX; i++) tickets_end(&tickets, opened(&tickets, true), MR_OK);
+    assert_int_equal(tickets_open(&tickets, true, &ticket), MR_BUSY);
+    assert_int_equal(outcome(&tickets, tickets_number(&tickets.chunks[7][5])), MR_OK);
+    assert_int_equal(tickets_open(&tickets, false, &ticket), MR_OK);
+    tickets_end(&tickets, ticket, MR_OK);
+    tickets_fini(&tickets);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_is_over_when_all_its_parts_are),
+        cmocka_unit_test(a_number_is_not_anothers),
+        cmocka_unit_test(whoever_wants_to_be_told_is),
+        cmocka_unit_test(one_that_is_asked_after_before_it_is_told_is_told_all_the_same),
+        cmocka_unit_test(nobody_asks_after_one_that_was_given_up),
+        cmocka_unit_test(there_is_a_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

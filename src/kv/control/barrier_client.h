@@ -1,0 +1,74 @@
+/* barrier_client.h — barrier, worker's side: the place in the program at which a rank waits, and whether it may pass.
+ *
+ *  arrival_come ──► waits ── COME, again every BARRIER_CLIENT_AGAIN_US ──► the scheduler (barrier_server.h)
+ *                      ▲ └── PASS: not yet, these are missing ──┐
+ *                      └────────────────────────────────────────┘
+ *                └── PASS: go on ──► passed, when the cluster map that the scheduler knew is known here, too
+ *
+ * Who comes once more to a barrier at which it waits (a time-out) goes on waiting. A place in a step is void with its
+ * generation (arrival_restart).
+ *
+ *   bytes    COME, behind its stamp            PASS
+ *   -------  --------------------------------  ----------------------------------------------------
+ *   8 1 1    token, group, early               1 4  mr_status: OK, BUSY, else why not; how many are missing
+ *   8 8 8    place, generation, first step     1 1  role of the missing, how many of them follow
+ *   1 + n    name                              4 …  their numbers
+ *
+ * Bounds  BARRIER_CLIENT_MAX barriers at which a process waits or that it has passed in this step. Pure. */
+#pragma once
+#include "base/list.h"
+#include "kv/control/barrier_server.h"
+#include "kv/control/process_state.h"
+
+#define BARRIER_CLIENT_AGAIN_US INT64_C(200000)
+enum { BARRIER_CLIENT_MAX = 1024, BARRIER_CLIENT_NAMED = 8 };
+
+typedef struct barrier_client_word { /* what COME says */
+    uint64_t token;
+    uint8_t group;
+    bool early;
+    uint64_t place, generation, first;
+    char name[MR_PS_NAME_MAX];
+} barrier_client_word;
+
+typedef struct barrier_client_verdict { /* what PASS says */
+    mr_status status;                   /* MR_OK, MR_BUSY, MR_TOO_LARGE */
+    uint8_t role;                       /* of the missing */
+    uint32_t missing, named;
+    uint32_t numbers[BARRIER_CLIENT_NAMED];
+} barrier_client_verdict;
+
+enum { BARRIER_CLIENT_WORD_MAX = 34 + MR_PS_NAME_MAX, BARRIER_CLIENT_VERDICT_MAX = 10 + 4 * BARRIER_CLIENT_NAMED };
+size_t barrier_client_word_encode(const barrier_client_word *word, uint8_t *out);
+MR_MUST mr_status barrier_client_word_decode(span bytes, barrier_client_word *out); /* MR_CORRUPT */
+size_t barrier_client_verdict_encode(const barrier_client_verdict *verdict, uint8_t *out);
+MR_MUST mr_status barrier_client_verdict_decode(span bytes, barrier_client_verdict *out); /* MR_CORRUPT */
+
+typedef struct barrier_clients barrier_clients;
+
+typedef struct barrier_clients_options {
+    const char *scheduler; /* borrowed for its life */
+    void (*send)(void *context, const char *address, const control_message *message);
+    void *context;
+} barrier_clients_options;
+
+typedef struct barrier_clients_where { /* the program, as it comes */
+    bool early, open;                  /* no step was begun yet; one is open */
+    uint64_t step;
+} barrier_clients_where;
+
+barrier_clients *barrier_clients_create(const barrier_clients_options *options, uint64_t token);
+void barrier_clients_destroy(barrier_clients *clients);
+
+/* Comes, or has come and waits on. MR_TOO_LARGE. */
+MR_MUST mr_status barrier_clients_come(barrier_clients *clients, const char *name, uint8_t group,
+                                       barrier_clients_where where, int64_t now_us);
+/* How the one is to which it has come: MR_BUSY, and the error says who is missing; MR_OK, MR_STALE, MR_TOO_LARGE: that
+ * is over, and forgotten. `self` says which cluster map is known. */
+mr_status barrier_clients_passed(barrier_clients *clients, const char *name, const process_state *self);
+void barrier_clients_restart(barrier_clients *clients); /* another generation has begun */
+
+bool barrier_clients_take(barrier_clients *clients, const control_message *message); /* false: not for it */
+int64_t barrier_clients_next_us(const barrier_clients *clients);
+/* `self`: who comes, and with which step it came into its generation; nothing is said before it is ready. */
+void barrier_clients_tick(barrier_clients *clients, const process_state *self, int64_t now_us);

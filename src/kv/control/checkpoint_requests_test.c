@@ -1,0 +1,77 @@
+/* checkpoint_requests_test.c — a requested checkpoint is one that was begun after the request. */
+#include "kv/control/checkpoint_requests.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+static checkpoint_requests *after_the_first(uint64_t number) {
+    checkpoint_requests *requests = xcalloc(1, sizeof *requests);
+    checkpoint_requests_whole(requests, number);
+    return requests;
+}
+
+static void the_next_one_is_for_who_asks(void **state) {
+    checkpoint_requests *requests = after_the_first(4);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 0), 0);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, true, 1), 0); /* the one that it asked for is being made */
+    checkpoint_requests_whole(requests, 5);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 2), 5);
+    checkpoint_requests_whole(requests, 6);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 3), 5); /* again: its answer was lost */
+    free(requests);
+}
+
+static void one_that_is_under_way_is_too_early(void **state) {
+    checkpoint_requests *requests = after_the_first(4);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, true, 0), 0);
+    checkpoint_requests_whole(requests, 5);
+    assert_int_equal(checkpoint_requests_ask(requests, 12, false, 1), 0);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 1), 0);
+    checkpoint_requests_whole(requests, 7);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 2), 7);
+    assert_int_equal(checkpoint_requests_ask(requests, 12, false, 2), 7);
+    free(requests);
+}
+
+static void the_first_of_a_scheduler_is_nobodys(void **state) {
+    checkpoint_requests *requests = xcalloc(1, sizeof *requests);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 0), 0);
+    checkpoint_requests_whole(requests, 9);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 1), 0);
+    checkpoint_requests_whole(requests, 10);
+    assert_int_equal(checkpoint_requests_ask(requests, 11, false, 2), 10);
+    free(requests);
+}
+
+static void who_is_silent_makes_room(void **state) {
+    checkpoint_requests *requests = after_the_first(1);
+    for (uint64_t i = 0; i < CHECKPOINT_REQUESTS_MAX; i++)
+        assert_int_equal(checkpoint_requests_ask(requests, 1 + i, false, 0), 0);
+    assert_int_equal(checkpoint_requests_ask(requests, 7, false, CHECKPOINT_REQUESTS_SILENT_US - 1), 0);
+    /* no room, */
+    assert_int_equal(checkpoint_requests_ask(requests, 1000, false, CHECKPOINT_REQUESTS_SILENT_US - 1), 0);
+    checkpoint_requests_whole(requests, 2);
+    assert_int_equal(checkpoint_requests_ask(requests, 1000, false, CHECKPOINT_REQUESTS_SILENT_US), 0); /* but now, */
+    assert_int_equal(requests->count, 2);
+    assert_int_equal(checkpoint_requests_ask(requests, 7, false, CHECKPOINT_REQUESTS_SILENT_US), 2);
+    checkpoint_requests_whole(requests, 3);
+    assert_int_equal(checkpoint_requests_ask(requests, 1000, false, CHECKPOINT_REQUESTS_SILENT_US), 3);
+    free(requests);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_next_one_is_for_who_asks),
+        cmocka_unit_test(one_that_is_under_way_is_too_early),
+        cmocka_unit_test(the_first_of_a_scheduler_is_nobodys),
+        cmocka_unit_test(who_is_silent_makes_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

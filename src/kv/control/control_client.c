@@ -1,0 +1,151 @@
+/* control_client.c — see control_client.h. Tested by tests/ps_barrier_test.c. */
+#include "kv/control/control_client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "kv/control/control_wire.h"
+
+#define AWAITS_US INT64_C(3000000) /* what was said before that is not so any more */
+
+struct control_client {
+    van *van;
+    const char *scheduler;
+    control_client_host host;
+    process_state state;
+    barrier_clients *clients;
+    app_rpc *rpc;
+    int64_t say_us;      /* when it says how it stands */
+    int64_t count_us;    /* and what it has */
+    int64_t awaits_us;   /* when it was told what is awaited, which is */
+    uint64_t awaits_map; /* that the scheduler looked at: a newer one ends the wait */
+    char stall[ERROR_TEXT_MAX];
+};
+
+static void send_message(void *context, const char *address, const control_message *message) {
+    control_client *client = context;
+    van_send_message(client->van, address, message);
+}
+
+control_client *control_client_create(van *van, uint8_t role, const char *scheduler, const control_client_host *host) {
+    control_client *client = xcalloc(1, sizeof *client);
+    client->van = van;
+    client->scheduler = scheduler;
+    client->host = *host;
+    client->state.role = role;
+    snprintf(client->state.address, sizeof client->state.address, "%s", van_address(van));
+    client->clients = barrier_clients_create(
+        &(barrier_clients_options){.scheduler = scheduler, .send = send_message, .context = client},
+        rng_next(van_env(van)->rng));
+    client->rpc = app_rpc_create(&(app_rpc_options){.role = role,
+                                                    .address = client->state.address,
+                                                    .scheduler = scheduler,
+                                                    .state = &client->state,
+                                                    .send = send_message,
+                                                    .context = client});
+    client->say_us = client->count_us = CLOCK_NEVER_US;
+    return client;
+}
+
+void control_client_destroy(control_client *client) {
+    if (client == NULL) return;
+    barrier_clients_destroy(client->clients);
+    app_rpc_destroy(client->rpc);
+    free(client);
+}
+
+void control_client_refresh(control_client *client) {
+    client->host.describe(client->host.context, &client->state);
+    app_rpc_map(client->rpc, client->state.map);
+}
+
+void control_client_begin(control_client *client, uint32_t number, uint64_t incarnation) {
+    int64_t now_us = van_now_us(client->van);
+    client->state.number = number;
+    client->state.incarnation = incarnation;
+    client->say_us = now_us;
+    if (client->host.count != NULL) client->count_us = now_us;
+    app_rpc_begin(client->rpc, number, incarnation, now_us);
+}
+
+app_rpc *control_client_notes(control_client *client) { return client->rpc; }
+
+mr_status control_client_report(control_client *client, const char *key, double value) {
+    return process_state_report_set(&client->state, key, value);
+}
+
+mr_status control_client_come(control_client *client, const char *name, uint8_t group, barrier_clients_where where) {
+    return barrier_clients_come(client->clients, name, group, where, van_now_us(client->van));
+}
+
+mr_status control_client_passed(control_client *client, const char *name) {
+    control_client_refresh(client);
+    return barrier_clients_passed(client->clients, name, &client->state);
+}
+
+void control_client_restart(control_client *client) {
+    barrier_clients_restart(client->clients);
+    if (client->say_us != CLOCK_NEVER_US) client->say_us = van_now_us(client->van);
+}
+
+/* It is said again with every standing, as long as it is so. */
+const char *control_client_stall(control_client *client) {
+    bool lately = client->awaits_us != 0 && van_now_us(client->van) - client->awaits_us < AWAITS_US;
+    control_client_refresh(client);
+    return lately && client->awaits_map >= client->state.map ? client->stall : "";
+}
+
+static void take_await(control_client *client, const control_message *message) {
+    size_t size = message->value.size < sizeof client->stall ? message->value.size : sizeof client->stall - 1;
+    if (size != 0) memcpy(client->stall, message->value.data, size);
+    client->stall[size] = '\0';
+    client->awaits_us = van_now_us(client->van);
+    client->awaits_map = message->stamp.view;
+}
+
+bool control_client_take(control_client *client, const control_message *message) {
+    if (message->kind == CONTROL_AWAIT) return take_await(client, message), true;
+    control_client_refresh(client);
+    return barrier_clients_take(client->clients, message) ||
+           app_rpc_take(client->rpc, message, van_now_us(client->van));
+}
+
+int64_t control_client_next_us(const control_client *client) {
+    int64_t next_us = clock_earlier_us(barrier_clients_next_us(client->clients), app_rpc_next_us(client->rpc));
+    next_us = clock_earlier_us(next_us, client->count_us);
+    return client->say_us == CLOCK_NEVER_US ? CLOCK_NEVER_US : clock_earlier_us(next_us, client->say_us);
+}
+
+static void say(control_client *client, int64_t now_us) {
+    uint8_t bytes[PROCESS_STATE_SIZE_MAX];
+    const process_state *self = &client->state;
+    control_message message = {.kind = CONTROL_HERE,
+                               .stamp = {self->map, self->number, self->incarnation},
+                               .value = span_of(bytes, process_state_encode(self, bytes))};
+    van_send_message(client->van, client->scheduler, &message);
+    client->say_us = now_us + PROCESS_STATE_US;
+}
+
+static void count(control_client *client, int64_t now_us) {
+    uint8_t bytes[TABLE_STATS_SIZE_MAX];
+    table_stats stats = {.count = 0};
+    control_message message = {.kind = CONTROL_STOCK, .stamp = {0, client->state.number, client->state.incarnation}};
+    message.stamp.view = client->host.count(client->host.context, &stats);
+    message.value = span_of(bytes, table_stats_encode(&stats, bytes));
+    van_send_message(client->van, client->scheduler, &message);
+    client->count_us = now_us + TABLE_STATS_US;
+}
+
+void control_client_tick(control_client *client, int64_t now_us) {
+    if (client->say_us == CLOCK_NEVER_US) return;
+    control_client_refresh(client);
+    if (now_us >= client->say_us) say(client, now_us);
+    if (now_us >= client->count_us) count(client, now_us);
+    if (now_us >= barrier_clients_next_us(client->clients))
+        barrier_clients_tick(client->clients, &client->state, now_us);
+    if (now_us >= app_rpc_next_us(client->rpc)) app_rpc_tick(client->rpc, now_us);
+}

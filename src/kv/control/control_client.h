@@ -1,0 +1,47 @@
+/* control_client.h — control plane, server's and worker's side: process state, barriers and app messages beside the
+ * slot protocol.
+ *
+ *  process_state.h ── HERE, every PROCESS_STATE_US ──► the scheduler's control server (control_server.h)
+ *   barrier_client.h  ── COME, PASS ──────────────►
+ *   table_stats.h  ── STOCK, every TABLE_STATS_US ───►
+ *              ◄─ AWAIT ─────────────────────  while something is awaited (stall.h)
+ *   app_rpc.h    ── NOTE ────────────────────► any process
+ *
+ * Threads     that of its van's loop. */
+#pragma once
+#include "kv/control/app_rpc.h"
+#include "kv/control/barrier_client.h"
+#include "kv/control/process_state.h"
+#include "kv/control/table_stats.h"
+#include "kv/van.h"
+
+typedef struct control_client control_client;
+
+typedef struct control_client_host {
+    /* Fills in what it knows of itself: PROCESS_STATE_NUMBERS and the cluster map. */
+    void (*describe)(void *context, process_state *state);
+    /* Of a server: adds what the slots have that it leads; the cluster map by which it counted. NULL: it has none. */
+    uint64_t (*count)(void *context, table_stats *stats);
+    void *context;
+} control_client_host;
+
+/* `role` is MR_PS_SERVERS or MR_PS_WORKERS; the van and the address are borrowed for its life. */
+control_client *control_client_create(van *van, uint8_t role, const char *scheduler, const control_client_host *host);
+void control_client_destroy(control_client *client);
+void control_client_begin(control_client *client, uint32_t number, uint64_t incarnation); /* it has these now */
+
+app_rpc *control_client_notes(control_client *client);
+void control_client_refresh(control_client *client); /* what it says bears the newest cluster map that is known here */
+/* as process_state_report_set */
+MR_MUST mr_status control_client_report(control_client *client, const char *key, double value);
+MR_MUST mr_status control_client_come(control_client *client, const char *name, uint8_t group,
+                                      barrier_clients_where where);
+mr_status control_client_passed(control_client *client, const char *name); /* as barrier_clients_passed */
+void control_client_restart(control_client *client);                       /* another generation has begun */
+
+/* What the deployment waits for, as the scheduler said it lately; "": nothing, or it says nothing. */
+const char *control_client_stall(control_client *client);
+
+bool control_client_take(control_client *client, const control_message *message); /* false: not for it */
+int64_t control_client_next_us(const control_client *client);
+void control_client_tick(control_client *client, int64_t now_us);

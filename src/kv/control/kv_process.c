@@ -1,0 +1,203 @@
+/* kv_process.c — see kv_process.h. Tested by tests/ps_process_test.c. */
+#include "kv/control/kv_process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cluster/incarnation.h"
+#include "cluster/metadata_remote.h"
+#include "kv/control/id_allocator.h"
+#include "net/socket/address.h"
+#include "ps/slot_message.h"
+
+struct kv_process {
+    const kv_process_host *host;
+    void *context;
+    van *van;
+    metadata_remote *remote;
+    incarnation_acquire *acquire; /* NULL: it has no number yet */
+    control_client *client;
+    uint8_t role;
+    uint32_t number, wanted; /* wanted: KV_PROCESS_ANY: any */
+    uint64_t token;
+    int64_t ask_us; /* when it asks for a number again; CLOCK_NEVER_US: it has one */
+    int64_t say_us; /* when the log says what it waits for; CLOCK_NEVER_US: for nothing, or it is a worker */
+    bool heard;
+    uint64_t breaks;
+    char scheduler[SLOT_MESSAGE_ADDRESS_MAX], checkpoints[SLOT_MESSAGE_ADDRESS_MAX];
+};
+
+/* ---- A number, then an incarnation. */
+
+static void on_enrolled(void *context, uint64_t incarnation) {
+    kv_process *process = context;
+    process->host->on_here(process->context, incarnation);
+    control_client_begin(process->client, process->number, incarnation);
+}
+
+static void sit_down(kv_process *process, uint32_t number) {
+    const env *env = van_env(process->van);
+    process->number = number;
+    process->ask_us = process->say_us = CLOCK_NEVER_US;
+    process->acquire = incarnation_acquire_create(metadata_remote_metadata(process->remote), env->rng, number,
+                                                  van_now_us(process->van), on_enrolled, process);
+}
+
+void kv_process_enrol_again(kv_process *process, uint64_t known) {
+    incarnation_acquire_again(process->acquire, known, van_now_us(process->van));
+}
+
+/* A server's log says what it waits for, first after a while, and then now and then: it asks many times a second. */
+static void begin_waiting(kv_process *process) {
+    if (process->role == CONTROL_SERVER && process->say_us == CLOCK_NEVER_US)
+        process->say_us = van_now_us(process->van) + KV_PROCESS_ALONE_US;
+}
+
+static void say_waiting(kv_process *process, int64_t now_us) {
+    process->say_us = now_us + KV_PROCESS_AGAIN_US;
+    if (!process->heard)
+        log_warn("waiting for the scheduler at %s: no answer; is it running?", process->scheduler);
+    else
+        log_warn("waiting: another process is server %u; start this one without --number, or with another",
+                 process->wanted);
+}
+
+static void take_seated(kv_process *process, const control_message *message) {
+    if (message->stamp.id != process->token || process->acquire != NULL) return;
+    if (message->stamp.view < ID_ALLOCATOR_MAX) {
+        sit_down(process, (uint32_t)message->stamp.view);
+        return;
+    }
+    begin_waiting(process);
+    if (process->host->on_full != NULL) process->host->on_full(process->context);
+}
+
+/* ---- As the van's host. */
+
+static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
+    kv_process *process = context;
+    uint32_t magic = 0;
+    control_message message;
+    if (!process->heard) process->say_us = CLOCK_NEVER_US;
+    process->heard = true;
+    if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
+    if (magic == SLOT_MESSAGE_MAGIC)
+        process->host->take(process->context, bytes, shared);
+    else if (control_message_decode(bytes, &message) == MR_OK && message.kind == CONTROL_SEATED)
+        take_seated(process, &message);
+    else if (control_message_decode(bytes, &message) == MR_OK && !control_client_take(process->client, &message) &&
+             !metadata_remote_take(process->remote, &message) && process->host->take_message != NULL)
+        process->host->take_message(process->context, &message);
+}
+
+static void broken(void *context, const char *address, bool silent) {
+    kv_process *process = context;
+    process->breaks++;
+    if (process->host->alone != NULL && strcmp(address, process->scheduler) == 0)
+        process->host->alone(process->context);
+}
+
+static void flush(void *context) {
+    kv_process *process = context;
+    if (process->host->flush != NULL) process->host->flush(process->context);
+}
+
+static int64_t next_us(void *context) {
+    kv_process *process = context;
+    int64_t next_us = clock_earlier_us(process->ask_us, metadata_remote_next_us(process->remote));
+    next_us = clock_earlier_us(next_us, process->say_us);
+    if (process->acquire != NULL) next_us = clock_earlier_us(next_us, incarnation_acquire_next_us(process->acquire));
+    next_us = clock_earlier_us(next_us, control_client_next_us(process->client));
+    return clock_earlier_us(next_us, process->host->next_us(process->context));
+}
+
+static void ask(kv_process *process, int64_t now_us) {
+    process->ask_us = now_us + KV_PROCESS_ASK_US;
+    van_send_message(
+        process->van, process->scheduler,
+        &(control_message){.kind = CONTROL_SEAT,
+                           .stamp = {.view = process->role,
+                                     .id = process->token,
+                                     .incarnation = process->wanted == KV_PROCESS_ANY ? 0 : 1 + process->wanted}});
+}
+
+static void tick(void *context, int64_t now_us) {
+    kv_process *process = context;
+    if (now_us >= process->say_us) say_waiting(process, now_us);
+    if (now_us >= process->ask_us) ask(process, now_us);
+    metadata_remote_tick(process->remote, now_us);
+    if (process->acquire != NULL) incarnation_acquire_tick(process->acquire, now_us);
+    if (now_us >= control_client_next_us(process->client)) control_client_tick(process->client, now_us);
+    if (now_us >= process->host->next_us(process->context)) process->host->tick(process->context, now_us);
+}
+
+/* ---- Life. */
+
+/* Where nothing else is said a process is reached the way the scheduler is. */
+static mr_status choose_address(const char *scheduler, uint64_t token, char out[SLOT_MESSAGE_ADDRESS_MAX]) {
+    address address;
+    MR_TRY(address_parse(scheduler, &address));
+    const char *free_port = "tcp:127.0.0.1:0";
+    if (!address_is_unix(&address)) return strcpy(out, free_port), MR_OK;
+    int size = snprintf(out, SLOT_MESSAGE_ADDRESS_MAX, "%s.%06x", scheduler, (unsigned)(token & 0xffffff));
+    if (size >= SLOT_MESSAGE_ADDRESS_MAX - VAN_DESK_ROOM)
+        return error_set(MR_INVALID, "the path of '%s' is too long for a socket beside it", scheduler);
+    return MR_OK;
+}
+
+mr_status kv_process_open(const kv_process_options *options, const kv_process_host *host, void *context,
+                          kv_process **out) {
+    static const van_host van_host = {.take = take, .broken = broken, .flush = flush, .next_us = next_us, .tick = tick};
+    MR_TRY(van_check_address(options->scheduler));
+    kv_process *process = xcalloc(1, sizeof *process);
+    *process = (struct kv_process){.host = host, .context = context, .role = options->role};
+    do process->token = options->env == NULL ? rng_system_seed() : rng_next(options->env->rng);
+    while (process->token == 0);
+    snprintf(process->scheduler, sizeof process->scheduler, "%s", options->scheduler);
+    snprintf(process->checkpoints, sizeof process->checkpoints, "%s" CONTROL_CHECKPOINTS, options->scheduler);
+    char listen[SLOT_MESSAGE_ADDRESS_MAX];
+    mr_status status = choose_address(options->scheduler, process->token, listen);
+    van_options van_options = {.listen = options->listen != NULL ? options->listen : listen,
+                               .beyond_this_machine = options->beyond_this_machine,
+                               .shown = options->shown,
+                               .env = options->env};
+    if (status == MR_OK || options->listen != NULL) status = van_open(&van_options, &van_host, process, &process->van);
+    if (status != MR_OK) {
+        free(process);
+        return status;
+    }
+    process->remote = metadata_remote_create(van_env(process->van), van_mail(process->van), process->scheduler);
+    process->client = control_client_create(
+        process->van, options->role == CONTROL_SERVER ? MR_PS_SERVERS : MR_PS_WORKERS, process->scheduler,
+        &(control_client_host){.describe = host->describe, .count = host->count, .context = context});
+    process->number = KV_PROCESS_ANY;
+    process->ask_us = van_now_us(process->van);
+    process->say_us = CLOCK_NEVER_US;
+    begin_waiting(process);
+    process->wanted = options->number;
+    if (options->number != KV_PROCESS_ANY && options->role == CONTROL_WORKER) sit_down(process, options->number);
+    *out = process;
+    return MR_OK;
+}
+
+void kv_process_close(kv_process *process) {
+    if (process == NULL) return;
+    metadata_remote_destroy(process->remote);
+    if (process->acquire != NULL) incarnation_acquire_destroy(process->acquire);
+    control_client_destroy(process->client);
+    van_close(process->van);
+    free(process);
+}
+
+control_client *kv_process_control(const kv_process *process) { return process->client; }
+van *kv_process_van(const kv_process *process) { return process->van; }
+uint32_t kv_process_number(const kv_process *process) { return process->number; }
+uint64_t kv_process_breaks(const kv_process *process) { return process->breaks; }
+bool kv_process_heard(const kv_process *process) { return process->heard; }
+metadata_store kv_process_metadata(const kv_process *process) { return metadata_remote_metadata(process->remote); }
+const char *kv_process_scheduler(const kv_process *process) { return process->scheduler; }
+const char *kv_process_checkpoints(const kv_process *process) { return process->checkpoints; }

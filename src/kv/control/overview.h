@@ -1,0 +1,29 @@
+/* overview.h — encoding of the overview of tables and checkpoints (mr_ps_overview_get).
+ *
+ *   bytes        what
+ *   -----------  ------------------------------------------------------------------------------------------
+ *   8 8 8 1      newest checkpoint that is whole, when it was written, how often they are made; one is being made
+ *   8 1          when there was trouble with them, and whether there still is
+ *   8            since when something is awaited
+ *   4 + n …      folder, trouble, awaited, help: texts
+ *   4 4          servers that have said what they have, servers
+ *   4            tables; each:
+ *   1 1 4 4      kind, dtype, dim, arrays
+ *   8 8 8        rows, bytes, left out
+ *   1 + n …      name, optimizer, codec, consistency
+ *   4 4 8 8 8 8  data: parts, those that are done, epoch, items, those that are given, those that are back
+ *   4 4          workers that want some, holders; each: 4 4 8 rank, parts, items
+ *
+ * Bounds  a table has less here than in a catalog, and a catalog fits into a control message: so does all of it, with
+ *             OVERVIEW_HOLDERS_MAX holders.
+ * Pure. */
+#pragma once
+#include "cluster/control_message.h"
+#include "miniray/admin.h"
+
+enum { OVERVIEW_HOLDERS_MAX = 512 };
+
+/* at most CONTROL_MESSAGE_VALUE_MAX; to be freed */
+uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size);
+/* MR_CORRUPT. mr_ps_overview_free. */
+MR_MUST mr_status overview_decode(span bytes, mr_ps_overview **out);

@@ -1,0 +1,72 @@
+/* table_catalog.h — catalog of all tables: one metadata value, changed by compare-and-swap (catalog_client.h).
+ *
+ *   bytes    what
+ *   -------  ------------------------------------------------------------------------------------------------
+ *   4 4 4  TABLE_CATALOG_MAGIC, the id that is given next, number of tables
+ *   …    tables, ids ascending: 1 + n name, 4 + n definition (table_schema.h), 1 + n each of TABLE_CATALOG_TEXTS,
+ *            4 number of arrays, each: 1 + n name, 1 dims, 8 × dims shape
+ *
+ * An id is given once, whatever becomes of its table: what slots have of a table that was dropped is never taken for
+ * another one's. So an id below the next one that is not listed is that of a dropped table.
+ *
+ * The texts are those that the definition was made of, for people who ask; what counts is the definition. The
+ * consistency is no part of it: slots do not need to know. It says in which slots a table lies, and what its pulls wait
+ * for; it is written out when the table is made, and is none ("") before.
+ *
+ * Bounds  TABLE_CATALOG_BYTES_MAX bytes, MR_PS_ARRAYS_MAX arrays of a table.
+ * Ownership   a table owns its arrays, the catalog its tables. Pure. */
+#pragma once
+#include "kv/payload/table_schema.h"
+#include "miniray/ps.h"
+#include "ps/cluster_map.h"
+
+#define TABLE_CATALOG_KEY   "tables"
+#define TABLE_CATALOG_MAGIC UINT32_C(0x32544b4d) /* "MKT2": format 2 */
+enum { TABLE_CATALOG_BYTES_MAX = 100 * 1000 };
+
+#define TABLE_CATALOG_TEXTS(X) X(optimizer) X(schedule) X(initializer) X(compression) X(consistency)
+
+typedef struct table_catalog_array {
+    char name[MR_PS_NAME_MAX];
+    int dims;
+    int64_t shape[MR_TENSOR_DIMS_MAX];
+} table_catalog_array;
+
+typedef struct table_catalog_table {
+    char name[MR_PS_NAME_MAX];
+    table_schema schema; /* with its id */
+#define X(text) char text[MR_PS_TEXT_MAX];
+    TABLE_CATALOG_TEXTS(X)
+#undef X
+    table_catalog_array *arrays; /* owned */
+    uint32_t array_count;
+} table_catalog_table;
+
+typedef struct table_catalog {   /* zero-initialized there is no table */
+    uint32_t next;               /* id; 0 stands for 1 */
+    table_catalog_table *tables; /* owned */
+    uint32_t count;
+} table_catalog;
+
+/* A table as these options have it, with the id 1. MR_INVALID, and says what cannot be. */
+MR_MUST mr_status table_catalog_table_init(table_catalog_table *table, const char *name,
+                                           const mr_ps_table_options *options);
+/* Where there is none it is the cluster map's. MR_INVALID: there are no slots for it, and how there would be. */
+MR_MUST mr_status table_catalog_table_consistency(const table_catalog_table *table, const cluster_map *map,
+                                                  consistency *out);
+uint64_t table_catalog_table_items(const table_catalog_table *table); /* of all its arrays */
+void table_catalog_table_copy(table_catalog_table *to, const table_catalog_table *from);
+void table_catalog_table_fini(table_catalog_table *table);
+/* static; NULL: they do not */
+const char *table_catalog_table_differs(const table_catalog_table *a, const table_catalog_table *b);
+
+void table_catalog_fini(table_catalog *catalog);
+const table_catalog_table *table_catalog_find(const table_catalog *catalog, const char *name); /* NULL: there is none */
+
+/* A copy, with an id of its own. MR_TOO_LARGE: there is no room for one more. There is none of that name. */
+MR_MUST mr_status table_catalog_add(table_catalog *catalog, const table_catalog_table *table);
+bool table_catalog_remove(table_catalog *catalog, uint32_t id); /* false: it was not there */
+
+size_t table_catalog_size(const table_catalog *catalog);
+void table_catalog_encode(const table_catalog *catalog, writer *writer);
+MR_MUST mr_status table_catalog_decode(span bytes, table_catalog *out); /* no bytes: no tables. MR_CORRUPT */

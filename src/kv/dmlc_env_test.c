@@ -1,0 +1,77 @@
+/* dmlc_env_test.c — ps-lite's environment, and what is said about one that makes no sense. */
+#include "kv/dmlc_env.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void the_scheduler_is_where_they_say(void **state) {
+    char address[DMLC_ADDRESS_MAX];
+    unsetenv("DMLC_PS_ROOT_URI");
+    assert_int_equal(dmlc_scheduler(address), MR_INVALID);
+    assert_string_equal(mr_last_error(), "no scheduler is given, and DMLC_PS_ROOT_URI is not set");
+    setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
+    unsetenv("DMLC_PS_ROOT_PORT");
+    assert_int_equal(dmlc_scheduler(address), MR_INVALID);
+    assert_string_equal(mr_last_error(), "DMLC_PS_ROOT_PORT is not set");
+    setenv("DMLC_PS_ROOT_PORT", "8000", 1);
+    assert_int_equal(dmlc_scheduler(address), MR_OK);
+    assert_string_equal(address, "tcp:127.0.0.1:8000");
+    setenv("DMLC_PS_ROOT_URI", "::1", 1);
+    assert_int_equal(dmlc_scheduler(address), MR_OK);
+    assert_string_equal(address, "tcp:[::1]:8000");
+    setenv("DMLC_PS_ROOT_URI", "localhost", 1);
+    assert_int_equal(dmlc_scheduler(address), MR_OK);
+    assert_string_equal(address, "tcp:127.0.0.1:8000");
+    char long_name[80] = {0}; /* which nobody has to be asked about */
+    memset(long_name, 'a', sizeof long_name - 1);
+    for (int i = 0; i < 2; i++) {
+        setenv("DMLC_PS_ROOT_URI", i == 0 ? long_name : "", 1);
+        assert_int_equal(dmlc_scheduler(address), MR_INVALID);
+        assert_non_null(strstr(mr_last_error(), "which is not a host"));
+    }
+    setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
+    setenv("DMLC_PS_ROOT_PORT", "70000", 1);
+    assert_int_equal(dmlc_scheduler(address), MR_INVALID);
+}
+
+static void whoever_names_a_scheduler_is_not_asked_for_another(void **state) {
+    char room[DMLC_ADDRESS_MAX];
+    const char *named = "unix:here", *none = NULL;
+    unsetenv("DMLC_PS_ROOT_URI");
+    assert_int_equal(dmlc_default(&named, room), MR_OK);
+    assert_string_equal(named, "unix:here");
+    assert_int_equal(dmlc_default(&none, room), MR_INVALID);
+    assert_null(none);
+    setenv("DMLC_PS_ROOT_URI", "127.0.0.1", 1);
+    setenv("DMLC_PS_ROOT_PORT", "8000", 1);
+    assert_int_equal(dmlc_default(&none, room), MR_OK);
+    assert_ptr_equal(none, room);
+    assert_string_equal(none, "tcp:127.0.0.1:8000");
+}
+
+static void numbers_are_above_nothing(void **state) {
+    static const char *const bad[] = {"", "0", "-1", "3x", " 3", "99999999999"};
+    uint32_t number;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        setenv("DMLC_NUM_WORKER", bad[i], 1);
+        assert_int_equal(dmlc_number("DMLC_NUM_WORKER", &number), MR_INVALID);
+    }
+    setenv("DMLC_NUM_WORKER", "12", 1);
+    assert_int_equal(dmlc_number("DMLC_NUM_WORKER", &number), MR_OK);
+    assert_int_equal(number, 12);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_scheduler_is_where_they_say),
+        cmocka_unit_test(whoever_names_a_scheduler_is_not_asked_for_another),
+        cmocka_unit_test(numbers_are_above_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* engine_blocks.c — engine, blocks of dense tables: creation, pushes, queries. See engine.h. */
+
+#include "base/alloc.h"
+#include "base/binary_search.h"
+#include "kv/engine/engine_internal.h"
+
+/* ---- Finding. */
+
+static int compare(const void *key, const void *item) {
+    const engine_block *wanted = key, *block = *(engine_block *const *)item;
+    if (wanted->array != block->array) return wanted->array < block->array ? -1 : 1;
+    return (wanted->number > block->number) - (wanted->number < block->number);
+}
+
+size_t engine_block_place(const engine_table *table, uint32_t array, uint32_t number) {
+    const engine_block wanted = {.array = array, .number = number};
+    return binary_search_first(&wanted, table->blocks, table->block_count, sizeof *table->blocks, compare);
+}
+
+engine_block *engine_block_find(const engine_table *table, const payload_place *place) {
+    size_t at = engine_block_place(table, place->array, place->block);
+    engine_block *block = at < table->block_count ? table->blocks[at] : NULL;
+    return block != NULL && block->array == place->array && block->number == place->block ? block : NULL;
+}
+
+/* A block knows nothing of the array behind it: for what it is the last one will do. */
+dense_table_options engine_block_options(const engine *engine, const engine_table *table, const payload_place *place) {
+    const table_schema *schema = &table->schema;
+    dense_table_options options = {.dtype = schema->dtype,
+                                   .dims = 1,
+                                   .shape = {(int64_t)place->block * schema->block + place->items},
+                                   .block = schema->block,
+                                   .states = table->optim.ops->states,
+                                   .versions = engine->keeps,
+                                   .init = schema->init,
+                                   .export = engine->host == NULL ? NULL : engine->host->export};
+    options.init.table = (uint64_t)schema->id << 32 | place->array;
+    return options;
+}
+
+bool engine_block_fits(const engine *engine, const engine_table *table, const payload_place *place) {
+    const engine_block *block = engine_block_find(table, place);
+    if (block != NULL) return dense_table_items(block->table) == place->items;
+    dense_table_options options = engine_block_options(engine, table, place);
+    dense_table_plan plan;
+    return place->items <= table->schema.block && dense_table_cut(&options, &plan) == MR_OK;
+}
+
+void engine_block_insert(engine_table *table, engine_block *block) {
+    size_t at = engine_block_place(table, block->array, block->number);
+    table->blocks = xrealloc(table->blocks, (table->block_count + 1) * sizeof *table->blocks);
+    memmove(table->blocks + at + 1, table->blocks + at, (table->block_count++ - at) * sizeof *table->blocks);
+    table->blocks[at] = block;
+}
+
+static engine_block *reach(const engine_push *push) {
+    const payload_place *place = &push->section->place;
+    engine_block *block = engine_block_find(push->table, place);
+    if (block != NULL) return block;
+    block = xcalloc(1, sizeof *block);
+    *block = (engine_block){.array = place->array, .number = place->block};
+    dense_table_options options = engine_block_options(push->engine, push->table, place);
+    section_decoder_must(dense_table_create(&options, place->block, &block->table));
+    engine_block_insert(push->table, block);
+    return block;
+}
+
+/* ---- Pushes. The first change of an apply writes the other array, and with it the next version; what follows in the
+ * same apply changes that. */
+
+typedef struct stretch {
+    const uint8_t *from;
+    uint8_t *to;
+    const uint8_t *array; /* that `to` is in */
+} stretch;
+
+static stretch begin(const engine_push *push, engine_block *block) {
+    dense_table *table = block->table;
+    size_t item = engine_item(push->table), first = push->section->place.first * item;
+    size_t end = first + push->section->count * item, all = dense_table_items(table) * item;
+    const uint8_t *from = dense_table_values(table);
+    uint8_t *to = dense_table_next(table);
+    bool again = block->touched == push->engine->applies;
+    if (again) to = dense_table_present(table);
+    dense_table_change(table, to);
+    if (!again && to != from) {
+        memcpy(to, from, first);
+        memcpy(to + end, from + end, all - end);
+    }
+    block->touched = push->engine->applies;
+    if (!again) dense_table_turn(table);
+    return (stretch){from + first, to + first, to};
+}
+
+static void update(const engine_push *push, engine_block *block, stretch stretch, const float *gradient) {
+    engine_table *table = push->table;
+    optim_arrays arrays = {
+        .from = (const float *)(const void *)stretch.from, .to = (float *)(void *)stretch.to, .gradient = gradient};
+    for (uint32_t k = 0; k < table->optim.ops->states; k++)
+        arrays.state[k] = dense_table_state(block->table, k) + push->section->place.first;
+    optim_moment moment = optim_at(&table->optim, ++block->updates, engine_rate(table, push->moment), push->scale);
+    moment.trust = engine_trust(table, block->array, &push->engine->norms);
+    optim_apply(&table->optim, &moment, &arrays, push->section->count);
+}
+
+static void count_on(stretch stretch, const uint64_t *more, size_t count) {
+    const uint64_t *from = (const uint64_t *)(const void *)stretch.from;
+    uint64_t *to = (uint64_t *)(void *)stretch.to;
+    for (size_t i = 0; i < count; i++) to[i] = from[i] + more[i];
+}
+
+bool engine_push_block(const engine_push *push) {
+    const table_schema *schema = &push->table->schema;
+    uint32_t count = push->section->count;
+    const void *values = section_decoder_values(&push->engine->decoder, push->section, schema->dtype, count);
+    if (values == NULL || !engine_block_fits(push->engine, push->table, &push->section->place)) return false;
+    if (schema->refuse_nan && schema->dtype != MR_I64 && !engine_finite(values, count)) {
+        push->table->left_out++;
+        return true;
+    }
+    engine_block *block = reach(push);
+    stretch stretch = begin(push, block);
+    if (push->sets)
+        memcpy(stretch.to, values, count * engine_item(push->table));
+    else if (schema->dtype == MR_I64)
+        count_on(stretch, values, count);
+    else
+        update(push, block, stretch, values);
+    dense_table_changed(block->table, stretch.array);
+    return true;
+}
+
+/* ---- Queries. */
+
+static const void *shown_of(const engine *engine, const engine_block *block, bool kept) {
+    bool before = kept && block->touched == engine->applies;
+    return before ? dense_table_kept(block->table) : dense_table_values(block->table);
+}
+
+/* Narrow ones are not what lies there. */
+bool engine_look_for_block(const engine *engine, const engine_table *table, const payload_place *place, bool kept,
+                           payload_afar *out) {
+    const engine_block *block = engine_block_find(table, place);
+    mr_dtype dtype = table->schema.dtype;
+    uint32_t word;
+    if (block == NULL || (dtype != MR_F32 && dtype != MR_I64)) return false;
+    *out = (payload_afar){.process = engine->host == NULL ? 0 : engine->host->process};
+    const void *values = shown_of(engine, block, kept);
+    if (!dense_table_is_seen(block->table, values, place->first, &out->offset, &word, &out->value)) return false;
+    out->word = word;
+    return true;
+}
+
+void engine_show_block(const engine *engine, const engine_table *table, const payload_place *place, uint32_t count,
+                       bool kept, void *out) {
+    const engine_block *block = engine_block_find(table, place);
+    if (block == NULL) {
+        dense_table_options options = engine_block_options(engine, table, place);
+        initializer_read(&options.init, options.dtype, 0, (size_t)place->block * table->schema.block + place->first,
+                         count, out);
+        return;
+    }
+    dense_table_read(block->table, shown_of(engine, block, kept), place->first, count, out);
+}

@@ -1,0 +1,151 @@
+/* engine_internal.h — internals of the engine, shared by engine*.c. See engine.h. */
+#pragma once
+#include "kv/engine/engine.h"
+#include "kv/engine/section_decoder.h"
+#include "kv/engine/slot_norms.h"
+#include "kv/engine/undo_log.h"
+#include "kv/payload/key_list_cache.h"
+#include "kv/table/dense_table.h"
+#include "kv/table/sparse_table.h"
+#include "kv/table/vector_table.h"
+
+enum { ENGINE_CHUNK = 1024 }; /* keys that are worked on at once: their rows stay in the cache */
+
+/* As bytes (engine_snapshot.c): the heads of a table, of a vector and of a block. */
+#define ENGINE_MAGIC UINT64_C(0x31464c454853524d)
+enum { ENGINE_TABLE_HEAD = TABLE_SCHEMA_SIZE + 8 + 4 + 8 * 6 + 8, ENGINE_VECTOR_HEAD = 12, ENGINE_BLOCK_HEAD = 24 };
+
+typedef struct engine_block {
+    uint32_t array, number;
+    uint64_t updates;   /* by the optimizer */
+    uint64_t touched;   /* apply that changed it last */
+    dense_table *table; /* owned */
+} engine_block;
+
+typedef struct engine_table {
+    table_schema schema;
+    optim optim;
+    uint64_t version; /* changes, from 1 on */
+    uint64_t made;    /* apply that defined it */
+    uint64_t touched; /* apply that changed it last */
+    uint64_t gone;    /* apply that dropped it; 0: it is there */
+    uint64_t refused, left_out, evicted;
+    uint64_t now;      /* the latest moment; where rows are bounded, but not their age, pushes */
+    uint64_t swept_at; /* moment up to which it was swept for old keys, and the hash */
+    uint64_t swept;
+    uint64_t rate_of; /* moment of `rate`; 0: none */
+    float rate;
+    sparse *sparse;        /* owned; of a sparse table */
+    vector_table table;    /* of vectors */
+    engine_block **blocks; /* owned, each too; of a dense one; by array and number */
+    size_t block_count;
+    undo_log log; /* of rows and vectors */
+} engine_table;
+
+typedef struct engine_dropped {
+    uint32_t id;
+    uint64_t when; /* the apply that dropped it */
+} engine_dropped;
+
+typedef struct engine {
+    engine_host *host; /* borrowed; may be NULL */
+    bool keeps;
+    uint64_t applies;      /* number of this apply, or of the last; 0: none yet */
+    engine_table **tables; /* owned, by id */
+    size_t count;
+    engine_dropped *dropped; /* owned, by id */
+    size_t dropped_count;
+    section_decoder decoder;
+    slot_norms norms;         /* of the round that is applied: what is known of all slots */
+    payload_writer answer;    /* the last one, if it was small: its memory is the next one's */
+    key_list_cache *cache;    /* owned: of keys that were asked for; NULL: none yet. No part of the state */
+    void *rows[ENGINE_CHUNK]; /* of keys that are worked on */
+} engine;
+
+/* What holds for one section of a push. */
+typedef struct engine_push {
+    engine *engine;
+    engine_table *table;
+    const payload_section *section; /* not pressed */
+    uint64_t moment;
+    float scale; /* of gradients */
+    bool sets;
+} engine_push;
+
+static inline size_t engine_item(const engine_table *table) { /* bytes of a value, as it lies here */
+    return table->schema.dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
+}
+/* Its version, and whether it was there, as it is or as it was before the last apply. */
+static inline uint64_t engine_version(const engine *engine, const engine_table *table, bool kept) {
+    return table->version - (kept && table->touched == engine->applies);
+}
+
+/* ---- Tables (engine_tables.c). */
+
+/* MR_INVALID: it cannot be here; MR_NOMEM. */
+MR_MUST mr_status engine_table_create(const engine *engine, const table_schema *schema, engine_table **out);
+void engine_table_destroy(engine_table *table);
+size_t engine_place(const engine *engine, uint32_t id); /* of the table, or where it would be */
+/* The table, as it is or as it was; NULL: there is none. */
+engine_table *engine_table_find(const engine *engine, uint32_t id, bool kept);
+bool engine_was_dropped(const engine *engine, uint32_t id, bool kept);
+void engine_insert(engine *engine, engine_table *table); /* of an id that is not there; moved */
+void engine_forget(engine *engine, uint32_t id);         /* its id is remembered as dropped */
+float engine_rate(engine_table *table, uint64_t moment);
+payload_look engine_table_look(const engine_table *table);
+
+/* ---- What a push does. False: it does not fit, and nothing has changed. */
+
+bool engine_push_rows(const engine_push *push);                                             /* engine_rows.c */
+bool engine_push_vectors(const engine_push *push);                                          /* engine_vectors.c */
+bool engine_push_block(const engine_push *push);                                            /* engine_blocks.c */
+void engine_erase(engine *engine, engine_table *table, const uint64_t *keys, size_t count); /* rows or vectors */
+void engine_evict(engine *engine, engine_table *table);                                     /* engine_rows.c */
+bool engine_finite(const float *values, size_t count);
+
+/* ---- What a round needs to know of all slots (engine_norms.c). */
+
+typedef struct engine_scale {
+    float factor; /* of gradients: a mean, a clipped one */
+    bool none;    /* the gradient of the table is not finite: nothing is updated with it */
+} engine_scale;
+
+bool engine_needs_norms(const engine_table *table);
+engine_scale engine_scale_of(const engine_table *table, uint32_t members, const slot_norms *known);
+float engine_trust(const engine_table *table, uint32_t array, const slot_norms *known); /* in the update of an array */
+
+/* ---- What a query shows: `kept` as before. Into room of its size. */
+
+typedef struct engine_note { /* of a list of keys that is known by name: where their rows lay */
+    uint32_t table;          /* 0: it is not known */
+    uint64_t changes;        /* of that table's rows, as they were (sparse_table_changes) */
+    uint32_t numbers[];
+} engine_note;
+
+/* A note may be NULL. */
+void engine_show_rows(const engine_table *table, const uint64_t *keys, size_t count, bool kept, engine_note *note,
+                      void *out);
+/* Keys from first to last that have a row, ascending, at most `most` (0: all). MR_NOMEM. To be freed. */
+MR_MUST mr_status engine_range(const engine_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept,
+                               uint64_t **keys, size_t *count);
+const void *engine_vector(const engine_table *table, uint64_t key, bool kept, size_t *from, uint32_t *length);
+/* MR_INVALID: the place is not one of a block of the table. */
+bool engine_block_fits(const engine *engine, const engine_table *table, const payload_place *place);
+/* Where those of the same machine find it; false: nowhere. */
+bool engine_look_for_block(const engine *engine, const engine_table *table, const payload_place *place, bool kept,
+                           payload_afar *out);
+void engine_show_block(const engine *engine, const engine_table *table, const payload_place *place, uint32_t count,
+                       bool kept, void *out);
+dense_table_options engine_block_options(const engine *engine, const engine_table *table, const payload_place *place);
+size_t engine_block_place(const engine_table *table, uint32_t array, uint32_t number);
+engine_block *engine_block_find(const engine_table *table, const payload_place *place); /* NULL: it is not there */
+void engine_block_insert(engine_table *table, engine_block *block);
+
+/* ---- Operations (state_machine.h) that have files of their own. */
+
+shared_bytes *engine_answer(void *self, span request, bool kept);                /* shelf_answer.c */
+shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment); /* engine_norms.c */
+shared_bytes *engine_combine(void *context, const span *parts, size_t count);
+size_t engine_size(const void *self); /* engine_snapshot.c */
+void engine_write(const void *self, void *out);
+bool engine_read(void *self, span bytes);

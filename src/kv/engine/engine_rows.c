@@ -1,0 +1,246 @@
+/* engine_rows.c — engine, rows of sparse tables: pushes, queries, erasure, eviction. See engine.h. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/half.h"
+#include "base/simd.h"
+#include "kv/engine/engine_internal.h"
+#include "kv/table/dtype_convert.h"
+#include "kv/table/key_sort.h"
+
+enum { SWEEPS = 8, SPARE = 16 }; /* parts of age_max and of rows_max */
+
+static size_t chunk(size_t left) { return left < ENGINE_CHUNK ? left : ENGINE_CHUNK; }
+
+/* ---- Pushes. */
+
+SIMD_CLONES static uint32_t count_infinite(const float *values, size_t count) {
+    uint32_t found = 0;
+    for (size_t i = 0; i < count; i++) found += (half_bits(values[i]) & 0x7f800000) == 0x7f800000;
+    return found;
+}
+
+bool engine_finite(const float *values, size_t count) { return count_infinite(values, count) == 0; }
+
+/* The rows of these keys, at most ENGINE_CHUNK, which will be changed; as they are they are kept. */
+static void touch(const engine_push *push, const uint64_t *keys, size_t count) {
+    engine_table *table = push->table;
+    void **rows = push->engine->rows;
+    bool absent[ENGINE_CHUNK];
+    if (!push->engine->keeps) {
+        section_decoder_must(sparse_table_touch(table->sparse, keys, count, (uint32_t)table->now, rows));
+        return;
+    }
+    section_decoder_must(sparse_table_touch_telling(table->sparse, keys, count, (uint32_t)table->now, rows, absent));
+    section_decoder_must(undo_log_note_rows(&table->log, keys, count, rows, absent, table->schema.dim));
+}
+
+static void set_rows(const engine_push *push, size_t count, const uint8_t *values) {
+    size_t bytes = push->table->schema.dim * engine_item(push->table);
+    for (size_t i = 0; i < count; i++)
+        if (push->engine->rows[i] != NULL) memcpy(push->engine->rows[i], values + i * bytes, bytes);
+}
+
+static void change(const engine_push *push, const uint64_t *keys, size_t count, const uint8_t *values) {
+    engine_table *table = push->table;
+    uint32_t dim = table->schema.dim;
+    size_t bytes = dim * engine_item(table);
+    void **rows = push->engine->rows;
+    float rate = push->sets ? 0 : engine_rate(table, push->moment);
+    for (size_t at = 0; at < count; at += ENGINE_CHUNK, values += ENGINE_CHUNK * bytes) {
+        size_t size = chunk(count - at);
+        touch(push, keys + at, size);
+        if (push->sets)
+            set_rows(push, size, values);
+        else if (table->schema.dtype == MR_I64)
+            optim_count_rows(rows, size, dim, (const int64_t *)(const void *)values);
+        else
+            optim_rows(&table->optim, rows, size, dim, (const float *)(const void *)values, rate, push->scale);
+    }
+}
+
+/* Some of the rows are not finite: the others go on. */
+static void change_finite(const engine_push *push, const float *values) {
+    uint32_t dim = push->table->schema.dim, count = 0;
+    void *memory;
+    section_decoder_must(alloc_try(push->section->count * (sizeof(uint64_t) + dim * sizeof(float)), &memory));
+    uint64_t *keys = memory;
+    float *finite = (float *)(keys + push->section->count);
+    for (uint32_t i = 0; i < push->section->count; i++, values += dim) {
+        if (!engine_finite(values, dim)) continue;
+        keys[count] = push->section->keys[i];
+        memcpy(finite + (size_t)count++ * dim, values, dim * sizeof *finite);
+    }
+    push->table->left_out += push->section->count - count;
+    change(push, keys, count, memory == NULL ? NULL : (const uint8_t *)finite);
+    free(memory);
+}
+
+bool engine_push_rows(const engine_push *push) {
+    const table_schema *schema = &push->table->schema;
+    const payload_section *section = push->section;
+    size_t items = (size_t)section->count * schema->dim;
+    const void *values = section_decoder_values(&push->engine->decoder, section, schema->dtype, items);
+    if (values == NULL) return false;
+    if (schema->refuse_nan && schema->dtype != MR_I64 && !engine_finite(values, items))
+        change_finite(push, values);
+    else
+        change(push, section->keys, section->count, values);
+    return true;
+}
+
+/* ---- Keys that go. */
+
+/* Keeps the rows of these keys as they are. */
+static void note(engine_table *table, const uint64_t *keys, size_t count) {
+    const void *rows[ENGINE_CHUNK];
+    for (size_t at = 0; at < count; at += ENGINE_CHUNK) {
+        size_t size = chunk(count - at);
+        sparse_table_rows_of(table->sparse, keys + at, size, rows);
+        for (size_t i = 0; i < size; i++)
+            section_decoder_must(undo_log_note(&table->log, keys[at + i], rows[i], table->schema.dim));
+    }
+}
+
+void engine_erase(engine *engine, engine_table *table, const uint64_t *keys, size_t count) {
+    if (table->schema.kind == TABLE_SCHEMA_SPARSE) {
+        if (engine->keeps) note(table, keys, count);
+        (void)sparse_table_erase(table->sparse, keys, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint32_t length;
+        const void *values = vector_table_find(&table->table, keys[i], &length);
+        if (engine->keeps) section_decoder_must(undo_log_note(&table->log, keys[i], values, length));
+        vector_table_erase(&table->table, keys[i]);
+    }
+}
+
+static void sweep(engine *engine, engine_table *table, uint64_t first, uint64_t last) {
+    uint64_t keys[ENGINE_CHUNK];
+    uint32_t now = (uint32_t)table->now, age = (uint32_t)table->schema.age_max;
+    for (sparse_table_cursor cursor = {.from = first}; !cursor.done;) {
+        size_t count = sparse_table_aged(table->sparse, now, age, last, &cursor, keys, ENGINE_CHUNK);
+        engine_erase(engine, table, keys, count);
+        table->evicted += count;
+    }
+}
+
+/* As much of the hashes as time has gone on since it was swept last: all of them in an eighth of age_max. */
+static void sweep_on(engine *engine, engine_table *table) {
+    uint64_t period = table->schema.age_max / SWEEPS + 1, passed = table->now - table->swept_at;
+    if (passed == 0) return;
+    table->swept_at = table->now;
+    if (passed >= period) {
+        sweep(engine, table, 0, UINT64_MAX);
+        return;
+    }
+    uint64_t first = table->swept, end = first + UINT64_MAX / period * passed;
+    table->swept = end + 1;
+    if (end < first) sweep(engine, table, 0, end);
+    sweep(engine, table, first, end < first ? UINT64_MAX : end);
+}
+
+static void cut_down(engine *engine, engine_table *table) {
+    sparse_table_look look = sparse_table_look_at(table->sparse);
+    uint64_t limit = table->schema.rows_max, there = look.rows + look.candidates;
+    if (there <= limit) return;
+    size_t count = there - (limit - limit / SPARE);
+    void *keys;
+    section_decoder_must(alloc_try(count * sizeof(uint64_t), &keys));
+    section_decoder_must(sparse_table_oldest(table->sparse, (uint32_t)table->now, count, keys, &count));
+    engine_erase(engine, table, keys, count);
+    table->evicted += count;
+    free(keys);
+}
+
+void engine_evict(engine *engine, engine_table *table) {
+    if (table->schema.age_max != 0) sweep_on(engine, table);
+    if (table->schema.rows_max != 0) cut_down(engine, table);
+}
+
+/* ---- Queries. */
+
+/* The values as they were, in the table's dtype. */
+static void show_old(const engine_table *table, uint64_t key, const undo_log_entry *entry, uint8_t *out) {
+    const table_schema *schema = &table->schema;
+    if (!entry->there)
+        initializer_read(&schema->init, schema->dtype, key, 0, schema->dim, out);
+    else
+        dtype_convert_values(schema->dtype, undo_log_values(&table->log, entry), schema->dim, out);
+}
+
+static void read_rows(const engine_table *table, const uint64_t *keys, size_t count, engine_note *note, void *out) {
+    if (note == NULL) {
+        sparse_table_read(table->sparse, keys, count, out);
+        return;
+    }
+    uint64_t changes = sparse_table_changes(table->sparse);
+    if (note->table == table->schema.id && note->changes == changes) {
+        sparse_table_read_noted(table->sparse, keys, count, note->numbers, out);
+        return;
+    }
+    sparse_table_read_noting(table->sparse, keys, count, note->numbers, out);
+    note->table = table->schema.id;
+    note->changes = changes;
+}
+
+void engine_show_rows(const engine_table *table, const uint64_t *keys, size_t count, bool kept, engine_note *note,
+                      void *out) {
+    size_t bytes = sparse_table_value_bytes(table->sparse), from = 0;
+    read_rows(table, keys, count, note, out);
+    for (size_t i = 0; kept && i < count && from < table->log.count; i++) {
+        const undo_log_entry *entry = undo_log_find(&table->log, keys[i], &from);
+        if (entry != NULL) show_old(table, keys[i], entry, (uint8_t *)out + i * bytes);
+    }
+}
+
+/* Keys of the range that have a row now, ascending. */
+static mr_status list_now(const engine_table *table, uint64_t first, uint64_t last, size_t more, uint64_t **out,
+                          size_t *count) {
+    const sparse *sparse = table->sparse;
+    uint64_t rows = sparse_table_look_at(sparse).rows;
+    bool narrow = last - first < rows;
+    size_t room = narrow ? last - first + 1 : sparse_table_range(sparse, first, last, NULL, 0), found = 0;
+    void *memory;
+    MR_TRY(alloc_try((room + more) * sizeof(uint64_t), &memory));
+    uint64_t *keys = memory;
+    if (!narrow) {
+        found = sparse_table_range(sparse, first, last, keys, room);
+        key_sort_keys(keys, found);
+    }
+    for (uint64_t i = 0; narrow && i < room; i++)
+        if (sparse_table_find(sparse, first + i) != NULL) keys[found++] = first + i;
+    *out = keys;
+    *count = found;
+    return MR_OK;
+}
+
+/* Takes out what is new, and puts in what has gone. There is room for it. */
+static size_t list_before(const undo_log *log, uint64_t first, uint64_t last, uint64_t *keys, size_t count) {
+    size_t from = 0, kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        const undo_log_entry *entry = undo_log_find(log, keys[i], &from);
+        if (entry == NULL || entry->there) keys[kept++] = keys[i];
+    }
+    size_t there = kept, at = 0;
+    for (size_t i = 0; i < log->count; i++) {
+        const undo_log_entry *entry = &log->entries[i];
+        if (!entry->there || entry->key < first || entry->key > last) continue;
+        at = key_sort_reach(keys, there, sizeof *keys, at, entry->key);
+        if (at == there || keys[at] != entry->key) keys[kept++] = entry->key;
+    }
+    if (kept > there) key_sort_keys(keys, kept);
+    return kept;
+}
+
+mr_status engine_range(const engine_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept,
+                       uint64_t **keys, size_t *count) {
+    *keys = NULL;
+    *count = 0;
+    if (first > last) return MR_OK;
+    MR_TRY(list_now(table, first, last, kept ? table->log.count : 0, keys, count));
+    if (kept && table->log.count > 0) *count = list_before(&table->log, first, last, *keys, *count);
+    if (most != 0 && *count > most) *count = most;
+    return MR_OK;
+}

@@ -1,0 +1,103 @@
+/* engine_snapshot_test.c — a slot as bytes: no others are read, and it makes no sense of nonsense. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/payload_builder.h"
+
+static void no_other_bytes_are_read(void **state) {
+    void *engine = engine_fixture_new(true), *other = engine_fixture_new(true), *plain = engine_fixture_new(false);
+    payload_writer writer = {0};
+    payload_define(&writer, (definition_options){.optimizer = "adam", .admit = 2});
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1, 2}, 2, (const float[]){1, 2}, 1);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){1}, 1);
+    payload_define(&writer, (definition_options){.id = 2, .kind = TABLE_SCHEMA_VECTORS});
+    payload_vector(&writer, PAYLOAD_ADD_VECTORS, 2, 4, (const float[]){1, 2, 3}, 3);
+    payload_define(&writer, (definition_options){.id = 3, .kind = TABLE_SCHEMA_DENSE, .block = 8});
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 3, (payload_place){0, 1, 4, 0}, (const float[]){1, 2, 3, 4}, 4);
+    payload_plain(&writer, PAYLOAD_DROP, 9);
+    engine_fixture_apply(engine, &writer, 1);
+    shared_bytes *bytes = engine_fixture_bytes(engine);
+    span all = shared_bytes_bytes(bytes);
+    for (size_t size = 0; size < all.size; size++) assert_false(engine_ops.read(other, span_of(all.data, size)));
+    assert_false(engine_ops.read(plain, all)); /* it keeps nothing */
+    rng rng;
+    rng_init(&rng, 5);
+    for (int turn = 0; turn < 2000; turn++) { /* whatever is read is written again */
+        shared_bytes *wrong = shared_bytes_copy(all);
+        shared_bytes_room(wrong)[rng_below(&rng, all.size)] ^= (uint8_t)(1 << rng_below(&rng, 8));
+        if (engine_ops.read(other, shared_bytes_bytes(wrong))) {
+            shared_bytes *again = engine_fixture_bytes(other);
+            assert_int_equal(shared_bytes_bytes(again).size, all.size);
+            shared_bytes_unref(again);
+        }
+        shared_bytes_unref(wrong);
+    }
+    assert_true(engine_ops.read(other, all));
+    engine_fixture_assert_same(engine, other);
+    shared_bytes_unref(bytes);
+    engine_ops.destroy(engine);
+    engine_ops.destroy(other);
+    engine_ops.destroy(plain);
+}
+
+static void what_makes_no_sense_changes_nothing(void **state) {
+    void *engine = engine_fixture_new(false);
+    engine_fixture_define(engine, (definition_options){.dim = 2});
+    shared_bytes *before = engine_fixture_bytes(engine);
+    payload_writer writer = {0};
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1, 2}, 2, (const float[]){1, 2, 3, 4}, 2);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){2, 1}, 2, (const float[]){1, 2, 3, 4}, 2);
+    engine_ops.apply(engine, payload_written(&writer), 1); /* keys that do not ascend, behind some that do */
+    payload_fini(&writer);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 7, (const uint64_t[]){1}, 1, (const float[]){1}, 1); /* unknown */
+    engine_ops.apply(engine, payload_written(&writer), 1);
+    shared_bytes *none = engine_ops.show(engine, span_of("nonsense", 8), false);
+    assert_int_equal(shared_bytes_bytes(none).size, 0);
+    shared_bytes *after = engine_fixture_bytes(engine);
+    assert_memory_equal(shared_bytes_bytes(before).data, shared_bytes_bytes(after).data,
+                        shared_bytes_bytes(before).size);
+    assert_int_equal(shared_bytes_bytes(before).size, shared_bytes_bytes(after).size);
+    payload_fini(&writer);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){1, 2, 3}, 3); /* too long */
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 1, (payload_place){0, 0, 1, 0}, (const float[]){1}, 1);  /* no array */
+    engine_fixture_apply(engine, &writer, 1);
+    assert_int_equal(engine_fixture_look(engine).refused, 2);
+    assert_int_equal(engine_fixture_look(engine).keys, 0);
+    shared_bytes_unref(none);
+    shared_bytes_unref(before);
+    shared_bytes_unref(after);
+    engine_ops.destroy(engine);
+}
+
+static void bytes_need_no_alignment(void **state) {
+    void *engine = engine_fixture_new(false);
+    engine_fixture_define(engine, (definition_options){.id = 1});
+    payload_writer writer = {0};
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){5}, 1);
+    span written = payload_written(&writer);
+    uint8_t *odd = xmalloc(written.size + 3);
+    memcpy(odd + 3, written.data, written.size);
+    engine_ops.apply(engine, span_of(odd + 3, written.size), 1);
+    shared_bytes *shown = engine_ops.show(engine, span_of(odd + 3, written.size), false);
+    assert_int_equal(shared_bytes_bytes(shown).size, payload_section_size(PAYLOAD_ROWS, 1, 4));
+    assert_true(engine_fixture_row(engine, 1, false) == 5);
+    shared_bytes_unref(shown);
+    free(odd);
+    payload_fini(&writer);
+    engine_ops.destroy(engine);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_other_bytes_are_read),
+        cmocka_unit_test(what_makes_no_sense_changes_nothing),
+        cmocka_unit_test(bytes_need_no_alignment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* engine_test.c — tables of a slot: which there are, what optimizers, codecs and rounds make of pushes, and the version
+ * before. */
+#include "kv/engine/engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "kv/codec/codec.h"
+#include "tests/support/engine_fixture.h"
+#include "tests/support/payload_builder.h"
+
+static void a_push_that_pulls_shows_what_it_pushed(void **state) {
+    void *engine = engine_fixture_new(false);
+    payload_writer writer = {0};
+    payload_define(&writer, (definition_options){.id = 1});
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){5}, 1, (const float[]){7}, 1);
+    size_t before = writer.size;
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){6}, 1, (const float[]){1}, 1);
+    shared_bytes_room(writer.bytes)[before + 5] = PAYLOAD_MUTE;
+    payload_keys(&writer, PAYLOAD_ERASE, 1, (const uint64_t[]){5}, 1);
+    engine_ops.apply(engine, payload_written(&writer), 1);
+    engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
+    payload_section section = engine_fixture_next(&answers, PAYLOAD_ROWS);
+    assert_true(section.count == 1 && engine_fixture_floats(&section)[0] == 0);
+    engine_fixture_end(&answers);
+    assert_true(engine_fixture_row(engine, 6, false) == 1);
+    engine_ops.destroy(engine);
+}
+
+static void unknown_and_dropped_tables_are_told(void **state) {
+    void *engine = engine_fixture_new(false);
+    payload_writer writer = {0};
+    const uint64_t key = 4;
+    payload_keys(&writer, PAYLOAD_GET_ROWS, 1, &key, 1);
+    engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
+    assert_int_equal(engine_fixture_next(&answers, PAYLOAD_NONE).count, PAYLOAD_UNKNOWN);
+    engine_fixture_end(&answers);
+
+    payload_define(&writer, (definition_options){.initializer = "constant:3"}); /* shown as it would begin */
+    payload_keys(&writer, PAYLOAD_GET_ROWS, 1, &key, 1);
+    answers = engine_fixture_ask(engine, &writer, false);
+    payload_section section = engine_fixture_next(&answers, PAYLOAD_ROWS);
+    assert_true(section.version == 0 && engine_fixture_floats(&section)[0] == 3);
+    engine_fixture_end(&answers);
+    assert_int_equal(engine_look_at(engine, NULL, 0), 0);
+
+    engine_fixture_define(engine, (definition_options){.initializer = "constant:3"});
+    assert_int_equal(engine_look_at(engine, NULL, 0), 1);
+    payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, 4, (const float[]){1}, 1);
+    answers = engine_fixture_ask(engine, &writer, false);
+    assert_int_equal(engine_fixture_next(&answers, PAYLOAD_NONE).count, PAYLOAD_MISFIT);
+    engine_fixture_end(&answers);
+
+    payload_plain(&writer, PAYLOAD_DROP, 1);
+    payload_define(&writer, (definition_options){.initializer = "constant:3"}); /* too late: never again */
+    engine_fixture_apply(engine, &writer, 2);
+    payload_define(&writer, (definition_options){.initializer = "constant:3"});
+    payload_keys(&writer, PAYLOAD_GET_ROWS, 1, &key, 1);
+    answers = engine_fixture_ask(engine, &writer, false);
+    assert_int_equal(engine_fixture_next(&answers, PAYLOAD_NONE).count, PAYLOAD_DROPPED);
+    engine_fixture_end(&answers);
+    engine_ops.destroy(engine);
+}
+
+static void the_first_schema_stays(void **state) {
+    void *engine = engine_fixture_new(false);
+    engine_fixture_define(engine, (definition_options){.initializer = "constant:3"});
+    engine_fixture_define(engine, (definition_options){.initializer = "constant:4"});
+    engine_fixture_define(engine, (definition_options){.initializer = "constant:3"});
+    assert_true(engine_fixture_row(engine, 1, false) == 3);
+    assert_int_equal(engine_fixture_look(engine).refused, 1);
+    engine_ops.destroy(engine);
+}
+
+static void values_that_have_not_changed_are_not_sent(void **state) {
+    void *engine = engine_fixture_new(false);
+    engine_fixture_define(engine, (definition_options){.id = 1});
+    engine_fixture_push(engine, 5, 1, 1);
+    payload_writer writer = {0};
+    payload_keys(&writer, PAYLOAD_GET_ROWS, 1, (const uint64_t[]){5}, 1);
+    const uint64_t version = 2;
+    memcpy(shared_bytes_room(writer.bytes) + PAYLOAD_HEAD, &version, sizeof version);
+    shared_bytes *query = shared_bytes_copy(payload_written(&writer));
+    engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
+    assert_int_equal(engine_fixture_next(&answers, PAYLOAD_SAME).version, 2);
+    engine_fixture_end(&answers);
+    engine_fixture_push(engine, 6, 1, 1);
+    shared_bytes *shown = engine_ops.show(engine, shared_bytes_bytes(query), false);
+    assert_int_equal(shared_bytes_bytes(shown).data[4], PAYLOAD_ROWS);
+    shared_bytes_unref(shown);
+    shared_bytes_unref(query);
+    engine_ops.destroy(engine);
+}
+
+static void rates_follow_the_moment(void **state) {
+    void *engine = engine_fixture_new(false);
+    engine_fixture_define(engine, (definition_options){.optimizer = "sgd", .rate = 1, .schedule = "step:10:0.5"});
+    engine_fixture_push(engine, 1, 1, 1);
+    assert_true(engine_fixture_row(engine, 1, false) == -1);
+    engine_fixture_push(engine, 1, 1, 10);
+    assert_true(engine_fixture_row(engine, 1, false) == -2);
+    engine_fixture_push(engine, 1, 1, 11);
+    assert_true(engine_fixture_row(engine, 1, false) == -2.5f);
+    engine_fixture_push(engine, 1, 1, 3); /* a rank that is behind */
+    assert_true(engine_fixture_row(engine, 1, false) == -3.5f);
+    engine_ops.destroy(engine);
+}
+
+static void rounds_are_averaged(void **state) {
+    for (int average = 0; average < 2; average++) {
+        void *engine = engine_fixture_new(false), *sum = engine_ops.sum_begin(NULL, 0);
+        engine_fixture_define(engine, (definition_options){.average = average});
+        for (int rank = 0; rank < 4; rank++) {
+            payload_writer writer = {0};
+            if (rank != 2) payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){8}, 1);
+            engine_ops.sum_add(sum, payload_written(&writer));
+            payload_fini(&writer);
+        }
+        shared_bytes *round = shared_bytes_new(engine_ops.sum_size(sum));
+        engine_ops.sum_write(sum, shared_bytes_room(round));
+        engine_ops.sum_end(sum);
+        engine_ops.apply(engine, shared_bytes_bytes(round), 1);
+        shared_bytes_unref(round);
+        assert_true(engine_fixture_row(engine, 1, false) == (average ? 6 : 24));
+        engine_ops.destroy(engine);
+    }
+}
+
+static void codecs_are_decoded(void **state) {
+    static const char *const names[] = {"fp16", "bf16", "int8", "sign", "topk:0.5", "randk:0.5"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        enum { COUNT = 40, DIM = 5 };
+        float values[COUNT * DIM], expected[COUNT * DIM];
+        uint64_t keys[COUNT];
+        codec codec;
+        payload_room room;
+        size_t size;
+        payload_writer writer = {0};
+        for (size_t i = 0; i < COUNT * DIM; i++) values[i] = (float)(i % 17) - 8;
+        for (uint64_t i = 0; i < COUNT; i++) keys[i] = 3 * i;
+        void *engine = engine_fixture_new(false);
+        engine_fixture_define(engine, (definition_options){.dim = DIM, .codec = names[k]});
+        assert_int_equal(codec_parse(names[k], &codec), MR_OK);
+        size_t bound = codec_bound(&codec, COUNT * DIM);
+        const payload_head head = {
+            .table = 1, .op = PAYLOAD_ADD_ROWS, .flags = PAYLOAD_CODED, .dtype = MR_F32, .count = COUNT};
+        assert_int_equal(payload_add(&writer, head, bound, &room), MR_OK);
+        memcpy(room.keys, keys, sizeof keys);
+        assert_int_equal(codec_encode(&codec, 1, values, COUNT * DIM, room.values, bound, &size), MR_OK);
+        assert_int_equal(codec_decode(span_of(room.values, size), expected, COUNT * DIM), MR_OK);
+        payload_trim(&writer, bound - size);
+        compressor *compressor;
+        if (compressor_open(COMPRESSOR_LZ4, &compressor) == MR_OK) {
+            assert_int_equal(payload_press(&writer, compressor), MR_OK);
+            compressor_close(compressor);
+        }
+        engine_fixture_apply(engine, &writer, 1);
+        payload_keys(&writer, PAYLOAD_GET_ROWS, 1, keys, COUNT);
+        engine_fixture_answers answers = engine_fixture_ask(engine, &writer, false);
+        payload_section section = engine_fixture_next(&answers, PAYLOAD_ROWS);
+        for (size_t i = 0; i < COUNT * DIM; i++) assert_true(engine_fixture_floats(&section)[i] == 0 + expected[i]);
+        engine_fixture_end(&answers);
+        engine_ops.destroy(engine);
+    }
+}
+
+static void halve(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        arrays->state[0][i] += arrays->gradient[i];
+        arrays->to[i] = arrays->from[i] / 2 + arrays->state[0][i];
+    }
+}
+
+static void an_optimizer_of_ones_own_runs(void **state) {
+    static const optim_ops mine = {.name = "mine", .states = 1, .apply = halve};
+    static const optim_ops *const list[] = {&mine};
+    engine_host host = {.optimizers = list, .optimizer_count = 1};
+    void *engine = engine_ops.create(&host, 0, false), *stranger = engine_fixture_new(false);
+    engine_fixture_define(engine, (definition_options){.optimizer = "own:mine"});
+    engine_fixture_define(stranger, (definition_options){.optimizer = "own:mine"});
+    engine_fixture_push(engine, 1, 4, 1);
+    engine_fixture_push(engine, 1, 2, 2);
+    assert_true(engine_fixture_row(engine, 1, false) == 8);
+    assert_int_equal(engine_look_at(stranger, NULL, 0), 0);
+    engine_ops.destroy(engine);
+    engine_ops.destroy(stranger);
+}
+
+static void the_version_before_is_kept(void **state) {
+    void *engine = engine_fixture_new(true);
+    engine_fixture_define(engine, (definition_options){.id = 1});
+    engine_fixture_push(engine, 1, 5, 1);
+    assert_true(engine_fixture_row(engine, 1, false) == 5 && engine_fixture_row(engine, 1, true) == 0);
+    engine_fixture_push(engine, 2, 7, 2);
+    assert_true(engine_fixture_row(engine, 1, true) == 5 && engine_fixture_row(engine, 2, true) == 0 &&
+                engine_fixture_row(engine, 2, false) == 7);
+    payload_writer writer = {0};
+    payload_keys(&writer, PAYLOAD_ERASE, 1, (const uint64_t[]){1}, 1);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){1}, 1, (const float[]){1}, 1);
+    engine_fixture_apply(engine, &writer, 3);
+    assert_true(engine_fixture_row(engine, 1, true) == 5 && engine_fixture_row(engine, 1, false) == 1);
+    engine_ops.apply(engine, span_of("nonsense", 8), 4); /* nothing has changed since */
+    assert_true(engine_fixture_row(engine, 1, true) == 1 && engine_fixture_row(engine, 1, false) == 1);
+    payload_plain(&writer, PAYLOAD_DROP, 1);
+    engine_fixture_apply(engine, &writer, 5);
+    assert_true(engine_fixture_row(engine, 1, true) == 1);
+    void *copy = engine_fixture_copy(engine, true);
+    assert_true(engine_fixture_row(copy, 1, true) == 1);
+    engine_ops.apply(copy, (span){0}, 6);
+    payload_keys(&writer, PAYLOAD_GET_ROWS, 1, (const uint64_t[]){1}, 1);
+    engine_fixture_answers answers = engine_fixture_ask(copy, &writer, true);
+    assert_int_equal(engine_fixture_next(&answers, PAYLOAD_NONE).count, PAYLOAD_DROPPED);
+    engine_fixture_end(&answers);
+    engine_ops.destroy(engine);
+    engine_ops.destroy(copy);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_push_that_pulls_shows_what_it_pushed),
+        cmocka_unit_test(unknown_and_dropped_tables_are_told),
+        cmocka_unit_test(the_first_schema_stays),
+        cmocka_unit_test(values_that_have_not_changed_are_not_sent),
+        cmocka_unit_test(rates_follow_the_moment),
+        cmocka_unit_test(rounds_are_averaged),
+        cmocka_unit_test(codecs_are_decoded),
+        cmocka_unit_test(an_optimizer_of_ones_own_runs),
+        cmocka_unit_test(the_version_before_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

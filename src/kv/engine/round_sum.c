@@ -1,0 +1,339 @@
+/* round_sum.c — see round_sum.h. */
+#include "kv/engine/round_sum.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/binary_search.h"
+#include "kv/engine/round_sum_keys.h"
+#include "kv/engine/section_decoder.h"
+
+typedef struct stretch { /* of a block */
+    payload_place place;
+    uint32_t count;
+    void *values; /* owned */
+} stretch;
+
+typedef struct stretches {
+    stretch *list; /* owned; those that are added by array and block, those that are set as they came */
+    size_t count;
+} stretches;
+
+typedef struct table {
+    uint32_t id;
+    void *schema; /* owned; NULL: nobody defined it */
+    size_t schema_size;
+    payload_op kind; /* ADD_ROWS, ADD_VECTORS or ADD_BLOCK: what it was first; 0: nothing yet */
+    bool counters;
+    uint32_t dim; /* of rows */
+    round_sum_keys added, set, erased;
+    stretches added_blocks, set_blocks;
+    bool dropped;
+} table;
+
+typedef struct round_sum {
+    uint32_t members;
+    bool any;
+    table **tables; /* owned, by id */
+    size_t count;
+    section_decoder decoder;
+} round_sum;
+
+void *round_sum_begin(void *context, uint32_t slot) { return xcalloc(1, sizeof(round_sum)); }
+
+static void free_stretches(stretches *stretches) {
+    for (size_t i = 0; i < stretches->count; i++) free(stretches->list[i].values);
+    free(stretches->list);
+}
+
+void round_sum_end(void *sum) {
+    round_sum *round_sum = sum;
+    for (size_t i = 0; i < round_sum->count; i++) {
+        table *table = round_sum->tables[i];
+        free(table->schema);
+        round_sum_keys_fini(&table->added);
+        round_sum_keys_fini(&table->set);
+        round_sum_keys_fini(&table->erased);
+        free_stretches(&table->added_blocks);
+        free_stretches(&table->set_blocks);
+        free(table);
+    }
+    free(round_sum->tables);
+    section_decoder_fini(&round_sum->decoder);
+    free(round_sum);
+}
+
+static int compare_id(const void *key, const void *item) {
+    uint32_t id = *(const uint32_t *)key, other = (*(table *const *)item)->id;
+    return (id > other) - (id < other);
+}
+
+static table *reach(round_sum *sum, uint32_t id) {
+    size_t at = binary_search_first(&id, sum->tables, sum->count, sizeof *sum->tables, compare_id);
+    if (at < sum->count && sum->tables[at]->id == id) return sum->tables[at];
+    table *made = xcalloc(1, sizeof *made);
+    made->id = id;
+    sum->tables = xrealloc(sum->tables, (sum->count + 1) * sizeof(table *));
+    memmove(sum->tables + at + 1, sum->tables + at, (sum->count++ - at) * sizeof(table *));
+    sum->tables[at] = made;
+    return made;
+}
+
+/* ---- Contributions: what is under keys. */
+
+static payload_op kind_of(payload_op op) { /* the ADD of its kind */
+    return op == PAYLOAD_SET_ROWS      ? PAYLOAD_ADD_ROWS
+           : op == PAYLOAD_SET_VECTORS ? PAYLOAD_ADD_VECTORS
+           : op == PAYLOAD_SET_BLOCK   ? PAYLOAD_ADD_BLOCK
+                                       : op;
+}
+
+/* A table is what its first contribution says. */
+static bool fits(table *table, const payload_section *section, uint32_t dim) {
+    bool counters = section->dtype == MR_I64;
+    if (table->kind == 0) {
+        table->kind = kind_of(section->op);
+        table->counters = counters;
+        table->dim = dim;
+    }
+    return table->kind == kind_of(section->op) && table->counters == counters && table->dim == dim;
+}
+
+static size_t items_of(const payload_section *section, uint32_t dim) {
+    size_t items = 0;
+    if (section->lengths == NULL) return (size_t)section->count * dim;
+    for (uint32_t i = 0; i < section->count; i++) items += section->lengths[i];
+    return items;
+}
+
+static void add_keys(round_sum *sum, table *table, const payload_section *section) {
+    size_t dim = section->lengths == NULL ? section_decoder_dim(section) : 0;
+    if (section->count == 0 || dim > UINT32_MAX || (section->lengths == NULL && dim == 0)) return;
+    const void *values =
+        section_decoder_values(&sum->decoder, section, section->dtype, items_of(section, (uint32_t)dim));
+    if (values == NULL || !fits(table, section, (uint32_t)dim)) return;
+    const round_sum_contribution contribution = {.keys = section->keys,
+                                                 .count = section->count,
+                                                 .lengths = section->lengths,
+                                                 .dim = (uint32_t)dim,
+                                                 .values = values,
+                                                 .counters = table->counters,
+                                                 .sets = payload_is_set(section->op)};
+    round_sum_keys_add(contribution.sets ? &table->set : &table->added, &contribution);
+}
+
+static void add_erased(table *table, const payload_section *section) {
+    const round_sum_contribution contribution = {.keys = section->keys,
+                                                 .count = section->count,
+                                                 .values =
+                                                     (const uint8_t *)section->keys, /* none of them, but not NULL */
+                                                 .sets = true};
+    round_sum_keys_add(&table->erased, &contribution);
+}
+
+/* ---- Blocks. */
+
+static int compare_block(const void *key, const void *item) {
+    const payload_place *place = key, *other = &((const stretch *)item)->place;
+    if (place->array != other->array) return place->array < other->array ? -1 : 1;
+    return (place->block > other->block) - (place->block < other->block);
+}
+
+static stretch *insert(stretches *stretches, size_t at) {
+    stretches->list = xrealloc(stretches->list, (stretches->count + 1) * sizeof *stretches->list);
+    memmove(stretches->list + at + 1, stretches->list + at, (stretches->count++ - at) * sizeof *stretches->list);
+    return &stretches->list[at];
+}
+
+static void fill(stretch *stretch, const payload_section *section, const void *values, size_t item) {
+    *stretch = (struct stretch){section->place, section->count, NULL};
+    section_decoder_must(alloc_try_aligned(64, section->count * item + 1, &stretch->values));
+    if (section->count > 0) memcpy(stretch->values, values, section->count * item);
+}
+
+/* From the first to the last item of both; what is new in it is 0. */
+static void widen(stretch *stretch, const payload_section *section, size_t item) {
+    uint32_t first = stretch->place.first, end = first + stretch->count;
+    uint32_t new_first = section->place.first < first ? section->place.first : first;
+    uint32_t new_end = section->place.first + section->count > end ? section->place.first + section->count : end;
+    if (new_first == first && new_end == end) return;
+    void *values;
+    section_decoder_must(alloc_try((new_end - new_first) * item + 1, &values));
+    memcpy((uint8_t *)values + (first - new_first) * item, stretch->values, stretch->count * item);
+    free(stretch->values);
+    *stretch = (struct stretch){stretch->place, new_end - new_first, values};
+    stretch->place.first = new_first;
+}
+
+static void add_block(table *table, const payload_section *section, const void *values) {
+    stretches *all = &table->added_blocks;
+    size_t item = table->counters ? sizeof(int64_t) : sizeof(float);
+    size_t at = binary_search_first(&section->place, all->list, all->count, sizeof *all->list, compare_block);
+    if (at == all->count || compare_block(&section->place, &all->list[at]) != 0) {
+        fill(insert(all, at), section, values, item);
+        return;
+    }
+    stretch *there = &all->list[at];
+    if (there->place.items != section->place.items) return;
+    widen(there, section, item);
+    size_t offset = (section->place.first - there->place.first) * item;
+    round_sum_add_up((uint8_t *)there->values + offset, values, section->count, table->counters);
+}
+
+/* In the order of ranks; what is set again entirely is forgotten. */
+static void set_block(table *table, const payload_section *section, const void *values) {
+    stretches *all = &table->set_blocks;
+    for (size_t i = 0; i < all->count; i++) {
+        if (memcmp(&all->list[i].place, &section->place, sizeof section->place) != 0) continue;
+        if (all->list[i].count != section->count) continue;
+        free(all->list[i].values);
+        memmove(all->list + i, all->list + i + 1, (--all->count - i) * sizeof *all->list);
+        break;
+    }
+    fill(insert(all, all->count), section, values, table->counters ? sizeof(int64_t) : sizeof(float));
+}
+
+static void take_block(round_sum *sum, table *table, const payload_section *section) {
+    const void *values = section_decoder_values(&sum->decoder, section, section->dtype, section->count);
+    if (values == NULL || !fits(table, section, 0)) return;
+    if (section->op == PAYLOAD_SET_BLOCK)
+        set_block(table, section, values);
+    else
+        add_block(table, section, values);
+}
+
+/* ---- Sections. */
+
+static void define(table *table, span schema) {
+    if (table->schema != NULL) return;
+    table->schema = xmalloc(schema.size);
+    table->schema_size = schema.size;
+    if (schema.size > 0) memcpy(table->schema, schema.data, schema.size);
+}
+
+static void take(round_sum *sum, const payload_section *section) {
+    bool pushes = payload_is_push(section->op), erases = section->op == PAYLOAD_ERASE;
+    if (!pushes && !erases && section->op != PAYLOAD_DEFINE && section->op != PAYLOAD_DROP) return;
+    table *table = reach(sum, section->table);
+    sum->any = true;
+    if (section->op == PAYLOAD_DEFINE)
+        define(table, section->values);
+    else if (section->op == PAYLOAD_DROP)
+        table->dropped = true;
+    else if (erases)
+        add_erased(table, section);
+    else if (kind_of(section->op) == PAYLOAD_ADD_BLOCK)
+        take_block(sum, table, section);
+    else
+        add_keys(sum, table, section);
+}
+
+void round_sum_add(void *sum, span payload) {
+    round_sum *round_sum = sum;
+    span bytes;
+    payload_tray tray;
+    round_sum->members++;
+    section_decoder_must(payload_align(payload, &tray, &bytes));
+    if (bytes.size > 0 && payload_check(bytes) == MR_OK) {
+        payload_reader reader = payload_open(bytes);
+        for (payload_section folded; payload_next(&reader, &folded);) {
+            const payload_section *section = section_decoder_unfold(&round_sum->decoder, &folded);
+            if (section != NULL) take(round_sum, section);
+        }
+    }
+    payload_clear(&tray);
+}
+
+/* ---- The sum as a payload. Its size is that of all its sections; then each is written where it belongs. */
+
+typedef void visit_fn(void *context, payload_head head, size_t value_bytes, const void *what);
+
+static void visit_keys(const table *table, payload_op op, const round_sum_keys *keys, visit_fn *visit, void *context) {
+    size_t item = table->counters ? sizeof(int64_t) : sizeof(float);
+    mr_dtype dtype = op == PAYLOAD_ERASE ? 0 : table->counters ? MR_I64 : MR_F32;
+    if (keys->count == 0) return;
+    payload_head head = {.table = table->id, .op = op, .dtype = dtype, .count = (uint32_t)keys->count};
+    visit(context, head, op == PAYLOAD_ERASE ? 0 : keys->total * item, keys);
+}
+
+static void visit_blocks(const table *table, payload_op op, const stretches *all, visit_fn *visit, void *context) {
+    mr_dtype dtype = table->counters ? MR_I64 : MR_F32;
+    for (size_t i = 0; i < all->count; i++) {
+        payload_head head = {.table = table->id, .op = op, .dtype = dtype, .count = all->list[i].count};
+        visit(context, head, head.count * mr_dtype_size(dtype), &all->list[i]);
+    }
+}
+
+static void visit_all(const round_sum *sum, visit_fn *visit, void *context) {
+    visit(context, (payload_head){.op = PAYLOAD_ROUND, .count = sum->members}, 0, NULL);
+    for (size_t i = 0; i < sum->count; i++) {
+        const table *table = sum->tables[i];
+        if (table->schema == NULL) continue;
+        visit(context, (payload_head){.table = table->id, .op = PAYLOAD_DEFINE}, table->schema_size, table);
+    }
+    for (size_t i = 0; i < sum->count; i++) {
+        const table *table = sum->tables[i];
+        bool rows = table->kind == PAYLOAD_ADD_ROWS;
+        visit_keys(table, PAYLOAD_ERASE, &table->erased, visit, context);
+        visit_keys(table, rows ? PAYLOAD_SET_ROWS : PAYLOAD_SET_VECTORS, &table->set, visit, context);
+        visit_keys(table, rows ? PAYLOAD_ADD_ROWS : PAYLOAD_ADD_VECTORS, &table->added, visit, context);
+        visit_blocks(table, PAYLOAD_SET_BLOCK, &table->set_blocks, visit, context);
+        visit_blocks(table, PAYLOAD_ADD_BLOCK, &table->added_blocks, visit, context);
+        if (table->dropped) visit(context, (payload_head){.table = table->id, .op = PAYLOAD_DROP}, 0, NULL);
+    }
+}
+
+static void measure(void *context, payload_head head, size_t value_bytes, const void *what) {
+    *(size_t *)context += payload_section_size(head.op, head.count, value_bytes);
+}
+
+size_t round_sum_size(const void *sum) {
+    const round_sum *round_sum = sum;
+    size_t size = 0;
+    if (round_sum->any) visit_all(round_sum, measure, &size);
+    return size;
+}
+
+/* Values lie where they came; they are asked for ahead. */
+static void gather(const round_sum_keys *keys, size_t item, const payload_room *room) {
+    enum { AHEAD = 8 };
+    uint8_t *to = room->values;
+    for (size_t i = 0; i < keys->count; i++) {
+        const round_sum_key *key = &keys->index[i];
+        if (i + AHEAD < keys->count) __builtin_prefetch(keys->values + keys->index[i + AHEAD].at * item);
+        room->keys[i] = key->key;
+        if (room->lengths != NULL) room->lengths[i] = key->length;
+        if (to == NULL || key->length == 0) continue;
+        memcpy(to, keys->values + key->at * item, key->length * item);
+        to += key->length * item;
+    }
+}
+
+static void write_section(void *context, payload_head head, size_t value_bytes, const void *what) {
+    uint8_t **at = context;
+    payload_room room;
+    payload_lay_out(*at, head, value_bytes, &room);
+    if (head.op == PAYLOAD_DEFINE)
+        memcpy(room.values, ((const table *)what)->schema, value_bytes);
+    else if (room.keys != NULL)
+        gather(what, head.dtype == MR_I64 ? sizeof(int64_t) : sizeof(float), &room);
+    else if (room.place != NULL) {
+        *room.place = ((const stretch *)what)->place;
+        memcpy(room.values, ((const stretch *)what)->values, value_bytes);
+    }
+    *at += payload_section_size(head.op, head.count, value_bytes);
+}
+
+void round_sum_write(const void *sum, void *out) {
+    const round_sum *round_sum = sum;
+    size_t size = round_sum_size(sum);
+    void *copy = NULL; /* sections are written in place, which wants to be aligned */
+    uint8_t *at = out;
+    if ((uintptr_t)out % PAYLOAD_ALIGN != 0) at = copy = xmalloc(size);
+    uint8_t *begin = at;
+    if (round_sum->any) visit_all(round_sum, write_section, &at);
+    MR_ASSERT((size_t)(at - begin) == size);
+    if (copy != NULL && size > 0) memcpy(out, copy, size);
+    free(copy);
+}

@@ -1,0 +1,194 @@
+/* round_sum_test.c — the sum of a round has the bits of a plain loop over the ranks, with keys ascending. */
+#include "kv/engine/round_sum.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "tests/support/payload_builder.h"
+
+enum { KEYS = 300, DIM = 4, RANKS = 7 };
+
+static void give(void *sum, payload_writer *writer) { /* and empties it */
+    round_sum_add(sum, payload_written(writer));
+    payload_fini(writer);
+}
+
+static shared_bytes *sum_of(void *sum) { /* and ends it */
+    shared_bytes *bytes = shared_bytes_new(round_sum_size(sum));
+    round_sum_write(sum, shared_bytes_room(bytes));
+    round_sum_end(sum);
+    assert_int_equal(payload_check(shared_bytes_bytes(bytes)), MR_OK);
+    return bytes;
+}
+
+static payload_section next(payload_reader *reader, payload_op op) {
+    payload_section section;
+    assert_true(payload_next(reader, &section));
+    assert_int_equal(section.op, op);
+    return section;
+}
+
+static const float *floats(const payload_section *section) { return (const float *)(const void *)section->values.data; }
+
+static void assert_end(payload_reader *reader, shared_bytes *bytes) {
+    payload_section section;
+    assert_false(payload_next(reader, &section));
+    shared_bytes_unref(bytes);
+}
+
+static void rows_are_added_in_the_order_of_ranks(void **state) {
+    rng rng;
+    rng_init(&rng, 2);
+    for (int turn = 0; turn < 20; turn++) {
+        float expected[KEYS][DIM];
+        int pushes[KEYS] = {0};
+        void *sum = round_sum_begin(NULL, 0);
+        for (int rank = 0; rank < RANKS; rank++) {
+            payload_writer writer = {0};
+            uint64_t keys[KEYS];
+            float values[KEYS * DIM];
+            uint32_t count = 0;
+            for (uint64_t key = 0; key < KEYS; key++) {
+                if (!rng_chance(&rng, (double)turn / 20)) continue;
+                keys[count] = key * 1000;
+                for (size_t i = 0; i < DIM; i++) {
+                    float value = (float)(rng_unit(&rng) - 0.5);
+                    values[count * DIM + i] = value;
+                    expected[key][i] = pushes[key] == 0 ? value : expected[key][i] + value;
+                }
+                pushes[key]++;
+                count++;
+            }
+            payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, count, values, DIM);
+            give(sum, &writer);
+        }
+        shared_bytes *bytes = sum_of(sum);
+        payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+        assert_int_equal(next(&reader, PAYLOAD_ROUND).count, RANKS);
+        size_t at = 0;
+        payload_section section = {0};
+        if (turn > 0) section = next(&reader, PAYLOAD_ADD_ROWS);
+        for (uint64_t key = 0; key < KEYS; key++) {
+            if (pushes[key] == 0) continue;
+            assert_int_equal(section.keys[at], key * 1000);
+            assert_memory_equal(floats(&section) + at++ * DIM, expected[key], sizeof expected[key]);
+        }
+        assert_int_equal(at, section.count);
+        assert_end(&reader, bytes);
+    }
+}
+
+static void a_round_is_in_order(void **state) {
+    void *sum = round_sum_begin(NULL, 0);
+    const uint64_t keys[] = {1, 2};
+    for (int rank = 0; rank < 2; rank++) {
+        const float add[] = {1, 2}, set[] = {(float)rank, 5};
+        payload_writer writer = {0};
+        payload_plain(&writer, PAYLOAD_DROP, 3);
+        payload_rows(&writer, PAYLOAD_ADD_ROWS, 2, keys, 2, add, 1);
+        payload_rows(&writer, PAYLOAD_SET_ROWS, 2, keys + rank, 1, set, 1);
+        payload_keys(&writer, PAYLOAD_ERASE, 2, keys + rank, 1);
+        payload_define(&writer, (definition_options){.id = 2});
+        payload_keys(&writer, PAYLOAD_GET_ROWS, 2, keys, 2); /* asks, and adds nothing */
+        give(sum, &writer);
+    }
+    shared_bytes *bytes = sum_of(sum);
+    payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+    assert_int_equal(next(&reader, PAYLOAD_ROUND).count, 2);
+    assert_int_equal(next(&reader, PAYLOAD_DEFINE).values.size, TABLE_SCHEMA_SIZE);
+    assert_int_equal(next(&reader, PAYLOAD_ERASE).count, 2);
+    payload_section section = next(&reader, PAYLOAD_SET_ROWS);
+    assert_true(section.count == 2 && floats(&section)[0] == 0 && floats(&section)[1] == 1);
+    section = next(&reader, PAYLOAD_ADD_ROWS);
+    assert_true(floats(&section)[0] == 2 && floats(&section)[1] == 4);
+    assert_int_equal(next(&reader, PAYLOAD_DROP).table, 3);
+    assert_end(&reader, bytes);
+}
+
+static void stretches_of_a_block_are_one(void **state) {
+    void *sum = round_sum_begin(NULL, 0);
+    payload_writer writer = {0};
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 1, (payload_place){0, 5, 10, 6}, (const float[]){1, 2}, 2);
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 1, (payload_place){0, 4, 10, 0}, (const float[]){9}, 1);
+    give(sum, &writer);
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 1, (payload_place){0, 5, 10, 3}, (const float[]){5, 6}, 2);
+    payload_block(&writer, PAYLOAD_SET_BLOCK, 1, (payload_place){0, 5, 10, 0}, (const float[]){1, 1}, 2);
+    payload_block(&writer, PAYLOAD_SET_BLOCK, 1, (payload_place){0, 5, 10, 1}, (const float[]){2, 2}, 2);
+    payload_block(&writer, PAYLOAD_SET_BLOCK, 1, (payload_place){0, 5, 10, 0}, (const float[]){3, 3}, 2);
+    /* another size */
+    payload_block(&writer, PAYLOAD_ADD_BLOCK, 1, (payload_place){0, 5, 11, 0}, (const float[]){5}, 1);
+    give(sum, &writer);
+    shared_bytes *bytes = sum_of(sum);
+    payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+    (void)next(&reader, PAYLOAD_ROUND);
+    assert_int_equal(next(&reader, PAYLOAD_SET_BLOCK).place.first, 1);
+    payload_section section = next(&reader, PAYLOAD_SET_BLOCK);
+    assert_true(section.place.first == 0 && floats(&section)[1] == 3);
+    assert_int_equal(next(&reader, PAYLOAD_ADD_BLOCK).place.block, 4);
+    section = next(&reader, PAYLOAD_ADD_BLOCK);
+    assert_int_equal(section.place.first, 3);
+    assert_memory_equal(section.values.data, ((const float[]){5, 6, 0, 1, 2}), 20);
+    assert_end(&reader, bytes);
+}
+
+static void what_does_not_fit_is_left_out(void **state) {
+    void *sum = round_sum_begin(NULL, 0);
+    payload_writer writer = {0};
+    assert_int_equal(round_sum_size(sum), 0);
+    round_sum_add(sum, span_of("nonsense", 8));
+    assert_int_equal(round_sum_size(sum), 0);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){7}, 1, (const float[]){1, -0.0f}, 2);
+    payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, (const uint64_t[]){7}, 1, (const float[]){1, 2, 3}, 3);
+    payload_counters(&writer, 1, 7, 5);
+    payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, 7, (const float[]){1}, 1);
+    give(sum, &writer);
+    shared_bytes *bytes = sum_of(sum);
+    payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+    assert_int_equal(next(&reader, PAYLOAD_ROUND).count, 2);
+    payload_section section = next(&reader, PAYLOAD_ADD_ROWS);
+    assert_memory_equal(section.values.data, ((const float[]){1, -0.0f}), 8); /* as it came */
+    assert_end(&reader, bytes);
+}
+
+static void vectors_become_as_long_as_the_longest(void **state) {
+    void *sum = round_sum_begin(NULL, 0);
+    static const float values[] = {1, 2, 3, 4, 5};
+    const uint32_t lengths[] = {2, 0, 5, 1, 5};
+    for (size_t i = 0; i < 5; i++) {
+        payload_writer writer = {0};
+        payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, 9, values, lengths[i]);
+        payload_vector(&writer, PAYLOAD_SET_VECTORS, 1, 8, values, lengths[i == 4 ? 0 : i]);
+        payload_vector(&writer, PAYLOAD_ADD_VECTORS, 1, i, values, 1);
+        give(sum, &writer);
+    }
+    uint8_t *odd = xmalloc(round_sum_size(sum) + 1); /* where it is written need not be aligned */
+    size_t size = round_sum_size(sum);
+    round_sum_write(sum, odd + 1);
+    shared_bytes *bytes = sum_of(sum);
+    assert_int_equal(shared_bytes_bytes(bytes).size, size);
+    assert_memory_equal(shared_bytes_bytes(bytes).data, odd + 1, size);
+    free(odd);
+    payload_reader reader = payload_open(shared_bytes_bytes(bytes));
+    (void)next(&reader, PAYLOAD_ROUND);
+    payload_section section = next(&reader, PAYLOAD_SET_VECTORS);
+    assert_int_equal(section.lengths[0], 2);
+    section = next(&reader, PAYLOAD_ADD_VECTORS);
+    assert_int_equal(section.count, 6);
+    assert_int_equal(section.lengths[5], 5);
+    assert_memory_equal(floats(&section) + 5, ((const float[]){4, 6, 6, 8, 10}), 20);
+    assert_end(&reader, bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_added_in_the_order_of_ranks),  cmocka_unit_test(a_round_is_in_order),
+        cmocka_unit_test(stretches_of_a_block_are_one),          cmocka_unit_test(what_does_not_fit_is_left_out),
+        cmocka_unit_test(vectors_become_as_long_as_the_longest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,55 @@
+/* key_list_cache.h — cache of key lists by their hash, so that a list sent before need not be sent again (payload.h,
+ * KNOWN).
+ *
+ * The name of a list is a hash of its keys, 128 bits: two lists that differ do not have the same in this world. A
+ * request names a list by hash and length; a receiver that does not have it says so, and is sent the keys. So nothing
+ * depends on what is kept: beyond `bytes_max` those go that were asked for longest ago.
+ *
+ * Beside its keys a list may have a note: what whoever keeps it wants to know when it is asked for again.
+ *
+ * Ownership  it owns its lists, with their notes. One that is held (key_list_cache_hold) stays where it is. Threads:
+ *            none. */
+#pragma once
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/map.h"
+
+enum { KEY_LIST_CACHE_LEAST = 16 }; /* keys: shorter ones are sent */
+
+typedef struct key_list_cache_name {
+    uint64_t low, high;
+} key_list_cache_name;
+
+typedef struct key_list_cache_item {
+    list link;
+    key_list_cache_name name;
+    uint32_t count, holders;
+    uint64_t known; /* for whoever keeps it: who knows of it */
+    void *note;     /* owned, zeroed at first; NULL: none */
+    size_t note_size;
+    uint64_t keys[];
+} key_list_cache_item;
+
+typedef struct key_list_cache { /* key_list_cache_init */
+    map by_name;                /* by the lower half */
+    list ages;
+    size_t bytes, bytes_max;
+} key_list_cache;
+
+void key_list_cache_init(key_list_cache *cache, size_t bytes_max);
+void key_list_cache_fini(key_list_cache *cache);
+
+key_list_cache_name key_list_cache_name_of(const uint64_t *keys, size_t count);
+
+/* NULL: it is not there */
+key_list_cache_item *key_list_cache_find(key_list_cache *cache, key_list_cache_name name, uint32_t count);
+/* Copies it. NULL: it is too long, or there is no memory, or another one of half of its name is held. */
+key_list_cache_item *key_list_cache_keep(key_list_cache *cache, key_list_cache_name name, const uint64_t *keys,
+                                         uint32_t count);
+
+/* Its note, which is made if there is none. NULL: it is too much, or there is no memory. */
+void *key_list_cache_note(key_list_cache *cache, key_list_cache_item *item, size_t size);
+
+static inline void key_list_cache_hold(key_list_cache_item *item) { item->holders++; }
+static inline void key_list_cache_release(key_list_cache_item *item) { item->holders--; }

@@ -1,0 +1,83 @@
+/* remote_values.c — see remote_values.h. */
+#include "kv/payload/remote_values.h"
+
+#include "base/error.h"
+
+static bool is_afar(const payload_section *section) {
+    return (section->flags & PAYLOAD_AFAR) != 0 && payload_is_push(section->op);
+}
+
+static size_t bytes_of(const payload_section *section) { return section->count * mr_dtype_size(section->dtype); }
+
+const void *remote_values_values(const remote_values_sight *sight, const payload_section *section, size_t bytes) {
+    const shm_import *import = sight == NULL ? NULL : sight->see(sight->context, section->afar.process);
+    return import == NULL ? NULL : shm_import_at(import, section->afar.offset, bytes);
+}
+
+bool remote_values_speaks(span payload) {
+    span bytes;
+    payload_tray tray;
+    bool speaks = false;
+    if (payload_align(payload, &tray, &bytes) != MR_OK) return true; /* whoever looks closer will say */
+    payload_reader reader = payload_open(bytes);
+    for (payload_section section; !speaks && payload_next(&reader, &section);) speaks = is_afar(&section);
+    payload_clear(&tray);
+    return speaks;
+}
+
+/* How many there are. False: one of them cannot be seen. */
+static bool look(const remote_values_sight *sight, span payload, size_t *count) {
+    payload_reader reader = payload_open(payload);
+    *count = 0;
+    for (payload_section section; payload_next(&reader, &section);) {
+        if (!is_afar(&section)) continue;
+        if (remote_values_values(sight, &section, bytes_of(&section)) == NULL) return false;
+        ++*count;
+    }
+    return true;
+}
+
+bool remote_values_is_there(const remote_values_sight *sight, span payload) {
+    span bytes;
+    payload_tray tray;
+    size_t count;
+    if (payload_align(payload, &tray, &bytes) != MR_OK) return false;
+    bool there = look(sight, bytes, &count);
+    payload_clear(&tray);
+    return there;
+}
+
+/* As it is, or with the values in it. */
+static mr_status add(const remote_values_sight *sight, const payload_section *section, payload_writer *out) {
+    payload_head head = {section->table, section->op, section->flags, section->dtype, section->count};
+    payload_room room;
+    if (!is_afar(section)) return payload_copy(out, section);
+    head.flags &= (uint8_t)~PAYLOAD_AFAR;
+    const void *values = remote_values_values(sight, section, bytes_of(section));
+    if (values == NULL) return MR_NOT_FOUND;
+    MR_TRY(payload_add(out, head, bytes_of(section), &room));
+    *room.place = section->place;
+    memcpy(room.values, values, bytes_of(section));
+    return MR_OK;
+}
+
+mr_status remote_values_fetch(const remote_values_sight *sight, span payload, shared_bytes **out) {
+    payload_writer writer = {0};
+    span bytes;
+    payload_tray tray;
+    size_t count;
+    MR_TRY(payload_align(payload, &tray, &bytes));
+    mr_status status = look(sight, bytes, &count)
+                           ? MR_OK
+                           : error_set(MR_NOT_FOUND, "the worker's memory cannot be read (%zu bytes)", payload.size);
+    payload_reader reader = payload_open(bytes);
+    for (payload_section section; status == MR_OK && count != 0 && payload_next(&reader, &section);)
+        status = add(sight, &section, &writer);
+    payload_clear(&tray);
+    if (status != MR_OK) {
+        payload_fini(&writer);
+        return status;
+    }
+    *out = count == 0 ? NULL : payload_take(&writer);
+    return MR_OK;
+}

@@ -1,0 +1,127 @@
+/* table_schema.h — table schema as a slot needs it: kind, type, optimizer, codec, and the effect of a push.
+ *
+ * A definition is made from texts and numbers (table_schema_make), in which zero means the default, is checked as a
+ * whole, and travels in front of the first pushes to a slot (payload.h, DEFINE). Two are the same if all their fields
+ * are; table_schema_differs says which is not.
+ *
+ *   kind        what it has                                  optimizers
+ *   ----------  -------------------------------------------  ---------------------------------------------------------
+ *   sparse      rows of `dim` values by key                  all; of counters (int64) add
+ *   vectors     a vector of any length by key                add: the longest push decides how long it is
+ *   dense       blocks of arrays                             all; of counters add
+ *
+ *   text         forms                                                                              default
+ *   -----------  ---------------------------------------------------------------------------------  ------------
+ *   optimizer    add, sgd, momentum, nesterov, adagrad, rmsprop, adam, adamw, lamb, ftrl (optim.h);
+ *                own:NAME, which the servers know                                                   add
+ *   schedule     constant, step:EVERY:FACTOR, cosine:STEPS[:END], polynomial:STEPS:POWER[:END],
+ *                each with +warmup:STEPS behind it or not (lr_schedule.h)                              constant
+ *   initializer  zeros, constant:A, uniform:FROM:TO, normal:MEAN:DEVIATION (initializer.h)          zeros
+ *   compression  none, fp16, bf16, int8, sign, topk[:PART], randk[:PART] (codec.h); lz4, zstd;
+ *                or one of each, as in int8+zstd                                                    none
+ *
+ * Numbers of settings: 0 is the default of the optimizer, and a negative one is 0. (So momentum = -1 is none, and
+ * momentum = 0 is 0.9.) The rate is 0.001 by default of adam, adamw and lamb, 0.01 of the others, but of add, which has
+ * none: 1. A setting that the optimizer has not (momentum of sgd, a schedule of add) is 0, and refused if it is not.
+ *
+ *   bytes             definition
+ *   TABLE_SCHEMA_SIZE  the fields of TABLE_SCHEMA_FIELDS in their order, without gaps; enumerations have 4 bytes
+ *
+ * The hyperparameters of later releases come last. A definition of an earlier release ends before them: they are 0.
+ *
+ * Pure data. */
+#pragma once
+#include "base/bytes.h"
+#include "kv/codec/codec.h"
+#include "kv/codec/compress.h"
+#include "kv/optim/lr_schedule.h"
+#include "kv/optim/optim.h"
+#include "kv/table/initializer.h"
+#include "miniray/status.h"
+#include "miniray/value.h"
+
+enum { TABLE_SCHEMA_NAME = 24 }; /* bytes of the name of an optimizer, its end included */
+#define TABLE_SCHEMA_OWN "own:"
+
+typedef enum table_schema_kind { TABLE_SCHEMA_SPARSE, TABLE_SCHEMA_VECTORS, TABLE_SCHEMA_DENSE } table_schema_kind;
+
+typedef struct table_schema {
+    uint32_t id; /* of the table; from 1 on, never given twice */
+    table_schema_kind kind;
+    mr_dtype dtype; /* MR_F32, MR_F16, MR_BF16 or MR_I64 */
+    uint32_t dim;   /* sparse: values of a row */
+    uint32_t block; /* dense: items of a block */
+    bool
+        /* sparse and vectors: keys from `first_key` to `last_key` lie in order over the slots (slot_placement.h) */
+        ordered;
+    uint64_t first_key, last_key;
+    char optimizer[TABLE_SCHEMA_NAME];
+    optim_settings settings; /* `own` is NULL */
+    lr_schedule schedule;
+    initializer init; /* its seed is the table's; its `table` is 0 here */
+    codec codec;      /* what workers push with; its seed is the table's */
+    compressor_id press;
+    float clip_norm;   /* gradients of a round are scaled so that that of the whole table is no longer; 0: as it is */
+    bool average;      /* what a round adds up is divided by the number of its members */
+    bool refuse_nan;   /* rows, vectors and stretches that are not finite are left out, and counted */
+    uint32_t admit;    /* sparse: touches that a key needs before it has a row; 0 and 1: the first */
+    uint64_t rows_max; /* sparse: keys of one slot, counted ones included, before the oldest go; 0: no limit */
+    uint64_t age_max;  /* sparse: steps that a key stays without a push; 0: for ever */
+} table_schema;
+
+#define TABLE_SCHEMA_SETTING(name, ...) X(settings.name, #name)
+#define TABLE_SCHEMA_FIELDS(X)                        \
+    X(id, "id")                                       \
+    X(kind, "kind")                                   \
+    X(dtype, "dtype")                                 \
+    X(dim, "dim")                                     \
+    X(block, "block")                                 \
+    X(ordered, "ordered")                             \
+    X(first_key, "first_key")                         \
+    X(last_key, "last_key")                           \
+    X(optimizer, "optimizer")                         \
+    MR_PS_HYPERPARAMETERS_FIRST(TABLE_SCHEMA_SETTING) \
+    X(schedule.kind, "schedule")                      \
+    X(schedule.rate, "rate")                          \
+    X(schedule.warmup, "schedule")                    \
+    X(schedule.every, "schedule")                     \
+    X(schedule.factor, "schedule")                    \
+    X(schedule.steps, "schedule")                     \
+    X(schedule.end, "schedule")                       \
+    X(schedule.power, "schedule")                     \
+    X(init.kind, "initializer")                       \
+    X(init.a, "initializer")                          \
+    X(init.b, "initializer")                          \
+    X(init.seed, "seed")                              \
+    X(codec.id, "codec")                              \
+    X(codec.part, "codec")                            \
+    X(press, "codec")                                 \
+    X(clip_norm, "clip_norm")                         \
+    X(average, "average")                             \
+    X(refuse_nan, "refuse_nan")                       \
+    X(admit, "admit")                                 \
+    X(rows_max, "rows_max")                           \
+    X(age_max, "age_max")                             \
+    MR_PS_HYPERPARAMETERS_LATER(TABLE_SCHEMA_SETTING)
+
+#define X(field, name) +sizeof(((table_schema *)NULL)->field)
+enum { TABLE_SCHEMA_SIZE = 0 TABLE_SCHEMA_FIELDS(X) };
+#undef X
+#define X(...) +sizeof(float)
+enum { TABLE_SCHEMA_SIZE_LATER = 0 MR_PS_HYPERPARAMETERS_LATER(X) };
+#undef X
+
+/* Zero and NULL mean the default, see above; arrays and consistency are not read. MR_INVALID, and says what cannot be.
+ * `out` is checked then. */
+MR_MUST mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, table_schema *out);
+MR_MUST mr_status table_schema_check(const table_schema *schema); /* MR_INVALID, and says what is wrong */
+
+void table_schema_encode(const table_schema *schema, uint8_t out[TABLE_SCHEMA_SIZE]);
+MR_MUST mr_status table_schema_decode(span bytes, table_schema *out); /* MR_CORRUPT; checked, too */
+
+/* What a push does depends on more than lies in its slot (engine_norms.c), so there must be rounds. Of an optimizer of
+ * one's own only servers know. */
+bool table_schema_needs_norms(const table_schema *schema);
+
+/* The name of the first field in which they differ, `id` left aside; NULL: there is none. */
+const char *table_schema_differs(const table_schema *a, const table_schema *b);

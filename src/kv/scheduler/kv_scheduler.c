@@ -1,0 +1,589 @@
+/* kv_scheduler.c — see kv_scheduler.h. Tested by tests/ps_process_test.c. */
+#include "kv/scheduler/kv_scheduler.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "cluster/consumer_group.h"
+#include "cluster/metadata_file.h"
+#include "cluster/metadata_local.h"
+#include "cluster/metadata_service.h"
+#include "cluster/sqlite_import.h"
+#include "kv/checkpoint/checkpoint_list.h"
+#include "kv/checkpoint/checkpoint_thread.h"
+#include "kv/control/checkpoint_requests.h"
+#include "kv/control/control_wire.h"
+#include "kv/control/data_service.h"
+#include "kv/control/dataset_spec.h"
+#include "kv/control/drain_list.h"
+#include "kv/control/id_allocator.h"
+#include "kv/control/overview_collect.h"
+#include "kv/control/stall.h"
+#include "kv/control/storage_errors.h"
+#include "kv/control/table_catalog.h"
+#include "ps/controller.h"
+
+#define LOCK_FILE   "scheduler.lock"
+#define STOPPED_KEY "stopped" /* the number of the cluster map when the scheduler was stopped on purpose */
+
+struct kv_scheduler {
+    kv_scheduler_options options;
+    van *van;
+    metadata_file file;
+    storage_errors errors;
+    metadata_db *db;
+    metadata_service *service;
+    metadata_local *local;
+    controller *controller;
+    checkpoint_thread *thread;
+    char *folder;     /* owned: where it is, from the root on */
+    uint64_t catalog; /* its version, as the checkpoint thread has it */
+    control_server *server;
+    data_service *data_service;
+    drain_list list;
+    id_allocator servers, workers;
+    checkpoint_requests requests;
+    int64_t settled_us; /* before it gives no numbers away */
+    int64_t mark_us;    /* when the next checkpoint is ordered */
+    char checkpoints_address[SLOT_MESSAGE_ADDRESS_MAX];
+    bool troubled;           /* no checkpoint is made, and this is why: */
+    char *trouble;           /* owned; the last, though it may be over; NULL: nothing was wrong yet */
+    int64_t trouble_us;      /* when that was said last */
+    int64_t trouble_wall_us; /* when it was, since 1970 */
+    stall_watch watch;
+    int64_t watch_us; /* when it looks again */
+    uint64_t watched; /* the cluster map when it looked last */
+    char stall[ERROR_TEXT_MAX];
+};
+
+/* ---- The desk. */
+
+static void give_seat(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    int64_t now_us = van_now_us(scheduler->van);
+    bool serves = question->stamp.view == CONTROL_SERVER;
+    uint64_t wanted = question->stamp.incarnation;             /* 1 + a number; 0: any */
+    if (wanted == 0 && now_us < scheduler->settled_us) return; /* it asks again */
+    uint32_t number = ID_ALLOCATOR_MAX;
+    if (!serves)
+        number = id_allocator_give(&scheduler->workers, scheduler->options.rank_count, question->stamp.id, now_us);
+    else if (wanted == 0)
+        number = id_allocator_give(&scheduler->servers, ID_ALLOCATOR_MAX, question->stamp.id, now_us);
+    else if (wanted <= ID_ALLOCATOR_MAX &&
+             id_allocator_take(&scheduler->servers, (uint32_t)wanted - 1, question->stamp.id, now_us))
+        number = (uint32_t)wanted - 1;
+    van_answer_message(scheduler->van, link,
+                       &(control_message){.kind = CONTROL_SEATED, .stamp = {.view = number, .id = question->stamp.id}});
+}
+
+static void show(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    const cluster_map *map = controller_map(scheduler->controller);
+    size_t size = map->number == 0 ? 0 : cluster_map_size(map, 0);
+    if (size > CONTROL_MESSAGE_VALUE_MAX) return;
+    uint8_t *bytes = xmalloc(size + 1);
+    writer writer = writer_of(bytes, size);
+    if (size != 0) cluster_map_encode(map, 0, &writer);
+    van_answer_message(scheduler->van, link,
+                       &(control_message){.kind = CONTROL_SIGHT,
+                                          .stamp = {.view = checkpoint_thread_look_at(scheduler->thread).newest,
+                                                    .id = question->stamp.id},
+                                          .value = span_of(bytes, size)});
+    free(bytes);
+}
+
+/* Is there a server that is here and does not go? */
+static bool somebody_stays(const kv_scheduler *scheduler) {
+    const process_table *table = control_server_process_table(scheduler->server);
+    for (size_t i = 0; i < table->count; i++) {
+        const process_state *now = &table->rows[i]->now;
+        if (now->role == MR_PS_SERVERS && process_table_is_here(table->rows[i], van_now_us(scheduler->van)) &&
+            !drain_list_has(&scheduler->list, now->number, now->incarnation))
+            return true;
+    }
+    return false;
+}
+
+/* Its slots are led elsewhere; where there is nobody else it need not wait. */
+static void let_leave(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    if (question->stamp.id >= ID_ALLOCATOR_MAX) return;
+    if (drain_list_add(&scheduler->list, (uint32_t)question->stamp.id, question->stamp.incarnation))
+        controller_retire(scheduler->controller, scheduler->list.numbers, scheduler->list.count);
+    van_answer_message(scheduler->van, link,
+                       &(control_message){.kind = CONTROL_LEFT, .stamp = {.view = !somebody_stays(scheduler)}});
+}
+
+/* Whoever waits asks again, so nothing is begun but here. */
+static void save(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    bool making = controller_marks(scheduler->controller);
+    uint64_t number =
+        checkpoint_requests_ask(&scheduler->requests, question->stamp.id, making, van_now_us(scheduler->van));
+    if (number == 0) controller_checkpoint(scheduler->controller);
+    const char *trouble = scheduler->troubled ? scheduler->trouble : "";
+    van_answer_message(scheduler->van, link,
+                       &(control_message){.kind = CONTROL_SAVED,
+                                          .stamp = {.view = number, .id = question->stamp.id},
+                                          .value = span_of(trouble, strlen(trouble))});
+}
+
+/* ---- What is awaited. */
+
+static stall_facts facts_of(const kv_scheduler *scheduler) {
+    return (stall_facts){.map = controller_map(scheduler->controller),
+                         .table = control_server_process_table(scheduler->server),
+                         .server_count = scheduler->options.server_count,
+                         .checkpoint = checkpoint_thread_look_at(scheduler->thread).newest,
+                         .scheduler = van_address(scheduler->van),
+                         .folder = scheduler->folder,
+                         .trouble = scheduler->troubled ? scheduler->trouble : "",
+                         .stuck = checkpoint_thread_look_at(scheduler->thread).stuck,
+                         .undecided = scheduler->errors.trouble,
+                         .now_us = van_now_us(scheduler->van)};
+}
+
+static void watch(kv_scheduler *scheduler) {
+    stall_facts facts = facts_of(scheduler);
+    stall_news news = stall_watch_look(&scheduler->watch, &facts);
+    stall_watch_say(&scheduler->watch, &facts, scheduler->stall, sizeof scheduler->stall);
+    if (news == STALL_SAY) log_warn("waiting: %s", scheduler->stall);
+    if (news == STALL_OVER) log_warn("the wait is over at cluster map %llu", (unsigned long long)facts.map->number);
+    scheduler->watch_us = facts.now_us + KV_SCHEDULER_WATCH_US;
+    scheduler->watched = facts.map->number;
+}
+
+static const char *stall_text(const void *context, uint64_t *map) {
+    const kv_scheduler *scheduler = context;
+    *map = scheduler->watched;
+    return scheduler->stall;
+}
+
+static void survey(kv_scheduler *scheduler, link_id link, const control_message *question) {
+    clock_source clock = van_env(scheduler->van)->clock;
+    stall_facts facts = facts_of(scheduler);
+    overview_collect_facts about = {.stall = &facts,
+                                    .watch = &scheduler->watch,
+                                    .list = control_server_stocks(scheduler->server),
+                                    .db = scheduler->db,
+                                    .wall_us = clock_wall_us(clock),
+                                    .checkpoint_us = checkpoint_thread_look_at(scheduler->thread).written_us,
+                                    .every_us = scheduler->options.checkpoint_us,
+                                    .trouble_us = scheduler->trouble_wall_us,
+                                    .trouble = scheduler->trouble,
+                                    .making = controller_marks(scheduler->controller)};
+    size_t size;
+    uint8_t *bytes = overview_collect_make(&about, &size);
+    van_answer_message(scheduler->van, link,
+                       &(control_message){.kind = CONTROL_OVERVIEW,
+                                          .stamp = {.id = question->stamp.id},
+                                          .value = span_of(bytes, size)});
+    free(bytes);
+}
+
+/* ---- The desk. */
+
+static void on_checkpoint(void *context, uint64_t number) {
+    checkpoint_requests_whole(&((kv_scheduler *)context)->requests, number);
+}
+
+static void take_message(kv_scheduler *scheduler, link_id link, const control_message *message) {
+    switch (message->kind) {
+    case CONTROL_SEAT: give_seat(scheduler, link, message); break;
+    case CONTROL_LOOK: show(scheduler, link, message); break;
+    case CONTROL_LEAVE: let_leave(scheduler, link, message); break;
+    case CONTROL_SAVE: save(scheduler, link, message); break;
+    case CONTROL_SURVEY: survey(scheduler, link, message); break;
+    default:
+        if (!control_server_take(scheduler->server, link, message) &&
+            !data_service_take(scheduler->data_service, link, message))
+            (void)metadata_service_take(scheduler->service, link, message, van_now_us(scheduler->van));
+    }
+}
+
+/* ---- As the van's host. */
+
+static void hear(kv_scheduler *scheduler, span batch) {
+    reader reader = reader_of(batch.data, batch.size);
+    slot_message_head head;
+    uint32_t count;
+    if (slot_message_read_head(&reader, &head, &count) != MR_OK) return;
+    if (head.who < SLOT_MESSAGE_RANK) {
+        id_allocator_heard(&scheduler->servers, head.who, head.address, van_now_us(scheduler->van));
+        if (drain_list_heard(&scheduler->list, head.who, head.incarnation))
+            controller_retire(scheduler->controller, scheduler->list.numbers, scheduler->list.count);
+    }
+    if ((head.who & SLOT_MESSAGE_WORKER) != 0)
+        id_allocator_heard(&scheduler->workers, head.who & ~(uint32_t)SLOT_MESSAGE_WORKER, head.address,
+                           van_now_us(scheduler->van));
+}
+
+/* What is pushed to a table was decided here before. */
+static void name_tables(kv_scheduler *scheduler) {
+    uint64_t version;
+    span value;
+    metadata_db_get(scheduler->db, span_of(TABLE_CATALOG_KEY, strlen(TABLE_CATALOG_KEY)), &version, &value);
+    if (version == scheduler->catalog) return;
+    scheduler->catalog = version;
+    checkpoint_thread_name_tables(scheduler->thread, value);
+}
+
+static void take(void *context, link_id link, span bytes, shared_bytes *shared) {
+    kv_scheduler *scheduler = context;
+    uint32_t magic = 0;
+    control_message message;
+    if (bytes.size >= sizeof magic) memcpy(&magic, bytes.data, sizeof magic);
+    if (magic == SLOT_MESSAGE_MAGIC) {
+        hear(scheduler, bytes);
+        controller_take(scheduler->controller, bytes, van_now_us(scheduler->van));
+        name_tables(scheduler);
+        checkpoint_thread_take(scheduler->thread, bytes, shared);
+    } else if (control_message_decode(bytes, &message) == MR_OK) {
+        take_message(scheduler, link, &message);
+    }
+}
+
+static void broken(void *context, const char *address, bool silent) {
+    kv_scheduler *scheduler = context;
+    controller_broken(scheduler->controller, address, van_now_us(scheduler->van));
+    control_server_broken(scheduler->server, address);
+    if (silent) return;
+    id_allocator_broken(&scheduler->servers, address);
+    id_allocator_broken(&scheduler->workers, address);
+}
+
+static int64_t next_us(void *context) {
+    kv_scheduler *scheduler = context;
+    int64_t next_us =
+        clock_earlier_us(metadata_local_next_us(scheduler->local), metadata_service_next_us(scheduler->service));
+    next_us = clock_earlier_us(next_us, controller_next_us(scheduler->controller));
+    next_us = clock_earlier_us(next_us, control_server_next_us(scheduler->server));
+    next_us = clock_earlier_us(next_us, data_service_next_us(scheduler->data_service));
+    next_us = clock_earlier_us(next_us, scheduler->watch_us);
+    next_us = clock_earlier_us(next_us, checkpoint_thread_next_us(scheduler->thread));
+    return clock_earlier_us(next_us, scheduler->mark_us);
+}
+
+static void tick(void *context, int64_t now_us) {
+    kv_scheduler *scheduler = context;
+    metadata_local_tick(scheduler->local, now_us);
+    if (now_us >= metadata_service_next_us(scheduler->service)) metadata_service_tick(scheduler->service, now_us);
+    if (now_us >= controller_next_us(scheduler->controller)) controller_tick(scheduler->controller, now_us);
+    if (now_us >= control_server_next_us(scheduler->server)) control_server_tick(scheduler->server, now_us);
+    if (now_us >= data_service_next_us(scheduler->data_service)) data_service_tick(scheduler->data_service, now_us);
+    if (now_us >= scheduler->watch_us) watch(scheduler);
+    if (now_us >= checkpoint_thread_next_us(scheduler->thread)) checkpoint_thread_tick(scheduler->thread);
+    if (now_us < scheduler->mark_us) return;
+    scheduler->mark_us = now_us + scheduler->options.checkpoint_us;
+    controller_checkpoint(scheduler->controller);
+}
+
+static void answer(void *context, link_id link, const control_message *message) {
+    kv_scheduler *scheduler = context;
+    van_answer_message(scheduler->van, link, message);
+}
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    kv_scheduler *scheduler = context;
+    van_send(scheduler->van, address, bytes);
+}
+
+/* ---- Life. */
+
+_Static_assert((int)ID_ALLOCATOR_MAX <= (int)RANK_SET_MAX && (int)ID_ALLOCATOR_MAX <= (int)CLUSTER_MAP_RANKS_MAX,
+               "all can be in a round");
+
+static bool has_rounds(const kv_scheduler_options *options) {
+    return options->mixed || options->consistency.kind == CONSISTENCY_BSP;
+}
+
+static mr_status check_rounds(const kv_scheduler_options *options) {
+    if (!has_rounds(options) && (options->backup != 0 || options->deadline_us != 0))
+        return error_set(MR_INVALID, "a %s needs rounds: consistency bsp, or `mixed`",
+                         options->backup != 0 ? "number of backup workers" : "deadline");
+    if (options->backup >= options->rank_count)
+        return error_set(MR_INVALID, "%u backup workers of %u: at least 1 worker must not be a backup", options->backup,
+                         options->rank_count);
+    if (options->deadline_us < 0 || options->deadline_us > UINT32_MAX)
+        return error_set(MR_INVALID, "a deadline of %lld µs: expected 0 (none) to %lu", (long long)options->deadline_us,
+                         (unsigned long)UINT32_MAX);
+    return MR_OK;
+}
+
+static mr_status check(const kv_scheduler_options *options) {
+    const uint32_t slots_max = (CLUSTER_MAP_SLOTS_MAX - 1) / (options->mixed ? 2 : 1);
+    if (options->rank_count < 1 || options->rank_count > ID_ALLOCATOR_MAX)
+        return error_set(MR_INVALID, "%u workers: expected 1 to %u", options->rank_count, ID_ALLOCATOR_MAX);
+    if (options->table_slots < 1 || options->table_slots > slots_max)
+        return error_set(MR_INVALID, "%u slots: expected 1 to %u", options->table_slots, slots_max);
+    if (options->server_count < 1 || options->server_count > ID_ALLOCATOR_MAX)
+        return error_set(MR_INVALID, "%u servers: expected 1 to %u", options->server_count, ID_ALLOCATOR_MAX);
+    if (options->copies < 1 || options->copies > CLUSTER_MAP_COPIES_MAX || options->copies > options->server_count)
+        return error_set(MR_INVALID, "%u replicas of each slot: expected 1 to %u, and no more than servers (%u)",
+                         options->copies, CLUSTER_MAP_COPIES_MAX, options->server_count);
+    if (options->exact_checkpoints && options->mixed)
+        return error_set(MR_INVALID, "exact checkpoints are not possible with `mixed`");
+    if (options->checkpoint_us < 0) return error_set(MR_INVALID, "the time between checkpoints is below 0");
+    return check_rounds(options);
+}
+
+static mr_status folder_failed(const kv_scheduler *scheduler, mr_status status) {
+    bool disk = status == MR_IO || status == MR_NOMEM || status == MR_DENIED;
+    return error_wrap(
+        status, disk ? "cannot begin in the folder '%s'; check its permissions and free space" : "the folder '%s'",
+        scheduler->options.folder);
+}
+
+/* For this process alone, with nothing in it that only an older release reads. */
+static mr_status prepare_folder(kv_scheduler *scheduler) {
+    const env *env = van_env(scheduler->van);
+    mr_status status = disk_lock(env->disk, LOCK_FILE);
+    if (status == MR_BUSY) return error_wrap(status, "another scheduler is there; stop it, or begin in another folder");
+    MR_TRY(status);
+    return sqlite_import(scheduler->options.folder, env->disk, scheduler->errors.below, env->rng);
+}
+
+static mr_status open_metadata(kv_scheduler *scheduler) {
+    const env *env = van_env(scheduler->van);
+    scheduler->file.disk = env->disk;
+    scheduler->errors.below = metadata_file_storage(&scheduler->file);
+    mr_status status = scheduler->options.env != NULL ? MR_OK : prepare_folder(scheduler);
+    metadata_storage storage = storage_errors_storage(&scheduler->errors);
+    if (status == MR_OK) status = metadata_db_open(storage, env->rng, van_now_us(scheduler->van), &scheduler->db);
+    return status == MR_OK ? MR_OK : folder_failed(scheduler, status);
+}
+
+/* The first cluster map of a generation says how it came about. */
+static void on_decided(void *context, const cluster_map *map) {
+    if (!map->lost || map->number != map->birth) return;
+    if (map->origin != 0)
+        log_warn("the servers with all replicas of a slot died: all tables continue from checkpoint %llu",
+                 (unsigned long long)map->origin);
+    else
+        log_warn("the servers with all replicas of a slot died, and there is no checkpoint: all tables are empty. Use "
+                 "at least 2 replicas, or checkpoints");
+}
+
+/* The cluster map with which everything was stopped on purpose, if that was the last thing that happened here; else 0.
+ * */
+static uint64_t stopped_map(const kv_scheduler *scheduler) {
+    span value = metadata_db_value(scheduler->db, STOPPED_KEY);
+    reader reader = reader_of(value.data, value.size);
+    uint64_t number = reader_u64(&reader);
+    return reader.failed ? 0 : number;
+}
+
+void kv_scheduler_stop(kv_scheduler *scheduler) {
+    uint64_t version, number = controller_map(scheduler->controller)->number;
+    span value, key = span_of(STOPPED_KEY, strlen(STOPPED_KEY));
+    metadata_db_get(scheduler->db, key, &version, &value);
+    if (metadata_db_swap(scheduler->db, key, version, span_of(&number, sizeof number), 0) != MR_OK)
+        log_warn("cannot record that this scheduler was stopped on purpose: %s", mr_last_error());
+}
+
+static void begin_controller(kv_scheduler *scheduler) {
+    const kv_scheduler_options *options = &scheduler->options;
+    controller_options controller = {
+        .address = van_address(scheduler->van),
+        .checkpoints = scheduler->checkpoints_address,
+        .pause_us = options->exact_checkpoints ? KV_SCHEDULER_PAUSE_US : 0,
+        .restores = true,
+        .store = metadata_local_metadata(scheduler->local),
+        .rng = van_env(scheduler->van)->rng,
+        .consistency = options->consistency,
+        .mixed = options->mixed,
+        .rounds = {.backup = options->backup, .deadline_us = (uint32_t)options->deadline_us},
+        .copies = options->copies,
+        .rank_count = options->rank_count,
+        .slot_count = options->table_slots * (options->mixed ? 2 : 1) + has_rounds(options),
+        .first_servers = options->server_count,
+        .own_ranks = true,
+        .stopped = stopped_map(scheduler),
+        .balance = {options->balance_us, KV_SCHEDULER_LEAST, KV_SCHEDULER_READS},
+        .send = send_bytes,
+        .on_decided = on_decided,
+        .on_checkpoint = on_checkpoint,
+        .context = scheduler};
+    scheduler->controller = controller_create(&controller, van_now_us(scheduler->van));
+}
+
+static void send_shared(void *context, const char *address, shared_bytes *message) {
+    kv_scheduler *scheduler = context;
+    van_send_pieces(scheduler->van, address, &(shared_bytes_piece){shared_bytes_bytes(message), message}, 1);
+}
+
+/* Of each file the same, likely, many times a second: the first is told, then what it is now and then. */
+static void on_trouble(void *context, const char *text) {
+    kv_scheduler *scheduler = context;
+    int64_t now_us = van_now_us(scheduler->van);
+    bool good = text[0] == '\0';
+    if (good && scheduler->troubled) log_warn("checkpoints in %s are written again", scheduler->folder);
+    if (!good && (!scheduler->troubled || now_us - scheduler->trouble_us >= KV_SCHEDULER_TROUBLE_US)) {
+        log_warn("cannot write checkpoints in %s: %s; training goes on without", scheduler->folder, text);
+        scheduler->trouble_us = now_us;
+    }
+    scheduler->troubled = !good;
+    if (good) return;
+    scheduler->trouble_wall_us = clock_wall_us(van_env(scheduler->van)->clock);
+    free(scheduler->trouble);
+    scheduler->trouble = xstrdup(text);
+}
+
+static mr_status begin_checkpoints(kv_scheduler *scheduler) {
+    static const checkpoint_thread_host host = {.send = send_shared, .on_trouble = on_trouble};
+    checkpoint_thread_options checkpoint_thread = {
+        .address = scheduler->checkpoints_address,
+        .controller = van_address(scheduler->van),
+        .disk = van_env(scheduler->van)->disk,
+        .exact = scheduler->options.exact_checkpoints,
+        .written_us = checkpoint_list_written_us(scheduler->folder, CHECKPOINT_STORE_MANIFEST),
+        .clock = van_env(scheduler->van)->clock};
+    return checkpoint_thread_open(van_loop(scheduler->van), &checkpoint_thread, &host, scheduler, &scheduler->thread);
+}
+
+static const cluster_map *newest_map(const void *context) {
+    return controller_map(((const kv_scheduler *)context)->controller);
+}
+
+static void begin_control_server(kv_scheduler *scheduler) {
+    const kv_scheduler_options *options = &scheduler->options;
+    scheduler->server =
+        control_server_create(&(control_server_options){.van = scheduler->van,
+                                                        .db = scheduler->db,
+                                                        .rank_count = options->rank_count,
+                                                        .server_count = options->server_count,
+                                                        .rounds = options->consistency.kind == CONSISTENCY_BSP,
+                                                        .map = newest_map,
+                                                        .stall = stall_text,
+                                                        .context = scheduler});
+}
+
+static bool bound(const void *context, uint64_t *checkpoint) {
+    return controller_bound(((const kv_scheduler *)context)->controller, checkpoint);
+}
+
+static uint64_t oldest(const void *context) {
+    return checkpoint_thread_look_at(((const kv_scheduler *)context)->thread).oldest;
+}
+
+static void begin_data_service(kv_scheduler *scheduler) {
+    scheduler->data_service =
+        data_service_create(&(data_service_options){.van = scheduler->van,
+                                                    .db = scheduler->db,
+                                                    .store = metadata_local_metadata(scheduler->local),
+                                                    .map = newest_map,
+                                                    .bound = bound,
+                                                    .oldest = oldest,
+                                                    .context = scheduler});
+}
+
+/* What is in the folder has the formats that this version reads. */
+static mr_status check_formats(const kv_scheduler *scheduler) {
+    table_catalog catalog = {0};
+    dataset_spec spec = {0};
+    consumer_group group = {0};
+    span tables = metadata_db_value(scheduler->db, TABLE_CATALOG_KEY),
+         data = metadata_db_value(scheduler->db, DATASET_SPEC_KEY),
+         members = metadata_db_value(scheduler->db, CONSUMER_GROUP_KEY);
+    mr_status status = table_catalog_decode(tables, &catalog);
+    if (status == MR_OK && data.size != 0) status = dataset_spec_decode(data, &spec);
+    if (status == MR_OK && members.size != 0) status = consumer_group_decode(members, &group);
+    if (status == MR_OK && scheduler->options.env == NULL)
+        status = checkpoint_store_check_folder(van_env(scheduler->van)->disk);
+    table_catalog_fini(&catalog);
+    dataset_spec_fini(&spec);
+    consumer_group_fini(&group);
+    return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
+}
+
+/* What is in the folder goes on as it was begun: keys lie in slots by how many there are. */
+static mr_status check_folder(const kv_scheduler *scheduler) {
+    static const char *const names[] = {"asp", "ssp", "bsp"};
+    const kv_scheduler_options *options = &scheduler->options;
+    span bytes = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY);
+    cluster_map map = {0};
+    MR_TRY(check_formats(scheduler));
+    if (bytes.size == 0) return MR_OK;
+    mr_status status = cluster_map_follow(&map, bytes);
+    if (status != MR_OK) return error_wrap(status, "the folder '%s'", options->folder);
+    uint32_t slots = cluster_map_table_slots(&map);
+    consistency_kind kind = map.consistency.kind;
+    bool mixed = map.mixed;
+    cluster_map_fini(&map);
+    if (slots == options->table_slots && kind == options->consistency.kind && mixed == options->mixed) return MR_OK;
+    return error_set(MR_INVALID, "the deployment in %s has %u slots and is %s%s; it cannot become %u and %s%s",
+                     options->folder, slots, names[kind], mixed ? ", mixed" : "", options->table_slots,
+                     names[options->consistency.kind], options->mixed ? ", mixed" : "");
+}
+
+/* Whoever was here before is heard before a number is given to another, or somebody is said to be gone. */
+static void settle(kv_scheduler *scheduler) {
+    bool before = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY).size != 0;
+    scheduler->settled_us = van_now_us(scheduler->van) + (before ? KV_SCHEDULER_SETTLE_US : 0);
+    scheduler->watch_us = scheduler->settled_us;
+}
+
+/* Where it is, whatever folder is the current one of those who ask. */
+static void know_folder(kv_scheduler *scheduler) {
+    scheduler->folder = realpath(scheduler->options.folder, NULL);
+    if (scheduler->folder == NULL) scheduler->folder = xstrdup(scheduler->options.folder);
+}
+
+mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **out) {
+    static const van_host host = {.take = take, .broken = broken, .next_us = next_us, .tick = tick};
+    MR_TRY(check(options));
+    kv_scheduler *scheduler = xcalloc(1, sizeof *scheduler);
+    scheduler->options = *options;
+    van_options van_options = {.listen = options->listen,
+                               .folder = options->folder,
+                               .beyond_this_machine = options->beyond_this_machine,
+                               .env = options->env};
+    mr_status status = van_open(&van_options, &host, scheduler, &scheduler->van);
+    if (status != MR_OK) goto free_scheduler;
+    status = open_metadata(scheduler);
+    if (status != MR_OK) goto close_van;
+    status = check_folder(scheduler);
+    if (status != MR_OK) goto close_keeper;
+    know_folder(scheduler);
+    snprintf(scheduler->checkpoints_address, sizeof scheduler->checkpoints_address, "%s" CONTROL_CHECKPOINTS,
+             van_address(scheduler->van));
+    status = begin_checkpoints(scheduler);
+    if (status != MR_OK) goto close_keeper;
+    scheduler->service = metadata_service_create(scheduler->db, answer, scheduler);
+    scheduler->local = metadata_local_create(scheduler->db);
+    begin_controller(scheduler);
+    begin_control_server(scheduler);
+    begin_data_service(scheduler);
+    settle(scheduler);
+    scheduler->mark_us = options->checkpoint_us == 0 ? CLOCK_NEVER_US : van_now_us(scheduler->van);
+    *out = scheduler;
+    return MR_OK;
+
+close_keeper:
+    free(scheduler->folder);
+    metadata_db_close(scheduler->db);
+close_van:
+    van_close(scheduler->van);
+free_scheduler:
+    free(scheduler);
+    return status;
+}
+
+void kv_scheduler_close(kv_scheduler *scheduler) {
+    if (scheduler == NULL) return;
+    checkpoint_thread_close(scheduler->thread);
+    free(scheduler->trouble);
+    free(scheduler->folder);
+    metadata_local_destroy(scheduler->local);
+    controller_destroy(scheduler->controller);
+    control_server_destroy(scheduler->server);
+    data_service_destroy(scheduler->data_service);
+    metadata_service_destroy(scheduler->service);
+    van_close(scheduler->van);
+    metadata_db_close(scheduler->db);
+    free(scheduler);
+}
+
+control_server *kv_scheduler_control_server(const kv_scheduler *scheduler) { return scheduler->server; }
+van *kv_scheduler_van(const kv_scheduler *scheduler) { return scheduler->van; }

@@ -1,0 +1,213 @@
+/* kv_server.c — see kv_server.h. Tested by tests/ps_server_test.c. */
+#include "kv/server/kv_server.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kv/control/drain.h"
+#include "kv/engine/memory_budget.h"
+
+struct kv_server {
+    kv_process *process;
+    slot_server *server; /* NULL: it has no number yet */
+    memory_budget budget;
+    engine_host host; /* of its tables */
+    remote_values_sight sight;
+    drain drain;
+    bool deposed; /* another process has its number now */
+};
+
+static const shm_import *see(void *context, uint64_t process) {
+    kv_server *self = context;
+    return van_sight(kv_process_van(self->process), process);
+}
+
+static void send_bytes(void *context, const char *address, span bytes) {
+    kv_server *server = context;
+    van_send(kv_process_van(server->process), address, bytes);
+}
+
+static void send_pieces(void *context, const char *address, const shared_bytes_piece *pieces, size_t count) {
+    kv_server *server = context;
+    van_send_pieces(kv_process_van(server->process), address, pieces, count);
+}
+
+static bool is_full(void *context) {
+    kv_server *self = context;
+    return memory_budget_is_full(&self->budget, van_looked_us(kv_process_van(self->process)));
+}
+
+static void on_replaced(void *context, uint64_t incarnation) {
+    kv_process_enrol_again(((kv_server *)context)->process, incarnation);
+}
+
+static void on_deposed(void *context) {
+    kv_server *self = context;
+    self->deposed = true;
+    van_stop(kv_process_van(self->process));
+}
+
+static void on_here(void *context, uint64_t incarnation) {
+    kv_server *self = context;
+    van *van = kv_process_van(self->process);
+    slot_server_options options = {.id = kv_process_number(self->process),
+                                   .address = van_address(van),
+                                   .controller = kv_process_scheduler(self->process),
+                                   .checkpoints = kv_process_checkpoints(self->process),
+                                   .values = &engine_ops,
+                                   .values_context = &self->host,
+                                   .ranks_bytes = memory_budget_of_ranks(&self->budget),
+                                   .link_bytes = memory_budget_of_links(&self->budget),
+                                   .is_full = is_full,
+                                   .send = send_bytes,
+                                   .send_pieces = send_pieces,
+                                   .on_replaced = on_replaced,
+                                   .on_deposed = on_deposed,
+                                   .context = self};
+    if (self->server == NULL) self->server = slot_server_create(&options);
+    slot_server_begin(self->server, incarnation, van_now_us(van));
+}
+
+static void take(void *context, span batch, shared_bytes *bytes) {
+    kv_server *self = context;
+    if (self->server != NULL) slot_server_take_bytes(self->server, batch, bytes);
+}
+
+static int64_t next_us(void *context) {
+    kv_server *self = context;
+    if (self->server == NULL) return CLOCK_NEVER_US;
+    int64_t next_us = slot_server_next_us(self->server);
+    return self->drain.leaving && self->drain.next_us < next_us ? self->drain.next_us : next_us;
+}
+
+static void tick_drain(kv_server *self, int64_t now_us) {
+    van *van = kv_process_van(self->process);
+    uint32_t number = kv_process_number(self->process);
+    uint64_t incarnation = slot_server_incarnation(self->server);
+    if (now_us >= self->drain.next_us &&
+        drain_tick(&self->drain, slot_server_map(self->server), number, incarnation, now_us))
+        van_send_message(
+            van, kv_process_scheduler(self->process),
+            &(control_message){.kind = CONTROL_LEAVE, .stamp = {.id = number, .incarnation = incarnation}});
+    if (drain_is_over(&self->drain, now_us)) van_stop(van);
+}
+
+/* The scheduler goes, too. */
+static void alone(void *context) {
+    kv_server *self = context;
+    if (self->drain.leaving) van_stop(kv_process_van(self->process));
+}
+
+static void take_message(void *context, const control_message *message) {
+    kv_server *self = context;
+    if (message->kind != CONTROL_LEFT) return;
+    drain_take(&self->drain, message, van_now_us(kv_process_van(self->process)));
+    if (self->drain.told_to_go) van_stop(kv_process_van(self->process));
+}
+
+static void tick(void *context, int64_t now_us) {
+    kv_server *self = context;
+    if (now_us >= slot_server_next_us(self->server)) slot_server_tick(self->server, now_us);
+    if (self->drain.leaving) tick_drain(self, now_us);
+}
+
+/* Messages to this process: those who handle them are called in this thread. */
+static void flush(void *context) {
+    app_rpc_call_handlers(control_client_notes(kv_process_control(((kv_server *)context)->process)));
+}
+
+static void describe(void *context, process_state *state) {
+    kv_server *self = context;
+    state->memory = memory_budget_resident(&self->budget);
+    state->memory_max = self->budget.bytes;
+    if (self->server == NULL) return;
+    const slot_server_work *work = slot_server_work_done(self->server);
+    const cluster_map *map = slot_server_map(self->server);
+    state->map = map->number;
+    state->generation = map->generation;
+    state->ready = 1;
+    state->pushes = work->pushes;
+    state->pulls = work->pulls;
+    state->bytes_in = work->bytes_in;
+    state->bytes_out = work->bytes_out;
+    state->disputes = slot_server_disputes(self->server);
+}
+
+static void count_slot(const replica *replica, table_stats *stats) {
+    engine_look looks[TABLE_STATS_TABLES_MAX];
+    const void *values = replica == NULL ? NULL : replica_values(replica);
+    size_t count = values == NULL ? 0 : engine_look_at(values, looks, TABLE_STATS_TABLES_MAX);
+    for (size_t i = 0; i < count && i < TABLE_STATS_TABLES_MAX; i++)
+        table_stats_add(stats, (table_stats_item){.table = looks[i].table,
+                                                  .keys = looks[i].now.keys,
+                                                  .bytes = looks[i].now.bytes,
+                                                  .left_out = looks[i].now.left_out});
+}
+
+/* Of the slots that it leads. */
+static uint64_t count(void *context, table_stats *stats) {
+    kv_server *self = context;
+    const cluster_map *map = slot_server_map(self->server);
+    uint32_t number = kv_process_number(self->process);
+    for (uint32_t i = 0; i < map->slot_count; i++) {
+        const cluster_map_slot *slot = &map->slots[i];
+        if (slot->count != 0 && slot->chain[0].server == number &&
+            slot->chain[0].incarnation == slot_server_incarnation(self->server))
+            count_slot(slot_server_replica(self->server, i), stats);
+    }
+    return map->number;
+}
+
+mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_server **out) {
+    static const kv_process_host host = {.on_here = on_here,
+                                         .take = take,
+                                         .flush = flush,
+                                         .next_us = next_us,
+                                         .tick = tick,
+                                         .describe = describe,
+                                         .count = count,
+                                         .alone = alone,
+                                         .take_message = take_message};
+    kv_server *server = xcalloc(1, sizeof *server);
+    kv_process_options own = *options;
+    memory_budget_init(&server->budget, memory);
+    server->budget.shared = options->env != NULL;
+    own.role = CONTROL_SERVER;
+    own.shown = server->budget.bytes;
+    mr_status status = kv_process_open(&own, &host, server, &server->process);
+    if (status != MR_OK) {
+        free(server);
+        return status;
+    }
+    van *van = kv_process_van(server->process);
+    server->sight = (remote_values_sight){see, server};
+    server->host = (engine_host){.sight = &server->sight, .export = van_export(van), .process = van_process(van)};
+    *out = server;
+    return MR_OK;
+}
+
+void kv_server_close(kv_server *server) {
+    if (server == NULL) return;
+    if (server->server != NULL) slot_server_destroy(server->server);
+    server->server = NULL;
+    kv_process_close(server->process);
+    free(server);
+}
+
+void kv_server_own(kv_server *server, const engine_host *host) {
+    server->host.optimizers = host->optimizers;
+    server->host.optimizer_count = host->optimizer_count;
+}
+
+void kv_server_leave(kv_server *server) {
+    van *van = kv_process_van(server->process);
+    if (server->drain.leaving || server->server == NULL)
+        van_stop(van);
+    else
+        drain_begin(&server->drain, van_now_us(van));
+}
+
+kv_process *kv_server_kv_process(const kv_server *server) { return server->process; }
+van *kv_server_van(const kv_server *server) { return kv_process_van(server->process); }
+bool kv_server_is_deposed(const kv_server *server) { return server->deposed; }

@@ -1,0 +1,26 @@
+/* kv_server.h — server process: its replicas of slots on a van (van.h).
+ *
+ * It has no state of its own: what it had is with the other copies, or in the last checkpoint. One that is started
+ * again has another incarnation, and is filled by who has the slots.
+ *
+ * Threads     that of its van's loop. */
+#pragma once
+#include "kv/control/kv_process.h"
+#include "kv/engine/engine.h"
+#include "ps/slot_server.h"
+
+typedef struct kv_server kv_server;
+
+/* `options.role` is set here. `memory`: bytes that it may have, 0: a part of the machine's (memory_budget.h). The
+ * statuses are those of kv_process_open. */
+MR_MUST mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_server **out);
+void kv_server_close(kv_server *server);
+
+void kv_server_own(kv_server *server,
+                   const engine_host *host); /* its optimizers; before its loop runs, borrowed for its life */
+/* It is to go: the loop stops when its slots are with others (drain.h). Again: at once. */
+void kv_server_leave(kv_server *server);
+
+kv_process *kv_server_kv_process(const kv_server *server);
+van *kv_server_van(const kv_server *server);
+bool kv_server_is_deposed(const kv_server *server); /* another process has its number, and the loop was stopped */

@@ -1,0 +1,111 @@
+/* dense_table.h — dense table: arrays of any shape, cut into blocks.
+ *
+ * The items of an array, in row-major order, are cut into blocks of equal size, the last one shorter; each block lies
+ * in a slot of its own. A block has its values, `states` arrays of as many fp32 for an optimizer (optim.h), and, where
+ * versions are kept, a second array of values: the optimizer reads one and writes the other, and nothing is copied.
+ *
+ *     const void *from = dense_table_values(block);    // version v
+ *     void *to = dense_table_next(block);              // without versions: the same array
+ *     …                                                // to[i] = update of from[i]
+ *     dense_table_turn(block);                         // version v + 1; v is kept until the next turn
+ *
+ * Values are kept as fp32 (fp16 and bf16 are what dense_table_read narrows them to) or as int64. How they begin depends
+ * on the seed, the table and the place in the whole array, not on how it is cut.
+ *
+ * Copies are made in pieces: stretches of a block, all arrays of each. Items never meet each other (but in LAMB), so a
+ * piece may be taken at any moment, and a copy applies to it what came later.
+ *
+ * Export     In exported memory (net/shm/shm_export.h) each of the two arrays of values has a word. A writer announces
+ *            a
+ *  change of an array before and after it (dense_table_change, dense_table_changed): the version that is kept does not
+ *            change when the next is made.
+ *
+ * Ownership: a block owns its memory. Threads: none. */
+#pragma once
+#include "base/bytes.h"
+#include "kv/table/initializer.h"
+#include "miniray/status.h"
+#include "miniray/value.h"
+#include "net/shm/shm_export.h"
+
+enum {
+    DENSE_TABLE_STATES_MAX = 4,
+    DENSE_TABLE_BLOCK = 1 << 18,
+    DENSE_TABLE_BLOCK_MAX = 1 << 28,
+    DENSE_TABLE_BLOCKS_MAX = 1 << 24
+};
+#define DENSE_TABLE_ITEMS_MAX (INT64_C(1) << 44)
+
+typedef struct dense_table_options {
+    mr_dtype dtype; /* MR_F32, MR_F16, MR_BF16 or MR_I64 */
+    int dims;       /* 0: one item */
+    int64_t shape[MR_TENSOR_DIMS_MAX];
+    uint32_t block;  /* items of one; 0: DENSE_TABLE_BLOCK */
+    uint32_t states; /* at most DENSE_TABLE_STATES_MAX; of counters none */
+    bool versions;   /* the version before the present one is kept */
+    initializer init;
+    shm_export *export; /* where its arrays lie, if they can; borrowed for its life. NULL: nobody looks at them */
+} dense_table_options;
+
+typedef struct dense_table_plan { /* how an array is cut */
+    uint64_t items;
+    uint32_t block, blocks;
+} dense_table_plan;
+
+/* MR_INVALID, and says what is wrong. */
+MR_MUST mr_status dense_table_cut(const dense_table_options *options, dense_table_plan *out);
+
+static inline uint64_t dense_table_first(const dense_table_plan *plan, uint32_t block) {
+    return (uint64_t)block * plan->block;
+}
+static inline uint32_t dense_table_count(const dense_table_plan *plan, uint32_t block) {
+    uint64_t left = plan->items - dense_table_first(plan, block);
+    return left < plan->block ? (uint32_t)left : plan->block;
+}
+
+typedef struct dense_table dense_table; /* one block */
+
+/* MR_INVALID, MR_NOMEM */
+MR_MUST mr_status dense_table_create(const dense_table_options *options, uint32_t block, dense_table **out);
+void dense_table_destroy(dense_table *table);
+
+uint32_t dense_table_items(const dense_table *table);
+const void *dense_table_values(const dense_table *table);
+const void *dense_table_kept(const dense_table *table); /* the version before; NULL: there is none */
+void *dense_table_next(dense_table *table);             /* where the next version is written, all of it */
+void *dense_table_present(dense_table *table);          /* the values, to be changed further in the same version */
+float *dense_table_state(dense_table *table, uint32_t k);
+void dense_table_turn(dense_table *table);
+
+/* dense_table_next or dense_table_present gave that: it will be written */
+void dense_table_change(dense_table *table, const void *values);
+void dense_table_changed(dense_table *table, const void *values);
+/* Where the item `first` of dense_table_values or dense_table_kept lies for others, and the word of that array with
+ * what it is now. False: nobody can look at it. */
+bool dense_table_is_seen(const dense_table *table, const void *values, uint32_t first, uint64_t *offset, uint32_t *word,
+                         uint64_t *value);
+
+/* `count` values from the item `first` of the block on, in the table's dtype; `out` is aligned for it. `values` is what
+ * dense_table_values or dense_table_kept gave. */
+void dense_table_read(const dense_table *table, const void *values, uint32_t first, uint32_t count, void *out);
+
+/* ---- In pieces.
+ *
+ *   bytes    piece
+ *   -------  ------------------------------------------------------------------------
+ *   4 4  DENSE_TABLE_MAGIC, number of arrays
+ *   8        version
+ *   4 4      first item, number of items
+ *   …        the items of each array: values, the version before if there is one, state */
+
+#define DENSE_TABLE_MAGIC UINT32_C(0x3144534d)
+enum { DENSE_TABLE_PIECE_HEAD = 24 };
+
+size_t dense_table_piece_size(const dense_table *table, uint32_t count);
+/* dense_table_piece_size bytes */
+void dense_table_pack(const dense_table *table, uint32_t first, uint32_t count, void *out);
+
+/* Takes a piece of the same block of a copy; *first and *count are then the stretch. MR_CORRUPT, MR_INVALID (of another
+ * table): nothing has happened. All pieces of a copy that is under way bear the version of their time; the block has
+ * that of the last that was taken. */
+MR_MUST mr_status dense_table_unpack(dense_table *table, span piece, uint32_t *first, uint32_t *count);

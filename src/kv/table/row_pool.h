@@ -1,0 +1,49 @@
+/* row_pool.h — pool of fixed-size rows in chunks that do not move.
+ *
+ * A row has a number, from 1 on; 0 is none. Rows that were given back are the first to be taken again. The first chunk
+ * grows until it is a whole one, so that a small table is small; from then on chunks of 2 to 4 MB are added, and what
+ * the rows of a large table do not use is below one of them.
+ *
+ * A pointer to a row is good until the next row_pool_take. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "miniray/status.h"
+
+#define ROW_POOL_MAX UINT32_C(0xffffff00) /* numbers above it mean something else to the table */
+enum { ROW_POOL_CHUNK_BYTES = 4 << 20 };
+
+typedef struct row_pool {
+    uint8_t **chunks; /* owned, each too */
+    size_t chunk_count, chunk_room;
+    size_t stride;    /* bytes from one row to the next; a multiple of 4, at most ROW_POOL_CHUNK_BYTES */
+    uint32_t shift;   /* a chunk has 1 << shift rows */
+    uint32_t first;   /* rows that there is room for in the first chunk */
+    uint32_t made;    /* numbers below it were taken at some time */
+    uint32_t spare;   /* a row that was given back, whose first word names the next; 0: none */
+    uint32_t count;   /* rows in use */
+    uint64_t changes; /* how often one was taken or given */
+} row_pool;
+
+void row_pool_init(row_pool *pool, size_t stride);
+void row_pool_fini(row_pool *pool);
+
+/* with whatever lies there; MR_NOMEM: all is as it was */
+MR_MUST mr_status row_pool_take(row_pool *pool, uint32_t *out);
+void row_pool_give(row_pool *pool, uint32_t number);
+size_t row_pool_bytes(const row_pool *pool); /* taken from the system */
+
+static inline void *row_pool_at(const row_pool *pool, uint32_t number) {
+    return pool->chunks[number >> pool->shift] + (number & ((UINT32_C(1) << pool->shift) - 1)) * pool->stride;
+}
+
+/* Most rows are a few times 16 bytes: too little for a call. */
+static inline void row_pool_copy(void *restrict out, const void *restrict row, size_t size) {
+    if (size % 16 != 0 || size > 512) {
+        memcpy(out, row, size);
+        return;
+    }
+    for (size_t at = 0; at < size; at += 16) memcpy((uint8_t *)out + at, (const uint8_t *)row + at, 16);
+}

@@ -1,0 +1,382 @@
+/* sparse_table.c — sparse table: options, access to rows, reading. See sparse_table.h. */
+#include "kv/table/sparse_table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/simd.h"
+#include "kv/table/dtype_convert.h"
+#include "kv/table/huge_pages.h"
+#include "kv/table/sparse_internal.h"
+
+enum {
+    FETCHED_MAX = 4, /* lines of a row */
+    SETTLE = 1       /* buckets that move with each key that is touched while the key index grows */
+};
+
+static bool counts(const sparse_table_options *options) { return options->dtype == MR_I64; }
+
+mr_status sparse_table_check(const sparse_table_options *options) {
+    mr_dtype dtype = options->dtype;
+    if (dtype != MR_F32 && dtype != MR_F16 && dtype != MR_BF16 && dtype != MR_I64)
+        return error_set(MR_INVALID, "a sparse table of %s: expected float32, float16, bfloat16 or int64",
+                         mr_dtype_name(dtype));
+    if (options->dim == 0 || options->dim > SPARSE_TABLE_DIM_MAX)
+        return error_set(MR_INVALID, "dim is %u; expected 1 to %d", options->dim, SPARSE_TABLE_DIM_MAX);
+    if (options->state % 4 != 0 || options->state > SPARSE_TABLE_STATE_MAX)
+        return error_set(MR_INVALID, "%u bytes of state: expected a multiple of 4 up to %d", options->state,
+                         SPARSE_TABLE_STATE_MAX);
+    if (options->admit > SPARSE_TABLE_ADMIT_MAX)
+        return error_set(MR_INVALID, "admit is %u; the limit is %d", options->admit, SPARSE_TABLE_ADMIT_MAX);
+    if (options->rows_max > ROW_POOL_MAX - 1)
+        return error_set(MR_INVALID, "rows_max is %u; the limit is %u", options->rows_max, ROW_POOL_MAX - 1);
+    return counts(options) ? initializer_check_counters(&options->init) : initializer_check(&options->init);
+}
+
+mr_status sparse_table_create(const sparse_table_options *options, sparse **out) {
+    MR_TRY(sparse_table_check(options));
+    sparse *table = xcalloc(1, sizeof *table);
+    table->options = *options;
+    if (table->options.admit == 0) table->options.admit = 1;
+    table->value_bytes = options->dim * (counts(options) ? sizeof(int64_t) : sizeof(float));
+    size_t align = counts(options) ? sizeof(int64_t) : sizeof(float);
+    row_pool_init(&table->pool, (sparse_table_row_bytes(table) + align - 1) / align * align);
+    mr_status status = key_index_init(&table->index, options->ages);
+    if (status != MR_OK) {
+        free(table);
+        return status;
+    }
+    *out = table;
+    return MR_OK;
+}
+
+void sparse_table_destroy(sparse *table) {
+    key_index_fini(&table->index);
+    row_pool_fini(&table->pool);
+    free(table);
+}
+
+sparse_table_look sparse_table_look_at(const sparse *table) {
+    return (sparse_table_look){.rows = table->pool.count,
+                               .candidates = table->index.count - table->pool.count,
+                               .bytes = sizeof *table + key_index_bytes(&table->index) + row_pool_bytes(&table->pool)};
+}
+
+size_t sparse_table_value_bytes(const sparse *table) {
+    return table->options.dim * mr_dtype_size(table->options.dtype);
+}
+size_t sparse_table_row_bytes(const sparse *table) { return table->value_bytes + table->options.state; }
+
+/* ---- Finding. A lookup waits for two lines that it does not know before, that of the key index and that of the row.
+ * So there are two walks over a lot of keys, each of which fetches its lines AHEAD of itself: as many are under way all
+ * the time as a core can wait for. */
+
+enum { AHEAD = 32, GROUP = 16, RING = 64, LOT = 1024 };
+
+_Static_assert(AHEAD % GROUP == 0 && RING % GROUP == 0 && RING >= AHEAD + GROUP, "a group lies in one piece");
+
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+static inline uint32_t find_key(const sparse *table, uint64_t key) {
+    uint32_t number = key_index_find(&table->index, sparse_hash(key));
+    return number < SPARSE_CANDIDATE ? number : 0;
+}
+
+/* What is wanted of a key index, looked at through a copy, so that the compiler knows that it stays as it is whatever
+ * is written. (So are rows, below.) */
+typedef struct search {
+    key_index_part parts[2]; /* now, old */
+    uint64_t frontier;       /* in `old` */
+    key_index_wanted ring[RING];
+    uint8_t part[RING]; /* the part that a wanted one is in */
+} search;
+
+/* The homes of the keys from `from` to `to`, which are on their way then. `grows` is known where this is put in. */
+static inline __attribute__((always_inline)) void want(search *search, const uint64_t *keys, size_t from, size_t to,
+                                                       bool grows) {
+    for (size_t i = from, at = from % RING; i < to; i++, at++) {
+        uint64_t hash = sparse_hash(keys[i]);
+        bool is_old = grows && key_index_home(&search->parts[1], hash) >= search->frontier;
+        search->ring[at] = key_index_begin(&search->parts[is_old], hash);
+        if (grows) search->part[at] = is_old;
+        __builtin_prefetch(search->ring[at].bucket);
+    }
+}
+
+/* Keys that are not in their buckets come last: so nothing waits for them, and there is no branch that is taken now and
+ * then. */
+static inline __attribute__((always_inline)) void find_all(const key_index *index, const uint64_t *keys, size_t count,
+                                                           bool grows, uint32_t *numbers) {
+    search search;
+    uint16_t elsewhere[LOT + 1];
+    size_t others = 0;
+    search.parts[0] = index->now;
+    search.parts[1] = index->old;
+    search.frontier = index->frontier;
+    for (size_t at = 0; at < count + AHEAD; at += GROUP) {
+        want(&search, keys, at, least(at + GROUP, count), grows);
+        if (at < AHEAD) continue;
+        for (size_t i = at - AHEAD, in = i % RING, end = least(i + GROUP, count); i < end; i++, in++) {
+            const key_index_part *part = &search.parts[grows && search.part[in]];
+            uint32_t number;
+            bool found = key_index_look(part, &search.ring[in], &number);
+            numbers[i] = number < SPARSE_CANDIDATE ? number : 0;
+            elsewhere[others] = (uint16_t)i;
+            others += !found;
+        }
+    }
+    for (size_t i = 0; i < others; i++) {
+        uint32_t number = key_index_look_further(index, sparse_hash(keys[elsewhere[i]]));
+        numbers[elsewhere[i]] = number < SPARSE_CANDIDATE ? number : 0;
+    }
+}
+
+SIMD_CLONES static void find_settled(const key_index *index, const uint64_t *keys, size_t count, uint32_t *numbers) {
+    find_all(index, keys, count, false, numbers);
+}
+SIMD_CLONES static void find_growing(const key_index *index, const uint64_t *keys, size_t count, uint32_t *numbers) {
+    find_all(index, keys, count, true, numbers);
+}
+
+/* The numbers of the rows of a lot of keys; 0: it has none. One alone has nothing to walk ahead of. */
+static void find(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers) {
+    const key_index *index = &table->index;
+    if (count == 1)
+        numbers[0] = find_key(table, keys[0]);
+    else
+        (index->old.buckets == NULL ? find_settled : find_growing)(index, keys, count, numbers);
+}
+
+static inline const void *row_of(const row_pool *pool, uint32_t number) {
+    return number == 0 ? NULL : row_pool_at(pool, number);
+}
+
+/* To be used soon, and perhaps written: `lines` of it, the processor sees by itself how it goes on. */
+static inline void fetch_row(const void *row, size_t lines) {
+    for (size_t i = 0; i < lines; i++) __builtin_prefetch((const uint8_t *)row + i * HUGE_PAGES_LINE);
+}
+static size_t lines_of(const sparse *table) {
+    return least((table->value_bytes + HUGE_PAGES_LINE - 1) / HUGE_PAGES_LINE, FETCHED_MAX);
+}
+
+/* ---- Touching. While it goes on, rows[i] is the row's number shifted by one, with its lowest bit set if this touch
+ * made it; 0: the key is only counted. Rows may move until all are made. */
+
+static void *note(uint32_t number, bool made) { return (void *)((uintptr_t)number << 1 | made); }
+static uint32_t noted(const void *row) { return (uint32_t)((uintptr_t)row >> 1); }
+static bool was_made(const void *row) { return ((uintptr_t)row & 1) != 0; }
+
+/* Notes the rows that are there; gives how many are not. */
+static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, void **rows) {
+    uint32_t numbers[LOT];
+    size_t missing = 0;
+    for (size_t at = 0; at < count; at += LOT) {
+        size_t lot = least(count - at, LOT);
+        find(table, keys + at, lot, numbers);
+        for (size_t i = 0; i < lot; i++) {
+            rows[at + i] = note(numbers[i], false);
+            missing += numbers[i] == 0;
+        }
+    }
+    return missing;
+}
+
+static void begin_row(const sparse *table, uint64_t key, void *row) {
+    const sparse_table_options *options = &table->options;
+    if (counts(options))
+        initializer_fill_counters(&options->init, options->dim, row);
+    else
+        initializer_fill(&options->init, key, 0, options->dim, row);
+    memset((uint8_t *)row + table->value_bytes, 0, options->state);
+}
+
+static mr_status make_row(sparse *table, uint64_t key, uint32_t *out) {
+    if (table->options.rows_max != 0 && table->pool.count >= table->options.rows_max)
+        return error_set(MR_NOMEM, "the table has %u rows, which is its limit", table->pool.count);
+    MR_TRY(row_pool_take(&table->pool, out));
+    begin_row(table, key, row_pool_at(&table->pool, *out));
+    return MR_OK;
+}
+
+/* A key that had no row when it was looked up. */
+static mr_status touch_new(sparse *table, uint64_t key, void **row) {
+    uint64_t hash = sparse_hash(key);
+    uint32_t before = key_index_find(&table->index, hash);
+    if (sparse_is_row(before)) { /* it was there twice */
+        *row = note(before, false);
+        return MR_OK;
+    }
+    uint32_t touches = (before == 0 ? 0 : before - SPARSE_CANDIDATE) + 1, number = SPARSE_CANDIDATE + touches;
+    bool admitted = touches >= table->options.admit;
+    if (admitted) MR_TRY(make_row(table, key, &number));
+    if (before != 0) {
+        key_index_set(&table->index, hash, number);
+    } else {
+        mr_status status = key_index_add(&table->index, (key_index_entry){hash, number, 0});
+        if (status != MR_OK && admitted) row_pool_give(&table->pool, number);
+        if (status != MR_OK) return status;
+    }
+    *row = note(admitted ? number : 0, admitted);
+    return MR_OK;
+}
+
+/* Undoes one touch_new. */
+static void untouch(sparse *table, uint64_t key, const void *row) {
+    uint64_t hash = sparse_hash(key);
+    uint32_t touches = table->options.admit;
+    if (was_made(row))
+        row_pool_give(&table->pool, noted(row));
+    else
+        touches = key_index_find(&table->index, hash) - SPARSE_CANDIDATE;
+    if (touches > 1)
+        key_index_set(&table->index, hash, SPARSE_CANDIDATE + (touches - 1));
+    else
+        key_index_remove(&table->index, hash);
+}
+
+static mr_status touch_missing(sparse *table, const uint64_t *keys, size_t count, void **rows) {
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i] != NULL) continue;
+        mr_status status = touch_new(table, keys[i], &rows[i]);
+        if (status == MR_OK) continue;
+        while (i-- > 0) /* what was there before is neither made nor counted */
+            if (rows[i] == NULL || was_made(rows[i])) untouch(table, keys[i], rows[i]);
+        return status;
+    }
+    return MR_OK;
+}
+
+static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now) {
+    for (size_t i = 0; i < count; i++) key_index_saw(&table->index, sparse_hash(keys[i]), now);
+}
+
+/* Whoever touches them will write them; a lot of them is more than the nearest cache has, so they come to the next. */
+static void show_rows(const row_pool *all, size_t count, void **rows) {
+    const struct row_pool table = *all;
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i] == NULL) continue;
+        rows[i] = row_pool_at(&table, noted(rows[i]));
+        __builtin_prefetch(rows[i], 1, 2);
+    }
+}
+
+/* One row that is there. False: it is not. */
+static bool touch_one(sparse *table, uint64_t key, uint32_t now, void **row) {
+    uint32_t number = find_key(table, key);
+    if (number == 0) return false;
+    if (table->options.ages) mark(table, &key, 1, now);
+    *row = row_pool_at(&table->pool, number);
+    return true;
+}
+
+mr_status sparse_table_touch_telling(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
+                                     bool *absent) {
+    key_index_settle(&table->index, SETTLE * (uint64_t)count);
+    if (count == 1 && touch_one(table, keys[0], now, rows)) {
+        if (absent != NULL) absent[0] = false;
+        return MR_OK;
+    }
+    size_t missing = look_up(table, keys, count, rows);
+    if (missing > 0) {
+        MR_TRY(key_index_reserve(&table->index, missing));
+        MR_TRY(touch_missing(table, keys, count, rows));
+    }
+    if (table->options.ages) mark(table, keys, count, now);
+    for (size_t i = 0; absent != NULL && i < count; i++) absent[i] = rows[i] == NULL || was_made(rows[i]);
+    show_rows(&table->pool, count, rows);
+    return MR_OK;
+}
+
+mr_status sparse_table_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows) {
+    return sparse_table_touch_telling(table, keys, count, now, rows, NULL);
+}
+
+/* ---- Reading. */
+
+static void read_absent(const sparse *table, uint64_t key, void *out) {
+    initializer_read(&table->options.init, table->options.dtype, key, 0, table->options.dim, out);
+}
+
+/* Rows of a size that the compiler knows are copied in a few instructions. */
+#define READ_EACH(how)                                                                                              \
+    for (size_t i = 0; i < count; i++, to += bytes) {                                                               \
+        if (i + AHEAD < count && numbers[i + AHEAD] != 0) fetch_row(row_pool_at(&pool, numbers[i + AHEAD]), lines); \
+        const void *row = row_of(&pool, numbers[i]);                                                                \
+        if (__builtin_expect(row == NULL, 0))                                                                       \
+            read_absent(table, keys[i], to);                                                                        \
+        else                                                                                                        \
+            how;                                                                                                    \
+    }
+
+void sparse_table_read_noted(const sparse *table, const uint64_t *keys, size_t count, const uint32_t *numbers,
+                             void *out) {
+    const row_pool pool = table->pool;
+    mr_dtype dtype = table->options.dtype;
+    size_t bytes = sparse_table_value_bytes(table), lines = lines_of(table);
+    uint8_t *to = out;
+    for (size_t i = 0; i < least(AHEAD, count); i++)
+        if (numbers[i] != 0) fetch_row(row_pool_at(&pool, numbers[i]), lines);
+    if (dtype == MR_F16 || dtype == MR_BF16)
+        READ_EACH(dtype_convert_values(dtype, row, table->options.dim, to))
+    else if (bytes == sizeof(float))
+        READ_EACH(memcpy(to, row, sizeof(float)))
+    else if (bytes == HUGE_PAGES_LINE)
+        READ_EACH(memcpy(to, row, HUGE_PAGES_LINE))
+    else
+        READ_EACH(row_pool_copy(to, row, bytes))
+}
+
+void sparse_table_read_noting(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers, void *out) {
+    size_t bytes = sparse_table_value_bytes(table);
+    for (size_t at = 0; at < count; at += LOT) {
+        size_t lot = least(count - at, LOT);
+        find(table, keys + at, lot, numbers + at);
+        sparse_table_read_noted(table, keys + at, lot, numbers + at, (uint8_t *)out + at * bytes);
+    }
+}
+
+/* One row alone: there is nothing to walk ahead of. */
+static void read_one(const sparse *table, uint64_t key, void *out) {
+    const void *row = row_of(&table->pool, find_key(table, key));
+    mr_dtype dtype = table->options.dtype;
+    if (row == NULL)
+        read_absent(table, key, out);
+    else if (dtype == MR_F16 || dtype == MR_BF16)
+        dtype_convert_values(dtype, row, table->options.dim, out);
+    else
+        row_pool_copy(out, row, table->value_bytes);
+}
+
+static void read_many(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+    uint32_t numbers[LOT];
+    size_t bytes = sparse_table_value_bytes(table);
+    for (size_t at = 0; at < count; at += LOT)
+        sparse_table_read_noting(table, keys + at, least(count - at, LOT), numbers, (uint8_t *)out + at * bytes);
+}
+
+void sparse_table_read(const sparse *table, const uint64_t *keys, size_t count, void *out) {
+    if (count == 1)
+        read_one(table, keys[0], out);
+    else
+        read_many(table, keys, count, out);
+}
+
+uint64_t sparse_table_changes(const sparse *table) { return table->pool.changes; }
+
+void sparse_table_rows_of(const sparse *table, const uint64_t *keys, size_t count, const void **rows) {
+    uint32_t numbers[LOT];
+    size_t lines = lines_of(table);
+    for (size_t at = 0; at < count; at += LOT) {
+        size_t lot = least(count - at, LOT);
+        find(table, keys + at, lot, numbers);
+        for (size_t i = 0; i < lot; i++) {
+            rows[at + i] = row_of(&table->pool, numbers[i]);
+            if (numbers[i] != 0) fetch_row(rows[at + i], lines);
+        }
+    }
+}
+
+const void *sparse_table_find(const sparse *table, uint64_t key) { return row_of(&table->pool, find_key(table, key)); }

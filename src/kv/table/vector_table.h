@@ -1,0 +1,30 @@
+/* vector_table.h — table of variable-length vectors by 64-bit key.
+ *
+ * A key that is not there has a vector of no values. A vector is as long as the longest that was asked for, new values
+ * are 0; they are kept as fp32 or as int64. For tables of few and large values: each vector is memory of its own.
+ *
+ * Keys are listed ascending, so that copies list alike. Errors: MR_NOMEM leaves everything as it was. Ownership: it
+ * owns all its memory; a pointer to values is good until the vector is changed. Threads: none. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/map.h"
+#include "miniray/status.h"
+
+typedef struct vector_table {
+    map by_key;   /* to a vector; owned */
+    size_t item;  /* bytes of a value */
+    size_t bytes; /* of all values */
+} vector_table;
+
+void vector_table_init(vector_table *table, size_t item);
+void vector_table_fini(vector_table *table);
+
+size_t vector_table_count(const vector_table *table);
+/* NULL: not there; length 0 */
+const void *vector_table_find(const vector_table *table, uint64_t key, uint32_t *length);
+
+/* The vector of this key with at least, or with `exact` exactly, so many values. */
+MR_MUST mr_status vector_table_reach(vector_table *table, uint64_t key, uint32_t length, bool exact, void **values);
+void vector_table_erase(vector_table *table, uint64_t key);
+void vector_table_keys(const vector_table *table, uint64_t *keys); /* all, ascending */

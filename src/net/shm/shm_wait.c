@@ -1,0 +1,221 @@
+/* shm_wait.c — waiting of an idle shared-memory transport: it spins, sleeps, or leaves that to a loop; see
+ * shm_transport.h. Tested by tests/threads_test.c. */
+#include <poll.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "net/shm/shm_internal.h"
+
+enum { FUTEX_SLICE_US = 10 * 1000 }; /* then the process sleeps where it also sees its broker die */
+
+static void take_event(shm_transport *transport) {
+    uint64_t rings;
+    ssize_t got = read(transport->event_fd, &rings, sizeof rings);
+    (void)got; /* empty is as good */
+}
+
+/* Sleeps where it sees the doorbell, the broker's socket and the broker's death. True: the broker said something. */
+static bool sleep_in_poll(shm_transport *transport, int64_t timeout_us) {
+    struct pollfd fds[2] = {
+        {.fd = transport->event_fd, .events = POLLIN},
+        {.fd = transport->broker_gone ? -1 : broker_client_fd(transport->host.client), .events = POLLIN}};
+    struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = timeout_us % 1000000 * 1000};
+    int ready = ppoll(fds, 2, timeout_us < 0 ? NULL : &timeout, NULL);
+    if (ready <= 0) return false;
+    if (fds[0].revents != 0) take_event(transport);
+    return fds[1].revents != 0;
+}
+
+/* Says how the port is about to sleep, makes every sender ring, and looks once more. False: do not sleep. */
+static bool prepare_sleep(shm_transport *transport, doorbell_state how) {
+    doorbell_arm(transport->host.self, how);
+    while (transport->hot_count > 0) shm_transport_arm(transport, transport->hot[transport->hot_count - 1]);
+    if (!doorbell_marked(transport->host.self) && list_empty(&transport->todo) && !transport->control_due) return true;
+    doorbell_disarm(transport->host.self);
+    return false;
+}
+
+static int64_t until(int64_t deadline_us) {
+    if (deadline_us == CLOCK_NEVER_US) return -1;
+    int64_t left = deadline_us - clock_now_us(clock_real());
+    return left > 0 ? left : 0;
+}
+
+/* What a driver looks at while it spins without the lock: only the driver moves a tail, and shared memory stays mapped
+ * whatever the other threads do to the links. */
+typedef struct watch {
+    const process_block *self;
+    uint32_t count;
+    const uint8_t *words[SHM_TRANSPORT_HOT_MAX]; /* by which the next record of each hot ring will be seen */
+    uint64_t patience, held_ticks; /* how long a run may keep us waiting, and since when one does; 0: none does */
+    bool impatient;
+    shm_ahead ahead;
+} watch;
+
+static void watch_begin(watch *watch, shm_transport *transport) {
+    watch->ahead = transport->host.ahead;
+    transport->host.ahead.lines = 0;
+    watch->self = transport->host.self;
+    watch->patience = transport->patience;
+    watch->held_ticks = 0;
+    watch->impatient = false;
+    watch->count = transport->hot_count;
+    for (uint32_t i = 0; i < transport->hot_count; i++) watch->words[i] = ring_next(&transport->hot[i]->receive);
+}
+
+/* There is the beginning of a run, and no more. */
+static bool has_waited(watch *watch) {
+    uint64_t now = clock_ticks();
+    if (watch->held_ticks == 0) watch->held_ticks = now;
+    watch->impatient = now - watch->held_ticks > watch->patience;
+    return watch->impatient;
+}
+
+/* Between two looks. */
+static void ask_ahead(shm_ahead *ahead) {
+    enum { AT_ONCE = 8 }; /* what is asked for at once is there before the next look, nearly */
+    for (int i = 0; i < AT_ONCE && ahead->lines > 0; i++, ahead->lines--) {
+        cpu_prefetch_write(ahead->data + ahead->offset);
+        ahead->offset += SHM_LINE;
+        if (ahead->offset >= ahead->capacity) ahead->offset = 0;
+    }
+}
+
+static bool watch_sees(void *context) {
+    watch *watch = context;
+    for (uint32_t i = 0; i < watch->count; i++) {
+        uint64_t word = ring_load_word(watch->words[i]);
+        if (word != 0 && ((word & RING_HELD) == 0 || has_waited(watch))) return true;
+    }
+    if (watch->ahead.lines > 0) ask_ahead(&watch->ahead);
+    return doorbell_marked(watch->self);
+}
+
+/* shm_transport_wait returns. From any thread. */
+static void rouse(void *away) {
+    shm_transport *transport = away;
+    doorbell_mark(transport->host.self, PROCESS_BLOCK_BROKER_INDEX); /* costs a look at the broker's socket */
+    doorbell_ring(transport->host.self, transport->event_fd);
+}
+
+static void let_go(shm_transport *transport, poller *lock) {
+    if (lock != NULL) poller_leave(lock, rouse, transport);
+}
+
+static void take_back(poller *lock) {
+    if (lock != NULL) poller_return(lock);
+}
+
+/* What is held back leaves, and what comes next does at once. */
+static void show(shm_transport *transport) {
+    lane_runs *runs = &transport->host.runs;
+    if (runs->holder != NULL) lane_show(runs->holder);
+    *runs = (lane_runs){0};
+}
+
+static bool spin(shm_transport *transport, poller *lock) {
+    watch watch;
+    watch_begin(&watch, transport);
+    const shm_link *last = transport->last;
+    const process_block *peer = last == NULL || transport->host.wait.spin_ticks == 0 ? NULL : last->peer_block;
+    bool may_nudge =
+        last != NULL && broker_client_process_block(transport->host.client) > last->peer_process_block_index;
+    let_go(transport, lock);
+    bool seen = spin_wait_spin(&transport->host.wait, transport->host.self, peer, may_nudge, watch_sees, &watch);
+    take_back(lock);
+    transport->host.impatient |= watch.impatient;
+    return seen;
+}
+
+/* Nothing came while it was worth spinning. */
+static __attribute__((noinline)) void sleep_for(shm_transport *transport, poller *lock, int64_t timeout_us) {
+    int64_t deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : clock_deadline_us(clock_now_us(clock_real()), timeout_us);
+    if (!prepare_sleep(transport, DOORBELL_FUTEX)) return;
+    FAILPOINT("port.sleep");
+    transport->sleeps_futex++;
+    transport->polls = SHM_TRANSPORT_CLOCK_EVERY; /* time will have passed */
+    let_go(transport, lock);
+    doorbell_sleep(transport->host.self, timeout_us >= 0 && timeout_us < FUTEX_SLICE_US ? timeout_us : FUTEX_SLICE_US);
+    doorbell_disarm(transport->host.self);
+    spin_wait_woken(transport->host.self);
+    take_back(lock);
+    if (doorbell_marked(transport->host.self)) return;
+    if (transport->idle_look_us < deadline_us) deadline_us = transport->idle_look_us;
+    int64_t left = until(deadline_us);
+    if (left == 0 || !prepare_sleep(transport, DOORBELL_LOOP)) return;
+    transport->sleeps_loop++;
+    let_go(transport, lock);
+    bool broker_spoke = sleep_in_poll(transport, left);
+    doorbell_disarm(transport->host.self);
+    take_back(lock);
+    transport->control_due |= broker_spoke;
+}
+
+static bool is_due(const shm_transport *transport) { return !list_empty(&transport->todo) || transport->control_due; }
+
+void shm_transport_wait(shm_transport *transport, poller *lock, int64_t timeout_us) {
+    show(transport);
+    if (is_due(transport) || spin(transport, lock) || timeout_us == 0) return;
+    sleep_for(transport, lock, timeout_us);
+}
+
+void shm_transport_sleep(shm_transport *transport, poller *lock, int64_t timeout_us) {
+    show(transport);
+    if (!is_due(transport) && timeout_us != 0) sleep_for(transport, lock, timeout_us);
+}
+
+bool shm_transport_is_crowded(const shm_transport *transport) { return spin_wait_is_crowded(&transport->host.wait); }
+
+/* ---- In a loop. */
+
+static void polled_by_loop(void *context) {
+    shm_transport *transport = context;
+    transport->polls = SHM_TRANSPORT_CLOCK_EVERY;
+    doorbell_disarm(transport->host.self);
+    take_event(transport);
+    while (shm_transport_poll(transport) != 0) {}
+}
+
+static void broker_readable(void *context) {
+    shm_transport *transport = context;
+    transport->control_due = true;
+    polled_by_loop(transport);
+}
+
+/* Before the loop sleeps: whoever sends from now on writes to the event descriptor. */
+static void before_loop_sleeps(void *context) {
+    shm_transport *transport = context;
+    show(transport);
+    while (!prepare_sleep(transport, DOORBELL_LOOP)) {
+        while (shm_transport_poll(transport) != 0) {}
+    }
+    int64_t left = until(transport->idle_look_us);
+    event_loop_timer_set(transport->timer, left);
+}
+
+mr_status shm_transport_attach(shm_transport *transport, event_loop *loop) {
+    MR_ASSERT(transport->watch_event == NULL);
+    MR_TRY(event_loop_watch_add(loop, transport->event_fd, polled_by_loop, transport, &transport->watch_event));
+    mr_status status = event_loop_watch_add(loop, broker_client_fd(transport->host.client), broker_readable, transport,
+                                            &transport->watch_broker);
+    if (status != MR_OK) {
+        event_loop_watch_remove(transport->watch_event);
+        transport->watch_event = NULL;
+        return status;
+    }
+    transport->timer = event_loop_timer_create(loop, polled_by_loop, transport);
+    transport->idle = event_loop_idle_add(loop, before_loop_sleeps, transport);
+    return MR_OK;
+}
+
+void shm_transport_detach(shm_transport *transport) {
+    if (transport->watch_event == NULL) return;
+    event_loop_idle_remove(transport->idle);
+    event_loop_timer_destroy(transport->timer);
+    event_loop_watch_remove(transport->watch_broker);
+    event_loop_watch_remove(transport->watch_event);
+    transport->watch_event = NULL;
+    doorbell_disarm(transport->host.self);
+}

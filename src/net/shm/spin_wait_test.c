@@ -1,0 +1,272 @@
+/* spin_wait_test.c — spins for somebody on another CPU, never for somebody on its own, and moves away only when it may.
+ * */
+#include "net/shm/spin_wait.h"
+
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "net/shm/doorbell.h"
+
+typedef struct looks {
+    unsigned count, ready_at; /* ready from this look on; 0: never */
+} looks;
+
+static bool look(void *context) {
+    looks *looks = context;
+    looks->count++;
+    return looks->ready_at != 0 && looks->count >= looks->ready_at;
+}
+
+typedef struct scene {
+    process_block *self, *peer;
+    cpu_set_t allowed;
+} scene;
+
+static int set_up(void **state) {
+    scene *scene = calloc(1, sizeof *scene);
+    scene->self = aligned_alloc(64, 2 * sizeof(process_block));
+    if (scene->self == NULL) return -1;
+    memset(scene->self, 0, 2 * sizeof(process_block));
+    scene->peer = scene->self + 1;
+    sched_getaffinity(0, sizeof scene->allowed, &scene->allowed);
+    cpu_set_t one; /* stay on one CPU, so that the comparison is exact */
+    CPU_ZERO(&one);
+    CPU_SET(cpu_current(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+    *state = scene;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    scene *scene = *state;
+    sched_setaffinity(0, sizeof scene->allowed, &scene->allowed);
+    free(scene->self);
+    free(scene);
+    return 0;
+}
+
+static void a_peer_on_another_cpu_is_spun_for(void **state) {
+    scene *scene = *state;
+    spin_wait wait;
+    spin_wait_init(&wait, 1000 * 1000);
+    atomic_store(&scene->peer->cpu, cpu_current() + 1);
+    looks looks = {.ready_at = 500};
+    assert_true(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
+    assert_int_equal(looks.count, 500);
+    assert_int_equal(atomic_load(&scene->self->cpu), cpu_current());
+    assert_int_equal(wait.spins_hit, 1);
+}
+
+/* What is there at the first looks may be one of many; what lets us wait is not. */
+static void what_was_waited_for_comes_alone(void **state) {
+    scene *scene = *state;
+    spin_wait wait;
+    spin_wait_init(&wait, 1000 * 1000);
+    atomic_store(&scene->peer->cpu, cpu_current() + 1);
+    looks looks = {.ready_at = SPIN_WAIT_ALONE_AFTER};
+    assert_true(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
+    assert_false(wait.alone);
+    looks = (struct looks){.ready_at = SPIN_WAIT_ALONE_AFTER + 1};
+    assert_true(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
+    assert_true(wait.alone);
+    looks = (struct looks){.ready_at = 1};
+    assert_true(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
+    assert_false(wait.alone);
+    looks = (struct looks){.ready_at = 17}; /* the first one after a look at the clock */
+    assert_true(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
+    assert_true(wait.alone);
+}
+
+static void spinning_ends(void **state) {
+    scene *scene = *state;
+    spin_wait wait;
+    spin_wait_init(&wait, 50);
+    atomic_store(&scene->peer->cpu, cpu_current() + 1);
+    looks looks = {0};
+    assert_false(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
+    assert_true(looks.count > 16);
+    assert_int_equal(wait.spins_missed, 1);
+    assert_true(wait.alone);
+}
+
+static void a_peer_on_the_same_cpu_is_not_spun_for(void **state) {
+    scene *scene = *state;
+    spin_wait wait;
+    spin_wait_init(&wait, 1000 * 1000);
+    atomic_store(&scene->peer->cpu, cpu_current());
+    looks looks = {.ready_at = 500};
+    assert_false(spin_wait_spin(&wait, scene->self, scene->peer, false, look, &looks));
+    assert_int_equal(looks.count, 1);
+    assert_int_equal(wait.sleeps_at_once, 1);
+}
+
+static void nobody_to_wait_for_means_no_spinning(void **state) {
+    scene *scene = *state;
+    spin_wait wait;
+    spin_wait_init(&wait, 1000 * 1000);
+    looks looks = {.ready_at = 500};
+    assert_false(spin_wait_spin(&wait, scene->self, NULL, false, look, &looks));
+    assert_int_equal(looks.count, 1);
+}
+
+/* ---- Others that need the CPU. */
+
+typedef struct crowd {
+    process_block *blocks; /* self, peer, and others */
+    _Atomic uint32_t seats;
+} crowd;
+
+enum { CROWD = 6 };
+
+static void crowd_open(crowd *crowd, spin_wait *wait, uint32_t rung_max) {
+    crowd->blocks = aligned_alloc(64, CROWD * sizeof(process_block));
+    assert_non_null(crowd->blocks);
+    memset(crowd->blocks, 0, CROWD * sizeof(process_block));
+    atomic_store(&crowd->seats, CROWD);
+    for (int i = 0; i < CROWD; i++) atomic_store(&crowd->blocks[i].cpu, cpu_current() + 1);
+    spin_wait_init(wait, 1000 * 1000);
+    spin_wait_heed(wait, crowd->blocks, &crowd->seats);
+    wait->rung_max = rung_max; /* as if there were one more CPU */
+    wait->patient_ticks = 0;
+}
+
+/* Whether it waits no longer than the first look at the others, after a spin in vain. */
+static bool makes_way(const crowd *crowd, spin_wait *wait) {
+    looks looks = {.ready_at = 500};
+    wait->vain = 1;
+    bool seen = spin_wait_spin(wait, &crowd->blocks[0], &crowd->blocks[1], false, look, &looks);
+    assert_int_equal(seen, looks.count == 500);
+    return !seen;
+}
+
+static void more_processes_than_cpus_are_a_crowd(void **state) {
+    crowd crowd;
+    spin_wait wait;
+    spin_wait_init(&wait, 1000);
+    assert_false(spin_wait_is_crowded(&wait)); /* it knows of nobody */
+    crowd_open(&crowd, &wait, 2);
+    assert_true(spin_wait_is_crowded(&wait)); /* on the one CPU that this test stays on */
+    wait.cpus = CROWD;
+    assert_false(spin_wait_is_crowded(&wait));
+    free(crowd.blocks);
+}
+
+static void who_spins_makes_way_for_those_that_were_woken_and_do_not_run(void **state) {
+    crowd crowd;
+    spin_wait wait;
+    crowd_open(&crowd, &wait, 2);
+    assert_false(makes_way(&crowd, &wait));
+    doorbell_arm(&crowd.blocks[1], DOORBELL_FUTEX);
+    doorbell_ring(&crowd.blocks[1], -1); /* the peer itself is waited for */
+    doorbell_arm(&crowd.blocks[2], DOORBELL_FUTEX);
+    doorbell_ring(&crowd.blocks[2], -1);
+    doorbell_arm(&crowd.blocks[3], DOORBELL_FUTEX); /* asleep: needs nothing */
+    assert_false(makes_way(&crowd, &wait));
+    doorbell_ring(&crowd.blocks[3], -1);
+    assert_true(makes_way(&crowd, &wait));
+    assert_int_equal(wait.made_way, 1);
+    atomic_store(&crowd.seats, 3); /* nobody sits behind */
+    assert_false(makes_way(&crowd, &wait));
+    atomic_store(&crowd.seats, CROWD);
+    doorbell_disarm(&crowd.blocks[2]); /* it runs */
+    assert_false(makes_way(&crowd, &wait));
+    free(crowd.blocks);
+}
+
+static void who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago(void **state) {
+    crowd crowd;
+    spin_wait wait;
+    crowd_open(&crowd, &wait, 2);
+    wait.fresh_ticks = UINT64_MAX / 2; /* a moment is as long as this test takes */
+    spin_wait_woken(&crowd.blocks[2]); /* on this CPU, on which we run */
+    assert_int_equal(atomic_load(&crowd.blocks[2].cpu), cpu_current());
+    assert_true(makes_way(&crowd, &wait));
+    doorbell_arm(&crowd.blocks[2], DOORBELL_LOOP); /* it sleeps again */
+    assert_false(makes_way(&crowd, &wait));
+    doorbell_disarm(&crowd.blocks[2]);
+    assert_true(makes_way(&crowd, &wait));
+    wait.fresh_ticks = 0; /* it was woken long ago: who knows what it does */
+    assert_false(makes_way(&crowd, &wait));
+    free(crowd.blocks);
+}
+
+static void who_was_answered_the_last_time_stays_and_who_was_not_stays_now_and_then(void **state) {
+    crowd crowd;
+    spin_wait wait;
+    crowd_open(&crowd, &wait, 1);
+    doorbell_arm(&crowd.blocks[2], DOORBELL_FUTEX);
+    doorbell_ring(&crowd.blocks[2], -1);
+    for (int i = 0; i < 3; i++) {
+        looks answered = {.ready_at = 100}, never = {0};
+        wait.spin_ticks = UINT64_MAX / 2;
+        assert_true(spin_wait_spin(&wait, &crowd.blocks[0], &crowd.blocks[1], false, look, &answered));
+        assert_int_equal(wait.vain, 0); /* and so it stays the next time: */
+        wait.spin_ticks = (uint64_t)(50 * clock_ticks_per_us());
+        for (unsigned vain = 1; vain <= SPIN_WAIT_STAY_EVERY; vain++) {
+            assert_false(spin_wait_spin(&wait, &crowd.blocks[0], &crowd.blocks[1], false, look, &never));
+            assert_int_equal(wait.vain, vain);
+            assert_int_equal(wait.spins_missed, i + 1);
+        }
+        assert_int_equal(wait.made_way, (i + 1) * (SPIN_WAIT_STAY_EVERY - 1));
+    }
+    free(crowd.blocks);
+}
+
+static unsigned shared_waits(scene *scene, spin_wait *wait, bool may_nudge, unsigned count) {
+    looks looks = {0};
+    for (unsigned i = 0; i < count; i++) {
+        atomic_store(&scene->peer->cpu, cpu_current());
+        spin_wait_spin(wait, scene->self, scene->peer, may_nudge, look, &looks);
+    }
+    return (unsigned)wait->nudges;
+}
+
+static void the_nudge_moves_one_side_and_backs_off(void **state) {
+    scene *scene = *state;
+    if (CPU_COUNT(&scene->allowed) < 2) skip();
+    sched_setaffinity(0, sizeof scene->allowed, &scene->allowed);
+    spin_wait wait;
+    spin_wait_init(&wait, 20);
+    assert_int_equal(shared_waits(scene, &wait, false, 1000), 0);
+    assert_int_equal(shared_waits(scene, &wait, true, SPIN_WAIT_NUDGE_AFTER - 1), 0);
+    assert_int_equal(shared_waits(scene, &wait, true, 1), 1);
+    cpu_set_t now;
+    sched_getaffinity(0, sizeof now, &now);
+    assert_true(CPU_EQUAL(&now, &scene->allowed)); /* the mask is restored */
+    wait.nudge_gap_min = wait.nudge_gap = UINT64_MAX / 8;
+    assert_int_equal(shared_waits(scene, &wait, true, 10 * SPIN_WAIT_NUDGE_AFTER), 1);
+}
+
+static void one_cpu_only_means_no_nudge(void **state) {
+    scene *scene = *state;
+    spin_wait wait;
+    spin_wait_init(&wait, 20);
+    assert_int_equal(shared_waits(scene, &wait, true, 10 * SPIN_WAIT_NUDGE_AFTER), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_peer_on_another_cpu_is_spun_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_was_waited_for_comes_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(spinning_ends, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_peer_on_the_same_cpu_is_not_spun_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nobody_to_wait_for_means_no_spinning, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(more_processes_than_cpus_are_a_crowd, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_spins_makes_way_for_those_that_were_woken_and_do_not_run, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(who_was_answered_the_last_time_stays_and_who_was_not_stays_now_and_then, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_nudge_moves_one_side_and_backs_off, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_cpu_only_means_no_nudge, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,88 @@
+/* socket_link.h — one link of the socket transport: its socket, its state, its queues.
+ *
+ *   CONNECTING ──► GREETING ──► OPEN ──► CLOSING ──► GONE
+ *       └─────────────┴──────────┴──────────┴────────►
+ *
+ *   CONNECTING  connect(2) is under way, or to be tried again; accepted ones begin with GREETING
+ *   GREETING    who connected has said HELLO and waits for the other's; who accepted waits for the stranger's
+ *   OPEN        frames both ways, heartbeats
+ *   CLOSING     close() was called: what is left goes out, then BYE; what comes is thrown away
+ *   GONE  the socket is closed and the cause is known; socket_link_settle tells it and frees the conn
+ *
+ * Slots of the transport only change queues and state and write to the socket; whatever they cause is told later, by
+ * socket_link_settle. A conn that has something to settle is in the stream's dirty list. */
+#pragma once
+#include "net/heartbeat.h"
+#include "net/shm/shm_export.h"
+#include "net/socket/frame_reader.h"
+#include "net/socket/shm_pipe.h"
+#include "net/socket/socket.h"
+#include "net/socket/socket_internal.h"
+#include "net/socket/write_queue.h"
+
+typedef enum socket_link_state {
+    SOCKET_LINK_CONNECTING,
+    SOCKET_LINK_HANDSHAKE,
+    SOCKET_LINK_OPEN,
+    SOCKET_LINK_CLOSING,
+    SOCKET_LINK_GONE
+} socket_link_state;
+
+typedef struct socket_link {
+    uv_poll_t poll; /* first: its address is the conn's */
+    socket_transport *transport;
+    link_id id; /* 0: a stranger */
+    socket_link_state state;
+    int fd;
+    bool poll_open;             /* the handle was initialized and must be closed */
+    int polled;                 /* the events that it waits for */
+    bool blocked;               /* the socket takes no more: wait until it is writable */
+    bool room_owed;             /* MR_BUSY was answered */
+    bool ping_owed, pong_owed;  /* it was silent; it pinged */
+    int write_error;            /* errno; the reading side may still know a better cause */
+    int64_t since_us;           /* it exists */
+    int64_t deadline_us;        /* of connecting and HELLO, or of closing */
+    address address;            /* of the listening side */
+    list item, stranger, dirty; /* in the stream's lists */
+    shm_pipe *pipe;             /* owned: offered, or in use; NULL: none */
+    bool ducted;                /* in use: bytes go through it, and the socket only wakes */
+    unsigned annexes;           /* of it, as they are counted in the stream's stats */
+    int64_t grown_us;           /* one of them was needed, the last time */
+    int passed[SOCKET_FDS_MAX]; /* with HELLO, to be sent or that came: a shm pipe, a glass (owned) */
+    size_t passed_count;
+    shm_import sight; /* what is seen of the other side's memory */
+    list of_pipes;
+    timer_heap_item timer;
+    frame_reader in;
+    write_queue out;
+    heartbeat beat;
+    peer peer;
+    cause why;
+} socket_link;
+
+MR_MUST mr_status socket_link_connect(socket_transport *transport, const address *address, link_id *out);
+/* A stranger at `fd` (moved). What is wrong with it is its own problem: nobody is told. */
+void socket_link_accept(socket_transport *transport, int fd, const address *address);
+
+/* The slots of the transport, for one link. */
+void socket_link_close(socket_link *link);
+MR_MUST mr_status socket_link_reserve(socket_link *link, size_t size, uint8_t **out);
+void socket_link_commit(socket_link *link, size_t size);
+void socket_link_commit_pieces(socket_link *link, size_t size, const span *pieces, size_t count, body_sent_fn *sent,
+                               void *argument);
+void socket_link_flush(socket_link *link);
+
+void socket_link_timer(socket_link *link, int64_t now_us);
+void socket_link_settle(socket_link *link); /* tells what is to be told; frees it if it is gone */
+
+/* ---- For socket_link_io.c. */
+
+void socket_link_mark_dirty(socket_link *link);
+void socket_link_connect_done(socket_link *link); /* the socket of a CONNECTING one is writable */
+/* A frame came; what is wrong with it ends the link. conn->state may be another one afterwards. */
+MR_MUST mr_status socket_link_take(socket_link *link, const frame *frame);
+/* its head came, and its body is still to come */
+MR_MUST mr_status socket_link_place_body(socket_link *link, const frame *frame);
+
+void socket_link_end(socket_link *link, mr_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));

@@ -1,0 +1,51 @@
+/* balancer.h — choice of the slots to move or replicate so that no server carries too much: a pure function of numbers.
+ *
+ * Load is measured per slot in whatever unit all servers share (requests, bytes, microseconds in an interval), smoothed
+ * here so that one interval decides nothing, and carried by the head of the slot's chain. A server's share is the total
+ * load by weight. The balancer looks at the server that is most over its share, relative to it, and moves the slot that
+ * brings it and the least loaded one closest together; so each move makes the pair better, and it ends by itself.
+ *
+ *   moves only if  the fullest server is over its share by more than BALANCER_TOLERANCE, and the move lowers the larger
+ *                  of the two loads by at least BALANCER_GAIN of a share: what is good enough stays where it is.
+ *   hot slots       a slot that alone is over the tolerance of a share cannot be helped by moving it: it is named, for
+ *                   read copies of its keys.
+ *   bounds          `most` moves a call, each slot once; a slot that is pinned or has moved lately is not movable.
+ *
+ * Pure: the same numbers give the same moves, in the same order. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BALANCER_TOLERANCE 0.2
+#define BALANCER_GAIN      0.01
+#define BALANCER_SMOOTHING 0.3 /* of the new interval in the average */
+
+typedef struct balancer_slot {
+    uint32_t slot;
+    uint32_t server; /* index of its head below */
+    double load;     /* not negative */
+    bool movable;
+} balancer_slot;
+
+typedef struct balancer_server {
+    uint64_t id;
+    double weight; /* above 0 */
+} balancer_server;
+
+typedef struct balancer_move {
+    uint32_t slot, from, to; /* indexes of servers */
+} balancer_move;
+
+/* The load to keep for a slot, from what it was and what this interval measured. */
+static inline double balancer_smooth(double before, double measured) {
+    return before + BALANCER_SMOOTHING * (measured - before);
+}
+
+/* Slots' `server` is changed as the moves say. Returns the number of moves. */
+size_t balancer_decide(balancer_slot *slots, size_t slot_count, const balancer_server *servers, size_t server_count,
+                       balancer_move *moves, size_t most);
+
+/* The slots that are too hot for any server, hottest first; returns how many. */
+size_t balancer_hot(const balancer_slot *slots, size_t slot_count, const balancer_server *servers, size_t server_count,
+                    uint32_t *hot, size_t most);

@@ -1,0 +1,253 @@
+/* batcher.c — see batcher.h. */
+#include "ps/batcher.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/hash.h"
+#include "base/log.h"
+
+typedef struct outbox {
+    char address[SLOT_MESSAGE_ADDRESS_MAX];
+    bool own; /* that is its post's */
+    slot_packet packet;
+} outbox;
+
+struct batcher {
+    batcher_host host;
+    slot_message_head head;
+    uint8_t saying[SLOT_MESSAGE_HEAD_MAX]; /* that head, as every batch begins */
+    size_t said;                           /* bytes of it; 0: it is another one now */
+    map_cache *cache;
+    map_cache_page *page; /* the cluster map that it knows */
+    outbox *outboxes;     /* owned; those in use come first */
+    size_t used, count;
+    uint32_t *places;   /* by hash of an address: its outbox + 1, or 0; owned, in use while there are many */
+    size_t place_count; /* a power of two */
+    shared_bytes **own; /* batches to itself, owned */
+    size_t own_count;
+    shared_bytes *spare; /* owned: where small batches are copied to, while nobody keeps of them; NULL: none yet */
+    bool told_large;     /* it said that something is too large to be sent */
+};
+
+batcher *batcher_create(const batcher_host *host, uint32_t who, const char *address) {
+    MR_ASSERT(strlen(address) < SLOT_MESSAGE_ADDRESS_MAX);
+    batcher *batcher = xcalloc(1, sizeof *batcher);
+    batcher->host = *host;
+    batcher->head.who = who;
+    strcpy(batcher->head.address, address);
+    batcher->cache = host->cache == NULL ? map_cache_create() : map_cache_ref(host->cache);
+    batcher->page = map_cache_open(batcher->cache);
+    return batcher;
+}
+
+void batcher_destroy(batcher *batcher) {
+    for (size_t i = 0; i < batcher->count; i++) slot_packet_fini(&batcher->outboxes[i].packet);
+    for (size_t i = 0; i < batcher->own_count; i++) shared_bytes_unref(batcher->own[i]);
+    free(batcher->own);
+    shared_bytes_unref(batcher->spare);
+    free(batcher->places);
+    free(batcher->outboxes);
+    map_cache_close(batcher->cache, batcher->page);
+    map_cache_unref(batcher->cache);
+    free(batcher);
+}
+
+void batcher_set_incarnation(batcher *batcher, uint64_t incarnation) {
+    batcher->head.incarnation = incarnation;
+    batcher->said = 0;
+}
+const cluster_map *batcher_map(const batcher *batcher) { return map_cache_map(batcher->page); }
+
+void batcher_adopt(batcher *batcher, span bytes) {
+    if (map_cache_follow(batcher->cache, &batcher->page, bytes) != MR_OK) return;
+    const cluster_map *map = batcher_map(batcher);
+    batcher->head.number = map->number;
+    batcher->head.generation = map->generation;
+    batcher->said = 0;
+    batcher->host.on_map(batcher->host.context, map);
+}
+
+/* ---- Out. */
+
+enum { FEW = 16 }; /* so many are looked through */
+
+static uint32_t *place_of(const batcher *batcher, const char *address) {
+    MR_ASSERT(batcher->place_count > batcher->used); /* one place is empty: the search ends */
+    size_t at = hash_on(HASH_BEGIN, address, strlen(address));
+    for (;; at++) {
+        uint32_t *place = &batcher->places[at & (batcher->place_count - 1)];
+        if (*place == 0 || strcmp(batcher->outboxes[*place - 1].address, address) == 0) return place;
+    }
+}
+
+static void give_places(batcher *batcher) {
+    if (batcher->place_count < 4 * batcher->used) {
+        while (batcher->place_count < 4 * batcher->used)
+            batcher->place_count = batcher->place_count == 0 ? 1 : 2 * batcher->place_count;
+        free(batcher->places);
+        batcher->places = xmalloc(batcher->place_count * sizeof *batcher->places);
+    }
+    memset(batcher->places, 0, batcher->place_count * sizeof *batcher->places);
+    for (size_t i = 0; i < batcher->used; i++) *place_of(batcher, batcher->outboxes[i].address) = (uint32_t)i + 1;
+}
+
+static outbox *find_outbox(const batcher *batcher, const char *address) {
+    if (batcher->used > FEW) {
+        uint32_t place = *place_of(batcher, address);
+        return place == 0 ? NULL : &batcher->outboxes[place - 1];
+    }
+    for (size_t i = 0; i < batcher->used; i++)
+        if (strcmp(batcher->outboxes[i].address, address) == 0) return &batcher->outboxes[i];
+    return NULL;
+}
+
+static void begin(batcher *batcher, outbox *outbox) {
+    if (batcher->said == 0) batcher->said = slot_message_write_head(&batcher->head, batcher->saying);
+    slot_packet_begin_written(&outbox->packet, span_of(batcher->saying, batcher->said));
+}
+
+static outbox *take_outbox(batcher *batcher, const char *address) {
+    MR_ASSERT(strlen(address) < SLOT_MESSAGE_ADDRESS_MAX && batcher->used <= batcher->count);
+    if (batcher->used == batcher->count) {
+        batcher->count = batcher->count == 0 ? 4 : 2 * batcher->count;
+        batcher->outboxes = xrealloc(batcher->outboxes, batcher->count * sizeof *batcher->outboxes);
+        for (size_t i = batcher->used; i < batcher->count; i++)
+            batcher->outboxes[i] = (outbox){.packet.points = batcher->host.send_pieces != NULL};
+    }
+    outbox *outbox = &batcher->outboxes[batcher->used++];
+    if (outbox->address[0] == '\0' ||
+        strcmp(outbox->address, address) != 0) { /* else it is the same as the last time */
+        strcpy(outbox->address, address);
+        outbox->own = strcmp(address, batcher->head.address) == 0;
+    }
+    begin(batcher, outbox);
+    if (batcher->used == FEW + 1 || (batcher->used > FEW && 2 * batcher->used > batcher->place_count))
+        give_places(batcher);
+    else if (batcher->used > FEW)
+        *place_of(batcher, address) = (uint32_t)batcher->used;
+    return outbox;
+}
+
+/* What is applied while it lies in the cache, and is no burden to a link: larger parts travel alone. */
+enum { BATCH_PARTS = 512, BATCH_BYTES = 240 * 1024 };
+
+/* What it says to itself it hears when everything else is on its way. */
+static void send_outbox(batcher *batcher, outbox *outbox) {
+    slot_packet *packet = &outbox->packet;
+    const shared_bytes_piece *pieces;
+    bool small = packet->piece_count == 0 && packet->bytes.size <= BATCHER_SMALL;
+    if (outbox->own) {
+        batcher->own = xrealloc(batcher->own, (batcher->own_count + 1) * sizeof(shared_bytes *));
+        batcher->own[batcher->own_count++] = slot_packet_copy(packet);
+    } else if (small || batcher->host.send_pieces == NULL) {
+        batcher->host.send(batcher->host.send_context, outbox->address, slot_packet_end(packet));
+    } else {
+        size_t count = slot_packet_pieces(packet, &pieces);
+        batcher->host.send_pieces(batcher->host.send_context, outbox->address, pieces, count);
+    }
+    slot_packet_release(packet);
+}
+
+static void tell_large(batcher *batcher, const slot_message *message) {
+    if (!batcher->told_large)
+        log_error("%s of slot %u has %zu bytes; the limit of a message is %d: create the table with more slots",
+                  slot_message_kind_name(message->kind), message->slot, slot_message_payload_size(message),
+                  SLOT_MESSAGE_PAYLOAD_MAX);
+    batcher->told_large = true;
+}
+
+void batcher_add(batcher *batcher, const char *address, const slot_message *message) {
+    outbox *outbox = find_outbox(batcher, address);
+    if (outbox == NULL) outbox = take_outbox(batcher, address);
+    if (message == NULL) return;
+    if (slot_message_payload_size(message) > SLOT_MESSAGE_PAYLOAD_MAX) {
+        tell_large(batcher, message);
+        return;
+    }
+    if (outbox->packet.count == BATCH_PARTS ||
+        slot_packet_size(&outbox->packet) + slot_message_payload_size(message) > BATCH_BYTES) {
+        send_outbox(batcher, outbox);
+        begin(batcher, outbox);
+    }
+    slot_packet_add(&outbox->packet, message);
+}
+
+void batcher_flush(batcher *batcher) {
+    for (size_t i = 0; i < batcher->used; i++) send_outbox(batcher, &batcher->outboxes[i]);
+    batcher->used = 0;
+    while (batcher->own_count != 0) {
+        shared_bytes *first = batcher->own[0];
+        memmove(batcher->own, batcher->own + 1, --batcher->own_count * sizeof(shared_bytes *));
+        batcher_take_bytes(batcher, shared_bytes_bytes(first), first);
+        shared_bytes_unref(first);
+    }
+}
+
+/* ---- In. */
+
+/* What changed since the cluster map that it has. */
+static void send_map(batcher *batcher, const slot_message_head *to) {
+    const cluster_map *map = batcher_map(batcher);
+    MR_ASSERT(to->number < map->number);
+    uint64_t base = to->generation == map->generation ? to->number : 0;
+    size_t size = cluster_map_size(map, base);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    cluster_map_encode(map, base, &writer);
+    MR_ASSERT(!writer.failed);
+    batcher_add(batcher, to->address, &(slot_message){.kind = SLOT_MESSAGE_CHART, .payload = span_of(bytes, size)});
+    free(bytes);
+}
+
+enum { SPARE = 512 }; /* bytes: of a batch with a few small requests, or their answers */
+
+/* The cluster map of a batch is taken before anything else in it is looked at. */
+static void read_maps(batcher *batcher, reader reader, uint32_t count) {
+    slot_message message;
+    for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
+        if (message.kind == SLOT_MESSAGE_CHART) batcher_adopt(batcher, message.payload);
+}
+
+static void read_parts(batcher *batcher, const slot_message_head *head, reader reader, uint32_t count,
+                       shared_bytes *bytes) {
+    slot_message message;
+    for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
+        if (message.kind != SLOT_MESSAGE_CHART) batcher->host.on_part(batcher->host.context, head, &message, bytes);
+}
+
+/* Memory of a small batch; what was kept of the last one has that to itself. */
+static shared_bytes *take_spare(batcher *batcher) {
+    if (batcher->spare == NULL || batcher->spare->refs != 1) {
+        shared_bytes_unref(batcher->spare);
+        batcher->spare = shared_bytes_new(SPARE);
+    }
+    return shared_bytes_ref(batcher->spare);
+}
+
+void batcher_take(batcher *batcher, span bytes) {
+    shared_bytes *shared = bytes.size > SPARE ? shared_bytes_copy(bytes) : take_spare(batcher);
+    if (bytes.size <= SPARE && bytes.size != 0) memcpy(shared_bytes_room(shared), bytes.data, bytes.size);
+    batcher_take_bytes(batcher, span_of(shared_bytes_room(shared), bytes.size), shared);
+    shared_bytes_unref(shared);
+}
+
+void batcher_take_bytes(batcher *batcher, span bytes, shared_bytes *shared) {
+    if (shared == NULL) {
+        batcher_take(batcher, bytes);
+        return;
+    }
+    reader reader = reader_of(bytes.data, bytes.size);
+    slot_message_head head;
+    uint32_t count;
+    if (slot_message_read_head(&reader, &head, &count) == MR_OK) {
+        if (head.maps) read_maps(batcher, reader, count);
+        if (batcher->host.on_head != NULL) batcher->host.on_head(batcher->host.context, &head);
+        if (head.number < batcher->head.number) send_map(batcher, &head);
+        if (head.number > batcher->head.number) batcher_add(batcher, head.address, NULL);
+        if (head.generation == batcher->head.generation) read_parts(batcher, &head, reader, count, shared);
+    }
+    batcher_flush(batcher);
+}

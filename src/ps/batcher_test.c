@@ -1,0 +1,270 @@
+/* batcher_test.c — messages of one step leave as one packet; cluster maps spread with any message. */
+#include "ps/batcher.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+
+enum { MAIL = 16 };
+
+typedef struct office { /* two posts, and the mail between them, delivered by hand */
+    batcher *batchers[2];
+    struct {
+        int to;
+        shared_bytes *bytes;
+    } mail[MAIL];
+    size_t first, count;
+    size_t parts[2], maps[2], heads[2];
+    uint64_t last_name[2];
+} office;
+
+typedef struct desk {
+    office *office;
+    int at;
+} desk;
+
+static void on_send(void *context, const char *address, span bytes) {
+    office *office = ((desk *)context)->office;
+    assert_true(office->count < MAIL);
+    office->mail[office->count].to = address[0] - 'a';
+    office->mail[office->count++].bytes = shared_bytes_copy(bytes);
+}
+static void on_map(void *context, const cluster_map *map) {
+    desk *desk = context;
+    desk->office->maps[desk->at]++;
+}
+static void on_part(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {
+    desk *desk = context;
+    desk->office->parts[desk->at]++;
+    desk->office->last_name[desk->at] = message->name;
+}
+static void on_head(void *context, const slot_message_head *from) {
+    desk *desk = context;
+    desk->office->heads[desk->at]++;
+}
+
+static void deliver(office *office) {
+    for (; office->first < office->count; office->first++) {
+        shared_bytes *bytes = office->mail[office->first].bytes;
+        batcher_take(office->batchers[office->mail[office->first].to], shared_bytes_bytes(bytes));
+        shared_bytes_unref(bytes);
+    }
+}
+
+static void adopt(batcher *batcher, uint64_t number, uint64_t generation) {
+    cluster_map map = {.number = number, .generation = generation, .birth = 1, .slot_count = 1};
+    map.slots = xcalloc(1, sizeof *map.slots);
+    map.slots[0].epoch = number;
+    size_t size = cluster_map_size(&map, 0);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    cluster_map_encode(&map, 0, &writer);
+    batcher_adopt(batcher, span_of(bytes, size));
+    free(bytes);
+    cluster_map_fini(&map);
+}
+
+static void open_office(office *office, desk *desks) {
+    *office = (struct office){0};
+    for (int i = 0; i < 2; i++) {
+        desks[i] = (desk){office, i};
+        batcher_host host = {.send = on_send,
+                             .send_context = &desks[i],
+                             .on_map = on_map,
+                             .on_part = on_part,
+                             .on_head = on_head,
+                             .context = &desks[i]};
+        office->batchers[i] = batcher_create(&host, (uint32_t)i, i == 0 ? "a" : "b");
+    }
+}
+static void close_office(office *office) {
+    for (int i = 0; i < 2; i++) batcher_destroy(office->batchers[i]);
+}
+
+static void one_step_is_one_batch(void **state) {
+    office office;
+    desk desks[2];
+    open_office(&office, desks);
+    for (uint64_t i = 1; i <= 3; i++)
+        batcher_add(office.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = i});
+    assert_int_equal(office.count, 0);
+    batcher_flush(office.batchers[0]);
+    assert_int_equal(office.count, 1);
+    deliver(&office);
+    assert_true(office.parts[1] == 3 && office.heads[1] == 1 && office.last_name[1] == 3);
+    batcher_add(office.batchers[0], "b", NULL); /* a sign of life */
+    batcher_flush(office.batchers[0]);
+    deliver(&office);
+    assert_true(office.parts[1] == 3 && office.heads[1] == 2);
+    close_office(&office);
+}
+
+static void maps_spread_both_ways(void **state) {
+    office office;
+    desk desks[2];
+    open_office(&office, desks);
+    adopt(office.batchers[0], 5, 9);
+    batcher_add(office.batchers[0], "b", NULL);
+    batcher_flush(office.batchers[0]);
+    deliver(&office); /* b is behind, and asks */
+    assert_true(batcher_map(office.batchers[1])->number == 5 && office.maps[1] == 1);
+    adopt(office.batchers[1], 6, 9);
+    batcher_add(office.batchers[0], "b", NULL); /* a is behind, and is told */
+    batcher_flush(office.batchers[0]);
+    deliver(&office);
+    assert_int_equal(batcher_map(office.batchers[0])->number, 6);
+    adopt(office.batchers[0], 4, 9); /* an older one */
+    assert_true(batcher_map(office.batchers[0])->number == 6 && office.maps[0] == 2);
+    close_office(&office);
+}
+
+static void another_generation_is_not_heard(void **state) {
+    office office;
+    desk desks[2];
+    open_office(&office, desks);
+    adopt(office.batchers[0], 5, 9);
+    adopt(office.batchers[1], 5, 8);
+    batcher_add(office.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD});
+    batcher_flush(office.batchers[0]);
+    deliver(&office);
+    assert_int_equal(office.parts[1], 0);
+    adopt(office.batchers[1], 6, 7);
+    /* as it was said in the old one */
+    batcher_add(office.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD});
+    batcher_flush(office.batchers[0]);
+    deliver(&office);
+    /* but a has heard of the new */
+    assert_true(office.parts[1] == 0 && batcher_map(office.batchers[0])->generation == 7);
+    close_office(&office);
+}
+
+static void what_is_said_to_oneself_is_heard(void **state) {
+    office office;
+    desk desks[2];
+    open_office(&office, desks);
+    for (uint64_t i = 1; i <= 600; i++)
+        batcher_add(office.batchers[0], "a", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = i});
+    assert_int_equal(office.parts[0], 0);
+    batcher_flush(office.batchers[0]);
+    assert_true(office.parts[0] == 600 && office.last_name[0] == 600 && office.count == 0);
+    batcher_take(office.batchers[0], span_of("noise", 5));
+    assert_int_equal(office.heads[0], 2);
+    close_office(&office);
+}
+
+enum { MANY = 10000 };
+
+typedef struct many { /* the last batch to each of many, and how often one came out of turn */
+    size_t parts[MANY], next, wrong;
+} many;
+
+static void on_send_to_many(void *context, const char *address, span bytes) {
+    many *many = context;
+    reader reader = reader_of(bytes.data, bytes.size);
+    slot_message_head head;
+    uint32_t count;
+    size_t to = strtoul(address + 1, NULL, 10);
+    many->wrong += slot_message_read_head(&reader, &head, &count) != MR_OK || to != many->next++;
+    many->parts[to] += count;
+}
+
+static void many_are_told_in_one_step(void **state) {
+    static many many;
+    batcher_host host = {
+        .send = on_send_to_many, .send_context = &many, .on_map = on_map, .on_part = on_part, .context = &many};
+    batcher *batcher = batcher_create(&host, 7, "me");
+    static const size_t sizes[] = {16, 17, 18, MANY, 40, 3};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        many = (struct many){0};
+        for (size_t j = 0; j < 2 * sizes[i]; j++) { /* to each, and to each once more */
+            char address[32];
+            snprintf(address, sizeof address, "w%zu", j % sizes[i]);
+            batcher_add(batcher, address, &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = j});
+        }
+        batcher_flush(batcher);
+        assert_true(many.next == sizes[i] && many.wrong == 0);
+        for (size_t j = 0; j < MANY; j++) assert_int_equal(many.parts[j], j < sizes[i] ? 2 : 0);
+    }
+    batcher_destroy(batcher);
+}
+
+typedef struct gathering {
+    const uint8_t *pointed; /* the large payload, as it was sent */
+    shared_bytes *arrived, *kept;
+} gathering;
+
+static void on_pieces(void *context, const char *address, const shared_bytes_piece *pieces, size_t count) {
+    gathering *gathering = context;
+    size_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        assert_true((pieces[i].shared != NULL) == (pieces[i].bytes.size >= SLOT_MESSAGE_POINTED));
+        if (pieces[i].shared != NULL) assert_int_equal(size % 8, 0);
+        if (pieces[i].shared != NULL) gathering->pointed = pieces[i].bytes.data;
+        size += pieces[i].bytes.size;
+    }
+    if (gathering->arrived != NULL) return; /* an answer */
+    gathering->arrived = shared_bytes_new(size);
+    uint8_t *at = shared_bytes_room(gathering->arrived);
+    for (size_t i = 0; i < count; at += pieces[i++].bytes.size) memcpy(at, pieces[i].bytes.data, pieces[i].bytes.size);
+}
+
+static void on_kept(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {
+    if (message->payload.size >= SLOT_MESSAGE_POINTED) ((gathering *)context)->kept = shared_bytes_ref(bytes);
+}
+
+static void payloads_are_pointed_at_where_they_lie(void **state) {
+    office office;
+    desk desks[2];
+    gathering gathering = {0};
+    open_office(&office, desks);
+    batcher_host host = {.send_pieces = on_pieces,
+                         .send_context = &gathering,
+                         .on_map = on_map,
+                         .on_part = on_kept,
+                         .context = &gathering};
+    batcher *gathers = batcher_create(&host, 7, "g");
+    shared_bytes *large = shared_bytes_new(SLOT_MESSAGE_POINTED), *small = shared_bytes_copy(span_of("abc", 3));
+    memset(shared_bytes_room(large), 'x', SLOT_MESSAGE_POINTED);
+    batcher_add(
+        gathers, "b",
+        &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = 1, .payload = shared_bytes_bytes(small), .bytes = small});
+    batcher_add(
+        gathers, "b",
+        &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = 2, .payload = shared_bytes_bytes(large), .bytes = large});
+    batcher_add(gathers, "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = 3});
+    assert_true(large->refs == 2 && small->refs == 1); /* held, and copied */
+    batcher_flush(gathers);
+    assert_ptr_equal(gathering.pointed, shared_bytes_bytes(large).data);
+    assert_int_equal(large->refs, 1); /* whoever sends it holds it if need be */
+    shared_bytes *arrived = gathering.arrived;
+    batcher_take_bytes(office.batchers[1], shared_bytes_bytes(arrived), arrived);
+    assert_true(office.parts[1] == 3 && office.last_name[1] == 3); /* the same batch as if it were in one piece */
+    batcher_take_bytes(gathers, shared_bytes_bytes(arrived), arrived);
+    assert_true(gathering.kept == arrived && arrived->refs == 2); /* and nobody copied it */
+    shared_bytes_unref(gathering.kept);
+    shared_bytes_unref(arrived);
+    batcher_destroy(gathers);
+    assert_int_equal(large->refs, 1);
+    shared_bytes_unref(large);
+    shared_bytes_unref(small);
+    close_office(&office);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(payloads_are_pointed_at_where_they_lie),
+        cmocka_unit_test(one_step_is_one_batch),
+        cmocka_unit_test(many_are_told_in_one_step),
+        cmocka_unit_test(maps_spread_both_ways),
+        cmocka_unit_test(another_generation_is_not_heard),
+        cmocka_unit_test(what_is_said_to_oneself_is_heard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

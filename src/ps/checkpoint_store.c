@@ -1,0 +1,536 @@
+/* checkpoint_store.c — see checkpoint_store.h. */
+#include "ps/checkpoint_store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "base/invariants.h"
+#include "base/mutation.h"
+
+enum {
+    HEAD_SIZE = 32,
+    SHARD_SIZE = 25,
+    SUM_SIZE = 8,
+    PLACES = CHECKPOINT_STORE_KEPT + 1,
+    MANIFEST_MAX = HEAD_SIZE + CLUSTER_MAP_SLOTS_MAX * SHARD_SIZE + SUM_SIZE
+};
+_Static_assert((int)CHECKPOINT_STORE_MANIFEST_MAX == (int)MANIFEST_MAX, "what others are told is true");
+
+typedef checkpoint_store_shard shard;
+typedef checkpoint_store_manifest checkpoint;
+
+struct checkpoint_store {
+    checkpoint_store_options options;
+    char controller[SLOT_MESSAGE_ADDRESS_MAX];
+    batcher *batcher;
+    bool open;                                 /* the manifests were read, or there are none */
+    checkpoint real, making;                   /* the newest that is whole, the one that is not yet */
+    checkpoint old[CHECKPOINT_STORE_KEPT - 1]; /* those before, each with the manifest of its index; number 0: none */
+    bool archived;                             /* `real` is among them, too: its manifest is written under that name */
+    bool unsure;                               /* the manifest of `making` may be on disk, or that of `real` */
+    bool foreign;                              /* a manifest on disk has another format, as `damage` says */
+    bool stuck;                                /* what was damaged last has nothing before it */
+    uint64_t sealed;                           /* nothing is made whole before there is a cluster map behind this one */
+    char damage[CHECKPOINT_STORE_DAMAGE_MAX];  /* "": none */
+    int64_t next_tick_us;
+};
+
+static void tell_trouble(const checkpoint_store *store, mr_status status) {
+    if (status != MR_OK && store->options.on_trouble != NULL) store->options.on_trouble(store->options.context, status);
+}
+
+/* ---- Files. */
+
+void checkpoint_store_manifest_fini(checkpoint_store_manifest *manifest) {
+    free(manifest->shards);
+    *manifest = (checkpoint_store_manifest){0};
+}
+
+static void checkpoint_copy(checkpoint *to, const checkpoint *from) {
+    MR_ASSERT(to != from && from->number != 0);
+    checkpoint_store_manifest_fini(to);
+    *to = *from;
+    to->shards = xcalloc(from->slot_count + 1, sizeof *to->shards);
+    if (from->slot_count != 0) memcpy(to->shards, from->shards, from->slot_count * sizeof *to->shards);
+}
+
+void checkpoint_store_name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot, const char *ending) {
+    snprintf(name, DISK_NAME_MAX, "shard-%u-%u%s", place, slot, ending);
+}
+
+static void name_shard(const checkpoint_store *store, char name[DISK_NAME_MAX], uint8_t place, uint32_t slot) {
+    const checkpoint_store_format *format = store->options.format;
+    checkpoint_store_name_shard(name, place, slot, format == NULL ? "" : format->ending);
+}
+
+void checkpoint_store_name_old(char name[DISK_NAME_MAX], size_t index) {
+    snprintf(name, DISK_NAME_MAX, CHECKPOINT_STORE_MANIFEST "-%zu", index);
+}
+
+static mr_status write_manifest(checkpoint_store *store, const char *name, const checkpoint *checkpoint,
+                                uint64_t sealed) {
+    size_t size = HEAD_SIZE + (size_t)checkpoint->slot_count * SHARD_SIZE + SUM_SIZE;
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    writer_u32(&writer, CHECKPOINT_STORE_MAGIC);
+    writer_u64(&writer, checkpoint->number);
+    writer_u64(&writer, checkpoint->generation);
+    writer_u64(&writer, sealed);
+    writer_u32(&writer, checkpoint->slot_count);
+    for (uint32_t i = 0; i < checkpoint->slot_count; i++) {
+        writer_u8(&writer, checkpoint->shards[i].place);
+        writer_u64(&writer, checkpoint->shards[i].lsn);
+        writer_u64(&writer, checkpoint->shards[i].size);
+        writer_u64(&writer, checkpoint->shards[i].sum);
+    }
+    writer_u64(&writer, XXH3_64bits(bytes, writer_size(&writer)));
+    MR_ASSERT(!writer.failed && writer_size(&writer) == size);
+    mr_status status = disk_replace(store->options.disk, name, span_of(bytes, size));
+    free(bytes);
+    tell_trouble(store, status);
+    return status;
+}
+
+static bool read_shards(reader *reader, checkpoint *checkpoint) {
+    checkpoint->shards = xcalloc(checkpoint->slot_count + 1, sizeof *checkpoint->shards);
+    for (; checkpoint->count < checkpoint->slot_count; checkpoint->count++) {
+        shard *shard = &checkpoint->shards[checkpoint->count];
+        *shard = (checkpoint_store_shard){.there = true, .place = reader_u8(reader)};
+        shard->lsn = reader_u64(reader);
+        shard->size = reader_u64(reader);
+        shard->sum = reader_u64(reader);
+        if (shard->place >= PLACES) return false;
+    }
+    return true;
+}
+
+/* False: *out and *sealed are as they were. */
+static bool decode_manifest(span bytes, checkpoint *out, uint64_t *sealed) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    uint32_t magic = reader_u32(&reader);
+    checkpoint read = {.number = reader_u64(&reader)};
+    read.generation = reader_u64(&reader);
+    uint64_t seal = reader_u64(&reader);
+    read.slot_count = reader_u32(&reader);
+    if (reader.failed || magic != CHECKPOINT_STORE_MAGIC || read.slot_count > CLUSTER_MAP_SLOTS_MAX) return false;
+    if (reader_left(&reader) != (size_t)read.slot_count * SHARD_SIZE + SUM_SIZE) return false;
+    uint64_t sum = XXH3_64bits(bytes.data, bytes.size - SUM_SIZE);
+    if (!read_shards(&reader, &read) || reader_u64(&reader) != sum) {
+        checkpoint_store_manifest_fini(&read);
+        return false;
+    }
+    *out = read;
+    *sealed = seal;
+    return true;
+}
+
+mr_status checkpoint_store_manifest_decode(span bytes, checkpoint_store_manifest *out) {
+    uint64_t sealed;
+    if (decode_manifest(bytes, out, &sealed)) return MR_OK;
+    return error_set(MR_CORRUPT, "malformed checkpoint manifest of %zu bytes", bytes.size);
+}
+
+/* Of another format only its first and its last bytes are known. */
+mr_status checkpoint_store_manifest_check(const char *name, span bytes) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    const uint32_t known = format_of(CHECKPOINT_STORE_MAGIC, CHECKPOINT_STORE_MAGIC, sizeof(uint32_t));
+    uint32_t found = format_of(reader_u32(&reader), CHECKPOINT_STORE_MAGIC, sizeof(uint32_t));
+    if (found == 0 || found == known || !format_is_sealed(bytes)) return MR_OK;
+    return format_reject(name, found, known, FORMAT_USE_WRITER ", or begin in another folder");
+}
+
+mr_status checkpoint_store_check_folder(disk disk) {
+    mr_status status = MR_OK;
+    buffer bytes;
+    buffer_init(&bytes, MANIFEST_MAX);
+    for (size_t i = 0; i < CHECKPOINT_STORE_KEPT && status == MR_OK; i++) {
+        char name[DISK_NAME_MAX] = CHECKPOINT_STORE_MANIFEST;
+        if (i > 0) checkpoint_store_name_old(name, i - 1);
+        if (disk_read_all(disk, name, MANIFEST_MAX, &bytes) != MR_OK) continue;
+        status = checkpoint_store_manifest_check(name, span_of(bytes.data, bytes.size));
+    }
+    buffer_fini(&bytes);
+    return status;
+}
+
+static void tell_damage(checkpoint_store *store, const char *file, bool found) {
+    if (found)
+        snprintf(store->damage, sizeof store->damage,
+                 "checkpoint file %s is damaged; checkpoint %" PRIu64 " is used instead", file, store->real.number);
+    else
+        snprintf(store->damage, sizeof store->damage, "checkpoint file %s is damaged, and no other is left", file);
+}
+
+/* False: the disk cannot be read now. *damaged: the file is there, and no manifest. */
+static bool read_manifest(checkpoint_store *store, const char *name, checkpoint *out, uint64_t *sealed, bool *damaged) {
+    buffer bytes;
+    buffer_init(&bytes, MANIFEST_MAX);
+    mr_status status = disk_read_all(store->options.disk, name, MANIFEST_MAX, &bytes);
+    *damaged =
+        status == MR_TOO_LARGE || (status == MR_OK && !decode_manifest(span_of(bytes.data, bytes.size), out, sealed));
+    if (status == MR_OK && checkpoint_store_manifest_check(name, span_of(bytes.data, bytes.size)) != MR_OK) {
+        store->foreign = true;
+        snprintf(store->damage, sizeof store->damage, "%s", mr_last_error());
+    }
+    buffer_fini(&bytes);
+    bool known = status == MR_OK || status == MR_NOT_FOUND || *damaged;
+    tell_trouble(store, known ? MR_OK : status);
+    return known;
+}
+
+static void forget_all(checkpoint_store *store) {
+    checkpoint_store_manifest_fini(&store->real);
+    for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++) checkpoint_store_manifest_fini(&store->old[i]);
+}
+
+/* The newest of those before takes the place of the one that is damaged. False: there is none. */
+static bool fall_back(checkpoint_store *store, const char *file) {
+    size_t best = 0;
+    uint64_t below = store->real.number == 0 ? UINT64_MAX : store->real.number;
+    for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++) {
+        uint64_t here = store->old[i].number;
+        if (here < below && (here > store->old[best].number || store->old[best].number >= below)) best = i;
+    }
+    bool found = store->old[best].number != 0 && store->old[best].number < below;
+    MR_ASSERT(best < CHECKPOINT_STORE_KEPT - 1);
+    if (found) {
+        checkpoint_copy(&store->real, &store->old[best]);
+        store->archived = true;
+    }
+    store->stuck = !found;
+    tell_damage(store, file, found);
+    return found;
+}
+
+/* What is damaged stays where it is: somebody has to look at it. */
+static void open_disk(checkpoint_store *store) {
+    bool damaged = false, before = false;
+    uint64_t sealed = 0, last = 0;
+    forget_all(store);
+    store->foreign = false;
+    if (!read_manifest(store, CHECKPOINT_STORE_MANIFEST, &store->real, &store->sealed, &damaged)) return;
+    for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++) {
+        char name[DISK_NAME_MAX];
+        bool old_damaged;
+        checkpoint_store_name_old(name, i);
+        if (!read_manifest(store, name, &store->old[i], &sealed, &old_damaged)) return;
+        if (sealed > last) last = sealed;
+        before = before || store->old[i].number != 0;
+    }
+    if (store->foreign) {
+        forget_all(store);
+        store->stuck = true;
+        return;
+    }
+    bool lost = damaged || (before && store->real.number == 0);
+    if (lost && last > store->sealed) store->sealed = last;
+    store->open = !lost || fall_back(store, CHECKPOINT_STORE_MANIFEST);
+}
+
+/* ---- Cuts. */
+
+static bool is_sealed(const checkpoint_store *store) {
+    return store->sealed != 0 && batcher_map(store->batcher)->number <= store->sealed && !MUTATED("no-seal");
+}
+
+static void begin(checkpoint_store *store, uint64_t number, uint64_t clock) {
+    const cluster_map *map = batcher_map(store->batcher);
+    MR_ASSERT(store->open && !store->unsure && number > store->making.number && number > store->real.number);
+    checkpoint_store_manifest_fini(&store->making);
+    store->making = (checkpoint){.number = number,
+                                 .clock = clock,
+                                 .generation = map->generation,
+                                 .slot_count = map->slot_count,
+                                 .shards = xcalloc(map->slot_count + 1, sizeof(shard))};
+}
+
+/* What a checkpoint store without syncs would do. */
+static mr_status write_only(disk disk, const char *name, span bytes) {
+    (void)disk.ops->remove(disk.self, name);
+    return disk.ops->write(disk.self, name, 0, bytes);
+}
+
+/* A place that none of the kept checkpoints uses for this slot. */
+static uint8_t free_place(const checkpoint_store *store, uint32_t slot) {
+    uint32_t used = 0;
+    if (slot < store->real.slot_count) used |= 1u << store->real.shards[slot].place;
+    for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++)
+        if (slot < store->old[i].slot_count) used |= 1u << store->old[i].shards[slot].place;
+    uint8_t place = 0;
+    while ((used >> place & 1) != 0 && !MUTATED("one-place")) place++;
+    MR_ASSERT(place < PLACES);
+    return place;
+}
+
+/* Reads a shard. MR_CORRUPT: it is not as the manifest has it. */
+static mr_status read_shard(const checkpoint_store *store, const shard *shard, uint32_t slot, buffer *out) {
+    char name[DISK_NAME_MAX];
+    name_shard(store, name, shard->place, slot);
+    mr_status status = disk_read_all(store->options.disk, name, CHECKPOINT_STORE_FILE_MAX, out);
+    bool good = status == MR_OK && out->size == shard->size &&
+                (XXH3_64bits(out->data, out->size) == shard->sum || MUTATED("no-sum"));
+    if (status == MR_OK || status == MR_NOT_FOUND || status == MR_TOO_LARGE) status = good ? MR_OK : MR_CORRUPT;
+    return status;
+}
+
+/* The newest checkpoint has the very same bytes: they are read, so that what is damaged is not used once more. */
+static bool is_unchanged(const checkpoint_store *store, uint32_t slot, span file, uint64_t sum) {
+    const checkpoint *real = &store->real;
+    if (slot >= real->slot_count || real->shards[slot].sum != sum) return false;
+    buffer bytes;
+    buffer_init(&bytes, CHECKPOINT_STORE_FILE_MAX);
+    bool same = read_shard(store, &real->shards[slot], slot, &bytes) == MR_OK && bytes.size == file.size &&
+                memcmp(bytes.data, file.data, bytes.size) == 0;
+    buffer_fini(&bytes);
+    return same;
+}
+
+static mr_status save_file(checkpoint_store *store, const slot_message *message, span file) {
+    disk disk = store->options.disk;
+    char name[DISK_NAME_MAX];
+    uint64_t sum = XXH3_64bits(file.data, file.size);
+    MR_ASSERT(message->slot < store->making.slot_count && message->name == store->making.number);
+    bool same = is_unchanged(store, message->slot, file, sum);
+    uint8_t place = same ? store->real.shards[message->slot].place : free_place(store, message->slot);
+    name_shard(store, name, place, message->slot);
+    mr_status status = same                       ? MR_OK
+                       : MUTATED("shard-no-sync") ? write_only(disk, name, file)
+                                                  : disk_replace(disk, name, file);
+    if (status == MR_OK) store->making.shards[message->slot] = (shard){true, place, message->lsn, file.size, sum};
+    return status;
+}
+
+static bool save(checkpoint_store *store, const slot_message *message) {
+    const checkpoint_store_format *format = store->options.format;
+    buffer file;
+    buffer_init(&file, CHECKPOINT_STORE_FILE_MAX);
+    mr_status status = MR_OK;
+    if (format != NULL) status = format->encode(store->options.context, message->slot, message->payload, &file);
+    if (status == MR_OK)
+        status = save_file(store, message, format == NULL ? message->payload : span_of(file.data, file.size));
+    buffer_fini(&file);
+    tell_trouble(store, status);
+    if (status == MR_OK) store->making.count++;
+    MR_ASSERT(store->making.count <= store->making.slot_count);
+    return status == MR_OK;
+}
+
+/* The one that was the newest is kept, in the place of the oldest. */
+static bool archive(checkpoint_store *store) {
+    MR_ASSERT(store->open);
+    char name[DISK_NAME_MAX];
+    size_t oldest = 0;
+    if (store->real.number == 0 || store->archived) return true;
+    for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++)
+        if (store->old[i].number < store->old[oldest].number) oldest = i;
+    checkpoint_store_name_old(name, oldest);
+    if (write_manifest(store, name, &store->real, store->sealed) != MR_OK) return false;
+    checkpoint_copy(&store->old[oldest], &store->real);
+    store->archived = true;
+    return true;
+}
+
+static void make_whole(checkpoint_store *store) {
+    checkpoint *making = &store->making;
+    uint32_t enough = MUTATED("manifest-first") ? 1 : making->slot_count;
+    bool refused = store->options.exact && making->uneven && !MUTATED("any-clock");
+    if (making->number == 0 || making->count < enough || refused || is_sealed(store) || !archive(store)) return;
+    store->unsure = write_manifest(store, CHECKPOINT_STORE_MANIFEST, making, store->sealed) != MR_OK;
+    if (store->unsure) return; /* the next tick tries again */
+    checkpoint_store_manifest_fini(&store->real);
+    store->real = *making;
+    *making = (checkpoint){0};
+    store->archived = store->stuck = false;
+    if (store->options.on_whole != NULL) store->options.on_whole(store->options.context, store);
+    batcher_add(store->batcher, store->controller,
+                &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = store->real.number});
+}
+
+/* A head that hears that it is saved need not keep it: it is here, or too late. One that asks is told to send it again
+ * only if it has not come: it may be large. */
+static void take_cut(checkpoint_store *store, const slot_message_head *from, const slot_message *message) {
+    checkpoint *making = &store->making;
+    if (message->slot >= batcher_map(store->batcher)->slot_count || message->payload.size > CHECKPOINT_STORE_SHARD_MAX)
+        return;
+    bool late = message->name <= store->real.number || message->name < making->number;
+    bool there = late || (message->name == making->number && making->shards[message->slot].there);
+    if (!late) {
+        bool begins = message->name > making->number;
+        if (is_sealed(store) || (begins && store->unsure)) return;
+        if (begins && message->payload.size != 0) begin(store, message->name, message->commit);
+        if (message->payload.size != 0 && (message->commit == 0 || message->commit != making->clock))
+            making->uneven = true;
+        if (!there && message->payload.size != 0 && !save(store, message)) return;
+    }
+    struct slot_message answer = {.kind = SLOT_MESSAGE_SAVED, .slot = message->slot, .name = message->name};
+    if (!there && message->payload.size == 0) answer.status = SLOT_MESSAGE_RESEND;
+    batcher_add(store->batcher, from->address, &answer);
+    make_whole(store);
+}
+
+/* ---- Beginning again. */
+
+static void take_seal(checkpoint_store *store, const slot_message_head *from, const slot_message *message) {
+    make_whole(store);
+    if (batcher_map(store->batcher)->number > message->name || store->unsure) return;
+    if (store->sealed < message->name &&
+        write_manifest(store, CHECKPOINT_STORE_MANIFEST, &store->real, message->name) != MR_OK)
+        return;
+    if (store->sealed < message->name) store->sealed = message->name;
+    uint64_t sealed = MUTATED("seal-forgets") ? 0 : store->sealed;
+    batcher_add(store->batcher, from->address,
+                &(struct slot_message){
+                    .kind = SLOT_MESSAGE_SEALED, .name = message->name, .lsn = store->real.number, .commit = sealed});
+}
+
+/* A shard that is damaged takes its checkpoint with it: whoever begins anew begins from the one before. */
+static void give_up(checkpoint_store *store, const shard *shard, uint32_t slot) {
+    char name[DISK_NAME_MAX];
+    name_shard(store, name, shard->place, slot);
+    if (!store->unsure) (void)fall_back(store, name);
+}
+
+/* As it was cut. */
+static mr_status load(const checkpoint_store *store, const shard *shard, uint32_t slot, buffer *out) {
+    const checkpoint_store_format *format = store->options.format;
+    if (format == NULL) return read_shard(store, shard, slot, out);
+    buffer file;
+    buffer_init(&file, CHECKPOINT_STORE_FILE_MAX);
+    mr_status status = read_shard(store, shard, slot, &file);
+    if (status == MR_OK) status = format->decode(store->options.context, span_of(file.data, file.size), out);
+    buffer_fini(&file);
+    return status;
+}
+
+static void take_fetch(checkpoint_store *store, const slot_message_head *from, const slot_message *message) {
+    const checkpoint *real = &store->real;
+    if (message->name != real->number || message->slot >= real->slot_count) return;
+    const shard *shard = &real->shards[message->slot];
+    buffer bytes;
+    buffer_init(&bytes, CHECKPOINT_STORE_SHARD_MAX);
+    mr_status status = load(store, shard, message->slot, &bytes);
+    if (status == MR_OK)
+        batcher_add(store->batcher, from->address,
+                    &(struct slot_message){.kind = SLOT_MESSAGE_SHARD,
+                                           .slot = message->slot,
+                                           .lsn = shard->lsn,
+                                           .name = message->name,
+                                           .payload = span_of(bytes.data, bytes.size)});
+    else if (status == MR_CORRUPT)
+        give_up(store, shard, message->slot);
+    else
+        tell_trouble(store, status);
+    buffer_fini(&bytes);
+}
+
+static void on_part(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {
+    checkpoint_store *store = context;
+    if (!store->open) return;
+    if (message->kind == SLOT_MESSAGE_CUT && from->who < SLOT_MESSAGE_RANK) take_cut(store, from, message);
+    if (message->kind == SLOT_MESSAGE_FETCH && from->who < SLOT_MESSAGE_RANK) take_fetch(store, from, message);
+    if (message->kind == SLOT_MESSAGE_SEAL && from->who == SLOT_MESSAGE_CONTROLLER) take_seal(store, from, message);
+}
+
+static void on_map(void *context, const cluster_map *map) {
+    checkpoint_store *store = context;
+    bool other = store->making.number != 0 && store->making.generation != map->generation;
+    if (!other || MUTATED("mixes-generations")) return;
+    checkpoint_store_manifest_fini(&store->making);
+    store->unsure = false; /* it was settled before that generation could begin: the seal */
+}
+
+/* ---- Life. */
+
+checkpoint_store *checkpoint_store_create(const checkpoint_store_options *options, int64_t now_us) {
+    MR_ASSERT(options->disk.ops != NULL && options->send != NULL &&
+              strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
+    checkpoint_store *store = xcalloc(1, sizeof *store);
+    store->options = *options;
+    strncpy(store->controller, options->controller, sizeof store->controller - 1);
+    batcher_host host = {.send = options->send,
+                         .send_context = options->context,
+                         .on_map = on_map,
+                         .on_part = on_part,
+                         .context = store};
+    store->batcher = batcher_create(&host, SLOT_MESSAGE_CHECKPOINTS, options->address);
+    store->next_tick_us = now_us;
+    return store;
+}
+
+void checkpoint_store_destroy(checkpoint_store *store) {
+    forget_all(store);
+    checkpoint_store_manifest_fini(&store->making);
+    batcher_destroy(store->batcher);
+    free(store);
+}
+
+void checkpoint_store_take_bytes(checkpoint_store *store, span bytes, shared_bytes *shared) {
+    batcher_take_bytes(store->batcher, bytes, shared);
+    CHECK_INVARIANTS(store->making.slot_count, checkpoint_store_check_state(store));
+}
+
+int64_t checkpoint_store_next_us(const checkpoint_store *store) { return store->next_tick_us; }
+
+/* Without a checkpoint that could be read it says what is damaged, and nothing else. */
+void checkpoint_store_tick(checkpoint_store *store, int64_t now_us) {
+    store->next_tick_us = now_us + CHECKPOINT_STORE_TICK_US;
+    if (!store->open) open_disk(store);
+    if (store->open) make_whole(store);
+    slot_message whole = {.kind = SLOT_MESSAGE_WHOLE,
+                          .status = store->open ? SLOT_MESSAGE_OK : SLOT_MESSAGE_GONE,
+                          .name = store->real.number,
+                          .lsn = store->making.number,
+                          .commit = store->making.count,
+                          .payload = span_of(store->damage, strlen(store->damage))};
+    batcher_add(store->batcher, store->controller, store->open || whole.payload.size != 0 ? &whole : NULL);
+    batcher_flush(store->batcher);
+    CHECK_INVARIANTS(store->making.slot_count, checkpoint_store_check_state(store));
+}
+
+mr_status checkpoint_store_check(const checkpoint_store *store) {
+    return store->damage[0] == '\0' ? MR_OK : error_set(MR_CORRUPT, "%s", store->damage);
+}
+
+bool checkpoint_store_is_stuck(const checkpoint_store *store) { return store->stuck; }
+
+uint64_t checkpoint_store_newest(const checkpoint_store *store) { return store->real.number; }
+
+uint64_t checkpoint_store_oldest(const checkpoint_store *store) {
+    uint64_t oldest = store->real.number;
+    for (size_t i = 0; i < sizeof store->old / sizeof *store->old; i++)
+        if (store->old[i].number != 0 && store->old[i].number < oldest) oldest = store->old[i].number;
+    return oldest;
+}
+uint64_t checkpoint_store_lsn(const checkpoint_store *store, uint32_t slot) {
+    return slot < store->real.slot_count ? store->real.shards[slot].lsn : 0;
+}
+
+static void check_checkpoint(const checkpoint *checkpoint) {
+    uint32_t count = 0;
+    MR_ASSERT(checkpoint->slot_count <= CLUSTER_MAP_SLOTS_MAX &&
+              (checkpoint->slot_count == 0 || checkpoint->shards != NULL));
+    for (uint32_t i = 0; i < checkpoint->slot_count; i++) {
+        count += checkpoint->shards[i].there;
+        MR_ASSERT(checkpoint->shards[i].place < PLACES);
+    }
+    MR_ASSERT(count == checkpoint->count);
+}
+
+void checkpoint_store_check_state(const checkpoint_store *store) {
+    const checkpoint *making = &store->making;
+    MR_ASSERT(making->number == 0 || making->number > store->real.number);                     /* 1 */
+    check_checkpoint(making);                                                                  /* 2 */
+    check_checkpoint(&store->real);                                                            /* 2 */
+    for (size_t i = 0; i < CHECKPOINT_STORE_KEPT - 1; i++) check_checkpoint(&store->old[i]);   /* 2 */
+    MR_ASSERT(!store->unsure || (making->number != 0 && making->count == making->slot_count)); /* 4 */
+    MR_ASSERT(store->open || (making->number == 0 && !store->unsure));                         /* 5 */
+    MR_ASSERT(!store->foreign || !store->open);                                                /* 7 */
+}

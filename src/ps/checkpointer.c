@@ -1,0 +1,254 @@
+/* checkpointer.c — see checkpointer.h. */
+#include "ps/checkpointer.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/mutation.h"
+#include "ps/replica_log.h"
+
+void checkpointer_fini(checkpointer *checkpointer) {
+    quiesce_fini(&checkpointer->quiesce);
+    free(checkpointer->has_cut);
+    checkpointer->has_cut = NULL;
+}
+
+void checkpointer_check(const checkpointer *checkpointer) {
+    uint32_t cut = 0;
+    bool still = checkpointer->phase == CHECKPOINTER_PAUSING || checkpointer->phase == CHECKPOINTER_CUTTING;
+    MR_ASSERT(checkpointer->phase == CHECKPOINTER_RESTING || checkpointer->wanted != 0);                    /* 1 */
+    MR_ASSERT(checkpointer->phase == CHECKPOINTER_RESTING || still == (checkpointer->quiesce.number != 0)); /* 2 */
+    quiesce_check(&checkpointer->quiesce);                                                                  /* 2 */
+    for (uint32_t i = 0; checkpointer->has_cut != NULL && i < checkpointer->slot_count; i++)
+        cut += checkpointer->has_cut[i];
+    MR_ASSERT(cut == checkpointer->cut_count && cut <= checkpointer->slot_count);                               /* 3 */
+    MR_ASSERT((checkpointer->heard || !checkpointer->made) && checkpointer->failures <= CHECKPOINTER_REST_MAX); /* 4 */
+}
+
+void checkpointer_want(checkpointer *checkpointer) {
+    if (checkpointer->wanted != 0) return;
+    checkpointer->wanted = checkpointer->newest + 1;
+    checkpointer->begun = false;
+}
+
+static void order_slot(const checkpointer *checkpointer, const cluster_map *map, batcher *batcher, uint32_t slot) {
+    MR_ASSERT(slot < map->slot_count && checkpointer->wanted != 0);
+    const cluster_map_slot *chain = &map->slots[slot];
+    const cluster_map_server *head = chain->count == 0 ? NULL : cluster_map_find(map, chain->chain[0].server);
+    if (head == NULL) return;
+    batcher_add(batcher, head->address,
+                &(slot_message){.kind = SLOT_MESSAGE_ORDER,
+                                .entry = REPLICA_LOG_MARK,
+                                .slot = slot,
+                                .epoch = chain->epoch,
+                                .name = checkpointer->wanted});
+}
+
+/* ---- Exact ones. */
+
+/* If there is one. */
+static void end_pause(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
+    if (checkpointer->quiesce.number == 0) return;
+    quiesce_tell(&checkpointer->quiesce, batcher, crew.workers, crew.count, true);
+    quiesce_fini(&checkpointer->quiesce);
+    checkpointer->free_us = now_us + (now_us - checkpointer->since_us);
+}
+
+/* Everybody trains for a while, then it is tried with the next one. */
+static void give_up(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
+    end_pause(checkpointer, batcher, crew, now_us);
+    checkpointer->phase = CHECKPOINTER_RESTING;
+    checkpointer->until_us = now_us + (checkpointer->pause_us << checkpointer->failures);
+    if (checkpointer->failures < CHECKPOINTER_REST_MAX) checkpointer->failures++;
+    checkpointer->wanted++;
+}
+
+static void begin_pause(checkpointer *checkpointer, const cluster_map *map, int64_t now_us) {
+    MR_ASSERT(checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->exact && checkpointer->wanted != 0);
+    checkpointer->pauses =
+        checkpointer->pauses + 1 > checkpointer->wanted ? checkpointer->pauses + 1 : checkpointer->wanted;
+    quiesce_begin(&checkpointer->quiesce, checkpointer->pauses, map);
+    free(checkpointer->has_cut);
+    checkpointer->has_cut = xcalloc(map->slot_count + 1, sizeof *checkpointer->has_cut);
+    checkpointer->slot_count = map->slot_count;
+    checkpointer->cut_count = 0;
+    checkpointer->phase = CHECKPOINTER_PAUSING;
+    checkpointer->since_us = now_us;
+    checkpointer->until_us = now_us + checkpointer->pause_us;
+    checkpointer->press_us = now_us + (checkpointer->pause_us / 2 < CHECKPOINTER_PRESS_US ? checkpointer->pause_us / 2
+                                                                                          : CHECKPOINTER_PRESS_US);
+}
+
+static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+                       int64_t now_us) {
+    MR_ASSERT(checkpointer->phase == CHECKPOINTER_CUTTING && checkpointer->slot_count <= map->slot_count);
+    for (uint32_t i = 0; i < checkpointer->slot_count; i++)
+        if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i);
+    if (checkpointer->cut_count < checkpointer->slot_count) return;
+    end_pause(checkpointer, batcher, crew, now_us);
+    checkpointer->phase = CHECKPOINTER_SAVING;
+    checkpointer->begun = false;
+}
+
+/* Ranks train meanwhile. */
+static void await_saved(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
+    if (checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS) {
+        give_up(checkpointer, batcher, crew, now_us);
+        return;
+    }
+    if (!checkpointer->begun) checkpointer->until_us = now_us + CHECKPOINTER_PATIENCE_US;
+    if (!checkpointer->begun) checkpointer->signs = 0;
+    checkpointer->begun = true;
+}
+
+static void order_exact(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+                        int64_t now_us) {
+    bool due = now_us >= checkpointer->until_us;
+    if (checkpointer->phase == CHECKPOINTER_SAVING) {
+        await_saved(checkpointer, batcher, crew, now_us);
+        return;
+    }
+    if (checkpointer->phase != CHECKPOINTER_RESTING && due) {
+        give_up(checkpointer, batcher, crew, now_us);
+        return;
+    }
+    if (checkpointer->phase == CHECKPOINTER_RESTING && due && now_us >= checkpointer->free_us)
+        begin_pause(checkpointer, map, now_us);
+    if (checkpointer->phase == CHECKPOINTER_RESTING) return;
+    if (checkpointer->phase == CHECKPOINTER_PAUSING &&
+        quiesce_is_still(&checkpointer->quiesce, map, crew.workers, crew.count))
+        checkpointer->phase = CHECKPOINTER_CUTTING;
+    if (checkpointer->phase == CHECKPOINTER_PAUSING && now_us >= checkpointer->press_us)
+        quiesce_press(&checkpointer->quiesce);
+    quiesce_tell(&checkpointer->quiesce, batcher, crew.workers, crew.count, false);
+    if (checkpointer->phase == CHECKPOINTER_CUTTING) order_cuts(checkpointer, map, batcher, crew, now_us);
+}
+
+/* A cut with a higher number than is wanted is one of an earlier attempt: this one begins again, above it. */
+static void take_exact(checkpointer *checkpointer, const slot_message *message) {
+    if (checkpointer->phase != CHECKPOINTER_CUTTING || message->slot >= checkpointer->slot_count ||
+        message->lsn < checkpointer->wanted)
+        return;
+    if (message->lsn > checkpointer->wanted) {
+        checkpointer->wanted = message->lsn + 1;
+        checkpointer->cut_count = 0;
+        for (uint32_t i = 0; i < checkpointer->slot_count; i++) checkpointer->has_cut[i] = false;
+        return;
+    }
+    checkpointer->cut_count += !checkpointer->has_cut[message->slot];
+    checkpointer->has_cut[message->slot] = true;
+}
+
+/* Somebody has heard of a later pause, of a controller that is gone. */
+static void take_paused(checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
+    uint64_t above;
+    quiesce_take(&checkpointer->quiesce, map, message, &above);
+    if (above < checkpointer->pauses || checkpointer->phase != CHECKPOINTER_PAUSING) return;
+    checkpointer->pauses = above + 1;
+    quiesce_begin(&checkpointer->quiesce, checkpointer->pauses, map);
+}
+
+/* What was wanted is whole, and workers still stand still for it: the checkpoint store was heard before all heads. */
+static bool is_over(const checkpointer *checkpointer) {
+    return checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->quiesce.number != 0;
+}
+
+bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, checkpointer_crew crew) {
+    if (is_over(checkpointer)) return true;
+    if (checkpointer->phase == CHECKPOINTER_CUTTING) return checkpointer->cut_count == checkpointer->slot_count;
+    return checkpointer->phase == CHECKPOINTER_PAUSING &&
+           quiesce_is_still(&checkpointer->quiesce, map, crew.workers, crew.count);
+}
+
+/* ---- All of them. */
+
+void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+                        int64_t now_us) {
+    uint32_t round_state = cluster_map_round_state(map);
+    if (checkpointer->phase == CHECKPOINTER_RESTING) end_pause(checkpointer, batcher, crew, now_us);
+    if (checkpointer->wanted == 0 || !checkpointer->heard) return;
+    if (checkpointer->exact && round_state == NO_ROUND_STATE) {
+        if (map->slot_count != 0) order_exact(checkpointer, map, batcher, crew, now_us);
+        return;
+    }
+    if (checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS) {
+        checkpointer->wanted++;
+        checkpointer->begun = false;
+    }
+    if (!checkpointer->begun) checkpointer->until_us = now_us + CHECKPOINTER_PATIENCE_US;
+    if (!checkpointer->begun) checkpointer->signs = 0;
+    checkpointer->begun = true;
+    checkpointer->round_state = round_state;
+    bool cut = checkpointer->cut == checkpointer->wanted || MUTATED("mark-early");
+    for (uint32_t i = 0; i < map->slot_count; i++)
+        if (round_state == NO_ROUND_STATE || i == round_state || (cut && !cluster_map_in_rounds(map, i)))
+            order_slot(checkpointer, map, batcher, i);
+}
+
+/* Whoever rests hears of the other generation, and goes on. */
+void checkpointer_restart(checkpointer *checkpointer) {
+    if (checkpointer->wanted != 0) checkpointer->wanted = checkpointer->newest + 1;
+    checkpointer->begun = false;
+    checkpointer->cut = 0;
+    checkpointer->phase = CHECKPOINTER_RESTING;
+    checkpointer->until_us = checkpointer->free_us = 0;
+    quiesce_fini(&checkpointer->quiesce);
+}
+
+static void take_ordered(checkpointer *checkpointer, const slot_message *message) {
+    if (message->lsn > checkpointer->wanted) checkpointer->wanted = message->lsn;
+    if (message->status == SLOT_MESSAGE_LATER) checkpointer->begun = false;
+    if (message->status == SLOT_MESSAGE_OK && message->slot == checkpointer->round_state)
+        checkpointer->cut = message->lsn;
+}
+
+/* Whoever saves what is wanted is not hurried. */
+static void take_sign(checkpointer *checkpointer, const slot_message *message) {
+    bool moves = message->lsn != checkpointer->making || message->commit != checkpointer->saved;
+    if (moves && checkpointer->wanted != 0 && message->lsn >= checkpointer->wanted) checkpointer->begun = false;
+    checkpointer->making = message->lsn;
+    checkpointer->saved = message->commit;
+    checkpointer->signs++;
+}
+
+bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
+    bool exact = checkpointer->exact && cluster_map_round_state(map) == NO_ROUND_STATE;
+    if (message->kind == SLOT_MESSAGE_ORDERED && message->entry == REPLICA_LOG_MARK && checkpointer->wanted != 0)
+        (exact ? take_exact : take_ordered)(checkpointer, message);
+    if (message->kind == SLOT_MESSAGE_PAUSED) take_paused(checkpointer, map, message);
+    if (message->kind == SLOT_MESSAGE_SEALED && message->commit > checkpointer->known)
+        checkpointer->known = message->commit;
+    if (message->kind == SLOT_MESSAGE_SEALED && message->name == checkpointer->number &&
+        checkpointer->known <= checkpointer->number) {
+        checkpointer->sealed = true;
+        checkpointer->origin = message->lsn;
+    }
+    if (message->kind != SLOT_MESSAGE_WHOLE || message->status != SLOT_MESSAGE_OK) return false;
+    if (!checkpointer->heard && checkpointer->wanted != 0) checkpointer->wanted = message->name + 1;
+    checkpointer->heard = true;
+    take_sign(checkpointer, message);
+    if (message->name > checkpointer->newest) checkpointer->newest = message->name;
+    if (checkpointer->wanted == 0 || checkpointer->newest < checkpointer->wanted) return false;
+    checkpointer->wanted = 0;
+    checkpointer->made = true;
+    checkpointer->failures = 0;
+    checkpointer->phase = CHECKPOINTER_RESTING;
+    checkpointer->until_us = 0;
+    return true;
+}
+
+static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+bool checkpointer_bound(const checkpointer *checkpointer, uint64_t *number) {
+    *number = higher(higher(checkpointer->newest, checkpointer->wanted), checkpointer->cut);
+    return checkpointer->heard && (checkpointer->made || *number == 0);
+}
+
+bool checkpointer_seal(checkpointer *checkpointer, batcher *batcher, const char *checkpoints, uint64_t number) {
+    if (checkpointer->number != number) checkpointer->sealed = false;
+    checkpointer->number = number;
+    if (!checkpointer->sealed)
+        batcher_add(batcher, checkpoints, &(slot_message){.kind = SLOT_MESSAGE_SEAL, .name = number});
+    return checkpointer->sealed;
+}

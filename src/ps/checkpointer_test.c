@@ -1,0 +1,357 @@
+/* checkpointer_test.c — a checkpoint is ordered until it is whole; a seal is asked for until it is answered. */
+#include "ps/checkpointer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "ps/replica_log.h"
+#include "tests/support/message_recorder.h"
+
+typedef struct world {
+    batcher *batcher;
+    message_recorder recorder;
+    cluster_map map;
+    checkpointer checkpointer;
+} world;
+
+static void on_send(void *context, const char *address, span bytes) {
+    message_recorder_take(&((world *)context)->recorder, address, bytes);
+}
+static void on_map(void *context, const cluster_map *map) {}
+static void on_part(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {}
+
+static void start(world *world, consistency_kind kind) {
+    *world = (struct world){.map = {.number = 2, .rank_count = 1, .slot_count = 2}};
+    world->map.consistency.kind = kind;
+    world->map.slots = xcalloc(2, sizeof(cluster_map_slot));
+    for (uint32_t i = 0; i < 2; i++)
+        world->map.slots[i] = (cluster_map_slot){.epoch = 2, .count = 1, .chain = {{i, 1, 1}}};
+    cluster_map_put_server(&world->map, 0, 1, "s0");
+    cluster_map_put_server(&world->map, 1, 1, "s1");
+    batcher_host host = {
+        .send = on_send, .send_context = world, .on_map = on_map, .on_part = on_part, .context = world};
+    world->batcher = batcher_create(&host, SLOT_MESSAGE_CONTROLLER, "d");
+}
+
+static void stop(world *world) {
+    checkpointer_fini(&world->checkpointer);
+    cluster_map_fini(&world->map);
+    batcher_destroy(world->batcher);
+}
+
+static void order(world *world, int64_t now_us) {
+    world->recorder.count = 0;
+    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (checkpointer_crew){0}, now_us);
+    batcher_flush(world->batcher);
+}
+
+static bool hear(world *world, slot_message_kind kind, slot_message_status status, uint64_t name, uint64_t lsn) {
+    slot_message message = {
+        .kind = (uint8_t)kind, .status = (uint8_t)status, .entry = REPLICA_LOG_MARK, .name = name, .lsn = lsn};
+    return checkpointer_take(&world->checkpointer, &world->map, &message);
+}
+
+/* The checkpoint store says so often that nothing is whole, and what it is saving. */
+static void say(world *world, int times, uint64_t making, uint64_t saved) {
+    slot_message message = {.kind = SLOT_MESSAGE_WHOLE, .lsn = making, .commit = saved};
+    while (times-- > 0) assert_false(checkpointer_take(&world->checkpointer, &world->map, &message));
+}
+
+/* What an earlier controller has ordered is known once one of this controller's is whole. */
+static void how_far_slots_may_have_cut_is_known(void **state) {
+    world world;
+    uint64_t number;
+    start(&world, CONSISTENCY_ASP);
+    assert_false(checkpointer_bound(&world.checkpointer, &number)); /* the checkpoint store has said nothing */
+    say(&world, 1, 0, 0);
+    assert_true(checkpointer_bound(&world.checkpointer, &number) && number == 0);
+    checkpointer_want(&world.checkpointer);
+    assert_false(checkpointer_bound(&world.checkpointer, &number));
+    order(&world, 0);
+    assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 1, 0));
+    assert_true(checkpointer_bound(&world.checkpointer, &number) && number == 1);
+    checkpointer_want(&world.checkpointer);
+    assert_true(checkpointer_bound(&world.checkpointer, &number) && number == 2);
+    stop(&world);
+    start(&world, CONSISTENCY_ASP);
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 6, 0));
+    assert_false(checkpointer_bound(&world.checkpointer, &number)); /* 7 may lie with a head */
+    stop(&world);
+}
+
+static void all_heads_are_told_until_it_is_whole(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    order(&world, 0);
+    assert_int_equal(world.recorder.count, 0);
+    checkpointer_want(&world.checkpointer);
+    order(&world, 0); /* what there is already is not known */
+    assert_int_equal(world.recorder.count, 0);
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 6, 0)); /* that is an old one */
+    order(&world, 0);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 7), 1);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 7), 1);
+    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 7, 9)); /* that one has been cut already */
+    order(&world, 1);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 9), 1);
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 8, 0));
+    assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 9, 0));
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 9, 0)); /* told once */
+    order(&world, 2);
+    assert_int_equal(world.recorder.count, 0);
+    stop(&world);
+}
+
+static void a_cut_that_was_missed_is_followed_by_another(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP);
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 0, 0));
+    checkpointer_want(&world.checkpointer);
+    order(&world, 0);
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0); /* the round state only */
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
+    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_LATER, 1, 4)); /* it will be cut: patience */
+    order(&world, CHECKPOINTER_PATIENCE_US);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 4), 1);
+    assert_false(hear(&world, SLOT_MESSAGE_ORDERED, SLOT_MESSAGE_OK, 4, 4));
+    say(&world, CHECKPOINTER_SIGNS, 0, 0);
+    order(&world, 2 * CHECKPOINTER_PATIENCE_US);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
+    checkpointer_restart(&world.checkpointer); /* back to where nothing was whole */
+    order(&world, 2 * CHECKPOINTER_PATIENCE_US);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
+    stop(&world);
+}
+
+/* A checkpoint store that saves, or says nothing, has missed nothing; nor has one that is asked for more. */
+static void a_slow_checkpoints_is_not_hurried(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP);
+    say(&world, 1, 0, 0);
+    checkpointer_want(&world.checkpointer);
+    order(&world, 0);
+    order(&world, 10 * CHECKPOINTER_PATIENCE_US); /* it is silent: its disk is slow, or it is not there */
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
+    say(&world, CHECKPOINTER_SIGNS - 1, 1, 1);
+    say(&world, 1, 1, 2); /* one more slot is saved */
+    order(&world, 11 * CHECKPOINTER_PATIENCE_US);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
+    say(&world, CHECKPOINTER_SIGNS, 1, 2);
+    checkpointer_want(&world.checkpointer); /* once more: that is the same one */
+    order(&world, 12 * CHECKPOINTER_PATIENCE_US);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 2), 1);
+    stop(&world);
+}
+
+static void slots_without_rounds_are_cut_behind_the_round_state(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    world.map.mixed = true;
+    world.map.slot_count = 3;
+    world.map.slots = xrealloc(world.map.slots, 3 * sizeof(cluster_map_slot));
+    world.map.slots[2] = (cluster_map_slot){.epoch = 2, .count = 1, .chain = {{2, 1, 1}}};
+    cluster_map_put_server(&world.map, 2, 1, "s2");
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 0, 0));
+    checkpointer_want(&world.checkpointer);
+    order(&world, 0);
+    assert_int_equal(message_recorder_named(&world.recorder, "s2", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 1), 1);
+    assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_ORDER), 0);
+    slot_message ordered = {.kind = SLOT_MESSAGE_ORDERED,
+                            .status = SLOT_MESSAGE_LATER,
+                            .entry = REPLICA_LOG_MARK,
+                            .slot = 2,
+                            .name = 1,
+                            .lsn = 5};
+    assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered)); /* it will be */
+    order(&world, 1);
+    assert_int_equal(message_recorder_named(&world.recorder, "s2", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
+    assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_ORDER), 0);
+    ordered.status = SLOT_MESSAGE_OK;
+    assert_false(checkpointer_take(&world.checkpointer, &world.map, &ordered)); /* now it is */
+    order(&world, 2);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0); /* its round says it */
+    say(&world, 1, 5, 0);
+    order(&world, 3);
+    say(&world, CHECKPOINTER_SIGNS, 5, 0);
+    order(&world, 2 * CHECKPOINTER_PATIENCE_US); /* somebody has missed it: the round state first, once more */
+    assert_int_equal(message_recorder_named(&world.recorder, "s2", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 6), 1);
+    assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_ORDER), 0);
+    stop(&world);
+}
+
+static void a_seal_is_of_one_number(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    assert_false(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 2));
+    batcher_flush(world.batcher);
+    assert_int_equal(message_recorder_named(&world.recorder, "depot", SLOT_MESSAGE_SEAL, SLOT_MESSAGE_OK, 2), 1);
+    assert_false(hear(&world, SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 1, 8)); /* of another number */
+    assert_false(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 2));
+    assert_false(hear(&world, SLOT_MESSAGE_SEALED, SLOT_MESSAGE_OK, 2, 8));
+    assert_true(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 2));
+    assert_int_equal(world.checkpointer.origin, 8);
+    assert_false(checkpointer_seal(&world.checkpointer, world.batcher, "depot", 3)); /* a cluster map came between */
+    stop(&world);
+}
+
+/* ---- Exact ones. */
+
+enum { PAUSE = 400000 };
+
+static void exact(world *world) {
+    start(world, CONSISTENCY_ASP);
+    world->checkpointer.exact = true;
+    world->checkpointer.pause_us = PAUSE;
+    world->map.ranks = xcalloc(1, sizeof(cluster_map_rank));
+    world->map.ranks[0] = (cluster_map_rank){.worker = 3, .incarnation = 7, .since = 2};
+    assert_false(hear(world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 4, 0));
+    checkpointer_want(&world->checkpointer);
+}
+
+static void order_with(world *world, bool alive, int64_t now_us) {
+    const quiesce_worker worker = {3, 7, "w3", alive};
+    world->recorder.count = 0;
+    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (checkpointer_crew){&worker, 1}, now_us);
+    batcher_flush(world->batcher);
+}
+
+static void hear_paused(world *world, slot_message_status status, uint64_t prev) {
+    slot_message message = {
+        .kind = SLOT_MESSAGE_PAUSED, .status = (uint8_t)status, .commit = 2, .lsn = 9, .prev = prev};
+    message.name = world->checkpointer.quiesce.number;
+    assert_false(checkpointer_take(&world->checkpointer, &world->map, &message));
+}
+
+static void hear_cut(world *world, uint32_t slot, uint64_t checkpoint) {
+    slot_message message = {
+        .kind = SLOT_MESSAGE_ORDERED, .entry = REPLICA_LOG_MARK, .slot = slot, .lsn = checkpoint, .name = checkpoint};
+    assert_false(checkpointer_take(&world->checkpointer, &world->map, &message));
+}
+
+static void slots_are_cut_while_all_stand_still(void **state) {
+    world world;
+    exact(&world);
+    order_with(&world, true, 0);
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 5), 1);
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
+    hear_paused(&world, SLOT_MESSAGE_LATER, 0);
+    order_with(&world, true, 1); /* it is in a step */
+    assert_int_equal(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_ORDER), 0);
+    hear_paused(&world, SLOT_MESSAGE_OK, 0);
+    order_with(&world, true, 2);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
+    hear_cut(&world, 1, 5);
+    hear_cut(&world, 1, 5); /* said twice */
+    order_with(&world, true, 3);
+    /* it rests */
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 5), 1);
+    assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_ORDER), 0);
+    hear_cut(&world, 0, 5);
+    order_with(&world, true, 4);
+    /* before anything is saved */
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_GONE, 5), 1);
+    assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0));
+    order_with(&world, true, 5);
+    assert_int_equal(world.recorder.count, 0);
+    stop(&world);
+}
+
+/* The next one is wanted at once. Ranks that stood still for 30 us train for as long. */
+static void a_pause_ends_with_what_it_was_for(void **state) {
+    world world;
+    exact(&world);
+    order_with(&world, true, 0);
+    hear_paused(&world, SLOT_MESSAGE_OK, 0);
+    order_with(&world, true, 10);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
+    assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0)); /* the heads were not heard */
+    assert_true(checkpointer_moves(&world.checkpointer, &world.map, (checkpointer_crew){0}));
+    checkpointer_want(&world.checkpointer);
+    order_with(&world, true, 30);
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_GONE, 5), 1);
+    assert_int_equal(message_recorder_count(&world.recorder, "w3", SLOT_MESSAGE_PAUSE), 1);
+    assert_false(checkpointer_moves(&world.checkpointer, &world.map, (checkpointer_crew){0}));
+    order_with(&world, true, 59);
+    assert_int_equal(world.recorder.count, 0);
+    order_with(&world, true, 60);
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 6), 1);
+    stop(&world);
+}
+
+static void a_pause_ends_whoever_is_in_a_step(void **state) {
+    world world;
+    exact(&world);
+    order_with(&world, true, 0);
+    hear_paused(&world, SLOT_MESSAGE_LATER, 0);
+    order_with(&world, true, PAUSE);
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_GONE, 5), 1);
+    order_with(&world, true, 2 * PAUSE - 1); /* everybody trains */
+    assert_int_equal(world.recorder.count, 0);
+    order_with(&world, true, 2 * PAUSE);
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 6), 1);
+    order_with(&world, true, 3 * PAUSE);
+    order_with(&world, true, 5 * PAUSE - 1); /* longer than before */
+    assert_int_equal(world.recorder.count, 0);
+    order_with(&world, true, 5 * PAUSE);
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 7), 1);
+    stop(&world);
+}
+
+static void one_that_is_never_whole_is_followed_by_another(void **state) {
+    world world;
+    exact(&world);
+    order_with(&world, false, 0); /* nobody is there who could be waited for */
+    assert_int_equal(message_recorder_count(&world.recorder, "w3", SLOT_MESSAGE_PAUSE), 0);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
+    hear_cut(&world, 0, 5);
+    hear_cut(&world, 1, 5);
+    order_with(&world, false, 0);
+    order_with(&world, false, 1);
+    say(&world, CHECKPOINTER_SIGNS, 0, 0); /* nobody saves anything */
+    order_with(&world, false, 1 + CHECKPOINTER_PATIENCE_US);
+    assert_false(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0)); /* too late: the next one was begun */
+    order_with(&world, false, 1 + CHECKPOINTER_PATIENCE_US + PAUSE);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 6), 1);
+    hear_cut(&world, 0, 9); /* of a controller that is gone */
+    order_with(&world, false, 2 + CHECKPOINTER_PATIENCE_US + PAUSE);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 10), 1);
+    checkpointer_restart(&world.checkpointer);
+    order_with(&world, false, 3 + CHECKPOINTER_PATIENCE_US + PAUSE);
+    assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 6), 1);
+    stop(&world);
+}
+
+static void a_pause_is_above_all_that_workers_have_heard_of(void **state) {
+    world world;
+    exact(&world);
+    order_with(&world, true, 0);
+    hear_paused(&world, SLOT_MESSAGE_GONE, 20);
+    order_with(&world, true, 1);
+    assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_OK, 21), 1);
+    stop(&world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(how_far_slots_may_have_cut_is_known),
+        cmocka_unit_test(all_heads_are_told_until_it_is_whole),
+        cmocka_unit_test(a_cut_that_was_missed_is_followed_by_another),
+        cmocka_unit_test(a_slow_checkpoints_is_not_hurried),
+        cmocka_unit_test(slots_without_rounds_are_cut_behind_the_round_state),
+        cmocka_unit_test(a_seal_is_of_one_number),
+        cmocka_unit_test(slots_are_cut_while_all_stand_still),
+        cmocka_unit_test(a_pause_ends_with_what_it_was_for),
+        cmocka_unit_test(a_pause_ends_whoever_is_in_a_step),
+        cmocka_unit_test(one_that_is_never_whole_is_followed_by_another),
+        cmocka_unit_test(a_pause_is_above_all_that_workers_have_heard_of),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

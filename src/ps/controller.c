@@ -1,0 +1,595 @@
+/* controller.c — see controller.h. */
+#include "ps/controller.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/binary_search.h"
+#include "base/invariants.h"
+#include "cluster/detector.h"
+#include "ps/checkpoint_store.h"
+#include "ps/rank_assignment.h"
+#include "ps/replica_log.h"
+
+typedef struct known {
+    uint32_t id;
+    uint64_t incarnation;
+    bool spoke; /* it was heard itself, and not only read of */
+    char address[SLOT_MESSAGE_ADDRESS_MAX];
+} known;
+
+typedef struct company { /* all servers, or all workers */
+    uint64_t watch;      /* added to their ids, for the detector */
+    size_t most;
+    known *list; /* sorted by id, owned */
+    size_t count;
+} company;
+
+struct controller {
+    controller_options options;
+    batcher *batcher;
+    detector *detector;
+    company servers, workers;
+    hash_ring *ring; /* of those that were alive, and stay, when it was made, owned; NULL: to be made */
+    uint64_t *alive; /* those, owned */
+    size_t alive_count;
+    map_planner_gate *gates; /* by slot, owned; NULL before the first cluster map */
+    const slot_placement_pin *pins;
+    size_t pin_count;
+    const uint32_t *leaving;
+    size_t leaving_count;
+    uint64_t *drops; /* by rank, owned: the number of an order that is not answered; 0: none */
+    load_tracker tracker;
+    checkpointer checkpointer;
+    bool resumes;        /* everything was stopped on purpose, and no server of then is heard again */
+    bool restoring;      /* somebody wants this generation to end: */
+    uint64_t generation; /* the one that was known then */
+    cluster_map proposed;
+    bool asking, looked; /* an answer is owed; the metadata store was asked once */
+    uint64_t expected;
+    int64_t now_us, next_tick_us, next_poll_us;
+};
+
+/* ---- Who is here. */
+
+static size_t seek(const company *company, uint32_t id) {
+    return binary_search_first(&id, company->list, company->count, sizeof *company->list, binary_search_u32);
+}
+
+static known *find(const company *company, uint32_t id) { /* NULL: not known */
+    size_t at = seek(company, id);
+    return at < company->count && company->list[at].id == id ? &company->list[at] : NULL;
+}
+
+/* Somebody waits for what comes next. */
+static void hasten(controller *controller) { controller->next_tick_us = controller->now_us; }
+
+static void heard(controller *controller, company *company, uint32_t id, uint64_t incarnation, const char *address) {
+    MR_ASSERT(id < SLOT_MESSAGE_RANK && strlen(address) < SLOT_MESSAGE_ADDRESS_MAX);
+    size_t at = seek(company, id);
+    if (find(company, id) == NULL) {
+        if (company->count == company->most) return;
+        company->list = xrealloc(company->list, (company->count + 1) * sizeof *company->list);
+        memmove(&company->list[at + 1], &company->list[at], (company->count - at) * sizeof *company->list);
+        company->count++;
+        company->list[at] = (known){.id = id};
+        detector_watch(controller->detector, company->watch + id, controller->now_us);
+    }
+    known *known = &company->list[at];
+    if (incarnation < known->incarnation) {
+        batcher_add(controller->batcher, address,
+                    &(slot_message){.kind = SLOT_MESSAGE_REPLACED, .name = known->incarnation});
+        return;
+    }
+    if (incarnation == known->incarnation) /* the same process: it was slow, and nothing else */
+        detector_forgive(controller->detector, company->watch + id, controller->now_us);
+    if (incarnation > known->incarnation) hasten(controller); /* it waits for what follows from that */
+    known->spoke = known->spoke && incarnation == known->incarnation;
+    known->incarnation = incarnation;
+    strcpy(known->address, address);
+    detector_heard(controller->detector, company->watch + id, controller->now_us);
+}
+
+static void spoke(company *company, uint32_t id, uint64_t incarnation) {
+    known *known = find(company, id);
+    if (known != NULL && known->incarnation == incarnation) known->spoke = true;
+}
+
+/* Somebody of whom it only reads begins as if it had just been heard. */
+static void read_of(controller *controller, company *company, uint32_t id, uint64_t incarnation, const char *address) {
+    const known *known = find(company, id);
+    if (known == NULL || known->incarnation < incarnation) heard(controller, company, id, incarnation, address);
+}
+
+static bool is_alive(const controller *controller, const company *company, const known *known) {
+    return !detector_suspects(controller->detector, company->watch + known->id);
+}
+
+/* The ring is made anew only when somebody came or went. */
+static void update_ring(controller *controller, const map_planner_server *servers) {
+    size_t known = controller->servers.count, count = 0;
+    hash_ring_server *members = xcalloc(known + 1, sizeof *members);
+    uint64_t *alive = xcalloc(known + 1, sizeof *alive);
+    for (size_t i = 0; i < known; i++) {
+        if (!servers[i].alive || servers[i].leaves) continue;
+        alive[count] = servers[i].id;
+        members[count++] = (hash_ring_server){servers[i].id, 1};
+    }
+    bool same = controller->ring != NULL && count == controller->alive_count &&
+                memcmp(alive, controller->alive, count * sizeof *alive) == 0;
+    if (!same) {
+        if (controller->ring != NULL) hash_ring_destroy(controller->ring);
+        mr_status status = hash_ring_create(members, count, &controller->ring);
+        MR_ASSERT(status == MR_OK);
+        free(controller->alive);
+        controller->alive = alive;
+        controller->alive_count = count;
+    } else {
+        free(alive);
+    }
+    free(members);
+}
+
+static bool leaves(const controller *controller, uint32_t id) {
+    size_t at = binary_search_first(&id, controller->leaving, controller->leaving_count, sizeof *controller->leaving,
+                                    binary_search_u32);
+    return at < controller->leaving_count && controller->leaving[at] == id;
+}
+
+/* `spoke`: alive are those only who were heard themselves. */
+static map_planner_facts facts_of(controller *controller, map_planner_server *servers, bool spoke) {
+    for (size_t i = 0; i < controller->servers.count; i++) {
+        const known *known = &controller->servers.list[i];
+        servers[i] = (map_planner_server){known->id,
+                                          known->incarnation,
+                                          known->address,
+                                          is_alive(controller, &controller->servers, known) && (known->spoke || !spoke),
+                                          leaves(controller, known->id),
+                                          detector_doubts(controller->detector, known->id)};
+    }
+    update_ring(controller, servers);
+    return (map_planner_facts){.servers = servers,
+                               .server_count = controller->servers.count,
+                               .gates = controller->gates,
+                               .ring = controller->ring,
+                               .pins = controller->pins,
+                               .pin_count = controller->pin_count};
+}
+
+/* Who plays which rank in the cluster map that is to be decided. */
+static bool cast(controller *controller, cluster_map *map) {
+    const company *company = &controller->workers;
+    rank_assignment_worker *workers = xcalloc(company->count + 1, sizeof *workers);
+    for (size_t i = 0; i < company->count; i++) {
+        const known *known = &company->list[i];
+        bool doubted = detector_doubts(controller->detector, company->watch + known->id); /* its link broke */
+        workers[i] =
+            (rank_assignment_worker){known->id, known->incarnation, is_alive(controller, company, known) && !doubted};
+    }
+    bool changed = controller->options.own_ranks ? rank_assignment_own(map, workers, company->count)
+                                                 : rank_assignment_next(map, workers, company->count);
+    free(workers);
+    return changed;
+}
+
+/* The caller's to free. */
+static quiesce_worker *crew_of(const controller *controller) {
+    const company *company = &controller->workers;
+    quiesce_worker *crew = xcalloc(company->count + 1, sizeof *crew);
+    for (size_t i = 0; i < company->count; i++) {
+        const known *known = &company->list[i];
+        crew[i] = (quiesce_worker){known->id, known->incarnation, known->address, is_alive(controller, company, known)};
+    }
+    return crew;
+}
+
+/* `news`: only if that makes a difference now. */
+static void order_marks(controller *controller, bool news) {
+    const cluster_map *map = batcher_map(controller->batcher);
+    quiesce_worker *workers = controller->options.pause_us == 0 ? NULL : crew_of(controller);
+    checkpointer_crew crew = {workers, workers == NULL ? 0 : controller->workers.count};
+    if (!news || checkpointer_moves(&controller->checkpointer, map, crew))
+        checkpointer_order(&controller->checkpointer, map, controller->batcher, crew, controller->now_us);
+    free(workers);
+}
+
+/* ---- What is decided. */
+
+/* Who begins something by this cluster map hears of it now, not with its next beat. */
+static void tell_those_it_begins_with(controller *controller, const cluster_map *map, bool anew) {
+    for (uint32_t i = 0; anew && i < map->server_count; i++)
+        batcher_add(controller->batcher, map->servers[i].address, NULL);
+    for (uint32_t i = 0; i < map->rank_count; i++) {
+        if (map->ranks[i].since != map->number) continue;
+        const known *known = find(&controller->workers, map->ranks[i].worker);
+        if (known != NULL && known->address[0] != '\0') batcher_add(controller->batcher, known->address, NULL);
+    }
+}
+
+static void on_map(void *context, const cluster_map *map) {
+    controller *controller = context;
+    if (controller->gates == NULL) controller->gates = xcalloc(map->slot_count + 1, sizeof *controller->gates);
+    for (uint32_t i = 0; i < map->server_count; i++) {
+        const cluster_map_server *server = &map->servers[i];
+        read_of(controller, &controller->servers, server->id, server->incarnation, server->address);
+    }
+    for (uint32_t i = 0; i < map->rank_count; i++) {
+        const cluster_map_rank *rank = &map->ranks[i];
+        if (rank->since != 0) read_of(controller, &controller->workers, rank->worker, rank->incarnation, "");
+    }
+    if (controller->generation == 0) controller->resumes = map->number == controller->options.stopped;
+    if (map->generation != controller->generation) {
+        if (controller->generation != 0) controller->resumes = false;
+        controller->restoring = false;
+        checkpointer_restart(&controller->checkpointer);
+    }
+    tell_those_it_begins_with(controller, map, map->generation != controller->generation);
+    controller->generation = map->generation;
+    if (controller->options.on_decided != NULL) controller->options.on_decided(controller->options.context, map);
+}
+
+static void adopt(controller *controller, const metadata_store_answer *answer) {
+    controller->expected = answer->version;
+    controller->next_poll_us = controller->now_us + CONTROLLER_POLL_US;
+    if (answer->value.size != 0) batcher_adopt(controller->batcher, answer->value);
+}
+
+static void on_read(void *argument, const metadata_store_answer *answer) {
+    controller *controller = argument;
+    MR_ASSERT(controller->asking);
+    controller->asking = false;
+    if (answer->status != MR_OK) return;
+    controller->looked = true;
+    adopt(controller, answer);
+    hasten(controller);
+}
+
+static void look(controller *controller) {
+    MR_ASSERT(!controller->asking);
+    controller->asking = true;
+    uint64_t known = batcher_map(controller->batcher)->number;
+    if (controller->checkpointer.known > known) known = controller->checkpointer.known;
+    controller->options.store.ops->get(controller->options.store.self, CLUSTER_MAP_KEY, known, on_read, controller);
+}
+
+static void on_swapped(void *argument, const metadata_store_answer *answer) {
+    controller *controller = argument;
+    MR_ASSERT(controller->asking);
+    controller->asking = false;
+    if (answer->status == MR_STALE) {
+        adopt(controller, answer);
+    } else if (answer->status != MR_OK) {
+        controller->looked = false; /* perhaps it was decided */
+    } else {
+        size_t size = cluster_map_size(&controller->proposed, 0);
+        uint8_t *bytes = xmalloc(size);
+        writer writer = writer_of(bytes, size);
+        cluster_map_encode(&controller->proposed, 0, &writer);
+        adopt(controller, &(metadata_store_answer){MR_OK, answer->version, span_of(bytes, size)});
+        free(bytes);
+        hasten(controller);
+    }
+}
+
+static void propose(controller *controller) {
+    MR_ASSERT(!controller->asking && controller->proposed.number == controller->expected + 1);
+    size_t size = cluster_map_size(&controller->proposed, 0);
+    uint8_t *bytes = xmalloc(size);
+    writer writer = writer_of(bytes, size);
+    cluster_map_encode(&controller->proposed, 0, &writer);
+    MR_ASSERT(!writer.failed);
+    controller->asking = true;
+    if (controller->options.on_propose != NULL)
+        controller->options.on_propose(controller->options.context, &controller->proposed);
+    controller->options.store.ops->compare_and_swap(controller->options.store.self, CLUSTER_MAP_KEY,
+                                                    controller->expected, span_of(bytes, size), 0, on_swapped,
+                                                    controller);
+    free(bytes);
+}
+
+/* ---- Deciding. */
+
+/* Somebody may have pushed in the generation of this cluster map, or has not heard of what an earlier one has lost. */
+static bool loses(const controller *controller, const cluster_map *before) {
+    return !controller->resumes && (before->first_term != 0 || before->lost);
+}
+
+/* Of a generation: its first cluster map. A controller that has just begun gives everybody of whom it reads time to be
+ * heard; but a slot may not begin where nobody is: a server that never comes back would have it for ever. */
+static void begin(controller *controller) {
+    map_planner_server servers[CLUSTER_MAP_SERVERS_MAX];
+    map_planner_facts facts = facts_of(controller, servers, true);
+    size_t alive = 0;
+    for (size_t i = 0; i < facts.server_count; i++) alive += servers[i].alive;
+    if (alive < controller->options.first_servers || alive == 0) return;
+    if (controller->options.checkpoints != NULL &&
+        !checkpointer_seal(&controller->checkpointer, controller->batcher, controller->options.checkpoints,
+                           controller->expected))
+        return;
+    cluster_map_fini(&controller->proposed);
+    controller->proposed =
+        (cluster_map){.consistency = controller->options.consistency,
+                      .mixed = controller->options.mixed,
+                      .copies = controller->options.copies,
+                      .rounds = controller->options.rounds,
+                      .origin = controller->checkpointer.origin,
+                      .lost = loses(controller, batcher_map(controller->batcher)),
+                      .rank_count = controller->options.rank_count,
+                      .slot_count = controller->options.slot_count,
+                      .slots = xcalloc(controller->options.slot_count + 1, sizeof(cluster_map_slot))};
+    map_planner_first(&facts, controller->expected + 1, rng_next(controller->options.rng), &controller->proposed);
+    (void)cast(controller, &controller->proposed);
+    propose(controller);
+}
+
+static void order(controller *controller, const map_planner_join *join) {
+    const cluster_map_server *tail = cluster_map_find(batcher_map(controller->batcher), join->tail);
+    if (tail == NULL) return;
+    batcher_add(controller->batcher, tail->address,
+                &(slot_message){.kind = SLOT_MESSAGE_JOIN,
+                                .slot = join->slot,
+                                .epoch = join->epoch,
+                                .name = join->server,
+                                .prev = join->incarnation});
+}
+
+/* Ranks that are given up, until the round state has heard of it. */
+static void order_drops(controller *controller, const cluster_map *map) {
+    uint32_t round_state = cluster_map_round_state(map);
+    MR_ASSERT(round_state == NO_ROUND_STATE || round_state < map->slot_count);
+    if (round_state == NO_ROUND_STATE || controller->drops == NULL || map->slots[round_state].count == 0) return;
+    const cluster_map_server *head = cluster_map_find(map, map->slots[round_state].chain[0].server);
+    for (uint32_t i = 0; head != NULL && i < map->rank_count && i < controller->options.rank_count; i++)
+        if (controller->drops[i] != 0)
+            batcher_add(controller->batcher, head->address,
+                        &(slot_message){.kind = SLOT_MESSAGE_ORDER,
+                                        .entry = REPLICA_LOG_DROP,
+                                        .slot = round_state,
+                                        .rank = i,
+                                        .epoch = map->slots[round_state].epoch,
+                                        .name = controller->drops[i]});
+}
+
+/* All is where it should be: should it? */
+static bool balance(controller *controller, const cluster_map *map, map_planner_facts *facts, map_planner_join *joins,
+                    size_t *count) {
+    map_planner_wish wishes[LOAD_TRACKER_WISHES_MAX];
+    facts->wishes = wishes;
+    facts->wish_count = load_tracker_wishes(&controller->tracker, map, facts, controller->now_us, wishes);
+    return facts->wish_count != 0 && map_planner_next(map, facts, &controller->proposed, joins, count);
+}
+
+static bool is_over(const controller *controller, const cluster_map *map, const map_planner_facts *facts) {
+    bool lost = controller->restoring;
+    for (uint32_t i = 0; !lost && controller->options.restores && i < map->slot_count; i++)
+        lost = map_planner_is_lost(map, facts, i);
+    return lost;
+}
+
+static void go_on(controller *controller, const cluster_map *map) {
+    map_planner_server servers[CLUSTER_MAP_SERVERS_MAX];
+    map_planner_facts facts = facts_of(controller, servers, false);
+    if (is_over(controller, map, &facts)) {
+        begin(controller);
+        return;
+    }
+    map_planner_join *joins = xcalloc(map->slot_count + 1, sizeof *joins);
+    size_t count;
+    bool changed = map_planner_next(map, &facts, &controller->proposed, joins, &count);
+    if (!changed && count == 0 && controller->options.balance.decide_us != 0)
+        changed = balance(controller, map, &facts, joins, &count);
+    if (cast(controller, &controller->proposed) || changed)
+        propose(controller);
+    else
+        for (size_t i = 0; i < count; i++) order(controller, &joins[i]);
+    free(joins);
+}
+
+/* ---- Hearing. */
+
+static void on_head(void *context, const slot_message_head *from) {
+    controller *controller = context;
+    uint32_t worker = from->who & ~(uint32_t)SLOT_MESSAGE_WORKER;
+    if (from->incarnation == 0) return;
+    if (from->who < SLOT_MESSAGE_RANK) {
+        heard(controller, &controller->servers, from->who, from->incarnation, from->address);
+        spoke(&controller->servers, from->who, from->incarnation);
+        const cluster_map_server *listed = cluster_map_find(batcher_map(controller->batcher), from->who);
+        if (listed != NULL && listed->incarnation == from->incarnation) controller->resumes = false;
+    } else if (worker < SLOT_MESSAGE_RANK)
+        heard(controller, &controller->workers, worker, from->incarnation, from->address);
+}
+
+static void take_gate(controller *controller, const slot_message_head *from, const slot_message *message) {
+    const cluster_map *map = batcher_map(controller->batcher);
+    if (message->slot >= map->slot_count) return;
+    const cluster_map_slot *slot = &map->slots[message->slot];
+    if (message->epoch != slot->epoch || slot->count == 0 || slot->chain[slot->count - 1].server != from->who) return;
+    MR_ASSERT(controller->gates != NULL);
+    controller->gates[message->slot] = (map_planner_gate){.epoch = message->epoch,
+                                                          .server = (uint32_t)message->name,
+                                                          .incarnation = message->prev,
+                                                          .ready = message->status == SLOT_MESSAGE_OK};
+}
+
+/* If the checkpoint from which this generation begins is not there any more, some copies wait for it in vain: it begins
+ * anew (policy `restores`). The process of the checkpoint store logs the damage (checkpoint_store_check). */
+static void take_damage(controller *controller, const slot_message *message) {
+    bool gone = message->status == SLOT_MESSAGE_OK && message->name < batcher_map(controller->batcher)->origin;
+    if (gone && controller->options.restores) controller->restoring = true;
+}
+
+static void on_part(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {
+    controller *controller = context;
+    if (message->kind == SLOT_MESSAGE_WHOLE && from->who == SLOT_MESSAGE_CHECKPOINTS && message->payload.size != 0)
+        take_damage(controller, message);
+    if (message->kind == SLOT_MESSAGE_GATE) take_gate(controller, from, message);
+    if (message->kind == SLOT_MESSAGE_SEALED) hasten(controller);
+    if (message->kind == SLOT_MESSAGE_LOAD)
+        load_tracker_take(&controller->tracker, batcher_map(controller->batcher), message);
+    if (checkpointer_take(&controller->checkpointer, batcher_map(controller->batcher), message) &&
+        controller->options.on_checkpoint != NULL)
+        controller->options.on_checkpoint(controller->options.context, controller->checkpointer.newest);
+    if (message->kind == SLOT_MESSAGE_PAUSED || message->kind == SLOT_MESSAGE_ORDERED ||
+        message->kind == SLOT_MESSAGE_WHOLE)
+        order_marks(controller, true);
+    if (message->kind == SLOT_MESSAGE_ORDERED && message->entry == REPLICA_LOG_DROP && controller->drops != NULL &&
+        message->rank < controller->options.rank_count)
+        if (controller->drops[message->rank] == message->name) controller->drops[message->rank] = 0;
+}
+
+/* ---- Life. */
+
+controller *controller_create(const controller_options *options, int64_t now_us) {
+    MR_ASSERT(options->send != NULL && options->store.ops != NULL && options->rng != NULL);
+    MR_ASSERT(options->slot_count <= CLUSTER_MAP_SLOTS_MAX && options->rank_count <= CLUSTER_MAP_RANKS_MAX);
+    MR_ASSERT(options->copies <= CLUSTER_MAP_COPIES_MAX && options->pause_us >= 0);
+    controller *controller = xcalloc(1, sizeof *controller);
+    controller->options = *options;
+    controller->now_us = now_us;
+    controller->servers.most = CLUSTER_MAP_SERVERS_MAX;
+    controller->tracker.terms = options->balance;
+    controller->checkpointer.exact = options->pause_us != 0;
+    controller->checkpointer.pause_us = options->pause_us;
+    controller->workers = (company){.watch = SLOT_MESSAGE_WORKER, .most = CLUSTER_MAP_RANKS_MAX};
+    detector_options detector = {.interval_us = CONTROLLER_TICK_US, .suspect_us = CONTROLLER_SUSPECT_US};
+    controller->detector = detector_create(&detector, now_us);
+    batcher_host host = {.send = options->send,
+                         .send_context = options->context,
+                         .on_map = on_map,
+                         .on_part = on_part,
+                         .on_head = on_head,
+                         .context = controller};
+    controller->batcher = batcher_create(&host, SLOT_MESSAGE_CONTROLLER, options->address);
+    return controller;
+}
+
+void controller_destroy(controller *controller) {
+    detector_destroy(controller->detector);
+    batcher_destroy(controller->batcher);
+    cluster_map_fini(&controller->proposed);
+    if (controller->ring != NULL) hash_ring_destroy(controller->ring);
+    free(controller->alive);
+    free(controller->servers.list);
+    free(controller->workers.list);
+    free(controller->gates);
+    free(controller->drops);
+    load_tracker_fini(&controller->tracker);
+    checkpointer_fini(&controller->checkpointer);
+    free(controller);
+}
+
+static void check_company(const controller *controller, const company *company) {
+    MR_ASSERT(company->count <= company->most); /* 1 */
+    for (size_t i = 0; i < company->count; i++) {
+        const known *known = &company->list[i];
+        MR_ASSERT(i == 0 || known[-1].id < known->id);                                 /* 1 */
+        MR_ASSERT(detector_watches(controller->detector, company->watch + known->id)); /* 1 */
+    }
+}
+
+void controller_check(const controller *controller) {
+    const cluster_map *map = batcher_map(controller->batcher);
+    check_company(controller, &controller->servers);
+    check_company(controller, &controller->workers);
+    MR_ASSERT(map->number == 0 || controller->gates != NULL); /* 2 */
+    for (uint32_t i = 0; controller->gates != NULL && i < map->slot_count; i++)
+        MR_ASSERT(controller->gates[i].epoch <= map->slots[i].epoch); /* 2 */
+    /* 3 */
+    MR_ASSERT(controller->alive_count <= controller->servers.count);
+    /* 3 */
+    for (size_t i = 1; i < controller->alive_count; i++) MR_ASSERT(controller->alive[i - 1] < controller->alive[i]);
+    /* 4 */
+    cluster_map_check(map);
+    /* 4 */
+    checkpointer_check(&controller->checkpointer);
+}
+
+void controller_take(controller *controller, span bytes, int64_t now_us) {
+    controller->now_us = now_us;
+    batcher_take(controller->batcher, bytes);
+    CHECK_INVARIANTS(
+        controller->servers.count + controller->workers.count + batcher_map(controller->batcher)->slot_count,
+        controller_check(controller));
+}
+
+int64_t controller_next_us(const controller *controller) { return controller->next_tick_us; }
+
+/* The metadata store has lost what it decided, and begun another generation (cluster/metadata_store.h). Nobody can say
+ * which cluster maps there were behind the one that is known here: what is sure is the last checkpoint. */
+static bool is_forgotten(const controller *controller, const cluster_map *map) {
+    return controller->options.checkpoints != NULL && controller->options.restores &&
+           controller->expected > map->number && metadata_store_count(controller->expected) == 0;
+}
+
+void controller_tick(controller *controller, int64_t now_us) {
+    controller->now_us = now_us;
+    controller->next_tick_us = now_us + CONTROLLER_TICK_US;
+    (void)detector_tick(controller->detector, now_us);
+    load_tracker_tick(&controller->tracker, now_us);
+    const cluster_map *map = batcher_map(controller->batcher);
+    /* it does not know yet what it has forgotten */
+    bool behind = controller->checkpointer.known > controller->expected;
+    if (!controller->asking && (!controller->looked || behind || now_us >= controller->next_poll_us))
+        look(controller);
+    else if (!controller->asking && (map->number == 0 || is_forgotten(controller, map)))
+        begin(controller);
+    else if (!controller->asking && map->number == controller->expected)
+        go_on(controller, map);
+    order_drops(controller, map);
+    order_marks(controller, false);
+    batcher_flush(controller->batcher);
+    CHECK_INVARIANTS(
+        controller->servers.count + controller->workers.count + batcher_map(controller->batcher)->slot_count,
+        controller_check(controller));
+}
+
+static void hint(controller *controller, const company *company, const char *address) {
+    for (size_t i = 0; i < company->count; i++)
+        if (strcmp(company->list[i].address, address) == 0)
+            detector_hint(controller->detector, company->watch + company->list[i].id, controller->now_us);
+}
+
+void controller_broken(controller *controller, const char *address, int64_t now_us) {
+    controller->now_us = now_us;
+    hint(controller, &controller->servers, address);
+    hint(controller, &controller->workers, address);
+}
+
+void controller_pin(controller *controller, const slot_placement_pin *pins, size_t count) {
+    controller->pins = pins;
+    controller->pin_count = count;
+}
+
+void controller_retire(controller *controller, const uint32_t *servers, size_t count) {
+    for (size_t i = 1; i < count; i++) MR_ASSERT(servers[i - 1] < servers[i]); /* sorted */
+    controller->leaving = servers;
+    controller->leaving_count = count;
+}
+
+const cluster_map *controller_map(const controller *controller) { return batcher_map(controller->batcher); }
+
+/* Above all orders of that term, below all of the next one. */
+void controller_drop(controller *controller, uint32_t rank, uint64_t term) {
+    MR_ASSERT(rank < controller->options.rank_count && term != 0);
+    if (controller->drops == NULL)
+        controller->drops = xcalloc(controller->options.rank_count, sizeof *controller->drops);
+    controller->drops[rank] = term << 16 | UINT16_MAX;
+}
+
+void controller_checkpoint(controller *controller) { checkpointer_want(&controller->checkpointer); }
+bool controller_marks(const controller *controller) { return controller->checkpointer.wanted != 0; }
+
+bool controller_bound(const controller *controller, uint64_t *number) {
+    return checkpointer_bound(&controller->checkpointer, number) || controller->options.checkpoints == NULL;
+}
+void controller_restore(controller *controller) { controller->restoring = true; }
+
+bool controller_lost(controller *controller, uint32_t slot) {
+    MR_ASSERT(slot < batcher_map(controller->batcher)->slot_count);
+    map_planner_server servers[CLUSTER_MAP_SERVERS_MAX];
+    map_planner_facts facts = facts_of(controller, servers, false);
+    return map_planner_is_lost(batcher_map(controller->batcher), &facts, slot);
+}

@@ -1,0 +1,441 @@
+/* controller_test.c — one controller, a metadata store of one value, servers made by hand. */
+#include "ps/controller.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "ps/replica_log.h"
+#include "tests/support/message_recorder.h"
+
+typedef struct world {
+    controller *controller;
+    rng rng;
+    buffer value;            /* at the metadata store */
+    uint64_t version, known; /* known: the newest that was said to be */
+    int swaps;
+    bool away;
+    int64_t now_us;
+    message_recorder recorder;
+    const char *checkpoints;
+    uint64_t checkpoint; /* that it told of */
+    uint64_t stopped;    /* the cluster map with which everything was stopped on purpose */
+} world;
+
+static void get(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
+    world *world = self;
+    mr_status status = world->away ? MR_TIMEOUT : MR_OK;
+    world->known = known;
+    done(argument, &(metadata_store_answer){status, world->version, span_of(world->value.data, world->value.size)});
+}
+
+static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
+                 metadata_store_done_fn *done, void *argument) {
+    world *world = self;
+    if (world->away) {
+        done(argument, &(metadata_store_answer){MR_TIMEOUT, 0, {0}});
+    } else if (expected != world->version) {
+        get(self, key, 0, done, argument);
+    } else {
+        buffer_clear(&world->value);
+        assert_int_equal(buffer_append(&world->value, value.data, value.size), MR_OK);
+        world->version++;
+        world->swaps++;
+        done(argument, &(metadata_store_answer){MR_OK, world->version, {0}});
+    }
+}
+
+static const metadata_store_ops ops = {.name = "one value", .get = get, .compare_and_swap = swap};
+
+static void on_send(void *context, const char *address, span bytes) {
+    message_recorder_take(&((world *)context)->recorder, address, bytes);
+}
+
+static void on_checkpoint(void *context, uint64_t checkpoint) { ((world *)context)->checkpoint = checkpoint; }
+
+static void hear(world *world, uint32_t who, uint64_t incarnation, const slot_message *message) {
+    const cluster_map *map = controller_map(world->controller);
+    slot_message_head head = {
+        .generation = map->generation, .number = map->number, .incarnation = incarnation, .who = who};
+    head.address[0] = (who & SLOT_MESSAGE_WORKER) != 0 ? 'w' : 's';
+    head.address[1] = (char)('0' + (who & ~(uint32_t)SLOT_MESSAGE_WORKER) % 10);
+    message_recorder_batch batch = message_recorder_say(&head, message);
+    controller_take(world->controller, batch.bytes, world->now_us);
+    message_recorder_free(&batch);
+}
+
+/* Time goes on; those servers say that they live. */
+static void pass(world *world, int ticks, uint32_t servers) {
+    for (int i = 0; i < ticks; i++) {
+        world->now_us += CONTROLLER_TICK_US;
+        for (uint32_t k = 0; k < servers; k++) hear(world, k, 10 + k, NULL);
+        controller_tick(world->controller, world->now_us);
+        controller_check(world->controller);
+    }
+}
+
+static void create(world *world, consistency_kind kind) {
+    rng_init(&world->rng, 1);
+    buffer_init(&world->value, 1 << 16);
+    controller_options options = {.address = "d",
+                                  .store = {&ops, world},
+                                  .rng = &world->rng,
+                                  .consistency = {kind, 0},
+                                  .copies = 2,
+                                  .rank_count = 2,
+                                  .slot_count = 2,
+                                  .first_servers = 2,
+                                  .send = on_send,
+                                  .checkpoints = world->checkpoints,
+                                  .restores = world->checkpoints != NULL,
+                                  .stopped = world->stopped,
+                                  .on_checkpoint = on_checkpoint,
+                                  .context = world};
+    world->controller = controller_create(&options, 0);
+}
+
+static void start(world *world, consistency_kind kind) {
+    *world = (struct world){0};
+    create(world, kind);
+    pass(world, 3, 1); /* one is not enough */
+    assert_int_equal(controller_map(world->controller)->number, 0);
+    pass(world, 2, 2);
+    assert_true(controller_map(world->controller)->number == 1 && world->swaps == 1);
+    assert_int_equal(controller_map(world->controller)->slots[0].count, 2);
+}
+
+static void stop(world *world) {
+    controller_destroy(world->controller);
+    buffer_fini(&world->value);
+}
+
+static void who_is_silent_is_taken_out_but_never_the_last(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    pass(&world, 10, 1);
+    const cluster_map *map = controller_map(world.controller);
+    assert_true(map->number == 2 && map->slots[0].count == 1 && map->slots[0].chain[0].server == 0);
+    pass(&world, 20, 0);
+    assert_int_equal(controller_map(world.controller)->number, 2);
+    pass(&world, 2, 2); /* both are back: the other is to be filled */
+    assert_true(message_recorder_count(&world.recorder, "s0", SLOT_MESSAGE_JOIN) != 0 &&
+                message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_JOIN) == 0);
+    /* of an epoch that is over */
+    hear(&world, 0, 10, &(slot_message){.kind = SLOT_MESSAGE_GATE, .epoch = 1, .name = 1, .prev = 11});
+    pass(&world, 1, 2);
+    assert_int_equal(controller_map(world.controller)->slots[0].count, 1);
+    hear(&world, 0, 10, &(slot_message){.kind = SLOT_MESSAGE_GATE, .epoch = 2, .name = 1, .prev = 11});
+    pass(&world, 1, 2);
+    map = controller_map(world.controller);
+    assert_true(map->number == 3 && map->slots[0].count == 2 && map->slots[1].count == 1);
+    stop(&world);
+}
+
+static void a_slot_whose_copies_were_all_replaced_is_lost(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    hear(&world, 0, 20, NULL); /* another process of the server */
+    assert_false(controller_lost(world.controller, 0));
+    hear(&world, 1, 21, NULL);
+    assert_true(controller_lost(world.controller, 0));
+    stop(&world);
+}
+
+static void nothing_is_decided_while_the_metadata_is_away(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    world.away = true;
+    pass(&world, 30, 1);
+    assert_int_equal(controller_map(world.controller)->number, 1);
+    world.away = false;
+    pass(&world, 15, 1);
+    assert_int_equal(controller_map(world.controller)->number, 2);
+    stop(&world);
+}
+
+static void a_rank_is_given_up_until_the_round_state_answers(void **state) {
+    world world;
+    start(&world, CONSISTENCY_BSP);
+    uint32_t head = controller_map(world.controller)->slots[1].chain[0].server;
+    const char *address = head == 0 ? "s0" : "s1";
+    controller_drop(world.controller, 1, 7);
+    pass(&world, 2, 2);
+    assert_int_equal(message_recorder_count(&world.recorder, address, SLOT_MESSAGE_ORDER), 2);
+    const slot_message *order = &world.recorder.list[world.recorder.count - 1].message;
+    assert_true(order->entry == REPLICA_LOG_DROP && order->slot == 1 && order->rank == 1 && order->name >> 16 == 7);
+    uint64_t name = order->name;
+    hear(&world, head, 10 + head,
+         /* an earlier one */
+         &(slot_message){.kind = SLOT_MESSAGE_ORDERED, .entry = REPLICA_LOG_DROP, .rank = 1, .name = name - 1});
+    pass(&world, 1, 2);
+    assert_int_equal(message_recorder_count(&world.recorder, address, SLOT_MESSAGE_ORDER), 3);
+    hear(&world, head, 10 + head,
+         &(slot_message){.kind = SLOT_MESSAGE_ORDERED, .entry = REPLICA_LOG_DROP, .rank = 1, .name = name});
+    pass(&world, 2, 2);
+    assert_int_equal(message_recorder_count(&world.recorder, address, SLOT_MESSAGE_ORDER), 3);
+    stop(&world);
+}
+
+static const cluster_map_rank *player(const world *world, uint32_t rank) {
+    return &controller_map(world->controller)->ranks[rank];
+}
+
+static void ranks_are_played_by_workers_that_are_here(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    assert_int_equal(player(&world, 0)->since, 0);
+    for (int i = 0; i < 2; i++) hear(&world, SLOT_MESSAGE_WORKER | 5, 50, NULL);
+    pass(&world, 1, 2);
+    assert_true(player(&world, 0)->worker == 5 && player(&world, 1)->worker == 5 && player(&world, 1)->since == 2);
+    hear(&world, SLOT_MESSAGE_WORKER | 1, 51, NULL); /* one more: it gets the rank of its number */
+    pass(&world, 1, 2);
+    assert_true(player(&world, 0)->worker == 5 && player(&world, 1)->worker == 1 && player(&world, 1)->since == 3);
+    assert_true(player(&world, 0)->since == 2);
+    for (int i = 0; i < 9; i++) { /* it is silent */
+        hear(&world, SLOT_MESSAGE_WORKER | 5, 50, NULL);
+        pass(&world, 1, 2);
+    }
+    assert_true(player(&world, 1)->worker == 5 && player(&world, 1)->since == 4);
+    hear(&world, SLOT_MESSAGE_WORKER | 5, 60, NULL); /* another process */
+    pass(&world, 1, 2);
+    assert_true(player(&world, 0)->incarnation == 60 && player(&world, 1)->incarnation == 60);
+    pass(&world, 12, 2); /* nobody is here: nothing changes */
+    assert_true(controller_map(world.controller)->number == 5 && world.swaps == 5);
+    stop(&world);
+}
+
+static void who_may_be_dead_is_found_sooner(void **state) {
+    world world;
+    start(&world, CONSISTENCY_ASP);
+    controller_broken(world.controller, "s1", world.now_us);
+    pass(&world, 1, 2); /* it was heard again */
+    controller_broken(world.controller, "nobody", world.now_us);
+    pass(&world, 5, 1);
+    assert_int_equal(controller_map(world.controller)->number, 1);
+    pass(&world, 1, 2);
+    controller_broken(world.controller, "s1", world.now_us);
+    pass(&world, 3, 1);
+    assert_true(controller_map(world.controller)->number == 2 && controller_map(world.controller)->slots[0].count == 1);
+    stop(&world);
+}
+
+static void what_is_lost_begins_anew_from_the_last_checkpoint(void **state) {
+    world world = {.checkpoints = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 3, 2); /* nothing begins before the checkpoint store has answered */
+    assert_int_equal(controller_map(world.controller)->number, 0);
+    assert_true(message_recorder_named(&world.recorder, "depot", SLOT_MESSAGE_SEAL, SLOT_MESSAGE_OK, 0) != 0);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .lsn = 6});
+    pass(&world, 1, 2);
+    const cluster_map *map = controller_map(world.controller);
+    assert_true(map->number == 1 && map->origin == 6 && map->birth == 1);
+    uint64_t generation = map->generation;
+    controller_checkpoint(world.controller);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = 6});
+    pass(&world, 1, 2);
+    const char *head = map->slots[0].chain[0].server == 0 ? "s0" : "s1";
+    assert_true(message_recorder_named(&world.recorder, head, SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 7) != 0 &&
+                world.checkpoint == 0);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = 7});
+    assert_int_equal(world.checkpoint, 7);
+    hear(&world, 0, 20, NULL); /* both are other processes now: everything is lost */
+    hear(&world, 1, 21, NULL);
+    world.recorder.count = 0;
+    pass(&world, 1, 0);
+    assert_int_equal(message_recorder_named(&world.recorder, "depot", SLOT_MESSAGE_SEAL, SLOT_MESSAGE_OK, 1), 1);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 1, .lsn = 7});
+    pass(&world, 1, 0);
+    map = controller_map(world.controller);
+    assert_true(map->number == 2 && map->origin == 7 && map->birth == 2 && map->generation != generation);
+    assert_int_equal(map->slots[0].chain[0].incarnation, 20 + map->slots[0].chain[0].server);
+    controller_restore(world.controller); /* somebody wants it, though nothing is lost */
+    pass(&world, 1, 0);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 2, .lsn = 7});
+    pass(&world, 2, 0);
+    assert_true(controller_map(world.controller)->number == 3 && controller_map(world.controller)->birth == 3);
+    stop(&world);
+}
+
+/* A metadata store that has lost its disk begins another generation of versions, in which there is no cluster map. */
+static void what_the_metadata_forgets_begins_anew(void **state) {
+    world world = {.checkpoints = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 2, 2);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .lsn = 6});
+    pass(&world, 1, 2);
+    assert_int_equal(controller_map(world.controller)->number, 1);
+    world.version = metadata_store_version(5, 0);
+    buffer_clear(&world.value);
+    world.recorder.count = 0;
+    pass(&world, 12, 2);
+    assert_true(message_recorder_named(&world.recorder, "depot", SLOT_MESSAGE_SEAL, SLOT_MESSAGE_OK, world.version) !=
+                0);
+    assert_int_equal(controller_map(world.controller)->number, 1);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1,
+         &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = world.version, .lsn = 7});
+    pass(&world, 1, 2);
+    const cluster_map *map = controller_map(world.controller);
+    assert_true(map->number == metadata_store_version(5, 1) && map->birth == map->number && map->origin == 7);
+    stop(&world);
+}
+
+/* So has everybody else, and its generation is below the last one; the checkpoint store remembers. */
+static void what_only_the_checkpoints_remembers_is_told_to_the_metadata(void **state) {
+    world world = {.checkpoints = "depot", .version = metadata_store_version(2, 0)};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 3, 2);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1,
+         &(slot_message){
+             .kind = SLOT_MESSAGE_SEALED, .name = world.version, .lsn = 6, .commit = metadata_store_version(4, 9)});
+    pass(&world, 2, 2);
+    assert_int_equal(controller_map(world.controller)->number, 0); /* nothing begins below that */
+    assert_int_equal(world.known, metadata_store_version(4, 9));
+    world.version = metadata_store_version(5, 0); /* it has heeded that */
+    world.recorder.count = 0;
+    pass(&world, 2, 2);
+    assert_true(message_recorder_named(&world.recorder, "depot", SLOT_MESSAGE_SEAL, SLOT_MESSAGE_OK, world.version) !=
+                0);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1,
+         &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = world.version, .lsn = 6, .commit = world.version});
+    pass(&world, 1, 2);
+    assert_int_equal(controller_map(world.controller)->number, metadata_store_version(5, 1));
+    stop(&world);
+}
+
+/* Both servers are processes with these incarnations; the cluster map that a new generation begins with, or none. */
+static const cluster_map *serve(world *world, uint64_t incarnation) {
+    uint64_t generation = controller_map(world->controller)->generation;
+    for (int i = 0; i < 20; i++) {
+        world->now_us += CONTROLLER_TICK_US;
+        for (uint32_t k = 0; k < 2; k++) hear(world, k, incarnation + k, NULL);
+        controller_tick(world->controller, world->now_us);
+        hear(world, SLOT_MESSAGE_CHECKPOINTS, 1,
+             &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = world->version, .lsn = 3});
+    }
+    const cluster_map *map = controller_map(world->controller);
+    return map->generation == generation ? NULL : map;
+}
+
+/* A generation that begins with a loss has `lost` in its cluster maps; so has the next one if no worker has played a
+ * rank in between. Where no worker had played a rank before, nothing was lost. */
+static void a_loss_is_in_the_map_until_somebody_plays(void **state) {
+    world world = {.checkpoints = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    const cluster_map *map = serve(&world, 10);
+    assert_true(map != NULL && !map->lost && map->first_term == 0);
+    map = serve(&world, 20);
+    assert_true(map != NULL && !map->lost);
+    hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
+    assert_null(serve(&world, 20));
+    map = controller_map(world.controller);
+    assert_true(map->ranks[1].since != 0 && map->first_term == map->ranks[1].since);
+    pass(&world, 10, 0); /* the worker is gone */
+    map = serve(&world, 30);
+    assert_true(map != NULL && map->lost && map->first_term == 0 && map->origin == 3);
+    map = serve(&world, 40); /* again, before anybody has come */
+    assert_true(map != NULL && map->lost && map->first_term == 0);
+    hear(&world, SLOT_MESSAGE_WORKER | 0, 6, NULL);
+    assert_null(serve(&world, 40));
+    map = controller_map(world.controller);
+    assert_true(map->lost && map->first_term == map->ranks[0].since && map->first_term != 0);
+    stop(&world);
+}
+
+static void start_again(world *world, uint64_t stopped) {
+    controller_destroy(world->controller);
+    buffer before = world->value;
+    world->stopped = stopped;
+    create(world, CONSISTENCY_ASP);
+    rng_init(&world->rng, 2); /* it draws another generation */
+    world->value = before;
+}
+
+static void what_was_stopped_on_purpose_is_no_loss(void **state) {
+    for (int way = 0; way < 3; way++) {
+        world world = {.checkpoints = "depot"};
+        create(&world, CONSISTENCY_ASP);
+        (void)serve(&world, 10);
+        hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
+        assert_null(serve(&world, 10));
+        start_again(&world, way == 0 ? 0 : world.version);
+        if (way == 2) (void)serve(&world, 10);          /* only the scheduler was stopped: its servers are heard */
+        hear(&world, SLOT_MESSAGE_WORKER | 1, 6, NULL); /* who comes before servers do changes nothing */
+        pass(&world, 3, 0);
+        const cluster_map *map = serve(&world, 20);
+        assert_non_null(map);
+        assert_int_equal(map->lost, way != 1);
+        stop(&world);
+    }
+}
+
+/* A worker whose link broke cannot learn of a loss: it is not the generation's first player. */
+static void who_has_just_gone_plays_no_rank(void **state) {
+    world world = {.checkpoints = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    (void)serve(&world, 10);
+    hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
+    assert_null(serve(&world, 10));
+    hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL);
+    controller_broken(world.controller, "w1", world.now_us);
+    const cluster_map *map = serve(&world, 20);
+    assert_true(map != NULL && map->lost && map->first_term == 0);
+    hear(&world, SLOT_MESSAGE_WORKER | 1, 5, NULL); /* it lives after all */
+    assert_null(serve(&world, 20));
+    assert_true(controller_map(world.controller)->ranks[1].since != 0);
+    stop(&world);
+}
+
+static void a_process_of_before_is_told_so(void **state) {
+    world world = {0};
+    start(&world, CONSISTENCY_ASP);
+    world.recorder.count = 0;
+    hear(&world, 1, 9, NULL);
+    assert_int_equal(message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_REPLACED, SLOT_MESSAGE_OK, 11), 1);
+    hear(&world, SLOT_MESSAGE_WORKER | 4, 30, NULL);
+    hear(&world, SLOT_MESSAGE_WORKER | 4, 29, NULL);
+    assert_int_equal(message_recorder_named(&world.recorder, "w4", SLOT_MESSAGE_REPLACED, SLOT_MESSAGE_OK, 30), 1);
+    hear(&world, 1, 11, NULL);
+    assert_int_equal(message_recorder_count(&world.recorder, "s1", SLOT_MESSAGE_REPLACED), 1);
+    stop(&world);
+}
+
+/* The checkpoint store had to go back to an older checkpoint than this generation begins from. */
+static void a_damaged_beginning_is_gone_back_behind(void **state) {
+    world world = {.checkpoints = "depot"};
+    create(&world, CONSISTENCY_ASP);
+    pass(&world, 2, 2);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .lsn = 6});
+    pass(&world, 1, 2);
+    world.recorder.count = 0;
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1,
+         &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = 5, .payload = span_of("shard-1-0", 9)});
+    pass(&world, 1, 2);
+    assert_int_equal(message_recorder_named(&world.recorder, "depot", SLOT_MESSAGE_SEAL, SLOT_MESSAGE_OK, 1), 1);
+    hear(&world, SLOT_MESSAGE_CHECKPOINTS, 1, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 1, .lsn = 5});
+    pass(&world, 1, 2);
+    assert_true(controller_map(world.controller)->number == 2 && controller_map(world.controller)->origin == 5);
+    stop(&world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_lost_begins_anew_from_the_last_checkpoint),
+        cmocka_unit_test(who_is_silent_is_taken_out_but_never_the_last),
+        cmocka_unit_test(a_slot_whose_copies_were_all_replaced_is_lost),
+        cmocka_unit_test(nothing_is_decided_while_the_metadata_is_away),
+        cmocka_unit_test(a_rank_is_given_up_until_the_round_state_answers),
+        cmocka_unit_test(ranks_are_played_by_workers_that_are_here),
+        cmocka_unit_test(who_may_be_dead_is_found_sooner),
+        cmocka_unit_test(what_the_metadata_forgets_begins_anew),
+        cmocka_unit_test(what_only_the_checkpoints_remembers_is_told_to_the_metadata),
+        cmocka_unit_test(a_loss_is_in_the_map_until_somebody_plays),
+        cmocka_unit_test(what_was_stopped_on_purpose_is_no_loss),
+        cmocka_unit_test(who_has_just_gone_plays_no_rank),
+        cmocka_unit_test(a_process_of_before_is_told_so),
+        cmocka_unit_test(a_damaged_beginning_is_gone_back_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

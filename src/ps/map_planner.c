@@ -1,0 +1,245 @@
+/* map_planner.c — see map_planner.h. */
+#include "ps/map_planner.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/binary_search.h"
+#include "base/mutation.h"
+
+typedef struct draft { /* what is the same for all slots of a plan */
+    const map_planner_facts *facts;
+    uint64_t *alive; /* ids, sorted */
+    size_t alive_count, copies;
+} draft;
+
+static const map_planner_server *find(const map_planner_facts *facts, uint32_t id) {
+    size_t at =
+        binary_search_first(&id, facts->servers, facts->server_count, sizeof *facts->servers, binary_search_u32);
+    return at < facts->server_count && facts->servers[at].id == id ? &facts->servers[at] : NULL;
+}
+
+static uint64_t incarnation_of(const map_planner_facts *facts, uint32_t id) { /* it is one of them */
+    const map_planner_server *server = find(facts, id);
+    MR_ASSERT(server != NULL);
+    return server->incarnation;
+}
+
+static bool is_alive(const map_planner_facts *facts, uint32_t id, uint64_t incarnation) {
+    const map_planner_server *server = find(facts, id);
+    return server != NULL && server->alive && server->incarnation == incarnation;
+}
+
+static bool is_sure(const map_planner_facts *facts, uint32_t id, uint64_t incarnation) {
+    return is_alive(facts, id, incarnation) && !find(facts, id)->doubted;
+}
+
+static void draft_init(draft *draft, const map_planner_facts *facts, size_t copies) {
+    *draft = (struct draft){.facts = facts, .copies = copies};
+    draft->alive = xcalloc(facts->server_count + 1, sizeof *draft->alive);
+    for (size_t i = 0; i < facts->server_count; i++)
+        if (facts->servers[i].alive && !facts->servers[i].leaves)
+            draft->alive[draft->alive_count++] = facts->servers[i].id;
+}
+
+static void draft_fini(draft *draft) { free(draft->alive); }
+
+static size_t target_of(const draft *draft, uint32_t index, const cluster_map_slot *slot, uint64_t *ids) {
+    const map_planner_facts *facts = draft->facts;
+    slot_placement_pin home = {.slot = index, .count = 1, .servers = {slot->home - 1}};
+    bool moved = slot->home != 0 && slot_placement_find(facts->pins, facts->pin_count, index) == NULL;
+    return slot_placement_target(facts->ring, moved ? &home : facts->pins, moved ? 1 : facts->pin_count, draft->alive,
+                                 draft->alive_count, index, map_planner_copies(draft->copies, slot->more), ids);
+}
+
+/* ---- The first cluster map. */
+
+void map_planner_first(const map_planner_facts *facts, uint64_t number, uint64_t generation, cluster_map *out) {
+    draft draft;
+    MR_ASSERT(number != 0 && out->slot_count <= CLUSTER_MAP_SLOTS_MAX && out->slots != NULL);
+    draft_init(&draft, facts, out->copies);
+    out->number = out->birth = number;
+    out->generation = generation;
+    for (size_t i = 0; i < facts->server_count; i++)
+        cluster_map_put_server(out, facts->servers[i].id, facts->servers[i].incarnation, facts->servers[i].address);
+    for (uint32_t i = 0; i < out->slot_count; i++) {
+        uint64_t ids[SLOT_PLACEMENT_COPIES_MAX];
+        cluster_map_slot *slot = &out->slots[i];
+        *slot = (cluster_map_slot){.epoch = number};
+        slot->count = (uint8_t)target_of(&draft, i, slot, ids);
+        for (size_t k = 0; k < slot->count; k++)
+            slot->chain[k] = (cluster_map_member){(uint32_t)ids[k], incarnation_of(facts, (uint32_t)ids[k]), number};
+    }
+    draft_fini(&draft);
+}
+
+/* ---- The next one. */
+
+static void take_out(cluster_map_slot *slot, size_t at) {
+    MR_ASSERT(at < slot->count);
+    memmove(&slot->chain[at], &slot->chain[at + 1], (slot->count - at - 1) * sizeof *slot->chain);
+    slot->count--;
+}
+
+/* Besides the one at that place. */
+static bool has_sure(const cluster_map_slot *slot, const map_planner_facts *facts, size_t besides) {
+    for (size_t i = 0; i < slot->count; i++)
+        if (i != besides && is_sure(facts, slot->chain[i].server, slot->chain[i].incarnation)) return true;
+    return false;
+}
+
+static bool take_out_dead(cluster_map_slot *slot, const map_planner_facts *facts) {
+    size_t before = slot->count;
+    for (size_t i = slot->count; i-- > 0;)
+        if (!is_alive(facts, slot->chain[i].server, slot->chain[i].incarnation)) take_out(slot, i);
+    return slot->count != before;
+}
+
+static size_t index_of(const uint64_t *ids, size_t count, uint32_t id) {
+    size_t at = 0;
+    while (at < count && ids[at] != id) at++;
+    return at;
+}
+
+/* The joiner is full, or it is gone and its gate ends. */
+static bool open_gate(cluster_map_slot *slot, const map_planner_facts *facts, const map_planner_gate *gate,
+                      uint64_t number) {
+    if (gate->epoch == 0 || gate->epoch != slot->epoch) return false;
+    if (!is_alive(facts, gate->server, gate->incarnation)) return true;
+    if (!gate->ready || slot->count == CLUSTER_MAP_COPIES_MAX || !is_sure(facts, gate->server, gate->incarnation))
+        return false;
+    slot->chain[slot->count++] = (cluster_map_member){gate->server, gate->incarnation, number};
+    return true;
+}
+
+static bool take_out_extra(cluster_map_slot *slot, const map_planner_facts *facts, const uint64_t *target,
+                           size_t count) {
+    bool changed = false;
+    for (size_t i = slot->count; i-- > 0 && slot->count > count;)
+        if (index_of(target, count, slot->chain[i].server) == count && has_sure(slot, facts, i)) {
+            take_out(slot, i);
+            changed = true;
+        }
+    return changed;
+}
+
+/* Those of the target first, in its order; the others behind them, in theirs. */
+static bool put_in_order(cluster_map_slot *slot, const uint64_t *target, size_t count) {
+    bool changed = false;
+    for (size_t i = 1; i < slot->count; i++)
+        for (size_t k = i; k > 0; k--) {
+            size_t here = index_of(target, count, slot->chain[k].server);
+            if (here >= index_of(target, count, slot->chain[k - 1].server)) break;
+            cluster_map_member member = slot->chain[k];
+            slot->chain[k] = slot->chain[k - 1];
+            slot->chain[k - 1] = member;
+            changed = true;
+        }
+    return changed;
+}
+
+/* What a ring without the rules above would do: it puts whoever should be there into the chain. */
+static bool obey_ring(cluster_map_slot *slot, const map_planner_facts *facts, const uint64_t *target, size_t count,
+                      uint64_t number) {
+    bool changed = false;
+    for (size_t i = 0; i < count && slot->count < CLUSTER_MAP_COPIES_MAX; i++) {
+        size_t at = 0;
+        while (at < slot->count && slot->chain[at].server != target[i]) at++;
+        if (at < slot->count) continue;
+        uint32_t id = (uint32_t)target[i];
+        slot->chain[slot->count++] = (cluster_map_member){id, incarnation_of(facts, id), number};
+        changed = true;
+    }
+    return changed;
+}
+
+/* A suspicion never takes the last living copy: if all seem to be gone, or may be, nothing changes. */
+static bool map_planner_slot(const draft *draft, uint32_t index, cluster_map_slot *slot, uint64_t number) {
+    if (!has_sure(slot, draft->facts, SIZE_MAX) && !MUTATED("no-keep")) return false;
+    uint64_t target[SLOT_PLACEMENT_COPIES_MAX];
+    size_t count = target_of(draft, index, slot, target);
+    if (count == 0) return false; /* all leave: nowhere to go */
+    bool changed = take_out_dead(slot, draft->facts);
+    changed = open_gate(slot, draft->facts, &draft->facts->gates[index], number) || changed;
+    if (MUTATED("no-keep")) changed = obey_ring(slot, draft->facts, target, count, number) || changed;
+    changed = take_out_extra(slot, draft->facts, target, count) || changed;
+    changed = put_in_order(slot, target, count) || changed;
+    MR_ASSERT(slot->count > 0 || MUTATED("no-keep")); /* the last member that lives stays */
+    if (changed) slot->epoch = number;
+    return changed;
+}
+
+static void order_join(const draft *draft, uint32_t index, const cluster_map_slot *slot, map_planner_join *joins,
+                       size_t *count) {
+    uint64_t target[SLOT_PLACEMENT_COPIES_MAX];
+    size_t wanted = target_of(draft, index, slot, target);
+    const map_planner_gate *gate = &draft->facts->gates[index];
+    if (slot->count == 0 || slot->count == CLUSTER_MAP_COPIES_MAX || gate->epoch == slot->epoch) return;
+    for (size_t i = 0; i < wanted; i++) {
+        size_t at = 0;
+        while (at < slot->count && slot->chain[at].server != target[i]) at++;
+        if (at < slot->count) continue;
+        joins[(*count)++] = (map_planner_join){.slot = index,
+                                               .tail = slot->chain[slot->count - 1].server,
+                                               .server = (uint32_t)target[i],
+                                               .epoch = slot->epoch,
+                                               .incarnation = incarnation_of(draft->facts, (uint32_t)target[i])};
+        return;
+    }
+}
+
+static bool put_servers(const map_planner_facts *facts, cluster_map *out) {
+    bool changed = false;
+    for (size_t i = 0; i < facts->server_count; i++) {
+        const map_planner_server *server = &facts->servers[i];
+        const cluster_map_server *there = cluster_map_find(out, server->id);
+        if (there != NULL && there->incarnation >= server->incarnation) continue;
+        cluster_map_put_server(out, server->id, server->incarnation, server->address);
+        changed = true;
+    }
+    return changed;
+}
+
+static bool grant(const map_planner_facts *facts, cluster_map *out) {
+    bool changed = false;
+    for (size_t i = 0; i < facts->wish_count; i++) {
+        const map_planner_wish *wish = &facts->wishes[i];
+        MR_ASSERT(wish->slot < out->slot_count);
+        cluster_map_slot *slot = &out->slots[wish->slot];
+        if (slot->home == wish->home && slot->more == wish->more) continue;
+        slot->home = wish->home;
+        slot->more = wish->more;
+        slot->epoch = out->number;
+        changed = true;
+    }
+    return changed;
+}
+
+bool map_planner_is_lost(const cluster_map *map, const map_planner_facts *facts, uint32_t slot) {
+    MR_ASSERT(slot < map->slot_count);
+    const cluster_map_slot *chain = &map->slots[slot];
+    for (size_t i = 0; i < chain->count; i++) {
+        const map_planner_server *server = find(facts, chain->chain[i].server);
+        if (server == NULL || server->incarnation <= chain->chain[i].incarnation) return false;
+    }
+    return true;
+}
+
+bool map_planner_next(const cluster_map *map, const map_planner_facts *facts, struct cluster_map *out,
+                      map_planner_join *joins, size_t *join_count) {
+    draft draft;
+    MR_ASSERT(facts->gates != NULL && map->number != 0);
+    draft_init(&draft, facts, map->copies);
+    cluster_map_copy(out, map);
+    out->number = map->number + 1;
+    *join_count = 0;
+    bool changed = put_servers(facts, out);
+    changed = grant(facts, out) || changed;
+    for (uint32_t i = 0; i < out->slot_count; i++)
+        changed = map_planner_slot(&draft, i, &out->slots[i], out->number) || changed;
+    for (uint32_t i = 0; !changed && i < map->slot_count; i++) order_join(&draft, i, &map->slots[i], joins, join_count);
+    draft_fini(&draft);
+    return changed;
+}

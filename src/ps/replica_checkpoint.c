@@ -1,0 +1,157 @@
+/* replica_checkpoint.c — see replica.h: cutting a checkpoint, and beginning from one.
+ *
+ *   head:    MARK applied, or a round that ends with a cut ──► a copy of the state ── CUT … SAVED ──► dropped
+ *                                                                   each tick: do you have it? No ──► CUT
+ *   copy:    LOADING ── FETCH … SHARD ──► takes its place in the chain, as if it had always had this state
+ *
+ * The cut is made when the entry is applied, so it is the same whoever makes it, and training goes on while it is sent
+ * and written. Only the head makes one: a head that is replaced before it is saved leaves a checkpoint that is never
+ * whole, and another one follows (checkpointer.h). */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "ps/replica_internal.h"
+
+#include "base/mutation.h"
+
+enum { CLOCK_OF_ROUNDS = 1 };
+
+void replica_drop_cut(replica *replica) {
+    shared_bytes_unref(replica->cut.bytes);
+    replica->cut = (replica_cut){0};
+}
+
+/* A digest of the steps that ranks have ended: equal in all slots that were cut at the same step of each rank. 0: a
+ * rank is in the middle of one. In rounds slots are cut at one version, and there is nothing to compare. */
+static uint64_t clock_of(const replica *replica) {
+    if (replica->consistency.kind == CONSISTENCY_BSP) return CLOCK_OF_ROUNDS;
+    for (uint32_t i = 0; i < replica->rank_count; i++)
+        if (replica->names[i] != 0 && replica->names[i] != seq_tick(seq_step(replica->names[i]))) return 0;
+    return XXH3_64bits(replica->names, replica->rank_count * sizeof *replica->names) | 1;
+}
+
+/* Without its payload it asks whether that has come. */
+static void say_cut(replica *replica, span payload) {
+    const replica_cut *cut = &replica->cut;
+    MR_ASSERT(cut->bytes != NULL && replica->host->to_checkpoints != NULL);
+    slot_message message = {.kind = SLOT_MESSAGE_CUT,
+                            .slot = replica->slot,
+                            .epoch = replica->epoch,
+                            .lsn = cut->lsn,
+                            .commit = cut->clock,
+                            .name = cut->checkpoint,
+                            .payload = payload,
+                            .bytes = payload.size == 0 ? NULL : cut->bytes};
+    replica->host->to_checkpoints(replica->host->context, &message);
+}
+
+static void send_cut(replica *replica) {
+    replica_cut *cut = &replica->cut;
+    if (MUTATED("cut-late") && replica->values != NULL) {
+        shared_bytes_unref(cut->bytes);
+        cut->bytes = replica_write_shard(replica);
+        cut->lsn = replica->log.applied;
+        cut->clock = clock_of(replica);
+    }
+    say_cut(replica, shared_bytes_bytes(cut->bytes));
+}
+
+void replica_make_cut(replica *replica, uint64_t checkpoint) {
+    if (!replica_is_head(replica) || replica->host->to_checkpoints == NULL) return;
+    replica_drop_cut(replica);
+    replica->cut = (replica_cut){checkpoint, replica->log.applied, clock_of(replica), replica_write_shard(replica)};
+    if (!MUTATED("cut-late")) send_cut(replica);
+}
+
+void replica_take_saved(replica *replica, const slot_message *message) {
+    if (message->name != replica->cut.checkpoint || message->name == 0) return;
+    if (message->status == SLOT_MESSAGE_RESEND)
+        send_cut(replica);
+    else
+        replica_drop_cut(replica);
+}
+
+/* ---- Marks. */
+
+/* The checkpoint that is cut, or will be, for one who wants `wanted` or a later one; 0: none. */
+static uint64_t cut_for(const replica *replica, uint64_t wanted) {
+    if (replica->marked >= wanted) return replica->marked;
+    if (!replica_is_round_state(replica)) return 0;
+    const round_state *state = replica->values;
+    if (state->cuts && state->round + 1 >= wanted) return state->round + 1;
+    return state->cuts_next ? state->round + 2 : 0;
+}
+
+static bool is_marked(const replica *replica) {
+    for (uint64_t lsn = replica->log.applied + 1; lsn <= replica_log_last(&replica->log); lsn++)
+        if (replica_log_at(&replica->log, lsn)->kind == REPLICA_LOG_MARK) return true;
+    return false;
+}
+
+void replica_take_mark(replica *replica, const slot_message *message) {
+    bool rounds = replica->consistency.kind == CONSISTENCY_BSP;
+    if (replica->phase != REPLICA_SERVING || (rounds && !replica_is_round_state(replica))) return;
+    uint64_t cut = cut_for(replica, message->name);
+    bool later = rounds && cut > replica->version;
+    struct slot_message answer = {.kind = SLOT_MESSAGE_ORDERED,
+                                  .status = later ? SLOT_MESSAGE_LATER : SLOT_MESSAGE_OK,
+                                  .entry = REPLICA_LOG_MARK,
+                                  .slot = replica->slot,
+                                  .epoch = replica->epoch,
+                                  .lsn = cut,
+                                  .name = message->name};
+    if (cut != 0)
+        replica->host->to_controller(replica->host->context, &answer);
+    else if (!is_marked(replica))
+        replica_append(replica, &(replica_log_entry){.kind = REPLICA_LOG_MARK, .name = message->name});
+}
+
+void replica_apply_mark(replica *replica, const replica_log_entry *entry) {
+    if (replica_is_round_state(replica)) {
+        round_state_apply(replica->values, entry);
+        return;
+    }
+    replica->marked = entry->name;
+    replica_make_cut(replica, entry->name);
+}
+
+/* ---- Beginning from a checkpoint. */
+
+static void ask_shard(replica *replica) {
+    slot_message message = {
+        .kind = SLOT_MESSAGE_FETCH, .slot = replica->slot, .epoch = replica->epoch, .name = replica->origin};
+    if (replica->host->to_checkpoints != NULL) replica->host->to_checkpoints(replica->host->context, &message);
+}
+
+/* The answer is large, and may be long on its way: it is asked for again at the second tick, the fourth, … and at the
+ * latest after so many. */
+enum { ASK_TICKS_MAX = 16 };
+static bool is_due(unsigned ticks) {
+    return ticks >= ASK_TICKS_MAX ? ticks % ASK_TICKS_MAX == 0 : ticks >= 2 && (ticks & (ticks - 1)) == 0;
+}
+
+void replica_load(replica *replica) {
+    MR_ASSERT(replica->origin != 0 && replica->place >= 0 && replica->values == NULL);
+    replica->phase = REPLICA_LOADING;
+    replica->loading = 0;
+    ask_shard(replica);
+}
+
+void replica_tick_cut(replica *replica) {
+    if (replica->phase == REPLICA_LOADING && is_due(++replica->loading)) ask_shard(replica);
+    if (replica->cut.checkpoint != 0) say_cut(replica, (span){0});
+}
+
+bool replica_take_shard(replica *replica, const slot_message *message) {
+    if (replica->phase != REPLICA_LOADING || message->name != replica->origin) return false;
+    replica_make_copy(replica);
+    if (!replica_read_shard(replica, message->payload)) {
+        replica_drop_copy(replica);
+        replica->phase = REPLICA_LOADING;
+        return false;
+    }
+    replica_log_reset(&replica->log, message->lsn);
+    replica->changed = message->lsn;
+    if (replica->host->on_loaded != NULL) replica->host->on_loaded(replica->host->watcher, replica);
+    return true;
+}

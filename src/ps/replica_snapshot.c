@@ -1,0 +1,124 @@
+/* replica_snapshot.c — see replica.h: the whole of a copy as bytes, for a joiner and for a checkpoint.
+ *
+ *   state    bytes  what
+ *            8 8 …  version, checkpoint that was cut last, names by rank;
+ *            n n    in BSP ranks that are frozen, that were counted before;
+ *            4 + n  the values
+ *
+ *   joiner   bytes  what
+ *            4      names
+ *            …      state
+ *
+ *   shard    bytes  what
+ *            4 4    names, bytes of the state before the values and their size
+ *            …      state
+ *
+ * A shard may be read by a table of another number of ranks: new ones begin where the slowest is, as if they had ended
+ * all steps that it has; in BSP the round begins anew, with the members that the cluster map names. What ranks have
+ * pushed that are left out is in the values all the same: where there are no rounds their names are kept, and written
+ * again, so that none of it is applied once more if a later table has them again. Ranks are numbered from 0: where
+ * there are new ones nobody is left out. */
+#include "base/alloc.h"
+#include "base/mutation.h"
+#include "ps/replica_internal.h"
+
+/* How many ranks there are in sets of ranks: none where there are no rounds. */
+static uint32_t rounds_of(const replica *replica, uint32_t ranks) {
+    return replica->consistency.kind == CONSISTENCY_BSP ? ranks : 0;
+}
+
+static size_t head_size(const replica *replica) {
+    return 16 + 8 * (size_t)replica->name_count + 2 * rank_set_size(rounds_of(replica, replica->rank_count));
+}
+
+static size_t state_size(const replica *replica) {
+    return head_size(replica) + 4 + replica->ops->size(replica->values);
+}
+
+static void write_state(const replica *replica, bool names, writer *writer) {
+    MR_ASSERT(replica->values != NULL && replica->name_count >= replica->rank_count);
+    uint32_t rounds = rounds_of(replica, replica->rank_count);
+    writer_u64(writer, replica->version);
+    writer_u64(writer, replica->marked);
+    for (uint32_t i = 0; i < replica->name_count; i++) writer_u64(writer, names ? replica->names[i] : 0);
+    rank_set_write(&replica->frozen, rounds, writer);
+    rank_set_write(&replica->past, rounds, writer);
+    size_t size = replica->ops->size(replica->values);
+    writer_u32(writer, (uint32_t)size);
+    MR_ASSERT((size_t)(writer->end - writer->at) >= size);
+    replica->ops->write(replica->values, writer->at);
+    writer->at += size;
+}
+
+/* `shard`: with the size of what comes before the values (see above). */
+static shared_bytes *write_bytes(const replica *replica, bool shard, bool names) {
+    size_t size = (shard ? 8 : 4) + state_size(replica);
+    shared_bytes *bytes = shared_bytes_new(size);
+    writer writer = writer_of(shared_bytes_room(bytes), size);
+    writer_u32(&writer, replica->name_count);
+    if (shard) writer_u32(&writer, (uint32_t)head_size(replica));
+    write_state(replica, names, &writer);
+    MR_ASSERT(!writer.failed && writer_size(&writer) == size);
+    return bytes;
+}
+
+shared_bytes *replica_write_state(const replica *replica) {
+    return write_bytes(replica, false, !MUTATED("state-no-names"));
+}
+shared_bytes *replica_write_shard(const replica *replica) {
+    return write_bytes(replica, true, !MUTATED("shard-no-names"));
+}
+
+/* ---- Reading. */
+
+/* There is room for the names of all who are in the table, or were. */
+static void count_names(replica *replica, uint32_t ranks) {
+    bool keeps = replica->round_state == NO_ROUND_STATE && !MUTATED("forgets-away");
+    replica->name_count = keeps && ranks > replica->rank_count ? ranks : replica->rank_count;
+    replica->names = xrealloc(replica->names, replica->name_count * sizeof *replica->names);
+}
+
+/* Those of the round state are orders, numbered by term (rank.h). In another generation none of before is said again,
+ * and the terms of a metadata store that has lost its disk may be below those that were. */
+static void read_names(replica *replica, reader *reader, uint32_t ranks, bool resumes) {
+    uint64_t least = UINT64_MAX;
+    bool forgets = resumes && replica_is_round_state(replica) && !MUTATED("keeps-orders");
+    count_names(replica, ranks);
+    for (uint32_t i = 0; i < ranks; i++) {
+        uint64_t name = reader_u64(reader);
+        if (seq_ended(name) < least) least = seq_ended(name);
+        if (i < replica->name_count) replica->names[i] = forgets ? 0 : name;
+    }
+    bool begins = replica->consistency.kind != CONSISTENCY_BSP && ranks != 0 && least != 0;
+    for (uint32_t i = ranks; i < replica->rank_count; i++) replica->names[i] = begins ? seq_tick(least) : 0;
+}
+
+static bool read_values(replica *replica, span values, uint32_t ranks, bool resumes) {
+    if (replica_is_round_state(replica) && resumes) return round_state_resume(replica->values, values, ranks);
+    return replica->ops->read(replica->values, values);
+}
+
+static bool read_state(replica *replica, reader *reader, uint32_t ranks, bool resumes) {
+    if (ranks > CLUSTER_MAP_RANKS_MAX || (rounds_of(replica, ranks) > RANK_SET_MAX)) return false;
+    replica->version = reader_u64(reader);
+    replica->marked = reader_u64(reader);
+    read_names(replica, reader, ranks, resumes);
+    bool sets = rank_set_read(reader, rounds_of(replica, ranks), &replica->frozen) &&
+                rank_set_read(reader, rounds_of(replica, ranks), &replica->past);
+    if (resumes) replica->frozen = replica->past = (rank_set){0}; /* nobody repeats a round that was before */
+    span values = reader_span32(reader);
+    return sets && !reader->failed && reader_left(reader) == 0 && read_values(replica, values, ranks, resumes);
+}
+
+bool replica_read_state(replica *replica, span bytes) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    uint32_t ranks = reader_u32(&reader);
+    return ranks >= replica->rank_count && read_state(replica, &reader, ranks, false);
+}
+
+bool replica_read_shard(replica *replica, span bytes) {
+    reader reader = reader_of(bytes.data, bytes.size);
+    uint32_t ranks = reader_u32(&reader);
+    (void)reader_u32(&reader); /* for those who look at the file */
+    return read_state(replica, &reader, ranks, true);
+}

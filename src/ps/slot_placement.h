@@ -1,0 +1,40 @@
+/* slot_placement.h — mapping of keys to slots, and of slots to preferred servers.
+ *
+ * Two kinds of tables. In a hashed one a key's slot is drawn by its hash: neighbours part, load spreads by itself. In
+ * an ordered one the space of keys is cut into equal runs: neighbours stay together, a range of keys is a run of slots,
+ * and load is spread by moving slots (balancer.h). The number of slots is fixed when the table is made.
+ *
+ * The target of a slot is its owners by the ring, unless it is pinned: then the pinned servers come first, in their
+ * order, and the ring's fill up. The target says what the scheduler works towards; what is, says the cluster map.
+ *
+ * Pure. */
+#pragma once
+#include "ps/hash_ring.h"
+
+enum { SLOT_PLACEMENT_COPIES_MAX = 8, SLOT_PLACEMENT_SLOTS_MAX = 1 << 20 };
+
+typedef enum slot_placement_order { SLOT_PLACEMENT_HASHED, SLOT_PLACEMENT_ORDERED } slot_placement_order;
+
+typedef struct slot_placement_table {
+    slot_placement_order order;
+    uint32_t slots;           /* 1 … SLOT_PLACEMENT_SLOTS_MAX */
+    uint64_t first_key, last; /* of an ordered table, both included; a hashed one takes all keys */
+    uint32_t first_slot;      /* of its slots */
+} slot_placement_table;
+
+MR_MUST mr_status slot_placement_check(const slot_placement_table *table); /* MR_INVALID */
+
+/* The key is one of the table's. */
+uint32_t slot_placement_slot(const slot_placement_table *table, uint64_t key);
+
+typedef struct slot_placement_pin { /* sorted by slot, each slot once */
+    uint32_t slot, count;
+    uint64_t servers[SLOT_PLACEMENT_COPIES_MAX];
+} slot_placement_pin;
+
+/* NULL: not pinned */
+const slot_placement_pin *slot_placement_find(const slot_placement_pin *pins, size_t count, uint32_t slot);
+
+/* Servers of a pin that are not in `alive` (sorted) are passed over. Returns how many there are, at most `copies`. */
+size_t slot_placement_target(const hash_ring *ring, const slot_placement_pin *pins, size_t pin_count,
+                             const uint64_t *alive, size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids);

@@ -1,0 +1,263 @@
+/* actor.c — see actor.h: location of actors, and the queue of calls to each. Tested by tests/runtime_actor_test.c. */
+#include "runtime/client/actor.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/mutation.h"
+#include "runtime/client/actor_internal.h"
+
+void actors_init(actors *actors, core_worker *worker) {
+    *actors = (struct actors){.worker = worker, .next_serial = 1};
+    slab_init(&actors->slab, sizeof(actor_call));
+    list_init(&actors->known);
+    list_init(&actors->creations);
+}
+
+/* ---- Handles. */
+
+actor_handle *actor_get_handle(actor *actor) { return actor_handle_meet(&actor->actors->worker->handles, actor->id); }
+
+void actor_part(actor *actor) {
+    actor_handles *handles = &actor->actors->worker->handles;
+    actor_handle *handle = actor_handle_find(handles, actor->id);
+    actor->parting = false;
+    if (handle != NULL) actor_handle_unuse(handles, handle);
+}
+
+/* ---- Finding the actor. */
+
+static void fail_waiting(actor *actor, failure *why) {
+    actor->feeding = true;
+    while (!list_empty(&actor->waiting)) {
+        actor_call *call = actor_call_at(actor->waiting.next);
+        invocation_end_failure(&call->invocation, actor_call_failure(call, why->code, "never ran", failure_ref(why)));
+    }
+    actor->feeding = false;
+}
+
+void actor_die(actor *actor, failure *why) { /* the reference is taken over */
+    if (actor->dead == NULL)
+        actor->dead = why;
+    else
+        failure_unref(why);
+    actor->state = ACTOR_DEAD;
+    fail_waiting(actor, actor->dead);
+}
+
+static void opened(peer_link_user *user) {
+    actor *actor = container_of(user, struct actor, user);
+    actor->state = ACTOR_READY;
+    actor_feed(actor);
+}
+
+static void closed(peer_link_user *user, const cause *why) {
+    actor *actor = container_of(user, struct actor, user);
+    bool unreachable = peer_link_unreachable(actor->link, why);
+    actor->link = NULL;
+    if (actor->state != ACTOR_DEAD) actor->state = ACTOR_UNKNOWN;
+    if (!unreachable) {
+        actor_feed(actor);
+        return;
+    }
+    failure *refused = failure_create(why->status, why->text, "cannot connect to the actor", NULL);
+    fail_waiting(actor, refused);
+    failure_unref(refused);
+}
+
+static void located(wire_call *call, const rpc_call_result *result) {
+    actor *actor = container_of(call, struct actor, where);
+    reader reader = reader_of(result->payload.data, result->payload.size);
+    uint64_t process = reader_u64(&reader);
+    *call = (wire_call){.done = call->done};
+    if (result->why != NULL) { /* lost with the node: actors_over follows */
+        actor->state = ACTOR_UNKNOWN;
+        return;
+    }
+    if (result->status != MR_OK || reader.failed) {
+        actor_die(actor, wire_failure(result, "the node"));
+        return;
+    }
+    if (process == actor->actors->worker->objects.process) {
+        actor->state = ACTOR_HERE;
+        actor_feed(actor);
+        return;
+    }
+    actor->state = ACTOR_OPENING;
+    mr_status status = core_worker_use(actor->actors->worker, process, &actor->user, &actor->link);
+    if (status != MR_OK)
+        actor_die(actor, failure_create(status, mr_last_error(), "", NULL));
+    else if (actor->link->open)
+        opened(&actor->user);
+}
+
+static void locate(actor *actor) {
+    actor->state = ACTOR_LOCATING;
+    actor->where = (wire_call){.done = located};
+    wire_message message = {.fields = span_of(&actor->id, sizeof actor->id)};
+    mr_status status = core_worker_ask_node(actor->actors->worker, NODE_ACTOR_WHERE, &message, &actor->where);
+    if (status == MR_BUSY)
+        actor->state = ACTOR_UNKNOWN; /* asked again when there is room */
+    else if (status != MR_OK)
+        actor_die(actor, failure_create(status, mr_last_error(), "", NULL));
+}
+
+/* ---- The actors that are known. */
+
+static uint64_t key_of(mr_actor id) { return id.word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ id.word[1]; }
+
+actor *actor_find(const actors *actors, mr_actor id) {
+    actor *actor = map_get(&actors->by_key, key_of(id));
+    while (actor != NULL && (actor->id.word[0] != id.word[0] || actor->id.word[1] != id.word[1]))
+        actor = actor->next_same;
+    return actor;
+}
+
+actor *actor_add(actors *actors, mr_actor id, actor_state state) {
+    actor *actor = xcalloc_lines(sizeof *actor);
+    actor->actors = actors;
+    actor->id = id;
+    actor->state = state;
+    actor->user = (peer_link_user){.opened = opened, .closed = closed};
+    list_init(&actor->user.place);
+    list_init(&actor->waiting);
+    list_init(&actor->sent);
+    list_push_front(&actors->known, &actor->place);
+    actor->next_same = map_put(&actors->by_key, key_of(id), actor);
+    return actor;
+}
+
+/* In two words, for the same reason as object_known. */
+static __attribute__((noinline)) actor *meet(actors *actors, uint64_t first, uint64_t second) {
+    mr_actor id = {{first, second}};
+    actor *actor = actor_find(actors, id);
+    if (actor == NULL) actor = actor_add(actors, id, ACTOR_UNKNOWN);
+    actors->recent = actor;
+    return actor;
+}
+
+actor *actor_of(actors *actors, mr_actor id) {
+    actor *recent = actors->recent;
+    return recent != NULL && wire_same_actor(recent->id, id) ? recent : meet(actors, id.word[0], id.word[1]);
+}
+
+/* ---- Feeding. */
+
+void actor_feed(actor *actor) {
+    if (list_empty(&actor->waiting) || actor->feeding) return;
+    if (actor->state == ACTOR_UNKNOWN) locate(actor);
+    if (actor->state == ACTOR_DEAD) return actor_die(actor, failure_ref(actor->dead));
+    actor->feeding = true;
+    while ((actor->state == ACTOR_READY || actor->state == ACTOR_HERE) && !list_empty(&actor->waiting)) {
+        actor_call *call = actor_call_at(actor->waiting.next);
+        const arguments *arguments = &call->invocation.arguments;
+        if (MUTATED("no-order") && !arguments_are_settled(arguments)) {
+            call = actor_call_at(actor->waiting.prev);
+            arguments = &call->invocation.arguments;
+        }
+        if (!arguments_are_settled(arguments)) break; /* holds back those after it */
+        if (arguments->failed != NULL) {
+            failure *cause = failure_ref(arguments->failed);
+            invocation_end_failure(&call->invocation, actor_call_failure(call, cause->code, "could not start", cause));
+            continue;
+        }
+        mr_status status = actor_call_send(call);
+        if (status == MR_BUSY || status == MR_CLOSED) break;
+        if (status != MR_OK)
+            invocation_end_failure(&call->invocation, actor_call_failure(call, status, mr_last_error(), NULL));
+    }
+    actor->feeding = false;
+    core_worker_stir(actor->actors->worker);
+}
+
+void actors_feed(actors *actors) {
+    actors_feed_unborn(actors);
+    list_for_each (at, &actors->known) actor_feed(container_of(at, actor, place));
+}
+
+bool actors_part(actors *actors, mr_actor id) {
+    actor *actor = actor_find(actors, id);
+    if (actor == NULL || actor->open == 0) return false;
+    if (actor->parting) return true;
+    actor->parting = true;
+    actor_handle_use(actor_get_handle(actor));
+    return true;
+}
+
+/* ---- The end. */
+
+void actors_expect_end(actors *actors, mr_actor id) {
+    actor *actor = actor_find(actors, id);
+    if (actor == NULL) return;
+    list_for_each (at, &actor->waiting) invocation_expect_failure(&actor_call_at(at)->invocation);
+    list_for_each (at, &actor->sent) invocation_expect_failure(&actor_call_at(at)->invocation);
+}
+
+/* What other processes have fails with its link; what this one has will never be run. */
+static void fail_here(actor *actor, failure *why) {
+    for (actor_call *call; (call = actor_call_here(actor, 0)) != NULL;)
+        invocation_end_failure(&call->invocation, actor_call_failure(call, why->code, "was lost", failure_ref(why)));
+}
+
+void actors_over(actors *actors, failure *why) {
+    actors_end_unborn(actors, why);
+    list_for_each (at, &actors->known) {
+        fail_here(container_of(at, actor, place), why);
+        actor_die(container_of(at, actor, place), failure_ref(why));
+    }
+}
+
+void actors_fini(actors *actors) {
+    for (list *at; (at = list_pop_front(&actors->known)) != NULL;) {
+        actor *actor = container_of(at, struct actor, place);
+        peer_link_leave(&actor->user);
+        failure_unref(actor->dead);
+        free(actor);
+    }
+    map_fini(&actors->by_key);
+    slab_fini(&actors->slab);
+}
+
+/* ---- Being seen. */
+
+static const char *const state_names[] = {
+    [ACTOR_CREATING] = "being created",
+    [ACTOR_UNKNOWN] = "not located yet",
+    [ACTOR_LOCATING] = "not alive yet",
+    [ACTOR_OPENING] = "being connected to",
+    [ACTOR_READY] = "alive",
+    [ACTOR_HERE] = "alive",
+    [ACTOR_DEAD] = "dead",
+};
+
+static bool show(const actor *actor, const list *calls, bool sent, task_snapshot_fn *fn, void *context) {
+    list_for_each (at, calls) {
+        const invocation *invocation = &actor_call_at(at)->invocation;
+        bool settled = arguments_are_settled(&invocation->arguments);
+        task_snapshot snapshot = {.is_call = true,
+                                  .name = invocation->name->text,
+                                  .result = invocation->result,
+                                  .arguments = &invocation->arguments,
+                                  .state = sent      ? TASK_SNAPSHOT_SENT
+                                           : settled ? TASK_SNAPSHOT_QUEUED
+                                                     : TASK_SNAPSHOT_ARGUMENTS,
+                                  .process = !sent                 ? 0
+                                             : actor->link != NULL ? actor->link->process
+                                                                   : invocation->worker->objects.process,
+                                  .since_us = invocation->since_us,
+                                  .actor = actor->id,
+                                  .actor_state = state_names[actor->state]};
+        if (!fn(context, &snapshot)) return false;
+    }
+    return true;
+}
+
+bool actors_each(const actors *actors, task_snapshot_fn *fn, void *context) {
+    list_for_each (at, &actors->known) {
+        const actor *actor = container_of(at, struct actor, place);
+        if (!show(actor, &actor->sent, true, fn, context)) return false;
+        if (!show(actor, &actor->waiting, false, fn, context)) return false;
+    }
+    return true;
+}

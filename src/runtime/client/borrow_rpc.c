@@ -1,0 +1,498 @@
+/* borrow_rpc.c — see borrow_rpc.h. Tested by tests/runtime_owner_test.c. */
+#include "runtime/client/borrow_rpc.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "runtime/client/core_worker.h"
+#include "runtime/refs/attachment.h"
+#include "runtime/refs/borrow_message.h"
+
+enum { KEEPING_MAX = 1024 }; /* a link has room for more calls than that (net/rpc/rpc.h) */
+
+typedef struct way { /* to the owner of something that we have on loan */
+    borrow_rpc *rpc;
+    uint64_t process;
+    peer_link_user user;
+    peer_link *link;
+    list fetches;  /* of fetch: to be sent */
+    list pleas;    /* of plea: likewise */
+    list keeping;  /* of fetch: to be sent when fewer than KEEPING_MAX others are under way */
+    uint32_t kept; /* fetches of that kind that are */
+} way;
+
+typedef struct fetch { /* found by the place of its object, until that is settled or gone */
+    wire_call call;
+    list place;
+    borrow_rpc *rpc;
+    uint64_t owner;
+    object *object; /* borrowed while anybody has it; NULL: nobody has */
+    bool keeps;     /* nobody waits for it: it is kept, and may be wanted when its owner is gone */
+    bool counted;   /* in way->kept */
+} fetch;
+
+typedef struct plea { /* somebody does not want an object of another process any more */
+    wire_call call;
+    list place;
+    borrow_rpc *rpc;
+    object *object; /* held */
+    wire_how how;
+} plea;
+
+typedef struct owed {
+    list place;
+    rpc_call_token token;
+    bool again;
+} owed;
+
+/* ---- Ways to owners. */
+
+static void way_opened(peer_link_user *user) { borrow_rpc_feed(container_of(user, way, user)->rpc); }
+
+static fetch *fetch_of(const borrow_rpc *rpc, const object *object) { /* NULL: none is under way */
+    return object->fetching ? map_get(&rpc->fetches, object->place.index) : NULL;
+}
+
+/* Whatever comes of it is not for its object any more. */
+static void fetch_part(fetch *fetch) {
+    map_remove(&fetch->rpc->fetches, fetch->object->place.index);
+    fetch->object->fetching = false;
+    fetch->object = NULL;
+}
+
+static void fetch_end(fetch *fetch, value_pack *values, failure *failed) { /* references are taken over */
+    objects *objects = &fetch->rpc->worker->objects;
+    object *object = fetch->object;
+    bool keeps = fetch->keeps;
+    if (object != NULL) {
+        fetch_part(fetch);
+        object_hold(object);
+    }
+    wire_call_end(&fetch->call);
+    if (object != NULL && object->state == OBJECT_PENDING) {
+        if (values != NULL) {
+            object_fulfil(objects, object, values, 0);
+        } else {
+            object->seen = !keeps || failed->code == MR_OBJECT_LOST; /* its owner would not hear of it */
+            object_fail(objects, object, failed);
+        }
+    }
+    value_pack_unref(values);
+    failure_unref(failed);
+    if (object != NULL) object_drop(objects, object);
+}
+
+static failure *gone_failure(const char *why) {
+    return failure_create(MR_OBJECT_LOST, "the process that owns the object has ended", why, NULL);
+}
+
+static void plea_free(wire_call *call) {
+    plea *plea = container_of(call, struct plea, call);
+    object_drop(&plea->rpc->worker->objects, plea->object);
+    free(plea);
+}
+
+/* The owner is gone: what is not here will never be. */
+static void way_closed(peer_link_user *user, const cause *why) {
+    way *way = container_of(user, struct way, user);
+    borrow_rpc *rpc = way->rpc;
+    objects *objects = &rpc->worker->objects;
+    map_remove(&rpc->routes, way->process);
+    borrow_owner_gone(&rpc->borrow, way->process);
+    list *waiting[] = {&way->fetches, &way->keeping};
+    for (int i = 0; i < 2; i++)
+        for (list *at; (at = list_pop_front(waiting[i])) != NULL;)
+            fetch_end(container_of(at, fetch, place), NULL, gone_failure(why->text));
+    for (list *at; (at = list_pop_front(&way->pleas)) != NULL;) wire_call_end(&container_of(at, plea, place)->call);
+    const map *theirs = map_get(&objects->owners, way->process);
+    map_entry entry;
+    for (size_t at = 0; theirs != NULL && (at = map_next(theirs, at, &entry)) != 0;)
+        ((object *)entry.value)->borrowed_ref.state = BORROWED_REF_LOST;
+    free(way);
+}
+
+static way *way_to(borrow_rpc *rpc, uint64_t process) {
+    way *known = map_get(&rpc->routes, process);
+    if (known != NULL) return known;
+    way *made = XNEW(way, .rpc = rpc, .process = process, .user = {.opened = way_opened, .closed = way_closed});
+    list_init(&made->fetches);
+    list_init(&made->pleas);
+    list_init(&made->keeping);
+    if (core_worker_use(rpc->worker, process, &made->user, &made->link) != MR_OK) {
+        free(made);
+        return NULL;
+    }
+    map_put(&rpc->routes, process, made);
+    return made;
+}
+
+/* ---- Saying what is borrowed. */
+
+static mr_status say(void *host, borrow_message *message) {
+    borrow_rpc *rpc = host;
+    way *way = way_to(rpc, message->owner);
+    if (way == NULL || !way->link->open) return MR_BUSY;
+    FAILPOINT("runtime.lender_say");
+    return borrow_message_send(&rpc->borrow, rpc->worker->rpc, way->link->link,
+                               message->verb == BORROW ? CLIENT_BORROW : CLIENT_RETURN,
+                               span_of(message->serials, message->count * sizeof message->serials[0]), message);
+}
+
+static borrowed_ref *find_loan(void *host, uint64_t owner, uint64_t serial) {
+    object *object = object_known(&((borrow_rpc *)host)->worker->objects, (mr_ref){{owner, serial}});
+    return object == NULL ? NULL : &object->borrowed_ref;
+}
+
+static void *hold_ours(void *host, uint64_t serial) {
+    objects *objects = &((borrow_rpc *)host)->worker->objects;
+    object *object = object_known(objects, (mr_ref){{objects->process, serial}});
+    return object == NULL ? NULL : object_hold(object);
+}
+
+static void drop_ours(void *host, void *object) { object_drop(&((borrow_rpc *)host)->worker->objects, object); }
+
+static const borrow_ops ops = {say, find_loan, hold_ours, drop_ours};
+
+/* ---- Fetching. */
+
+/* Takes what the value names and refers to. NULL: *failed says why not. */
+static value_pack *receive(fetch *fetch, value_pack *values, failure **failed) {
+    core_worker *worker = fetch->rpc->worker;
+    mr_status status = attachment_receive(&worker->objects, values);
+    if (status == MR_OK) {
+        if (values->attachment != NULL) result_holds_arrived(&worker->holds, fetch->call.answered, values);
+        return values;
+    }
+    *failed = failure_create(status, mr_last_error(), "object of another process", NULL);
+    value_pack_unref(values);
+    return NULL;
+}
+
+static void feed_keeping(way *way);
+
+/* One of those that are kept has come, or is not wanted any more: room for the next. */
+static void uncount(fetch *fetch) {
+    way *way = fetch->counted ? map_get(&fetch->rpc->routes, fetch->owner) : NULL;
+    fetch->counted = false;
+    if (way == NULL) return;
+    way->kept--;
+    feed_keeping(way);
+}
+
+static void fetched(wire_call *call, const rpc_call_result *result) {
+    fetch *fetch = container_of(call, struct fetch, call);
+    objects *objects = &fetch->rpc->worker->objects;
+    value_pack *values;
+    failure *failed;
+    object *object = fetch->object == NULL ? NULL : object_hold(fetch->object); /* whatever is let go of meanwhile */
+    wire_outcome(call, result, "object of another process", &values, &failed);
+    if (values != NULL && values->count != 1) {
+        value_pack_unref(values);
+        values = NULL;
+        failed = failure_create(MR_CORRUPT, "malformed answer of the object's owner", "", NULL);
+    }
+    if (values != NULL) values = receive(fetch, values, &failed);
+    if (result->why != NULL) {
+        failure_unref(failed);
+        failed = gone_failure(result->why->text);
+    }
+    uncount(fetch);
+    fetch_end(fetch, values, failed);
+    if (object != NULL) object_drop(objects, object);
+}
+
+/* Asks the owner about an object; `how` is the second field of the method. On success it leaves the line at `place`. */
+static bool ask_owner(const way *way, wire_method method, const object *object, uint8_t how, wire_call *call,
+                      list *place) {
+    uint8_t fields[9];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, object->ref.word[1]);
+    writer_u8(&writer, how);
+    wire_message message = {.fields = span_of(fields, sizeof fields)};
+    if (wire_ask(way->rpc->worker->rpc, way->link->link, method, &message, call) != MR_OK) return false;
+    list_remove(place);
+    return true;
+}
+
+static bool send_fetch(const way *way, fetch *fetch) {
+    FAILPOINT("runtime.lender_fetch");
+    return ask_owner(way, CLIENT_FETCH, fetch->object, fetch->keeps, &fetch->call, &fetch->place);
+}
+
+static void feed_keeping(way *way) {
+    if (!way->link->open) return;
+    list_for_each (at, &way->keeping) {
+        fetch *fetch = container_of(at, struct fetch, place);
+        if (way->kept >= KEEPING_MAX || !send_fetch(way, fetch)) return;
+        fetch->counted = true;
+        way->kept++;
+    }
+}
+
+static void start_fetch(borrow_rpc *rpc, object *object, bool keeps) {
+    fetch *made = XNEW(fetch, .call = {.done = fetched, .free = wire_call_free}, .rpc = rpc, .object = object,
+                       .keeps = keeps, .owner = object->ref.word[0]);
+    object->fetching = true;
+    map_put(&rpc->fetches, object->place.index, made);
+    way *way = way_to(rpc, made->owner);
+    if (way == NULL) {
+        list_push_back(&rpc->unreachable, &made->place); /* it fails, but not inside of this */
+    } else if (keeps) {
+        list_push_back(&way->keeping, &made->place);
+        feed_keeping(way);
+    } else {
+        list_push_back(&way->fetches, &made->place);
+        if (way->link->open) (void)send_fetch(way, made);
+    }
+    core_worker_stir(rpc->worker);
+}
+
+/* Nobody has the object any more, or it is asked for otherwise. */
+static void fetch_drop(fetch *fetch) {
+    fetch_part(fetch);
+    if (fetch->call.id.number == 0) { /* not sent yet */
+        list_remove(&fetch->place);
+        wire_call_end(&fetch->call);
+    } else if (rpc_cancel(fetch->rpc->worker->rpc, fetch->call.id) != MR_OK) { /* it ends in `fetched` */
+        MR_UNREACHABLE();
+    }
+}
+
+/* One that is fetched to be kept is asked for again: its owner shall know that somebody hears of a failure. */
+static void wanted(void *host, object *object) {
+    borrow_rpc *rpc = host;
+    fetch *under_way = fetch_of(rpc, object);
+    if (under_way != NULL && !under_way->keeps) return;
+    if (under_way != NULL) fetch_drop(under_way);
+    start_fetch(rpc, object, false);
+}
+
+/* ---- Cancelling. */
+
+static bool send_plea(const way *way, plea *plea) {
+    return ask_owner(way, CLIENT_CANCEL, plea->object, (uint8_t)plea->how, &plea->call, &plea->place);
+}
+
+/* An owner that has no room to pass it on is asked again, after some time. */
+static void pleaded(wire_call *call, const rpc_call_result *result) {
+    plea *plea = container_of(call, struct plea, call);
+    way *way = map_get(&plea->rpc->routes, plea->object->ref.word[0]);
+    if (result->why == NULL && result->payload.size > 0 && way != NULL) {
+        *call = (wire_call){.done = call->done, .free = call->free};
+        list_push_back(&way->pleas, &plea->place);
+        return;
+    }
+    wire_call_end(call);
+}
+
+mr_status borrow_rpc_cancel(borrow_rpc *rpc, object *object, wire_how how) {
+    way *way = object->borrowed_ref.state == BORROWED_REF_LOST ? NULL : way_to(rpc, object->ref.word[0]);
+    if (way == NULL)
+        return error_set(MR_OBJECT_LOST, "cannot cancel object " OBJECT_ID ": process p%u, its owner, has ended",
+                         OBJECT_ID_OF(object->ref), (unsigned)object->ref.word[0]);
+    plea *made =
+        XNEW(plea, .call = {.done = pleaded, .free = plea_free}, .rpc = rpc, .object = object_hold(object), .how = how);
+    list_push_back(&way->pleas, &made->place);
+    if (way->link->open) (void)send_plea(way, made);
+    core_worker_stir(rpc->worker);
+    return MR_OK;
+}
+
+static void let_go(void *host, object *object) {
+    borrow_rpc *rpc = host;
+    if (object->fetching) fetch_drop(fetch_of(rpc, object));
+    /* its owner is to be told */
+    bool owes = object->borrowed_ref.state == BORROWED_REF_ASKED || object->borrowed_ref.state == BORROWED_REF_HELD;
+    borrow_let_go(&rpc->borrow, &object->borrowed_ref);
+    if (owes) core_worker_stir(rpc->worker);
+}
+
+static void abandoned(void *host, object *object) {
+    stream_reader_abandon(&((borrow_rpc *)host)->worker->readers, object);
+}
+
+static const objects_ops object_ops = {wanted, let_go, abandoned};
+
+/* ---- Answering. */
+
+static mr_status say_again(borrow_rpc *rpc, rpc_call_token token, bool again) {
+    return wire_answer(rpc->worker->rpc, token, span_of("", again ? 1 : 0));
+}
+
+/* Heard, or to be asked again: now, or when there is room for it. */
+static void acknowledge(borrow_rpc *rpc, rpc_call_token token, bool again) {
+    if (say_again(rpc, token, again) != MR_BUSY) return;
+    owed *owed = XNEW(struct owed, .token = token, .again = again);
+    list_push_back(&rpc->owed, &owed->place);
+}
+
+static void cancel_asked(borrow_rpc *rpc, const rpc_call_request *request) {
+    objects *objects = &rpc->worker->objects;
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    uint64_t serial = reader_u64(&reader);
+    uint8_t how = reader_u8(&reader);
+    bool read = !reader.failed && how < WIRE_HOW_COUNT;
+    const object *object = read ? object_known(objects, (mr_ref){{objects->process, serial}}) : NULL;
+    mr_status status = object == NULL ? MR_OK : invocation_cancel(object, (wire_how)how);
+    if (status != MR_OK) error_clear(); /* nothing makes it, or that cannot be cancelled so: its outcome shows it */
+    acknowledge(rpc, request->token, status == MR_BUSY);
+}
+
+static void borrow_asked(borrow_rpc *rpc, const rpc_call_request *request) {
+    uint64_t serials[BORROW_BATCH];
+    uint32_t count = 0;
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    while (reader_left(&reader) >= sizeof serials[0] && count < BORROW_BATCH) serials[count++] = reader_u64(&reader);
+    if (request->method == CLIENT_BORROW)
+        borrow_lend(&rpc->borrow, request->token.link.v, serials, count);
+    else
+        borrow_take_back(&rpc->borrow, request->token.link.v, serials, count);
+    acknowledge(rpc, request->token, false);
+}
+
+static void answer_owed(borrow_rpc *rpc) {
+    list_for_each (at, &rpc->owed) {
+        owed *owed = container_of(at, struct owed, place);
+        if (say_again(rpc, owed->token, owed->again) == MR_BUSY) continue;
+        list_remove(&owed->place);
+        free(owed);
+    }
+}
+
+bool borrow_rpc_request(borrow_rpc *rpc, const rpc_call_request *request) {
+    bool ours = request->method >= CLIENT_BORROW && request->method <= CLIENT_FETCH;
+    if (!ours && request->method != CLIENT_CANCEL) return false;
+    wire_body_drop(request->body.data);
+    if (request->method == CLIENT_FETCH)
+        borrow_rpc_fetch_asked(rpc, request);
+    else if (request->method == CLIENT_CANCEL)
+        cancel_asked(rpc, request);
+    else
+        borrow_asked(rpc, request);
+    return true;
+}
+
+void borrow_rpc_closed(borrow_rpc *rpc, link_id link) {
+    borrow_rpc_forget_askers(rpc, link);
+    borrow_borrower_gone(&rpc->borrow, link.v);
+}
+
+/* ---- Keeping. */
+
+static bool is_on_loan(const object *object) { return object->foreign && object->state == OBJECT_PENDING; }
+
+/* What is kept is fetched at once, so that it is not lost with its owner. */
+static void keep(borrow_rpc *rpc, object *object, borrow_gate *gate) {
+    borrow_keep(&rpc->borrow, &object->borrowed_ref, gate);
+    if (object->borrowed_ref.state != BORROWED_REF_LOST && !object->fetching) start_fetch(rpc, object, true);
+}
+
+void borrow_rpc_keep_all(borrow_rpc *rpc, const value_pack *values, borrow_gate *gate) {
+    const attachment *attachment = values->attachment;
+    for (uint32_t i = 0; attachment != NULL && i < attachment->ref_count; i++)
+        if (is_on_loan(attachment->refs[i].object)) keep(rpc, attachment->refs[i].object, gate);
+    for (uint32_t i = 0; attachment != NULL && i < attachment->handle_count; i++)
+        borrow_keep(&rpc->worker->handles.borrow, &attachment->handles[i].handle->ref, gate);
+}
+
+bool borrow_rpc_through(borrow_rpc *rpc, borrow_gate *gate) {
+    if (gate->left == 0) return true;
+    (void)borrow_feed(&rpc->borrow);
+    actor_handles_feed(&rpc->worker->handles);
+    return false;
+}
+
+typedef struct rest { /* what a value pack referred to, held while it goes */
+    object **loans;
+    actor_handle **handles;
+    uint32_t loan_count, handle_count;
+} rest;
+
+static mr_status rest_of(const attachment *attachment, rest *out) {
+    MR_TRY(alloc_try(((size_t)attachment->ref_count + attachment->handle_count + 1) * sizeof(void *), &out->loans));
+    out->handles = (actor_handle **)(void *)(out->loans + attachment->ref_count);
+    for (uint32_t i = 0; i < attachment->ref_count; i++)
+        if (is_on_loan(attachment->refs[i].object))
+            out->loans[out->loan_count++] = object_hold(attachment->refs[i].object);
+    for (uint32_t i = 0; i < attachment->handle_count; i++) {
+        actor_handle_use(attachment->handles[i].handle);
+        out->handles[out->handle_count++] = attachment->handles[i].handle;
+    }
+    return MR_OK;
+}
+
+void borrow_rpc_keep_rest(borrow_rpc *rpc, value_pack *values, borrow_gate *gate) {
+    rest rest = {0};
+    if (values->attachment != NULL && rest_of(values->attachment, &rest) != MR_OK) {
+        error_clear();
+        borrow_rpc_keep_all(rpc, values, gate); /* without memory to look closer: what is not needed goes back later */
+    }
+    value_pack_unref(values);
+    for (uint32_t i = 0; i < rest.loan_count; i++) {
+        if (rest.loans[i]->holds > 1) keep(rpc, rest.loans[i], gate);
+        object_drop(&rpc->worker->objects, rest.loans[i]);
+    }
+    for (uint32_t i = 0; i < rest.handle_count; i++) {
+        if (actor_handle_had(rest.handles[i]) > 1)
+            borrow_keep(&rpc->worker->handles.borrow, &rest.handles[i]->ref, gate);
+        actor_handle_unuse(&rpc->worker->handles, rest.handles[i]);
+    }
+    free(rest.loans);
+}
+
+/* ---- Life. */
+
+static void fail_unreachable(borrow_rpc *rpc) {
+    for (list *at; (at = list_pop_front(&rpc->unreachable)) != NULL;)
+        fetch_end(container_of(at, fetch, place), NULL, gone_failure("cannot connect to its owner"));
+}
+
+void borrow_rpc_feed(borrow_rpc *rpc) {
+    (void)borrow_feed(&rpc->borrow);
+    map_for_each (slot, &rpc->routes) {
+        way *way = slot.value;
+        if (!way->link->open) continue;
+        feed_keeping(way);
+        list_for_each (item, &way->fetches)
+            if (!send_fetch(way, container_of(item, fetch, place))) break;
+        list_for_each (item, &way->pleas)
+            if (!send_plea(way, container_of(item, plea, place))) break;
+    }
+    fail_unreachable(rpc);
+    answer_owed(rpc);
+    borrow_rpc_answer_again(rpc);
+}
+
+bool borrow_rpc_is_needed(const borrow_rpc *rpc) { return rpc->borrow.lent > 0 || !list_empty(&rpc->askers); }
+
+void borrow_rpc_init(borrow_rpc *rpc, core_worker *worker) {
+    *rpc = (struct borrow_rpc){.worker = worker};
+    borrow_init(&rpc->borrow, &ops, rpc);
+    list_init(&rpc->askers);
+    list_init(&rpc->answers);
+    list_init(&rpc->owed);
+    list_init(&rpc->unreachable);
+}
+
+void borrow_rpc_start(borrow_rpc *rpc) {
+    rpc->worker->objects.ops = &object_ops;
+    rpc->worker->objects.host = rpc;
+}
+
+void borrow_rpc_fini(borrow_rpc *rpc) {
+    borrow_rpc_askers_fini(rpc);
+    for (list *at; (at = list_pop_front(&rpc->owed)) != NULL;) free(container_of(at, owed, place));
+    map_entry entry;
+    while (map_next(&rpc->fetches, 0, &entry) != 0) fetch_drop(entry.value);
+    for (size_t at = 0; (at = map_next(&rpc->routes, at, &entry)) != 0;) {
+        way *way = entry.value;
+        peer_link_leave(&way->user);
+        free(way);
+    }
+    map_fini(&rpc->routes);
+    map_fini(&rpc->fetches);
+    borrow_fini(&rpc->borrow);
+}

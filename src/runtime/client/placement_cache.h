@@ -1,0 +1,25 @@
+/* placement_cache.h — placement groups that this process created, with the node's answer whether they are placed:
+ * waiting for a placed group needs no request.
+ *
+ *   asked ──► placed at once ──► removed: by us, or the node says so (CLIENT_GROUP_GONE)
+ *     └── it has to wait its turn, or was refused: nothing is known of it, and the node is asked
+ *
+ * Pure over the client's calls. */
+#pragma once
+#include "base/map.h"
+#include "runtime/refs/wire.h"
+
+typedef struct placement_cache {
+    struct core_worker *worker;
+    map groups; /* of those above that are asked for or placed, by wire_group_key */
+} placement_cache;
+
+void placement_cache_init(placement_cache *cache, struct core_worker *worker);
+void placement_cache_fini(placement_cache *cache); /* after the end of all calls */
+
+/* Asks for a group: `fields` are those of NODE_GROUP_CREATE. */
+void placement_cache_create(placement_cache *cache, mr_placement_group group, span fields);
+/* As far as is known: false says nothing. */
+bool placement_cache_has(const placement_cache *cache, mr_placement_group group);
+/* It is removed, by whomever. */
+void placement_cache_forget(placement_cache *cache, uint64_t key);

@@ -1,0 +1,231 @@
+/* task_lease.c — see task_internal.h: workers that the node lends, how many of them, and how they are measured.
+ * Tested by tests/feeding_test.c. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/mutation.h"
+#include "runtime/client/task_internal.h"
+
+enum {
+    REQUESTS_MAX = 64,    /* leases of one shape that are asked for at a time */
+    DEPTH_MAX = 128,      /* tasks that wait in one worker */
+    DEPTH_US = 500,       /* as many as take about this long */
+    IDLE_US = 100 * 1000, /* a lease without work goes back after this */
+    SERVICE_EVERY = 16,   /* of short tasks so many are timed as one */
+    FEED_US = 1,          /* what a task costs whoever submits it, about */
+};
+
+typedef struct lease_request {
+    wire_call call;
+    scheduling_class *class;
+} lease_request;
+
+/* ---- Coming and going. */
+
+void task_lease_free(lease *lease) {
+    MR_ASSERT(lease->in_flight == 0);
+    peer_link_leave(&lease->user);
+    list_remove(&lease->place);
+    map_fini(&lease->bounded);
+    free(lease);
+}
+
+static void lease_end(lease *lease, wire_after after) {
+    uint8_t fields[17];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_u64(&writer, lease->id);
+    writer_u8(&writer, (uint8_t)after);
+    writer_u64(&writer, lease->process);
+    core_worker_tell_node(lease->class->tasks->worker, NODE_RELEASE, span_of(fields, sizeof fields));
+    task_lease_free(lease);
+}
+
+/* A worker that was told to end itself, or counts its calls, is nobody's next one. */
+void task_lease_give_back(lease *lease) {
+    lease_end(lease, lease->ended ? WIRE_KILLED : lease->bounded.count > 0 ? WIRE_LEAVES : WIRE_GOES_ON);
+}
+
+static void lease_opened(peer_link_user *user) { scheduling_class_feed(container_of(user, lease, user)->class); }
+
+/* Its worker is gone, and the calls to it have ended already. If it is only the link that broke, the worker is to end:
+ * it may still run what is tried again elsewhere. Or it lives but cannot be reached, and neither could the next. */
+static void lease_closed(peer_link_user *user, const cause *why) {
+    lease *lease = container_of(user, struct lease, user);
+    scheduling_class *class = lease->class;
+    if (!peer_link_unreachable(lease->link, why)) {
+        lease_end(lease, WIRE_KILLED);
+        scheduling_class_feed(class);
+        return;
+    }
+    task_lease_give_back(lease);
+    failure *refused = failure_create(why->status, why->text, "cannot connect to a worker", NULL);
+    if (list_empty(&class->leases)) scheduling_class_fail(class, refused);
+    failure_unref(refused);
+}
+
+static void lease_answered(wire_call *call, const rpc_call_result *result) {
+    lease_request *request = container_of(call, lease_request, call);
+    scheduling_class *class = request->class;
+    core_worker *worker = class->tasks->worker;
+    class->requests--;
+    reader reader = reader_of(result->payload.data, result->payload.size);
+    uint64_t id = reader_u64(&reader), process = reader_u64(&reader);
+    bool granted = result->status == MR_OK && !reader.failed;
+    bool lost = result->why != NULL || worker->over != NULL; /* with the node: tasks_over follows */
+    failure *refused = granted || lost ? NULL : wire_failure(result, "the node");
+    wire_call_end(call);
+    if (refused != NULL && list_empty(&class->leases)) scheduling_class_fail(class, refused);
+    failure_unref(refused);
+    if (!granted || worker->over != NULL) return;
+    lease *lease =
+        XNEW(struct lease, .class = class, .id = id, .process = process,
+             .user = {.opened = lease_opened, .closed = lease_closed}, .idle_since_us = task_now(class->tasks));
+    list_init(&lease->running);
+    list_init(&lease->user.place);
+    list_push_back(&class->leases, &lease->place);
+    mr_status status = core_worker_use(worker, process, &lease->user, &lease->link);
+    if (status == MR_OK) {
+        scheduling_class_feed(class);
+        return;
+    }
+    refused = failure_create(status, mr_last_error(), "cannot connect to a worker", NULL);
+    task_lease_give_back(lease);
+    if (list_empty(&class->leases)) scheduling_class_fail(class, refused);
+    failure_unref(refused);
+}
+
+/* How many workers these tasks are worth: no more than we can keep busy and, if they are too short to wait for anything
+ * but a CPU, no more than there are of those. A worker that is fed too little sleeps and is woken for each task. */
+static uint32_t worth_feeding(const scheduling_class *class) {
+    double count = class->service_us / FEED_US;
+    uint32_t cpus = class->tasks->worker->host->cpus;
+    if (class->service_us < TASK_SERVICE_US_SHORT && cpus != 0 && count > cpus) count = cpus;
+    return count < 1 ? 1 : (uint32_t)count;
+}
+
+static bool may_be_fed(const lease *lease) {
+    return !lease->reclaimed && !lease->spent && !lease->held_up && !lease->ended;
+}
+
+/* Those that came, are on their way or asked for. */
+static bool has_enough(const scheduling_class *class) {
+    uint32_t worth = worth_feeding(class), count = class->requests;
+    list_for_each (at, &class->leases) {
+        if (count >= worth) break;
+        const lease *lease = container_of(at, struct lease, place);
+        count += may_be_fed(lease);
+    }
+    return count >= worth;
+}
+
+void scheduling_class_ask(scheduling_class *class) {
+    core_worker *worker = class->tasks->worker;
+    while (class->requests < class->queued && class->requests < REQUESTS_MAX && class->requests < worker->workers &&
+           !has_enough(class)) {
+        lease_request *request = xcalloc(1, sizeof *request);
+        *request = (lease_request){.call = {.done = lease_answered, .free = wire_call_free}, .class = class};
+        uint8_t fields[RESOURCES_BYTES_MAX];
+        writer writer = writer_of(fields, sizeof fields);
+        resources_encode(&class->need, &writer);
+        MR_ASSERT(!writer.failed);
+        wire_message message = {.fields = span_of(fields, writer_size(&writer))};
+        if (core_worker_ask_node(worker, NODE_LEASE, &message, &request->call) != MR_OK) {
+            free(request);
+            return; /* busy: asked again with the next feed */
+        }
+        class->requests++;
+    }
+}
+
+/* ---- Which one is fed. */
+
+uint32_t scheduling_class_depth(const scheduling_class *class) {
+    double depth = DEPTH_US / (class->service_us > 0.1 ? class->service_us : 0.1);
+    return depth < 1 ? 1 : depth > DEPTH_MAX ? DEPTH_MAX : (uint32_t)depth;
+}
+
+static bool is_usable(const lease *lease) { return lease->link != NULL && lease->link->open && may_be_fed(lease); }
+
+/* An idle one, while there are too few that are busy; else the one with the least to do, below the depth. */
+lease *task_lease_to_feed(const scheduling_class *class, uint32_t depth) {
+    lease *idle = NULL, *best = NULL;
+    uint32_t busy = 0;
+    list_for_each (at, &class->leases) {
+        lease *lease = container_of(at, struct lease, place);
+        if (!is_usable(lease)) continue;
+        busy += lease->in_flight > 0;
+        if (lease->in_flight == 0 && idle == NULL) idle = lease;
+        if (lease->in_flight == 0 || lease->in_flight >= depth) continue;
+        if (best == NULL || lease->in_flight < best->in_flight) best = lease;
+    }
+    return idle != NULL && busy < worth_feeding(class) ? idle : best;
+}
+
+/* How long the worker had this task to itself. Looked at for every task while they are long, and for some of them when
+ * they are so short that a look at the clock counts. */
+void task_lease_note(lease *lease, task *task) {
+    scheduling_class *class = task->class;
+    uint32_t done = ++lease->done_count;
+    if (lease->in_flight == 0) lease->idle_since_us = core_worker_about_now(class->tasks->worker);
+    if (class->service_us < TASK_SERVICE_US_SHORT && done % SERVICE_EVERY != 0) return;
+    int64_t now_us = task_now(class->tasks);
+    uint32_t since_count = done - lease->last_done_count;
+    int64_t since = task->sent_us > lease->last_done_us ? task->sent_us : lease->last_done_us;
+    double took = since > 0 && now_us > since ? (double)(now_us - since) / since_count : 0;
+    class->service_us += (took - class->service_us) / 8;
+    lease->last_done_us = now_us;
+    lease->last_done_count = done;
+}
+
+/* ---- Time. */
+
+lease *task_lease_find(const tasks *tasks, uint64_t id) {
+    list_for_each (at, &tasks->shapes) {
+        list_for_each (item, &container_of(at, scheduling_class, place)->leases) {
+            lease *lease = container_of(item, struct lease, place);
+            if (lease->id == id) return lease;
+        }
+    }
+    return NULL;
+}
+
+static void reclaim(lease *lease) {
+    lease->reclaimed = true;
+    if (lease->in_flight == 0) task_lease_give_back(lease);
+}
+
+void tasks_reclaim(tasks *tasks, uint64_t id) {
+    lease *lease = task_lease_find(tasks, id);
+    if (lease != NULL) reclaim(lease);
+}
+
+void tasks_reclaim_group(tasks *tasks, uint64_t group) {
+    list_for_each (at, &tasks->shapes) {
+        scheduling_class *class = container_of(at, struct scheduling_class, place);
+        if (class->need.group != group) continue;
+        list_for_each (item, &class->leases) reclaim(container_of(item, lease, place));
+    }
+}
+
+bool tasks_tick(tasks *tasks, int64_t now_us) {
+    bool any = false;
+    list_for_each (at, &tasks->shapes) {
+        scheduling_class *class = container_of(at, struct scheduling_class, place);
+        list_for_each (item, &class->leases) {
+            lease *lease = container_of(item, struct lease, place);
+            any = true;
+            bool unused = list_empty(&class->queue) || is_usable(lease); /* or it is still on its way */
+            bool idle = lease->in_flight == 0 && unused && now_us - lease->idle_since_us > IDLE_US;
+            if (idle && !MUTATED("no-release")) task_lease_give_back(lease);
+        }
+    }
+    return any;
+}
+
+bool tasks_have_leases(const tasks *tasks) {
+    list_for_each (at, &tasks->shapes) {
+        if (!list_empty(&container_of(at, scheduling_class, place)->leases)) return true;
+    }
+    return false;
+}

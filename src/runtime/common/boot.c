@@ -1,0 +1,333 @@
+/* boot.c — see boot.h. */
+#include "runtime/common/boot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/common/orphans.h"
+
+#define ROLE    "MINIRAY_BOOT"
+#define BROKER  "MINIRAY_BOOT_HUB"
+#define NODE    "MINIRAY_BOOT_NODE"
+#define RUN     "MINIRAY_BOOT_RUN"
+#define OPTIONS "MINIRAY_BOOT_OPTIONS"
+#define TOTAL   " total="
+
+enum { READY_TIMEOUT_MS = 20 * 1000, PROGRAM_FD_FIRST = 10 };
+
+/* Of the environment; "" if there is none. */
+static const char *variable(const char *name) {
+    const char *text = getenv(name);
+    return text == NULL ? "" : text;
+}
+
+boot_role boot_role_now(void) {
+    const char *role = variable(ROLE);
+    if (strcmp(role, "node") == 0) return BOOT_NODE;
+    if (strcmp(role, "worker") == 0) return BOOT_WORKER;
+    if (strcmp(role, "native") == 0) return BOOT_NATIVE;
+    return strcmp(role, "template") == 0 ? BOOT_ZYGOTE : BOOT_PROGRAM;
+}
+
+const char *boot_broker(void) { return variable(BROKER); }
+const char *boot_run(void) { return variable(RUN); }
+static bool is_lasting(void) { return strstr(variable(OPTIONS), "lasting=1") != NULL; }
+
+void boot_begin_node(void) {
+    if (is_lasting() && fork() != 0) _exit(0); /* a standalone node is no child of the process that started it */
+    setsid();                                  /* signals of a terminal go to the program alone */
+    prctl(PR_SET_NAME, "miniray-node");
+    fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
+    fcntl(BOOT_LAUNCH_SPEC_FD, F_SETFD, FD_CLOEXEC);
+}
+
+void boot_begin_worker(void) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setpgid(0, 0); /* what it starts ends with it (orphans.h) */
+    prctl(PR_SET_NAME, program_invocation_short_name);
+}
+
+bool boot_has_node(void) {
+    const char *node = getenv(NODE);
+    return node != NULL && atoi(node) == (int)getppid();
+}
+
+void boot_hide(void) {
+    char *role = getenv(ROLE);
+    if (role != NULL) memcpy(role, "kept", 4);
+}
+
+void boot_forget(void) {
+    static const char *const told[] = {ROLE, BROKER, NODE, RUN};
+    for (size_t i = 0; i < sizeof told / sizeof told[0]; i++) unsetenv(told[i]);
+}
+
+/* ---- Starting. */
+
+/* The launch spec's environment without our variables, and with these. The strings are borrowed; the list is the
+ * caller's.
+ */
+static char **environment_with(const launch_spec *spec, const char *const *add, size_t count) {
+    size_t size = 0, used = 0;
+    while (spec->environment[size] != NULL) size++;
+    char **list = xcalloc(size + count + 1, sizeof *list);
+    for (size_t i = 0; i < size; i++)
+        if (strncmp(spec->environment[i], ROLE, strlen(ROLE)) != 0) list[used++] = spec->environment[i];
+    for (size_t i = 0; i < count; i++) list[used++] = (char *)(uintptr_t)add[i];
+    return list;
+}
+
+enum { FDS = 6 };
+
+typedef struct plan {
+    const launch_spec *spec;
+    const char *executable;       /* NULL: the launch spec's */
+    const char *const *variables; /* of ours */
+    size_t count;
+    int fds[FDS]; /* what becomes descriptor 0, 1, …; -1: as it is here, if that is inherited */
+} plan;
+
+static const plan plan_none = {.fds = {-1, -1, -1, -1, -1, -1}};
+
+static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, pid_t *pid) {
+    char program[32] = "/proc/self/exe";
+    if (plan->spec->executable_fd >= 0)
+        snprintf(program, sizeof program, "/proc/self/fd/%d", plan->spec->executable_fd);
+    for (int i = 0; i < FDS; i++)
+        if (plan->fds[i] >= 0) posix_spawn_file_actions_adddup2(actions, plan->fds[i], i);
+    if (plan->spec->folder_fd >= 0) posix_spawn_file_actions_addfchdir_np(actions, plan->spec->folder_fd);
+    char **environment = environment_with(plan->spec, plan->variables, plan->count);
+    int failed = posix_spawn(pid, plan->executable != NULL ? plan->executable : program, actions, attributes,
+                             plan->spec->arguments, environment);
+    free(environment);
+    return failed;
+}
+
+static mr_status start(const plan *plan, pid_t *pid) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none, all;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    int failed = spawn(plan, &actions, &attributes, pid);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    if (failed == 0) return MR_OK;
+    errno = failed;
+    if (plan->executable != NULL) return error_errno("cannot start the node's executable '%.200s'", plan->executable);
+    return error_errno("cannot start a worker with the executable of '%.200s'", plan->spec->arguments[0]);
+}
+
+mr_status boot_start_worker(const launch_spec *spec, const boot_worker *told, pid_t *pid) {
+    bool is_zygote = told->socket_fd >= 0;
+    char *path = xasprintf(BROKER "=%s", told->broker), *node = xasprintf(NODE "=%d", (int)getpid());
+    char *run = is_zygote ? xasprintf(RUN "=%s", told->run) : NULL;
+    const char *role = is_zygote ? ROLE "=template" : spec->native ? ROLE "=native" : ROLE "=worker";
+    const char *variables[] = {role, path, node, run};
+    plan plan = plan_none;
+    plan.spec = spec;
+    plan.variables = variables;
+    plan.count = is_zygote ? 4 : 3;
+    plan.fds[STDIN_FILENO] = told->stdio.input_fd;
+    for (std_stream i = 0; i < STD_STREAMS; i++) plan.fds[std_stream_fd(i)] = told->stdio.output_fds[i];
+    if (is_zygote) plan.fds[BOOT_ZYGOTE_FD] = told->socket_fd;
+    mr_status status = start(&plan, pid);
+    free(path);
+    free(node);
+    free(run);
+    return status;
+}
+
+/* Ends a node that does not stand, if it has not ended already. */
+static int put_down(pid_t pid) {
+    kill(pid, SIGKILL);
+    return orphans_reap(pid);
+}
+
+/* What the node said: nothing but "ok" means that it stands. Otherwise it is gone afterwards. */
+static mr_status await_ready(int fd, pid_t pid) {
+    char text[400];
+    size_t used = 0;
+    for (;;) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        int ready = poll(&wait, 1, READY_TIMEOUT_MS);
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready == 0) {
+            put_down(pid);
+            return error_set(MR_TIMEOUT,
+                             "the node (process %d) was not ready within %d s; `miniray doctor` checks this "
+                             "machine",
+                             (int)pid, READY_TIMEOUT_MS / 1000);
+        }
+        ssize_t got = read(fd, text + used, sizeof text - 1 - used);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        used += (size_t)got;
+        if (used == sizeof text - 1) break;
+    }
+    text[used] = '\0';
+    if (strcmp(text, "ok") == 0) return MR_OK;
+    int status = put_down(pid);
+    if (used > 0) return error_set(MR_IO, "cannot start the node: %s", text);
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+        return error_set(MR_PEER_DIED, "the node (process %d) died while it started: %s", (int)pid,
+                         strsignal(WTERMSIG(status)));
+    return error_set(MR_PEER_DIED, "the node (process %d) ended while it started, without an error message", (int)pid);
+}
+
+/* A pipe whose ends lie above the numbers that the node gets them at, so that neither dup2 closes the other. */
+static mr_status high_pipe(int fds[2]) {
+    int low[2];
+    if (pipe2(low, O_CLOEXEC) != 0) return error_errno("cannot create a pipe to the node");
+    fds[0] = fcntl(low[0], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
+    fds[1] = fcntl(low[1], F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
+    if (errno == EINVAL) errno = EMFILE; /* the limit is below the numbers that are asked for */
+    mr_status status = fds[0] < 0 || fds[1] < 0 ? error_errno("cannot create a pipe to the node") : MR_OK;
+    close(low[0]);
+    close(low[1]);
+    if (status != MR_OK && fds[0] >= 0) close(fds[0]);
+    return status;
+}
+
+static char *options_of(const boot_node *told) {
+    char resources[RESOURCES_TEXT_MAX];
+    resources_text(&told->total, resources, sizeof resources);
+    for (char *at = resources, *to = resources; (*to = *at) != '\0'; at++) to += *at != ' ';
+    return xasprintf(OPTIONS "=workers=%u arena=%llu lasting=%d recipe=%d program=%d" TOTAL "%s", told->workers,
+                     (unsigned long long)told->arena_bytes, told->lasting, told->has_launch_spec, (int)getpid(),
+                     resources);
+}
+
+/* A lasting node has nothing of the terminal it was started from: it reads nothing, and writes to its log. */
+static mr_status open_stdio(const char *run, int fds[2]) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/node.log", run);
+    fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    fds[1] = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+    if (fds[0] >= 0 && fds[1] >= 0) return MR_OK;
+    mr_status status = error_errno("cannot open the node's log %s", path);
+    if (fds[0] >= 0) close(fds[0]);
+    return status;
+}
+
+static mr_status start_node(const char *broker, const char *run, const boot_node *told, plan *plan, pid_t *pid) {
+    launch_spec *own = launch_spec_own();
+    char *options = options_of(told), *path = xasprintf(BROKER "=%s", broker), *folder = xasprintf(RUN "=%s", run);
+    const char *variables[] = {ROLE "=node", path, folder, options};
+    plan->spec = own;
+    plan->executable = told->executable;
+    plan->variables = variables;
+    plan->count = 4;
+    mr_status status = start(plan, pid);
+    free(options);
+    free(path);
+    free(folder);
+    launch_spec_destroy(own);
+    return status;
+}
+
+/* A launch spec as a file without a name; -1 if there is none to give. */
+static mr_status open_launch_spec(const boot_node *told, int *fd) {
+    *fd = -1;
+    if (!told->has_launch_spec) return MR_OK;
+    int low = memfd_create("miniray-recipe", MFD_CLOEXEC);
+    if (low < 0) return error_errno("cannot pass the command line of workers to the node");
+    *fd = fcntl(low, F_DUPFD_CLOEXEC, PROGRAM_FD_FIRST);
+    bool written =
+        *fd >= 0 && write(*fd, told->launch_spec.data, told->launch_spec.size) == (ssize_t)told->launch_spec.size;
+    mr_status status = written ? MR_OK
+                               : error_errno("cannot pass the command line of workers (%zu bytes) to the node",
+                                             told->launch_spec.size);
+    close(low);
+    return status;
+}
+
+mr_status boot_start_node(const char *broker, const char *run, const boot_node *told, pid_t *pid, int *lifeline_fd) {
+    int lifeline[2] = {-1, -1}, ready[2] = {-1, -1}, stdio[2] = {-1, -1}, launch_spec_fd = -1;
+    plan plan = plan_none;
+    mr_status status = high_pipe(ready);
+    if (status == MR_OK) status = open_launch_spec(told, &launch_spec_fd);
+    if (status == MR_OK) status = told->lasting ? open_stdio(run, stdio) : high_pipe(lifeline);
+    if (status != MR_OK) goto close_all;
+    plan.fds[BOOT_READY_FD] = ready[1];
+    plan.fds[BOOT_LIFELINE_FD] = lifeline[0];
+    plan.fds[BOOT_LAUNCH_SPEC_FD] = launch_spec_fd;
+    plan.fds[0] = stdio[0];
+    plan.fds[1] = plan.fds[2] = stdio[1];
+    status = start_node(broker, run, told, &plan, pid);
+    if (status != MR_OK) goto close_all;
+    close(ready[1]);
+    ready[1] = -1;
+    status = await_ready(ready[0], *pid);
+    if (status == MR_OK && told->lasting) orphans_reap(*pid);
+    if (status == MR_OK) {
+        *lifeline_fd = lifeline[1];
+        lifeline[1] = -1;
+    }
+
+close_all:
+    if (launch_spec_fd >= 0) close(launch_spec_fd);
+    for (int i = 0; i < 2; i++) {
+        if (lifeline[i] >= 0) close(lifeline[i]);
+        if (ready[i] >= 0) close(ready[i]);
+        if (stdio[i] >= 0) close(stdio[i]);
+    }
+    return status;
+}
+
+/* ---- In the node. */
+
+mr_status boot_read_node(boot_node *out) {
+    const char *text = getenv(OPTIONS), *total = text == NULL ? NULL : strstr(text, TOTAL);
+    unsigned long long arena = 0;
+    int lasting = 0, has_launch_spec = 0;
+    memset(out, 0, sizeof *out);
+    if (total == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d recipe=%d program=%d", &out->workers, &arena,
+                                &lasting, &has_launch_spec, &out->program) != 5)
+        return error_set(MR_INVALID, "a node cannot be run by hand: use `miniray start`, or a program that calls "
+                                     "mr_init");
+    out->arena_bytes = arena;
+    out->lasting = lasting != 0;
+    out->has_launch_spec = has_launch_spec != 0;
+    return resources_parse(&out->total, total + strlen(TOTAL));
+}
+
+mr_status boot_read_launch_spec(const boot_node *told, launch_spec **out) {
+    struct stat stat;
+    if (fstat(BOOT_LAUNCH_SPEC_FD, &stat) != 0 || stat.st_size > LAUNCH_SPEC_BYTES_MAX)
+        return error_set(MR_INVALID, "a node cannot be run by hand: it has no command line of workers");
+    size_t size = (size_t)stat.st_size;
+    uint8_t *bytes = xmalloc(size + 1);
+    ssize_t got = pread(BOOT_LAUNCH_SPEC_FD, bytes, size, 0);
+    reader reader = reader_of(bytes, got < 0 ? 0 : (size_t)got);
+    mr_status status = launch_spec_decode(&reader, told->program, out);
+    free(bytes);
+    close(BOOT_LAUNCH_SPEC_FD);
+    return status;
+}
+
+void boot_node_ready(const char *error) {
+    const char *text = error == NULL ? "ok" : error;
+    ssize_t written = write(BOOT_READY_FD, text, strlen(text));
+    (void)written; /* the program is gone: its lifeline tells */
+    close(BOOT_READY_FD);
+}

@@ -1,0 +1,128 @@
+/* launch_spec.c — see launch_spec.h. Encoded it is a u8 (copied) and two lists, each a u32 count and texts (u32
+ * length, bytes). */
+#include "runtime/common/launch_spec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+extern char **environ;
+
+static size_t count_of(const char *const *list) {
+    size_t count = 0;
+    while (list[count] != NULL) count++;
+    return count;
+}
+
+static size_t size_of(const char *const *list) {
+    size_t size = 4;
+    for (; *list != NULL; list++) size += 4 + strlen(*list);
+    return size;
+}
+
+static void write_list(writer *writer, const char *const *list) {
+    writer_u32(writer, (uint32_t)count_of(list));
+    for (; *list != NULL; list++) writer_span32(writer, span_of(*list, strlen(*list)));
+}
+
+mr_status launch_spec_encode(const char *const *arguments, bool copied, span *out) {
+    const char *const own[] = {program_invocation_name, NULL}, *const *variables = (const char *const *)environ;
+    if (arguments == NULL) arguments = own;
+    if (arguments[0] == NULL)
+        return error_set(MR_INVALID, "the command line of workers (mr_options.worker) is empty: its first word is the "
+                                     "program's name");
+    size_t size = 1 + size_of(arguments) + size_of(variables);
+    if (size > LAUNCH_SPEC_BYTES_MAX)
+        return error_set(MR_TOO_LARGE,
+                         "this program's arguments and environment take %zu bytes; a node accepts at most %d", size,
+                         LAUNCH_SPEC_BYTES_MAX);
+    void *bytes;
+    MR_TRY(alloc_try(size, &bytes));
+    writer writer = writer_of(bytes, size);
+    writer_u8(&writer, copied);
+    write_list(&writer, arguments);
+    write_list(&writer, variables);
+    *out = span_of(bytes, size);
+    return MR_OK;
+}
+
+launch_spec *launch_spec_own(void) {
+    launch_spec *spec = xcalloc(1, sizeof *spec);
+    spec->executable_fd = spec->folder_fd = -1;
+    spec->arguments = xcalloc(2, sizeof *spec->arguments);
+    spec->arguments[0] = program_invocation_name;
+    size_t count = count_of((const char *const *)environ);
+    spec->environment = xcalloc(count + 1, sizeof *spec->environment);
+    memcpy(spec->environment, environ, count * sizeof *environ);
+    return spec;
+}
+
+/* Texts move to *to, each with a zero behind it: the length before it makes the room. */
+static char **read_list(reader *reader, char **to) {
+    uint32_t count = reader_u32(reader);
+    if (reader->failed || count > LAUNCH_SPEC_BYTES_MAX / 4) {
+        reader->failed = true;
+        return NULL;
+    }
+    char **list = xcalloc((size_t)count + 1, sizeof *list);
+    for (uint32_t i = 0; i < count && !reader->failed; i++) {
+        span text = reader_span32(reader);
+        if (reader->failed || memchr(text.data, '\0', text.size) != NULL) {
+            reader->failed = true;
+            break;
+        }
+        memcpy(*to, text.data, text.size);
+        (*to)[text.size] = '\0';
+        list[i] = *to;
+        *to += text.size + 1;
+    }
+    return list;
+}
+
+static int open_of(int pid, const char *what, int flags) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", pid, what);
+    return open(path, O_PATH | O_CLOEXEC | flags);
+}
+
+mr_status launch_spec_decode(reader *reader, int pid, launch_spec **out) {
+    size_t size = (size_t)(reader->end - reader->at);
+    if (reader->failed || size > LAUNCH_SPEC_BYTES_MAX)
+        return error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes, at most %d", pid,
+                         size, LAUNCH_SPEC_BYTES_MAX);
+    launch_spec *spec = XNEW(struct launch_spec, .bytes = xcalloc(1, size + 1));
+    char *to = spec->bytes;
+    spec->executable_fd = open_of(pid, "exe", 0);
+    spec->folder_fd = open_of(pid, "cwd", O_DIRECTORY);
+    mr_status status = spec->executable_fd < 0 || spec->folder_fd < 0
+                           ? error_errno("cannot open the executable of process %d", pid)
+                           : MR_OK;
+    spec->copied = reader_u8(reader) != 0;
+    spec->arguments = read_list(reader, &to);
+    spec->environment = read_list(reader, &to);
+    if (status == MR_OK && (reader->failed || spec->arguments[0] == NULL))
+        status = error_set(MR_CORRUPT, "malformed command line of workers from process %d: %zu bytes", pid, size);
+    if (status != MR_OK) {
+        launch_spec_destroy(spec);
+        return status;
+    }
+    *out = spec;
+    return MR_OK;
+}
+
+void launch_spec_destroy(launch_spec *spec) {
+    if (spec == NULL) return;
+    if (spec->executable_fd >= 0) close(spec->executable_fd);
+    if (spec->folder_fd >= 0) close(spec->folder_fd);
+    free(spec->bytes);
+    free(spec->arguments);
+    free(spec->environment);
+    free(spec);
+}

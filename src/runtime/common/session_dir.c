@@ -1,0 +1,192 @@
+/* session_dir.c — see session_dir.h. */
+#include "runtime/common/session_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "runtime/common/socket_dir.h"
+
+enum { BASE_MAX = 74, TRIES = 100 }; /* so that a socket's path in a run has 107 characters at most */
+
+/* ---- The base. */
+
+static bool is_folder_of_ours(const char *path) {
+    struct stat stat;
+    return lstat(path, &stat) == 0 && S_ISDIR(stat.st_mode) && stat.st_uid == geteuid() && (stat.st_mode & 0077) == 0;
+}
+
+static void name_base(char out[SESSION_DIR_MAX]) {
+    const char *runtime = getenv("XDG_RUNTIME_DIR"), *temporary = getenv("TMPDIR");
+    if (runtime != NULL && runtime[0] == '/' && strlen(runtime) < BASE_MAX - 8 && is_folder_of_ours(runtime)) {
+        snprintf(out, SESSION_DIR_MAX, "%s/miniray", runtime);
+        return;
+    }
+    bool fits = temporary != NULL && temporary[0] == '/' && strlen(temporary) < BASE_MAX - 19;
+    snprintf(out, SESSION_DIR_MAX, "%s/miniray-%u", fits ? temporary : "/tmp", (unsigned)geteuid());
+}
+
+/* Nobody else can put anything into it, or read what is there. */
+static mr_status check_base(const char *base, bool may_be_absent) {
+    if (is_folder_of_ours(base) || (may_be_absent && access(base, F_OK) != 0)) return MR_OK;
+    return error_set(MR_DENIED, "%s is not a directory of this user with mode 0700; remove it, or set TMPDIR", base);
+}
+
+mr_status session_dir_base(char out[SESSION_DIR_MAX]) {
+    char base[SESSION_DIR_MAX];
+    name_base(base);
+    if (mkdir(base, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory %s", base);
+    MR_TRY(check_base(base, false));
+    memcpy(out, base, sizeof base);
+    return MR_OK;
+}
+
+mr_status session_dir_socket(const char *address, char out[SESSION_DIR_MAX]) {
+    if (strcmp(address, "auto") == 0) {
+        char base[SESSION_DIR_MAX];
+        name_base(base);
+        MR_TRY(check_base(base, true));
+        snprintf(out, SESSION_DIR_MAX, "%.74s/node", base);
+        return MR_OK;
+    }
+    if (strchr(address, '/') == NULL)
+        return error_set(MR_INVALID, "'%.60s' is not the address of a node: use auto, or the path of its socket",
+                         address);
+    char folder[SESSION_DIR_MAX] = "";
+    if (address[0] != '/' && getcwd(folder, sizeof folder) == NULL) folder[0] = '\0';
+    int length = snprintf(out, SESSION_DIR_MAX, "%s%s%s", folder, address[0] == '/' ? "" : "/", address);
+    if (length >= SESSION_DIR_MAX || (address[0] != '/' && folder[0] == '\0'))
+        return error_set(MR_INVALID, "the address '%.60s' is too long for a socket: at most %d bytes from /", address,
+                         SESSION_DIR_MAX - 1);
+    return MR_OK;
+}
+
+/* ---- Old runs. */
+
+static bool is_run(const char *name) { return strspn(name, "0123456789-") == strlen(name) && strlen(name) > 17; }
+
+static int only_runs(const struct dirent *entry) { return is_run(entry->d_name); }
+
+/* A lock on the folder, without waiting; -1: somebody has it. */
+static int lock_run(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+/* Removes the link of a place, with the place, and the file if there is nothing in it, if it is a socket, or if all of
+ * the run goes. */
+static void remove_file(const char *run, const char *name, bool all) {
+    char path[2 * SESSION_DIR_MAX + 256];
+    struct stat stat;
+    snprintf(path, sizeof path, "%s/%.255s", run, name);
+    socket_dir_clear(path); /* leaves alone what is no link */
+    if (lstat(path, &stat) == 0 && (all || stat.st_size == 0 || S_ISSOCK(stat.st_mode))) unlink(path);
+}
+
+/* Removes what a run leaves that is not worth keeping, or all of it, and then its folder if it is empty. Without a
+ * descriptor it can look only at what it knows to be there. */
+static void tidy(const char *run, bool all) {
+    DIR *folder = opendir(run);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        if (entry->d_name[0] != '.') remove_file(run, entry->d_name, all);
+    if (folder != NULL) closedir(folder);
+    remove_file(run, "hub", all);
+    rmdir(run);
+}
+
+/* Of all but the newest everything goes; those that were killed are tidied up. */
+static void prune(const char *base) {
+    struct dirent **runs = NULL;
+    int count = scandir(base, &runs, only_runs, alphasort);
+    for (int i = 0; i < count; i++) {
+        char path[2 * SESSION_DIR_MAX];
+        snprintf(path, sizeof path, "%s/%.80s", base, runs[i]->d_name);
+        int lock = lock_run(path);
+        if (lock >= 0) {
+            tidy(path, i < count - SESSION_DIR_KEPT);
+            close(lock);
+        }
+        free(runs[i]);
+    }
+    free(runs);
+}
+
+/* ---- A run. */
+
+mr_status session_dir_adopt(const char *path, session_dir *out) {
+    session_dir run = {0};
+    struct stat stat;
+    snprintf(run.path, sizeof run.path, "%s", path);
+    run.lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (run.lock_fd < 0) return error_errno("cannot open the session directory %s", path);
+    bool locked = flock(run.lock_fd, LOCK_SH | LOCK_NB) == 0; /* shared: program and node may both have it */
+    if (!locked || fstat(run.lock_fd, &stat) != 0 || stat.st_nlink == 0) {
+        close(run.lock_fd);
+        return error_set(MR_BUSY, "the session directory %s is being removed", path);
+    }
+    *out = run;
+    return MR_OK;
+}
+
+static void remove_base(const char *run) { /* if that was all there was */
+    char base[SESSION_DIR_MAX];
+    snprintf(base, sizeof base, "%s", run);
+    char *slash = strrchr(base, '/');
+    if (slash != NULL) *slash = '\0';
+    if (slash != NULL) rmdir(base);
+}
+
+static void name_run(const char *base, int number, char out[SESSION_DIR_MAX]) {
+    time_t now = time(NULL);
+    struct tm date;
+    char stamp[24];
+    gmtime_r(&now, &date);
+    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &date);
+    snprintf(out, SESSION_DIR_MAX, "%.74s/%s-%d-%d", base, stamp, (int)getpid(), number);
+}
+
+mr_status session_dir_open(session_dir *out) {
+    char base[SESSION_DIR_MAX], path[SESSION_DIR_MAX];
+    for (int i = 0; i < TRIES; i++) { /* others may be taking an empty base, or the new folder, away */
+        MR_TRY(session_dir_base(base));
+        name_run(base, i, path);
+        if (mkdir(path, 0700) != 0) {
+            if (errno == EEXIST || errno == ENOENT) continue;
+            return error_errno("cannot create the session directory %s", path);
+        }
+        mr_status status = session_dir_adopt(path, out);
+        if (status == MR_BUSY || (status != MR_OK && access(path, F_OK) != 0)) continue;
+        if (status == MR_OK) {
+            prune(base);
+        } else {
+            rmdir(path);
+            remove_base(path);
+        }
+        return status;
+    }
+    return error_set(MR_EXISTS, "cannot create a session directory in %s: gave up after %d attempts", base, TRIES);
+}
+
+void session_dir_leave(session_dir *run) { close(run->lock_fd); }
+
+void session_dir_clear(const char *path) {
+    tidy(path, false);
+    remove_base(path);
+}
+
+void session_dir_close(session_dir *run) {
+    tidy(run->path, false);
+    close(run->lock_fd);
+    remove_base(run->path);
+}

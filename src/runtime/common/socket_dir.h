@@ -1,0 +1,20 @@
+/* socket_dir.h — temporary directory of a session with a short path, for sockets, whose addresses are limited.
+ *
+ * The directory is in TMPDIR, and a symbolic link in the session directory (session_dir.h) points to it: it is removed
+ * with the session, also when the node was killed. */
+#pragma once
+#include "miniray/status.h"
+#include "runtime/common/session_dir.h"
+
+enum { SOCKET_DIR_MAX = 36 };
+
+typedef struct socket_dir {
+    char path[SOCKET_DIR_MAX + 1];
+    char link[SESSION_DIR_MAX + 16];
+} socket_dir;
+
+/* `run` is the folder of the run, `prefix` what the new one is called before six letters of chance: "ps-", say. */
+MR_MUST mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out);
+void socket_dir_close(socket_dir *dir); /* with all that is in it */
+void socket_dir_clear(
+    const char *link); /* the same by its link; a link to anything but a folder of this user's alone stays */

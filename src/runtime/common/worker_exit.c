@@ -1,0 +1,41 @@
+/* worker_exit.c — see worker_exit.h. */
+#include "runtime/common/worker_exit.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+void worker_exit_status_text(int wait_status, char *out, size_t size) {
+    if (WIFSIGNALED(wait_status)) {
+        const char *name = sigabbrev_np(WTERMSIG(wait_status));
+        snprintf(out, size, "was killed by signal %d (SIG%s)", WTERMSIG(wait_status), name == NULL ? "?" : name);
+    } else {
+        snprintf(out, size, "exited with status %d", WEXITSTATUS(wait_status));
+    }
+}
+
+static const char ORDERED[] = " by the node";
+
+bool worker_exit_was_wished(const char *text) {
+    size_t length = strlen(text), end = sizeof ORDERED - 1;
+    return length >= end && strcmp(text + length - end, ORDERED) == 0;
+}
+
+/* The kernel says nothing but SIGKILL when it is short of memory. */
+static const char *who(const worker_exit *exit) {
+    if (!WIFSIGNALED(exit->wait_status) || WTERMSIG(exit->wait_status) != SIGKILL) return "";
+    if (exit->ordered) return ORDERED;
+    switch (exit->memory) {
+    case WORKER_EXIT_MEMORY_OUT: return ", out of memory";
+    case WORKER_EXIT_MEMORY_UNKNOWN: return ", perhaps out of memory (dmesg shows the kernel's log)";
+    case WORKER_EXIT_MEMORY_ENOUGH: break;
+    }
+    return "";
+}
+
+void worker_exit_more_text(const worker_exit *exit, char *out, size_t size) {
+    bool spoke = exit->last[0] != '\0', sentenced = exit->ordered && exit->sentence[0] != '\0';
+    snprintf(out, size, "%s%s%s%s%s%s", who(exit), sentenced ? ": " : "", sentenced ? exit->sentence : "",
+             spoke ? "; its last output: \"" : "", exit->last, spoke ? "\"" : "");
+}

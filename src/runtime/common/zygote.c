@@ -1,0 +1,102 @@
+/* zygote.c — see zygote.h. */
+#include "runtime/common/zygote.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "runtime/common/boot.h"
+#include "runtime/common/std_stream.h"
+
+static int count_threads(void) {
+    DIR *folder = opendir("/proc/self/task");
+    int count = 0;
+    if (folder == NULL) return 1;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+static void report(zygote_kind kind, uint32_t number, int value) {
+    zygote_report packet = {.kind = kind, .number = number, .value = value};
+    while (send(BOOT_ZYGOTE_FD, &packet, sizeof packet, MSG_NOSIGNAL) < 0 && errno == EINTR) {}
+}
+
+/* fork(2) with CLONE_PARENT, as the C library does it for a process of one thread: the thread's id is written where the
+ * library keeps it, and the list of robust locks, which a copy does not have, is registered again. The address is
+ * passed twice since machines disagree about which argument it is; the other one is not looked at. */
+static pid_t copy_beside(void) {
+    int *thread_id = NULL;
+    void *robust = NULL;
+    size_t size = 0;
+    long flags = CLONE_PARENT | SIGCHLD;
+    if (prctl(PR_GET_TID_ADDRESS, &thread_id) == 0 && thread_id != NULL)
+        flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+    syscall(SYS_get_robust_list, 0, &robust, &size);
+    long pid = syscall(SYS_clone, flags, NULL, NULL, thread_id, thread_id);
+    if (pid == 0 && robust != NULL) syscall(SYS_set_robust_list, robust, size);
+    return (pid_t)pid;
+}
+
+/* What a worker prints goes to files of its own, which the node finds by its pid (worker_log.h). Without one it prints
+ * where the zygote does. */
+static void open_log(std_stream std_stream) {
+    char path[256];
+    snprintf(path, sizeof path, "%.200s/%d%s", boot_run(), (int)getpid(), std_stream_end(std_stream));
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    dup2(fd, std_stream_fd(std_stream));
+    close(fd);
+}
+
+static void become_worker(uint32_t number) {
+    boot_begin_worker();
+    if (!boot_has_node()) _exit(1); /* the node died before it could take us along */
+    for (std_stream i = 0; boot_run()[0] != '\0' && i < STD_STREAMS; i++) open_log(i);
+    report(ZYGOTE_MADE, number, getpid());
+    close(BOOT_ZYGOTE_FD);
+}
+
+/* True in the copy. */
+static bool make_copy(uint32_t number, const mr_fork *hooks) {
+    int threads = count_threads();
+    if (threads > 1) {
+        report(ZYGOTE_REFUSED, number, threads);
+        return false;
+    }
+    fflush(NULL);
+    if (hooks->before != NULL) hooks->before();
+    pid_t pid = copy_beside();
+    int failed = errno;
+    if (pid == 0) {
+        become_worker(number);
+        if (hooks->child != NULL) hooks->child(number);
+        return true;
+    }
+    if (hooks->parent != NULL) hooks->parent();
+    report(pid > 0 ? ZYGOTE_MADE : ZYGOTE_REFUSED, number, pid > 0 ? pid : -failed);
+    return false;
+}
+
+void zygote_serve(const mr_fork *hooks) {
+    static const mr_fork none;
+    int threads = count_threads();
+    report(threads > 1 ? ZYGOTE_REFUSED : ZYGOTE_READY, 0, threads > 1 ? threads : 0);
+    (void)clock_ticks_per_us(); /* what takes a moment to measure, copies have from here */
+    for (;;) {
+        zygote_request request;
+        ssize_t got = recv(BOOT_ZYGOTE_FD, &request, sizeof request, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got != (ssize_t)sizeof request) _exit(0); /* the node has no more use for it */
+        if (make_copy(request.number, hooks == NULL ? &none : hooks)) return;
+    }
+}

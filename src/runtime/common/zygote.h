@@ -1,0 +1,45 @@
+/* zygote.h — zygote: a process that has run up to mr_init and forks; each copy is a worker.
+ *
+ * A program whose start is expensive (an interpreter that imports) pays for it once. The node starts the zygote as it
+ * starts a worker, with MINIRAY_BOOT=zygote and its end of a socket pair at BOOT_ZYGOTE_FD; zygote_pool.h is the other
+ * end.
+ *
+ *   node                         zygote                              worker
+ *    │                              │ main … mr_init: zygote_serve
+ *    │◄──────────── READY (0, 0) ───┤   or REFUSED: it has threads
+ *    ├─── number ──────────────────►│ clone(CLONE_PARENT) ───────────────┐
+ *    │◄──────────── MADE (number, pid) ─┤◄── MADE (number, pid) ─────────┤ both say it: who is first does not matter
+ *    │                              │                                 │ closes the socket, joins the broker
+ *
+ * A copy is a child of the node, not of the zygote (CLONE_PARENT): the node waits for it, is told exactly how it
+ * ended, and takes it along when it dies itself, as with any worker; that the zygote dies harms no worker. The C
+ * library has no call for this, so the copy is made by the system call, with what fork(2) of the C library does for a
+ * process of one thread; handlers of pthread_atfork are not called. That is why a zygote that has threads refuses:
+ * then workers are started afresh, one by one.
+ *
+ * Invariants  a copy has said MADE before it joins the broker, so that the node knows it by then;
+ *             the socket ends for the node only when the zygote and all copies that have not yet said MADE are gone,
+ *             so a request that is open at that moment will never be answered.
+ * Threads     one, by definition. */
+#pragma once
+#include <stdint.h>
+
+#include "miniray/runtime.h"
+
+typedef enum zygote_kind {
+    ZYGOTE_READY = 1, /* it may be asked */
+    ZYGOTE_MADE,      /* value is the pid */
+    ZYGOTE_REFUSED,   /* it cannot make copies: value is the number of its threads, or -errno of the system call */
+} zygote_kind;
+
+typedef struct zygote_report { /* a packet from the zygote, or from a copy */
+    uint32_t kind, number;     /* of the request; 0 with READY, and with REFUSED if nothing was asked yet */
+    int32_t value;
+} zygote_report;
+
+typedef struct zygote_request { /* a packet to the zygote */
+    uint32_t number;            /* from 1 */
+} zygote_request;
+
+/* In a zygote: waits to be asked. Returns in every copy, which is a worker then, and never in the zygote itself. */
+void zygote_serve(const mr_fork *hooks);

@@ -1,0 +1,403 @@
+/* inspect.c — see inspect.h. Tested by tests/inspect_test.c. */
+#include "runtime/inspect/inspect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/text_file.h"
+#include "runtime/common/node_discovery.h"
+#include "runtime/process/context.h"
+
+enum { ANSWER_US = 10 * 1000 * 1000, MEMORY_OBJECTS = 10 };
+
+struct mr_inspect {
+    mr_context *mr;
+    bool borrowed; /* a program's own */
+};
+
+/* ---- Life. */
+
+mr_status mr_inspect_open(const char *address, mr_inspect **out) {
+    mr_node_info node;
+    mr_context *mr;
+    if (out == NULL) return error_set(MR_INVALID, "mr_inspect_open: `out` is NULL");
+    MR_TRY(node_discovery_find(address, &node, NULL));
+    mr_inspect *inspect;
+    MR_TRY(alloc_try(sizeof(mr_inspect), &inspect));
+    mr_status status = context_open(node.address, &(context_entry){.role = WIRE_WATCHER}, &mr);
+    if (status != MR_OK) {
+        free(inspect);
+        return status;
+    }
+    inspect->mr = mr;
+    *out = inspect;
+    return MR_OK;
+}
+
+mr_status mr_inspect_within(mr_context *mr, mr_inspect **out) {
+    MR_TRY(context_check(mr, out));
+    mr_inspect *inspect;
+    MR_TRY(alloc_try(sizeof(mr_inspect), &inspect));
+    *inspect = (mr_inspect){.mr = mr, .borrowed = true};
+    *out = inspect;
+    return MR_OK;
+}
+
+void mr_inspect_close(mr_inspect *inspect) {
+    if (inspect == NULL) return;
+    if (!inspect->borrowed && context_is_ours(inspect->mr)) context_close(inspect->mr, false);
+    free(inspect);
+}
+
+/* ---- Asking. */
+
+typedef struct asking {
+    wire_call call;
+    mr_context *mr;
+    poller_waiter waiter;
+    value_pack *values;
+    failure *failed;
+} asking;
+
+static void answered(wire_call *call, const rpc_call_result *result) {
+    asking *asking = container_of(call, struct asking, call);
+    wire_outcome(call, result, "the node", &asking->values, &asking->failed);
+    poller_finish(&asking->mr->poller, &asking->waiter);
+}
+
+static mr_status ask_locked(mr_context *mr, const inspect_query_question *question, value_pack **out) {
+    uint8_t fields[INSPECT_QUERY_FIELDS_SIZE];
+    inspect_query_encode(question, fields);
+    wire_message message = {.fields = span_of(fields, sizeof fields)};
+    asking asking = {.call = {.done = answered}, .mr = mr};
+    poller_waiter_init(&asking.waiter);
+    MR_TRY(core_worker_ask_node(&mr->worker, NODE_LOOK, &message, &asking.call));
+    if (context_wait(mr, &asking.waiter, ANSWER_US) != MR_OK && asking.call.id.number != 0) {
+        mr_status status = rpc_cancel(mr->worker.rpc, asking.call.id); /* ends in `answered` */
+        if (status != MR_OK) error_clear();
+        failure_unref(asking.failed);
+        value_pack_unref(asking.values);
+        return error_set(MR_TIMEOUT, "the node did not answer a query within %d s", ANSWER_US / 1000000);
+    }
+    if (asking.failed != NULL) {
+        mr_status status = failure_raise(mr->worker.over != NULL ? mr->worker.over : asking.failed);
+        failure_unref(asking.failed);
+        return status;
+    }
+    *out = asking.values;
+    return MR_OK;
+}
+
+static mr_status open_parts(inspect_answer *answer) {
+    for (uint32_t i = 0; i < answer->values->count; i++) {
+        value_pack_entry entry = value_pack_value(answer->values, i);
+        MR_TRY(value_pack_entry_open(&entry, &answer->docs[i], &answer->roots[i]));
+        answer->count++;
+    }
+    return MR_OK;
+}
+
+mr_status inspect_look(mr_inspect *inspect, const inspect_query_question *question, inspect_answer *out) {
+    value_pack *values = NULL;
+    context_lock(inspect->mr);
+    mr_status status = ask_locked(inspect->mr, question, &values);
+    context_unlock(inspect->mr);
+    if (status != MR_OK) return status;
+    *out = (inspect_answer){.values = values};
+    if (values->count == 0 || values->count > INSPECT_PARTS_MAX) {
+        mr_status malformed = error_set(MR_CORRUPT, "malformed answer of the node to a query: %u values (1 to %d)",
+                                        values->count, INSPECT_PARTS_MAX);
+        value_pack_unref(values);
+        return malformed;
+    }
+    out->docs = xcalloc(values->count, sizeof *out->docs);
+    out->roots = xcalloc(values->count, sizeof *out->roots);
+    status = open_parts(out);
+    if (status != MR_OK) inspect_answer_fini(out);
+    return status;
+}
+
+void inspect_answer_fini(inspect_answer *answer) {
+    for (size_t i = 0; i < answer->count; i++) value_close(&answer->docs[i]);
+    free(answer->docs);
+    free(answer->roots);
+    value_pack_unref(answer->values);
+    *answer = (inspect_answer){0};
+}
+
+/* ---- Reading. */
+
+mr_value inspect_field(const mr_value *map, const char *key) {
+    mr_value value;
+    if (mr_value_field(map, key, &value) == MR_OK) return value;
+    error_clear();
+    return (mr_value){0};
+}
+
+int64_t inspect_int(const mr_value *map, const char *key) {
+    mr_value value = inspect_field(map, key);
+    int64_t number = 0;
+    if (mr_value_kind(&value) != MR_KIND_INT || mr_value_int(&value, &number) != MR_OK) return 0;
+    return number;
+}
+
+span inspect_text(const mr_value *map, const char *key) {
+    mr_value value = inspect_field(map, key);
+    mr_span text;
+    if (mr_value_kind(&value) != MR_KIND_STR || mr_value_str(&value, &text) != MR_OK) return span_of("", 0);
+    return span_of(text.data, text.size);
+}
+
+bool inspect_is(const mr_value *map, const char *key, const char *text) {
+    span found = inspect_text(map, key);
+    return found.size == strlen(text) && memcmp(found.data, text, found.size) == 0;
+}
+
+/* ---- A value of its own. */
+
+typedef struct owned {
+    value_doc doc;
+    value_pack *values;
+} owned;
+
+static void owned_release(value_doc *doc) {
+    owned *owned = container_of(doc, struct owned, doc);
+    value_close(doc);
+    value_pack_unref(owned->values);
+    free(owned);
+}
+
+mr_status inspect_value(const mr_arg *arg, mr_value *out) {
+    owned *owned = xcalloc(1, sizeof *owned);
+    mr_status status = value_pack_create(&(value_pack_item){.arg = arg}, 1, &owned->values);
+    if (status == MR_OK) {
+        value_pack_entry entry = value_pack_value(owned->values, 0);
+        status = value_pack_entry_open(&entry, &owned->doc, out);
+        if (status != MR_OK) value_close(&owned->doc);
+    }
+    if (status != MR_OK) {
+        value_pack_unref(owned->values);
+        free(owned);
+        return status;
+    }
+    owned->doc.release = owned_release;
+    return MR_OK;
+}
+
+/* ---- Putting answers together. */
+
+/* A value of an answer, to be passed on. */
+static mr_arg keep(report *report, mr_value value) {
+    mr_value *kept = report_alloc(report, sizeof *kept);
+    *kept = value;
+    return mr_value_arg(kept);
+}
+
+typedef struct gathered { /* what all processes say */
+    report_list rows, silent;
+    int64_t total, bytes;
+} gathered;
+
+static void gather(gathered *all, report *report, const inspect_answer *answer) {
+    *all = (gathered){0};
+    for (size_t i = 1; i < answer->count; i++) {
+        const mr_value *part = &answer->roots[i];
+        if (inspect_text(part, "silent").size > 0) {
+            report_add(report, &all->silent, mr_value_arg(part));
+            continue;
+        }
+        all->total += inspect_int(part, "total");
+        all->bytes += inspect_int(part, "bytes");
+        mr_value rows = inspect_field(part, "rows"), row;
+        for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);)
+            report_add(report, &all->rows, keep(report, row));
+    }
+}
+
+static int larger_first(const void *a, const void *b) {
+    int64_t left = inspect_int(((const mr_arg *)a)->value, "bytes");
+    int64_t right = inspect_int(((const mr_arg *)b)->value, "bytes");
+    return left < right ? 1 : left > right ? -1 : 0;
+}
+
+/* Of all rows the first, or the largest. */
+static void choose(gathered *all, bool by_size, size_t limit) {
+    if (by_size && all->rows.count > 0) qsort(all->rows.items, all->rows.count, sizeof(mr_arg), larger_first);
+    if (all->rows.count > limit) all->rows.count = limit;
+}
+
+/* The part of an answer that this process gave; NULL: it was not asked. */
+static const mr_value *part_of(const inspect_answer *answer, span id) {
+    static const mr_value none;
+    for (size_t i = 1; i < answer->count; i++) {
+        char text[16];
+        int size = snprintf(text, sizeof text, "p%u", (unsigned)inspect_int(&answer->roots[i], "process"));
+        if ((size_t)size == id.size && memcmp(text, id.data, id.size) == 0) return &answer->roots[i];
+    }
+    return &none;
+}
+
+/* Resident memory of a process of this machine; 0: not known. */
+static int64_t resident_bytes(int64_t pid) {
+    char path[64], text[128];
+    long long pages;
+    snprintf(path, sizeof path, "/proc/%lld/statm", (long long)pid);
+    bool known = text_file_read(path, text, sizeof text) && sscanf(text, "%*d %lld", &pages) == 1;
+    return known ? pages * 4096 : 0;
+}
+
+/* The node's row of a process, with what the process itself says; `counted` is what it was asked to count. */
+static mr_arg worker_row(report *report, const mr_value *row, const inspect_answer *answer, const char *counted) {
+    static const char *const kept[] = {"id", "pid", "role", "state", "for", "needs", "actor", "class", "running"};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    const mr_value *part = part_of(answer, inspect_text(row, "id"));
+    span silent = inspect_text(part, "silent");
+    report_pair pairs[] = {[KEPT] = {"waiting", keep(report, inspect_field(part, "waiting"))},
+                           {"queued", mr_int(inspect_int(part, "queued"))},
+                           {counted, mr_int(inspect_int(part, "total"))},
+                           {"bytes", mr_int(inspect_int(part, "bytes"))},
+                           {"silent", silent.size > 0 ? report_copy(report, silent) : mr_nil()},
+                           {"resident_bytes", mr_int(resident_bytes(inspect_int(row, "pid")))}};
+    for (size_t i = 0; i < KEPT; i++) pairs[i] = (report_pair){kept[i], keep(report, inspect_field(row, kept[i]))};
+    return report_map(report, pairs, sizeof pairs / sizeof *pairs);
+}
+
+static mr_arg worker_rows(report *report, const inspect_answer *answer, const char *counted, size_t limit,
+                          int64_t *total) {
+    report_list rows = {.limit = limit};
+    mr_value processes = inspect_field(&answer->roots[0], "processes"), row;
+    for (mr_iter iter = mr_value_iter(&processes); mr_iter_next(&iter, &row);)
+        if (report_wants(&rows)) report_add(report, &rows, worker_row(report, &row, answer, counted));
+    *total = (int64_t)rows.total;
+    return report_list_arg(&rows);
+}
+
+/* ---- Questions that take one look each: the map of the answer, built of what was said. */
+
+typedef mr_arg build_fn(report *report, const inspect_answer *answer, const char *name, size_t limit);
+
+static mr_arg rows_of(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    gathered all;
+    gather(&all, report, answer);
+    choose(&all, strcmp(name, "objects") == 0, limit);
+    return REPORT_MAP(report, {name, report_list_arg(&all.rows)}, {"total", mr_int(all.total)},
+                      {"bytes", mr_int(all.bytes)}, {"silent", report_list_arg(&all.silent)});
+}
+
+static mr_arg worker_list(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    int64_t total;
+    mr_arg rows = worker_rows(report, answer, "pending", limit, &total);
+    return REPORT_MAP(report, {name, rows}, {"total", mr_int(total)});
+}
+
+/* Rows that the node alone knows. */
+static mr_arg node_list(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    report_list rows = {.limit = limit};
+    mr_value all = inspect_field(&answer->roots[0], name), row;
+    bool actors = strcmp(name, "actors") == 0; /* of which not all may be there */
+    for (mr_iter iter = mr_value_iter(&all); mr_iter_next(&iter, &row);)
+        if (report_wants(&rows)) report_add(report, &rows, keep(report, row));
+    int64_t total = actors ? inspect_int(&answer->roots[0], "actors_total") : (int64_t)rows.total;
+    return REPORT_MAP(report, {name, report_list_arg(&rows)}, {"total", mr_int(total)});
+}
+
+static mr_arg timeline(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    const mr_value *node = &answer->roots[0];
+    return REPORT_MAP(report, {"rings", keep(report, inspect_field(node, "rings"))},
+                      {"now_us", mr_int(inspect_int(node, "now_us"))},
+                      {"wall_us", mr_int(inspect_int(node, "wall_us"))});
+}
+
+/* resources and nodes: what the node alone knows, and quickly. */
+static mr_arg machine(report *report, const inspect_answer *answer, const char *name, size_t limit) {
+    static const char *const kept[] = {"id",      "address", "host",        "pid",          "age_us",
+                                       "version", "folder",  "arena_bytes", "memory_bytes", "store_bytes"};
+    enum { KEPT = sizeof kept / sizeof *kept };
+    mr_value facts = inspect_field(&answer->roots[0], "facts");
+    report_pair pairs[KEPT + 2] = {{"resources", keep(report, inspect_field(&answer->roots[0], "resources"))},
+                                   {"alive", mr_bool(true)}};
+    for (size_t i = 0; i < KEPT; i++)
+        pairs[i + 2] = (report_pair){kept[i], keep(report, inspect_field(&facts, kept[i]))};
+    if (strcmp(name, "resources") == 0) return report_map(report, pairs, 1);
+    report_list nodes = {0};
+    report_add(report, &nodes, report_map(report, pairs, sizeof pairs / sizeof *pairs));
+    return REPORT_MAP(report, {"nodes", report_list_arg(&nodes)});
+}
+
+static const struct question {
+    const char *name;
+    inspect_query_what what;
+    bool rows; /* of processes, or of their events, are wanted: as many as the limit says */
+    build_fn *build;
+} questions[] = {
+    {"tasks", INSPECT_QUERY_TASKS, true, rows_of},        {"objects", INSPECT_QUERY_OBJECTS, true, rows_of},
+    {"actors", INSPECT_QUERY_NODE, false, node_list},     {"groups", INSPECT_QUERY_NODE, false, node_list},
+    {"workers", INSPECT_QUERY_TASKS, false, worker_list}, {"timeline", INSPECT_QUERY_EVENTS, true, timeline},
+    {"resources", INSPECT_QUERY_MACHINE, false, machine}, {"nodes", INSPECT_QUERY_MACHINE, false, machine},
+};
+
+static mr_status ask(mr_inspect *inspect, const struct question *question, size_t limit, mr_value *out) {
+    inspect_answer answer;
+    report report;
+    inspect_query_question look = {.what = question->what, .limit = question->rows ? (uint32_t)limit : 0};
+    MR_TRY(inspect_look(inspect, &look, &answer));
+    report_init(&report);
+    mr_arg map = question->build(&report, &answer, question->name, limit);
+    mr_status status = inspect_value(&map, out);
+    report_fini(&report);
+    inspect_answer_fini(&answer);
+    return status;
+}
+
+/* status and memory: the node's facts, and the sums of what the processes say. */
+static mr_status overview(mr_inspect *inspect, size_t limit, bool memory, mr_value *out) {
+    inspect_answer tasks, objects;
+    gathered all, held;
+    report report;
+    int64_t total;
+    MR_TRY(inspect_look(inspect, &(inspect_query_question){.what = INSPECT_QUERY_TASKS}, &tasks));
+    mr_status status = inspect_look(
+        inspect, &(inspect_query_question){.what = INSPECT_QUERY_OBJECTS, .limit = memory ? MEMORY_OBJECTS : 0},
+        &objects);
+    if (status != MR_OK) {
+        inspect_answer_fini(&tasks);
+        return status;
+    }
+    report_init(&report);
+    gather(&all, &report, &tasks);
+    gather(&held, &report, &objects);
+    choose(&held, true, MEMORY_OBJECTS);
+    const mr_value *node = &objects.roots[0];
+    mr_value facts = inspect_field(node, "facts"), resources = inspect_field(node, "resources"),
+             workers = inspect_field(node, "workers"), store = inspect_field(node, "store");
+    mr_arg processes = worker_rows(&report, &objects, "objects", limit, &total);
+    mr_arg map =
+        REPORT_MAP(&report, {"node", mr_value_arg(&facts)}, {"resources", mr_value_arg(&resources)},
+                   {"workers", mr_value_arg(&workers)}, {"store", mr_value_arg(&store)}, {"processes", processes},
+                   {"processes_total", mr_int(total)}, {"actors", mr_int(inspect_int(node, "actors_total"))},
+                   {"pending", mr_int(all.total)}, {"objects", mr_int(held.total)}, {"bytes", mr_int(held.bytes)},
+                   {"largest", report_list_arg(&held.rows)}, {"silent", report_list_arg(&held.silent)});
+    status = inspect_value(&map, out);
+    report_fini(&report);
+    inspect_answer_fini(&tasks);
+    inspect_answer_fini(&objects);
+    return status;
+}
+
+mr_status mr_inspect_ask(mr_inspect *inspect, const char *what, const char *id, size_t limit, mr_value *out) {
+    if (inspect == NULL || what == NULL)
+        return error_set(MR_INVALID, "mr_inspect_ask: `%s` is NULL", inspect == NULL ? "inspect" : "what");
+    MR_TRY(context_check(inspect->mr, out));
+    if (limit > INSPECT_QUERY_ROWS_MAX) limit = INSPECT_QUERY_ROWS_MAX;
+    if (strcmp(what, "status") == 0) return overview(inspect, limit, false, out);
+    if (strcmp(what, "memory") == 0) return overview(inspect, limit, true, out);
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++)
+        if (strcmp(what, questions[i].name) == 0) return ask(inspect, &questions[i], limit, out);
+    if (strcmp(what, "why") != 0) return error_set(MR_INVALID, "mr_inspect_ask: unknown query '%s'", what);
+    report_id parsed;
+    if (id == NULL || !report_id_parse(id, &parsed))
+        return error_set(MR_INVALID, "'%s' is not an id such as t4:17, c4:17, o4:17, a4:2 or p4", id == NULL ? "" : id);
+    return inspect_why(inspect, &parsed, out);
+}

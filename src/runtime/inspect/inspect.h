@@ -1,0 +1,36 @@
+/* inspect.h — watcher: a process that joined a node to query it (inspect_query.h), and combines the answers.
+ *
+ *   inspect.c        opening, asking, and the answers to all questions but these:
+ *   inspect_why.c    chain of causes of a wait
+ *   inspect_nodes.c  list of nodes
+ *   inspect_trace.c  timeline for Perfetto; inspect_flows.c  arrows from calls to bodies
+ *   inspect_json.c   values as JSON */
+#pragma once
+#include "miniray/admin.h"
+#include "runtime/client/inspect_query.h"
+#include "runtime/common/report.h"
+#include "runtime/refs/value_pack.h"
+
+enum { INSPECT_PARTS_MAX = 4097 };
+
+typedef struct inspect_answer { /* what the node and the processes said; owned: inspect_answer_fini */
+    value_pack *values;
+    value_doc *docs; /* one per part, as the roots */
+    mr_value *roots; /* the node's first */
+    size_t count;
+} inspect_answer;
+
+MR_MUST mr_status inspect_look(mr_inspect *inspect, const inspect_query_question *question, inspect_answer *out);
+void inspect_answer_fini(inspect_answer *answer);
+
+/* The fields of a map, with what to take if they are missing or of another kind. */
+int64_t inspect_int(const mr_value *map, const char *key);
+span inspect_text(const mr_value *map, const char *key); /* empty; borrowed as the map */
+bool inspect_is(const mr_value *map, const char *key, const char *text);
+mr_value inspect_field(const mr_value *map, const char *key); /* nil */
+
+/* Packs the tree into a value of its own. */
+MR_MUST mr_status inspect_value(const mr_arg *arg, mr_value *out);
+
+/* inspect_why.c */
+MR_MUST mr_status inspect_why(mr_inspect *inspect, const report_id *id, mr_value *out);

@@ -1,7 +1,0 @@
-/* lasting.h — lookup of standalone nodes by their address. */
-#pragma once
-#include "miniray/admin.h"
-
-/* Who listens at the socket of this address. MR_NOT_FOUND: nobody does, whatever lies there. *pidfd is the caller's;
- * NULL: not wanted. */
-MR_MUST mr_status node_discovery_find(const char *address, mr_node_info *out, int *pidfd);

@@ -1,0 +1,36 @@
+/* node_actor_args.h — objects and references that the node keeps for actors that it may have to create again: those
+ * that their arguments contain (attachment_each_need), also after their creator has ended.
+ *
+ *   object of the store  held by the store server (node_annex_ops.keep): it survives its maker
+ *   future of a process    borrowed from its owner (borrow.h), as any process does that has it; lost with its owner
+ *   handle of an actor     held by the new actor itself (node_actor.h)
+ *
+ *  node_actor_args_args ── node_kept_answer: when every owner has given its word ──► kept ── node_kept_drop ──► gone
+ *
+ * The creator keeps everything until the answer, and the answer waits for the owners; so nothing is let go of between
+ * the two. Pure over `calls`. */
+#pragma once
+#include "base/list.h"
+#include "net/rpc/rpc.h"
+#include "runtime/refs/borrow.h"
+#include "runtime/refs/value_pack.h"
+
+struct node_core;
+
+typedef struct node_kept node_kept; /* of one actor */
+
+typedef struct node_actor_args {
+    borrow borrow;
+    map owners; /* process → map of serial → node_loan; owned */
+    list kept;  /* of node_kept */
+} node_actor_args;
+
+void node_actor_args_init(struct node_core *core);
+void node_actor_args_fini(struct node_core *core);                   /* after the calls */
+void node_actor_args_feed(struct node_core *core);                   /* there may be room */
+void node_actor_args_gone(struct node_core *core, uint64_t process); /* whatever it owned */
+
+/* *out is NULL where nothing is needed. MR_OBJECT_LOST, MR_CORRUPT, MR_NOMEM: nothing is kept. */
+MR_MUST mr_status node_actor_args_args(struct node_core *core, const value_pack *args, node_kept **out);
+void node_kept_answer(struct node_core *core, node_kept *kept, rpc_call_token token); /* NULL: at once */
+void node_kept_drop(struct node_core *core, node_kept *kept);                         /* NULL is a no-op */

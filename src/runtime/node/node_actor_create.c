@@ -1,0 +1,214 @@
+/* node_actor_create.c — see node_manager.h. Tested by tests/runtime_actor_test.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "miniray/runtime.h"
+#include "runtime/node/node_internal.h"
+
+enum { LEAVE_US = 5 * 1000 * 1000 }; /* for what an actor does at its end */
+
+/* ---- What actors need (node_actor_ops; the host is the core). */
+
+static uint64_t request(void *host, node_actor *actor) {
+    node_core *core = host;
+    uint64_t ticket = core->next_ticket++;
+    if (scheduler_impossible(core->scheduler, &actor->need)) {
+        char who[300];
+        snprintf(who, sizeof who, "an actor of class %s", actor->class_name);
+        node_warn_impossible(core, actor->program, who, &actor->need, NULL);
+    }
+    scheduler_request(core->scheduler, node_client_of(actor->program), ticket, &actor->need);
+    return ticket;
+}
+
+static void forget(void *host, node_actor *actor, uint64_t ticket) {
+    scheduler_cancel(((node_core *)host)->scheduler, node_client_of(actor->program), ticket);
+}
+
+typedef struct creation { /* an actor being made */
+    wire_call call;
+    node_core *core;
+    mr_actor id;
+    uint32_t start;
+} creation;
+
+static void creation_done(wire_call *call, const rpc_call_result *result) {
+    creation *creation = container_of(call, struct creation, call);
+    node_core *core = creation->core;
+    if (result->why == NULL) { /* else its process is gone, and that is told apart */
+        value_pack *values;
+        failure *failed;
+        wire_outcome(call, result, "", &values, &failed);
+        node_actor_created(&core->actors, creation->id, creation->start, failed);
+        value_pack_unref(values);
+        failure_unref(failed);
+    }
+    wire_call_end(call);
+    node_decide(core);
+}
+
+static void start(void *host, node_actor *actor) {
+    node_core *core = host;
+    node_member *member = node_member_by_process(core, actor->process);
+    MR_ASSERT(member != NULL);
+    creation *creation = XNEW(struct creation, .call = {.done = creation_done, .free = wire_call_free}, .core = core,
+                              .id = actor->id, .start = actor->starts);
+    uint8_t fields[16 + 4 + 256 + 4];
+    writer writer = writer_of(fields, sizeof fields);
+    wire_put_actor(&writer, actor->id);
+    writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
+    writer_u32(&writer, actor->threads);
+    node_gpus_tell(core, member, 0, (rpc_call_token){0});
+    core->launcher.ops->label(core->launcher.self, member->pid,
+                              actor->name[0] != '\0' ? actor->name : actor->class_name);
+    wire_message message = {.fields = span_of(fields, writer_size(&writer)), .pack = actor->args};
+    mr_status status = wire_ask(core->rpc, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
+    if (status == MR_OK) return;
+    if (status == MR_BUSY) { /* again when there is room */
+        member->unborn = true;
+        free(creation);
+        return;
+    }
+    if (status == MR_CLOSED) { /* that worker is in no state to be one */
+        node_actor_not_told(&core->actors, creation->id, creation->start);
+    } else {
+        failure *failed = failure_create(status, mr_last_error(), "", NULL);
+        node_actor_created(&core->actors, creation->id, creation->start, failed);
+        failure_unref(failed);
+    }
+    free(creation);
+}
+
+void node_create_again(node_core *core, node_member *member) {
+    node_actor *actor = node_actor_in(&core->actors, member->process);
+    member->unborn = false;
+    if (actor != NULL && actor->state == NODE_ACTOR_STARTING) start(core, actor);
+}
+
+static void end(void *host, uint64_t process) { node_end_process(host, process); }
+
+static void dismiss(void *host, uint64_t process) { node_dismiss(host, process, LEAVE_US); }
+
+static void tell(void *host, rpc_call_token token, node_actor *actor) {
+    node_core *core = host;
+    if (actor->state == NODE_ACTOR_DEAD) {
+        char text[512];
+        failure_text(actor->dead, text, sizeof text);
+        node_refuse(core, token, MR_ACTOR_DIED, text);
+        return;
+    }
+    node_answer(core, token, span_of(&actor->process, sizeof actor->process));
+}
+
+static void died(void *host, node_actor *actor) {
+    node_core *core = host;
+    node_job_of(core, actor->program)->actors--;
+    node_job_check(core, actor->program);
+}
+
+static void let_go(void *host, node_kept *kept) { node_kept_drop(host, kept); }
+
+const node_actor_ops node_actor_host_ops = {request, forget, start, end, dismiss, tell, died, let_go};
+
+/* ---- What is asked about them. */
+
+/* The one that was named, or that of the asker's program. */
+static span space_of(node_core *core, const node_member *member, span named) {
+    node_job *job = node_job_of(core, member->program);
+    if (named.size > 0 || job == NULL) return named;
+    return span_of(job->name_space, strlen(job->name_space));
+}
+
+static mr_status plant(node_core *core, node_actor_plan *plan, rpc_call_token token) {
+    MR_TRY(node_check_hope(core, plan->program));
+    if (plan->need.group != 0) MR_TRY(scheduler_group_fits(core->scheduler, &plan->need));
+    MR_TRY(node_actor_args_args(core, plan->args, &plan->kept));
+    node_job *job = node_job_of(core, plan->program);
+    job->actors++;
+    mr_status status = node_actor_create(&core->actors, plan);
+    if (status == MR_OK) {
+        node_kept_answer(core, plan->kept, token);
+        return MR_OK;
+    }
+    job->actors--;
+    node_kept_drop(core, plan->kept);
+    return status;
+}
+
+static mr_status create(node_core *core, node_member *member, reader *reader, const rpc_call_request *request) {
+    node_actor_plan plan = {.id = wire_get_actor(reader), .program = member->program};
+    plan.class_name = wire_get_name(reader);
+    plan.name = wire_get_name(reader);
+    plan.name_space = space_of(core, member, wire_get_name(reader));
+    plan.restarts = reader_u32(reader);
+    plan.detached = reader_u8(reader) != 0;
+    bool native = reader_u8(reader) != 0;
+    plan.threads = reader_u32(reader);
+    plan.about = reader_span32(reader);
+    mr_status status = resources_decode(reader, &plan.need);
+    if (status == MR_OK && plan.about.size > MR_ABOUT_MAX)
+        status = error_set(MR_TOO_LARGE, "the actor's description (about) is %zu bytes; the limit is %d",
+                           plan.about.size, MR_ABOUT_MAX);
+    if (status == MR_OK && native) status = node_job_native(core, &plan.program);
+    if (status != MR_OK) {
+        wire_body_drop(request->body.data);
+        return status;
+    }
+    MR_TRY(wire_take_bundle(reader, request->payload, request->body, &plan.args));
+    status = plant(core, &plan, request->token);
+    value_pack_unref(plan.args);
+    return status;
+}
+
+static mr_status find_actor(node_core *core, reader *reader, node_actor **out) {
+    mr_actor id = wire_get_actor(reader);
+    *out = reader->failed ? NULL : node_actor_find(&core->actors, id);
+    return *out != NULL ? MR_OK
+                        : error_set(MR_NOT_FOUND, "unknown actor a%u:%llu: it was never created, or died long ago",
+                                    (unsigned)id.word[0], (unsigned long long)id.word[1]);
+}
+
+static mr_status by_name(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
+    span name = wire_get_name(reader), name_space = space_of(core, member, wire_get_name(reader));
+    node_actor *actor = reader->failed ? NULL : node_actor_named(&core->actors, name_space, name);
+    if (actor == NULL)
+        return error_set(MR_NOT_FOUND, "there is no actor named '%.*s' in namespace '%.*s'", (int)name.size,
+                         name.data == NULL ? (const uint8_t *)"" : name.data, (int)name_space.size,
+                         name_space.data == NULL ? (const uint8_t *)"" : name_space.data);
+    node_answer(core, token, span_of(&actor->id, sizeof actor->id));
+    return MR_OK;
+}
+
+static void look_at(node_core *core, const node_actor *actor, rpc_call_token token) {
+    uint8_t fields[3 * (4 + 256) + 8 + MR_ABOUT_MAX];
+    writer writer = writer_of(fields, sizeof fields);
+    writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
+    writer_span32(&writer, span_of(actor->name, strlen(actor->name)));
+    writer_span32(&writer, span_of(actor->name_space, strlen(actor->name_space)));
+    writer_u32(&writer, actor->starts);
+    writer_span32(&writer, span_of(actor->about, actor->about_size));
+    node_answer(core, token, span_of(fields, writer_size(&writer)));
+}
+
+mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const rpc_call_request *request) {
+    rpc_call_token token = request->token;
+    if (request->method == NODE_ACTOR_CREATE) return create(core, member, reader, request);
+    if (request->method == NODE_ACTOR_FIND) return by_name(core, member, reader, token);
+    node_actor *actor;
+    MR_TRY(find_actor(core, reader, &actor));
+    switch (request->method) {
+    case NODE_ACTOR_WHERE: node_actor_where(&core->actors, actor, token); return MR_OK;
+    case NODE_ACTOR_LOOK: look_at(core, actor, token); return MR_OK;
+    case NODE_ACTOR_KILL: node_actor_kill(&core->actors, actor); break;
+    case NODE_ACTOR_RESTART: node_actor_restart(&core->actors, actor); break;
+    case NODE_ACTOR_HOLD: node_actor_hold(&core->actors, actor, member->process); break; /* it has a handle */
+    case NODE_ACTOR_DROP: node_actor_drop(&core->actors, actor, member->process); break; /* it has none any more */
+    default: MR_UNREACHABLE();
+    }
+    node_answer(core, token, (span){0});
+    return MR_OK;
+}

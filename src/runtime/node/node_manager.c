@@ -1,0 +1,323 @@
+/* node_manager.c — see node_manager.h. Tested by tests/standalone_node_test.c. */
+#include "runtime/node/node_manager.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "runtime/node/node_internal.h"
+
+typedef struct answer { /* one that found no room */
+    list place;
+    rpc_call_token token;
+    mr_status status;
+    size_t size;
+    uint8_t fields[]; /* or the text of a refusal, which ends with a zero */
+} answer;
+
+/* ---- Members. */
+
+static node_member *member_by_link(node_core *core, link_id link) { return map_get(&core->by_link, link.v); }
+
+node_member *node_member_by_process(node_core *core, uint64_t process) { return map_get(&core->by_process, process); }
+
+static void member_free(node_core *core, node_member *member) {
+    while (!list_empty(&member->lease_waits))
+        node_lease_forget(core, container_of(member->lease_waits.next, node_lease_wait, place));
+    for (list *at; (at = list_pop_front(&member->answers)) != NULL;) free(container_of(at, answer, place));
+    for (list *at; (at = list_pop_front(&member->words)) != NULL;) free(container_of(at, node_word, place));
+    node_gpus_give(core, member);
+    map_remove(&core->gpu_leases, member->gpu_lease);
+    map_remove(&core->by_link, member->link.v);
+    map_remove(&core->by_process, member->process);
+    free(member);
+}
+
+/* ---- Answers. */
+
+static mr_status say(node_core *core, rpc_call_token token, mr_status status, span fields) {
+    if (status == MR_OK) return wire_answer(core->rpc, token, fields);
+    return rpc_fail(core->rpc, token, status, (const char *)fields.data);
+}
+
+/* Now, or behind those that found no room. */
+static void say_in_order(node_core *core, rpc_call_token token, mr_status status, span fields) {
+    node_member *member = member_by_link(core, token.link);
+    if (member == NULL) return; /* it left while it waited */
+    if (list_empty(&member->answers) && say(core, token, status, fields) != MR_BUSY) return;
+    answer *kept = xmalloc(sizeof *kept + fields.size);
+    *kept = (answer){.token = token, .status = status, .size = fields.size};
+    if (fields.size > 0) memcpy(kept->fields, fields.data, fields.size);
+    list_push_back(&member->answers, &kept->place);
+}
+
+void node_answer(node_core *core, rpc_call_token token, span fields) { say_in_order(core, token, MR_OK, fields); }
+
+void node_refuse(node_core *core, rpc_call_token token, mr_status status, const char *text) {
+    char own[ERROR_TEXT_MAX]; /* the text may be the last error's, which the next one overwrites */
+    snprintf(own, sizeof own, "%s", text);
+    say_in_order(core, token, status, span_of(own, strlen(own) + 1));
+}
+
+static mr_status tell(node_core *core, const node_member *member, wire_method method, uint64_t about) {
+    return wire_tell(core->rpc, member->link, method, span_of(&about, sizeof about));
+}
+
+/* It does not overtake the answer by which the member knows what it is about: the grant of a lease, say. */
+void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t about) {
+    node_member *member = node_member_by_process(core, process);
+    if (member == NULL) return;
+    bool first = list_empty(&member->answers) && list_empty(&member->words);
+    if (first && tell(core, member, method, about) != MR_BUSY) return;
+    node_word *kept = XNEW(node_word, .method = method, .about = about);
+    list_push_back(&member->words, &kept->place);
+}
+
+static void tell_again(node_core *core, node_member *member) {
+    while (!list_empty(&member->words)) {
+        node_word *kept = container_of(member->words.next, node_word, place);
+        if (tell(core, member, kept->method, kept->about) == MR_BUSY) return;
+        list_remove(&kept->place);
+        free(kept);
+    }
+}
+
+static void on_room(void *context, link_id link) {
+    node_core *core = context;
+    reply_queue_room(&core->replies, core->rpc);
+    node_member *member = member_by_link(core, link);
+    node_job *job = member == NULL ? NULL : node_job_of(core, member->program);
+    if (job != NULL && job->output != NULL) node_output_room(job->output);
+    if (core->annex != NULL) core->annex->room(core->annex_self);
+    if (member == NULL) return;
+    while (!list_empty(&member->answers)) {
+        answer *answer = container_of(member->answers.next, struct answer, place);
+        if (say(core, answer->token, answer->status, span_of(answer->fields, answer->size)) == MR_BUSY) return;
+        list_remove(&answer->place);
+        free(answer);
+    }
+    tell_again(core, member);
+    node_actor_args_feed(core);
+    if (member->unborn) node_create_again(core, member);
+}
+
+void node_end_process(node_core *core, uint64_t process) {
+    node_member *member = node_member_by_process(core, process);
+    if (member != NULL && member->role == WIRE_WORKER) core->launcher.ops->kill(core->launcher.self, member->pid);
+}
+
+void node_decide(node_core *core) {
+    scheduler_decision decision;
+    while (!core->stopped && scheduler_next(core->scheduler, &decision)) node_carry_out(core, &decision);
+}
+
+/* ---- Requests. Each reads its fields, checks them, and answers now or later. */
+
+static mr_status join(node_core *core, node_member *member, reader *reader, rpc_call_token token) {
+    uint32_t version = reader_u32(reader);
+    uint8_t role = reader_u8(reader);
+    uint32_t pid = reader_u32(reader);
+    if (reader->failed || role > WIRE_WATCHER || member->joined)
+        return error_set(MR_DENIED, "malformed or repeated join request from process %d (role %u)", member->pid, role);
+    if (version != WIRE_VERSION)
+        return error_set(MR_DENIED,
+                         "this program uses version %u of the runtime's protocol, the node version %u: " FORMAT_USE_SAME
+                         ", or stop that node",
+                         version, WIRE_VERSION);
+    if (member->pid == 0) member->pid = (int)pid; /* a transport that does not know */
+    if (role == WIRE_WORKER) MR_TRY(node_worker_join(core, member));
+    if (role == WIRE_DRIVER) MR_TRY(node_job_join(core, member, reader));
+    member->joined = true;
+    member->role = (wire_role)role;
+    if (role != WIRE_WATCHER) scheduler_client_add(core->scheduler, member->process, member->program);
+    const uint32_t fields[] = {core->options.workers, member->program};
+    node_answer(core, token, span_of(fields, sizeof fields));
+    return MR_OK;
+}
+
+static mr_status handle(node_core *core, node_member *member, const rpc_call_request *request) {
+    reader reader = reader_of(request->payload.data, request->payload.size);
+    if (request->method != NODE_ACTOR_CREATE || member->doomed) wire_body_drop(request->body.data);
+    if (member->doomed) return error_set(MR_CLOSED, "the driver of job %u has ended", member->program);
+    if (!member->joined && request->method != NODE_JOIN)
+        return error_set(MR_DENIED, "process %d sent request %u before it joined", member->pid, request->method);
+    switch (request->method) {
+    case NODE_JOIN: return join(core, member, &reader, request->token);
+    case NODE_LEASE: return node_lease(core, member, &reader, request->token);
+    case NODE_RELEASE: return node_release(core, member, &reader, request->token);
+    case NODE_BLOCKED:
+        scheduler_block(core->scheduler, member->process, reader_u8(&reader) != 0);
+        node_answer(core, request->token, (span){0});
+        return MR_OK;
+    case NODE_ACTOR_CREATE:
+    case NODE_ACTOR_WHERE:
+    case NODE_ACTOR_FIND:
+    case NODE_ACTOR_HOLD:
+    case NODE_ACTOR_DROP:
+    case NODE_ACTOR_RESTART:
+    case NODE_ACTOR_LOOK:
+    case NODE_ACTOR_KILL: return node_handle_actor(core, member, &reader, request);
+    case NODE_GROUP_CREATE:
+    case NODE_GROUP_WAIT:
+    case NODE_GROUP_REMOVE: return node_handle_group(core, member, &reader, request);
+    case NODE_DRAIN: return node_drain(core, member, request->token);
+    case NODE_LOOK: return node_look(core, request);
+    case NODE_EVENTS: return node_events_lend(core, member, request->token);
+    default:
+        if (core->annex != NULL) return core->annex->request(core->annex_self, member->process, request);
+        return error_set(MR_INVALID, "unknown request %u from process %d", request->method, member->pid);
+    }
+}
+
+/* ---- Events of the calls. */
+
+static void on_request(void *context, const rpc_call_request *request) {
+    node_core *core = context;
+    node_member *member = member_by_link(core, request->token.link);
+    MR_ASSERT(member != NULL);
+    mr_status status = handle(core, member, request);
+    if (status != MR_OK) node_refuse(core, request->token, status, mr_last_error());
+    node_decide(core);
+}
+
+static void on_cancel(void *context, rpc_call_token token) {
+    node_core *core = context;
+    node_member *member = member_by_link(core, token.link);
+    if (member == NULL) return;
+    list_for_each (at, &member->lease_waits) {
+        node_lease_wait *wait = container_of(at, node_lease_wait, place);
+        if (wait->token.number == token.number) node_lease_cancel(core, wait);
+    }
+    node_group_cancel(core, token);
+}
+
+static void *on_body(void *context, link_id link, uint32_t method, span payload, uint64_t size) {
+    return wire_body_room(size);
+}
+
+static void on_link_open(void *context, link_id link, const peer *peer) {
+    node_core *core = context;
+    node_member *member = XNEW(node_member, .link = link, .process = peer->process, .pid = peer->pid);
+    list_init(&member->lease_waits);
+    list_init(&member->answers);
+    list_init(&member->words);
+    map_put(&core->by_link, link.v, member);
+    map_put(&core->by_process, member->process, member);
+}
+
+static void on_link_closed(void *context, link_id link, const cause *why) {
+    node_core *core = context;
+    node_member *member = member_by_link(core, link);
+    if (member == NULL) return;
+    scheduler_client_gone(core->scheduler, member->process);
+    scheduler_worker_gone(core->scheduler, member->process);
+    if (member->joined && member->role == WIRE_WORKER) node_worker_gone(core, member->program);
+    node_events_gone(core, member->process, why);
+    node_actor_process_gone(&core->actors, member->process, why);
+    node_actor_args_gone(core, member->process);
+    if (core->annex != NULL) core->annex->gone(core->annex_self, member->process);
+    node_end_process(core, member->process); /* no link, no use */
+    uint32_t program = member->joined && member->role == WIRE_DRIVER ? member->program : 0;
+    member_free(core, member);
+    if (program != 0) node_job_left(core, program);
+    node_decide(core);
+}
+
+static const rpc_call_handlers handlers = {.on_request = on_request,
+                                           .on_cancel = on_cancel,
+                                           .on_body = on_body,
+                                           .on_link_open = on_link_open,
+                                           .on_link_closed = on_link_closed,
+                                           .on_room = on_room};
+
+/* ---- Life. */
+
+node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher) {
+    node_core *core = xcalloc(1, sizeof *core);
+    *core = (node_core){.env = env, .options = *options, .launcher = launcher, .next_ticket = 1, .next_program = 1};
+    core->scheduler = scheduler_create(&options->total, options->workers);
+    gpus_init(&core->gpus, resources_milli(&options->total, "gpu"), options->gpus_shown);
+    if (!options->lasting) core->own_program = node_job_add(core);
+    node_actors_init(&core->actors, &node_actor_host_ops, core);
+    reply_queue_init(&core->replies);
+    node_events_init(&core->events);
+    node_actor_args_init(core);
+    core->rpc = rpc_create(env, &handlers, core);
+    return core;
+}
+
+void node_manager_annex(node_core *core, const node_annex_ops *ops, void *self) {
+    core->annex = ops;
+    core->annex_self = self;
+}
+
+void node_manager_start(node_core *core) { node_decide(core); }
+
+void node_manager_stop(node_core *core) { core->stopped = true; }
+
+void node_manager_destroy(node_core *core) {
+    map_entry entry;
+    core->stopped = true;
+    rpc_destroy(core->rpc);
+    while (map_next(&core->by_link, 0, &entry) != 0) member_free(core, entry.value);
+    for (size_t at = 0; (at = map_next(&core->starting, at, &entry)) != 0;) free(entry.value);
+    reply_queue_fini(&core->replies);
+    node_events_fini(core);
+    for (size_t at = 0; (at = map_next(&core->programs, at, &entry)) != 0;) {
+        node_job *job = entry.value;
+        if (job->output != NULL) node_output_end(job->output);
+        free(job);
+    }
+    node_groups_fini(core);
+    node_actors_fini(&core->actors);
+    node_actor_args_fini(core);
+    scheduler_destroy(core->scheduler);
+    map_fini(&core->by_link);
+    map_fini(&core->by_process);
+    map_fini(&core->lease_waits);
+    map_fini(&core->starting);
+    map_fini(&core->programs);
+    map_fini(&core->gpu_leases);
+    free(core);
+}
+
+rpc *node_manager_calls(node_core *core) { return core->rpc; }
+
+void node_manager_child_started(node_core *core, uint32_t program, int pid) {
+    if (!core->stopped) node_starting_add(core, program, pid);
+}
+
+void node_manager_start_failed(node_core *core, uint32_t program, const char *why) {
+    if (core->stopped) return;
+    node_start_refused(core, program, why);
+    node_decide(core);
+}
+
+bool node_manager_is_starting(const node_core *core, int pid) {
+    return map_get(&core->starting, (uint64_t)pid) != NULL;
+}
+
+const char *node_manager_sentence(const node_core *core, int pid) {
+    map_for_each (slot, &core->by_process) {
+        const node_member *member = slot.value;
+        if (member->pid == pid && member->sentence != NULL) return member->sentence;
+    }
+    return "";
+}
+
+void node_manager_child_ended(node_core *core, int pid, const char *how) {
+    node_starting *starting = map_get(&core->starting, (uint64_t)pid);
+    if (starting == NULL || core->stopped) return; /* it had joined: its link says the rest */
+    node_job *job = node_job_of(core, starting->program);
+    if (job != NULL && !starting->doomed) {
+        snprintf(job->start_failure, sizeof job->start_failure, "process %d %s", pid, how);
+        log_warn("worker process %d ended before it joined: %s", pid, how);
+    }
+    node_start_failed(core, starting);
+    node_decide(core);
+}

@@ -1,0 +1,95 @@
+/* node_manager.h — decisions of a node: its members, the workers they get, and the location of actors.
+ *
+ * Pure over `calls` (net/rpc/rpc.h) and a launcher: time, messages and the ends of processes come in, answers and
+ * decisions go out. The loop that drives it, with the broker, the port and the children, is node.c; the simulator is
+ * another.
+ *
+ *   node_manager.c        life, members, requests by method
+ *   node_job.c     the programs that have joined: each has workers of its own, and ends with its driver
+ *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
+ *   node_gpu.c         which GPUs a worker sees
+ *   node_placement.c       placement groups
+ *   node_actor_create.c  requests about actors, and the operations of their table (node_actor.h)
+ *   node_actor_args.c        arguments of actors that may be created again
+ *   node_inspect.c        queries about the node and its processes
+ *   node_events.c      latest calls of workers, in rings of shared memory
+ *   node_internal.h       state that these files share */
+#pragma once
+#include "net/rpc/rpc.h"
+#include "net/shm/broker.h"
+#include "runtime/common/resources.h"
+#include "runtime/node/launcher.h"
+#include "runtime/node/node_output.h"
+#include "store/object_header.h"
+#include "store/store_server.h"
+
+typedef struct node_core node_core;
+
+enum { NODE_MANAGER_OWN_PROGRAM = 1 }; /* the number of a private node's program */
+
+typedef struct node_facts { /* what only the machine's loop knows */
+    int pid;
+    uint32_t number; /* of the node, the same in the numbers of all its processes */
+    char host[64];
+    const char *address, *folder; /* borrowed */
+    int64_t age_us;
+    uint64_t memory_bytes; /* that the machine, or its container, has beside the arena; 0: not known */
+    broker_stats arena;
+    store_server_stats store;
+} node_facts;
+
+typedef struct node_memory_ops { /* stretches of the arena; of the launcher's self */
+    void *(*lend)(void *launcher_self, size_t bytes, uint64_t *offset); /* with any content; NULL: there is none */
+    void (*take_back)(void *launcher_self, uint64_t offset, size_t bytes);
+} node_memory_ops;
+
+typedef struct node_manager_options {
+    void (*describe)(void *launcher_self, node_facts *out); /* NULL: there is nothing to tell */
+    const node_memory_ops *memory;                          /* NULL: no shared memory, no events */
+    uint64_t arena_bytes;
+    uint32_t events_kept;   /* of each worker; 0: none */
+    resources total;        /* of this machine */
+    const char *gpus_shown; /* as gpus_init; borrowed for node_manager_create */
+    uint32_t workers;       /* of each program, started before anybody asks */
+    /* Programs come and go, and each says what its workers are when it joins; otherwise the node is one program's,
+     * whose workers start before it joins. */
+    bool lasting;
+} node_manager_options;
+
+/* The env is borrowed for its life; its transport may be filled in later (rpc_create). */
+node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher);
+void node_manager_destroy(node_core *core); /* the transport must bring no event to its calls afterwards */
+
+rpc *node_manager_calls(node_core *core); /* borrowed; the context for rpc_events, and what wants rpc_tick */
+
+/* A part of the node that needs more than the core may touch (the store server): it is handed the requests of methods
+ * that the core does not know, of those who have joined, and hears who leaves. Borrowed for the core's life. */
+typedef struct node_annex_ops {
+    /* answers, or fails: refused */
+    mr_status (*request)(void *self, uint64_t process, const rpc_call_request *request);
+    void (*room)(void *self); /* a link has room again */
+    void (*gone)(void *self, uint64_t process);
+    mr_status (*keep)(void *self, const object_ref *ref); /* an object of the store; MR_OBJECT_LOST: it is gone */
+    void (*let_go)(void *self, const object_ref *ref);    /* of one that was kept */
+} node_annex_ops;
+void node_manager_annex(node_core *core, const node_annex_ops *ops, void *self); /* before anybody can have joined */
+
+void node_manager_start(node_core *core); /* the transport stands: the first workers are asked for */
+void node_manager_stop(node_core *core);  /* nothing new is started; links and children may end now */
+
+/* What the worker ran that printed what ends at this place of that outlet; false: not known. */
+bool node_manager_speaker(const node_core *core, int pid, std_stream std_stream, uint64_t place, char *out,
+                          size_t size);
+/* A process that the launcher started has printed this line. */
+void node_manager_printed(node_core *core, uint32_t program, const node_output_source *source, span line);
+
+/* A worker that the launcher said would start has done so, or will not. */
+void node_manager_child_started(node_core *core, uint32_t program, int pid);
+void node_manager_start_failed(node_core *core, uint32_t program, const char *why);
+
+bool node_manager_is_starting(const node_core *core, int pid); /* it has not joined yet */
+/* Why the node has ended a process, for the text of its death; "": it did not, or there is nothing to say. */
+const char *node_manager_sentence(const node_core *core, int pid);
+
+/* A process that the launcher started has ended; `how`: "exited with status 3", say. */
+void node_manager_child_ended(node_core *core, int pid, const char *how);

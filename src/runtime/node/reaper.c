@@ -1,0 +1,56 @@
+/* reaper.c — see reaper.h. */
+#include "runtime/node/reaper.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "net/unix_listener.h"
+#include "runtime/common/boot.h"
+#include "runtime/common/orphans.h"
+#include "runtime/common/session_dir.h"
+
+/* The signals that a terminal or a system's end sends are for the node, which then cleans up itself. */
+static void be_left_alone(void) {
+    sigset_t signals;
+    sigfillset(&signals);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    setpgid(0, 0);
+    close_range(0, UINT_MAX, 0);
+    int moved = chdir("/"); /* so that it pins no folder */
+    (void)moved;
+}
+
+static void await_end(pid_t node) {
+    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, node, 0), .events = POLLIN};
+    if (end.fd < 0 || getppid() != node) return; /* it has ended already */
+    while (poll(&end, 1, -1) < 0 && errno == EINTR) {}
+}
+
+_Noreturn static void bury(pid_t node, const char *run, const char *broker, bool private) {
+    boot_hide();
+    prctl(PR_SET_NAME, ORPHANS_SPARED);
+    be_left_alone();
+    await_end(node);
+    orphans_end_session(node);
+    unix_listener_clear(broker, SOCK_SEQPACKET, private);
+    session_dir_clear(run);
+    _exit(0);
+}
+
+pid_t reaper_open(const char *run, const char *broker, bool private) {
+    pid_t node = getpid(), reaper = fork();
+    if (reaper == 0) bury(node, run, broker, private);
+    return reaper;
+}
+
+void reaper_close(pid_t reaper) {
+    if (reaper <= 0) return;
+    kill(reaper, SIGKILL);
+    orphans_reap(reaper);
+}

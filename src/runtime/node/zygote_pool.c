@@ -1,0 +1,256 @@
+/* zygote_pool.c — see zygote_pool.h. */
+#include "runtime/node/zygote_pool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "runtime/common/zygote.h"
+
+enum { UNDER_WAY_MAX = 8, BARREN_MAX = 3 };
+
+typedef struct zygote {
+    zygote_pool *pool;
+    uint32_t program;
+    const launch_spec *spec; /* borrowed; NULL: dropped */
+    pid_t pid;               /* 0: it has ended, or there is none */
+    int socket_fd;           /* -1: it has ended, or there is none */
+    event_loop_watch *watch;
+    bool ready, cold;
+    bool failing;    /* hosts are being told: it is not freed under that */
+    bool stood;      /* this process of it was ready */
+    uint32_t barren; /* processes in a row that made nothing */
+    uint32_t made;   /* by this process of it */
+    uint32_t wanted; /* not asked for yet */
+    uint32_t last;   /* number of the last request */
+    map under_way;   /* numbers that were asked for */
+    char why[400];   /* it ended */
+} zygote;
+
+struct zygote_pool {
+    event_loop *loop;
+    const zygote_pool_host *host;
+    void *context;
+    map zygotes; /* of zygote, owned, by program */
+    map by_pid;  /* the same, while they have a process */
+};
+
+/* ---- Asking. */
+
+static void ask(zygote *zygote) {
+    while (zygote->ready && zygote->wanted > 0 && zygote->under_way.count < UNDER_WAY_MAX) {
+        zygote_request request = {.number = ++zygote->last};
+        if (send(zygote->socket_fd, &request, sizeof request, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+        map_put(&zygote->under_way, request.number, zygote);
+        zygote->wanted--;
+    }
+}
+
+static uint32_t take_all_wanted(zygote *zygote) {
+    uint32_t count = zygote->wanted + (uint32_t)zygote->under_way.count;
+    zygote->wanted = 0;
+    map_fini(&zygote->under_way);
+    return count;
+}
+
+static void fail_all(zygote *zygote, const char *why) {
+    const zygote_pool *pool = zygote->pool;
+    zygote->failing = true;
+    for (uint32_t count = take_all_wanted(zygote); count > 0; count--)
+        pool->host->failed(pool->context, zygote->program, why);
+    zygote->failing = false;
+}
+
+/* ---- Its process. */
+
+static void hear(void *context);
+
+static mr_status start(zygote *zygote) {
+    zygote_pool *pool = zygote->pool;
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+        return error_errno("cannot create a socket to a zygote of workers");
+    mr_status status = event_loop_watch_add(pool->loop, fds[0], hear, zygote, &zygote->watch);
+    if (status != MR_OK) {
+        close(fds[0]);
+        close(fds[1]);
+        return status;
+    }
+    status = pool->host->start(pool->context, zygote->program, zygote->spec, fds[1], &zygote->pid);
+    close(fds[1]);
+    zygote->socket_fd = fds[0];
+    zygote->ready = zygote->stood = false;
+    zygote->made = 0;
+    if (status == MR_OK) {
+        map_put(&pool->by_pid, (uint64_t)zygote->pid, zygote);
+        return MR_OK;
+    }
+    event_loop_watch_remove(zygote->watch);
+    close(zygote->socket_fd);
+    zygote->socket_fd = -1;
+    zygote->pid = 0;
+    return status;
+}
+
+static void zygote_free(zygote *zygote) {
+    zygote_pool *pool = zygote->pool;
+    if (zygote->socket_fd >= 0) {
+        event_loop_watch_remove(zygote->watch);
+        close(zygote->socket_fd);
+    }
+    if (zygote->pid != 0) map_remove(&pool->by_pid, (uint64_t)zygote->pid);
+    map_remove(&pool->zygotes, zygote->program);
+    map_fini(&zygote->under_way);
+    free(zygote);
+}
+
+/* Neither its process nor its socket is there any more. */
+static void over(zygote *zygote) {
+    zygote->barren = zygote->made > 0 ? 0 : zygote->barren + 1;
+    if (zygote->spec != NULL && zygote->stood && zygote->barren < BARREN_MAX) {
+        zygote->wanted = take_all_wanted(zygote);
+        if (zygote->wanted == 0) return; /* started again when somebody asks */
+        log_warn("%s; starting another", zygote->why);
+        if (start(zygote) == MR_OK) return;
+        snprintf(zygote->why, sizeof zygote->why, "%s", mr_last_error());
+    }
+    char why[sizeof zygote->why];
+    memcpy(why, zygote->why, sizeof why); /* who is told may have another one started */
+    fail_all(zygote, why);
+    if (zygote->spec == NULL && zygote->pid == 0 && zygote->socket_fd < 0) zygote_free(zygote);
+}
+
+bool zygote_pool_has(zygote_pool *pool, pid_t pid) { return map_get(&pool->by_pid, (uint64_t)pid) != NULL; }
+
+void zygote_pool_ended(zygote_pool *pool, pid_t pid, const char *why) {
+    zygote *zygote = map_remove(&pool->by_pid, (uint64_t)pid);
+    MR_ASSERT(zygote != NULL);
+    zygote->pid = 0;
+    zygote->ready = false;
+    snprintf(zygote->why, sizeof zygote->why, "the zygote of workers %s", why);
+    if (zygote->socket_fd < 0) over(zygote);
+}
+
+/* ---- What it says. */
+
+static void no_longer(zygote *zygote) {
+    event_loop_watch_remove(zygote->watch);
+    close(zygote->socket_fd);
+    zygote->socket_fd = -1;
+    zygote->ready = false;
+    if (zygote->pid == 0)
+        over(zygote);
+    else
+        zygote->pool->host->kill(zygote->pool->context, zygote->pid); /* deaf, but not dead */
+}
+
+static void refused(zygote *zygote, int value) {
+    const zygote_pool *pool = zygote->pool;
+    uint32_t program = zygote->program;
+    zygote->cold = true;
+    zygote->ready = false;
+    if (value > 0)
+        log_info("workers of job %u are started with exec: its zygote has %d threads and cannot fork", program, value);
+    else
+        log_warn("workers of job %u are started with exec: its zygote could not fork: %s", program, strerror(-value));
+    if (zygote->pid != 0) pool->host->kill(pool->context, zygote->pid);
+    for (uint32_t count = take_all_wanted(zygote); count > 0; count--) pool->host->afresh(pool->context, program);
+}
+
+static void heard(zygote *zygote, const zygote_report *report) {
+    const zygote_pool *pool = zygote->pool;
+    switch (report->kind) {
+    case ZYGOTE_READY:
+        zygote->ready = zygote->stood = true;
+        ask(zygote);
+        break;
+    case ZYGOTE_MADE:
+        if (map_remove(&zygote->under_way, report->number) == NULL) break; /* the other one has said it */
+        zygote->made++;
+        pool->host->made(pool->context, zygote->program, report->value);
+        ask(zygote);
+        break;
+    case ZYGOTE_REFUSED:
+        if (!zygote->cold) refused(zygote, report->value);
+        break;
+    default: break;
+    }
+}
+
+/* All that it has said by now. False: it says no more. */
+static bool listen_to(zygote *zygote) {
+    for (;;) {
+        zygote_report report;
+        ssize_t got = recv(zygote->socket_fd, &report, sizeof report, MSG_DONTWAIT);
+        /* ECONNRESET comes once, when it ended without having read all: what it said before that is still there. */
+        if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
+        if (got < 0 && errno == EAGAIN) return true;
+        if (got != (ssize_t)sizeof report) return false;
+        heard(zygote, &report);
+    }
+}
+
+static void hear(void *context) {
+    zygote *zygote = context;
+    if (!listen_to(zygote)) no_longer(zygote);
+}
+
+/* That one says no more is left to the loop. */
+void zygote_pool_settle(zygote_pool *pool) {
+    map_for_each (slot, &pool->zygotes) {
+        zygote *zygote = slot.value;
+        if (zygote->socket_fd >= 0) (void)listen_to(zygote);
+    }
+}
+
+/* ---- Life. */
+
+zygote_pool *zygote_pool_create(event_loop *loop, const zygote_pool_host *host, void *context) {
+    zygote_pool *pool = XNEW(struct zygote_pool, .loop = loop, .host = host, .context = context);
+    return pool;
+}
+
+void zygote_pool_destroy(zygote_pool *pool) {
+    map_entry entry;
+    if (pool == NULL) return;
+    while (map_next(&pool->zygotes, 0, &entry) != 0) zygote_free(entry.value);
+    map_fini(&pool->zygotes);
+    map_fini(&pool->by_pid);
+    free(pool);
+}
+
+bool zygote_pool_is_cold(zygote_pool *pool, uint32_t program) {
+    const zygote *zygote = map_get(&pool->zygotes, program);
+    return zygote != NULL && zygote->cold;
+}
+
+mr_status zygote_pool_ask(zygote_pool *pool, uint32_t program, const launch_spec *spec) {
+    zygote *zygote = map_get(&pool->zygotes, program);
+    if (zygote == NULL) {
+        zygote = XNEW(struct zygote, .pool = pool, .program = program, .spec = spec, .socket_fd = -1);
+        map_put(&pool->zygotes, program, zygote);
+    }
+    if (zygote->pid == 0 && zygote->socket_fd < 0) MR_TRY(start(zygote));
+    zygote->wanted++;
+    ask(zygote);
+    return MR_OK;
+}
+
+void zygote_pool_drop(zygote_pool *pool, uint32_t program) {
+    zygote *zygote = map_get(&pool->zygotes, program);
+    if (zygote == NULL) return;
+    zygote->spec = NULL;
+    zygote->ready = false;
+    if (zygote->pid != 0)
+        pool->host->kill(pool->context, zygote->pid);
+    else if (zygote->socket_fd < 0 && !zygote->failing)
+        zygote_free(zygote);
+}

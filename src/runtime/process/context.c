@@ -1,0 +1,479 @@
+/* context.c — see context.h.
+ *
+ * States, with the function on each arrow; enter() asserts that an arrow exists:
+ *
+ *   (zeroed page) ── context_open ──► JOINING ── context_open ──► OPEN ── context_see_others_out ──► CLOSING
+ *                                        │                         │                                    │
+ *                                        └────────────┬────────────┴────────────────────────────────────┘
+ *                                                     │ context_close
+ *                                                     ▼
+ *                                  STOPPING ── context_close ──► DETACHED ── context_close ──► CLOSED
+ *                                                                                                │ context_left, with
+ *                                                                                                ▼ the last view
+ *   in a forked child: any state ── fork (the kernel zeroes the page) ──► FORKED                freed
+ *
+ * Invariants  1. the state changes with the lock held, and never back;
+ *             2. the progress thread exists in OPEN, CLOSING and the beginning of STOPPING;
+ *             3. no thread waits, polls the port or hears from the node from DETACHED on.
+ * Tested by tests/runtime_life_test.c. */
+#include "runtime/process/context.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "net/shm/spin_wait.h"
+#include "runtime/common/fd_limit.h"
+#include "runtime/common/runtime_config.h"
+#include "runtime/common/shutdown_error.h"
+#include "runtime/process/callback.h"
+#include "runtime/process/context_extension.h"
+#include "runtime/process/driver_output.h"
+#include "runtime/process/submit_batch.h"
+#include "runtime/worker/worker.h"
+
+enum {
+    PAUSE_US = 1000,
+    JOIN_TIMEOUT_US = 10 * 1000 * 1000,
+    ASK_US = 50 * 1000, /* whether to give up, this often */
+    LEAVE_US = 10 * 1000 * 1000,
+    LENDS_AFTER_US = 300, /* of waiting in a worker */
+};
+
+/* The only function that changes the state. */
+static void enter(mr_context *mr, context_state next) {
+    static const uint8_t before[] = {
+        [CONTEXT_JOINING] = 1 << CONTEXT_FORKED, /* a new page is zeroed */
+        [CONTEXT_OPEN] = 1 << CONTEXT_JOINING,
+        [CONTEXT_CLOSING] = 1 << CONTEXT_OPEN,
+        [CONTEXT_STOPPING] = 1 << CONTEXT_JOINING | 1 << CONTEXT_OPEN | 1 << CONTEXT_CLOSING,
+        [CONTEXT_DETACHED] = 1 << CONTEXT_STOPPING,
+        [CONTEXT_CLOSED] = 1 << CONTEXT_DETACHED,
+    };
+    MR_ASSERT((before[next] >> context_state_of(mr) & 1) != 0);
+    atomic_store_explicit(mr->state, (uint32_t)next, memory_order_relaxed);
+}
+
+/* ---- Driving. */
+
+/* Who wants to wait no longer than he has spun sleeps no microsecond on top: the kernel makes fifty of one. */
+static int64_t deadline_of_spun(int64_t now_us, int64_t timeout_us) {
+    return clock_deadline_us(now_us, timeout_us > SPIN_WAIT_SPIN_US ? timeout_us - SPIN_WAIT_SPIN_US : 0);
+}
+
+/* Nothing came while it was worth spinning. As context_await_more. */
+static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
+    int64_t now_us = clock_now_us(mr->env.clock);
+    if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : deadline_of_spun(now_us, timeout_us);
+    if (now_us >= *deadline_us) return false;
+    int64_t until_us = core_worker_tick(&mr->worker, now_us);
+    if (*deadline_us < until_us) until_us = *deadline_us;
+    event_ring_rest(&mr->worker.writer.ring, now_us);
+    shm_transport_sleep(mr->transport, &mr->poller,
+                        until_us == CLOCK_NEVER_US ? -1
+                        : until_us > now_us        ? until_us - now_us
+                                                   : 0);
+    event_ring_slept(&mr->worker.writer.ring);
+    return true;
+}
+
+/* Spins first, unless it makes way for others, without reading the clock: most answers come within that time. */
+bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
+    event_ring_idle(&mr->worker.writer.ring);
+    if (!mr->makes_way) shm_transport_wait(mr->transport, &mr->poller, 0);
+    return context_poll(mr) || rest(mr, timeout_us, deadline_us);
+}
+
+/* This thread drives. Returns whether the waiter is done; false: it is too late, or the end, if it leaves then. */
+static bool drive(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool leaves) {
+    int64_t deadline_us = 0;
+    while (!waiter->done) {
+        if (context_poll(mr) || waiter->done) continue;
+        if ((leaves && context_state_of(mr) >= CONTEXT_CLOSING) || !context_await_more(mr, timeout_us, &deadline_us))
+            return false;
+    }
+    return true;
+}
+
+static inline mr_status wait_or_leave(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool leaves) {
+    if (context_state_of(mr) >= CONTEXT_DETACHED) return shutdown_error_error();
+    mr->progress.presence++;
+    mr->waiting++;
+    poller_turn turn = poller_wait(&mr->poller, waiter, timeout_us);
+    if (turn == POLLER_DRIVE) {
+        bool done = drive(mr, waiter, timeout_us, leaves);
+        poller_pass(&mr->poller);
+        turn = done ? POLLER_DONE : POLLER_TIMEOUT;
+        if (!list_empty(&mr->watches)) progress_thread_nudge(mr); /* it drives from now on */
+    }
+    mr->waiting--;
+    mr->progress.presence++;
+    if (turn == POLLER_DONE) return MR_OK;
+    return leaves && context_state_of(mr) >= CONTEXT_CLOSING ? shutdown_error_error()
+                                                             : error_set(MR_TIMEOUT, "not there in time");
+}
+
+mr_status context_wait(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
+    return wait_or_leave(mr, waiter, timeout_us, false);
+}
+
+static __attribute__((noinline)) mr_status wait_or_close(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
+    return wait_or_leave(mr, waiter, timeout_us, true);
+}
+
+mr_status context_wait_lending(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {
+    if (mr->worker.worker == NULL || (timeout_us >= 0 && timeout_us <= LENDS_AFTER_US))
+        return wait_or_close(mr, waiter, timeout_us);
+    mr_status status = wait_or_close(mr, waiter, LENDS_AFTER_US);
+    if (status != MR_TIMEOUT) return status;
+    context_blocked(mr, 1);
+    uint64_t event = event_writer_begin(&mr->worker.writer, EVENT_WAIT, (rpc_call_token){0}, "waits", 5, 0);
+    status = wait_or_close(mr, waiter, timeout_us < 0 ? -1 : timeout_us - LENDS_AFTER_US);
+    event_ring_leave(&mr->worker.writer.ring, event, status);
+    context_blocked(mr, -1);
+    return status;
+}
+
+typedef struct in_line { /* a waiting thread; lives on its stack */
+    list place;
+    poller_waiter waiter;
+} in_line;
+
+mr_status context_wait_in(mr_context *mr, list *line, int64_t timeout_us) {
+    in_line self;
+    poller_waiter_init(&self.waiter);
+    list_push_back(line, &self.place);
+    mr_status status = context_wait(mr, &self.waiter, timeout_us);
+    list_remove(&self.place);
+    return status;
+}
+
+void context_wake(mr_context *mr, const list *line, bool all) {
+    list_for_each (at, line) {
+        poller_waiter *waiter = &container_of(at, in_line, place)->waiter;
+        if (waiter->done) continue;
+        poller_finish(&mr->poller, waiter);
+        if (!all) return;
+    }
+}
+
+void context_look(mr_context *mr) {
+    if (mr->poller.driven || context_state_of(mr) >= CONTEXT_DETACHED) return;
+    mr->progress.presence++;
+    context_poll(mr);
+}
+
+void context_pause(mr_context *mr) {
+    poller_waiter pause;
+    poller_waiter_init(&pause);
+    if (context_wait(mr, &pause, PAUSE_US) == MR_OK) MR_UNREACHABLE();
+}
+
+/* ---- Asking the node, and waiting for its answer. */
+
+typedef struct node_answer {
+    wire_call call;
+    mr_context *mr;
+    poller_waiter waiter;
+    mr_status status;
+    char text[512];
+    void *out;
+    size_t room, size;
+} node_answer;
+
+static void node_answered(wire_call *call, const rpc_call_result *result) {
+    node_answer *answer = container_of(call, node_answer, call);
+    answer->status = result->status;
+    if (result->status != MR_OK) {
+        failure *failure = wire_failure(result, "the node");
+        failure_text(failure, answer->text, sizeof answer->text);
+        failure_unref(failure);
+    } else if (result->payload.size <= answer->room) {
+        answer->size = result->payload.size;
+        if (result->payload.size > 0) memcpy(answer->out, result->payload.data, result->payload.size);
+    } else {
+        answer->status = MR_CORRUPT;
+        snprintf(answer->text, sizeof answer->text, "the node's answer is too long");
+    }
+    poller_finish(&answer->mr->poller, &answer->waiter);
+}
+
+mr_status context_call_node(mr_context *mr, wire_method method, span fields, int64_t timeout_us, void *out, size_t room,
+                            size_t *size) {
+    node_answer answer = {.call = {.done = node_answered}, .mr = mr, .out = out, .room = room};
+    const wire_message message = {.fields = fields};
+    mr_status status;
+    poller_waiter_init(&answer.waiter);
+    while ((status = core_worker_ask_node(&mr->worker, method, &message, &answer.call)) == MR_BUSY) context_pause(mr);
+    MR_TRY(status);
+    status = context_wait(mr, &answer.waiter, timeout_us);
+    if (status != MR_OK) {
+        if (rpc_cancel(mr->worker.rpc, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
+        return error_set(status, "no answer from the node to request %d within %lld µs", (int)method,
+                         (long long)timeout_us);
+    }
+    if (answer.status != MR_OK) return error_set(answer.status, "%s", answer.text);
+    if (size != NULL) *size = answer.size;
+    return MR_OK;
+}
+
+void context_blocked(mr_context *mr, int change) {
+    mr->blocked = (uint32_t)((int)mr->blocked + change);
+    uint8_t lends = mr->blocked > 0 && mr->blocked >= worker_running(mr->worker.worker);
+    if (mr->lends == (lends != 0)) return;
+    mr->lends = lends != 0;
+    worker_waits(mr->worker.worker, mr->lends);
+    core_worker_tell_node(&mr->worker, NODE_BLOCKED, span_of(&lends, 1));
+}
+
+static void lock(void *context) { context_lock(context); }
+static void unlock(void *context) { context_unlock(context); }
+
+static mr_status check(void *context) { return context_check(context, context); }
+
+/* ---- Life. */
+
+static void address_of(void *context, uint64_t process, char *out, size_t size) {
+    snprintf(out, size, "shm:#%llx", (unsigned long long)process);
+}
+
+/* Comes before the work that it is for, while the worker has none. */
+static void see_gpus(void *context, span devices) {
+    mr_context *mr = context;
+    snprintf(mr->gpus, sizeof mr->gpus, "%.*s", (int)devices.size, devices.size == 0 ? "" : (const char *)devices.data);
+    setenv("CUDA_VISIBLE_DEVICES", mr->gpus, 1);
+}
+
+size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
+    size_t count = 0;
+    if (!context_is_ours(mr)) return 0;
+    if (out == NULL) room = 0;
+    context_lock(mr);
+    for (const char *at = mr->gpus; *at != '\0'; at += *at == ',') {
+        size_t size = strcspn(at, ",");
+        bool numbered = strspn(at, "0123456789") == size;
+        if (count++ < room) out[count - 1] = numbered ? (int)strtol(at, NULL, 10) : -1;
+        at += size;
+    }
+    context_unlock(mr);
+    return count;
+}
+
+/* What a worker prints goes to files, which only grow until the node begins them anew. */
+static uint64_t printed(void *context, std_stream std_stream) {
+    struct stat stat;
+    return fstat(std_stream_fd(std_stream), &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
+}
+
+/* One thread for each call that comes; all of them at the end. */
+static void called(void *context) {
+    mr_context *mr = context;
+    context_wake(mr, &mr->idle, worker_is_over(mr->worker.worker));
+}
+
+/* What runs here has to end, and cannot be asked. */
+static void end_now(void *context) { kill(getpid(), SIGKILL); }
+
+/* Not more often than somebody would notice, however short the waits are. */
+static bool gives_up(mr_context *mr) {
+    int64_t now_us = clock_now_us(mr->env.clock);
+    if (mr->give_up == NULL || now_us - mr->asked_us < ASK_US) return false;
+    mr->asked_us = now_us;
+    mr_interrupt_fn *fn = mr->give_up;
+    void *user = mr->give_up_user;
+    context_unlock(mr);
+    bool wanted = fn(user);
+    context_lock(mr);
+    return wanted;
+}
+
+void mr_on_memory_wait(mr_context *mr, mr_interrupt_fn *fn, void *user) {
+    if (!context_is_ours(mr)) return;
+    context_lock(mr);
+    mr->give_up = fn;
+    mr->give_up_user = user;
+    context_unlock(mr);
+}
+
+static mr_status wait_for_store_server(void *context, int64_t timeout_us) {
+    mr_context *mr = context;
+    mr_status status = context_wait_in(mr, &mr->store_server_waits, timeout_us);
+    if (context_state_of(mr) >= CONTEXT_CLOSING || (status != MR_OK && status != MR_TIMEOUT)) return MR_CLOSED;
+    return gives_up(mr) ? MR_CANCELLED : MR_OK;
+}
+
+static void store_server_answered(void *context) {
+    mr_context *mr = context;
+    context_wake(mr, &mr->store_server_waits, true);
+}
+
+static mr_status join_node(mr_context *mr) {
+    MR_TRY(core_worker_start(&mr->worker, shm_transport_process(mr->transport), shm_transport_arena(mr->transport)));
+    int64_t deadline_us = 0;
+    bool serves = mr->worker.role == WIRE_WORKER; /* its first call is to be written down */
+    while ((!mr->worker.joined || (serves && event_writer_is_asked(&mr->worker.writer))) && mr->worker.over == NULL)
+        if (!context_poll(mr) && !context_await_more(mr, JOIN_TIMEOUT_US, &deadline_us))
+            return error_set(MR_TIMEOUT, "cannot join the node: no answer within %d s", JOIN_TIMEOUT_US / 1000000);
+    return mr->worker.over == NULL ? MR_OK : failure_raise(mr->worker.over);
+}
+
+mr_status context_refuse(const mr_context *mr) {
+    if (mr == NULL) return error_set(MR_INVALID, "the context is NULL: call mr_init first");
+    if (!context_is_ours(mr))
+        return error_set(MR_INVALID, "the context belongs to the process that forked this one (%d): call mr_init here",
+                         (int)getpid());
+    return error_set(MR_INVALID, "the output argument `out` is NULL");
+}
+
+/* The state has a page of its own, which the kernel zeroes in a forked child. */
+static mr_status make_state(mr_context *mr) {
+    size_t size = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return error_errno("no memory for the runtime");
+    (void)madvise(page, size, MADV_WIPEONFORK); /* a kernel before 4.14 cannot: then a child is not warned */
+    mr->state = page;
+    enter(mr, CONTEXT_JOINING);
+    return MR_OK;
+}
+
+static void free_context(mr_context *mr) {
+    munmap(mr->state, (size_t)sysconf(_SC_PAGESIZE));
+    core_worker_fini(&mr->worker);
+    slab_fini(&mr->views);
+    free(mr);
+}
+
+mr_status context_open(const char *path, const context_entry *entry, mr_context **out) {
+    config config;
+    MR_TRY(runtime_config_load(&config));
+    if (entry->role != WIRE_WATCHER) fd_limit_raise();
+    char why[ERROR_TEXT_MAX];
+    mr_context *mr;
+    MR_TRY(alloc_try_lines(sizeof(mr_context), &mr));
+    mr_status status = make_state(mr);
+    if (status != MR_OK) {
+        free(mr);
+        return status;
+    }
+    poller_init(&mr->poller);
+    mr->owner = cpu_thread();
+    if (membarrier_register_is_quick()) poller_own(&mr->poller, mr->owner);
+    list_init(&mr->store_server_waits);
+    rng_init(&mr->rng, rng_system_seed());
+    mr->lifeline_fd = -1;
+    mr->print = entry->print;
+    mr->print_user = entry->print_user;
+    snprintf(mr->address, sizeof mr->address, "%s", path);
+    mr->env = (env){.clock = clock_real(), .rng = &mr->rng};
+    mr->host = (core_worker_host){.context = mr,
+                                  .mr = mr,
+                                  .node = "shm:node",
+                                  .about = entry->about,
+                                  .cpus = cpu_count(),
+                                  .print = driver_output_post,
+                                  .see_gpus = see_gpus,
+                                  .describe = describe_begin,
+                                  .printed = printed,
+                                  .address = address_of,
+                                  .stirred = progress_thread_stirred,
+                                  .called = called,
+                                  .end = end_now,
+                                  .cancelled = callback_cancelled,
+                                  .wait = wait_for_store_server,
+                                  .answered = store_server_answered,
+                                  .lock = lock,
+                                  .unlock = unlock,
+                                  .check = check};
+    list_init(&mr->groups);
+    list_init(&mr->guests);
+    list_init(&mr->notices);
+    list_init(&mr->watches);
+    list_init(&mr->idle);
+    context_views_init(mr);
+    core_worker_init(&mr->worker, &mr->env, &mr->host, entry->role, (int)getpid());
+    if (entry->role == WIRE_WORKER) worker_attach(&mr->worker);
+    shm_transport_options options = runtime_config_port(&config, path, "");
+    status = shm_transport_open(&options, &rpc_events, mr->worker.rpc, &mr->transport);
+    if (status != MR_OK) status = error_wrap(status, "joining the node");
+    if (status != MR_OK) goto fini_client;
+    mr->env.transport = shm_transport_transport(mr->transport);
+    context_lock(mr);
+    status = join_node(mr);
+    context_unlock(mr);
+    mr->host.about = (span){0}; /* it was borrowed until here */
+    if (status != MR_OK) goto close_port;
+    status = progress_thread_start(mr);
+    if (status != MR_OK) goto close_port;
+    context_lock(mr);
+    enter(mr, CONTEXT_OPEN);
+    context_unlock(mr);
+    *out = mr;
+    return MR_OK;
+
+close_port:
+    snprintf(why, sizeof why, "%s", mr_last_error()); /* closing ends calls, which say so */
+    context_close(mr, false);
+    return error_set(status, "%s", why);
+fini_client:
+    free_context(mr);
+    return status;
+}
+
+/* Contexts that are never freed, reachable so that a leak checker does not report them. */
+static _Atomic(mr_context *) kept;
+
+static void keep_for_ever(mr_context *mr) {
+    if (mr->kept) return;
+    mr->kept = true;
+    mr->kept_before = atomic_load(&kept);
+    while (!atomic_compare_exchange_weak(&kept, &mr->kept_before, mr)) {}
+}
+
+/* Each thread leaves by itself once it drives, and hands on the poller; a thread that waits for the node's answer or
+ * writes a value is done soon. */
+void context_see_others_out(mr_context *mr) {
+    int64_t deadline_us = clock_now_us(mr->env.clock) + LEAVE_US;
+    context_lock(mr);
+    enter(mr, CONTEXT_CLOSING);
+    while ((mr->waiting > 0 || atomic_load(&mr->packing) > 0) && clock_now_us(mr->env.clock) < deadline_us) {
+        keep_for_ever(mr);
+        poller_rouse(&mr->poller);
+        context_unlock(mr);
+        nanosleep(&(struct timespec){.tv_nsec = 100 * 1000}, NULL);
+        context_lock(mr);
+    }
+    context_unlock(mr);
+}
+
+void context_close(mr_context *mr, bool alone) {
+    context_lock(mr);
+    bool was_open = context_state_of(mr) != CONTEXT_JOINING;
+    enter(mr, CONTEXT_STOPPING);
+    context_unlock(mr);
+    if (was_open) progress_thread_join(mr);
+    context_lock(mr);
+    submit_batches_drop(&mr->groups);
+    context_extensions_close(mr);
+    core_worker_end(&mr->worker, failure_create(MR_CLOSED, SHUTDOWN_ERROR_TEXT, "", NULL));
+    core_worker_leave(&mr->worker, alone);
+    describe_fini(mr);
+    enter(mr, CONTEXT_DETACHED);
+    shm_transport_close(mr->transport); /* ends every call and fails its futures, which another thread may be reading */
+    callbacks_end(mr);
+    enter(mr, CONTEXT_CLOSED);
+    context_left(mr);
+}
+
+void context_left(mr_context *mr) {
+    bool over = context_state_of(mr) == CONTEXT_CLOSED && mr->view_count == 0 && !mr->kept;
+    context_unlock(mr);
+    if (over) free_context(mr);
+}

@@ -1,0 +1,88 @@
+/* placement_api.c — public functions of miniray/placement.h: requests about placement groups to the node
+ * (node_placement.c). */
+#include "miniray/placement.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/option_struct.h"
+#include "runtime/process/context.h"
+#include "runtime/process/submit.h"
+
+enum { FIELDS_MAX = 96 * 1024 };
+
+static mr_status check(const mr_placement_group_options *options) {
+    if (options == NULL || options->bundles == NULL || options->count == 0 || options->count > MR_BUNDLES_MAX)
+        return error_set(MR_INVALID, "count is %zu, bundles is %sNULL: a placement group has 1 to %d bundles",
+                         options == NULL ? 0 : options->count,
+                         options == NULL || options->bundles == NULL ? "" : "not ", MR_BUNDLES_MAX);
+    if (options->strategy < MR_PACK || options->strategy > MR_STRICT_SPREAD)
+        return error_set(MR_INVALID, "strategy is %d: MR_PACK (0) to MR_STRICT_SPREAD (3)", (int)options->strategy);
+    return options->name == NULL || options->name[0] == '\0' ? MR_OK
+                                                             : submit_check_name("placement group", options->name);
+}
+
+static mr_status write_bundles(const mr_placement_group_options *options, writer *writer) {
+    resources sum = {0};
+    for (size_t i = 0; i < options->count; i++) {
+        resources bundle = {0};
+        if (options->bundles[i] == NULL) return error_set(MR_INVALID, "bundle %zu is NULL", i + 1);
+        MR_TRY(resources_parse(&bundle, options->bundles[i]));
+        if (bundle.count == 0) return error_set(MR_INVALID, "bundle %zu is empty: it names no resources", i + 1);
+        MR_TRY(resources_add(&sum, &bundle));
+        resources_encode(&bundle, writer);
+    }
+    return writer->failed ? error_set(MR_TOO_LARGE, "%zu bundles take more than the %d bytes of a request",
+                                      options->count, FIELDS_MAX)
+                          : MR_OK;
+}
+
+static mr_status write_group(const mr_placement_group_options *options, mr_placement_group id, writer *writer) {
+    const char *name = options->name == NULL ? "" : options->name;
+    writer_u64(writer, id.word[0]);
+    writer_u64(writer, id.word[1]);
+    writer_u8(writer, (uint8_t)options->strategy);
+    writer_u8(writer, options->detached != 0);
+    writer_span32(writer, span_of(name, strlen(name)));
+    writer_u32(writer, (uint32_t)options->count);
+    return write_bundles(options, writer);
+}
+
+mr_status mr_placement_group_create(mr_context *mr, const mr_placement_group_options *options,
+                                    mr_placement_group *out) {
+    mr_placement_group_options copy;
+    MR_TRY(context_check(mr, out));
+    OPTION_STRUCT_READ(mr_placement_group_options, detached, options, copy);
+    void *fields = NULL;
+    MR_TRY(check(options));
+    MR_TRY(alloc_try_resize(&fields, FIELDS_MAX)); /* not zeroed */
+    writer writer = writer_of(fields, FIELDS_MAX);
+    context_lock(mr);
+    mr_placement_group id = {{mr->worker.objects.process, ++mr->placements}};
+    mr_status status = write_group(options, id, &writer);
+    if (status == MR_OK) placement_cache_create(&mr->worker.cache, id, span_of(fields, writer_size(&writer)));
+    context_unlock(mr);
+    free(fields);
+    if (status == MR_OK) *out = id;
+    return status;
+}
+
+mr_status mr_placement_group_wait(mr_context *mr, mr_placement_group group, int64_t timeout_us) {
+    MR_TRY(context_check(mr, mr));
+    const span id = span_of(&group, sizeof group);
+    context_lock(mr);
+    context_look(mr); /* at what the node has said of the group */
+    bool placed = placement_cache_has(&mr->worker.cache, group);
+    return context_done(mr, placed ? MR_OK : context_call_node(mr, NODE_GROUP_WAIT, id, timeout_us, NULL, 0, NULL));
+}
+
+void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {
+    if (!context_is_ours(mr)) return;
+    context_lock(mr);
+    core_worker_tell_node(&mr->worker, NODE_GROUP_REMOVE, span_of(&group, sizeof group));
+    placement_cache_forget(&mr->worker.cache, wire_group_key(group));
+    tasks_reclaim_group(&mr->worker.tasks, wire_group_key(group)); /* what comes later asks the node, and is refused */
+    context_unlock(mr);
+}

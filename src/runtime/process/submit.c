@@ -1,0 +1,290 @@
+/* submit.c — see submit.h. Tested by tests/runtime_task_test.c. */
+#include "runtime/process/submit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "miniray/placement.h"
+#include "runtime/common/task_registry.h"
+#include "runtime/process/large_args.h"
+
+enum { TASK_RETRIES = 3, LOOK_EVERY = 32, RETURNS_FEW = 4, RETURNS_MAX = UINT16_MAX };
+
+/* ---- Checking. */
+
+mr_status submit_check_name(const char *what, const char *name) {
+    if (name == NULL || name[0] == '\0') return error_set(MR_INVALID, "the name of a %s is empty", what);
+    if (strlen(name) > WIRE_NAME_MAX)
+        return error_set(MR_INVALID, "the name of a %s is %zu bytes long; the limit is %d", what, strlen(name),
+                         WIRE_NAME_MAX);
+    return MR_OK;
+}
+
+mr_status submit_check_args(const mr_arg *args, size_t count) {
+    if (args == NULL && count > 0) return error_set(MR_INVALID, "`args` is NULL, but `count` is %zu", count);
+    if (count > VALUE_PACK_VALUES_MAX)
+        return error_set(MR_TOO_LARGE, "%zu arguments; a call takes at most %d", count, VALUE_PACK_VALUES_MAX);
+    return MR_OK;
+}
+
+mr_status submit_read_need(double num_cpus, double num_gpus, const char *names, mr_placement_group group, int bundle,
+                           resources *out) {
+    memset(out, 0, sizeof *out);
+    mr_status status = resources_set(out, "cpu", num_cpus);
+    if (status != MR_OK) return error_wrap(status, "num_cpus is %g", num_cpus);
+    status = resources_set(out, "gpu", num_gpus);
+    if (status != MR_OK) return error_wrap(status, "num_gpus is %g", num_gpus);
+    if (bundle < 0 || bundle > MR_BUNDLES_MAX)
+        return error_set(MR_INVALID, "bundle is %d; must be 1 to %d, or 0 for any bundle", bundle, MR_BUNDLES_MAX);
+    out->group = wire_group_key(group);
+    out->bundle = out->group == 0 ? 0 : (uint32_t)bundle;
+    if (names == NULL) return MR_OK;
+    status = resources_parse(out, names);
+    return status == MR_OK ? MR_OK : error_wrap(status, "resources is \"%.80s\"", names);
+}
+
+typedef struct results_wanted { /* options that tasks and calls have */
+    int count, ahead, errors;
+} results_wanted;
+
+static mr_status check_results(const results_wanted *wanted, invocation_plan *plan, const mr_ref *out) {
+    static const arguments_errors errors[] = {[MR_ERRORS_FAIL] = ARGUMENTS_FAIL,
+                                              [MR_ERRORS_PASS] = ARGUMENTS_TAKE,
+                                              [MR_ERRORS_PASS_DEATHS] = ARGUMENTS_TAKE_DEATHS};
+    plan->streams = wanted->count == MR_STREAM;
+    if (!plan->streams && (wanted->count < 0 || wanted->count > RETURNS_MAX))
+        return error_set(MR_INVALID, "num_returns is %d: 1 to %d, 0 for 1, or MR_STREAM", wanted->count, RETURNS_MAX);
+    if (wanted->ahead < 0 || wanted->ahead > STREAM_AHEAD_MAX)
+        return error_set(MR_INVALID, "stream_ahead is %d: 1 to %d, or 0 for %d", wanted->ahead, STREAM_AHEAD_MAX,
+                         STREAM_AHEAD);
+    if (wanted->errors < MR_ERRORS_FAIL || wanted->errors > MR_ERRORS_PASS_DEATHS)
+        return error_set(MR_INVALID, "errors_as_values is %d: MR_ERRORS_FAIL, MR_ERRORS_PASS or MR_ERRORS_PASS_DEATHS",
+                         wanted->errors);
+    if (plan->streams && (out == NULL || plan->group != NULL))
+        return error_set(MR_INVALID, "num_returns is MR_STREAM, but %s",
+                         out == NULL ? "`out` is NULL" : "a batch cannot contain streams");
+    plan->errors = errors[wanted->errors];
+    return MR_OK;
+}
+
+/* ---- Submitting. */
+
+typedef struct outputs { /* the objects that a call will make */
+    object *few[RETURNS_FEW], **all;
+    uint32_t count;
+} outputs;
+
+static void outputs_fini(outputs *outputs) {
+    if (outputs->all != outputs->few) free(outputs->all);
+}
+
+/* The program did not get them after all. */
+static void outputs_drop(mr_context *mr, outputs *outputs) {
+    for (uint32_t i = 0; i < outputs->count; i++) {
+        outputs->all[i]->seen = true;
+        outputs->all[i]->maker = NULL;
+        object_unname(&mr->worker.objects, outputs->all[i]);
+        object_drop(&mr->worker.objects, outputs->all[i]);
+    }
+}
+
+static mr_status output_stream(mr_context *mr, outputs *outputs, int ahead) {
+    outputs->all = outputs->few;
+    outputs->few[0] = object_create(&mr->worker.objects, true);
+    if (outputs->few[0] == NULL) return MR_NOMEM;
+    outputs->count = 1;
+    mr_status status =
+        stream_reader_open(&mr->worker.readers, outputs->few[0], ahead == 0 ? STREAM_AHEAD : (uint32_t)ahead);
+    if (status != MR_OK) outputs_drop(mr, outputs);
+    return status;
+}
+
+static mr_status outputs_several(mr_context *mr, outputs *outputs, const results_wanted *results, bool named) {
+    if (results->count == MR_STREAM) return output_stream(mr, outputs, results->ahead);
+    uint32_t wanted = (uint32_t)results->count;
+    outputs->all = outputs->few;
+    if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &outputs->all));
+    for (outputs->count = 0; outputs->count < wanted; outputs->count++) {
+        object *made = object_create(&mr->worker.objects, named);
+        if (made == NULL) {
+            outputs_drop(mr, outputs);
+            outputs_fini(outputs);
+            return MR_NOMEM;
+        }
+        outputs->all[outputs->count] = made;
+    }
+    return MR_OK;
+}
+
+static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const results_wanted *wanted, bool named) {
+    if (wanted->count != 0 && wanted->count != 1) return outputs_several(mr, outputs, wanted, named);
+    outputs->all = outputs->few; /* one, as most give */
+    outputs->few[0] = object_create(&mr->worker.objects, named);
+    outputs->count = 1;
+    return outputs->few[0] == NULL ? MR_NOMEM : MR_OK;
+}
+
+/* Looks at what came back meanwhile: a program that only submits has its answers taken in as well. */
+static inline void look_sometimes(mr_context *mr) {
+    if (++mr->submitted % LOOK_EVERY == 0) context_look(mr);
+}
+
+/* Gives the references to the program, or forgets them if nobody wants them. */
+static inline mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
+    if (status != MR_OK) outputs_drop(mr, outputs);
+    for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++)
+        out[i] = (mr_ref){{mr->worker.objects.process, outputs->all[i]->ref.word[1]}}; /* its ref, from two words */
+    outputs_fini(outputs);
+    look_sometimes(mr);
+    return status;
+}
+
+/* Takes a reference. One that is known was checked before. */
+static inline mr_status name_of(mr_context *mr, const char *what, const char *text, span code, interned_name **out) {
+    interned_name *found = text == NULL ? NULL : name_table_recall(&mr->worker.names, text, code);
+    if (found == NULL) {
+        MR_TRY(submit_check_name(what, text));
+        found = name_table_get_text(&mr->worker.names, text, code);
+        if (found == NULL) return MR_NOMEM;
+    }
+    *out = found;
+    return MR_OK;
+}
+
+static mr_status task_name_of(mr_context *mr, const char *text, mr_span code, interned_name **out) {
+    if (code.size > MR_CODE_MAX || (code.data == NULL && code.size > 0))
+        return error_set(MR_INVALID, "the code of task '%s' is %zu bytes; the limit is %d", text == NULL ? "" : text,
+                         code.size, MR_CODE_MAX);
+    interned_name *found;
+    MR_TRY(name_of(mr, "task", text, span_of(code.data, code.size), &found));
+    if (!found->task_known) found->task = task_registry_task(found->text, found->size);
+    found->task_known = true;
+    *out = found;
+    if (found->task != NULL) return MR_OK;
+    interned_name_unref(found);
+    char known[400];
+    task_registry_tasks_text(known, sizeof known);
+    return error_set(MR_NOT_FOUND, "unknown task '%s'; registered tasks: %s", text, known[0] != '\0' ? known : "none");
+}
+
+static bool needs_one_cpu(const mr_task_options *options) {
+    return options->num_cpus == 0 && options->num_gpus == 0 && options->resources == NULL && options->bundle == 0 &&
+           wire_group_key(options->placement_group) == 0;
+}
+
+static int retries_of(const mr_task_options *options) {
+    return options->max_retries == 0 ? TASK_RETRIES : options->max_retries < 0 ? 0 : options->max_retries;
+}
+
+/* Nothing that tasks_submit_straight does not know. */
+static bool are_usual(const mr_task_options *options) {
+    return (options->num_returns == 0 || options->num_returns == 1) && options->max_calls == 0 &&
+           options->errors_as_values == 0 && (unsigned)options->stream_ahead <= STREAM_AHEAD_MAX &&
+           needs_one_cpu(options) && (options->code.size == 0 || options->code.data != NULL);
+}
+
+/* What went by the shortest way, or did not (NULL); the name's hold is given up. */
+static inline bool end_straight(mr_context *mr, interned_name *name, const object *result, mr_ref *out) {
+    interned_name_unref(name);
+    if (__builtin_expect(result == NULL, 0)) return false;
+    *out = (mr_ref){{mr->worker.objects.process, result->ref.word[1]}};
+    look_sometimes(mr);
+    return true;
+}
+
+bool submit_task_straight(mr_context *mr, const char *text, const mr_task_options *options, const mr_arg *args,
+                          size_t count, mr_ref *out) {
+    if (out == NULL || text == NULL || (options != NULL && !are_usual(options))) return false;
+    span code = options == NULL ? (span){0} : span_of(options->code.data, options->code.size);
+    interned_name *name = name_table_recall(&mr->worker.names, text, code);
+    if (name == NULL) return false;
+    int retries = options == NULL ? TASK_RETRIES : retries_of(options);
+    tasks *tasks = &mr->worker.tasks;
+    struct lease *lease = name->task_known && name->task != NULL ? tasks_foresee(tasks, name) : NULL;
+    const object *result = lease == NULL ? NULL : tasks_submit_straight(tasks, lease, name, args, count, retries);
+    return end_straight(mr, name, result, out);
+}
+
+mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, invocation_plan *request,
+                      mr_ref *out) {
+    static const mr_task_options usual = MR_INIT(mr_task_options);
+    if (options == NULL) options = &usual;
+    const results_wanted wanted = {options->num_returns, options->stream_ahead, options->errors_as_values};
+    outputs outputs;
+    resources need;
+    task_plan plan = {.request = *request, .retries = retries_of(options), .calls_max = (uint32_t)options->max_calls};
+    if (options->max_calls < 0)
+        return error_set(MR_INVALID, "max_calls is %d: 1 or more, or 0 for no limit", options->max_calls);
+    if (!needs_one_cpu(options)) {
+        double cpus = options->num_cpus == 0 ? 1 : options->num_cpus < 0 ? 0 : options->num_cpus;
+        MR_TRY(submit_read_need(cpus, options->num_gpus, options->resources, options->placement_group, options->bundle,
+                                &need));
+        plan.need = &need;
+    }
+    MR_TRY(submit_check_args(request->args, request->count));
+    MR_TRY(check_results(&wanted, &plan.request, out));
+    MR_TRY(task_name_of(mr, name, options->code, &plan.request.name));
+    mr_status status = outputs_init(mr, &outputs, &wanted, out != NULL);
+    if (status == MR_OK) {
+        plan.request.results = outputs.all;
+        plan.request.returns = (uint16_t)outputs.count;
+        status = hand_out(mr, &outputs, tasks_submit(&mr->worker.tasks, &plan), out);
+    }
+    interned_name_unref(plan.request.name);
+    return status;
+}
+
+mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
+                      invocation_plan *plan, mr_ref *out) {
+    static const mr_call_options usual = MR_INIT(mr_call_options);
+    if (options == NULL) options = &usual;
+    const results_wanted wanted = {options->num_returns, options->stream_ahead, options->errors_as_values};
+    outputs outputs;
+    int retries = options->max_retries == 0 ? -1 : options->max_retries < 0 ? 0 : options->max_retries;
+    MR_TRY(check_results(&wanted, plan, out));
+    MR_TRY(submit_check_args(plan->args, plan->count));
+    MR_TRY(name_of(mr, "method", method, (span){0}, &plan->name));
+    mr_status status = outputs_init(mr, &outputs, &wanted, out != NULL);
+    if (status == MR_OK) {
+        plan->results = outputs.all;
+        plan->returns = (uint16_t)outputs.count;
+        status = hand_out(mr, &outputs, actors_submit(&mr->worker.actors, actor, plan, retries), out);
+    }
+    interned_name_unref(plan->name);
+    return status;
+}
+
+mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
+                            size_t count, list *group, mr_ref *out) {
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
+    invocation_plan plan = {.args = large.args, .count = count, .group = group};
+    context_lock(mr);
+    mr_status status = submit_task(mr, name, options, &plan, out);
+    context_unlock(mr);
+    large_args_release(mr, &large);
+    return status;
+}
+
+mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
+                            const mr_arg *args, size_t count, list *group, mr_ref *out) {
+    large_args large;
+    MR_TRY(large_args_put(mr, args, count, &large));
+    invocation_plan plan = {.args = large.args, .count = count, .group = group};
+    context_lock(mr);
+    mr_status status = submit_call(mr, actor, method, options, &plan, out);
+    context_unlock(mr);
+    large_args_release(mr, &large);
+    return status;
+}
+
+bool submit_call_straight(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args, size_t count,
+                          mr_ref *out) {
+    actors_foresee(&mr->worker.actors, actor);
+    interned_name *name =
+        out == NULL || method == NULL ? NULL : name_table_recall(&mr->worker.names, method, (span){0});
+    if (name == NULL) return false;
+    return end_straight(mr, name, actors_submit_straight(&mr->worker.actors, actor, name, args, count), out);
+}

@@ -1,0 +1,17 @@
+/* submit_batch.h — tasks and calls that are submitted together: the record behind mr_batch. With the context's lock
+ * held. */
+#pragma once
+#include "base/list.h"
+#include "miniray/runtime.h"
+
+struct mr_batch {
+    list place; /* in the context's list */
+    mr_context *mr;
+    list requests; /* held, in the order they were added */
+};
+
+/* The call that was added last: its arguments from `first` on, which are futures, are called noun 0, noun 1, … in the
+ * error of one that fails. `noun` is borrowed, till the call has ended. The lock is taken inside. */
+void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first);
+
+void submit_batches_drop(list *groups); /* the program left them */

@@ -1,0 +1,145 @@
+/* attachment.h — attachments of a value pack (value_pack.h): large values in the machine's object store, and the
+ * futures to which its values refer.
+ *
+ * A value of at least STORE_PROVIDER_VALUE_MIN bytes is written straight into an object of the store
+ * (store_provider.h), as a value pack of one value; the value pack that it is an argument or a result in has a STORED
+ * entry that names the object:
+ *
+ *   offset  size  name
+ *   0       32    object_ref
+ *   32      8     bytes of the object
+ *
+ * So it is copied once, when it is packed, and passed on by its name from then on: to a task, out of it, to the next.
+ * The value pack holds the objects that it names, as long as there is a reference to it. One that arrived holds none
+ * until attachment_receive has taken them; until then they belong to the message and its sender.
+ *
+ * A reference inside a value (in a list, say) stays one: the value pack holds the object (object.h) that it names. When
+ * the value pack goes to another process it is *dressed*: behind its values there are hidden entries, a table of the
+ * references and the values of those that are there and small, or have a name. A value that comes along may refer to
+ * others, which then have rows, too, and come along in their turn, as far as a bound that attachment_table.c has:
+ *
+ *   offset   size  table, for each reference
+ *   0        16    owner and serial
+ *   16       4  which value has it inside: one of the value pack's, or from their count on a hidden entry
+ *   20       4  0: the owner has to be asked; ATTACHMENT_ACTOR: it is the handle of an actor (actor_handle.h); else the
+ *             hidden entry that is its value, or with ATTACHMENT_FAILED its failure
+ *
+ * The receiver makes objects of them: those whose value came along are ready at once; the others are borrowed
+ * (borrow.h).
+ *
+ * Where the store has no room and the caller cannot wait, or there is no store, values stay in the value pack.
+ *
+ * With the context's lock held, but for attachment_pack with a packer that takes it. */
+#pragma once
+#include "runtime/refs/actor_handle.h"
+#include "runtime/refs/object.h"
+#include "runtime/refs/store_provider.h"
+
+typedef struct attachment_ref { /* a reference inside a value */
+    uint32_t index;             /* of the value */
+    object *object;             /* held, and counted as inside */
+} attachment_ref;
+
+typedef struct attachment_handle { /* a handle inside a value */
+    uint32_t index;
+    actor_handle *handle; /* counted as inside */
+} attachment_handle;
+
+#define ATTACHMENT_ACTOR  UINT32_MAX
+#define ATTACHMENT_FAILED (UINT32_C(1) << 31) /* in a place: what came along is a failure (failure.h) */
+/* for an index: it is inside of something that came along with the values */
+#define ATTACHMENT_WITHIN UINT32_MAX
+
+typedef struct attachment {
+    objects *objects;           /* borrowed */
+    attachment_handle *handles; /* owned */
+    uint32_t handle_count;
+    attachment_ref *refs; /* owned */
+    uint32_t ref_count;
+    uint32_t count;
+    struct attachment_item { /* by index */
+        uint32_t index;      /* of the value in the value pack */
+        stored_object *object;
+    } items[];
+} attachment;
+
+typedef struct attachment_packer {
+    objects *objects; /* NULL: everything stays in the value pack, and there are no references */
+    bool may_wait;    /* for memory */
+    /* the value pack goes to another process; else its objects are this one's alone until they are repacked */
+    bool leaves;
+    /* Where the lock is not held: taken and let go around what needs it. NULL: it is held. */
+    void (*lock)(void *context);
+    void (*unlock)(void *context);
+    void *context;
+} attachment_packer;
+
+bool attachment_is_large(const mr_arg *arg); /* it is to lie in the store */
+
+/* As value_pack_create. MR_NOMEM, MR_TOO_LARGE: also of shared memory. MR_INVALID: also a reference that this process
+ * does not have. */
+MR_MUST mr_status attachment_pack(const attachment_packer *packer, value_pack_item *items, size_t count,
+                                  value_pack **out);
+
+/* The value of an object that is READY, put into the store without waiting: a value pack that names it, the caller's.
+ * NULL: there is no room, or no store. */
+value_pack *attachment_shelve(objects *objects, const object *object);
+
+/* Packs values of other value packs (value_pack_item.from) into one, by name where they have one: nothing is taken that
+ * is not held already, and nothing large is copied. */
+MR_MUST mr_status attachment_repack(objects *objects, const value_pack_item *items, size_t count, value_pack **out);
+value_pack_item attachment_item_of(const value_pack *from, uint32_t index);
+value_pack_item attachment_item_of_object(const object *object); /* of one that is READY */
+bool attachment_refers(const value_pack *pack, uint32_t index); /* whether the value has references or handles inside */
+
+/* The value pack as it travels: itself, with a reference, or a copy with hidden entries. The original is kept until
+ * whoever gets it has said so. */
+MR_MUST mr_status attachment_dress(value_pack *pack, struct value_pack **out);
+
+/* What an arrived value pack needs of others, for a process that keeps it unread: each object of the store that it
+ * names, each future whose owner has to be asked, each actor that it has a handle of. MR_CORRUPT, or what fn says. */
+typedef struct attachment_need {
+    enum { ATTACHMENT_NEEDS_OBJECT, ATTACHMENT_NEEDS_FUTURE, ATTACHMENT_NEEDS_ACTOR } what;
+    object_ref object;
+    mr_ref ref; /* or the words of an actor */
+} attachment_need;
+typedef mr_status attachment_need_fn(void *context, const attachment_need *need);
+MR_MUST mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, void *context);
+
+/* Takes what an arrived value pack names, and makes objects of what it refers to. MR_OBJECT_LOST: something is gone;
+ * MR_CORRUPT: it is not what it should be. */
+MR_MUST mr_status attachment_receive(objects *objects, value_pack *pack);
+bool attachment_is_taken(const value_pack *pack); /* all of it; else store_provider_take_expected will */
+
+/* The value, wherever it is: an entry to be opened, borrowed until attachment_hide. May wait, if it is asked to. */
+MR_MUST mr_status attachment_show(const value_pack *pack, uint32_t index, bool may_wait, value_pack_entry *out);
+void attachment_hide(const value_pack *pack, uint32_t index);
+
+uint64_t attachment_bytes(const value_pack *pack, uint32_t index); /* of the value, wherever it is */
+/* ---- attachment_refs.c, for attachment.c */
+
+typedef struct attachment_found { /* references and handles inside arguments */
+    struct {
+        mr_ref ref; /* or the words of an actor */
+        uint32_t index;
+        bool is_actor;
+    } * items; /* owned */
+    size_t count, capacity;
+} attachment_found;
+MR_MUST mr_status attachment_find_refs(const mr_arg *arg, uint32_t index, attachment_found *found);
+MR_MUST mr_status attachment_attach(objects *objects, const attachment_found *found, value_pack *pack); /* MR_INVALID */
+/* for so many of each, of which it has none */
+MR_MUST mr_status attachment_room(attachment *attachment, size_t refs, size_t handles);
+void attachment_add_ref(attachment *attachment, uint32_t index, object *object);
+void attachment_add_handle(attachment *attachment, uint32_t index, mr_ref words);
+
+/* ---- attachment_table.c, for attachment.c */
+
+MR_MUST mr_status attachment_undress(objects *objects, value_pack *pack);
+/* of a STORED entry; MR_CORRUPT */
+MR_MUST mr_status attachment_read_name(const value_pack_entry *entry, object_ref *out);
+/* to travel with a reference: it is there, and too large for a message */
+bool attachment_needs_shelf(const object *object);
+attachment *attachment_of(objects *objects, value_pack *pack); /* made if there is none */
+
+void attachment_free(attachment *attachment); /* NULL is a no-op; for value_pack_unref */

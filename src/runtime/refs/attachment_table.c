@@ -1,0 +1,367 @@
+/* attachment_table.c — references of a value pack's values on the wire: appended when it is sent, made objects when it
+ * arrives. See attachment.h. Tested by tests/runtime_refs_test.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "runtime/refs/attachment.h"
+
+enum {
+    INLINE_MAX = 1024, /* a referred value of up to this many bytes comes along itself */
+    /* Of values that refer to others: so many of those, and bytes of values, come along at most. */
+    NESTED_ROWS_MAX = 1024,
+    NESTED_BYTES_MAX = 64 * 1024,
+};
+
+typedef struct table_row {
+    mr_ref ref;
+    uint32_t index, place;
+} table_row;
+_Static_assert(sizeof(table_row) == 24, "layout");
+
+/* ---- Dressing. */
+
+typedef struct dressing {
+    const value_pack *pack;
+    objects *objects;
+    value_pack_item *items; /* owned: the values, the table, what comes along */
+    table_row *rows;        /* owned */
+    object **nested;        /* owned: those that came along and refer to others, in the order in which they did */
+    uint32_t *places;       /* owned: of each of them */
+    size_t item_count, item_room, row_count, row_room, nested_count, nested_room;
+    size_t nested_rows, nested_bytes;
+    map met;         /* nested objects → which of them, plus one */
+    void **failures; /* owned: their bytes, until all is packed */
+    size_t failure_count, failure_room;
+} dressing;
+
+bool attachment_needs_shelf(const object *object) {
+    if (object->state != OBJECT_READY || object->stored != NULL || object->value.kind == VALUE_PACK_STORED)
+        return false;
+    return object->value.kind != VALUE_PACK_PLAIN || object->value.bytes.size > INLINE_MAX;
+}
+
+/* Others will have what it names. */
+static void show_name(const object *object) {
+    const attachment *attachment = object->stored != NULL ? object->stored->attachment : object->owner->attachment;
+    uint32_t index = object->stored != NULL ? 0 : object->index;
+    for (uint32_t i = 0; attachment != NULL && i < attachment->count; i++)
+        if (attachment->items[i].index == index) (void)stored_object_name(attachment->items[i].object);
+}
+
+static size_t count_inside(const object *object) { /* references and handles in its value */
+    const attachment *attachment = object->owner == NULL ? NULL : object->owner->attachment;
+    size_t inside = 0;
+    for (uint32_t i = 0; attachment != NULL && i < attachment->ref_count; i++)
+        inside += attachment->refs[i].index == object->index;
+    for (uint32_t i = 0; attachment != NULL && i < attachment->handle_count; i++)
+        inside += attachment->handles[i].index == object->index;
+    return inside;
+}
+
+/* Its value comes along as the next item: a small one itself, a larger one by its name in the store, where it is put
+ * when it is first needed there. *place is 0 where there is no room for it. */
+static mr_status add_value(dressing *dressing, object *object, uint32_t *place) {
+    *place = 0;
+    if (attachment_needs_shelf(object)) object->stored = attachment_shelve(dressing->objects, object);
+    if (attachment_needs_shelf(object)) return MR_OK; /* no room in the store: whoever wants it asks us */
+    MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
+    value_pack_entry entry = object->stored != NULL ? value_pack_value(object->stored, 0) : object->value;
+    if (entry.kind == VALUE_PACK_STORED) show_name(object);
+    *place = (uint32_t)(dressing->item_count - dressing->pack->count);
+    dressing->items[dressing->item_count++] = (value_pack_item){.entry = entry};
+    return MR_OK;
+}
+
+/* One that refers to others comes along if those fit. */
+static mr_status add_nested(dressing *dressing, object *object, size_t inside, uint32_t *place) {
+    *place = 0;
+    size_t met = (size_t)(uintptr_t)map_get(&dressing->met, (uintptr_t)object);
+    if (met > 0) {
+        *place = dressing->places[met - 1];
+        return MR_OK;
+    }
+    if (dressing->nested_rows + inside > NESTED_ROWS_MAX) return MR_OK;
+    size_t room = dressing->nested_room;
+    MR_TRY(alloc_try_grow(&dressing->places, &room, dressing->nested_count + 1, sizeof *dressing->places));
+    MR_TRY(alloc_try_grow(&dressing->nested, &dressing->nested_room, dressing->nested_count + 1, sizeof(void *)));
+    MR_TRY(map_reserve(&dressing->met, 1));
+    MR_TRY(add_value(dressing, object, place));
+    if (*place == 0) return MR_OK;
+    dressing->nested_rows += inside;
+    dressing->places[dressing->nested_count] = *place;
+    dressing->nested[dressing->nested_count++] = object;
+    map_put(&dressing->met, (uintptr_t)object, (void *)(uintptr_t)dressing->nested_count);
+    return MR_OK;
+}
+
+/* Its failure comes along, while there is room. */
+static mr_status add_failure(dressing *dressing, const object *object, uint32_t *place) {
+    size_t size = failure_encoded_size(object->failure);
+    void *bytes;
+    *place = 0;
+    if (dressing->nested_bytes + size > NESTED_BYTES_MAX) return MR_OK;
+    MR_TRY(alloc_try_grow(&dressing->failures, &dressing->failure_room, dressing->failure_count + 1, sizeof(void *)));
+    MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
+    MR_TRY(alloc_try(size, &bytes));
+    dressing->failures[dressing->failure_count++] = bytes;
+    dressing->nested_bytes += size;
+    writer writer = writer_of(bytes, size);
+    failure_encode(object->failure, &writer);
+    *place = ATTACHMENT_FAILED | (uint32_t)(dressing->item_count - dressing->pack->count);
+    dressing->items[dressing->item_count++] =
+        (value_pack_item){.entry = {.kind = VALUE_PACK_PLAIN, .bytes = span_of(bytes, size)}};
+    return MR_OK;
+}
+
+/* What travels with a reference is not lost with its owner. */
+static mr_status add_row(dressing *dressing, object *object, uint32_t index) {
+    table_row row = {.ref = object->ref, .index = index};
+    size_t inside = object->state == OBJECT_READY ? count_inside(object) : 0;
+    size_t small = object->value.kind == VALUE_PACK_PLAIN ? object->value.bytes.size : 0;
+    bool is_nested = index >= dressing->pack->count || inside > 0;
+    if (object->state == OBJECT_FAILED)
+        MR_TRY(add_failure(dressing, object, &row.place));
+    else if (object->state != OBJECT_READY || (is_nested && dressing->nested_bytes + small > NESTED_BYTES_MAX))
+        row.place = 0;
+    else if (inside > 0)
+        MR_TRY(add_nested(dressing, object, inside, &row.place));
+    else
+        MR_TRY(add_value(dressing, object, &row.place));
+    if (is_nested && row.place > 0 && object->state == OBJECT_READY) dressing->nested_bytes += small;
+    MR_TRY(alloc_try_grow(&dressing->rows, &dressing->row_room, dressing->row_count + 1, sizeof row));
+    dressing->rows[dressing->row_count++] = row;
+    return MR_OK;
+}
+
+/* The rows of value `from` of a value pack, which is `index` of those that travel; UINT32_MAX: of each, as it is. */
+static mr_status add_rows(dressing *dressing, const attachment *attachment, uint32_t from, uint32_t index) {
+    for (uint32_t i = 0; i < attachment->ref_count; i++) {
+        uint32_t at = attachment->refs[i].index;
+        if (at == ATTACHMENT_WITHIN || (from != UINT32_MAX && at != from)) continue;
+        MR_TRY(add_row(dressing, attachment->refs[i].object, from == UINT32_MAX ? at : index));
+    }
+    for (uint32_t i = 0; i < attachment->handle_count; i++) {
+        uint32_t at = attachment->handles[i].index;
+        if (at == ATTACHMENT_WITHIN || (from != UINT32_MAX && at != from)) continue;
+        MR_TRY(alloc_try_grow(&dressing->rows, &dressing->row_room, dressing->row_count + 1, sizeof(table_row)));
+        mr_actor actor = actor_handle_actor(attachment->handles[i].handle);
+        dressing->rows[dressing->row_count++] =
+            (table_row){{{actor.word[0], actor.word[1]}}, from == UINT32_MAX ? at : index, ATTACHMENT_ACTOR};
+    }
+    return MR_OK;
+}
+
+static mr_status dress(dressing *dressing, struct value_pack **out) {
+    const value_pack *pack = dressing->pack;
+    const attachment *attachment = pack->attachment;
+    dressing->item_room = pack->count + 1 + (size_t)attachment->ref_count;
+    dressing->row_room = (size_t)attachment->ref_count + attachment->handle_count;
+    MR_TRY(alloc_try(dressing->item_room * sizeof *dressing->items, &dressing->items));
+    MR_TRY(alloc_try(dressing->row_room * sizeof *dressing->rows, &dressing->rows));
+    for (uint32_t i = 0; i < pack->count; i++)
+        dressing->items[i] = (value_pack_item){.entry = value_pack_value(pack, i)};
+    dressing->item_count = pack->count + 1; /* the table is filled in below */
+    MR_TRY(add_rows(dressing, attachment, UINT32_MAX, 0));
+    for (size_t i = 0; i < dressing->nested_count; i++) {
+        const object *object = dressing->nested[i];
+        MR_TRY(add_rows(dressing, object->owner->attachment, object->index, pack->count + dressing->places[i]));
+    }
+    dressing->items[pack->count] = (value_pack_item){
+        .entry = {.kind = VALUE_PACK_PLAIN, .bytes = span_of(dressing->rows, dressing->row_count * sizeof(table_row))}};
+    MR_TRY(value_pack_create(dressing->items, dressing->item_count, out));
+    value_pack_hide(*out, (uint32_t)(dressing->item_count - pack->count));
+    return MR_OK;
+}
+
+mr_status attachment_dress(value_pack *pack, struct value_pack **out) {
+    if (pack->attachment == NULL || pack->attachment->ref_count + pack->attachment->handle_count == 0) {
+        *out = value_pack_ref(pack);
+        return MR_OK;
+    }
+    dressing dressing = {.pack = pack, .objects = pack->attachment->objects};
+    mr_status status = dress(&dressing, out);
+    free(dressing.items);
+    free(dressing.rows);
+    free(dressing.nested);
+    free(dressing.places);
+    for (size_t i = 0; i < dressing.failure_count; i++) free(dressing.failures[i]);
+    free(dressing.failures);
+    map_fini(&dressing.met);
+    return status;
+}
+
+/* ---- Undressing. */
+
+static mr_status read_row(const value_pack *pack, span table, size_t at, table_row *out) {
+    memcpy(out, table.data + at * sizeof *out, sizeof *out);
+    bool place = (out->place & ~ATTACHMENT_FAILED) < pack->hidden || out->place == ATTACHMENT_ACTOR;
+    bool index = out->index < pack->count + pack->hidden && out->index != pack->count;
+    return place && index ? MR_OK
+                          : error_set(MR_CORRUPT, "malformed references: row %zu refers to value %u of %u", at,
+                                      out->index, pack->count + pack->hidden);
+}
+
+static mr_status find_table(const value_pack *pack, span *out) {
+    value_pack_entry table = value_pack_value(pack, pack->count);
+    if (table.kind != VALUE_PACK_PLAIN || table.bytes.size % sizeof(table_row) != 0)
+        return error_set(MR_CORRUPT, "malformed references: a table of %zu bytes with rows of %zu", table.bytes.size,
+                         sizeof(table_row));
+    *out = table.bytes;
+    return MR_OK;
+}
+
+typedef struct undressing {
+    objects *objects;
+    value_pack *pack;
+    table_row *rows; /* owned, as all that follows */
+    size_t count;
+    object **met;       /* of each row, held; NULL: none */
+    uint32_t *inside;   /* how many rows each hidden value has; zero but for nested ones */
+    value_pack **own;   /* nested values: each holds what it refers to, so each is a value pack of its own */
+    value_pack *values; /* the others that came along */
+} undressing;
+
+static mr_status read_table(undressing *undressing) {
+    const value_pack *pack = undressing->pack;
+    span table = {0};
+    MR_TRY(find_table(pack, &table));
+    undressing->count = table.size / sizeof(table_row);
+    MR_TRY(alloc_try((undressing->count + 1) * sizeof *undressing->rows, &undressing->rows));
+    MR_TRY(alloc_try((undressing->count + 1) * sizeof *undressing->met, &undressing->met));
+    MR_TRY(alloc_try(pack->hidden * sizeof *undressing->inside, &undressing->inside));
+    for (size_t i = 0; i < undressing->count; i++) {
+        MR_TRY(read_row(pack, table, i, &undressing->rows[i]));
+        if (undressing->rows[i].index > pack->count) undressing->inside[undressing->rows[i].index - pack->count]++;
+    }
+    return MR_OK;
+}
+
+static mr_status unpack_nested(undressing *undressing, uint32_t place) {
+    const value_pack *from = undressing->pack;
+    const value_pack_item item = {.entry = value_pack_value(from, from->count + place)};
+    MR_TRY(attachment_repack(undressing->objects, &item, 1, &undressing->own[place]));
+    attachment *attachment = attachment_of(undressing->objects, undressing->own[place]);
+    return attachment_room(attachment, undressing->inside[place], undressing->inside[place]);
+}
+
+/* The values that came along, without those that refer to others, are a value pack: objects hold it, and the value pack
+ * that came holds them. */
+static mr_status unpack_values(undressing *undressing) {
+    static const uint8_t nil = 0xc0;
+    const value_pack *from = undressing->pack;
+    MR_TRY(alloc_try(from->hidden * sizeof *undressing->own, &undressing->own));
+    for (uint32_t i = 1; i < from->hidden; i++)
+        if (undressing->inside[i] > 0) MR_TRY(unpack_nested(undressing, i));
+    value_pack_item *items;
+    MR_TRY(alloc_try(from->hidden * sizeof(value_pack_item), &items));
+    for (uint32_t i = 1; i < from->hidden; i++) {
+        value_pack_entry entry = {.kind = VALUE_PACK_PLAIN, .bytes = span_of(&nil, 1)};
+        items[i - 1] =
+            (value_pack_item){.entry = undressing->inside[i] > 0 ? entry : value_pack_value(from, from->count + i)};
+    }
+    mr_status status = attachment_repack(undressing->objects, items, from->hidden - 1, &undressing->values);
+    free(items);
+    return status;
+}
+
+/* What a row names is met, and held by the value that has it inside. */
+static void meet(undressing *undressing, size_t at) {
+    const table_row *row = &undressing->rows[at];
+    const value_pack *pack = undressing->pack;
+    bool is_nested = row->index > pack->count;
+    attachment *holder = is_nested ? undressing->own[row->index - pack->count]->attachment : pack->attachment;
+    uint32_t index = is_nested ? 0 : row->index;
+    if (row->place == ATTACHMENT_ACTOR) {
+        if (undressing->objects->handles == NULL) return;
+        attachment_add_handle(holder, index, row->ref);
+        if (is_nested) attachment_add_handle(pack->attachment, ATTACHMENT_WITHIN, row->ref);
+        return;
+    }
+    object *object = object_meet(undressing->objects, row->ref);
+    if (object == NULL && row->place > 0) object = object_meet_again(undressing->objects, row->ref);
+    if (object == NULL) return; /* one of ours that is gone: the reference leads nowhere */
+    attachment_add_ref(holder, index, object);
+    undressing->met[at] = object;
+}
+
+/* Its owner is told when somebody looks at it (object_see). One that cannot be read is asked for. */
+static void fail(undressing *undressing, object *object, uint32_t place) {
+    span bytes = value_pack_value(undressing->pack, undressing->pack->count + place).bytes;
+    reader reader = reader_of(bytes.data, bytes.size);
+    failure *failed;
+    if (failure_decode(&reader, &failed) != MR_OK) {
+        error_clear();
+        return;
+    }
+    object->seen = failed->code == MR_OBJECT_LOST;
+    object_fail(undressing->objects, object, failed);
+    failure_unref(failed);
+}
+
+/* Its value came along, or it is on loan. */
+static void settle(undressing *undressing, size_t at) {
+    const table_row *row = &undressing->rows[at];
+    object *object = undressing->met[at];
+    if (object == NULL || !object->foreign || object->state != OBJECT_PENDING) return;
+    if (row->place & ATTACHMENT_FAILED)
+        fail(undressing, object, row->place & ~ATTACHMENT_FAILED);
+    else if (row->place == 0 && row->index > undressing->pack->count)
+        attachment_add_ref(undressing->pack->attachment, ATTACHMENT_WITHIN, object);
+    else if (row->place > 0 && undressing->own[row->place] != NULL)
+        object_fulfil(undressing->objects, object, undressing->own[row->place], 0);
+    else if (row->place > 0)
+        object_fulfil(undressing->objects, object, undressing->values, row->place - 1);
+}
+
+static mr_status undress(undressing *undressing) {
+    MR_TRY(read_table(undressing));
+    MR_TRY(unpack_values(undressing));
+    MR_TRY(attachment_room(attachment_of(undressing->objects, undressing->pack), undressing->count, undressing->count));
+    for (size_t i = 0; i < undressing->count; i++) meet(undressing, i);
+    for (size_t i = 0; i < undressing->count; i++) settle(undressing, i);
+    return MR_OK;
+}
+
+mr_status attachment_undress(objects *objects, value_pack *pack) {
+    if (objects == NULL)
+        return error_set(MR_CORRUPT, "malformed request: its %u values must not contain references", pack->count);
+    undressing undressing = {.objects = objects, .pack = pack};
+    mr_status status = undress(&undressing);
+    for (size_t i = 0; undressing.met != NULL && i < undressing.count; i++)
+        if (undressing.met[i] != NULL) object_drop(objects, undressing.met[i]); /* the value packs have it */
+    for (uint32_t i = 1; undressing.own != NULL && i < pack->hidden; i++) value_pack_unref(undressing.own[i]);
+    value_pack_unref(undressing.values);
+    free(undressing.rows);
+    free(undressing.met);
+    free(undressing.inside);
+    free(undressing.own);
+    return status;
+}
+
+/* ---- Keeping unread. */
+
+static mr_status need_of_row(const table_row *row, attachment_need_fn *fn, void *context) {
+    attachment_need need = {.what = row->place == ATTACHMENT_ACTOR ? ATTACHMENT_NEEDS_ACTOR : ATTACHMENT_NEEDS_FUTURE,
+                            .ref = row->ref};
+    return row->place == 0 || row->place == ATTACHMENT_ACTOR ? fn(context, &need) : MR_OK;
+}
+
+mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, void *context) {
+    for (uint32_t i = 0; i < pack->count + pack->hidden; i++) {
+        value_pack_entry entry = value_pack_value(pack, i);
+        attachment_need need = {.what = ATTACHMENT_NEEDS_OBJECT};
+        if (entry.kind != VALUE_PACK_STORED) continue;
+        MR_TRY(attachment_read_name(&entry, &need.object));
+        MR_TRY(fn(context, &need));
+    }
+    span table = {0};
+    if (pack->hidden > 0) MR_TRY(find_table(pack, &table));
+    for (size_t i = 0; i < table.size / sizeof(table_row); i++) {
+        table_row row;
+        MR_TRY(read_row(pack, table, i, &row));
+        MR_TRY(need_of_row(&row, fn, context));
+    }
+    return MR_OK;
+}

@@ -1,0 +1,175 @@
+/* failure.c — see failure.h.
+ *
+ * On the wire: for each link of the chain 1 u8, code u32, message, origin (each a u32 length and bytes); 2 u8 instead
+ * of 1 for one with a detail, which stands behind the origin in the same way; at the end 0 u8. */
+#include "runtime/refs/failure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/error.h"
+#include "net/value.h"
+
+static char *copy_text(const char *text, size_t size) {
+    if (size > FAILURE_TEXT_MAX) size = FAILURE_TEXT_MAX;
+    char *copy = xmalloc(size + 1);
+    memcpy(copy, text, size);
+    copy[size] = '\0';
+    return copy;
+}
+
+static failure *create(mr_status code, span message, span origin, failure *cause) {
+    failure *made =
+        XNEW(failure, .refs = 1, .code = code, .message = copy_text((const char *)message.data, message.size),
+             .origin = copy_text((const char *)origin.data, origin.size), .cause = cause);
+    return made;
+}
+
+failure *failure_create(mr_status code, const char *message, const char *origin, failure *cause) {
+    MR_ASSERT(code != MR_OK);
+    return create(code, span_of(message, strlen(message)), span_of(origin, strlen(origin)), cause);
+}
+
+failure *failure_ref(failure *failure) {
+    failure->refs++;
+    return failure;
+}
+
+static bool may_attach(span detail) { return detail.size > 0 && detail.size <= FAILURE_DETAIL_MAX; }
+
+void failure_attach(failure *failure, span detail) {
+    MR_ASSERT(failure->detail == NULL);
+    if (!may_attach(detail)) return;
+    failure->detail = xmalloc(detail.size);
+    memcpy(failure->detail, detail.data, detail.size);
+    failure->detail_size = detail.size;
+}
+
+span failure_detail(const failure *failure) {
+    while (failure != NULL && failure->detail == NULL) failure = failure->cause;
+    return failure == NULL ? (span){0} : span_of(failure->detail, failure->detail_size);
+}
+
+void failure_unref(failure *failure) {
+    while (failure != NULL && --failure->refs == 0) {
+        struct failure *cause = failure->cause;
+        free(failure->message);
+        free(failure->origin);
+        free(failure->detail);
+        free(failure);
+        failure = cause;
+    }
+}
+
+/* A chain that is too long loses its middle: how it began matters more. */
+static const failure *next_kept(const failure *failure, int depth, int depth_max) {
+    const struct failure *next = failure->cause;
+    if (depth + 2 == depth_max)
+        while (next != NULL && next->cause != NULL) next = next->cause;
+    return next;
+}
+
+size_t failure_encoded_size(const failure *failure) {
+    size_t size = 1;
+    int depth = 0;
+    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++)
+        size += 1 + 4 + 4 + strlen(failure->message) + 4 + strlen(failure->origin) +
+                (failure->detail != NULL ? 4 + failure->detail_size : 0);
+    return size;
+}
+
+void failure_encode(const failure *failure, writer *writer) {
+    int depth = 0;
+    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++) {
+        writer_u8(writer, failure->detail != NULL ? 2 : 1);
+        writer_u32(writer, (uint32_t)failure->code);
+        writer_span32(writer, span_of(failure->message, strlen(failure->message)));
+        writer_span32(writer, span_of(failure->origin, strlen(failure->origin)));
+        if (failure->detail != NULL) writer_span32(writer, span_of(failure->detail, failure->detail_size));
+    }
+    writer_u8(writer, 0);
+}
+
+mr_status failure_decode(reader *reader, failure **out) {
+    failure *first = NULL, **place = &first;
+    uint8_t more = reader_u8(reader);
+    for (int depth = 0; more == 1 || more == 2; depth++) {
+        mr_status code = (mr_status)reader_u32(reader);
+        span message = reader_span32(reader), origin = reader_span32(reader);
+        span detail = more == 2 ? reader_span32(reader) : (span){0};
+        if (reader->failed || code == MR_OK || depth == FAILURE_CHAIN_MAX || (more == 2 && !may_attach(detail))) {
+            reader->failed = true;
+            break;
+        }
+        *place = create(code, message, origin, NULL);
+        failure_attach(*place, detail);
+        place = &(*place)->cause;
+        more = reader_u8(reader);
+    }
+    if (reader->failed || more != 0 || first == NULL) {
+        reader->failed = true;
+        failure_unref(first);
+        return error_set(MR_CORRUPT, "malformed error from another process");
+    }
+    *out = first;
+    return MR_OK;
+}
+
+static size_t error_size(const failure *failure) {
+    size_t size = 0;
+    int depth = 0;
+    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++)
+        size += 4 + 4 + 4 + strlen(failure->message) + strlen(failure->origin);
+    return size;
+}
+
+static void error_write(const failure *failure, uint8_t *out) {
+    _Static_assert((int)FAILURE_CHAIN_MAX <= (int)VALUE_ERRORS_MAX, "the chain fits");
+    writer writer = writer_of(out, error_size(failure));
+    int depth = 0;
+    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++) {
+        size_t message = strlen(failure->message), origin = strlen(failure->origin);
+        writer_u32(&writer, (uint32_t)failure->code);
+        writer_u32(&writer, (uint32_t)message);
+        writer_u32(&writer, (uint32_t)origin);
+        writer_bytes(&writer, failure->message, message);
+        writer_bytes(&writer, failure->origin, origin);
+    }
+    MR_ASSERT(!writer.failed);
+}
+
+mr_status failure_bundle(const failure *failure, value_pack **out) {
+    void *payload;
+    size_t size = error_size(failure);
+    MR_TRY(alloc_try(size, &payload));
+    error_write(failure, payload);
+    mr_arg error = {.kind = MR_KIND_ERROR, .bytes = {payload, size}};
+    mr_status status = value_pack_create(&(value_pack_item){.arg = &error}, 1, out);
+    free(payload);
+    return status;
+}
+
+void failure_text(const failure *failure, char *out, size_t size) {
+    size_t used = 0;
+    const char *between = "", *origin = "";
+    for (int depth = 0; failure != NULL && used < size; depth++) {
+        bool said = failure->origin[0] == '\0' || strcmp(failure->origin, origin) == 0;
+        origin = failure->origin;
+        int wrote = snprintf(out + used, size - used, "%s%s%s%s", between, said ? "" : origin, said ? "" : ": ",
+                             failure->message);
+        if (wrote < 0) break;
+        used += (size_t)wrote;
+        const struct failure *next = next_kept(failure, depth, FAILURE_TOLD_MAX);
+        between = next == failure->cause ? ", because " : ", because of others, because ";
+        failure = next;
+    }
+}
+
+mr_status failure_raise(const failure *failure) {
+    char text[ERROR_TEXT_MAX];
+    failure_text(failure, text, sizeof text);
+    return error_set(failure->code, "%s", text);
+}

@@ -1,0 +1,166 @@
+/* value_pack.h — the values of one call, packed into one piece of memory: the arguments of a task, or what it returns.
+ *
+ *   offset    value pack
+ *   ------------  ------------------------------------------------------------------------------------------
+ *   0             count u32, hidden u32: how many further entries there are behind those of the values (attachment.h)
+ *   8 + 8 i       entry i: where u32 (an offset, a multiple of 8, plus the kind in its low bits), size u32
+ *                 what the entries point to, each at a multiple of 8:
+ *                   PLAIN   a value without buffers, `size` bytes (net/value.h)
+ *                 PARCEL  32 bytes: payload offset u64, payload size u64, region offset u64, region size u64
+ *                   STORED  `size` bytes that name an object of the machine's store (attachment.h)
+ *                payloads, each at a multiple of 8; regions, each at a multiple of 64
+ *
+ * Small values are plain and cost their own bytes and eight more. A value pack travels inside a message if it is small
+ * and as its body otherwise, and is used where it arrived: nothing is copied out of it.
+ *
+ * Its bytes may lie anywhere (a span, opened by value_pack_open), or in a `bundle`, memory that is shared: each object,
+ * view and task that uses it holds a reference. Not thread-safe: references are counted with the context's lock held.
+ */
+#pragma once
+#include "base/bytes.h"
+#include "miniray/runtime.h"
+#include "net/value.h"
+
+enum {
+    VALUE_PACK_VALUES_MAX = 1 << 20,
+    VALUE_PACK_INLINE_MAX = 8 * 1024, /* of a message; what is longer is its body, which is copied in and out at once */
+    VALUE_PACK_EMPTY = 8,             /* bytes of one without values */
+    VALUE_PACK_SPARES_MAX = 8,
+    VALUE_PACK_SPARE_BYTES = 256 * 1024, /* larger memory is not kept */
+    VALUE_PACK_SCALAR_MAX = 32,          /* of one with one scalar */
+    VALUE_PACK_OUT_OF_LINE = 16 * 1024,  /* tensors and bytes from here on are buffers, */
+    VALUE_PACK_OUT_OF_LINE_LEAST = 1024, /* or from here on, where a value would become too large */
+    VALUE_PACK_PLAIN_MAX = 32 * 1024,    /* larger values are payloads */
+};
+
+/* ---- One value of a value pack. */
+
+typedef enum value_pack_kind { VALUE_PACK_PLAIN, VALUE_PACK_PAYLOAD, VALUE_PACK_STORED } value_pack_kind;
+
+typedef struct value_pack_entry { /* borrowed from the value pack */
+    value_pack_kind kind;
+    span bytes;  /* the value, the payload, or the name */
+    span region; /* of a payload */
+} value_pack_entry;
+
+/* Opens a value that is plain or a payload. As value_open. */
+MR_MUST mr_status value_pack_entry_open(const value_pack_entry *entry, value_doc *doc, mr_value *root);
+
+/* ---- Reading, where the bytes lie: at a multiple of 8, and of 64 if not all are plain. */
+
+typedef struct value_pack_view {
+    const uint8_t *bytes; /* borrowed */
+    size_t size;
+    uint32_t count, hidden;
+    bool plain; /* all its values are: a multiple of 8 is enough, wherever the bytes are copied to */
+} value_pack_view;
+
+MR_MUST mr_status value_pack_open(span bytes, value_pack_view *out); /* MR_CORRUPT */
+/* Whether the bytes are a value pack of one plain value. What follows it to the next multiple of 8 is zero in one that
+ * was packed here. */
+bool value_pack_one_plain(span bytes, span *value);
+/* The same for one value of one byte, such as nil: the shortest value pack but the empty one, read as it was written.
+ * */
+#define VALUE_PACK_BYTE_ENTRY (UINT64_C(16) | UINT64_C(1) << 32) /* where, with the kind PLAIN, and size */
+static inline bool value_pack_one_byte(span bytes, uint64_t *value) {
+    uint64_t words[3];
+    if (bytes.size != sizeof words) return false;
+    bytes_copy_words(words, bytes.data, sizeof words);
+    *value = words[2];
+    return words[0] == 1 && words[1] == VALUE_PACK_BYTE_ENTRY && words[2] <= UINT8_MAX;
+}
+value_pack_entry value_pack_view_entry(const value_pack_view *view, uint32_t index);
+
+/* ---- Memory that is shared. */
+
+typedef struct value_pack { /* its bytes follow, 64 behind its own address, which is a multiple of 64 */
+    uint32_t refs;
+    uint32_t count;
+    size_t size;
+    size_t room; /* of which `size` bytes are used */
+    uint8_t *bytes;
+    void *memory;                  /* what was allocated */
+    uint32_t hidden;               /* entries behind the values */
+    struct attachment *attachment; /* owned; what it holds in the store (attachment.h), NULL: nothing */
+} value_pack;
+
+/* Room for a value pack that arrives; after its bytes are there, value_pack_check says whether they are one. */
+MR_MUST mr_status value_pack_room(size_t size, value_pack **out);
+MR_MUST mr_status value_pack_check(value_pack *pack);
+
+/* The memory of some that are not needed any more, for the next ones: what malloc gets back it gives back to the system
+ * at once where it is much, and every page of it would be a fresh one each time. */
+typedef struct value_pack_spares {           /* zeroed: none */
+    value_pack *kept[VALUE_PACK_SPARES_MAX]; /* owned */
+    uint32_t count;
+} value_pack_spares;
+
+void value_pack_spares_fini(value_pack_spares *spares);
+/* Takes it over if it is fit for that: nobody else has it, and it is not too large. False: it stays the caller's. */
+bool value_pack_spares_keep(value_pack_spares *spares, value_pack *pack);
+/* as value_pack_room */
+MR_MUST mr_status value_pack_spares_room(value_pack_spares *spares, size_t size, value_pack **out);
+
+value_pack *value_pack_ref(value_pack *pack);
+void value_pack_unref(value_pack *pack); /* NULL is a no-op */
+
+value_pack_entry value_pack_value(const value_pack *pack, uint32_t index); /* from count on: hidden ones */
+void value_pack_hide(value_pack *pack, uint32_t hidden); /* the last so many of a new one are hidden */
+
+/* ---- Packing. */
+
+typedef struct value_pack_fill { /* writes the tensors that have no data yet, when it is known where they lie */
+    mr_fill_fn *fn;
+    void *user;
+} value_pack_fill;
+
+typedef struct value_pack_item { /* a value to pack: an argument, or one that is packed already (arg NULL) */
+    const mr_arg *arg;
+    const value_pack_fill *fill; /* of an argument; borrowed, NULL: it is whole */
+    value_pack_entry entry;
+    const struct value_pack *from; /* where it is packed, if what it refers to comes along (attachment.h) */
+    uint32_t index;
+} value_pack_item;
+
+/* MR_INVALID, MR_NOMEM, or what filling it says. */
+MR_MUST mr_status value_pack_create(const value_pack_item *items, size_t count, value_pack **out);
+
+/* The same into memory that `room` gives, which is asked for once, when the size is known: a multiple of 64. */
+typedef mr_status value_pack_room_fn(void *context, size_t size, uint8_t **out);
+MR_MUST mr_status value_pack_write(const value_pack_item *items, size_t count, value_pack_room_fn *room, void *context);
+
+/* Straight into `room` bytes at `out`, a multiple of 8. Returns the size; 0: they are not small values that fit, or
+ * they have references inside, and attachment_pack is to have them, or say what is wrong. */
+/* nil, bool, int, float, short text */
+size_t value_pack_pack_scalar(const mr_arg *arg, uint8_t out[VALUE_PACK_SCALAR_MAX]);
+/* one that value_pack_one_byte reads */
+static inline size_t value_pack_pack_byte(const mr_arg *arg, uint8_t *out) {
+    uint8_t byte;
+    if (!value_write_byte(arg, &byte)) return 0;
+    const uint64_t words[3] = {1, VALUE_PACK_BYTE_ENTRY, byte};
+    bytes_copy_words(out, words, sizeof words);
+    return sizeof words;
+}
+size_t value_pack_pack_small(const value_pack_item *items, size_t count, uint8_t *out, size_t room);
+/* The room that it needs for arguments, at most VALUE_PACK_INLINE_MAX; or more, if they can be spread (see below), then
+ * at most VALUE_PACK_SPREAD_MAX; 0: they are not such values. */
+size_t value_pack_small_size(const value_pack_item *items, size_t count);
+
+/* ---- Spreading: a value pack of a few long pieces of data and little else is not packed, but gathered from where the
+ * arguments have them. */
+
+enum {
+    VALUE_PACK_SPREAD_MAX = 64 * 1024,
+    VALUE_PACK_SPREAD_REST = 1024, /* of all but the long pieces, */
+    VALUE_PACK_SPREAD_LONG = 8,    /* of which there are so many */
+};
+
+typedef struct value_pack_spread { /* does not move; its bytes are the pieces, one after the other */
+    size_t count;
+    span pieces[2 * VALUE_PACK_SPREAD_LONG + 1]; /* borrowed from the arguments, or of `rest` */
+    uint8_t rest[VALUE_PACK_SPREAD_REST];
+} value_pack_spread;
+
+/* Arguments for which value_pack_small_size said more than VALUE_PACK_INLINE_MAX. The same bytes as
+ * value_pack_create's. */
+void value_pack_spread_init(value_pack_spread *spread, const value_pack_item *items, size_t count);

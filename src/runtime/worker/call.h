@@ -1,0 +1,125 @@
+/* call.h — one execution of a body: the record behind mr_call.
+ *
+ * Records are recycled by the worker. Few and small arguments and results lie in the record; an argument is opened when
+ * it is looked at. */
+#pragma once
+#include "base/list.h"
+#include "base/slab.h"
+#include "miniray/runtime.h"
+#include "net/rpc/rpc.h"
+#include "net/value.h"
+#include "runtime/common/name_table.h"
+#include "runtime/refs/attachment.h"
+#include "runtime/refs/failure.h"
+
+enum { CALL_ARGS_SMALL = 128, CALL_RESULT_SMALL = 64, CALL_DOCS_KEPT = 8 };
+
+typedef struct call_self { /* an actor's state */
+    void *state;
+    void (*destroy)(void *state);
+} call_self;
+
+typedef struct cancel_wish { /* of a body that wants to be told that it was cancelled, or was not; fn NULL: of none */
+    mr_cancel_fn *fn;
+    void *user;
+} cancel_wish;
+
+typedef struct call_doc { /* an argument that was looked at and is no scalar */
+    value_doc doc;
+    mr_value root;
+    bool open;
+} call_doc;
+
+struct mr_call {
+    slab_place slot;
+    list place; /* in the worker's queue, or among those that run */
+    mr_context *mr;
+    rpc_call_token token;
+    uint32_t method;     /* wire_method */
+    uint32_t tick;       /* the worker's, when it came */
+    interned_name *name; /* of the task, method or class; a reference */
+    mr_actor actor;
+    uint32_t threads; /* of an actor that is to be made */
+    mr_body_fn *body;
+    mr_status refused; /* why it cannot run; `message` says more */
+
+    value_pack_view args;
+    value_pack *args_owner;    /* what they lie in; NULL: in args_small */
+    value_pack_entry *entries; /* one per argument, if some lie in the store; owned */
+    call_doc *docs;            /* owned; kept for the next call if there are few */
+    uint32_t docs_count;
+
+    uint16_t returns;     /* values that are asked for */
+    uint32_t result_size; /* of a bundle in result_small; 0: not there */
+    value_pack *result;   /* or a larger one; NULL: none */
+    value_pack **several; /* or one for each value, if several are asked for; owned */
+    failure *failed;      /* or why there is none; owned */
+    char *message;        /* what mr_fail said; owned */
+    void *detail;         /* what mr_fail_with gave besides; owned */
+    size_t detail_size;
+    call_self *self;
+    struct call_yield *yield; /* of one that streams; owned, NULL: it does not */
+    bool cancelled;
+    bool alone;            /* when it is, what it has submitted goes on */
+    bool asked_cancel;     /* it wants to be told of that, */
+    cancel_wish on_cancel; /* by this, unless it was */
+    bool deferred;         /* the body was left before the answer is there (mr_defer); mr_finish brings it */
+    bool left;             /* the body has returned, */
+    bool finished;         /* and mr_finish was called: whoever comes second answers */
+    uint64_t event;        /* its number in the worker's diary */
+    uint64_t run;          /* the number of this run; 0: of an actor with several threads */
+    borrow_gate gate;      /* its answer waits for what is kept of its arguments */
+    struct worker *worker; /* whose it is; borrowed */
+
+    _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
+    _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];
+};
+
+/* Takes the arguments in: copies the bytes, into the record or into memory of their own; or takes the bundle over.
+ * MR_CORRUPT, MR_NOMEM. */
+MR_MUST mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares);
+MR_MUST mr_status call_take_bundle(mr_call *call, value_pack *pack); /* moved, also when it fails */
+/* Takes and shows what the arguments name (attachment.h), and hides it again; with the context's lock held. May wait.
+ * */
+MR_MUST mr_status call_show_args(mr_call *call, objects *objects);
+void call_hide_args(mr_call *call);
+value_pack *call_give_up_args(mr_call *call); /* after the body: what they lay in, moved; NULL: nothing to be kept */
+/* After the body: puts its results into one bundle. MR_INVALID: not every value was returned. MR_NOMEM. */
+MR_MUST mr_status call_gather(mr_call *call);
+attachment_packer call_packer(mr_call *call); /* for what the body gives */
+/* MR_INVALID: the body called fork, and this is the child, which has no part in the runtime. */
+MR_MUST mr_status call_check_process(const mr_call *call);
+__attribute__((noinline)) void call_unload(mr_call *call);
+/* What one call leaves in its record and the next must not find. */
+static inline void call_clear(mr_call *call) {
+    call->name = NULL;
+    call->body = NULL;
+    call->refused = MR_OK;
+    call->args_owner = NULL;
+    call->entries = NULL;
+    call->args.count = 0;
+    call->result_size = 0;
+    call->result = NULL;
+    call->several = NULL;
+    call->failed = NULL;
+    call->message = NULL;
+    call->detail = NULL;
+    call->detail_size = 0;
+    call->self = NULL;
+    call->yield = NULL;
+    call->cancelled = call->alone = call->asked_cancel = false;
+    call->on_cancel = (cancel_wish){0};
+    call->deferred = call->left = call->finished = false;
+    call->run = 0;
+}
+/* The record is as one that was zeroed: at the end of a call, when nobody waits for it any more, and not at the
+ * beginning of the next. */
+static inline void call_fini(mr_call *call) {
+    uintptr_t args = (uintptr_t)call->docs | (uintptr_t)call->entries | (uintptr_t)call->args_owner;
+    uintptr_t given = (uintptr_t)call->yield | (uintptr_t)call->several | (uintptr_t)call->result;
+    uintptr_t said = (uintptr_t)call->message | (uintptr_t)call->detail | (uintptr_t)call->failed;
+    if ((args | given | said) != 0) call_unload(call); /* it owns something besides its name */
+    interned_name_unref(call->name);
+    call_clear(call);
+}
+void call_forget(mr_call *call); /* what call_fini keeps, too: the record goes for good */

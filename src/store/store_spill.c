@@ -1,0 +1,394 @@
+/* store_spill.c — eviction of objects to the spill file and their restoration, when memory is short; see
+ * store_server.h. Tested by src/store/store_client_test.c. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "base/invariants.h"
+#include "base/log.h"
+#include "base/mutation.h"
+#include "store/server_internal.h"
+
+enum { SPILL_BYTES_MIN = 64 * 1024 }; /* smaller objects are not worth a file */
+
+/* ---- Files. */
+
+void store_server_file_forget(store_server *server, uint64_t slot) {
+    file_book *file = map_remove(&server->files, slot);
+    if (file == NULL) return;
+    MR_ASSERT(server->stats.spilled_bytes >= file->size);
+    server->stats.spilled_bytes -= file->size;
+    if (!MUTATED("no-file-end")) server->ops->forget(server->context, file->file);
+    free(file);
+}
+
+static move_book *move_add(store_server *server, page_book *page, uint32_t index, uint64_t sequence, uint64_t size) {
+    MR_ASSERT(page != NULL && index < OBJECT_HEADERS_PER_PAGE && size > 0);
+    move_book *move = xcalloc(1, sizeof *move);
+    *move =
+        (move_book){.ticket = server->next_ticket++, .sequence = sequence, .page = page, .index = index, .size = size};
+    list_init(&move->waiters);
+    list_push_back(&server->moves, &move->place);
+    return move;
+}
+
+static void move_free(move_book *move) {
+    list_remove(&move->place);
+    free(move);
+}
+
+/* ---- Out. */
+
+typedef struct candidate {
+    page_book *page;
+    uint32_t index;
+    int64_t used_us;
+    uint64_t size;
+} candidate;
+
+static int by_use(const void *a, const void *b) {
+    const candidate *left = a, *right = b;
+    return (left->used_us > right->used_us) - (left->used_us < right->used_us);
+}
+
+static bool may_spill(const store_server *server, const page_book *page, uint32_t index, candidate *out) {
+    const object_header *header = page_slot(server, page, index);
+    if (object_header_read(header) !=
+        object_header_word(object_word_sequence(object_header_read(header)), OBJECT_HEADER_SEALED))
+        return false;
+    if (bit_of(page->pinned, index) && !MUTATED("no-pin-check")) return false;
+    uint64_t size = atomic_load(&header->size);
+    if (size < SPILL_BYTES_MIN || store_server_home(server, page, index) == NULL) return false;
+    out->index = index;
+    out->used_us = atomic_load(&header->used_us);
+    out->size = size;
+    return true;
+}
+
+/* All that may be spilled, least recently used first. Owned by the caller. */
+static size_t find_candidates(store_server *server, candidate **out) {
+    size_t count = 0, capacity = 0;
+    candidate *found = NULL;
+    list_for_each (at, &server->pages) {
+        page_book *page = container_of(at, page_book, place);
+        for (uint32_t i = 0; i < OBJECT_HEADERS_PER_PAGE; i++) {
+            xgrow(&found, &capacity, count + 1, sizeof *found);
+            if (may_spill(server, page, i, &found[count])) found[count++].page = page;
+        }
+    }
+    if (count != 0) qsort(found, count, sizeof *found, by_use);
+    *out = found;
+    return count;
+}
+
+static void put_back(store_server *server, const move_book *move) {
+    object_header *header = page_slot(server, move->page, move->index);
+    (void)object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLING),
+                               object_header_word(move->sequence, OBJECT_HEADER_SEALED));
+}
+
+/* Sees once more that nobody views it, and sends it off. */
+static void send_off(store_server *server, move_book *move, int64_t now_us) {
+    MR_ASSERT(move->into == NULL && !move->sent);
+    object_header *header = page_slot(server, move->page, move->index);
+    stretch_book *home = store_server_home(server, move->page, move->index);
+    bool viewed = bit_of(move->page->pinned, move->index) && !MUTATED("no-pin-check");
+    if (viewed || home == NULL || atomic_load(&header->size) != move->size) {
+        put_back(server, move);
+        move_free(move);
+        return;
+    }
+    const void *data = arena_at(server->arena, atomic_load(&header->offset));
+    mr_status status = server->ops->save(server->context, move->ticket, data, move->size);
+    move->sent = status == MR_OK;
+    if (move->sent) return;
+    log_warn("cannot spill an object of %" PRIu64 " bytes: %s", move->size, mr_last_error());
+    server->disk_at_us = now_us + STORE_SERVER_DISK_RETRY_US;
+    put_back(server, move);
+    move_free(move);
+}
+
+static uint64_t spill_left(const store_server *server) {
+    uint64_t most = server->options.spill_bytes_max, used = server->stats.spilled_bytes;
+    list_for_each (at, &server->moves) {
+        const move_book *move = container_of(at, move_book, place);
+        if (move->into == NULL) used += move->size;
+    }
+    return most == 0 ? UINT64_MAX : used < most ? most - used : 0;
+}
+
+void store_server_spill_choose(store_server *server, uint64_t size) {
+    uint64_t under_way = 0, left = spill_left(server);
+    list_for_each (at, &server->moves) under_way += container_of(at, move_book, place)->size;
+    candidate *found;
+    size_t count = find_candidates(server, &found);
+    for (size_t i = 0; i < count && under_way < size; i++) {
+        object_header *header = page_slot(server, found[i].page, found[i].index);
+        uint64_t sequence = object_word_sequence(object_header_read(header));
+        if (found[i].size > left) continue;
+        if (!object_header_change(header, object_header_word(sequence, OBJECT_HEADER_SEALED),
+                                  object_header_word(sequence, OBJECT_HEADER_SPILLING)))
+            continue;
+        move_add(server, found[i].page, found[i].index, sequence, found[i].size);
+        under_way += found[i].size;
+        left -= found[i].size;
+    }
+    free(found);
+    FAILPOINT("store.vault_spilling");
+    cpu_fence();
+}
+
+void store_server_spill_send(store_server *server, int64_t now_us) {
+    list_for_each (at, &server->moves) {
+        move_book *move = container_of(at, move_book, place);
+        if (move->into == NULL && !move->sent) send_off(server, move, now_us);
+    }
+}
+
+/* Begins to save objects until `size` bytes are on their way. */
+static void spill(store_server *server, uint64_t size, int64_t now_us) {
+    if (server->ops->save == NULL || now_us < server->disk_at_us) return;
+    store_server_mark(server);
+    store_server_spill_choose(server, size);
+    store_server_mark(server);
+    store_server_spill_send(server, now_us);
+}
+
+/* Told once until something can be saved again: it is tried every second. */
+static void note_disk_failure(store_server *server, uint64_t size) {
+    if (server->disk_failure[0] == '\0')
+        log_warn("cannot spill an object of %" PRIu64
+                 " bytes: %s; free space there, or set spill_dir to another directory",
+                 size, mr_last_error());
+    snprintf(server->disk_failure, sizeof server->disk_failure, "%s", mr_last_error());
+}
+
+static void saved(store_server *server, move_book *move, mr_status status, int64_t now_us) {
+    object_header *header = page_slot(server, move->page, move->index);
+    server->released = true; /* it may have been let go meanwhile */
+    if (status != MR_OK) {
+        note_disk_failure(server, move->size);
+        server->disk_at_us = now_us + STORE_SERVER_DISK_RETRY_US;
+        put_back(server, move);
+        return;
+    }
+    server->disk_failure[0] = '\0';
+    if (!object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLING),
+                              object_header_word(move->sequence, OBJECT_HEADER_SPILLED))) {
+        server->ops->forget(server->context, move->ticket); /* somebody wants it after all, or it is gone */
+        server->stats.voided++;
+        return;
+    }
+    MR_ASSERT(map_get(&server->files, slot_offset(move->page, move->index)) == NULL && move->into == NULL);
+    file_book *file = xcalloc(1, sizeof *file);
+    *file = (file_book){move->ticket, move->size};
+    map_put(&server->files, slot_offset(move->page, move->index), file);
+    store_server_take_memory(server, move->page, move->index);
+    atomic_fetch_add(&header->moves, 1);
+    server->stats.spilled++;
+    server->stats.spilled_bytes += move->size;
+    if (move->page->owner != NULL) move->page->owner->moved = true;
+    store_server_tell(server);
+}
+
+/* ---- Back. */
+
+static void lose(store_server *server, const move_book *move) {
+    object_header *header = page_slot(server, move->page, move->index);
+    if (!object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLED),
+                              object_header_word(move->sequence, OBJECT_HEADER_LOST)))
+        return;
+    store_server_file_forget(server, slot_offset(move->page, move->index));
+    server->stats.lost++;
+}
+
+static mr_status loaded(store_server *server, move_book *move, mr_status status) {
+    object_header *header = page_slot(server, move->page, move->index);
+    /* nobody holds it any more */
+    if (object_header_read(header) != object_header_word(move->sequence, OBJECT_HEADER_SPILLED)) {
+        store_server_stretch_free(server, move->into);
+        return MR_NOT_FOUND;
+    }
+    if (status != MR_OK) {
+        log_warn("cannot restore a spilled object of %" PRIu64 " bytes: %s", move->size, mr_last_error());
+        store_server_stretch_free(server, move->into);
+        lose(server, move);
+        return MR_OBJECT_LOST;
+    }
+    atomic_store(&header->offset, move->into->extent.offset);
+    atomic_store(&header->size, move->size);
+    if (!object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLED),
+                              object_header_word(move->sequence, OBJECT_HEADER_SEALED))) {
+        store_server_stretch_free(server, move->into);
+        return MR_NOT_FOUND; /* deleted this moment */
+    }
+    MR_ASSERT(move->page->homes[move->index] == NULL && move->into->live == 0);
+    move->page->homes[move->index] = move->into;
+    move->into->live = 1;
+    store_server_file_forget(server, slot_offset(move->page, move->index));
+    server->stats.restored++;
+    return MR_OK;
+}
+
+static void wait_for(move_book *move, store_server_done_fn *done, void *argument) {
+    waiter_book *waiter = xcalloc(1, sizeof *waiter);
+    waiter->done = done;
+    waiter->argument = argument;
+    list_push_back(&move->waiters, &waiter->place);
+}
+
+static move_book *load_of(const store_server *server, const page_book *page, uint32_t index) {
+    list_for_each (at, &server->moves) {
+        move_book *move = container_of(at, move_book, place);
+        if (move->into != NULL && move->page == page && move->index == index) return move;
+    }
+    return NULL;
+}
+
+/* Begins to load it. */
+static mr_status fetch(store_server *server, process_book *asker, page_book *page, uint32_t index, int64_t now_us,
+                       move_book **out) {
+    const file_book *file = map_get(&server->files, slot_offset(page, index));
+    if (file == NULL) return MR_NOT_FOUND;
+    extent extent;
+    int64_t retry_us;
+    MR_TRY(store_server_room(server, asker, LEASE_OWN, file->size, now_us, &extent, &retry_us));
+    file = map_get(&server->files, slot_offset(page, index)); /* room may have been made by collecting it */
+    if (file == NULL) {
+        server->ops->extent_free(server->context, extent);
+        return MR_NOT_FOUND;
+    }
+    uint64_t sequence = object_word_sequence(object_header_read(page_slot(server, page, index)));
+    move_book *move = move_add(server, page, index, sequence, file->size);
+    move->into = store_server_stretch_add(server, NULL, extent, LEASE_OWN);
+    mr_status status = server->ops->load(server->context, move->ticket, file->file,
+                                         arena_at(server->arena, extent.offset), move->size);
+    if (status != MR_OK) {
+        store_server_stretch_free(server, move->into);
+        move_free(move);
+        return status;
+    }
+    *out = move;
+    return MR_OK;
+}
+
+void store_server_restore(store_server *server, uint64_t process, const object_ref *ref, int64_t now_us,
+                          store_server_done_fn *done, void *argument) {
+    uint32_t index = 0;
+    page_book *page = store_server_page(server, ref->slot, &index);
+    uint64_t word = page == NULL ? 0 : object_header_read(page_slot(server, page, index));
+    if (page == NULL || object_word_sequence(word) != ref->sequence || !object_word_holdable(word)) {
+        done(argument, MR_NOT_FOUND);
+        return;
+    }
+    if (object_word_state(word) != OBJECT_HEADER_SPILLED) {
+        bool lost = object_word_state(word) == OBJECT_HEADER_LOST || object_word_state(word) == OBJECT_HEADER_DOOMED;
+        done(argument, lost ? MR_OBJECT_LOST : MR_OK);
+        return;
+    }
+    move_book *move = load_of(server, page, index);
+    process_book *asker = map_get(&server->by_id, process);
+    mr_status status = move != NULL ? MR_OK : fetch(server, asker, page, index, now_us, &move);
+    if (status != MR_OK)
+        done(argument, status);
+    else
+        wait_for(move, done, argument);
+}
+
+static void move_end(move_book *move, mr_status status) {
+    list_remove(&move->place);
+    for (list *item; (item = list_pop_front(&move->waiters)) != NULL;) {
+        waiter_book *waiter = container_of(item, waiter_book, place);
+        waiter->done(waiter->argument, status);
+        free(waiter);
+    }
+    free(move);
+}
+
+void store_server_moves_end(store_server *server) {
+    while (!list_empty(&server->moves)) move_end(container_of(server->moves.next, move_book, place), MR_CLOSED);
+}
+
+void store_server_moved(store_server *server, uint64_t ticket, mr_status status, int64_t now_us) {
+    list_for_each (at, &server->moves) {
+        move_book *move = container_of(at, move_book, place);
+        if (move->ticket != ticket) continue;
+        if (move->into == NULL)
+            saved(server, move, status, now_us);
+        else
+            status = loaded(server, move, status);
+        move_end(move, status);
+        CHECK_INVARIANTS(server->stretches.count + server->by_page.count * OBJECT_HEADERS_PER_PAGE,
+                         store_server_check(server));
+        return;
+    }
+    MR_UNREACHABLE();
+}
+
+/* ---- Room. */
+
+static void ask_back(store_server *server) {
+    list_for_each (at, &server->processes) {
+        process_book *process = container_of(at, process_book, place);
+        atomic_fetch_add(&page_of(server, process)->wanted, 1);
+        if (server->ops->nudge != NULL) server->ops->nudge(server->context, process->id);
+    }
+}
+
+/* Why no more goes to disk, if that is so. */
+static void disk_text(const store_server *server, uint64_t size, char *out, size_t room) {
+    out[0] = '\0';
+    if (server->ops->save == NULL)
+        snprintf(out, room, ", and no more can be spilled: spill_dir is not set");
+    else if (server->disk_failure[0] != '\0')
+        snprintf(out, room, ", and no more can be spilled: %s", server->disk_failure);
+    else if (spill_left(server) < size)
+        snprintf(out, room, ", and no more can be spilled: spill_bytes_max is %" PRIu64,
+                 server->options.spill_bytes_max);
+}
+
+static mr_status give_up(store_server *server, uint64_t size) {
+    store_server_stats stats = store_server_stats_now(server);
+    char holders[200], disk[160];
+    store_server_holders_text(server, holders, sizeof holders);
+    disk_text(server, size, disk, sizeof disk);
+    return error_set(MR_NOMEM,
+                     "no room for %" PRIu64 " bytes: %" PRIu64 " of the %" PRIu64
+                     " bytes of shared memory are taken by %u objects that are held%s, %" PRIu64
+                     " bytes are on disk%s; release some, or start with more (store_bytes, arena_bytes)",
+                     size, stats.bytes, server->arena->size, stats.objects, holders, stats.spilled_bytes, disk);
+}
+
+mr_status store_server_room(store_server *server, process_book *process, lease_kind kind, uint64_t size, int64_t now_us,
+                            extent *out, int64_t *retry_us) {
+    process_page *page = process == NULL ? NULL : page_of(server, process);
+    uint64_t taken = page == NULL ? 0 : atomic_load(&page->taken);
+    mr_status status = server->ops->extent_alloc(server->context, size, out);
+    if (status == MR_NOMEM) {
+        store_server_collect(server);
+        status = server->ops->extent_alloc(server->context, size, out);
+    }
+    *retry_us = STORE_SERVER_RETRY_US;
+    if (status == MR_NOMEM && page != NULL && atomic_load(&page->taken) != taken) {
+        *retry_us = 1;
+        return error_set(MR_BUSY, "retry %" PRIu64 " bytes: the process has freed memory of its own", size);
+    }
+    if (status == MR_OK && process != NULL) process->starving_since_us = CLOCK_NEVER_US;
+    if (status != MR_NOMEM) return status;
+    ask_back(server);
+    spill(server, size, now_us);
+    if (process == NULL) return error_set(MR_BUSY, "no room for %" PRIu64 " bytes at the moment", size);
+    if (process->starving_since_us == CLOCK_NEVER_US) process->starving_since_us = now_us;
+    /* Who finds no room for a stretch asks for what its object needs; that is what is given up, with its size. */
+    if (kind == LEASE_STRETCH || now_us - process->starving_since_us < server->options.patience_us ||
+        !list_empty(&server->moves))
+        return error_set(MR_BUSY, "no room for %" PRIu64 " bytes at the moment", size);
+    process->starving_since_us = CLOCK_NEVER_US;
+    return give_up(server, size);
+}

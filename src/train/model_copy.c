@@ -1,0 +1,208 @@
+/* model_copy.c — model given as a copy in shared memory (miniray/model.h, mr_model_copy).
+ *
+ * A tray has a few places, each a region (store_region.h) with a head and room for a model (shared_model.h). A copy
+ * stays unchanged until the server has read it, which the head says: then the place is used again, by the next sync of
+ * the same caller, while its memory is still in the caches. Other callers have places of their own, as long as there
+ * are any: what one of them lent stays there, in case its server dies and reads it again.
+ *
+ *  IDLE ── written by the owner, lend ──► LENT ── read by the server, model_access_close ──► READ ──► IDLE
+ *
+ * A loan whose sync fails before the server reads it, or whose caller dies, stays LENT. Calls of one caller keep their
+ * order, and a sync ends with calls to its workers: so a new request does not wait for an earlier sync any more. When
+ * no place is free, or there is no memory for one, the oldest loan to the same caller is taken back, or to one that is
+ * gone. Only in one sync that has a worker many times are there more loans than places, none of which is over; they are
+ * all of the same model, and the last one is given again. A server that is slow may still read what was taken back: it
+ * sees that by the ticket (model_access_check), and its sync fails, which nobody waits for.
+ * Tested by tests/model_copy_test.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "runtime/process/context.h"
+#include "runtime/worker/call.h"
+#include "train/model_layout.h"
+#include "train/shared_model.h"
+
+enum { PLACES = 8, LEAST_BYTES = 64 * 1024, MOST_BYTES = 8 << 20, ALL_BYTES = 2 * MOST_BYTES };
+
+typedef struct place {
+    store_region region;
+    size_t room; /* bytes of a model; 0: there is no region. All places together have ALL_BYTES at most */
+    uint32_t ticket;
+    link_id caller;  /* to whom it was lent last; 0: to this process itself */
+    uint64_t number; /* among all loans */
+} place;
+
+struct mr_model_copy {
+    mr_context *mr; /* borrowed */
+    place places[PLACES];
+    uint64_t loans;      /* so far */
+    model_layout layout; /* of the last loan */
+    mr_arg loan[SHARED_MODEL_LOAN_ITEMS];
+};
+
+mr_status mr_model_copy_open(mr_context *mr, mr_model_copy **out) {
+    MR_TRY(context_check(mr, out));
+    mr_model_copy *tray;
+    MR_TRY(alloc_try(sizeof *tray, (void **)&tray));
+    tray->mr = mr;
+    *out = tray;
+    return MR_OK;
+}
+
+void mr_model_copy_close(mr_model_copy *tray) {
+    if (tray == NULL) return;
+    for (size_t i = 0; i < PLACES; i++) store_region_close(&tray->places[i].region);
+    model_layout_fini(&tray->layout);
+    free(tray);
+}
+
+static shared_model_head *head_of(const place *place) { return (shared_model_head *)place->region.place.bytes; }
+
+static bool is_unread(const place *place) {
+    return place->room != 0 && shared_model_state_of(atomic_load(&head_of(place)->word)) == SHARED_MODEL_LENT;
+}
+
+/* One that nobody has to read: of this caller, else one that was never used, else that of others which is the oldest.
+ * NULL: none is. */
+static place *find_free(mr_model_copy *tray, link_id caller) {
+    place *found = NULL;
+    for (size_t i = 0; i < PLACES; i++) {
+        place *at = &tray->places[i];
+        if (is_unread(at)) continue;
+        if (at->room != 0 && at->caller.v == caller.v) return at;
+        if (found == NULL || at->number < found->number) found = at; /* never used: 0 */
+    }
+    return found;
+}
+
+static bool is_gone(const mr_model_copy *tray, link_id caller) {
+    if (caller.v == 0) return false;
+    context_lock(tray->mr);
+    bool gone = !rpc_has_link(tray->mr->worker.rpc, caller);
+    context_unlock(tray->mr);
+    return gone;
+}
+
+static bool is_over(const mr_model_copy *tray, const place *place, link_id caller) { /* nobody waits for it */
+    return place->caller.v == caller.v || is_gone(tray, place->caller);
+}
+
+/* Of what is unread: *last is the last loan to this caller, *over the oldest one that nobody waits for. NULL: none. */
+static void look_through(mr_model_copy *tray, link_id caller, place **last, place **over) {
+    *last = *over = NULL;
+    for (size_t i = 0; i < PLACES; i++) {
+        place *at = &tray->places[i];
+        if (!is_unread(at)) continue;
+        if (at->caller.v == caller.v && (*last == NULL || at->number > (*last)->number)) *last = at;
+        if ((*over == NULL || at->number < (*over)->number) && is_over(tray, at, caller)) *over = at;
+    }
+}
+
+static void drop(place *place) { /* its ticket goes on counting */
+    store_region_close(&place->region);
+    place->room = 0;
+}
+
+/* The oldest one but this whose memory may go: what was read, or also what is over. NULL: none. */
+static place *find_spare(mr_model_copy *tray, link_id caller, const place *but, bool or_over) {
+    place *found = NULL;
+    for (size_t i = 0; i < PLACES; i++) {
+        place *at = &tray->places[i];
+        if (at == but || at->room == 0 || (found != NULL && at->number > found->number)) continue;
+        if (!is_unread(at) || (or_over && is_over(tray, at, caller))) found = at;
+    }
+    return found;
+}
+
+/* Whether this place may have so many bytes, when others have given up theirs where that was needed. */
+static bool fits(mr_model_copy *tray, link_id caller, const place *place, size_t bytes, bool or_over) {
+    size_t all = bytes;
+    for (size_t i = 0; i < PLACES; i++)
+        if (&tray->places[i] != place) all += tray->places[i].room;
+    while (place->room < bytes && all > ALL_BYTES) {
+        struct place *spare = find_spare(tray, caller, place, or_over);
+        if (spare == NULL) return false;
+        all -= spare->room;
+        drop(spare);
+    }
+    return true;
+}
+
+static mr_status make_room(const mr_model_copy *tray, place *place, size_t bytes) {
+    if (place->room >= bytes) return MR_OK;
+    drop(place); /* a server that reads it holds it */
+    MR_TRY(store_region_open(tray->mr, shared_model_tray_bytes(bytes), &place->region));
+    place->room = bytes;
+    return MR_OK;
+}
+
+/* From now on whoever reads it sees that it is not what was lent. */
+static void take_back(place *place) {
+    atomic_store(&head_of(place)->word, shared_model_word(++place->ticket, 0, SHARED_MODEL_IDLE));
+    cpu_fence();
+}
+
+static uint8_t *model_of(const place *place) { return place->region.place.bytes + SHARED_MODEL_PAGE; }
+
+static void fill(const place *place, const model_layout *layout) {
+    for (size_t i = 0; i < layout->count; i++) {
+        size_t bytes = layout->stretches[i].end - layout->stretches[i].from;
+        if (bytes > 0) memcpy(model_of(place) + layout->stretches[i].from, layout->sources[i], bytes);
+    }
+}
+
+static bool is_filled(const place *place, const model_layout *layout, size_t bytes) {
+    bool same = place->room >= bytes;
+    for (size_t i = 0; same && i < layout->count; i++) {
+        size_t size = layout->stretches[i].end - layout->stretches[i].from;
+        same = size == 0 || memcmp(model_of(place) + layout->stretches[i].from, layout->sources[i], size) == 0;
+    }
+    return same;
+}
+
+static mr_status lend(mr_model_copy *tray, place *place, link_id caller, size_t bytes) {
+    MR_TRY(make_room(tray, place, bytes));
+    take_back(place);
+    fill(place, &tray->layout);
+    place->caller = caller;
+    place->number = ++tray->loans;
+    FAILPOINT("train.tray_filled");
+    atomic_store(&head_of(place)->word, shared_model_word(place->ticket, 0, SHARED_MODEL_LENT));
+    return MR_OK;
+}
+
+/* Where it will lie, or lies already. NULL: nowhere. */
+static place *choose(mr_model_copy *tray, link_id caller, size_t bytes, bool *is_lent) {
+    place *free = find_free(tray, caller), *last, *over;
+    *is_lent = false;
+    if (free != NULL && fits(tray, caller, free, bytes, false)) return free;
+    look_through(tray, caller, &last, &over);
+    *is_lent = last != NULL && is_filled(last, &tray->layout, bytes);
+    if (*is_lent) return last;
+    return over != NULL && fits(tray, caller, over, bytes, true) ? over : NULL;
+}
+
+mr_status mr_model_copy_export(mr_model_copy *tray, mr_call *call, mr_arg weights, mr_arg *out) {
+    if (tray == NULL || call == NULL || out == NULL)
+        return error_set(MR_INVALID, "mr_model_copy_export: tray, call or out is NULL");
+    size_t bytes;
+    MR_TRY(model_layout_pack(&tray->layout, &weights, &bytes));
+    if (bytes < LEAST_BYTES || bytes > MOST_BYTES)
+        return error_set(MR_INVALID, "a model copy of %zu bytes: expected %d to %d; send it by value", bytes,
+                         LEAST_BYTES, MOST_BYTES);
+    link_id caller = call->token.link;
+    bool is_lent;
+    place *place = choose(tray, caller, bytes, &is_lent);
+    if (place == NULL)
+        return error_set(MR_BUSY, "no free memory for a model copy of %zu bytes: earlier copies are not read yet",
+                         bytes);
+    if (!is_lent) MR_TRY(lend(tray, place, caller, bytes));
+    mr_yield_cpu(tray->mr);
+    *out = shared_model_loan(&place->region.name, place->ticket, SHARED_MODEL_ON_TRAY, bytes, tray->layout.weights,
+                             tray->loan);
+    return MR_OK;
+}

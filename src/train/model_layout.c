@@ -1,0 +1,159 @@
+/* model_layout.c — see model_layout.h. The tree is walked twice: to see how much there is, and to write it down. */
+#include "train/model_layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "net/value.h"
+#include "train/shared_model.h"
+
+typedef struct amount { /* how much there is of the tree */
+    size_t tensors, args, lengths;
+} amount;
+
+enum { ALIGNED = 64 };
+
+typedef struct desk {    /* where it is written */
+    const uint8_t *base; /* NULL: the tensors get places, */
+    size_t half;         /* so far this many bytes of them */
+    model_layout_stretch *stretches;
+    const void **sources;
+    mr_arg *args;
+    int64_t *lengths;
+    size_t count;
+} desk;
+
+static bool is_container(const mr_arg *arg) {
+    return arg->kind == MR_KIND_LIST || arg->kind == MR_KIND_TUPLE || arg->kind == MR_KIND_MAP;
+}
+
+static size_t item_count(const mr_arg *arg) { return arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1); }
+
+static mr_status measure(const mr_arg *arg, int depth, amount *sum) {
+    if (arg->received || arg->kind == MR_KIND_CUSTOM)
+        return error_set(MR_INVALID, "cannot share a received %s: copy it first", mr_kind_name((mr_kind)arg->kind));
+    if (arg->kind == MR_KIND_TENSOR) {
+        if (arg->dims > MR_TENSOR_DIMS_MAX - SHARED_MODEL_STAND_IN_DIMS)
+            return error_set(MR_INVALID, "cannot share weights: tensor %zu has %d dimensions; the limit is %d",
+                             sum->tensors, arg->dims, MR_TENSOR_DIMS_MAX - SHARED_MODEL_STAND_IN_DIMS);
+        sum->tensors++;
+        sum->lengths += (size_t)arg->dims + SHARED_MODEL_STAND_IN_DIMS;
+    }
+    if (!is_container(arg)) return MR_OK;
+    size_t count = item_count(arg);
+    if (depth >= VALUE_DEPTH_MAX || (count > 0 && arg->items.first == NULL))
+        return error_set(MR_INVALID, "cannot share weights of more than %d levels, or items at NULL", VALUE_DEPTH_MAX);
+    sum->args += count;
+    for (size_t i = 0; i < count; i++) MR_TRY(measure(&arg->items.first[i], depth + 1, sum));
+    return MR_OK;
+}
+
+/* How many bytes it has; false: more than there are, or it makes no sense. */
+static bool bytes_of(const mr_arg *tensor, const int64_t *shape, size_t *out) {
+    *out = mr_dtype_size((mr_dtype)tensor->dtype);
+    bool sound = *out > 0 && (tensor->array.shape != NULL || tensor->dims <= 1);
+    for (int i = 0; sound && i < tensor->dims; i++)
+        sound = shape[i] >= 0 && !__builtin_mul_overflow(*out, (size_t)shape[i], out);
+    return sound;
+}
+
+/* Where it lies; false: elsewhere. */
+static bool find(const desk *desk, const void *data, size_t bytes, size_t *from) {
+    *from = bytes == 0 ? 0 : (uintptr_t)data - (uintptr_t)desk->base; /* wraps if it lies before */
+    return *from <= desk->half && bytes <= desk->half - *from;
+}
+
+/* Where it will lie; false: there is nothing to copy, or more than there can be. */
+static bool give_place(desk *desk, const void *data, size_t bytes, size_t *from) {
+    if ((data == NULL && bytes > 0) || bytes > SIZE_MAX / 4 - desk->half) return false;
+    *from = desk->half;
+    desk->sources[desk->count] = data;
+    desk->half += (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+    return true;
+}
+
+static mr_status write_tensor(desk *desk, const mr_arg *tensor, mr_arg *out) {
+    const int64_t *shape = tensor->array.shape != NULL ? tensor->array.shape : &tensor->array.length;
+    size_t bytes, from = 0;
+    bool sound = bytes_of(tensor, shape, &bytes);
+    if (sound && desk->base != NULL) sound = find(desk, tensor->array.data, bytes, &from);
+    if (sound && desk->base == NULL) sound = give_place(desk, tensor->array.data, bytes, &from);
+    if (!sound) return error_set(MR_INVALID, "tensor %zu is not in the memory of the shared model", desk->count);
+    desk->stretches[desk->count++] = (model_layout_stretch){from, from + bytes};
+    desk->lengths[0] = 0;
+    desk->lengths[1] = (int64_t)from;
+    if (tensor->dims > 0)
+        memcpy(desk->lengths + SHARED_MODEL_STAND_IN_DIMS, shape, (size_t)tensor->dims * sizeof *shape);
+    *out = mr_tensor_of((mr_dtype)tensor->dtype, NULL, tensor->dims + SHARED_MODEL_STAND_IN_DIMS, desk->lengths);
+    out->tensor_kind = tensor->tensor_kind;
+    desk->lengths += tensor->dims + SHARED_MODEL_STAND_IN_DIMS;
+    return MR_OK;
+}
+
+static mr_status write_down(desk *desk, const mr_arg *arg, mr_arg *out) {
+    if (arg->kind == MR_KIND_TENSOR) return write_tensor(desk, arg, out);
+    *out = *arg;
+    if (!is_container(arg)) return MR_OK;
+    mr_arg *items = desk->args;
+    size_t count = item_count(arg);
+    desk->args += count;
+    out->items.first = items;
+    for (size_t i = 0; i < count; i++) MR_TRY(write_down(desk, &arg->items.first[i], &items[i]));
+    return MR_OK;
+}
+
+static int by_place(const void *a, const void *b) {
+    size_t one = ((const model_layout_stretch *)a)->from, two = ((const model_layout_stretch *)b)->from;
+    return (one > two) - (one < two);
+}
+
+/* Most models lie in the order of their tree. */
+static void put_in_order(model_layout_stretch *stretches, size_t count) {
+    size_t i = 1;
+    while (i < count && stretches[i - 1].from <= stretches[i].from) i++;
+    if (i < count) qsort(stretches, count, sizeof *stretches, by_place);
+}
+
+static mr_status draw(model_layout *layout, desk *desk, const mr_arg *weights) {
+    amount sum = {0};
+    MR_TRY(measure(weights, 0, &sum));
+    if (sum.tensors == 0) return error_set(MR_INVALID, "no tensor in %zu shared values", sum.args + 1);
+    void *memory;
+    MR_TRY(alloc_try(sum.tensors * (sizeof(model_layout_stretch) + sizeof(void *)) + sum.args * sizeof(mr_arg) +
+                         sum.lengths * sizeof(int64_t),
+                     &memory));
+    struct model_layout made = {.stretches = memory, .count = sum.tensors, .memory = memory};
+    desk->stretches = memory;
+    desk->sources = (void *)(desk->stretches + sum.tensors);
+    desk->args = (void *)(desk->sources + sum.tensors);
+    desk->lengths = (void *)(desk->args + sum.args);
+    if (desk->base == NULL) made.sources = desk->sources;
+    mr_status status = write_down(desk, weights, &made.weights);
+    if (status != MR_OK) {
+        free(memory);
+        return status;
+    }
+    model_layout_fini(layout);
+    *layout = made;
+    return MR_OK;
+}
+
+mr_status model_layout_draw(model_layout *layout, const uint8_t *base, size_t half, const mr_arg *weights) {
+    MR_TRY(draw(layout, &(desk){.base = base, .half = half}, weights));
+    put_in_order(layout->stretches, layout->count);
+    return MR_OK;
+}
+
+mr_status model_layout_pack(model_layout *layout, const mr_arg *weights, size_t *bytes) {
+    desk desk = {0};
+    MR_TRY(draw(layout, &desk, weights));
+    *bytes = desk.half;
+    return MR_OK;
+}
+
+void model_layout_fini(model_layout *layout) {
+    free(layout->memory);
+    *layout = (struct model_layout){0};
+}

@@ -1,0 +1,354 @@
+/* model_server.c — see model_server.h. Tested by tests/model_sync_test.c. */
+#include "train/model_server.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "miniray/model.h"
+#include "miniray/runtime.h"
+#include "runtime/refs/failure.h"
+#include "train/sync_inputs.h"
+#include "train/weight_merge.h"
+
+enum { NAME_MAX_BYTES = 32, ERROR_MAX = SYNC_INPUTS_TOLD_MAX };
+
+typedef struct model_server {
+    mr_sync_strategy strategy; /* its name is `name`, its weights are `weights` */
+    char name[NAME_MAX_BYTES];
+    double *weights; /* owned: of workers 0…weight_count - 1; NAN where none was set */
+    size_t weight_count;
+    bool warned; /* that some are set and some are not */
+    uint64_t version, syncs;
+    mr_value model; /* held; nil before the first */
+    uint64_t bytes; /* of it; the next three are of the last sync */
+    double gather_s, aggregate_s, scatter_s;
+    char last_error[ERROR_MAX]; /* "": none yet */
+} model_server;
+
+static const char *const labels[][2] = {{"average", "AverageStrategy"},          {"weighted", "WeightedStrategy"},
+                                        {"momentum", "MomentumStrategy"},        {"median", "MedianStrategy"},
+                                        {"trimmed_mean", "TrimmedMeanStrategy"}, {"max", "MaxStrategy"}};
+
+const char *model_server_class(void) { return MODEL_SERVER_CLASS; }
+
+static const char *label(const model_server *server) {
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
+        if (strcmp(server->name, labels[i][0]) == 0) return labels[i][1];
+    return server->name;
+}
+
+static int64_t now_us(void) { return clock_now_us(clock_real()); }
+
+/* ---- Creating: name, momentum, trim. */
+
+static void destroy(void *self) {
+    model_server *server = self;
+    mr_value_release(&server->model);
+    free(server->weights);
+    free(server);
+}
+
+static mr_status room_for_weights(model_server *server, size_t count) {
+    if (count <= server->weight_count) return MR_OK;
+    void *weights = server->weights;
+    MR_TRY(alloc_try_resize(&weights, count * sizeof *server->weights));
+    server->weights = weights;
+    while (server->weight_count < count) server->weights[server->weight_count++] = NAN;
+    return MR_OK;
+}
+
+static mr_status set_weight(model_server *server, int64_t worker, double weight) {
+    if (worker < 0 || worker >= MODEL_SERVER_WORKERS_MAX)
+        return error_set(MR_INVALID, "no worker %" PRId64 ": workers are 0 to %d, in the order of the list", worker,
+                         MODEL_SERVER_WORKERS_MAX - 1);
+    if (weight != weight || weight - weight != 0)
+        return error_set(MR_INVALID, "the weight of worker %" PRId64 " is %g; it must be finite", worker, weight);
+    MR_TRY(room_for_weights(server, (size_t)worker + 1));
+    server->weights[worker] = weight;
+    return MR_OK;
+}
+
+static mr_status read_strategy(mr_call *call, model_server *server) {
+    mr_span name;
+    MR_TRY(mr_arg_str(call, 0, &name));
+    MR_TRY(mr_arg_float(call, 1, &server->strategy.momentum));
+    MR_TRY(mr_arg_float(call, 2, &server->strategy.trim));
+    snprintf(server->name, sizeof server->name, "%.*s", (int)name.size, (const char *)name.data);
+    server->strategy.name = server->name;
+    return MR_OK;
+}
+
+static mr_status create(mr_call *call) {
+    void *memory;
+    MR_TRY(alloc_try(sizeof(model_server), &memory));
+    mr_status status = read_strategy(call, memory);
+    if (status == MR_OK) return mr_set_self(call, memory, destroy);
+    destroy(memory);
+    return status;
+}
+
+/* ---- Aggregating. */
+
+/* Once, of the strategy that they matter to. */
+static void warn_of_weights(model_server *server, const sync_inputs *inputs, size_t set) {
+    size_t last = server->weight_count;
+    while (last > 0 && isnan(server->weights[last - 1])) last--;
+    bool some = set > 0 && set != inputs->count, beyond = last > inputs->all;
+    if ((!some && !beyond) || server->warned || strcmp(server->name, "weighted") != 0) return;
+    server->warned = true;
+    if (beyond)
+        log_warn("a weight is set for worker %zu, but there are only %zu workers, counted from 0", last - 1,
+                 inputs->all);
+    else
+        log_warn("weights are set for only %zu of %zu workers; the others have weight 1", set, inputs->count);
+}
+
+static void choose_weights(model_server *server, sync_inputs *inputs, mr_sync_strategy *strategy) {
+    size_t set = 0;
+    for (size_t i = 0; i < inputs->count; i++) {
+        size_t id = inputs->ids[i];
+        bool is_set = id < server->weight_count && !isnan(server->weights[id]);
+        inputs->weights[i] = is_set ? server->weights[id] : 1;
+        set += is_set;
+    }
+    strategy->weights = set > 0 ? inputs->weights : NULL;
+    warn_of_weights(server, inputs, set);
+}
+
+typedef struct filling { /* what writes a result where it lies */
+    const weight_merge *merge;
+    const mr_sync_strategy *strategy;
+    void **places; /* of all tensors; owned, set when it is written */
+} filling;
+
+/* Empty tensors have no place. */
+static mr_status spread(const weight_merge *merge, void *const *places, void ***out) {
+    void *memory;
+    MR_TRY(alloc_try((merge->count + 1) * sizeof *places, &memory));
+    *out = memory;
+    for (size_t i = 0, at = 0; i < merge->count; i++)
+        (*out)[i] = merge->lists[0].tensors[i].bytes == 0 ? NULL : places[at++];
+    return MR_OK;
+}
+
+static mr_status fill(void *user, void *const *places, size_t count) {
+    filling *filling = user;
+    MR_TRY(spread(filling->merge, places, &filling->places));
+    return weight_merge_run(filling->merge, filling->strategy, filling->places);
+}
+
+/* The result in the flavours of this worker; the first one is computed, others are copies of it. */
+static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_t index) {
+    void *memory;
+    mr_arg value;
+    MR_TRY(weight_merge_arg(filling->merge, worker, filling->places, &memory, &value));
+    mr_status status = filling->places == NULL ? mr_return_filled(call, index, value, fill, filling)
+                                               : mr_return_at(call, index, value);
+    free(memory);
+    return status;
+}
+
+/* Who lent his model gets word that it is there. */
+static mr_status return_answer(mr_call *call, const model_access *access, size_t index) {
+    mr_arg items[SHARED_MODEL_ANSWER_ITEMS] = {mr_bytes(MR_SHARED_MODEL_MARK, sizeof MR_SHARED_MODEL_MARK - 1),
+                                               mr_int(access->ticket), mr_int((int64_t)access->offset)};
+    return mr_return_at(call, index, mr_tuple(items, SHARED_MODEL_ANSWER_ITEMS));
+}
+
+/* Workers that sent the same flavours get the same object: that of the model, or of the first who differs. */
+static mr_status return_to_each(mr_call *call, const sync_inputs *inputs, filling *filling) {
+    size_t model = MODEL_SERVER_MODEL(inputs->all), odd = SIZE_MAX;
+    for (size_t w = 0; w < inputs->all; w++) {
+        size_t mine = inputs->from[w];
+        bool in_place = mine != SIZE_MAX && model_access_is_in_place(inputs->sources[mine].access);
+        if (mine == SIZE_MAX || (!in_place && weight_merge_same(filling->merge, mine, 0))) {
+            MR_TRY(mr_return_same(call, w, model));
+        } else if (in_place) {
+            MR_TRY(return_answer(call, inputs->sources[mine].access, w));
+        } else if (odd != SIZE_MAX && weight_merge_same(filling->merge, mine, inputs->from[odd])) {
+            MR_TRY(mr_return_same(call, w, odd));
+        } else {
+            MR_TRY(return_as(call, filling, mine, w));
+            odd = w;
+        }
+    }
+    return MR_OK;
+}
+
+static mr_status aggregate_gathered(mr_call *call, model_server *server, sync_inputs *inputs, size_t *bytes) {
+    mr_sync_strategy strategy = server->strategy;
+    weight_merge merge;
+    choose_weights(server, inputs, &strategy);
+    bool moves = strcmp(server->name, "momentum") == 0 && server->version > 0;
+    MR_TRY(weight_merge_open(inputs->sources, inputs->ids, inputs->count, moves ? &server->model : NULL,
+                             server->version, &merge));
+    *bytes = merge.bytes;
+    filling filling = {.merge = &merge, .strategy = &strategy};
+    mr_status status = sync_inputs_begin(inputs);
+    if (status == MR_OK) status = return_as(call, &filling, 0, MODEL_SERVER_MODEL(inputs->all));
+    if (status == MR_OK) status = sync_inputs_check(inputs);
+    sync_inputs_end(inputs, status == MR_OK);
+    if (status == MR_OK) status = return_to_each(call, inputs, &filling);
+    free(filling.places);
+    weight_merge_close(&merge);
+    return status;
+}
+
+static mr_status aggregate(mr_call *call) {
+    int64_t flags, began;
+    mr_value owed;
+    MR_TRY(mr_arg_int(call, 0, &flags));
+    MR_TRY(mr_arg_value(call, 1, &owed));
+    MR_TRY(mr_arg_int(call, 2, &began));
+    if (mr_value_kind(&owed) == MR_KIND_ERROR) return sync_inputs_raise(&owed, "the sync before this one");
+    sync_inputs inputs = {0};
+    size_t bytes, all = mr_arg_count(call) - MODEL_SERVER_BEFORE_WEIGHTS;
+    if (mr_return_count(call) != MODEL_SERVER_RETURNS(all))
+        return error_set(MR_INVALID, "a sync of %zu workers returns %zu values", all,
+                         (size_t)MODEL_SERVER_RETURNS(all));
+    int64_t gathered = now_us();
+    MR_TRY(sync_inputs_open(call, MODEL_SERVER_BEFORE_WEIGHTS, (flags & MODEL_SERVER_SKIP_DEAD) != 0, &inputs));
+    mr_status status = aggregate_gathered(call, mr_self(call), &inputs, &bytes);
+    sync_inputs_close(&inputs);
+    FAILPOINT("train.aggregated");
+    MR_TRY(status);
+    mr_arg facts[] = {mr_int(began), mr_int(gathered), mr_int(now_us()), mr_int((int64_t)bytes)};
+    return mr_return_at(call, MODEL_SERVER_FACTS(all), mr_tuple(facts, 4));
+}
+
+/* ---- Concluding. */
+
+static mr_status replace_model(mr_call *call, model_server *server, size_t argument) {
+    mr_value model;
+    MR_TRY(mr_arg_keep(call, argument, &model));
+    mr_value_release(&server->model);
+    server->model = model;
+    server->version++;
+    return MR_OK;
+}
+
+static mr_status take_facts(mr_call *call, model_server *server) {
+    mr_value facts, item;
+    int64_t number[4];
+    MR_TRY(mr_arg_value(call, 1, &facts));
+    for (size_t i = 0; i < 4; i++) {
+        MR_TRY(mr_value_item(&facts, i, &item));
+        MR_TRY(mr_value_int(&item, &number[i]));
+    }
+    server->gather_s = (double)(number[1] - number[0]) * 1e-6;
+    server->aggregate_s = (double)(number[2] - number[1]) * 1e-6;
+    server->scatter_s = (double)(now_us() - number[2]) * 1e-6;
+    server->bytes = (uint64_t)number[3];
+    return MR_OK;
+}
+
+/* Of who skips the dead: none of those whose results these are may be. */
+static mr_status check_arrived(mr_call *call, size_t argument, const char *what) {
+    mr_value value;
+    MR_TRY(mr_arg_value(call, argument, &value));
+    return mr_value_kind(&value) == MR_KIND_ERROR ? sync_inputs_raise(&value, what) : MR_OK;
+}
+
+static mr_status publish(mr_call *call) {
+    model_server *server = mr_self(call);
+    MR_TRY(check_arrived(call, 0, "the sync before this one"));
+    MR_TRY(check_arrived(call, 1, "no aggregation"));
+    MR_TRY(check_arrived(call, 2, "no model"));
+    MR_TRY(take_facts(call, server));
+    MR_TRY(replace_model(call, server, 2));
+    server->syncs++;
+    return mr_return(call, mr_int((int64_t)server->version));
+}
+
+/* Whether this is an error that matters. */
+static mr_status is_fault(mr_call *call, size_t argument, bool skips, mr_value *value, bool *out) {
+    mr_error error;
+    MR_TRY(mr_arg_value(call, argument, value));
+    *out = mr_value_kind(value) == MR_KIND_ERROR;
+    if (!*out || !skips) return MR_OK;
+    MR_TRY(mr_value_error(value, 0, &error));
+    *out = !failure_is_death(error.code);
+    return MR_OK;
+}
+
+/* The first thing that went wrong; the caller hears it from where it happened. */
+static mr_status note(mr_call *call) {
+    model_server *server = mr_self(call);
+    mr_value value;
+    int64_t flags;
+    bool found;
+    MR_TRY(mr_arg_int(call, 0, &flags));
+    MR_TRY(is_fault(call, 1, false, &value, &found));
+    if (found) sync_inputs_tell(&value, "no aggregation", server->last_error);
+    for (size_t i = MODEL_SERVER_BEFORE_SET; i < mr_arg_count(call) && !found; i++) {
+        MR_TRY(is_fault(call, i, (flags & MODEL_SERVER_SKIP_DEAD) != 0, &value, &found));
+        if (found) sync_inputs_tell_of(&value, "set_weights", i - MODEL_SERVER_BEFORE_SET, server->last_error);
+    }
+    return MR_OK;
+}
+
+/* ---- The rest. */
+
+static mr_status pull(mr_call *call) {
+    const model_server *server = mr_self(call);
+    return mr_return(call, mr_value_arg(&server->model));
+}
+
+static mr_status push(mr_call *call) {
+    model_server *server = mr_self(call);
+    mr_value value;
+    weight_tree list;
+    MR_TRY(mr_arg_value(call, 0, &value));
+    MR_TRY(weight_tree_open(&(weight_tree_source){value}, &list));
+    server->bytes = 0;
+    for (size_t i = 0; i < list.count; i++) server->bytes += list.tensors[i].bytes;
+    weight_tree_close(&list);
+    MR_TRY(replace_model(call, server, 0));
+    return mr_return(call, mr_int((int64_t)server->version));
+}
+
+static mr_status weigh(mr_call *call) {
+    model_server *server = mr_self(call);
+    int64_t worker;
+    double weight;
+    MR_TRY(mr_arg_int(call, 0, &worker));
+    MR_TRY(mr_arg_float(call, 1, &weight));
+    if (strcmp(server->name, "weighted") != 0)
+        log_warn("strategy %s ignores the weight of worker %" PRId64 "; use 'weighted'", label(server), worker);
+    return set_weight(server, worker, weight);
+}
+
+static mr_status stats(mr_call *call) {
+    const model_server *server = mr_self(call);
+    mr_arg fields[] = {
+        mr_str("version"),     mr_int((int64_t)server->version),
+        mr_str("num_syncs"),   mr_int((int64_t)server->syncs),
+        mr_str("strategy"),    mr_str(label(server)),
+        mr_str("initialized"), mr_bool(server->version > 0),
+        mr_str("bytes"),       mr_int((int64_t)server->bytes),
+        mr_str("gather_s"),    mr_float(server->gather_s),
+        mr_str("aggregate_s"), mr_float(server->aggregate_s),
+        mr_str("scatter_s"),   mr_float(server->scatter_s),
+        mr_str("last_error"),  server->last_error[0] == '\0' ? mr_nil() : mr_str(server->last_error),
+    };
+    return mr_return(call, mr_map(fields, sizeof fields / sizeof *fields / 2));
+}
+
+__attribute__((constructor)) static void model_server_register(void) {
+    mr_register_method(MODEL_SERVER_CLASS, NULL, create);
+    mr_register_method(MODEL_SERVER_CLASS, "aggregate", aggregate);
+    mr_register_method(MODEL_SERVER_CLASS, "publish", publish);
+    mr_register_method(MODEL_SERVER_CLASS, "note", note);
+    mr_register_method(MODEL_SERVER_CLASS, "pull_weights", pull);
+    mr_register_method(MODEL_SERVER_CLASS, "push_weights", push);
+    mr_register_method(MODEL_SERVER_CLASS, "set_worker_weight", weigh);
+    mr_register_method(MODEL_SERVER_CLASS, "get_stats", stats);
+}

@@ -1,0 +1,208 @@
+/* model_sync.c — mr_model_sync and the other calls to a model server (miniray/model.h). A sync is a group of calls that
+ * this process makes: none of them is waited for, so nothing can stand still, and since the calls of one process keep
+ * their order, everything it asked of a worker before is in the sync and everything after it sees the result. Tested by
+ * tests/model_sync_test.c. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/option_struct.h"
+#include "miniray/model.h"
+#include "runtime/process/submit_batch.h"
+#include "train/model_server.h"
+#include "train/sync_errors.h"
+
+typedef struct model_sync { /* one that is being put together; one block */
+    mr_context *mr;
+    mr_batch *group;
+    mr_actor server;
+    const mr_actor *workers;
+    size_t count;
+    int64_t flags;
+    const char *get, *set; /* methods of the workers */
+    const mr_ref *weights; /* of each; NULL: they are asked for */
+    mr_ref owed;
+    bool is_owed;
+    mr_ref *gets, *results, *sets; /* of results two more: the facts, the model */
+    mr_ref noted;
+    size_t made[4]; /* how many of each there are, to be released; and of noted */
+    mr_arg *args;
+} model_sync;
+
+/* ---- The server. */
+
+mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strategy, const mr_actor_options *options,
+                                 mr_actor *out) {
+    static const mr_sync_strategy average = MR_INIT(mr_sync_strategy);
+    mr_sync_strategy copy;
+    OPTION_STRUCT_READ(mr_sync_strategy, trim, strategy, copy);
+    if (strategy == NULL) strategy = &average;
+    const char *name = strategy->name == NULL ? "average" : strategy->name;
+    mr_tensor nothing = {.dtype = MR_F32, .dims = 1};
+    const mr_tensor *models[] = {&nothing};
+    mr_sync_strategy tried = *strategy;
+    tried.weights = NULL; /* of how many workers, is not known */
+    MR_TRY(mr_aggregate(&tried, models, 1, 1, NULL, (void *[]){NULL}));
+    return mr_actor_create(
+        mr, model_server_class(), options,
+        MR_ARGS(mr_str(name), mr_float(strategy->momentum), mr_float(strategy->trim), mr_list(NULL, 0)), out);
+}
+
+/* ---- A sync. */
+
+static mr_status model_sync_open(model_sync *sync) {
+    size_t refs = 2 * sync->count + MODEL_SERVER_RETURNS(sync->count), args = sync->count + MODEL_SERVER_BEFORE_WEIGHTS;
+    void *memory;
+    MR_TRY(alloc_try(args * sizeof *sync->args + refs * sizeof *sync->gets, &memory));
+    sync->args = memory;
+    sync->gets = (void *)(sync->args + args);
+    sync->sets = sync->gets + sync->count;
+    sync->results = sync->sets + sync->count;
+    mr_status status = mr_batch_open(sync->mr, &sync->group);
+    if (status != MR_OK) free(memory);
+    return status;
+}
+
+static void release_all(mr_context *mr, const mr_ref *refs, size_t count) {
+    sync_errors_hush(mr, refs, count); /* the future of the whole says what failed */
+    for (size_t i = 0; i < count; i++) mr_release(mr, refs[i]);
+}
+
+static void model_sync_close(model_sync *sync) { /* nobody but the calls themselves needs what is in between */
+    release_all(sync->mr, sync->gets, sync->made[0]);
+    release_all(sync->mr, sync->results, sync->made[1]);
+    release_all(sync->mr, sync->sets, sync->made[2]);
+    release_all(sync->mr, &sync->noted, sync->made[3]);
+    if (sync->is_owed) mr_release(sync->mr, sync->owed);
+    free(sync->args);
+}
+
+static mr_arg owed_of(const model_sync *sync) { return sync->is_owed ? mr_future(sync->owed) : mr_nil(); }
+
+static mr_status add_gets(model_sync *sync) {
+    if (sync->weights != NULL) memcpy(sync->gets, sync->weights, sync->count * sizeof *sync->gets);
+    if (sync->weights != NULL) return MR_OK;
+    for (size_t w = 0; w < sync->count; w++, sync->made[0]++)
+        MR_TRY(mr_batch_actor(sync->group, sync->workers[w], sync->get, NULL, NULL, 0, &sync->gets[w]));
+    return MR_OK;
+}
+
+/* Which errors are values for aggregate and publish. */
+static int taken_of(const model_sync *sync) {
+    return (sync->flags & MODEL_SERVER_SKIP_DEAD) != 0 ? MR_ERRORS_PASS_DEATHS : MR_ERRORS_FAIL;
+}
+
+static mr_status add_aggregate(model_sync *sync) {
+    mr_arg *args = sync->args;
+    args[0] = mr_int(sync->flags);
+    args[1] = owed_of(sync);
+    args[2] = mr_int(clock_now_us(clock_real()));
+    for (size_t w = 0; w < sync->count; w++) args[MODEL_SERVER_BEFORE_WEIGHTS + w] = mr_future(sync->gets[w]);
+    mr_call_options options = MR_OPTIONS(mr_call_options, .num_returns = (int)MODEL_SERVER_RETURNS(sync->count),
+                                         .errors_as_values = taken_of(sync));
+    MR_TRY(mr_batch_actor(sync->group, sync->server, "aggregate", &options, args,
+                          MODEL_SERVER_BEFORE_WEIGHTS + sync->count, sync->results));
+    submit_batch_name_arguments(sync->group, "worker", MODEL_SERVER_BEFORE_WEIGHTS);
+    sync->made[1] = MODEL_SERVER_RETURNS(sync->count);
+    return MR_OK;
+}
+
+static mr_status add_sets(model_sync *sync) {
+    for (size_t w = 0; w < sync->count; w++, sync->made[2]++) {
+        mr_arg result = mr_future(sync->results[w]);
+        MR_TRY(mr_batch_actor(sync->group, sync->workers[w], sync->set, NULL, &result, 1, &sync->sets[w]));
+    }
+    return MR_OK;
+}
+
+static mr_status add_call(model_sync *sync, const char *method, int errors_as_values, mr_ref *out) {
+    for (size_t w = 0; w < sync->count; w++) sync->args[MODEL_SERVER_BEFORE_SET + w] = mr_future(sync->sets[w]);
+    MR_TRY(mr_batch_actor(sync->group, sync->server, method,
+                          &MR_OPTIONS(mr_call_options, .errors_as_values = errors_as_values), sync->args,
+                          MODEL_SERVER_BEFORE_SET + sync->count, out));
+    submit_batch_name_arguments(sync->group, "worker", MODEL_SERVER_BEFORE_SET);
+    return MR_OK;
+}
+
+static mr_status add_end(model_sync *sync, mr_ref *out) {
+    mr_arg *args = sync->args;
+    args[0] = owed_of(sync);
+    args[1] = mr_future(sync->results[MODEL_SERVER_FACTS(sync->count)]);
+    args[2] = mr_future(sync->results[MODEL_SERVER_MODEL(sync->count)]);
+    MR_TRY(add_call(sync, "publish", taken_of(sync), out));
+    args[0] = mr_int(sync->flags);
+    args[2] = mr_nil();
+    mr_status status = add_call(sync, "note", 1, &sync->noted);
+    if (status != MR_OK) mr_release(sync->mr, *out);
+    sync->made[3] = status == MR_OK;
+    return status;
+}
+
+static mr_status model_sync_submit(model_sync *sync, mr_ref *out) {
+    mr_status status = add_gets(sync);
+    if (status == MR_OK) status = add_aggregate(sync);
+    if (status == MR_OK) status = add_sets(sync);
+    mr_ref ended;
+    if (status == MR_OK) status = add_end(sync, &ended);
+    if (status != MR_OK) {
+        mr_batch_cancel(sync->group);
+        return status;
+    }
+    status = mr_batch_submit(sync->group);
+    if (status == MR_OK) sync_errors_enter(sync->mr, sync->server, ended, sync->is_owed ? &sync->owed : NULL);
+    if (status == MR_OK && out != NULL)
+        *out = ended;
+    else
+        mr_release(sync->mr, ended);
+    return status;
+}
+
+mr_status mr_model_sync(mr_context *mr, mr_actor server, const mr_actor *workers, size_t count,
+                        const mr_sync_options *options, mr_ref *out) {
+    static const mr_sync_options usual = MR_INIT(mr_sync_options);
+    mr_sync_options copy;
+    OPTION_STRUCT_READ(mr_sync_options, skip_dead, options, copy);
+    if (options == NULL) options = &usual;
+    if (workers == NULL || count == 0 || count > MODEL_SERVER_WORKERS_MAX - 2)
+        return error_set(MR_INVALID, "mr_model_sync takes 1 to %d workers, not %zu", MODEL_SERVER_WORKERS_MAX - 2,
+                         workers == NULL ? 0 : count);
+    model_sync sync = {.mr = mr,
+                       .server = server,
+                       .workers = workers,
+                       .count = count,
+                       .flags = options->skip_dead != 0 ? MODEL_SERVER_SKIP_DEAD : 0,
+                       .get = options->get_method == NULL ? "get_weights" : options->get_method,
+                       .weights = options->weights,
+                       .set = options->set_method == NULL ? "set_weights" : options->set_method};
+    MR_TRY(model_sync_open(&sync));
+    sync.is_owed = sync_errors_owes(mr, server, &sync.owed);
+    mr_status status = model_sync_submit(&sync, out);
+    model_sync_close(&sync);
+    return status;
+}
+
+/* ---- The rest. */
+
+mr_status mr_model_pull(mr_context *mr, mr_actor server, mr_ref *out) {
+    if (mr == NULL) return error_set(MR_INVALID, "mr_model_pull: the context is NULL; call mr_init first");
+    mr_ref owed;
+    bool is_owed = sync_errors_owes(mr, server, &owed);
+    mr_arg before = is_owed ? mr_future(owed) : mr_nil();
+    mr_status status = mr_actor_submit(mr, server, "pull_weights", NULL, &before, 1, out);
+    if (is_owed) mr_release(mr, owed);
+    return status;
+}
+
+mr_status mr_model_push(mr_context *mr, mr_actor server, mr_arg weights, mr_ref *out) {
+    return mr_call_actor(mr, server, "push_weights", out, weights);
+}
+
+mr_status mr_model_set_weight(mr_context *mr, mr_actor server, int64_t worker, double weight, mr_ref *out) {
+    return mr_call_actor(mr, server, "set_worker_weight", out, mr_int(worker), mr_float(weight));
+}
+
+mr_status mr_model_stats(mr_context *mr, mr_actor server, mr_ref *out) {
+    return mr_call_actor(mr, server, "get_stats", out);
+}

@@ -1,0 +1,130 @@
+/* shared_model_access_test.c — checks of a shared model by the server, and the right to write it. */
+#include "train/shared_model_access.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static float memory[64];
+static shared_model_head head;
+
+static model_access lent(uint32_t ticket) {
+    atomic_store(&head.word, shared_model_word(ticket, 0, SHARED_MODEL_LENT));
+    return (model_access){.place = {.head = &head},
+                          .ticket = ticket,
+                          .half = sizeof memory / 2,
+                          .from = (uint8_t *)memory,
+                          .to = (uint8_t *)(memory + 32)};
+}
+
+static void a_stand_in_becomes_its_tensor(void **state) {
+    model_access access = lent(1);
+    mr_tensor tensor = {.dtype = MR_F32, .tensor_kind = MR_TORCH, .dims = 4, .shape = {0, 16, 2, 3}};
+    assert_int_equal(model_access_resolve(&access, &tensor), MR_OK);
+    assert_true(tensor.dims == 2 && tensor.shape[0] == 2 && tensor.shape[1] == 3 && tensor.bytes == 24);
+    assert_true(tensor.data == memory + 4 && tensor.tensor_kind == MR_TORCH);
+    assert_true(model_access_target(&access, &tensor) == memory + 36);
+    mr_tensor one = {.dtype = MR_F32, .dims = 2, .shape = {0, 124}}; /* the last that there is room for */
+    assert_int_equal(model_access_resolve(&access, &one), MR_OK);
+    assert_true(one.dims == 0 && one.bytes == 4);
+}
+
+static void what_lies_elsewhere_is_refused(void **state) {
+    model_access access = lent(1);
+    const mr_tensor wrong[] = {
+        {.dtype = MR_F32, .dims = 1, .shape = {0}},                                  /* no stand-in */
+        {.dtype = MR_F32, .dims = 3, .shape = {1, 0, 4}},                            /* a tensor of its own */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, 2, 4}},                            /* not aligned */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, -4, 4}},                           /* before it */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, 128, 1}},                          /* behind it */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, 4, 32}},                           /* across its end */
+        {.dtype = MR_F32, .dims = 3, .shape = {0, 0, -1}},                           /* of a negative length */
+        {.dtype = MR_F32, .dims = 4, .shape = {0, 0, INT64_MAX / 2, INT64_MAX / 2}}, /* of more than there can be */
+        {.dtype = (mr_dtype)77, .dims = 3, .shape = {0, 0, 1}},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        mr_tensor tensor = wrong[i];
+        assert_int_equal(model_access_resolve(&access, &tensor), MR_INVALID);
+    }
+}
+
+static void a_loan_is_written_by_one_at_a_time(void **state) {
+    model_access first = lent(3), second = first;
+    assert_int_equal(model_access_begin(&first), MR_OK);
+    assert_int_equal(model_access_begin(&second), MR_BUSY);
+    model_access_end(&second, true); /* it has not begun: nothing happens */
+    assert_int_equal(atomic_load(&head.word) & 0xff, SHARED_MODEL_WRITING);
+    model_access_end(&first, true);
+    assert_true(atomic_load(&head.word) == shared_model_word(3, 0, SHARED_MODEL_WRITTEN));
+    assert_int_equal(model_access_begin(&second), MR_OK); /* the answer of the first was lost */
+    model_access_end(&second, true);
+    atomic_store(&head.word, shared_model_word(3, 0, SHARED_MODEL_IDLE));
+    assert_int_equal(model_access_begin(&first), MR_BUSY); /* it was taken */
+}
+
+static void what_a_dead_process_was_writing_is_written_again(void **state) {
+    model_access access = lent(5);
+    pid_t writer = fork();
+    if (writer == 0) _exit(0);
+    assert_int_equal(waitpid(writer, NULL, 0), writer);
+    atomic_store(&head.word, shared_model_word(5, (uint32_t)writer, SHARED_MODEL_WRITING));
+    assert_int_equal(model_access_begin(&access), MR_OK);
+    model_access_end(&access, true);
+    assert_true(atomic_load(&head.word) == shared_model_word(5, 0, SHARED_MODEL_WRITTEN));
+    pid_t unmissed = fork();
+    if (unmissed == 0) _exit(0);
+    assert_int_equal(waitid(P_PID, (id_t)unmissed, &(siginfo_t){0}, WEXITED | WNOWAIT), 0); /* dead, not waited for */
+    atomic_store(&head.word, shared_model_word(5, (uint32_t)unmissed, SHARED_MODEL_WRITING));
+    assert_int_equal(model_access_begin(&access), MR_OK);
+    assert_int_equal(waitpid(unmissed, NULL, 0), unmissed);
+    model_access_end(&access, true);
+    atomic_store(&head.word, shared_model_word(5, (uint32_t)getppid(), SHARED_MODEL_WRITING));
+    assert_int_equal(model_access_begin(&access), MR_BUSY); /* who lives goes on */
+}
+
+static void a_loan_that_was_given_to_another_is_not_written(void **state) {
+    model_access before = lent(3), after = lent(4);
+    assert_int_equal(model_access_begin(&before), MR_BUSY);
+    assert_int_equal(model_access_begin(&after), MR_OK);
+    model_access_end(&after, false);
+    assert_true(atomic_load(&head.word) == shared_model_word(4, 0, SHARED_MODEL_IDLE));
+}
+
+static void what_lies_on_a_tray_is_read_and_given_back(void **state) {
+    model_access access = lent(7), again;
+    access.to = NULL;
+    again = access;
+    assert_false(model_access_is_in_place(&access));
+    assert_int_equal(model_access_begin(&access), MR_OK);
+    assert_true(atomic_load(&head.word) == shared_model_word(7, 0, SHARED_MODEL_LENT)); /* whoever dies meanwhile */
+    model_access_end(&access, true);
+    model_access_close(&access);
+    assert_true(atomic_load(&head.word) == shared_model_word(7, 0, SHARED_MODEL_READ));
+    assert_int_equal(model_access_begin(&again), MR_OK); /* nobody has used its place */
+    assert_int_equal(model_access_check(&again), MR_OK);
+    atomic_store(&head.word, shared_model_word(8, 0, SHARED_MODEL_IDLE));
+    assert_int_equal(model_access_check(&again), MR_BUSY); /* while it was read */
+    atomic_store(&head.word, shared_model_word(8, 0, SHARED_MODEL_LENT));
+    assert_int_equal(model_access_check(&again), MR_BUSY);
+    assert_int_equal(model_access_begin(&again), MR_BUSY);
+    model_access_close(&again); /* it is another one that is lent now */
+    assert_true(atomic_load(&head.word) == shared_model_word(8, 0, SHARED_MODEL_LENT));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stand_in_becomes_its_tensor),
+        cmocka_unit_test(what_lies_elsewhere_is_refused),
+        cmocka_unit_test(a_loan_is_written_by_one_at_a_time),
+        cmocka_unit_test(what_a_dead_process_was_writing_is_written_again),
+        cmocka_unit_test(a_loan_that_was_given_to_another_is_not_written),
+        cmocka_unit_test(what_lies_on_a_tray_is_read_and_given_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

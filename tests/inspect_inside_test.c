@@ -1,0 +1,182 @@
+/* inspect_inside_test.c — what a program learns about its own node without anybody else: resources, nodes, the
+ * timeline; and what a process says about itself (mr_on_describe). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/support/inspect_fixture.h"
+
+static char who[] = "the test";
+static _Atomic bool mute; /* in a worker: whoever asks what it does waits for ever */
+
+static size_t describe(void *user, char *out, size_t size) {
+    while (mute) pause();
+    return (size_t)snprintf(out, size, "first line of %s\nsecond line", (const char *)user);
+}
+
+MR_TASK(hold_mute) {
+    mr_value path;
+    mr_ref child;
+    mute = true;
+    MR_TRY(mr_arg_value(call, 0, &path));
+    MR_TRY(mr_call_task(mr_call_context(call), "hold", &child, mr_value_arg(&path)));
+    MR_TRY(mr_get(mr_call_context(call), child, MR_FOREVER, &path));
+    mr_value_release(&path);
+    mr_release(mr_call_context(call), child);
+    return MR_OK;
+}
+
+/* What is free while a body of the program itself looks. */
+MR_TASK(free_cpus) {
+    mr_inspect *inspect;
+    mr_value answer, row;
+    MR_TRY(mr_inspect_within(mr_call_context(call), &inspect));
+    MR_TRY(mr_inspect_ask(inspect, "resources", NULL, 0, &answer));
+    mr_inspect_close(inspect);
+    bool found = inspect_fixture_find_row(&answer, "resources", "name", "cpu", &row);
+    int64_t free_milli = found ? inspect_fixture_number(&row, "free") : -1;
+    mr_value_release(&answer);
+    return mr_return(call, mr_int(free_milli));
+}
+
+static int64_t cpus_free(mr_inspect *inspect) {
+    mr_value answer, row;
+    assert_int_equal(mr_inspect_ask(inspect, "resources", NULL, 0, &answer), MR_OK);
+    assert_true(inspect_fixture_find_row(&answer, "resources", "name", "cpu", &row));
+    assert_int_equal(inspect_fixture_number(&row, "total"), 2000);
+    int64_t milli = inspect_fixture_number(&row, "free");
+    mr_value_release(&answer);
+    return milli;
+}
+
+static void a_program_sees_its_resources(void **state) {
+    mr_inspect *own;
+    mr_ref held, asked;
+    mr_value value;
+    char id[32];
+    int64_t seen_free;
+    inspect_fixture_start(2);
+    assert_int_equal(mr_inspect_within(seen.mr, &own), MR_OK);
+    assert_int_equal(cpus_free(own), 2000);
+    assert_int_equal(mr_call_task(seen.mr, "hold", &held, mr_str(seen.gate)), MR_OK);
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
+    int64_t milli = 0;
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && milli != 1000; i++) { /* a second lease is given back */
+        milli = cpus_free(own);
+        usleep(1000);
+    }
+    assert_int_equal(milli, 1000);
+    assert_int_equal(mr_call_task(seen.mr, "free_cpus", &asked), MR_OK);
+    assert_int_equal(mr_get(seen.mr, asked, INSPECT_FIXTURE_PATIENCE_US, &value), MR_OK);
+    assert_int_equal(mr_value_int(&value, &seen_free), MR_OK);
+    assert_int_equal(seen_free, 0);
+    mr_value_release(&value);
+    mr_release(seen.mr, asked);
+    inspect_fixture_open_gate();
+    inspect_fixture_finish(held);
+    mr_inspect_close(own);
+    inspect_fixture_stop();
+}
+
+static void a_program_sees_its_node(void **state) {
+    mr_inspect *own;
+    mr_value answer, nodes, node, cpu;
+    char host[64] = "";
+    inspect_fixture_start(2);
+    gethostname(host, sizeof host - 1);
+    assert_int_equal(mr_inspect_within(seen.mr, &own), MR_OK);
+    assert_int_equal(mr_inspect_ask(own, "nodes", NULL, 10, &answer), MR_OK);
+    nodes = inspect_fixture_field(&answer, "nodes");
+    assert_int_equal(mr_value_count(&nodes), 1);
+    assert_int_equal(mr_value_item(&nodes, 0, &node), MR_OK);
+    assert_string_equal(inspect_fixture_text(&node, "address"), seen.address);
+    assert_string_equal(inspect_fixture_text(&node, "host"), host);
+    assert_int_equal(strlen(inspect_fixture_text(&node, "id")), 8);
+    assert_true(inspect_fixture_number(&node, "pid") > 0 && inspect_fixture_number(&node, "arena_bytes") > 0);
+    assert_true(inspect_fixture_find_row(&node, "resources", "name", "cpu", &cpu));
+    mr_value_release(&answer);
+    mr_inspect_close(own);
+    inspect_fixture_stop();
+}
+
+static void a_program_takes_its_timeline(void **state) {
+    mr_inspect *own;
+    mr_ref ref;
+    mr_trace trace;
+    inspect_fixture_start(1);
+    assert_int_equal(mr_inspect_within(seen.mr, &own), MR_OK);
+    assert_int_equal(mr_call_task(seen.mr, "add", &ref, mr_int(1), mr_int(2)), MR_OK);
+    inspect_fixture_finish(ref);
+    assert_int_equal(mr_inspect_trace(own, 100, &trace), MR_OK);
+    assert_int_equal(trace.calls, 1);
+    assert_true(trace.workers >= 1);
+    assert_int_equal(trace.size, strlen(trace.json));
+    inspect_fixture_assert_has(trace.json, "\"name\":\"add\"");
+    inspect_fixture_assert_has(trace.json, " driver\"");
+    inspect_fixture_assert_has(trace.json, "\"cat\":\"submit\"");
+    inspect_fixture_assert_has(trace.json, "\"ph\":\"s\",\"name\":\"call\",\"cat\":\"call\",\"id\":1"); /* an arrow */
+    inspect_fixture_assert_has(trace.json, "\"ph\":\"f\",\"name\":\"call\",\"cat\":\"call\",\"id\":1");
+    assert_null(strstr(trace.json, "\"id\":2"));
+    free(trace.json);
+    mr_inspect_close(own);
+    inspect_fixture_stop();
+}
+
+/* The words of the last step: the worker that it is with. */
+static void words(const char *id, char out[256]) {
+    mr_value answer = inspect_fixture_ask("why", id, 0), steps = inspect_fixture_field(&answer, "steps"), step;
+    assert_int_equal(mr_value_item(&steps, mr_value_count(&steps) - 1, &step), MR_OK);
+    snprintf(out, 256, "%s", inspect_fixture_text(&step, "does"));
+    mr_value_release(&answer);
+}
+
+static void a_running_body_is_described(void **state) {
+    mr_ref ref;
+    char id[32], does[256] = "";
+    inspect_fixture_start(1);
+    assert_int_equal(mr_call_task(seen.mr, "hold", &ref, mr_str(seen.gate)), MR_OK);
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
+    for (int i = 0; i < 20 && strstr(does, "second") == NULL; i++) words(id, does); /* on a busy machine it is late */
+    assert_string_equal(does, "first line of the test\nsecond line");
+    inspect_fixture_open_gate();
+    inspect_fixture_finish(ref);
+    inspect_fixture_stop();
+}
+
+/* It says nothing, and neither its caller nor whoever asks is held up. */
+static void a_hook_that_hangs_holds_nobody_up(void **state) {
+    mr_ref ref;
+    char id[32], worker[32], reasons[4096], does[256];
+    inspect_fixture_start(1);
+    assert_int_equal(mr_call_task(seen.mr, "hold_mute", &ref, mr_str(seen.gate)), MR_OK);
+    inspect_fixture_await_row("workers", "state", "waits", "waits", worker);
+    inspect_fixture_await_row("tasks", "name", "hold_mute", "sent", id);
+    inspect_fixture_why(id, reasons); /* the first question */
+    mr_value answer = inspect_fixture_ask("why", worker, 0), steps = inspect_fixture_field(&answer, "steps"), step;
+    assert_int_equal(mr_value_item(&steps, 0, &step), MR_OK);
+    snprintf(does, sizeof does, "%s", inspect_fixture_text(&step, "does"));
+    mr_value_release(&answer);
+    inspect_fixture_assert_has(does, "no description: the callback of mr_on_describe still runs");
+    inspect_fixture_assert_has(reasons, "task hold|it was sent to p"); /* what it waits for is shown as ever */
+    inspect_fixture_open_gate();
+    inspect_fixture_finish(ref);
+    inspect_fixture_stop();
+}
+
+int main(void) {
+    mr_on_describe(describe, who);
+    if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &seen.mr) != MR_OK;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_sees_its_resources),      cmocka_unit_test(a_program_sees_its_node),
+        cmocka_unit_test(a_program_takes_its_timeline),      cmocka_unit_test(a_running_body_is_described),
+        cmocka_unit_test(a_hook_that_hangs_holds_nobody_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,600 @@
+/* model_copy_test.c — models that workers lend as copies: what a sync makes of them, and what of the tray is used
+ * again. The test is the program: its workers are this same binary, started again. */
+#include "miniray/model.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/failpoint.h"
+#include "tests/support/future_assert.h"
+#include "tests/support/runtime_main.h"
+#include "tests/support/sync_fixture.h"
+
+enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 50 * 1000, ITEMS_MOST = 32 * ITEMS, PLACES = 8 };
+
+/* ---- A worker: a model of two tensors, all of whose floats are the same. */
+
+typedef struct worker {
+    mr_model_copy *tray;
+    float floats[ITEMS_MOST + 1]; /* all that it may grow to; the last is the tensor that is one number */
+    int64_t items;                /* of the other one */
+    int64_t lent;                 /* how often */
+    int64_t refuses;              /* to lend or send anything */
+} worker;
+
+static void worker_free(void *self) {
+    mr_model_copy_close(((worker *)self)->tray);
+    free(self);
+}
+
+MR_CREATE(Waiter) { /* value */
+    double value;
+    MR_TRY(mr_arg_float(call, 0, &value));
+    worker *self = calloc(1, sizeof *self);
+    MR_TRY(mr_model_copy_open(mr_call_context(call), &self->tray));
+    self->items = ITEMS;
+    for (size_t i = 0; i < ITEMS_MOST + 1; i++) self->floats[i] = (float)value;
+    return mr_set_self(call, self, worker_free);
+}
+
+MR_METHOD(Waiter, lend_weights) {
+    worker *self = mr_self(call);
+    if (self->refuses != 0) return mr_fail(call, "not now");
+    mr_arg items[] = {mr_vector(self->floats, (size_t)self->items),
+                      mr_tensor_of(MR_F32, self->floats + ITEMS_MOST, 0, NULL)},
+           loan;
+    mr_arg weights = mr_map((mr_arg[]){mr_str("w"), items[0], mr_str("b"), items[1]}, 2);
+    bool lent = mr_model_copy_export(self->tray, call, weights, &loan) == MR_OK;
+    self->lent += lent;
+    return mr_return(call, lent ? loan : weights);
+}
+
+MR_METHOD(Waiter, take_weights) {
+    worker *self = mr_self(call);
+    mr_value weights, item;
+    mr_tensor tensor;
+    MR_TRY(mr_arg_value(call, 0, &weights));
+    mr_iter iter = mr_value_iter(&weights);
+    for (size_t i = 0; mr_iter_next(&iter, &item) && mr_iter_next(&iter, &item); i++) { /* a name, a tensor */
+        MR_TRY(mr_value_tensor(&item, &tensor));
+        memcpy(self->floats + i * ITEMS_MOST, tensor.data, tensor.bytes);
+    }
+    return MR_OK;
+}
+
+MR_METHOD(Waiter, add) { /* a step of training */
+    worker *self = mr_self(call);
+    double value;
+    MR_TRY(mr_arg_float(call, 0, &value));
+    for (size_t i = 0; i < ITEMS_MOST + 1; i++) self->floats[i] += (float)value;
+    return MR_OK;
+}
+
+MR_METHOD(Waiter, resize) { /* a model of so many items and one; what is new is as the last one is */
+    worker *self = mr_self(call);
+    int64_t before = self->items;
+    MR_TRY(mr_arg_int(call, 0, &self->items));
+    for (int64_t i = before; i < self->items; i++) self->floats[i] = self->floats[ITEMS_MOST];
+    return MR_OK;
+}
+
+MR_METHOD(Waiter, value) { /* what all its floats are */
+    const worker *self = mr_self(call);
+    if (self->floats[ITEMS_MOST] != self->floats[0]) return mr_fail(call, "the number is not what the items are");
+    for (size_t i = 0; i < (size_t)self->items; i++)
+        if (self->floats[i] != self->floats[0])
+            return mr_fail(call, "item %zu is %g, the first is %g", i, (double)self->floats[i],
+                           (double)self->floats[0]);
+    return mr_return(call, mr_float((double)self->floats[0]));
+}
+
+MR_METHOD(Waiter, lent) { return mr_return(call, mr_int(((worker *)mr_self(call))->lent)); }
+
+MR_METHOD(Waiter, refuse) { return mr_arg_int(call, 0, &((worker *)mr_self(call))->refuses); }
+
+/* Asks a worker for its model, and does nothing with it. */
+MR_TASK(ask_in_vain) {
+    mr_actor worker;
+    mr_ref lent;
+    mr_value value;
+    MR_TRY(mr_arg_actor(call, 0, &worker));
+    MR_TRY(mr_call_actor(mr_call_context(call), worker, "lend_weights", &lent));
+    MR_TRY(mr_get(mr_call_context(call), lent, PATIENCE_US, &value));
+    bool is_lent = mr_value_kind(&value) == MR_KIND_TUPLE;
+    mr_value_release(&value);
+    mr_release(mr_call_context(call), lent);
+    return mr_return(call, mr_int(is_lent));
+}
+
+/* Likewise, and lives on. */
+MR_CREATE(Asker) { return mr_set_self(call, malloc(1), free); }
+
+MR_METHOD(Asker, ask) { return ask_in_vain(call); }
+
+static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
+
+__attribute__((constructor)) static void register_more(void) { /* the server's class has methods of ours, too */
+    mr_register_method("Waiter", "arm", sync_fixture_arm_method);
+    mr_register_method("miniray.ModelServer", "arm", sync_fixture_arm_method);
+    mr_register_method("miniray.ModelServer", "pid", pid);
+}
+
+/* ---- Helpers. */
+
+static const mr_sync_options lending = {
+    .size = sizeof(mr_sync_options), .get_method = "lend_weights", .set_method = "take_weights"};
+
+static mr_actor hire(double value) {
+    mr_actor made;
+    assert_int_equal(mr_new_actor(mr, "Waiter", &made, mr_float(value)), MR_OK);
+    return made;
+}
+
+static sync_fixture make_team(const char *strategy) { /* of workers whose floats are 0, 10 and 20 */
+    sync_fixture fixture = {.server = sync_fixture_server(strategy)};
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) fixture.workers[w] = hire(10 * w);
+    return fixture;
+}
+
+static mr_ref sync_begin(mr_actor server, const mr_actor *workers, size_t count) {
+    mr_ref ref;
+    assert_int_equal(mr_model_sync(mr, server, workers, count, &lending, &ref), MR_OK);
+    return ref;
+}
+
+static int64_t sync_all(const sync_fixture *fixture) {
+    return future_assert_int(mr, sync_begin(fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS));
+}
+
+static mr_status sync_failure(const sync_fixture *fixture) {
+    return future_assert_failure(mr, sync_begin(fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS));
+}
+
+static int64_t ask_int(mr_actor actor, const char *method) {
+    mr_ref ref;
+    assert_int_equal(mr_call_actor(mr, actor, method, &ref), MR_OK);
+    return future_assert_int(mr, ref);
+}
+
+static int64_t times_lent(mr_actor worker) { return ask_int(worker, "lent"); }
+
+static void refuse(mr_actor worker, bool refuses) {
+    assert_int_equal(mr_call_actor(mr, worker, "refuse", NULL, mr_int(refuses)), MR_OK);
+}
+
+/* Its process may be replaced so often, and calls that are lost with it are sent again. */
+static mr_actor lasting_server(int restarts) {
+    const mr_actor_options options =
+        MR_OPTIONS(mr_actor_options, .max_restarts = restarts, .max_call_retries = restarts);
+    mr_actor server;
+    assert_int_equal(mr_model_server_create(mr, NULL, &options, &server), MR_OK);
+    return server;
+}
+
+/* ---- Tests. */
+
+static void places_are_used_again(void **state) {
+    sync_fixture fixture = make_team(NULL);
+    for (int round = 1; round <= 3 * PLACES; round++) {
+        assert_int_equal(sync_all(&fixture), round);
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+            assert_int_equal(times_lent(fixture.workers[w]), round);
+            assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
+            sync_fixture_add(fixture.workers[w], w);
+        }
+    }
+    sync_fixture_dismiss(&fixture);
+}
+
+static void sync_and_forget(const sync_fixture *fixture) {
+    mr_release(mr, sync_begin(fixture->server, fixture->workers, SYNC_FIXTURE_WORKERS));
+}
+
+static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
+    sync_fixture fixture = make_team("max");
+    sync_fixture_check_order(&fixture, sync_and_forget);
+    sync_fixture_dismiss(&fixture);
+}
+
+static void who_is_there_twice_lends_twice(void **state) {
+    sync_fixture fixture = make_team(NULL);
+    const mr_actor workers[] = {fixture.workers[0], fixture.workers[2], fixture.workers[2], fixture.workers[0]};
+    for (int round = 1; round <= 3; round++) {
+        assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 4)), round);
+        assert_true(sync_fixture_value(fixture.workers[0]) == 10 && sync_fixture_value(fixture.workers[2]) == 10);
+        assert_int_equal(times_lent(fixture.workers[0]), 2 * round);
+    }
+    sync_fixture_dismiss(&fixture);
+}
+
+/* Two servers at once, each with syncs that nobody waits for. */
+static void two_servers_take_turns(void **state) {
+    sync_fixture fixture = make_team("max");
+    mr_actor other = sync_fixture_server("max");
+    mr_ref syncs[20];
+    for (size_t i = 0; i < 20; i++) {
+        sync_fixture_add(fixture.workers[i % SYNC_FIXTURE_WORKERS], 100);
+        syncs[i] = sync_begin(i % 2 == 0 ? fixture.server : other, fixture.workers, SYNC_FIXTURE_WORKERS);
+    }
+    for (size_t i = 0; i < 20; i++) assert_int_equal(future_assert_int(mr, syncs[i]), i / 2 + 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 2000);
+    mr_actor_release(mr, other);
+    sync_fixture_dismiss(&fixture);
+}
+
+/* The same model has one place for all who cannot have one of their own. */
+static void who_is_there_more_often_than_there_are_places_lends(void **state) {
+    sync_fixture fixture = make_team(NULL);
+    mr_actor workers[3 * PLACES];
+    for (int i = 0; i < 3 * PLACES; i++) workers[i] = fixture.workers[i == 0 ? 0 : 2];
+    for (int round = 1; round <= 2; round++) {
+        assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 3 * PLACES)), round);
+        assert_int_equal(times_lent(fixture.workers[2]), round * (3 * PLACES - 1));
+        float expected = 20.f * (3 * PLACES - 1) / (3 * PLACES);
+        if (round == 1) assert_true(sync_fixture_value(fixture.workers[2]) == (double)expected);
+    }
+    assert_true(sync_fixture_value(fixture.workers[0]) == sync_fixture_value(fixture.workers[2]));
+    sync_fixture_dismiss(&fixture);
+}
+
+static mr_ref lend(mr_actor worker) {
+    mr_ref lent;
+    assert_int_equal(mr_call_actor(mr, worker, "lend_weights", &lent), MR_OK);
+    return lent;
+}
+
+/* Three values, of which two are for the server. */
+static void aggregate(mr_actor server, mr_ref lent, mr_ref out[3]) {
+    const mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(lent)};
+    const mr_call_options three = MR_OPTIONS(mr_call_options, .num_returns = 3);
+    assert_int_equal(mr_actor_submit(mr, server, "aggregate", &three, args, 4, out), MR_OK);
+}
+
+static void aggregate_gives(mr_actor server, mr_ref lent, mr_status expected) {
+    mr_ref made[3];
+    aggregate(server, lent, made);
+    for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, made[i]), expected);
+}
+
+/* By a process that ends with that. Whether it was lent. */
+static int64_t ask_in_vain_of(mr_actor worker) {
+    const mr_task_options alone = MR_OPTIONS(mr_task_options, .max_calls = 1);
+    mr_arg args[] = {mr_handle(worker)};
+    mr_ref ref;
+    assert_int_equal(mr_task_submit(mr, "ask_in_vain", &alone, args, 1, &ref), MR_OK);
+    return future_assert_int(mr, ref);
+}
+
+/* So a server that died after it had read it can do so again; but nobody reads what is there later. */
+static void a_loan_can_be_read_until_its_place_is_used(void **state) {
+    sync_fixture fixture = make_team(NULL);
+    mr_ref lent = lend(fixture.workers[1]);
+    for (int round = 0; round < 3; round++) {
+        aggregate_gives(fixture.server, lent, MR_OK);
+        assert_int_equal(ask_in_vain_of(fixture.workers[1]), 1); /* others have places of their own */
+    }
+    assert_int_equal(sync_all(&fixture), 1);
+    aggregate_gives(fixture.server, lent, MR_BUSY);
+    mr_release(mr, lent);
+    assert_int_equal(sync_all(&fixture), 2);
+    sync_fixture_dismiss(&fixture);
+}
+
+/* Whatever its syncs fail of before the server has read what was lent, a worker lends the next time. */
+static void syncs_that_fail_give_places_back(void **state) {
+    sync_fixture fixture = make_team("max");
+    refuse(fixture.workers[2], true);
+    for (int round = 1; round <= 2 * PLACES + 1; round++) { /* a worker fails */
+        assert_int_equal(sync_failure(&fixture), MR_TASK_FAILED);
+        assert_int_equal(times_lent(fixture.workers[0]), round);
+        sync_fixture_add(fixture.workers[0], 1); /* what was lent is another model each time */
+    }
+    refuse(fixture.workers[2], false);
+    assert_int_equal(mr_actor_kill(mr, fixture.server), MR_OK);
+    for (int round = 1; round <= 2 * PLACES + 1; round++) { /* the server is dead */
+        assert_int_equal(sync_failure(&fixture), MR_ACTOR_DIED);
+        assert_int_equal(times_lent(fixture.workers[0]), 2 * PLACES + 1 + round);
+        sync_fixture_add(fixture.workers[0], 1);
+    }
+    mr_actor_release(mr, fixture.server);
+    fixture.server = sync_fixture_server("max");
+    for (int round = 1; round <= PLACES + 1; round++) {
+        assert_int_equal(sync_all(&fixture), round);
+        assert_int_equal(times_lent(fixture.workers[0]), 2 * (2 * PLACES + 1) + round);
+    }
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        assert_true(sync_fixture_value(fixture.workers[w]) == 2 * (2 * PLACES + 1));
+    sync_fixture_dismiss(&fixture);
+}
+
+/* Who lives may still read what he was lent: then there is nothing but copies. */
+static void what_is_lent_to_others_is_theirs_until_they_are_gone(void **state) {
+    sync_fixture fixture = make_team(NULL);
+    for (int round = 1; round <= 3 * PLACES; round++) {
+        (void)ask_in_vain_of(fixture.workers[1]); /* whether it was lent depends on how fast the others ended */
+        sync_fixture_add(fixture.workers[1], 1);
+    }
+    int64_t until = clock_now_us(clock_real()) + PATIENCE_US, before;
+    do { /* as soon as the worker has heard of the end of one */
+        assert_true(clock_now_us(clock_real()) < until);
+        before = times_lent(fixture.workers[1]);
+        assert_int_equal(sync_failure(&fixture), MR_OK);
+    } while (times_lent(fixture.workers[1]) == before);
+    sync_fixture_dismiss(&fixture);
+}
+
+static void await_stop(pid_t process) {
+    char path[64], text[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    for (int64_t end = clock_now_us(clock_real()) + PATIENCE_US; strstr(text, ") T ") == NULL; usleep(1000)) {
+        assert_true(clock_now_us(clock_real()) < end);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        if (fgets(text, sizeof text, file) == NULL) text[0] = '\0';
+        fclose(file);
+    }
+}
+
+/* As many callers as there are places: the next one gets copies, until one of them is gone. */
+static void with_no_place_left_models_are_sent(void **state) {
+    sync_fixture fixture = make_team(NULL);
+    mr_actor askers[PLACES];
+    for (int i = 0; i < PLACES; i++) {
+        mr_ref asked;
+        assert_int_equal(mr_new_actor(mr, "Asker", &askers[i]), MR_OK);
+        assert_int_equal(mr_call_actor(mr, askers[i], "ask", &asked, mr_handle(fixture.workers[1])), MR_OK);
+        assert_int_equal(future_assert_int(mr, asked), 1);
+        sync_fixture_add(fixture.workers[1], 3);
+    }
+    for (int round = 1; round <= 2; round++) {
+        assert_int_equal(sync_all(&fixture), round);
+        assert_int_equal(times_lent(fixture.workers[1]), PLACES);
+        assert_int_equal(times_lent(fixture.workers[0]), round); /* nobody else has asked that one */
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 18);
+    }
+    assert_int_equal(mr_actor_kill(mr, askers[3]), MR_OK);
+    int64_t until = clock_now_us(clock_real()) + PATIENCE_US;
+    do { /* as soon as the worker has heard of it */
+        assert_true(clock_now_us(clock_real()) < until);
+        assert_int_equal(sync_failure(&fixture), MR_OK);
+    } while (times_lent(fixture.workers[1]) == PLACES);
+    for (int i = 0; i < PLACES; i++) mr_actor_release(mr, askers[i]);
+    sync_fixture_dismiss(&fixture);
+}
+
+static void resize(mr_actor worker, int64_t items) {
+    assert_int_equal(mr_call_actor(mr, worker, "resize", NULL, mr_int(items)), MR_OK);
+}
+
+/* A model that grows takes its place along; what somebody was lent before is as it was. */
+static void a_place_grows_with_the_model(void **state) {
+    static const int64_t sizes[] = {ITEMS, 2 * ITEMS, ITEMS, 31 * ITEMS, 31 * ITEMS + 7, ITEMS_MOST, 3 * ITEMS};
+    sync_fixture fixture = make_team(NULL);
+    int64_t round = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) resize(fixture.workers[w], sizes[i]);
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(sync_all(&fixture), ++round);
+            for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+                assert_int_equal(times_lent(fixture.workers[w]), round);
+                assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
+                sync_fixture_add(fixture.workers[w], w);
+            }
+        }
+    }
+    sync_fixture_dismiss(&fixture);
+}
+
+/* Places are memory that nobody else can use: however many large models were lent in vain, there is some left. */
+static void unread_loans_leave_memory_for_others(void **state) {
+    sync_fixture fixture = make_team("max");
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) resize(fixture.workers[w], ITEMS_MOST);
+    for (int i = 1; i <= PLACES + 1; i++)
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+            sync_fixture_add(fixture.workers[w], 1);
+            assert_int_equal(future_assert_failure(mr, lend(fixture.workers[w])), MR_OK);
+            assert_int_equal(times_lent(fixture.workers[w]), i);
+        }
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        assert_true(sync_fixture_value(fixture.workers[w]) == 20 + PLACES + 1);
+    sync_fixture_dismiss(&fixture);
+}
+
+/* As who_is_there_more_often_than_there_are_places_lends, of models that two places are as much as there may be of. */
+static void who_is_there_often_lends_a_large_model(void **state) {
+    sync_fixture fixture = make_team(NULL);
+    const mr_actor workers[] = {fixture.workers[1], fixture.workers[1], fixture.workers[1], fixture.workers[1]};
+    resize(fixture.workers[1], ITEMS_MOST);
+    for (int round = 1; round <= 2; round++) {
+        assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 4)), round);
+        assert_int_equal(times_lent(fixture.workers[1]), 4 * round);
+        assert_true(sync_fixture_value(fixture.workers[1]) == 10);
+    }
+    sync_fixture_dismiss(&fixture);
+}
+
+/* The server stands still in the middle of what the second worker has lent. */
+static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *lent, mr_ref made[3]) {
+    pid_t process = (pid_t)ask_int(fixture->server, "pid");
+    *lent = lend(fixture->workers[1]);
+    sync_fixture_arm(fixture->server, "train.piece=stop");
+    aggregate(fixture->server, *lent, made);
+    await_stop(process);
+    return process;
+}
+
+/* The server has begun to read when the place is needed for a larger model: it ends with what it began with. */
+static void a_place_that_is_read_may_be_outgrown(void **state) {
+    if (failpoint_count() == 0) skip();
+    sync_fixture fixture = make_team(NULL);
+    mr_ref lent, made[3];
+    pid_t process = stop_while_it_reads(&fixture, &lent, made);
+    resize(fixture.workers[1], ITEMS_MOST);
+    for (int i = 0; i < PLACES; i++) {
+        sync_fixture_add(fixture.workers[1], 1);
+        assert_int_equal(future_assert_failure(mr, lend(fixture.workers[1])), MR_OK);
+    }
+    assert_int_equal(times_lent(fixture.workers[1]), PLACES + 1);
+    kill(process, SIGCONT);
+    mr_value model, item;
+    mr_tensor tensor;
+    assert_int_equal(mr_get(mr, made[2], PATIENCE_US, &model), MR_OK);
+    mr_iter iter = mr_value_iter(&model);
+    assert_true(mr_iter_next(&iter, &item) && mr_iter_next(&iter, &item));
+    assert_int_equal(mr_value_tensor(&item, &tensor), MR_OK);
+    assert_int_equal(tensor.bytes, ITEMS * sizeof(float));
+    for (size_t i = 0; i < ITEMS; i++) assert_true(((const float *)tensor.data)[i] == 10);
+    mr_value_release(&model);
+    for (int i = 0; i < 3; i++) mr_release(mr, made[i]);
+    mr_release(mr, lent);
+    sync_fixture_dismiss(&fixture);
+}
+
+/* It has seen that the loan is there, and then others used its place. */
+static void a_slow_server_sees_that_a_place_was_used(void **state) {
+    if (failpoint_count() == 0) skip();
+    sync_fixture fixture = make_team(NULL);
+    mr_ref lent, made[3];
+    pid_t process = stop_while_it_reads(&fixture, &lent, made);
+    for (int i = 0; i < PLACES; i++) { /* all others, and the one that is read */
+        mr_ref unread = lend(fixture.workers[1]);
+        assert_int_equal(future_assert_failure(mr, unread), MR_OK);
+        sync_fixture_add(fixture.workers[1], 1);
+    }
+    assert_int_equal(times_lent(fixture.workers[1]), PLACES + 1);
+    kill(process, SIGCONT);
+    for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, made[i]), MR_BUSY);
+    mr_release(mr, lent);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        assert_true(sync_fixture_value(fixture.workers[w]) == (double)(float)(38 / 3.));
+    sync_fixture_dismiss(&fixture);
+}
+
+/* Its call is tried again by the next process, which finds all that was lent. */
+static void server_dies_and_tries_again(const char *point) {
+    sync_fixture fixture = make_team(NULL);
+    mr_actor_release(mr, fixture.server);
+    fixture.server = lasting_server(2);
+    for (int round = 0; round < 2; round++) {
+        sync_fixture_arm(fixture.server, point);
+        assert_int_equal(sync_all(&fixture), 1); /* the first of that process */
+        for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
+            assert_true(sync_fixture_value(fixture.workers[w]) == 10 + round);
+            assert_int_equal(times_lent(fixture.workers[w]), round + 1);
+            sync_fixture_add(fixture.workers[w], w);
+        }
+    }
+    sync_fixture_dismiss(&fixture);
+}
+
+static void a_server_that_dies_reads_again(void **state) {
+    if (failpoint_count() == 0) skip();
+    server_dies_and_tries_again("train.piece=kill");
+    server_dies_and_tries_again("train.aggregated=kill");
+}
+
+/* A sync that fails at the server gives the places back. */
+static void models_that_do_not_match_are_read(void **state) {
+    sync_fixture fixture = make_team("weighted");
+    mr_ref ref;
+    assert_int_equal(mr_model_set_weight(mr, fixture.server, 0, -5, &ref), MR_OK);
+    assert_int_equal(future_assert_failure(mr, ref), MR_OK);
+    for (int round = 1; round <= 2 * PLACES; round++) {
+        assert_int_equal(future_assert_failure(mr, sync_begin(fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS)),
+                         MR_INVALID);
+        assert_int_equal(times_lent(fixture.workers[0]), round);
+    }
+    sync_fixture_dismiss(&fixture);
+}
+
+/* Whoever dies where: the others keep what they have, and the next sync is as ever. */
+static void dies_at(const char *point, bool server) {
+    sync_fixture fixture = make_team(NULL);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
+    mr_actor *victim = server ? &fixture.server : &fixture.workers[1];
+    sync_fixture_arm(*victim, point);
+    assert_int_not_equal(future_assert_failure(mr, sync_begin(fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS)),
+                         MR_OK);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
+        if (server || w != 1) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
+    mr_actor_release(mr, *victim);
+    *victim = server ? sync_fixture_server(NULL) : hire(10);
+    assert_int_equal(sync_all(&fixture), 1);
+    for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10);
+    sync_fixture_dismiss(&fixture);
+}
+
+static void deaths(void **state) {
+    if (failpoint_count() == 0) skip();
+    dies_at("train.piece=kill", true);
+    dies_at("train.tray_filled=kill", false);
+}
+
+/* With a call that is there only as long as this runs. */
+MR_TASK(misuse) {
+    static float large[4 << 20];
+    mr_context *context = mr_call_context(call);
+    mr_model_copy *tray;
+    mr_arg loan, fits = mr_vector(large, ITEMS);
+    MR_TRY(mr_model_copy_open(context, &tray));
+    const mr_status refused[] = {
+        mr_model_copy_open(NULL, &tray),
+        mr_model_copy_open(context, NULL),
+        mr_model_copy_export(NULL, call, fits, &loan),
+        mr_model_copy_export(tray, NULL, fits, &loan),
+        mr_model_copy_export(tray, call, fits, NULL),
+        mr_model_copy_export(tray, call, mr_vector(NULL, ITEMS), &loan),
+        mr_model_copy_export(tray, call, mr_vector(large, 10), &loan),
+        mr_model_copy_export(tray, call, mr_vector(large, sizeof large / sizeof *large), &loan),
+        mr_model_copy_export(tray, call, mr_int(1), &loan),
+    };
+    int64_t wrong = mr_model_copy_export(tray, call, fits, &loan) != MR_OK;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) wrong += refused[i] != MR_INVALID;
+    mr_model_copy_close(tray);
+    mr_model_copy_close(NULL);
+    return mr_return(call, mr_int(wrong));
+}
+
+static void misuse_is_refused(void **state) {
+    mr_ref ref;
+    assert_int_equal(mr_call_task(mr, "misuse", &ref), MR_OK);
+    assert_int_equal(future_assert_int(mr, ref), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(places_are_used_again),
+        cmocka_unit_test(steps_before_a_sync_are_in_it_and_steps_after_see_it),
+        cmocka_unit_test(who_is_there_twice_lends_twice),
+        cmocka_unit_test(two_servers_take_turns),
+        cmocka_unit_test(who_is_there_more_often_than_there_are_places_lends),
+        cmocka_unit_test(a_loan_can_be_read_until_its_place_is_used),
+        cmocka_unit_test(syncs_that_fail_give_places_back),
+        cmocka_unit_test(what_is_lent_to_others_is_theirs_until_they_are_gone),
+        cmocka_unit_test(with_no_place_left_models_are_sent),
+        cmocka_unit_test(a_place_grows_with_the_model),
+        cmocka_unit_test(unread_loans_leave_memory_for_others),
+        cmocka_unit_test(who_is_there_often_lends_a_large_model),
+        cmocka_unit_test(a_place_that_is_read_may_be_outgrown),
+        cmocka_unit_test(a_slow_server_sees_that_a_place_was_used),
+        cmocka_unit_test(a_server_that_dies_reads_again),
+        cmocka_unit_test(models_that_do_not_match_are_read),
+        cmocka_unit_test(deaths),
+        cmocka_unit_test(misuse_is_refused),
+    };
+    /* Less than all places of a team's large models would take, and so much that what two of each leave is never in
+     * pieces that are all too small for one more. */
+    return runtime_main_with(tests, .num_workers = 2, .store_bytes = 128u << 20);
+}

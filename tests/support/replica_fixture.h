@@ -1,0 +1,61 @@
+/* replica_fixture.h — copies of one slot on four servers, driven by hand: parts go where a test lets them go.
+ *
+ * Whatever a copy says lies in a queue. replica_fixture_settle delivers what is for other servers; what is for ranks,
+ * the controller, other slots and the checkpoint store stays there, for the test to look at. */
+#pragma once
+#include "ps/replica.h"
+#include "ps/replica_internal.h"
+#include "ps/round_state.h"
+#include "sim/ps/float_machine.h"
+
+enum { REPLICA_FIXTURE_SERVERS = 4, REPLICA_FIXTURE_RANKS = 2, REPLICA_FIXTURE_QUEUE = 200 };
+
+typedef struct envelope {
+    /* a server; REPLICA_FIXTURE_SERVERS + rank; 100: the controller; 200 + slot: its head; 300: the checkpoint store */
+    uint32_t from, to;
+    slot_message message;
+    shared_bytes *bytes;
+} envelope;
+
+typedef struct replica_fixture replica_fixture;
+
+typedef struct seat {
+    replica_fixture *world;
+    uint32_t id;
+    replica_host host;
+    replica *replica;
+} seat;
+
+struct replica_fixture {
+    seat seat[REPLICA_FIXTURE_SERVERS];
+    cluster_map map;
+    envelope queue[REPLICA_FIXTURE_QUEUE];
+    size_t first, count;
+    uint64_t number;
+    round_state_terms terms; /* of contributions */
+};
+
+#define ON_SEATS(test) cmocka_unit_test_setup_teardown(test, replica_fixture_setup, replica_fixture_teardown)
+int replica_fixture_setup(void **state); /* the state is a seats */
+int replica_fixture_teardown(void **state);
+
+/* The next cluster map has this chain of a slot; `since` of whoever stays is kept. */
+void replica_fixture_chain(replica_fixture *world, uint32_t index, const uint32_t *servers, uint8_t count);
+void replica_fixture_enter(replica_fixture *world, uint32_t server); /* it learns of the cluster map */
+void replica_fixture_enter_all(replica_fixture *world);
+void replica_fixture_start(replica_fixture *world, uint8_t count); /* a chain of so many, the first of which serves */
+void replica_fixture_start_rounds(replica_fixture *world, uint64_t members, bool waits);
+void replica_fixture_settle(replica_fixture *world, int deaf); /* delivers, but nothing to `deaf`; -1: to all */
+
+/* a push gets values and terms */
+void replica_fixture_ask(replica_fixture *world, uint32_t server, slot_message message);
+void replica_fixture_push(replica_fixture *world, uint32_t server, uint32_t rank, uint64_t name, uint64_t prev);
+/* no values */
+void replica_fixture_tick_of(replica_fixture *world, uint32_t server, uint32_t rank, uint64_t name, uint64_t prev);
+/* What the ledger says to slot 0. */
+void replica_fixture_say(replica_fixture *world, slot_message_kind kind, uint32_t rank, uint64_t round, uint64_t set);
+
+/* How often a rank was told so. */
+size_t replica_fixture_told(const replica_fixture *world, uint32_t rank, slot_message_kind kind,
+                            slot_message_status status, uint64_t name);
+replica_look replica_fixture_look(const replica_fixture *world, uint32_t server);

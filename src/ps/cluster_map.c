@@ -14,7 +14,7 @@
 
 /* The fields of a cluster map's head, in the order of their bytes (cluster_map.h), before and after the base. */
 #define HEAD_BEFORE_BASE(X) \
-    X(u64, number) X(u64, generation) X(u64, birth) X(u64, origin) X(flag, lost) X(u64, first_stint)
+    X(u64, number) X(u64, generation) X(u64, birth) X(u64, origin) X(flag, lost) X(u64, first_term)
 #define HEAD_AFTER_BASE(X)    \
     X(u8, consistency.kind)   \
     X(u8, copies)             \

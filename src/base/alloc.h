@@ -20,8 +20,8 @@ void *xcopy(const void *from, size_t size) __attribute__((malloc, returns_nonnul
 #define XNEW(type, ...) ((type *)xcopy(&(type){__VA_ARGS__}, sizeof(type))) /* with these fields, the rest is zero */
 char *xasprintf(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 
-/* `out` and `memory` are the address of a pointer to any type, unchanged on failure. Size 0 gives a pointer to free too.
- * `align` is a power of two and at least the size of a pointer. */
+/* `out` and `memory` are the address of a pointer to any type, unchanged on failure. Size 0 gives a pointer, too, which
+ * is to be freed. `align` is a power of two and at least the size of a pointer. */
 MR_MUST mr_status alloc_try(size_t size, void *out);                       /* zeroed */
 MR_MUST mr_status alloc_try_resize(void *memory, size_t size);             /* as realloc */
 MR_MUST mr_status alloc_try_lines(size_t size, void *out);                 /* zeroed; as xcalloc_lines */

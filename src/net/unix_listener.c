@@ -30,9 +30,9 @@ mr_status unix_listener_address(const char *path, struct sockaddr_un *out) {
 
 static int unix_socket(int type) { return socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
-/* Two processes that find the same dead file must not remove each other's new one: each holds a lock on the folder while
- * it looks and replaces. The lock keeps honest starters apart and leaves no file behind. A process that never lets go
- * of the lock delays the others, no more. */
+/* Two processes that find the same dead file must not remove each other's new one: each holds a lock on the folder
+ * while it looks and replaces. The lock keeps honest starters apart and leaves no file behind. A process that never
+ * releases the lock delays the others, no more. */
 static int lock_folder(const char *path) {
     char *copy = xstrdup(path);
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -30,8 +30,8 @@ client *scheduler_client_of(const scheduler *scheduler, uint64_t id) { return ma
 
 worker *scheduler_worker_of(const scheduler *scheduler, uint64_t id) { return map_get(&scheduler->workers, id); }
 
-static lease *find_lease(const scheduler *scheduler, uint64_t client, uint64_t id) {
-    lease *lease = map_get(&scheduler->leases_by_id, id);
+static granted_lease *find_lease(const scheduler *scheduler, uint64_t client, uint64_t id) {
+    granted_lease *lease = map_get(&scheduler->leases_by_id, id);
     return lease != NULL && lease->client->id == client ? lease : NULL;
 }
 
@@ -88,7 +88,7 @@ void scheduler_drop_request(scheduler *scheduler, request *request) {
     list_push_back(&scheduler->quiet, &client->place);
 }
 
-void scheduler_end_lease(scheduler *scheduler, lease *lease) {
+void scheduler_end_lease(scheduler *scheduler, granted_lease *lease) {
     if (!lease->worker->blocked) resources_give(&lease->pool->free, &lease->need);
     lease->client->lease_count--;
     lease->worker->lease = NULL;
@@ -166,7 +166,7 @@ void scheduler_client_gone(scheduler *scheduler, uint64_t id) {
         scheduler_drop_request(scheduler, container_of(client->requests.next, request, place));
     drop_refused(scheduler, client, NULL);
     list_for_each (at, &scheduler->leases) {
-        lease *lease = container_of(at, struct lease, place);
+        granted_lease *lease = container_of(at, struct granted_lease, place);
         if (lease->client == client) scheduler_spend(scheduler, lease->worker);
     }
     map_remove(&scheduler->clients, id);
@@ -244,7 +244,7 @@ void scheduler_cancel(scheduler *scheduler, uint64_t id, uint64_t ticket) {
 }
 
 mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t id, bool keep_worker) {
-    lease *lease = find_lease(scheduler, client, id);
+    granted_lease *lease = find_lease(scheduler, client, id);
     if (lease == NULL) return error_set(MR_NOT_FOUND, "unknown worker lease %llu", (unsigned long long)id);
     if (keep_worker)
         scheduler_end_lease(scheduler, lease);
@@ -268,7 +268,7 @@ void scheduler_block(scheduler *scheduler, uint64_t id, bool blocked) {
 }
 
 mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t id, const resources *from_now_on) {
-    lease *lease = find_lease(scheduler, client, id);
+    granted_lease *lease = find_lease(scheduler, client, id);
     if (lease == NULL) return error_set(MR_NOT_FOUND, "unknown worker lease %llu", (unsigned long long)id);
     worker *worker = lease->worker;
     pool *pool = lease->pool;

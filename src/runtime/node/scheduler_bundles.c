@@ -79,7 +79,7 @@ static void evict_kept(scheduler *scheduler, worker *worker) {
 
 static void evict(scheduler *scheduler, const group *group) {
     list_for_each (at, &scheduler->leases) {
-        lease *lease = container_of(at, struct lease, place);
+        granted_lease *lease = container_of(at, struct granted_lease, place);
         if (lease->pool->group != group) continue;
         lease->worker->evicted = true;
         scheduler_spend(scheduler, lease->worker);

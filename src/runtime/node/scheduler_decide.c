@@ -28,7 +28,7 @@ static worker *idle_worker(const scheduler *scheduler, const client *client) {
 static resources coming(const scheduler *scheduler, const pool *pool) {
     resources coming = pool->free;
     list_for_each (at, &scheduler->leases) {
-        lease *lease = container_of(at, struct lease, place);
+        granted_lease *lease = container_of(at, struct granted_lease, place);
         if (lease->pool == pool && lease->reclaimed && !lease->worker->blocked) resources_give(&coming, &lease->need);
     }
     return coming;
@@ -90,7 +90,7 @@ typedef struct share { /* how many leases */
 } share;
 
 /* Whether it takes from where the request is met. */
-static bool same_ground(const lease *lease, const request *request) {
+static bool same_ground(const granted_lease *lease, const request *request) {
     const group *group = request->places ? NULL : request->group;
     if (lease->pool->group != group) return false;
     return group == NULL || request->need.bundle == 0 || lease->pool == &group->bundles[request->need.bundle - 1];
@@ -103,7 +103,7 @@ static share share_of(const scheduler *scheduler, const client *client, const re
                       bool left) {
     share share = {0};
     list_for_each (at, &scheduler->leases) {
-        lease *lease = container_of(at, struct lease, place);
+        granted_lease *lease = container_of(at, struct granted_lease, place);
         if (lease->client->program != client->program || lease->worker->blocked || (left && lease->reclaimed)) continue;
         if (!same_ground(lease, request) || !share_a_kind(&lease->need, need)) continue;
         share.program++;
@@ -204,8 +204,8 @@ static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
         place(scheduler, best, out);
         return true;
     }
-    lease *lease = XNEW(struct lease, .id = scheduler->next_lease++, .client = best->client, .worker = idle,
-                        .need = best->need, .pool = pool_of(scheduler, best, FREE));
+    granted_lease *lease = XNEW(struct granted_lease, .id = scheduler->next_lease++, .client = best->client,
+                                .worker = idle, .need = best->need, .pool = pool_of(scheduler, best, FREE));
     list_push_back(&scheduler->leases, &lease->place);
     map_put(&scheduler->leases_by_id, lease->id, lease);
     idle->lease = lease;
@@ -309,12 +309,12 @@ static share share_to_come(const scheduler *scheduler, const request *request, c
 
 /* The lease that is easiest to miss: of the program that keeps most, there of the client that does; of another program
  * only if that keeps more than ours will have, of our own only if the client does. */
-static lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const pool *pool,
-                               const resources *lack, share will_have) {
-    lease *best = NULL;
+static granted_lease *lease_to_reclaim(const scheduler *scheduler, const request *request, const pool *pool,
+                                       const resources *lack, share will_have) {
+    granted_lease *best = NULL;
     share most = {0};
     list_for_each (at, &scheduler->leases) {
-        lease *lease = container_of(at, struct lease, place);
+        granted_lease *lease = container_of(at, struct granted_lease, place);
         if (lease->client == request->client || lease->reclaimed || lease->worker->blocked) continue;
         if (lease->pool != pool || !share_a_kind(&lease->need, lack)) continue;
         share left = share_of(scheduler, lease->client, request, lack, true);
@@ -343,7 +343,7 @@ static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
             pool *pool = pool_of(scheduler, request, FREE_AND_COMING);
             const resources lack = lacking(request, left_in(scheduler, pool, FREE_AND_COMING));
             share will_have = request == due ? (share){0} : share_to_come(scheduler, request, &lack);
-            lease *lease = lease_to_reclaim(scheduler, request, pool, &lack, will_have);
+            granted_lease *lease = lease_to_reclaim(scheduler, request, pool, &lack, will_have);
             if (lease == NULL || !can_come(request, pool)) continue;
             lease->reclaimed = true;
             *out = (scheduler_decision){.verb = SCHEDULER_RECLAIM,

@@ -56,17 +56,17 @@ typedef struct worker {
     list place; /* in its program's idle while it is, in scheduler.endings before its END, else alone */
     uint64_t id;
     program *program;
-    struct lease *lease; /* NULL: idle, kept or spent */
-    bool kept;           /* an actor has it for good */
-    bool blocked;        /* it waits inside a body: what it has taken is others' meanwhile */
-    bool spent;          /* it is to end */
+    struct granted_lease *lease; /* NULL: idle, kept or spent */
+    bool kept;                   /* an actor has it for good */
+    bool blocked;                /* it waits inside a body: what it has taken is others' meanwhile */
+    bool spent;                  /* it is to end */
     bool is_idle;
     bool evicted; /* it is to end, for its group was removed */
     resources kept_need;
     pool *kept_pool; /* from which */
 } worker;
 
-typedef struct lease {
+typedef struct granted_lease {
     list place; /* in scheduler.leases */
     uint64_t id;
     client *client;
@@ -74,7 +74,7 @@ typedef struct lease {
     resources need;
     pool *pool;     /* from which */
     bool reclaimed; /* its client was asked for it */
-} lease;
+} granted_lease;
 
 struct scheduler {
     pool machine;
@@ -92,7 +92,7 @@ worker *scheduler_worker_of(const scheduler *scheduler, uint64_t id);       /* N
 program *scheduler_program_of(const scheduler *scheduler, uint32_t number); /* NULL: none */
 void scheduler_enqueue(scheduler *scheduler, request *request);             /* with its client's others; moved */
 void scheduler_drop_request(scheduler *scheduler, request *request);
-void scheduler_end_lease(scheduler *scheduler, lease *lease);
+void scheduler_end_lease(scheduler *scheduler, granted_lease *lease);
 void scheduler_spend(scheduler *scheduler, worker *worker); /* its lease ends, and it is not used again */
 /* After a change of what scheduler_can_grant looks at. */
 void scheduler_settle(worker *worker);

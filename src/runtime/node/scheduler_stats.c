@@ -45,7 +45,7 @@ scheduler_sight scheduler_see(const scheduler *scheduler, uint64_t process) {
 
 static void check_client(const scheduler *scheduler, const client *client) {
     uint32_t leases = 0;
-    list_for_each (item, &scheduler->leases) leases += container_of(item, lease, place)->client == client;
+    list_for_each (item, &scheduler->leases) leases += container_of(item, granted_lease, place)->client == client;
     MR_ASSERT(leases == client->lease_count);
 }
 
@@ -69,7 +69,7 @@ static void check_pool(const scheduler *scheduler, const pool *pool) {
     resources sum = pool->free, beside = pool->beside_actors;
     map_entry entry;
     list_for_each (at, &scheduler->leases) {
-        lease *lease = container_of(at, struct lease, place);
+        granted_lease *lease = container_of(at, struct granted_lease, place);
         MR_ASSERT(lease->worker->lease == lease && !lease->worker->kept && !lease->worker->spent);
         if (lease->pool == pool && !lease->worker->blocked) resources_give(&sum, &lease->need);
     }

@@ -39,7 +39,7 @@ check: check-quick ## What a change must pass besides `make test`: clang, TSan, 
 	@tools/check-time
 
 check-quick: export MINIRAY_WERROR = true
-check-quick: ## Format, layers, imports and docstrings of the Python package, headers, exported names, variables, dead code, error texts, links and C reference of the documents, a test for each large file; warnings are errors
+check-quick: ## Format, layers, imports and docstrings of the Python package, headers, exported names, variables, dead code, error texts, links and C reference of the documents, a test for each large file, names of modules; warnings are errors
 	@tools/deps build test check
 	@tools/build release
 	@tools/step "check format" tools/check-format
@@ -54,6 +54,7 @@ check-quick: ## Format, layers, imports and docstrings of the Python package, he
 	@tools/step "check links" tools/check-links
 	@tools/step "check C reference" tools/c-api --check
 	@tools/step "check tests" tools/check-tested
+	@tools/step "check words" tools/check-words
 
 bench: ## Measure everything beside the limits of the machine: a table and build/bench.json (SUITE= ROW= REPEATS=)
 	@tools/deps build

@@ -76,8 +76,8 @@ c_from_debian() {
 depends() { dpkg-deb -f "$stage"/dist/"$1"_*.deb Depends; }
 needs() {
     depends python3-miniray | grep 'miniray (= .*python3-cloudpickle.*libuv1' || return 1
-    for package in libminiray0 miniray python3-miniray; do
-        ! depends $package | grep -i sqlite || return 1 # only the import of an older folder opens it
+    for package in $(basename "$stage"/dist/libminiray[0-9]*.deb | cut -d_ -f1) miniray python3-miniray; do
+        ! depends "$package" | grep -i sqlite || return 1 # only the import of an older folder opens it
     done
 }
 

@@ -243,7 +243,7 @@ static void the_scheduler_loses_its_disk(void **state) {
     const uint64_t old = 1 << 22; /* a metadata store that has forgotten draws its generation far below that */
     ps_fixture fixture = world_of();
     fixture.servers = 2;
-    fixture.steps = 100;
+    fixture.steps = 400; /* none ends before it is stopped, however late that is */
     assert_true(ps_fixture_init(&fixture));
     assert_true(ps_fixture_age(&fixture, old));
     assert_true(ps_fixture_start(&fixture));

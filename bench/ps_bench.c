@@ -22,7 +22,7 @@ typedef struct work { /* one row's argument */
     uint32_t servers; /* 0: one */
     bool waits;       /* for the push, before it pulls */
     bool pauses;      /* before each pair: the server sleeps by then */
-    bool lent;        /* values lie in memory that the server sees */
+    bool exported;    /* values lie in memory that the server sees */
 } work;
 
 /* This process is the worker: a table in a deployment of its own. */
@@ -170,15 +170,15 @@ static mr_status pull(ps_bench_cluster *cluster, float *values, size_t count) {
 static void measure_dense(const bench_run *run, const work *work, request_fn *request, double *values) {
     ps_bench_cluster cluster;
     size_t count = work->bytes / sizeof(float), rounds = 0;
-    float *memory = work->lent ? NULL : bench_memory(work->bytes);
+    float *memory = work->exported ? NULL : bench_memory(work->bytes);
     const mr_ps_array array = {.name = "all", .dims = 1, .shape = {(int64_t)count}};
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_DENSE, .arrays = &array,
                                                    .array_count = 1, .block = DENSE_BLOCK_ITEMS);
     start(&cluster, work, &options);
-    if (work->lent) {
-        void *lent;
-        ps_bench_cluster_must(mr_ps_buffer_alloc(cluster.ps, work->bytes, &lent), "memory");
-        memory = memset(lent, 0, work->bytes);
+    if (work->exported) {
+        void *exported;
+        ps_bench_cluster_must(mr_ps_buffer_alloc(cluster.ps, work->bytes, &exported), "memory");
+        memory = memset(exported, 0, work->bytes);
     }
     ps_bench_cluster_must(push(&cluster, memory, count), "a push"); /* the server has its memory by then */
     ps_bench_cluster_must(pull(&cluster, memory, count), "a pull"); /* and this process knows it */
@@ -309,7 +309,7 @@ static void dense_rows(bench *b, size_t megabytes) {
 /* On one machine nothing is sent that can be looked at, so the limit is a copy. The bars of pushes, 22, 17 and 13 GB/s,
  * were set on a machine that copies 31, 26 and 26 GB/s. */
 static void seen_rows(bench *b, size_t megabytes, double bar) {
-    work lent = {.wire = LIMIT_UNIX, .bytes = megabytes << 20, .lent = true};
+    work exported = {.wire = LIMIT_UNIX, .bytes = megabytes << 20, .exported = true};
     work own = {.wire = LIMIT_UNIX, .bytes = megabytes << 20};
     limit_copy copy = {megabytes << 20, 1};
     char referred[64], sent[64], pulls[64];
@@ -317,7 +317,7 @@ static void seen_rows(bench *b, size_t megabytes, double bar) {
     snprintf(sent, sizeof sent, "dense push, %zu MB, unix", megabytes);
     snprintf(pulls, sizeof pulls, "dense pull, %zu MB, unix", megabytes);
     bench_measure(
-        b, &(bench_pair){push_dense, &lent, limit_memcpy_fn, &copy},
+        b, &(bench_pair){push_dense, &exported, limit_memcpy_fn, &copy},
         &(bench_row){.name = referred, .unit = "GB/s", .reference = "memcpy", .bar = {BENCH_RATIO_AT_LEAST, bar}}, 1);
     bench_measure(b, &(bench_pair){push_dense, &own, limit_memcpy_fn, &copy},
                   &(bench_row){.name = sent, .unit = "GB/s", .reference = "memcpy"}, 1);
@@ -328,9 +328,9 @@ static void seen_rows(bench *b, size_t megabytes, double bar) {
 
 /* Servers are processes of one thread: two of them are what two threads are. */
 static void two_servers_row(bench *b) {
-    static const work lent = {.wire = LIMIT_UNIX, .bytes = 100 << 20, .lent = true, .servers = 2};
+    static const work exported = {.wire = LIMIT_UNIX, .bytes = 100 << 20, .exported = true, .servers = 2};
     static const limit_copy copy = {100 << 20, 2};
-    bench_measure(b, &(bench_pair){push_dense, &lent, limit_memcpy_fn, &copy},
+    bench_measure(b, &(bench_pair){push_dense, &exported, limit_memcpy_fn, &copy},
                   &(bench_row){.name = "dense push by reference, 100 MB, unix, two servers",
                                .unit = "GB/s",
                                .reference = "memcpy, two threads",

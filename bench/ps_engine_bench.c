@@ -213,19 +213,19 @@ enum { RANKS = 4, WIDTH = 16 };
 static void sum(const bench_run *run, const void *argument, double *values) {
     const scene drawn = {*(const uint64_t *)argument, WIDTH, REQUEST, PAYLOAD_ADD_ROWS, true};
     uint64_t *keys = bench_memory(REQUEST * sizeof *keys);
-    shared_bytes *gifts[RANKS];
+    shared_bytes *contributions[RANKS];
     rng rng;
     rng_init(&rng, 1);
     huge_pages_keep_freed();
     for (size_t i = 0; i < RANKS; i++) {
         draw(&drawn, keys, &rng);
-        gifts[i] = rows_payload(PAYLOAD_ADD_ROWS, keys, REQUEST, WIDTH);
+        contributions[i] = rows_payload(PAYLOAD_ADD_ROWS, keys, REQUEST, WIDTH);
     }
     double spent = 0, count = 0;
     for (; spent < run->seconds * 1e9; count += RANKS * REQUEST) {
         int64_t start = clock_ns();
         void *sum = engine_ops.sum_begin(NULL, 0);
-        for (size_t i = 0; i < RANKS; i++) engine_ops.sum_add(sum, shared_bytes_bytes(gifts[i]));
+        for (size_t i = 0; i < RANKS; i++) engine_ops.sum_add(sum, shared_bytes_bytes(contributions[i]));
         shared_bytes *bytes = shared_bytes_new(engine_ops.sum_size(sum));
         engine_ops.sum_write(sum, shared_bytes_room(bytes));
         engine_ops.sum_end(sum);

@@ -148,14 +148,14 @@ static void small_rate(const bench_run *run, const void *argument, double *value
 /* ---- Across two processes: one makes, the other gets and answers; the ref goes through a word each. Nothing is
  * copied: this is what an object costs beside its bytes. */
 
-typedef struct desk_between {
+typedef struct page_between {
     _Atomic uint64_t offered, taken;
     object_ref ref;
-} desk_between;
+} page_between;
 
 typedef struct getter {
     const char *broker;
-    desk_between *between;
+    page_between *between;
     uint64_t size;
 } getter;
 
@@ -196,7 +196,7 @@ static void across(const bench_run *run, const void *argument, double *values) {
     scene scene;
     scene_open(&scene, 128 * MB);
     visitor *visitor = &scene.visitor;
-    getter getter = {scene.broker, bench_shared(sizeof(desk_between)), size};
+    getter getter = {scene.broker, bench_shared(sizeof(page_between)), size};
     pid_t pid = bench_child(get_all, &getter);
     bench_pin(BENCH_TWO_CPUS, 0); /* not before: the other would inherit it */
     uint64_t count = 0;

@@ -141,11 +141,12 @@ static int check(host *host) {
     }
     broker_stats broker = broker_stats_now(host->broker);
     uint64_t slots = (uint64_t)stats.pages * OBJECT_HEADER_PAGE_BYTES;
-    if (stats.processes + stats.objects + stats.bytes + stats.moving + stats.spilled_bytes == 0 && broker.lent == slots)
+    if (stats.processes + stats.objects + stats.bytes + stats.moving + stats.spilled_bytes == 0 &&
+        broker.exported == slots)
         return 0;
     fprintf(stderr, "store host: left over: %u processes, %u objects, %llu bytes, %u moves, %llu spilled, lent %llu\n",
             stats.processes, stats.objects, (unsigned long long)stats.bytes, stats.moving,
-            (unsigned long long)stats.spilled_bytes, (unsigned long long)(broker.lent - slots));
+            (unsigned long long)stats.spilled_bytes, (unsigned long long)(broker.exported - slots));
     return 2;
 }
 
@@ -191,8 +192,8 @@ int store_bench_host_run(const store_bench_host_options *options) {
     store_rpc_server_destroy(host.store_rpc_server);
     rpc_destroy(host.rpc);
     map_fini(&host.processes);
-    for (int i = 0; i < 100 && broker_stats_now(host.broker).guests > 0; i++) event_loop_run_once(host.loop, 1000);
-    if (code == 0 && (broker_stats_now(host.broker).used != 0 || broker_stats_now(host.broker).lent != 0)) code = 3;
+    for (int i = 0; i < 100 && broker_stats_now(host.broker).peers > 0; i++) event_loop_run_once(host.loop, 1000);
+    if (code == 0 && (broker_stats_now(host.broker).used != 0 || broker_stats_now(host.broker).exported != 0)) code = 3;
     broker_close(host.broker);
     event_loop_destroy(host.loop);
     return code;

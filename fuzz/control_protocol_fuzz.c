@@ -16,7 +16,7 @@
 #include "kv/control/process_table.h"
 #include "kv/control/table_stats.h"
 
-static void try_standing(span bytes) {
+static void try_process_state(span bytes) {
     uint8_t again[PROCESS_STATE_SIZE_MAX];
     process_state state;
     if (process_state_decode(bytes, &state) != MR_OK) return;
@@ -83,7 +83,7 @@ static void try_list(span bytes) {
         MR_ASSERT(strlen(entry.address) < MR_PS_ADDRESS_MAX);
 }
 
-static void try_stock(span bytes) {
+static void try_table_stats(span bytes) {
     uint8_t again[TABLE_STATS_SIZE_MAX];
     table_stats stats;
     if (table_stats_decode(bytes, &stats) != MR_OK) return;
@@ -113,8 +113,9 @@ static void try_corpus(span bytes) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static void (*const tries[])(span bytes) = {try_standing, try_word, try_verdict, try_note,     try_barriers,
-                                                try_page,     try_list, try_stock,   try_overview, try_corpus};
+    static void (*const tries[])(span bytes) = {try_process_state, try_word,  try_verdict, try_note,
+                                                try_barriers,      try_page,  try_list,    try_table_stats,
+                                                try_overview,      try_corpus};
     if (size == 0) return 0;
     tries[data[0] % (sizeof tries / sizeof *tries)](span_of(data + 1, size - 1));
     return 0;

@@ -136,7 +136,7 @@ static void seed_message(corpus_writer *writer, const char *name, const broker_w
     seed(writer, "broker_protocol", name, message, broker_wire_size(message));
 }
 
-static void seed_from_guest(corpus_writer *writer) {
+static void seed_from_peer(corpus_writer *writer) {
     broker_wire message;
     broker_wire_begin(&message, BROKER_WIRE_HELLO, 0);
     message.hello.magic = BROKER_WIRE_MAGIC;
@@ -202,7 +202,7 @@ static void seed_from_broker(corpus_writer *writer) {
 }
 
 static void seed_broker(corpus_writer *writer) {
-    seed_from_guest(writer);
+    seed_from_peer(writer);
     seed_from_broker(writer);
     seed(writer, "broker_protocol", "nothing", "", 0);
 }

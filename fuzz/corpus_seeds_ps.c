@@ -212,7 +212,7 @@ static void seed_catalogs(corpus_writer *writer) {
 }
 
 /* The numbers are those of the targets within control_protocol_fuzz.c. */
-static void seed_desk(corpus_writer *corpus_writer) {
+static void seed_page(corpus_writer *corpus_writer) {
     mr_ps_table_state table = {.name = "rows",
                                .dtype = MR_F32,
                                .dim = 4,
@@ -280,6 +280,6 @@ void seed_ps(corpus_writer *writer) {
     seed_states(writer);
     seed_files(writer);
     seed_catalogs(writer);
-    seed_desk(writer);
+    seed_page(writer);
     seed_group(writer);
 }

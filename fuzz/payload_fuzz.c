@@ -28,8 +28,8 @@ static void define(span bytes) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     span bytes;
-    payload_tray tray;
-    if (payload_align(span_of(data, size), &tray, &bytes) != MR_OK) return 0;
+    payload_scratch scratch;
+    if (payload_align(span_of(data, size), &scratch, &bytes) != MR_OK) return 0;
     payload_reader reader = payload_open(bytes);
     payload_section section;
     volatile uint64_t sum = 0; /* so that what was read has to be read */
@@ -39,6 +39,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     (void)sum;
     MR_ASSERT(!reader.failed || payload_check(bytes) == MR_CORRUPT);
-    payload_clear(&tray);
+    payload_clear(&scratch);
     return 0;
 }

@@ -8,7 +8,7 @@
 #include "fuzz/fuzz.h"
 #include "ps/round_state.h"
 
-static void read_ledger(span bytes, uint32_t rank_count) {
+static void read_round_state(span bytes, uint32_t rank_count) {
     round_state state;
     if (!round_state_read(bytes, rank_count, &state)) return;
     MR_ASSERT(round_state_size(rank_count) == bytes.size);
@@ -52,7 +52,7 @@ static void read_pages(span bytes, uint32_t rank_count) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
     uint32_t rank_count = 1 + (data[0] | (uint32_t)data[1] << 8) % RANK_SET_MAX;
-    read_ledger(span_of(data + 2, size - 2), rank_count);
+    read_round_state(span_of(data + 2, size - 2), rank_count);
     read_terms(span_of(data + 2, size - 2), rank_count);
     read_round(span_of(data + 2, size - 2), rank_count);
     read_pages(span_of(data + 2, size - 2), rank_count);

@@ -18,19 +18,19 @@
 #include "base/assert.h"
 #include "base/clock.h"
 
-typedef struct tally { /* what a job found in one scenario */
+typedef struct totals { /* what a job found in one scenario */
     uint64_t seeds, findings, events;
     uint64_t first_finding;
     int64_t virtual_us;
     scenario_counter counters[SCENARIO_COUNTERS_MAX];
     size_t counter_count;
-} tally;
+} totals;
 
 enum { SCENARIOS_MAX = 16 };
 
 typedef struct job { /* shared with the parent */
     uint64_t unit;
-    tally tallies[SCENARIOS_MAX];
+    totals tallies[SCENARIOS_MAX];
 } job;
 
 typedef struct runner {
@@ -51,11 +51,11 @@ static uint64_t seed_of(const runner *runner, uint64_t unit) {
 
 /* ---- In a job. */
 
-static void report_finding(const runner *runner, uint64_t unit, tally *tally, const char *text) {
+static void report_finding(const runner *runner, uint64_t unit, totals *totals, const char *text) {
     const runner_options *options = runner->options;
     uint64_t seed = seed_of(runner, unit);
-    tally->findings++;
-    if (tally->first_finding == 0 || seed < tally->first_finding) tally->first_finding = seed;
+    totals->findings++;
+    if (totals->first_finding == 0 || seed < totals->first_finding) totals->first_finding = seed;
     if (options->quiet) return;
     char line[SCENARIO_TEXT_MAX + 300];
     const char *name = scenario_of(runner, unit)->name;
@@ -77,24 +77,24 @@ static void add_counters(scenario_counter *sums, size_t *sum_count, const scenar
     }
 }
 
-static void run_unit(const runner *runner, uint64_t unit, tally *tally) {
+static void run_unit(const runner *runner, uint64_t unit, totals *totals) {
     const runner_options *options = runner->options;
     const scenario *scenario = scenario_of(runner, unit);
     uint64_t seed = seed_of(runner, unit);
     scenario_options how = scenario_options_of(seed, options->mutation);
     scenario_result result;
     scenario->run(&how, &result);
-    tally->seeds++;
-    tally->events += result.events;
-    tally->virtual_us += result.virtual_us;
-    add_counters(tally->counters, &tally->counter_count, result.counters, result.counter_count);
+    totals->seeds++;
+    totals->events += result.events;
+    totals->virtual_us += result.virtual_us;
+    add_counters(totals->counters, &totals->counter_count, result.counters, result.counter_count);
     if (options->check_replay || seed % RUNNER_REPLAY_EVERY == 0) {
         scenario_result again;
         scenario->run(&how, &again);
         if (again.hash != result.hash || strcmp(again.violation, result.violation) != 0)
-            report_finding(runner, unit, tally, "a replay of the seed gave another history");
+            report_finding(runner, unit, totals, "a replay of the seed gave another history");
     }
-    if (result.violation[0] != '\0') report_finding(runner, unit, tally, result.violation);
+    if (result.violation[0] != '\0') report_finding(runner, unit, totals, result.violation);
 }
 
 static bool found_enough(const runner *runner) {
@@ -141,9 +141,9 @@ static void job_died(runner *runner, unsigned index, int status) {
                  strsignal(WTERMSIG(status)));
     else
         snprintf(text, sizeof text, "the simulator ended with status %d", WEXITSTATUS(status));
-    tally *tally = &job->tallies[job->unit % runner->scenario_count];
-    tally->seeds++;
-    report_finding(runner, job->unit, tally, text);
+    totals *totals = &job->tallies[job->unit % runner->scenario_count];
+    totals->seeds++;
+    report_finding(runner, job->unit, totals, text);
     job->unit += runner->options->jobs;
     start_job(runner, index);
 }
@@ -165,21 +165,21 @@ static void wait_for_jobs(runner *runner) {
     }
 }
 
-static void print_tally(const char *name, const tally *tally, double seconds) {
+static void print_totals(const char *name, const totals *totals, double seconds) {
     printf("%-8s %8" PRIu64 " seeds  %8.0f seeds/s  %6.0f events a seed  %6.1f s of virtual time a seed  %" PRIu64
            " findings\n",
-           name, tally->seeds, (double)tally->seeds / seconds, (double)tally->events / (double)tally->seeds,
-           (double)tally->virtual_us / 1e6 / (double)tally->seeds, tally->findings);
-    for (size_t i = 0; i < tally->counter_count; i++)
-        printf("%s%s %" PRIu64 "%s", i % 8 == 0 ? "         " : "", tally->counters[i].name, tally->counters[i].value,
-               i % 8 == 7 || i + 1 == tally->counter_count ? "\n" : ", ");
+           name, totals->seeds, (double)totals->seeds / seconds, (double)totals->events / (double)totals->seeds,
+           (double)totals->virtual_us / 1e6 / (double)totals->seeds, totals->findings);
+    for (size_t i = 0; i < totals->counter_count; i++)
+        printf("%s%s %" PRIu64 "%s", i % 8 == 0 ? "         " : "", totals->counters[i].name, totals->counters[i].value,
+               i % 8 == 7 || i + 1 == totals->counter_count ? "\n" : ", ");
 }
 
 static void sum_up(const runner *runner, runner_report *report) {
     for (size_t j = 0; j < runner->scenario_count; j++) {
-        tally sum = {0};
+        totals sum = {0};
         for (unsigned i = 0; i < runner->options->jobs; i++) {
-            const tally *part = &runner->jobs[i].tallies[j];
+            const totals *part = &runner->jobs[i].tallies[j];
             sum.seeds += part->seeds;
             sum.findings += part->findings;
             sum.events += part->events;
@@ -196,7 +196,7 @@ static void sum_up(const runner *runner, runner_report *report) {
             report->first_finding = sum.first_finding;
             report->scenario = runner->options->scenarios[j];
         }
-        if (!runner->options->quiet) print_tally(runner->options->scenarios[j]->name, &sum, report->seconds);
+        if (!runner->options->quiet) print_totals(runner->options->scenarios[j]->name, &sum, report->seconds);
     }
 }
 

@@ -48,7 +48,7 @@ static void take_role(const role *role) {
 
 static bool stopped(const role *role, broker_fixture *fixture) {
     broker_stats stats = broker_stats_now(fixture->broker);
-    return atomic_load(&role->stage->stop) && stats.guests <= 1;
+    return atomic_load(&role->stage->stop) && stats.peers <= 1;
 }
 
 static int play_broker(void *argument) {

@@ -96,7 +96,7 @@ static cause watch_it_end(ending ending, double *ms) {
     visitor recorder;
     assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
     pid_t child = test_child_start(grandchild ? stepmother : victim_main, &life);
-    until(&recorder, 1, broker_stats_now(home->broker).guests == 2);
+    until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
     assert_int_equal(broker_client_connect_name(recorder.client, "victim", 1), MR_OK);
     until(&recorder, 1, recorder.link_count == 1);
     pid_t victim = recorder.links[0].peer.pid;
@@ -179,7 +179,7 @@ static void last_words_are_heard(void **state) {
         visitor recorder;
         assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
         pid_t child = test_child_start(hasty_main, &life);
-        until(&recorder, 1, broker_stats_now(home->broker).guests == 2);
+        until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
         assert_int_equal(broker_client_connect_name(recorder.client, "victim", 1), MR_OK);
         until(&recorder, 1, recorder.link_count == 1);
         while (!has_ended(child))
@@ -201,7 +201,7 @@ static void the_node_knows_how_its_child_ended(void **state) {
     visitor recorder;
     assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
     pid_t child = test_child_start(victim_main, &life);
-    until(&recorder, 1, broker_stats_now(home->broker).guests == 2);
+    until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
     assert_int_equal(broker_client_connect_name(recorder.client, "victim", 1), MR_OK);
     until(&recorder, 1, recorder.link_count == 1);
     broker_note_exit(home->broker, child, W_EXITCODE(0, SIGILL)); /* it has not ended: not to be believed */
@@ -272,7 +272,7 @@ static int crowd_main(void *argument) {
 
 static void a_crowd_that_is_killed_leaves_nothing(void **state) {
     enum { KILLS = 120 };
-    open_broker(&(broker_options){.arena_bytes = 32 << 20, .links_per_guest_max = 200});
+    open_broker(&(broker_options){.arena_bytes = 32 << 20, .links_per_peer_max = 200});
     size_t fds = broker_fixture_fds();
     rng rng;
     rng_init(&rng, 5);
@@ -311,7 +311,7 @@ static void a_stopped_guest_holds_nobody_up(void **state) {
     assert_int_equal(broker_fixture_join(home, &visitors[0], "one"), MR_OK);
     assert_int_equal(broker_fixture_join(home, &visitors[1], "two"), MR_OK);
     pid_t child = test_child_start(victim_main, &life);
-    until(visitors, 2, broker_stats_now(home->broker).guests == 3);
+    until(visitors, 2, broker_stats_now(home->broker).peers == 3);
     assert_int_equal(kill(child, SIGSTOP), 0);
     uint32_t tag = 0;
     double slowest = 0;
@@ -353,13 +353,13 @@ static void rings_stay_while_somebody_may_write(void **state) {
     visitor recorder;
     assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
     pid_t child = test_child_start(nonsense_main, home->path);
-    until(&recorder, 1, broker_stats_now(home->broker).guests == 2);
+    until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
     assert_int_equal(broker_client_connect_name(recorder.client, "victim", 1), MR_OK);
     until(&recorder, 1, recorder.gone_count == 1);
     assert_int_equal(recorder.why.status, MR_CORRUPT);
     assert_int_equal(recorder.why.pid, child);
     visitor_leave(&recorder);
-    until(NULL, 0, broker_stats_now(home->broker).guests == 0);
+    until(NULL, 0, broker_stats_now(home->broker).peers == 0);
     assert_int_equal(broker_stats_now(home->broker).rings, 2);
     assert_int_equal(kill(child, SIGCONT), 0);
     assert_int_equal(test_child_wait(child, CHILD_MS), 1); /* it saw that the broker dropped it */
@@ -388,7 +388,7 @@ static void a_sleeper_is_woken_by_a_death(void **state) {
     visitor recorder; /* sees the sleeper's doorbell */
     assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
     pid_t sleeper = test_child_start(sleeper_main, home->path);
-    until(&recorder, 1, broker_stats_now(home->broker).guests == 2);
+    until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
     victim_life life = {.path = home->path, .ending = KILLED, .calls = "sleeper"};
     pid_t victim = test_child_start(victim_main, &life);
     until(&recorder, 1, broker_stats_now(home->broker).links == 1);
@@ -397,7 +397,7 @@ static void a_sleeper_is_woken_by_a_death(void **state) {
     until(&recorder, 1, atomic_load(&block->sleep) == DOORBELL_FUTEX);
     int64_t start = clock_ns();
     assert_int_equal(kill(victim, SIGKILL), 0);
-    until(&recorder, 1, broker_stats_now(home->broker).guests == 1);
+    until(&recorder, 1, broker_stats_now(home->broker).peers == 1);
     print_message("woken and gone after %.2f ms\n", ms_since(start));
     assert_int_equal(test_child_wait(victim, CHILD_MS), -SIGKILL);
     assert_int_equal(test_child_wait(sleeper, CHILD_MS), 0);
@@ -485,7 +485,7 @@ static int broker_with_fork(void *argument) {
     close(life->ready);
     while (fork_of_broker < 0) {
         event_loop_run_once(fixture.loop, 100000);
-        if (broker_stats_now(fixture.broker).guests < 1) continue;
+        if (broker_stats_now(fixture.broker).peers < 1) continue;
         fork_of_broker = fork();
         if (fork_of_broker == 0) {
             usleep(BROKER_FIXTURE_PATIENCE_US);
@@ -524,7 +524,7 @@ static void a_fork_of_a_guest_is_no_guest(void **state) {
     assert_int_equal(broker_fixture_join(home, &visitors[1], "b"), MR_OK);
     assert_int_equal(test_child_run(fork_leaves, &visitors[0], CHILD_MS), 0);
     for (int i = 0; i < 20; i++) broker_fixture_pump(home, visitors, 2);
-    assert_int_equal(broker_stats_now(home->broker).guests, 2);
+    assert_int_equal(broker_stats_now(home->broker).peers, 2);
     assert_int_equal(broker_client_connect_name(visitors[1].client, "a", 1), MR_OK);
     until(visitors, 2, visitors[0].link_count == 1 && visitors[1].link_count == 1);
     visitor_leave(&visitors[0]);

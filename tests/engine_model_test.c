@@ -153,7 +153,7 @@ static const void *section_of(payload_reader *reader, payload_op op, payload_sec
     return out->values.data;
 }
 
-static void assert_shows(void *shelf, const model *model, bool kept) {
+static void assert_shows(void *engine, const model *model, bool kept) {
     payload_writer writer = {0};
     payload_section section;
     payload_room room;
@@ -165,7 +165,7 @@ static void assert_shows(void *shelf, const model *model, bool kept) {
     for (uint32_t i = 0; i < BLOCKS; i++) payload_get_block(&writer, ARRAYS, (payload_place){0, i, BLOCK, 0}, BLOCK);
     assert_int_equal(payload_add(&writer, (payload_head){.table = ROWS, .op = PAYLOAD_GET_RANGE}, 0, &room), MR_OK);
     room.range[1] = KEYS;
-    shared_bytes *shown = engine_ops.show(shelf, payload_written(&writer), kept);
+    shared_bytes *shown = engine_ops.show(engine, payload_written(&writer), kept);
     payload_reader reader = payload_open(shared_bytes_bytes(shown));
     const float *values = section_of(&reader, PAYLOAD_ROWS, &section);
     for (size_t i = 0; i < KEYS; i++)
@@ -205,7 +205,7 @@ static void define_all(payload_writer *writer) {
 
 typedef struct day {
     rng rng;
-    void *shelf, *copy;
+    void *engine, *copy;
     model now, before;
     bool rounds;
 } day;
@@ -242,13 +242,13 @@ static void push(day *day, uint64_t moment) {
     size_t cut = rng_chance(&day->rng, 0.1) && shared_bytes_bytes(payload).size > 0 ? 1 + rng_below(&day->rng, 7) : 0;
     if (cut != 0) day->now = day->before; /* it makes no sense any more */
     span bytes = span_of(shared_bytes_bytes(payload).data, shared_bytes_bytes(payload).size - cut);
-    engine_ops.apply(day->shelf, bytes, moment);
+    engine_ops.apply(day->engine, bytes, moment);
     engine_ops.apply(day->copy, bytes, moment);
     shared_bytes_unref(payload);
 }
 
 static void refill(day *day) {
-    shared_bytes *bytes = engine_fixture_bytes(day->shelf);
+    shared_bytes *bytes = engine_fixture_bytes(day->engine);
     engine_ops.destroy(day->copy);
     day->copy = engine_ops.create(NULL, 0, day->rounds);
     assert_true(engine_ops.read(day->copy, shared_bytes_bytes(bytes)));
@@ -259,24 +259,24 @@ static void live(uint64_t seed, bool rounds) {
     day day = {.rounds = rounds};
     payload_writer writer = {0};
     rng_init(&day.rng, seed);
-    day.shelf = engine_ops.create(NULL, 0, rounds);
+    day.engine = engine_ops.create(NULL, 0, rounds);
     day.copy = engine_ops.create(NULL, 0, rounds);
     begin(&day.now);
     define_all(&writer);
-    engine_ops.apply(day.shelf, payload_written(&writer), 1);
+    engine_ops.apply(day.engine, payload_written(&writer), 1);
     engine_ops.apply(day.copy, payload_written(&writer), 1);
     payload_fini(&writer);
     for (uint64_t turn = 2; turn < 120; turn++) {
         push(&day, turn);
         if (rng_chance(&day.rng, 0.1)) refill(&day);
-        assert_shows(day.shelf, &day.now, false);
+        assert_shows(day.engine, &day.now, false);
         assert_shows(day.copy, &day.now, false);
-        if (rounds) assert_shows(day.shelf, &day.before, true);
+        if (rounds) assert_shows(day.engine, &day.before, true);
         if (rounds) assert_shows(day.copy, &day.before, true);
-        if (turn % 10 == 0) engine_fixture_assert_same(day.shelf, day.copy);
+        if (turn % 10 == 0) engine_fixture_assert_same(day.engine, day.copy);
     }
-    engine_fixture_assert_same(day.shelf, day.copy);
-    engine_ops.destroy(day.shelf);
+    engine_fixture_assert_same(day.engine, day.copy);
+    engine_ops.destroy(day.engine);
     engine_ops.destroy(day.copy);
 }
 

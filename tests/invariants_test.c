@@ -108,7 +108,7 @@ static void of_a_copy(void **state) {
     replica_fixture_start(world, 1);
     replica_fixture_push(world, 0, 0, 1, 0);
     replica_fixture_push(world, 0, 0, 2, 1);
-    replica *replica = world->seat[0].replica;
+    replica *replica = world->site[0].replica;
     assert_int_equal(replica_fixture_look(world, 0).applied, 2);
     replica_check(replica);
     ASSERT_SEEN(replica, list);
@@ -138,7 +138,7 @@ static void of_a_cluster_map(void **state) {
     map.slots[1] = (cluster_map_slot){.epoch = 5, .count = 2, .chain = {{1, 11, 5}, {2, 12, 5}}};
     cluster_map_put_server(&map, 1, 11, "a");
     cluster_map_put_server(&map, 2, 12, "b");
-    cluster_map_put_player(&map, 0, 3, 13);
+    cluster_map_put_rank(&map, 0, 3, 13);
     cluster_map_check(&map);
     ASSERT_SEEN(&map, list);
     cluster_map_fini(&map);
@@ -271,7 +271,7 @@ static void of_blocks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_a_log),         ON_SEATS(of_a_copy),
+        cmocka_unit_test(of_a_log),         ON_SITES(of_a_copy),
         cmocka_unit_test(of_a_cluster_map), cmocka_unit_test(of_rounds),
         cmocka_unit_test(of_checkpoints),   cmocka_unit_test(of_a_view),
         cmocka_unit_test(of_a_group),       cmocka_unit_test(of_a_ring),

@@ -337,29 +337,29 @@ static bool fine(role victim, const outcome *outcome) {
     return outcome->told_us <= TOLD_US;
 }
 
-typedef struct tally {
+typedef struct totals {
     unsigned scenes, bad, points;
     int64_t told_worst_us;
-} tally;
+} totals;
 
 /* True: it got there and was killed. How often a point is passed differs a little from run to run, so a later visit may
  * not come; then the scene ends well, which is checked too. */
-static bool kill_at(role victim, const char *name, unsigned nth, tally *tally) {
+static bool kill_at(role victim, const char *name, unsigned nth, totals *totals) {
     char failpoint[128];
     snprintf(failpoint, sizeof failpoint, "%s=kill@%u", name, nth);
     outcome outcome = play(victim, failpoint);
-    tally->scenes++;
-    if (outcome.told_us > tally->told_worst_us) tally->told_worst_us = outcome.told_us;
+    totals->scenes++;
+    if (outcome.told_us > totals->told_worst_us) totals->told_worst_us = outcome.told_us;
     bool killed = outcome.codes[victim] == -SIGKILL;
     if (fine(killed ? victim : ROLES, &outcome)) return killed;
-    tally->bad++;
+    totals->bad++;
     print_message("%s killed at %s: hub %d, server %d, client %d, told after %lld us\n", role_names[victim], failpoint,
                   outcome.codes[BROKER], outcome.codes[SERVER], outcome.codes[CLIENT], (long long)outcome.told_us);
     return killed;
 }
 
 /* A name may stand at several sites; visits are counted per site, and the last visit is that of the busiest. */
-static void sweep(role victim, tally *tally) {
+static void sweep(role victim, totals *totals) {
     uint32_t dry[POINTS_MAX]; /* of the dry run: a scene that ends early passes fewer points */
     memcpy(dry, shared_memory->visits[victim], sizeof dry);
     for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++) {
@@ -368,8 +368,8 @@ static void sweep(role victim, tally *tally) {
         for (size_t j = 0; j < i; j++)
             repeated |= strcmp(failpoint_at(j)->name, failpoint_at(i)->name) == 0 && dry[j] != 0;
         if (visits == 0 || repeated) continue;
-        if (kill_at(victim, failpoint_at(i)->name, 1, tally)) tally->points++;
-        if (visits > 2) kill_at(victim, failpoint_at(i)->name, visits / 2 + 1, tally);
+        if (kill_at(victim, failpoint_at(i)->name, 1, totals)) totals->points++;
+        if (visits > 2) kill_at(victim, failpoint_at(i)->name, visits / 2 + 1, totals);
     }
 }
 
@@ -377,12 +377,12 @@ static void sweep_role(role victim, unsigned points_min) {
     if (failpoint_count() == 0) skip();
     outcome dry = play(ROLES, NULL);
     for (int i = 0; i < ROLES; i++) assert_int_equal(dry.codes[i], 0);
-    tally tally = {0};
-    sweep(victim, &tally);
+    totals totals = {0};
+    sweep(victim, &totals);
     print_message("%s: killed at %u points in %u scenes; the others heard of it within %lld us\n", role_names[victim],
-                  tally.points, tally.scenes, (long long)tally.told_worst_us);
-    assert_int_equal(tally.bad, 0);
-    assert_true(tally.points >= points_min);
+                  totals.points, totals.scenes, (long long)totals.told_worst_us);
+    assert_int_equal(totals.bad, 0);
+    assert_true(totals.points >= points_min);
 }
 
 static void the_client_is_killed_at_every_step(void **state) { sweep_role(CLIENT, 30); }

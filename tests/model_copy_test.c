@@ -25,15 +25,15 @@ enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 50 * 1000, ITEMS_MOST = 32 * ITEM
 /* ---- A worker: a model of two tensors, all of whose floats are the same. */
 
 typedef struct worker {
-    mr_model_copy *tray;
+    mr_model_copy *model_copy;
     float floats[ITEMS_MOST + 1]; /* all that it may grow to; the last is the tensor that is one number */
     int64_t items;                /* of the other one */
-    int64_t lent;                 /* how often */
+    int64_t exported;             /* how often */
     int64_t refuses;              /* to lend or send anything */
 } worker;
 
 static void worker_free(void *self) {
-    mr_model_copy_close(((worker *)self)->tray);
+    mr_model_copy_close(((worker *)self)->model_copy);
     free(self);
 }
 
@@ -41,7 +41,7 @@ MR_CREATE(Waiter) { /* value */
     double value;
     MR_TRY(mr_arg_float(call, 0, &value));
     worker *self = calloc(1, sizeof *self);
-    MR_TRY(mr_model_copy_open(mr_call_context(call), &self->tray));
+    MR_TRY(mr_model_copy_open(mr_call_context(call), &self->model_copy));
     self->items = ITEMS;
     for (size_t i = 0; i < ITEMS_MOST + 1; i++) self->floats[i] = (float)value;
     return mr_set_self(call, self, worker_free);
@@ -54,9 +54,9 @@ MR_METHOD(Waiter, lend_weights) {
                       mr_tensor_of(MR_F32, self->floats + ITEMS_MOST, 0, NULL)},
            loan;
     mr_arg weights = mr_map((mr_arg[]){mr_str("w"), items[0], mr_str("b"), items[1]}, 2);
-    bool lent = mr_model_copy_export(self->tray, call, weights, &loan) == MR_OK;
-    self->lent += lent;
-    return mr_return(call, lent ? loan : weights);
+    bool exported = mr_model_copy_export(self->model_copy, call, weights, &loan) == MR_OK;
+    self->exported += exported;
+    return mr_return(call, exported ? loan : weights);
 }
 
 MR_METHOD(Waiter, take_weights) {
@@ -98,22 +98,22 @@ MR_METHOD(Waiter, value) { /* what all its floats are */
     return mr_return(call, mr_float((double)self->floats[0]));
 }
 
-MR_METHOD(Waiter, lent) { return mr_return(call, mr_int(((worker *)mr_self(call))->lent)); }
+MR_METHOD(Waiter, exported) { return mr_return(call, mr_int(((worker *)mr_self(call))->exported)); }
 
 MR_METHOD(Waiter, refuse) { return mr_arg_int(call, 0, &((worker *)mr_self(call))->refuses); }
 
 /* Asks a worker for its model, and does nothing with it. */
 MR_TASK(ask_in_vain) {
     mr_actor worker;
-    mr_ref lent;
+    mr_ref exported;
     mr_value value;
     MR_TRY(mr_arg_actor(call, 0, &worker));
-    MR_TRY(mr_call_actor(mr_call_context(call), worker, "lend_weights", &lent));
-    MR_TRY(mr_get(mr_call_context(call), lent, PATIENCE_US, &value));
-    bool is_lent = mr_value_kind(&value) == MR_KIND_TUPLE;
+    MR_TRY(mr_call_actor(mr_call_context(call), worker, "lend_weights", &exported));
+    MR_TRY(mr_get(mr_call_context(call), exported, PATIENCE_US, &value));
+    bool is_exported = mr_value_kind(&value) == MR_KIND_TUPLE;
     mr_value_release(&value);
-    mr_release(mr_call_context(call), lent);
-    return mr_return(call, mr_int(is_lent));
+    mr_release(mr_call_context(call), exported);
+    return mr_return(call, mr_int(is_exported));
 }
 
 /* Likewise, and lives on. */
@@ -166,7 +166,7 @@ static int64_t ask_int(mr_actor actor, const char *method) {
     return future_assert_int(mr, ref);
 }
 
-static int64_t times_lent(mr_actor worker) { return ask_int(worker, "lent"); }
+static int64_t times_exported(mr_actor worker) { return ask_int(worker, "lent"); }
 
 static void refuse(mr_actor worker, bool refuses) {
     assert_int_equal(mr_call_actor(mr, worker, "refuse", NULL, mr_int(refuses)), MR_OK);
@@ -188,7 +188,7 @@ static void places_are_used_again(void **state) {
     for (int round = 1; round <= 3 * PLACES; round++) {
         assert_int_equal(sync_all(&fixture), round);
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
-            assert_int_equal(times_lent(fixture.workers[w]), round);
+            assert_int_equal(times_exported(fixture.workers[w]), round);
             assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
             sync_fixture_add(fixture.workers[w], w);
         }
@@ -212,7 +212,7 @@ static void who_is_there_twice_lends_twice(void **state) {
     for (int round = 1; round <= 3; round++) {
         assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 4)), round);
         assert_true(sync_fixture_value(fixture.workers[0]) == 10 && sync_fixture_value(fixture.workers[2]) == 10);
-        assert_int_equal(times_lent(fixture.workers[0]), 2 * round);
+        assert_int_equal(times_exported(fixture.workers[0]), 2 * round);
     }
     sync_fixture_dismiss(&fixture);
 }
@@ -239,7 +239,7 @@ static void who_is_there_more_often_than_there_are_places_lends(void **state) {
     for (int i = 0; i < 3 * PLACES; i++) workers[i] = fixture.workers[i == 0 ? 0 : 2];
     for (int round = 1; round <= 2; round++) {
         assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 3 * PLACES)), round);
-        assert_int_equal(times_lent(fixture.workers[2]), round * (3 * PLACES - 1));
+        assert_int_equal(times_exported(fixture.workers[2]), round * (3 * PLACES - 1));
         float expected = 20.f * (3 * PLACES - 1) / (3 * PLACES);
         if (round == 1) assert_true(sync_fixture_value(fixture.workers[2]) == (double)expected);
     }
@@ -248,21 +248,21 @@ static void who_is_there_more_often_than_there_are_places_lends(void **state) {
 }
 
 static mr_ref lend(mr_actor worker) {
-    mr_ref lent;
-    assert_int_equal(mr_call_actor(mr, worker, "lend_weights", &lent), MR_OK);
-    return lent;
+    mr_ref exported;
+    assert_int_equal(mr_call_actor(mr, worker, "lend_weights", &exported), MR_OK);
+    return exported;
 }
 
 /* Three values, of which two are for the server. */
-static void aggregate(mr_actor server, mr_ref lent, mr_ref out[3]) {
-    const mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(lent)};
+static void aggregate(mr_actor server, mr_ref exported, mr_ref out[3]) {
+    const mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(exported)};
     const mr_call_options three = MR_OPTIONS(mr_call_options, .num_returns = 3);
     assert_int_equal(mr_actor_submit(mr, server, "aggregate", &three, args, 4, out), MR_OK);
 }
 
-static void aggregate_gives(mr_actor server, mr_ref lent, mr_status expected) {
+static void aggregate_gives(mr_actor server, mr_ref exported, mr_status expected) {
     mr_ref made[3];
-    aggregate(server, lent, made);
+    aggregate(server, exported, made);
     for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, made[i]), expected);
 }
 
@@ -278,14 +278,14 @@ static int64_t ask_in_vain_of(mr_actor worker) {
 /* So a server that died after it had read it can do so again; but nobody reads what is there later. */
 static void a_loan_can_be_read_until_its_place_is_used(void **state) {
     sync_fixture fixture = make_team(NULL);
-    mr_ref lent = lend(fixture.workers[1]);
+    mr_ref exported = lend(fixture.workers[1]);
     for (int round = 0; round < 3; round++) {
-        aggregate_gives(fixture.server, lent, MR_OK);
+        aggregate_gives(fixture.server, exported, MR_OK);
         assert_int_equal(ask_in_vain_of(fixture.workers[1]), 1); /* others have places of their own */
     }
     assert_int_equal(sync_all(&fixture), 1);
-    aggregate_gives(fixture.server, lent, MR_BUSY);
-    mr_release(mr, lent);
+    aggregate_gives(fixture.server, exported, MR_BUSY);
+    mr_release(mr, exported);
     assert_int_equal(sync_all(&fixture), 2);
     sync_fixture_dismiss(&fixture);
 }
@@ -296,21 +296,21 @@ static void syncs_that_fail_give_places_back(void **state) {
     refuse(fixture.workers[2], true);
     for (int round = 1; round <= 2 * PLACES + 1; round++) { /* a worker fails */
         assert_int_equal(sync_failure(&fixture), MR_TASK_FAILED);
-        assert_int_equal(times_lent(fixture.workers[0]), round);
+        assert_int_equal(times_exported(fixture.workers[0]), round);
         sync_fixture_add(fixture.workers[0], 1); /* what was lent is another model each time */
     }
     refuse(fixture.workers[2], false);
     assert_int_equal(mr_actor_kill(mr, fixture.server), MR_OK);
     for (int round = 1; round <= 2 * PLACES + 1; round++) { /* the server is dead */
         assert_int_equal(sync_failure(&fixture), MR_ACTOR_DIED);
-        assert_int_equal(times_lent(fixture.workers[0]), 2 * PLACES + 1 + round);
+        assert_int_equal(times_exported(fixture.workers[0]), 2 * PLACES + 1 + round);
         sync_fixture_add(fixture.workers[0], 1);
     }
     mr_actor_release(mr, fixture.server);
     fixture.server = sync_fixture_server("max");
     for (int round = 1; round <= PLACES + 1; round++) {
         assert_int_equal(sync_all(&fixture), round);
-        assert_int_equal(times_lent(fixture.workers[0]), 2 * (2 * PLACES + 1) + round);
+        assert_int_equal(times_exported(fixture.workers[0]), 2 * (2 * PLACES + 1) + round);
     }
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
         assert_true(sync_fixture_value(fixture.workers[w]) == 2 * (2 * PLACES + 1));
@@ -327,9 +327,9 @@ static void what_is_lent_to_others_is_theirs_until_they_are_gone(void **state) {
     int64_t until = clock_now_us(clock_real()) + PATIENCE_US, before;
     do { /* as soon as the worker has heard of the end of one */
         assert_true(clock_now_us(clock_real()) < until);
-        before = times_lent(fixture.workers[1]);
+        before = times_exported(fixture.workers[1]);
         assert_int_equal(sync_failure(&fixture), MR_OK);
-    } while (times_lent(fixture.workers[1]) == before);
+    } while (times_exported(fixture.workers[1]) == before);
     sync_fixture_dismiss(&fixture);
 }
 
@@ -358,8 +358,8 @@ static void with_no_place_left_models_are_sent(void **state) {
     }
     for (int round = 1; round <= 2; round++) {
         assert_int_equal(sync_all(&fixture), round);
-        assert_int_equal(times_lent(fixture.workers[1]), PLACES);
-        assert_int_equal(times_lent(fixture.workers[0]), round); /* nobody else has asked that one */
+        assert_int_equal(times_exported(fixture.workers[1]), PLACES);
+        assert_int_equal(times_exported(fixture.workers[0]), round); /* nobody else has asked that one */
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 18);
     }
     assert_int_equal(mr_actor_kill(mr, askers[3]), MR_OK);
@@ -367,7 +367,7 @@ static void with_no_place_left_models_are_sent(void **state) {
     do { /* as soon as the worker has heard of it */
         assert_true(clock_now_us(clock_real()) < until);
         assert_int_equal(sync_failure(&fixture), MR_OK);
-    } while (times_lent(fixture.workers[1]) == PLACES);
+    } while (times_exported(fixture.workers[1]) == PLACES);
     for (int i = 0; i < PLACES; i++) mr_actor_release(mr, askers[i]);
     sync_fixture_dismiss(&fixture);
 }
@@ -386,7 +386,7 @@ static void a_place_grows_with_the_model(void **state) {
         for (int again = 0; again < 2; again++) {
             assert_int_equal(sync_all(&fixture), ++round);
             for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
-                assert_int_equal(times_lent(fixture.workers[w]), round);
+                assert_int_equal(times_exported(fixture.workers[w]), round);
                 assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
                 sync_fixture_add(fixture.workers[w], w);
             }
@@ -403,7 +403,7 @@ static void unread_loans_leave_memory_for_others(void **state) {
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
             sync_fixture_add(fixture.workers[w], 1);
             assert_int_equal(future_assert_failure(mr, lend(fixture.workers[w])), MR_OK);
-            assert_int_equal(times_lent(fixture.workers[w]), i);
+            assert_int_equal(times_exported(fixture.workers[w]), i);
         }
     assert_int_equal(sync_all(&fixture), 1);
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
@@ -418,18 +418,18 @@ static void who_is_there_often_lends_a_large_model(void **state) {
     resize(fixture.workers[1], ITEMS_MOST);
     for (int round = 1; round <= 2; round++) {
         assert_int_equal(future_assert_int(mr, sync_begin(fixture.server, workers, 4)), round);
-        assert_int_equal(times_lent(fixture.workers[1]), 4 * round);
+        assert_int_equal(times_exported(fixture.workers[1]), 4 * round);
         assert_true(sync_fixture_value(fixture.workers[1]) == 10);
     }
     sync_fixture_dismiss(&fixture);
 }
 
 /* The server stands still in the middle of what the second worker has lent. */
-static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *lent, mr_ref made[3]) {
+static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *exported, mr_ref made[3]) {
     pid_t process = (pid_t)ask_int(fixture->server, "pid");
-    *lent = lend(fixture->workers[1]);
+    *exported = lend(fixture->workers[1]);
     sync_fixture_arm(fixture->server, "train.piece=stop");
-    aggregate(fixture->server, *lent, made);
+    aggregate(fixture->server, *exported, made);
     await_stop(process);
     return process;
 }
@@ -438,14 +438,14 @@ static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *lent, mr_r
 static void a_place_that_is_read_may_be_outgrown(void **state) {
     if (failpoint_count() == 0) skip();
     sync_fixture fixture = make_team(NULL);
-    mr_ref lent, made[3];
-    pid_t process = stop_while_it_reads(&fixture, &lent, made);
+    mr_ref exported, made[3];
+    pid_t process = stop_while_it_reads(&fixture, &exported, made);
     resize(fixture.workers[1], ITEMS_MOST);
     for (int i = 0; i < PLACES; i++) {
         sync_fixture_add(fixture.workers[1], 1);
         assert_int_equal(future_assert_failure(mr, lend(fixture.workers[1])), MR_OK);
     }
-    assert_int_equal(times_lent(fixture.workers[1]), PLACES + 1);
+    assert_int_equal(times_exported(fixture.workers[1]), PLACES + 1);
     kill(process, SIGCONT);
     mr_value model, item;
     mr_tensor tensor;
@@ -457,7 +457,7 @@ static void a_place_that_is_read_may_be_outgrown(void **state) {
     for (size_t i = 0; i < ITEMS; i++) assert_true(((const float *)tensor.data)[i] == 10);
     mr_value_release(&model);
     for (int i = 0; i < 3; i++) mr_release(mr, made[i]);
-    mr_release(mr, lent);
+    mr_release(mr, exported);
     sync_fixture_dismiss(&fixture);
 }
 
@@ -465,17 +465,17 @@ static void a_place_that_is_read_may_be_outgrown(void **state) {
 static void a_slow_server_sees_that_a_place_was_used(void **state) {
     if (failpoint_count() == 0) skip();
     sync_fixture fixture = make_team(NULL);
-    mr_ref lent, made[3];
-    pid_t process = stop_while_it_reads(&fixture, &lent, made);
+    mr_ref exported, made[3];
+    pid_t process = stop_while_it_reads(&fixture, &exported, made);
     for (int i = 0; i < PLACES; i++) { /* all others, and the one that is read */
         mr_ref unread = lend(fixture.workers[1]);
         assert_int_equal(future_assert_failure(mr, unread), MR_OK);
         sync_fixture_add(fixture.workers[1], 1);
     }
-    assert_int_equal(times_lent(fixture.workers[1]), PLACES + 1);
+    assert_int_equal(times_exported(fixture.workers[1]), PLACES + 1);
     kill(process, SIGCONT);
     for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, made[i]), MR_BUSY);
-    mr_release(mr, lent);
+    mr_release(mr, exported);
     assert_int_equal(sync_all(&fixture), 1);
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++)
         assert_true(sync_fixture_value(fixture.workers[w]) == (double)(float)(38 / 3.));
@@ -492,7 +492,7 @@ static void server_dies_and_tries_again(const char *point) {
         assert_int_equal(sync_all(&fixture), 1); /* the first of that process */
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
             assert_true(sync_fixture_value(fixture.workers[w]) == 10 + round);
-            assert_int_equal(times_lent(fixture.workers[w]), round + 1);
+            assert_int_equal(times_exported(fixture.workers[w]), round + 1);
             sync_fixture_add(fixture.workers[w], w);
         }
     }
@@ -514,7 +514,7 @@ static void models_that_do_not_match_are_read(void **state) {
     for (int round = 1; round <= 2 * PLACES; round++) {
         assert_int_equal(future_assert_failure(mr, sync_begin(fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS)),
                          MR_INVALID);
-        assert_int_equal(times_lent(fixture.workers[0]), round);
+        assert_int_equal(times_exported(fixture.workers[0]), round);
     }
     sync_fixture_dismiss(&fixture);
 }
@@ -546,23 +546,23 @@ static void deaths(void **state) {
 MR_TASK(misuse) {
     static float large[4 << 20];
     mr_context *context = mr_call_context(call);
-    mr_model_copy *tray;
+    mr_model_copy *model_copy;
     mr_arg loan, fits = mr_vector(large, ITEMS);
-    MR_TRY(mr_model_copy_open(context, &tray));
+    MR_TRY(mr_model_copy_open(context, &model_copy));
     const mr_status refused[] = {
-        mr_model_copy_open(NULL, &tray),
+        mr_model_copy_open(NULL, &model_copy),
         mr_model_copy_open(context, NULL),
         mr_model_copy_export(NULL, call, fits, &loan),
-        mr_model_copy_export(tray, NULL, fits, &loan),
-        mr_model_copy_export(tray, call, fits, NULL),
-        mr_model_copy_export(tray, call, mr_vector(NULL, ITEMS), &loan),
-        mr_model_copy_export(tray, call, mr_vector(large, 10), &loan),
-        mr_model_copy_export(tray, call, mr_vector(large, sizeof large / sizeof *large), &loan),
-        mr_model_copy_export(tray, call, mr_int(1), &loan),
+        mr_model_copy_export(model_copy, NULL, fits, &loan),
+        mr_model_copy_export(model_copy, call, fits, NULL),
+        mr_model_copy_export(model_copy, call, mr_vector(NULL, ITEMS), &loan),
+        mr_model_copy_export(model_copy, call, mr_vector(large, 10), &loan),
+        mr_model_copy_export(model_copy, call, mr_vector(large, sizeof large / sizeof *large), &loan),
+        mr_model_copy_export(model_copy, call, mr_int(1), &loan),
     };
-    int64_t wrong = mr_model_copy_export(tray, call, fits, &loan) != MR_OK;
+    int64_t wrong = mr_model_copy_export(model_copy, call, fits, &loan) != MR_OK;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) wrong += refused[i] != MR_INVALID;
-    mr_model_copy_close(tray);
+    mr_model_copy_close(model_copy);
     mr_model_copy_close(NULL);
     return mr_return(call, mr_int(wrong));
 }

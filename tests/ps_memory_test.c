@@ -57,7 +57,7 @@ static void finish(scene *scene) {
     assert_true(ps_fixture_fini(&scene->fixture));
 }
 
-static float *lent(scene *scene, size_t items) {
+static float *exported(scene *scene, size_t items) {
     void *memory;
     must(mr_ps_buffer_alloc(scene->ps, items * sizeof(float), &memory));
     return memory;
@@ -96,7 +96,7 @@ static void pushes_and_pulls(const ps_fixture *kind) {
     float *plain = calloc(ITEMS, sizeof *plain), *own = calloc(ITEMS, sizeof *own), *to = calloc(ITEMS, sizeof *to);
     rng_init(&rng, 7);
     begin(&scene, kind);
-    float *seen = lent(&scene, ITEMS);
+    float *seen = exported(&scene, ITEMS);
     for (int i = 0; i < STEPS; i++) {
         step(&scene);
         expect(&scene, plain, to);
@@ -136,7 +136,7 @@ static void a_server_is_killed(void **state) {
     float *plain = calloc(ITEMS, sizeof *plain), *to = calloc(ITEMS, sizeof *to);
     rng_init(&rng, 8);
     begin(&scene, &(ps_fixture){.servers = 3, .workers = 1, .copies = 2, .consistency = MR_PS_ASP});
-    float *seen = lent(&scene, ITEMS);
+    float *seen = exported(&scene, ITEMS);
     for (int i = 0; i < 2 * STEPS; i++) {
         step(&scene);
         push_some(&scene, &rng, seen, plain);
@@ -203,7 +203,7 @@ static void misuse(void **state) {
     assert_int_equal(mr_ps_buffer_alloc(scene.ps, 0, &memory), MR_INVALID);
     assert_int_equal(mr_ps_buffer_alloc(scene.ps, SIZE_MAX, &memory), MR_NOMEM);
     assert_ptr_equal(memory, &scene);
-    float *seen = lent(&scene, 5000);
+    float *seen = exported(&scene, 5000);
     for (int i = 0; i < 5000; i++) assert_true(seen[i] == 0);
     must(mr_ps_buffer_free(scene.ps, NULL));
     assert_int_equal(mr_ps_buffer_free(scene.ps, &memory), MR_INVALID);

@@ -21,14 +21,14 @@
 enum { RANKS = 3, KEYS = 8, STEP_US = 2000, SOME = 5, MANY = 100, LATE = 6, MORE = 20, PATIENCE_MS = 60000 };
 #define DEADLINE_US INT64_C(150000)
 
-typedef struct tally { /* of a rank, by its process */
+typedef struct totals { /* of a rank, by its process */
     uint64_t step, begun, counted, missed;
     uint32_t stops;                         /* 1: it is to stop within its step */
     float shown[RANKS][KEYS], loose[RANKS]; /* in the end: what all have pushed */
-} tally;
+} totals;
 
 typedef struct page { /* shared */
-    tally ranks[RANKS];
+    totals ranks[RANKS];
     uint64_t last; /* the step at which all end */
 } page;
 
@@ -51,7 +51,7 @@ static void keys_of(uint32_t rank, uint64_t keys[KEYS]) {
 
 static void count(uint64_t *number) { __atomic_fetch_add(number, 1, __ATOMIC_RELEASE); }
 
-static mr_status play(mr_ps *ps, const tables *tables, uint32_t rank, tally *own) {
+static mr_status play(mr_ps *ps, const tables *tables, uint32_t rank, totals *own) {
     static const float ones[KEYS] = {1, 1, 1, 1, 1, 1, 1, 1};
     uint64_t keys[KEYS];
     float shown[KEYS];
@@ -66,7 +66,7 @@ static mr_status play(mr_ps *ps, const tables *tables, uint32_t rank, tally *own
     return mr_ps_wait(ps, tickets[0], PS_FIXTURE_PATIENCE_US);
 }
 
-static mr_status look(const tables *tables, tally *own) {
+static mr_status look(const tables *tables, totals *own) {
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         uint64_t keys[KEYS];
         keys_of(rank, keys);
@@ -77,7 +77,7 @@ static mr_status look(const tables *tables, tally *own) {
 }
 
 static mr_status train(const part *part, mr_ps *ps, const tables *tables) {
-    tally *own = &part->page->ranks[part->rank];
+    totals *own = &part->page->ranks[part->rank];
     for (;;) {
         uint64_t step;
         MR_TRY(mr_ps_begin(ps, PS_FIXTURE_PATIENCE_US, &step));
@@ -175,7 +175,7 @@ static void finish(scene *scene) {
     __atomic_store_n(&scene->page->last, last + MORE, __ATOMIC_RELEASE);
     for (uint32_t i = 0; i < RANKS; i++) assert_int_equal(test_child_wait(scene->worker[i], PATIENCE_MS), 0);
     for (uint32_t i = 0; i < RANKS * RANKS; i++) {
-        const tally *own = &scene->page->ranks[i % RANKS], *sees = &scene->page->ranks[i / RANKS];
+        const totals *own = &scene->page->ranks[i % RANKS], *sees = &scene->page->ranks[i / RANKS];
         for (int k = 0; k < KEYS; k++) assert_int_equal((uint64_t)sees->shown[i % RANKS][k], own->counted);
         if (!scene->fixture.mixed) continue;
         assert_true(sees->loose[i % RANKS] >= (float)own->counted && sees->loose[i % RANKS] <= (float)own->begun);

@@ -66,24 +66,24 @@ static void what_there_is_once_one_has_at_a_time(void **state) {
 /* An actor has what it asked for as long as it lives, and takes no CPU if it asked for none. */
 static void an_actor_keeps_what_it_has(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX];
-    mr_actor guests[2 * WORKERS];
+    mr_actor peers[2 * WORKERS];
     mr_ref refs[2 * WORKERS], waits;
     int64_t who[2 * WORKERS];
     mr_value value;
     assert_true(temp_dir_folder(folder));
     for (int i = 0; i < 2 * WORKERS; i++) {
         mr_actor_options options = MR_OPTIONS(mr_actor_options, .resources = i == 0 ? "seat=1" : NULL);
-        assert_int_equal(mr_actor_create(mr, "Guest", &options, NULL, 0, &guests[i]), MR_OK);
-        assert_int_equal(mr_call_actor(mr, guests[i], "meets", &refs[i], mr_str(folder), mr_int(2 * WORKERS)), MR_OK);
+        assert_int_equal(mr_actor_create(mr, "Guest", &options, NULL, 0, &peers[i]), MR_OK);
+        assert_int_equal(mr_call_actor(mr, peers[i], "meets", &refs[i], mr_str(folder), mr_int(2 * WORKERS)), MR_OK);
     }
     for (int i = 0; i < 2 * WORKERS; i++) who[i] = future_assert_int(mr, refs[i]);
     concurrent_clear(folder, who, 2 * WORKERS);
-    mr_task_options seat = MR_OPTIONS(mr_task_options, .resources = "seat=1");
-    assert_int_equal(mr_task_submit(mr, "meets_nobody", &seat, MR_ARGS(mr_str(folder)), &waits), MR_OK);
+    mr_task_options site = MR_OPTIONS(mr_task_options, .resources = "seat=1");
+    assert_int_equal(mr_task_submit(mr, "meets_nobody", &site, MR_ARGS(mr_str(folder)), &waits), MR_OK);
     assert_int_equal(mr_get(mr, waits, 20 * 1000, &value), MR_TIMEOUT);
-    assert_int_equal(mr_actor_kill(mr, guests[0]), MR_OK);
+    assert_int_equal(mr_actor_kill(mr, peers[0]), MR_OK);
     assert_int_equal(future_assert_failure(mr, waits), MR_OK);
-    for (int i = 0; i < 2 * WORKERS; i++) mr_actor_release(mr, guests[i]);
+    for (int i = 0; i < 2 * WORKERS; i++) mr_actor_release(mr, peers[i]);
     assert_int_equal(rmdir(folder), 0);
 }
 

@@ -53,9 +53,9 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-typedef struct tally {
+typedef struct totals {
     uint64_t right, lost, cancelled, acts;
-} tally;
+} totals;
 
 typedef struct program {
     const runtime_fixture *fixture;
@@ -110,7 +110,7 @@ static void *run_load(void *argument) {
 }
 
 /* Runs its loads until the time is over; what the worst of them says. */
-static chaos_end run_loads(const program *program, tally *tally) {
+static chaos_end run_loads(const program *program, totals *totals) {
     static load_thread threads[THREADS];
     _Atomic bool over = false;
     chaos_end end = CHAOS_DONE;
@@ -125,10 +125,10 @@ static chaos_end run_loads(const program *program, tally *tally) {
     for (int i = 0; i < program->threads; i++) {
         pthread_join(threads[i].thread, NULL);
         const chaos_load *load = &threads[i].load;
-        tally->right += load->right;
-        tally->lost += load->lost;
-        tally->cancelled += load->cancelled;
-        tally->acts += load->acts;
+        totals->right += load->right;
+        totals->lost += load->lost;
+        totals->cancelled += load->cancelled;
+        totals->acts += load->acts;
         if (threads[i].end == CHAOS_WRONG || (end == CHAOS_DONE && threads[i].end != CHAOS_DONE)) end = threads[i].end;
     }
     return end;
@@ -142,7 +142,7 @@ static mr_status open_runtime(const program *program) {
 
 static int live(void *argument) {
     program *program = argument;
-    tally tally = {0};
+    totals totals = {0};
     setpgid(0, 0);
     signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
     runtime_fixture_enter(program->fixture);
@@ -151,8 +151,8 @@ static int live(void *argument) {
         if (!told) fprintf(stderr, "mr_init: %s\n", mr_last_error());
         return told ? NODE_GONE : 1;
     }
-    chaos_end end = run_loads(program, &tally);
-    TEST_CHILD_CHECK(write(program->told[1], &tally, sizeof tally) == sizeof tally);
+    chaos_end end = run_loads(program, &totals);
+    TEST_CHILD_CHECK(write(program->told[1], &totals, sizeof totals) == sizeof totals);
     TEST_CHILD_CHECK(end != CHAOS_WRONG);
     mr_shutdown(mr);
     return end == CHAOS_NODE_GONE ? NODE_GONE : 0;
@@ -224,15 +224,15 @@ static int node_of_program(const program *program) {
 
 static int live_and_look(void *argument) { /* and sees to it that nothing is left inside of it */
     program *program = argument;
-    tally tally = {0};
+    totals totals = {0};
     runtime_fixture_enter(program->fixture);
     TEST_CHILD_CHECK(open_runtime(program) == MR_OK);
     mr_shutdown(mr); /* what a process opens once is open now */
     size_t fds = temp_dir_entries("/proc/self/fd"), tasks = temp_dir_entries("/proc/self/task");
     TEST_CHILD_CHECK(open_runtime(program) == MR_OK);
     TEST_CHILD_CHECK(runtime_fixture_ready(program->fixture));
-    chaos_end end = run_loads(program, &tally);
-    TEST_CHILD_CHECK(write(program->told[1], &tally, sizeof tally) == sizeof tally);
+    chaos_end end = run_loads(program, &totals);
+    TEST_CHILD_CHECK(write(program->told[1], &totals, sizeof totals) == sizeof totals);
     TEST_CHILD_CHECK(end == CHAOS_DONE);
     context_lock(mr);
     size_t objects = mr->worker.objects.count, open = mr->worker.tasks.open;
@@ -250,8 +250,8 @@ static int live_and_look(void *argument) { /* and sees to it that nothing is lef
     return 0;
 }
 
-static void tally_add(tally *sum, int fd) { /* what programs have said by now */
-    tally one;
+static void totals_add(totals *sum, int fd) { /* what programs have said by now */
+    totals one;
     while (read(fd, &one, sizeof one) == sizeof one) {
         sum->right += one.right;
         sum->lost += one.lost;
@@ -260,7 +260,7 @@ static void tally_add(tally *sum, int fd) { /* what programs have said by now */
     }
 }
 
-static void tell(const tally *tally, const char *killed, ...) {
+static void tell(const totals *totals, const char *killed, ...) {
     char text[200];
     va_list args;
     va_start(args, killed);
@@ -268,14 +268,14 @@ static void tell(const tally *tally, const char *killed, ...) {
     va_end(args);
     print_message("    %" PRIu64 " acts: %" PRIu64 " results right, %" PRIu64 " lost with a cause, %" PRIu64
                   " cancelled; killed: %s\n",
-                  tally->acts, tally->right, tally->lost, tally->cancelled, text);
+                  totals->acts, totals->right, totals->lost, totals->cancelled, text);
 }
 
 static void workers_die(void **state) {
     runtime_fixture *fixture = *state;
     program program = {.fixture = fixture, .threads = THREADS};
     rng rng;
-    tally tally = {0};
+    totals totals = {0};
     uint64_t kills = 0;
     rng_init(&rng, seed());
     assert_int_equal(pipe2(program.told, O_CLOEXEC | O_NONBLOCK), 0);
@@ -293,9 +293,9 @@ static void workers_die(void **state) {
         at[0] = anonymous_kb(program.pid), at[1] = anonymous_kb(node);
     }
     assert_int_equal(test_child_wait(program.pid, RUNTIME_FIXTURE_CHILD_MS), 0);
-    tally_add(&tally, program.told[0]);
-    tell(&tally, "%" PRIu64 " workers", kills);
-    assert_true(tally.right > 0 && kills > 0);
+    totals_add(&totals, program.told[0]);
+    tell(&totals, "%" PRIu64 " workers", kills);
+    assert_true(totals.right > 0 && kills > 0);
     print_message("    memory of the program %ld → %ld KB, of the node %ld → %ld KB\n", before[0], after[0], before[1],
                   after[1]);
     if (!SANITIZED && seconds() >= FLAT_SECONDS_MIN) {
@@ -352,10 +352,10 @@ static int look_at_the_arena(void *argument) {
     runtime_fixture_enter(argument);
     TEST_CHILD_CHECK(mr_inspect_open(NULL, &inspect) == MR_OK);
     TEST_CHILD_CHECK(mr_inspect_ask(inspect, "status", NULL, 100, &status) == MR_OK);
-    int64_t lent = fact(&status, "arena_lent"), rings = fact(&status, "arena_rings");
-    fprintf(stderr, "    of the arena %" PRId64 " KB are slots and events, %" PRId64 " KB are our rings\n", lent / 1024,
-            rings / 1024);
-    TEST_CHILD_CHECK(lent >= 0 && lent <= ARENA_KEPT_MAX);
+    int64_t exported = fact(&status, "arena_lent"), rings = fact(&status, "arena_rings");
+    fprintf(stderr, "    of the arena %" PRId64 " KB are slots and events, %" PRId64 " KB are our rings\n",
+            exported / 1024, rings / 1024);
+    TEST_CHILD_CHECK(exported >= 0 && exported <= ARENA_KEPT_MAX);
     TEST_CHILD_CHECK(rings >= 0 && rings <= ARENA_KEPT_MAX);
     mr_value_release(&status);
     mr_inspect_close(inspect);
@@ -368,7 +368,7 @@ typedef struct scene { /* a lasting node and its programs */
     program programs[PROGRAMS];
     int node;
     int64_t until_ms, worst_ms;
-    tally tally;
+    totals totals;
     uint64_t workers, drivers, nodes; /* killed */
 } scene;
 
@@ -440,8 +440,8 @@ static void wait_until_alone(const scene *scene) {
 static void end_scene(scene *scene, size_t fds) {
     for (int i = 0; i < PROGRAMS; i++)
         assert_int_equal(test_child_wait(scene->programs[i].pid, RUNTIME_FIXTURE_CHILD_MS), 0);
-    tally_add(&scene->tally, scene->programs[0].told[0]);
-    tell(&scene->tally, "%" PRIu64 " workers, %" PRIu64 " programs, %" PRIu64 " nodes (all gone after %" PRId64 " ms)",
+    totals_add(&scene->totals, scene->programs[0].told[0]);
+    tell(&scene->totals, "%" PRIu64 " workers, %" PRIu64 " programs, %" PRIu64 " nodes (all gone after %" PRId64 " ms)",
          scene->workers, scene->drivers, scene->nodes, scene->worst_ms);
     assert_int_equal(test_child_run(bury_the_shared_actor, scene->fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     wait_until_alone(scene);
@@ -481,7 +481,7 @@ static void programs_and_nodes_die(void **state) {
         poll(NULL, 0, KILL_EVERY_MS);
         replace_those_that_ended(&scene);
         strike(&scene);
-        tally_add(&scene.tally, told[0]);
+        totals_add(&scene.totals, told[0]);
     }
     end_scene(&scene, fds);
     close(told[0]), close(told[1]);
@@ -493,7 +493,7 @@ static void private_nodes_die(void **state) {
     runtime_fixture *fixture = *state;
     program program = {.fixture = fixture, .threads = 2, .node_may_die = true};
     rng rng;
-    tally tally = {0};
+    totals totals = {0};
     uint64_t killed[3] = {0};
     int64_t worst_ms = 0, until_ms = runtime_fixture_now_ms() + seconds() * 1000;
     rng_init(&rng, seed());
@@ -513,9 +513,9 @@ static void private_nodes_die(void **state) {
         int64_t took = runtime_fixture_gone_after_ms(fixture, start);
         assert_true(took >= 0);
         if (took > worst_ms) worst_ms = took;
-        tally_add(&tally, program.told[0]);
+        totals_add(&totals, program.told[0]);
     }
-    tell(&tally,
+    tell(&totals,
          "%" PRIu64 " nodes, %" PRIu64 " programs by Ctrl-C, %" PRIu64 " otherwise; all gone %" PRId64 " ms later",
          killed[0], killed[1], killed[2], worst_ms);
     close(program.told[0]), close(program.told[1]);

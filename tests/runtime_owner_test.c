@@ -137,12 +137,12 @@ MR_METHOD(Owner, show) {
 MR_METHOD(Owner, lends) { /* how much others have of it or wait for */
     mr_context *context = mr_call_context(call);
     context_lock(context);
-    int64_t lent = (int64_t)context->worker.borrow_rpc.borrow.lent;
+    int64_t exported = (int64_t)context->worker.borrow_rpc.borrow.borrowed;
     for (const list *at = context->worker.borrow_rpc.askers.next; at != &context->worker.borrow_rpc.askers;
          at = at->next)
-        lent++;
+        exported++;
     context_unlock(context);
-    return mr_return(call, mr_int(lent));
+    return mr_return(call, mr_int(exported));
 }
 
 /* ---- Help. */

@@ -28,7 +28,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 300 * 1000, EXTRA = 1000 };
 typedef struct worker {
     mr_shared_model *share; /* NULL: it sends copies */
     float *floats;          /* ITEMS and one more, then EXTRA */
-    bool lent;              /* the last time */
+    bool exported;          /* the last time */
 } worker;
 
 static void worker_free(void *self) {
@@ -76,9 +76,9 @@ MR_METHOD(Sharer, take_weights) {
     mr_value weights, item;
     mr_tensor tensor;
     MR_TRY(mr_arg_value(call, 0, &weights));
-    self->lent = false;
-    if (self->share != NULL) MR_TRY(mr_shared_model_apply(self->share, &weights, &self->lent));
-    if (self->lent) return MR_OK;
+    self->exported = false;
+    if (self->share != NULL) MR_TRY(mr_shared_model_apply(self->share, &weights, &self->exported));
+    if (self->exported) return MR_OK;
     MR_TRY(mr_value_item(&weights, 0, &item));
     MR_TRY(mr_value_tensor(&item, &tensor));
     memcpy(self->floats, tensor.data, tensor.bytes);
@@ -106,7 +106,7 @@ MR_METHOD(Sharer, value) {
     return mr_return(call, mr_float((double)self->floats[0]));
 }
 
-MR_METHOD(Sharer, was_lent) { return mr_return(call, mr_int(((worker *)mr_self(call))->lent)); }
+MR_METHOD(Sharer, was_exported) { return mr_return(call, mr_int(((worker *)mr_self(call))->exported)); }
 
 static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
 
@@ -349,13 +349,13 @@ static void deaths_at_any_instant(void **state) {
  * node has heard of it. */
 static void who_has_lent_and_died_is_dead(void **state) {
     sync_fixture fixture = make_team(NULL);
-    mr_ref lent[2], sync[4];
+    mr_ref exported[2], sync[4];
     for (int w = 0; w < 2; w++) {
-        assert_int_equal(mr_call_actor(mr, fixture.workers[w], "lend_weights", &lent[w]), MR_OK);
-        assert_int_equal(mr_wait(mr, &lent[w], 1, 1, PATIENCE_US, (unsigned char[1]){0}, &(size_t){0}), MR_OK);
+        assert_int_equal(mr_call_actor(mr, fixture.workers[w], "lend_weights", &exported[w]), MR_OK);
+        assert_int_equal(mr_wait(mr, &exported[w], 1, 1, PATIENCE_US, (unsigned char[1]){0}, &(size_t){0}), MR_OK);
     }
     kill((pid_t)ask_int(fixture.workers[1], "pid"), SIGKILL);
-    mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(lent[0]), mr_future(lent[1])};
+    mr_arg args[] = {mr_int(0), mr_nil(), mr_int(0), mr_future(exported[0]), mr_future(exported[1])};
     const mr_call_options four = MR_OPTIONS(mr_call_options, .num_returns = 4);
     mr_status status = MR_OK;
     for (int64_t end = clock_now_us(clock_real()) + PATIENCE_US; status != MR_ACTOR_DIED; usleep(1000)) {
@@ -365,17 +365,17 @@ static void who_has_lent_and_died_is_dead(void **state) {
             status = future_assert_failure(mr, sync[i]); /* as long as it is there, it can be written */
         assert_true(status == MR_OK || status == MR_BUSY || status == MR_ACTOR_DIED);
     }
-    mr_release(mr, lent[0]);
-    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &lent[0]), MR_OK);
+    mr_release(mr, exported[0]);
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &exported[0]), MR_OK);
     args[0] = mr_int(1); /* the dead are skipped */
-    args[3] = mr_future(lent[0]);
+    args[3] = mr_future(exported[0]);
     assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &four, args, 5, sync), MR_OK);
     mr_value model;
     assert_int_equal(mr_get(mr, sync[3], PATIENCE_US, &model), MR_OK);
     assert_true(first_float(&model) == 0);
     mr_value_release(&model);
     for (int i = 0; i < 4; i++) mr_release(mr, sync[i]);
-    for (int w = 0; w < 2; w++) mr_release(mr, lent[w]);
+    for (int w = 0; w < 2; w++) mr_release(mr, exported[w]);
     sync_fixture_dismiss(&fixture);
 }
 

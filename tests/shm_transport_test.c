@@ -250,13 +250,13 @@ static void many_links_at_once(void **state) {
 
 /* ---- Other processes. */
 
-typedef struct guest_child {
+typedef struct peer_child {
     const broker_process *process;
-} guest_child;
+} peer_child;
 
 /* Joins as carol, sends five messages to bob, then kills itself. */
 static int dies_after_sending(void *argument) {
-    guest_child *child = argument;
+    peer_child *child = argument;
     shm_end end;
     TEST_CHILD_CHECK(shm_end_open(&end, child->process, "carol") == MR_OK);
     TEST_CHILD_CHECK(end.transport.ops->open(end.transport.self, "shm:bob", &end.link) == MR_OK);
@@ -271,7 +271,7 @@ static int dies_after_sending(void *argument) {
 
 static void a_killed_process_is_reported_with_its_cause_after_what_it_sent(void **state) {
     shm_pair *pair = *state;
-    guest_child child = {.process = &pair->process};
+    peer_child child = {.process = &pair->process};
     pid_t pid = test_child_start(dies_after_sending, &child);
     assert_true(shm_pair_until(pair, &pair->b.closed, 1));
     assert_int_equal(test_child_wait(pid, 1000), -SIGKILL);
@@ -285,7 +285,7 @@ static void a_killed_process_is_reported_with_its_cause_after_what_it_sent(void 
 /* Joins as eve and sends to bob until its ring has grown, where it is stopped: the move is published, and eve has not
  * let go of the old ring yet. When it goes on, it sends what is left. */
 static int stops_while_moving(void *argument) {
-    guest_child *child = argument;
+    peer_child *child = argument;
     shm_end end;
     TEST_CHILD_CHECK(shm_end_open(&end, child->process, "eve") == MR_OK);
     TEST_CHILD_CHECK(end.transport.ops->open(end.transport.self, "shm:bob", &end.link) == MR_OK);
@@ -308,7 +308,7 @@ static int stops_while_moving(void *argument) {
 static void a_ring_is_not_given_back_before_its_sender_has_left_it(void **state) {
     if (failpoint_count() == 0) skip();
     shm_pair *pair = *state;
-    guest_child child = {.process = &pair->process};
+    peer_child child = {.process = &pair->process};
     pid_t pid = test_child_start(stops_while_moving, &child);
     assert_true(shm_pair_until(pair, &pair->b.opened, 1));
     assert_true(test_child_stops(pid)); /* it has filled its ring, for nobody reads it, and has a larger one */
@@ -350,7 +350,7 @@ static int tear_down_killed(void **state) {
 
 /* Echoes from inside a loop until its first link is closed. */
 static int echoes_in_a_loop(void *argument) {
-    guest_child *child = argument;
+    peer_child *child = argument;
     shm_end end;
     event_loop *loop;
     TEST_CHILD_CHECK(event_loop_create(&loop) == MR_OK);
@@ -366,7 +366,7 @@ static int echoes_in_a_loop(void *argument) {
 
 static void a_process_that_sleeps_in_its_loop_answers(void **state) {
     shm_pair *pair = *state;
-    guest_child child = {.process = &pair->process};
+    peer_child child = {.process = &pair->process};
     pid_t pid = test_child_start(echoes_in_a_loop, &child);
     for (int tries = 0; pair->a.opened == 0 && tries < 1000; tries++) { /* until it has joined */
         assert_int_equal(pair->a.transport.ops->open(pair->a.transport.self, "shm:dora", &pair->a.link), MR_OK);

@@ -174,7 +174,7 @@ static void annexes_are_bounded(void **state) {
 /* ---- Rest. */
 
 /* Blocks of the only annex that this process has made; its reader keeps no descriptor. */
-static int64_t annex_blocks(void) {
+static int64_t large_ring_blocks(void) {
     int64_t found = -1;
     DIR *folder = opendir("/proc/self/fd");
     for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
@@ -202,8 +202,8 @@ static void an_annex_that_is_not_needed_gives_its_memory_back(void **state) {
         send_large(&pair->client, pair->link, body);
         BOTH_UNTIL(pair, pair->server.messages == i);
         assert_memory_equal(pair->server.body, body, LARGE);
-        assert_int_equal(annex_blocks(), LARGE_RING_CAPACITY / 512);
-        BOTH_UNTIL(pair, annex_blocks() == 0);
+        assert_int_equal(large_ring_blocks(), LARGE_RING_CAPACITY / 512);
+        BOTH_UNTIL(pair, large_ring_blocks() == 0);
         assert_int_equal(stats(&pair->client).annexes, 1);
     }
     socket_pair_down(pair);
@@ -244,7 +244,7 @@ static void pass(const liar *liar, const int *fds, size_t count) {
     assert_int_equal(socket_pass(liar->fd, &byte, 1, fds, count), 1);
 }
 
-static void pass_annex(socket_pair *pair, liar *liar, int *fd) {
+static void pass_large_ring(socket_pair *pair, liar *liar, int *fd) {
     assert_int_equal(shm_pipe_offer(liar->pipe, fd), MR_OK);
     pass(liar, fd, 1);
     WAIT_FOR(pair->loop, stats(&pair->server).annexes == 1);
@@ -268,7 +268,7 @@ static void serve(socket_pair *pair) {
 
 static void who_passes_something_else_is_sent_away(void **state) {
     socket_pair *pair = *state;
-    int annex, pipes[2];
+    int large_ring, pipes[2];
     serve(pair);
     assert_int_equal(pipe(pipes), 0);
     liar liar = greet(pair);
@@ -280,34 +280,34 @@ static void who_passes_something_else_is_sent_away(void **state) {
     expect_end(pair, &liar, MR_CORRUPT, "'liar' sent 2 descriptors; expected 1");
 
     liar = greet(pair); /* one after the other */
-    pass_annex(pair, &liar, &annex);
-    pass(&liar, &annex, 1);
+    pass_large_ring(pair, &liar, &large_ring);
+    pass(&liar, &large_ring, 1);
     expect_end(pair, &liar, MR_CORRUPT, "'liar' sent a second large ring");
     close(pipes[0]);
     close(pipes[1]);
 }
 
 static void who_turns_where_it_cannot_is_sent_away(void **state) {
-    enum { HEAD = 64 / 8, TURN_TO_ANNEX = 80 / 8 };
+    enum { HEAD = 64 / 8, TURN_TO_LARGE_RING = 80 / 8 };
     socket_pair *pair = *state;
-    int annex;
+    int large_ring;
     serve(pair);
     liar liar = greet(pair); /* to an annex that it has not passed */
-    liar.words[TURN_TO_ANNEX] = 1;
+    liar.words[TURN_TO_LARGE_RING] = 1;
     liar.words[HEAD] = 2;
     pass(&liar, NULL, 0);
     expect_end(pair, &liar, MR_CORRUPT, "malformed data from 'liar' in shared memory");
 
     liar = greet(pair); /* to a place that is far away */
-    pass_annex(pair, &liar, &annex);
-    liar.words[TURN_TO_ANNEX] = UINT64_C(1) << 40;
+    pass_large_ring(pair, &liar, &large_ring);
+    liar.words[TURN_TO_LARGE_RING] = UINT64_C(1) << 40;
     liar.words[HEAD] = 2;
     pass(&liar, NULL, 0);
     expect_end(pair, &liar, MR_CORRUPT, "malformed data from 'liar' in shared memory");
 
     liar = greet(pair); /* and one that dies after it has turned, before it has written */
-    pass_annex(pair, &liar, &annex);
-    liar.words[TURN_TO_ANNEX] = 1;
+    pass_large_ring(pair, &liar, &large_ring);
+    liar.words[TURN_TO_LARGE_RING] = 1;
     assert_int_equal(shutdown(liar.fd, SHUT_RDWR), 0);
     expect_end(pair, &liar, MR_PEER_DIED, "lost 'liar'");
 }

@@ -294,20 +294,20 @@ static void undisturbed_everything_ends_well(void **state) {
     assert_int_equal(atomic_load(&process_table->read), SHOWN);
 }
 
-typedef struct tally {
+typedef struct totals {
     unsigned scenes, bad, points;
-} tally;
+} totals;
 
-static bool kill_at(role victim, const char *name, unsigned nth, tally *tally) {
+static bool kill_at(role victim, const char *name, unsigned nth, totals *totals) {
     char failpoint[128];
     snprintf(failpoint, sizeof failpoint, "%s=kill@%u", name, nth);
     outcome outcome = play(victim, failpoint);
     bool killed = outcome.codes[victim] == -SIGKILL;
     role other = victim == MAKER ? READER : MAKER;
-    tally->scenes++;
+    totals->scenes++;
     if ((killed || outcome.codes[victim] == 0) && outcome.codes[other] == 0 && outcome.host == 0 && outcome.broken == 0)
         return killed;
-    tally->bad++;
+    totals->bad++;
     print_message("%s killed at %s: maker %d, reader %d, host %d, %u objects broken\n", role_names[victim], failpoint,
                   outcome.codes[MAKER], outcome.codes[READER], outcome.host, outcome.broken);
     return killed;
@@ -317,17 +317,17 @@ static void sweep(role victim, unsigned points_min) {
     if (failpoint_count() == 0) skip();
     outcome dry = play(ROLES, NULL);
     assert_int_equal(dry.host, 0);
-    tally tally = {0};
+    totals totals = {0};
     for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++) {
         const char *name = failpoint_at(i)->name;
         uint32_t visits = process_table->visits[victim][i];
         if (visits == 0 || strncmp(name, "store.", 6) != 0) continue;
-        if (kill_at(victim, name, 1, &tally)) tally.points++;
-        if (visits > 2) kill_at(victim, name, visits / 2 + 1, &tally);
+        if (kill_at(victim, name, 1, &totals)) totals.points++;
+        if (visits > 2) kill_at(victim, name, visits / 2 + 1, &totals);
     }
-    print_message("%s: killed at %u points in %u scenes\n", role_names[victim], tally.points, tally.scenes);
-    assert_int_equal(tally.bad, 0);
-    assert_true(tally.points >= points_min);
+    print_message("%s: killed at %u points in %u scenes\n", role_names[victim], totals.points, totals.scenes);
+    assert_int_equal(totals.bad, 0);
+    assert_true(totals.points >= points_min);
 }
 
 static void the_maker_is_killed_at_every_step(void **state) { sweep(MAKER, 15); }

@@ -268,14 +268,14 @@ static void *live(void *argument) {
 }
 
 static void join(process *process, uint64_t id) {
-    extent desk;
+    extent lease_page;
     int64_t retry_us;
     memset(process, 0, sizeof *process);
     process->id = id;
     rng_init(&process->rng, id);
-    assert_int_equal(store_server_lease(s->server, id, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
+    assert_int_equal(store_server_lease(s->server, id, LEASE_PAGE, 0, 0, &lease_page, &retry_us), MR_OK);
     store_client_options options = {id, clock_real()};
-    assert_int_equal(store_client_open(&s->arena, desk, &process_ops, process, &options, &process->store), MR_OK);
+    assert_int_equal(store_client_open(&s->arena, lease_page, &process_ops, process, &options, &process->store), MR_OK);
 }
 
 static void holders_and_store_server_race(void **state) {

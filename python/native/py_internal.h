@@ -90,12 +90,12 @@ typedef struct py_core_state {
     struct py_torch_library *torch;
     /* owned: {address: holders that gave it out} (py_buffer.h); NULL: none yet */
     PyObject *writers;
-    struct mr_model_copy *tray;   /* owned (py_shared_model.h); NULL: nothing was lent from it yet, */
-    uint64_t tray_generation;     /* of this context */
-    bool gives_arrays;            /* arrays that leave this process are their receiver's own, to write to */
-    PyObject *dtypes[MR_F64 + 1]; /* owned: numpy.dtype of each number; NULL: not made yet */
-    void (*array_make)(void);     /* NumPy's own (py_numpy.h); NULL: not to be used, */
-    bool array_tried;             /* or not looked for yet */
+    struct mr_model_copy *model_copy; /* owned (py_shared_model.h); NULL: nothing was lent from it yet, */
+    uint64_t model_copy_generation;   /* of this context */
+    bool gives_arrays;                /* arrays that leave this process are their receiver's own, to write to */
+    PyObject *dtypes[MR_F64 + 1];     /* owned: numpy.dtype of each number; NULL: not made yet */
+    void (*array_make)(void);         /* NumPy's own (py_numpy.h); NULL: not to be used, */
+    bool array_tried;                 /* or not looked for yet */
 } py_core_state;
 
 extern py_core_state core;

@@ -80,7 +80,7 @@ static PyMethodDef functions[] = {
     {"ps_connect", py_ps_connect, METH_VARARGS, NULL},
     {"ps_chart", py_ps_map, METH_VARARGS, NULL},
     {"ps_checkpoint", py_ps_checkpoint, METH_VARARGS, NULL},
-    {"ps_board", py_ps_board, METH_VARARGS, NULL},
+    {"ps_board", py_ps_processes, METH_VARARGS, NULL},
     {"ps_overview", py_ps_overview, METH_VARARGS, NULL},
     {"ps_answer", py_ps_answer, METH_VARARGS, NULL},
     {NULL},

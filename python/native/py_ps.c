@@ -90,26 +90,26 @@ bool py_ps_ask(PyObject *args, py_ps_ask_fn *ask, void *out) {
 
 /* ---- Life. */
 
-typedef struct seat {
+typedef struct site {
     int rank;
     mr_ps *ps;
-} seat;
+} site;
 
-static mr_status ask_seat(const char *address, int64_t timeout_us, void *what) {
-    seat *seat = what;
-    return mr_ps_connect(address, seat->rank, timeout_us, &seat->ps);
+static mr_status ask_number(const char *address, int64_t timeout_us, void *what) {
+    site *site = what;
+    return mr_ps_connect(address, site->rank, timeout_us, &site->ps);
 }
 
 PyObject *py_ps_connect(PyObject *module, PyObject *args) {
     const char *address;
     double timeout_s;
-    seat seat = {0};
-    if (!PyArg_ParseTuple(args, "zid", &address, &seat.rank, &timeout_s)) return NULL;
+    site site = {0};
+    if (!PyArg_ParseTuple(args, "zid", &address, &site.rank, &timeout_s)) return NULL;
     py_ps_connection *self = (py_ps_connection *)py_ps_connection_type.tp_alloc(&py_ps_connection_type, 0);
     if (self == NULL) return NULL;
     self->pid = getpid();
-    mr_status status = try_again(ask_seat, address, timeout_s, &seat);
-    self->ps = seat.ps;
+    mr_status status = try_again(ask_number, address, timeout_s, &site);
+    self->ps = site.ps;
     if (status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);
     return py_ps_raise(status);
@@ -122,9 +122,9 @@ static void end(py_ps_connection *self) {
     self->ps = NULL;
     if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread that could close it */
     py_ps_tickets_end(self);
-    if (self->pid == getpid()) py_ps_bell_ring_all(self->bell);
-    py_ps_inbox_destroy(self->inbox);
-    self->inbox = NULL;
+    if (self->pid == getpid()) py_ps_callback_queue_ring_all(self->callback_queue);
+    py_ps_message_queue_destroy(self->message_queue);
+    self->message_queue = NULL;
 }
 
 static PyObject *close_(PyObject *object, PyObject *none) {
@@ -138,7 +138,7 @@ static PyObject *close_(PyObject *object, PyObject *none) {
 static void dealloc(PyObject *object) {
     py_ps_connection *self = (py_ps_connection *)object;
     end(self);
-    py_ps_bell_destroy(self->bell);
+    py_ps_callback_queue_destroy(self->callback_queue);
     Py_XDECREF(self->failed_text);
     Py_TYPE(object)->tp_free(object);
 }

@@ -27,9 +27,11 @@ typedef struct py_ps_connection {
     py_ps_ticket *first, *final; /* owned: under way */
     mr_status failed;            /* of one that nobody has asked after; MR_OK: none */
     PyObject *failed_text;       /* owned; NULL: none */
-    struct py_ps_inbox *inbox;   /* owned: requests of other processes (py_ps_control.h); NULL: it handles none */
-    py_ps_memory *memories;      /* that arrays of Python lie in (py_ps_memory.c) */
-    struct py_ps_bell *bell;     /* owned: requests whose end is told (py_ps_callback.h); NULL: of none */
+    struct py_ps_message_queue
+        *message_queue;     /* owned: requests of other processes (py_ps_control.h); NULL: it handles none */
+    py_ps_memory *memories; /* that arrays of Python lie in (py_ps_memory.c) */
+    struct py_ps_callback_queue
+        *callback_queue; /* owned: requests whose end is told (py_ps_callback.h); NULL: of none */
 } py_ps_connection;
 
 typedef struct py_ps_table {

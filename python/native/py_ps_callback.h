@@ -15,8 +15,9 @@ py_ps_slip *py_ps_slip_new(py_ps_connection *connection, PyObject *slip);
 void py_ps_slip_drop(py_ps_slip *slip); /* it was not made. NULL: no-op */
 void py_ps_slip_ring(void *slip, mr_status status);
 
-void py_ps_bell_ring_all(struct py_ps_bell *bell); /* the library rings no more. NULL: no-op, as below */
-void py_ps_bell_destroy(struct py_ps_bell *bell);
+void py_ps_callback_queue_ring_all(
+    struct py_ps_callback_queue *callback_queue); /* the library rings no more. NULL: no-op, as below */
+void py_ps_callback_queue_destroy(struct py_ps_callback_queue *callback_queue);
 
 PyObject *py_ps_callback(PyObject *connection, PyObject *timeout); /* told(timeout in s) → a slip, or None in time */
 PyObject *py_ps_tell(PyObject *connection, PyObject *slip);        /* tell(slip): as if a request of it were over */

@@ -11,21 +11,21 @@ static const char capsule_name[] = "miniray.ps.request";
 
 /* ---- Barriers and reports. */
 
-typedef struct meeting {
+typedef struct barrier {
     const char *name;
     int group;
-} meeting;
+} barrier;
 
 static mr_status wait_barrier(mr_ps *ps, void *what, int64_t timeout_us) {
-    const meeting *meeting = what;
-    return mr_ps_barrier(ps, meeting->name, meeting->group, timeout_us);
+    const barrier *barrier = what;
+    return mr_ps_barrier(ps, barrier->name, barrier->group, timeout_us);
 }
 
 PyObject *py_ps_barrier(PyObject *object, PyObject *args) {
-    meeting meeting;
+    barrier barrier;
     double timeout_s;
-    if (!PyArg_ParseTuple(args, "sid", &meeting.name, &meeting.group, &timeout_s)) return NULL;
-    return py_ps_outcome(py_ps_patiently((py_ps_connection *)object, wait_barrier, &meeting, timeout_s));
+    if (!PyArg_ParseTuple(args, "sid", &barrier.name, &barrier.group, &timeout_s)) return NULL;
+    return py_ps_outcome(py_ps_patiently((py_ps_connection *)object, wait_barrier, &barrier, timeout_s));
 }
 
 PyObject *py_ps_report(PyObject *object, PyObject *args) {
@@ -91,97 +91,98 @@ PyObject *py_ps_responses(PyObject *object, PyObject *args) {
 
 /* ---- Being asked. */
 
-typedef struct letter {
-    struct letter *next;
+typedef struct queued_message {
+    struct queued_message *next;
     int app;
     mr_ps_message *message;
-} letter;
+} queued_message;
 
-struct py_ps_inbox {
+struct py_ps_message_queue {
     pthread_mutex_t lock;
     pthread_cond_t news;
-    letter *first, **end;
+    queued_message *first, **end;
 };
 
 /* By a thread of the library. Where there is no memory the request is not answered, and its sender says so in time. */
 static void put(void *context, mr_ps_message *message) {
-    struct py_ps_inbox *inbox = context;
+    struct py_ps_message_queue *message_queue = context;
     mr_ps_request request;
-    letter *letter = malloc(sizeof *letter);
-    if (letter == NULL) return;
+    queued_message *queued_message = malloc(sizeof *queued_message);
+    if (queued_message == NULL) return;
     mr_ps_message_get(message, &request);
-    *letter = (struct letter){.app = request.app, .message = message};
-    pthread_mutex_lock(&inbox->lock);
-    *inbox->end = letter;
-    inbox->end = &letter->next;
-    pthread_cond_broadcast(&inbox->news);
-    pthread_mutex_unlock(&inbox->lock);
+    *queued_message = (struct queued_message){.app = request.app, .message = message};
+    pthread_mutex_lock(&message_queue->lock);
+    *message_queue->end = queued_message;
+    message_queue->end = &queued_message->next;
+    pthread_cond_broadcast(&message_queue->news);
+    pthread_mutex_unlock(&message_queue->lock);
 }
 
 /* The first for this app; with the lock. */
-static mr_ps_message *take(struct py_ps_inbox *inbox, int app) {
-    for (letter **at = &inbox->first; *at != NULL; at = &(*at)->next) {
-        letter *letter = *at;
-        if (letter->app != app) continue;
-        mr_ps_message *message = letter->message;
-        *at = letter->next;
-        if (inbox->end == &letter->next) inbox->end = at;
-        free(letter);
+static mr_ps_message *take(struct py_ps_message_queue *message_queue, int app) {
+    for (queued_message **at = &message_queue->first; *at != NULL; at = &(*at)->next) {
+        queued_message *queued_message = *at;
+        if (queued_message->app != app) continue;
+        mr_ps_message *message = queued_message->message;
+        *at = queued_message->next;
+        if (message_queue->end == &queued_message->next) message_queue->end = at;
+        free(queued_message);
         return message;
     }
     return NULL;
 }
 
-static mr_ps_message *await(struct py_ps_inbox *inbox, int app, int64_t timeout_us) {
+static mr_ps_message *await(struct py_ps_message_queue *message_queue, int app, int64_t timeout_us) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t ns = until.tv_nsec + timeout_us % 1000000 * 1000;
     until.tv_sec += timeout_us / 1000000 + ns / 1000000000;
     until.tv_nsec = ns % 1000000000;
-    pthread_mutex_lock(&inbox->lock);
-    mr_ps_message *message = take(inbox, app);
-    while (message == NULL && pthread_cond_timedwait(&inbox->news, &inbox->lock, &until) == 0)
-        message = take(inbox, app);
-    pthread_mutex_unlock(&inbox->lock);
+    pthread_mutex_lock(&message_queue->lock);
+    mr_ps_message *message = take(message_queue, app);
+    while (message == NULL && pthread_cond_timedwait(&message_queue->news, &message_queue->lock, &until) == 0)
+        message = take(message_queue, app);
+    pthread_mutex_unlock(&message_queue->lock);
     return message;
 }
 
-static struct py_ps_inbox *create(void) {
-    struct py_ps_inbox *inbox = calloc(1, sizeof *inbox);
+static struct py_ps_message_queue *create(void) {
+    struct py_ps_message_queue *message_queue = calloc(1, sizeof *message_queue);
     pthread_condattr_t attributes;
-    if (inbox == NULL) return NULL;
+    if (message_queue == NULL) return NULL;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&inbox->lock, NULL);
-    pthread_cond_init(&inbox->news, &attributes);
+    pthread_mutex_init(&message_queue->lock, NULL);
+    pthread_cond_init(&message_queue->news, &attributes);
     pthread_condattr_destroy(&attributes);
-    inbox->end = &inbox->first;
-    return inbox;
+    message_queue->end = &message_queue->first;
+    return message_queue;
 }
 
 static void drop(mr_ps_message *message) {
     if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* it is freed all the same */
 }
 
-void py_ps_inbox_destroy(struct py_ps_inbox *inbox) {
-    if (inbox == NULL) return;
-    for (letter *letter = inbox->first, *next; letter != NULL; letter = next) {
-        next = letter->next;
-        drop(letter->message);
-        free(letter);
+void py_ps_message_queue_destroy(struct py_ps_message_queue *message_queue) {
+    if (message_queue == NULL) return;
+    for (queued_message *queued_message = message_queue->first, *next; queued_message != NULL; queued_message = next) {
+        next = queued_message->next;
+        drop(queued_message->message);
+        free(queued_message);
     }
-    pthread_cond_destroy(&inbox->news);
-    pthread_mutex_destroy(&inbox->lock);
-    free(inbox);
+    pthread_cond_destroy(&message_queue->news);
+    pthread_mutex_destroy(&message_queue->lock);
+    free(message_queue);
 }
 
 PyObject *py_ps_handle(PyObject *object, PyObject *number) {
     py_ps_connection *self = (py_ps_connection *)object;
     long app = PyLong_AsLong(number);
     if ((app == -1 && PyErr_Occurred()) || !py_ps_enter(self)) return NULL;
-    if (self->inbox == NULL) self->inbox = create();
+    if (self->message_queue == NULL) self->message_queue = create();
     mr_status status = MR_NOMEM;
-    if (self->inbox != NULL) PY_CORE_WITHOUT_GIL(status = mr_ps_handle(self->ps, (int)app, put, self->inbox));
+    if (self->message_queue != NULL)
+        PY_CORE_WITHOUT_GIL(status = mr_ps_handle(self->ps, (int)app, put, self->message_queue));
     py_ps_leave(self);
     return status == MR_NOMEM ? PyErr_NoMemory() : py_ps_outcome(status);
 }
@@ -194,7 +195,8 @@ PyObject *py_ps_receive(PyObject *object, PyObject *args) {
     double timeout_s;
     mr_ps_message *message = NULL;
     if (!PyArg_ParseTuple(args, "id", &app, &timeout_s) || !py_ps_enter(self)) return NULL;
-    if (self->inbox != NULL) PY_CORE_WITHOUT_GIL(message = await(self->inbox, app, (int64_t)(timeout_s * 1e6)));
+    if (self->message_queue != NULL)
+        PY_CORE_WITHOUT_GIL(message = await(self->message_queue, app, (int64_t)(timeout_s * 1e6)));
     py_ps_leave(self);
     if (message == NULL) Py_RETURN_NONE;
     mr_ps_request request;
@@ -250,15 +252,16 @@ static PyObject *process_of(const void *item) {
                          "metrics", reports_of(process));
 }
 
-static mr_status ask_board(const char *address, int64_t timeout_us, void *out) {
+static mr_status ask_processes(const char *address, int64_t timeout_us, void *out) {
     return mr_ps_processes_get(address, timeout_us, out);
 }
 
-PyObject *py_ps_board(PyObject *module, PyObject *args) {
-    mr_ps_processes *board;
-    if (!py_ps_ask(args, ask_board, &board)) return NULL;
-    PyObject *list = py_core_list(board->processes, board->count, sizeof *board->processes, process_of);
-    mr_ps_processes_free(board);
+PyObject *py_ps_processes(PyObject *module, PyObject *args) {
+    mr_ps_processes *process_table;
+    if (!py_ps_ask(args, ask_processes, &process_table)) return NULL;
+    PyObject *list =
+        py_core_list(process_table->processes, process_table->count, sizeof *process_table->processes, process_of);
+    mr_ps_processes_free(process_table);
     return list;
 }
 

@@ -13,8 +13,9 @@ PyObject *py_ps_responses(PyObject *connection, PyObject *args);
 PyObject *py_ps_handle(PyObject *connection, PyObject *app); /* requests for it go to the inbox from now on */
 /* (app, timeout in s) → (role, number, head, body, request) or None */
 PyObject *py_ps_receive(PyObject *connection, PyObject *args);
-PyObject *py_ps_answer(PyObject *module, PyObject *args);   /* (request, head, body), once */
-PyObject *py_ps_board(PyObject *module, PyObject *args);    /* (address or None, timeout in s) → [dict] */
-PyObject *py_ps_overview(PyObject *module, PyObject *args); /* likewise → a dict */
+PyObject *py_ps_answer(PyObject *module, PyObject *args);    /* (request, head, body), once */
+PyObject *py_ps_processes(PyObject *module, PyObject *args); /* (address or None, timeout in s) → [dict] */
+PyObject *py_ps_overview(PyObject *module, PyObject *args);  /* likewise → a dict */
 
-void py_ps_inbox_destroy(struct py_ps_inbox *inbox); /* the connection was closed; NULL: no-op */
+void py_ps_message_queue_destroy(
+    struct py_ps_message_queue *message_queue); /* the connection was closed; NULL: no-op */

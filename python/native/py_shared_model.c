@@ -47,20 +47,21 @@ bool py_shared_model_lend(PyObject *self, mr_arg *weights) {
 }
 
 /* One for the process, made when it is first needed. */
-static mr_model_copy *tray_of_process(void) {
-    if (core.tray != NULL && core.tray_generation != core.generation) {
-        mr_model_copy_close(core.tray);
-        core.tray = NULL;
+static mr_model_copy *model_copy_of_process(void) {
+    if (core.model_copy != NULL && core.model_copy_generation != core.generation) {
+        mr_model_copy_close(core.model_copy);
+        core.model_copy = NULL;
     }
-    if (core.tray == NULL && core.mr != NULL && mr_model_copy_open(core.mr, &core.tray) != MR_OK) core.tray = NULL;
-    core.tray_generation = core.generation;
-    return core.tray;
+    if (core.model_copy == NULL && core.mr != NULL && mr_model_copy_open(core.mr, &core.model_copy) != MR_OK)
+        core.model_copy = NULL;
+    core.model_copy_generation = core.generation;
+    return core.model_copy;
 }
 
 bool py_shared_model_lend_copy(mr_call *call, mr_arg *weights) {
-    mr_model_copy *tray = tray_of_process();
+    mr_model_copy *model_copy = model_copy_of_process();
     mr_arg loan;
-    if (tray == NULL || mr_model_copy_export(tray, call, *weights, &loan) != MR_OK) return false;
+    if (model_copy == NULL || mr_model_copy_export(model_copy, call, *weights, &loan) != MR_OK) return false;
     *weights = loan;
     return true;
 }

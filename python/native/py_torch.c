@@ -151,11 +151,12 @@ typedef struct dlpack {
     void (*release)(struct dlpack *self);
 } dlpack;
 
-typedef struct lent { /* a record, and what it shows; a copy has its numbers behind it */
+typedef struct export { /* a record, and what it shows; a copy has its numbers behind it */
     dlpack record;
-    PyObject *keeper; /* owned: of the memory; NULL: a copy */
+    PyObject *owner; /* owned: of the memory; NULL: a copy */
     int64_t shape[MR_TENSOR_DIMS_MAX];
-} lent;
+}
+export;
 
 enum { TREE_DEPTH_MAX = 32 };
 enum { ON_CPU = 1, INTEGER = 0, UNSIGNED = 1, REAL = 2, BRAIN = 4, DATA_ALIGN = 64 };
@@ -178,44 +179,44 @@ static int kind_of(mr_dtype dtype) { /* -1: torch and DLPack did not always agre
 
 /* torch calls it from any thread, with the GIL or without, also when Python is over. */
 static void release(dlpack *record) {
-    lent *lent = (struct lent *)record;
-    if (lent->keeper != NULL && Py_IsInitialized()) {
+    export *export = (struct export *)record;
+    if (export->owner != NULL && Py_IsInitialized()) {
         PyGILState_STATE state = PyGILState_Ensure();
-        Py_DECREF(lent->keeper);
+        Py_DECREF(export->owner);
         PyGILState_Release(state);
     }
-    free(lent);
+    free(export);
 }
 
 static void capsule_release(PyObject *capsule) {
     if (PyCapsule_IsValid(capsule, CAPSULE_NAME)) release(PyCapsule_GetPointer(capsule, CAPSULE_NAME));
 }
 
-static lent *lend(const mr_tensor *tensor, PyObject *keeper) {
-    lent *lent = malloc(sizeof *lent + (keeper == NULL ? DATA_ALIGN + tensor->bytes : 0));
-    if (lent == NULL) return NULL;
-    char *behind = (char *)(lent + 1);
+static export *lend(const mr_tensor *tensor, PyObject *owner) {
+    export *export = malloc(sizeof *export + (owner == NULL ? DATA_ALIGN + tensor->bytes : 0));
+    if (export == NULL) return NULL;
+    char *behind = (char *)(export + 1);
     behind += -(uintptr_t)behind & (DATA_ALIGN - 1);
-    lent->record = (dlpack){.tensor = {.data = keeper == NULL ? behind : (void *)(uintptr_t)tensor->data,
-                                       .device_type = ON_CPU,
-                                       .dims = tensor->dims,
-                                       .kind = (uint8_t)kind_of(tensor->dtype),
-                                       .bits = (uint8_t)(8 * mr_dtype_size(tensor->dtype)),
-                                       .lanes = 1,
-                                       .shape = lent->shape},
-                            .release = release};
-    lent->keeper = Py_XNewRef(keeper);
-    memcpy(lent->shape, tensor->shape, (size_t)tensor->dims * sizeof *lent->shape);
-    if (keeper == NULL) memcpy(behind, tensor->data, tensor->bytes);
-    return lent;
+    export->record = (dlpack){.tensor = {.data = owner == NULL ? behind : (void *)(uintptr_t)tensor->data,
+                                         .device_type = ON_CPU,
+                                         .dims = tensor->dims,
+                                         .kind = (uint8_t)kind_of(tensor->dtype),
+                                         .bits = (uint8_t)(8 * mr_dtype_size(tensor->dtype)),
+                                         .lanes = 1,
+                                         .shape = export->shape},
+                              .release = release};
+    export->owner = Py_XNewRef(owner);
+    memcpy(export->shape, tensor->shape, (size_t)tensor->dims * sizeof *export->shape);
+    if (owner == NULL) memcpy(behind, tensor->data, tensor->bytes);
+    return export;
 }
 
-static PyObject *make(const py_torch_library *library, const mr_tensor *tensor, PyObject *keeper) {
-    lent *lent = lend(tensor, keeper);
-    PyObject *capsule = lent == NULL ? NULL : PyCapsule_New(&lent->record, CAPSULE_NAME, capsule_release);
+static PyObject *make(const py_torch_library *library, const mr_tensor *tensor, PyObject *owner) {
+    export *export = lend(tensor, owner);
+    PyObject *capsule = export == NULL ? NULL : PyCapsule_New(&export->record, CAPSULE_NAME, capsule_release);
     if (capsule == NULL) {
-        if (lent != NULL) release(&lent->record);
-        return lent == NULL ? PyErr_NoMemory() : NULL;
+        if (export != NULL) release(&export->record);
+        return export == NULL ? PyErr_NoMemory() : NULL;
     }
     PyObject *made = PyObject_CallOneArg(library->from_dlpack, capsule);
     Py_DECREF(capsule);
@@ -239,14 +240,14 @@ static void try_making(py_torch_library *library) {
     PyErr_Clear();
 }
 
-static PyObject *make_if_possible(const mr_tensor *tensor, PyObject *keeper) {
+static PyObject *make_if_possible(const mr_tensor *tensor, PyObject *owner) {
     const py_torch_library *torch = library();
     if (torch == NULL || torch->from_dlpack == NULL || tensor->bytes == 0 || kind_of(tensor->dtype) < 0) return NULL;
-    return make(torch, tensor, keeper);
+    return make(torch, tensor, owner);
 }
 
 PyObject *py_torch_copy(const mr_tensor *tensor) { return make_if_possible(tensor, NULL); }
-PyObject *py_torch_of(const mr_tensor *tensor, PyObject *keeper) { return make_if_possible(tensor, keeper); }
+PyObject *py_torch_of(const mr_tensor *tensor, PyObject *owner) { return make_if_possible(tensor, owner); }
 
 /* ---- Weights. */
 

@@ -25,7 +25,7 @@ int py_torch_look(PyObject *tensor, bool trained, mr_tensor *out);
 /* A tensor with the same numbers in memory of its own. NULL with an exception; without: it is to be made elsewhere. */
 PyObject *py_torch_copy(const mr_tensor *tensor);
 /* The same where they lie; the keeper, which a reference is taken of, keeps them there. */
-PyObject *py_torch_of(const mr_tensor *tensor, PyObject *keeper);
+PyObject *py_torch_of(const mr_tensor *tensor, PyObject *owner);
 
 typedef struct py_torch_weights {
     PyObject_HEAD PyObject *tree, *otherwise; /* owned */

@@ -10,7 +10,7 @@
 
 void group_checker_init(group_checker *checker, sim *sim) {
     *checker = (group_checker){.sim = sim};
-    checker->steps = xcalloc(GROUP_SEATS_MAX, sizeof *checker->steps);
+    checker->steps = xcalloc(GROUP_SITES_MAX, sizeof *checker->steps);
 }
 
 void group_checker_fini(group_checker *checker) {

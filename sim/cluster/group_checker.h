@@ -13,7 +13,7 @@
 #include "sim/sim.h"
 
 enum {
-    GROUP_SEATS_MAX = 8,
+    GROUP_SITES_MAX = 8,
     GROUP_PARTS_MAX = 12,
     GROUP_ITEMS_MAX = 6, /* of a part */
     GROUP_EPOCHS_MAX = 3,

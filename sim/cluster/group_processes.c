@@ -96,8 +96,8 @@ static void on_group(void *context, const consumer_group *group) {
     act(process);
 }
 
-bool group_done(const group_process *seat) {
-    const process *process = sim_node_state(seat->node);
+bool group_done(const group_process *site) {
+    const process *process = sim_node_state(site->node);
     return process != NULL && is_over(process);
 }
 

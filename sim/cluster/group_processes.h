@@ -20,9 +20,9 @@ typedef struct group_process { /* a machine */
 
 struct group_cluster {
     sim *sim;
-    leader_seat leader;
-    group_process processes[GROUP_SEATS_MAX];
-    uint32_t seat_count, part_count;
+    leader_site leader;
+    group_process processes[GROUP_SITES_MAX];
+    uint32_t site_count, part_count;
     uint64_t sizes[GROUP_PARTS_MAX];
     uint64_t epochs; /* that are to be done */
     group_checker checker;

@@ -23,14 +23,14 @@ static void add(group_cluster *cluster, group_process *process, const char *name
 static void build(group_cluster *cluster) {
     rng *rng = sim_rng(cluster->sim);
     uint32_t workers = 1 + (uint32_t)rng_below(rng, 5), servers = (uint32_t)rng_below(rng, 3);
-    cluster->seat_count = workers + servers;
+    cluster->site_count = workers + servers;
     cluster->part_count = 1 + (uint32_t)rng_below(rng, GROUP_PARTS_MAX);
     cluster->epochs = 1 + rng_below(rng, GROUP_EPOCHS_MAX);
     for (uint32_t i = 0; i < cluster->part_count; i++) cluster->sizes[i] = 1 + rng_below(rng, GROUP_ITEMS_MAX);
     (void)sim_node_add(cluster->sim, "keeper", &sim_metadata_program, NULL);
-    cluster->leader = (leader_seat){cluster->sizes, cluster->part_count, &cluster->book, group_decided, cluster};
+    cluster->leader = (leader_site){cluster->sizes, cluster->part_count, &cluster->book, group_decided, cluster};
     (void)sim_node_add(cluster->sim, "marshal", &sim_group_leader_program, &cluster->leader);
-    for (uint32_t i = 0; i < cluster->seat_count; i++) {
+    for (uint32_t i = 0; i < cluster->site_count; i++) {
         char name[SIM_NAME_MAX];
         snprintf(name, sizeof name, i < workers ? "w%u" : "s%u", i);
         add(cluster, &cluster->processes[i], name, i, i < workers ? CONSUMER_GROUP_WORKER : CONSUMER_GROUP_SERVER);
@@ -42,7 +42,7 @@ static void build(group_cluster *cluster) {
 
 static bool all_done(void *context) {
     const group_cluster *cluster = context;
-    for (uint32_t i = 0; i < cluster->seat_count; i++)
+    for (uint32_t i = 0; i < cluster->site_count; i++)
         if (!group_done(&cluster->processes[i])) return false;
     return true;
 }
@@ -52,7 +52,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     group_checker_init(&cluster.checker, cluster.sim);
     cluster.book.sim = cluster.sim;
     build(&cluster);
-    fault_limits limits = {.allowed = FAULT_ALL, .until_us = FAULTS_US, .down_max = 1 + cluster.seat_count / 2};
+    fault_limits limits = {.allowed = FAULT_ALL, .until_us = FAULTS_US, .down_max = 1 + cluster.site_count / 2};
     faults *faults = faults_create(cluster.sim, &limits);
     bool settled = false;
     if (sim_run(cluster.sim, FAULTS_US + FAULTS_HEAL_US) &&

@@ -50,7 +50,7 @@ typedef struct rpc_entry {
     mr_status status;
     uint8_t runs[RPC_CHECKER_ATTEMPTS_MAX + 1];
     uint8_t *body;  /* owned: what is sent */
-    bool lent;      /* to the transport */
+    bool borrowed;  /* to the transport */
     uint8_t *place; /* owned: where the answer's body shall lie; NULL: not asked for */
 } rpc_entry;
 

@@ -113,7 +113,7 @@ static rpc_plan draw_plan(host *host) {
 
 static void asked_done(void *argument, rpc_call_id id, const rpc_call_result *result);
 
-static void asked_sent(void *argument, mr_status status) { ((rpc_entry *)argument)->lent = false; }
+static void asked_sent(void *argument, mr_status status) { ((rpc_entry *)argument)->borrowed = false; }
 
 static void *asked_body(void *argument, rpc_call_id id, span payload, uint64_t size) {
     rpc_entry *entry = argument;
@@ -136,7 +136,7 @@ static rpc_entry *ask(host *host, link_id link, const rpc_plan *plan) {
                                 .attempts_max = plan->attempts_max,
                                 .on_body = plan->answer_body == 0 ? NULL : asked_body};
     entry->owner = host;
-    entry->lent = plan->body != 0;
+    entry->borrowed = plan->body != 0;
     if (plan->body == 0)
         entry->id = rpc_commit(host->rpc, now_us(host), link, size, &options, asked_done, entry);
     else
@@ -497,7 +497,8 @@ static void check_all_ended(world *world) {
         const rpc_entry *entry = &world->checker.entries[i];
         if (!entry->ended)
             sim_violation(world->sim, "call %" PRIu64 " never ended, although its link is gone", entry->serial);
-        if (entry->lent) sim_violation(world->sim, "the body of call %" PRIu64 " was never given back", entry->serial);
+        if (entry->borrowed)
+            sim_violation(world->sim, "the body of call %" PRIu64 " was never given back", entry->serial);
     }
 }
 

@@ -8,7 +8,7 @@
 
 typedef struct process {
     sim_process process;
-    const leader_seat *seat;
+    const leader_site *site;
     const sim_node *node;
     group_leader *leader;
 } process;
@@ -26,18 +26,18 @@ static void send_message(void *context, const char *address, const control_messa
 
 static void on_decided(void *context, const consumer_group *group) {
     const process *process = context;
-    process->seat->on_decided(process->seat->context, process->node, group);
+    process->site->on_decided(process->site->context, process->node, group);
 }
 
 static void *start(sim_node *node, const env *env, void *argument) {
     static const messenger_handlers handlers = {.on_message = take_bytes};
     process *process = xcalloc(1, sizeof *process);
-    process->seat = argument;
+    process->site = argument;
     process->node = node;
-    sim_process_open(&process->process, node, env, &handlers, process, true, process->seat->book);
+    sim_process_open(&process->process, node, env, &handlers, process, true, process->site->book);
     group_leader_options options = {.store = sim_process_metadata(&process->process),
-                                    .sizes = process->seat->sizes,
-                                    .part_count = process->seat->part_count,
+                                    .sizes = process->site->sizes,
+                                    .part_count = process->site->part_count,
                                     .send = send_message,
                                     .on_decided = on_decided,
                                     .context = process};

@@ -64,12 +64,12 @@ static void metadata_stop(void *state) {
     free(process);
 }
 
-static int64_t desk_next_us(void *state) {
+static int64_t service_next_us(void *state) {
     metadata_process *process = state;
     return process->db == NULL ? process->retry_us : metadata_service_next_us(process->service);
 }
 
-static void desk_tick(void *state, int64_t now_us) {
+static void service_tick(void *state, int64_t now_us) {
     metadata_process *process = state;
     if (process->db == NULL)
         open_metadata(process, now_us);
@@ -77,7 +77,7 @@ static void desk_tick(void *state, int64_t now_us) {
         metadata_service_tick(process->service, now_us);
 }
 
-const sim_program sim_metadata_program = {"keeper", metadata_start, metadata_stop, desk_next_us, desk_tick};
+const sim_program sim_metadata_program = {"keeper", metadata_start, metadata_stop, service_next_us, service_tick};
 
 const metadata_db *sim_metadata_metadata(const sim_node *node) {
     const metadata_process *process = sim_node_state(node);

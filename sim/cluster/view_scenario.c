@@ -27,7 +27,7 @@
 #include "sim/cluster/view_checker.h"
 #include "sim/faults.h"
 
-enum { SEATS_MAX = VIEW_CHECKER_MEMBERS_MAX, MESSAGE_WRITE = CONTROL_MESSAGE_USER };
+enum { SITES_MAX = VIEW_CHECKER_MEMBERS_MAX, MESSAGE_WRITE = CONTROL_MESSAGE_USER };
 
 #define FAULTS_US    INT64_C(8000000)
 #define SETTLE_US    INT64_C(1500000) /* after all that is left of the faults */
@@ -41,23 +41,23 @@ enum { SEATS_MAX = VIEW_CHECKER_MEMBERS_MAX, MESSAGE_WRITE = CONTROL_MESSAGE_USE
 
 typedef struct world world;
 
-typedef struct seat { /* a machine for a member */
+typedef struct site { /* a machine for a member */
     world *world;
     sim_node *node;
     uint64_t id;
-} seat;
+} site;
 
 struct world {
     sim *sim;
     sim_node *metadata;
-    seat seats[SEATS_MAX];
-    size_t seat_count;
+    site sites[SITES_MAX];
+    size_t site_count;
     view_checker checker;
     bool loses_disk; /* a seed in which the keeper does */
 };
 
 typedef struct process { /* of a member */
-    seat *seat;
+    site *site;
     const env *env;
     messenger *messenger;
     metadata_remote *remote;
@@ -70,30 +70,30 @@ typedef struct process { /* of a member */
 
 static void on_incarnation(void *context, uint64_t incarnation) {
     process *process = context;
-    world *world = process->seat->world;
-    view_checker_given(&world->checker, process->seat->node, incarnation);
-    sim_note(world->sim, process->seat->node, "is incarnation " METADATA_STORE_FORMAT " of %" PRIu64,
-             METADATA_STORE_ARGS(incarnation), process->seat->id);
+    world *world = process->site->world;
+    view_checker_given(&world->checker, process->site->node, incarnation);
+    sim_note(world->sim, process->site->node, "is incarnation " METADATA_STORE_FORMAT " of %" PRIu64,
+             METADATA_STORE_ARGS(incarnation), process->site->id);
 }
 
 static void on_view(void *context, const membership_view *view) {
     process *process = context;
-    view_checker_entered(&process->seat->world->checker, process->seat->node, view, &process->entered);
-    if (!sim_listens(process->seat->world->sim)) return;
+    view_checker_entered(&process->site->world->checker, process->site->node, view, &process->entered);
+    if (!sim_listens(process->site->world->sim)) return;
     char text[300] = "";
     for (size_t i = 0, used = 0; i < view->count && used + 60 < sizeof text; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, " %" PRIu64 "/" METADATA_STORE_FORMAT,
                                  view->members[i].id, METADATA_STORE_ARGS(view->members[i].incarnation));
-    sim_trace_tell(sim_get_trace(process->seat->world->sim), sim_now_us(process->seat->world->sim),
-                   sim_node_name(process->seat->node), "enters view " METADATA_STORE_FORMAT ":%s",
+    sim_trace_tell(sim_get_trace(process->site->world->sim), sim_now_us(process->site->world->sim),
+                   sim_node_name(process->site->node), "enters view " METADATA_STORE_FORMAT ":%s",
                    METADATA_STORE_ARGS(view->number), text);
 }
 
 static void on_phase(void *context, membership_phase phase) {
     static const char *const names[] = {"is left out", "is in", "is replaced"};
     process *process = context;
-    sim_note(process->seat->world->sim, process->seat->node, "%s", names[phase]);
-    if (phase == MEMBERSHIP_ENTERING) sim_count(process->seat->world->sim, "left out", 1);
+    sim_note(process->site->world->sim, process->site->node, "%s", names[phase]);
+    if (phase == MEMBERSHIP_ENTERING) sim_count(process->site->world->sim, "left out", 1);
 }
 
 static void take_write(process *process, link_id link, const control_message *message) {
@@ -102,15 +102,15 @@ static void take_write(process *process, link_id link, const control_message *me
     if (reader.failed) return;
     mr_status status = membership_admit(process->membership, link, &message->stamp);
     if (status == MR_OK)
-        view_checker_accepted(&process->seat->world->checker, process->seat->node, process->entered, number);
-    if (status == MR_STALE) sim_count(process->seat->world->sim, "writes refused", 1);
+        view_checker_accepted(&process->site->world->checker, process->site->node, process->entered, number);
+    if (status == MR_STALE) sim_count(process->site->world->sim, "writes refused", 1);
 }
 
 static void take_message(void *context, link_id link, span bytes) {
     process *process = context;
     control_message message;
     if (control_message_decode(bytes, &message) != MR_OK) {
-        sim_violation(process->seat->world->sim, "a letter cannot be read");
+        sim_violation(process->site->world->sim, "a letter cannot be read");
         return;
     }
     if (metadata_remote_take(process->remote, &message) || membership_take(process->membership, link, &message)) return;
@@ -124,13 +124,13 @@ static void take_broken(void *context, const char *address, const cause *why) {
 static void write_to_others(process *process) {
     uint8_t value[8], bytes[CONTROL_MESSAGE_HEAD_SIZE + sizeof value];
     writer value_writer = writer_of(value, sizeof value), writer = writer_of(bytes, sizeof bytes);
-    writer_u64(&value_writer, view_checker_sent(&process->seat->world->checker, process->seat->node, process->entered));
+    writer_u64(&value_writer, view_checker_sent(&process->site->world->checker, process->site->node, process->entered));
     control_message message = {
         .kind = MESSAGE_WRITE, .stamp = membership_stamp(process->membership), .value = span_of(value, sizeof value)};
     control_message_encode(&message, &writer);
     const membership_view *view = membership_current(process->membership);
     for (size_t i = 0; i < view->count; i++)
-        if (view->members[i].id != process->seat->id)
+        if (view->members[i].id != process->site->id)
             messenger_send(process->messenger, view->members[i].address, span_of(bytes, writer_size(&writer)));
 }
 
@@ -138,12 +138,12 @@ static void *member_start(sim_node *node, const env *env, void *argument) {
     static const messenger_handlers handlers = {.on_message = take_message, .on_broken = take_broken};
     static const membership_events events = {on_incarnation, on_view, on_phase};
     process *process = xcalloc(1, sizeof *process);
-    process->seat = argument;
+    process->site = argument;
     process->env = env;
     process->messenger = messenger_create(env, &handlers, process);
-    world *world = process->seat->world;
+    world *world = process->site->world;
     process->remote = metadata_remote_create(env, process->messenger, sim_node_name(world->metadata));
-    membership_options options = {.id = process->seat->id,
+    membership_options options = {.id = process->site->id,
                                   .address = sim_node_name(node),
                                   .heartbeat_us = HEARTBEAT_US,
                                   .suspect_us = SUSPECT_US};
@@ -183,7 +183,7 @@ static const sim_program member_program = {"member", member_start, member_stop, 
 
 /* ---- The state of the whole. */
 
-static process *process_at(const world *world, size_t index) { return sim_node_state(world->seats[index].node); }
+static process *process_at(const world *world, size_t index) { return sim_node_state(world->sites[index].node); }
 
 /* The number that the keeper would tell; 0: there is none at present. */
 static uint64_t metadata_newest(const world *world) {
@@ -209,7 +209,7 @@ static bool in_newest(const world *world, const process *process) {
 static bool settled(void *context) {
     const world *world = context;
     size_t in = 0, members = 0;
-    for (size_t i = 0; i < world->seat_count; i++) {
+    for (size_t i = 0; i < world->site_count; i++) {
         const process *process = process_at(world, i);
         if (process == NULL || membership_phase_now(process->membership) == MEMBERSHIP_REPLACED) continue;
         if (!in_newest(world, process)) return false;
@@ -221,9 +221,9 @@ static bool settled(void *context) {
 
 /* A seat whose process is in the newest view; -1: there is none but `except`. */
 static int any_member(world *world, int except) {
-    size_t start = (size_t)rng_below(sim_rng(world->sim), world->seat_count);
-    for (size_t i = 0; i < world->seat_count; i++) {
-        int at = (int)((start + i) % world->seat_count);
+    size_t start = (size_t)rng_below(sim_rng(world->sim), world->site_count);
+    for (size_t i = 0; i < world->site_count; i++) {
+        int at = (int)((start + i) % world->site_count);
         const process *process = process_at(world, (size_t)at);
         if (at != except && process != NULL && in_newest(world, process)) return at;
     }
@@ -234,9 +234,9 @@ static void describe_unsettled(world *world, char *text, size_t size) {
     size_t used = (size_t)snprintf(text, size, "newest view " METADATA_STORE_FORMAT "%s;",
                                    METADATA_STORE_ARGS(world->checker.newest),
                                    metadata_agrees(world) ? "" : ", of which the keeper does not know");
-    for (size_t i = 0; i < world->seat_count && used + 60 < size; i++) {
+    for (size_t i = 0; i < world->site_count && used + 60 < size; i++) {
         const process *process = process_at(world, i);
-        const char *name = sim_node_name(world->seats[i].node);
+        const char *name = sim_node_name(world->sites[i].node);
         if (process == NULL)
             used += (size_t)snprintf(text + used, size - used, " %s is down;", name);
         else
@@ -262,15 +262,15 @@ static bool settle(world *world, int64_t within_us, const char *after) {
 static bool lose_power(world *world) {
     int victim = any_member(world, -1), recorder = any_member(world, victim);
     if (recorder < 0) return true;
-    uint64_t id = world->seats[victim].id;
-    sim_node_crash(world->seats[victim].node, true);
+    uint64_t id = world->sites[victim].id;
+    sim_node_crash(world->sites[victim].node, true);
     if (!sim_run(world->sim, sim_now_us(world->sim) + NOTICE_US + HEARTBEAT_US + SLACK_US)) return false;
-    for (size_t i = 0; i < world->seat_count; i++) {
+    for (size_t i = 0; i < world->site_count; i++) {
         const process *process = process_at(world, i);
         if (process == NULL || membership_phase_now(process->membership) == MEMBERSHIP_REPLACED) continue;
         if (membership_view_find(membership_current(process->membership), id) != NULL) {
             sim_violation(world->sim, "member %" PRIu64 " is dead and still in the view of %s", id,
-                          sim_node_name(process->seat->node));
+                          sim_node_name(process->site->node));
             return false;
         }
     }
@@ -278,9 +278,9 @@ static bool lose_power(world *world) {
 }
 
 /* The incarnation that plays in each seat; 0: none. Returns how many there are. */
-static size_t note_incarnations(const world *world, uint64_t incarnations[SEATS_MAX]) {
+static size_t note_incarnations(const world *world, uint64_t incarnations[SITES_MAX]) {
     size_t count = 0;
-    for (size_t i = 0; i < world->seat_count; i++) {
+    for (size_t i = 0; i < world->site_count; i++) {
         const process *process = process_at(world, i);
         incarnations[i] = process == NULL ? 0 : membership_incarnation(process->membership);
         count += incarnations[i] != 0;
@@ -291,19 +291,19 @@ static size_t note_incarnations(const world *world, uint64_t incarnations[SEATS_
 /* What stands still for STAND_US comes back with another incarnation; nobody else's changes. */
 static bool stand_still(world *world) {
     int sleeper = any_member(world, -1);
-    uint64_t before[SEATS_MAX], after[SEATS_MAX];
+    uint64_t before[SITES_MAX], after[SITES_MAX];
     if (sleeper < 0 || note_incarnations(world, before) < 2) return true;
-    sim_node_spend(world->seats[sleeper].node, STAND_US);
+    sim_node_spend(world->sites[sleeper].node, STAND_US);
     if (!sim_run(world->sim, sim_now_us(world->sim) + STAND_US)) return false;
     if (!settle(world, SUSPECT_US, "a member stood still")) return false;
     if (!sim_run(world->sim, sim_now_us(world->sim) + SUSPECT_US)) return false; /* it may hold a grudge */
     if (!settle(world, 0, "a member stood still")) return false;
     note_incarnations(world, after);
-    for (size_t i = 0; i < world->seat_count; i++) {
+    for (size_t i = 0; i < world->site_count; i++) {
         bool same = after[i] == before[i];
         if (same != ((int)i == sleeper)) continue;
         sim_violation(world->sim, "%s stood still, and %s has %s incarnation",
-                      sim_node_name(world->seats[sleeper].node), sim_node_name(world->seats[i].node),
+                      sim_node_name(world->sites[sleeper].node), sim_node_name(world->sites[i].node),
                       same ? "the same" : "another");
         return false;
     }
@@ -312,14 +312,14 @@ static bool stand_still(world *world) {
 
 /* The lid of the laptop is closed and opened again: everybody stood still, and nobody blames the others for it. */
 static bool all_stand_still(world *world) {
-    uint64_t before[SEATS_MAX], after[SEATS_MAX];
+    uint64_t before[SITES_MAX], after[SITES_MAX];
     note_incarnations(world, before);
     for (size_t i = 0; i < sim_node_count(world->sim); i++)
         if (sim_node_up(sim_node_at(world->sim, i))) sim_node_spend(sim_node_at(world->sim, i), STAND_US);
     if (!sim_run(world->sim, sim_now_us(world->sim) + STAND_US + 2 * SUSPECT_US)) return false;
     if (!settle(world, 0, "all stood still")) return false;
     note_incarnations(world, after);
-    if (memcmp(before, after, world->seat_count * sizeof *before) == 0) return true;
+    if (memcmp(before, after, world->site_count * sizeof *before) == 0) return true;
     sim_violation(world->sim, "all stood still, and somebody has another incarnation");
     return false;
 }
@@ -335,7 +335,7 @@ static void lose_disk(void *context, uint64_t unused) {
 
 /* What the lost views said of an incarnation, nobody knows: none of them goes on. */
 static bool lose_decisions(world *world) {
-    uint64_t before[SEATS_MAX], after[SEATS_MAX], newest = metadata_newest(world);
+    uint64_t before[SITES_MAX], after[SITES_MAX], newest = metadata_newest(world);
     if (!world->loses_disk) return true;
     note_incarnations(world, before);
     lose_disk(world, 0);
@@ -345,10 +345,10 @@ static bool lose_decisions(world *world) {
     note_incarnations(world, after);
     if (metadata_newest(world) <= newest)
         sim_violation(world->sim, "the keeper lost its disk, and no new view was decided");
-    for (size_t i = 0; i < world->seat_count; i++)
+    for (size_t i = 0; i < world->site_count; i++)
         if (after[i] != 0 && after[i] == before[i])
             sim_violation(world->sim, "the keeper lost its disk, and %s has the same incarnation",
-                          sim_node_name(world->seats[i].node));
+                          sim_node_name(world->sites[i].node));
     return !sim_failed(world->sim);
 }
 
@@ -360,19 +360,19 @@ static void build(world *world) {
     rng *rng = sim_rng(world->sim);
     world->metadata = sim_node_add(world->sim, "keeper", &sim_metadata_program, NULL);
     size_t members = 2 + (size_t)rng_below(rng, 4), spares = (size_t)rng_below(rng, 2);
-    world->seat_count = members + spares;
-    for (size_t i = 0; i < world->seat_count; i++) {
-        seat *seat = &world->seats[i];
-        seat->world = world;
-        seat->id = i < members ? 10 + i : 10 + rng_below(rng, members);
+    world->site_count = members + spares;
+    for (size_t i = 0; i < world->site_count; i++) {
+        site *site = &world->sites[i];
+        site->world = world;
+        site->id = i < members ? 10 + i : 10 + rng_below(rng, members);
         char name[SIM_NAME_MAX];
         snprintf(name, sizeof name, "%s%d", i < members ? "m" : "spare", (int)i);
-        seat->node = sim_node_add(world->sim, name, &member_program, seat);
+        site->node = sim_node_add(world->sim, name, &member_program, site);
     }
     world->loses_disk = rng_chance(rng, 0.3);
     if (world->loses_disk) sim_after(world->sim, rng_between(rng, 0, FAULTS_US), lose_disk, world, 0);
     sim_node_start(world->metadata);
-    for (size_t i = 0; i < members; i++) sim_node_start(world->seats[i].node);
+    for (size_t i = 0; i < members; i++) sim_node_start(world->sites[i].node);
 }
 
 static void describe(span head, char *text, size_t size) {
@@ -398,8 +398,8 @@ static void run(const scenario_options *options, scenario_result *result) {
     fault_limits limits = {.allowed = FAULT_ALL,
                            .from_us = 0,
                            .until_us = FAULTS_US,
-                           .down_max = world.seat_count,
-                           .dead_max = world.seat_count / 3,
+                           .down_max = world.site_count,
+                           .dead_max = world.site_count / 3,
                            .may_die = is_member,
                            .context = &world};
     faults *faults = faults_create(world.sim, &limits);

@@ -12,7 +12,7 @@
 /* A process that cannot begin, since its disk does not do what it should, is started again. */
 typedef struct process {
     const env *env;
-    kv_deployment_seat *seat;
+    kv_deployment_site *site;
     kv_scheduler *scheduler; /* one of these two */
     kv_server *server;
     int64_t again_us;
@@ -21,7 +21,7 @@ typedef struct process {
 static process *create(const env *env, void *argument) {
     process *process = xcalloc(1, sizeof *process);
     process->env = env;
-    process->seat = argument;
+    process->site = argument;
     return process;
 }
 
@@ -31,18 +31,18 @@ static van *van_of(const process *process) {
 }
 
 static void open_scheduler(process *process) {
-    kv_scheduler_options options = process->seat->deployment->scheduler;
+    kv_scheduler_options options = process->site->deployment->scheduler;
     options.env = process->env;
     process->again_us = clock_now_us(process->env->clock) + AGAIN_US;
     if (kv_scheduler_open(&options, &process->scheduler) != MR_OK)
         process->scheduler = NULL;
     else
-        sim_node_serve(process->seat->node, &messenger_events, van_mail(van_of(process)));
+        sim_node_serve(process->site->node, &messenger_events, van_messenger(van_of(process)));
 }
 
 static void *start_scheduler(sim_node *node, const env *env, void *argument) {
     process *process = create(env, argument);
-    process->seat->node = node;
+    process->site->node = node;
     open_scheduler(process);
     return process;
 }
@@ -52,14 +52,14 @@ static void *start_server(sim_node *node, const env *env, void *argument) {
     process *process = create(env, argument);
     kv_process_options options = {.scheduler = KV_DEPLOYMENT_SCHEDULER,
                                   .listen = sim_node_name(node),
-                                  .number = process->seat->number,
+                                  .number = process->site->number,
                                   .env = env};
     if (kv_server_open(&options, memory, &process->server) != MR_OK) {
-        sim_violation(process->seat->deployment->sim, "server %u cannot begin", process->seat->number);
+        sim_violation(process->site->deployment->sim, "server %u cannot begin", process->site->number);
         process->server = NULL;
         return process;
     }
-    sim_node_serve(node, &messenger_events, van_mail(van_of(process)));
+    sim_node_serve(node, &messenger_events, van_messenger(van_of(process)));
     return process;
 }
 
@@ -81,17 +81,17 @@ static void tick(void *state, int64_t now_us) {
     van *van = van_of(process);
     if (van != NULL)
         van_turn(van);
-    else if (process->seat->deployment->scheduler_seat.node == process->seat->node)
+    else if (process->site->deployment->scheduler_site.node == process->site->node)
         open_scheduler(process);
 }
 
 const sim_program kv_deployment_scheduler_program = {"scheduler", start_scheduler, stop, next_us, tick};
 const sim_program kv_deployment_server_program = {"server", start_server, stop, next_us, tick};
 
-static void add(kv_deployment *deployment, kv_deployment_seat *seat, const char *name, uint32_t number,
+static void add(kv_deployment *deployment, kv_deployment_site *site, const char *name, uint32_t number,
                 const sim_program *program) {
-    *seat = (kv_deployment_seat){.deployment = deployment, .number = number};
-    seat->node = sim_node_add(deployment->sim, name, program, seat);
+    *site = (kv_deployment_site){.deployment = deployment, .number = number};
+    site->node = sim_node_add(deployment->sim, name, program, site);
 }
 
 void kv_deployment_build(kv_deployment *deployment) {
@@ -100,14 +100,14 @@ void kv_deployment_build(kv_deployment *deployment) {
     deployment->scheduler.listen = KV_DEPLOYMENT_SCHEDULER;
     deployment->scheduler.folder = "";
     deployment->scheduler.rank_count = deployment->workload.workers = deployment->workers;
-    add(deployment, &deployment->scheduler_seat, KV_DEPLOYMENT_SCHEDULER, 0, &kv_deployment_scheduler_program);
+    add(deployment, &deployment->scheduler_site, KV_DEPLOYMENT_SCHEDULER, 0, &kv_deployment_scheduler_program);
     for (uint32_t i = 0; i < deployment->servers; i++) {
         snprintf(name, sizeof name, "tcp:10.0.1.%u:1", i % KV_DEPLOYMENT_SERVERS_MAX);
-        add(deployment, &deployment->server_seats[i], name, i, &kv_deployment_server_program);
+        add(deployment, &deployment->server_sites[i], name, i, &kv_deployment_server_program);
     }
     for (uint32_t i = 0; i < deployment->workers; i++) {
         snprintf(name, sizeof name, "tcp:10.0.2.%u:1", i % KV_DEPLOYMENT_WORKERS_MAX);
-        add(deployment, &deployment->worker_seats[i], name, i, &kv_deployment_worker_program);
+        add(deployment, &deployment->worker_sites[i], name, i, &kv_deployment_worker_program);
     }
     for (size_t i = 0; i < sim_node_count(deployment->sim); i++) sim_node_start(sim_node_at(deployment->sim, i));
 }
@@ -121,6 +121,6 @@ bool kv_deployment_is_done(const kv_deployment *deployment) {
 uint32_t kv_deployment_why(const kv_deployment *deployment, char *text, size_t size) {
     uint32_t rank = 0;
     while (rank < deployment->workers && deployment->done[rank]) rank++;
-    if (rank < deployment->workers) kv_deployment_pupil_why(&deployment->worker_seats[rank], text, size);
+    if (rank < deployment->workers) kv_deployment_worker_why(&deployment->worker_sites[rank], text, size);
     return rank;
 }

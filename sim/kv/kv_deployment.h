@@ -13,11 +13,11 @@ enum { KV_DEPLOYMENT_SERVERS_MAX = 5, KV_DEPLOYMENT_WORKERS_MAX = KV_DATA_CHECKE
 
 struct kv_deployment;
 
-typedef struct kv_deployment_seat { /* the argument of a program */
+typedef struct kv_deployment_site { /* the argument of a program */
     struct kv_deployment *deployment;
     uint32_t number; /* of a server, a rank */
     sim_node *node;
-} kv_deployment_seat;
+} kv_deployment_site;
 
 typedef struct kv_deployment {
     sim *sim;
@@ -29,7 +29,7 @@ typedef struct kv_deployment {
     double leave_chance; /* that a rank leaves its data to others behind a step, and comes back */
     kv_workload workload;
     kv_data_checker checker;
-    kv_deployment_seat scheduler_seat, server_seats[KV_DEPLOYMENT_SERVERS_MAX], worker_seats[KV_DEPLOYMENT_WORKERS_MAX];
+    kv_deployment_site scheduler_site, server_sites[KV_DEPLOYMENT_SERVERS_MAX], worker_sites[KV_DEPLOYMENT_WORKERS_MAX];
     bool done[KV_DEPLOYMENT_WORKERS_MAX]; /* the rank has seen the right weights at the end */
     kv_workload_weights end;              /* that were seen */
 } kv_deployment;
@@ -39,6 +39,6 @@ void kv_deployment_build(kv_deployment *deployment);
 bool kv_deployment_is_done(const kv_deployment *deployment);
 /* the first rank that is not done, and why not */
 uint32_t kv_deployment_why(const kv_deployment *deployment, char *text, size_t size);
-void kv_deployment_pupil_why(const kv_deployment_seat *seat, char *text, size_t size);
+void kv_deployment_worker_why(const kv_deployment_site *site, char *text, size_t size);
 
 extern const sim_program kv_deployment_scheduler_program, kv_deployment_server_program, kv_deployment_worker_program;

@@ -36,7 +36,7 @@ static void who_comes_next_keeps_what_was_begun(void **state) {
                                     .checker = {.parts = 2, .sizes = {60, 60}}};
         bool done = false;
         kv_deployment_build(&deployment);
-        sim_node *worker = deployment.worker_seats[0].node, *server = deployment.server_seats[seed % 2].node;
+        sim_node *worker = deployment.worker_sites[0].node, *server = deployment.server_sites[seed % 2].node;
         assert_true(sim_run(deployment.sim, SECOND));
         cut_off(&deployment, worker, server, true);
         assert_true(sim_run(deployment.sim, SECOND + SECOND / 2));

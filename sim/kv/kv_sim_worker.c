@@ -18,7 +18,7 @@
 typedef enum phase { BEGINS, ASKS, CUTS, OPENS, LOOKS, EATS, COMPUTES, PUSHES, LEAVES, COMPARES, ENDED } phase;
 
 typedef struct kv_sim_worker {
-    kv_deployment_seat *seat;
+    kv_deployment_site *site;
     kv_worker *worker;
     phase phase;
     uint64_t step;
@@ -37,7 +37,7 @@ typedef struct kv_sim_worker {
 } kv_sim_worker;
 
 static int64_t now_of(const kv_sim_worker *worker) { return van_now_us(kv_worker_van(worker->worker)); }
-static sim *sim_of(const kv_sim_worker *worker) { return worker->seat->deployment->sim; }
+static sim *sim_of(const kv_sim_worker *worker) { return worker->site->deployment->sim; }
 
 /* ---- Tables. */
 
@@ -80,7 +80,7 @@ static void take_table(kv_sim_worker *worker) {
 /* ---- Data. */
 
 static void cut(kv_sim_worker *worker) {
-    const kv_data_checker *checker = &worker->seat->deployment->checker;
+    const kv_data_checker *checker = &worker->site->deployment->checker;
     if (dataset_spec_init(&worker->spec, checker->sizes, checker->parts) != MR_OK)
         sim_violation(sim_of(worker), "the data cannot be cut");
     worker->cut = dataset_spec_decide(kv_worker_metadata(worker->worker), &worker->spec);
@@ -98,22 +98,22 @@ static phase take_cut(kv_sim_worker *worker) {
 
 /* Of as many items as the step says: who plays it again says the same. */
 static mr_status eat(kv_sim_worker *worker) {
-    kv_data_checker *checker = &worker->seat->deployment->checker;
+    kv_data_checker *checker = &worker->site->deployment->checker;
     batch_claims_piece piece;
-    if (checker->parts == 0 || worker->step >= worker->seat->deployment->steps) return MR_OK;
+    if (checker->parts == 0 || worker->step >= worker->site->deployment->steps) return MR_OK;
     MR_TRY(kv_worker_piece(worker->worker, 1 + worker->step % 3, &piece));
-    kv_data_checker_used(checker, kv_worker_map(worker->worker), worker->seat->number, worker->step, &piece);
+    kv_data_checker_used(checker, kv_worker_map(worker->worker), worker->site->number, worker->step, &piece);
     return MR_OK;
 }
 
 /* Leaves what it has claimed to others, between two steps, and comes back. */
 static bool leaves(kv_sim_worker *worker) {
     rng *rng = van_env(kv_worker_van(worker->worker))->rng;
-    if (worker->seat->deployment->checker.parts == 0 || !rng_chance(rng, worker->seat->deployment->leave_chance))
+    if (worker->site->deployment->checker.parts == 0 || !rng_chance(rng, worker->site->deployment->leave_chance))
         return false;
     sim_count(sim_of(worker), "data left", 1);
     kv_worker_hand_back(worker->worker);
-    kv_data_checker_left(&worker->seat->deployment->checker, kv_worker_map(worker->worker), worker->seat->number,
+    kv_data_checker_left(&worker->site->deployment->checker, kv_worker_map(worker->worker), worker->site->number,
                          kv_worker_step(worker->worker));
     return true;
 }
@@ -141,8 +141,8 @@ static mr_status look(kv_sim_worker *worker) {
 }
 
 static mr_status push(kv_sim_worker *worker) {
-    bool other = MUTATED("other-values") && sim_node_process(worker->seat->node) > 1;
-    kv_workload_gradient(&worker->seat->deployment->workload, worker->seat->number, worker->step + other, worker->shown,
+    bool other = MUTATED("other-values") && sim_node_process(worker->site->node) > 1;
+    kv_workload_gradient(&worker->site->deployment->workload, worker->site->number, worker->step + other, worker->shown,
                          worker->parts);
     for (int i = 0; i < KV_WORKLOAD_PARTS; i++) {
         kv_request request = request_of(worker, (kv_workload_part)i);
@@ -168,13 +168,13 @@ static mr_status answered(kv_sim_worker *worker) {
 
 static void tell(const kv_sim_worker *worker) {
     const cluster_map *map = kv_worker_map(worker->worker);
-    sim_note(sim_of(worker), worker->seat->node, "has learnt it");
-    if (worker->seat->number == 0 && map->origin != 0) sim_count(sim_of(worker), "from a checkpoint", 1);
+    sim_note(sim_of(worker), worker->site->node, "has learnt it");
+    if (worker->site->number == 0 && map->origin != 0) sim_count(sim_of(worker), "from a checkpoint", 1);
 }
 
 /* Where nobody knows the order others may not be done yet. */
 static void compare(kv_sim_worker *worker) {
-    kv_deployment *deployment = worker->seat->deployment;
+    kv_deployment *deployment = worker->site->deployment;
     kv_workload_weights expected;
     kv_workload_reference(&deployment->workload, deployment->steps, expected);
     const float *seen = &worker->shown[0][0][0], *right = &expected[0][0][0];
@@ -182,13 +182,13 @@ static void compare(kv_sim_worker *worker) {
     for (size_t i = 0; i < KV_WORKLOAD_PARTS * KV_WORKLOAD_ITEMS && !same; i++) {
         if (seen[i] == right[i]) continue;
         if (deployment->workload.rounds[i / KV_WORKLOAD_ITEMS] || seen[i] > right[i])
-            sim_violation(sim_of(worker), "rank %u sees %a where %a is right, at %zu", worker->seat->number,
+            sim_violation(sim_of(worker), "rank %u sees %a where %a is right, at %zu", worker->site->number,
                           (double)seen[i], (double)right[i], i);
         late = true;
     }
     if (same) memcpy(deployment->end, worker->shown, sizeof deployment->end);
     if (same) tell(worker);
-    deployment->done[worker->seat->number] = same;
+    deployment->done[worker->site->number] = same;
     worker->phase = late ? COMPARES : ENDED;
 }
 
@@ -216,7 +216,7 @@ static phase next_of(kv_sim_worker *worker) {
         if (status == MR_OK) take_table(worker);
         if (status != MR_OK && status != MR_BUSY) sim_violation(sim_of(worker), "no table: %d", (int)status);
         if (worker->phase == ENDED || worker->asked < KV_WORKLOAD_PARTS) return worker->phase;
-        if (worker->seat->deployment->checker.parts == 0) return OPENS;
+        if (worker->site->deployment->checker.parts == 0) return OPENS;
         cut(worker);
         return CUTS;
     }
@@ -225,19 +225,19 @@ static phase next_of(kv_sim_worker *worker) {
         kv_worker_begin(kv_worker);
         if (kv_worker_opened(kv_worker) != MR_OK) return OPENS;
         if (!MUTATED("counts-alone")) worker->step = kv_worker_step(kv_worker);
-        worker->hurries = worker->step + 1 < worker->seat->deployment->steps &&
-                          rng_chance(van_env(kv_worker_van(kv_worker))->rng, worker->seat->deployment->hurry_chance);
+        worker->hurries = worker->step + 1 < worker->site->deployment->steps &&
+                          rng_chance(van_env(kv_worker_van(kv_worker))->rng, worker->site->deployment->hurry_chance);
         return worker->hurries ? EATS : from(look(worker), LOOKS, OPENS);
     case LOOKS: return from(answered(worker), EATS, LOOKS);
     case EATS: {
         mr_status status = eat(worker);
         worker->until_us =
-            now_of(worker) + rng_between(van_env(kv_worker_van(kv_worker))->rng, 0, worker->seat->deployment->step_us);
+            now_of(worker) + rng_between(van_env(kv_worker_van(kv_worker))->rng, 0, worker->site->deployment->step_us);
         return from(status, COMPUTES, EATS);
     }
     case COMPUTES:
         if (now_of(worker) < worker->until_us) return COMPUTES;
-        if (worker->step >= worker->seat->deployment->steps) return COMPARES;
+        if (worker->step >= worker->site->deployment->steps) return COMPARES;
         if (push(worker) != MR_OK) return OPENS;
         return worker->hurries ? goes_on(worker) : PUSHES;
     case PUSHES: {
@@ -248,7 +248,7 @@ static phase next_of(kv_sim_worker *worker) {
     case COMPARES: compare(worker); return worker->phase == ENDED ? ENDED : from(look(worker), LOOKS, OPENS);
     case ENDED:
         if (kv_worker == NULL || kv_worker_opened(kv_worker) == MR_OK) return ENDED;
-        worker->seat->deployment->done[worker->seat->number] = false; /* everything went back to a checkpoint */
+        worker->site->deployment->done[worker->site->number] = false; /* everything went back to a checkpoint */
         return OPENS;
     }
     return ENDED;
@@ -262,10 +262,10 @@ static void go_on(kv_sim_worker *worker) {
     } while (worker->phase != before && worker->phase != ENDED);
 }
 
-void kv_deployment_pupil_why(const kv_deployment_seat *seat, char *text, size_t size) {
+void kv_deployment_worker_why(const kv_deployment_site *site, char *text, size_t size) {
     static const char *const phases[] = {"begins",   "asks",   "cuts",   "opens",    "looks", "eats",
                                          "computes", "pushes", "leaves", "compares", "ended"};
-    const kv_sim_worker *worker = sim_node_state(seat->node);
+    const kv_sim_worker *worker = sim_node_state(site->node);
     if (worker == NULL || worker->worker == NULL) {
         snprintf(text, size, "it is down");
         return;
@@ -282,22 +282,22 @@ void kv_deployment_pupil_why(const kv_deployment_seat *seat, char *text, size_t 
 static void *start(sim_node *node, const env *env, void *argument) {
     kv_sim_worker *worker = xcalloc(1, sizeof *worker);
     kv_workload_table tables[KV_WORKLOAD_PARTS];
-    worker->seat = argument;
+    worker->site = argument;
     kv_process_options options = {.scheduler = KV_DEPLOYMENT_SCHEDULER,
                                   .listen = sim_node_name(node),
-                                  .number = worker->seat->number,
+                                  .number = worker->site->number,
                                   .env = env};
     kv_workload_keys(worker->keys, worker->lengths);
     kv_workload_tables(tables);
-    if (worker->seat->deployment->scheduler.mixed) {
+    if (worker->site->deployment->scheduler.mixed) {
         tables[KV_WORKLOAD_VECTORS].options.consistency = "ssp:1";
         tables[KV_WORKLOAD_ARRAY].options.consistency = "asp";
     }
     mr_status status = kv_worker_open(&options, &worker->worker);
     for (int i = 0; status == MR_OK && i < KV_WORKLOAD_PARTS; i++)
         status = table_catalog_table_init(&worker->wanted[i], tables[i].name, &tables[i].options);
-    if (status != MR_OK) sim_violation(sim_of(worker), "rank %u cannot begin", worker->seat->number);
-    if (worker->worker != NULL) sim_node_serve(node, &messenger_events, van_mail(kv_worker_van(worker->worker)));
+    if (status != MR_OK) sim_violation(sim_of(worker), "rank %u cannot begin", worker->site->number);
+    if (worker->worker != NULL) sim_node_serve(node, &messenger_events, van_messenger(kv_worker_van(worker->worker)));
     return worker;
 }
 

@@ -43,9 +43,9 @@ static ps_round *round_at(ps_checker *checker, uint64_t round) {
     return &checker->rounds[round];
 }
 
-static bool is_ledger(const ps_checker *checker, uint32_t slot) { return slot == checker->value_slots; }
+static bool is_round_state(const ps_checker *checker, uint32_t slot) { return slot == checker->value_slots; }
 static bool in_rounds(const ps_checker *checker, uint32_t slot) {
-    return slot < checker->round_slots || is_ledger(checker, slot);
+    return slot < checker->round_slots || is_round_state(checker, slot);
 }
 
 /* The last one that this rank was given, as far as there are so many entries. */
@@ -96,7 +96,8 @@ static void check_set(ps_checker *checker, uint64_t round, const ps_round *known
 static void check_norms(ps_checker *checker, uint32_t slot, uint64_t round, const ps_round *known,
                         const round_state_round *read) {
     size_t size = known->phases * sizeof(double), has = read->norms.size;
-    uint32_t needs = checker->machine.measures && !is_ledger(checker, slot) ? float_machine_needs(slot, round + 1) : 0;
+    uint32_t needs =
+        checker->machine.measures && !is_round_state(checker, slot) ? float_machine_needs(slot, round + 1) : 0;
     if (has > size || (has != 0 && memcmp(known->norms, read->norms.data, has) != 0))
         sim_violation(checker->sim, "slot %u closes round %d with norms that are not committed", slot, (int)round);
     if (has < needs * sizeof(double))
@@ -137,7 +138,7 @@ static void end_round(ps_checker *checker, uint32_t slot, const replica_log_entr
     known->over = true;
     known->set = terms.members;
     if (first) check_set(checker, round, known);
-    if (!is_ledger(checker, slot)) return;
+    if (!is_round_state(checker, slot)) return;
     for (uint32_t i = checker->round_slots; i < checker->value_slots; i++)
         check_free(checker, i, checker->histories[i].count, entry->name);
     known = round_at(checker, entry->name);
@@ -260,7 +261,7 @@ void ps_checker_applied(ps_checker *checker, const sim_node *node, const replica
                       .name = entry->name,
                       .entry = XXH3_64bits(entry->payload.data, entry->payload.size),
                       .state = XXH3_64bits(values.data, values.size)};
-    if (!is_ledger(checker, slot)) memcpy(event.values, values.data, PS_BYTES);
+    if (!is_round_state(checker, slot)) memcpy(event.values, values.data, PS_BYTES);
     if (look.applied == history->count + 1) {
         check_new(checker, slot, entry, replica);
         if (!in_rounds(checker, slot)) check_bytes(checker, slot, entry, &event);
@@ -666,7 +667,7 @@ void ps_checker_loaded(ps_checker *checker, const sim_node *node, const replica 
         return;
     }
     sim_count(checker->sim, "shards", 1);
-    if (rounds && !is_ledger(checker, slot))
+    if (rounds && !is_round_state(checker, slot))
         check_version(checker, slot, look.origin, PS_ALL_KEYS, span_of(values.data, PS_BYTES));
     if (!rounds && memcmp(values.data, history->events[cut - 1].values, PS_BYTES) != 0)
         sim_violation(checker->sim, "%s begins slot %u with other bytes than were cut", sim_node_name(node), slot);

@@ -56,7 +56,7 @@ static void tick(void *state, int64_t now_us) { checkpoint_store_tick(((process 
 
 const sim_program ps_checkpoints_program = {"depot", start, stop, next_us, tick};
 
-const checkpoint_store *ps_checkpoints_of(const ps_process *seat) {
-    const process *process = sim_node_state(seat->node);
+const checkpoint_store *ps_checkpoints_of(const ps_process *site) {
+    const process *process = sim_node_state(site->node);
     return process == NULL ? NULL : process->store;
 }

@@ -164,8 +164,8 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
 
 const sim_program ps_server_program = {"server", server_start, stop, next_us, tick};
 
-const slot_server *ps_server_of(const ps_process *seat) {
-    const process *process = sim_node_state(seat->node);
+const slot_server *ps_server_of(const ps_process *site) {
+    const process *process = sim_node_state(site->node);
     return process == NULL ? NULL : process->server;
 }
 
@@ -247,8 +247,8 @@ static void *controller_start(sim_node *node, const env *env, void *argument) {
 
 const sim_program ps_controller_program = {"director", controller_start, stop, next_us, tick};
 
-controller *ps_controller_of(const ps_process *seat) {
-    const process *process = sim_node_state(seat->node);
+controller *ps_controller_of(const ps_process *site) {
+    const process *process = sim_node_state(site->node);
     return process == NULL ? NULL : process->controller;
 }
 
@@ -295,14 +295,14 @@ uint64_t ps_term(const ps_cluster *cluster, uint32_t rank) {
     return rank < cluster->newest.rank_count ? cluster->newest.ranks[rank].since : 0;
 }
 
-void ps_tell(const ps_process *seat, const cluster_map *known, const uint64_t own[PS_SLOTS_MAX]) {
-    process *process = sim_node_state(seat->node);
+void ps_tell(const ps_process *site, const cluster_map *known, const uint64_t own[PS_SLOTS_MAX]) {
+    process *process = sim_node_state(site->node);
     for (uint32_t i = 0; process != NULL && i < PS_RANKS_MAX; i++)
         if (process->ranks[i] != NULL) ps_rank_told(process->ranks[i], known, own);
 }
 
-bool ps_pushes(const ps_process *seat) {
-    const process *process = sim_node_state(seat->node);
+bool ps_pushes(const ps_process *site) {
+    const process *process = sim_node_state(site->node);
     for (uint32_t i = 0; process != NULL && i < PS_RANKS_MAX; i++)
         if (process->ranks[i] != NULL && ps_rank_pushes(process->ranks[i])) return true;
     return false;

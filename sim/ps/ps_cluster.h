@@ -32,7 +32,7 @@ struct ps_cluster {
     sim_node *metadata;
     ps_process controller, checkpoints, servers[PS_SERVERS_MAX], workers[PS_WORKERS_MAX];
     uint32_t server_count, worker_count, rank_count, slot_count, steps;
-    uint32_t server_seats, rank_seats; /* how many there are when all is back; ranks by turns */
+    uint32_t server_sites, rank_sites; /* how many there are when all is back; ranks by turns */
     bool keeps;                        /* checkpoints */
     int64_t pause_us;                  /* for which ranks stand still, so that they are exact; 0: they do not */
     bool reckless;                     /* servers may crash with the last copy */
@@ -61,7 +61,7 @@ struct ps_cluster {
     slot_placement_pin pins[PS_SLOTS_MAX];
     size_t pin_count;
     bool fed; /* ranks take their data from a consumer group: */
-    leader_seat leader;
+    leader_site leader;
     uint64_t sizes[PS_PARTS_MAX];
     ps_data_checker checker;
     ps_checker ps_checker;

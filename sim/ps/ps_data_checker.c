@@ -11,9 +11,9 @@ static bool meet(const batch_claims_piece *a, const batch_claims_piece *b) {
 
 /* Its round is closed without this rank, for all that anybody knows. */
 static bool is_unspent(const ps_data_checker *checker, uint32_t rank, uint64_t step) {
-    const ps_checker *ledger = checker->checker;
-    if (ledger->round_slots == 0 || step >= ledger->round_count) return false;
-    return ledger->rounds[step].over && !rank_set_has(&ledger->rounds[step].set, rank);
+    const ps_checker *round_state = checker->checker;
+    if (round_state->round_slots == 0 || step >= round_state->round_count) return false;
+    return round_state->rounds[step].over && !rank_set_has(&round_state->rounds[step].set, rank);
 }
 
 /* Items of this piece are somebody else's now, or nobody's: the step was over, and had not used it. */

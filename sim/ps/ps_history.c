@@ -70,12 +70,12 @@ static bool find_versions(ps_history *history, const ps_event *events, size_t co
     return true;
 }
 
-bool ps_history_check(ps_history *diary, const ps_event *events, size_t count, size_t origin) {
+bool ps_history_check(ps_history *recording, const ps_event *events, size_t count, size_t origin) {
     uint64_t *versions = number(events, count);
     linearizability_history history = {0};
-    bool good = find_versions(diary, events, count, origin, versions);
-    for (size_t i = 0; good && i < diary->count; i++) {
-        const ps_question *question = &diary->questions[i];
+    bool good = find_versions(recording, events, count, origin, versions);
+    for (size_t i = 0; good && i < recording->count; i++) {
+        const ps_question *question = &recording->questions[i];
         bool pull = question->name == 0, answered = question->answered_us != LINEARIZABILITY_NEVER;
         if (pull ? !answered : question->version == 0) continue; /* it shows nothing, or never happened */
         uint64_t version = pull ? versions[question->lsn] : question->version;

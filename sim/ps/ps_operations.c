@@ -65,10 +65,11 @@ static void mend(void *context, uint64_t pair) {
 static void draw_out(ps_cluster *cluster) {
     const cluster_map *map = &cluster->newest;
     if (map->number == 0 || map->slots[0].count == 0 || map->slots[cluster->slot_count - 1].count == 0) return;
-    uint64_t ledger = map->slots[cluster->slot_count - 1].chain[0].server, head = map->slots[0].chain[0].server;
-    if (ledger == head) return;
-    sim_network_cut(sim_get_network(cluster->sim), cluster->servers[ledger].node, cluster->servers[head].node, true);
-    sim_after(cluster->sim, DRAWN_OUT_US, mend, cluster, ledger << 32 | head);
+    uint64_t round_state = map->slots[cluster->slot_count - 1].chain[0].server, head = map->slots[0].chain[0].server;
+    if (round_state == head) return;
+    sim_network_cut(sim_get_network(cluster->sim), cluster->servers[round_state].node, cluster->servers[head].node,
+                    true);
+    sim_after(cluster->sim, DRAWN_OUT_US, mend, cluster, round_state << 32 | head);
     sim_after(cluster->sim, DRAWN_OUT_US / 4, draw_pins, cluster, 0);
 }
 
@@ -198,8 +199,8 @@ static void rot(void *context, uint64_t unused) {
 /* Another number of servers and ranks comes back, the next time as many ranks as before. */
 static void kill_all(void *context, uint64_t unused) {
     ps_cluster *cluster = context;
-    uint32_t ranks = cluster->rank_seats;
-    sim_note(cluster->sim, NULL, "everything is killed; %u servers and %u ranks come back", cluster->server_seats,
+    uint32_t ranks = cluster->rank_sites;
+    sim_note(cluster->sim, NULL, "everything is killed; %u servers and %u ranks come back", cluster->server_sites,
              ranks);
     sim_count(cluster->sim, "kills", 1);
     for (size_t i = 0; i < sim_node_count(cluster->sim); i++) {
@@ -207,8 +208,8 @@ static void kill_all(void *context, uint64_t unused) {
         bool keeps = node == cluster->metadata || node == cluster->checkpoints.node;
         if (!keeps || rng_chance(sim_rng(cluster->sim), 0.3)) kill_node(cluster, node);
     }
-    cluster->server_count = cluster->server_seats;
-    cluster->rank_seats = cluster->rank_count;
+    cluster->server_count = cluster->server_sites;
+    cluster->rank_sites = cluster->rank_count;
     cluster->rank_count = ranks;
     if (cluster->rounds.first_count > cluster->rank_count || ps_bounds_rounds(cluster))
         cluster->rounds.first_count = cluster->rank_count;

@@ -183,11 +183,11 @@ static void draw_checkpoints(ps_cluster *cluster, rng *rng) {
     cluster->kill_rounds = (uint32_t)rng_below(rng, 3);
     cluster->back_rounds = rng_chance(rng, 0.4) ? 1 + (uint32_t)rng_below(rng, 4) : 0;
     cluster->reckless = rng_chance(rng, 0.4);
-    if (rng_chance(rng, 0.5)) cluster->server_seats = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
-    if (rng_chance(rng, 0.3)) cluster->rank_seats = 1 + (uint32_t)rng_below(rng, 8);
+    if (rng_chance(rng, 0.5)) cluster->server_sites = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
+    if (rng_chance(rng, 0.3)) cluster->rank_sites = 1 + (uint32_t)rng_below(rng, 8);
     struct rng own = sim_fork_rng(cluster->sim, AWAY_STREAM); /* ranks that go, and come back: there is time for both */
     if (cluster->rank_count < 2 || !rng_chance(&own, 0.3)) return;
-    cluster->rank_seats = 1 + (uint32_t)rng_below(&own, cluster->rank_count - 1);
+    cluster->rank_sites = 1 + (uint32_t)rng_below(&own, cluster->rank_count - 1);
     cluster->kill_rounds = 2 + (uint32_t)rng_below(&own, 2);
     cluster->mark_rounds = 20;
 }
@@ -223,8 +223,8 @@ static void draw(ps_cluster *cluster, rng *rng) {
     draw_credit(cluster, rng);
     if (rng_chance(rng, 0.3)) cluster->balance_us = rng_between(rng, 200000, 1000000);
     if (cluster->consistency.kind == CONSISTENCY_BSP) draw_rounds(cluster, rng);
-    cluster->server_seats = cluster->server_count;
-    cluster->rank_seats = cluster->rank_count;
+    cluster->server_sites = cluster->server_count;
+    cluster->rank_sites = cluster->rank_count;
     struct rng own = sim_fork_rng(cluster->sim, MIXED_STREAM); /* the other seeds are as they would be without */
     if (rng_chance(&own, 0.3))
         draw_mixed(cluster, &own);
@@ -268,7 +268,7 @@ static void build(ps_cluster *cluster) {
     cluster->book.sim = cluster->checker.sim = cluster->sim;
     cluster->checker.checker = &cluster->ps_checker;
     cluster->leader =
-        (leader_seat){.sizes = cluster->sizes, .book = &cluster->book, .on_decided = on_group, .context = cluster};
+        (leader_site){.sizes = cluster->sizes, .book = &cluster->book, .on_decided = on_group, .context = cluster};
     draw(cluster, sim_rng(cluster->sim));
     ps_operations_plan(cluster);
     uint32_t round_slots = ps_has_rounds(cluster) ? cluster->value_slots / (cluster->mixed ? 2 : 1) : 0;
@@ -280,7 +280,7 @@ static void build(ps_cluster *cluster) {
     cluster->metadata = sim_node_add(cluster->sim, "keeper", &sim_metadata_program, NULL);
     add(cluster, &cluster->controller, "director", 0, &ps_controller_program);
     if (cluster->keeps) add(cluster, &cluster->checkpoints, "depot", 0, &ps_checkpoints_program);
-    for (uint32_t i = 0; i < cluster->server_count || i < cluster->server_seats; i++)
+    for (uint32_t i = 0; i < cluster->server_count || i < cluster->server_sites; i++)
         add(cluster, &cluster->servers[i], "s", i, &ps_server_program);
     for (uint32_t i = 0; i < cluster->worker_count; i++) add(cluster, &cluster->workers[i], "w", i, &ps_worker_program);
     if (cluster->fed) (void)sim_node_add(cluster->sim, "marshal", &sim_group_leader_program, &cluster->leader);

@@ -90,8 +90,8 @@ static void server_ticks(void *state, int64_t now_us) { slot_server_tick(((proce
 
 const sim_program scale_server_program = {"server", server_start, stop, server_next, server_ticks};
 
-const slot_server *scale_server_of(const scale_process *seat) {
-    const process *process = sim_node_state(seat->node);
+const slot_server *scale_server_of(const scale_process *site) {
+    const process *process = sim_node_state(site->node);
     return process == NULL ? NULL : process->server;
 }
 
@@ -132,8 +132,8 @@ static void controller_ticks(void *state, int64_t now_us) {
 
 const sim_program scale_controller_program = {"director", controller_start, stop, controller_next, controller_ticks};
 
-controller *scale_controller_of(const scale_process *seat) {
-    const process *process = sim_node_state(seat->node);
+controller *scale_controller_of(const scale_process *site) {
+    const process *process = sim_node_state(site->node);
     return process == NULL ? NULL : process->controller;
 }
 
@@ -150,10 +150,10 @@ static void on_ready(void *context) {
 }
 
 static void answered(process *process) {
-    scale_process *seat = process->scale_process;
+    scale_process *site = process->scale_process;
     if (--process->missing != 0) return;
     int64_t took_us = now_of(process) - process->began_us;
-    if (took_us > seat->waited_us) seat->waited_us = took_us;
+    if (took_us > site->waited_us) site->waited_us = took_us;
     wait_for_next(process);
 }
 
@@ -184,19 +184,19 @@ static void step(process *process) {
 /* Each plays the rank of its number, and none of them dies. */
 static void on_begin(void *context, uint32_t rank, uint64_t term) {
     process *process = context;
-    scale_process *seat = process->scale_process;
-    MR_ASSERT(rank == seat->id && process->rank == NULL);
+    scale_process *site = process->scale_process;
+    MR_ASSERT(rank == site->id && process->rank == NULL);
     rank_options options = {.rank = rank,
-                            .address = sim_node_name(seat->node),
+                            .address = sim_node_name(site->node),
                             .controller = "director",
-                            .touches = seat->touches,
+                            .touches = site->touches,
                             .touch_count = SCALE_TOUCHES,
                             .send = send_bytes,
                             .on_ready = on_ready,
                             .on_pushed = on_pushed,
                             .on_pulled = on_pulled,
                             .context = process,
-                            .cache = seat->cache};
+                            .cache = site->cache};
     process->rank = rank_create(&options);
     rank_begin(process->rank, term, now_of(process));
 }
@@ -205,20 +205,20 @@ static void on_end(void *context, uint32_t rank) { MR_ASSERT(false); }
 
 static void *worker_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument, false);
-    scale_process *seat = process->scale_process;
+    scale_process *site = process->scale_process;
     for (uint32_t i = 0; i < SCALE_TOUCHES; i++) /* one of each part of the table: never the same twice */
-        seat->touches[i] =
-            (uint32_t)((stable_hash2(seat->id, i) % (seat->size->slots / SCALE_TOUCHES)) * SCALE_TOUCHES + i);
-    rank_agent_options options = {.worker = seat->id,
+        site->touches[i] =
+            (uint32_t)((stable_hash2(site->id, i) % (site->size->slots / SCALE_TOUCHES)) * SCALE_TOUCHES + i);
+    rank_agent_options options = {.worker = site->id,
                                   .address = sim_node_name(node),
                                   .controller = "director",
                                   .send = send_bytes,
                                   .on_begin = on_begin,
                                   .on_end = on_end,
                                   .context = process,
-                                  .cache = seat->cache};
+                                  .cache = site->cache};
     process->agent = rank_agent_create(&options);
-    rank_agent_begin(process->agent, ++*seat->incarnations, now_of(process));
+    rank_agent_begin(process->agent, ++*site->incarnations, now_of(process));
     return process;
 }
 
@@ -237,7 +237,7 @@ static void worker_ticks(void *state, int64_t now_us) {
 
 const sim_program scale_worker_program = {"worker", worker_start, stop, worker_next, worker_ticks};
 
-const rank *scale_rank_of(const scale_process *seat) {
-    const process *process = sim_node_state(seat->node);
+const rank *scale_rank_of(const scale_process *site) {
+    const process *process = sim_node_state(site->node);
     return process == NULL ? NULL : process->rank;
 }

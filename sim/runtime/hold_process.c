@@ -367,7 +367,7 @@ void hold_place_act(hold_place *place) {
 
 /* ---- What arrives. */
 
-static void opened(hold_place *place, mr_status status, extent desk) {
+static void opened(hold_place *place, mr_status status, extent lease_page) {
     hold_processes *all = place->all;
     if (status != MR_OK) { /* no room for a desk: again, later */
         place->state = PLACE_EMPTY;
@@ -376,16 +376,16 @@ static void opened(hold_place *place, mr_status status, extent desk) {
     }
     place->state = PLACE_ALIVE;
     if (place->bare) {
-        hold_table_init(&place->holds, arena_at(&all->server->arena, desk.offset));
+        hold_table_init(&place->holds, arena_at(&all->server->arena, lease_page.offset));
         return;
     }
     store_client_options options = {place->process, clock_virtual(&all->server->clock)};
-    status = store_client_open(&all->server->arena, desk, &place->ops, place, &options, &place->store);
+    status = store_client_open(&all->server->arena, lease_page, &place->ops, place, &options, &place->store);
     MR_ASSERT(status == MR_OK);
 }
 
 static void answered(hold_place *place, const note *note) {
-    if (note->request.ask == STORE_CLIENT_LEASE && note->request.kind == LEASE_DESK) {
+    if (note->request.ask == STORE_CLIENT_LEASE && note->request.kind == LEASE_PAGE) {
         opened(place, note->status, note->extent);
         return;
     }

@@ -215,7 +215,7 @@ static void lend(hold_server *server, house_message *message, lease_kind kind, u
 /* True: the control message is still needed. */
 static bool serve_message(hold_server *server, house_message *message) {
     switch (message->kind) {
-    case MESSAGE_JOIN: lend(server, message, LEASE_DESK, 0); return false;
+    case MESSAGE_JOIN: lend(server, message, LEASE_PAGE, 0); return false;
     case MESSAGE_LEAVE: store_server_leave(server->server, message->process); return false;
     case MESSAGE_ASK: break;
     }

@@ -35,7 +35,7 @@
 #define LARGE_SEEDS 0.06 /* the memory that they need takes more time than all the rest */
 #define ARENA_BYTES (ARENA_EXTENTS_OFFSET + (UINT64_C(24) << 20))
 
-static sim_runtime *party_of(const sim_node *node) { return sim_node_state(node); }
+static sim_runtime *cluster_of(const sim_node *node) { return sim_node_state(node); }
 
 /* ---- Trouble. */
 
@@ -73,13 +73,13 @@ static void add_driver(sim_runtime_world *world) {
 }
 
 static void lose_worker(sim_runtime_world *world) {
-    if (world->seat_count == 0) return;
-    size_t start = rng_below(sim_rng(world->sim), world->seat_count);
-    for (size_t i = 0; i < world->seat_count; i++) {
-        sim_runtime_seat *seat = &world->seats[(start + i) % world->seat_count];
-        if (seat->ended || !sim_node_up(seat->node)) continue;
+    if (world->site_count == 0) return;
+    size_t start = rng_below(sim_rng(world->sim), world->site_count);
+    for (size_t i = 0; i < world->site_count; i++) {
+        sim_runtime_site *site = &world->sites[(start + i) % world->site_count];
+        if (site->ended || !sim_node_up(site->node)) continue;
         sim_count(world->sim, "workers lost", 1);
-        sim_runtime_world_lose(world, seat);
+        sim_runtime_world_lose(world, site);
         return;
     }
 }
@@ -97,12 +97,12 @@ static void lose_driver(sim_runtime_world *world) {
 static void break_links(sim_runtime_world *world) {
     rng *rng = sim_rng(world->sim);
     sim_node *driver = world->drivers[rng_below(rng, world->driver_count)];
-    const sim_runtime_seat *one = &world->seats[rng_below(rng, world->seat_count)],
-                           *other = &world->seats[rng_below(rng, world->seat_count)];
+    const sim_runtime_site *one = &world->sites[rng_below(rng, world->site_count)],
+                           *other = &world->sites[rng_below(rng, world->site_count)];
     sim_node *a = rng_chance(rng, 0.7) ? driver : one->node, *b = other->node;
     if (a == b || !sim_node_up(a) || !sim_node_up(b)) return;
     sim_count(world->sim, "links reset", 1);
-    runtime_checker_reset(&world->checker, party_of(a)->process, party_of(b)->process);
+    runtime_checker_reset(&world->checker, cluster_of(a)->process, cluster_of(b)->process);
     sim_network_break_links(sim_get_network(world->sim), a, b);
 }
 
@@ -120,9 +120,9 @@ static void strike(void *context, uint64_t node_dies) {
         sim_node_crash(world->node, false);
     } else if (rng_chance(rng, world->detached > 0 ? 0.3 : 0.1)) {
         lose_driver(world);
-    } else if (world->seat_count >= SIM_RUNTIME_SEATS / 2) {
+    } else if (world->site_count >= SIM_RUNTIME_SITES / 2) {
         ; /* some are left for the calm */
-    } else if (world->resets && world->seat_count > 0 && rng_chance(rng, 0.4)) {
+    } else if (world->resets && world->site_count > 0 && rng_chance(rng, 0.4)) {
         break_links(world);
     } else {
         lose_worker(world);
@@ -135,7 +135,7 @@ static void strike(void *context, uint64_t node_dies) {
 static bool all_ended(void *context) {
     const sim_runtime_world *world = context;
     for (size_t i = 0; i < world->driver_count; i++)
-        if (sim_node_up(world->drivers[i]) && !list_empty(&party_of(world->drivers[i])->takers)) return false;
+        if (sim_node_up(world->drivers[i]) && !list_empty(&cluster_of(world->drivers[i])->takers)) return false;
     return runtime_checker_open_count(&world->checker) == 0;
 }
 
@@ -151,7 +151,7 @@ static void drop_all(void *context, uint64_t unused) {
 
 static void on_drivers(sim_runtime_world *world, sim_fn *fn) {
     for (size_t i = 0; i < world->driver_count; i++)
-        if (sim_node_up(world->drivers[i])) sim_node_after(world->drivers[i], 1, fn, party_of(world->drivers[i]), 1);
+        if (sim_node_up(world->drivers[i])) sim_node_after(world->drivers[i], 1, fn, cluster_of(world->drivers[i]), 1);
 }
 
 static void remove_places(void *context, uint64_t again) {
@@ -163,7 +163,7 @@ static void remove_places(void *context, uint64_t again) {
 static bool is_at_rest(void *context) {
     const sim_runtime_world *world = context;
     for (size_t i = 0; i < world->driver_count; i++) {
-        const sim_runtime *runtime = party_of(world->drivers[i]);
+        const sim_runtime *runtime = cluster_of(world->drivers[i]);
         if (runtime != NULL && !sim_runtime_is_idle(runtime)) return false;
     }
     const node_core *core = sim_runtime_world_core(world);
@@ -177,7 +177,7 @@ static bool is_at_rest(void *context) {
 
 static void check_rest(sim_runtime_world *world) {
     for (size_t i = 0; i < world->driver_count; i++) {
-        const sim_runtime *runtime = party_of(world->drivers[i]);
+        const sim_runtime *runtime = cluster_of(world->drivers[i]);
         if (runtime != NULL && !sim_runtime_is_idle(runtime))
             sim_violation(world->sim, "a driver has nothing to do, but %zu tasks and %zu objects are left, leases: %d",
                           runtime->worker.tasks.open, runtime->worker.objects.count,

@@ -272,7 +272,7 @@ void sim_runtime_cancel(sim_runtime *runtime) {
     if (kept == SIZE_MAX || runtime->kept[kept]->state != OBJECT_PENDING) return;
     runtime_work *work = &runtime->world->checker.works[runtime->kept_works[kept]];
     bool force = work->actor == SIZE_MAX && !work->is_held && rng_chance(sim_runtime_rng(runtime), 0.1) &&
-                 runtime->world->seat_count < SIM_RUNTIME_SEATS / 2; /* it costs a worker */
+                 runtime->world->site_count < SIM_RUNTIME_SITES / 2; /* it costs a worker */
     mr_status status = invocation_cancel(runtime->kept[kept], force ? WIRE_BY_FORCE : WIRE_WITH_CHILDREN);
     if (status == MR_BUSY && force) return; /* a forced one may be asked to come again */
     work->cancelled = true;

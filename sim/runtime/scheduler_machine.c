@@ -26,25 +26,25 @@ typedef enum tell_kind {
     TELL_UNCREATED,
 } tell_kind;
 
-typedef struct tale { /* something on its way to somebody */
+typedef struct notice { /* something on its way to somebody */
     list place;
     machine *machine;
     tell_kind kind;
     uint64_t to, a, b, c;
-} tale;
+} notice;
 
 static void arrive(void *context, uint64_t unused);
 
-static void tell_after(machine *machine, int64_t delay_us, tale what) {
-    tale *sent = xmalloc(sizeof *sent);
+static void tell_after(machine *machine, int64_t delay_us, notice what) {
+    notice *sent = xmalloc(sizeof *sent);
     *sent = what;
     sent->machine = machine;
-    list_push_back(&machine->tales, &sent->place);
+    list_push_back(&machine->notices, &sent->place);
     sim_after(machine->sim, delay_us, arrive, sent, 0);
 }
 
 /* To a process: in order. */
-static void tell(machine *machine, tale what) {
+static void tell(machine *machine, notice what) {
     machine_process *to = machine_process_of(machine, what.to);
     int64_t now_us = sim_now_us(machine->sim), at_us = now_us + rng_between(sim_rng(machine->sim), 1, TELL_US);
     if (at_us <= to->told_us) at_us = to->told_us + 1;
@@ -85,7 +85,7 @@ void machine_end(machine *machine, machine_process *process) {
     sim_note(machine->sim, NULL, "process %" PRIu64 " ends", process->id);
     sim_count(machine->sim, process->is_worker ? "workers lost" : "drivers lost", 1);
     tell_after(machine, rng_between(sim_rng(machine->sim), 1, 2 * TELL_US),
-               (tale){.kind = TELL_DEATH, .to = process->id});
+               (notice){.kind = TELL_DEATH, .to = process->id});
 }
 
 /* ---- A client. */
@@ -163,7 +163,7 @@ static void use_lease(machine *machine, machine_process *client, machine_lease *
     }
     shape->backlog--;
     lease->running = true;
-    tell(machine, (tale){.kind = TELL_JOB, .to = lease->worker, .a = client->id, .b = lease->id});
+    tell(machine, (notice){.kind = TELL_JOB, .to = lease->worker, .a = client->id, .b = lease->id});
 }
 
 static void granted(machine *machine, machine_process *client, uint64_t ticket, uint64_t id, uint64_t worker) {
@@ -236,7 +236,7 @@ static void reclaimed(machine *machine, machine_process *client, uint64_t id) {
 
 static void begin_job(machine *machine, machine_process *worker) {
     int64_t takes_us = rng_between(sim_rng(machine->sim), 1, machine->job_us);
-    tell_after(machine, takes_us, (tale){.kind = TELL_STEP, .to = worker->id});
+    tell_after(machine, takes_us, (notice){.kind = TELL_STEP, .to = worker->id});
 }
 
 static void take_job(machine *machine, machine_process *worker, uint64_t owner, uint64_t lease) {
@@ -250,7 +250,7 @@ static void end_job(machine *machine, machine_process *worker) {
     machine_job job = worker->jobs[0];
     memmove(worker->jobs, worker->jobs + 1, --worker->job_count * sizeof *worker->jobs);
     if (job.lease != 0 && machine_process_of(machine, job.owner)->alive)
-        tell(machine, (tale){.kind = TELL_DONE, .to = job.owner, .a = job.lease});
+        tell(machine, (notice){.kind = TELL_DONE, .to = job.owner, .a = job.lease});
     if (worker->job_count > 0) begin_job(machine, worker);
 }
 
@@ -306,7 +306,7 @@ static void member_gone(machine *machine, machine_process *process) {
         machine_process *other = &machine->processes[i];
         for (size_t k = 0; k < other->lease_count && other->alive; k++)
             if (other->leases[k].worker == process->id)
-                tell(machine, (tale){.kind = TELL_LOST, .to = other->id, .a = other->leases[k].id});
+                tell(machine, (notice){.kind = TELL_LOST, .to = other->id, .a = other->leases[k].id});
     }
 }
 
@@ -319,16 +319,16 @@ static void spawn(machine *machine, uint32_t program) {
     bool fails = machine->faulty && rng_chance(sim_rng(machine->sim), machine->spawn_failures);
     sim_count(machine->sim, fails ? "starts that failed" : "starts", 1);
     tell_after(machine, rng_between(sim_rng(machine->sim), 1, SPAWN_US),
-               (tale){.kind = fails ? TELL_UNSPAWNED : TELL_SPAWNED, .a = program});
+               (notice){.kind = fails ? TELL_UNSPAWNED : TELL_SPAWNED, .a = program});
 }
 
 static void grant(machine *machine, const scheduler_decision *decision) {
     if (decision->client >= FIRST_PROCESS) {
-        tell(machine, (tale){.kind = TELL_GRANTED,
-                             .to = decision->client,
-                             .a = decision->ticket,
-                             .b = decision->lease,
-                             .c = decision->worker});
+        tell(machine, (notice){.kind = TELL_GRANTED,
+                               .to = decision->client,
+                               .a = decision->ticket,
+                               .b = decision->lease,
+                               .c = decision->worker});
         return;
     }
     node_actor *actor = node_actor_ticket(&machine->actors.book, decision->ticket);
@@ -348,7 +348,7 @@ void machine_decide(machine *machine) {
         case SCHEDULER_SPAWN: spawn(machine, decision.program); break;
         case SCHEDULER_RECLAIM:
             sim_count(machine->sim, "reclaims", 1);
-            tell(machine, (tale){.kind = TELL_RECLAIM, .to = decision.client, .a = decision.lease});
+            tell(machine, (notice){.kind = TELL_RECLAIM, .to = decision.client, .a = decision.lease});
             break;
         case SCHEDULER_END:
             sim_count(machine->sim, "workers ended", 1);
@@ -358,7 +358,7 @@ void machine_decide(machine *machine) {
         case SCHEDULER_REFUSE:
             sim_count(machine->sim, "refused", 1);
             if (decision.client >= FIRST_PROCESS)
-                tell(machine, (tale){.kind = TELL_REFUSED, .to = decision.client, .a = decision.ticket});
+                tell(machine, (notice){.kind = TELL_REFUSED, .to = decision.client, .a = decision.ticket});
             break;
         }
     }
@@ -413,12 +413,12 @@ static void actor_forget(void *context, node_actor *actor, uint64_t ticket) {
 static void actor_start(void *context, node_actor *actor) {
     machine *machine = context;
     bool fails = rng_chance(sim_rng(machine->sim), machine->creation_failures);
-    tale tale = {.kind = fails ? TELL_UNCREATED : TELL_CREATED,
-                 .to = actor->process,
-                 .a = actor_checker_index(actor->id),
-                 .b = actor->starts,
-                 .c = machine->faulty && rng_chance(sim_rng(machine->sim), 0.5)}; /* even if it is dead by then */
-    tell_after(machine, rng_between(sim_rng(machine->sim), 1, SPAWN_US), tale);
+    notice notice = {.kind = fails ? TELL_UNCREATED : TELL_CREATED,
+                     .to = actor->process,
+                     .a = actor_checker_index(actor->id),
+                     .b = actor->starts,
+                     .c = machine->faulty && rng_chance(sim_rng(machine->sim), 0.5)}; /* even if it is dead by then */
+    tell_after(machine, rng_between(sim_rng(machine->sim), 1, SPAWN_US), notice);
 }
 
 static void actor_kill(void *context, uint64_t process) {
@@ -444,57 +444,58 @@ static const node_actor_ops actor_ops = {.request = actor_request,
 
 void machine_call_actor(machine *machine, size_t index) {
     const actor_entry *entry = &machine->actors.entries[index];
-    if (entry->state == NODE_ACTOR_ALIVE) tell(machine, (tale){.kind = TELL_JOB, .to = entry->process});
+    if (entry->state == NODE_ACTOR_ALIVE) tell(machine, (notice){.kind = TELL_JOB, .to = entry->process});
 }
 
 /* ---- What arrives. */
 
-static void at_node(machine *machine, const tale *tale) {
-    switch (tale->kind) {
-    case TELL_DEATH: member_gone(machine, machine_process_of(machine, tale->to)); break;
-    case TELL_SPAWNED: spawned(machine, (uint32_t)tale->a); break;
-    case TELL_UNSPAWNED: scheduler_checker_spawn_failed(&machine->scheduler, (uint32_t)tale->a); break;
+static void at_node(machine *machine, const notice *notice) {
+    switch (notice->kind) {
+    case TELL_DEATH: member_gone(machine, machine_process_of(machine, notice->to)); break;
+    case TELL_SPAWNED: spawned(machine, (uint32_t)notice->a); break;
+    case TELL_UNSPAWNED: scheduler_checker_spawn_failed(&machine->scheduler, (uint32_t)notice->a); break;
     case TELL_CREATED:
     case TELL_UNCREATED:
-        if (machine_process_of(machine, tale->to)->alive || tale->c != 0)
-            actor_checker_created(&machine->actors, (size_t)tale->a, (uint32_t)tale->b, tale->kind == TELL_UNCREATED);
+        if (machine_process_of(machine, notice->to)->alive || notice->c != 0)
+            actor_checker_created(&machine->actors, (size_t)notice->a, (uint32_t)notice->b,
+                                  notice->kind == TELL_UNCREATED);
         break;
     default: MR_UNREACHABLE();
     }
 }
 
-static void at_process(machine *machine, machine_process *to, const tale *tale) {
-    switch (tale->kind) {
-    case TELL_GRANTED: granted(machine, to, tale->a, tale->b, tale->c); break;
-    case TELL_RECLAIM: reclaimed(machine, to, tale->a); break;
-    case TELL_DONE: job_done(machine, to, tale->a); break;
-    case TELL_LOST: job_lost(machine, to, tale->a); break;
-    case TELL_REFUSED: refused(machine, to, tale->a); break;
-    case TELL_JOB: take_job(machine, to, tale->a, tale->b); break;
+static void at_process(machine *machine, machine_process *to, const notice *notice) {
+    switch (notice->kind) {
+    case TELL_GRANTED: granted(machine, to, notice->a, notice->b, notice->c); break;
+    case TELL_RECLAIM: reclaimed(machine, to, notice->a); break;
+    case TELL_DONE: job_done(machine, to, notice->a); break;
+    case TELL_LOST: job_lost(machine, to, notice->a); break;
+    case TELL_REFUSED: refused(machine, to, notice->a); break;
+    case TELL_JOB: take_job(machine, to, notice->a, notice->b); break;
     case TELL_STEP: step(machine, to); break;
     default: MR_UNREACHABLE();
     }
 }
 
 /* A job for a worker that is dead is lost, and its owner learns it. */
-static void at_nobody(machine *machine, const tale *tale) {
-    if (tale->kind == TELL_JOB && tale->b != 0 && machine_process_of(machine, tale->a)->alive)
-        tell(machine, (struct tale){.kind = TELL_LOST, .to = tale->a, .a = tale->b});
+static void at_nobody(machine *machine, const notice *notice) {
+    if (notice->kind == TELL_JOB && notice->b != 0 && machine_process_of(machine, notice->a)->alive)
+        tell(machine, (struct notice){.kind = TELL_LOST, .to = notice->a, .a = notice->b});
 }
 
 static void arrive(void *context, uint64_t unused) {
-    tale *tale = context;
-    machine *machine = tale->machine;
-    sim_trace_record(sim_get_trace(machine->sim), sim_now_us(machine->sim), (uint32_t)tale->to, SIM_TRACE_NOTE,
-                     (uint64_t)tale->kind, tale->a);
-    if (tale->kind >= TELL_DEATH)
-        at_node(machine, tale);
-    else if (machine_process_of(machine, tale->to)->alive)
-        at_process(machine, machine_process_of(machine, tale->to), tale);
+    notice *notice = context;
+    machine *machine = notice->machine;
+    sim_trace_record(sim_get_trace(machine->sim), sim_now_us(machine->sim), (uint32_t)notice->to, SIM_TRACE_NOTE,
+                     (uint64_t)notice->kind, notice->a);
+    if (notice->kind >= TELL_DEATH)
+        at_node(machine, notice);
+    else if (machine_process_of(machine, notice->to)->alive)
+        at_process(machine, machine_process_of(machine, notice->to), notice);
     else
-        at_nobody(machine, tale);
-    list_remove(&tale->place);
-    free(tale);
+        at_nobody(machine, notice);
+    list_remove(&notice->place);
+    free(notice);
     machine_decide(machine);
 }
 
@@ -502,7 +503,7 @@ static void arrive(void *context, uint64_t unused) {
 
 void machine_init(machine *machine, sim *sim, const resources *total, uint32_t prestart, uint32_t program_count) {
     *machine = (struct machine){.sim = sim, .total = *total, .program_count = program_count, .next_ticket = 1};
-    list_init(&machine->tales);
+    list_init(&machine->notices);
     machine->processes = xcalloc(MACHINE_PROCESSES_MAX, sizeof *machine->processes);
     scheduler_checker_init(&machine->scheduler, sim, total, prestart);
     actor_checker_init(&machine->actors, sim, &actor_ops, machine);
@@ -513,7 +514,7 @@ void machine_init(machine *machine, sim *sim, const resources *total, uint32_t p
 void machine_fini(machine *machine) {
     actor_checker_fini(&machine->actors);
     scheduler_checker_fini(&machine->scheduler);
-    for (list *at; (at = list_pop_front(&machine->tales)) != NULL;) free(container_of(at, tale, place));
+    for (list *at; (at = list_pop_front(&machine->notices)) != NULL;) free(container_of(at, notice, place));
     free(machine->processes);
 }
 

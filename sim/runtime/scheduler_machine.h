@@ -70,7 +70,7 @@ typedef struct machine {
     resources total;
     machine_process *processes; /* owned: by number */
     size_t process_count;
-    list tales; /* owned: what is on its way */
+    list notices; /* owned: what is on its way */
     machine_group groups[MACHINE_GROUPS_MAX];
     uint64_t next_ticket, next_group;
     uint32_t program_count;

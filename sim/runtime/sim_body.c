@@ -199,5 +199,5 @@ void sim_runtime_work(sim_runtime *runtime) {
         worker_finish(worker, runtime->call);
         runtime->call = NULL;
     }
-    if (worker_is_over(worker)) sim_runtime_world_end(runtime->world, runtime->seat);
+    if (worker_is_over(worker)) sim_runtime_world_end(runtime->world, runtime->site);
 }

@@ -35,15 +35,15 @@ static void called(void *context) {
 
 static void end(void *context) {
     sim_runtime *runtime = context;
-    if (!runtime->stopping) sim_runtime_world_end(runtime->world, runtime->seat);
+    if (!runtime->stopping) sim_runtime_world_end(runtime->world, runtime->site);
 }
 
 static sim_runtime *sim_runtime_start(sim_node *node, const env *env, sim_runtime_world *world,
-                                      sim_runtime_seat *seat) {
+                                      sim_runtime_site *site) {
     sim_runtime *runtime = xcalloc(1, sizeof *runtime);
-    *runtime = (struct sim_runtime){.world = world, .node = node, .seat = seat, .process = process_of(node)};
+    *runtime = (struct sim_runtime){.world = world, .node = node, .site = site, .process = process_of(node)};
     runtime->tick_at_us = CLOCK_NEVER_US;
-    if (seat != NULL) seat->process = runtime->process;
+    if (site != NULL) site->process = runtime->process;
     list_init(&runtime->watches);
     list_init(&runtime->takers);
     list_init(&runtime->births);
@@ -57,10 +57,10 @@ static sim_runtime *sim_runtime_start(sim_node *node, const env *env, sim_runtim
                                        .stirred = stirred,
                                        .called = called,
                                        .end = end};
-    if (seat == NULL) runtime->host.about = span_of(runtime->about, writer_size(&writer));
-    int pid = seat != NULL ? seat->pid : (int)(100000 + sim_node_index(node));
-    core_worker_init(&runtime->worker, env, &runtime->host, seat != NULL ? WIRE_WORKER : WIRE_DRIVER, pid);
-    if (seat != NULL) worker_attach(&runtime->worker);
+    if (site == NULL) runtime->host.about = span_of(runtime->about, writer_size(&writer));
+    int pid = site != NULL ? site->pid : (int)(100000 + sim_node_index(node));
+    core_worker_init(&runtime->worker, env, &runtime->host, site != NULL ? WIRE_WORKER : WIRE_DRIVER, pid);
+    if (site != NULL) worker_attach(&runtime->worker);
     sim_node_serve(node, &rpc_events, runtime->worker.rpc);
     mr_status status =
         core_worker_start(&runtime->worker, runtime->process, world->checker.large ? &world->arena : NULL);
@@ -73,7 +73,7 @@ static void *driver_start(sim_node *node, const env *env, void *argument) {
 }
 
 static void *worker_start(sim_node *node, const env *env, void *argument) {
-    return sim_runtime_start(node, env, ((sim_runtime_seat *)argument)->world, argument);
+    return sim_runtime_start(node, env, ((sim_runtime_site *)argument)->world, argument);
 }
 
 /* A process that dies touches nothing any more: what it has in shared memory stays as it is. */

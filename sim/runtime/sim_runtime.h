@@ -18,7 +18,7 @@
 #include "sim/runtime/sim_store.h"
 
 enum {
-    SIM_RUNTIME_SEATS = 72,
+    SIM_RUNTIME_SITES = 72,
     SIM_RUNTIME_DRIVERS = 6,
     SIM_RUNTIME_KEPT = 16,
     SIM_RUNTIME_GROUP = 3,
@@ -27,7 +27,7 @@ enum {
 
 struct sim_runtime_world;
 
-typedef struct sim_runtime_seat { /* a machine for one worker */
+typedef struct sim_runtime_site { /* a machine for one worker */
     struct sim_runtime_world *world;
     sim_node *node;
     int pid;          /* 0: not used yet */
@@ -35,12 +35,12 @@ typedef struct sim_runtime_seat { /* a machine for one worker */
     uint32_t program;
     bool ended;
     bool killed; /* by the node, or it ended by itself: no fault's doing */
-} sim_runtime_seat;
+} sim_runtime_site;
 
 typedef struct sim_runtime { /* a driver or a worker */
     struct sim_runtime_world *world;
     sim_node *node;
-    sim_runtime_seat *seat; /* NULL: a driver */
+    sim_runtime_site *site; /* NULL: a driver */
     uint64_t process;
     core_worker worker;
     core_worker_host host;
@@ -71,8 +71,8 @@ typedef struct sim_runtime_world {
     runtime_checker checker;
     sim_node *node, *drivers[SIM_RUNTIME_DRIVERS];
     size_t driver_count;
-    sim_runtime_seat seats[SIM_RUNTIME_SEATS];
-    size_t seat_count; /* used */
+    sim_runtime_site sites[SIM_RUNTIME_SITES];
+    size_t site_count; /* used */
     int next_pid;
     bool faulty; /* starts fail, workers die */
     uint64_t strikes;
@@ -97,8 +97,8 @@ node_core *sim_runtime_world_core(const sim_runtime_world *world); /* NULL: the 
 runtime_store_server *sim_runtime_world_store_server(const sim_runtime_world *world);
 size_t sim_runtime_world_workers(const sim_runtime_world *world); /* alive */
 /* its process ends by itself, or as it is told to */
-void sim_runtime_world_end(sim_runtime_world *world, sim_runtime_seat *seat);
-void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_seat *seat); /* it dies */
+void sim_runtime_world_end(sim_runtime_world *world, sim_runtime_site *site);
+void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_site *site); /* it dies */
 /* what the node's book says of them, and may say */
 void sim_runtime_world_check_actors(sim_runtime_world *world);
 void sim_runtime_world_fini(sim_runtime_world *world); /* after the simulation */

@@ -24,45 +24,45 @@ static void child_ended(void *context, uint64_t pid) {
 }
 
 /* The actor in that process loses it, and not because the node wants it to. */
-static void note_loss(const sim_runtime_seat *seat) {
-    sim_runtime_world *world = seat->world;
+static void note_loss(const sim_runtime_site *site) {
+    sim_runtime_world *world = site->world;
     const node_core *core = sim_runtime_world_core(world);
-    const node_actor *actor = core == NULL ? NULL : map_get(&core->actors.by_process, seat->process);
-    if (actor != NULL && !seat->killed) runtime_checker_lost(&world->checker, actor->id);
+    const node_actor *actor = core == NULL ? NULL : map_get(&core->actors.by_process, site->process);
+    if (actor != NULL && !site->killed) runtime_checker_lost(&world->checker, actor->id);
 }
 
 /* The process of a seat is gone, or never came: the node learns it in its own time. */
-static void seat_ended(sim_runtime_seat *seat) {
-    sim_runtime_world *world = seat->world;
-    seat->ended = true;
+static void site_ended(sim_runtime_site *site) {
+    sim_runtime_world *world = site->world;
+    site->ended = true;
     runtime_checker_died(&world->checker);
     if (sim_node_up(world->node))
         sim_node_after(world->node, rng_between(sim_rng(world->sim), 1, END_SEEN_US), child_ended,
-                       sim_node_state(world->node), (uint64_t)seat->pid);
+                       sim_node_state(world->node), (uint64_t)site->pid);
 }
 
 static void kill_now(void *context, uint64_t unused) {
-    sim_runtime_seat *seat = context;
-    if (seat->ended) return;
-    const sim_runtime *runtime = sim_node_state(seat->node);
-    seat->world->checker.failed_starts += runtime == NULL || !runtime->worker.joined;
-    note_loss(seat);
-    if (sim_node_up(seat->node)) sim_node_crash(seat->node, false);
-    seat_ended(seat);
+    sim_runtime_site *site = context;
+    if (site->ended) return;
+    const sim_runtime *runtime = sim_node_state(site->node);
+    site->world->checker.failed_starts += runtime == NULL || !runtime->worker.joined;
+    note_loss(site);
+    if (sim_node_up(site->node)) sim_node_crash(site->node, false);
+    site_ended(site);
 }
 
-void sim_runtime_world_end(sim_runtime_world *world, sim_runtime_seat *seat) {
-    seat->killed = true;
-    sim_after(world->sim, 1, kill_now, seat, 0);
+void sim_runtime_world_end(sim_runtime_world *world, sim_runtime_site *site) {
+    site->killed = true;
+    sim_after(world->sim, 1, kill_now, site, 0);
 }
 
-void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_seat *seat) {
-    sim_after(world->sim, 1, kill_now, seat, 0);
+void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_site *site) {
+    sim_after(world->sim, 1, kill_now, site, 0);
 }
 
 static void start_now(void *context, uint64_t unused) {
-    sim_runtime_seat *seat = context;
-    if (!seat->ended) sim_node_start(seat->node);
+    sim_runtime_site *site = context;
+    if (!site->ended) sim_node_start(site->node);
 }
 
 static mr_status program_add(void *self, uint32_t program, int pid, reader *launch_spec) { return MR_OK; }
@@ -73,36 +73,36 @@ static mr_status start_worker(void *self, uint32_t program, int *pid) {
     sim_runtime_world *world = process->world;
     rng *rng = sim_rng(world->sim);
     bool fails = world->faulty && rng_chance(rng, world->start_failures);
-    if (world->seat_count == SIM_RUNTIME_SEATS) sim_violation(world->sim, "the scene has no more seats for workers");
-    if (world->seat_count == SIM_RUNTIME_SEATS || (fails && rng_chance(rng, 0.5))) {
+    if (world->site_count == SIM_RUNTIME_SITES) sim_violation(world->sim, "the scene has no more seats for workers");
+    if (world->site_count == SIM_RUNTIME_SITES || (fails && rng_chance(rng, 0.5))) {
         world->checker.failed_starts++;
         return error_set(MR_IO, "no process can be started");
     }
-    sim_runtime_seat *seat = &world->seats[world->seat_count++];
-    seat->pid = *pid = world->next_pid++;
-    seat->program = program;
+    sim_runtime_site *site = &world->sites[world->site_count++];
+    site->pid = *pid = world->next_pid++;
+    site->program = program;
     sim_count(world->sim, "workers", 1);
     int64_t delay_us = rng_between(rng, 100, START_US);
-    sim_after(world->sim, delay_us, start_now, seat, 0);
-    if (fails) sim_after(world->sim, delay_us + rng_between(rng, -50, 300), kill_now, seat, 0);
+    sim_after(world->sim, delay_us, start_now, site, 0);
+    if (fails) sim_after(world->sim, delay_us + rng_between(rng, -50, 300), kill_now, site, 0);
     return MR_OK;
 }
 
 static void kill_worker(void *self, int pid) {
     sim_runtime_world *world = ((sim_runtime_node_process *)self)->world;
-    for (size_t i = 0; i < world->seat_count; i++) {
-        sim_runtime_seat *seat = &world->seats[i];
-        if (seat->pid != pid || seat->killed || seat->ended) continue;
-        seat->killed = true;
-        sim_after(world->sim, rng_between(sim_rng(world->sim), 1, world->kill_us), kill_now, seat, 0);
+    for (size_t i = 0; i < world->site_count; i++) {
+        sim_runtime_site *site = &world->sites[i];
+        if (site->pid != pid || site->killed || site->ended) continue;
+        site->killed = true;
+        sim_after(world->sim, rng_between(sim_rng(world->sim), 1, world->kill_us), kill_now, site, 0);
     }
 }
 
 /* An actor is put there; it may be dead already, which the node does not know. */
 static void label(void *self, int pid, const char *text) {
     const sim_runtime_world *world = ((sim_runtime_node_process *)self)->world;
-    for (size_t i = 0; i < world->seat_count; i++)
-        if (world->seats[i].pid == pid && world->seats[i].ended) note_loss(&world->seats[i]);
+    for (size_t i = 0; i < world->site_count; i++)
+        if (world->sites[i].pid == pid && world->sites[i].ended) note_loss(&world->sites[i]);
 }
 static void drain(void *self) {} /* they print nothing */
 
@@ -173,7 +173,7 @@ void sim_runtime_world_check_actors(sim_runtime_world *world) {
 
 size_t sim_runtime_world_workers(const sim_runtime_world *world) {
     size_t count = 0;
-    for (size_t i = 0; i < world->seat_count; i++) count += !world->seats[i].ended;
+    for (size_t i = 0; i < world->site_count; i++) count += !world->sites[i].ended;
     return count;
 }
 
@@ -181,9 +181,9 @@ void sim_runtime_world_init(sim_runtime_world *world, sim *sim) {
     *world = (sim_runtime_world){.sim = sim, .next_pid = 1000};
     world->checker.sim = sim;
     world->node = sim_node_add(sim, "node", &runtime_node_program, world);
-    for (size_t i = 0; i < SIM_RUNTIME_SEATS; i++) {
-        world->seats[i] = (sim_runtime_seat){.world = world};
-        world->seats[i].node = sim_node_add(sim, NULL, &runtime_worker_program, &world->seats[i]);
+    for (size_t i = 0; i < SIM_RUNTIME_SITES; i++) {
+        world->sites[i] = (sim_runtime_site){.world = world};
+        world->sites[i].node = sim_node_add(sim, NULL, &runtime_worker_program, &world->sites[i]);
     }
 }
 

@@ -12,10 +12,10 @@
 
 enum { OFTEN_US = 300, OFTEN_UNTIL_US = 40 * 1000 };
 
-typedef struct guest { /* a process that has a store */
+typedef struct store_peer { /* a process that has a store */
     link_id link;
     bool again; /* it is to look at its store, but there was no room to say so */
-} guest;
+} store_peer;
 
 struct runtime_store_server {
     sim_node *node;
@@ -23,7 +23,7 @@ struct runtime_store_server {
     extent_allocator *allocator;
     store_server *server;
     store_rpc_server *store_rpc_server;
-    map guests; /* by process; owned */
+    map store_peers; /* by process; owned */
     bool ticking;
 };
 
@@ -39,8 +39,9 @@ static void extent_free(void *context, extent extent) {
 
 static void nudge(void *context, uint64_t process) {
     runtime_store_server *self = context;
-    guest *guest = map_get(&self->guests, process);
-    if (guest != NULL) guest->again = wire_tell(self->rpc, guest->link, CLIENT_STORE, (span){0}) == MR_BUSY;
+    store_peer *store_peer = map_get(&self->store_peers, process);
+    if (store_peer != NULL)
+        store_peer->again = wire_tell(self->rpc, store_peer->link, CLIENT_STORE, (span){0}) == MR_BUSY;
 }
 
 static const store_server_ops ops = {.extent_alloc = extent_alloc, .extent_free = extent_free, .nudge = nudge};
@@ -73,10 +74,10 @@ static void look_often(void *context, uint64_t unused) {
 static mr_status on_request(void *context, uint64_t process, const rpc_call_request *request) {
     runtime_store_server *self = context;
     if (request->method != STORE_SERVER_METHOD) return error_set(MR_INVALID, "the node does not know this method");
-    if (map_get(&self->guests, process) == NULL) {
-        guest *guest = xcalloc(1, sizeof *guest);
-        guest->link = request->token.link;
-        map_put(&self->guests, process, guest);
+    if (map_get(&self->store_peers, process) == NULL) {
+        store_peer *store_peer = xcalloc(1, sizeof *store_peer);
+        store_peer->link = request->token.link;
+        map_put(&self->store_peers, process, store_peer);
     }
     look_soon(self);
     store_rpc_server_request(self->store_rpc_server, process, request, sim_node_now_us(self->node));
@@ -87,15 +88,15 @@ static void on_room(void *context) {
     runtime_store_server *self = context;
     map_entry found;
     store_rpc_server_room(self->store_rpc_server);
-    for (size_t at = 0; (at = map_next(&self->guests, at, &found)) != 0;)
-        if (((const guest *)found.value)->again) nudge(self, found.key);
+    for (size_t at = 0; (at = map_next(&self->store_peers, at, &found)) != 0;)
+        if (((const store_peer *)found.value)->again) nudge(self, found.key);
 }
 
 static void on_gone(void *context, uint64_t process) {
     runtime_store_server *self = context;
-    guest *guest = map_remove(&self->guests, process);
-    if (guest == NULL) return;
-    free(guest);
+    store_peer *store_peer = map_remove(&self->store_peers, process);
+    if (store_peer == NULL) return;
+    free(store_peer);
     store_server_leave(self->server, process);
     look_soon(self);
 }
@@ -110,7 +111,7 @@ static void let_go(void *context, const object_ref *ref) {
     look_soon(self);
 }
 
-static const node_annex_ops annex_ops = {on_request, on_room, on_gone, keep, let_go};
+static const node_extension_ops extension_ops = {on_request, on_room, on_gone, keep, let_go};
 
 /* ---- Life. */
 
@@ -120,7 +121,7 @@ runtime_store_server *runtime_store_server_open(sim_node *node, node_core *core,
     self->allocator = extent_allocator_create(ARENA_EXTENTS_OFFSET, arena->size);
     self->server = store_server_open(arena, &ops, self, NULL);
     self->store_rpc_server = store_rpc_server_create(self->server, self->rpc);
-    node_manager_annex(core, &annex_ops, self);
+    node_manager_extension(core, &extension_ops, self);
     sim_node_after(node, OFTEN_US, look_often, self, 0);
     return self;
 }
@@ -131,8 +132,8 @@ void runtime_store_server_close(runtime_store_server *self) {
     store_rpc_server_destroy(self->store_rpc_server);
     extent_allocator_destroy(self->allocator);
     map_entry found;
-    for (size_t at = 0; (at = map_next(&self->guests, at, &found)) != 0;) free(found.value);
-    map_fini(&self->guests);
+    for (size_t at = 0; (at = map_next(&self->store_peers, at, &found)) != 0;) free(found.value);
+    map_fini(&self->store_peers);
     free(self);
 }
 

@@ -10,20 +10,20 @@
 
 #include "base/alloc.h"
 
-typedef struct lent {
+typedef struct borrowed {
     shared_bytes bytes;
     int given_back;
-} lent;
+} borrowed;
 
-static void give_back(shared_bytes *bytes) { ((lent *)bytes)->given_back++; }
+static void give_back(shared_bytes *bytes) { ((borrowed *)bytes)->given_back++; }
 
 static void the_last_one_gives_it_back(void **state) {
-    lent lent = {.bytes = {1, give_back}};
-    assert_ptr_equal(shared_bytes_ref(&lent.bytes), &lent.bytes);
-    shared_bytes_unref(&lent.bytes);
-    assert_int_equal(lent.given_back, 0);
-    shared_bytes_unref(&lent.bytes);
-    assert_int_equal(lent.given_back, 1);
+    borrowed borrowed = {.bytes = {1, give_back}};
+    assert_ptr_equal(shared_bytes_ref(&borrowed.bytes), &borrowed.bytes);
+    shared_bytes_unref(&borrowed.bytes);
+    assert_int_equal(borrowed.given_back, 0);
+    shared_bytes_unref(&borrowed.bytes);
+    assert_int_equal(borrowed.given_back, 1);
 }
 
 static void a_copy_is_its_own(void **state) {

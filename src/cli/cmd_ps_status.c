@@ -42,17 +42,17 @@ static uint32_t heads_of(const mr_ps_cluster_map *map, const mr_ps_server *serve
     return heads;
 }
 
-static bool is_here(const mr_ps_processes *board, const mr_ps_replica *copy) {
-    const mr_ps_process *process = ps_process_list_find(board, MR_PS_SERVERS, copy->server);
+static bool is_here(const mr_ps_processes *process_table, const mr_ps_replica *copy) {
+    const mr_ps_process *process = ps_process_list_find(process_table, MR_PS_SERVERS, copy->server);
     return process != NULL && process->incarnation == copy->incarnation && process->here;
 }
 
 /* Number of slots with fewer replicas on live servers than configured. */
-static uint32_t lacking(const mr_ps_cluster_map *map, const mr_ps_processes *board) {
+static uint32_t lacking(const mr_ps_cluster_map *map, const mr_ps_processes *process_table) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < map->slot_count; i++) {
         uint32_t here = 0;
-        for (uint32_t k = 0; k < map->slots[i].count; k++) here += is_here(board, &map->slots[i].replicas[k]);
+        for (uint32_t k = 0; k < map->slots[i].count; k++) here += is_here(process_table, &map->slots[i].replicas[k]);
         count += here < map->info.replicas;
     }
     return count;
@@ -66,7 +66,7 @@ static uint32_t played(const mr_ps_cluster_map *map) {
 
 /* ---- For people. */
 
-static void print_servers(const mr_ps_cluster_map *map, const mr_ps_processes *board) {
+static void print_servers(const mr_ps_cluster_map *map, const mr_ps_processes *process_table) {
     static const mr_ps_process unheard = {.here = 0};
     text_table *table =
         text_table_create((const char *const[]){">SERVER", ">START", ">HEADS", ">REPLICAS", ">PUSH/S", ">PULL/S",
@@ -74,7 +74,7 @@ static void print_servers(const mr_ps_cluster_map *map, const mr_ps_processes *b
     for (uint32_t i = 0; i < map->info.servers; i++) {
         const mr_ps_server *server = &map->servers[i];
         uint32_t copies, heads = heads_of(map, server, &copies);
-        const mr_ps_process *process = ps_process_list_find(board, MR_PS_SERVERS, server->number);
+        const mr_ps_process *process = ps_process_list_find(process_table, MR_PS_SERVERS, server->number);
         bool known = process != NULL && process->incarnation == server->incarnation && process->here;
         if (!known) process = &unheard;
         text_table_cell(table, "%u", server->number);
@@ -98,17 +98,17 @@ static void print_rounds(const mr_ps_info *info) {
     putchar('\n');
 }
 
-static void print_slots(const mr_ps_cluster_map *map, const mr_ps_processes *board) {
+static void print_slots(const mr_ps_cluster_map *map, const mr_ps_processes *process_table) {
     const mr_ps_info *info = &map->info;
     printf("%s, %s of each, %s%s, %s\n", text_table_count(info->slots, "slot"),
            text_table_count(info->replicas, "replica"), consistency_name(info),
            info->mixed_consistency ? " and others" : "", text_table_count(info->ranks, "rank"));
     print_rounds(info);
     printf("%u of %s held by a worker so far; ", played(map), text_table_count(info->ranks, "rank"));
-    if (lacking(map, board) == 0)
+    if (lacking(map, process_table) == 0)
         puts("every slot has all its replicas");
     else
-        printf("%u of %u slots lack replicas\n", lacking(map, board), map->slot_count);
+        printf("%u of %u slots lack replicas\n", lacking(map, process_table), map->slot_count);
 }
 
 /* Prints what the balancer has done, and nothing before its first move. */
@@ -125,24 +125,25 @@ static void print_balance(const mr_ps_cluster_map *map) {
     if (hot != 0) puts(hot > SAID_MAX ? " ..." : "");
 }
 
-static void print_people(const mr_ps_cluster_map *map, const mr_ps_processes *board, const mr_ps_overview *overview) {
+static void print_people(const mr_ps_cluster_map *map, const mr_ps_processes *process_table,
+                         const mr_ps_overview *overview) {
     if (map->number == 0)
         puts("There are no slots yet");
     else
-        print_slots(map, board);
+        print_slots(map, process_table);
     print_balance(map);
     ps_overview_print_stall(overview);
     ps_overview_print_checkpoints(overview);
-    ps_process_list_print_steps(board);
-    ps_process_list_print_disputes(board);
+    ps_process_list_print_steps(process_table);
+    ps_process_list_print_disputes(process_table);
     if (map->number != 0) {
         putchar('\n');
-        print_servers(map, board);
+        print_servers(map, process_table);
     }
-    ps_process_list_print_others(board);
+    ps_process_list_print_others(process_table);
     ps_overview_print_tables(overview);
     ps_overview_print_data(overview);
-    ps_process_list_print_ranks(board);
+    ps_process_list_print_ranks(process_table);
 }
 
 /* ---- For programs. */
@@ -189,7 +190,7 @@ static mr_arg ranks_of(const mr_ps_cluster_map *map, json_output *json) {
     return mr_list(rows, map->info.ranks);
 }
 
-static mr_status print_json(const mr_ps_cluster_map *map, const mr_ps_processes *board,
+static mr_status print_json(const mr_ps_cluster_map *map, const mr_ps_processes *process_table,
                             const mr_ps_overview *overview) {
     json_output json = {0};
     char generation[20];
@@ -205,11 +206,11 @@ static mr_status print_json(const mr_ps_cluster_map *map, const mr_ps_processes 
         {"backup_workers", mr_int(map->info.backup_workers)},
         {"deadline_us", mr_int(map->info.deadline_us)},
         {"replicas", mr_int(map->info.replicas)},
-        {"lacking", mr_int(lacking(map, board))},
+        {"lacking", mr_int(lacking(map, process_table))},
         {"slots", slots_of(map, &json)},
         {"servers", servers_of(map, &json)},
         {"ranks", ranks_of(map, &json)},
-        {"processes", ps_process_list_json(board, &json)},
+        {"processes", ps_process_list_json(process_table, &json)},
         {"tables", ps_overview_tables_json(overview, &json)},
         {"data", ps_overview_data_json(overview, &json)},
         {"checkpoints", ps_overview_checkpoints_json(overview, &json)},
@@ -244,19 +245,19 @@ int ps_status(int argc, char **argv) {
     };
     wanted wanted = {0};
     mr_ps_cluster_map *map = NULL;
-    mr_ps_processes *board = NULL;
+    mr_ps_processes *process_table = NULL;
     mr_ps_overview *overview = NULL;
     argp_parse(&argp, argc, argv, 0, NULL, &wanted);
     mr_status status = mr_ps_cluster_map_get(wanted.scheduler, ANSWER_US, &map);
-    if (status == MR_OK) status = mr_ps_processes_get(wanted.scheduler, ANSWER_US, &board);
+    if (status == MR_OK) status = mr_ps_processes_get(wanted.scheduler, ANSWER_US, &process_table);
     if (status == MR_OK) status = mr_ps_overview_get(wanted.scheduler, ANSWER_US, &overview);
     if (status == MR_OK && wanted.as_json)
-        status = print_json(map, board, overview);
+        status = print_json(map, process_table, overview);
     else if (status == MR_OK)
-        print_people(map, board, overview);
+        print_people(map, process_table, overview);
     int code = command_outcome(argv[0], status);
     mr_ps_cluster_map_free(map);
-    mr_ps_processes_free(board);
+    mr_ps_processes_free(process_table);
     mr_ps_overview_free(overview);
     return code;
 }

@@ -8,18 +8,19 @@
 
 #include "cli/text_table.h"
 
-const mr_ps_process *ps_process_list_find(const mr_ps_processes *board, int role, uint32_t number) {
-    for (uint32_t i = 0; i < board->count; i++)
-        if (board->processes[i].role == role && board->processes[i].number == number) return &board->processes[i];
+const mr_ps_process *ps_process_list_find(const mr_ps_processes *process_table, int role, uint32_t number) {
+    for (uint32_t i = 0; i < process_table->count; i++)
+        if (process_table->processes[i].role == role && process_table->processes[i].number == number)
+            return &process_table->processes[i];
     return NULL;
 }
 
 /* ---- For people. */
 
-void ps_process_list_print_steps(const mr_ps_processes *board) {
+void ps_process_list_print_steps(const mr_ps_processes *process_table) {
     const mr_ps_process *slowest = NULL, *fastest = NULL;
-    for (uint32_t i = 0; i < board->count; i++) {
-        const mr_ps_process *process = &board->processes[i];
+    for (uint32_t i = 0; i < process_table->count; i++) {
+        const mr_ps_process *process = &process_table->processes[i];
         if (process->role != MR_PS_WORKERS || !process->here) continue;
         if (slowest == NULL || process->step < slowest->step) slowest = process;
         if (fastest == NULL || process->step > fastest->step) fastest = process;
@@ -33,9 +34,9 @@ void ps_process_list_print_steps(const mr_ps_processes *board) {
                slowest->number, slowest->step, fastest->number, fastest->step, fastest->step - slowest->step);
 }
 
-void ps_process_list_print_disputes(const mr_ps_processes *board) {
+void ps_process_list_print_disputes(const mr_ps_processes *process_table) {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < board->count; i++) count += board->processes[i].conflicts;
+    for (uint32_t i = 0; i < process_table->count; i++) count += process_table->processes[i].conflicts;
     if (count != 0)
         printf("%" PRIu64 " contributions were repeated with other bytes: a rank must repeat a step with the same "
                "pushes\n",
@@ -59,14 +60,14 @@ static bool is_other(const mr_ps_process *process) {
     return process->role != MR_PS_WORKERS && process->here && process->metric_count != 0;
 }
 
-void ps_process_list_print_others(const mr_ps_processes *board) {
+void ps_process_list_print_others(const mr_ps_processes *process_table) {
     bool any = false;
-    for (uint32_t i = 0; i < board->count; i++) any = any || is_other(&board->processes[i]);
+    for (uint32_t i = 0; i < process_table->count; i++) any = any || is_other(&process_table->processes[i]);
     if (!any) return;
     putchar('\n');
     text_table *table = text_table_create((const char *const[]){"PROCESS", "METRICS", NULL});
-    for (uint32_t i = 0; i < board->count; i++) {
-        const mr_ps_process *process = &board->processes[i];
+    for (uint32_t i = 0; i < process_table->count; i++) {
+        const mr_ps_process *process = &process_table->processes[i];
         char text[1024];
         if (!is_other(process)) continue;
         print_reports(process, text, sizeof text);
@@ -79,15 +80,15 @@ void ps_process_list_print_others(const mr_ps_processes *board) {
     text_table_print(table);
 }
 
-void ps_process_list_print_ranks(const mr_ps_processes *board) {
+void ps_process_list_print_ranks(const mr_ps_processes *process_table) {
     bool any = false;
-    for (uint32_t i = 0; i < board->count; i++) any = any || board->processes[i].role == MR_PS_WORKERS;
+    for (uint32_t i = 0; i < process_table->count; i++) any = any || process_table->processes[i].role == MR_PS_WORKERS;
     if (!any) return;
     putchar('\n');
     text_table *table =
         text_table_create((const char *const[]){">RANK", ">STEP", ">STEPS/S", "LAST HEARD", "METRICS", NULL});
-    for (uint32_t i = 0; i < board->count; i++) {
-        const mr_ps_process *process = &board->processes[i];
+    for (uint32_t i = 0; i < process_table->count; i++) {
+        const mr_ps_process *process = &process_table->processes[i];
         char text[1024];
         if (process->role != MR_PS_WORKERS) continue;
         print_reports(process, text, sizeof text);
@@ -145,8 +146,8 @@ static mr_arg process_of(const mr_ps_process *process, json_output *json) {
     return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-mr_arg ps_process_list_json(const mr_ps_processes *board, json_output *json) {
-    mr_arg *rows = json_output_list(json, board->count);
-    for (uint32_t i = 0; i < board->count; i++) rows[i] = process_of(&board->processes[i], json);
-    return mr_list(rows, board->count);
+mr_arg ps_process_list_json(const mr_ps_processes *process_table, json_output *json) {
+    mr_arg *rows = json_output_list(json, process_table->count);
+    for (uint32_t i = 0; i < process_table->count; i++) rows[i] = process_of(&process_table->processes[i], json);
+    return mr_list(rows, process_table->count);
 }

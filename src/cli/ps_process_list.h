@@ -6,13 +6,15 @@
 #include "miniray/admin.h"
 #include "miniray/ps.h"
 
-const mr_ps_process *ps_process_list_find(const mr_ps_processes *board, int role, uint32_t number); /* NULL: unknown */
+const mr_ps_process *ps_process_list_find(const mr_ps_processes *process_table, int role,
+                                          uint32_t number); /* NULL: unknown */
 
 /* a line: slowest and fastest rank, if any is here */
-void ps_process_list_print_steps(const mr_ps_processes *board);
-void ps_process_list_print_disputes(const mr_ps_processes *board); /* a line, if there are any */
+void ps_process_list_print_steps(const mr_ps_processes *process_table);
+void ps_process_list_print_disputes(const mr_ps_processes *process_table); /* a line, if there are any */
 /* a table of the metrics of scheduler and servers, if any */
-void ps_process_list_print_others(const mr_ps_processes *board);
-void ps_process_list_print_ranks(const mr_ps_processes *board); /* a table of ranks with their metrics */
+void ps_process_list_print_others(const mr_ps_processes *process_table);
+void ps_process_list_print_ranks(const mr_ps_processes *process_table); /* a table of ranks with their metrics */
 
-mr_arg ps_process_list_json(const mr_ps_processes *board, json_output *json); /* a list, one map for each process */
+mr_arg ps_process_list_json(const mr_ps_processes *process_table,
+                            json_output *json); /* a list, one map for each process */

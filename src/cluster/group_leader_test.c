@@ -19,15 +19,15 @@ static const consumer_group_wish first = {.rank = 5, .step = 0, .count = 1, .bat
 
 typedef struct world world;
 
-typedef struct seat {
+typedef struct site {
     world *world;
     group_consumer *consumer;
     char address[8];
     bool deaf; /* it is gone: nothing reaches it, and it says nothing */
-} seat;
+} site;
 
 struct world {
-    seat seats[MEMBERS];
+    site sites[MEMBERS];
     group_leader *leader;
     int64_t now_us;
     /* The metadata store: one value, and one request that is open. */
@@ -81,15 +81,15 @@ static void answer(world *world) {
 /* ---- The post. */
 
 static void to_leader(void *context, const char *address, const control_message *message) {
-    world *world = ((seat *)context)->world;
+    world *world = ((site *)context)->world;
     assert_true(group_leader_take(world->leader, message, world->now_us));
 }
 
 static void to_member(void *context, const char *address, const control_message *message) {
     world *world = context;
     for (size_t i = 0; i < MEMBERS; i++)
-        if (strcmp(world->seats[i].address, address) == 0 && !world->seats[i].deaf)
-            assert_true(group_consumer_take(world->seats[i].consumer, message));
+        if (strcmp(world->sites[i].address, address) == 0 && !world->sites[i].deaf)
+            assert_true(group_consumer_take(world->sites[i].consumer, message));
 }
 
 static void on_group(void *context, const consumer_group *group) {}
@@ -98,11 +98,11 @@ static void pass(world *world, int beats) {
     while (beats-- > 0) {
         world->now_us += GROUP_CONSUMER_BEAT_US;
         for (size_t i = 0; i < MEMBERS; i++)
-            if (!world->seats[i].deaf) group_consumer_tick(world->seats[i].consumer, world->now_us);
+            if (!world->sites[i].deaf) group_consumer_tick(world->sites[i].consumer, world->now_us);
         group_leader_tick(world->leader, world->now_us);
         answer(world);
         group_leader_check(world->leader);
-        for (size_t i = 0; i < MEMBERS; i++) group_consumer_check(world->seats[i].consumer);
+        for (size_t i = 0; i < MEMBERS; i++) group_consumer_check(world->sites[i].consumer);
     }
 }
 
@@ -118,17 +118,17 @@ static int setup(void **state) {
     buffer_init(&world->wanted, 1 << 16);
     start_leader(world);
     for (uint32_t i = 0; i < MEMBERS; i++) {
-        seat *seat = &world->seats[i];
-        *seat = (struct seat){.world = world, .address = {'m', (char)('0' + i)}};
+        site *site = &world->sites[i];
+        *site = (struct site){.world = world, .address = {'m', (char)('0' + i)}};
         group_consumer_options options = {.id = i,
                                           .role = CONSUMER_GROUP_WORKER,
-                                          .address = seat->address,
+                                          .address = site->address,
                                           .leader = "marshal",
                                           .send = to_leader,
                                           .on_group = on_group,
-                                          .context = seat};
-        seat->consumer = group_consumer_create(&options);
-        group_consumer_begin(seat->consumer, 10 + i, 0);
+                                          .context = site};
+        site->consumer = group_consumer_create(&options);
+        group_consumer_begin(site->consumer, 10 + i, 0);
     }
     pass(world, 4);
     *state = world;
@@ -137,7 +137,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     world *world = *state;
-    for (size_t i = 0; i < MEMBERS; i++) group_consumer_destroy(world->seats[i].consumer);
+    for (size_t i = 0; i < MEMBERS; i++) group_consumer_destroy(world->sites[i].consumer);
     group_leader_destroy(world->leader);
     buffer_fini(&world->value);
     buffer_fini(&world->wanted);
@@ -149,7 +149,7 @@ static void all_are_in_one_group(void **state) {
     world *world = *state;
     assert_int_equal(world->writes, 1); /* all of them */
     for (size_t i = 0; i < MEMBERS; i++) {
-        const consumer_group *group = group_consumer_group(world->seats[i].consumer);
+        const consumer_group *group = group_consumer_group(world->sites[i].consumer);
         assert_true(group->member_count == MEMBERS && group->part_count == 3);
         assert_int_equal(group->parts[consumer_group_source(group, (uint32_t)i, 10 + i)].holder, i);
     }
@@ -159,16 +159,16 @@ static void all_are_in_one_group(void **state) {
 
 static void who_is_silent_is_taken_out_and_told(void **state) {
     world *world = *state;
-    world->seats[2].deaf = true;
+    world->sites[2].deaf = true;
     pass(world, 3);
-    assert_int_equal(group_consumer_group(world->seats[0].consumer)->member_count, 3);
+    assert_int_equal(group_consumer_group(world->sites[0].consumer)->member_count, 3);
     pass(world, 9);
-    assert_int_equal(group_consumer_group(world->seats[0].consumer)->member_count, 2);
+    assert_int_equal(group_consumer_group(world->sites[0].consumer)->member_count, 2);
     assert_int_equal(group_leader_group(world->leader)->member_count, 2);
-    world->seats[2].deaf = false; /* it was only paused */
-    const consumer_group *known = group_consumer_group(world->seats[2].consumer);
-    assert_false(group_consumer_is_out(world->seats[2].consumer));
-    group_consumer_begin(world->seats[2].consumer, 50, world->now_us);
+    world->sites[2].deaf = false; /* it was only paused */
+    const consumer_group *known = group_consumer_group(world->sites[2].consumer);
+    assert_false(group_consumer_is_out(world->sites[2].consumer));
+    group_consumer_begin(world->sites[2].consumer, 50, world->now_us);
     pass(world, 3);
     assert_true(consumer_group_find(known, 2)->incarnation == 50);
 }
@@ -176,7 +176,7 @@ static void who_is_silent_is_taken_out_and_told(void **state) {
 /* One process plays many ranks, and three claim of the same part: all of it is one write. */
 static void all_claims_are_in_one_group(void **state) {
     world *world = *state;
-    group_consumer *consumer = world->seats[1].consumer;
+    group_consumer *consumer = world->sites[1].consumer;
     uint64_t writes = world->writes;
     for (uint32_t i = 0; i < GROUP_CONSUMER_WISHES_MAX; i++)
         assert_true(group_consumer_wish(consumer, &(consumer_group_wish){.rank = i, .count = 3, .batch = 2}));
@@ -195,7 +195,7 @@ static void all_claims_are_in_one_group(void **state) {
  * over. The step gets no piece: nobody would do it. */
 static void a_late_claim_takes_nothing(void **state) {
     world *world = *state;
-    group_consumer *old = world->seats[0].consumer, *now = world->seats[1].consumer;
+    group_consumer *old = world->sites[0].consumer, *now = world->sites[1].consumer;
     assert_true(group_consumer_wish(now, &first));
     pass(world, 3);
     assert_non_null(batch_claims_find(&group_consumer_group(now)->claims, 5, 0));
@@ -214,7 +214,7 @@ static void a_late_claim_takes_nothing(void **state) {
 
 static void a_wish_is_replaced_and_withdrawn(void **state) {
     world *world = *state;
-    group_consumer *consumer = world->seats[0].consumer;
+    group_consumer *consumer = world->sites[0].consumer;
     assert_true(group_consumer_wish(consumer, &first));
     consumer_group_wish other = first;
     other.step = 7;
@@ -233,7 +233,7 @@ static void a_wish_is_replaced_and_withdrawn(void **state) {
 
 static void who_leaves_hands_back_what_it_has_not_begun(void **state) {
     world *world = *state;
-    group_consumer *consumer = world->seats[0].consumer;
+    group_consumer *consumer = world->sites[0].consumer;
     assert_true(group_consumer_wish(consumer, &(consumer_group_wish){.rank = 5, .count = 2, .batch = 2}));
     pass(world, 3);
     const batch_claims *claims = &group_consumer_group(consumer)->claims;
@@ -252,7 +252,7 @@ static void who_leaves_hands_back_what_it_has_not_begun(void **state) {
 
 static void with_the_tables_the_data_begins_from_nothing(void **state) {
     world *world = *state;
-    group_consumer *consumer = world->seats[0].consumer;
+    group_consumer *consumer = world->sites[0].consumer;
     assert_true(group_consumer_wish(consumer, &(consumer_group_wish){.rank = 5, .count = 9, .batch = 2}));
     pass(world, 3);
     assert_int_equal(group_consumer_group(consumer)->epoch, 1);
@@ -275,17 +275,17 @@ static void with_the_tables_the_data_begins_from_nothing(void **state) {
 
 static void a_leader_that_starts_again_goes_on(void **state) {
     world *world = *state;
-    assert_true(group_consumer_wish(world->seats[0].consumer, &first));
+    assert_true(group_consumer_wish(world->sites[0].consumer, &first));
     pass(world, 2);
     group_leader_destroy(world->leader);
     world->done = NULL;
     start_leader(world);
     consumer_group_wish other = first;
     other.rank = 6;
-    assert_true(group_consumer_wish(world->seats[1].consumer, &other));
+    assert_true(group_consumer_wish(world->sites[1].consumer, &other));
     pass(world, 4);
     for (size_t i = 0; i < MEMBERS; i++) {
-        const batch_claims *claims = &group_consumer_group(world->seats[i].consumer)->claims;
+        const batch_claims *claims = &group_consumer_group(world->sites[i].consumer)->claims;
         assert_true(batch_claims_find(claims, 5, 0) != NULL && batch_claims_find(claims, 6, 0) != NULL);
     }
 }
@@ -294,7 +294,7 @@ static void messages_of_others_are_left_alone(void **state) {
     world *world = *state;
     control_message message = {.kind = CONTROL_MESSAGE_GET};
     assert_false(group_leader_take(world->leader, &message, world->now_us));
-    assert_false(group_consumer_take(world->seats[0].consumer, &message));
+    assert_false(group_consumer_take(world->sites[0].consumer, &message));
     message.kind = MESSAGE_ATTEND; /* without a word */
     assert_true(group_leader_take(world->leader, &message, world->now_us));
     assert_int_equal(group_leader_group(world->leader)->member_count, MEMBERS);

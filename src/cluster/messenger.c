@@ -19,7 +19,7 @@ typedef struct kept { /* a control message that waits for its link */
 } kept;
 
 typedef struct box { /* one address */
-    list of_mail;
+    list of_messenger;
     char address[MESSENGER_ADDRESS_MAX];
     link_id link; /* none: not even opening */
     bool open;
@@ -70,12 +70,13 @@ static void lose_messages(box *box) {
 static void destroy_box(messenger *messenger, box *box) {
     if (messenger->last == box) messenger->last = NULL;
     lose_messages(box);
-    list_remove(&box->of_mail);
+    list_remove(&box->of_messenger);
     free(box);
 }
 
 void messenger_destroy(messenger *messenger) {
-    while (!list_empty(&messenger->boxes)) destroy_box(messenger, container_of(messenger->boxes.next, box, of_mail));
+    while (!list_empty(&messenger->boxes))
+        destroy_box(messenger, container_of(messenger->boxes.next, box, of_messenger));
     map_fini(&messenger->by_link);
     map_for_each (slot, &messenger->arriving) shared_bytes_unref(slot.value);
     map_fini(&messenger->arriving);
@@ -84,7 +85,7 @@ void messenger_destroy(messenger *messenger) {
 
 static box *find_box(const messenger *messenger, const char *address) {
     list_for_each (item, &messenger->boxes) {
-        box *box = container_of(item, struct box, of_mail);
+        box *box = container_of(item, struct box, of_messenger);
         if (strcmp(box->address, address) == 0) return box;
     }
     return NULL;
@@ -95,7 +96,7 @@ static box *create_box(messenger *messenger, const char *address) {
     box *box = xcalloc(1, sizeof *box);
     strcpy(box->address, address);
     list_init(&box->messages);
-    list_push_back(&messenger->boxes, &box->of_mail);
+    list_push_back(&messenger->boxes, &box->of_messenger);
     return box;
 }
 
@@ -207,7 +208,7 @@ static void move_in_box(box *box, const void *argument, span from, span to) {
 }
 
 void messenger_move_pieces(messenger *messenger, const void *argument, span from, span to) {
-    list_for_each (item, &messenger->boxes) move_in_box(container_of(item, box, of_mail), argument, from, to);
+    list_for_each (item, &messenger->boxes) move_in_box(container_of(item, box, of_messenger), argument, from, to);
 }
 
 /* Lost if the link is full or gone. It goes now: whoever writes control messages puts into one what is to go together.
@@ -272,7 +273,7 @@ static void *on_body(void *context, link_id link, span head, uint64_t size) {
 void messenger_check(const messenger *messenger) {
     size_t linked = 0, lasts = 0;
     list_for_each (item, &messenger->boxes) {
-        const box *box = container_of(item, struct box, of_mail);
+        const box *box = container_of(item, struct box, of_messenger);
         size_t messages = 0;
         list_for_each (letter, &box->messages) messages++;
         MR_ASSERT(messages == box->message_count && messages <= MESSENGER_KEPT);                     /* 1 */

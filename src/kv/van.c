@@ -72,22 +72,22 @@ static void keep(van *van, const shared_bytes_piece *pieces, size_t count) {
 }
 
 /* Where a control message goes: to this process, nowhere, or to `base`, which most addresses are themselves. */
-typedef enum way { WAY_OWN, WAY_NONE, WAY_MAIL } way;
+typedef enum way { WAY_OWN, WAY_NONE, WAY_MESSENGER } way;
 
 static way way_of(van *van, const char *address, char room[MESSENGER_ADDRESS_MAX], const char **base) {
     *base = address;
-    if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return WAY_MAIL; /* as most do */
+    if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return WAY_MESSENGER; /* as most do */
     size_t size = base_of(address);
     if (size == van->address_size && memcmp(address, van->address, size) == 0) return WAY_OWN;
     if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return WAY_NONE; /* the address of nobody */
     if (address[size] == '\0') {
         strcpy(van->last, address);
-        return WAY_MAIL;
+        return WAY_MESSENGER;
     }
     memcpy(room, address, size);
     room[size] = '\0';
     *base = room;
-    return WAY_MAIL;
+    return WAY_MESSENGER;
 }
 
 void van_send(van *van, const char *address, span bytes) {
@@ -96,7 +96,7 @@ void van_send(van *van, const char *address, span bytes) {
     switch (way_of(van, address, room, &base)) {
     case WAY_OWN: keep(van, &(shared_bytes_piece){bytes, NULL}, 1); break;
     case WAY_NONE: break;
-    case WAY_MAIL: messenger_send(van->messenger, base, bytes); break;
+    case WAY_MESSENGER: messenger_send(van->messenger, base, bytes); break;
     }
 }
 
@@ -134,7 +134,7 @@ void van_send_pieces(van *van, const char *address, const shared_bytes_piece *pi
     switch (way_of(van, address, room, &base)) {
     case WAY_OWN: keep(van, pieces, count); break;
     case WAY_NONE: break;
-    case WAY_MAIL:
+    case WAY_MESSENGER:
         if (size > sizeof small) {
             ship(van, base, pieces, count);
         } else if (count == 1) {
@@ -259,9 +259,9 @@ static void on_timer(void *context) { ((van *)context)->timer_us = 0; } /* that 
 mr_status van_check_address(const char *text) {
     address address;
     MR_TRY(address_parse(text, &address));
-    if (strlen(text) + VAN_DESK_ROOM >= SLOT_MESSAGE_ADDRESS_MAX)
+    if (strlen(text) + VAN_SERVICE_ROOM >= SLOT_MESSAGE_ADDRESS_MAX)
         return error_set(MR_INVALID, "the address '%s' is too long: the limit is %d bytes", text,
-                         SLOT_MESSAGE_ADDRESS_MAX - VAN_DESK_ROOM - 1);
+                         SLOT_MESSAGE_ADDRESS_MAX - VAN_SERVICE_ROOM - 1);
     return MR_OK;
 }
 
@@ -369,19 +369,19 @@ bool van_is_seen(const van *van, const char *address) {
     return van->transport != NULL && socket_transport_is_seen(van->transport, link_to(van, address));
 }
 
-const shm_import *van_sight(const van *van, uint64_t process) {
-    return van->transport == NULL ? NULL : socket_transport_sight(van->transport, process);
+const shm_import *van_map_view(const van *van, uint64_t process) {
+    return van->transport == NULL ? NULL : socket_transport_import(van->transport, process);
 }
 
 uint64_t van_sees(const van *van, const char *address) {
     if (van->transport == NULL) return 0;
     uint64_t process = socket_transport_peer(van->transport, link_to(van, address));
-    return process != 0 && van_sight(van, process) != NULL ? process : 0;
+    return process != 0 && van_map_view(van, process) != NULL ? process : 0;
 }
 
 const env *van_env(const van *van) { return &van->env; }
 const char *van_address(const van *van) { return van->address; }
-messenger *van_mail(van *van) { return van->messenger; }
+messenger *van_messenger(van *van) { return van->messenger; }
 event_loop *van_loop(van *van) { return van->loop; }
 
 void van_stop(van *van) {

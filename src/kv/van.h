@@ -24,7 +24,7 @@
 #include "net/event_loop.h"
 
 #define VAN_SEND_HIGH ((size_t)256 << 20)
-enum { VAN_DESK_ROOM = 8 }; /* bytes of an address that are kept for "#desk" */
+enum { VAN_SERVICE_ROOM = 8 }; /* bytes of an address that are kept for "#desk" */
 
 typedef struct van van;
 
@@ -56,7 +56,7 @@ const env *van_env(const van *van);
 const char *van_address(const van *van); /* as others reach it */
 event_loop *van_loop(van *van);          /* NULL: it is elsewhere */
 void van_stop(van *van);                 /* its loop ends; elsewhere a no-op: who has started it ends it */
-messenger *van_mail(van *van);           /* of those who write to the metadata store (cluster/metadata_remote.h) */
+messenger *van_messenger(van *van);      /* of those who write to the metadata store (cluster/metadata_remote.h) */
 int64_t van_now_us(const van *van);
 int64_t van_looked_us(const van *van); /* the same, of when the loop waited last: for those who ask often */
 
@@ -87,7 +87,8 @@ struct shm_export *van_export(van *van);
 uint64_t van_process(const van *van);
 bool van_is_seen(const van *van, const char *address);  /* who is there looks at this one's */
 uint64_t van_sees(const van *van, const char *address); /* the process there, whose glass is seen; 0: it is not */
-const struct shm_import *van_sight(const van *van, uint64_t process); /* of that one; NULL: it is not seen any more */
+const struct shm_import *van_map_view(const van *van,
+                                      uint64_t process); /* of that one; NULL: it is not seen any more */
 
 /* Is this a text that can be given as the address of a process? MR_INVALID. */
 MR_MUST mr_status van_check_address(const char *text);

@@ -95,13 +95,13 @@ static void messages_go_both_ways(void **state) {
 
 static void desks_of_a_process_write_to_each_other(void **state) {
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
-    char desk[SLOT_MESSAGE_ADDRESS_MAX];
-    snprintf(desk, sizeof desk, "%s#depot", van_address(one->van));
-    van_send(one->van, desk, text("to myself"));
+    char service[SLOT_MESSAGE_ADDRESS_MAX];
+    snprintf(service, sizeof service, "%s#depot", van_address(one->van));
+    van_send(one->van, service, text("to myself"));
     assert_int_equal(one->messages, 0); /* never from within */
     drive_until(one, NULL, one->messages == 1);
     assert_string_equal(one->got, "to myself");
-    van_send(other->van, desk, text("to your desk"));
+    van_send(other->van, service, text("to your desk"));
     drive_until(one, other, one->messages == 2);
     assert_string_equal(one->got, "to your desk");
     van_send(one->van, "", text("to nobody"));
@@ -229,7 +229,7 @@ static void see_each_other(const char *here, const char *there, bool seen) {
     assert_true(van_is_seen(other->van, one_at) == seen);
     assert_true(van_sees(one->van, other_at) == (seen ? van_process(other->van) : 0));
     assert_false(van_is_seen(one->van, "unix:/nobody"));
-    const shm_import *import = van_sight(one->van, van_process(other->van));
+    const shm_import *import = van_map_view(one->van, van_process(other->van));
     assert_true((import != NULL) == seen);
     if (seen) {
         assert_int_equal(shm_export_take(van_export(other->van), 100, &memory), MR_OK);
@@ -239,7 +239,7 @@ static void see_each_other(const char *here, const char *there, bool seen) {
     }
     uint64_t process = van_process(other->van);
     stop(other);
-    drive_until(one, NULL, one->broken && van_sight(one->van, process) == NULL); /* it is gone with its links */
+    drive_until(one, NULL, one->broken && van_map_view(one->van, process) == NULL); /* it is gone with its links */
     stop(one);
 }
 
@@ -281,9 +281,9 @@ static void addresses_are_checked(void **state) {
     char path[80];
     memset(path, 'x', sizeof path);
     memcpy(path, "unix:/", 6);
-    path[SLOT_MESSAGE_ADDRESS_MAX - VAN_DESK_ROOM] = '\0';
+    path[SLOT_MESSAGE_ADDRESS_MAX - VAN_SERVICE_ROOM] = '\0';
     assert_int_equal(van_check_address(path), MR_INVALID);
-    path[SLOT_MESSAGE_ADDRESS_MAX - VAN_DESK_ROOM - 1] = '\0';
+    path[SLOT_MESSAGE_ADDRESS_MAX - VAN_SERVICE_ROOM - 1] = '\0';
     assert_int_equal(van_check_address(path), MR_OK);
     assert_int_equal(van_check_address("nowhere"), MR_INVALID);
     assert_int_equal(van_open(&(van_options){.listen = "nowhere"}, &host, NULL, &van), MR_INVALID);

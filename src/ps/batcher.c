@@ -9,20 +9,20 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-typedef struct outbox {
+typedef struct send_queue {
     char address[SLOT_MESSAGE_ADDRESS_MAX];
     bool own; /* that is its post's */
     slot_packet packet;
-} outbox;
+} send_queue;
 
 struct batcher {
     batcher_host host;
     slot_message_head head;
-    uint8_t saying[SLOT_MESSAGE_HEAD_MAX]; /* that head, as every batch begins */
-    size_t said;                           /* bytes of it; 0: it is another one now */
+    uint8_t head_bytes[SLOT_MESSAGE_HEAD_MAX]; /* that head, as every batch begins */
+    size_t said;                               /* bytes of it; 0: it is another one now */
     map_cache *cache;
     map_cache_page *page; /* the cluster map that it knows */
-    outbox *outboxes;     /* owned; those in use come first */
+    send_queue *outboxes; /* owned; those in use come first */
     size_t used, count;
     uint32_t *places;   /* by hash of an address: its outbox + 1, or 0; owned, in use while there are many */
     size_t place_count; /* a power of two */
@@ -94,7 +94,7 @@ static void give_places(batcher *batcher) {
     for (size_t i = 0; i < batcher->used; i++) *place_of(batcher, batcher->outboxes[i].address) = (uint32_t)i + 1;
 }
 
-static outbox *find_outbox(const batcher *batcher, const char *address) {
+static send_queue *find_send_queue(const batcher *batcher, const char *address) {
     if (batcher->used > FEW) {
         uint32_t place = *place_of(batcher, address);
         return place == 0 ? NULL : &batcher->outboxes[place - 1];
@@ -104,49 +104,49 @@ static outbox *find_outbox(const batcher *batcher, const char *address) {
     return NULL;
 }
 
-static void begin(batcher *batcher, outbox *outbox) {
-    if (batcher->said == 0) batcher->said = slot_message_write_head(&batcher->head, batcher->saying);
-    slot_packet_begin_written(&outbox->packet, span_of(batcher->saying, batcher->said));
+static void begin(batcher *batcher, send_queue *send_queue) {
+    if (batcher->said == 0) batcher->said = slot_message_write_head(&batcher->head, batcher->head_bytes);
+    slot_packet_begin_written(&send_queue->packet, span_of(batcher->head_bytes, batcher->said));
 }
 
-static outbox *take_outbox(batcher *batcher, const char *address) {
+static send_queue *take_send_queue(batcher *batcher, const char *address) {
     MR_ASSERT(strlen(address) < SLOT_MESSAGE_ADDRESS_MAX && batcher->used <= batcher->count);
     if (batcher->used == batcher->count) {
         batcher->count = batcher->count == 0 ? 4 : 2 * batcher->count;
         batcher->outboxes = xrealloc(batcher->outboxes, batcher->count * sizeof *batcher->outboxes);
         for (size_t i = batcher->used; i < batcher->count; i++)
-            batcher->outboxes[i] = (outbox){.packet.points = batcher->host.send_pieces != NULL};
+            batcher->outboxes[i] = (send_queue){.packet.points = batcher->host.send_pieces != NULL};
     }
-    outbox *outbox = &batcher->outboxes[batcher->used++];
-    if (outbox->address[0] == '\0' ||
-        strcmp(outbox->address, address) != 0) { /* else it is the same as the last time */
-        strcpy(outbox->address, address);
-        outbox->own = strcmp(address, batcher->head.address) == 0;
+    send_queue *send_queue = &batcher->outboxes[batcher->used++];
+    if (send_queue->address[0] == '\0' ||
+        strcmp(send_queue->address, address) != 0) { /* else it is the same as the last time */
+        strcpy(send_queue->address, address);
+        send_queue->own = strcmp(address, batcher->head.address) == 0;
     }
-    begin(batcher, outbox);
+    begin(batcher, send_queue);
     if (batcher->used == FEW + 1 || (batcher->used > FEW && 2 * batcher->used > batcher->place_count))
         give_places(batcher);
     else if (batcher->used > FEW)
         *place_of(batcher, address) = (uint32_t)batcher->used;
-    return outbox;
+    return send_queue;
 }
 
 /* What is applied while it lies in the cache, and is no burden to a link: larger parts travel alone. */
 enum { BATCH_PARTS = 512, BATCH_BYTES = 240 * 1024 };
 
 /* What it says to itself it hears when everything else is on its way. */
-static void send_outbox(batcher *batcher, outbox *outbox) {
-    slot_packet *packet = &outbox->packet;
+static void send_queued(batcher *batcher, send_queue *send_queue) {
+    slot_packet *packet = &send_queue->packet;
     const shared_bytes_piece *pieces;
     bool small = packet->piece_count == 0 && packet->bytes.size <= BATCHER_SMALL;
-    if (outbox->own) {
+    if (send_queue->own) {
         batcher->own = xrealloc(batcher->own, (batcher->own_count + 1) * sizeof(shared_bytes *));
         batcher->own[batcher->own_count++] = slot_packet_copy(packet);
     } else if (small || batcher->host.send_pieces == NULL) {
-        batcher->host.send(batcher->host.send_context, outbox->address, slot_packet_end(packet));
+        batcher->host.send(batcher->host.send_context, send_queue->address, slot_packet_end(packet));
     } else {
         size_t count = slot_packet_pieces(packet, &pieces);
-        batcher->host.send_pieces(batcher->host.send_context, outbox->address, pieces, count);
+        batcher->host.send_pieces(batcher->host.send_context, send_queue->address, pieces, count);
     }
     slot_packet_release(packet);
 }
@@ -160,23 +160,23 @@ static void tell_large(batcher *batcher, const slot_message *message) {
 }
 
 void batcher_add(batcher *batcher, const char *address, const slot_message *message) {
-    outbox *outbox = find_outbox(batcher, address);
-    if (outbox == NULL) outbox = take_outbox(batcher, address);
+    send_queue *send_queue = find_send_queue(batcher, address);
+    if (send_queue == NULL) send_queue = take_send_queue(batcher, address);
     if (message == NULL) return;
     if (slot_message_payload_size(message) > SLOT_MESSAGE_PAYLOAD_MAX) {
         tell_large(batcher, message);
         return;
     }
-    if (outbox->packet.count == BATCH_PARTS ||
-        slot_packet_size(&outbox->packet) + slot_message_payload_size(message) > BATCH_BYTES) {
-        send_outbox(batcher, outbox);
-        begin(batcher, outbox);
+    if (send_queue->packet.count == BATCH_PARTS ||
+        slot_packet_size(&send_queue->packet) + slot_message_payload_size(message) > BATCH_BYTES) {
+        send_queued(batcher, send_queue);
+        begin(batcher, send_queue);
     }
-    slot_packet_add(&outbox->packet, message);
+    slot_packet_add(&send_queue->packet, message);
 }
 
 void batcher_flush(batcher *batcher) {
-    for (size_t i = 0; i < batcher->used; i++) send_outbox(batcher, &batcher->outboxes[i]);
+    for (size_t i = 0; i < batcher->used; i++) send_queued(batcher, &batcher->outboxes[i]);
     batcher->used = 0;
     while (batcher->own_count != 0) {
         shared_bytes *first = batcher->own[0];

@@ -12,48 +12,48 @@
 
 #include "base/alloc.h"
 
-enum { MAIL = 16 };
+enum { MESSAGES = 16 };
 
-typedef struct office { /* two posts, and the mail between them, delivered by hand */
+typedef struct fixture { /* two posts, and the mail between them, delivered by hand */
     batcher *batchers[2];
     struct {
         int to;
         shared_bytes *bytes;
-    } mail[MAIL];
+    } messages[MESSAGES];
     size_t first, count;
     size_t parts[2], maps[2], heads[2];
     uint64_t last_name[2];
-} office;
+} fixture;
 
-typedef struct desk {
-    office *office;
+typedef struct endpoint {
+    fixture *fixture;
     int at;
-} desk;
+} endpoint;
 
 static void on_send(void *context, const char *address, span bytes) {
-    office *office = ((desk *)context)->office;
-    assert_true(office->count < MAIL);
-    office->mail[office->count].to = address[0] - 'a';
-    office->mail[office->count++].bytes = shared_bytes_copy(bytes);
+    fixture *fixture = ((endpoint *)context)->fixture;
+    assert_true(fixture->count < MESSAGES);
+    fixture->messages[fixture->count].to = address[0] - 'a';
+    fixture->messages[fixture->count++].bytes = shared_bytes_copy(bytes);
 }
 static void on_map(void *context, const cluster_map *map) {
-    desk *desk = context;
-    desk->office->maps[desk->at]++;
+    endpoint *endpoint = context;
+    endpoint->fixture->maps[endpoint->at]++;
 }
 static void on_part(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes) {
-    desk *desk = context;
-    desk->office->parts[desk->at]++;
-    desk->office->last_name[desk->at] = message->name;
+    endpoint *endpoint = context;
+    endpoint->fixture->parts[endpoint->at]++;
+    endpoint->fixture->last_name[endpoint->at] = message->name;
 }
 static void on_head(void *context, const slot_message_head *from) {
-    desk *desk = context;
-    desk->office->heads[desk->at]++;
+    endpoint *endpoint = context;
+    endpoint->fixture->heads[endpoint->at]++;
 }
 
-static void deliver(office *office) {
-    for (; office->first < office->count; office->first++) {
-        shared_bytes *bytes = office->mail[office->first].bytes;
-        batcher_take(office->batchers[office->mail[office->first].to], shared_bytes_bytes(bytes));
+static void deliver(fixture *fixture) {
+    for (; fixture->first < fixture->count; fixture->first++) {
+        shared_bytes *bytes = fixture->messages[fixture->first].bytes;
+        batcher_take(fixture->batchers[fixture->messages[fixture->first].to], shared_bytes_bytes(bytes));
         shared_bytes_unref(bytes);
     }
 }
@@ -71,92 +71,92 @@ static void adopt(batcher *batcher, uint64_t number, uint64_t generation) {
     cluster_map_fini(&map);
 }
 
-static void open_office(office *office, desk *desks) {
-    *office = (struct office){0};
+static void open_fixture(fixture *fixture, endpoint *endpoints) {
+    *fixture = (struct fixture){0};
     for (int i = 0; i < 2; i++) {
-        desks[i] = (desk){office, i};
+        endpoints[i] = (endpoint){fixture, i};
         batcher_host host = {.send = on_send,
-                             .send_context = &desks[i],
+                             .send_context = &endpoints[i],
                              .on_map = on_map,
                              .on_part = on_part,
                              .on_head = on_head,
-                             .context = &desks[i]};
-        office->batchers[i] = batcher_create(&host, (uint32_t)i, i == 0 ? "a" : "b");
+                             .context = &endpoints[i]};
+        fixture->batchers[i] = batcher_create(&host, (uint32_t)i, i == 0 ? "a" : "b");
     }
 }
-static void close_office(office *office) {
-    for (int i = 0; i < 2; i++) batcher_destroy(office->batchers[i]);
+static void close_fixture(fixture *fixture) {
+    for (int i = 0; i < 2; i++) batcher_destroy(fixture->batchers[i]);
 }
 
 static void one_step_is_one_batch(void **state) {
-    office office;
-    desk desks[2];
-    open_office(&office, desks);
+    fixture fixture;
+    endpoint endpoints[2];
+    open_fixture(&fixture, endpoints);
     for (uint64_t i = 1; i <= 3; i++)
-        batcher_add(office.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = i});
-    assert_int_equal(office.count, 0);
-    batcher_flush(office.batchers[0]);
-    assert_int_equal(office.count, 1);
-    deliver(&office);
-    assert_true(office.parts[1] == 3 && office.heads[1] == 1 && office.last_name[1] == 3);
-    batcher_add(office.batchers[0], "b", NULL); /* a sign of life */
-    batcher_flush(office.batchers[0]);
-    deliver(&office);
-    assert_true(office.parts[1] == 3 && office.heads[1] == 2);
-    close_office(&office);
+        batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = i});
+    assert_int_equal(fixture.count, 0);
+    batcher_flush(fixture.batchers[0]);
+    assert_int_equal(fixture.count, 1);
+    deliver(&fixture);
+    assert_true(fixture.parts[1] == 3 && fixture.heads[1] == 1 && fixture.last_name[1] == 3);
+    batcher_add(fixture.batchers[0], "b", NULL); /* a sign of life */
+    batcher_flush(fixture.batchers[0]);
+    deliver(&fixture);
+    assert_true(fixture.parts[1] == 3 && fixture.heads[1] == 2);
+    close_fixture(&fixture);
 }
 
 static void maps_spread_both_ways(void **state) {
-    office office;
-    desk desks[2];
-    open_office(&office, desks);
-    adopt(office.batchers[0], 5, 9);
-    batcher_add(office.batchers[0], "b", NULL);
-    batcher_flush(office.batchers[0]);
-    deliver(&office); /* b is behind, and asks */
-    assert_true(batcher_map(office.batchers[1])->number == 5 && office.maps[1] == 1);
-    adopt(office.batchers[1], 6, 9);
-    batcher_add(office.batchers[0], "b", NULL); /* a is behind, and is told */
-    batcher_flush(office.batchers[0]);
-    deliver(&office);
-    assert_int_equal(batcher_map(office.batchers[0])->number, 6);
-    adopt(office.batchers[0], 4, 9); /* an older one */
-    assert_true(batcher_map(office.batchers[0])->number == 6 && office.maps[0] == 2);
-    close_office(&office);
+    fixture fixture;
+    endpoint endpoints[2];
+    open_fixture(&fixture, endpoints);
+    adopt(fixture.batchers[0], 5, 9);
+    batcher_add(fixture.batchers[0], "b", NULL);
+    batcher_flush(fixture.batchers[0]);
+    deliver(&fixture); /* b is behind, and asks */
+    assert_true(batcher_map(fixture.batchers[1])->number == 5 && fixture.maps[1] == 1);
+    adopt(fixture.batchers[1], 6, 9);
+    batcher_add(fixture.batchers[0], "b", NULL); /* a is behind, and is told */
+    batcher_flush(fixture.batchers[0]);
+    deliver(&fixture);
+    assert_int_equal(batcher_map(fixture.batchers[0])->number, 6);
+    adopt(fixture.batchers[0], 4, 9); /* an older one */
+    assert_true(batcher_map(fixture.batchers[0])->number == 6 && fixture.maps[0] == 2);
+    close_fixture(&fixture);
 }
 
 static void another_generation_is_not_heard(void **state) {
-    office office;
-    desk desks[2];
-    open_office(&office, desks);
-    adopt(office.batchers[0], 5, 9);
-    adopt(office.batchers[1], 5, 8);
-    batcher_add(office.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD});
-    batcher_flush(office.batchers[0]);
-    deliver(&office);
-    assert_int_equal(office.parts[1], 0);
-    adopt(office.batchers[1], 6, 7);
+    fixture fixture;
+    endpoint endpoints[2];
+    open_fixture(&fixture, endpoints);
+    adopt(fixture.batchers[0], 5, 9);
+    adopt(fixture.batchers[1], 5, 8);
+    batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD});
+    batcher_flush(fixture.batchers[0]);
+    deliver(&fixture);
+    assert_int_equal(fixture.parts[1], 0);
+    adopt(fixture.batchers[1], 6, 7);
     /* as it was said in the old one */
-    batcher_add(office.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD});
-    batcher_flush(office.batchers[0]);
-    deliver(&office);
+    batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD});
+    batcher_flush(fixture.batchers[0]);
+    deliver(&fixture);
     /* but a has heard of the new */
-    assert_true(office.parts[1] == 0 && batcher_map(office.batchers[0])->generation == 7);
-    close_office(&office);
+    assert_true(fixture.parts[1] == 0 && batcher_map(fixture.batchers[0])->generation == 7);
+    close_fixture(&fixture);
 }
 
 static void what_is_said_to_oneself_is_heard(void **state) {
-    office office;
-    desk desks[2];
-    open_office(&office, desks);
+    fixture fixture;
+    endpoint endpoints[2];
+    open_fixture(&fixture, endpoints);
     for (uint64_t i = 1; i <= 600; i++)
-        batcher_add(office.batchers[0], "a", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = i});
-    assert_int_equal(office.parts[0], 0);
-    batcher_flush(office.batchers[0]);
-    assert_true(office.parts[0] == 600 && office.last_name[0] == 600 && office.count == 0);
-    batcher_take(office.batchers[0], span_of("noise", 5));
-    assert_int_equal(office.heads[0], 2);
-    close_office(&office);
+        batcher_add(fixture.batchers[0], "a", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = i});
+    assert_int_equal(fixture.parts[0], 0);
+    batcher_flush(fixture.batchers[0]);
+    assert_true(fixture.parts[0] == 600 && fixture.last_name[0] == 600 && fixture.count == 0);
+    batcher_take(fixture.batchers[0], span_of("noise", 5));
+    assert_int_equal(fixture.heads[0], 2);
+    close_fixture(&fixture);
 }
 
 enum { MANY = 10000 };
@@ -220,10 +220,10 @@ static void on_kept(void *context, const slot_message_head *from, const slot_mes
 }
 
 static void payloads_are_pointed_at_where_they_lie(void **state) {
-    office office;
-    desk desks[2];
+    fixture fixture;
+    endpoint endpoints[2];
     gathering gathering = {0};
-    open_office(&office, desks);
+    open_fixture(&fixture, endpoints);
     batcher_host host = {.send_pieces = on_pieces,
                          .send_context = &gathering,
                          .on_map = on_map,
@@ -244,8 +244,8 @@ static void payloads_are_pointed_at_where_they_lie(void **state) {
     assert_ptr_equal(gathering.pointed, shared_bytes_bytes(large).data);
     assert_int_equal(large->refs, 1); /* whoever sends it holds it if need be */
     shared_bytes *arrived = gathering.arrived;
-    batcher_take_bytes(office.batchers[1], shared_bytes_bytes(arrived), arrived);
-    assert_true(office.parts[1] == 3 && office.last_name[1] == 3); /* the same batch as if it were in one piece */
+    batcher_take_bytes(fixture.batchers[1], shared_bytes_bytes(arrived), arrived);
+    assert_true(fixture.parts[1] == 3 && fixture.last_name[1] == 3); /* the same batch as if it were in one piece */
     batcher_take_bytes(gathers, shared_bytes_bytes(arrived), arrived);
     assert_true(gathering.kept == arrived && arrived->refs == 2); /* and nobody copied it */
     shared_bytes_unref(gathering.kept);
@@ -254,7 +254,7 @@ static void payloads_are_pointed_at_where_they_lie(void **state) {
     assert_int_equal(large->refs, 1);
     shared_bytes_unref(large);
     shared_bytes_unref(small);
-    close_office(&office);
+    close_fixture(&fixture);
 }
 
 int main(void) {

@@ -72,7 +72,7 @@ void cluster_map_put_server(cluster_map *map, uint32_t id, uint64_t incarnation,
     put_server(map, &server);
 }
 
-void cluster_map_put_player(cluster_map *map, uint32_t rank, uint32_t worker, uint64_t incarnation) {
+void cluster_map_put_rank(cluster_map *map, uint32_t rank, uint32_t worker, uint64_t incarnation) {
     MR_ASSERT(rank < map->rank_count && map->number != 0 && incarnation != 0);
     if (map->ranks == NULL) map->ranks = xcalloc(map->rank_count, sizeof *map->ranks);
     map->ranks[rank] = (cluster_map_rank){worker, incarnation, map->number};
@@ -103,7 +103,7 @@ static void write_place(const cluster_map *map, uint32_t id, uint64_t incarnatio
 }
 
 /* The next rank from *at on whose player is newer than the base; false: there is none. */
-static bool next_player(const cluster_map *map, uint64_t base, uint32_t *at) {
+static bool next_holder(const cluster_map *map, uint64_t base, uint32_t *at) {
     if (map->ranks == NULL) return false;
     while (*at < map->rank_count && map->ranks[*at].since <= base) ++*at;
     return *at < map->rank_count;
@@ -141,14 +141,14 @@ static void write_servers(const cluster_map *map, uint64_t base, writer *writer)
     }
 }
 
-static void write_players(const cluster_map *map, uint64_t base, writer *writer) {
+static void write_holders(const cluster_map *map, uint64_t base, writer *writer) {
     uint32_t count = 0;
-    for (uint32_t rank = 0; next_player(map, base, &rank); rank++) count++;
+    for (uint32_t rank = 0; next_holder(map, base, &rank); rank++) count++;
     writer_u32(writer, count);
-    for (uint32_t rank = 0, next = 0; next_player(map, base, &rank); next = ++rank) {
-        const cluster_map_rank *player = &map->ranks[rank];
+    for (uint32_t rank = 0, next = 0; next_holder(map, base, &rank); next = ++rank) {
+        const cluster_map_rank *holder = &map->ranks[rank];
         writer_varint(writer, rank - next);
-        write_place(map, player->worker, player->incarnation, player->since, writer);
+        write_place(map, holder->worker, holder->incarnation, holder->since, writer);
     }
 }
 
@@ -163,7 +163,7 @@ void cluster_map_encode(const cluster_map *map, uint64_t base, writer *writer) {
 #undef X
     write_slots(map, base, writer);
     write_servers(map, base, writer);
-    write_players(map, base, writer);
+    write_holders(map, base, writer);
 }
 
 size_t cluster_map_size(const cluster_map *map, uint64_t base) {
@@ -263,17 +263,17 @@ static bool read_servers(reader *reader, const cluster_map *head, uint64_t base,
 }
 
 /* Players go to `into`, if that is not NULL. */
-static bool read_players(reader *reader, const cluster_map *head, uint64_t base, cluster_map_rank *into) {
+static bool read_holders(reader *reader, const cluster_map *head, uint64_t base, cluster_map_rank *into) {
     uint32_t count = reader_u32(reader), rank = 0;
     for (uint32_t i = 0; i < count; i++, rank++) {
-        cluster_map_rank player;
+        cluster_map_rank holder;
         uint64_t gap = reader_varint(reader);
         if (reader->failed || gap >= head->rank_count - rank) return false;
         rank += (uint32_t)gap;
-        if (!read_place(reader, head, SLOT_MESSAGE_RANK, &player.worker, &player.incarnation, &player.since) ||
-            player.since <= base || player.since > head->number)
+        if (!read_place(reader, head, SLOT_MESSAGE_RANK, &holder.worker, &holder.incarnation, &holder.since) ||
+            holder.since <= base || holder.since > head->number)
             return false;
-        if (into != NULL) into[rank] = player;
+        if (into != NULL) into[rank] = holder;
     }
     return !reader->failed && reader_left(reader) == 0;
 }
@@ -300,7 +300,7 @@ static void take(cluster_map *map, const struct cluster_map *head, uint64_t base
     *map = next;
     uint32_t count;
     bool good = read_slots(&reader, head, base, map->slots, &count) && read_servers(&reader, head, base, map, true) &&
-                read_players(&reader, head, base, map->ranks);
+                read_holders(&reader, head, base, map->ranks);
     MR_ASSERT(good);
 }
 
@@ -327,7 +327,7 @@ mr_status cluster_map_follow(cluster_map *map, span bytes) {
     struct reader again = reader;
     bool good = read_slots(&reader, &head, base, NULL, &count) && (base != 0 || count == head.slot_count) &&
                 read_servers(&reader, &head, base, base == 0 ? &none : map, false) &&
-                read_players(&reader, &head, base, NULL);
+                read_holders(&reader, &head, base, NULL);
     if (!good) return error_set(MR_CORRUPT, "malformed cluster map of %zu bytes", bytes.size);
     take(map, &head, base, again);
     CHECK_INVARIANTS(map->slot_count + map->server_count + map->rank_count, cluster_map_check(map));

@@ -114,7 +114,7 @@ const cluster_map_server *cluster_map_find(const cluster_map *map, uint32_t serv
 void cluster_map_put_server(cluster_map *map, uint32_t id, uint64_t incarnation, const char *address);
 
 /* This process plays the rank from this cluster map on. */
-void cluster_map_put_player(cluster_map *map, uint32_t rank, uint32_t worker, uint64_t incarnation);
+void cluster_map_put_rank(cluster_map *map, uint32_t rank, uint32_t worker, uint64_t incarnation);
 
 /* Where there are rounds the last slot is their round state, else there is none: NO_ROUND_STATE. The others have
  * values. */

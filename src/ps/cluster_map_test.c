@@ -32,8 +32,8 @@ static void fill(cluster_map *map) {
     cluster_map_put_server(map, 7, 17, "seven");
     cluster_map_put_server(map, 1, 10, "one");
     cluster_map_put_server(map, 1, 11, "uno"); /* came back */
-    cluster_map_put_player(map, 0, 3, 12);
-    cluster_map_put_player(map, 2, 5, 15);
+    cluster_map_put_rank(map, 0, 3, 12);
+    cluster_map_put_rank(map, 2, 5, 15);
     map->ranks[2].since = 4;
 }
 
@@ -150,7 +150,7 @@ static void go_on(cluster_map *map) {
     map->number = 10;
     map->slots[0] = (cluster_map_slot){.epoch = 10, .count = 1, .chain = {{7, 17, 9}}};
     cluster_map_put_server(map, 4, 24, "four");
-    cluster_map_put_player(map, 1, 3, 12);
+    cluster_map_put_rank(map, 1, 3, 12);
 }
 
 static void assert_same(const cluster_map *a, const cluster_map *b) {
@@ -250,7 +250,7 @@ static void a_large_one_fits_the_metadata(void **state) {
                                                          generation + 1 + rng_below(&rng, 100000)};
     }
     for (uint32_t i = 0; i < RANKS; i++) {
-        cluster_map_put_player(&map, i, (i * 13) % RANKS, generation + rng_below(&rng, 200000));
+        cluster_map_put_rank(&map, i, (i * 13) % RANKS, generation + rng_below(&rng, 200000));
         map.ranks[i].since = generation + 1 + rng_below(&rng, 100000);
     }
     uint8_t *bytes;

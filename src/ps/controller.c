@@ -20,18 +20,18 @@ typedef struct known {
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } known;
 
-typedef struct company { /* all servers, or all workers */
-    uint64_t watch;      /* added to their ids, for the detector */
+typedef struct process_group { /* all servers, or all workers */
+    uint64_t watch;            /* added to their ids, for the detector */
     size_t most;
     known *list; /* sorted by id, owned */
     size_t count;
-} company;
+} process_group;
 
 struct controller {
     controller_options options;
     batcher *batcher;
     detector *detector;
-    company servers, workers;
+    process_group servers, workers;
     hash_ring *ring; /* of those that were alive, and stay, when it was made, owned; NULL: to be made */
     uint64_t *alive; /* those, owned */
     size_t alive_count;
@@ -54,57 +54,61 @@ struct controller {
 
 /* ---- Who is here. */
 
-static size_t seek(const company *company, uint32_t id) {
-    return binary_search_first(&id, company->list, company->count, sizeof *company->list, binary_search_u32);
+static size_t seek(const process_group *process_group, uint32_t id) {
+    return binary_search_first(&id, process_group->list, process_group->count, sizeof *process_group->list,
+                               binary_search_u32);
 }
 
-static known *find(const company *company, uint32_t id) { /* NULL: not known */
-    size_t at = seek(company, id);
-    return at < company->count && company->list[at].id == id ? &company->list[at] : NULL;
+static known *find(const process_group *process_group, uint32_t id) { /* NULL: not known */
+    size_t at = seek(process_group, id);
+    return at < process_group->count && process_group->list[at].id == id ? &process_group->list[at] : NULL;
 }
 
 /* Somebody waits for what comes next. */
 static void hasten(controller *controller) { controller->next_tick_us = controller->now_us; }
 
-static void heard(controller *controller, company *company, uint32_t id, uint64_t incarnation, const char *address) {
+static void heard(controller *controller, process_group *process_group, uint32_t id, uint64_t incarnation,
+                  const char *address) {
     MR_ASSERT(id < SLOT_MESSAGE_RANK && strlen(address) < SLOT_MESSAGE_ADDRESS_MAX);
-    size_t at = seek(company, id);
-    if (find(company, id) == NULL) {
-        if (company->count == company->most) return;
-        company->list = xrealloc(company->list, (company->count + 1) * sizeof *company->list);
-        memmove(&company->list[at + 1], &company->list[at], (company->count - at) * sizeof *company->list);
-        company->count++;
-        company->list[at] = (known){.id = id};
-        detector_watch(controller->detector, company->watch + id, controller->now_us);
+    size_t at = seek(process_group, id);
+    if (find(process_group, id) == NULL) {
+        if (process_group->count == process_group->most) return;
+        process_group->list = xrealloc(process_group->list, (process_group->count + 1) * sizeof *process_group->list);
+        memmove(&process_group->list[at + 1], &process_group->list[at],
+                (process_group->count - at) * sizeof *process_group->list);
+        process_group->count++;
+        process_group->list[at] = (known){.id = id};
+        detector_watch(controller->detector, process_group->watch + id, controller->now_us);
     }
-    known *known = &company->list[at];
+    known *known = &process_group->list[at];
     if (incarnation < known->incarnation) {
         batcher_add(controller->batcher, address,
                     &(slot_message){.kind = SLOT_MESSAGE_REPLACED, .name = known->incarnation});
         return;
     }
     if (incarnation == known->incarnation) /* the same process: it was slow, and nothing else */
-        detector_forgive(controller->detector, company->watch + id, controller->now_us);
+        detector_forgive(controller->detector, process_group->watch + id, controller->now_us);
     if (incarnation > known->incarnation) hasten(controller); /* it waits for what follows from that */
     known->spoke = known->spoke && incarnation == known->incarnation;
     known->incarnation = incarnation;
     strcpy(known->address, address);
-    detector_heard(controller->detector, company->watch + id, controller->now_us);
+    detector_heard(controller->detector, process_group->watch + id, controller->now_us);
 }
 
-static void spoke(company *company, uint32_t id, uint64_t incarnation) {
-    known *known = find(company, id);
+static void spoke(process_group *process_group, uint32_t id, uint64_t incarnation) {
+    known *known = find(process_group, id);
     if (known != NULL && known->incarnation == incarnation) known->spoke = true;
 }
 
 /* Somebody of whom it only reads begins as if it had just been heard. */
-static void read_of(controller *controller, company *company, uint32_t id, uint64_t incarnation, const char *address) {
-    const known *known = find(company, id);
-    if (known == NULL || known->incarnation < incarnation) heard(controller, company, id, incarnation, address);
+static void read_of(controller *controller, process_group *process_group, uint32_t id, uint64_t incarnation,
+                    const char *address) {
+    const known *known = find(process_group, id);
+    if (known == NULL || known->incarnation < incarnation) heard(controller, process_group, id, incarnation, address);
 }
 
-static bool is_alive(const controller *controller, const company *company, const known *known) {
-    return !detector_suspects(controller->detector, company->watch + known->id);
+static bool is_alive(const controller *controller, const process_group *process_group, const known *known) {
+    return !detector_suspects(controller->detector, process_group->watch + known->id);
 }
 
 /* The ring is made anew only when somebody came or went. */
@@ -159,28 +163,29 @@ static map_planner_facts facts_of(controller *controller, map_planner_server *se
 }
 
 /* Who plays which rank in the cluster map that is to be decided. */
-static bool cast(controller *controller, cluster_map *map) {
-    const company *company = &controller->workers;
-    rank_assignment_worker *workers = xcalloc(company->count + 1, sizeof *workers);
-    for (size_t i = 0; i < company->count; i++) {
-        const known *known = &company->list[i];
-        bool doubted = detector_doubts(controller->detector, company->watch + known->id); /* its link broke */
-        workers[i] =
-            (rank_assignment_worker){known->id, known->incarnation, is_alive(controller, company, known) && !doubted};
+static bool assign_ranks(controller *controller, cluster_map *map) {
+    const process_group *process_group = &controller->workers;
+    rank_assignment_worker *workers = xcalloc(process_group->count + 1, sizeof *workers);
+    for (size_t i = 0; i < process_group->count; i++) {
+        const known *known = &process_group->list[i];
+        bool doubted = detector_doubts(controller->detector, process_group->watch + known->id); /* its link broke */
+        workers[i] = (rank_assignment_worker){known->id, known->incarnation,
+                                              is_alive(controller, process_group, known) && !doubted};
     }
-    bool changed = controller->options.own_ranks ? rank_assignment_own(map, workers, company->count)
-                                                 : rank_assignment_next(map, workers, company->count);
+    bool changed = controller->options.own_ranks ? rank_assignment_own(map, workers, process_group->count)
+                                                 : rank_assignment_next(map, workers, process_group->count);
     free(workers);
     return changed;
 }
 
 /* The caller's to free. */
 static quiesce_worker *crew_of(const controller *controller) {
-    const company *company = &controller->workers;
-    quiesce_worker *crew = xcalloc(company->count + 1, sizeof *crew);
-    for (size_t i = 0; i < company->count; i++) {
-        const known *known = &company->list[i];
-        crew[i] = (quiesce_worker){known->id, known->incarnation, known->address, is_alive(controller, company, known)};
+    const process_group *process_group = &controller->workers;
+    quiesce_worker *crew = xcalloc(process_group->count + 1, sizeof *crew);
+    for (size_t i = 0; i < process_group->count; i++) {
+        const known *known = &process_group->list[i];
+        crew[i] =
+            (quiesce_worker){known->id, known->incarnation, known->address, is_alive(controller, process_group, known)};
     }
     return crew;
 }
@@ -320,7 +325,7 @@ static void begin(controller *controller) {
                       .slot_count = controller->options.slot_count,
                       .slots = xcalloc(controller->options.slot_count + 1, sizeof(cluster_map_slot))};
     map_planner_first(&facts, controller->expected + 1, rng_next(controller->options.rng), &controller->proposed);
-    (void)cast(controller, &controller->proposed);
+    (void)assign_ranks(controller, &controller->proposed);
     propose(controller);
 }
 
@@ -380,7 +385,7 @@ static void go_on(controller *controller, const cluster_map *map) {
     bool changed = map_planner_next(map, &facts, &controller->proposed, joins, &count);
     if (!changed && count == 0 && controller->options.balance.decide_us != 0)
         changed = balance(controller, map, &facts, joins, &count);
-    if (cast(controller, &controller->proposed) || changed)
+    if (assign_ranks(controller, &controller->proposed) || changed)
         propose(controller);
     else
         for (size_t i = 0; i < count; i++) order(controller, &joins[i]);
@@ -453,7 +458,7 @@ controller *controller_create(const controller_options *options, int64_t now_us)
     controller->tracker.terms = options->balance;
     controller->checkpointer.exact = options->pause_us != 0;
     controller->checkpointer.pause_us = options->pause_us;
-    controller->workers = (company){.watch = SLOT_MESSAGE_WORKER, .most = CLUSTER_MAP_RANKS_MAX};
+    controller->workers = (process_group){.watch = SLOT_MESSAGE_WORKER, .most = CLUSTER_MAP_RANKS_MAX};
     detector_options detector = {.interval_us = CONTROLLER_TICK_US, .suspect_us = CONTROLLER_SUSPECT_US};
     controller->detector = detector_create(&detector, now_us);
     batcher_host host = {.send = options->send,
@@ -481,19 +486,19 @@ void controller_destroy(controller *controller) {
     free(controller);
 }
 
-static void check_company(const controller *controller, const company *company) {
-    MR_ASSERT(company->count <= company->most); /* 1 */
-    for (size_t i = 0; i < company->count; i++) {
-        const known *known = &company->list[i];
-        MR_ASSERT(i == 0 || known[-1].id < known->id);                                 /* 1 */
-        MR_ASSERT(detector_watches(controller->detector, company->watch + known->id)); /* 1 */
+static void check_process_group(const controller *controller, const process_group *process_group) {
+    MR_ASSERT(process_group->count <= process_group->most); /* 1 */
+    for (size_t i = 0; i < process_group->count; i++) {
+        const known *known = &process_group->list[i];
+        MR_ASSERT(i == 0 || known[-1].id < known->id);                                       /* 1 */
+        MR_ASSERT(detector_watches(controller->detector, process_group->watch + known->id)); /* 1 */
     }
 }
 
 void controller_check(const controller *controller) {
     const cluster_map *map = batcher_map(controller->batcher);
-    check_company(controller, &controller->servers);
-    check_company(controller, &controller->workers);
+    check_process_group(controller, &controller->servers);
+    check_process_group(controller, &controller->workers);
     MR_ASSERT(map->number == 0 || controller->gates != NULL); /* 2 */
     for (uint32_t i = 0; controller->gates != NULL && i < map->slot_count; i++)
         MR_ASSERT(controller->gates[i].epoch <= map->slots[i].epoch); /* 2 */
@@ -546,10 +551,10 @@ void controller_tick(controller *controller, int64_t now_us) {
         controller_check(controller));
 }
 
-static void hint(controller *controller, const company *company, const char *address) {
-    for (size_t i = 0; i < company->count; i++)
-        if (strcmp(company->list[i].address, address) == 0)
-            detector_hint(controller->detector, company->watch + company->list[i].id, controller->now_us);
+static void hint(controller *controller, const process_group *process_group, const char *address) {
+    for (size_t i = 0; i < process_group->count; i++)
+        if (strcmp(process_group->list[i].address, address) == 0)
+            detector_hint(controller->detector, process_group->watch + process_group->list[i].id, controller->now_us);
 }
 
 void controller_broken(controller *controller, const char *address, int64_t now_us) {

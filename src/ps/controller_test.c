@@ -179,29 +179,29 @@ static void a_rank_is_given_up_until_the_round_state_answers(void **state) {
     stop(&world);
 }
 
-static const cluster_map_rank *player(const world *world, uint32_t rank) {
+static const cluster_map_rank *holder(const world *world, uint32_t rank) {
     return &controller_map(world->controller)->ranks[rank];
 }
 
 static void ranks_are_played_by_workers_that_are_here(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
-    assert_int_equal(player(&world, 0)->since, 0);
+    assert_int_equal(holder(&world, 0)->since, 0);
     for (int i = 0; i < 2; i++) hear(&world, SLOT_MESSAGE_WORKER | 5, 50, NULL);
     pass(&world, 1, 2);
-    assert_true(player(&world, 0)->worker == 5 && player(&world, 1)->worker == 5 && player(&world, 1)->since == 2);
+    assert_true(holder(&world, 0)->worker == 5 && holder(&world, 1)->worker == 5 && holder(&world, 1)->since == 2);
     hear(&world, SLOT_MESSAGE_WORKER | 1, 51, NULL); /* one more: it gets the rank of its number */
     pass(&world, 1, 2);
-    assert_true(player(&world, 0)->worker == 5 && player(&world, 1)->worker == 1 && player(&world, 1)->since == 3);
-    assert_true(player(&world, 0)->since == 2);
+    assert_true(holder(&world, 0)->worker == 5 && holder(&world, 1)->worker == 1 && holder(&world, 1)->since == 3);
+    assert_true(holder(&world, 0)->since == 2);
     for (int i = 0; i < 9; i++) { /* it is silent */
         hear(&world, SLOT_MESSAGE_WORKER | 5, 50, NULL);
         pass(&world, 1, 2);
     }
-    assert_true(player(&world, 1)->worker == 5 && player(&world, 1)->since == 4);
+    assert_true(holder(&world, 1)->worker == 5 && holder(&world, 1)->since == 4);
     hear(&world, SLOT_MESSAGE_WORKER | 5, 60, NULL); /* another process */
     pass(&world, 1, 2);
-    assert_true(player(&world, 0)->incarnation == 60 && player(&world, 1)->incarnation == 60);
+    assert_true(holder(&world, 0)->incarnation == 60 && holder(&world, 1)->incarnation == 60);
     pass(&world, 12, 2); /* nobody is here: nothing changes */
     assert_true(controller_map(world.controller)->number == 5 && world.swaps == 5);
     stop(&world);

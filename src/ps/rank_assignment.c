@@ -9,78 +9,82 @@
 
 #define NO_RANK UINT32_MAX
 
-typedef struct troupe {
+typedef struct worker_pool {
     const rank_assignment_worker *workers;
     size_t count;
     uint32_t *plays; /* by worker, owned: how many ranks */
-} troupe;
+} worker_pool;
 
 /* The index of this worker, if it is here; else the count. */
-static size_t find(const troupe *troupe, uint32_t id) {
-    size_t at = binary_search_first(&id, troupe->workers, troupe->count, sizeof *troupe->workers, binary_search_u32);
-    return at < troupe->count && troupe->workers[at].id == id && troupe->workers[at].alive ? at : troupe->count;
+static size_t find(const worker_pool *worker_pool, uint32_t id) {
+    size_t at = binary_search_first(&id, worker_pool->workers, worker_pool->count, sizeof *worker_pool->workers,
+                                    binary_search_u32);
+    return at < worker_pool->count && worker_pool->workers[at].id == id && worker_pool->workers[at].alive
+               ? at
+               : worker_pool->count;
 }
 
 /* Who plays the rank, if that very process is here; else the count. */
-static size_t player_of(const troupe *troupe, const cluster_map *map, uint32_t rank) {
-    const cluster_map_rank *player = &map->ranks[rank];
-    size_t at = player->since == 0 ? troupe->count : find(troupe, player->worker);
-    return at < troupe->count && troupe->workers[at].incarnation == player->incarnation ? at : troupe->count;
+static size_t holder_of(const worker_pool *worker_pool, const cluster_map *map, uint32_t rank) {
+    const cluster_map_rank *holder = &map->ranks[rank];
+    size_t at = holder->since == 0 ? worker_pool->count : find(worker_pool, holder->worker);
+    return at < worker_pool->count && worker_pool->workers[at].incarnation == holder->incarnation ? at
+                                                                                                  : worker_pool->count;
 }
 
 /* The workers that play the fewest and the most; the first of those. False: nobody is here. */
-static bool extremes(const troupe *troupe, size_t *least, size_t *most) {
+static bool extremes(const worker_pool *worker_pool, size_t *least, size_t *most) {
     bool found = false;
-    for (size_t i = 0; i < troupe->count; i++) {
-        if (!troupe->workers[i].alive) continue;
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        if (!worker_pool->workers[i].alive) continue;
         if (!found) *least = *most = i;
-        if (troupe->plays[i] < troupe->plays[*least]) *least = i;
-        if (troupe->plays[i] > troupe->plays[*most]) *most = i;
+        if (worker_pool->plays[i] < worker_pool->plays[*least]) *least = i;
+        if (worker_pool->plays[i] > worker_pool->plays[*most]) *most = i;
         found = true;
     }
     return found;
 }
 
-static void give(troupe *troupe, cluster_map *map, uint32_t rank, size_t to) {
-    MR_ASSERT(rank < map->rank_count && to < troupe->count && troupe->workers[to].alive);
-    cluster_map_put_player(map, rank, troupe->workers[to].id, troupe->workers[to].incarnation);
-    troupe->plays[to]++;
+static void give(worker_pool *worker_pool, cluster_map *map, uint32_t rank, size_t to) {
+    MR_ASSERT(rank < map->rank_count && to < worker_pool->count && worker_pool->workers[to].alive);
+    cluster_map_put_rank(map, rank, worker_pool->workers[to].id, worker_pool->workers[to].incarnation);
+    worker_pool->plays[to]++;
 }
 
-static bool fill(troupe *troupe, cluster_map *map) {
+static bool fill(worker_pool *worker_pool, cluster_map *map) {
     bool changed = false;
     size_t least = 0, most = 0;
     for (uint32_t rank = 0; rank < map->rank_count; rank++) {
-        if (player_of(troupe, map, rank) < troupe->count) continue;
-        size_t home = find(troupe, rank);
-        if (home == troupe->count || troupe->plays[home] != 0) {
-            if (!extremes(troupe, &least, &most)) return changed;
+        if (holder_of(worker_pool, map, rank) < worker_pool->count) continue;
+        size_t home = find(worker_pool, rank);
+        if (home == worker_pool->count || worker_pool->plays[home] != 0) {
+            if (!extremes(worker_pool, &least, &most)) return changed;
             home = least;
         }
-        give(troupe, map, rank, home);
+        give(worker_pool, map, rank, home);
         changed = true;
     }
     return changed;
 }
 
 /* A rank of `from` for the worker `to`: the one of its number, else the last. */
-static uint32_t rank_for(const troupe *troupe, const cluster_map *map, size_t from, size_t to) {
+static uint32_t rank_for(const worker_pool *worker_pool, const cluster_map *map, size_t from, size_t to) {
     uint32_t found = NO_RANK;
     for (uint32_t rank = 0; rank < map->rank_count; rank++) {
-        if (player_of(troupe, map, rank) != from) continue;
+        if (holder_of(worker_pool, map, rank) != from) continue;
         found = rank;
-        if (rank == troupe->workers[to].id) break;
+        if (rank == worker_pool->workers[to].id) break;
     }
     return found;
 }
 
-static bool share(troupe *troupe, cluster_map *map) {
+static bool share(worker_pool *worker_pool, cluster_map *map) {
     bool changed = false;
     size_t least = 0, most = 0;
-    while (extremes(troupe, &least, &most) && troupe->plays[most] > troupe->plays[least] + 1) {
-        MR_ASSERT(troupe->plays[most] > 0);
-        troupe->plays[most]--;
-        give(troupe, map, rank_for(troupe, map, most, least), least);
+    while (extremes(worker_pool, &least, &most) && worker_pool->plays[most] > worker_pool->plays[least] + 1) {
+        MR_ASSERT(worker_pool->plays[most] > 0);
+        worker_pool->plays[most]--;
+        give(worker_pool, map, rank_for(worker_pool, map, most, least), least);
         changed = true;
     }
     return changed;
@@ -89,10 +93,10 @@ static bool share(troupe *troupe, cluster_map *map) {
 bool rank_assignment_next(cluster_map *map, const rank_assignment_worker *workers, size_t count) {
     if (map->rank_count == 0) return false;
     if (map->ranks == NULL) map->ranks = xcalloc(map->rank_count, sizeof *map->ranks);
-    troupe troupe = {workers, count, xcalloc(count + 1, sizeof(uint32_t))};
-    for (uint32_t rank = 0; rank < map->rank_count; rank++) troupe.plays[player_of(&troupe, map, rank)]++;
-    bool filled = fill(&troupe, map), shared = share(&troupe, map);
-    free(troupe.plays);
+    worker_pool worker_pool = {workers, count, xcalloc(count + 1, sizeof(uint32_t))};
+    for (uint32_t rank = 0; rank < map->rank_count; rank++) worker_pool.plays[holder_of(&worker_pool, map, rank)]++;
+    bool filled = fill(&worker_pool, map), shared = share(&worker_pool, map);
+    free(worker_pool.plays);
     return filled || shared;
 }
 
@@ -104,7 +108,7 @@ bool rank_assignment_own(cluster_map *map, const rank_assignment_worker *workers
         const cluster_map_rank *rank = &map->ranks[workers[i].id];
         bool plays = rank->since != 0 && rank->worker == workers[i].id;
         if (!workers[i].alive || (plays && rank->incarnation >= workers[i].incarnation)) continue;
-        cluster_map_put_player(map, workers[i].id, workers[i].id, workers[i].incarnation);
+        cluster_map_put_rank(map, workers[i].id, workers[i].id, workers[i].incarnation);
         changed = true;
     }
     return changed;

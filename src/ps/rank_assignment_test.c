@@ -30,14 +30,14 @@ static bool next(world *world) {
     return rank_assignment_next(&world->map, world->workers, world->count);
 }
 
-static uint32_t player(const world *world, uint32_t rank) { return world->map.ranks[rank].worker; }
+static uint32_t holder(const world *world, uint32_t rank) { return world->map.ranks[rank].worker; }
 
 static void each_plays_the_rank_of_its_number(void **state) {
     world world;
     start(&world, 3, 4);
     assert_true(next(&world));
     for (uint32_t i = 0; i < 3; i++) {
-        assert_int_equal(player(&world, i), i);
+        assert_int_equal(holder(&world, i), i);
         assert_true(world.map.ranks[i].incarnation == 10 + i && world.map.ranks[i].since == 2);
     }
     assert_false(next(&world));
@@ -50,17 +50,17 @@ static void a_rank_whose_process_is_gone_is_played_by_another(void **state) {
     (void)next(&world);
     world.workers[1].alive = false;
     assert_true(next(&world));
-    assert_int_equal(player(&world, 1), 3); /* who had nothing to do */
+    assert_int_equal(holder(&world, 1), 3); /* who had nothing to do */
     assert_true(world.map.ranks[1].since == 3 && world.map.ranks[0].since == 2);
     world.workers[0].alive = false;
     assert_true(next(&world));
-    assert_int_equal(player(&world, 0), 2); /* now one plays two */
+    assert_int_equal(holder(&world, 0), 2); /* now one plays two */
     world.workers[1] = (rank_assignment_worker){1, 21, true};
     assert_true(next(&world)); /* who comes gets one of them: not its own, which another plays alone */
-    assert_true(player(&world, 1) == 3 && player(&world, 2) == 1 && player(&world, 0) == 2);
+    assert_true(holder(&world, 1) == 3 && holder(&world, 2) == 1 && holder(&world, 0) == 2);
     world.workers[3].incarnation = 33; /* another process: its rank is its own again */
     assert_true(next(&world));
-    assert_true(player(&world, 1) == 3 && world.map.ranks[1].incarnation == 33);
+    assert_true(holder(&world, 1) == 3 && world.map.ranks[1].incarnation == 33);
     cluster_map_fini(&world.map);
 }
 
@@ -132,7 +132,7 @@ static void of_those_who_play_their_own_rank_no_other_plays_it(void **state) {
     start(&world, 3, 4);
     world.workers[1].alive = false;
     assert_true(rank_assignment_own(&world.map, world.workers, world.count));
-    assert_true(world.map.ranks[1].since == 0 && world.map.ranks[0].since != 0 && player(&world, 2) == 2);
+    assert_true(world.map.ranks[1].since == 0 && world.map.ranks[0].since != 0 && holder(&world, 2) == 2);
     assert_false(rank_assignment_own(&world.map, world.workers, world.count));
     world.workers[0].alive = false; /* it is waited for */
     assert_false(rank_assignment_own(&world.map, world.workers, world.count));
@@ -140,7 +140,7 @@ static void of_those_who_play_their_own_rank_no_other_plays_it(void **state) {
     world.workers[1].alive = true;
     world.map.number++;
     assert_true(rank_assignment_own(&world.map, world.workers, world.count));
-    assert_true(player(&world, 0) == 0 && world.map.ranks[0].incarnation == 30);
+    assert_true(holder(&world, 0) == 0 && world.map.ranks[0].incarnation == 30);
     assert_int_equal(world.map.ranks[1].since, world.map.number);
     cluster_map_fini(&world.map);
 }

@@ -34,11 +34,11 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     buffer before, after;
     buffer_init(&before, 100);
     buffer_init(&after, 100);
-    replica_write_values(world->seat[0].replica, &before);
+    replica_write_values(world->site[0].replica, &before);
     replica_fixture_push(world, 0, 1, 6, 5); /* training goes on */
     replica_fixture_settle(world, -1);
     size_t sent = world->count;
-    replica_tick(world->seat[0].replica, 0); /* until it is saved, it asks */
+    replica_tick(world->site[0].replica, 0); /* until it is saved, it asks */
     assert_true(world->count == sent + 1 && sent_to_checkpoints(world, SLOT_MESSAGE_CUT).payload.size == 0);
     /* of another one */
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_SAVED, .status = SLOT_MESSAGE_RESEND, .name = 3});
@@ -46,7 +46,7 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
     assert_true(world->count == sent + 2 && sent_to_checkpoints(world, SLOT_MESSAGE_CUT).lsn == 2);
     shared_bytes *shard = shared_bytes_copy(sent_to_checkpoints(world, SLOT_MESSAGE_CUT).payload);
     replica_fixture_ask(world, 0, (slot_message){.kind = SLOT_MESSAGE_SAVED, .name = 4});
-    replica_tick(world->seat[0].replica, 0);
+    replica_tick(world->site[0].replica, 0);
     assert_int_equal(world->count, sent + 2);
     world->map.birth = world->number + 1; /* another generation, on another server */
     world->map.origin = 4;
@@ -65,8 +65,8 @@ static void a_cut_is_the_state_behind_the_mark(void **state) {
         world, 3,
         (slot_message){.kind = SLOT_MESSAGE_SHARD, .name = 4, .lsn = 2, .payload = shared_bytes_bytes(shard)});
     assert_true(replica_fixture_look(world, 3).phase == REPLICA_SERVING && replica_fixture_look(world, 3).applied == 2);
-    assert_true(replica_name(world->seat[3].replica, 1) == 5 && replica_name(world->seat[3].replica, 0) == 0);
-    replica_write_values(world->seat[3].replica, &after);
+    assert_true(replica_name(world->site[3].replica, 1) == 5 && replica_name(world->site[3].replica, 0) == 0);
+    replica_write_values(world->site[3].replica, &after);
     assert_true(before.size == after.size && memcmp(before.data, after.data, before.size) == 0);
     replica_fixture_push(world, 3, 1, 6, 5); /* what was done after the cut is done again */
     assert_int_equal(replica_fixture_look(world, 3).applied, 3);
@@ -82,8 +82,8 @@ static shared_bytes *restore(replica_fixture *world, uint32_t server, uint32_t r
     world->map.birth = world->number + 1;
     world->map.origin = checkpoint;
     world->map.rank_count = ranks;
-    replica_destroy(world->seat[server].replica);
-    world->seat[server].replica = replica_create(&world->seat[server].host, 0);
+    replica_destroy(world->site[server].replica);
+    world->site[server].replica = replica_create(&world->site[server].host, 0);
     replica_fixture_chain(world, 0, (uint32_t[]){server}, 1);
     replica_fixture_enter(world, server);
     replica_fixture_ask(
@@ -107,18 +107,18 @@ static void ranks_that_are_left_out_keep_their_names(void **state) {
         restore(world, 1, 1, 4, shared_bytes_copy(sent_to_checkpoints(world, SLOT_MESSAGE_CUT).payload));
     replica_fixture_push(world, 1, 0, seq_tick(1), 0);
     shard = restore(world, 2, REPLICA_FIXTURE_RANKS, 5, shard);
-    assert_true(replica_name(world->seat[2].replica, REPLICA_FIXTURE_RANKS - 1) == seq_tick(7));
-    assert_int_equal(replica_name(world->seat[2].replica, 0), 0); /* it was pushed behind the cut */
+    assert_true(replica_name(world->site[2].replica, REPLICA_FIXTURE_RANKS - 1) == seq_tick(7));
+    assert_int_equal(replica_name(world->site[2].replica, 0), 0); /* it was pushed behind the cut */
     shard = restore(world, 3, REPLICA_FIXTURE_RANKS + 1, 6, shard);
-    assert_int_equal(replica_name(world->seat[3].replica, REPLICA_FIXTURE_RANKS), 0); /* as the slowest */
-    assert_true(replica_name(world->seat[3].replica, REPLICA_FIXTURE_RANKS - 1) == seq_tick(7));
+    assert_int_equal(replica_name(world->site[3].replica, REPLICA_FIXTURE_RANKS), 0); /* as the slowest */
+    assert_true(replica_name(world->site[3].replica, REPLICA_FIXTURE_RANKS - 1) == seq_tick(7));
     shared_bytes_unref(shard);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SEATS(a_cut_is_the_state_behind_the_mark),
-        ON_SEATS(ranks_that_are_left_out_keep_their_names),
+        ON_SITES(a_cut_is_the_state_behind_the_mark),
+        ON_SITES(ranks_that_are_left_out_keep_their_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

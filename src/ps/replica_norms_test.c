@@ -28,7 +28,7 @@ static void say_norms(replica_fixture *world, uint32_t server, uint64_t round, c
                             .terms =
                                 span_of(bytes, round_state_write_terms(&world->terms, REPLICA_FIXTURE_RANKS, bytes)),
                             .payload = shared_bytes_bytes(shared)};
-    replica_take(world->seat[server].replica, 9, &message, shared);
+    replica_take(world->site[server].replica, 9, &message, shared);
     shared_bytes_unref(shared);
     replica_fixture_settle(world, -1);
 }
@@ -49,7 +49,7 @@ static void a_round_that_needs_norms_closes_with_those_of_the_round_state(void *
     replica_fixture *world = *state;
     float_machine_context context = {.measures = true};
     const double norms[STATE_MACHINE_PHASES_MAX] = {2, 3};
-    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->seat[i].host.values_context = &context;
+    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->site[i].host.values_context = &context;
     replica_fixture_start_rounds(world, 3, false);
     bool plain = false, once = false, twice = false;
     for (uint64_t round = 0; round < 24 && !(plain && once && twice); round++) {
@@ -63,7 +63,7 @@ static void a_round_that_needs_norms_closes_with_those_of_the_round_state(void *
             if (round != 0) say_norms(world, 0, round - 1, norms, phase + 1);
             assert_int_equal(replica_fixture_look(world, 0).version, round);
             size_t sent = world->count;
-            replica_tick(world->seat[0].replica, 0); /* says it again */
+            replica_tick(world->site[0].replica, 0); /* says it again */
             assert_true(world->count > sent);
             say_norms(world, 0, round, norms, phase + 1);
         }
@@ -79,7 +79,7 @@ static void a_round_that_needs_norms_closes_with_those_of_the_round_state(void *
 static void a_new_head_measures_anew_and_one_that_is_done_has_nothing(void **state) {
     replica_fixture *world = *state;
     float_machine_context context = {.measures = true};
-    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->seat[i].host.values_context = &context;
+    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->site[i].host.values_context = &context;
     replica_fixture_start_rounds(world, 3, false);
     uint64_t round = 0;
     while (float_machine_needs(0, round + 1) == 0) {
@@ -108,7 +108,7 @@ static void one_that_is_about_to_close_answers_at_once(void **state) {
     replica_fixture *world = *state;
     float_machine_context context = {.measures = true};
     const double norms[STATE_MACHINE_PHASES_MAX] = {2, 3};
-    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->seat[i].host.values_context = &context;
+    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) world->site[i].host.values_context = &context;
     replica_fixture_start_rounds(world, 3, false);
     uint64_t round = 0;
     for (; float_machine_needs(0, round + 1) != 0; round++) {
@@ -121,7 +121,7 @@ static void one_that_is_about_to_close_answers_at_once(void **state) {
     bool spoke = round != 0;                         /* who had a part the last time says that it has none by itself */
     assert_true(replica_fixture_look(world, 0).version == round && (reported(world).name == round) == spoke);
     size_t sent = world->count;
-    replica_take(world->seat[0].replica, 9,
+    replica_take(world->site[0].replica, 9,
                  &(slot_message){.kind = SLOT_MESSAGE_MEASURE, .rank = 0, .epoch = world->number, .name = round}, NULL);
     assert_true(world->count == sent + 1 && reported(world).name == round && reported(world).payload.size == 0);
     assert_int_equal(replica_fixture_look(world, 0).version, round);
@@ -136,9 +136,9 @@ static void one_that_is_about_to_close_answers_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SEATS(a_round_that_needs_norms_closes_with_those_of_the_round_state),
-        ON_SEATS(one_that_is_about_to_close_answers_at_once),
-        ON_SEATS(a_new_head_measures_anew_and_one_that_is_done_has_nothing),
+        ON_SITES(a_round_that_needs_norms_closes_with_those_of_the_round_state),
+        ON_SITES(one_that_is_about_to_close_answers_at_once),
+        ON_SITES(a_new_head_measures_anew_and_one_that_is_done_has_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,17 +88,17 @@ static void what_a_waiting_pull_asks_for_is_held(void **state) {
                          .prev = 5,
                          .commit = 70,
                          .payload = shared_bytes_bytes(small)};
-    replica_take(world->seat[0].replica, REPLICA_FIXTURE_SERVERS, &pull, small);
+    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, small);
     assert_int_equal(small->refs, 1); /* a few bytes do not hold a batch */
     pull.payload = shared_bytes_bytes(large);
     pull.commit = 71;
-    replica_take(world->seat[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
-    replica_take(world->seat[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large); /* again: instead of itself */
+    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
+    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large); /* again: instead of itself */
     assert_int_equal(large->refs, 2);
     replica_fixture_push(world, 0, 0, 5, 0);
     assert_true(shown_bytes(world, 0, 70) == SIZE_MAX && shown_bytes(world, 0, 71) == 0 && large->refs == 1);
     pull.prev = 6;
-    replica_take(world->seat[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
+    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &pull, large);
     assert_int_equal(large->refs, 2);
     replica_fixture_chain(world, 0, (uint32_t[]){0}, 1); /* another epoch forgets those who wait */
     replica_fixture_enter(world, 0);
@@ -145,9 +145,9 @@ static void a_fresh_pull_goes_down_the_chain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SEATS(a_pull_waits_for_what_its_rank_knows), ON_SEATS(a_pull_is_shown_what_it_asks_for),
-        ON_SEATS(what_a_waiting_pull_asks_for_is_held), ON_SEATS(any_copy_shows_what_it_has),
-        ON_SEATS(a_fresh_pull_goes_down_the_chain),
+        ON_SITES(a_pull_waits_for_what_its_rank_knows), ON_SITES(a_pull_is_shown_what_it_asks_for),
+        ON_SITES(what_a_waiting_pull_asks_for_is_held), ON_SITES(any_copy_shows_what_it_has),
+        ON_SITES(a_fresh_pull_goes_down_the_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ static replica *enter_round_state(replica_fixture *world, uint64_t origin) {
     world->map.birth = world->number + 1;
     world->map.origin = origin;
     replica_fixture_chain(world, ROUND_STATE, (uint32_t[]){0}, 1);
-    replica *round_state = replica_create(&world->seat[0].host, ROUND_STATE);
+    replica *round_state = replica_create(&world->site[0].host, ROUND_STATE);
     replica_enter(round_state, &world->map);
     return round_state;
 }
@@ -78,7 +78,7 @@ static void say_frozen(replica_fixture *world, replica *round_state) {
  * and the round state does not. */
 static void what_was_decided_and_lost_is_decided_again(void **state) {
     replica_fixture *world = *state;
-    replica *round_states[] = {enter_round_state(world, 0), replica_create(&world->seat[1].host, ROUND_STATE)};
+    replica *round_states[] = {enter_round_state(world, 0), replica_create(&world->site[1].host, ROUND_STATE)};
     replica_enter(round_states[1], &world->map); /* it knows of it, and is in no chain */
     slot_message join = {.kind = SLOT_MESSAGE_JOIN, .slot = ROUND_STATE, .epoch = world->number, .name = 1, .prev = 11};
     replica_take(round_states[0], 100, &join, NULL);
@@ -114,8 +114,8 @@ static void what_was_decided_and_lost_is_decided_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SEATS(orders_are_counted_anew_in_another_generation),
-        ON_SEATS(what_was_decided_and_lost_is_decided_again),
+        ON_SITES(orders_are_counted_anew_in_another_generation),
+        ON_SITES(what_was_decided_and_lost_is_decided_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,7 +96,7 @@ static void rounds_are_summed_in_rank_order_and_versions_kept(void **state) {
                 replica_fixture_told(world, 1, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 1) == 1);
     buffer values;
     buffer_init(&values, 100);
-    replica_write_values(world->seat[1].replica, &values);
+    replica_write_values(world->site[1].replica, &values);
     double first;
     memcpy(&first, values.data, sizeof first);
     assert_true(first == 1 * 0.9 + (1.0 + 2.0));
@@ -134,18 +134,18 @@ static void a_contribution_that_is_repeated_with_other_bytes_is_told(void **stat
     shared_bytes *bytes = shared_bytes_copy(span_of(other, sizeof other));
     slot_message message = {
         .kind = SLOT_MESSAGE_PUSH, .epoch = world->number, .name = 1, .payload = shared_bytes_bytes(bytes)};
-    replica_take(world->seat[0].replica, REPLICA_FIXTURE_SERVERS, &message, bytes);
+    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &message, bytes);
     replica_dispute dispute = replica_fixture_look(world, 0).dispute;
     assert_true(dispute.count == 1 && dispute.rank == 0 && dispute.round == 0);
     replica_fixture_push(world, 0, 1, 1, 0);
     replica_fixture_settle(world, -1);
     buffer values;
     buffer_init(&values, 100);
-    replica_write_values(world->seat[1].replica, &values);
+    replica_write_values(world->site[1].replica, &values);
     double first;
     memcpy(&first, values.data, sizeof first);
     assert_true(first == 1 * 0.9 + (1.0 + 2.0));                                    /* the first one counts */
-    replica_take(world->seat[0].replica, REPLICA_FIXTURE_SERVERS, &message, bytes); /* of a round that is over */
+    replica_take(world->site[0].replica, REPLICA_FIXTURE_SERVERS, &message, bytes); /* of a round that is over */
     assert_int_equal(replica_fixture_look(world, 0).dispute.count, 1);
     buffer_fini(&values);
     shared_bytes_unref(bytes);
@@ -153,11 +153,11 @@ static void a_contribution_that_is_repeated_with_other_bytes_is_told(void **stat
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SEATS(a_round_closes_with_its_members),
-        ON_SEATS(a_frozen_rank_does_not_count_before_the_round_state_says_so),
-        ON_SEATS(a_round_that_waits_is_closed_by_the_round_state),
-        ON_SEATS(rounds_are_summed_in_rank_order_and_versions_kept),
-        ON_SEATS(a_contribution_that_is_repeated_with_other_bytes_is_told),
+        ON_SITES(a_round_closes_with_its_members),
+        ON_SITES(a_frozen_rank_does_not_count_before_the_round_state_says_so),
+        ON_SITES(a_round_that_waits_is_closed_by_the_round_state),
+        ON_SITES(rounds_are_summed_in_rank_order_and_versions_kept),
+        ON_SITES(a_contribution_that_is_repeated_with_other_bytes_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

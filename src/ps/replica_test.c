@@ -19,7 +19,7 @@ static void a_push_is_acknowledged_when_all_have_it(void **state) {
     replica_fixture_push(world, 0, 0, 5, 0); /* again: in the log, not acknowledged */
     replica_fixture_settle(world, 2);
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 5), 0);
-    replica_tick(world->seat[1].replica, 0); /* says it again */
+    replica_tick(world->site[1].replica, 0); /* says it again */
     replica_fixture_settle(world, -1);
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_OK, 5), 1);
     for (uint32_t i = 0; i < 3; i++)
@@ -39,7 +39,7 @@ static void names_follow_each_other(void **state) {
     replica_fixture_push(world, 0, 0, 7, 6);
     replica_fixture_push(world, 0, 1, 6, 0); /* ranks are apart */
     assert_int_equal(replica_fixture_look(world, 0).applied, 3);
-    assert_true(replica_name(world->seat[0].replica, 0) == 7 && replica_name(world->seat[0].replica, 1) == 6);
+    assert_true(replica_name(world->site[0].replica, 0) == 7 && replica_name(world->site[0].replica, 1) == 6);
     replica_fixture_push(world, 1, 0, 8, 7); /* not a server of this chain */
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_WRONG, 8), 1);
 }
@@ -58,7 +58,7 @@ static void what_is_cut_into_other_batches_is_applied_once(void **state) {
     assert_int_equal(replica_fixture_look(world, 0).applied, 2);
     replica_fixture_push(world, 0, 0, 9, 5); /* and goes on behind the clock */
     assert_int_equal(replica_fixture_look(world, 0).applied, 3);
-    assert_int_equal(replica_name(world->seat[0].replica, 0), 9);
+    assert_int_equal(replica_name(world->site[0].replica, 0), 9);
 }
 
 static void a_term_begins_when_the_one_before_has_nothing_under_way(void **state) {
@@ -87,7 +87,7 @@ static void a_new_head_takes_the_longest_log(void **state) {
     replica_fixture_push(world, 2, 0, 2, 1);
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_WRONG, 2), 1);
     replica_fixture_enter(world, 1);
-    replica_tick(world->seat[2].replica, 0);
+    replica_tick(world->site[2].replica, 0);
     replica_fixture_settle(world, -1);
     assert_int_equal(replica_fixture_look(world, 2).phase, REPLICA_SERVING);
     assert_true(replica_fixture_look(world, 2).applied == 1 && replica_fixture_look(world, 1).applied == 1);
@@ -105,26 +105,26 @@ static void a_joiner_is_filled_gated_and_full(void **state) {
     replica_fixture_push(world, 0, 0, 2, 1);
     replica_fixture_settle(world, -1);
     slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = world->number, .name = 3, .prev = 13};
-    replica_take(world->seat[0].replica, 100, &join, NULL); /* not the tail */
+    replica_take(world->site[0].replica, 100, &join, NULL); /* not the tail */
     assert_false(replica_fixture_look(world, 0).joins);
-    replica_take(world->seat[1].replica, 100, &join, NULL);
+    replica_take(world->site[1].replica, 100, &join, NULL);
     replica_fixture_settle(world, -1);
     assert_true(replica_fixture_look(world, 1).gated && replica_fixture_look(world, 1).ready &&
                 replica_fixture_look(world, 3).phase == REPLICA_JOINING);
     replica_fixture_push(world, 0, 0, 3, 2);
     replica_fixture_settle(world, 3); /* gated: what the joiner lacks is not committed */
     assert_true(replica_fixture_look(world, 1).level == 3 && replica_fixture_look(world, 1).applied == 2);
-    replica_tick(world->seat[1].replica, 0);
+    replica_tick(world->site[1].replica, 0);
     replica_fixture_settle(world, -1);
     assert_true(replica_fixture_look(world, 1).applied == 3 && replica_fixture_look(world, 3).logged == 3);
     replica_fixture_chain(world, 0, (uint32_t[]){3, 0}, 2); /* it leads; the tail leaves */
     replica_fixture_enter_all(world);
     replica_fixture_settle(world, -1);
-    replica_tick(world->seat[3].replica, 0);
+    replica_tick(world->site[3].replica, 0);
     replica_fixture_settle(world, -1);
     assert_true(replica_fixture_look(world, 3).phase == REPLICA_SERVING && replica_fixture_look(world, 3).applied == 3);
     assert_int_equal(replica_fixture_look(world, 1).phase, REPLICA_OUT);
-    assert_int_equal(replica_name(world->seat[3].replica, 0), 3);
+    assert_int_equal(replica_name(world->site[3].replica, 0), 3);
 }
 
 /* From `*next` on, to this server only. */
@@ -132,7 +132,7 @@ static void deliver_to(replica_fixture *world, uint32_t server, size_t *next) {
     for (; *next < world->count; ++*next) {
         envelope envelope = world->queue[*next];
         if (envelope.to == server)
-            replica_take(world->seat[server].replica, envelope.from, &envelope.message, envelope.bytes);
+            replica_take(world->site[server].replica, envelope.from, &envelope.message, envelope.bytes);
     }
 }
 
@@ -142,7 +142,7 @@ static void a_joiner_that_is_always_behind_is_waited_for_in_the_end(void **state
     replica_fixture *world = *state;
     replica_fixture_start(world, 1);
     slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = world->number, .name = 3, .prev = 13};
-    replica_take(world->seat[0].replica, 100, &join, NULL);
+    replica_take(world->site[0].replica, 100, &join, NULL);
     size_t to_tail = world->count, to_joiner = 0;
     uint64_t name = 0;
     for (int turn = 0; turn < TURNS && !replica_fixture_look(world, 0).gated; turn++) {
@@ -150,7 +150,7 @@ static void a_joiner_that_is_always_behind_is_waited_for_in_the_end(void **state
         for (int i = 0; i < MORE; i++, name++) replica_fixture_push(world, 0, 0, name + 1, name);
         assert_int_equal(replica_fixture_look(world, 0).applied, name);
         deliver_to(world, 0, &to_tail);
-        replica_tick(world->seat[0].replica, 0);
+        replica_tick(world->site[0].replica, 0);
     }
     assert_true(replica_fixture_look(world, 0).gated);
     deliver_to(world, 3, &to_joiner);
@@ -171,36 +171,36 @@ static void a_state_is_sent_again_when_it_was_lost(void **state) {
     replica_fixture_push(world, 0, 0, 1, 0);
     replica_fixture_settle(world, -1);
     slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = world->number, .name = 3, .prev = 13};
-    replica_take(world->seat[0].replica, 100, &join, NULL);
-    for (int i = 0; i < 5; i++) replica_tick(world->seat[0].replica, 0);
+    replica_take(world->site[0].replica, 100, &join, NULL);
+    for (int i = 0; i < 5; i++) replica_tick(world->site[0].replica, 0);
     assert_int_equal(states_sent(world), 1);
     replica_fixture_settle(world, 3); /* all of it is lost */
     assert_int_equal(replica_fixture_look(world, 3).phase, REPLICA_OUT);
-    replica_tick(world->seat[0].replica, 0);
+    replica_tick(world->site[0].replica, 0);
     replica_fixture_settle(world, -1); /* asked, it says that it has nothing */
     assert_int_equal(states_sent(world), 1);
-    replica_tick(world->seat[0].replica, 0);
+    replica_tick(world->site[0].replica, 0);
     assert_int_equal(states_sent(world), 2);
     replica_fixture_settle(world, -1);
     assert_true(replica_fixture_look(world, 0).gated && replica_fixture_look(world, 3).phase == REPLICA_JOINING);
     /* that it said before */
     slot_message late = {.kind = SLOT_MESSAGE_LEVEL, .status = SLOT_MESSAGE_GONE, .epoch = world->number};
-    replica_take(world->seat[0].replica, 3, &late, NULL);
-    replica_tick(world->seat[0].replica, 0);
+    replica_take(world->site[0].replica, 3, &late, NULL);
+    replica_tick(world->site[0].replica, 0);
     replica_fixture_settle(world, -1);
     assert_true(states_sent(world) == 2 && replica_fixture_look(world, 0).gated);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_SEATS(a_push_is_acknowledged_when_all_have_it),
-        ON_SEATS(names_follow_each_other),
-        ON_SEATS(what_is_cut_into_other_batches_is_applied_once),
-        ON_SEATS(a_term_begins_when_the_one_before_has_nothing_under_way),
-        ON_SEATS(a_new_head_takes_the_longest_log),
-        ON_SEATS(a_joiner_is_filled_gated_and_full),
-        ON_SEATS(a_joiner_that_is_always_behind_is_waited_for_in_the_end),
-        ON_SEATS(a_state_is_sent_again_when_it_was_lost),
+        ON_SITES(a_push_is_acknowledged_when_all_have_it),
+        ON_SITES(names_follow_each_other),
+        ON_SITES(what_is_cut_into_other_batches_is_applied_once),
+        ON_SITES(a_term_begins_when_the_one_before_has_nothing_under_way),
+        ON_SITES(a_new_head_takes_the_longest_log),
+        ON_SITES(a_joiner_is_filled_gated_and_full),
+        ON_SITES(a_joiner_that_is_always_behind_is_waited_for_in_the_end),
+        ON_SITES(a_state_is_sent_again_when_it_was_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void hear(world *world, uint32_t who, uint64_t incarnation, const char *a
 
 /* Two ranks play in each, and their terms are its number. */
 static void hear_map_as(world *world, cluster_map *map) {
-    for (uint32_t i = 0; i < 2; i++) cluster_map_put_player(map, i, i, 100 + i);
+    for (uint32_t i = 0; i < 2; i++) cluster_map_put_rank(map, i, i, 100 + i);
     slot_message_head head = {
         .generation = world->generation, .number = map->number, .who = SLOT_MESSAGE_CONTROLLER, .address = "d"};
     message_recorder_batch batch = message_recorder_map(&head, map);
@@ -83,7 +83,7 @@ static void hear_pair_of(world *world, uint64_t birth, bool first) {
 }
 
 /* One slot on this server, and another server with nothing. */
-static void hear_guest(world *world, uint64_t epoch, uint64_t incarnation) {
+static void hear_peer(world *world, uint64_t epoch, uint64_t incarnation) {
     uint64_t number = ++world->number;
     cluster_map map = {
         .number = number, .generation = world->generation, .birth = epoch, .rank_count = 2, .slot_count = 1};
@@ -368,7 +368,7 @@ static void a_term_that_is_over_is_told_nothing(void **state) {
 static void a_joiner_is_who_the_map_says(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
-    hear_guest(&world, 1, 40);
+    hear_peer(&world, 1, 40);
     hear(&world, SLOT_MESSAGE_RANK | 1, 2, "r",
          &(slot_message){.kind = SLOT_MESSAGE_PUSH, .rank = 1, .epoch = 1, .name = 6});
     slot_message join = {.kind = SLOT_MESSAGE_JOIN, .epoch = 1, .name = 4, .prev = 41};
@@ -378,7 +378,7 @@ static void a_joiner_is_who_the_map_says(void **state) {
     slot_server_tick(world.server, 100 + SLOT_SERVER_TICK_US);
     assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_STATE), 0);
     assert_int_equal(message_recorder_count(&world.recorder, "d", SLOT_MESSAGE_GATE), 0);
-    hear_guest(&world, 1, 41);
+    hear_peer(&world, 1, 41);
     hear(&world, SLOT_MESSAGE_CONTROLLER, 1, "d", &join);
     assert_int_equal(message_recorder_count(&world.recorder, "s4", SLOT_MESSAGE_STATE), 1);
     /* late */

@@ -35,7 +35,7 @@ enum { KNOWN_MAX = 8 };
 typedef struct process_book {
     uint64_t id;
     list place; /* in vault->processes */
-    extent desk;
+    extent lease_page;
     list chunks, stretches, pages;
     extent known[KNOWN_MAX]; /* LEASE_OWN stretches that it had: a ring; of size 0: none */
     size_t known_next;
@@ -112,7 +112,7 @@ static inline uint64_t slot_offset(const page_book *page, uint32_t index) {
 static inline bool bit_of(const uint64_t *bits, uint32_t index) { return bits[index / 64] >> (index % 64) & 1; }
 static inline void bit_set(uint64_t *bits, uint32_t index) { bits[index / 64] |= UINT64_C(1) << (index % 64); }
 static inline process_page *page_of(const store_server *server, const process_book *process) {
-    return arena_at(server->arena, process->desk.offset);
+    return arena_at(server->arena, process->lease_page.offset);
 }
 
 /* ---- store_server.c */

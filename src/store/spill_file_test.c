@@ -75,7 +75,7 @@ static const store_client_ops direct = {.ask = ask};
 
 static void place_open(uint64_t bytes_max, int64_t patience_us) {
     struct stat about;
-    extent desk;
+    extent lease_page;
     int64_t retry_us;
     memset(p, 0, sizeof *p);
     assert_true(temp_dir_folder(p->folder));
@@ -88,9 +88,9 @@ static void place_open(uint64_t bytes_max, int64_t patience_us) {
     p->allocator = extent_allocator_create(ARENA_EXTENTS_OFFSET, p->arena.size);
     p->server = store_server_open(&p->arena, &ops, NULL,
                                   &(store_server_options){.spill_bytes_max = bytes_max, .patience_us = patience_us});
-    assert_int_equal(store_server_lease(p->server, 1, LEASE_DESK, 0, 0, &desk, &retry_us), MR_OK);
+    assert_int_equal(store_server_lease(p->server, 1, LEASE_PAGE, 0, 0, &lease_page, &retry_us), MR_OK);
     store_client_options options = {1, clock_real()};
-    assert_int_equal(store_client_open(&p->arena, desk, &direct, NULL, &options, &p->store), MR_OK);
+    assert_int_equal(store_client_open(&p->arena, lease_page, &direct, NULL, &options, &p->store), MR_OK);
 }
 
 static void place_close(void) {

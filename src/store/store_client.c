@@ -363,11 +363,11 @@ bool store_client_locate(const store_client *store, const void *viewed, uint64_t
 
 /* ---- Life. */
 
-mr_status store_client_open(const arena *arena, extent desk, const store_client_ops *ops, void *context,
+mr_status store_client_open(const arena *arena, extent lease_page, const store_client_ops *ops, void *context,
                             const store_client_options *options, store_client **out) {
     MR_ASSERT(ops->ask != NULL && options->process != 0);
-    if (!arena_holds(arena, desk) || desk.size < PROCESS_PAGE_BYTES)
-        return error_set(MR_CORRUPT, "malformed process page of %" PRIu64 " bytes", desk.size);
+    if (!arena_holds(arena, lease_page) || lease_page.size < PROCESS_PAGE_BYTES)
+        return error_set(MR_CORRUPT, "malformed process page of %" PRIu64 " bytes", lease_page.size);
     store_client *store = xcalloc(1, sizeof *store);
     mr_status status = private_mapping_open(arena, &store->views);
     if (status != MR_OK) {
@@ -382,7 +382,7 @@ mr_status store_client_open(const arena *arena, extent desk, const store_client_
     store->retry_us = -1;
     list_init(&store->made);
     list_init(&store->idle);
-    hold_table_init(&store->holds, arena_at(arena, desk.offset));
+    hold_table_init(&store->holds, arena_at(arena, lease_page.offset));
     store->holds.step = ops->step;
     store->holds.context = context;
     store_client_memory_init(store);

@@ -68,7 +68,7 @@ typedef struct store_client_options {
 } store_client_options;
 
 /* The arena, ops and context are borrowed for the store's life. The desk is what LEASE_DESK gave. */
-MR_MUST mr_status store_client_open(const arena *arena, extent desk, const store_client_ops *ops, void *context,
+MR_MUST mr_status store_client_open(const arena *arena, extent lease_page, const store_client_ops *ops, void *context,
                                     const store_client_options *options, store_client **out);
 /* Lets go of everything, views included: whoever uses their bytes later finds them unmapped. The process then tells the
  * store server that it leaves (or ends). */

@@ -36,10 +36,10 @@ static void on_answer(void *argument, rpc_call_id id, const rpc_call_result *res
     mr_status status = read_reply(result, &reply);
     const store_client_request *request = &question->request;
     client->open--;
-    if (request->ask == STORE_CLIENT_LEASE && request->kind == LEASE_DESK) {
+    if (request->ask == STORE_CLIENT_LEASE && request->kind == LEASE_PAGE) {
         client->joined = status == MR_OK;
         client->failed = status;
-        client->desk = reply.extent;
+        client->lease_page = reply.extent;
     } else if (request->ask != STORE_CLIENT_GIVE_BACK && client->store != NULL) {
         store_client_answer(client->store, request, status, reply.extent, reply.retry_us);
     }
@@ -69,13 +69,13 @@ static const store_client_ops client_ops = {.ask = ask};
 
 mr_status store_rpc_client_join(store_rpc_client *client, rpc *rpc, link_id link) {
     *client = (store_rpc_client){.rpc = rpc, .link = link};
-    return ask(client, &(store_client_request){.ask = STORE_CLIENT_LEASE, .kind = LEASE_DESK});
+    return ask(client, &(store_client_request){.ask = STORE_CLIENT_LEASE, .kind = LEASE_PAGE});
 }
 
 mr_status store_rpc_client_open(store_rpc_client *client, const arena *arena, uint64_t process, clock_source clock,
                                 store_client **out) {
     MR_ASSERT(client->joined && client->store == NULL);
-    MR_TRY(store_client_open(arena, client->desk, &client_ops, client, &(store_client_options){process, clock},
+    MR_TRY(store_client_open(arena, client->lease_page, &client_ops, client, &(store_client_options){process, clock},
                              &client->store));
     *out = client->store;
     return MR_OK;

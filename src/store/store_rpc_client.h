@@ -14,7 +14,7 @@ typedef struct store_rpc_client {
     rpc *rpc;
     link_id link;
     store_client *store; /* NULL until it is open */
-    extent desk;
+    extent lease_page;
     bool joined;
     mr_status failed;                /* why there is no desk; MR_OK: there is, or it is not known yet */
     void (*answered)(void *context); /* the store has an answer; may be NULL */

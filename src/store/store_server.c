@@ -99,10 +99,10 @@ void store_server_take_memory(store_server *server, page_book *page, uint32_t in
 
 /* ---- Lending. */
 
-static process_book *process_add(store_server *server, uint64_t id, extent desk) {
-    MR_ASSERT(map_get(&server->by_id, id) == NULL && desk.size >= PROCESS_PAGE_BYTES);
+static process_book *process_add(store_server *server, uint64_t id, extent lease_page) {
+    MR_ASSERT(map_get(&server->by_id, id) == NULL && lease_page.size >= PROCESS_PAGE_BYTES);
     process_book *process = xcalloc(1, sizeof *process);
-    *process = (process_book){.id = id, .desk = desk, .starving_since_us = CLOCK_NEVER_US};
+    *process = (process_book){.id = id, .lease_page = lease_page, .starving_since_us = CLOCK_NEVER_US};
     list_init(&process->chunks);
     list_init(&process->stretches);
     list_init(&process->pages);
@@ -143,7 +143,7 @@ static bool page_again(store_server *server, process_book *owner, extent *out) {
 
 static mr_status lease_size(const store_server *server, lease_kind kind, uint64_t *size) {
     switch (kind) {
-    case LEASE_DESK: *size = PROCESS_PAGE_BYTES; return MR_OK;
+    case LEASE_PAGE: *size = PROCESS_PAGE_BYTES; return MR_OK;
     case LEASE_HOLDS: *size = HOLDS_CHUNK_BYTES; return MR_OK;
     case LEASE_SLOTS: *size = OBJECT_HEADER_PAGE_BYTES; return MR_OK;
     default: break;
@@ -160,8 +160,8 @@ mr_status store_server_lease(store_server *server, uint64_t id, lease_kind kind,
                              extent *out, int64_t *retry_us) {
     process_book *process = map_get(&server->by_id, id);
     if ((unsigned)kind >= LEASE_KINDS) return error_set(MR_INVALID, "unknown kind of extent: %d", (int)kind);
-    if (kind == LEASE_DESK && process != NULL) return error_set(MR_EXISTS, "process %" PRIx64 " has a page", id);
-    if (kind != LEASE_DESK && process == NULL) return error_set(MR_INVALID, "process %" PRIx64 " has no page", id);
+    if (kind == LEASE_PAGE && process != NULL) return error_set(MR_EXISTS, "process %" PRIx64 " has a page", id);
+    if (kind != LEASE_PAGE && process == NULL) return error_set(MR_INVALID, "process %" PRIx64 " has no page", id);
     MR_TRY(lease_size(server, kind, &size));
     if (kind == LEASE_SLOTS && page_again(server, process, out)) return MR_OK;
     extent extent;
@@ -169,7 +169,7 @@ mr_status store_server_lease(store_server *server, uint64_t id, lease_kind kind,
         MR_TRY(store_server_room(server, process, kind, size, now_us, &extent, retry_us));
     FAILPOINT("store.vault_lend");
     switch (kind) {
-    case LEASE_DESK: process_add(server, id, extent); break;
+    case LEASE_PAGE: process_add(server, id, extent); break;
     case LEASE_HOLDS: chunk_add(process, extent); break;
     case LEASE_SLOTS: page_add(server, process, extent); break;
     default: store_server_stretch_add(server, process, extent, kind); break;
@@ -248,7 +248,7 @@ static void process_free(store_server *server, process_book *process) {
         server->ops->extent_free(server->context, chunk->extent);
         free(chunk);
     }
-    server->ops->extent_free(server->context, process->desk);
+    server->ops->extent_free(server->context, process->lease_page);
     map_remove(&server->by_id, process->id);
     list_remove(&process->place);
     free(process);

@@ -57,7 +57,7 @@ enum {
 
 /* What memory is lent for. */
 typedef enum lease_kind {
-    LEASE_DESK,    /* one per process, first of all: PROCESS_PAGE_BYTES, zeroed */
+    LEASE_PAGE,    /* one per process, first of all: PROCESS_PAGE_BYTES, zeroed */
     LEASE_HOLDS,   /* HOLDS_CHUNK_BYTES, zeroed */
     LEASE_SLOTS,   /* OBJECT_HEADER_PAGE_BYTES of slots, all FREE */
     LEASE_STRETCH, /* for many objects */

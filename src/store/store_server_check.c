@@ -8,7 +8,8 @@ typedef struct sums {
 } sums;
 
 static void check_process(const store_server *server, const process_book *process, sums *sums) {
-    MR_ASSERT(map_get(&server->by_id, process->id) == process && process->desk.size >= PROCESS_PAGE_BYTES); /* 1 */
+    MR_ASSERT(map_get(&server->by_id, process->id) == process &&
+              process->lease_page.size >= PROCESS_PAGE_BYTES); /* 1 */
     list_for_each (at, &process->stretches) {
         const stretch_book *stretch = container_of(at, stretch_book, place);
         MR_ASSERT(stretch->owner == process && map_get(&server->stretches, stretch->extent.offset) == stretch); /* 2 */

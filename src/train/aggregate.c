@@ -16,12 +16,12 @@ enum {
 };
 
 /* What one member works on: room for a stretch. */
-typedef struct desk {
+typedef struct slice {
     const void **rows; /* of the stretch, one for each worker */
     void *folded;      /* the result */
     void *scratch;     /* reduction.h */
     float *wide;       /* of 16-bit tensors: the rows, `previous` and the result, widened; a step each */
-} desk;
+} slice;
 
 typedef struct job {
     const reduction *reduction;
@@ -29,8 +29,8 @@ typedef struct job {
     const size_t *first_piece; /* of each tensor, and behind the last one the number of all */
     size_t count;
     bool streams; /* the results go past the caches */
-    desk *desks;
-    _Atomic size_t next_piece, next_desk;
+    slice *slices;
+    _Atomic size_t next_piece, next_slice;
 } job;
 
 static bool is_real(mr_dtype dtype) { return dtype == MR_F32 || dtype == MR_F64; }
@@ -58,34 +58,34 @@ static size_t tensor_of(const job *job, size_t piece) {
 }
 
 static void fold_reals(const reduction *reduction, const aggregate_tensor *tensor, size_t from, size_t count,
-                       desk *desk) {
+                       slice *slice) {
     size_t size = mr_dtype_size(tensor->dtype);
-    for (size_t w = 0; w < reduction->workers; w++) desk->rows[w] = (const char *)tensor->rows[w] + from * size;
+    for (size_t w = 0; w < reduction->workers; w++) slice->rows[w] = (const char *)tensor->rows[w] + from * size;
     const void *previous = reduction->moves ? (const char *)tensor->previous + from * size : NULL;
     if (tensor->dtype == MR_F32)
-        fold_f32(reduction, (const float *const *)desk->rows, previous, desk->folded, count, desk->scratch);
+        fold_f32(reduction, (const float *const *)slice->rows, previous, slice->folded, count, slice->scratch);
     else
-        fold_f64(reduction, (const double *const *)desk->rows, previous, desk->folded, count, desk->scratch);
+        fold_f64(reduction, (const double *const *)slice->rows, previous, slice->folded, count, slice->scratch);
 }
 
 /* The common case reads the rows as they are; others widen them first. */
 static void fold_halves(const reduction *reduction, const aggregate_tensor *tensor, size_t from, size_t count,
-                        desk *desk) {
+                        slice *slice) {
     bool averages = reduction->kind == REDUCTION_AVERAGE && !reduction->moves;
     size_t step = reduction_step(reduction);
     for (size_t w = 0; w < reduction->workers; w++) {
         const uint16_t *row = (const uint16_t *)tensor->rows[w] + from;
-        desk->rows[w] = averages ? (const void *)row : desk->wide + w * step;
-        if (!averages) half_widen(tensor->dtype, row, desk->wide + w * step, count);
+        slice->rows[w] = averages ? (const void *)row : slice->wide + w * step;
+        if (!averages) half_widen(tensor->dtype, row, slice->wide + w * step, count);
     }
     if (averages) {
-        half_average(tensor->dtype, (const uint16_t *const *)desk->rows, reduction->workers, desk->folded, count);
+        half_average(tensor->dtype, (const uint16_t *const *)slice->rows, reduction->workers, slice->folded, count);
         return;
     }
-    float *previous = desk->wide + reduction->workers * step, *folded = previous + step;
+    float *previous = slice->wide + reduction->workers * step, *folded = previous + step;
     if (reduction->moves) half_widen(tensor->dtype, (const uint16_t *)tensor->previous + from, previous, count);
-    fold_f32(reduction, (const float *const *)desk->rows, previous, folded, count, desk->scratch);
-    half_narrow(tensor->dtype, folded, desk->folded, count);
+    fold_f32(reduction, (const float *const *)slice->rows, previous, folded, count, slice->scratch);
+    half_narrow(tensor->dtype, folded, slice->folded, count);
 }
 
 /* A row that is written was just read: its lines are near. A place of its own is not, and nobody here reads it soon. */
@@ -107,7 +107,7 @@ static size_t stretch_at(const aggregate_tensor *tensor, size_t from, size_t ste
     return ahead < step ? step - ahead : step;
 }
 
-static void do_piece(const job *job, size_t piece, desk *desk) {
+static void do_piece(const job *job, size_t piece, slice *slice) {
     FAILPOINT("train.piece");
     size_t index = tensor_of(job, piece);
     const aggregate_tensor *tensor = &job->tensors[index];
@@ -118,11 +118,11 @@ static void do_piece(const job *job, size_t piece, desk *desk) {
     for (; from < end; from += count) {
         size_t step = folds ? stretch_at(tensor, from, reduction_step(job->reduction)) : end - from;
         count = end - from < step ? end - from : step;
-        const void *result = desk->folded;
+        const void *result = slice->folded;
         if (is_real(tensor->dtype))
-            fold_reals(job->reduction, tensor, from, count, desk);
+            fold_reals(job->reduction, tensor, from, count, slice);
         else if (folds)
-            fold_halves(job->reduction, tensor, from, count, desk);
+            fold_halves(job->reduction, tensor, from, count, slice);
         else
             result = (const char *)tensor->rows[0] + from * size;
         hand_out(job, tensor, from * size, result, count * size);
@@ -131,9 +131,9 @@ static void do_piece(const job *job, size_t piece, desk *desk) {
 
 static void do_pieces(void *argument) {
     job *job = argument;
-    desk *desk = &job->desks[atomic_fetch_add(&job->next_desk, 1)];
+    slice *slice = &job->slices[atomic_fetch_add(&job->next_slice, 1)];
     size_t all = job->first_piece[job->count];
-    for (size_t piece; (piece = atomic_fetch_add(&job->next_piece, 1)) < all;) do_piece(job, piece, desk);
+    for (size_t piece; (piece = atomic_fetch_add(&job->next_piece, 1)) < all;) do_piece(job, piece, slice);
     if (job->streams) simd_stream_end();
 }
 
@@ -153,13 +153,13 @@ static void *cut(block *block, size_t size) {
 static void lay_out(block *block, job *job, size_t **first_piece, size_t members) {
     size_t workers = job->reduction->workers, step = reduction_step(job->reduction);
     *first_piece = cut(block, (job->count + 1) * sizeof **first_piece);
-    job->desks = cut(block, members * sizeof *job->desks);
+    job->slices = cut(block, members * sizeof *job->slices);
     for (size_t i = 0; i < members; i++) {
-        desk desk = {.rows = cut(block, workers * sizeof *desk.rows),
-                     .folded = cut(block, step * sizeof(double)),
-                     .scratch = cut(block, reduction_scratch(job->reduction) * sizeof(double)),
-                     .wide = cut(block, (workers + 2) * step * sizeof *desk.wide)};
-        if (block->memory != NULL) job->desks[i] = desk;
+        slice slice = {.rows = cut(block, workers * sizeof *slice.rows),
+                       .folded = cut(block, step * sizeof(double)),
+                       .scratch = cut(block, reduction_scratch(job->reduction) * sizeof(double)),
+                       .wide = cut(block, (workers + 2) * step * sizeof *slice.wide)};
+        if (block->memory != NULL) job->slices[i] = slice;
     }
 }
 

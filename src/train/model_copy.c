@@ -46,32 +46,32 @@ struct mr_model_copy {
 
 mr_status mr_model_copy_open(mr_context *mr, mr_model_copy **out) {
     MR_TRY(context_check(mr, out));
-    mr_model_copy *tray;
-    MR_TRY(alloc_try(sizeof *tray, (void **)&tray));
-    tray->mr = mr;
-    *out = tray;
+    mr_model_copy *model_copy;
+    MR_TRY(alloc_try(sizeof *model_copy, (void **)&model_copy));
+    model_copy->mr = mr;
+    *out = model_copy;
     return MR_OK;
 }
 
-void mr_model_copy_close(mr_model_copy *tray) {
-    if (tray == NULL) return;
-    for (size_t i = 0; i < PLACES; i++) store_region_close(&tray->places[i].region);
-    model_layout_fini(&tray->layout);
-    free(tray);
+void mr_model_copy_close(mr_model_copy *model_copy) {
+    if (model_copy == NULL) return;
+    for (size_t i = 0; i < PLACES; i++) store_region_close(&model_copy->places[i].region);
+    model_layout_fini(&model_copy->layout);
+    free(model_copy);
 }
 
 static shared_model_head *head_of(const place *place) { return (shared_model_head *)place->region.place.bytes; }
 
 static bool is_unread(const place *place) {
-    return place->room != 0 && shared_model_state_of(atomic_load(&head_of(place)->word)) == SHARED_MODEL_LENT;
+    return place->room != 0 && shared_model_state_of(atomic_load(&head_of(place)->word)) == SHARED_MODEL_EXPORTED;
 }
 
 /* One that nobody has to read: of this caller, else one that was never used, else that of others which is the oldest.
  * NULL: none is. */
-static place *find_free(mr_model_copy *tray, link_id caller) {
+static place *find_free(mr_model_copy *model_copy, link_id caller) {
     place *found = NULL;
     for (size_t i = 0; i < PLACES; i++) {
-        place *at = &tray->places[i];
+        place *at = &model_copy->places[i];
         if (is_unread(at)) continue;
         if (at->room != 0 && at->caller.v == caller.v) return at;
         if (found == NULL || at->number < found->number) found = at; /* never used: 0 */
@@ -79,26 +79,26 @@ static place *find_free(mr_model_copy *tray, link_id caller) {
     return found;
 }
 
-static bool is_gone(const mr_model_copy *tray, link_id caller) {
+static bool is_gone(const mr_model_copy *model_copy, link_id caller) {
     if (caller.v == 0) return false;
-    context_lock(tray->mr);
-    bool gone = !rpc_has_link(tray->mr->worker.rpc, caller);
-    context_unlock(tray->mr);
+    context_lock(model_copy->mr);
+    bool gone = !rpc_has_link(model_copy->mr->worker.rpc, caller);
+    context_unlock(model_copy->mr);
     return gone;
 }
 
-static bool is_over(const mr_model_copy *tray, const place *place, link_id caller) { /* nobody waits for it */
-    return place->caller.v == caller.v || is_gone(tray, place->caller);
+static bool is_over(const mr_model_copy *model_copy, const place *place, link_id caller) { /* nobody waits for it */
+    return place->caller.v == caller.v || is_gone(model_copy, place->caller);
 }
 
 /* Of what is unread: *last is the last loan to this caller, *over the oldest one that nobody waits for. NULL: none. */
-static void look_through(mr_model_copy *tray, link_id caller, place **last, place **over) {
+static void look_through(mr_model_copy *model_copy, link_id caller, place **last, place **over) {
     *last = *over = NULL;
     for (size_t i = 0; i < PLACES; i++) {
-        place *at = &tray->places[i];
+        place *at = &model_copy->places[i];
         if (!is_unread(at)) continue;
         if (at->caller.v == caller.v && (*last == NULL || at->number > (*last)->number)) *last = at;
-        if ((*over == NULL || at->number < (*over)->number) && is_over(tray, at, caller)) *over = at;
+        if ((*over == NULL || at->number < (*over)->number) && is_over(model_copy, at, caller)) *over = at;
     }
 }
 
@@ -108,23 +108,23 @@ static void drop(place *place) { /* its ticket goes on counting */
 }
 
 /* The oldest one but this whose memory may go: what was read, or also what is over. NULL: none. */
-static place *find_spare(mr_model_copy *tray, link_id caller, const place *but, bool or_over) {
+static place *find_spare(mr_model_copy *model_copy, link_id caller, const place *but, bool or_over) {
     place *found = NULL;
     for (size_t i = 0; i < PLACES; i++) {
-        place *at = &tray->places[i];
+        place *at = &model_copy->places[i];
         if (at == but || at->room == 0 || (found != NULL && at->number > found->number)) continue;
-        if (!is_unread(at) || (or_over && is_over(tray, at, caller))) found = at;
+        if (!is_unread(at) || (or_over && is_over(model_copy, at, caller))) found = at;
     }
     return found;
 }
 
 /* Whether this place may have so many bytes, when others have given up theirs where that was needed. */
-static bool fits(mr_model_copy *tray, link_id caller, const place *place, size_t bytes, bool or_over) {
+static bool fits(mr_model_copy *model_copy, link_id caller, const place *place, size_t bytes, bool or_over) {
     size_t all = bytes;
     for (size_t i = 0; i < PLACES; i++)
-        if (&tray->places[i] != place) all += tray->places[i].room;
+        if (&model_copy->places[i] != place) all += model_copy->places[i].room;
     while (place->room < bytes && all > ALL_BYTES) {
-        struct place *spare = find_spare(tray, caller, place, or_over);
+        struct place *spare = find_spare(model_copy, caller, place, or_over);
         if (spare == NULL) return false;
         all -= spare->room;
         drop(spare);
@@ -132,10 +132,10 @@ static bool fits(mr_model_copy *tray, link_id caller, const place *place, size_t
     return true;
 }
 
-static mr_status make_room(const mr_model_copy *tray, place *place, size_t bytes) {
+static mr_status make_room(const mr_model_copy *model_copy, place *place, size_t bytes) {
     if (place->room >= bytes) return MR_OK;
     drop(place); /* a server that reads it holds it */
-    MR_TRY(store_region_open(tray->mr, shared_model_tray_bytes(bytes), &place->region));
+    MR_TRY(store_region_open(model_copy->mr, shared_model_copy_bytes(bytes), &place->region));
     place->room = bytes;
     return MR_OK;
 }
@@ -164,45 +164,45 @@ static bool is_filled(const place *place, const model_layout *layout, size_t byt
     return same;
 }
 
-static mr_status lend(mr_model_copy *tray, place *place, link_id caller, size_t bytes) {
-    MR_TRY(make_room(tray, place, bytes));
+static mr_status lend(mr_model_copy *model_copy, place *place, link_id caller, size_t bytes) {
+    MR_TRY(make_room(model_copy, place, bytes));
     take_back(place);
-    fill(place, &tray->layout);
+    fill(place, &model_copy->layout);
     place->caller = caller;
-    place->number = ++tray->loans;
+    place->number = ++model_copy->loans;
     FAILPOINT("train.tray_filled");
-    atomic_store(&head_of(place)->word, shared_model_word(place->ticket, 0, SHARED_MODEL_LENT));
+    atomic_store(&head_of(place)->word, shared_model_word(place->ticket, 0, SHARED_MODEL_EXPORTED));
     return MR_OK;
 }
 
 /* Where it will lie, or lies already. NULL: nowhere. */
-static place *choose(mr_model_copy *tray, link_id caller, size_t bytes, bool *is_lent) {
-    place *free = find_free(tray, caller), *last, *over;
-    *is_lent = false;
-    if (free != NULL && fits(tray, caller, free, bytes, false)) return free;
-    look_through(tray, caller, &last, &over);
-    *is_lent = last != NULL && is_filled(last, &tray->layout, bytes);
-    if (*is_lent) return last;
-    return over != NULL && fits(tray, caller, over, bytes, true) ? over : NULL;
+static place *choose(mr_model_copy *model_copy, link_id caller, size_t bytes, bool *is_exported) {
+    place *free = find_free(model_copy, caller), *last, *over;
+    *is_exported = false;
+    if (free != NULL && fits(model_copy, caller, free, bytes, false)) return free;
+    look_through(model_copy, caller, &last, &over);
+    *is_exported = last != NULL && is_filled(last, &model_copy->layout, bytes);
+    if (*is_exported) return last;
+    return over != NULL && fits(model_copy, caller, over, bytes, true) ? over : NULL;
 }
 
-mr_status mr_model_copy_export(mr_model_copy *tray, mr_call *call, mr_arg weights, mr_arg *out) {
-    if (tray == NULL || call == NULL || out == NULL)
+mr_status mr_model_copy_export(mr_model_copy *model_copy, mr_call *call, mr_arg weights, mr_arg *out) {
+    if (model_copy == NULL || call == NULL || out == NULL)
         return error_set(MR_INVALID, "mr_model_copy_export: tray, call or out is NULL");
     size_t bytes;
-    MR_TRY(model_layout_pack(&tray->layout, &weights, &bytes));
+    MR_TRY(model_layout_pack(&model_copy->layout, &weights, &bytes));
     if (bytes < LEAST_BYTES || bytes > MOST_BYTES)
         return error_set(MR_INVALID, "a model copy of %zu bytes: expected %d to %d; send it by value", bytes,
                          LEAST_BYTES, MOST_BYTES);
     link_id caller = call->token.link;
-    bool is_lent;
-    place *place = choose(tray, caller, bytes, &is_lent);
+    bool is_exported;
+    place *place = choose(model_copy, caller, bytes, &is_exported);
     if (place == NULL)
         return error_set(MR_BUSY, "no free memory for a model copy of %zu bytes: earlier copies are not read yet",
                          bytes);
-    if (!is_lent) MR_TRY(lend(tray, place, caller, bytes));
-    mr_yield_cpu(tray->mr);
-    *out = shared_model_loan(&place->region.name, place->ticket, SHARED_MODEL_ON_TRAY, bytes, tray->layout.weights,
-                             tray->loan);
+    if (!is_exported) MR_TRY(lend(model_copy, place, caller, bytes));
+    mr_yield_cpu(model_copy->mr);
+    *out = shared_model_loan(&place->region.name, place->ticket, SHARED_MODEL_IS_COPY, bytes,
+                             model_copy->layout.weights, model_copy->loan);
     return MR_OK;
 }

@@ -15,7 +15,7 @@ typedef struct amount { /* how much there is of the tree */
 
 enum { ALIGNED = 64 };
 
-typedef struct desk {    /* where it is written */
+typedef struct slice {   /* where it is written */
     const uint8_t *base; /* NULL: the tensors get places, */
     size_t half;         /* so far this many bytes of them */
     model_layout_stretch *stretches;
@@ -23,7 +23,7 @@ typedef struct desk {    /* where it is written */
     mr_arg *args;
     int64_t *lengths;
     size_t count;
-} desk;
+} slice;
 
 static bool is_container(const mr_arg *arg) {
     return arg->kind == MR_KIND_LIST || arg->kind == MR_KIND_TUPLE || arg->kind == MR_KIND_MAP;
@@ -60,47 +60,47 @@ static bool bytes_of(const mr_arg *tensor, const int64_t *shape, size_t *out) {
 }
 
 /* Where it lies; false: elsewhere. */
-static bool find(const desk *desk, const void *data, size_t bytes, size_t *from) {
-    *from = bytes == 0 ? 0 : (uintptr_t)data - (uintptr_t)desk->base; /* wraps if it lies before */
-    return *from <= desk->half && bytes <= desk->half - *from;
+static bool find(const slice *slice, const void *data, size_t bytes, size_t *from) {
+    *from = bytes == 0 ? 0 : (uintptr_t)data - (uintptr_t)slice->base; /* wraps if it lies before */
+    return *from <= slice->half && bytes <= slice->half - *from;
 }
 
 /* Where it will lie; false: there is nothing to copy, or more than there can be. */
-static bool give_place(desk *desk, const void *data, size_t bytes, size_t *from) {
-    if ((data == NULL && bytes > 0) || bytes > SIZE_MAX / 4 - desk->half) return false;
-    *from = desk->half;
-    desk->sources[desk->count] = data;
-    desk->half += (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
+static bool give_place(slice *slice, const void *data, size_t bytes, size_t *from) {
+    if ((data == NULL && bytes > 0) || bytes > SIZE_MAX / 4 - slice->half) return false;
+    *from = slice->half;
+    slice->sources[slice->count] = data;
+    slice->half += (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
     return true;
 }
 
-static mr_status write_tensor(desk *desk, const mr_arg *tensor, mr_arg *out) {
+static mr_status write_tensor(slice *slice, const mr_arg *tensor, mr_arg *out) {
     const int64_t *shape = tensor->array.shape != NULL ? tensor->array.shape : &tensor->array.length;
     size_t bytes, from = 0;
     bool sound = bytes_of(tensor, shape, &bytes);
-    if (sound && desk->base != NULL) sound = find(desk, tensor->array.data, bytes, &from);
-    if (sound && desk->base == NULL) sound = give_place(desk, tensor->array.data, bytes, &from);
-    if (!sound) return error_set(MR_INVALID, "tensor %zu is not in the memory of the shared model", desk->count);
-    desk->stretches[desk->count++] = (model_layout_stretch){from, from + bytes};
-    desk->lengths[0] = 0;
-    desk->lengths[1] = (int64_t)from;
+    if (sound && slice->base != NULL) sound = find(slice, tensor->array.data, bytes, &from);
+    if (sound && slice->base == NULL) sound = give_place(slice, tensor->array.data, bytes, &from);
+    if (!sound) return error_set(MR_INVALID, "tensor %zu is not in the memory of the shared model", slice->count);
+    slice->stretches[slice->count++] = (model_layout_stretch){from, from + bytes};
+    slice->lengths[0] = 0;
+    slice->lengths[1] = (int64_t)from;
     if (tensor->dims > 0)
-        memcpy(desk->lengths + SHARED_MODEL_STAND_IN_DIMS, shape, (size_t)tensor->dims * sizeof *shape);
-    *out = mr_tensor_of((mr_dtype)tensor->dtype, NULL, tensor->dims + SHARED_MODEL_STAND_IN_DIMS, desk->lengths);
+        memcpy(slice->lengths + SHARED_MODEL_STAND_IN_DIMS, shape, (size_t)tensor->dims * sizeof *shape);
+    *out = mr_tensor_of((mr_dtype)tensor->dtype, NULL, tensor->dims + SHARED_MODEL_STAND_IN_DIMS, slice->lengths);
     out->tensor_kind = tensor->tensor_kind;
-    desk->lengths += tensor->dims + SHARED_MODEL_STAND_IN_DIMS;
+    slice->lengths += tensor->dims + SHARED_MODEL_STAND_IN_DIMS;
     return MR_OK;
 }
 
-static mr_status write_down(desk *desk, const mr_arg *arg, mr_arg *out) {
-    if (arg->kind == MR_KIND_TENSOR) return write_tensor(desk, arg, out);
+static mr_status write_down(slice *slice, const mr_arg *arg, mr_arg *out) {
+    if (arg->kind == MR_KIND_TENSOR) return write_tensor(slice, arg, out);
     *out = *arg;
     if (!is_container(arg)) return MR_OK;
-    mr_arg *items = desk->args;
+    mr_arg *items = slice->args;
     size_t count = item_count(arg);
-    desk->args += count;
+    slice->args += count;
     out->items.first = items;
-    for (size_t i = 0; i < count; i++) MR_TRY(write_down(desk, &arg->items.first[i], &items[i]));
+    for (size_t i = 0; i < count; i++) MR_TRY(write_down(slice, &arg->items.first[i], &items[i]));
     return MR_OK;
 }
 
@@ -116,7 +116,7 @@ static void put_in_order(model_layout_stretch *stretches, size_t count) {
     if (i < count) qsort(stretches, count, sizeof *stretches, by_place);
 }
 
-static mr_status draw(model_layout *layout, desk *desk, const mr_arg *weights) {
+static mr_status draw(model_layout *layout, slice *slice, const mr_arg *weights) {
     amount sum = {0};
     MR_TRY(measure(weights, 0, &sum));
     if (sum.tensors == 0) return error_set(MR_INVALID, "no tensor in %zu shared values", sum.args + 1);
@@ -125,12 +125,12 @@ static mr_status draw(model_layout *layout, desk *desk, const mr_arg *weights) {
                          sum.lengths * sizeof(int64_t),
                      &memory));
     struct model_layout made = {.stretches = memory, .count = sum.tensors, .memory = memory};
-    desk->stretches = memory;
-    desk->sources = (void *)(desk->stretches + sum.tensors);
-    desk->args = (void *)(desk->sources + sum.tensors);
-    desk->lengths = (void *)(desk->args + sum.args);
-    if (desk->base == NULL) made.sources = desk->sources;
-    mr_status status = write_down(desk, weights, &made.weights);
+    slice->stretches = memory;
+    slice->sources = (void *)(slice->stretches + sum.tensors);
+    slice->args = (void *)(slice->sources + sum.tensors);
+    slice->lengths = (void *)(slice->args + sum.args);
+    if (slice->base == NULL) made.sources = slice->sources;
+    mr_status status = write_down(slice, weights, &made.weights);
     if (status != MR_OK) {
         free(memory);
         return status;
@@ -141,15 +141,15 @@ static mr_status draw(model_layout *layout, desk *desk, const mr_arg *weights) {
 }
 
 mr_status model_layout_draw(model_layout *layout, const uint8_t *base, size_t half, const mr_arg *weights) {
-    MR_TRY(draw(layout, &(desk){.base = base, .half = half}, weights));
+    MR_TRY(draw(layout, &(slice){.base = base, .half = half}, weights));
     put_in_order(layout->stretches, layout->count);
     return MR_OK;
 }
 
 mr_status model_layout_pack(model_layout *layout, const mr_arg *weights, size_t *bytes) {
-    desk desk = {0};
-    MR_TRY(draw(layout, &desk, weights));
-    *bytes = desk.half;
+    slice slice = {0};
+    MR_TRY(draw(layout, &slice, weights));
+    *bytes = slice.half;
     return MR_OK;
 }
 

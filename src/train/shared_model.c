@@ -132,8 +132,8 @@ static mr_status lend(mr_shared_model *share, const mr_arg *weights) {
         return error_set(MR_BUSY, "cannot share the model again: sync %u still writes it", share->ticket);
     model_layout made = {0};
     MR_TRY(model_layout_draw(&made, share->front, share->half, weights));
-    uint64_t lent = shared_model_word(share->ticket + 1, 0, SHARED_MODEL_LENT);
-    if (!atomic_compare_exchange_strong(&share->place.head->word, &seen, lent)) {
+    uint64_t exported = shared_model_word(share->ticket + 1, 0, SHARED_MODEL_EXPORTED);
+    if (!atomic_compare_exchange_strong(&share->place.head->word, &seen, exported)) {
         model_layout_fini(&made);
         return error_set(MR_BUSY, "cannot share the model again: sync %u has just begun to write it", share->ticket);
     }

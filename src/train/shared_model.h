@@ -51,11 +51,11 @@
 enum { SHARED_MODEL_PAGE = STORE_REGION_PAGE };
 enum { SHARED_MODEL_STAND_IN_DIMS = 2 };
 enum { SHARED_MODEL_LOAN_ITEMS = 6, SHARED_MODEL_ANSWER_ITEMS = 3 };
-enum { SHARED_MODEL_ON_TRAY = 2 }; /* in place of a half */
+enum { SHARED_MODEL_IS_COPY = 2 }; /* in place of a half */
 
 typedef enum shared_model_state {
     SHARED_MODEL_IDLE,
-    SHARED_MODEL_LENT,
+    SHARED_MODEL_EXPORTED,
     SHARED_MODEL_WRITING,
     SHARED_MODEL_WRITTEN,
     SHARED_MODEL_READ
@@ -79,7 +79,7 @@ typedef struct shared_model_place { /* where it lies, in the mapping that every 
 } shared_model_place;
 
 static inline size_t shared_model_region_bytes(size_t half) { return 2 * half + SHARED_MODEL_PAGE; }
-static inline size_t shared_model_tray_bytes(size_t half) { return half + SHARED_MODEL_PAGE; }
+static inline size_t shared_model_copy_bytes(size_t half) { return half + SHARED_MODEL_PAGE; }
 static inline shared_model_place shared_model_place_of(const store_region_place *region, size_t half) {
     uint8_t *first = region->bytes + SHARED_MODEL_PAGE;
     return (shared_model_place){(shared_model_head *)region->bytes, {first, first + half}};

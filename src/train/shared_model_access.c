@@ -34,14 +34,14 @@ mr_status model_access_open(mr_context *mr, const mr_value *value, model_access 
     model_access made = {.mr = mr};
     MR_TRY(read_name(value, &name));
     MR_TRY(read_number(value, 2, 0, UINT32_MAX, &ticket));
-    MR_TRY(read_number(value, 3, 0, SHARED_MODEL_ON_TRAY, &half));
+    MR_TRY(read_number(value, 3, 0, SHARED_MODEL_IS_COPY, &half));
     MR_TRY(read_number(value, 4, 1, INT64_MAX / 4, &bytes));
     MR_TRY(mr_value_item(value, 5, tree));
-    bool on_tray = half == SHARED_MODEL_ON_TRAY;
+    bool on_copy = half == SHARED_MODEL_IS_COPY;
     made.half = (size_t)bytes;
     store_region_place region;
     mr_status status = store_region_hold(
-        mr, &name, on_tray ? shared_model_tray_bytes(made.half) : shared_model_region_bytes(made.half), &made.region,
+        mr, &name, on_copy ? shared_model_copy_bytes(made.half) : shared_model_region_bytes(made.half), &made.region,
         &region);
     if (status == MR_OBJECT_LOST)
         return error_set(MR_ACTOR_DIED, "the model of %zu bytes died with its process", made.half);
@@ -49,22 +49,22 @@ mr_status model_access_open(mr_context *mr, const mr_value *value, model_access 
     made.ticket = (uint32_t)ticket;
     made.place = shared_model_place_of(&region, made.half);
     made.offset = region.offset;
-    made.from = made.place.halves[on_tray ? 0 : half];
-    made.to = on_tray ? NULL : made.place.halves[1 - half];
+    made.from = made.place.halves[on_copy ? 0 : half];
+    made.to = on_copy ? NULL : made.place.halves[1 - half];
     *out = made;
     return MR_OK;
 }
 
-static bool is_on_tray(const model_access *access) { return access->from != NULL && access->to == NULL; }
+static bool is_on_copy(const model_access *access) { return access->from != NULL && access->to == NULL; }
 
 static void give_back(const model_access *access) {
-    uint64_t lent = shared_model_word(access->ticket, 0, SHARED_MODEL_LENT);
-    atomic_compare_exchange_strong(&access->place.head->word, &lent,
+    uint64_t exported = shared_model_word(access->ticket, 0, SHARED_MODEL_EXPORTED);
+    atomic_compare_exchange_strong(&access->place.head->word, &exported,
                                    shared_model_word(access->ticket, 0, SHARED_MODEL_READ));
 }
 
 void model_access_close(model_access *access) {
-    if (is_on_tray(access)) give_back(access);
+    if (is_on_copy(access)) give_back(access);
     if (access->region != NULL) store_region_let_go(access->mr, access->region);
     *access = (struct model_access){0};
 }
@@ -88,10 +88,10 @@ mr_status model_access_resolve(const model_access *access, mr_tensor *tensor) {
     return MR_OK;
 }
 
-static mr_status check_tray(const model_access *access) {
+static mr_status check_copy(const model_access *access) {
     uint64_t seen = atomic_load(&access->place.head->word);
     bool is_there =
-        shared_model_state_of(seen) == SHARED_MODEL_LENT || shared_model_state_of(seen) == SHARED_MODEL_READ;
+        shared_model_state_of(seen) == SHARED_MODEL_EXPORTED || shared_model_state_of(seen) == SHARED_MODEL_READ;
     if (is_there && shared_model_ticket(seen) == access->ticket) return MR_OK;
     return error_set(MR_BUSY, "the model copy %u was given to another sync meanwhile", access->ticket);
 }
@@ -99,12 +99,12 @@ static mr_status check_tray(const model_access *access) {
 static bool may_be_written(const model_access *access, uint64_t seen) {
     shared_model_state state = shared_model_state_of(seen);
     if (shared_model_ticket(seen) != access->ticket) return false;
-    return state == SHARED_MODEL_LENT || state == SHARED_MODEL_WRITTEN ||
+    return state == SHARED_MODEL_EXPORTED || state == SHARED_MODEL_WRITTEN ||
            (state == SHARED_MODEL_WRITING && shared_model_writer_is_gone(seen));
 }
 
 mr_status model_access_begin(model_access *access) {
-    if (is_on_tray(access)) return check_tray(access);
+    if (is_on_copy(access)) return check_copy(access);
     uint64_t seen = atomic_load(&access->place.head->word);
     uint64_t writing = shared_model_word(access->ticket, (uint32_t)getpid(), SHARED_MODEL_WRITING);
     if (!may_be_written(access, seen) || !atomic_compare_exchange_strong(&access->place.head->word, &seen, writing))
@@ -115,9 +115,9 @@ mr_status model_access_begin(model_access *access) {
 }
 
 mr_status model_access_check(const model_access *access) {
-    if (!is_on_tray(access)) return MR_OK; /* nobody else writes it */
+    if (!is_on_copy(access)) return MR_OK; /* nobody else writes it */
     cpu_fence();
-    return check_tray(access);
+    return check_copy(access);
 }
 
 void model_access_end(model_access *access, bool written) {

@@ -14,8 +14,8 @@
 static float memory[64];
 static shared_model_head head;
 
-static model_access lent(uint32_t ticket) {
-    atomic_store(&head.word, shared_model_word(ticket, 0, SHARED_MODEL_LENT));
+static model_access exported(uint32_t ticket) {
+    atomic_store(&head.word, shared_model_word(ticket, 0, SHARED_MODEL_EXPORTED));
     return (model_access){.place = {.head = &head},
                           .ticket = ticket,
                           .half = sizeof memory / 2,
@@ -24,7 +24,7 @@ static model_access lent(uint32_t ticket) {
 }
 
 static void a_stand_in_becomes_its_tensor(void **state) {
-    model_access access = lent(1);
+    model_access access = exported(1);
     mr_tensor tensor = {.dtype = MR_F32, .tensor_kind = MR_TORCH, .dims = 4, .shape = {0, 16, 2, 3}};
     assert_int_equal(model_access_resolve(&access, &tensor), MR_OK);
     assert_true(tensor.dims == 2 && tensor.shape[0] == 2 && tensor.shape[1] == 3 && tensor.bytes == 24);
@@ -36,7 +36,7 @@ static void a_stand_in_becomes_its_tensor(void **state) {
 }
 
 static void what_lies_elsewhere_is_refused(void **state) {
-    model_access access = lent(1);
+    model_access access = exported(1);
     const mr_tensor wrong[] = {
         {.dtype = MR_F32, .dims = 1, .shape = {0}},                                  /* no stand-in */
         {.dtype = MR_F32, .dims = 3, .shape = {1, 0, 4}},                            /* a tensor of its own */
@@ -55,7 +55,7 @@ static void what_lies_elsewhere_is_refused(void **state) {
 }
 
 static void a_loan_is_written_by_one_at_a_time(void **state) {
-    model_access first = lent(3), second = first;
+    model_access first = exported(3), second = first;
     assert_int_equal(model_access_begin(&first), MR_OK);
     assert_int_equal(model_access_begin(&second), MR_BUSY);
     model_access_end(&second, true); /* it has not begun: nothing happens */
@@ -69,7 +69,7 @@ static void a_loan_is_written_by_one_at_a_time(void **state) {
 }
 
 static void what_a_dead_process_was_writing_is_written_again(void **state) {
-    model_access access = lent(5);
+    model_access access = exported(5);
     pid_t writer = fork();
     if (writer == 0) _exit(0);
     assert_int_equal(waitpid(writer, NULL, 0), writer);
@@ -89,7 +89,7 @@ static void what_a_dead_process_was_writing_is_written_again(void **state) {
 }
 
 static void a_loan_that_was_given_to_another_is_not_written(void **state) {
-    model_access before = lent(3), after = lent(4);
+    model_access before = exported(3), after = exported(4);
     assert_int_equal(model_access_begin(&before), MR_BUSY);
     assert_int_equal(model_access_begin(&after), MR_OK);
     model_access_end(&after, false);
@@ -97,12 +97,12 @@ static void a_loan_that_was_given_to_another_is_not_written(void **state) {
 }
 
 static void what_lies_on_a_tray_is_read_and_given_back(void **state) {
-    model_access access = lent(7), again;
+    model_access access = exported(7), again;
     access.to = NULL;
     again = access;
     assert_false(model_access_is_in_place(&access));
     assert_int_equal(model_access_begin(&access), MR_OK);
-    assert_true(atomic_load(&head.word) == shared_model_word(7, 0, SHARED_MODEL_LENT)); /* whoever dies meanwhile */
+    assert_true(atomic_load(&head.word) == shared_model_word(7, 0, SHARED_MODEL_EXPORTED)); /* whoever dies meanwhile */
     model_access_end(&access, true);
     model_access_close(&access);
     assert_true(atomic_load(&head.word) == shared_model_word(7, 0, SHARED_MODEL_READ));
@@ -110,11 +110,11 @@ static void what_lies_on_a_tray_is_read_and_given_back(void **state) {
     assert_int_equal(model_access_check(&again), MR_OK);
     atomic_store(&head.word, shared_model_word(8, 0, SHARED_MODEL_IDLE));
     assert_int_equal(model_access_check(&again), MR_BUSY); /* while it was read */
-    atomic_store(&head.word, shared_model_word(8, 0, SHARED_MODEL_LENT));
+    atomic_store(&head.word, shared_model_word(8, 0, SHARED_MODEL_EXPORTED));
     assert_int_equal(model_access_check(&again), MR_BUSY);
     assert_int_equal(model_access_begin(&again), MR_BUSY);
     model_access_close(&again); /* it is another one that is lent now */
-    assert_true(atomic_load(&head.word) == shared_model_word(8, 0, SHARED_MODEL_LENT));
+    assert_true(atomic_load(&head.word) == shared_model_word(8, 0, SHARED_MODEL_EXPORTED));
 }
 
 int main(void) {

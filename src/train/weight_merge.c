@@ -16,7 +16,7 @@ mr_status weight_merge_open(const weight_tree_source *sources, const size_t *ids
     for (size_t w = 0; w < workers && status == MR_OK; w++) {
         if (w == 0 || !weight_tree_repeat(&sources[0], &made.lists[0], &sources[w], &made.lists[w]))
             status = weight_tree_match(&sources[0], &sources[w], "worker", ids[w], &made.lists[w]);
-        made.lent += model_access_is_in_place(sources[w].access);
+        made.exported += model_access_is_in_place(sources[w].access);
     }
     if (status == MR_OK && previous != NULL) {
         weight_tree_source before = {.root = *previous};
@@ -62,7 +62,7 @@ static void lay_out(const weight_merge *merge, void *const *places, void **outpu
 
 mr_status weight_merge_run(const weight_merge *merge, const mr_sync_strategy *strategy, void *const *places) {
     void *memory;
-    size_t each = merge->lent + 1;
+    size_t each = merge->exported + 1;
     MR_TRY(alloc_try(merge->workers * sizeof(mr_tensor *) + merge->count * each * sizeof(void *), &memory));
     void **outputs = memory;
     const mr_tensor **models = (void *)(outputs + merge->count * each);

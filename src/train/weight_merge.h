@@ -14,7 +14,7 @@
 typedef struct weight_merge {
     const weight_tree_source *sources; /* borrowed: what the workers sent */
     size_t workers;
-    size_t lent;          /* how many of them get it where theirs lies */
+    size_t exported;      /* how many of them get it where theirs lies */
     weight_tree *lists;   /* owned: of each worker */
     weight_tree previous; /* of momentum; none: no tensors */
     bool moves;           /* there is a previous model */

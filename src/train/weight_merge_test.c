@@ -50,7 +50,7 @@ static void the_result_is_written_where_the_caller_says(void **state) {
     int64_t counter;
     scene_open(&scene, MR_NUMPY, 2);
     assert_int_equal(weight_merge_open(scene.sources, ids, WORKERS, NULL, 0, &merge), MR_OK);
-    assert_true(merge.count == 2 && merge.bytes == 16 && merge.lent == 0);
+    assert_true(merge.count == 2 && merge.bytes == 16 && merge.exported == 0);
     assert_int_equal(weight_merge_run(&merge, NULL, (void *[]){floats, &counter}), MR_OK);
     assert_true(floats[0] == 2 && floats[1] == 3 && counter == 10);
     weight_merge_close(&merge);
@@ -74,7 +74,7 @@ static void a_model_that_was_lent_is_written_too(void **state) {
     model_access access = {.half = 32, .from = (uint8_t *)memory, .to = (uint8_t *)(memory + 8)};
     scene.sources[1].access = &access;
     assert_int_equal(weight_merge_open(scene.sources, ids, WORKERS, NULL, 0, &merge), MR_OK);
-    assert_int_equal(merge.lent, 1);
+    assert_int_equal(merge.exported, 1);
     assert_int_equal(weight_merge_run(&merge, NULL, (void *[]){floats, &counter}), MR_OK);
     assert_true(floats[0] == 3 && floats[1] == 4 && counter == 10);
     assert_true(memory[10] == 3 && memory[11] == 4 && memory[2] == 5 && memory[3] == 6);

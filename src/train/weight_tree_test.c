@@ -129,23 +129,23 @@ static void what_differs_is_named(void **state) {
 }
 
 /* A loan of a list of two tensors, of 2 and of `items` floats, in a half of so many bytes. */
-typedef struct lent {
+typedef struct exported {
     parsed parsed;
     model_access access;
     weight_tree_source source;
-} lent;
+} exported;
 
-static void lend(lent *lent, const float *memory, int64_t items, size_t half) {
+static void lend(exported *exported, const float *memory, int64_t items, size_t half) {
     const int64_t shapes[][3] = {{0, 0, 2}, {0, 16, items}};
     mr_arg stand_ins[] = {mr_tensor_of(MR_F32, NULL, 3, shapes[0]), mr_tensor_of(MR_F32, NULL, 3, shapes[1])};
-    parse(mr_list(stand_ins, 2), &lent->parsed);
-    lent->access = (model_access){.half = half, .from = (const uint8_t *)memory};
-    lent->source = (weight_tree_source){.root = lent->parsed.root, .access = &lent->access};
+    parse(mr_list(stand_ins, 2), &exported->parsed);
+    exported->access = (model_access){.half = half, .from = (const uint8_t *)memory};
+    exported->source = (weight_tree_source){.root = exported->parsed.root, .access = &exported->access};
 }
 
 static void who_lent_the_same_tree_is_not_walked(void **state) {
     static const float memory[4][16];
-    lent first, same, larger, shorter, sent;
+    exported first, same, larger, shorter, sent;
     weight_tree list, again;
     lend(&first, memory[0], 3, 28);
     lend(&same, memory[1], 3, 28);
@@ -163,7 +163,7 @@ static void who_lent_the_same_tree_is_not_walked(void **state) {
     assert_false(weight_tree_repeat(&first.source, &list, &sent.source, &again));
     assert_false(weight_tree_repeat(&sent.source, &list, &first.source, &again));
     weight_tree_close(&list);
-    lent *const all[] = {&first, &same, &larger, &shorter, &sent};
+    exported *const all[] = {&first, &same, &larger, &shorter, &sent};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) parsed_fini(&all[i]->parsed);
 }
 

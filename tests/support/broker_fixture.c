@@ -134,7 +134,7 @@ void broker_fixture_pump(broker_fixture *fixture, visitor *visitors, size_t coun
 bool broker_fixture_is_empty(broker_fixture *fixture) {
     broker_check(fixture->broker);
     broker_stats stats = broker_stats_now(fixture->broker);
-    return stats.guests == 0 && stats.links == 0 && stats.rings == 0 && stats.used == 0;
+    return stats.peers == 0 && stats.links == 0 && stats.rings == 0 && stats.used == 0;
 }
 
 /* The broker's helper thread looks into /proc and /sys now and then: those do not count. */

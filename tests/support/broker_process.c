@@ -38,7 +38,7 @@ static void stop_asked(void *context) { event_loop_stop(context); }
 
 static bool all_gone(const broker *broker) {
     broker_stats stats = broker_stats_now(broker);
-    return stats.guests == 0 && stats.links == 0 && stats.rings == 0 && stats.used == 0;
+    return stats.peers == 0 && stats.links == 0 && stats.rings == 0 && stats.used == 0;
 }
 
 static int serve(void *argument) {
@@ -62,7 +62,7 @@ static int serve(void *argument) {
         event_loop_run_once(loop, 10 * 1000);
     broker_stats stats = broker_stats_now(broker);
     if (!all_gone(broker))
-        fprintf(stderr, "hub: left over: %u guests, %u links, %u rings, %llu bytes\n", stats.guests, stats.links,
+        fprintf(stderr, "hub: left over: %u guests, %u links, %u rings, %llu bytes\n", stats.peers, stats.links,
                 stats.rings, (unsigned long long)stats.used);
     TEST_CHILD_CHECK(all_gone(broker));
     if (after > before) fprintf(stderr, "hub: %d descriptors, %d at the beginning\n", after, before);

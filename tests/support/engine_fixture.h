@@ -11,22 +11,22 @@ typedef struct engine_fixture_answers {
     payload_reader reader;
 } engine_fixture_answers;
 
-void *engine_fixture_new(bool keeps);               /* a slot; keeps: the version before, too */
-void *engine_fixture_copy(void *shelf, bool keeps); /* another one that has read its bytes */
+void *engine_fixture_new(bool keeps);                /* a slot; keeps: the version before, too */
+void *engine_fixture_copy(void *engine, bool keeps); /* another one that has read its bytes */
 
-shared_bytes *engine_fixture_bytes(void *shelf);   /* its whole state; the caller's */
+shared_bytes *engine_fixture_bytes(void *engine);  /* its whole state; the caller's */
 void engine_fixture_assert_same(void *a, void *b); /* else the test has failed */
 
 /* Both empty the writer. */
-void engine_fixture_apply(void *shelf, payload_writer *writer, uint64_t moment);
-engine_fixture_answers engine_fixture_ask(void *shelf, payload_writer *writer, bool kept);
+void engine_fixture_apply(void *engine, payload_writer *writer, uint64_t moment);
+engine_fixture_answers engine_fixture_ask(void *engine, payload_writer *writer, bool kept);
 
 /* the next answer, which is this one */
 payload_section engine_fixture_next(engine_fixture_answers *answers, payload_op op);
 void engine_fixture_end(engine_fixture_answers *answers); /* there is none; frees them */
 const float *engine_fixture_floats(const payload_section *section);
 
-void engine_fixture_define(void *shelf, definition_options options);
-void engine_fixture_push(void *shelf, uint64_t key, float value, uint64_t moment); /* to a row of one */
-float engine_fixture_row(void *shelf, uint64_t key, bool kept);                    /* its first value */
-payload_look engine_fixture_look(void *shelf);
+void engine_fixture_define(void *engine, definition_options options);
+void engine_fixture_push(void *engine, uint64_t key, float value, uint64_t moment); /* to a row of one */
+float engine_fixture_row(void *engine, uint64_t key, bool kept);                    /* its first value */
+payload_look engine_fixture_look(void *engine);

@@ -21,26 +21,26 @@ static void post(replica_fixture *world, uint32_t from, uint32_t to, const slot_
 }
 
 static void to_server(void *context, uint32_t server, const slot_message *message) {
-    seat *seat = context;
-    post(seat->world, seat->id, server, message);
+    site *site = context;
+    post(site->world, site->id, server, message);
 }
 static void to_rank(void *context, uint32_t rank, const slot_message *message) {
-    seat *seat = context;
-    post(seat->world, seat->id, REPLICA_FIXTURE_SERVERS + rank, message);
+    site *site = context;
+    post(site->world, site->id, REPLICA_FIXTURE_SERVERS + rank, message);
 }
 static void to_controller(void *context, const slot_message *message) {
-    seat *seat = context;
-    post(seat->world, seat->id, 100, message);
+    site *site = context;
+    post(site->world, site->id, 100, message);
 }
 
 static void to_head(void *context, uint32_t slot, const slot_message *message) {
-    seat *seat = context;
-    post(seat->world, seat->id, 200 + slot, message);
+    site *site = context;
+    post(site->world, site->id, 200 + slot, message);
 }
 
 static void to_checkpoints(void *context, const slot_message *message) {
-    seat *seat = context;
-    post(seat->world, seat->id, 300, message);
+    site *site = context;
+    post(site->world, site->id, 300, message);
 }
 
 int replica_fixture_setup(void **state) {
@@ -48,9 +48,9 @@ int replica_fixture_setup(void **state) {
     world->map = (cluster_map){.copies = 3, .rank_count = REPLICA_FIXTURE_RANKS, .slot_count = 2, .birth = 1};
     world->map.slots = xcalloc(2, sizeof(cluster_map_slot));
     for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) {
-        seat *seat = &world->seat[i];
-        *seat = (struct seat){.world = world, .id = i};
-        seat->host = (replica_host){.values = &float_machine_ops,
+        site *site = &world->site[i];
+        *site = (struct site){.world = world, .id = i};
+        site->host = (replica_host){.values = &float_machine_ops,
                                     .server = i,
                                     .incarnation = 10 + i,
                                     .to_server = to_server,
@@ -58,8 +58,8 @@ int replica_fixture_setup(void **state) {
                                     .to_controller = to_controller,
                                     .to_head = to_head,
                                     .to_checkpoints = to_checkpoints,
-                                    .context = seat};
-        seat->replica = replica_create(&seat->host, 0);
+                                    .context = site};
+        site->replica = replica_create(&site->host, 0);
     }
     *state = world;
     return 0;
@@ -67,7 +67,7 @@ int replica_fixture_setup(void **state) {
 
 int replica_fixture_teardown(void **state) {
     replica_fixture *world = *state;
-    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) replica_destroy(world->seat[i].replica);
+    for (uint32_t i = 0; i < REPLICA_FIXTURE_SERVERS; i++) replica_destroy(world->site[i].replica);
     for (size_t i = 0; i < world->count; i++) shared_bytes_unref(world->queue[i].bytes);
     cluster_map_fini(&world->map);
     free(world);
@@ -87,7 +87,7 @@ void replica_fixture_chain(replica_fixture *world, uint32_t index, const uint32_
 }
 
 void replica_fixture_enter(replica_fixture *world, uint32_t server) {
-    replica_enter(world->seat[server].replica, &world->map);
+    replica_enter(world->site[server].replica, &world->map);
 }
 
 void replica_fixture_enter_all(replica_fixture *world) {
@@ -98,7 +98,7 @@ void replica_fixture_settle(replica_fixture *world, int deaf) {
     for (; world->first < world->count; world->first++) {
         envelope envelope = world->queue[world->first];
         if (envelope.to >= REPLICA_FIXTURE_SERVERS || (int)envelope.to == deaf) continue;
-        replica_take(world->seat[envelope.to].replica, envelope.from, &envelope.message, envelope.bytes);
+        replica_take(world->site[envelope.to].replica, envelope.from, &envelope.message, envelope.bytes);
     }
 }
 
@@ -112,7 +112,7 @@ void replica_fixture_ask(replica_fixture *world, uint32_t server, slot_message m
     }
     shared_bytes *bytes = shared_bytes_copy(message.payload);
     message.payload = shared_bytes_bytes(bytes);
-    replica_take(world->seat[server].replica, REPLICA_FIXTURE_SERVERS + message.rank, &message, bytes);
+    replica_take(world->site[server].replica, REPLICA_FIXTURE_SERVERS + message.rank, &message, bytes);
     shared_bytes_unref(bytes);
 }
 
@@ -124,7 +124,7 @@ void replica_fixture_push(replica_fixture *world, uint32_t server, uint32_t rank
 void replica_fixture_tick_of(replica_fixture *world, uint32_t server, uint32_t rank, uint64_t name, uint64_t prev) {
     slot_message message = {
         .kind = SLOT_MESSAGE_PUSH, .rank = rank, .epoch = world->number, .name = name, .prev = prev};
-    replica_take(world->seat[server].replica, REPLICA_FIXTURE_SERVERS + rank, &message, NULL);
+    replica_take(world->site[server].replica, REPLICA_FIXTURE_SERVERS + rank, &message, NULL);
 }
 
 size_t replica_fixture_told(const replica_fixture *world, uint32_t rank, slot_message_kind kind,
@@ -139,8 +139,8 @@ size_t replica_fixture_told(const replica_fixture *world, uint32_t rank, slot_me
 }
 
 replica_look replica_fixture_look(const replica_fixture *world, uint32_t server) {
-    replica_check(world->seat[server].replica);
-    return replica_look_at(world->seat[server].replica);
+    replica_check(world->site[server].replica);
+    return replica_look_at(world->site[server].replica);
 }
 
 void replica_fixture_start(replica_fixture *world, uint8_t count) {
@@ -162,6 +162,6 @@ void replica_fixture_say(replica_fixture *world, slot_message_kind kind, uint32_
     slot_message message = {.kind = (uint8_t)kind, .rank = rank, .epoch = world->number, .name = round};
     if (kind == SLOT_MESSAGE_TERMS)
         message.terms = span_of(bytes, round_state_write_terms(&terms, REPLICA_FIXTURE_RANKS, bytes));
-    replica_take(world->seat[0].replica, 9, &message, NULL);
+    replica_take(world->site[0].replica, 9, &message, NULL);
     replica_fixture_settle(world, -1);
 }

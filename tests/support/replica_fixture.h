@@ -19,15 +19,15 @@ typedef struct envelope {
 
 typedef struct replica_fixture replica_fixture;
 
-typedef struct seat {
+typedef struct site {
     replica_fixture *world;
     uint32_t id;
     replica_host host;
     replica *replica;
-} seat;
+} site;
 
 struct replica_fixture {
-    seat seat[REPLICA_FIXTURE_SERVERS];
+    site site[REPLICA_FIXTURE_SERVERS];
     cluster_map map;
     envelope queue[REPLICA_FIXTURE_QUEUE];
     size_t first, count;
@@ -35,7 +35,7 @@ struct replica_fixture {
     round_state_terms terms; /* of contributions */
 };
 
-#define ON_SEATS(test) cmocka_unit_test_setup_teardown(test, replica_fixture_setup, replica_fixture_teardown)
+#define ON_SITES(test) cmocka_unit_test_setup_teardown(test, replica_fixture_setup, replica_fixture_teardown)
 int replica_fixture_setup(void **state); /* the state is a seats */
 int replica_fixture_teardown(void **state);
 

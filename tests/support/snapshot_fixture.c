@@ -9,13 +9,13 @@
 
 enum { MORE = 5 };
 
-static void apply(void *shelf, payload_writer *writer, uint64_t moment) {
-    engine_ops.apply(shelf, payload_written(writer), moment);
+static void apply(void *engine, payload_writer *writer, uint64_t moment) {
+    engine_ops.apply(engine, payload_written(writer), moment);
     payload_fini(writer);
 }
 
-static void *filled_shelf(bool keeps) {
-    void *shelf = engine_ops.create(NULL, 0, keeps);
+static void *filled_engine(bool keeps) {
+    void *engine = engine_ops.create(NULL, 0, keeps);
     const uint64_t keys[] = {3, 9, 1000000007};
     const float values[] = {1, 2, 3, 4, 5, 6};
     payload_writer writer = {0};
@@ -24,16 +24,16 @@ static void *filled_shelf(bool keeps) {
     payload_define(&writer,
                    (definition_options){.id = 3, .kind = TABLE_SCHEMA_DENSE, .block = 4, .optimizer = "momentum"});
     payload_define(&writer, (definition_options){.id = 4, .dim = 1, .admit = 2});
-    apply(shelf, &writer, 1);
+    apply(engine, &writer, 1);
     payload_rows(&writer, PAYLOAD_ADD_ROWS, 1, keys, 3, values, 2);
     payload_vector(&writer, PAYLOAD_ADD_VECTORS, 2, keys[0], values, 1);
     payload_vector(&writer, PAYLOAD_ADD_VECTORS, 2, keys[2], values + 1, 5);
     payload_block(&writer, PAYLOAD_ADD_BLOCK, 3, (payload_place){1, 2, 4, 0}, values, 4);
     payload_rows(&writer, PAYLOAD_ADD_ROWS, 4, keys, 2, values, 1);
-    apply(shelf, &writer, 2);
+    apply(engine, &writer, 2);
     payload_rows(&writer, PAYLOAD_ADD_ROWS, 4, keys, 1, values, 1); /* that one is admitted */
-    apply(shelf, &writer, 3);
-    return shelf;
+    apply(engine, &writer, 3);
+    return engine;
 }
 
 shared_bytes *snapshot_fixture_shard(span values) {
@@ -52,10 +52,10 @@ shared_bytes *snapshot_fixture_shard(span values) {
 }
 
 shared_bytes *snapshot_fixture_shard_of_tables(bool keeps) {
-    void *shelf = filled_shelf(keeps);
-    shared_bytes *values = shared_bytes_new(engine_ops.size(shelf));
-    engine_ops.write(shelf, shared_bytes_room(values));
-    engine_ops.destroy(shelf);
+    void *engine = filled_engine(keeps);
+    shared_bytes *values = shared_bytes_new(engine_ops.size(engine));
+    engine_ops.write(engine, shared_bytes_room(values));
+    engine_ops.destroy(engine);
     shared_bytes *shard = snapshot_fixture_shard(shared_bytes_bytes(values));
     shared_bytes_unref(values);
     return shard;

@@ -156,12 +156,14 @@ void store_fixture_join(store_fixture *fixture, unsigned index) {
     store_fixture_store *place = &fixture->stores[index];
     assert_null(place->store);
     place->process = fixture->next_process++;
-    extent desk;
+    extent lease_page;
     int64_t retry_us;
     assert_int_equal(
-        store_server_lease(fixture->server, place->process, LEASE_DESK, 0, fixture->now_us, &desk, &retry_us), MR_OK);
+        store_server_lease(fixture->server, place->process, LEASE_PAGE, 0, fixture->now_us, &lease_page, &retry_us),
+        MR_OK);
     store_client_options options = {place->process, clock_virtual(&fixture->clock)};
-    assert_int_equal(store_client_open(&fixture->arena, desk, &direct_ops, place, &options, &place->store), MR_OK);
+    assert_int_equal(store_client_open(&fixture->arena, lease_page, &direct_ops, place, &options, &place->store),
+                     MR_OK);
 }
 
 void store_fixture_leave(store_fixture *fixture, unsigned index) {

@@ -17,15 +17,15 @@
 #include "base/thread.h"
 #include "kv/checkpoint/snapshot_file.h"
 
-typedef struct crate {
+typedef struct job {
     list queued;
     shared_bytes *bytes;
     span batch;                             /* of one that came: where it lies in the shared buffer */
     char address[SLOT_MESSAGE_ADDRESS_MAX]; /* of one that goes */
-} crate;
+} job;
 
 typedef struct queue {
-    list crates;
+    list jobs;
     size_t bytes, bytes_max;
 } queue;
 
@@ -52,34 +52,34 @@ struct checkpoint_thread {
 
 /* ---- Queues, with the lock. */
 
-static void put(queue *queue, crate *crate) {
-    list_push_back(&queue->crates, &crate->queued);
-    queue->bytes += crate->batch.size;
+static void put(queue *queue, job *job) {
+    list_push_back(&queue->jobs, &job->queued);
+    queue->bytes += job->batch.size;
 }
 
-static crate *take(queue *queue) { /* NULL: it is empty */
-    list *item = list_pop_front(&queue->crates);
-    crate *crate = item == NULL ? NULL : container_of(item, struct crate, queued);
-    if (crate != NULL) queue->bytes -= crate->batch.size;
-    return crate;
+static job *take(queue *queue) { /* NULL: it is empty */
+    list *item = list_pop_front(&queue->jobs);
+    job *job = item == NULL ? NULL : container_of(item, struct job, queued);
+    if (job != NULL) queue->bytes -= job->batch.size;
+    return job;
 }
 
 static bool has_room(const queue *queue, size_t size) {
-    return list_empty(&queue->crates) || queue->bytes + size <= queue->bytes_max;
+    return list_empty(&queue->jobs) || queue->bytes + size <= queue->bytes_max;
 }
 
-static void destroy_crate(crate *crate) {
-    shared_bytes_unref(crate->bytes);
-    free(crate);
+static void destroy_job(job *job) {
+    shared_bytes_unref(job->bytes);
+    free(job);
 }
 
 /* The shared buffer is moved to it. */
-static crate *create_crate(shared_bytes *bytes, span batch, const char *address) {
-    crate *crate = xcalloc(1, sizeof *crate);
-    crate->bytes = bytes;
-    crate->batch = batch;
-    snprintf(crate->address, sizeof crate->address, "%s", address);
-    return crate;
+static job *create_job(shared_bytes *bytes, span batch, const char *address) {
+    job *job = xcalloc(1, sizeof *job);
+    job->bytes = bytes;
+    job->batch = batch;
+    snprintf(job->address, sizeof job->address, "%s", address);
+    return job;
 }
 
 static void tell_loop(checkpoint_thread *thread) {
@@ -95,9 +95,9 @@ static void send_bytes(void *context, const char *address, span bytes) {
     pthread_mutex_unlock(&thread->lock);
     if (!room) return; /* only this thread puts anything there */
     shared_bytes *shared = shared_bytes_copy(bytes);
-    crate *crate = create_crate(shared, shared_bytes_bytes(shared), address);
+    job *job = create_job(shared, shared_bytes_bytes(shared), address);
     pthread_mutex_lock(&thread->lock);
-    put(&thread->out, crate);
+    put(&thread->out, job);
     pthread_mutex_unlock(&thread->lock);
     tell_loop(thread);
 }
@@ -160,18 +160,18 @@ static void tell_damage(checkpoint_thread *thread) {
 }
 
 /* The next batch, when there is one; NULL: a tick is due, or it is over. With the lock. */
-static crate *wait_for_crate(checkpoint_thread *thread) {
+static job *wait_for_job(checkpoint_thread *thread) {
     int64_t next_us = checkpoint_store_next_us(thread->store);
     const struct timespec until = {.tv_sec = next_us / 1000000, .tv_nsec = next_us % 1000000 * 1000};
-    crate *crate = NULL;
-    while (!thread->stopping && clock_now_us(thread->clock) < next_us && (crate = take(&thread->in)) == NULL)
+    job *job = NULL;
+    while (!thread->stopping && clock_now_us(thread->clock) < next_us && (job = take(&thread->in)) == NULL)
         (void)pthread_cond_timedwait(&thread->work, &thread->lock, &until);
-    return crate;
+    return job;
 }
 
 /* One batch, or none, and what is due. */
-static void work(checkpoint_thread *thread, crate *crate) {
-    if (crate != NULL) checkpoint_store_take_bytes(thread->store, crate->batch, crate->bytes);
+static void work(checkpoint_thread *thread, job *job) {
+    if (job != NULL) checkpoint_store_take_bytes(thread->store, job->batch, job->bytes);
     int64_t now_us = clock_now_us(thread->clock);
     if (now_us >= checkpoint_store_next_us(thread->store)) checkpoint_store_tick(thread->store, now_us);
     tell_damage(thread);
@@ -182,37 +182,37 @@ static void work(checkpoint_thread *thread, crate *crate) {
     thread->look.newest = newest;
     thread->look.oldest = oldest;
     thread->look.stuck = stuck;
-    if (crate != NULL) put(&thread->done, crate);
+    if (job != NULL) put(&thread->done, job);
     pthread_mutex_unlock(&thread->lock);
-    if (crate != NULL) tell_loop(thread);
+    if (job != NULL) tell_loop(thread);
 }
 
 static void *keep(void *argument) {
     checkpoint_thread *thread = argument;
     for (bool over = false; !over;) {
         pthread_mutex_lock(&thread->lock);
-        crate *crate = wait_for_crate(thread);
-        over = thread->stopping && crate == NULL;
+        job *job = wait_for_job(thread);
+        over = thread->stopping && job == NULL;
         pthread_mutex_unlock(&thread->lock);
-        if (!over) work(thread, crate);
+        if (!over) work(thread, job);
     }
     return NULL;
 }
 
 /* ---- The loop's side. */
 
-static crate *take_locked(checkpoint_thread *thread, queue *queue) {
+static job *take_locked(checkpoint_thread *thread, queue *queue) {
     pthread_mutex_lock(&thread->lock);
-    crate *crate = take(queue);
+    job *job = take(queue);
     pthread_mutex_unlock(&thread->lock);
-    return crate;
+    return job;
 }
 
 static void hand_over(checkpoint_thread *thread) {
-    for (crate *crate; (crate = take_locked(thread, &thread->done)) != NULL;) destroy_crate(crate);
-    for (crate *crate; (crate = take_locked(thread, &thread->out)) != NULL;) {
-        thread->host->send(thread->context, crate->address, crate->bytes);
-        destroy_crate(crate);
+    for (job *job; (job = take_locked(thread, &thread->done)) != NULL;) destroy_job(job);
+    for (job *job; (job = take_locked(thread, &thread->out)) != NULL;) {
+        thread->host->send(thread->context, job->address, job->bytes);
+        destroy_job(job);
     }
     pthread_mutex_lock(&thread->lock);
     char *trouble = thread->trouble;
@@ -231,16 +231,16 @@ static void on_event(void *context) {
 
 int64_t checkpoint_thread_next_us(checkpoint_thread *thread) {
     if (thread->threaded) return CLOCK_NEVER_US;
-    return list_empty(&thread->in.crates) ? checkpoint_store_next_us(thread->store) : 0;
+    return list_empty(&thread->in.jobs) ? checkpoint_store_next_us(thread->store) : 0;
 }
 
 void checkpoint_thread_tick(checkpoint_thread *thread) {
     if (thread->threaded) return;
-    crate *crate;
+    job *job;
     do {
-        crate = take_locked(thread, &thread->in);
-        work(thread, crate);
-    } while (crate != NULL);
+        job = take_locked(thread, &thread->in);
+        work(thread, job);
+    } while (job != NULL);
     hand_over(thread);
 }
 
@@ -265,9 +265,9 @@ void checkpoint_thread_take(checkpoint_thread *thread, span batch, shared_bytes 
     pthread_mutex_unlock(&thread->lock);
     if (!room) return; /* only this thread puts anything there */
     struct shared_bytes *held = bytes != NULL ? shared_bytes_ref(bytes) : shared_bytes_copy(batch);
-    crate *crate = create_crate(held, bytes != NULL ? batch : shared_bytes_bytes(held), "");
+    job *job = create_job(held, bytes != NULL ? batch : shared_bytes_bytes(held), "");
     pthread_mutex_lock(&thread->lock);
-    put(&thread->in, crate);
+    put(&thread->in, job);
     pthread_cond_signal(&thread->work);
     pthread_mutex_unlock(&thread->lock);
 }
@@ -293,11 +293,11 @@ checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread) {
 
 static void queue_init(queue *queue, size_t bytes_max) {
     *queue = (struct queue){.bytes_max = bytes_max == 0 ? CHECKPOINT_THREAD_BYTES_MAX : bytes_max};
-    list_init(&queue->crates);
+    list_init(&queue->jobs);
 }
 
 static void queue_fini(queue *queue) {
-    for (crate *crate; (crate = take(queue)) != NULL;) destroy_crate(crate);
+    for (job *job; (job = take(queue)) != NULL;) destroy_job(job);
 }
 
 static mr_status start(checkpoint_thread *thread) {

@@ -133,7 +133,7 @@ static void take(void *context, link_id link, span bytes, shared_bytes *shared) 
     if (looker->done || control_message_decode(bytes, &message) != MR_OK || message.stamp.id != looker->token) return;
     looker->heard = true;
     if (looker->question == CONTROL_SAVE && message.kind == CONTROL_SAVED) take_saved(looker, &message);
-    if (looker->question == CONTROL_LOOK && message.kind == CONTROL_SIGHT) take_map(looker, &message);
+    if (looker->question == CONTROL_LOOK && message.kind == CONTROL_MAP_VIEW) take_map(looker, &message);
     if (looker->question == CONTROL_PEEK && message.kind == CONTROL_PROCESS_TABLE) take_page(looker, &message);
     if (looker->question == CONTROL_SURVEY && message.kind == CONTROL_OVERVIEW)
         looker->done = overview_decode(message.value, &looker->overview) == MR_OK;

@@ -188,8 +188,8 @@ static void count_plain(const kv_request_builder *builder, size_t bytes) {
     traffic->sent_bytes += bytes;
 }
 
-mr_status kv_request_add_lent(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, span values,
-                              const payload_place *place) {
+mr_status kv_request_add_borrowed(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, span values,
+                                  const payload_place *place) {
     kv_worker *worker = builder->worker;
     slot_queue *queue = &worker->queues[slot];
     uint64_t name = next_name(worker, queue);
@@ -260,7 +260,7 @@ mr_status kv_request_ask(kv_request_builder *builder, uint32_t slot, payload_op 
     table_info_mark *mark = table_info_mark_of(builder->request->table, slot, worker->generation);
     MR_TRY(define_in_query(builder->request->table, queue, mark, batch));
     payload_head head = head_of(builder, op, part->count);
-    if (part->sight != NULL) head.flags = PAYLOAD_AFAR;
+    if (part->map_view != NULL) head.flags = PAYLOAD_AFAR;
     MR_TRY(payload_add(&batch->payload, head, 0, out));
     ask_newer(builder, slot, part, out);
     batch->names |= (builder->names & PAYLOAD_KNOWN) != 0;

@@ -16,10 +16,10 @@
 #include "kv/client/ticket.h"
 
 enum { KV_REQUEST_SECTION = 1 << 20 };
-enum { KV_REQUEST_SEEN = 16 << 10 };    /* bytes of a block that are worth looking for (remote_values.h) */
-enum { KV_REQUEST_LENT = 64 << 10 };    /* and that are sent from where they lie (zero_copy.h) */
-enum { KV_REQUEST_STREAMED = 4 << 20 }; /* of a whole pull: more than the caches of a CPU have room for */
-enum { KV_REQUEST_SHIP = 256 << 10 };   /* bytes of an array that go before the next ones are cut */
+enum { KV_REQUEST_SEEN = 16 << 10 };     /* bytes of a block that are worth looking for (remote_values.h) */
+enum { KV_REQUEST_BORROWED = 64 << 10 }; /* and that are sent from where they lie (zero_copy.h) */
+enum { KV_REQUEST_STREAMED = 4 << 20 };  /* of a whole pull: more than the caches of a CPU have room for */
+enum { KV_REQUEST_SHIP = 256 << 10 };    /* bytes of an array that go before the next ones are cut */
 /* What a step of BSP may push to one slot; and room for definitions besides. */
 enum { KV_REQUEST_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
 enum { KV_REQUEST_STEP_MAX = 15 << 20, KV_REQUEST_STEP_REST = 1 << 20 };

@@ -101,7 +101,7 @@ static void forget_rests(const kv_request_builder *builder) {
 
 /* Large stretches of values that the server can read where they lie. In rounds they are added up first, with those of
  * others, so they are sent. */
-static bool lies_in_sight(const kv_request_builder *builder, const stretch *stretch, payload_afar *out) {
+static bool lies_in_map_view(const kv_request_builder *builder, const stretch *stretch, payload_afar *out) {
     const kv_request *request = builder->request;
     van *van = kv_worker_van(builder->worker);
     size_t item = request->table->item, bytes = stretch->count * item;
@@ -129,17 +129,17 @@ static mr_status push_afar(kv_request_builder *builder, const stretch *stretch, 
 static bool can_lend(const kv_request_builder *builder, const stretch *stretch) {
     const kv_request *request = builder->request;
     size_t bytes = stretch->count * request->table->item;
-    return bytes >= KV_REQUEST_LENT && bytes % PAYLOAD_ALIGN == 0 && !builder->worker->queues[stretch->slot].holds &&
-           request->table->table.schema.press == COMPRESSOR_STORED;
+    return bytes >= KV_REQUEST_BORROWED && bytes % PAYLOAD_ALIGN == 0 &&
+           !builder->worker->queues[stretch->slot].holds && request->table->table.schema.press == COMPRESSOR_STORED;
 }
 
-static mr_status push_lent(kv_request_builder *builder, const stretch *stretch) {
+static mr_status push_borrowed(kv_request_builder *builder, const stretch *stretch) {
     const kv_request *request = builder->request;
     size_t item = request->table->item;
     payload_op op = request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK;
     payload_place place = place_of(request, stretch);
     span values = span_of((const uint8_t *)request->values + stretch->at * item, stretch->count * item);
-    return kv_request_add_lent(builder, stretch->slot, op, stretch->count, values, &place);
+    return kv_request_add_borrowed(builder, stretch->slot, op, stretch->count, values, &place);
 }
 
 static mr_status push_copied(kv_request_builder *builder, const stretch *stretch, bool coded) {
@@ -161,12 +161,12 @@ static mr_status push_all(kv_request_builder *builder) {
         stretch stretch = stretch_at(request, at);
         payload_afar afar;
         at += stretch.count;
-        if (!coded && lies_in_sight(builder, &stretch, &afar)) {
+        if (!coded && lies_in_map_view(builder, &stretch, &afar)) {
             MR_TRY(push_afar(builder, &stretch, &afar));
             continue;
         }
         if (!coded && can_lend(builder, &stretch))
-            MR_TRY(push_lent(builder, &stretch));
+            MR_TRY(push_borrowed(builder, &stretch));
         else
             MR_TRY(push_copied(builder, &stretch, coded));
         written += stretch.count * item;
@@ -198,7 +198,7 @@ static mr_status pull_all(kv_request_builder *builder) {
                         .table = request->table->id,
                         .place = place_of(request, &stretch)};
         if (part.bytes >= KV_REQUEST_SEEN && sees_head(builder->worker, stretch.slot))
-            part.sight = &builder->worker->sight;
+            part.map_view = &builder->worker->map_view;
         MR_TRY(kv_request_ask(builder, stretch.slot, PAYLOAD_GET_BLOCK, part.bytes, &part, &room));
         *room.place = part.place;
         at += stretch.count;

@@ -28,8 +28,8 @@ mr_status kv_request_add(kv_request_builder *builder, uint32_t slot, payload_op 
 mr_status kv_request_add_afar(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count,
                               size_t value_bytes, const payload_afar *afar, const payload_place *place);
 /* The same for values that are lent, of a multiple of 8 bytes: they are sent from where they lie. */
-mr_status kv_request_add_lent(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, span values,
-                              const payload_place *place);
+mr_status kv_request_add_borrowed(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, span values,
+                                  const payload_place *place);
 /* One row more, for that key: of the section before it, if that is a run which goes on with it, or one of its own.
  * *values: where its values are to be written; NULL: the slot has it from an earlier term. */
 mr_status kv_request_add_row(kv_request_builder *builder, uint32_t slot, payload_op op, uint64_t key, void **values);

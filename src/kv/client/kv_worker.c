@@ -170,7 +170,7 @@ const char *kv_worker_head(const kv_worker *worker, uint32_t slot) {
     return head == NULL ? NULL : head->address;
 }
 
-static const shm_import *see(void *context, uint64_t process) { return van_sight(kv_worker_van(context), process); }
+static const shm_import *see(void *context, uint64_t process) { return van_map_view(kv_worker_van(context), process); }
 
 static const shm_import *see_own(void *context, uint64_t process) { return context; }
 
@@ -185,8 +185,8 @@ static shared_bytes *carry(void *context, uint32_t slot, span payload, bool *afa
     *afar = van_is_seen(van, address);
     if (*afar) return NULL;
     shm_import import = shm_export_import(van_export(van));
-    const remote_values_sight sight = {see_own, &import};
-    return remote_values_fetch(&sight, payload, &own) == MR_OK ? own : NULL;
+    const remote_values_map_view map_view = {see_own, &import};
+    return remote_values_fetch(&map_view, payload, &own) == MR_OK ? own : NULL;
 }
 
 /* ---- What the player says. */
@@ -263,7 +263,7 @@ static void on_here(void *context, uint64_t incarnation) {
 
 /* A player acts on what the controller says, and on cluster maps: on those that come, and on those that others do not
  * have. What servers answer to a rank, in the cluster map that both have, is nothing of that. */
-static bool concerns_player(const kv_worker *worker, span batch) {
+static bool concerns_holder(const kv_worker *worker, span batch) {
     reader reader = reader_of(batch.data, batch.size);
     slot_message_head head;
     uint32_t count;
@@ -276,7 +276,7 @@ static bool concerns_player(const kv_worker *worker, span batch) {
 static void take(void *context, span batch, shared_bytes *bytes) {
     kv_worker *worker = context;
     if (worker->agent == NULL) return;
-    if (concerns_player(worker, batch)) rank_agent_take(worker->agent, batch);
+    if (concerns_holder(worker, batch)) rank_agent_take(worker->agent, batch);
     if (worker->rank != NULL) rank_take_bytes(worker->rank, batch, bytes);
     rank_agent_say(worker->agent);
     kv_worker_go_on(worker);
@@ -347,7 +347,7 @@ mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
     uint64_t left = memory_headroom_bytes();
     own.role = CONTROL_WORKER;
     own.shown = left == MEMORY_HEADROOM_UNKNOWN ? KV_WORKER_SHOWN : left;
-    worker->sight = (remote_values_sight){see, worker};
+    worker->map_view = (remote_values_map_view){see, worker};
     list_init(&worker->eager);
     tickets_init(&worker->tickets);
     push_encoder_init(&worker->encoder);

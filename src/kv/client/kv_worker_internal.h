@@ -32,7 +32,7 @@ struct kv_worker {
     key_list_cache cache;             /* of keys that were pulled more than once */
     uint64_t pulled[KV_WORKER_NAMES]; /* names of lists that were pulled, the lower halves */
     bool kept_elsewhere;              /* the program says where the state of the rank is kept */
-    remote_values_sight sight;        /* of the servers of this machine */
+    remote_values_map_view map_view;  /* of the servers of this machine */
     bool lends;                       /* something that was pushed spoke of this process's memory */
     data_client *client;              /* owned; NULL: it wants no data */
     uint64_t ended_map, ended_breaks; /* when its last step was ended: what it sent then came once, if it came */

@@ -42,7 +42,7 @@ static mr_status take_vectors(const scatter *scatter, const payload_section *ans
 
 static mr_status look_at_block(const scatter *scatter, const payload_section *answer) {
     const payload_afar *afar = &answer->afar;
-    const shm_import *import = scatter->sight->see(scatter->sight->context, afar->process);
+    const shm_import *import = scatter->map_view->see(scatter->map_view->context, afar->process);
     if (answer->count != scatter->count || answer->count * mr_dtype_size(answer->dtype) != scatter->bytes)
         return MR_CORRUPT;
     if (import == NULL || afar->word > UINT32_MAX) return MR_BUSY;
@@ -52,7 +52,7 @@ static mr_status look_at_block(const scatter *scatter, const payload_section *an
 }
 
 static mr_status take_block(const scatter *scatter, const payload_section *answer) {
-    if (answer->op == PAYLOAD_BLOCK && answer->flags == PAYLOAD_AFAR && scatter->sight != NULL)
+    if (answer->op == PAYLOAD_BLOCK && answer->flags == PAYLOAD_AFAR && scatter->map_view != NULL)
         return look_at_block(scatter, answer);
     if (answer->op != PAYLOAD_BLOCK || answer->flags != 0 || answer->values.size != scatter->bytes) return MR_CORRUPT;
     memcpy(scatter->to, answer->values.data, scatter->bytes);

@@ -36,9 +36,9 @@ typedef struct scatter {
     uint64_t *changed;         /* likewise: counts the parts that were written */
     uint32_t table;            /* of a block: what is asked again, if it has changed while it was looked at */
     payload_place place;
-    const remote_values_sight *sight; /* NULL: it comes with the answer */
-    bool streams;                     /* what is pulled is more than the caches have room for */
-    uint8_t tries;                    /* that were in vain */
+    const remote_values_map_view *map_view; /* NULL: it comes with the answer */
+    bool streams;                           /* what is pulled is more than the caches have room for */
+    uint8_t tries;                          /* that were in vain */
 } scatter;
 
 /* MR_OK: it is there. MR_NOT_FOUND: the table was dropped. MR_CORRUPT: this is not what was asked for. MR_TOO_LARGE.

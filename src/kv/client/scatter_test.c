@@ -125,8 +125,9 @@ static void a_block_is_copied_from_where_it_lies(void **state) {
     assert_int_equal(shm_export_take(export, sizeof to, &memory), MR_OK);
     memset(memory, 1, sizeof to);
     assert_int_equal(shm_import_open(shm_export_fd(export), &import), MR_OK);
-    const remote_values_sight sight = {see, &import};
-    scatter part = {.kind = SCATTER_BLOCK, .count = ITEMS, .to = (uint8_t *)to, .bytes = sizeof to, .sight = &sight};
+    const remote_values_map_view map_view = {see, &import};
+    scatter part = {
+        .kind = SCATTER_BLOCK, .count = ITEMS, .to = (uint8_t *)to, .bytes = sizeof to, .map_view = &map_view};
     assert_true(shm_export_holds(export, memory, sizeof to, &answer.afar.offset));
     answer.afar.word = shm_export_word_take(export);
     answer.afar.value = shm_export_word(export, (uint32_t)answer.afar.word);
@@ -145,7 +146,7 @@ static void a_block_is_copied_from_where_it_lies(void **state) {
     assert_int_equal(scatter_take(&part, &answer), MR_BUSY);
     answer.count--; /* another stretch than was asked for */
     assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
-    part.sight = NULL; /* nor did anybody ask for it so */
+    part.map_view = NULL; /* nor did anybody ask for it so */
     assert_int_equal(scatter_take(&part, &answer), MR_CORRUPT);
     shm_import_close(&import);
     shm_export_destroy(export);

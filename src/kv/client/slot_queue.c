@@ -235,7 +235,7 @@ static void end_query(slot_queue *queue, query_batch *batch, tickets *tickets, m
 mr_status slot_queue_ask_block(query_batch *batch, const scatter *part) {
     payload_head head = {.table = part->table,
                          .op = PAYLOAD_GET_BLOCK,
-                         .flags = part->sight != NULL ? PAYLOAD_AFAR : 0,
+                         .flags = part->map_view != NULL ? PAYLOAD_AFAR : 0,
                          .count = part->count};
     payload_room room;
     MR_TRY(payload_add(&batch->payload, head, 0, &room));
@@ -247,7 +247,7 @@ mr_status slot_queue_ask_block(query_batch *batch, const scatter *part) {
 /* It has changed while it was looked at. Where that happens again and again the server sends it. */
 static mr_status look_again(slot_queue *queue, uint64_t step, const scatter *part) {
     scatter again = *part;
-    if (++again.tries == SLOT_QUEUE_LOOKS) again.sight = NULL;
+    if (++again.tries == SLOT_QUEUE_LOOKS) again.map_view = NULL;
     return slot_queue_ask_block(slot_queue_ask(queue, step, 0, part->bytes), &again);
 }
 
@@ -310,18 +310,18 @@ static mr_status ask_again(slot_queue *queue, query_batch *batch) {
 
 bool slot_queue_answer(slot_queue *queue, tickets *tickets, span answer) {
     query_batch *batch = queue->asked;
-    payload_tray tray;
+    payload_scratch scratch;
     span aligned;
     if (batch == NULL) return false;
     queue->asked = NULL;
-    mr_status status = payload_align(answer, &tray, &aligned);
+    mr_status status = payload_align(answer, &scratch, &aligned);
     if (status == MR_OK) {
         bool again = batch->names && is_forgotten(aligned);
         if (again)
             status = ask_again(queue, batch);
         else
             scatter_all(queue, batch, tickets, aligned);
-        payload_clear(&tray);
+        payload_clear(&scratch);
         if (again && status == MR_OK) return true;
     }
     if (status == MR_OK)

@@ -265,7 +265,7 @@ static const shm_import *see_nothing(void *context, uint64_t process) { return N
 
 /* A server says where a block lies; nobody can look at it any more. */
 static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
-    const remote_values_sight sight = {see_nothing, NULL};
+    const remote_values_map_view map_view = {see_nothing, NULL};
     scene scene;
     ticket *ticket;
     float to[4] = {0};
@@ -278,7 +278,7 @@ static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
                     .bytes = sizeof to,
                     .table = 1,
                     .place = {0, 2, 8, 4},
-                    .sight = &sight};
+                    .map_view = &map_view};
     assert_int_equal(slot_queue_ask_block(slot_queue_ask(&scene.queue, 4, 0, sizeof to), &part), MR_OK);
     tickets_end(&scene.tickets, ticket, MR_OK);
     for (int tries = 0; tries <= SLOT_QUEUE_LOOKS; tries++) {
@@ -312,7 +312,7 @@ static void a_block_that_cannot_be_looked_at_is_asked_for_again(void **state) {
 
 static void count_moves(void *context, const shared_bytes *bytes, span from, span to) { ++*(unsigned *)context; }
 
-static uint64_t push_lent(scene *scene, uint64_t name, span values, unsigned *moves) {
+static uint64_t push_borrowed(scene *scene, uint64_t name, span values, unsigned *moves) {
     ticket *ticket;
     payload_room room;
     payload_head head = {.table = 1, .op = PAYLOAD_ADD_BLOCK, .dtype = MR_F32, .count = (uint32_t)values.size / 4};
@@ -328,12 +328,12 @@ static uint64_t push_lent(scene *scene, uint64_t name, span values, unsigned *mo
 /* What is lent ends its batch. It is copied if somebody holds it when its ticket is over, or its caller gives up. */
 static void lent_values_are_given_back(void **state) {
     const float values[4] = {1, 2, 3, 4};
-    const span lent = span_of(values, sizeof values);
+    const span borrowed = span_of(values, sizeof values);
     unsigned moves[3] = {0};
     uint64_t numbers[3];
     scene scene;
     begin(&scene, false);
-    for (unsigned i = 0; i < 3; i++) numbers[i] = push_lent(&scene, i + 1, lent, &moves[i]);
+    for (unsigned i = 0; i < 3; i++) numbers[i] = push_borrowed(&scene, i + 1, borrowed, &moves[i]);
     shared_bytes *held = shared_bytes_ref(&slot_queue_next(&scene.queue)->zero_copy->shared);
     for (uint64_t name = 1; name <= 3; name++) assert_int_equal(send(&scene), name);
     assert_true(slot_queue_abandon(&scene.queue, tickets_find(&scene.tickets, numbers[2])));
@@ -343,7 +343,7 @@ static void lent_values_are_given_back(void **state) {
     assert_true(moves[0] == 1 && moves[1] == 0 && moves[2] == 1);
     for (int i = 0; i < 3; i++) assert_int_equal(outcome(&scene.tickets, numbers[i]), MR_OK);
     shared_bytes_unref(held);
-    (void)push_lent(&scene, 4, lent, &moves[0]); /* fails with all that is there */
+    (void)push_borrowed(&scene, 4, borrowed, &moves[0]); /* fails with all that is there */
     finish(&scene);
 }
 

@@ -12,117 +12,118 @@
 #include "kv/control/control_wire.h"
 #include "tests/support/status_assert.h"
 
-typedef struct desk {
+typedef struct service {
     barrier_clients *clients;
     process_state self;
     barrier_client_word word; /* the last that was said */
     uint32_t said;
     int64_t now_us;
-} desk;
+} service;
 
 static void send_message(void *context, const char *address, const control_message *message) {
-    desk *desk = context;
+    service *service = context;
     assert_string_equal(address, "s");
     assert_int_equal(message->kind, CONTROL_COME);
-    assert_int_equal(barrier_client_word_decode(message->value, &desk->word), MR_OK);
-    desk->said++;
+    assert_int_equal(barrier_client_word_decode(message->value, &service->word), MR_OK);
+    service->said++;
 }
 
-static void begin(desk *desk) {
-    *desk = (struct desk){.self = {.generation = 7, .first = 3, .map = 10, .ready = 1}, .now_us = 1000};
-    barrier_clients_options options = {.scheduler = "s", .send = send_message, .context = desk};
-    desk->clients = barrier_clients_create(&options, 100);
+static void begin(service *service) {
+    *service = (struct service){.self = {.generation = 7, .first = 3, .map = 10, .ready = 1}, .now_us = 1000};
+    barrier_clients_options options = {.scheduler = "s", .send = send_message, .context = service};
+    service->clients = barrier_clients_create(&options, 100);
 }
 
-static void come(desk *desk, const char *name, barrier_clients_where where) {
-    assert_int_equal(barrier_clients_come(desk->clients, name, MR_PS_WORKERS, where, desk->now_us), MR_OK);
-    if (desk->now_us >= barrier_clients_next_us(desk->clients))
-        barrier_clients_tick(desk->clients, &desk->self, desk->now_us);
+static void come(service *service, const char *name, barrier_clients_where where) {
+    assert_int_equal(barrier_clients_come(service->clients, name, MR_PS_WORKERS, where, service->now_us), MR_OK);
+    if (service->now_us >= barrier_clients_next_us(service->clients))
+        barrier_clients_tick(service->clients, &service->self, service->now_us);
 }
 
-static void hear(desk *desk, barrier_client_verdict verdict, uint64_t map) {
+static void hear(service *service, barrier_client_verdict verdict, uint64_t map) {
     uint8_t bytes[BARRIER_CLIENT_VERDICT_MAX];
-    control_message message = {.kind = CONTROL_PASS, .stamp = {.view = map, .id = desk->word.token}};
+    control_message message = {.kind = CONTROL_PASS, .stamp = {.view = map, .id = service->word.token}};
     message.value = span_of(bytes, barrier_client_verdict_encode(&verdict, bytes));
-    assert_true(barrier_clients_take(desk->clients, &message));
+    assert_true(barrier_clients_take(service->clients, &message));
 }
 
-static mr_status passed(desk *desk, const char *name) {
-    return barrier_clients_passed(desk->clients, name, &desk->self);
+static mr_status passed(service *service, const char *name) {
+    return barrier_clients_passed(service->clients, name, &service->self);
 }
 
 static void places_count_what_was_passed_there(void **state) {
-    desk desk;
-    begin(&desk);
+    service service;
+    begin(&service);
     const barrier_clients_where early = {.early = true}, open = {.open = true, .step = 5},
                                 next = {.open = true, .step = 6};
-    come(&desk, "b", early);
-    assert_true(desk.word.early && desk.word.place == 1 && desk.word.generation == 7 && desk.word.first == 3);
-    hear(&desk, (barrier_client_verdict){.status = MR_OK}, 10);
-    assert_int_equal(passed(&desk, "b"), MR_OK);
-    come(&desk, "b", early);
-    assert_int_equal(desk.word.place, 2);
-    hear(&desk, (barrier_client_verdict){.status = MR_OK}, 10);
-    assert_int_equal(passed(&desk, "b"), MR_OK);
-    come(&desk, "b", open);
-    assert_true(!desk.word.early && desk.word.place == barrier_server_place(5, true, 1));
-    hear(&desk, (barrier_client_verdict){.status = MR_OK}, 10);
-    assert_int_equal(passed(&desk, "b"), MR_OK);
-    come(&desk, "b", open);
-    assert_int_equal(desk.word.place, barrier_server_place(5, true, 2));
-    hear(&desk, (barrier_client_verdict){.status = MR_OK}, 10);
-    assert_int_equal(passed(&desk, "b"), MR_OK);
-    come(&desk, "b", next);
-    assert_int_equal(desk.word.place, barrier_server_place(6, true, 1));
-    barrier_clients_destroy(desk.clients);
+    come(&service, "b", early);
+    assert_true(service.word.early && service.word.place == 1 && service.word.generation == 7 &&
+                service.word.first == 3);
+    hear(&service, (barrier_client_verdict){.status = MR_OK}, 10);
+    assert_int_equal(passed(&service, "b"), MR_OK);
+    come(&service, "b", early);
+    assert_int_equal(service.word.place, 2);
+    hear(&service, (barrier_client_verdict){.status = MR_OK}, 10);
+    assert_int_equal(passed(&service, "b"), MR_OK);
+    come(&service, "b", open);
+    assert_true(!service.word.early && service.word.place == barrier_server_place(5, true, 1));
+    hear(&service, (barrier_client_verdict){.status = MR_OK}, 10);
+    assert_int_equal(passed(&service, "b"), MR_OK);
+    come(&service, "b", open);
+    assert_int_equal(service.word.place, barrier_server_place(5, true, 2));
+    hear(&service, (barrier_client_verdict){.status = MR_OK}, 10);
+    assert_int_equal(passed(&service, "b"), MR_OK);
+    come(&service, "b", next);
+    assert_int_equal(service.word.place, barrier_server_place(6, true, 1));
+    barrier_clients_destroy(service.clients);
 }
 
 static void who_waits_says_for_whom(void **state) {
-    desk desk;
-    begin(&desk);
+    service service;
+    begin(&service);
     const barrier_clients_where open = {.open = true, .step = 5};
-    come(&desk, "b", open);
-    assert_int_equal(passed(&desk, "b"), MR_BUSY);
+    come(&service, "b", open);
+    assert_int_equal(passed(&service, "b"), MR_BUSY);
     assert_non_null(strstr(mr_last_error(), "the scheduler has not answered"));
     hear(
-        &desk,
+        &service,
         (barrier_client_verdict){.status = MR_BUSY, .role = MR_PS_WORKERS, .missing = 9, .named = 2, .numbers = {4, 6}},
         10);
-    assert_int_equal(passed(&desk, "b"), MR_BUSY);
+    assert_int_equal(passed(&service, "b"), MR_BUSY);
     assert_non_null(strstr(mr_last_error(), "barrier 'b': ranks 4, 6 and more have not arrived"));
-    uint32_t said = desk.said;
-    come(&desk, "b", open); /* after a time-out: it goes on waiting */
-    assert_int_equal(desk.said, said);
-    desk.now_us += BARRIER_CLIENT_AGAIN_US;
-    barrier_clients_tick(desk.clients, &desk.self, desk.now_us);
-    assert_int_equal(desk.said, said + 1);
-    hear(&desk, (barrier_client_verdict){.status = MR_OK}, 11);
-    assert_int_equal(passed(&desk, "b"), MR_BUSY); /* what the others knew is not known here */
-    desk.self.map = 11;
-    assert_int_equal(passed(&desk, "b"), MR_OK);
-    assert_int_equal(passed(&desk, "b"), MR_STALE); /* it waits at none */
-    barrier_clients_destroy(desk.clients);
+    uint32_t said = service.said;
+    come(&service, "b", open); /* after a time-out: it goes on waiting */
+    assert_int_equal(service.said, said);
+    service.now_us += BARRIER_CLIENT_AGAIN_US;
+    barrier_clients_tick(service.clients, &service.self, service.now_us);
+    assert_int_equal(service.said, said + 1);
+    hear(&service, (barrier_client_verdict){.status = MR_OK}, 11);
+    assert_int_equal(passed(&service, "b"), MR_BUSY); /* what the others knew is not known here */
+    service.self.map = 11;
+    assert_int_equal(passed(&service, "b"), MR_OK);
+    assert_int_equal(passed(&service, "b"), MR_STALE); /* it waits at none */
+    barrier_clients_destroy(service.clients);
 }
 
 static void a_generation_that_is_over_is_said(void **state) {
-    desk desk;
-    begin(&desk);
+    service service;
+    begin(&service);
     const barrier_clients_where early = {.early = true}, open = {.open = true, .step = 5};
-    come(&desk, "early", early);
-    come(&desk, "b", open);
-    barrier_clients_restart(desk.clients);
-    assert_int_equal(passed(&desk, "b"), MR_STALE);
+    come(&service, "early", early);
+    come(&service, "b", open);
+    barrier_clients_restart(service.clients);
+    assert_int_equal(passed(&service, "b"), MR_STALE);
     assert_said("barrier 'b': all replicas of a slot were lost");
-    assert_int_equal(passed(&desk, "early"), MR_BUSY); /* that one is not in any step */
-    desk.self.ready = 0;
-    desk.self.generation = 8;
-    uint32_t said = desk.said;
-    come(&desk, "b", open);
-    assert_int_equal(desk.said, said); /* it does not know yet where it goes on */
-    desk.self.ready = 1;
-    barrier_clients_tick(desk.clients, &desk.self, desk.now_us);
-    assert_true(desk.said > said && desk.word.generation == 8);
-    barrier_clients_destroy(desk.clients);
+    assert_int_equal(passed(&service, "early"), MR_BUSY); /* that one is not in any step */
+    service.self.ready = 0;
+    service.self.generation = 8;
+    uint32_t said = service.said;
+    come(&service, "b", open);
+    assert_int_equal(service.said, said); /* it does not know yet where it goes on */
+    service.self.ready = 1;
+    barrier_clients_tick(service.clients, &service.self, service.now_us);
+    assert_true(service.said > said && service.word.generation == 8);
+    barrier_clients_destroy(service.clients);
 }
 
 static void bytes_that_are_cut_are_refused(void **state) {

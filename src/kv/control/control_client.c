@@ -133,7 +133,8 @@ static void say(control_client *client, int64_t now_us) {
 static void count(control_client *client, int64_t now_us) {
     uint8_t bytes[TABLE_STATS_SIZE_MAX];
     table_stats stats = {.count = 0};
-    control_message message = {.kind = CONTROL_STOCK, .stamp = {0, client->state.number, client->state.incarnation}};
+    control_message message = {.kind = CONTROL_TABLE_STATS,
+                               .stamp = {0, client->state.number, client->state.incarnation}};
     message.stamp.view = client->host.count(client->host.context, &stats);
     message.value = span_of(bytes, table_stats_encode(&stats, bytes));
     van_send_message(client->van, client->scheduler, &message);

@@ -157,7 +157,7 @@ static void take_come(control_server *server, link_id link, const control_messag
 
 /* ---- The process table. */
 
-static void take_stock(control_server *server, const control_message *message) {
+static void take_table_stats(control_server *server, const control_message *message) {
     table_stats stats;
     if (message->stamp.id >= CLUSTER_MAP_SERVERS_MAX || table_stats_decode(message->value, &stats) != MR_OK) return;
     table_stats_take(&server->list, (uint32_t)message->stamp.id, message->stamp.incarnation, &stats);
@@ -217,7 +217,7 @@ static void show_list(control_server *server, link_id link, const control_messag
 bool control_server_take(control_server *server, link_id link, const control_message *message) {
     switch (message->kind) {
     case CONTROL_HERE: take_here(server, link, message); return true;
-    case CONTROL_STOCK: take_stock(server, message); return true;
+    case CONTROL_TABLE_STATS: take_table_stats(server, message); return true;
     case CONTROL_COME: take_come(server, link, message); return true;
     case CONTROL_PEEK: show_page(server, link, message); return true;
     case CONTROL_WHO: show_list(server, link, message); return true;
@@ -279,4 +279,4 @@ void control_server_destroy(control_server *server) {
 
 app_rpc *control_server_notes(control_server *server) { return server->rpc; }
 const process_table *control_server_process_table(const control_server *server) { return &server->table; }
-const table_stats_list *control_server_stocks(const control_server *server) { return &server->list; }
+const table_stats_list *control_server_table_stats(const control_server *server) { return &server->list; }

@@ -37,7 +37,7 @@ void control_server_destroy(control_server *server);
 
 app_rpc *control_server_notes(control_server *server);
 const process_table *control_server_process_table(const control_server *server);
-const table_stats_list *control_server_stocks(const control_server *server);
+const table_stats_list *control_server_table_stats(const control_server *server);
 bool control_server_take(control_server *server, link_id link, const control_message *message); /* false: not for it */
 void control_server_broken(control_server *server, const char *address);
 int64_t control_server_next_us(const control_server *server);

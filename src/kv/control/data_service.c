@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "kv/control/dataset_spec.h"
 
-_Static_assert((int)MESSAGE_GROUP < (int)CONTROL_SEAT, "kinds of letters are apart");
+_Static_assert((int)MESSAGE_GROUP < (int)CONTROL_REGISTER, "kinds of letters are apart");
 
 struct data_service {
     data_service_options options;

@@ -119,7 +119,7 @@ static void ask(kv_process *process, int64_t now_us) {
     process->ask_us = now_us + KV_PROCESS_ASK_US;
     van_send_message(
         process->van, process->scheduler,
-        &(control_message){.kind = CONTROL_SEAT,
+        &(control_message){.kind = CONTROL_REGISTER,
                            .stamp = {.view = process->role,
                                      .id = process->token,
                                      .incarnation = process->wanted == KV_PROCESS_ANY ? 0 : 1 + process->wanted}});
@@ -144,7 +144,7 @@ static mr_status choose_address(const char *scheduler, uint64_t token, char out[
     const char *free_port = "tcp:127.0.0.1:0";
     if (!address_is_unix(&address)) return strcpy(out, free_port), MR_OK;
     int size = snprintf(out, SLOT_MESSAGE_ADDRESS_MAX, "%s.%06x", scheduler, (unsigned)(token & 0xffffff));
-    if (size >= SLOT_MESSAGE_ADDRESS_MAX - VAN_DESK_ROOM)
+    if (size >= SLOT_MESSAGE_ADDRESS_MAX - VAN_SERVICE_ROOM)
         return error_set(MR_INVALID, "the path of '%s' is too long for a socket beside it", scheduler);
     return MR_OK;
 }
@@ -170,7 +170,7 @@ mr_status kv_process_open(const kv_process_options *options, const kv_process_ho
         free(process);
         return status;
     }
-    process->remote = metadata_remote_create(van_env(process->van), van_mail(process->van), process->scheduler);
+    process->remote = metadata_remote_create(van_env(process->van), van_messenger(process->van), process->scheduler);
     process->client = control_client_create(
         process->van, options->role == CONTROL_SERVER ? MR_PS_SERVERS : MR_PS_WORKERS, process->scheduler,
         &(control_client_host){.describe = host->describe, .count = host->count, .context = context});

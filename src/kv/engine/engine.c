@@ -138,14 +138,14 @@ static void apply_section(engine *engine, const payload_section *section, uint64
 static bool settle(void *context, span payload, bool now, shared_bytes **own) {
     engine_host *host = context;
     if (host == NULL) return false;
-    if (!now) return remote_values_fetch(host->sight, payload, own) == MR_OK;
-    host->lit = remote_values_is_there(host->sight, payload);
+    if (!now) return remote_values_fetch(host->map_view, payload, own) == MR_OK;
+    host->lit = remote_values_is_there(host->map_view, payload);
     return host->lit;
 }
 
 static void light(engine *engine) {
     bool lit = engine->host != NULL && engine->host->lit;
-    engine->decoder.sight = lit ? engine->host->sight : NULL;
+    engine->decoder.map_view = lit ? engine->host->map_view : NULL;
     if (lit) engine->host->lit = false;
 }
 
@@ -189,13 +189,13 @@ static void apply_payload(engine *engine, span bytes, uint64_t moment) {
 static void apply(void *self, span payload, uint64_t moment) {
     engine *engine = self;
     span bytes;
-    payload_tray tray;
+    payload_scratch scratch;
     begin(engine);
     light(engine);
-    section_decoder_must(payload_align(payload, &tray, &bytes));
+    section_decoder_must(payload_align(payload, &scratch, &bytes));
     apply_payload(engine, bytes, moment);
-    engine->decoder.sight = NULL;
-    payload_clear(&tray);
+    engine->decoder.map_view = NULL;
+    payload_clear(&scratch);
 }
 
 /* The same, with what is known of all slots. */

@@ -41,10 +41,10 @@ typedef struct engine_host { /* borrowed by every engine of a server */
      * have the same, and they compute the same bits from what they are given, or copies differ. */
     const optim_ops *const *optimizers;
     size_t optimizer_count;
-    const remote_values_sight *sight; /* whose memory is seen, by who settles a push; NULL: nobody's */
-    bool lit;                         /* the next apply may read what its push speaks of */
-    shm_export *export;               /* where blocks lie, for others to look at; NULL: they do not */
-    uint64_t process;                 /* whose that is */
+    const remote_values_map_view *map_view; /* whose memory is seen, by who settles a push; NULL: nobody's */
+    bool lit;                               /* the next apply may read what its push speaks of */
+    shm_export *export;                     /* where blocks lie, for others to look at; NULL: they do not */
+    uint64_t process;                       /* whose that is */
 } engine_host;
 
 /* ---- For those who look on. */

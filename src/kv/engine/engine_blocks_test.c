@@ -48,7 +48,7 @@ typedef struct seen { /* one process that pushes, and shows what it has */
     shm_export *export;
     shm_import import;
     float *values;
-    remote_values_sight sight;
+    remote_values_map_view map_view;
     engine_host host;
     void *engine;
 } seen;
@@ -65,8 +65,8 @@ static void seen_begin(seen *seen, bool keeps) {
     assert_int_equal(shm_import_open(shm_export_fd(seen->export), &seen->import), MR_OK);
     seen->values = memory;
     for (int i = 0; i < SEEN_ITEMS; i++) seen->values[i] = (float)i;
-    seen->sight = (remote_values_sight){see, seen};
-    seen->host = (engine_host){.sight = &seen->sight, .export = seen->export, .process = SEEN_PROCESS};
+    seen->map_view = (remote_values_map_view){see, seen};
+    seen->host = (engine_host){.map_view = &seen->map_view, .export = seen->export, .process = SEEN_PROCESS};
     seen->engine = engine_ops.create(&seen->host, 0, keeps);
     engine_fixture_define(seen->engine, (definition_options){.kind = TABLE_SCHEMA_DENSE, .block = SEEN_ITEMS});
 }

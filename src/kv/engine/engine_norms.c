@@ -156,8 +156,8 @@ shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment) 
     slot_norms known = {0};
     survey survey = {.engine = engine, .moment = moment, .members = 1, .known = &known};
     span bytes;
-    payload_tray tray;
-    section_decoder_must(payload_align(sum, &tray, &bytes));
+    payload_scratch scratch;
+    section_decoder_must(payload_align(sum, &scratch, &bytes));
     (void)slot_norms_read(&known, norms); /* what makes no sense is not known */
     if (bytes.size != 0 && may_need(engine, bytes) && payload_check(bytes) == MR_OK) look_through(&survey, bytes);
     shared_bytes *shared = survey.found.count == 0 ? NULL : slot_norms_write(&survey.found);
@@ -165,7 +165,7 @@ shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment) 
     free(survey.fresh);
     slot_norms_fini(&survey.found);
     slot_norms_fini(&known);
-    payload_clear(&tray);
+    payload_clear(&scratch);
     return shared;
 }
 

@@ -250,10 +250,10 @@ shared_bytes *engine_answer(void *self, span request, bool kept) {
     engine *engine = self;
     payload_writer *out = &engine->answer;
     span bytes;
-    payload_tray tray;
+    payload_scratch scratch;
     payload_empty(out);
-    if (payload_align(request, &tray, &bytes) != MR_OK) return payload_lend(out);
+    if (payload_align(request, &scratch, &bytes) != MR_OK) return payload_lend(out);
     if (answer_all(engine, bytes, kept && engine->keeps, out) != MR_OK) payload_fini(out);
-    payload_clear(&tray);
+    payload_clear(&scratch);
     return payload_lend(out);
 }

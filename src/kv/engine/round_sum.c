@@ -232,9 +232,9 @@ static void take(round_sum *sum, const payload_section *section) {
 void round_sum_add(void *sum, span payload) {
     round_sum *round_sum = sum;
     span bytes;
-    payload_tray tray;
+    payload_scratch scratch;
     round_sum->members++;
-    section_decoder_must(payload_align(payload, &tray, &bytes));
+    section_decoder_must(payload_align(payload, &scratch, &bytes));
     if (bytes.size > 0 && payload_check(bytes) == MR_OK) {
         payload_reader reader = payload_open(bytes);
         for (payload_section folded; payload_next(&reader, &folded);) {
@@ -242,7 +242,7 @@ void round_sum_add(void *sum, span payload) {
             if (section != NULL) take(round_sum, section);
         }
     }
-    payload_clear(&tray);
+    payload_clear(&scratch);
 }
 
 /* ---- The sum as a payload. Its size is that of all its sections; then each is written where it belongs. */

@@ -80,7 +80,7 @@ const void *section_decoder_values(section_decoder *decoder, const payload_secti
     if (section->dtype != dtype && (section->dtype != MR_F32 || dtype == MR_I64)) return NULL;
     if (items > PAYLOAD_BYTES_MAX / sizeof(float)) return NULL;
     if ((section->flags & PAYLOAD_AFAR) != 0)
-        return section->dtype == dtype ? remote_values_values(decoder->sight, section, items * mr_dtype_size(dtype))
+        return section->dtype == dtype ? remote_values_values(decoder->map_view, section, items * mr_dtype_size(dtype))
                                        : NULL;
     if (!coded && section->values.size != items * mr_dtype_size(section->dtype)) return NULL;
     if (!coded && (section->dtype == MR_F32 || section->dtype == MR_I64)) return section->values.data;

@@ -12,7 +12,7 @@
 
 typedef struct section_decoder {             /* zeroed: ready */
     compressor *compressors[COMPRESSOR_IDS]; /* owned; NULL: not opened yet */
-    const remote_values_sight *sight;        /* borrowed; NULL: nothing is seen */
+    const remote_values_map_view *map_view;  /* borrowed; NULL: nothing is seen */
     payload_section unfolded;
     void *body, *values, *keys; /* owned */
     size_t body_room, values_room, keys_room;

@@ -236,17 +236,17 @@ mr_status payload_check(span bytes) {
     return payload_check_last(bytes, &count, &last);
 }
 
-mr_status payload_align(span bytes, payload_tray *tray, span *out) {
-    tray->copy = NULL;
+mr_status payload_align(span bytes, payload_scratch *scratch, span *out) {
+    scratch->copy = NULL;
     *out = bytes.size == 0 ? (span){0} : bytes;
     if ((uintptr_t)out->data % PAYLOAD_ALIGN == 0) return MR_OK;
-    if (bytes.size > sizeof tray->small) MR_TRY(alloc_try_aligned(PAYLOAD_ALIGN, bytes.size, &tray->copy));
-    *out = span_of(tray->copy == NULL ? tray->small : tray->copy, bytes.size);
-    memcpy(tray->copy == NULL ? tray->small : tray->copy, bytes.data, bytes.size);
+    if (bytes.size > sizeof scratch->small) MR_TRY(alloc_try_aligned(PAYLOAD_ALIGN, bytes.size, &scratch->copy));
+    *out = span_of(scratch->copy == NULL ? scratch->small : scratch->copy, bytes.size);
+    memcpy(scratch->copy == NULL ? scratch->small : scratch->copy, bytes.data, bytes.size);
     return MR_OK;
 }
 
-void payload_clear(payload_tray *tray) { free(tray->copy); }
+void payload_clear(payload_scratch *scratch) { free(scratch->copy); }
 
 /* ---- Writing. */
 
@@ -448,7 +448,7 @@ span payload_written(const payload_writer *writer) {
 
 shared_bytes *payload_lend(payload_writer *writer) {
     payload_seal(writer);
-    if (writer->bytes == NULL || writer->size > PAYLOAD_LENT) return payload_take(writer);
+    if (writer->bytes == NULL || writer->size > PAYLOAD_BORROWED) return payload_take(writer);
     shared_bytes_cut(writer->bytes, writer->size);
     return shared_bytes_ref(writer->bytes);
 }

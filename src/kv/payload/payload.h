@@ -68,7 +68,7 @@ enum {
     PAYLOAD_RUN_MAX = 1 << 20,   /* keys */
     PAYLOAD_SMALL = 512,         /* bytes that are copied to the stack */
     PAYLOAD_KEPT = 8192,         /* bytes of a writer that is used again */
-    PAYLOAD_LENT = 512,          /* bytes of a payload that is lent: whoever sends so little copies it */
+    PAYLOAD_BORROWED = 512,      /* bytes of a payload that is lent: whoever sends so little copies it */
     PAYLOAD_ROWS_MAX = 64,       /* rows of a section that is written row by row */
 };
 
@@ -180,15 +180,15 @@ MR_MUST mr_status payload_check(span bytes);
 MR_MUST mr_status payload_check_last(span bytes, size_t *count, payload_section *last);
 
 /* Where a payload is laid that is not aligned: on the stack, if it is small. */
-typedef struct payload_tray {
+typedef struct payload_scratch {
     void *copy; /* owned; NULL: it is small, or aligned */
     uint64_t small[PAYLOAD_SMALL / 8];
-} payload_tray;
+} payload_scratch;
 
 /* Bytes that are aligned: these or, where they are not, a copy of them, on the tray, which is to be cleared. MR_NOMEM:
  * it need not be. */
-MR_MUST mr_status payload_align(span bytes, payload_tray *tray, span *out);
-void payload_clear(payload_tray *tray);
+MR_MUST mr_status payload_align(span bytes, payload_scratch *scratch, span *out);
+void payload_clear(payload_scratch *scratch);
 
 static inline bool payload_is_push(payload_op op) { return op >= PAYLOAD_ADD_ROWS && op <= PAYLOAD_SET_BLOCK; }
 static inline bool payload_is_set(payload_op op) {

@@ -282,25 +282,25 @@ static void keys_ascend(void **state) {
 static void bytes_are_aligned_by_a_copy(void **state) {
     for (uint32_t keys = 3; keys <= 200; keys += 197) {
         payload_writer writer = {0};
-        payload_tray tray;
+        payload_scratch scratch;
         write_rows(&writer, 7, keys, 5);
         span written = payload_written(&writer), aligned;
         bool small = keys == 3;
         assert_true(small ? written.size <= PAYLOAD_SMALL : written.size > PAYLOAD_SMALL);
-        assert_int_equal(payload_align(written, &tray, &aligned), MR_OK);
+        assert_int_equal(payload_align(written, &scratch, &aligned), MR_OK);
         assert_ptr_equal(aligned.data, written.data);
-        payload_clear(&tray);
+        payload_clear(&scratch);
         uint8_t *odd = xmalloc(written.size + 1);
         memcpy(odd + 1, written.data, written.size);
-        assert_int_equal(payload_align(span_of(odd + 1, written.size), &tray, &aligned), MR_OK);
+        assert_int_equal(payload_align(span_of(odd + 1, written.size), &scratch, &aligned), MR_OK);
         assert_int_equal(payload_check(aligned), MR_OK);
         assert_memory_equal(aligned.data, written.data, written.size);
-        payload_clear(&tray);
+        payload_clear(&scratch);
         alloc_fail_at(1);
-        mr_status status = payload_align(span_of(odd + 1, written.size), &tray, &aligned);
+        mr_status status = payload_align(span_of(odd + 1, written.size), &scratch, &aligned);
         alloc_fail_at(0);
         assert_int_equal(status, small ? MR_OK : MR_NOMEM);
-        if (small) payload_clear(&tray);
+        if (small) payload_clear(&scratch);
         free(odd);
         payload_fini(&writer);
     }
@@ -347,36 +347,36 @@ static void a_writer_is_used_again_unless_somebody_holds_what_it_wrote(void **st
 
 static void a_small_payload_is_lent(void **state) {
     payload_writer writer = {0};
-    shared_bytes *lent = payload_lend(&writer);
-    assert_int_equal(shared_bytes_bytes(lent).size, 0);
-    shared_bytes_unref(lent);
+    shared_bytes *borrowed = payload_lend(&writer);
+    assert_int_equal(shared_bytes_bytes(borrowed).size, 0);
+    shared_bytes_unref(borrowed);
     write_rows(&writer, 7, 3, 5);
     size_t size = payload_written(&writer).size;
-    lent = payload_lend(&writer);
-    assert_ptr_equal(lent, writer.bytes);
-    assert_int_equal(shared_bytes_bytes(lent).size, size);
-    assert_int_equal(payload_check(shared_bytes_bytes(lent)), MR_OK);
-    shared_bytes_unref(lent);
+    borrowed = payload_lend(&writer);
+    assert_ptr_equal(borrowed, writer.bytes);
+    assert_int_equal(shared_bytes_bytes(borrowed).size, size);
+    assert_int_equal(payload_check(shared_bytes_bytes(borrowed)), MR_OK);
+    shared_bytes_unref(borrowed);
     payload_empty(&writer);
-    assert_ptr_equal(lent, writer.bytes); /* it is used again, for less and for more */
+    assert_ptr_equal(borrowed, writer.bytes); /* it is used again, for less and for more */
     write_rows(&writer, 8, 1, 5);
     write_rows(&writer, 9, 8, 5);
     shared_bytes *first = payload_lend(&writer);
     assert_true(shared_bytes_bytes(first).size > size);
     payload_empty(&writer);
     write_rows(&writer, 10, 3, 5);
-    lent = payload_lend(&writer);
-    assert_ptr_not_equal(lent, first);
-    assert_int_equal(shared_bytes_bytes(lent).size, size);
+    borrowed = payload_lend(&writer);
+    assert_ptr_not_equal(borrowed, first);
+    assert_int_equal(shared_bytes_bytes(borrowed).size, size);
     assert_int_equal(payload_check(shared_bytes_bytes(first)), MR_OK);
     shared_bytes_unref(first);
-    shared_bytes_unref(lent);
+    shared_bytes_unref(borrowed);
     payload_empty(&writer);
-    write_rows(&writer, 11, PAYLOAD_LENT / 8, 5);
-    lent = payload_lend(&writer); /* it is too much */
+    write_rows(&writer, 11, PAYLOAD_BORROWED / 8, 5);
+    borrowed = payload_lend(&writer); /* it is too much */
     assert_null(writer.bytes);
-    assert_int_equal(payload_check(shared_bytes_bytes(lent)), MR_OK);
-    shared_bytes_unref(lent);
+    assert_int_equal(payload_check(shared_bytes_bytes(borrowed)), MR_OK);
+    shared_bytes_unref(borrowed);
     payload_fini(&writer);
 }
 

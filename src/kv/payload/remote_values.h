@@ -14,18 +14,18 @@
 #include "kv/payload/payload.h"
 #include "net/shm/shm_export.h"
 
-typedef struct remote_values_sight {                           /* borrowed by whoever opens payloads */
+typedef struct remote_values_map_view {                        /* borrowed by whoever opens payloads */
     const shm_import *(*see)(void *context, uint64_t process); /* NULL: nobody that is seen */
     void *context;
-} remote_values_sight;
+} remote_values_map_view;
 
 /* The values of a push, `bytes` of them: good for the call. NULL: they are not to be seen. */
-const void *remote_values_values(const remote_values_sight *sight, const payload_section *section, size_t bytes);
+const void *remote_values_values(const remote_values_map_view *map_view, const payload_section *section, size_t bytes);
 
 bool remote_values_speaks(span payload); /* of anything that lies elsewhere */
 /* All that the payload speaks of can be seen. Bytes that are no payload speak of nothing. */
-bool remote_values_is_there(const remote_values_sight *sight, span payload);
+bool remote_values_is_there(const remote_values_map_view *map_view, span payload);
 /* The same payload, with the values in it; NULL: it speaks of none. MR_NOT_FOUND: something is not to be seen.
  * MR_NOMEM.
  */
-MR_MUST mr_status remote_values_fetch(const remote_values_sight *sight, span payload, shared_bytes **out);
+MR_MUST mr_status remote_values_fetch(const remote_values_map_view *map_view, span payload, shared_bytes **out);

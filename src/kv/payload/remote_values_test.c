@@ -16,7 +16,7 @@ typedef struct scene {
     shm_import import;
     float *values;
     uint64_t offset;
-    remote_values_sight sight;
+    remote_values_map_view map_view;
 } scene;
 
 static const shm_import *see(void *context, uint64_t process) {
@@ -32,7 +32,7 @@ static void begin(scene *scene) {
     assert_true(shm_export_holds(scene->export, memory, ITEMS * sizeof(float), &scene->offset));
     scene->values = memory;
     for (int i = 0; i < ITEMS; i++) scene->values[i] = (float)i;
-    scene->sight = (remote_values_sight){see, scene};
+    scene->map_view = (remote_values_map_view){see, scene};
 }
 
 static void finish(scene *scene) {
@@ -64,13 +64,13 @@ static void what_is_seen_is_read_where_it_lies(void **state) {
     add_afar(&writer, (payload_afar){.process = PROCESS, .offset = scene.offset + 4}, 1, 50);
     payload_reader reader = payload_open(payload_written(&writer));
     assert_true(payload_next(&reader, &section));
-    const float *values = remote_values_values(&scene.sight, &section, 50 * sizeof(float));
+    const float *values = remote_values_values(&scene.map_view, &section, 50 * sizeof(float));
     assert_non_null(values);
     assert_memory_equal(values, scene.values + 1, 50 * sizeof(float));
     assert_null(remote_values_values(NULL, &section, 4));
-    assert_null(remote_values_values(&scene.sight, &section, SIZE));
+    assert_null(remote_values_values(&scene.map_view, &section, SIZE));
     section.afar.process++;
-    assert_null(remote_values_values(&scene.sight, &section, 4));
+    assert_null(remote_values_values(&scene.map_view, &section, 4));
     payload_fini(&writer);
     finish(&scene);
 }
@@ -85,8 +85,8 @@ static void what_is_fetched_has_the_values_in_it(void **state) {
     add_afar(&writer, (payload_afar){.process = PROCESS, .offset = scene.offset + 8}, 2, 30);
     add_rows(&writer);
     assert_true(remote_values_speaks(payload_written(&writer)));
-    assert_true(remote_values_is_there(&scene.sight, payload_written(&writer)));
-    assert_int_equal(remote_values_fetch(&scene.sight, payload_written(&writer), &fetched), MR_OK);
+    assert_true(remote_values_is_there(&scene.map_view, payload_written(&writer)));
+    assert_int_equal(remote_values_fetch(&scene.map_view, payload_written(&writer), &fetched), MR_OK);
     memset(scene.values, 0, ITEMS * sizeof(float)); /* it is read once, and that was then */
     assert_int_equal(payload_check(shared_bytes_bytes(fetched)), MR_OK);
     payload_reader reader = payload_open(shared_bytes_bytes(fetched));
@@ -125,7 +125,7 @@ static void what_speaks_of_nothing_stays_as_it_is(void **state) {
     assert_int_equal(remote_values_fetch(NULL, (span){0}, &fetched), MR_OK);
     assert_null(fetched);
     static const uint8_t rubbish[24] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-    assert_true(remote_values_is_there(&scene.sight, span_of(rubbish, sizeof rubbish)));
+    assert_true(remote_values_is_there(&scene.map_view, span_of(rubbish, sizeof rubbish)));
     payload_fini(&writer);
     finish(&scene);
 }
@@ -137,8 +137,8 @@ static void what_is_not_seen_is_not_there(void **state) {
     begin(&scene);
     add_afar(&writer, (payload_afar){.process = PROCESS, .offset = scene.offset}, 0, 10);
     add_afar(&writer, (payload_afar){.process = PROCESS, .offset = SIZE - 8}, 0, 10); /* beyond its end */
-    assert_false(remote_values_is_there(&scene.sight, payload_written(&writer)));
-    assert_int_equal(remote_values_fetch(&scene.sight, payload_written(&writer), &fetched), MR_NOT_FOUND);
+    assert_false(remote_values_is_there(&scene.map_view, payload_written(&writer)));
+    assert_int_equal(remote_values_fetch(&scene.map_view, payload_written(&writer), &fetched), MR_NOT_FOUND);
     assert_int_equal(remote_values_fetch(NULL, payload_written(&writer), &fetched), MR_NOT_FOUND);
     assert_null(fetched);
     payload_fini(&writer);

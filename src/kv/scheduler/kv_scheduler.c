@@ -63,7 +63,7 @@ struct kv_scheduler {
 
 /* ---- The desk. */
 
-static void give_seat(kv_scheduler *scheduler, link_id link, const control_message *question) {
+static void give_number(kv_scheduler *scheduler, link_id link, const control_message *question) {
     int64_t now_us = van_now_us(scheduler->van);
     bool serves = question->stamp.view == CONTROL_SERVER;
     uint64_t wanted = question->stamp.incarnation;             /* 1 + a number; 0: any */
@@ -88,7 +88,7 @@ static void show(kv_scheduler *scheduler, link_id link, const control_message *q
     writer writer = writer_of(bytes, size);
     if (size != 0) cluster_map_encode(map, 0, &writer);
     van_answer_message(scheduler->van, link,
-                       &(control_message){.kind = CONTROL_SIGHT,
+                       &(control_message){.kind = CONTROL_MAP_VIEW,
                                           .stamp = {.view = checkpoint_thread_look_at(scheduler->thread).newest,
                                                     .id = question->stamp.id},
                                           .value = span_of(bytes, size)});
@@ -165,7 +165,7 @@ static void survey(kv_scheduler *scheduler, link_id link, const control_message 
     stall_facts facts = facts_of(scheduler);
     overview_collect_facts about = {.stall = &facts,
                                     .watch = &scheduler->watch,
-                                    .list = control_server_stocks(scheduler->server),
+                                    .list = control_server_table_stats(scheduler->server),
                                     .db = scheduler->db,
                                     .wall_us = clock_wall_us(clock),
                                     .checkpoint_us = checkpoint_thread_look_at(scheduler->thread).written_us,
@@ -190,7 +190,7 @@ static void on_checkpoint(void *context, uint64_t number) {
 
 static void take_message(kv_scheduler *scheduler, link_id link, const control_message *message) {
     switch (message->kind) {
-    case CONTROL_SEAT: give_seat(scheduler, link, message); break;
+    case CONTROL_REGISTER: give_number(scheduler, link, message); break;
     case CONTROL_LOOK: show(scheduler, link, message); break;
     case CONTROL_LEAVE: let_leave(scheduler, link, message); break;
     case CONTROL_SAVE: save(scheduler, link, message); break;
@@ -544,12 +544,12 @@ mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **
     status = open_metadata(scheduler);
     if (status != MR_OK) goto close_van;
     status = check_folder(scheduler);
-    if (status != MR_OK) goto close_keeper;
+    if (status != MR_OK) goto close_metadata;
     know_folder(scheduler);
     snprintf(scheduler->checkpoints_address, sizeof scheduler->checkpoints_address, "%s" CONTROL_CHECKPOINTS,
              van_address(scheduler->van));
     status = begin_checkpoints(scheduler);
-    if (status != MR_OK) goto close_keeper;
+    if (status != MR_OK) goto close_metadata;
     scheduler->service = metadata_service_create(scheduler->db, answer, scheduler);
     scheduler->local = metadata_local_create(scheduler->db);
     begin_controller(scheduler);
@@ -560,7 +560,7 @@ mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **
     *out = scheduler;
     return MR_OK;
 
-close_keeper:
+close_metadata:
     free(scheduler->folder);
     metadata_db_close(scheduler->db);
 close_van:

@@ -13,14 +13,14 @@ struct kv_server {
     slot_server *server; /* NULL: it has no number yet */
     memory_budget budget;
     engine_host host; /* of its tables */
-    remote_values_sight sight;
+    remote_values_map_view map_view;
     drain drain;
     bool deposed; /* another process has its number now */
 };
 
 static const shm_import *see(void *context, uint64_t process) {
     kv_server *self = context;
-    return van_sight(kv_process_van(self->process), process);
+    return van_map_view(kv_process_van(self->process), process);
 }
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -181,8 +181,8 @@ mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_
         return status;
     }
     van *van = kv_process_van(server->process);
-    server->sight = (remote_values_sight){see, server};
-    server->host = (engine_host){.sight = &server->sight, .export = van_export(van), .process = van_process(van)};
+    server->map_view = (remote_values_map_view){see, server};
+    server->host = (engine_host){.map_view = &server->map_view, .export = van_export(van), .process = van_process(van)};
     *out = server;
     return MR_OK;
 }

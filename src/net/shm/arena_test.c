@@ -63,16 +63,16 @@ static void two_arenas_live_side_by_side(void **state) {
 }
 
 static void a_second_mapping_sees_the_same(void **state) {
-    arena owner, guest;
+    arena owner, peer;
     assert_int_equal(arena_create(SIZE, &owner), MR_OK);
-    assert_int_equal(arena_map(dup(owner.fd), owner.size, &guest), MR_OK);
+    assert_int_equal(arena_map(dup(owner.fd), owner.size, &peer), MR_OK);
     assert_int_equal(arena_back(&owner, ARENA_EXTENTS_OFFSET, SIZE), MR_OK);
-    assert_int_equal(arena_populate(&guest, ARENA_EXTENTS_OFFSET, SIZE), MR_OK);
+    assert_int_equal(arena_populate(&peer, ARENA_EXTENTS_OFFSET, SIZE), MR_OK);
     strcpy(arena_at(&owner, SIZE - 64), "hello");
-    assert_string_equal(arena_at(&guest, SIZE - 64), "hello");
+    assert_string_equal(arena_at(&peer, SIZE - 64), "hello");
     arena_unmap(&owner);
-    assert_string_equal(arena_at(&guest, SIZE - 64), "hello"); /* it lives as long as somebody maps it */
-    arena_unmap(&guest);
+    assert_string_equal(arena_at(&peer, SIZE - 64), "hello"); /* it lives as long as somebody maps it */
+    arena_unmap(&peer);
 }
 
 static void extents_are_checked_against_the_arena(void **state) {

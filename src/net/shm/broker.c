@@ -104,8 +104,8 @@ static mr_status check_options(const broker_options *options) {
     if (options->ring_bytes != 0 && (options->ring_bytes < RING_BYTES_MIN || options->ring_bytes % EXTENT_UNIT != 0))
         return error_set(MR_INVALID, "ring_bytes is %llu: expected a multiple of %d, at least %d",
                          (unsigned long long)options->ring_bytes, EXTENT_UNIT, RING_BYTES_MIN);
-    if (options->links_per_guest_max > PROCESS_BLOCK_LINKS_MAX)
-        return error_set(MR_INVALID, "%u links per process: the limit is %d", options->links_per_guest_max,
+    if (options->links_per_peer_max > PROCESS_BLOCK_LINKS_MAX)
+        return error_set(MR_INVALID, "%u links per process: the limit is %d", options->links_per_peer_max,
                          PROCESS_BLOCK_LINKS_MAX);
     return MR_OK;
 }
@@ -116,9 +116,9 @@ static void set_up(broker *broker, const broker_options *options) {
     if (broker->ring_bytes_max < broker->ring_bytes) broker->ring_bytes_max = broker->ring_bytes;
     broker->explain = options->explain;
     broker->explain_context = options->context;
-    broker->links_max = options->links_per_guest_max != 0 ? options->links_per_guest_max : PROCESS_BLOCK_LINKS_MAX;
+    broker->links_max = options->links_per_peer_max != 0 ? options->links_per_peer_max : PROCESS_BLOCK_LINKS_MAX;
     broker->trim_at_us = broker->shut_until_us = CLOCK_NEVER_US;
-    list_init(&broker->guests);
+    list_init(&broker->peers);
     list_init(&broker->doomed);
     /* Random above, counted below: no two processes of a machine share a number, nor do those of two brokers. */
     const arena_header *header = (const void *)broker->arena.base;
@@ -133,7 +133,7 @@ mr_status broker_open(event_loop *loop, const broker_options *options, broker **
     broker *broker = xcalloc(1, sizeof *broker);
     broker->loop = loop;
     mr_status status = arena_create(options->arena_bytes, &broker->arena);
-    if (status != MR_OK) goto free_hub;
+    if (status != MR_OK) goto free_broker;
     status = prefault_start(&broker->arena, ARENA_EXTENTS_OFFSET, &broker->prefault);
     if (status != MR_OK) goto unmap_arena;
     broker->spare_fd = open_spare();
@@ -155,7 +155,7 @@ stop_watermark:
     prefault_stop(broker->prefault);
 unmap_arena:
     arena_unmap(&broker->arena);
-free_hub:
+free_broker:
     free(broker);
     return status;
 }
@@ -167,8 +167,8 @@ void broker_close(broker *broker) {
     cause_set(&why, MR_CLOSED, "the broker (process %d) was closed", (int)getpid());
     FAILPOINT("hub.closing");
     broker_links_free(broker);
-    for (list *item; !list_empty(&broker->guests);) {
-        item = broker->guests.next;
+    for (list *item; !list_empty(&broker->peers);) {
+        item = broker->peers.next;
         broker_peer_free(container_of(item, broker_peer, place), &why);
         FAILPOINT("hub.closing_half");
     }
@@ -210,15 +210,15 @@ mr_status broker_take(broker *broker, uint64_t size, extent *out) { return take(
 static mr_status check_loan(const broker *broker, uint64_t size) {
     uint64_t all = broker->arena.size - ARENA_EXTENTS_OFFSET, kept = all / RINGS_PART;
     if (kept > RINGS_KEPT_MAX) kept = RINGS_KEPT_MAX;
-    if (size <= all - kept && broker->lent <= all - kept - size) return MR_OK;
+    if (size <= all - kept && broker->exported <= all - kept - size) return MR_OK;
     return error_set(MR_NOMEM,
                      "the arena cannot give %" PRIu64 " bytes: %" PRIu64 " of %" PRIu64 " are in use, and %" PRIu64
                      " are kept for links",
-                     size, broker->lent, all, kept);
+                     size, broker->exported, all, kept);
 }
 
 static void note_loan(broker *broker, extent extent) {
-    broker->lent += extent.size;
+    broker->exported += extent.size;
     broker->loans++;
 }
 
@@ -238,9 +238,9 @@ mr_status broker_extent_take(broker *broker, extent wanted) {
 }
 
 void broker_extent_free(broker *broker, extent extent) {
-    MR_ASSERT(broker->loans > 0 && broker->lent >= extent.size);
+    MR_ASSERT(broker->loans > 0 && broker->exported >= extent.size);
     extent_allocator_free(broker->allocator, extent);
-    broker->lent -= extent.size;
+    broker->exported -= extent.size;
     broker->loans--;
     trim(broker);
 }
@@ -251,17 +251,17 @@ broker_stats broker_stats_now(const broker *broker) {
     extent_allocator_stats extents = extent_allocator_stats_now(broker->allocator);
     return (broker_stats){.size = broker->arena.size,
                           .backed = prefault_backed(broker->prefault),
-                          .used = extents.used - broker->lent,
-                          .lent = broker->lent,
+                          .used = extents.used - broker->exported,
+                          .exported = broker->exported,
                           .loans = broker->loans,
-                          .guests = broker->members,
+                          .peers = broker->members,
                           .links = (uint32_t)broker->links.count,
                           .rings = broker->rings,
                           .no_descriptor = broker->no_descriptor};
 }
 
 void broker_note_exit(broker *broker, int pid, int wait_status) {
-    list_for_each (at, &broker->guests) {
+    list_for_each (at, &broker->peers) {
         broker_peer *peer = container_of(at, broker_peer, place);
         if (peer->state != BROKER_MEMBER || peer->pid != pid || !pidfd_ended(peer->pidfd)) continue;
         peer->wait_known = true;

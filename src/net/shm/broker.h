@@ -16,9 +16,9 @@ typedef struct broker broker;
 typedef struct broker_options {
     const char *path; /* of the unix socket; must not exist, or be a dead one of ours */
     uint64_t arena_bytes;
-    uint64_t ring_bytes;          /* of a new ring; 0: RING_BYTES_DEFAULT */
-    uint64_t ring_bytes_max;      /* what it may grow to; 0: RING_BYTES_MAX */
-    uint32_t links_per_guest_max; /* 0: PROCESS_BLOCK_LINKS_MAX */
+    uint64_t ring_bytes;         /* of a new ring; 0: RING_BYTES_DEFAULT */
+    uint64_t ring_bytes_max;     /* what it may grow to; 0: RING_BYTES_MAX */
+    uint32_t links_per_peer_max; /* 0: PROCESS_BLOCK_LINKS_MAX */
     /* What the host knows about the end of a process besides its status: a text to follow it, or "". May be NULL. */
     void (*explain)(void *context, int pid, int wait_status, char *out, size_t size);
     void *context;
@@ -27,8 +27,8 @@ typedef struct broker_options {
 
 typedef struct broker_stats {    /* what is handed out now: all zero but size and backed when every guest is gone */
     uint64_t size, backed, used; /* bytes of the arena; used: in rings */
-    uint64_t lent;               /* bytes handed out by broker_extent_alloc and broker_extent_take */
-    uint32_t guests, links, rings, loans;
+    uint64_t exported;           /* bytes handed out by broker_extent_alloc and broker_extent_take */
+    uint32_t peers, links, rings, loans;
     bool no_descriptor; /* free for the last process that came */
 } broker_stats;
 

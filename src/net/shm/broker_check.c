@@ -25,7 +25,7 @@ static void check_links(const broker *broker, sums *sums) {
     }
 }
 
-static void check_guest(const broker *broker, const broker_peer *peer, sums *sums) {
+static void check_peer(const broker *broker, const broker_peer *peer, sums *sums) {
     uint32_t open = 0;
     list_for_each (at, &peer->links) {
         const broker_side *side = container_of(at, broker_side, place);
@@ -48,9 +48,9 @@ void broker_check(const broker *broker) {
     sums sums = {0};
     uint32_t seated = 0, expected = 0;
     check_links(broker, &sums);
-    list_for_each (at, &broker->guests) {
+    list_for_each (at, &broker->peers) {
         const broker_peer *peer = container_of(at, broker_peer, place);
-        check_guest(broker, peer, &sums);
+        check_peer(broker, peer, &sums);
         if (peer->state != BROKER_STRANGER) expected++;
     }
     for (int i = 0; i < PROCESS_BLOCKS_MAX; i++) seated += broker->process_blocks[i] != NULL;
@@ -59,6 +59,6 @@ void broker_check(const broker *broker) {
     MR_ASSERT(sums.strangers == broker->strangers && sums.members == broker->members);
     MR_ASSERT(sums.members == broker->processes.count && sums.strangers <= BROKER_STRANGERS_MAX);
     extent_allocator_stats extents = extent_allocator_stats_now(broker->allocator);
-    MR_ASSERT(extents.used == sums.bytes + broker->lent && extents.count == sums.rings + broker->loans);
+    MR_ASSERT(extents.used == sums.bytes + broker->exported && extents.count == sums.rings + broker->loans);
     extent_allocator_check(broker->allocator);
 }

@@ -214,7 +214,7 @@ static mr_status join(joining *joining, const char *name, int event_fd, broker_c
     return MR_OK;
 }
 
-static void free_guest(broker_client *client) {
+static void free_peer(broker_client *client) {
     arena_unmap(&client->arena);
     fd_packet_queue_fini(&client->queue);
     if (client->broker_pidfd >= 0) close(client->broker_pidfd);
@@ -239,7 +239,7 @@ mr_status broker_client_join(const char *path, const char *name, int event_fd, i
     fd_packet_queue_init(&made->queue);
     mr_status status = join(&joining, name, event_fd, made);
     if (status != MR_OK) {
-        free_guest(made); /* the mapping before the socket: the broker takes its end for the end of our use */
+        free_peer(made); /* the mapping before the socket: the broker takes its end for the end of our use */
         close(joining.fd);
         return status;
     }
@@ -265,7 +265,7 @@ void broker_client_leave(broker_client *client) {
     if (client == NULL) return;
     int fd = client->fd;
     bool here = !client->gone && client->pid == getpid();
-    free_guest(client); /* first: after BYE the broker gives our rings to others */
+    free_peer(client); /* first: after BYE the broker gives our rings to others */
     FAILPOINT("guest.leave");
     if (here) say_bye(fd);
     FAILPOINT("guest.left");

@@ -54,7 +54,7 @@ static void a_guest_comes_and_goes(void **state) {
     size_t fds = broker_fixture_fds();
     visitor one;
     assert_int_equal(broker_fixture_join(home, &one, "one"), MR_OK);
-    assert_int_equal(broker_stats_now(home->broker).guests, 1);
+    assert_int_equal(broker_stats_now(home->broker).peers, 1);
     process_block *block =
         arena_process_block(broker_client_arena(one.client), broker_client_process_block(one.client));
     assert_int_equal(block->state, PROCESS_BLOCK_ALIVE);
@@ -105,7 +105,7 @@ static void many_guests_have_a_process_block_each(void **state) {
         assert_int_equal(broker_fixture_join(home, &many[count], NULL), MR_OK);
         assert_int_equal(broker_client_process_block(many[count].client), count);
     }
-    assert_int_equal(broker_stats_now(home->broker).guests, count);
+    assert_int_equal(broker_stats_now(home->broker).peers, count);
     while (count > 0) visitor_leave(&many[--count]);
     assert_empty();
     free(many);
@@ -165,7 +165,7 @@ static void a_link_has_two_rings(void **state) {
 }
 
 static void connecting_fails_with_a_reason(void **state) {
-    open_broker(&(broker_options){.links_per_guest_max = 2});
+    open_broker(&(broker_options){.links_per_peer_max = 2});
     visitor visitors[3];
     assert_int_equal(broker_fixture_join(home, &visitors[0], "a"), MR_OK);
     assert_int_equal(broker_fixture_join(home, &visitors[1], "b"), MR_OK);
@@ -271,7 +271,7 @@ static void a_guest_that_is_wrong_is_dropped(void **state) {
         assert_int_equal(visitors[1].why.status, MR_CORRUPT);
         assert_int_equal(broker_client_close(wrong, link->link), MR_CLOSED);
         broker_stats stats = broker_stats_now(home->broker);
-        assert_int_equal(stats.guests, 1);
+        assert_int_equal(stats.peers, 1);
         assert_int_equal(broker_client_close(visitors[1].client, visitors[1].links[0].link), MR_OK);
         for (int i = 0; i < 20; i++) broker_fixture_pump(home, visitors, 2);
         assert_int_equal(broker_stats_now(home->broker).rings, 2); /* it has them mapped and might write into them */
@@ -614,7 +614,7 @@ static void without_descriptors_everything_is_refused_cleanly(void **state) {
             visitors[i].gone_count = 0;
         }
         if (there) visitor_leave(&visitors[2]);
-        until(visitors, 2, broker_stats_now(home->broker).rings == 0 && broker_stats_now(home->broker).guests == 2);
+        until(visitors, 2, broker_stats_now(home->broker).rings == 0 && broker_stats_now(home->broker).peers == 2);
         for (int i = 0; i < 2; i++) visitors[i].gone_count = 0;
         until(visitors, 2, broker_fixture_fds() == fds);
         broker_check(home->broker);

@@ -98,7 +98,7 @@ struct broker {
     void (*explain)(void *context, int pid, int wait_status, char *out, size_t size);
     void *explain_context;
 
-    list guests; /* all records */
+    list peers;  /* all records */
     list doomed; /* to be dropped by broker_settle */
     timer_heap deadlines;
     broker_peer *process_blocks[PROCESS_BLOCKS_MAX];
@@ -109,7 +109,7 @@ struct broker {
     map links; /* number → broker_link, owned */
     uint32_t link_next, rings;
 
-    uint64_t lent; /* bytes in extents that the host has */
+    uint64_t exported; /* bytes in extents that the host has */
     uint32_t loans;
 };
 

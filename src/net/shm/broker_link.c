@@ -85,8 +85,8 @@ static uint32_t next_number(broker *broker) {
     return broker->link_next++;
 }
 
-static mr_status find_peer(broker_peer *guest, const broker_wire *message, broker_peer **out) {
-    broker *broker = guest->broker;
+static mr_status find_peer(broker_peer *asking_peer, const broker_wire *message, broker_peer **out) {
+    broker *broker = asking_peer->broker;
     const broker_wire_connect *wanted = &message->connect;
     broker_peer *peer =
         wanted->process != 0 ? map_get(&broker->processes, wanted->process) : broker_peer_find(broker, wanted->name);
@@ -94,9 +94,9 @@ static mr_status find_peer(broker_peer *guest, const broker_wire *message, broke
         return wanted->process != 0
                    ? error_set(MR_NOT_FOUND, "this machine has no process with id %" PRIu64, wanted->process)
                    : error_set(MR_NOT_FOUND, "this machine has no process named '%s'", wanted->name);
-    if (peer == guest) return error_set(MR_INVALID, "process %d cannot have a link to itself", guest->pid);
-    if (guest->open >= broker->links_max)
-        return error_set(MR_BUSY, "this process has %u links, which is the limit", guest->open);
+    if (peer == asking_peer) return error_set(MR_INVALID, "process %d cannot have a link to itself", asking_peer->pid);
+    if (asking_peer->open >= broker->links_max)
+        return error_set(MR_BUSY, "this process has %u links, which is the limit", asking_peer->open);
     if (peer->open >= broker->links_max)
         return error_set(MR_BUSY, "process %d has %u links, which is the limit", peer->pid, peer->open);
     if (!broker_peer_reads(peer))
@@ -106,8 +106,8 @@ static mr_status find_peer(broker_peer *guest, const broker_wire *message, broke
     return MR_OK;
 }
 
-static mr_status make_link(broker_peer *guest, broker_peer *peer, broker_link **out) {
-    broker *broker = guest->broker;
+static mr_status make_link(broker_peer *asking_peer, broker_peer *peer, broker_link **out) {
+    broker *broker = asking_peer->broker;
     extent there, back;
     MR_TRY(ring_take(broker, broker->ring_bytes, &there));
     FAILPOINT("hub.link_half_allocated");
@@ -119,7 +119,7 @@ static mr_status make_link(broker_peer *guest, broker_peer *peer, broker_link **
     broker_link *link = xcalloc(1, sizeof *link);
     link->number = next_number(broker);
     map_put(&broker->links, link->number, link);
-    side_init(&link->sides[0], link, guest, there);
+    side_init(&link->sides[0], link, asking_peer, there);
     side_init(&link->sides[1], link, peer, back);
     FAILPOINT("hub.link_allocated");
     *out = link;
@@ -151,14 +151,14 @@ static void refuse(broker_peer *peer, uint32_t tag, mr_status status) {
 }
 
 /* The other side first: it looks at its ring before anything can be in it. */
-void broker_link_connect(broker_peer *guest, const broker_wire *message) {
+void broker_link_connect(broker_peer *asking_peer, const broker_wire *message) {
     FAILPOINT("hub.connect");
     broker_peer *peer = NULL;
     broker_link *link = NULL;
-    mr_status status = find_peer(guest, message, &peer);
-    if (status == MR_OK) status = make_link(guest, peer, &link);
+    mr_status status = find_peer(asking_peer, message, &peer);
+    if (status == MR_OK) status = make_link(asking_peer, peer, &link);
     if (status != MR_OK) {
-        refuse(guest, message->head.subject, status);
+        refuse(asking_peer, message->head.subject, status);
         return;
     }
     tell_link(&link->sides[1], 0);

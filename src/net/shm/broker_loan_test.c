@@ -36,7 +36,7 @@ static void what_is_borrowed_is_counted_and_comes_back(void **state) {
     assert_int_equal(broker_extent_alloc(broker, 20u << 20, &none), MR_NOMEM);
     broker_stats stats = broker_stats_now(broker);
     assert_int_equal(stats.loans, 2);
-    assert_int_equal(stats.lent, small.size + large.size);
+    assert_int_equal(stats.exported, small.size + large.size);
     assert_int_equal(stats.used, 0); /* rings only */
     assert_true(stats.backed >= large.offset + large.size);
     assert_true(arena_holds(broker_arena(broker), large));
@@ -47,12 +47,12 @@ static void what_is_borrowed_is_counted_and_comes_back(void **state) {
     assert_int_equal(broker_stats_now(broker).loans, 1);
     assert_int_equal(broker_extent_take(broker, large), MR_OK);
     assert_int_equal(broker_stats_now(broker).loans, 2);
-    assert_int_equal(broker_stats_now(broker).lent, small.size + large.size);
+    assert_int_equal(broker_stats_now(broker).exported, small.size + large.size);
     broker_check(broker);
     broker_extent_free(broker, large);
     broker_extent_free(broker, small);
     assert_int_equal(broker_stats_now(broker).loans, 0);
-    assert_int_equal(broker_stats_now(broker).lent, 0);
+    assert_int_equal(broker_stats_now(broker).exported, 0);
     broker_close(broker);
     event_loop_destroy(loop);
     assert_int_equal(rmdir(folder), 0);
@@ -72,7 +72,7 @@ static void some_is_kept_for_rings(void **state) {
     size_t count = 0;
     while (borrow(broker, PIECE, &loans[count]) == MR_OK) count++;
     assert_non_null(strstr(mr_last_error(), "kept for links"));
-    assert_in_range(broker_stats_now(broker).lent, BYTES / 2, BYTES - ARENA_EXTENTS_OFFSET - BYTES / 32);
+    assert_in_range(broker_stats_now(broker).exported, BYTES / 2, BYTES - ARENA_EXTENTS_OFFSET - BYTES / 32);
     while (count > 0) broker_extent_free(broker, loans[--count]);
     broker_close(broker);
     event_loop_destroy(loop);

@@ -270,7 +270,7 @@ static bool is_eventfd(int fd) {
 }
 
 broker_peer *broker_peer_find(const broker *broker, const char *name) {
-    list_for_each (at, &broker->guests) {
+    list_for_each (at, &broker->peers) {
         broker_peer *peer = container_of(at, broker_peer, place);
         if (peer->state == BROKER_MEMBER && strcmp(peer->name, name) == 0) return peer;
     }
@@ -301,7 +301,7 @@ static mr_status take_process_block(broker_peer *peer) {
     for (int i = 0; i < PROCESS_BLOCK_READY_WORDS; i++) atomic_store(&block->ready[i], 0);
     atomic_store(&block->state, PROCESS_BLOCK_ALIVE);
     arena_header *header = (void *)broker->arena.base;
-    if (index >= atomic_load(&header->seats)) atomic_store(&header->seats, index + 1);
+    if (index >= atomic_load(&header->processes)) atomic_store(&header->processes, index + 1);
     return MR_OK;
 }
 
@@ -482,7 +482,7 @@ void broker_peer_accept(broker *broker, int fd) {
         free(peer);
         return;
     }
-    list_push_back(&broker->guests, &peer->place);
+    list_push_back(&broker->peers, &peer->place);
     broker->strangers++;
     set_deadline(peer, BROKER_HELLO_US);
     if (allowed != MR_OK) broker_peer_doom(peer, allowed, "%s", mr_last_error());

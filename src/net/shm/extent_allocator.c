@@ -249,22 +249,22 @@ extent_allocator_stats extent_allocator_stats_now(const extent_allocator *alloca
 
 /* ---- Invariants. */
 
-typedef struct tally {
+typedef struct totals {
     uint64_t bytes, last_end;
     size_t runs;
-} tally;
+} totals;
 
-static void check_tree(const run *node, tally *tally) {
+static void check_tree(const run *node, totals *totals) {
     if (node == NULL) return;
     MR_ASSERT(node->left == NULL || node->left->priority <= node->priority);
     MR_ASSERT(node->right == NULL || node->right->priority <= node->priority);
-    check_tree(node->left, tally);
+    check_tree(node->left, totals);
     MR_ASSERT(node->size > 0 && node->offset % EXTENT_UNIT == 0 && node->size % EXTENT_UNIT == 0);
-    MR_ASSERT(tally->runs == 0 || node->offset > tally->last_end); /* touching runs were joined */
-    tally->bytes += node->size;
-    tally->last_end = end_of(node);
-    tally->runs++;
-    check_tree(node->right, tally);
+    MR_ASSERT(totals->runs == 0 || node->offset > totals->last_end); /* touching runs were joined */
+    totals->bytes += node->size;
+    totals->last_end = end_of(node);
+    totals->runs++;
+    check_tree(node->right, totals);
     uint64_t left = longest_of(node->left), right = longest_of(node->right), longest = node->size;
     longest = left > longest ? left : longest;
     MR_ASSERT(node->longest == (right > longest ? right : longest));
@@ -297,8 +297,9 @@ static void check_used(const extent_allocator *allocator) {
 }
 
 void extent_allocator_check(const extent_allocator *allocator) {
-    tally tally = {0};
-    check_tree(allocator->free_runs, &tally);
-    MR_ASSERT(tally.runs == allocator->free_count && tally.bytes + allocator->used == allocator->end - allocator->from);
+    totals totals = {0};
+    check_tree(allocator->free_runs, &totals);
+    MR_ASSERT(totals.runs == allocator->free_count &&
+              totals.bytes + allocator->used == allocator->end - allocator->from);
     check_used(allocator);
 }

@@ -50,12 +50,12 @@ typedef struct extent {    /* a stretch of the arena */
 } extent;
 
 typedef struct arena_header {
-    uint64_t magic;                      /* ARENA_MAGIC */
-    uint32_t version;                    /* ARENA_VERSION; another one is refused */
-    uint32_t process_blocks;             /* PROCESS_BLOCKS_MAX */
-    uint64_t size;                       /* of the whole arena */
-    uint64_t generation;                 /* random: which arena this is */
-    _Alignas(64) _Atomic uint32_t seats; /* process blocks that were ever taken: those behind are free */
+    uint64_t magic;                          /* ARENA_MAGIC */
+    uint32_t version;                        /* ARENA_VERSION; another one is refused */
+    uint32_t process_blocks;                 /* PROCESS_BLOCKS_MAX */
+    uint64_t size;                           /* of the whole arena */
+    uint64_t generation;                     /* random: which arena this is */
+    _Alignas(64) _Atomic uint32_t processes; /* process blocks that were ever taken: those behind are free */
 } arena_header;
 
 enum { ARENA_PROCESS_BLOCKS_OFFSET = 4096 };

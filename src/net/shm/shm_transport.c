@@ -399,7 +399,7 @@ mr_status shm_transport_open(const shm_transport_options *options, const transpo
                                           : options->spin_us == 0 ? SPIN_WAIT_SPIN_US
                                                                   : options->spin_us);
     spin_wait_heed(&transport->host.wait, arena_process_block(&transport->arena, 0),
-                   &((const arena_header *)(const void *)transport->arena.base)->seats);
+                   &((const arena_header *)(const void *)transport->arena.base)->processes);
     transport->patience = (uint64_t)(PATIENCE_US * clock_ticks_per_us());
     transport->control_gap = (uint64_t)(CONTROL_EVERY_TICKS_US * clock_ticks_per_us());
     *out = transport;

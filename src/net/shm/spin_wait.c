@@ -14,9 +14,9 @@ void spin_wait_init(spin_wait *wait, int64_t spin_us) {
     wait->nudge_gap = wait->nudge_gap_min;
 }
 
-void spin_wait_heed(spin_wait *wait, const process_block *blocks, const _Atomic uint32_t *seats) {
+void spin_wait_heed(spin_wait *wait, const process_block *blocks, const _Atomic uint32_t *processes) {
     wait->blocks = blocks;
-    wait->seats = seats;
+    wait->processes = processes;
     wait->cpus = cpu_count();
     wait->rung_max = wait->cpus > 2 ? wait->cpus - 1 : 1;
     wait->patient_ticks = (uint64_t)(SPIN_WAIT_PATIENT_US * clock_ticks_per_us());
@@ -24,7 +24,7 @@ void spin_wait_heed(spin_wait *wait, const process_block *blocks, const _Atomic 
 }
 
 bool spin_wait_is_crowded(const spin_wait *wait) {
-    return wait->seats != NULL && atomic_load_explicit(wait->seats, memory_order_relaxed) > wait->cpus;
+    return wait->processes != NULL && atomic_load_explicit(wait->processes, memory_order_relaxed) > wait->cpus;
 }
 
 void spin_wait_woken(process_block *self) {
@@ -45,9 +45,9 @@ static bool is_in_the_way(const spin_wait *wait, const process_block *self, cons
                           uint64_t now) {
     enum { LOOK_AT_MOST = 64 };
     if (wait->blocks == NULL) return false;
-    uint32_t seats = atomic_load_explicit(wait->seats, memory_order_relaxed), rung = 0;
-    if (seats > LOOK_AT_MOST) seats = LOOK_AT_MOST;
-    for (uint32_t i = 0; i < seats; i++) {
+    uint32_t processes = atomic_load_explicit(wait->processes, memory_order_relaxed), rung = 0;
+    if (processes > LOOK_AT_MOST) processes = LOOK_AT_MOST;
+    for (uint32_t i = 0; i < processes; i++) {
         const process_block *other = &wait->blocks[i];
         if (other == self || other == peer) continue;
         rung += doorbell_is_rung(other);

@@ -39,7 +39,7 @@ enum {
 typedef struct spin_wait {
     uint64_t spin_ticks;
     const process_block *blocks; /* of all processes; borrowed, NULL: nobody makes way */
-    const _Atomic uint32_t *seats;
+    const _Atomic uint32_t *processes;
     uint32_t cpus;
     uint32_t rung_max; /* so many more need a CPU than there are */
     uint64_t patient_ticks, fresh_ticks;
@@ -56,7 +56,7 @@ typedef bool spin_wait_ready_fn(void *context);
 
 void spin_wait_init(spin_wait *wait, int64_t spin_us);
 /* From now on it makes way for these, the first *seats of them. */
-void spin_wait_heed(spin_wait *wait, const process_block *blocks, const _Atomic uint32_t *seats);
+void spin_wait_heed(spin_wait *wait, const process_block *blocks, const _Atomic uint32_t *processes);
 
 /* Publishes the CPU that this thread runs on: a hint, which orders nothing. Called with every message sent: costs two
  * loads and a compare. */

@@ -120,7 +120,7 @@ static void nobody_to_wait_for_means_no_spinning(void **state) {
 
 typedef struct crowd {
     process_block *blocks; /* self, peer, and others */
-    _Atomic uint32_t seats;
+    _Atomic uint32_t processes;
 } crowd;
 
 enum { CROWD = 6 };
@@ -129,10 +129,10 @@ static void crowd_open(crowd *crowd, spin_wait *wait, uint32_t rung_max) {
     crowd->blocks = aligned_alloc(64, CROWD * sizeof(process_block));
     assert_non_null(crowd->blocks);
     memset(crowd->blocks, 0, CROWD * sizeof(process_block));
-    atomic_store(&crowd->seats, CROWD);
+    atomic_store(&crowd->processes, CROWD);
     for (int i = 0; i < CROWD; i++) atomic_store(&crowd->blocks[i].cpu, cpu_current() + 1);
     spin_wait_init(wait, 1000 * 1000);
-    spin_wait_heed(wait, crowd->blocks, &crowd->seats);
+    spin_wait_heed(wait, crowd->blocks, &crowd->processes);
     wait->rung_max = rung_max; /* as if there were one more CPU */
     wait->patient_ticks = 0;
 }
@@ -172,9 +172,9 @@ static void who_spins_makes_way_for_those_that_were_woken_and_do_not_run(void **
     doorbell_ring(&crowd.blocks[3], -1);
     assert_true(makes_way(&crowd, &wait));
     assert_int_equal(wait.made_way, 1);
-    atomic_store(&crowd.seats, 3); /* nobody sits behind */
+    atomic_store(&crowd.processes, 3); /* nobody sits behind */
     assert_false(makes_way(&crowd, &wait));
-    atomic_store(&crowd.seats, CROWD);
+    atomic_store(&crowd.processes, CROWD);
     doorbell_disarm(&crowd.blocks[2]); /* it runs */
     assert_false(makes_way(&crowd, &wait));
     free(crowd.blocks);

@@ -17,8 +17,8 @@
 #define MAGIC UINT64_C(0x3230746375645f6d) /* "m_duct02"; the first had frames with checksums only */
 enum { DATA_OFFSET = 4096 };
 enum { JOINED = 1, LOOKS = 2 };
-enum { TAKEN = 1, DECLINED = 2 };          /* answers */
-enum { TO_PIPE = 0, TO_ANNEX, RINGS = 2 }; /* turns */
+enum { TAKEN = 1, DECLINED = 2 };               /* answers */
+enum { TO_PIPE = 0, TO_LARGE_RING, RINGS = 2 }; /* turns */
 /* so much is read before it asks again whether somebody waits for room */
 enum { ASK_BYTES = SHM_PIPE_ENOUGH / 2 };
 enum { LINE = 64, FETCH_BYTES = 384 }; /* a few small requests, or their answers */
@@ -73,11 +73,11 @@ struct shm_pipe {
 
 static size_t size_of(void) { return DATA_OFFSET + 2 * (size_t)SHM_PIPE_CAPACITY; }
 
-static bool is_at_annex(const side *side) { return side->ring.capacity == LARGE_RING_CAPACITY; }
+static bool is_at_large_ring(const side *side) { return side->ring.capacity == LARGE_RING_CAPACITY; }
 
 static void go_to(side *side, int which) {
-    side->ring = which == TO_ANNEX ? (ring){side->large_ring.bytes, LARGE_RING_CAPACITY}
-                                   : (ring){side->bytes, SHM_PIPE_CAPACITY};
+    side->ring = which == TO_LARGE_RING ? (ring){side->large_ring.bytes, LARGE_RING_CAPACITY}
+                                        : (ring){side->bytes, SHM_PIPE_CAPACITY};
 }
 
 /* NULL: it cannot be mapped. */
@@ -206,7 +206,7 @@ static mr_status waiting_of(shm_pipe *pipe, uint64_t *waiting) {
     side *reads = &pipe->reads;
     bool turned;
     do {
-        int to = is_at_annex(reads) ? TO_PIPE : TO_ANNEX;
+        int to = is_at_large_ring(reads) ? TO_PIPE : TO_LARGE_RING;
         pipe->seen = atomic_load_explicit(&pipe->in->head, memory_order_acquire);
         uint64_t turn = atomic_load_explicit(&pipe->in->turns[to], memory_order_relaxed);
         *waiting = pipe->seen - pipe->tail;
@@ -250,9 +250,9 @@ static void turn(shm_pipe *pipe, int to) {
 }
 
 /* When all of it was read, and with it that it was turned to: then its turn may be overwritten. */
-static void leave_annex(shm_pipe *pipe) {
+static void leave_large_ring(shm_pipe *pipe) {
     pipe->known = tail_now(pipe);
-    if (pipe->known == pipe->head && pipe->head != pipe->writes.turns[TO_ANNEX]) turn(pipe, TO_PIPE);
+    if (pipe->known == pipe->head && pipe->head != pipe->writes.turns[TO_LARGE_RING]) turn(pipe, TO_PIPE);
 }
 
 /* The lines behind what was written still lie in the cache of who read them a ring ago. They are on their way here
@@ -274,7 +274,7 @@ mr_status shm_pipe_write(shm_pipe *pipe, const struct iovec *pieces, size_t coun
     uint64_t room = 0;
     *moved = 0;
     *wake = false;
-    if (__builtin_expect(is_at_annex(&pipe->writes), 0)) leave_annex(pipe);
+    if (__builtin_expect(is_at_large_ring(&pipe->writes), 0)) leave_large_ring(pipe);
     MR_TRY(room_behind(pipe, pipe->known, &room));
     for (size_t i = 0; i < count; i++) {
         size_t piece;
@@ -295,7 +295,7 @@ bool shm_pipe_send(shm_pipe *pipe, span first, span rest, bool *wake) {
     const ring *ring = &pipe->writes.ring;
     uint64_t room = 0, size = first.size + rest.size, place = pipe->head & (SHM_PIPE_CAPACITY - 1);
     MR_ASSERT(size <= SHM_PIPE_STRIDE);
-    if (is_at_annex(&pipe->writes) || place + size > SHM_PIPE_CAPACITY) return false;
+    if (is_at_large_ring(&pipe->writes) || place + size > SHM_PIPE_CAPACITY) return false;
     if (room_behind(pipe, pipe->known, &room) != MR_OK) return false;
     if (room < size && (look_for_room(pipe, &room) != MR_OK || room < size)) return false;
     memcpy(ring->bytes + place, first.data, first.size);
@@ -350,8 +350,9 @@ size_t shm_pipe_receive(shm_pipe *pipe, void *to, size_t max) {
     const side *reads = &pipe->reads;
     uint64_t head = atomic_load_explicit(&pipe->in->head, memory_order_acquire), waiting = head - pipe->tail;
     uint64_t place = pipe->tail & (SHM_PIPE_CAPACITY - 1);
-    if (waiting > max || place + waiting > SHM_PIPE_CAPACITY || is_at_annex(reads)) return 0;
-    if (atomic_load_explicit(&pipe->in->turns[TO_ANNEX], memory_order_relaxed) != reads->turns[TO_ANNEX]) return 0;
+    if (waiting > max || place + waiting > SHM_PIPE_CAPACITY || is_at_large_ring(reads)) return 0;
+    if (atomic_load_explicit(&pipe->in->turns[TO_LARGE_RING], memory_order_relaxed) != reads->turns[TO_LARGE_RING])
+        return 0;
     if (pipe->tail + waiting - pipe->asked >= ASK_BYTES) return 0;
     memcpy(to, reads->ring.bytes + place, waiting);
     pipe->seen = head;
@@ -412,26 +413,26 @@ mr_status shm_pipe_offer(shm_pipe *pipe, int *fd) {
 }
 
 void shm_pipe_withdraw(shm_pipe *pipe) {
-    MR_ASSERT(!is_at_annex(&pipe->writes));
+    MR_ASSERT(!is_at_large_ring(&pipe->writes));
     large_ring_close(&pipe->writes.large_ring);
 }
 
 /* Position 0 is that of no turn; there no ring of an honest reader is full. */
 bool shm_pipe_grow(shm_pipe *pipe) {
     side *writes = &pipe->writes;
-    if (writes->large_ring.bytes == NULL || is_at_annex(writes) || pipe->head == 0) return false;
+    if (writes->large_ring.bytes == NULL || is_at_large_ring(writes) || pipe->head == 0) return false;
     uint32_t answer = atomic_load_explicit(&pipe->out->answer, memory_order_acquire);
     if (answer != 0 && answer != TAKEN) large_ring_close(&writes->large_ring);
     if (answer != TAKEN || large_ring_back(&writes->large_ring) != MR_OK) return false;
     atomic_store_explicit(&pipe->out->starved, 0, memory_order_relaxed);
-    turn(pipe, TO_ANNEX);
+    turn(pipe, TO_LARGE_RING);
     return true;
 }
 
 void shm_pipe_rest(shm_pipe *pipe) {
     side *writes = &pipe->writes;
-    if (is_at_annex(writes)) leave_annex(pipe);
-    if (writes->large_ring.bytes != NULL && !is_at_annex(writes)) large_ring_rest(&writes->large_ring);
+    if (is_at_large_ring(writes)) leave_large_ring(pipe);
+    if (writes->large_ring.bytes != NULL && !is_at_large_ring(writes)) large_ring_rest(&writes->large_ring);
 }
 
 static void answer(shm_pipe *pipe, uint32_t answer) {

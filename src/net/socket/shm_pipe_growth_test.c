@@ -19,7 +19,7 @@
 #include "tests/support/shm_pipe_pair.h"
 
 /* Words of the first direction, that of who made the shm pipe: head, turns, tail, answer. */
-enum { HEAD = 64 / 8, TURN_BACK, TURN_TO_ANNEX, TAIL = 128 / 8, ANSWER };
+enum { HEAD = 64 / 8, TURN_BACK, TURN_TO_LARGE_RING, TAIL = 128 / 8, ANSWER };
 
 static mr_status try_get(shm_pipe *pipe) {
     uint8_t byte;
@@ -368,7 +368,7 @@ static void what_cannot_be_is_recognised(void **state) {
     int fd, pipes[2];
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY);
     shm_pipe_pair_start(&pair);
-    pair.words[TURN_TO_ANNEX] = 1; /* to what was never passed */
+    pair.words[TURN_TO_LARGE_RING] = 1; /* to what was never passed */
     pair.words[HEAD] = 1;
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
     shm_pipe_pair_stop(&pair);
@@ -376,13 +376,13 @@ static void what_cannot_be_is_recognised(void **state) {
     shm_pipe_pair_start(&pair);
     grow(pair.made, pair.joined);
     assert_int_equal(pipe_put(pair.made, bytes, 100, &wake), 100);
-    pair.words[TURN_TO_ANNEX] = UINT64_C(1) << 40; /* far ahead */
+    pair.words[TURN_TO_LARGE_RING] = UINT64_C(1) << 40; /* far ahead */
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
-    pair.words[TURN_TO_ANNEX] = 0;
+    pair.words[TURN_TO_LARGE_RING] = 0;
     assert_int_equal(pipe_get(pair.joined, bytes, 100, &wake), 100);
-    pair.words[TURN_TO_ANNEX] = 99; /* behind */
+    pair.words[TURN_TO_LARGE_RING] = 99; /* behind */
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
-    pair.words[TURN_TO_ANNEX] = 100;
+    pair.words[TURN_TO_LARGE_RING] = 100;
     pair.words[HEAD] = 100 + LARGE_RING_CAPACITY + 1; /* more than it can hold */
     assert_int_equal(try_get(pair.joined), MR_CORRUPT);
     shm_pipe_pair_stop(&pair);

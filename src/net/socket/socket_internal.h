@@ -6,14 +6,14 @@
 #include "net/socket/socket_transport.h"
 
 enum {
-    SOCKET_BUFFER_SIZE = 64 * 1024,    /* an inbox's, while a link reads */
-    SOCKET_STRANGER_SIZE = 640,        /* an inbox's before HELLO */
-    SOCKET_STRANGER_GRACE_US = 250000, /* how long a stranger is safe from those who come after it */
-    SOCKET_FLUSH_SIZE = 64 * 1024,     /* bytes waiting that are written without waiting for more */
-    SOCKET_BODY_COPIED_MAX = 4096,     /* bodies up to this size travel inside the outbox */
-    SOCKET_SENT_MAX = 4096,            /* heads up to this size go straight into a shm pipe */
-    SOCKET_ANNEXES_MAX = 32,           /* of a stream's shm pipes, those of both directions: 256 MB */
-    SOCKET_ANNEX_REST_US = 2000000,    /* an annex that was not needed for so long gives its memory back */
+    SOCKET_BUFFER_SIZE = 64 * 1024,      /* an inbox's, while a link reads */
+    SOCKET_STRANGER_SIZE = 640,          /* an inbox's before HELLO */
+    SOCKET_STRANGER_GRACE_US = 250000,   /* how long a stranger is safe from those who come after it */
+    SOCKET_FLUSH_SIZE = 64 * 1024,       /* bytes waiting that are written without waiting for more */
+    SOCKET_BODY_COPIED_MAX = 4096,       /* bodies up to this size travel inside the outbox */
+    SOCKET_SENT_MAX = 4096,              /* heads up to this size go straight into a shm pipe */
+    SOCKET_ANNEXES_MAX = 32,             /* of a stream's shm pipes, those of both directions: 256 MB */
+    SOCKET_LARGE_RING_REST_US = 2000000, /* an annex that was not needed for so long gives its memory back */
 };
 
 struct socket_transport {

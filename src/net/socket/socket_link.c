@@ -98,7 +98,7 @@ static void offer_pipe(socket_link *link) {
 }
 
 static void take_pipe(socket_link *link) {
-    bool looks = link->passed_count == SOCKET_FDS_MAX && shm_import_open(link->passed[1], &link->sight) == MR_OK;
+    bool looks = link->passed_count == SOCKET_FDS_MAX && shm_import_open(link->passed[1], &link->import) == MR_OK;
     if (link->passed_count == 0 || shm_pipe_join(link->passed[0], looks, &link->pipe) != MR_OK) link->pipe = NULL;
     socket_link_io_drop_passed(link);
 }
@@ -111,7 +111,7 @@ static void drop_pipe(socket_link *link) {
     list_remove(&link->of_pipes);
     shm_pipe_close(link->pipe);
     link->pipe = NULL;
-    shm_import_close(&link->sight);
+    shm_import_close(&link->import);
     socket_link_io_drop_passed(link);
 }
 
@@ -337,7 +337,7 @@ static bool copy_piece(write_queue *out, span piece) {
 void socket_link_commit_pieces(socket_link *link, size_t size, const span *pieces, size_t count, body_sent_fn *sent,
                                void *argument) {
     write_queue *out = &link->out;
-    bool lent = false;
+    bool exported = false;
     mr_status status = link->state == SOCKET_LINK_OPEN ? write_queue_reserve_bodies(out, count) : MR_CLOSED;
     if (status != MR_OK) {
         sent(argument, status);
@@ -348,11 +348,11 @@ void socket_link_commit_pieces(socket_link *link, size_t size, const span *piece
     for (size_t i = 0; i < count; i++) {
         if (copy_piece(out, pieces[i])) continue;
         write_queue_add_body(out, pieces[i]);
-        lent = true;
+        exported = true;
     }
-    if (lent) write_queue_when_sent(out, sent, argument);
+    if (exported) write_queue_when_sent(out, sent, argument);
     committed(link);
-    if (!lent) sent(argument, MR_OK);
+    if (!exported) sent(argument, MR_OK);
 }
 
 void socket_link_flush(socket_link *link) {
@@ -363,7 +363,7 @@ void socket_link_flush(socket_link *link) {
 
 static void tick(socket_link *link, int64_t now_us) {
     socket_link_io_use_room(link);
-    if (link->annexes != 0 && now_us - link->grown_us >= SOCKET_ANNEX_REST_US) shm_pipe_rest(link->pipe);
+    if (link->annexes != 0 && now_us - link->grown_us >= SOCKET_LARGE_RING_REST_US) shm_pipe_rest(link->pipe);
     switch (heartbeat_tick(&link->beat, now_us)) {
     case HEARTBEAT_NOTHING: break;
     case HEARTBEAT_PING:

@@ -50,7 +50,7 @@ typedef struct socket_link {
     int64_t grown_us;           /* one of them was needed, the last time */
     int passed[SOCKET_FDS_MAX]; /* with HELLO, to be sent or that came: a shm pipe, a glass (owned) */
     size_t passed_count;
-    shm_import sight; /* what is seen of the other side's memory */
+    shm_import import; /* what is seen of the other side's memory */
     list of_pipes;
     timer_heap_item timer;
     frame_reader in;

@@ -72,7 +72,7 @@ static void count_annexes(socket_link *link) {
 }
 
 /* Once for a link, if at all. What the socket does not take now it need not take later: then the ring stays small. */
-static void offer_annex(socket_link *link) {
+static void offer_large_ring(socket_link *link) {
     int fd;
     struct iovec byte = {(char[]){0}, 1};
     if (!shm_pipe_may_offer(link->pipe) || link->transport->stats.annexes >= SOCKET_ANNEXES_MAX) return;
@@ -97,7 +97,7 @@ static bool grow(socket_link *link) {
 static bool find_room(socket_link *link) {
     bool large = write_queue_pending(&link->out) > SHM_PIPE_CAPACITY && write_queue_is_inside_body(&link->out);
     if (large && grow(link)) return true;
-    if (large) offer_annex(link);
+    if (large) offer_large_ring(link);
     return !shm_pipe_starve(link->pipe) || (large && grow(link));
 }
 
@@ -414,7 +414,7 @@ bool socket_link_io_look(socket_link *link) {
 }
 
 /* The other side wants a larger ring to write to. */
-static void take_annex(socket_link *link, const int *fds, size_t count) {
+static void take_large_ring(socket_link *link, const int *fds, size_t count) {
     bool wakes = false;
     mr_status status = MR_OK;
     if (count != 1)
@@ -439,7 +439,7 @@ static bool take_rings(socket_link *link) {
     do {
         got = socket_receive(link->fd, &(struct iovec){sink, sizeof sink}, 1, fds, &fd_count);
         int error = errno;
-        if (fd_count > 0) take_annex(link, fds, fd_count);
+        if (fd_count > 0) take_large_ring(link, fds, fd_count);
         for (size_t i = 0; i < fd_count; i++) close(fds[i]);
         errno = error;
     } while (link->state == SOCKET_LINK_OPEN && (got == (ssize_t)sizeof sink || (got < 0 && errno == EINTR)));

@@ -95,7 +95,7 @@ uint64_t socket_transport_process(const socket_transport *transport) { return tr
 bool socket_transport_is_seen(const socket_transport *transport, link_id link) {
     const socket_link *socket_link = link_table_get(&transport->ids, link);
     return socket_link != NULL && socket_link->ducted && shm_pipe_is_looked_through(socket_link->pipe) &&
-           socket_link->sight.base == NULL;
+           socket_link->import.base == NULL;
 }
 
 uint64_t socket_transport_peer(const socket_transport *transport, link_id link) {
@@ -112,11 +112,11 @@ void socket_transport_move_pieces(socket_transport *transport, const void *argum
     }
 }
 
-const shm_import *socket_transport_sight(const socket_transport *transport, uint64_t process) {
+const shm_import *socket_transport_import(const socket_transport *transport, uint64_t process) {
     list_for_each (at, &transport->pipes) {
         const socket_link *link = container_of(at, struct socket_link, of_pipes);
-        if (link->sight.base != NULL && link->peer.process == process && link->state == SOCKET_LINK_OPEN)
-            return &link->sight;
+        if (link->import.base != NULL && link->peer.process == process && link->state == SOCKET_LINK_OPEN)
+            return &link->import;
     }
     return NULL;
 }

@@ -83,7 +83,7 @@ typedef struct socket_transport_stats {
 bool socket_transport_is_seen(const socket_transport *transport, link_id link);
 uint64_t socket_transport_peer(const socket_transport *transport, link_id link); /* the process there; 0: none yet */
 /* The glass of a process that has opened a link here, while that is open; NULL: it is not seen. */
-const struct shm_import *socket_transport_sight(const socket_transport *transport, uint64_t process);
+const struct shm_import *socket_transport_import(const socket_transport *transport, uint64_t process);
 
 /* Of the pieces that were committed with `argument`: what lies within `from` and is not written lies at `to` from now
  * on, the same bytes. Nowhere: then the link that has them ends. */

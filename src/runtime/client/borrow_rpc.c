@@ -466,7 +466,7 @@ void borrow_rpc_feed(borrow_rpc *rpc) {
     borrow_rpc_answer_again(rpc);
 }
 
-bool borrow_rpc_is_needed(const borrow_rpc *rpc) { return rpc->borrow.lent > 0 || !list_empty(&rpc->askers); }
+bool borrow_rpc_is_needed(const borrow_rpc *rpc) { return rpc->borrow.borrowed > 0 || !list_empty(&rpc->askers); }
 
 void borrow_rpc_init(borrow_rpc *rpc, core_worker *worker) {
     *rpc = (struct borrow_rpc){.worker = worker};

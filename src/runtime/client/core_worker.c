@@ -212,7 +212,7 @@ failure *core_worker_lost(core_worker *worker, failure *cause, mr_status code, c
 /* It does not overtake what was told before: a task asks for a worker in a group that the node has heard of. */
 mr_status core_worker_ask_node(core_worker *worker, wire_method method, const wire_message *message, wire_call *call) {
     if (worker->over != NULL) return failure_raise(worker->over);
-    if (!list_empty(&worker->tales) && method != NODE_JOIN)
+    if (!list_empty(&worker->deferrals) && method != NODE_JOIN)
         return error_set(MR_BUSY, "the node's queue is full; retry, or submit from fewer processes");
     mr_status status = say_gone(wire_ask(worker->rpc, worker->node, method, message, call));
     if (status == MR_OK) core_worker_stir(worker);
@@ -226,28 +226,28 @@ static mr_status try_tell(core_worker *worker, wire_method method, span fields) 
     return status;
 }
 
-typedef struct tale { /* for the node; there was no room for it */
+typedef struct deferred { /* for the node; there was no room for it */
     list place;
     wire_method method;
     size_t size;
     uint8_t fields[];
-} tale;
+} deferred;
 
 void core_worker_tell_node(core_worker *worker, wire_method method, span fields) {
-    if (list_empty(&worker->tales) && try_tell(worker, method, fields) != MR_BUSY) return;
-    tale *tale = xmalloc(sizeof *tale + fields.size);
-    tale->method = method;
-    tale->size = fields.size;
-    if (fields.size > 0) memcpy(tale->fields, fields.data, fields.size);
-    list_push_back(&worker->tales, &tale->place);
+    if (list_empty(&worker->deferrals) && try_tell(worker, method, fields) != MR_BUSY) return;
+    deferred *deferred = xmalloc(sizeof *deferred + fields.size);
+    deferred->method = method;
+    deferred->size = fields.size;
+    if (fields.size > 0) memcpy(deferred->fields, fields.data, fields.size);
+    list_push_back(&worker->deferrals, &deferred->place);
 }
 
 static void tell_again(core_worker *worker) {
-    while (!list_empty(&worker->tales)) {
-        tale *tale = container_of(worker->tales.next, struct tale, place);
-        if (try_tell(worker, tale->method, span_of(tale->fields, tale->size)) == MR_BUSY) return;
-        list_remove(&tale->place);
-        free(tale);
+    while (!list_empty(&worker->deferrals)) {
+        deferred *deferred = container_of(worker->deferrals.next, struct deferred, place);
+        if (try_tell(worker, deferred->method, span_of(deferred->fields, deferred->size)) == MR_BUSY) return;
+        list_remove(&deferred->place);
+        free(deferred);
     }
 }
 
@@ -299,7 +299,7 @@ void core_worker_init(core_worker *worker, const env *env, const core_worker_hos
     result_holds_init(&worker->holds, worker->rpc, &worker->borrow_rpc);
     peer_links_init(&worker->links, env, host->address, host->context);
     reply_queue_init(&worker->replies);
-    list_init(&worker->tales);
+    list_init(&worker->deferrals);
     tasks_init(&worker->tasks, worker);
     actors_init(&worker->actors, worker);
     stream_readers_init(&worker->readers, worker);
@@ -341,7 +341,7 @@ void core_worker_fini(core_worker *worker) {
     rpc_destroy(worker->rpc);
     if (worker->worker != NULL) worker->worker_ops->destroy(worker->worker);
     reply_queue_fini(&worker->replies);
-    for (list *at; (at = list_pop_front(&worker->tales)) != NULL;) free(container_of(at, tale, place));
+    for (list *at; (at = list_pop_front(&worker->deferrals)) != NULL;) free(container_of(at, deferred, place));
     event_writer_fini(&worker->writer);
     stream_readers_fini(&worker->readers);
     placement_cache_fini(&worker->cache);

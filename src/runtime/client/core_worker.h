@@ -90,7 +90,7 @@ typedef struct core_worker {
     worker *worker; /* owned; NULL in a driver; worker_attach sets it between core_worker_init and core_worker_start */
     const core_worker_worker_ops *worker_ops;
     reply_queue replies; /* what was asked about us and found no room */
-    list tales;          /* likewise what we tell the node; owned */
+    list deferrals;      /* likewise what we tell the node; owned */
     event_writer writer; /* what the worker ran lately */
 
     link_id node;

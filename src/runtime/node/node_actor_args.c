@@ -105,9 +105,9 @@ static mr_status keep_one(void *context, const attachment_need *need) {
         borrow_one(core, need->ref, &kept->gate);
     }
     if (need->what != ATTACHMENT_NEEDS_OBJECT) return MR_OK;
-    if (core->annex == NULL)
+    if (core->extension == NULL)
         return error_set(MR_OBJECT_LOST, "the node has no object store to keep the actor's arguments in");
-    MR_TRY(core->annex->keep(core->annex_self, &need->object));
+    MR_TRY(core->extension->keep(core->extension_self, &need->object));
     kept->objects[kept->object_count++] = need->object;
     return MR_OK;
 }
@@ -155,7 +155,7 @@ void node_kept_answer(node_core *core, node_kept *kept, rpc_call_token token) {
 
 void node_kept_drop(node_core *core, node_kept *kept) {
     if (kept == NULL) return;
-    for (uint32_t i = 0; i < kept->object_count; i++) core->annex->let_go(core->annex_self, &kept->objects[i]);
+    for (uint32_t i = 0; i < kept->object_count; i++) core->extension->let_go(core->extension_self, &kept->objects[i]);
     for (uint32_t i = 0; i < kept->ref_count; i++) return_one(core, kept->refs[i]);
     kept->object_count = kept->ref_count = 0;
     kept->dropped = true;

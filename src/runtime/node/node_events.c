@@ -53,13 +53,13 @@ static node_ring *lend_new(node_core *core) {
     node_events *events = &core->events;
     size_t part = core->options.arena_bytes / ARENA_PART, budget = part < BUDGET_MAX ? part : BUDGET_MAX;
     size_t bytes = event_ring_bytes(core->options.events_kept);
-    if (events->lent + bytes > budget / 2) bytes = event_ring_bytes(EVENT_RING_COUNT_MIN);
-    if (events->lent + bytes > budget) return NULL;
+    if (events->granted + bytes > budget / 2) bytes = event_ring_bytes(EVENT_RING_COUNT_MIN);
+    if (events->granted + bytes > budget) return NULL;
     uint64_t offset;
     void *at = memory->lend(core->launcher.self, bytes, &offset);
     if (at == NULL) return NULL;
     node_ring *ring = XNEW(node_ring, .memory = at, .offset = offset, .bytes = bytes);
-    events->lent += bytes;
+    events->granted += bytes;
     return ring;
 }
 

@@ -10,7 +10,7 @@ struct node_member;
 typedef struct node_events {
     list living, gone; /* of rings */
     uint32_t gone_count;
-    size_t lent; /* bytes, of all of them */
+    size_t granted; /* bytes, of all of them */
 } node_events;
 
 void node_events_init(node_events *events);

@@ -33,9 +33,9 @@ void node_gpus_give(node_core *core, node_member *member) {
 
 /* Gives the worker what it needs instead of what it had. True: it sees others than before. */
 static bool assign(node_core *core, node_member *member) {
-    scheduler_sight sight = scheduler_see(core->scheduler, member->process);
+    scheduler_snapshot snapshot = scheduler_see(core->scheduler, member->process);
     node_gpus_give(core, member);
-    member->gpus = gpus_take(&core->gpus, resources_milli(&sight.need, "gpu"));
+    member->gpus = gpus_take(&core->gpus, resources_milli(&snapshot.need, "gpu"));
     bool same = member->gpus_told && member->gpus_seen == member->gpus.devices;
     member->gpus_told = true;
     member->gpus_seen = member->gpus.devices;

@@ -63,22 +63,22 @@ static mr_arg worker_counts(node_core *core, report *report) {
 }
 
 static mr_arg process_row(node_core *core, report *report, const node_member *member) {
-    scheduler_sight sight = scheduler_see(core->scheduler, member->process);
-    node_actor *actor = sight.kept ? node_actor_in(&core->actors, member->process) : NULL;
+    scheduler_snapshot snapshot = scheduler_see(core->scheduler, member->process);
+    node_actor *actor = snapshot.kept ? node_actor_in(&core->actors, member->process) : NULL;
     char needs[RESOURCES_TEXT_MAX] = "";
     const char *state = member->role == WIRE_DRIVER ? "driver"
-                        : sight.blocked             ? "waits"
-                        : sight.kept                ? "actor"
-                        : sight.client != 0         ? "leased"
+                        : snapshot.blocked          ? "waits"
+                        : snapshot.kept             ? "actor"
+                        : snapshot.client != 0      ? "leased"
                                                     : "idle";
-    if (sight.kept || sight.client != 0) resources_text(&sight.need, needs, sizeof needs);
+    if (snapshot.kept || snapshot.client != 0) resources_text(&snapshot.need, needs, sizeof needs);
     return REPORT_MAP(
         report, {"id", report_id_arg(report, 'p', member->process, 0)}, {"pid", mr_int(member->pid)},
         {"role", mr_str(role_name(member->role))}, {"state", mr_str(state)},
-        {"for", sight.client != 0 ? report_id_arg(report, 'p', sight.client, 0) : mr_nil()},
+        {"for", snapshot.client != 0 ? report_id_arg(report, 'p', snapshot.client, 0) : mr_nil()},
         {"needs", report_copy(report, span_of(needs, strlen(needs)))},
         {"actor", actor == NULL ? mr_nil() : report_id_arg(report, 'a', actor->id.word[0], actor->id.word[1])},
-        {"class", actor == NULL ? mr_nil() : mr_str(actor->class_name)}, {"asks_for", mr_int(sight.requests)},
+        {"class", actor == NULL ? mr_nil() : mr_str(actor->class_name)}, {"asks_for", mr_int(snapshot.requests)},
         {"running", node_events_running(core, report, member->process)});
 }
 
@@ -142,7 +142,7 @@ static mr_arg fact_map(report *report, const node_facts *facts) {
         report, {"pid", mr_int(facts->pid)}, {"address", report_text(report, "%s", facts->address)},
         {"folder", report_text(report, "%s", facts->folder)}, {"age_us", mr_int(facts->age_us)},
         {"arena_bytes", mr_int((int64_t)facts->arena.size)}, {"arena_backed", mr_int((int64_t)facts->arena.backed)},
-        {"arena_rings", mr_int((int64_t)facts->arena.used)}, {"arena_lent", mr_int((int64_t)facts->arena.lent)},
+        {"arena_rings", mr_int((int64_t)facts->arena.used)}, {"arena_lent", mr_int((int64_t)facts->arena.exported)},
         {"memory_bytes", mr_int((int64_t)facts->memory_bytes)}, {"store_bytes", mr_int((int64_t)facts->store.bytes)},
         {"version", mr_str(mr_version())}, {"id", report_text(report, "%08x", facts->number)},
         {"host", report_text(report, "%s", facts->host)});

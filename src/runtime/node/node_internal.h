@@ -77,8 +77,8 @@ struct node_core {
     const env *env; /* borrowed */
     node_manager_options options;
     launcher launcher;
-    const node_annex_ops *annex; /* NULL: none */
-    void *annex_self;
+    const node_extension_ops *extension; /* NULL: none */
+    void *extension_self;
     rpc *rpc;
     scheduler *scheduler;
     node_actors actors;

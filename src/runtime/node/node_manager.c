@@ -93,7 +93,7 @@ static void on_room(void *context, link_id link) {
     node_member *member = member_by_link(core, link);
     node_job *job = member == NULL ? NULL : node_job_of(core, member->program);
     if (job != NULL && job->output != NULL) node_output_room(job->output);
-    if (core->annex != NULL) core->annex->room(core->annex_self);
+    if (core->extension != NULL) core->extension->room(core->extension_self);
     if (member == NULL) return;
     while (!list_empty(&member->answers)) {
         answer *answer = container_of(member->answers.next, struct answer, place);
@@ -169,7 +169,7 @@ static mr_status handle(node_core *core, node_member *member, const rpc_call_req
     case NODE_LOOK: return node_look(core, request);
     case NODE_EVENTS: return node_events_lend(core, member, request->token);
     default:
-        if (core->annex != NULL) return core->annex->request(core->annex_self, member->process, request);
+        if (core->extension != NULL) return core->extension->request(core->extension_self, member->process, request);
         return error_set(MR_INVALID, "unknown request %u from process %d", request->method, member->pid);
     }
 }
@@ -220,7 +220,7 @@ static void on_link_closed(void *context, link_id link, const cause *why) {
     node_events_gone(core, member->process, why);
     node_actor_process_gone(&core->actors, member->process, why);
     node_actor_args_gone(core, member->process);
-    if (core->annex != NULL) core->annex->gone(core->annex_self, member->process);
+    if (core->extension != NULL) core->extension->gone(core->extension_self, member->process);
     node_end_process(core, member->process); /* no link, no use */
     uint32_t program = member->joined && member->role == WIRE_DRIVER ? member->program : 0;
     member_free(core, member);
@@ -251,9 +251,9 @@ node_core *node_manager_create(const env *env, const node_manager_options *optio
     return core;
 }
 
-void node_manager_annex(node_core *core, const node_annex_ops *ops, void *self) {
-    core->annex = ops;
-    core->annex_self = self;
+void node_manager_extension(node_core *core, const node_extension_ops *ops, void *self) {
+    core->extension = ops;
+    core->extension_self = self;
 }
 
 void node_manager_start(node_core *core) { node_decide(core); }

@@ -64,15 +64,16 @@ rpc *node_manager_calls(node_core *core); /* borrowed; the context for rpc_event
 
 /* A part of the node that needs more than the core may touch (the store server): it is handed the requests of methods
  * that the core does not know, of those who have joined, and hears who leaves. Borrowed for the core's life. */
-typedef struct node_annex_ops {
+typedef struct node_extension_ops {
     /* answers, or fails: refused */
     mr_status (*request)(void *self, uint64_t process, const rpc_call_request *request);
     void (*room)(void *self); /* a link has room again */
     void (*gone)(void *self, uint64_t process);
     mr_status (*keep)(void *self, const object_ref *ref); /* an object of the store; MR_OBJECT_LOST: it is gone */
     void (*let_go)(void *self, const object_ref *ref);    /* of one that was kept */
-} node_annex_ops;
-void node_manager_annex(node_core *core, const node_annex_ops *ops, void *self); /* before anybody can have joined */
+} node_extension_ops;
+void node_manager_extension(node_core *core, const node_extension_ops *ops,
+                            void *self); /* before anybody can have joined */
 
 void node_manager_start(node_core *core); /* the transport stands: the first workers are asked for */
 void node_manager_stop(node_core *core);  /* nothing new is started; links and children may end now */

@@ -12,10 +12,10 @@
 #include "store/spill_file.h"
 #include "store/store_rpc_server.h"
 
-typedef struct guest { /* a process that has a store */
+typedef struct client { /* a process that has a store */
     link_id link;
     bool nudged, again; /* it has been asked to look, and has not answered yet; and there is something new since */
-} guest;
+} client;
 
 struct node_store {
     event_loop *loop;
@@ -26,7 +26,7 @@ struct node_store {
     spill_file *spill; /* NULL: nothing is spilled */
     event_loop_watch *spilled;
     event_loop_timer *timer;
-    map guests; /* process → guest */
+    map clients; /* process → guest */
 };
 
 /* ---- What the store server needs of the world. */
@@ -56,27 +56,27 @@ static void ask_to_look(void *context, uint64_t process);
 
 static void nudge_done(wire_call *call, const rpc_call_result *result) {
     nudge_call *nudge = container_of(call, nudge_call, call);
-    guest *guest = map_get(&nudge->store->guests, nudge->process);
+    client *client = map_get(&nudge->store->clients, nudge->process);
     node_store *store = nudge->store;
     uint64_t process = nudge->process;
     wire_call_end(call);
-    if (guest == NULL || result->why != NULL) return;
-    bool again = guest->again;
-    guest->nudged = guest->again = false;
+    if (client == NULL || result->why != NULL) return;
+    bool again = client->again;
+    client->nudged = client->again = false;
     if (again) ask_to_look(store, process);
 }
 
 /* A process that does not look for a while keeps what it has: it is asked once until it answers. */
 static void ask_to_look(void *context, uint64_t process) {
     node_store *store = context;
-    guest *guest = map_get(&store->guests, process);
-    if (guest != NULL && guest->nudged) guest->again = true;
-    if (guest == NULL || guest->nudged) return;
+    client *client = map_get(&store->clients, process);
+    if (client != NULL && client->nudged) client->again = true;
+    if (client == NULL || client->nudged) return;
     nudge_call *nudge = xcalloc(1, sizeof *nudge);
     *nudge = (nudge_call){.call = {.done = nudge_done, .free = wire_call_free}, .store = store, .process = process};
-    mr_status status = wire_ask(store->rpc, guest->link, CLIENT_STORE, &(wire_message){0}, &nudge->call);
-    guest->nudged = status == MR_OK;
-    guest->again = status == MR_BUSY; /* then when there is room */
+    mr_status status = wire_ask(store->rpc, client->link, CLIENT_STORE, &(wire_message){0}, &nudge->call);
+    client->nudged = status == MR_OK;
+    client->again = status == MR_BUSY; /* then when there is room */
     if (status != MR_OK) free(nudge);
 }
 
@@ -106,9 +106,9 @@ static void on_spilled(void *context) {
 /* ---- Requests. */
 
 static void meet(node_store *store, uint64_t process, link_id link) {
-    if (map_get(&store->guests, process) != NULL) return;
-    guest *guest = XNEW(struct guest, .link = link);
-    map_put(&store->guests, process, guest);
+    if (map_get(&store->clients, process) != NULL) return;
+    client *client = XNEW(struct client, .link = link);
+    map_put(&store->clients, process, client);
     event_loop_timer_set(store->timer, STORE_SERVER_COLLECT_US);
 }
 
@@ -139,17 +139,17 @@ static mr_status on_request(void *self, uint64_t process, const rpc_call_request
 static void on_room(void *self) {
     node_store *store = self;
     store_rpc_server_room(store->store_rpc_server);
-    map_for_each (found, &store->guests) {
-        const guest *guest = found.value;
-        if (guest->again && !guest->nudged) ask_to_look(store, found.key);
+    map_for_each (found, &store->clients) {
+        const client *client = found.value;
+        if (client->again && !client->nudged) ask_to_look(store, found.key);
     }
 }
 
 static void on_gone(void *self, uint64_t process) {
     node_store *store = self;
-    guest *guest = map_remove(&store->guests, process);
-    if (guest == NULL) return;
-    free(guest);
+    client *client = map_remove(&store->clients, process);
+    if (client == NULL) return;
+    free(client);
     store_server_leave(store->server, process);
     event_loop_timer_set(store->timer, 0);
 }
@@ -164,7 +164,7 @@ static void let_go(void *self, const object_ref *ref) {
     event_loop_timer_set(store->timer, 0);
 }
 
-static const node_annex_ops annex_ops = {on_request, on_room, on_gone, keep, let_go};
+static const node_extension_ops extension_ops = {on_request, on_room, on_gone, keep, let_go};
 
 store_server *node_store_server(node_store *store) { return store->server; }
 
@@ -190,7 +190,7 @@ node_store *node_store_open(event_loop *loop, broker *broker, node_core *core, c
                                       &(store_server_options){.spill_bytes_max = options->spill_bytes_max});
     store->store_rpc_server = store_rpc_server_create(store->server, store->rpc);
     store->timer = event_loop_timer_create(loop, look, store);
-    node_manager_annex(core, &annex_ops, store);
+    node_manager_extension(core, &extension_ops, store);
     return store;
 }
 
@@ -201,7 +201,7 @@ void node_store_close(node_store *store) {
     spill_file_close(store->spill);
     store_server_close(store->server);
     store_rpc_server_destroy(store->store_rpc_server);
-    map_for_each (found, &store->guests) free(found.value);
-    map_fini(&store->guests);
+    map_for_each (found, &store->clients) free(found.value);
+    map_fini(&store->clients);
     free(store);
 }

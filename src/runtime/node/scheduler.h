@@ -117,11 +117,11 @@ typedef struct scheduler_stats {
 scheduler_stats scheduler_stats_now(const scheduler *scheduler);
 bool scheduler_program_runs(const scheduler *scheduler, uint32_t program); /* there is a worker for tasks of it */
 
-typedef struct scheduler_sight { /* of one process */
-    uint64_t client;             /* who has it as a worker; 0: nobody, or the node for an actor */
-    bool kept, blocked;          /* an actor has it for good; it waits inside a body, and lends what it has */
-    resources need;              /* what it has as a worker */
-    uint32_t requests;           /* workers that it asks for as a client */
-} scheduler_sight;
-scheduler_sight scheduler_see(const scheduler *scheduler, uint64_t process);
+typedef struct scheduler_snapshot { /* of one process */
+    uint64_t client;                /* who has it as a worker; 0: nobody, or the node for an actor */
+    bool kept, blocked;             /* an actor has it for good; it waits inside a body, and lends what it has */
+    resources need;                 /* what it has as a worker */
+    uint32_t requests;              /* workers that it asks for as a client */
+} scheduler_snapshot;
+scheduler_snapshot scheduler_see(const scheduler *scheduler, uint64_t process);
 void scheduler_check(const scheduler *scheduler);

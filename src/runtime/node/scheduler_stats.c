@@ -24,21 +24,21 @@ bool scheduler_program_runs(const scheduler *scheduler, uint32_t number) {
     return program != NULL && program->workers > 0;
 }
 
-scheduler_sight scheduler_see(const scheduler *scheduler, uint64_t process) {
-    scheduler_sight sight = {0};
+scheduler_snapshot scheduler_see(const scheduler *scheduler, uint64_t process) {
+    scheduler_snapshot snapshot = {0};
     const worker *worker = scheduler_worker_of(scheduler, process);
-    sight.blocked = worker != NULL && worker->blocked;
+    snapshot.blocked = worker != NULL && worker->blocked;
     const client *client = scheduler_client_of(scheduler, process);
     if (worker != NULL && worker->kept) {
-        sight.kept = true;
-        sight.need = worker->kept_need;
+        snapshot.kept = true;
+        snapshot.need = worker->kept_need;
     } else if (worker != NULL && worker->lease != NULL) {
-        sight.client = worker->lease->client->id;
-        sight.need = worker->lease->need;
+        snapshot.client = worker->lease->client->id;
+        snapshot.need = worker->lease->need;
     }
     if (client != NULL)
-        list_for_each (at, &client->requests) sight.requests++;
-    return sight;
+        list_for_each (at, &client->requests) snapshot.requests++;
+    return snapshot;
 }
 
 /* ---- Invariants. */

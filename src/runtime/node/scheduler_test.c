@@ -317,9 +317,9 @@ static void a_client_takes_its_requests_and_leases_along(void **state) {
     scheduler_fixture_ask(scheduler, 1, 1, "cpu=1");
     scheduler_fixture_ask(scheduler, 1, 2, "cpu=1");
     scheduler_fixture_ask(scheduler, 1, 3, "cpu=1");
-    scheduler_decision lent = scheduler_fixture_granted(scheduler, 1, 1);
+    scheduler_decision granted = scheduler_fixture_granted(scheduler, 1, 1);
     scheduler_fixture_granted(scheduler, 1, 2);
-    scheduler_block(scheduler, lent.worker, true);
+    scheduler_block(scheduler, granted.worker, true);
     scheduler_client_gone(scheduler, 1);
     scheduler_client_gone(scheduler, 1);
     scheduler_check(scheduler);
@@ -327,7 +327,7 @@ static void a_client_takes_its_requests_and_leases_along(void **state) {
     assert_true(stats.leases == 0 && stats.waiting == 0 && stats.idle == 0 && stats.clients == 1);
     assert_int_equal(scheduler_fixture_free_milli(scheduler, "cpu"), 2000);
     scheduler_cancel(scheduler, 1, 3);
-    assert_int_equal(scheduler_release(scheduler, 1, lent.lease, true), MR_NOT_FOUND);
+    assert_int_equal(scheduler_release(scheduler, 1, granted.lease, true), MR_NOT_FOUND);
     uint64_t ended = scheduler_fixture_next(scheduler, SCHEDULER_END).worker; /* who knows what they still do for it */
     assert_int_equal(ended + scheduler_fixture_next(scheduler, SCHEDULER_END).worker, 101 + 102);
     scheduler_fixture_nothing(scheduler);

@@ -393,7 +393,7 @@ mr_status context_open(const char *path, const context_entry *entry, mr_context 
                                   .unlock = unlock,
                                   .check = check};
     list_init(&mr->groups);
-    list_init(&mr->guests);
+    list_init(&mr->peers);
     list_init(&mr->notices);
     list_init(&mr->watches);
     list_init(&mr->idle);

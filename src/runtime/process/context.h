@@ -39,7 +39,7 @@ struct mr_context {
     core_worker worker;
     list store_server_waits; /* line of threads that wait for the store server to answer */
     list groups;             /* of mr_batch: not submitted yet */
-    list guests;             /* of guest: what higher layers keep with it */
+    list peers;              /* of guest: what higher layers keep with it */
     list notices;            /* of notice: due, called by the progress thread */
     list watches; /* of futures that the program wants to be told of: the progress thread drives at once (callback.c) */
     slab views;   /* what values of mr_get hold; see future_api.c */

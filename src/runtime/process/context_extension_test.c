@@ -33,7 +33,7 @@ static void context_extensions_are_found_by_their_kind_and_closed_once(void **st
     static const char first, second, third;
     int closed[2] = {0};
     mr_context *mr = xcalloc(1, sizeof *mr); /* nothing else of it is looked at */
-    list_init(&mr->guests);
+    list_init(&mr->peers);
     assert_null(context_extension_find(mr, &first));
     invite(mr, &first, &closed[0]);
     invite(mr, &second, &closed[1]);

@@ -193,7 +193,7 @@ typedef struct request { /* a value whose references are to be looked at */
 /* False: there is no memory for it now. */
 static bool shelve_one(const attachment_packer *packer, object *object, int *pauses) {
     const store_provider_host *host = &packer->objects->provider->host;
-    while (attachment_needs_shelf(object)) {
+    while (attachment_needs_provider(object)) {
         object->stored = attachment_shelve(packer->objects, object);
         if (object->stored == NULL && ((*pauses)-- <= 0 || host->wait(host->context, SHELVE_PAUSE_US) != MR_OK))
             return false;

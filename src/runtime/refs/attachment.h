@@ -139,7 +139,7 @@ MR_MUST mr_status attachment_undress(objects *objects, value_pack *pack);
 /* of a STORED entry; MR_CORRUPT */
 MR_MUST mr_status attachment_read_name(const value_pack_entry *entry, object_ref *out);
 /* to travel with a reference: it is there, and too large for a message */
-bool attachment_needs_shelf(const object *object);
+bool attachment_needs_provider(const object *object);
 attachment *attachment_of(objects *objects, value_pack *pack); /* made if there is none */
 
 void attachment_free(attachment *attachment); /* NULL is a no-op; for value_pack_unref */

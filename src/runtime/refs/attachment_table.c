@@ -36,7 +36,7 @@ typedef struct dressing {
     size_t failure_count, failure_room;
 } dressing;
 
-bool attachment_needs_shelf(const object *object) {
+bool attachment_needs_provider(const object *object) {
     if (object->state != OBJECT_READY || object->stored != NULL || object->value.kind == VALUE_PACK_STORED)
         return false;
     return object->value.kind != VALUE_PACK_PLAIN || object->value.bytes.size > INLINE_MAX;
@@ -64,8 +64,8 @@ static size_t count_inside(const object *object) { /* references and handles in 
  * when it is first needed there. *place is 0 where there is no room for it. */
 static mr_status add_value(dressing *dressing, object *object, uint32_t *place) {
     *place = 0;
-    if (attachment_needs_shelf(object)) object->stored = attachment_shelve(dressing->objects, object);
-    if (attachment_needs_shelf(object)) return MR_OK; /* no room in the store: whoever wants it asks us */
+    if (attachment_needs_provider(object)) object->stored = attachment_shelve(dressing->objects, object);
+    if (attachment_needs_provider(object)) return MR_OK; /* no room in the store: whoever wants it asks us */
     MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
     value_pack_entry entry = object->stored != NULL ? value_pack_value(object->stored, 0) : object->value;
     if (entry.kind == VALUE_PACK_STORED) show_name(object);

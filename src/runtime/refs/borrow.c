@@ -119,7 +119,7 @@ void borrow_lend(borrow *borrow, uint64_t link, const uint64_t *serials, uint32_
         void *object = borrow->ops->hold(borrow->host, serials[i]);
         if (object == NULL) continue;
         map_put(&borrower->has, serials[i], object);
-        borrow->lent++;
+        borrow->borrowed++;
     }
 }
 
@@ -128,7 +128,7 @@ void borrow_take_back(borrow *borrow, uint64_t link, const uint64_t *serials, ui
     for (uint32_t i = 0; borrower != NULL && i < count; i++) {
         void *object = map_remove(&borrower->has, serials[i]);
         if (object == NULL) continue;
-        borrow->lent--;
+        borrow->borrowed--;
         borrow->ops->drop(borrow->host, object);
     }
 }
@@ -137,7 +137,7 @@ void borrow_borrower_gone(borrow *borrow, uint64_t link) {
     borrower *borrower = map_remove(&borrow->borrowers, link);
     if (borrower == NULL) return;
     map_for_each (slot, &borrower->has) {
-        borrow->lent--;
+        borrow->borrowed--;
         borrow->ops->drop(borrow->host, slot.value);
     }
     map_fini(&borrower->has);

@@ -70,10 +70,10 @@ typedef struct borrow_ops {
 typedef struct borrow {
     const borrow_ops *ops; /* borrowed, like the host */
     void *host;
-    map owners;     /* process → its messages in order; owned */
-    map borrowers;  /* link → the set of what it has; owned */
-    size_t lent;    /* how many objects, over all borrowers */
-    uint32_t batch; /* serials in one message; BORROW_BATCH unless the host sets less */
+    map owners;      /* process → its messages in order; owned */
+    map borrowers;   /* link → the set of what it has; owned */
+    size_t borrowed; /* how many objects, over all borrowers */
+    uint32_t batch;  /* serials in one message; BORROW_BATCH unless the host sets less */
 } borrow;
 
 void borrow_init(borrow *borrow, const borrow_ops *ops, void *host);

@@ -11,20 +11,26 @@
 
 #include <cmocka.h>
 
-enum { PROCESSES = 3, SERIAL = 7, LETTERS_MAX = 64 };
+enum { PROCESSES = 3, SERIAL = 7, MESSAGES_MAX = 64 };
 
 /* Process 0 owns one object. The others have it on loan, and send it to each other inside messages ("carriers"), which
  * are held until they are answered, as calls are. */
 
-typedef enum letter_kind { LETTER_BORROW, LETTER_RETURN, LETTER_WORD, LETTER_CARRIER, LETTER_ANSWER } letter_kind;
+typedef enum message_kind {
+    MESSAGE_BORROW,
+    MESSAGE_RETURN,
+    MESSAGE_WORD,
+    MESSAGE_CARRIER,
+    MESSAGE_ANSWER
+} message_kind;
 
-typedef struct letter {
-    letter_kind kind;
+typedef struct sent_message {
+    message_kind kind;
     borrow_message *message; /* whose word this is, or will be */
-} letter;
+} sent_message;
 
 typedef struct channel { /* from one process to another: keeps the order */
-    letter letters[LETTERS_MAX];
+    sent_message messages[MESSAGES_MAX];
     unsigned first, last;
 } channel;
 
@@ -53,16 +59,16 @@ typedef struct world {
     bool freed;
 } world;
 
-static void post(world *world, int from, int to, letter_kind kind, borrow_message *message) {
+static void post(world *world, int from, int to, message_kind kind, borrow_message *message) {
     channel *channel = &world->channels[from][to];
-    assert_true(channel->last - channel->first < LETTERS_MAX);
-    channel->letters[channel->last++ % LETTERS_MAX] = (letter){kind, message};
+    assert_true(channel->last - channel->first < MESSAGES_MAX);
+    channel->messages[channel->last++ % MESSAGES_MAX] = (sent_message){kind, message};
 }
 
 static mr_status send_message(void *host, borrow_message *message) {
     process *process = host;
     assert_int_equal(message->owner, 0);
-    post(process->world, process->id, 0, message->verb == BORROW ? LETTER_BORROW : LETTER_RETURN, message);
+    post(process->world, process->id, 0, message->verb == BORROW ? MESSAGE_BORROW : MESSAGE_RETURN, message);
     return MR_OK;
 }
 
@@ -110,7 +116,7 @@ static void let_go(process *process) {
 static void answer(borrow_gate *gate) {
     keeping *keeping = container_of(gate, struct keeping, gate);
     process *process = keeping->process;
-    if (!process->dead) post(process->world, process->id, keeping->from, LETTER_ANSWER, NULL);
+    if (!process->dead) post(process->world, process->id, keeping->from, MESSAGE_ANSWER, NULL);
     free(keeping);
 }
 
@@ -133,28 +139,28 @@ static void carrier_came(process *process, int from, bool keep) {
 
 static void deliver(world *world, int from, int to, bool keep) {
     channel *channel = &world->channels[from][to];
-    letter letter = channel->letters[channel->first++ % LETTERS_MAX];
+    sent_message sent_message = channel->messages[channel->first++ % MESSAGES_MAX];
     process *process = &world->all[to];
     if (process->dead) return;
-    switch (letter.kind) {
-    case LETTER_BORROW:
-        borrow_lend(&process->borrow, (uint64_t)from, letter.message->serials, letter.message->count);
-        post(world, to, from, LETTER_WORD, letter.message);
+    switch (sent_message.kind) {
+    case MESSAGE_BORROW:
+        borrow_lend(&process->borrow, (uint64_t)from, sent_message.message->serials, sent_message.message->count);
+        post(world, to, from, MESSAGE_WORD, sent_message.message);
         break;
-    case LETTER_RETURN:
-        borrow_take_back(&process->borrow, (uint64_t)from, letter.message->serials, letter.message->count);
-        post(world, to, from, LETTER_WORD, letter.message);
+    case MESSAGE_RETURN:
+        borrow_take_back(&process->borrow, (uint64_t)from, sent_message.message->serials, sent_message.message->count);
+        post(world, to, from, MESSAGE_WORD, sent_message.message);
         break;
-    case LETTER_WORD: borrow_answered(&process->borrow, letter.message); break;
-    case LETTER_CARRIER: carrier_came(process, from, keep); break;
-    case LETTER_ANSWER: let_go(process); break;
+    case MESSAGE_WORD: borrow_answered(&process->borrow, sent_message.message); break;
+    case MESSAGE_CARRIER: carrier_came(process, from, keep); break;
+    case MESSAGE_ANSWER: let_go(process); break;
     }
 }
 
 static void send_carrier(process *from, int to) {
     from->refs++; /* until it is answered */
     if (from->id == 0) from->world->holds++;
-    post(from->world, from->id, to, LETTER_CARRIER, NULL);
+    post(from->world, from->id, to, MESSAGE_CARRIER, NULL);
 }
 
 /* ---- All that can happen next, numbered: the choice counts down to what happens. */
@@ -170,7 +176,7 @@ static bool chosen(course *course) { return course->options++ == course->choice;
 static void may_deliver(world *world, int from, int to, course *course) {
     channel *channel = &world->channels[from][to];
     if (channel->first == channel->last) return;
-    bool carrier = channel->letters[channel->first % LETTERS_MAX].kind == LETTER_CARRIER;
+    bool carrier = channel->messages[channel->first % MESSAGES_MAX].kind == MESSAGE_CARRIER;
     bool plainly = chosen(course), keeping = carrier && chosen(course);
     if (plainly || keeping) deliver(world, from, to, keeping);
 }
@@ -208,7 +214,7 @@ static unsigned count_options(world *world, unsigned sends) {
         for (int to = 0; to < PROCESSES; to++) {
             channel *channel = &world->channels[from][to];
             if (channel->first == channel->last) continue;
-            count += channel->letters[channel->first % LETTERS_MAX].kind == LETTER_CARRIER ? 2 : 1;
+            count += channel->messages[channel->first % MESSAGES_MAX].kind == MESSAGE_CARRIER ? 2 : 1;
         }
         if (!world->all[from].dead && world->all[from].wanted > 0) count += sends > 0 ? PROCESSES : 1;
     }
@@ -218,7 +224,7 @@ static unsigned count_options(world *world, unsigned sends) {
 static void world_close(world *world) {
     assert_true(world->freed);
     for (int i = 0; i < PROCESSES; i++) {
-        assert_int_equal(world->all[i].borrow.lent, 0);
+        assert_int_equal(world->all[i].borrow.borrowed, 0);
         if (!world->all[i].dead) assert_int_equal(world->all[i].refs, 0);
         borrow_fini(&world->all[i].borrow);
     }
@@ -271,7 +277,7 @@ static void a_borrower_that_dies_keeps_nothing(void **state) {
     deliver(&world, 0, 1, true); /* kept: asks the owner before it answers */
     assert_int_equal(world.channels[1][0].last - world.channels[1][0].first, 1);
     deliver(&world, 1, 0, false); /* lent */
-    assert_int_equal(world.all[0].borrow.lent, 1);
+    assert_int_equal(world.all[0].borrow.borrowed, 1);
     deliver(&world, 0, 1, false); /* its word: answers */
     assert_int_equal(world.all[1].ref.state, BORROWED_REF_HELD);
     deliver(&world, 1, 0, false);

@@ -296,7 +296,7 @@ void worker_bid_drain(worker *worker) {
 bool worker_is_needed(const worker *worker) {
     const core_worker *core_worker = worker->worker;
     if (!worker->leaves || worker->is_actor || core_worker->over != NULL) return false;
-    return core_worker->tasks.open > 0 || core_worker->borrow_rpc.borrow.lent > 0 ||
+    return core_worker->tasks.open > 0 || core_worker->borrow_rpc.borrow.borrowed > 0 ||
            !list_empty(&core_worker->holds.kept) || actors_have_calls(&core_worker->actors);
 }
 

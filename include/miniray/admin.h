@@ -330,8 +330,8 @@ typedef struct mr_ps_overview {                /* tables, dataset, checkpoints a
     int checkpoint_failed;                     /* 1: the last attempt could not be written or read */
     char checkpoint_error[MR_PS_SENTENCE_MAX]; /* why the last failed one failed; "": none since the scheduler began */
     int64_t checkpoint_error_us;               /* when, since 1970 */
-    /* What is missing so that nothing proceeds, and what follows when it is there: servers before the first slot,
-     * servers that are gone with all replicas of some slots, a checkpoint that can be read. "": nothing */
+    /* The missing part without which nothing proceeds, and the next step once it is there: servers before the first
+     * slot, servers that are gone with all replicas of some slots, a checkpoint that can be read. "": nothing */
     char stall[MR_PS_SENTENCE_MAX];
     int64_t stall_us;                /* since when, since 1970 */
     char stall_hint[MR_PS_PATH_MAX]; /* commands that help, one in each line */

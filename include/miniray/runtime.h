@@ -83,7 +83,7 @@ MR_API const char *mr_address(const mr_context *mr); /* of the node; borrowed un
 typedef bool mr_interrupt_fn(void *user);
 MR_API void mr_on_memory_wait(mr_context *mr, mr_interrupt_fn *fn, void *user);
 /* Sets a function that describes what this process is doing, such as another language's stack: it writes at most `size`
- * bytes of text and returns how many. It is called when somebody asks why a body does not end (`miniray why`), on a
+ * bytes of text and returns how many. It is called when a user asks why a body does not end (`miniray why`), on a
  * thread of its own without any lock of the library, so it may block. Call this before mr_init. */
 typedef size_t mr_describe_fn(void *user, char *out, size_t size);
 MR_API void mr_on_describe(mr_describe_fn *fn, void *user);
@@ -392,7 +392,7 @@ MR_API MR_MUST mr_status mr_stream_next(mr_context *mr, mr_ref stream, int64_t t
  * it or the stream is released. At the end of the stream it fails with MR_END. */
 MR_API MR_MUST mr_status mr_stream_peek(mr_context *mr, mr_ref stream, mr_ref *out);
 
-/* Cancels the task or the actor's call that makes the object. One that waits never runs; one that runs is told
+/* Cancels the task or the actor's call that makes the object. One that waits never runs; one that runs is notified
  * (mr_call_cancelled, mr_on_cancel). Everything that it has submitted, and submits later, is cancelled too; for an
  * actor with several threads, and after mr_defer, only what mr_resume attributes to it. The futures fail with
  * MR_CANCELLED. MR_NOT_FOUND: the object has a value, or no task makes it. A future of another process is cancelled

@@ -62,7 +62,7 @@ static mr_status no_memory(size_t size) { return error_set(MR_NOMEM, "out of mem
 #undef alloc_try_lines
 #undef alloc_try_aligned
 
-/* Hands out what was allocated, if anything was. `out` is the address of a pointer. */
+/* Hands out the allocation, if there is one. `out` is the address of a pointer. */
 static mr_status hand_out(void *memory, size_t size, void *out) {
     if (memory == NULL) return no_memory(size);
     memcpy(out, &memory, sizeof memory);

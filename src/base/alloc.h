@@ -10,9 +10,9 @@
 
 void *xmalloc(size_t size) __attribute__((malloc, returns_nonnull, alloc_size(1)));
 void *xcalloc(size_t count, size_t size) __attribute__((malloc, returns_nonnull, alloc_size(1, 2)));
-/* Zeroed, and in cache lines of its own: for what every call touches. Where malloc puts it otherwise, and which of its
- * fields then share a line or lie in two, is chance, and makes calls a fifth slower or faster from one program to the
- * next. */
+/* Zeroed, and in cache lines of its own: for data that every call touches. Where malloc puts it otherwise, and which of
+ * its fields then share a line or lie in two, is chance, and makes calls a fifth slower or faster from one program to
+ * the next. */
 void *xcalloc_lines(size_t size) __attribute__((malloc, returns_nonnull, alloc_size(1)));
 void *xrealloc(void *memory, size_t size) __attribute__((returns_nonnull, alloc_size(2)));
 char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
@@ -48,8 +48,8 @@ MR_MUST static inline mr_status alloc_try_grow(void *items, size_t *room, size_t
 #define xgrow(items, ...)                  xgrow(ALLOC_ADDRESS(items), __VA_ARGS__)
 
 /* This process will have large blocks and give them back again and again. glibc returns such memory to the system at
- * once, and whoever has the next block pays for each of its pages anew, until it has seen one of its size go: so it is
- * shown one. A program that has set these limits itself keeps them. */
+ * once, and the next block costs a fault for each of its pages, until glibc has seen a block of its size freed: so this
+ * frees one. A program that has set these limits itself keeps them. */
 void alloc_expect_large(void);
 
 /* Tests make the nth alloc_try* from now on in this thread fail, once (1 is the next); 0 ends it. To prove that a

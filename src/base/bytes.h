@@ -21,8 +21,9 @@ typedef struct span { /* borrowed bytes */
 
 static inline span span_of(const void *data, size_t size) { return (span){.data = data, .size = size}; }
 
-/* Copies `size` bytes, a multiple of 8, word by word: for what was written word by word just now. A processor that
- * loads as one what it has stored as two waits until both have gone to the cache, and all that was stored before. */
+/* Copies `size` bytes, a multiple of 8, word by word: for bytes that were written word by word just now. A processor
+ * that loads as one what it has stored as two waits until both have gone to the cache, and all that was stored
+ * before. */
 static inline void bytes_copy_words(void *to, const void *from, size_t size) {
     for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
         uint64_t word;
@@ -48,7 +49,7 @@ MR_MUST mr_status buffer_append(buffer *buffer, const void *data, size_t size); 
 MR_MUST mr_status buffer_print(buffer *buffer, const char *format, ...)         /* needs room for the text's end too */
     __attribute__((format(printf, 2, 3)));
 
-void buffer_consume(buffer *buffer, size_t count); /* drops `count` bytes from the front; moves what is left */
+void buffer_consume(buffer *buffer, size_t count); /* drops `count` bytes from the front; moves the rest */
 void buffer_clear(buffer *buffer);                 /* empty; keeps the memory */
 
 typedef struct reader {

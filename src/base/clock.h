@@ -34,7 +34,7 @@ void virtual_clock_advance(virtual_clock *clock, int64_t to_us); /* never back *
 
 /* For spinning and measuring: the CPU's counter, as cheap as the machine has it. */
 uint64_t clock_ticks(void);
-double clock_ticks_per_us(void); /* measured once per process where the machine does not say */
+double clock_ticks_per_us(void); /* measured once per process where the machine does not give it */
 int64_t clock_ns(void);          /* monotonic, for measuring */
 
 /* deadline = now + timeout without overflow; a negative timeout means never. */

@@ -104,7 +104,7 @@ static bool parse(const config_option *option, const char *text, config_value *o
     MR_UNREACHABLE();
 }
 
-/* What somebody typed, made harmless for a terminal and not too long. */
+/* The user's text, made harmless for a terminal and not too long. */
 static const char *shown(const char *text, size_t length, char out[64]) {
     size_t taken, used = json_escape(span_of(text, length), false, (uint8_t *)out, 56, &taken);
     strcpy(out + used, taken < length ? "…" : "");
@@ -301,7 +301,7 @@ static mr_status load_setting(config *config, const char *setting) {
     return MR_OK;
 }
 
-/* What each option may be by itself, some may not be together. */
+/* Values that are allowed singly, and not together. */
 static mr_status check_together(const config *config) {
     if (config->ring_bytes > config->ring_bytes_max)
         return error_set(MR_INVALID, "ring_bytes is %lld, which exceeds ring_bytes_max (%lld)",

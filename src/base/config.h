@@ -1,9 +1,9 @@
 /* config.h — table of every option, its parser and its errors.
  *
- * The table below is the only place that knows an option's name, its environment variable, what it may be and what it
- * is if nobody says: the struct, the parser, the errors, `miniray config` and its documentation are made from it.
+ * The table below is the only place that knows an option's name, its environment variable, its allowed values and its
+ * default: the struct, the parser, the errors, `miniray config` and its documentation are made from it.
  *
- *     what the program says (name=value)  >  the environment (MINIRAY_NAME)  >  the default
+ *     the program (name=value)  >  the environment (MINIRAY_NAME)  >  the default
  *
  * Numbers are whole. Bytes take k, M or G (times 1024 each), durations us, ms or s; without one the unit is that of the
  * name. A value that is not allowed is an error, wherever it comes from, also if another source would win: a typing
@@ -75,13 +75,14 @@ typedef struct config { /* plain: copied and compared as it is; nothing to free 
 } config;
 
 /* `settings` are "name=value" in a list that NULL ends, a later one beats an earlier one; `environment` is as environ.
- * Both are borrowed for the call and may be NULL. MR_INVALID says which option, its value and what is allowed. */
+ * Both are borrowed for the call and may be NULL. MR_INVALID: the error names the option, its value and the allowed
+ * ones. */
 MR_MUST mr_status config_load(const char *const *settings, const char *const *environment, config *out);
 
 /* Logs a warning for each variable MINIRAY_… that is no option, with the nearest one that is. */
 void config_warn_unknown(const char *const *environment);
 
-/* What belongs to the whole process: the log's level and form. */
+/* Settings of the whole process: the log's level and form. */
 void config_apply(const config *config);
 
 /* ---- The table as data. */
@@ -102,7 +103,7 @@ typedef struct config_value {
     char text[CONFIG_STRING_MAX + 1];
 } config_value;
 
-/* Pure. MR_INVALID: says the text and what is allowed. */
+/* Pure. MR_INVALID: the error names the text and the allowed values. */
 MR_MUST mr_status config_parse(const config_option *option, const char *text, config_value *out);
 
 /* The shortest text that config_parse reads to the same value. */

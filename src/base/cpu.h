@@ -40,7 +40,7 @@ static inline void cpu_hand_over(const void *at) {
 #endif
 }
 
-/* Says that this is a waiting loop. */
+/* Hints that this is a waiting loop. */
 static inline void cpu_relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

@@ -88,7 +88,8 @@ static mr_status status_of_errno(int number) {
     }
 }
 
-/* What ran out, if there is a limit to it, and how to mend that. EAGAIN comes from starting processes and threads. */
+/* The resource that ran out, if it has a limit, and how to raise it. EAGAIN comes from starting processes and
+ * threads. */
 static void name_limit(int number, char *text, size_t size) {
     static const struct {
         int number, resource;

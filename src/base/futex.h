@@ -2,8 +2,8 @@
  *
  * The pattern is always the same two steps on each side, and the callers' part is the order:
  *
- *   who waits   reads the word ──► futex_wait(word, what it read): sleeps only if the word is still that
- *   who wakes   changes the word ──► futex_wake(word)
+ *   waiter   reads the word ──► futex_wait(word, value read): sleeps only if the word still has that value
+ *   waker    changes the word ──► futex_wake(word)
  *
  * The kernel compares and falls asleep in one step, so a change in between is never slept through. futex_wait may
  * return early, for a signal or for no reason: callers look at the word again and decide.
@@ -16,7 +16,7 @@
 
 typedef enum futex_reach { FUTEX_WITHIN, FUTEX_ACROSS } futex_reach; /* this process; all that map the word */
 
-/* Sleeps while *word is `seen`, until somebody wakes it or timeout_us has passed (< 0: never). */
+/* Sleeps while *word is `seen`, until futex_wake or until timeout_us has passed (< 0: never). */
 void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_us, futex_reach reach);
 
 /* Wakes one that sleeps on the word, if any does. */

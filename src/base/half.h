@@ -3,9 +3,10 @@
  * fp16   1 sign, 5 exponent, 10 mantissa bits: up to 65,504, subnormals down to 2^-24
  * bf16   the upper half of an fp32
  *
- * Widening is exact. Narrowing rounds to the nearest, ties to even, as the hardware does; what is too large becomes an
- * infinity, and a NaN stays one, with the upper bits that it had. Every function is a few integer and float operations
- * without a branch, so that a plain loop over them becomes vector code on every machine, with the same bits on each. */
+ * Widening is exact. Narrowing rounds to the nearest, ties to even, as the hardware does; a number that is too large
+ * becomes an infinity, and a NaN stays one, with the upper bits that it had. Every function is a few integer and float
+ * operations without a branch, so that a plain loop over them becomes vector code on every machine, with the same bits
+ * on each. */
 #pragma once
 #include <stdint.h>
 #include <string.h>

@@ -44,5 +44,5 @@ uint64_t histogram_sum(const histogram *histogram);
  * median, 1 the maximum. 0 if nothing was recorded. */
 uint64_t histogram_quantile(const histogram *histogram, double share);
 
-/* How many records have 0, 1, 2 … 64 bits; those of i bits are at most 2^i - 1. */
+/* Numbers of records with 0, 1, 2 … 64 bits; those of i bits are at most 2^i - 1. */
 void histogram_octaves(const histogram *histogram, uint64_t counts[HISTOGRAM_OCTAVES]);

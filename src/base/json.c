@@ -90,7 +90,7 @@ static void put_quoted(json *json, span text) {
     put(json, "\"", 1);
 }
 
-/* What comes before any value: the comma, and the proof that a value may stand here. */
+/* Before any value: the comma, and the proof that a value may stand here. */
 static void before_value(json *json) {
     bool *is_followed = &json->is_followed[json->depth];
     MR_ASSERT(json->has_key == json->is_object[json->depth]);

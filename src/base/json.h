@@ -8,17 +8,17 @@
  *     MR_TRY(json_done(&json));
  *
  * The output is always well-formed or refused as a whole: a missing key, a missing end or a second top-level value is a
- * bug of the caller and asserted, a buffer that is full (or no memory) is told once, by json_done. Text may be any
- * bytes: control characters are escaped, what is no UTF-8 becomes U+FFFD byte by byte. A number that JSON does not have
+ * bug of the caller and asserted, a buffer that is full (or no memory) is reported once, by json_done. Text may be any
+ * bytes: control characters are escaped, invalid UTF-8 becomes U+FFFD byte by byte. A number that JSON does not have
  * (infinite, not a number) becomes null. Doubles are as short as they can be and still read back to the same bits,
- * whatever the process's locale says about decimal points. */
+ * whatever decimal point the process's locale has. */
 #pragma once
 #include "base/bytes.h"
 
 enum { JSON_DEPTH_MAX = 32, JSON_DOUBLE_MAX = 40 };
 
 typedef struct json {
-    buffer *out;      /* borrowed; what was in it stays in front */
+    buffer *out;      /* borrowed; its earlier content stays in front */
     mr_status status; /* of the first failure; nothing is written after it */
     unsigned depth;
     bool has_key;                         /* the next value belongs to a key */

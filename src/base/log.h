@@ -1,7 +1,7 @@
 /* log.h — diagnostic log lines on stderr.
  *
- *     2026-11-15T08:00:00.123Z WARN  net/hub: process 4711 went silent (pid 4711)
- *     {"time":"2026-11-15T08:00:00.123Z","level":"warn","module":"net/hub","pid":4711,"message":"process …"}
+ *     2026-11-15T08:00:00.123Z WARN  net/shm/broker: process 4711 went silent (pid 4711)
+ *     {"time":"2026-11-15T08:00:00.123Z","level":"warn","module":"net/shm/broker","pid":4711,"message":"process …"}
  *
  * The module is the file's path without src/ and .c. A line is one write(2), so lines of several processes do not mix;
  * a message with line breaks has them escaped. An error is logged once, where it is handled for good: code that returns
@@ -12,7 +12,7 @@
 
 typedef enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG } log_level;
 
-enum { LOG_LINE_MAX = 4096 }; /* longer lines are cut, and say so */
+enum { LOG_LINE_MAX = 4096 }; /* longer lines are cut, with a mark */
 
 /* Settings of the whole process, from any thread. The defaults are LOG_WARN, text, stderr. */
 void log_set_level(log_level level);

@@ -22,8 +22,8 @@ typedef struct map {    /* zero-initialized it is empty and ready */
 void map_fini(map *map);                                    /* the values are the caller's */
 MR_MUST mr_status map_reserve(map *map, size_t more);       /* room for `more` further keys; MR_NOMEM: as it was */
 void *map_get(const map *map, uint64_t key);                /* NULL if absent */
-void *map_put(map *map, uint64_t key, void *value);         /* value is not NULL; gives back what was there before */
-void *map_remove(map *map, uint64_t key);                   /* gives back what was there, or NULL */
+void *map_put(map *map, uint64_t key, void *value);         /* value is not NULL; returns the value before, or NULL */
+void *map_remove(map *map, uint64_t key);                   /* returns the value, or NULL */
 size_t map_next(const map *map, size_t at, map_entry *out); /* walk: start with 0, ends with 0; no changes meanwhile */
 
 typedef struct map_item { /* one step of a walk */

@@ -12,7 +12,7 @@
 /* The compiler moves nothing across it; the CPU may. */
 #define MEMBARRIER_LIGHT() __asm__ volatile("" ::: "memory")
 
-/* Says that this process will use it. False: the kernel does not have it, or it is forbidden here; do without. Takes
+/* Registers this process for it. False: the kernel does not have it, or it is forbidden here; do without. Takes
  * microseconds while the process has one thread, the first time, and many milliseconds when it has more. */
 bool membarrier_register(void);
 bool membarrier_register_is_quick(void);

@@ -3,7 +3,7 @@
  *     MR_TRY(metrics_counter(metrics, "net_frames_sent_total", "frames given to the system", &sent));
  *     counter_add(sent, 1);                                   // one relaxed atomic addition
  *
- * Whoever counts asks for its instruments once and keeps the pointers; they live as long as the registry. Asking again
+ * A module asks for its instruments once and keeps the pointers; they live as long as the registry. A second request
  * for a name gives the same instrument. A registry belongs to a node, not to the process: two nodes in one process
  * count apart.
  *

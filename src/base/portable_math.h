@@ -3,7 +3,7 @@
  * The C library's own are within an ulp or two of the truth, and differ in that ulp from one library, and one machine,
  * to another. These use additions, multiplications, divisions and square roots only, which IEEE 754 fixes to the last
  * bit, in an order that is written down. They are right to a few units in the last place, not faster, and for numbers
- * as they come up in trainings: what is out of range is said at each. */
+ * as they come up in trainings: each function names its range. */
 #pragma once
 #include <stdint.h>
 

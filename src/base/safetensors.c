@@ -310,7 +310,7 @@ static bool take_texts(parser *parser, safetensors *out) {
         if (out->text_count == SAFETENSORS_COUNT_MAX) return false;
         safetensors_text *text = grow_texts(out);
         if (!take_string(parser, text->key, sizeof text->key) || !take(parser, ':')) return false;
-        size_t room = (size_t)(parser->end - parser->at) + 1; /* no value is longer than what is left */
+        size_t room = (size_t)(parser->end - parser->at) + 1; /* no value is longer than the rest */
         const uint8_t *quote = memchr(parser->at, '"', (size_t)(parser->end - parser->at));
         if (quote == NULL) return false;
         for (quote++; quote < parser->end && *quote != '"'; quote++)

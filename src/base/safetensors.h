@@ -75,10 +75,10 @@ void safetensors_add(safetensors *list, const char *name, safetensors_dtype dtyp
                      const void *data);
 void safetensors_say(safetensors *list, const char *key, const char *value); /* a text; both are copied */
 
-/* The whole file replaces what is in the buffer. MR_TOO_LARGE: beyond its limit, or that of a header; MR_NOMEM. */
+/* The whole file replaces the buffer's content. MR_TOO_LARGE: beyond its limit, or that of a header; MR_NOMEM. */
 MR_MUST mr_status safetensors_write(const safetensors *list, buffer *out);
 
-/* The list is empty before; what is read borrows from the bytes. MR_CORRUPT, and the error says what is wrong. */
+/* The list is empty before; the tensors borrow from the bytes. MR_CORRUPT: the error names the fault. */
 MR_MUST mr_status safetensors_read(span file, safetensors *out);
 
 const safetensor *safetensors_find(const safetensors *list, const char *name); /* of one that was read; NULL: none */

@@ -22,13 +22,13 @@ static inline shared_bytes *shared_bytes_ref(shared_bytes *bytes) {
     if (bytes != NULL) bytes->refs++;
     return bytes;
 }
-static inline void shared_bytes_unref(shared_bytes *bytes) { /* NULL: bytes that nobody needs to hold */
+static inline void shared_bytes_unref(shared_bytes *bytes) { /* NULL: bytes without a count */
     if (bytes != NULL && --bytes->refs == 0) bytes->release(bytes);
 }
 
 shared_bytes *shared_bytes_new(size_t size); /* one of its own, with one ref; its bytes are the caller's to write */
 shared_bytes *shared_bytes_copy(span bytes); /* the same, with these bytes */
-/* Another size for one that was made here and that nobody else holds: it may move. NULL: a new one. MR_NOMEM. */
+/* Another size for one that was made here and has no other holder: it may move. NULL: a new one. MR_NOMEM. */
 MR_MUST mr_status shared_bytes_resize(shared_bytes **own, size_t size);
 void shared_bytes_cut(shared_bytes *own, size_t size); /* it has fewer bytes now; its memory stays as it is */
 uint8_t *shared_bytes_room(shared_bytes *own);         /* of one that was made here */

@@ -6,7 +6,7 @@
  * picks one when the program starts: a plain loop then works on eight floats instead of four. It is the same arithmetic
  * in the same order (nothing is fused: -ffp-contract=off), so the same bits. arm64 has its vectors in the baseline.
  *
- * Such a function is static and its name is nobody else's in the library: clang 14 makes the picking of static ones
+ * Such a function is static and its name is unique in the library: clang 14 makes the picking of static ones
  * global, and that of others wrong. Not under ThreadSanitizer, which is not ready yet when the linker picks. */
 #pragma once
 #include <stddef.h>
@@ -62,7 +62,7 @@ static inline void simd_stream(void *to, const void *from, size_t size) {
     memcpy(to, from, size);
 }
 
-/* Before another thread or process is told of what was streamed. */
+/* Before another thread or process learns of streamed bytes. */
 static inline void simd_stream_end(void) {
 #if defined(__SSE2__)
     _mm_sfence();

@@ -1,4 +1,4 @@
-/* text_file.h — the small files in which the kernel tells numbers (/proc, cgroups). */
+/* text_file.h — small text files of the kernel with numbers (/proc, cgroups). */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -33,7 +33,7 @@ static inline uint64_t reader_varint(reader *reader) {
     return 0;
 }
 
-/* How far `value` is from `from`, whichever way. */
+/* The distance of `value` from `from`, in either direction. */
 static inline uint64_t varint_fold(uint64_t value, uint64_t from) {
     uint64_t distance = value - from;
     return distance >> 63 != 0 ? ~distance << 1 | 1 : distance << 1;

@@ -29,7 +29,7 @@ void batch_claims_copy(batch_claims *to, const batch_claims *from) {
     if (from->back_count != 0) memcpy(to->back, from->back, from->back_count * sizeof *to->back);
 }
 
-/* ---- Where things are. */
+/* ---- Lookup. */
 
 static size_t seek_rank(const batch_claims *claims, uint32_t rank) {
     return binary_search_first(&rank, claims->ranks, claims->rank_count, sizeof *claims->ranks, binary_search_u32);
@@ -157,7 +157,7 @@ mr_status batch_claims_add(batch_claims *claims, const batch_claim *claim) {
     return MR_OK;
 }
 
-/* ---- What is over, and what comes back. */
+/* ---- Steps that are over, and pieces handed back. */
 
 static void hand_back(batch_claims *claims, const batch_claims_piece *piece) {
     batch_claims_piece *last = claims->back_count == 0 ? NULL : &claims->back[claims->back_count - 1];
@@ -205,7 +205,7 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
     batch_claim *open = first == 0 ? NULL : &claims->list[first - 1];
     if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL; /* it has no such step */
     while (end < claims->count && claims->list[end].rank == rank) end++;
-    if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX) return false; /* it is said again */
+    if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX) return false; /* the member repeats it */
     if (open != NULL) {
         batch_claims_piece piece = {open->piece.part, open->piece.epoch, batch_claims_piece_of(open, step).from,
                                     open->piece.to};

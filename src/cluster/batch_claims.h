@@ -1,37 +1,37 @@
 /* batch_claims.h — data batches claimed by each step of each rank.
  *
- * A rank is a role that one process after the other may play (ps/rank_assignment.h), and a step that is played again
- * must be the same step: it is done with the same data. So a piece is claimed for (rank, step) before the step's first
+ * A rank is a role that one process after the other may hold (ps/rank_assignment.h), and a step that is replayed must
+ * be the same step: it is done with the same data. So a piece is claimed for (rank, step) before the step's first
  * push, and the next process of the rank finds the claim. A claim has a run of steps, each with a piece of `batch`
  * items, one behind the other, of one part; the last may be shorter. Claims that go on from one another are one.
  *
  *   step:      7        8        9        10
  *   piece:  [0,4)    [4,8)    [8,12)   [12,14)        one claim: rank, step 7, count 4, batch 4, from 0, to 14
  *
- * A step is claimed once. Claims are kept until nobody can play their steps again: steps before `over` are forgotten,
+ * A step is claimed once. Claims are kept until no process can replay their steps: steps before `over` are forgotten,
  * and not claimed any more. A step that was over before it was done with its piece (its rank had left the rounds, or
- * its contribution came too late) hands the piece back, and the next who claim get that, whatever epoch it is of. A
+ * its contribution came too late) hands the piece back, and the next claim gets the piece, whatever epoch it is of. A
  * message that a step is over reports what is known of the step; an unknown step counts as done: no item is used twice,
  * and one is left out only if the process that could have handed it back is gone.
  *
- * A rank that leaves hands back what it has claimed for steps that it has not begun: nobody has done anything with
- * those, so they may be claimed again, with other pieces. How often the rank was granted something is counted, and goes
- * with what it says: words that come late, or twice, take away nothing that was claimed since.
+ * A rank that leaves hands back the pieces of steps that it has not begun: no process has used those, so the steps may
+ * be claimed again, with other pieces. The claims granted to the rank are counted, and its messages carry the count: a
+ * message that comes late, or twice, takes away nothing that was claimed since.
  *
  * Invariants (batch_claims_check)
- *  1  Ranks are sorted, each once, and there are at most BATCH_CLAIMS_RANKS_MAX.
+ *   1  Ranks are sorted, each once, and there are at most BATCH_CLAIMS_RANKS_MAX.
  *   2  Claims are sorted by rank and step, have no step in common, and every step of each has a piece; at most
- *  BATCH_CLAIMS_MAX; each is of a rank that is there.
+ *      BATCH_CLAIMS_MAX; each is of a rank that is there.
  *   3  No claim is over as a whole.
- *  4  Pieces that were handed back have items; there are at most BATCH_CLAIMS_BACK_MAX.
+ *   4  Pieces that were handed back have items; there are at most BATCH_CLAIMS_BACK_MAX.
  *
  *   bytes  (v: varint, f: folded distance, base/varint.h)
  *   v      ranks, in order; each: v ranks left out before it, v over, v granted, v claims, in order
  *          of steps; each:
  *   f v      the step, from the end of the claim before it or from over; count
- *   v f v  part, epoch (from the consumer group's), from
+ *   v f v    part, epoch (from the consumer group's), from
  *   v v      batch, by how much the last piece is shorter
- *   v  pieces that were handed back; each: v part, f epoch (from the consumer group's), v from, v items
+ *   v      pieces that were handed back; each: v part, f epoch (from the consumer group's), v from, v items
  *
  * Pure. */
 #pragma once
@@ -57,7 +57,7 @@ typedef struct batch_claim {
     batch_claims_piece piece; /* of all its steps */
 } batch_claim;
 
-typedef struct batch_claims_past { /* what the player of a rank knows of steps that are not played again */
+typedef struct batch_claims_past { /* knowledge of a rank's process about steps that are not replayed */
     uint64_t over;                 /* they are before this one */
     uint64_t since;                /* it knows of those from here on, and of the last 64 of them: */
     uint64_t spent;                /* bit i: step over - 1 - i was done with its piece */
@@ -98,11 +98,11 @@ MR_MUST mr_status batch_claims_add(batch_claims *claims, const batch_claim *clai
 /* Steps are over; pieces that were not spent are handed back. False: there is no room for them, nothing has changed. */
 bool batch_claims_forget(batch_claims *claims, uint32_t rank, const batch_claims_past *past);
 
-/* Nobody has begun the steps from this one on: what they have is handed back, if the rank was granted so many claims
+/* No process has begun the steps from this one on: their pieces are handed back, if the rank was granted so many claims
  * and none since. True: something has changed. */
 bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uint64_t granted);
 
-/* So many items at most of what was handed back; false: there is nothing. */
+/* So many items at most of the pieces handed back; false: there are none. */
 bool batch_claims_take_back(batch_claims *claims, uint64_t items, batch_claims_piece *out);
 
 void batch_claims_encode(const batch_claims *claims, uint64_t epoch, writer *writer);

@@ -157,7 +157,7 @@ bool consumer_group_pass(consumer_group *group, const consumer_group_wish *wish)
     batch_claims_past past = wish->past;
     if (wish->birth != group->birth) return false;
     if (MUTATED("no-return")) past.since = past.over;
-    (void)batch_claims_forget(&group->claims, wish->rank, &past); /* without room it is said again */
+    (void)batch_claims_forget(&group->claims, wish->rank, &past); /* without room the member repeats it */
     bool left = wish->leaves && batch_claims_return(&group->claims, wish->rank, wish->step, wish->granted);
     return left || batch_claims_over(&group->claims, wish->rank) != before;
 }
@@ -210,7 +210,7 @@ mr_status consumer_group_claim(consumer_group *group, uint32_t id, uint64_t inca
     return claim.step == wish->step ? MR_STALE : MR_OK;
 }
 
-/* How many parts that are not done each member has; the caller's. */
+/* The number of unfinished parts of each member; the caller's. */
 static size_t *count_loads(const consumer_group *group) {
     size_t *loads = xcalloc(group->member_count + 1, sizeof *loads);
     for (size_t i = 0; i < group->part_count; i++) {
@@ -241,7 +241,7 @@ static void give(consumer_group *group, size_t part, size_t *loads, size_t to) {
     loads[to]++;
 }
 
-/* A worker works on its first part: what it gives up is its last. It has one. */
+/* A worker works on its first part and gives up its last. It has one. */
 static size_t last_of(const consumer_group *group, const consumer_group_member *member) {
     size_t at = group->part_count;
     do MR_ASSERT(at-- > 0);
@@ -262,7 +262,7 @@ void consumer_group_deal(consumer_group *group) {
 
 /* ---- Bytes. */
 
-/* How many bytes two addresses have in common from the beginning. */
+/* The length of the common beginning of two addresses. */
 static size_t shared(const char *before, const char *address) {
     size_t count = 0;
     while (before[count] != '\0' && before[count] == address[count]) count++;
@@ -312,7 +312,7 @@ size_t consumer_group_size(const consumer_group *group) {
     return writer_needs(&writer);
 }
 
-/* The rest behind what it shares with the one before; as much as it does share, no less. */
+/* The rest behind the bytes shared with the address before; all shared bytes are left out, no fewer. */
 static bool read_address(reader *reader, const char *before, char address[CONSUMER_GROUP_ADDRESS_MAX]) {
     size_t same = reader_u8(reader);
     if (reader->failed || same > strlen(before)) return false;

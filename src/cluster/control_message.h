@@ -1,8 +1,8 @@
 /* control_message.h — control messages between members and the metadata store.
  *
- * Every control message begins with its kind and a stamp: who says it, and in which view. That is what fencing looks
- * at, before anything else in the control message is believed. A sender that is in no view (it is entering, or it is
- * the keeper) leaves zeros where it has nothing to say.
+ * Every control message begins with its kind and a stamp: its sender, and the sender's view. Fencing checks the stamp
+ * before it trusts anything else in the control message. A sender that is in no view (it is entering, or it is the
+ * metadata store) leaves zeros there.
  *
  *   bytes    what
  *   -------  -------------------------------------------------------------------------------
@@ -16,7 +16,7 @@
  *            WATCH       as GET
  *            LEASE       8 request, 8 lease, 8 time to live in µs
  *
- * Kinds from CONTROL_MESSAGE_USER on are for those who use members; their content begins behind the stamp. */
+ * Kinds from CONTROL_MESSAGE_USER on are for users of membership.h; their content begins behind the stamp. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
@@ -36,7 +36,7 @@ enum {
     CONTROL_MESSAGE_SIZE_MAX = CONTROL_MESSAGE_HEAD_SIZE + 40 + CONTROL_MESSAGE_KEY_MAX + CONTROL_MESSAGE_VALUE_MAX
 };
 
-typedef struct stamp { /* who says it, in which view */
+typedef struct stamp { /* sender of a message, and its view */
     uint64_t view, id, incarnation;
 } stamp;
 

@@ -1,26 +1,26 @@
 /* detector.h — timeout failure detector.
  *
- * Pure: told what was heard and what time it is. Every member sends a heartbeat each interval_us; one that was not
- * heard for suspect_us is suspected, with a fixed bound, because the bound is what others build on:
+ * Pure: its inputs are heartbeats and the time. Every member sends a heartbeat each interval_us; one that was not
+ * heard for suspect_us is suspected, with a fixed bound, because others rely on the bound:
  *
  *   A member that stops is suspected at most suspect_us + interval_us after its last heartbeat came, provided that the
- *   one who watches was running. Each time the watcher itself stands still, that time is added.
+ *   watcher was running. Each time the watcher itself stands still, that time is added.
  *
  * Standing still: a process that was stopped (a debugger, a paused machine, a disk that hung) wakes up with nothing
- * heard from anybody. It knows by the gap between two ticks that the silence was its own, and counts none of it.
+ * heard from any member. The gap between two ticks shows that the silence was its own, and none of it counts.
  *
  * A hint (the link to it broke) is enough together with two intervals of silence after it: a process that died is found
  * sooner, and one whose link merely broke has been heard again by then.
  *
- * A suspicion is an opinion, not a fact: nothing that must be safe depends on it. But it has its price, for who is
- * taken for dead has to be replaced or filled again, and that makes more work where there is too much already. So
- * somebody who was suspected and was alive all the time may be forgiven, DETECTOR_FORGIVEN_MAX times: from then on its
+ * A suspicion is an opinion, not a fact: nothing that must be safe depends on it. But a suspicion costs work: a
+ * member that is taken for dead has to be replaced or filled again, often where there is too much work already. So a
+ * member that was suspected and was alive all the time may be forgiven, DETECTOR_FORGIVEN_MAX times: from then on its
  * silence counts after four times as long; and after a quarter again once it was not suspected for DETECTOR_CALM times
  * suspect_us. A hint counts as before.
  *
  * Invariants (detector_check)
  *   1  detector_suspect_count counts those that are suspected.
- *   2  Nobody is forgiven more often than DETECTOR_FORGIVEN_MAX times. */
+ *   2  No member is forgiven more often than DETECTOR_FORGIVEN_MAX times. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

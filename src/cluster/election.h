@@ -4,21 +4,21 @@
  *
  *              begin              the key is empty: swap          the newest version is not ours any more,
  *   RUNNING ◄───────── election     ────────────────► ELECTED ──── or the lease could not be renewed in time ──► LOST
- *     ▲  │ somebody is it: watch
+ *     ▲  │ another is leader: watch
  *     └──┘
  *
- * The version of the swap that elected it is its term. Terms only grow, so what a leader writes can be fenced by it: a
+ * The version of the swap that elected it is its term. Terms only grow, so they fence the writes of a leader: a
  * leader that was deposed and does not know it yet has a smaller one. A leader that cannot renew for `lease_us` steps
  * down by its own clock before the metadata store gives the key to another, unless clocks differ by more than a third;
  * safety is in the term, never in that.
  *
- * It is LOST, too, when nobody can tell it whether its swap was decided: then it stops renewing, and the key is free
- * when the lease has ended. LOST is final; a process that wants to lead again begins another election, with another
- * lease.
+ * A candidate is LOST, too, when it cannot learn whether its swap was decided: then it stops renewing, and the key is
+ * free when the lease has ended. LOST is final; a process that wants to lead again begins another election, with
+ * another lease.
  *
  * Invariants (election_check)
  *   1  Each answer that is owed is one about the lease or one about the key, until it is ended.
- *   2  Who was elected has a term; who has none was never elected.
+ *   2  A candidate that was elected has a term; one without a term was never elected.
  *
  * Pure: driven by answers of the metadata store and ticks. */
 #pragma once
@@ -29,7 +29,8 @@ typedef enum election_phase { ELECTION_RUNNING, ELECTION_ELECTED, ELECTION_LOST 
 
 typedef struct election election;
 
-/* `name` is what others see there; both texts are copied. The metadata store and the rng are borrowed for its life. */
+/* `name` is the value that others see there; both texts are copied. The metadata store and the rng are borrowed for its
+ * life. */
 election *election_begin(metadata_store store, rng *rng, const char *key, const char *name, int64_t lease_us,
                          int64_t now_us);
 

@@ -11,10 +11,10 @@
 #include "base/invariants.h"
 #include "cluster/group_leader.h"
 
-/* What follows the stamp:
+/* The bytes behind the stamp:
  *
  *   1, 1 + n       role, address
- *   44             zeros: room for a barrier and a report, which nobody ever sent; other values are corrupt
+ *   44             zeros: room for a barrier and a report, which were never sent; other values are corrupt
  *   1              wishes; each:
  *   4 4 8 8        rank, count, step, batch
  *   8 8 8          over, since, spent
@@ -188,7 +188,7 @@ bool group_consumer_wish(group_consumer *consumer, const consumer_group_wish *wi
     if (at == GROUP_CONSUMER_WISHES_MAX) return false;
     if (at == consumer->wish_count) consumer->wish_count++;
     consumer->wishes[at] = *wish;
-    /* no consumer group will come to say so */
+    /* no consumer group will come to show it */
     if (consumer_group_grants(&consumer->group, wish)) withdraw(consumer, at);
     CHECK_INVARIANTS(consumer->group.claims.count, group_consumer_check(consumer));
     return true;

@@ -1,7 +1,7 @@
 /* group_consumer.h — member's side of the consumer group: its role, and the batches it claims (group_leader.h).
  *
- * It says all of that every GROUP_CONSUMER_BEAT_US, until the newest consumer group shows it. Pure: control messages
- * and ticks.
+ * The member repeats both every GROUP_CONSUMER_BEAT_US, until the newest consumer group shows them. Pure: control
+ * messages and ticks.
  *
  * Invariants (group_consumer_check)
  *  1  Of each rank there is one wish; GROUP_CONSUMER_WISHES_MAX at most.
@@ -39,15 +39,15 @@ void group_consumer_tick(group_consumer *consumer, int64_t now_us);
 
 const consumer_group *group_consumer_group(const group_consumer *consumer);
 
-/* Wants pieces for steps of a rank, or says that some are over (consumer_group.h), until the consumer group has it.
+/* Wants pieces for steps of a rank, or reports that some are over (consumer_group.h), until the consumer group has it.
  * Another wish for the same rank takes the place of the last one. False: it has GROUP_CONSUMER_WISHES_MAX others. */
 bool group_consumer_wish(group_consumer *consumer, const consumer_group_wish *wish);
 /* that is open; NULL: none */
 const consumer_group_wish *group_consumer_wish_of(const group_consumer *consumer, uint32_t rank);
-/* it plays this rank no more */
+/* it holds this rank no more */
 void group_consumer_withdraw(group_consumer *consumer, uint32_t rank);
 
-/* ---- What it says, for the group leader. */
+/* ---- Its message, for the group leader. */
 
 typedef struct group_consumer_word {
     consumer_group_member member;

@@ -20,12 +20,12 @@ typedef struct request {
 struct group_leader {
     group_leader_options options;
     detector *detector;
-    consumer_group group, next; /* decided; and what it is to become */
+    consumer_group group, next; /* decided; and the next one */
     bool changed;               /* next is another than the consumer group */
     bool asking, looked;        /* an answer is owed; the metadata store was asked once */
     uint64_t expected;
     uint64_t birth;             /* that the data is to have at least */
-    group_consumer_word *words; /* owned: what was said meanwhile, the last of each member */
+    group_consumer_word *words; /* owned: messages that came meanwhile, the last of each member */
     size_t word_count;
     request *requests; /* owned: claims for the consumer group that is proposed next */
     size_t request_count, request_room;
@@ -57,7 +57,7 @@ void group_leader_restart(group_leader *leader, uint64_t birth) {
     if (birth > leader->birth) leader->birth = birth;
 }
 
-/* ---- What is said. */
+/* ---- Messages of members. */
 
 static bool is_present(const consumer_group *group, const consumer_group_member *member) {
     const consumer_group_member *there = consumer_group_find(group, member->id);
@@ -67,7 +67,7 @@ static bool is_present(const consumer_group *group, const consumer_group_member 
 static void keep(group_leader *leader, const group_consumer_word *word) {
     size_t at = 0;
     while (at < leader->word_count && leader->words[at].member.id != word->member.id) at++;
-    if (at == CONSUMER_GROUP_MEMBERS_MAX) return; /* it is said again */
+    if (at == CONSUMER_GROUP_MEMBERS_MAX) return; /* the member repeats it */
     if (at == leader->word_count) {
         leader->words = xrealloc(leader->words, (at + 1) * sizeof *leader->words);
         leader->word_count++;
@@ -76,13 +76,13 @@ static void keep(group_leader *leader, const group_consumer_word *word) {
 }
 
 static void request_claim(group_leader *leader, const consumer_group_member *member, const consumer_group_wish *wish) {
-    if (leader->request_count == REQUESTS_MAX) return; /* it is said again */
+    if (leader->request_count == REQUESTS_MAX) return; /* the member repeats it */
     xgrow(&leader->requests, &leader->request_room, leader->request_count + 1, sizeof *leader->requests);
     MR_ASSERT(leader->request_count < leader->request_room);
     leader->requests[leader->request_count++] = (request){member->id, member->incarnation, *wish};
 }
 
-/* What is over goes into the consumer group first, whoever says it: a step that is over gets no piece. */
+/* Steps that are over go into the consumer group first, whichever member reports them: they get no piece. */
 static bool hear_wishes(group_leader *leader, const group_consumer_word *word) {
     bool passed = false;
     for (size_t i = 0; i < word->wish_count; i++) {
@@ -92,7 +92,7 @@ static bool hear_wishes(group_leader *leader, const group_consumer_word *word) {
     return passed;
 }
 
-/* What one says goes into the next consumer group. */
+/* One member's message goes into the next consumer group. */
 static void hear(group_leader *leader, const group_consumer_word *word) {
     consumer_group *next = &leader->next;
     const consumer_group_member *member = &word->member;
@@ -205,7 +205,7 @@ bool group_leader_take(group_leader *leader, const control_message *message, int
 
 /* ---- Time. */
 
-/* Claims that were said since the last consumer group, in the order in which they came. */
+/* Claims that came since the last consumer group, in their order. */
 static void grant(group_leader *leader) {
     for (size_t i = 0; i < leader->request_count; i++) {
         const request *request = &leader->requests[i];

@@ -1,22 +1,21 @@
 /* group_leader.h — leader of the consumer group: the scheduler's side, and the copy of the state that members follow.
  *
- * Members say what they want, again and again: that they are here, and for which steps they need pieces of the data.
- * The group leader makes the next consumer group of that, has it decided, and sends the newest to members that have an
- * older one:
+ * Members repeat their state and wishes: that they are here, and for which steps they need pieces of the data. The
+ * group leader makes the next consumer group from these messages, has it decided, and sends the newest to members that
+ * have an older one:
  *
- *  group consumer ── ATTEND: who, as what, what it wants ──► group leader ── compare-and-swap, one at a time ──►
- *  metadata store
- *      ▲                                                  │
- *      └──────────── ROSTER, decided, if newer ───────────┘
+ *   group consumer ── ATTEND: id, role, wishes ──► group leader ── compare-and-swap, one at a time ──► metadata store
+ *      ▲                                                │
+ *      └──────────── GROUP, decided, if newer ──────────┘
  *
  * Messages that arrive while a consumer group is being decided are kept, the last of each member, for the next one. So
- * a decision has many wants in it, and the claims of one hundred members cost a write or two. The group leader keeps
+ * a decision has many wishes in it, and the claims of one hundred members cost a write or two. The group leader keeps
  * nothing that matters: it may die and start at any time, and two of them do no harm. A member that is silent for
  * GROUP_LEADER_SUSPECT_US is removed; if it lives it learns of the removal and returns with another incarnation.
  *
  * Invariants (group_leader_check)
  *  1  The consumer group that was decided and the next one are sound (consumer_group.h).
- *  2  At most one word of each of CONSUMER_GROUP_MEMBERS_MAX members waits, and what they want fits into its table.
+ *  2  At most one message of each of CONSUMER_GROUP_MEMBERS_MAX members waits, and their wishes fit into its table.
  *
  * Pure: control messages, answers of the metadata store and ticks. */
 #pragma once

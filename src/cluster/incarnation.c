@@ -30,7 +30,7 @@ incarnation_acquire *incarnation_acquire_create(metadata_store store, rng *rng, 
     return acquire;
 }
 
-/* One that is under way, and comes out below, is told of once more. */
+/* A request under way may still bring a number below `known`; its owner then learns of `known` and calls again. */
 void incarnation_acquire_again(incarnation_acquire *acquire, uint64_t known, int64_t now_us) {
     if (known > acquire->known) acquire->known = known;
     if (!acquire->is_done) return;

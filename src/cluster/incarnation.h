@@ -6,14 +6,14 @@
  * it finds, after a random delay that grows: so all of them together ask a few times each, not as often as there are
  * others.
  *
- *   get ── what is there ──► swap ── decided ──► done
- *    ▲                        │ another was faster, or nobody can tell
+ *   get ── present value ──► swap ── decided ──► done
+ *    ▲                        │ another was faster, or the outcome is unknown
  *    └──────── later ─────────┘
  *
  * A number that was written without an answer belongs to no process. A metadata store that has lost its disk may give a
- * number below one of an earlier process, if nobody has told it yet what it has forgotten (metadata_db.h): a process
- * that learns of it acquires another incarnation, above the number it was told. Pure: driven by answers of the metadata
- * store and ticks. */
+ * number below one of an earlier process, if no request has shown it yet what it has forgotten (metadata_db.h): a
+ * process that learns of the higher number acquires another incarnation, above that number. Pure: driven by answers of
+ * the metadata store and ticks. */
 #pragma once
 #include "base/rng.h"
 #include "cluster/metadata_store.h"

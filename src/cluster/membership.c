@@ -26,7 +26,7 @@ struct membership {
     membership_phase phase;
     uint64_t incarnation; /* 0: none */
     membership_view view;
-    membership_view proposed; /* what the open compare-and-swap says */
+    membership_view proposed; /* value of the open compare-and-swap */
     detector *detector;
 
     bool asking;
@@ -98,7 +98,7 @@ static void stop_acting(membership *membership) {
     membership->incarnation = 0;
 }
 
-/* Watches who is new, forgets who is gone; whoever stays keeps what was heard of it. */
+/* Watches new members, forgets those that are gone; the others keep their state. */
 static void watch_others(membership *membership, const membership_view *before, int64_t now_us) {
     const membership_view *after = &membership->view;
     for (size_t i = 0; i < before->count; i++) {
@@ -115,7 +115,7 @@ static void watch_others(membership *membership, const membership_view *before, 
     }
 }
 
-/* The detector has not been ticked while nobody was watched: that is no standing still. */
+/* The detector has not been ticked while no member was watched: that is no standing still. */
 static void begin_watching(membership *membership, int64_t now_us) {
     detector_forget_all(membership->detector);
     (void)detector_tick(membership->detector, now_us);
@@ -126,7 +126,7 @@ static bool is_newer(uint64_t incarnation, uint64_t than) {
     return incarnation > than && metadata_store_generation(incarnation) == metadata_store_generation(than);
 }
 
-/* Where this member stands in the view it has just entered. */
+/* The phase of this member in the view it has just entered. */
 static void find_place(membership *membership, const membership_view *before, int64_t now_us) {
     const membership_view_member *me = membership_view_find(&membership->view, id_of(membership));
     if (is_me(membership, me)) {
@@ -232,7 +232,8 @@ static void on_view_read(void *argument, const metadata_store_answer *answer) {
     adopt_answer(membership, answer);
 }
 
-/* Everybody in it is told. Who is no longer in it learns it from the answer to its next heartbeat. */
+/* Every member of the view receives it. A process that is no longer in it learns it from the answer to its next
+ * heartbeat. */
 static void on_decided(membership *membership) {
     asked_well(membership);
     if (membership->proposed.number <= membership->view.number) return;
@@ -271,7 +272,7 @@ static void propose(membership *membership) {
     free(bytes);
 }
 
-/* A full cluster takes nobody in: it goes on asking until there is room. */
+/* A full cluster accepts no member: the process goes on asking until there is room. */
 static bool draft_entry(membership *membership) {
     membership_view_copy(&membership->proposed, &membership->view);
     membership->proposed.number++;
@@ -298,7 +299,7 @@ static bool wants_removal(const membership *membership) {
            detector_suspect_count(membership->detector) > 0;
 }
 
-/* What there is to ask now, one thing at a time. Before anything is proposed, the newest view has been read. */
+/* The next request, one at a time. Before anything is proposed, the newest view has been read. */
 static void ask(membership *membership, int64_t now_us) {
     metadata_store store = membership->store;
     membership->asking = true;
@@ -388,7 +389,7 @@ int64_t membership_next_us(const membership *membership) {
     return ask_us < membership->next_beat_us ? ask_us : membership->next_beat_us;
 }
 
-/* A member that stood still asks what has been decided meanwhile before it proposes anything. */
+/* A member that stood still asks for the newest view before it proposes anything. */
 static void beat(membership *membership, int64_t now_us) {
     membership->next_beat_us = now_us + membership->options.heartbeat_us;
     if (detector_tick(membership->detector, now_us) > 0) membership->next_poll_us = now_us;

@@ -7,34 +7,34 @@
  *      └──── the newest view is without this member ─────┘                                                  │
  *      └──── it is entering, and the newest view has this id with a newer incarnation ──────────────────────┘
  *
- * Views  Kept by the metadata store under MEMBERSHIP_VIEW_KEY; the version is the number of the view. A member adopts
- *        whatever is newer than what it has, from the metadata store or from another member, and never anything else.
- *        A version without a value is a view without members: a metadata store that has forgotten its decisions begins
- *           so, above every number that is known, and everybody enters again (metadata_store.h).
- * Leaving   A member that the detector suspects is left out of the next view, proposed by whoever notices. Who is left
- *        out by mistake learns it from anyone it writes to (or from the metadata store, which it asks now and then),
- *           stops acting at once, and enters again with a new incarnation. That is all that a false suspicion costs.
- * Fencing  Everything a member says carries a stamp: view, id, incarnation. membership_admit says whether it may be
- *          acted
- *           upon: only if it comes from a process that is in the very view this member is in. A stale sender is refused
- *           and sent the newer view; a sender that is ahead is refused until this member has caught up with it. So once
- *           a member has entered view n, nothing that was said in an earlier view has any effect on it: no clock, no
- *           lease, no waiting.
- * Bound  With the metadata store there and control messages that arrive, a member that stops is out of the newest view
- *        at most
- *           suspect_us + 3 heartbeat_us later, and all others have entered that view one heartbeat_us after that.
+ * Views     Kept by the metadata store under MEMBERSHIP_VIEW_KEY; the version is the number of the view. A member
+ *           adopts every view that is newer than its own, from the metadata store or from another member, and no other.
+ *           A version without a value is a view without members: a metadata store that has forgotten its decisions
+ *           begins so, above every number that is known, and every member enters again (metadata_store.h).
+ * Leaving   A member that the detector suspects is left out of the next view, proposed by the member that notices. A
+ *           member that is left out by mistake learns it from any member it writes to (or from the metadata store,
+ *           which it asks now and then), stops acting at once, and enters again with a new incarnation. That is all
+ *           that a false suspicion costs.
+ * Fencing   Every message of a member carries a stamp: view, id, incarnation. membership_admit decides whether the
+ *           message may be acted upon: only if it comes from a process that is in the very view this member is in. A
+ *           stale sender is refused and sent the newer view; a sender that is ahead is refused until this member has
+ *           caught up with it. So once a member has entered view n, no message of an earlier view has any effect on it:
+ *           no clock, no lease, no waiting.
+ * Bound     With a reachable metadata store and control messages that arrive, a member that stops is out of the newest
+ *           view at most suspect_us + 3 heartbeat_us later, and all others have entered that view one heartbeat_us
+ *           after that.
  *
  * Invariants (membership_check)
  *  1  At most one request to the metadata store is open.
  *   2  The number of the view only grows, and the view is sound (membership_view.h).
  *   3  A member that is IN has an incarnation, the view has it with that, and the detector watches all others in it.
- *   4  A member that is not IN watches nobody; one that was REPLACED has no incarnation.
+ *   4  A member that is not IN watches no other; one that was REPLACED has no incarnation.
  *
  * Pure: driven by control messages, answers of the metadata store and ticks. Each member writes to every other one, n²
  * control messages per heartbeat_us in all: meant for the processes of a cluster that are tens or hundreds.
  *
- * Incarnations are compared within a generation of the metadata store only: across a loss nobody knows who came later.
- * REPLACED is final: two processes that play one id would throw each other out for ever. */
+ * Incarnations are compared within a generation of the metadata store only: across a loss their order is unknown.
+ * REPLACED is final: two processes with one id would throw each other out for ever. */
 #pragma once
 #include "cluster/control_message.h"
 #include "cluster/membership_view.h"
@@ -52,7 +52,7 @@ typedef struct membership_options {
 
 typedef enum membership_phase { MEMBERSHIP_ENTERING, MEMBERSHIP_IN, MEMBERSHIP_REPLACED } membership_phase;
 
-typedef struct membership_events { /* called when what they say is already so; they may not destroy the member */
+typedef struct membership_events { /* called after the change; they may not destroy the member */
     void (*on_incarnation)(void *context, uint64_t incarnation); /* it was given this one; may be NULL */
     /* it has entered this view, which it may not be in */
     void (*on_view)(void *context, const membership_view *view);
@@ -64,7 +64,7 @@ typedef struct membership membership;
 /* Everything is borrowed for its life. */
 membership *membership_create(const env *env, metadata_store store, messenger *messenger,
                               const membership_options *options, const membership_events *events, void *context);
-/* says nothing to others; the metadata store owes it no answer any more */
+/* sends nothing to others; the metadata store owes it no answer any more */
 void membership_destroy(membership *membership);
 
 /* true: it was a member's, and is dealt with */
@@ -78,9 +78,9 @@ membership_phase membership_phase_now(const membership *membership);
 const membership_view *membership_current(const membership *membership);
 uint64_t membership_incarnation(const membership *membership); /* 0: none at present */
 bool membership_leads(const membership *membership);           /* it is IN, and the leader of its view */
-stamp membership_stamp(const membership *membership);          /* for what it says; it is IN */
+stamp membership_stamp(const membership *membership);          /* for its messages; it is IN */
 
-/* May what bears this stamp be acted upon?
+/* May a message with this stamp be acted upon?
  *   MR_OK      yes
  *   MR_STALE   never: the sender is in an older view, or not in it; it is sent the newer view over `link`
  *   MR_BUSY    not yet: this member is behind, and asks

@@ -1,7 +1,7 @@
 /* membership_view.h — membership view: a numbered list of members.
  *
  * Views are decided one after the other, each number once (metadata_store.h); a view that was decided never changes. A
- * member is an id (the role: it comes back after a crash), the incarnation that plays it (never used twice in a
+ * member is an id (the role: it comes back after a crash), the incarnation that has it (never used twice in a
  * cluster: a newer one is a larger number) and the address of that process. The leader is the member that has been here
  * longest, the one with the smallest incarnation: a member that comes back does not take the lead from one that stayed.
  *
@@ -39,7 +39,7 @@ typedef struct membership_view_member {
     char address[MEMBERSHIP_VIEW_ADDRESS_MAX];
 } membership_view_member;
 
-typedef struct membership_view { /* zero-initialized it is "no view yet": number 0, nobody */
+typedef struct membership_view { /* zero-initialized it is "no view yet": number 0, no member */
     uint64_t number;
     size_t count, capacity;
     membership_view_member *members; /* owned, sorted by id */
@@ -53,7 +53,7 @@ bool membership_view_equal(const membership_view *a, const membership_view *b);
 /* NULL: not in it */
 const membership_view_member *membership_view_find(const membership_view *view, uint64_t id);
 bool membership_view_holds(const membership_view *view, uint64_t id, uint64_t incarnation); /* this very process */
-/* NULL: nobody is in it */
+/* NULL: it has no member */
 const membership_view_member *membership_view_leader(const membership_view *view);
 void membership_view_remove(membership_view *view, uint64_t id); /* no-op if it is not in */
 /* adds or replaces; MR_TOO_LARGE: full, MR_INVALID: no such address can be */

@@ -211,8 +211,7 @@ void messenger_move_pieces(messenger *messenger, const void *argument, span from
     list_for_each (item, &messenger->boxes) move_in_box(container_of(item, box, of_messenger), argument, from, to);
 }
 
-/* Lost if the link is full or gone. It goes now: whoever writes control messages puts into one what is to go together.
- * */
+/* Lost if the link is full or gone. The message leaves now: callers put into one message what has to go together. */
 void messenger_answer(messenger *messenger, link_id link, span bytes) {
     (void)transport_send_now(messenger->env->transport, link, bytes);
 }

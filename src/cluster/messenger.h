@@ -3,7 +3,7 @@
  *
  * One link per address, opened when something is to be sent and opened again (not at once) after it broke. A control
  * message is sent, or kept for a moment while the link opens, or lost: callers that need an answer retry. So protocols
- * above say what they want to say now and then, and never deal with links. Answers go back over the link on which a
+ * above repeat their messages now and then, and never deal with links. Answers go back over the link on which a
  * control message came.
  *
  * A small control message is the head of a message. A large one is its body: it is sent from the pieces in which it
@@ -17,8 +17,8 @@
  *   2  A link that was opened here leads to its address and back; one that is open was opened.
  *
  * Bounds  MESSENGER_KEPT control messages per address while its link opens; the oldest is lost first.
- *         MESSENGER_MESSAGE_MAX bytes of a
- *    control message: the sender of a larger one loses its link. Where there is no memory for one it is lost.
+ *         MESSENGER_MESSAGE_MAX bytes of a control message: the sender of a larger one loses its link. A message for
+ *         which there is no memory is lost.
  * Threads     none; driven by its transport's events. */
 #pragma once
 #include "base/shared_bytes.h"
@@ -45,15 +45,15 @@ typedef struct messenger_handlers {
 messenger *messenger_create(const env *env, const messenger_handlers *handlers, void *context);
 void messenger_destroy(messenger *messenger); /* the links stay with the transport, which closes with its process */
 
-extern const transport_events messenger_events; /* for the transport; the context is the mail object */
+extern const transport_events messenger_events; /* for the transport; the context is the messenger */
 
 void messenger_send(messenger *messenger, const char *address, span bytes); /* at most MESSAGE_HEAD_MAX bytes */
 /* A control message of any size up to MESSENGER_MESSAGE_MAX. The bytes are borrowed until `sent` is called, exactly
  * once: they have left, or are lost. The list is borrowed for the call. */
 void messenger_send_pieces(messenger *messenger, const char *address, const span *pieces, size_t count,
                            body_sent_fn *sent, void *argument);
-/* Of a control message that was sent with `argument` and waits for its link: what lies within `from` lies at `to` from
- * now on, the same bytes. Nowhere: then it is lost. What waits in a link is the transport's. */
+/* Of a control message that was sent with `argument` and waits for its link: bytes within `from` lie at `to` from now
+ * on. An empty `to`: the message is lost. Bytes that wait in a link belong to the transport. */
 void messenger_move_pieces(messenger *messenger, const void *argument, span from, span to);
 void messenger_answer(messenger *messenger, link_id link, span bytes);
 link_id messenger_link(const messenger *messenger, const char *address); /* that is open to it; none: v == 0 */

@@ -1,5 +1,5 @@
 /* metadata_db.c — see metadata_db.h. records[i] borrows its key from keys[i] and owns its value; the metadata storage
- * saved last what they are. */
+ * has the same content. */
 #include "cluster/metadata_db.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #include "base/mutation.h"
 
 enum {
-    GENERATIONS_FIRST = 1 << 24, /* the first one of a keeper is one of so many */
-    GENERATIONS_STEP = 1 << 19,  /* and another one is at most so many above what is known */
+    GENERATIONS_FIRST = 1 << 24, /* the first one of a metadata store is one of so many */
+    GENERATIONS_STEP = 1 << 19,  /* and another one is at most so many above the known one */
 };
 
 typedef struct lease {
@@ -138,7 +138,7 @@ static uint64_t draw(rng *rng, uint64_t bound) { return 1 + rng_below(rng, bound
 static mr_status load(metadata_db *db, int64_t now_us) {
     uint64_t drawn = draw(db->rng, GENERATIONS_FIRST);
     mr_status status = db->storage.ops->load(db->storage.self, take_record, db, &db->generation);
-    if (status == MR_NOT_FOUND) { /* somebody may hear of it at once, so it must be the same after a restart */
+    if (status == MR_NOT_FOUND) { /* a client may learn it at once, so it must be the same after a restart */
         db->generation = drawn;
         return db->storage.ops->begin(db->storage.self, drawn);
     }
@@ -214,7 +214,7 @@ mr_status metadata_db_swap(metadata_db *db, span key, uint64_t expected, span va
     if (metadata_store_count(expected) == METADATA_STORE_COUNT_MAX)
         return error_set(MR_TOO_LARGE, "the value was changed 2^36 - 1 times, which is the limit");
     metadata_storage_record before = {0}, after = {key, expected + 1, lease, copy_value(value)};
-    MR_ASSERT(there != NULL || db->count < METADATA_DB_KEYS_MAX); /* check() has said so */
+    MR_ASSERT(there != NULL || db->count < METADATA_DB_KEYS_MAX); /* check() has checked it */
     size_t at = there == NULL ? db->count : (size_t)(there - db->records);
     if (there == NULL) {
         memcpy(db->keys[at], key.data, key.size);

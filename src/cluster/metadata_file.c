@@ -80,7 +80,7 @@ static mr_status overwrite(metadata_file *file, span copy) {
     return MUTATED("no-sync") ? MR_OK : disk.ops->sync_data(disk.self, METADATA_FILE_FILE);
 }
 
-/* What was saved is durable, mark or not: without one the next save writes the file anew. */
+/* The save is durable, mark or not: without one the next save writes the file anew. */
 static void mark(metadata_file *file) {
     uint8_t bytes[MARK_SIZE];
     writer writer = writer_of(bytes, sizeof bytes);

@@ -7,13 +7,13 @@
  * Damage     An unfinished copy and a damaged one look the same. Therefore the file has a mark: the number of the
  *            newest save that was answered with MR_OK. The mark is written after the sync and becomes durable with the
  *            next one. A file whose newest whole copy is older than its mark is damaged: using the older copy would
- *            decide again what was decided.
+ *            decide the same versions again.
  * Not marked A newest copy above the mark may be one that a failed save left in the page cache only. A load writes it
  *            anew before it is used.
  *
  *   offset          bytes  content; all numbers are little endian
  *   --------------  -----  ------------------------------------------------------------------
- *   0               4  METADATA_FILE_MAGIC, whose last character is the format number
+ *   0               4      METADATA_FILE_MAGIC, whose last character is the format number
  *                   4      room: bytes for one copy
  *                   8      XXH3 of the 8 bytes before; these 16 bytes never change
  *   512             8      mark
@@ -41,7 +41,7 @@ typedef struct metadata_file { /* zero-initialized with its disk it is ready; no
     disk disk;
     uint64_t number; /* of the last save, also of one that failed */
     size_t room;     /* of the file, for one copy; 0: there is no file, or one of format 3 */
-    bool failed;     /* the last save: what the file has is not known */
+    bool failed;     /* the last save: the content of the file is not known */
 } metadata_file;
 
 metadata_storage metadata_file_storage(metadata_file *file); /* borrowed for the metadata storage's life */

@@ -85,7 +85,7 @@ int64_t metadata_local_next_us(const metadata_local *local) {
     return list_empty(&local->queue) ? metadata_service_next_us(local->service) : INT64_MIN;
 }
 
-/* What the answers ask for in turn is for the next tick. */
+/* Requests made by the answers are for the next tick. */
 void metadata_local_tick(metadata_local *local, int64_t now_us) {
     uint64_t last = local->next_number;
     metadata_service_tick(local->service, now_us);

@@ -43,7 +43,7 @@ void metadata_remote_destroy(metadata_remote *remote) {
     free(remote);
 }
 
-/* The number is drawn, so that an answer to an earlier process is nobody's here. */
+/* The number is drawn, so that an answer to an earlier process matches no request here. */
 static void ask(metadata_store_asker *asker, control_message *message, metadata_store_done_fn *done, void *argument) {
     metadata_remote *remote = container_of(asker, struct metadata_remote, asker);
     int64_t timeout_us = message->kind == CONTROL_MESSAGE_WATCH ? METADATA_REMOTE_WATCH_US : METADATA_REMOTE_TIMEOUT_US;

@@ -1,21 +1,21 @@
 /* metadata_remote.h — metadata store client for a store in another process, over control messages.
  *
  * Each request is sent once. If no answer comes in time it ends with MR_TIMEOUT, and whether a swap happened is not
- * known; the caller finds out with get. So a request needs no memory at the keeper, and a control message that comes
- * twice does no harm: the second swap finds its version taken. */
+ * known; the caller finds out with get. So a request needs no memory at the metadata store, and a control message that
+ * comes twice does no harm: the second swap finds its version taken. */
 #pragma once
 #include "cluster/control_message.h"
 #include "cluster/messenger.h"
 #include "cluster/metadata_store.h"
 
 #define METADATA_REMOTE_TIMEOUT_US INT64_C(500000)
-#define METADATA_REMOTE_WATCH_US   INT64_C(5000000) /* longer than the keeper lets a watch wait (metadata_service.h) */
+#define METADATA_REMOTE_WATCH_US   INT64_C(5000000) /* longer than METADATA_SERVICE_WATCH_US */
 
 typedef struct metadata_remote metadata_remote;
 
 metadata_remote *metadata_remote_create(const env *env, messenger *messenger,
                                         const char *address); /* borrowed for its life; the address is copied */
-void metadata_remote_destroy(metadata_remote *remote);        /* ends what is open with MR_CLOSED */
+void metadata_remote_destroy(metadata_remote *remote);        /* ends open requests with MR_CLOSED */
 
 metadata_store metadata_remote_metadata(metadata_remote *remote);
 /* true: it was an answer, and is dealt with */

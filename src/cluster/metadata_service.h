@@ -13,7 +13,7 @@
  *   2  After a question and after a tick no watch waits for a version that is there.
  *
  * Bounds  METADATA_SERVICE_WAITING_MAX watches wait; one more is answered MR_BUSY.
- * Ownership   the keeper is borrowed for its life. */
+ * Ownership   the metadata store is borrowed for its life. */
 #pragma once
 #include "base/clock.h"
 #include "cluster/metadata_db.h"
@@ -24,13 +24,13 @@ enum { METADATA_SERVICE_WAITING_MAX = 1024 };
 
 typedef struct metadata_service metadata_service;
 
-/* The answer to what came over `link`; it is borrowed for the call. It may not drive the metadata service. */
+/* The answer to a request from `link`; it is borrowed for the call. It may not drive the metadata service. */
 typedef void metadata_service_answer_fn(void *context, link_id link, const control_message *answer);
 
 metadata_service *metadata_service_create(metadata_db *db, metadata_service_answer_fn *answer, void *context);
-void metadata_service_destroy(metadata_service *service); /* what waits is not answered */
+void metadata_service_destroy(metadata_service *service); /* waiting requests are not answered */
 
-/* false: not for a keeper */
+/* false: not for a metadata store */
 bool metadata_service_take(metadata_service *service, link_id link, const control_message *message, int64_t now_us);
 int64_t metadata_service_next_us(const metadata_service *service);
 void metadata_service_tick(metadata_service *service, int64_t now_us);

@@ -2,7 +2,7 @@
  *
  * A metadata storage has one generation and some records, each a key with its version, the lease that it hangs on, and
  * its value. A save is durable before it answers MR_OK, and whole: after a crash inside it, or after a failure, the
- * metadata storage has what it had before, or what was saved. The slots block, for as long as the device takes.
+ * metadata storage has its earlier content, or the saved one. The slots block, for as long as the device takes.
  *
  * Backend: a file (metadata_file.h), on a folder of this machine or in the simulator. */
 #pragma once
@@ -32,7 +32,7 @@ typedef struct metadata_storage_ops {
      */
     mr_status (*load)(void *self, metadata_storage_take_fn *take, void *context, uint64_t *generation);
 
-    /* From what was saved last, `content` differs in the record with the index `changed`, which may be new. */
+    /* `content` differs from the last save in the record with the index `changed`, which may be new. */
     mr_status (*save)(void *self, const metadata_storage_content *content, size_t changed);
 
     /* A generation without any record takes the place of everything. */

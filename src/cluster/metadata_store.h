@@ -1,14 +1,14 @@
 /* metadata_store.h — metadata store interface (get, compare-and-swap, lease, watch): an operation table.
  *
  * Named values, each with a version that grows by one with each change. A change is a compare-and-swap, so each version
- * of each value is decided once; and it is durable before anybody is told. Backends: a keeper in this process
- * (metadata_local.h), or elsewhere and reached by control messages (metadata_remote.h); what a keeper knows lies in a
- * metadata storage (metadata_storage.h).
+ * of each value is decided once; and it is durable before it is answered. Backends: a metadata store in this process
+ * (metadata_local.h), or elsewhere and reached by control messages (metadata_remote.h); the content of a metadata store
+ * lies in a metadata storage (metadata_storage.h).
  *
- * A version is a generation and, below it, a count of changes. A metadata store that has lost what it decided (its
- * disk) does not go on counting, for it would decide again what was decided: it begins another generation, in which
+ * A version is a generation and, below it, a count of changes. A metadata store that has lost its decisions (its
+ * disk) does not go on counting, for it would decide the same versions again: it begins another generation, in which
  * nothing was ever written (cluster/metadata_db.h). So versions only grow and are never given twice, whatever is lost;
- * and a value whose version has the count 0 is nobody's.
+ * and a value whose version has the count 0 was never written.
  *
  * Leases      A value may hang on a lease, a number that its holder draws. A lease that is not renewed in time ends,
  *             and the values that hang on it become empty: a change of theirs like any other. Time decides only how

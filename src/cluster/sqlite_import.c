@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "cluster/metadata_db.h"
 
-/* What is used of SQLite's interface, which is stable: its header is not needed. */
+/* The functions used of SQLite's interface, which is stable: its header is not needed. */
 typedef struct sqlite3 sqlite3;
 typedef struct sqlite3_stmt sqlite3_stmt;
 enum {
@@ -160,7 +160,7 @@ static mr_status load(void *self, metadata_storage_take_fn *take, void *context,
     return code == SQLITE_DONE ? MR_OK : failed(database, code);
 }
 
-/* A keeper that has loaded the database: it has checked every value. */
+/* A metadata store that has loaded the database: it has checked every value. */
 static mr_status read_database(const char *folder, rng *rng, metadata_db **out) {
     static const metadata_storage_ops ops = {.name = "sqlite", .load = load};
     database database = {0};

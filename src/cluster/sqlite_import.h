@@ -5,17 +5,17 @@
  *
  *   1. SQLite opens the database for this process alone. It replays the log, or rolls back the journal, that a killed
  *      scheduler left beside the database, and then puts everything into one file.
- *   2. All values are read, and checked as a keeper checks them.
+ *   2. All values are read, and checked as metadata_db.h checks them.
  *   3. They are saved, which is durable and all or nothing (metadata_storage.h).
  *   4. The database is renamed to coordinator.db.imported. It is not read again.
  *
  * Nothing is served before step 4, so a kill loses and forks nothing: before step 3 has ended the next start begins
- * again; after it, the metadata storage has the same content as the database, and step 4 is what is left to do.
+ * again; after it, the metadata storage has the same content as the database, and only step 4 is left to do.
  *
  * A metadata storage with another content beside a database was written by release 0.1.0 on a machine without SQLite,
- * or the database was written by a release 0.1.0 that was started after this one. Neither says which was used last
+ * or the database was written by a release 0.1.0 that was started after this one. Neither tells which was used last
  * (times of files change with copies and backups), so the import fails and names both. An empty or damaged database
- * fails, too: nobody starts with nothing beside it.
+ * fails, too: no scheduler starts from nothing beside it.
  *
  * The library is opened at run time, and only where there is a database: nothing else needs SQLite. */
 #pragma once

@@ -1,8 +1,8 @@
 /* adaptive_poll.h — adaptive polling of sockets before sleeping.
  *
  * To be woken costs several microseconds, on both sides: where an answer comes sooner than that, looking for it again
- * and again is cheaper than sleeping. But nothing tells who waits at a socket where its peer runs, so it learns from
- * what happened:
+ * and again is cheaper than sleeping. But a process that waits at a socket does not know where its peer runs, so it
+ * learns from what happened:
  *
  *   wait ──► as many short ones lately as it takes? ── no ──► sleep, and note how long
  *                 │ yes
@@ -20,14 +20,14 @@
 
 enum { ADAPTIVE_POLL_US = 100, ADAPTIVE_POLL_TRUST = 2, ADAPTIVE_POLL_TRUST_MAX = 64 };
 
-typedef struct adaptive_poll { /* zero-initialized it trusts nobody yet */
+typedef struct adaptive_poll { /* zero-initialized it does not poll yet */
     uint32_t trust;            /* short waits lately */
-    uint32_t vain;             /* what it takes is ADAPTIVE_POLL_TRUST doubled so often */
+    uint32_t vain;             /* the number needed is ADAPTIVE_POLL_TRUST doubled so often */
     uint64_t hits, lost;       /* looks that were worth it, and that were not: for tests and metrics */
 } adaptive_poll;
 
 typedef bool adaptive_poll_ready_fn(void *context);
 
-/* True: `ready` was. False: sleep, and say how long that was. */
+/* True: `ready` was. False: sleep, and report how long that was. */
 bool adaptive_poll_look(adaptive_poll *poll, clock_source clock, adaptive_poll_ready_fn *ready, void *context);
 void adaptive_poll_slept(adaptive_poll *poll, int64_t slept_us);

@@ -2,7 +2,7 @@
  *
  * A disk is one folder of plain files. Data is durable only after sync_data has returned MR_OK, a name only after
  * rename or remove has. A crash before that may keep any part of it: none, all, a torn piece, a later write without an
- * earlier one. After a failed sync_data nothing is known about what was written since the last good one, and a second
+ * earlier one. After a failed sync_data nothing is known about the writes since the last good one, and a second
  * sync_data does not help: write it anew, best into another file (disk_replace).
  *
  * The slots block, for as long as the device takes. A loop that serves others uses them sparingly.

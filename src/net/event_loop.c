@@ -35,11 +35,11 @@ struct event_loop {
     unsigned skips;    /* such times in a row, without a look at a clock */
 };
 
-enum { LOOKS_IN_A_ROW = 16 };       /* at lookouts, before anybody looks at the clock */
+enum { LOOKS_IN_A_ROW = 16 };       /* at lookouts, before the clock is read */
 enum { LOOKS_OF_DESCRIPTORS = 16 }; /* each so many rows of them one at descriptors, which costs a system call */
 enum { FETCHES_MAX = 64 };          /* in a row, before descriptors get their turn */
 enum { LOOK_AGAIN_US = 50 };        /* so old may the last look at descriptors be where lookouts bring what there is */
-enum { SKIPS_MAX = 16 };            /* and so often is that taken for granted: who was just told is told more */
+enum { SKIPS_MAX = 16 };            /* and so often without a check: news is followed by more */
 
 struct event_loop_lookout {
     list item;
@@ -75,7 +75,7 @@ static void run_idles(event_loop *loop) {
     list_for_each (at, &loop->idles) {
         event_loop_idle *idle = container_of(at, event_loop_idle, item);
         if (idle->fn != NULL) idle->fn(idle->context);
-        next_at = at->next; /* what was added meanwhile runs too */
+        next_at = at->next; /* idles added meanwhile run too */
     }
     loop->in_idles = false;
     list_for_each (at, &loop->idles) {
@@ -84,7 +84,7 @@ static void run_idles(event_loop *loop) {
     }
 }
 
-/* What was begun since the last iteration is not known to the kernel before the next one. */
+/* The kernel learns of watches begun since the last iteration in the next one. */
 static bool has_news(const uv_loop_t *uv) {
     const void *first; /* of a list that points at itself while it is empty; libuv 1.45 gave it another type */
     memcpy(&first, &uv->watcher_queue, sizeof first);
@@ -101,9 +101,9 @@ static bool any_ready(const event_loop *loop) {
 
 static bool await(event_loop *loop, int64_t timeout_us);
 
-/* libuv only waits; a loop that looks first does so here, and leaves to libuv what it found. True: a lookout is ready,
- * or an idle wants to run again. Libuv's clock is set before it waits and after it slept; who is answered at once need
- * not wait for that. */
+/* libuv only waits; a loop that looks first does so here, and leaves its finds to libuv. True: a lookout is ready,
+ * or an idle wants to run again. Libuv's clock is set before it waits and after it slept; a
+ * caller that is answered at once need not wait for that. */
 static bool wait_here(event_loop *loop) {
     if (loop->again) return true;
     uv_update_time(&loop->uv);

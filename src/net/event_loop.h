@@ -6,7 +6,7 @@
  *
  * Ownership  What *_add and *_create give out is owned by the loop's user and ends with *_remove or *_destroy, which
  *            may be called anywhere on the loop's thread, also inside the callback of the thing itself. After that the
- *      callback does not come again. All of it must be gone before event_loop_destroy. */
+ *            callback does not come again. All of it must be gone before event_loop_destroy. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,7 +35,7 @@ void event_loop_look_first(event_loop *loop);
 
 /* For a loop that several threads drive in turn, with a lock: one of them waits without it. event_loop_pause_us says,
  * with the lock and after event_loop_run_once(loop, 0), for how long there is nothing to do (< 0: no limit);
- * event_loop_pause waits so long, or until a descriptor is ready or somebody wakes the loop, and touches nothing. True:
+ * event_loop_pause waits so long, or until a descriptor is ready or a thread wakes the loop, and touches nothing. True:
  * a lookout was ready before it slept. */
 int64_t event_loop_pause_us(event_loop *loop);
 bool event_loop_pause(event_loop *loop, int64_t timeout_us);
@@ -50,7 +50,7 @@ void event_loop_idle_remove(event_loop_idle *idle);
 void event_loop_idle_again(event_loop *loop); /* from one of them: all run once more before the loop waits */
 
 /* Something that is no descriptor and may have news: looked at before the loop sleeps, which then looks first (above).
- * What it brings is fetched by an idle. All are called by who drives the loop, `ready` and the others also in
+ * An idle fetches its input. All are called by the driver of the loop, `ready` and the others also in
  * event_loop_pause. */
 typedef struct event_loop_lookout_ops {
     bool (*ready)(void *context);
@@ -69,7 +69,7 @@ typedef struct event_loop_watch event_loop_watch;
 typedef void event_loop_watch_fn(void *context);
 MR_MUST mr_status event_loop_watch_add(event_loop *loop, int fd, event_loop_watch_fn *fn, void *context,
                                        event_loop_watch **out);
-/* what it calls back for: at first reads only */
+/* the events it calls back for: at first reads only */
 void event_loop_watch_set(event_loop_watch *watch, bool reads, bool writes);
 void event_loop_watch_remove(event_loop_watch *watch); /* the descriptor may be closed at once */
 

@@ -1,7 +1,7 @@
 /* frame.c — see frame.h.
  *
  * The hot path is frame_decode with a whole header and head before it: a handful of comparisons that all hold and,
- * where there is a wire, two short hashes. Words for what went wrong are made in cold functions, away from it. */
+ * where there is a wire, two short hashes. Error texts are made in cold functions, away from it. */
 #include "net/frame.h"
 
 #include <string.h>
@@ -42,13 +42,13 @@ static inline uint32_t strange_flags(const frame_header *h, const frame_limits *
 
 static inline bool has_kind(uint64_t kinds, unsigned kind) { return kind < 64 && (kinds >> kind & 1) != 0; }
 
-/* Only a body can be checked, and only what is checked has a checksum. */
+/* Only a body can be checked, and only a checked one has a checksum. */
 static inline bool body_fields_agree(const frame_header *h) {
     if (h->flags & FRAME_BODY_CHECKED) return h->body_size != 0;
     return h->body_checksum == 0;
 }
 
-/* The header is hashed and stored in words that are put together in registers: a wide read of what was just stored in
+/* The header is hashed and stored in words that are put together in registers: a wide read of bytes just stored in
  * smaller pieces stalls. */
 static inline uint64_t word_0(const frame_header *h) {
     return h->magic | (uint64_t)h->version << 32 | (uint64_t)h->kind << 40 | (uint64_t)h->flags << 48;
@@ -102,7 +102,7 @@ COLD static mr_status refuse_version(unsigned version) {
     return format_reject("the frame", version, FRAME_VERSION, FORMAT_USE_SAME);
 }
 
-/* Says which field is wrong, in the order of the table. */
+/* Names the wrong field, in the order of the table. */
 COLD static mr_status refuse_header(const frame_header *h, const frame_limits *limits, uint32_t head_max) {
     const char *kind = frame_kind_name((frame_kind)h->kind);
     if (h->magic != FRAME_MAGIC) {

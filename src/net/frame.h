@@ -14,9 +14,9 @@
  *   24      8     body_checksum  of the body with FRAME_BODY_CHECKED, else 0
  *   32            the head, then the body
  *
- * The decoder is pure: it is shown the bytes that have come and says what they are or how many it needs. Every field is
+ * The decoder is pure: it takes the received bytes and returns a frame or the number of bytes it needs. Every field is
  * checked before a byte behind the header is waited for. The body is no part of its input: the receiver has it written
- * straight to its destination. One frame has one encoding, so what was decoded encodes to the same bytes.
+ * straight to its destination. One frame has one encoding, so a decoded frame encodes to the same bytes.
  *
  * The checksum is against broken bytes, not against an attacker: XXH3 has no key. Why the body's is optional, and where
  * the head's is left out, is in docs/decisions/002-checksums.md. */
@@ -72,7 +72,7 @@ _Static_assert(offsetof(frame_header, flags) == 6 && offsetof(frame_header, head
 _Static_assert(offsetof(frame_header, checksum) == 12 && offsetof(frame_header, body_size) == 16, "layout");
 _Static_assert(offsetof(frame_header, body_checksum) == 24 && sizeof(frame_header) == FRAME_HEADER_SIZE, "layout");
 
-typedef struct frame_limits { /* what a peer may send; before it is known who it is, little */
+typedef struct frame_limits { /* limits of a peer's frames; small before HELLO */
     uint32_t head_max;
     uint64_t body_max;
     bool plain; /* FRAME_PLAIN: there is no wire that could break a byte */
@@ -101,7 +101,7 @@ void frame_encode_plain(uint8_t out[FRAME_HEADER_SIZE], size_t head_size);
  * After a failure the place of the next frame is unknown: the stream must be closed. */
 MR_MUST mr_status frame_decode(span available, const frame_limits *limits, frame *out, size_t *need);
 
-/* What the header's checksum field must hold: the low 32 bits of XXH3 over its other fields, in their order, and the
+/* The value of the header's checksum field: the low 32 bits of XXH3 over its other fields, in their order, and the
  * XXH3 of the head; 0 with FRAME_PLAIN. */
 uint32_t frame_checksum(const frame_header *header, span head);
 

@@ -1,6 +1,6 @@
 /* heartbeat.h — liveness check of one link by heartbeats.
  *
- * Pure: takes `now_us`, does no I/O. The owner tells it whenever anything came from the peer (a ping, a pong, data) and
+ * Pure: takes `now_us`, does no I/O. The owner reports whenever anything came from the peer (a ping, a pong, data) and
  * asks it once per interval what to do. A peer that was not heard since the last tick is pinged, and must answer every
  * ping; one that has left `misses_max` pings in a row unanswered is dead. So two sides with different intervals
  * understand each other, and a busy link carries no pings at all.
@@ -39,7 +39,7 @@ static inline void heartbeat_heard(heartbeat *heartbeat) { heartbeat->heard = tr
 
 int64_t heartbeat_next_us(const heartbeat *heartbeat); /* when to tick; CLOCK_NEVER_US if it is off */
 
-/* What to do now; HEARTBEAT_NOTHING before the tick is due. */
+/* The next action; HEARTBEAT_NOTHING before the tick is due. */
 heartbeat_verdict heartbeat_tick(heartbeat *heartbeat, int64_t now_us);
 
 /* For the text: how long it has been silent, to the interval. */

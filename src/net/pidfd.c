@@ -76,7 +76,7 @@ static bool read_stat(int pid, char *state, int *parent, int *exit_code) {
            sscanf(last, "%d", exit_code) == 1;
 }
 
-/* A zombie keeps its number, so what /proc said was about this process if it is still there afterwards. */
+/* A zombie keeps its number, so /proc described this process if it is still there afterwards. */
 static bool from_zombie(int pidfd, int pid, int *wait_status) {
     char state;
     int parent, exit_code;

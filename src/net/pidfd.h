@@ -5,8 +5,8 @@
 
 #include "miniray/status.h"
 
-/* Of the process at the other end of a unix socket: the one that connected it, or listened. `pid` is what SO_PEERCRED
- * said. MR_PEER_DIED: it has ended. MR_IO where the kernel has no pidfds (before Linux 5.3). */
+/* Of the process at the other end of a unix socket: the one that connected it, or listened. `pid` comes from
+ * SO_PEERCRED. MR_PEER_DIED: it has ended. MR_IO where the kernel has no pidfds (before Linux 5.3). */
 MR_MUST mr_status pidfd_of_peer(int socket, int pid, int *out);
 
 /* Of a child that has not been waited for. */

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-enum { SCM_RIGHTS_MAX = 4 }; /* that travel together; the kernel closes what comes beyond */
+enum { SCM_RIGHTS_MAX = 4 }; /* that travel together; the kernel closes further ones */
 
 typedef union scm_rights { /* aligned as the kernel wants it */
     struct cmsghdr first;

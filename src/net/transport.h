@@ -1,7 +1,7 @@
 /* transport.h — transport interface: messages between two processes.
  *
  * A transport offers links. A link joins two processes and carries messages both ways, each direction in order. A
- * message has a head (small: what it is about, at most MESSAGE_HEAD_MAX bytes) and may have a body (any size, received
+ * message has a head (small: its description, at most MESSAGE_HEAD_MAX bytes) and may have a body (any size, received
  * straight into memory that the receiver names). Backends: shared memory (net/shm/shm_transport.h), tcp and unix
  * sockets (net/socket/socket_transport.h), the simulator (sim/sim_network.h).
  *
@@ -45,7 +45,7 @@ typedef struct cause {
 void cause_set(cause *cause, mr_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void cause_set_list(cause *cause, mr_status status, const char *format, va_list arguments);
 
-typedef struct peer { /* who is on the other side */
+typedef struct peer { /* the process on the other side */
     uint64_t process; /* its id; the same number is never given to two processes of one cluster */
     int pid;          /* 0 where it is not on this machine */
     char name[PEER_NAME_MAX];
@@ -53,7 +53,7 @@ typedef struct peer { /* who is on the other side */
 
 typedef struct message { /* borrowed for the duration of on_message */
     span head;
-    span body; /* lies where on_body said; empty if there is none; data == NULL with its size if it was thrown away */
+    span body; /* at the place of on_body; empty if there is none; data == NULL with its size if it was thrown away */
 } message;
 
 typedef struct transport_events {
@@ -78,14 +78,14 @@ typedef struct transport_ops {
     /* Starts a link to an address of this transport's kind; the rest comes as events. MR_INVALID: not an address. */
     mr_status (*open)(void *self, const char *address, link_id *out);
 
-    /* Ends a link on purpose: what was committed is still sent where possible; on_closed follows, on both sides. */
+    /* Ends a link on purpose: committed messages are still sent where possible; on_closed follows, on both sides. */
     void (*close)(void *self, link_id link);
 
     /* Room for the head of one message, to be written in place and then committed or given up by the next reserve.
      * MR_BUSY: full, on_room will follow. MR_CLOSED: no such link (any more), or it is still opening. MR_TOO_LARGE. */
     mr_status (*reserve)(void *self, link_id link, size_t size, uint8_t **out);
 
-    /* Sends what was reserved last on this link; `size` may be smaller than what was reserved. Cannot fail. */
+    /* Sends the last reserved message of this link; `size` may be smaller than the reserved one. Cannot fail. */
     void (*commit)(void *self, link_id link, size_t size);
 
     /* Both at once, for a head that lies elsewhere and with which nothing else is to leave: it goes now, and is copied
@@ -106,10 +106,10 @@ typedef struct transport_ops {
      * arriving, or no such link: no-op. */
     void (*discard)(void *self, link_id link);
 
-    /* Lets go what was held back for coalescing. A driver calls it before it waits. */
+    /* Sends messages that were held back for coalescing. A driver calls it before it waits. */
     void (*flush)(void *self);
 
-    /* How small messages are written without reserve and commit (net/shm/lane.h), for who sends often; asked for in
+    /* How small messages are written without reserve and commit (net/shm/lane.h), for frequent senders; asked for in
      * on_open, borrowed until on_closed. NULL, or NULL itself: there is no such way. */
     struct lane *(*lane)(void *self, link_id link);
 } transport_ops;

@@ -32,7 +32,7 @@
  * and region begin at multiples of 8 and 64: a receiver that has them elsewhere copies them first.
  *
  * Any well-formed MessagePack of these types is read, whatever the width of its numbers and lengths; floats of 32 bits
- * become floats of 64. What is written has one form: shortest numbers and lengths, floats of 64 bits, and tuples with
+ * become floats of 64. The encoder writes one form: shortest numbers and lengths, floats of 64 bits, and tuples with
  * the longest header, so that their size can be filled in when it is known. Ints above INT64_MAX are refused.
  *
  * A value is at most 4 GB without its buffers, and nested at most VALUE_DEPTH_MAX deep. */
@@ -117,7 +117,7 @@ typedef struct value_buffer { /* data is borrowed from the argument */
 MR_MUST mr_status value_measure(const mr_arg *arg, size_t out_of_line_min, value_plan *out);
 
 /* Writes the payload, plan->size bytes, and fills in plan->buffer_count buffers with the offsets that they have one
- * after the other in a body. The argument must be what was measured: one that changes in between is a programming
+ * after the other in a body. The argument must be the measured one: one that changes in between is a programming
  * error. */
 void value_write(const mr_arg *arg, const value_plan *plan, uint8_t *payload, value_buffer *buffers);
 
@@ -155,12 +155,12 @@ static inline bool value_write_byte(const mr_arg *arg, uint8_t *out) {
 }
 
 /* A str or bytes of at most VALUE_SHORT_MAX bytes as two words, the bytes behind it zero: returns its size; 0: it is
- * none, or value_measure will say what is wrong with it. */
+ * none, or value_measure will report its fault. */
 enum { VALUE_SHORT_MAX = 14 };
 size_t value_write_short(const mr_arg *arg, uint64_t out[2]);
 
 /* A str or bytes of less than `limit` bytes in one step: returns how many of `room` bytes it took; 0: it is none, or
- * there is no room for it, or something is wrong with it that value_measure will say. */
+ * there is no room for it, or it has a fault that value_measure will report. */
 size_t value_write_text(const mr_arg *arg, size_t limit, uint8_t *out, size_t room);
 
 /* Bytes that are aligned to VALUE_ALIGN and borrowed until value_close. Fails as value_open. */

@@ -32,7 +32,7 @@ mr_arg mr_bool(bool value) { return (mr_arg){.kind = MR_KIND_BOOL, .b = value}; 
 mr_arg mr_int(int64_t value) { return (mr_arg){.kind = MR_KIND_INT, .i = value}; }
 mr_arg mr_float(double value) { return (mr_arg){.kind = MR_KIND_FLOAT, .f = value}; }
 
-/* What was made of NULL: whoever it is given to refuses it. */
+/* A value made of NULL: every function that takes it refuses it. */
 static mr_arg none(void) { return (mr_arg){.kind = (mr_kind)VALUE_KIND_NONE}; }
 
 mr_arg mr_str(const char *text) { return text == NULL ? none() : mr_text(text, strlen(text)); }

@@ -8,7 +8,7 @@
 #include "net/value.h"
 
 enum {
-    STREAM_BODY = 4 << 20,   /* what is larger only pushes other things out of the caches, */
+    STREAM_BODY = 4 << 20,   /* larger ones only push other things out of the caches, */
     STREAM_BUFFER = 32 << 20 /* and memcpy sees that by itself if one buffer is that large */
 };
 

@@ -1,5 +1,4 @@
-/* value_check.c — validation of an encoded value, once, before anything of it is read. Asked once, before anything of
- * it is read.
+/* value_check.c — validation of an encoded value, once, before anything of it is read.
  *
  * One pass over the items from front to back, with a stack of the containers that are open. It is an array, not
  * recursion, so a message decides neither how deep we call nor how much we allocate: the index grows with containers
@@ -39,7 +38,7 @@ static uint32_t end_of(check *c) { return c->depth == 0 ? (uint32_t)c->doc->byte
 /* A map's items alternate, and it has an even number of them. */
 static bool at_key(const level *level) { return level->kind == MR_KIND_MAP && level->left % 2 == 0; }
 
-/* ---- Where it went wrong. */
+/* ---- Place of a fault. */
 
 enum { PATH_TEXT = 256 };
 

@@ -113,7 +113,7 @@ typedef struct measure {
     int wraps; /* containers that are named in the text of a failure */
 } measure;
 
-/* Says so before anybody reads as much, or adds it up. */
+/* Refuses a wrong size or pointer before the bytes are read or added up. */
 static mr_status check_memory(mr_span bytes, const char *what) {
     if (bytes.size > VALUE_BODY_MAX)
         return error_set(MR_TOO_LARGE, "%s of %zu bytes: the limit is 2^56", what, bytes.size);
@@ -121,7 +121,7 @@ static mr_status check_memory(mr_span bytes, const char *what) {
     return error_set(MR_INVALID, "%s of %zu bytes whose pointer is NULL", what, bytes.size);
 }
 
-/* Adds what lies in the value. The sum stays below 2^33, so it cannot overflow. */
+/* Adds bytes that lie in the value. The sum stays below 2^33, so it cannot overflow. */
 static mr_status add(measure *m, uint64_t header, uint64_t size) {
     if (size > VALUE_SIZE_MAX || m->size + header + size > VALUE_SIZE_MAX)
         return error_set(MR_TOO_LARGE, "a value of more than %u bytes beside its buffers", VALUE_SIZE_MAX);
@@ -237,7 +237,7 @@ static mr_status measure_leaf(measure *m, const mr_arg *from, bool in_key) {
 
 static mr_status measure_arg(measure *m, const mr_arg *arg, int depth, bool in_key);
 
-/* Tells where the failing item is, but for what is far outside; names the key if it is a str of the caller's. */
+/* Names the place of the failing item, except far outside; names the key if it is a str of the caller's. */
 static mr_status wrap_item(measure *m, mr_status status, mr_kind kind, size_t index, const mr_arg *key) {
     if (m->wraps > VALUE_PATH_LEVELS) return status;
     if (m->wraps++ == VALUE_PATH_LEVELS) return error_wrap(status, "…");
@@ -308,7 +308,7 @@ typedef struct pen {
     size_t absent; /* bytes that were left out so far */
 } pen;
 
-/* Where it stands in the value. */
+/* Its position in the value. */
 static size_t place_of(const pen *pen) { return (size_t)(pen->at - pen->start) + pen->absent; }
 
 static char *room(pen *pen, uint64_t size) {
@@ -322,7 +322,7 @@ static void put_bytes(pen *pen, const void *data, size_t size) {
     pen->at = at + size;
 }
 
-/* What may lie apart. */
+/* Kinds that may lie out of line. */
 static void put_data(pen *pen, const void *data, size_t size) {
     if (pen->apart == NULL || size < VALUE_APART) {
         put_bytes(pen, data, size);

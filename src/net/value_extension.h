@@ -1,7 +1,7 @@
 /* value_extension.h — contents of the extension types of an encoded value; the layouts are in value.h.
  *
- * Each reader answers NULL, or what is wrong. They never look outside the value and the region, also when others change
- * the bytes meanwhile. */
+ * Each reader returns NULL, or the fault as a text. They never look outside the value and the region, also when others
+ * change the bytes meanwhile. */
 #pragma once
 #include "net/value_token.h"
 

@@ -8,7 +8,7 @@
 #include "net/value_token.h"
 #include "net/value_utf8.h"
 
-/* Bytes of less than 256, all of the value: what value_token_read says too, and takes longer. */
+/* Bytes of less than 256, all of the value: as value_token_read, which takes longer. */
 static bool read_short_bytes(span bytes, value_token *token) {
     if (bytes.size < 2 || bytes.data[0] != 0xc4 || bytes.size != 2 + (size_t)bytes.data[1]) return false;
     token->kind = MR_KIND_BYTES;
@@ -17,7 +17,7 @@ static bool read_short_bytes(span bytes, value_token *token) {
     return true;
 }
 
-/* A whole str or bytes, as many values are; value_check says what is wrong with any other. */
+/* A whole str or bytes, as many values are; value_check reports the fault of any other. */
 static bool read_text(const value_doc *doc, mr_value *root) {
     value_token token;
     span bytes = doc->bytes;
@@ -72,7 +72,7 @@ static bool is_text(const mr_arg *arg, size_t limit) {
     return arg->kind == MR_KIND_BYTES || value_utf8_valid(span_of(arg->bytes.data, arg->bytes.size));
 }
 
-/* Made in registers: whoever copies the words does not wait for single bytes to be stored. */
+/* Made in registers: a copy of the words does not wait for single bytes to be stored. */
 size_t value_write_short(const mr_arg *arg, uint64_t out[2]) {
     if (!is_text(arg, VALUE_SHORT_MAX + 1)) return 0;
     const uint8_t *data = arg->bytes.data;

@@ -1,6 +1,6 @@
 /* value_read.c — reading of received values.
  *
- * A view holds what its item's header says, so most questions need no look at the bytes. An iterator goes from item to
+ * A view holds the content of its item's header, so most reads need no look at the bytes. An iterator goes from item to
  * item: over a container it jumps with the document's index, over anything else with the item's own length. The bytes
  * were checked when the document was opened; they are read with the same bounded readers again, so that bytes which
  * changed meanwhile do no harm. */

@@ -1,6 +1,6 @@
 /* value_token.c — see value_token.h.
  *
- * The first byte of an item says what it is and how long its header is. msgpuck's own checks assert that more bytes
+ * The first byte of an item gives its type and the length of its header. msgpuck's own checks assert that more bytes
  * follow, which a peer decides, so bounds are kept here, and msgpuck loads the numbers.
  * Tested by src/net/value_check_test.c. */
 #include "net/value_token.h"

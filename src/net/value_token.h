@@ -22,10 +22,10 @@ static inline uint64_t value_word(uint32_t start, uint32_t size) { return start 
 static inline uint32_t value_start(uint64_t word) { return (uint32_t)word; }
 static inline uint32_t value_size(uint64_t word) { return (uint32_t)(word >> 32); }
 
-/* NULL if *out is the token at `at`, else what is wrong. `end` is at most bytes.size. */
+/* NULL if *out is the token at `at`, else the fault. `end` is at most bytes.size. */
 const char *value_token_read(span bytes, uint32_t at, uint32_t end, value_token *out);
 
-/* Whether the item there is a reference, of VALUE_REF_ITEM bytes: what value_token_read says too, and takes longer. */
+/* Whether the item there is a reference, of VALUE_REF_ITEM bytes: as value_token_read, which takes longer. */
 enum { VALUE_REF_HEAD = 2, VALUE_REF_SIZE = 16, VALUE_REF_ITEM = VALUE_REF_HEAD + VALUE_REF_SIZE };
 static inline bool value_is_ref(span bytes, uint32_t at, uint32_t end) {
     const uint8_t *head = bytes.data + at;
@@ -36,7 +36,7 @@ static inline bool value_is_container(unsigned kind) {
     return kind == MR_KIND_LIST || kind == MR_KIND_TUPLE || kind == MR_KIND_MAP;
 }
 
-/* What may be the key of a map, or be in a tuple that is one. */
+/* Kinds allowed as the key of a map, or in a tuple that is one. */
 static inline bool value_is_key(unsigned kind) { return kind <= MR_KIND_BYTES || kind == MR_KIND_TUPLE; }
 
 /* A view in the words of a mr_value: the document; kind, ext, whether it is the root (8 bits each) and its ordinal (the

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 
-/* How many of the bytes from here on are ASCII, in whole blocks. */
+/* The number of ASCII bytes from here on, in whole blocks. */
 static size_t ascii_blocks(const uint8_t *at, size_t left) {
     size_t size = 0;
     uint64_t block[4];

@@ -4,9 +4,8 @@
  * highest one. `some` has a bit for each list that is not empty.
  *
  * Invariants (block_allocator_check)  the cuts of a stretch cover it, in order, without gaps; no two neighbours are
- *                                     free; a free
- * run is in the list of its size if its stretch is open and in none if it is closed; `used` is the sum of the blocks.
- */
+ *                                     free; a free run is in the list of its size if its stretch is open and in none if
+ *                                     it is closed; `used` is the sum of the blocks. */
 #include "store/block_allocator.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* block_allocator.h — allocator of objects inside the extents of a process: a pure allocator of offsets.
  *
- * Everything it knows lies in the process's own memory; not a byte of the arena is read or written, so nothing that
- * another process does, or the death of this one, can corrupt it. (What of a dead process's memory is still in use the
- * store server knows from the slots.)
+ * All its state lies in the process's own memory; not a byte of the arena is read or written, so no other process, nor
+ * the death of this one, can corrupt it. (The store server knows from the slots which memory of a dead process is still
+ * in use.)
  *
  * Good fit in constant time: free runs are kept in lists by size, 16 lists for each power of two; a request takes a run
  * from the first list whose runs are all long enough, cuts it and gives the rest back. Runs that touch are one run.

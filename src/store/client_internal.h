@@ -9,7 +9,7 @@
  *      exactly while it has views, and views only while it has holds; `viewed` counts those with views.
  *   2  An object without a hold was made here, is in `idle`, and is counted there with its bytes; one that was made
  *      here and is held is in `made`.
- *   3  Only what was made here has memory of this process's, a block or a stretch of its own, never both.
+ *   3  Only objects made here have memory of this process, a block or a stretch of its own, never both.
  *   4  `leased` is the size of all stretches, `spare_bytes` that of the empty ones; the blocks are sound
  *      (block_allocator.h).
  *   5  Every entry of the hold table is free or one record's; no more slots are free than were lent. */
@@ -43,7 +43,7 @@ struct store_client_object {
     block *block; /* its memory, if made and not taken: one of the two */
     own_stretch *own;
     void *data;           /* of the views */
-    uint64_t data_offset; /* of what is viewed in place */
+    uint64_t data_offset; /* of bytes viewed in place */
 };
 
 /* Between two steps that others can see. */
@@ -53,7 +53,7 @@ struct store_client_object {
         if ((store)->ops->step != NULL) (store)->ops->step((store)->context); \
     } while (0)
 
-/* What there may be an answer pending for. */
+/* Requests that may have an answer pending. */
 typedef enum store_client_want { WANT_SLOTS, WANT_HOLDS, WANT_SMALL, WANT_PAGES, WANT_OWN, WANTS } store_client_want;
 
 struct store_client {
@@ -68,7 +68,7 @@ struct store_client {
     list idle; /* that it made, gave out and does not hold any more */
     size_t idle_count;
     uint64_t idle_bytes;
-    bool collecting;              /* the store server has been asked to look for what nobody holds */
+    bool collecting;              /* the store server has been asked to look for objects that no process holds */
     map by_slot;                  /* slot offset → store_client_object */
     object_header **free_headers; /* owned stack */
     size_t free_slot_count, slot_capacity;
@@ -80,7 +80,7 @@ struct store_client {
     uint64_t taken_seen, moved_seen, wanted_seen;
 
     bool pending[WANTS];
-    mr_status failed[WANTS]; /* of the last answer; told once */
+    mr_status failed[WANTS]; /* of the last answer; reported once */
     char failure[ERROR_TEXT_MAX];
     int64_t retry_us;
     uint32_t viewed;
@@ -99,9 +99,9 @@ uint64_t store_client_memory_offset(const store_client_object *object);
 void store_client_memory_release(store_client *store, store_client_object *object);
 /* the store server took it; a block is still ours to reuse */
 void store_client_memory_forget(store_client *store, store_client_object *object);
-/* gives back what is empty; closes what nearly is */
+/* gives empty stretches back; closes nearly empty ones */
 void store_client_memory_back(store_client *store, bool close);
-/* Slots and entries are asked for before the last is gone, so that nobody has to wait for them. */
+/* Slots and entries are asked for before the last is gone, so that no caller has to wait for them. */
 void store_client_ask_ahead(store_client *store);
 void store_client_ask_collect(store_client *store); /* if there is enough to collect */
 void store_client_leased(store_client *store, const store_client_request *request, extent extent);

@@ -18,8 +18,8 @@ void hold_table_init(hold_table *holds, process_page *page); /* the store server
 void hold_table_fini(hold_table *holds);
 void hold_table_grow(hold_table *holds, hold_entry *chunk); /* CHUNK_ENTRIES further ones, all zero */
 
-/* Writes an entry for the slot at this offset; NULL: the table is full. A full fence follows: what is read of the slot
- * afterwards decides whether the hold is valid (object_header_confirm_hold). */
+/* Writes an entry for the slot at this offset; NULL: the table is full. A full fence follows: a later read of the slot
+ * decides whether the hold is valid (object_header_confirm_hold). */
 hold_entry *hold_table_add(hold_table *holds, uint64_t slot);
 void hold_table_remove(hold_table *holds, hold_entry *entry);
 void hold_table_pin(hold_entry *entry); /* with a full fence, for object_header_confirm_pin */

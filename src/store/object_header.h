@@ -1,16 +1,16 @@
 /* object_header.h — object header in shared memory; object ids and references.
  *
- * An object is written once, sealed, then immutable. Its *slot* says what and where it is; a process that has a *ref*
+ * An object is written once, sealed, then immutable. Its *slot* has its id and place; a process that has a *ref*
  * (id, slot, sequence) can find and hold it without asking another process. A slot belongs to the process whose page it
  * lies in.
  *
  *   slot      offset  what                                            written by
  *   --------  ------  ----------------------------------------------  -----------------------------------------------
  *   word      0       sequence << 8 | condemned flag | state          see below
- *   id        8       who made it, and the maker's count              maker, while CREATING
+ *   id        8       its maker, and the maker's count                maker, while CREATING
  *   offset    24      where its bytes are in the arena         maker, while CREATING; store server, while SPILLED
  *   size      32      how many                                        maker, while CREATING
- *   used_us   40      when it was last viewed (monotonic)             whoever views it; only a hint
+ *   used_us   40      when it was last viewed (monotonic)             viewing process; only a hint
  *   moves     48      how often the store server has taken its memory  maker sets 0; store server
  *
  * States (M maker's process, K store server, H any holder):
@@ -19,34 +19,33 @@
  *    ▲ ▲                  │                  │ │ ▲           │                       │
  *    │ └──M abort, K died─┘                  │ │ └──H pins───┘                       │ file bad, H deletes
  *    ├──────M frees what it never showed─────┘ └──H deletes──► DOOMED ──K, no pins──► LOST
- *    └──M has taken the memory back── GONE ◄──K── condemned and held by nobody
+ *    └──M has taken the memory back── GONE ◄──K── condemned and without a hold
  *
  * *condemned* is a flag on SEALED, SPILLED, DOOMED and LOST: the store server found no holder and asks for objections.
  *
  * Invariants
  *  1 A sequence number of a slot means one object, for ever: leaving for FREE or GONE adds one.
  *  2 Slots are type-stable: a page that was once one of slots stays one until the store server closes, so a stale ref
- *  reads a
- *    slot, never something else, and sees by the sequence that its object is gone.
- *  3 Who holds what is in the hold tables (process_page.h) and nowhere else; an entry of a process that died is void.
+ *    reads a slot, never something else, and sees by the sequence that its object is gone.
+ *  3 Holds are in the hold tables (process_page.h) and nowhere else; an entry of a process that died is void.
  *  4 An object that has a valid hold never becomes GONE, one with a valid pin never SPILLED or LOST:
  *
  *      holder:  entry := slot;  fence;  read word     store server:  word := condemned;  fence;  read all entries
  *
- *  One of the two sees the other. A holder that finds `condemned` clears it, the store server takes the object only by
- *    changing `condemned` to GONE: both by compare-and-swap, so one wins and both know who. SPILLING is the same game
- *  for pins: who pins while it is written puts it back to SEALED, and the store server throws its file away.
- *    (The entry is stored with release, so that a fence and not a lock does; letting go releases too, so that nobody
- *    gets the bytes while the last holder still reads them.)
- *  5 Bytes of the arena are used by one owner: the maker's blocks until GONE, SPILLED or LOST is seen (moves > 0 says
- *  so for ever), the store server's after that. A stretch that was leased for this one object is the store server's at
- *  once.
+ *    One of the two sees the other. A holder that finds `condemned` clears it, the store server takes the object only
+ *    by changing `condemned` to GONE: both by compare-and-swap, so one wins and both know which. SPILLING works the
+ *    same way for pins: a holder that pins while it is written puts it back to SEALED, and the store server throws its
+ *    file away. (The entry is stored with release, so that a fence and not a lock does; letting go releases too, so
+ *    that no process gets the bytes while the last holder still reads them.)
+ *  5 Bytes of the arena are used by one owner: the maker's blocks until GONE, SPILLED or LOST is seen (moves > 0
+ *    records it for ever), the store server's after that. A stretch that was leased for this one object is the store
+ *    server's at once.
  *
  * Order: `word` is stored with release and read with acquire; it orders the other fields, which the maker therefore
  * writes relaxed. A process reads its own hold entries relaxed: it is their one writer. used_us is a hint.
  *
- * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has said
- * that it took its own (the answer of the call that carried the ref). Both operations: store_client_ref,
+ * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has
+ * confirmed its own (the answer of the call that carried the ref). Both operations: store_client_ref,
  * store_client_take. */
 #pragma once
 #include <stdatomic.h>
@@ -125,8 +124,8 @@ static inline bool object_header_confirm_hold(object_header *header, uint64_t se
     }
 }
 
-/* After the entry was marked as pinned: what the pin is worth. SEALED: the bytes stay where they are; SPILLED: they
- * have to come back first; DOOMED and LOST: they are gone. Never SPILLING: that is put back. */
+/* After the entry was marked as pinned: the state that the pin meets. SEALED: the bytes stay where they are; SPILLED:
+ * they have to come back first; DOOMED and LOST: they are gone. Never SPILLING: that is put back. */
 static inline object_header_state object_header_confirm_pin(object_header *header) {
     for (;;) {
         uint64_t word = object_header_read(header);

@@ -1,7 +1,7 @@
 /* private_mapping.h — private mapping of the arena for reading objects.
  *
- * Readers see the arena through a second mapping, MAP_PRIVATE: user code that writes into what it was given (torch has
- * no read-only tensors) changes a copy of the page that only its process sees. After the last view of an object such
+ * Readers see the arena through a second mapping, MAP_PRIVATE: user code that writes into a view (torch has no
+ * read-only tensors) changes a copy of the page that only its process sees. After the last view of an object such
  * copies go: the next view shows the object as it was sealed. Objects that are read this way begin and end on pages, so
  * that no page has bytes of two.
  *
@@ -43,9 +43,9 @@ typedef struct private_mapping {
 MR_MUST mr_status private_mapping_open(const arena *arena, private_mapping *out);
 void private_mapping_close(private_mapping *mapping); /* one without a mapping (base NULL) is a no-op */
 
-/* Where these bytes are seen, as others have sealed them. */
+/* The address of these bytes in the private mapping, as others have sealed them. */
 void *private_mapping_view(private_mapping *mapping, uint64_t offset, uint64_t size);
 /* Makes each page the process's own copy, whatever becomes of the arena. */
 void private_mapping_keep(private_mapping *mapping, uint64_t offset, uint64_t size);
-/* Nobody views them any more. `offset` is the beginning of a page. */
+/* No view shows them any more. `offset` is the beginning of a page. */
 void private_mapping_drop(private_mapping *mapping, uint64_t offset, uint64_t size);

@@ -1,16 +1,16 @@
 /* process_page.h — page of a process in the object store: its hold table, and counters shared with the store server.
  *
- *   desk       offset  what                                                      written by
- *   ---------  ------  --------------------------------------------------------  ----------
- *   released   0       how many holds and pins the process has let go            process
+ *   page       offset  what                                                       written by
+ *   ---------  ------  ---------------------------------------------------------  ------------
+ *   released   0       how many holds and pins the process has let go             process
  *   taken      64      how often the store server ended objects of the process's  store server
- *   wanted     72      how often the store server wanted unused stretches back  store server
- *   moved      80      how often it spilled or lost some                  store server
- *   entries    128     the hold table's first entries                            process
+ *   wanted     72      how often the store server wanted unused stretches back    store server
+ *   moved      80      how often it spilled or lost some                          store server
+ *   entries    128     the hold table's first entries                             process
  *
  * An entry names the slot of an object that the process holds (0: none), with HOLD_PINNED while it has a view of it.
- * The table grows by further chunks that consist of entries only. The store server knows the chunks from its own books
- * and checks every entry that it reads. */
+ * The table grows by further chunks that consist of entries only. The store server knows the chunks from its own
+ * records and checks every entry that it reads. */
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>

@@ -9,14 +9,14 @@
  *   in a file                        files has it, under its slot's offset
  *
  * Invariants: an object that is SPILLED has a file and no home; every object in a page without an owner that is in
- * memory has a home. store_server_check asserts those that show in the store server's own books:
- *   1  Processes and pages are found by their names: by_id and by_page have them and nothing else.
- *   2  Every stretch is found by its offset, and is in the list of its owner, or of nobody's.
+ * memory has a home. store_server_check asserts those that show in the store server's own records:
+ *   1  Processes and pages are found by their keys: by_id and by_page have them and nothing else.
+ *   2  Every stretch is found by its offset, and is in the list of its owner, or of orphans.
  *   3  A home is a stretch without an owner; `live` counts the objects that have it as their home. A stretch without an
  *      owner has at least one, or is being loaded into.
  *   4  A page without an owner has `busy` slots that are not FREE: no more than a page has.
- *   5  A file belongs to a slot, and all files together are the bytes that are spilled; a save has nobody waiting.
- *  6  What the store server itself holds is in a page, and held at least once. */
+ *   5  A file belongs to a slot, and all files together are the bytes that are spilled; a save has no waiters.
+ *   6  An object that the store server itself holds is in a page, and held at least once. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -34,17 +34,17 @@ enum { KNOWN_MAX = 8 };
 
 typedef struct process_book {
     uint64_t id;
-    list place; /* in vault->processes */
+    list place; /* in server->processes */
     extent lease_page;
     list chunks, stretches, pages;
     extent known[KNOWN_MAX]; /* LEASE_OWN stretches that it had: a ring; of size 0: none */
     size_t known_next;
-    bool taken, moved;         /* objects of its were ended, or spilled or lost: it has to be told */
+    bool taken, moved;         /* objects of its were ended, or spilled or lost: it has to be notified */
     int64_t starving_since_us; /* CLOCK_NEVER_US: it is not */
 } process_book;
 
 typedef struct stretch_book {
-    list place; /* in its process's stretches, or in vault->orphans */
+    list place; /* in its process's stretches, or in server->orphans */
     extent extent;
     lease_kind kind;
     process_book *owner; /* NULL: the store server */
@@ -52,11 +52,11 @@ typedef struct stretch_book {
 } stretch_book;
 
 typedef struct page_book {
-    list place; /* in vault->pages */
+    list place; /* in server->pages */
     list own;   /* in its process's pages */
     extent extent;
-    process_book *owner;                                                   /* NULL: nobody */
-    uint32_t busy;                                                         /* of nobody's: slots that are not FREE */
+    process_book *owner;                                                   /* NULL: none */
+    uint32_t busy;                                                         /* without an owner: slots not FREE */
     uint64_t held[PAGE_WORDS], pinned[PAGE_WORDS], candidates[PAGE_WORDS]; /* during a round; a bit for each slot */
     stretch_book *homes[OBJECT_HEADERS_PER_PAGE];
 } page_book;
@@ -93,14 +93,14 @@ struct store_server {
     map by_page;   /* slot offset / 4096 → page_book */
     map stretches; /* offset → stretch_book */
     map files;     /* slot offset → file_book, owned */
-    map kept;      /* slot offset → how often the store server itself holds what is there, as a number */
+    map kept;      /* slot offset → how often the store server itself holds the object there, as a number */
     uint64_t next_ticket;
-    uint64_t released_seen;   /* sum over the desks */
-    bool released;            /* somebody left, or a file's object may be free */
+    uint64_t released_seen;   /* sum over the process pages */
+    bool released;            /* a process left, or a file's object may be free */
     int64_t collect_at_us;    /* not before */
     int64_t disk_at_us;       /* no saving before */
     char disk_failure[128];   /* why the last save failed; "": it did not */
-    store_server_stats stats; /* counts; what there is now is counted when asked for */
+    store_server_stats stats; /* counts; present numbers are counted when asked for */
 };
 
 static inline object_header *page_slot(const store_server *server, const page_book *page, uint32_t index) {
@@ -121,9 +121,9 @@ page_book *store_server_page(const store_server *server, uint64_t slot, uint32_t
 stretch_book *store_server_stretch_add(store_server *server, process_book *owner, extent extent, lease_kind kind);
 void store_server_stretch_free(store_server *server, stretch_book *stretch);
 
-/* Where the object's bytes are, after checking what its slot says; NULL: nowhere that makes sense. */
+/* The stretch of the object's bytes, after checking its slot; NULL: the slot makes no sense. */
 stretch_book *store_server_home(const store_server *server, const page_book *page, uint32_t index);
-/* of an object that is nobody's any more */
+/* of an object that no process has any more */
 void store_server_take_memory(store_server *server, page_book *page, uint32_t index);
 
 /* ---- store_gc.c */
@@ -138,7 +138,7 @@ uint64_t store_server_released(const store_server *server);
 
 /* ---- store_usage.c */
 
-/* Who holds most, for people: " (p3: 1048576 bytes in 1 object, …)", or "". */
+/* The largest holders, for people: " (p3: 1048576 bytes in 1 object, …)", or "". */
 void store_server_holders_text(store_server *server, char *out, size_t size);
 
 /* ---- store_server_holds.c */
@@ -147,8 +147,8 @@ void store_server_mark_kept(store_server *server); /* a part of store_server_mar
 
 /* ---- store_spill.c */
 
-/* Memory, with all that can be done to have it. `process` may be NULL. MR_NOMEM, after some patience, is not said of a
- * stretch: there is less to ask for. */
+/* Memory, with all that can be done to have it. `process` may be NULL. MR_NOMEM, after some patience, is not returned
+ * for a stretch: there is less to ask for. */
 mr_status store_server_room(store_server *server, process_book *process, lease_kind kind, uint64_t size, int64_t now_us,
                             extent *out, int64_t *retry_us);
 /* Spilling is store_server_mark, store_server_spill_choose, store_server_mark, store_server_spill_send. */

@@ -85,8 +85,8 @@ static mr_status move_piece(int fd, job_kind kind, uint8_t *data, size_t size, u
     return MR_OK;
 }
 
-/* In pieces, so that what is hashed is still in the caches. What is saved may be let go and written over meanwhile: its
- * slot says so when it is done, and the file is forgotten (store_spill.c). */
+/* In pieces, so that hashed bytes are still in the caches. A saved object may be let go and written over meanwhile: its
+ * slot shows it at the end, and the file is forgotten (store_spill.c). */
 static mr_status transfer(int fd, job *job) {
     spill_file_file *file = job->file;
     XXH3_state_t *hash = XXH3_createState();
@@ -178,7 +178,7 @@ mr_status spill_file_load(spill_file *spill, uint64_t ticket, uint64_t name, voi
     return MR_OK;
 }
 
-/* The place is free at once: whoever is written there next is written after the hole was punched. */
+/* The place is free at once: the next object there is written after the hole was punched. */
 void spill_file_forget(spill_file *spill, uint64_t name) {
     spill_file_file *file = map_remove(&spill->files, name);
     if (file == NULL) return;

@@ -1,5 +1,5 @@
-/* store_client.c — see store_client.h; the game with the store server is described in object_header.h. Objects: making,
- * holding, viewing. */
+/* store_client.c — see store_client.h; the protocol with the store server is described in object_header.h. Objects:
+ * making, holding, viewing. */
 #include "store/store_client.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "base/invariants.h"
 #include "store/client_internal.h"
 
-enum { REFUSED_US = 1000 * 1000 }; /* a refusal that nobody came for says nothing about a later moment */
+enum { REFUSED_US = 1000 * 1000 }; /* an old refusal that no caller fetched does not hold later */
 
 /* ---- Records. */
 
@@ -43,9 +43,9 @@ static void unhold(store_client *store, store_client_object *object) {
     hold_table_remove(&store->holds, entry);
 }
 
-/* ---- What the store server did. */
+/* ---- Actions of the store server. */
 
-/* Between the lists of what this process holds and what it has let go. */
+/* Between the lists of held objects and of objects let go. */
 static void set_idle(store_client *store, store_client_object *object, bool idle) {
     MR_ASSERT(object->made && (idle || (store->idle_count > 0 && store->idle_bytes >= object->size)));
     list_remove(&object->place);
@@ -151,7 +151,7 @@ void store_client_seal(store_client *store, store_client_object *object) {
     STORE_CLIENT_STEP(store, "store.sealed");
 }
 
-/* Nobody else knows it: it ends here and now. False: the store server has its memory, and has to end it. */
+/* No other process knows it: it ends here and now. False: the store server has its memory, and has to end it. */
 static bool free_alone(store_client *store, store_client_object *object) {
     for (;;) {
         uint64_t word = object_header_read(object->header);
@@ -244,7 +244,7 @@ void store_client_drop(store_client *store, store_client_object *object) {
         record_free(store, object);
         return;
     }
-    set_idle(store, object, true); /* the store server says when it is over (notice) */
+    set_idle(store, object, true); /* the store server reports when it is over (notice) */
     store_client_ask_collect(store);
     CHECK_INVARIANTS(store->by_slot.count + BLOCK_ALLOCATOR_LISTS, store_client_check(store));
 }

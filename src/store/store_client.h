@@ -11,24 +11,25 @@
  *
  * A *hold* keeps an object from being freed; it may be spilled to disk. A *pin* (a live view) also keeps it in memory.
  * An object on its way belongs to the message that carries it: the sender keeps its hold until the receiver has taken
- * its own and has said so. An object whose ref was never given out is freed by its maker alone, at once; others are
- * freed by the store server when nobody holds them. It is asked to look when half of what a store has leased is in
- * objects that this process has let go of: so each look frees many, and memory that is warm is used again.
+ * its own and has confirmed it. An object whose ref was never given out is freed by its maker alone, at once; others
+ * are freed by the store server when no process holds them. The store server is asked to look when half of the memory
+ * that a store has leased is in objects that this process has let go of: so each look frees many, and memory that is
+ * warm is used again.
  *
  * Objects of up to STORE_CLIENT_SMALL bytes are packed, and a view of one is a copy; larger ones begin on a page and
  * are viewed in place, through the private mapping (private_mapping.h): writing into a view changes nothing but the
  * view. All views that a process has of one object at one time are the same bytes.
  *
- * Memory is leased from the store server in stretches; what must be asked for goes through store_client_ops, which
- * never waits. Not thread-safe: with several threads the caller's lock is held (net/shm/poller.h). Bytes that were
- * handed out may be used by any thread. A fork of the process may only store_client_abandon. */
+ * Memory is leased from the store server in stretches; requests go through store_client_ops, which never waits. Not
+ * thread-safe: with several threads the caller's lock is held (net/shm/poller.h). Bytes that were handed out may be
+ * used by any thread. A fork of the process may only store_client_abandon. */
 #pragma once
 #include "base/clock.h"
 #include "store/private_mapping.h"
 #include "store/store_server.h"
 
 typedef struct store_client store_client;
-typedef struct store_client_object store_client_object; /* what this process has of an object */
+typedef struct store_client_object store_client_object; /* this process's handle of an object */
 
 typedef enum store_client_ask {
     STORE_CLIENT_LEASE,
@@ -67,18 +68,18 @@ typedef struct store_client_options {
     clock_source clock;
 } store_client_options;
 
-/* The arena, ops and context are borrowed for the store's life. The desk is what LEASE_DESK gave. */
+/* The arena, ops and context are borrowed for the store's life. `desk` is the process page that LEASE_DESK gave. */
 MR_MUST mr_status store_client_open(const arena *arena, extent lease_page, const store_client_ops *ops, void *context,
                                     const store_client_options *options, store_client **out);
-/* Lets go of everything, views included: whoever uses their bytes later finds them unmapped. The process then tells the
- * store server that it leaves (or ends). */
+/* Lets go of everything, views included: their bytes are unmapped. The process then tells the store server that it
+ * leaves (or ends). */
 void store_client_close(store_client *store);
-/* The same, but what is viewed in place stays as it is, in a mapping that is the caller's from here on (base NULL:
- * nothing was viewed). It is copied, unless no other process has the arena any more (`alone`). */
+/* The same, but objects viewed in place stay as they are, in a mapping that is the caller's from here on (base NULL:
+ * nothing was viewed). They are copied, unless no other process has the arena any more (`alone`). */
 void store_client_close_keeping(store_client *store, bool alone, private_mapping *out);
 void store_client_abandon(store_client *store); /* the same without touching shared memory */
 
-/* The answer to a request. `status` MR_BUSY: the store server has no room now and said when to try again. */
+/* The answer to a request. `status` MR_BUSY: the store server has no room now and gave a time to try again. */
 void store_client_answer(store_client *store, const store_client_request *request, mr_status status, extent extent,
                          int64_t retry_us);
 
@@ -94,15 +95,15 @@ void store_client_abort(store_client *store, store_client_object *object); /* in
 
 /* ---- Holding. */
 
-/* from now on others may have it */
+/* from now on other processes may hold it */
 void store_client_ref(store_client *store, store_client_object *object, object_ref *out);
-/* the same, for the process's own eyes */
+/* the same, for use in this process only */
 object_ref store_client_peek(const store_client_object *object);
 /* One more hold. MR_NOT_FOUND: it is gone. MR_INVALID: no ref. MR_BUSY as store_client_create. */
 MR_MUST mr_status store_client_take(store_client *store, const object_ref *ref, store_client_object **out);
 /* one less; the handle ends with the last. Views end first */
 void store_client_drop(store_client *store, store_client_object *object);
-/* Ends the object for everybody: views that exist stay, new ones get MR_OBJECT_LOST. The hold stays. */
+/* Ends the object for all processes: views that exist stay, new ones get MR_OBJECT_LOST. The hold stays. */
 void store_client_delete(store_client *store, store_client_object *object);
 
 uint64_t store_client_size(const store_client_object *object);
@@ -113,12 +114,12 @@ uint64_t store_client_size(const store_client_object *object);
  * as with store_client_create. MR_OBJECT_LOST, MR_NOMEM (there is no room for it, or for a copy of a small one). */
 MR_MUST mr_status store_client_view(store_client *store, store_client_object *object, void **data, uint64_t *size);
 void store_client_unview(store_client *store, store_client_object *object);
-/* Where in the arena a byte of what is viewed in place lies, for who shares it with others by an agreement of their own
- * (train/shared_model.h). False: it is no such byte. */
+/* The offset in the arena of a byte that is viewed in place, for callers that share it with others by their own
+ * protocol (train/shared_model.h). False: it is no such byte. */
 bool store_client_locate(const store_client *store, const void *viewed, uint64_t *offset);
 
-/* Notices what the store server took or wants back. To be called now and then: when a message says so, before idling.
- * */
+/* Handles objects that the store server took and memory that it wants back. To be called now and then: when a message
+ * asks for it, before idling. */
 void store_client_poll(store_client *store);
 
 typedef struct store_client_stats {

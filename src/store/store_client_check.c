@@ -1,5 +1,5 @@
-/* store_client_check.c — store_client_check: asserts the invariants of client_internal.h, by their numbers. What others
- * write into shared memory is not looked at. */
+/* store_client_check.c — store_client_check: asserts the invariants of client_internal.h, by their numbers. Bytes that
+ * others write into shared memory are not looked at. */
 #include "base/assert.h"
 #include "store/client_internal.h"
 

@@ -258,7 +258,7 @@ static bool take_spare(store_client *store, uint64_t wanted, store_client_object
 static mr_status take_own(store_client *store, uint64_t size, store_client_object *object) {
     uint64_t wanted = own_bytes(store, size);
     for (int round = 0; !take_spare(store, wanted, object); round++) {
-        MR_ASSERT(round < 2); /* an answer brought what was asked for */
+        MR_ASSERT(round < 2); /* an answer brought the memory */
         MR_TRY(ask(store, WANT_OWN, wanted));
     }
     return MR_OK;
@@ -271,14 +271,14 @@ mr_status store_client_memory_take(store_client *store, uint64_t size, store_cli
     block_allocator *allocator = want == WANT_SMALL ? &store->small : &store->pages;
     object->block = take_block(store, allocator, size);
     if (object->block != NULL) return MR_OK;
-    /* What was asked for instead of a stretch comes first: another request for a stretch that is not to be had would
+    /* Memory requested instead of a stretch comes first: another request for a stretch that is not to be had would
      * have the store server ask for all that is empty, this included, and so for ever. */
     if (take_spare(store, own_bytes(store, size), object) || store->pending[WANT_OWN])
         return object->own != NULL ? MR_OK : take_own(store, size, object);
     mr_status status = ask(store, want, wants[want].size);
     if (status == MR_OK) object->block = take_block(store, allocator, size);
     if (object->block != NULL) return MR_OK;
-    /* Where a whole stretch is not to be had, what one object needs may be. */
+    /* Where a whole stretch is not to be had, memory for one object may be. */
     return store->pending[want] || status == MR_CLOSED ? status : take_own(store, size, object);
 }
 

@@ -1,8 +1,8 @@
 /* store_gc.c — garbage collection of objects that no process holds: the store server's part of the protocol in
  * object_header.h.
  *
- * A round: read all tables; condemn what is held by nobody; a fence; read all tables again; take what is condemned and
- * still held by nobody, acquit the rest. Two readings for any number of objects. Tested by
+ * A round: read all tables; condemn objects without a hold; a fence; read all tables again; take condemned objects that
+ * still have no hold, acquit the rest. Two readings for any number of objects. Tested by
  * src/store/store_client_test.c. */
 #include <string.h>
 

@@ -15,7 +15,7 @@ typedef struct question {
     store_client_request request;
 } question;
 
-/* What the store server said; the thread's last error is its text. */
+/* The store server's status; the thread's last error is its text. */
 static mr_status read_reply(const rpc_call_result *result, store_server_reply *out) {
     *out = (store_server_reply){0};
     if (result->why != NULL) return error_set(MR_CLOSED, "lost the node: %s", result->why->text);

@@ -1,7 +1,7 @@
 /* store_rpc_client.h — store client whose server is in another process: requests go by RPC (store_rpc_server.h).
  *
- *   store_rpc_client_join(&client, calls, link);  // asks for a desk; drive the calls until client.joined or .failed
- *  store_rpc_client_open(&client, arena, process, clock, &store);
+ *   store_rpc_client_join(&client, calls, link);  // asks for a process page; drive the calls until .joined or .failed
+ *   store_rpc_client_open(&client, arena, process, clock, &store);
  *
  * The calls object and the link are borrowed until the store is closed; when the link ends, asking fails with
  * MR_CLOSED.
@@ -16,7 +16,7 @@ typedef struct store_rpc_client {
     store_client *store; /* NULL until it is open */
     extent lease_page;
     bool joined;
-    mr_status failed;                /* why there is no desk; MR_OK: there is, or it is not known yet */
+    mr_status failed;                /* why there is no process page; MR_OK: there is, or it is not known yet */
     void (*answered)(void *context); /* the store has an answer; may be NULL */
     void *context;
     unsigned open; /* requests without an answer; all must be answered before the client goes */

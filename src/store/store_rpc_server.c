@@ -48,7 +48,7 @@ static mr_status send(store_rpc_server *server, rpc_call_token token, const stor
     return MR_OK;
 }
 
-/* Sends it now, or when there is room. Whoever is gone needs no answer. */
+/* Sends it now, or when there is room. A process that is gone needs no answer. */
 static void answer_with(store_rpc_server *server, rpc_call_token token, const store_server_reply *reply) {
     if (send(server, token, reply, mr_last_error()) != MR_BUSY) return;
     answer *late = xcalloc(1, sizeof *late);

@@ -1,5 +1,5 @@
-/* store_server.c — see store_server.h; the books are described in server_internal.h. Lending, taking back, inheriting.
- * Tested by src/store/store_client_test.c. */
+/* store_server.c — see store_server.h; the records are described in server_internal.h. Lending, taking back,
+ * inheriting. Tested by src/store/store_client_test.c. */
 #include "store/store_server.h"
 
 #include <inttypes.h>
@@ -61,7 +61,7 @@ static void know(process_book *process, extent extent) {
     process->known_next = (process->known_next + 1) % KNOWN_MAX;
 }
 
-/* The youngest of those that the process knows and nobody has. */
+/* The youngest free stretch that the process had before. */
 static bool known_again(store_server *server, process_book *process, uint64_t size, extent *out) {
     for (size_t age = 1; server->ops->extent_take != NULL && age <= KNOWN_MAX; age++) {
         extent *known = &process->known[(process->known_next + KNOWN_MAX - age) % KNOWN_MAX];
@@ -199,7 +199,7 @@ static bool in_memory(object_header_state state) {
     return state == OBJECT_HEADER_SEALED || state == OBJECT_HEADER_SPILLING || state == OBJECT_HEADER_DOOMED;
 }
 
-/* The slot of a process that is gone: nobody but us and the holders of its object writes it from now on. */
+/* The slot of a process that is gone: only the store server and the holders of its object write it from now on. */
 static void inherit_slot(store_server *server, page_book *page, uint32_t index) {
     object_header *header = page_slot(server, page, index);
     uint64_t word = object_header_read(header);

@@ -1,21 +1,20 @@
 /* store_server.h — object store server: lends extents, collects objects that no process holds, and spills.
  *
- * Lives beside the broker. It lends memory to the processes' stores (store_client.h): desks, chunks of hold tables,
- * pages of slots, stretches; everything that is lent is written down in its own memory. It reads the hold tables to
- * find objects that nobody holds, takes over what a process that died leaves behind, and makes room when memory is
- * short:
+ * Lives beside the broker. It lends memory to the processes' stores (store_client.h): process pages, chunks of hold
+ * tables, pages of slots, stretches; all of it is recorded in its own memory. It reads the hold tables to find objects
+ * that no process holds, takes over the objects of a process that died, and makes room when memory is short:
  *
- *   collect what nobody holds → ask for unused stretches → spill what nobody views, least recently used first
+ *   collect objects without holds → ask for unused stretches → spill objects without views, least recently used first
  *     → MR_BUSY with a time to try again → MR_NOMEM, with the sizes, when it has been so for `patience_us`
  *
  * It does no I/O: memory and files come in through store_server_ops, time as `now_us`; it runs as well on any block of
- * memory in a test or in the simulator. What it reads in shared memory was written by others and is checked before use;
- * what a process writes there can harm its own objects, no bookkeeping.
+ * memory in a test or in the simulator. Shared memory is written by others and is checked before use; a process
+ * can harm its own objects there, no bookkeeping.
  *
- * Memory is lent to a process until it gives it back or store_server_leave says that it can touch the arena no more. A
- * stretch for one object is lent to whom it was lent before, if it is free: in the page tables of another it would be
- * new, which costs as much as the copy that it is for. Slots are kept for the store server's life (object_header.h,
- * invariant 2) and used again.
+ * Memory is lent to a process until it gives it back or store_server_leave reports that it can touch the arena no more.
+ * A stretch for one object is lent to the process that had it before, if it is free: in the page tables of another it
+ * would be new, which costs as much as the copy that it is for. Slots are kept for the store server's life
+ * (object_header.h, invariant 2) and used again.
  *
  * Threads  one: that of the loop. */
 #pragma once
@@ -49,31 +48,31 @@ typedef struct store_server_options { /* zero: the defaults */
 
 enum {
     STORE_SERVER_PATIENCE_US = 5 * 1000 * 1000,
-    STORE_SERVER_COLLECT_US = 100 * 1000, /* releases are looked at this often when nobody wants memory */
+    STORE_SERVER_COLLECT_US = 100 * 1000, /* releases are looked at this often when no request waits */
     STORE_SERVER_IDLE_US = 1000 * 1000,   /* and this often when nothing has been released */
     STORE_SERVER_RETRY_US = 2 * 1000,
     STORE_SERVER_DISK_RETRY_US = 1000 * 1000, /* after a failure of the disk */
 };
 
-/* What memory is lent for. */
+/* Use of lent memory. */
 typedef enum lease_kind {
     LEASE_PAGE,    /* one per process, first of all: PROCESS_PAGE_BYTES, zeroed */
     LEASE_HOLDS,   /* HOLDS_CHUNK_BYTES, zeroed */
     LEASE_SLOTS,   /* OBJECT_HEADER_PAGE_BYTES of slots, all FREE */
     LEASE_STRETCH, /* for many objects */
-    LEASE_OWN,     /* for one object: whoever takes the object takes the stretch with it */
+    LEASE_OWN,     /* for one object: the stretch goes with the object */
     LEASE_KINDS,
 } lease_kind;
 
 /* `arena` and the context are borrowed for the store server's life. */
 store_server *store_server_open(const arena *arena, const store_server_ops *ops, void *context,
                                 const store_server_options *options);
-/* Gives all memory back; restores that wait end with MR_CLOSED. Whoever saves and loads has stopped before: no other op
- * is called any more. */
+/* Gives all memory back; restores that wait end with MR_CLOSED. Saving and loading has stopped before: no other op is
+ * called any more. */
 void store_server_close(store_server *server);
 
-/* A process's requests. MR_BUSY: *retry_us says when to ask again. MR_NOMEM, MR_TOO_LARGE; MR_INVALID: it has no desk,
- * or not what it says. */
+/* A process's requests. MR_BUSY: *retry_us is when to ask again. MR_NOMEM, MR_TOO_LARGE; MR_INVALID: it has no
+ * process page, or not the memory it names. */
 MR_MUST mr_status store_server_lease(store_server *server, uint64_t process, lease_kind kind, uint64_t size,
                                      int64_t now_us, extent *out, int64_t *retry_us);
 /* a stretch that is empty */
@@ -86,8 +85,9 @@ typedef void store_server_done_fn(void *argument, mr_status status);
 void store_server_restore(store_server *server, uint64_t process, const object_ref *ref, int64_t now_us,
                           store_server_done_fn *done, void *argument);
 
-/* The store server's own holds, for what the node keeps beyond the life of every process (store_server_holds.c): as
- * many times as it was kept. Whoever asks for it has the object meanwhile. MR_OBJECT_LOST: it is gone. */
+/* The store server's own holds, for objects that the node keeps beyond the life of every process
+ * (store_server_holds.c); they are counted. The caller's process holds the object meanwhile. MR_OBJECT_LOST: it is
+ * gone. */
 MR_MUST mr_status store_server_keep(store_server *server, const object_ref *ref);
 void store_server_let_go(store_server *server, const object_ref *ref); /* one that was kept */
 
@@ -98,12 +98,13 @@ void store_server_leave(store_server *server, uint64_t process);
 /* A save or load has ended. */
 void store_server_moved(store_server *server, uint64_t ticket, mr_status status, int64_t now_us);
 
-/* From time to time: collects what was released. When to call again; CLOCK_NEVER_US: not before something happens. */
+/* From time to time: collects released objects. Returns when to call again; CLOCK_NEVER_US: not before something
+ * happens. */
 int64_t store_server_tick(store_server *server, int64_t now_us);
 void store_server_collect(store_server *server); /* now */
 
 typedef struct store_server_stats {
-    uint32_t processes, stretches, pages; /* what there is now */
+    uint32_t processes, stretches, pages; /* present numbers */
     uint32_t objects;                     /* slots that are not FREE */
     uint64_t bytes;                       /* in stretches */
     uint64_t spilled_bytes;

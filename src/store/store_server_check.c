@@ -1,5 +1,5 @@
-/* store_server_check.c — store_server_check: asserts the invariants of server_internal.h, by their numbers. What
- * processes write into shared memory is not looked at. */
+/* store_server_check.c — store_server_check: asserts the invariants of server_internal.h, by their numbers. Bytes
+ * that processes write into shared memory are not looked at. */
 #include "base/assert.h"
 #include "store/server_internal.h"
 

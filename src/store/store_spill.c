@@ -93,7 +93,7 @@ static void put_back(store_server *server, const move_book *move) {
                                object_header_word(move->sequence, OBJECT_HEADER_SEALED));
 }
 
-/* Sees once more that nobody views it, and sends it off. */
+/* Checks once more that it has no view, and sends it off. */
 static void send_off(store_server *server, move_book *move, int64_t now_us) {
     MR_ASSERT(move->into == NULL && !move->sent);
     object_header *header = page_slot(server, move->page, move->index);
@@ -160,7 +160,7 @@ static void spill(store_server *server, uint64_t size, int64_t now_us) {
     store_server_spill_send(server, now_us);
 }
 
-/* Told once until something can be saved again: it is tried every second. */
+/* Logged once until something can be saved again: it is tried every second. */
 static void note_disk_failure(store_server *server, uint64_t size) {
     if (server->disk_failure[0] == '\0')
         log_warn("cannot spill an object of %" PRIu64
@@ -181,7 +181,7 @@ static void saved(store_server *server, move_book *move, mr_status status, int64
     server->disk_failure[0] = '\0';
     if (!object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLING),
                               object_header_word(move->sequence, OBJECT_HEADER_SPILLED))) {
-        server->ops->forget(server->context, move->ticket); /* somebody wants it after all, or it is gone */
+        server->ops->forget(server->context, move->ticket); /* a process wants it after all, or it is gone */
         server->stats.voided++;
         return;
     }
@@ -210,7 +210,7 @@ static void lose(store_server *server, const move_book *move) {
 
 static mr_status loaded(store_server *server, move_book *move, mr_status status) {
     object_header *header = page_slot(server, move->page, move->index);
-    /* nobody holds it any more */
+    /* no process holds it any more */
     if (object_header_read(header) != object_header_word(move->sequence, OBJECT_HEADER_SPILLED)) {
         store_server_stretch_free(server, move->into);
         return MR_NOT_FOUND;
@@ -385,7 +385,7 @@ mr_status store_server_room(store_server *server, process_book *process, lease_k
     spill(server, size, now_us);
     if (process == NULL) return error_set(MR_BUSY, "no room for %" PRIu64 " bytes at the moment", size);
     if (process->starving_since_us == CLOCK_NEVER_US) process->starving_since_us = now_us;
-    /* Who finds no room for a stretch asks for what its object needs; that is what is given up, with its size. */
+    /* A client that finds no room for a stretch asks for its object's size; the error names that size. */
     if (kind == LEASE_STRETCH || now_us - process->starving_since_us < server->options.patience_us ||
         !list_empty(&server->moves))
         return error_set(MR_BUSY, "no room for %" PRIu64 " bytes at the moment", size);

@@ -31,7 +31,7 @@ rpc_call_link *rpc_call_link_look_up(rpc *rpc, link_id id) {
     return link;
 }
 
-/* Nobody finds it afterwards; its memory goes when the stack is done with it. */
+/* No lookup finds it afterwards; its memory goes when the stack is done with it. */
 static void bury(rpc *rpc, rpc_call_link *link) {
     MR_ASSERT(link->over && rpc->depth > 0);
     map_remove(&rpc->links, link->id.v);
@@ -81,7 +81,7 @@ void rpc_foresee(rpc *rpc, link_id id) {
     if (link != NULL && link->id.v == id.v && link->lane != NULL) lane_foresee(link->lane);
 }
 
-/* ---- What the transport brings. */
+/* ---- Events of the transport. */
 
 static void event_message(void *context, link_id id, const message *message) {
     rpc *rpc = context;

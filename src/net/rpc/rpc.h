@@ -7,7 +7,7 @@
  *   started ──► waiting for the answer ──► done, exactly once, with one of:
  *                 answer came              MR_OK or the status the handler gave
  *                 deadline passed          MR_TIMEOUT (also: the last attempt stayed unanswered)
- *                 rpc_cancel             MR_CANCELLED (the other side is told)
+ *                 rpc_cancel             MR_CANCELLED (the other side learns it)
  *                 link closed              the cause's status
  *
  * Promises  Every call that was started ends, once, and not before rpc_commit has returned. A handler runs at most
@@ -17,7 +17,7 @@
  * Bounds  At most RPC_CALL_WINDOW calls of one link are open at a time (MR_BUSY beyond). Each takes a place; a number
  *         is
  *           a place and how often it was used, so the answering side recognises repeats by one small record per place,
- *           and a call that takes an hour holds up nobody. Both sides' tables grow with the places that are used.
+ *           and a call that takes an hour holds up no other. Both sides' tables grow with the places that are used.
  * Peers     are not trusted. A message that no correct peer sends (too short, unknown kind, an answer to something that
  *           was never asked) ends all calls of the link with MR_CORRUPT and closes it. Effects of a lossy network
  *           (duplicates, responses to calls that have ended, cancellations of unknown calls) are counted and dropped.
@@ -47,7 +47,7 @@ typedef struct rpc rpc;
 typedef struct rpc_call_result { /* borrowed for the duration of rpc_call_done_fn */
     mr_status status;
     span payload;     /* the answer; for a failure its text */
-    span body;        /* lies where rpc_call_options.on_body said */
+    span body;        /* at the place of rpc_call_options.on_body */
     const cause *why; /* NULL unless it was lost with its link or rpc_destroy */
 } rpc_call_result;
 
@@ -79,7 +79,7 @@ rpc_call_id rpc_commit_body(rpc *rpc, int64_t now_us, link_id link, size_t size,
                             const rpc_call_options *options, rpc_call_done_fn *done, void *argument);
 
 /* The same with a body in pieces that all leave before this returns, and asked once, without a deadline. False: they
- * cannot, nothing was sent, and what was begun is still begun. */
+ * cannot, nothing was sent, and the begun message stays begun. */
 MR_MUST bool rpc_commit_now(rpc *rpc, link_id link, size_t size, const span *pieces, size_t count,
                             rpc_call_body_fn *on_body, rpc_call_done_fn *done, void *argument, rpc_call_id *out);
 
@@ -93,7 +93,7 @@ typedef struct rpc_call_small { /* a whole call that is small, asks once and has
 } rpc_call_small;
 
 /* Begins, writes and commits it in one step. Fails as rpc_begin does. Of many in a row some leave with the next ones,
- * a moment later: whoever asks has the transport driven soon. */
+ * a moment later: the caller has the transport driven soon. */
 MR_MUST mr_status rpc_ask(rpc *rpc, link_id link, const rpc_call_small *small, rpc_call_id *out);
 
 bool rpc_has_link(const rpc *rpc, link_id link); /* it is open, or about to end */
@@ -126,7 +126,7 @@ typedef struct rpc_call_handlers {
     void (*on_request)(void *context, const rpc_call_request *request);
     /* The caller gave up: no attempt of this call waits for an answer any more. May be NULL. */
     void (*on_cancel)(void *context, rpc_call_token token);
-    /* The same of a call that was answered: the two crossed, and nobody reads the answer. May come for a call that was
+    /* The same of a call that was answered: the two crossed, and the answer is not read. May come for a call that was
      * never seen. May be NULL. */
     void (*on_crossed)(void *context, rpc_call_token token);
     /* Where a request's body shall lie: `size` bytes that come back in on_request or, if the link closes first, with

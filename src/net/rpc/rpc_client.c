@@ -33,14 +33,14 @@ static __attribute__((noinline)) void forget_timed(rpc *rpc, rpc_call_record *re
     forget_kept(rpc, record);
 }
 
-/* Somebody was refused a place, and there is one again. */
+/* A caller was refused a place, and there is one again. */
 static __attribute__((noinline, cold)) void tell_of_place(rpc *rpc, rpc_call_link *link) {
     if (link->pending.free == 0 || link->over) return;
     link->starved = false;
     if (rpc->handlers->on_room != NULL) rpc->handlers->on_room(rpc->context, link->id);
 }
 
-/* The record waits, and no body of its answer is arriving. When this returns its place is free or, if `next` says so,
+/* The record waits, and no body of its answer is arriving. When this returns its place is free or, depending on `next`,
  * waits until a cancellation is sent. */
 static inline void end_arrived(rpc *rpc, rpc_call_record *record, const rpc_call_result *result, rpc_call_state next,
                                uint64_t *counter) {
@@ -301,7 +301,7 @@ static rpc_call_record *asked_call(const rpc_call_link *link, const rpc_header *
     return same && !*never && record->state == RPC_CALL_WAITING ? record : NULL;
 }
 
-/* The answer has a body, and on_body (or its absence) said no. */
+/* The answer has a body, and on_body (or its absence) refused it. */
 static __attribute__((noinline, cold)) void end_unwanted(rpc *rpc, rpc_call_record *record, size_t size) {
     char text[80];
     int length = snprintf(text, sizeof text, "the caller refused the response's body of %zu bytes", size);

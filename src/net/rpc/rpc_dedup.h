@@ -1,7 +1,7 @@
 /* rpc_dedup.h — duplicate filter on the answering side of a link: runs no request twice.
  *
  * One record per place: the newest number seen there, its newest attempt, and whether it waits for its answer. The
- * caller takes a place again, with a larger number, only after the call before it ended; so a larger number says that
+ * caller takes a place again, with a larger number, only after the call before it ended; so a larger number shows that
  * every smaller one of that place is over, and anything that is not newer than the record is a repeat. The table grows
  * to the largest place that was used and never past RPC_CALL_WINDOW records. */
 #pragma once

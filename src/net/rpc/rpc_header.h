@@ -55,7 +55,7 @@ static inline uint64_t rpc_header_first(uint8_t kind, uint8_t status, uint16_t a
     return kind | (uint64_t)status << 8 | (uint64_t)attempt << 16 | (uint64_t)method << 32;
 }
 
-/* Writes what is ours around a payload of that size, which lies or will lie at place + RPC_HEADER_SIZE. `place` has
+/* Writes the header around a payload of that size, which lies or will lie at place + RPC_HEADER_SIZE. `place` has
  * rpc_header_room bytes and need not be aligned. The size of the whole. */
 static inline size_t rpc_header_encode(const rpc_header *header, uint8_t *place, size_t payload_size) {
     bool timed = header->kind == RPC_CALL_REQUEST && header->budget_us != RPC_CALL_BUDGET_NONE;

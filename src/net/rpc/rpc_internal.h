@@ -7,7 +7,7 @@
  * Invariants (rpc_check)
  *   1. open_count = records that wait, over all links. Each has a done, and its number is the largest of its place.
  *   2. A record is in `timers` only while it waits, in its link's `unsent` only while it waits or is telling; of those
- *      that wait, only what is `timed` is in either, or keeps its payload.
+ *      that wait, only a `timed` call is in either, or keeps its payload.
  *   3. `arriving` waits, and the transport may be writing into memory that its on_body named.
  *   4. A link that is `over` starts no call and sends nothing; its calls are being ended or have been.
  *   5. The list of free places has each free place once.
@@ -78,7 +78,7 @@ __attribute__((noinline, cold)) void rpc_call_bad_message(rpc *rpc, rpc_call_lin
 static inline mr_status rpc_call_begin(rpc *rpc, rpc_call_link *link, rpc_kind kind, size_t size, uint8_t **payload) {
     if (link->over) return MR_CLOSED;
     if (size > RPC_CALL_PAYLOAD_MAX) return MR_TOO_LARGE;
-    link->begun_kind = 0; /* what was begun before is given up by the transport, too */
+    link->begun_kind = 0; /* the transport gives up an earlier begun message, too */
     uint8_t *at = link->lane == NULL ? NULL : lane_reserve(link->lane, rpc_header_room(kind, size));
     if (at == NULL) {
         transport transport = rpc->env->transport;

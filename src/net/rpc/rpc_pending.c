@@ -26,7 +26,7 @@ mr_status rpc_pending_grow(rpc_pending *pending, struct rpc_call_link *link) {
     pending->count += RPC_PENDING_CHUNK;
     for (uint32_t place = pending->count; place-- > pending->count - RPC_PENDING_CHUNK;) {
         rpc_call_record *record = rpc_pending_at(pending, place);
-        record->number = place; /* below RPC_CALL_WINDOW: given to nobody yet */
+        record->number = place; /* below RPC_CALL_WINDOW: never given out */
         record->link = link;
         list_init(&record->unsent);
         rpc_pending_give(pending, record);

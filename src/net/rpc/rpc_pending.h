@@ -7,7 +7,8 @@
  *   free ────► waiting ──────────────────────────────────────────────────────► free
  *                └─ cancelled while the link was full ─► telling ─ it was sent ─┘
  *
- * `number` grows by RPC_CALL_WINDOW each time a place is taken; by it rpc_pending_find knows what was never asked. */
+ * `number` grows by RPC_CALL_WINDOW each time a place is taken; by it rpc_pending_find knows calls that were never
+ * made. */
 #pragma once
 #include "base/list.h"
 #include "base/timer_heap.h"
@@ -44,7 +45,7 @@ typedef struct rpc_pending {  /* zero-initialized it is empty and ready */
     uint32_t free;            /* place + 1 of the first free one; 0: none */
 } rpc_pending;
 
-void rpc_pending_fini(rpc_pending *pending); /* frees what is kept, too */
+void rpc_pending_fini(rpc_pending *pending); /* frees kept payloads, too */
 
 static inline rpc_call_record *rpc_pending_at(const rpc_pending *pending, uint32_t place) {
     return &pending->chunks[place / RPC_PENDING_CHUNK][place % RPC_PENDING_CHUNK];

@@ -4,7 +4,7 @@
 
 #include "base/mutation.h"
 
-/* Stored as two words: who passes it on loads it as two words, and must not wait for two halves to become one. */
+/* Stored as two words: the next reader loads it as two words, and must not wait for two halves to become one. */
 static inline rpc_call_token token_of(link_id link, uint32_t attempt, uint64_t number) {
     _Static_assert(offsetof(rpc_call_token, link) == 0 && offsetof(rpc_call_token, attempt) == 4, "one word");
     uint64_t first = link.v | (uint64_t)attempt << 32;

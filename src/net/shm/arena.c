@@ -30,7 +30,7 @@
 enum {
     SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
     BACK_STEP = 2 << 20,     /* between two looks at what the machine has left */
-    HEADROOM_KEPT = 8 << 20, /* what backing leaves to everybody else */
+    HEADROOM_KEPT = 8 << 20, /* memory that backing leaves to all other uses */
 };
 
 static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
@@ -102,7 +102,7 @@ close_fd:
     return status;
 }
 
-/* What the file is, before a byte of it is looked at. */
+/* Checks the file before a byte of it is looked at. */
 static mr_status check_file(int fd, uint64_t size) {
     struct stat stat;
     if (fstat(fd, &stat) != 0) return error_errno("cannot stat the received arena (fd %d)", fd);
@@ -159,8 +159,8 @@ bool arena_holds(const arena *arena, extent extent) {
            extent.offset <= arena->size && extent.size <= arena->size - extent.offset;
 }
 
-/* Makes page tables point at pages that exist already. Writing an unchanged byte atomically does no harm to a
- * neighbour who is writing the same one. */
+/* Makes page tables point at pages that exist already. Writing an unchanged byte atomically does no harm to
+ * another process that is writing the same one. */
 static void touch(uint8_t *from, uint64_t size) {
     for (uint64_t at = 0; at < size; at += page_size()) __atomic_fetch_or(from + at, 0, __ATOMIC_RELAXED);
 }

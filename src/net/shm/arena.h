@@ -26,7 +26,7 @@ typedef struct arena { /* a mapping in this process */
 #define ARENA_SIZE_MIN (ARENA_EXTENTS_OFFSET + (1u << 20))
 MR_MUST mr_status arena_create(uint64_t size, arena *out);
 
-/* Guest's side: maps a descriptor that was handed over (moved: closed on failure too) after checking its size, seals,
+/* Client's side: maps a descriptor that was handed over (moved: closed on failure too) after checking its size, seals,
  * magic and version. */
 MR_MUST mr_status arena_map(int fd, uint64_t size, arena *out);
 void arena_unmap(arena *arena);
@@ -43,7 +43,7 @@ static inline void *arena_at(const arena *arena, uint64_t offset) { return arena
 MR_MUST mr_status arena_back(arena *arena, uint64_t from, uint64_t end);
 
 /* Gives the whole pages in between back to the machine; they read as zeros and must be backed again before use. Owner
- * only, and only where nobody has anything. */
+ * only, and only where no extent is in use. */
 MR_MUST mr_status arena_punch(arena *arena, uint64_t from, uint64_t end);
 
 /* Makes this process's page tables point at a stretch that is backed, so that first use does not fault. */

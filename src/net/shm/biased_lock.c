@@ -40,7 +40,8 @@ void biased_lock_own(biased_lock *lock, uintptr_t owner) {
     give(lock);
 }
 
-/* The owner, on its way in or out, has seen that somebody takes its bias away and may sleep until it is outside. */
+/* The owner, on its way in or out, has seen that another thread takes its bias away and may sleep until it is
+ * outside. */
 void biased_lock_wake(biased_lock *lock) { futex_wake(&lock->inside, FUTEX_WITHIN); }
 
 void biased_lock_step_out(biased_lock *lock) {

@@ -1,6 +1,6 @@
-/* broker.c — see broker.h; the books are described in broker_internal.h.
+/* broker.c — see broker.h; the records are described in broker_internal.h.
  *
- * This file is the house itself: opening and closing, the door, the clock. Tested by tests/broker_test.c. */
+ * This file has opening and closing, the listening socket and the timer. Tested by tests/broker_test.c. */
 #include "net/shm/broker.h"
 
 #include <errno.h>
@@ -24,12 +24,12 @@
 enum { RINGS_PART = 16, RINGS_KEPT_MAX = 32 << 20 }; /* of the arena; bytes */
 enum { BACKLOG = 128 };                              /* of the broker's socket */
 
-/* ---- The door. */
+/* ---- Listening. */
 
 static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 /* With no number free for a descriptor a caller would stay in the backlog and the listener readable for ever. Another
- * thread may take the number that was given up; then the door stays shut until there is one again. */
+ * thread may take the number that was given up; then the broker accepts none until there is one again. */
 static void turn_away(broker *broker) {
     broker->no_descriptor = true;
     if (broker->spare_fd >= 0) close(broker->spare_fd);
@@ -40,7 +40,7 @@ static void turn_away(broker *broker) {
     if (fd >= 0) log_warn("no free file descriptor for a new process: raise the limit (`ulimit -n`)");
 }
 
-/* With a number in reserve for the next who has to be turned away; else later. */
+/* With a number in reserve for the next process that has to be refused; else later. */
 static void open_again(broker *broker) {
     broker->spare_fd = open_spare();
     broker->shut_until_us = broker->spare_fd < 0 ? event_loop_now_us(broker->loop) + BROKER_SHUT_US : CLOCK_NEVER_US;
@@ -189,7 +189,7 @@ void broker_close(broker *broker) {
 
 typedef mr_status back_fn(prefault *prefault, uint64_t end);
 
-/* What was taken out of the free is handed out if there is memory behind it. */
+/* The allocated extent is handed out if there is memory behind it. */
 static mr_status back_up(broker *broker, extent taken, back_fn *back) {
     mr_status status = back(broker->prefault, taken.offset + taken.size);
     if (status != MR_OK) extent_allocator_free(broker->allocator, taken);

@@ -1,6 +1,6 @@
 /* broker_client.c — see broker_client.h.
  *
- * The descriptor of broker_client_fd is an epoll descriptor: it is readable when the broker said something, when the
+ * The descriptor of broker_client_fd is an epoll descriptor: it is readable when the broker sent something, when the
  * broker's process has ended (its pidfd; a fork of the broker may hold the socket open after it), and, while requests
  * wait for room in the socket, when there is room. */
 #include "net/shm/broker_client.h"
@@ -27,7 +27,7 @@
 
 enum {
     QUEUE_MAX = 4096,        /* requests that the broker has not taken; MR_BUSY beyond */
-    BYE_US_MAX = 100 * 1000, /* how long to try to say goodbye to a broker that does not listen */
+    BYE_US_MAX = 100 * 1000, /* how long to try to send BYE to a broker that does not read */
 };
 
 struct broker_client {
@@ -35,7 +35,7 @@ struct broker_client {
     int fd, epoll_fd; /* owned */
     int broker_pidfd; /* owned; -1: the kernel has none to give */
     int broker_pid;
-    int pid; /* of the process that joined: a fork of it is no guest */
+    int pid; /* of the process that joined: a fork of it is no client */
     uint32_t process_block;
     uint64_t process;
     fd_packet_queue queue;
@@ -86,7 +86,7 @@ static mr_status call_broker(joining *joining) {
     return MR_OK;
 }
 
-/* Whoever made the socket's file could be anybody: memory is shared with our own user and with root only. */
+/* Any user may have made the socket's file: memory is shared with our own user and with root only. */
 static mr_status check_broker(joining *joining) {
     struct ucred who;
     socklen_t size = sizeof who;
@@ -120,7 +120,7 @@ static mr_status greet(joining *joining, const char *name, int event_fd) {
     strcpy(message.hello.name, name);
     int error = fd_packet_send(joining->fd, &message, event_fd);
     FAILPOINT("guest.hello");
-    /* A broker that refuses may have closed already: what it said is still to be read. */
+    /* A broker that refuses may have closed already: its message is still to be read. */
     if (error == 0 || error == EPIPE || error == ECONNRESET) return MR_OK;
     errno = error;
     return error_errno("cannot send HELLO to the broker at %s", joining->path);
@@ -248,7 +248,7 @@ mr_status broker_client_join(const char *path, const char *name, int event_fd, i
     return MR_OK;
 }
 
-/* A broker that has too much to tell us does not listen: so what it says is read, and dropped, until goodbye is out. */
+/* A broker that has too many messages for us does not read: so they are read, and dropped, until BYE is out. */
 static void say_bye(int fd) {
     broker_wire message;
     broker_wire_begin(&message, BROKER_WIRE_BYE, 0);
@@ -358,7 +358,7 @@ mr_status broker_client_close(broker_client *client, uint32_t link) { return clo
 
 /* ---- Answers. */
 
-/* Everything that was said is checked against the arena before it is passed on. */
+/* Every message is checked against the arena before it is passed on. */
 static mr_status check_message(const broker_client *client, const broker_wire *message) {
     bool fits = true;
     if (message->head.kind == BROKER_WIRE_LINK)
@@ -458,7 +458,9 @@ static void listen_to_broker(broker_client *client, const broker_client_events *
     while (!client->gone) {
         fd_packet packet;
         fd_packet_result result = fd_packet_receive(client->fd, &packet);
-        /* All it ever said has been read. If the socket is still open after its end, a fork of the broker holds it. */
+        /* All messages of the broker have been read. If the socket is still open after its end, a fork of the broker
+         * holds it.
+ */
         if (result == FD_PACKET_NONE && client->broker_pidfd >= 0 && pidfd_ended(client->broker_pidfd))
             result = FD_PACKET_END;
         if (result == FD_PACKET_NONE) return;

@@ -1,11 +1,11 @@
 /* broker_client.h — connection of a process to the shared-memory broker: it receives the arena and asks for rings.
  *
  * The socket to the broker carries only rare things (joining, links coming and going, rings that change size); messages
- * go through rings. Not thread-safe: one driver. A fork of the process is no guest: it may only broker_client_leave,
- * which then says nothing to the broker.
+ * go through rings. Not thread-safe: one driver. A fork of the process is no client: it may only broker_client_leave,
+ * which then sends nothing to the broker.
  *
- * Sleeping  After each thing the broker says it rings this process's doorbell. So: arm the doorbell, broker_client_poll
- *           once more, sleep.
+ * Sleeping  The broker rings this process's doorbell after each message that it sends. So: arm the doorbell,
+ *           broker_client_poll once more, sleep.
  */
 #pragma once
 #include "net/shm/arena.h"
@@ -13,12 +13,12 @@
 
 typedef struct broker_client broker_client;
 
-typedef struct broker_client_link { /* what the broker says about a new link */
+typedef struct broker_client_link { /* the broker's message about a new link */
     uint32_t link;                  /* the broker's number of it, in both processes */
     uint32_t tag;                   /* ours from broker_client_connect, or 0 when the other side asked */
     uint32_t peer_process_block;
     peer peer;
-    extent send, receive; /* rings: the first 4 KB (all of the header) are zeros, what follows may hold anything */
+    extent send, receive; /* rings: the first 4 KB (all of the header) are zeros, the rest may hold anything */
     int peer_event_fd;    /* moved to the callee: writing a u64 of 1 wakes a peer that sleeps in its loop */
 } broker_client_link;
 
@@ -31,7 +31,7 @@ typedef struct broker_client_events {
 } broker_client_events;
 
 /* Joins: connects, is checked, maps the arena, takes a process block. Waits at most timeout_us. `event_fd` (borrowed
- * for the guest's life, non-blocking) is what others write to when this process sleeps in its loop. `name` may be NULL
+ * for the client's life, non-blocking) is written by others when this process sleeps in its loop. `name` may be NULL
  * or empty. MR_NOT_FOUND: no broker is there. MR_DENIED: of another user. MR_EXISTS: the name is taken. MR_TIMEOUT,
  * MR_BUSY.
  */
@@ -45,13 +45,13 @@ uint32_t broker_client_process_block(const broker_client *client);
 uint64_t broker_client_process(const broker_client *client); /* this process's id */
 int broker_client_fd(const broker_client *client);           /* readable when broker_client_poll has something to do */
 
-/* Reads what the broker said and calls the events, all of it. Never blocks; costs one system call when there is
- * nothing. Events may make requests, but not leave. */
+/* Reads all messages of the broker and calls the events. Never blocks; costs one system call when there is no
+ * message. Events may make requests, but not leave. */
 void broker_client_poll(broker_client *client, const broker_client_events *events, void *context);
 
 /* Requests. Connecting and resizing are answered by an event. MR_CLOSED: the broker is gone. MR_BUSY: thousands of them
- * wait; release and close are never refused for that. They never block: what the socket does not take at once is kept
- * and sent by broker_client_poll. `tag` is not 0. */
+ * wait; release and close are never refused for that. They never block: a request that the socket does not take at once
+ * is kept and sent by broker_client_poll. `tag` is not 0. */
 MR_MUST mr_status broker_client_connect(broker_client *client, uint64_t process, uint32_t tag); /* peer by process id */
 MR_MUST mr_status broker_client_connect_name(broker_client *client, const char *name, uint32_t tag);
 MR_MUST mr_status broker_client_resize(broker_client *client, uint32_t link, uint64_t size);

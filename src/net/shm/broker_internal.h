@@ -1,22 +1,21 @@
 /* broker_internal.h — records of the broker, shared by broker.c (life), broker_peers.c (processes) and broker_link.c
  * (links). No other file includes this.
  *
- * A guest's record:
+ * A client's record:
  *
  *   accepted ──► STRANGER ── HELLO ──► MEMBER ── BYE, end of file, death, dropped ──► GHOST ──► freed
  *                    └─ no HELLO in time, refused ──► freed
  *
- *  A member has a process block. A ghost is a member that is gone: its links' other sides have been told. Its process
- *  block is
- *   reused, and its record freed, when its process can touch the arena no more (it said BYE, closed its socket or
- * ended) and nobody has a link to it any more.
+ * A member has a process block. A ghost is a member that is gone: the other sides of its links have been notified. Its
+ * process block is reused, and its record freed, when its process can touch the arena no more (it sent BYE, closed its
+ * socket or ended) and no process has a link to it any more.
  *
  * A link has two sides. Each owns the ring it sends into: the extent in use now, and older ones that the receiving side
- * has not released yet. A side is done when its guest closed the link or can touch the arena no more; when both are
+ * has not released yet. A side is done when its client closed the link or can touch the arena no more; when both are
  * done the link and all its extents are freed.
  *
- * Invariants (broker_check)  the extents in the books are exactly those that are allocated; a member's `open` is the
- * number of its sides that are not done; every link is in both guests' lists. */
+ * Invariants (broker_check)  the extents recorded are exactly those that are allocated; a member's `open` is the
+ * number of its sides that are not done; every link is in both clients' lists. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -30,10 +29,10 @@
 enum {
     BROKER_STRANGERS_MAX = 64,     /* more wait in the socket's backlog */
     BROKER_HELLO_US = 5 * 1000000, /* how long a stranger may stay one */
-    BROKER_SHUT_US = 10 * 1000,    /* how long a door without a spare descriptor stays shut */
-    BROKER_GRACE_US = 500 * 1000,  /* how long to wait for the cause of an end before it is told without */
-    BROKER_QUEUE_MAX = 64,         /* messages kept for a guest that does not read; see broker_peers.c */
-    BROKER_BATCH = 64,             /* messages read from one guest before others get a turn */
+    BROKER_SHUT_US = 10 * 1000,    /* how long a broker without a spare descriptor accepts no process */
+    BROKER_GRACE_US = 500 * 1000,  /* how long to wait for the cause of an end before peers are notified without one */
+    BROKER_QUEUE_MAX = 64,         /* messages kept for a client that does not read; see broker_peers.c */
+    BROKER_BATCH = 64,             /* messages read from one client before others get a turn */
     BROKER_OLD_RINGS_MAX = 4,      /* of one side */
     BROKER_RING_ZEROED = EXTENT_UNIT,
 };
@@ -42,13 +41,13 @@ typedef enum broker_peer_state { BROKER_STRANGER, BROKER_MEMBER, BROKER_GHOST } 
 
 typedef struct broker_peer {
     broker *broker; /* borrowed */
-    list place;     /* in hub->guests */
+    list place;     /* in broker->guests */
     broker_peer_state state;
     event_loop_watch *socket_watch, *pid_watch; /* NULL: none */
     int fd;                                     /* owned; -1: closed */
     int pidfd, event_fd;                        /* owned; -1: none yet */
     int pid;
-    bool is_child;   /* of the broker's process: somebody may tell how it ended */
+    bool is_child;   /* of the broker's process: broker_note_exit may bring how it ended */
     bool at_end;     /* its socket has nothing more to read */
     bool harmless;   /* it can touch the arena no more */
     bool wait_known; /* wait_status is how it ended */
@@ -60,14 +59,14 @@ typedef struct broker_peer {
     timer_heap_item deadline; /* for HELLO, or for the cause of its end */
     list links;               /* broker_side.place */
     uint32_t open;
-    list doomed_place; /* in hub->doomed */
+    list doomed_place; /* in broker->doomed */
     cause doom;        /* why it will be dropped; status MR_OK: it will not */
 } broker_peer;
 
 typedef struct broker_side {
     broker_peer *peer;        /* borrowed: outlives the link */
     struct broker_link *link; /* that it is a side of */
-    list place;               /* in guest->links */
+    list place;               /* in peer->links */
     bool done;
     extent ring; /* the one it sends into */
     extent old[BROKER_OLD_RINGS_MAX];
@@ -85,8 +84,8 @@ struct broker {
     event_loop_watch *listener;
     bool listening;
     event_loop_timer *timer;
-    int spare_fd; /* given up for a moment when no other number is free, so that a caller can be turned away; or -1 */
-    int64_t shut_until_us; /* nobody is let in or turned away before */
+    int spare_fd; /* given up for a moment when no other number is free, so that a caller can be refused; or -1 */
+    int64_t shut_until_us; /* no process is accepted or refused before */
     bool no_descriptor;    /* was free for the last process that came */
 
     arena arena;
@@ -115,9 +114,9 @@ struct broker {
 
 /* ---- broker.c */
 
-MR_MUST mr_status broker_take(broker *broker, uint64_t size, extent *out); /* a stretch of the arena, backed */
+MR_MUST mr_status broker_take(broker *broker, uint64_t size, extent *out); /* an extent of the arena, backed */
 
-/* Drops whoever was doomed meanwhile and sets the timer. Every callback of the loop ends with it. */
+/* Drops the peers that were doomed meanwhile and sets the timer. Every callback of the loop ends with it. */
 void broker_settle(broker *broker);
 void broker_listen(broker *broker, bool listen); /* stops while there are too many strangers */
 
@@ -126,7 +125,7 @@ void broker_listen(broker *broker, bool listen); /* stops while there are too ma
 void broker_peer_accept(broker *broker, int fd); /* moved */
 void broker_peer_due(broker_peer *peer);         /* its deadline came */
 
-/* Tells a member something; its doorbell is rung. Never blocks, never frees anything. */
+/* Sends a message to a member and rings its doorbell. Never blocks, never frees anything. */
 void broker_tell(broker_peer *peer, const broker_wire *message, int fd);
 
 bool broker_peer_reads(const broker_peer *peer);                       /* false: too much waits for it */
@@ -135,9 +134,9 @@ broker_peer *broker_peer_find(const broker *broker, const char *name); /* the me
 /* Will be dropped, for this reason, by the next broker_settle. */
 void broker_peer_doom(broker_peer *peer, mr_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void broker_peer_drop(broker_peer *peer);                   /* what broker_settle does with a doomed one */
+void broker_peer_drop(broker_peer *peer);                   /* broker_settle calls it for a doomed peer */
 void broker_peer_forget(broker_peer *peer);                 /* frees a ghost if nothing holds it back any more */
-void broker_peer_free(broker_peer *peer, const cause *why); /* unconditionally; `why` is said where possible */
+void broker_peer_free(broker_peer *peer, const cause *why); /* unconditionally; `why` is sent where possible */
 
 /* ---- broker_link.c */
 
@@ -145,6 +144,6 @@ void broker_link_connect(broker_peer *peer, const broker_wire *message);
 void broker_link_resize(broker_peer *peer, const broker_wire *message);
 void broker_link_release(broker_peer *peer, const broker_wire *message);
 void broker_link_close(broker_peer *peer, const broker_wire *message);
-void broker_links_tell_gone(broker_peer *peer, const cause *why); /* to everybody who has a link to it */
+void broker_links_tell_gone(broker_peer *peer, const cause *why); /* to every process that has a link to it */
 void broker_links_done(broker_peer *peer);                        /* none of its sides will be used again */
 void broker_links_free(broker *broker);                           /* all */

@@ -57,7 +57,7 @@ static void side_done(broker_side *side) {
     free(link);
 }
 
-/* Tells the other side, if there is anybody to tell. */
+/* Notifies the other side, if it is still there. */
 static void side_tell_gone(broker_side *side, const cause *why) {
     broker_side *other = other_side(side);
     if (side->done || other->done || other->peer->state != BROKER_MEMBER) return;
@@ -67,8 +67,8 @@ static void side_tell_gone(broker_side *side, const cause *why) {
     broker_tell(other->peer, &message, -1);
 }
 
-/* The guest's side of the link that a message is about. A link lives until both sides are done with it, so a guest that
- * names one it does not have is wrong. */
+/* The client's side of the link that a message is about. A link lives until both sides are done with it, so a client
+ * that names one it does not have is wrong. */
 static broker_side *side_of(broker_peer *peer, const broker_wire *message) {
     broker_link *link = map_get(&peer->broker->links, message->head.subject);
     for (int i = 0; link != NULL && i < 2; i++)
@@ -167,7 +167,7 @@ void broker_link_connect(broker_peer *asking_peer, const broker_wire *message) {
     FAILPOINT("hub.link_told");
 }
 
-/* ---- What happens to a link. */
+/* ---- Life of a link. */
 
 static extent new_ring(broker_side *side, uint64_t bytes) {
     broker *broker = side->peer->broker;

@@ -1,13 +1,13 @@
 /* broker_peers.c — processes attached to the broker: arrivals, departures and deaths; the records are described in
  * broker_internal.h.
  *
- * How an end is known          what is waited for            what others are told
- * ---------------------------  ----------------------------  -----------------------------------------
- * BYE                          nothing                       MR_CLOSED
- * pidfd, cause known           nothing                       MR_PEER_DIED, signal or exit code
+ * sign of an end               the broker waits for               cause that peers receive
+ * ---------------------------  ---------------------------------  -----------------------------------------
+ * BYE                          nothing                            MR_CLOSED
+ * pidfd, cause known           nothing                            MR_PEER_DIED, signal or exit code
  * pidfd of a child, no cause   broker_note_exit, BROKER_GRACE_US  the same, or "exit status is not known"
- * end of file alone            pidfd, BROKER_GRACE_US        as pidfd, or MR_CLOSED "without saying goodbye"
- * doomed: it said nonsense     nothing                       what it did; its rings stay until one of the above
+ * end of file alone            pidfd, BROKER_GRACE_US             as pidfd, or MR_CLOSED "without saying goodbye"
+ * doomed: malformed message    nothing                            its fault; its rings stay until one of the above
  *
  * Tested by src/net/shm/broker_client_test.c. */
 #include <errno.h>
@@ -101,11 +101,11 @@ void broker_peer_forget(broker_peer *peer) {
     if (peer->state == BROKER_GHOST && peer->harmless && list_empty(&peer->links)) broker_peer_free(peer, NULL);
 }
 
-/* ---- Telling.
+/* ---- Messages to clients.
  *
- * A guest that does not read is not waited for. While too much is queued for it, the broker reads none of its requests,
- * and whoever asks for a link to it is refused (broker_link.c): so the queue is bounded by what it has to be told in
- * any case, the ends of its links. */
+ * A client that does not read is not waited for. While too much is queued for it, the broker reads none of its
+ * requests, and a process that asks for a link to it is refused (broker_link.c): so the queue is bounded by the
+ * messages that it gets in any case, the ends of its links. */
 
 bool broker_peer_reads(const broker_peer *peer) { return peer->queue.askings < BROKER_QUEUE_MAX; }
 
@@ -137,7 +137,7 @@ static void flush(broker_peer *peer) {
 
 /* ---- Ends. */
 
-/* Others learn of it at once, and nobody finds it any more. */
+/* Peers learn of it at once, and no lookup finds it any more. */
 static void become_ghost(broker_peer *peer, const cause *why) {
     MR_ASSERT(peer->state == BROKER_MEMBER);
     leave_books(peer);
@@ -149,9 +149,9 @@ static void become_ghost(broker_peer *peer, const cause *why) {
     broker_links_tell_gone(peer, why);
 }
 
-/* Its process can touch the arena no more: what was only its own is free. */
+/* Its process can touch the arena no more: its own memory is free. */
 static void become_harmless(broker_peer *peer) {
-    doorbell_disarm(arena_process_block(&peer->broker->arena, peer->process_block)); /* nobody makes way for it */
+    doorbell_disarm(arena_process_block(&peer->broker->arena, peer->process_block)); /* no process makes way for it */
     let_go(peer);
     broker_links_done(peer);
     peer->harmless = true;
@@ -350,7 +350,7 @@ static void hello(broker_peer *peer, const broker_wire *message, fd_packet *pack
     FAILPOINT("hub.welcomed");
 }
 
-/* ---- Listening to one guest. */
+/* ---- Listening to one client. */
 
 static void bye(broker_peer *peer) {
     FAILPOINT("hub.bye");
@@ -358,7 +358,7 @@ static void bye(broker_peer *peer) {
     finish_left(peer, "left");
 }
 
-/* False: the guest is gone. */
+/* False: the client is gone. */
 static bool handle_message(broker_peer *peer, fd_packet *packet) {
     broker_wire message;
     if (broker_wire_decode(false, packet->data, packet->size, &message) != MR_OK) {
@@ -380,7 +380,7 @@ static bool handle_message(broker_peer *peer, fd_packet *packet) {
     }
 }
 
-/* A ghost is only read until it ends; of what it says, only that it leaves matters. */
+/* A ghost is only read until it ends; of its messages only BYE matters. */
 static bool handle_ghost(broker_peer *peer, fd_packet *packet) {
     broker_wire message;
     bool leaves = broker_wire_decode(false, packet->data, packet->size, &message) == MR_OK &&
@@ -407,7 +407,7 @@ static bool may_listen(const broker_peer *peer) {
     return peer->state == BROKER_GHOST || (peer->doom.status == MR_OK && broker_peer_reads(peer));
 }
 
-/* Up to `count` messages. False: the guest is gone. */
+/* Up to `count` messages. False: the client is gone. */
 static bool listen_to(broker_peer *peer, size_t count) {
     size_t heard = 0;
     while (!peer->at_end && heard < count && may_listen(peer)) {
@@ -420,7 +420,7 @@ static bool listen_to(broker_peer *peer, size_t count) {
         fd_packet_drop(&packet);
         if (!there) return false;
     }
-    /* A guest whose socket was full may be asleep with requests it has not sent: it has room again. */
+    /* A client whose socket was full may be asleep with requests it has not sent: it has room again. */
     if (heard == BROKER_BATCH && peer->state == BROKER_MEMBER) ring(peer);
     return true;
 }
@@ -433,12 +433,12 @@ static void on_socket(void *context) {
     broker_settle(broker);
 }
 
-/* What it said before it ended is heard first: it may have been goodbye. */
+/* Its last messages are read first: BYE may be among them. */
 static void on_pid(void *context) {
     broker_peer *peer = context;
     broker *broker = peer->broker;
     event_loop_watch_set(peer->pid_watch, false, false);
-    fd_packet_queue_fini(&peer->queue); /* nobody will read it */
+    fd_packet_queue_fini(&peer->queue); /* it will not be read */
     watch_what_matters(peer);
     if (!peer->at_end && !listen_to(peer, LAST_WORDS_MAX)) {
         broker_settle(broker);
@@ -452,7 +452,7 @@ static void on_pid(void *context) {
     broker_settle(broker);
 }
 
-/* ---- The door. */
+/* ---- Accepting. */
 
 static mr_status check_caller(int fd, int *pid) {
     struct ucred who;

@@ -5,25 +5,25 @@
  *
  *   offset  what
  *   ------  ----------------------------------------------------
- *   0    version, BROKER_WIRE_VERSION
+ *   0       version, BROKER_WIRE_VERSION
  *   1       kind
  *   2       size of the whole message, which the kind decides
- *   4  subject: a link's number, a tag or a process block's index
+ *   4       subject: a link's number, a tag or a process block's index
  *
- *   kind      from   subject  further                                                descriptor
- *   --------  -----  -------  -----------------------------------------------------  ------------------------
- *   HELLO     guest  0        magic, name                                            its eventfd
- *   CONNECT   guest  tag      process, or 0 and a name
- *   RESIZE    guest  link     bytes wanted for its sending ring
- *   RELEASE   guest  link     an old receiving ring
- *   CLOSE     guest  link     whether for want of a descriptor
- *   BYE       guest  0
- *   WELCOME   broker    process block  magic, arena's bytes and generation, process  the arena
- *   LINK      broker    link     tag, peer (process block, process, pid, name), both rings  the peer's eventfd
- *   RESIZED   broker    link  the new sending ring; size 0: none
- *   REFUSED   broker    tag   cause: answer to CONNECT
- *   GONE      broker    link  cause
- *   END       broker    0  cause: the broker will not talk to this guest any more
+ *   kind      from    subject        further                                                 descriptor
+ *   --------  ------  -------------  ------------------------------------------------------  ------------------
+ *   HELLO     client  0              magic, name                                             its eventfd
+ *   CONNECT   client  tag            process, or 0 and a name
+ *   RESIZE    client  link           bytes wanted for its sending ring
+ *   RELEASE   client  link           an old receiving ring
+ *   CLOSE     client  link           whether for want of a descriptor
+ *   BYE       client  0
+ *   WELCOME   broker  process block  magic, arena's bytes and generation, process            the arena
+ *   LINK      broker  link           tag, peer (process block, process, pid, name), both rings  the peer's eventfd
+ *   RESIZED   broker  link           the new sending ring; size 0: none
+ *   REFUSED   broker  tag            cause: answer to CONNECT
+ *   GONE      broker  link           cause
+ *   END       broker  0              cause: the broker sends nothing more to this client
  *
  * Decoding checks everything that can be checked without knowing the arena or the links: version, kind, direction,
  * size, padding, texts, numbers. */
@@ -77,7 +77,7 @@ typedef struct broker_wire_resize {
 
 typedef struct broker_wire_close {
     broker_wire_head head;
-    uint32_t no_descriptor, zero; /* 1: the link never was, since this guest could not take the eventfd */
+    uint32_t no_descriptor, zero; /* 1: the link never was, since this client could not take the eventfd */
 } broker_wire_close;
 
 typedef struct broker_wire_ring { /* RELEASE and RESIZED */
@@ -135,7 +135,7 @@ _Static_assert(sizeof(broker_wire_cause) == 24 + CAUSE_TEXT_MAX && offsetof(brok
 void broker_wire_begin(broker_wire *message, broker_wire_kind kind, uint32_t subject);
 size_t broker_wire_size(const broker_wire *message);
 
-/* MR_CORRUPT, with what is wrong in mr_last_error(). */
+/* MR_CORRUPT: mr_last_error() names the wrong field. */
 MR_MUST mr_status broker_wire_decode(bool from_broker, const void *data, size_t size, broker_wire *out);
 
 void broker_wire_put_cause(broker_wire *message, const cause *why);

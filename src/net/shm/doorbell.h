@@ -1,7 +1,7 @@
 /* doorbell.h — doorbell: wakes another process, and marks the rings that have something to read.
  *
  * A process has one doorbell for all its rings: its process block's `sleep` word. While it is awake the word is 0 and a
- * sender does nothing but mark its ready bit. Before it sleeps it says how it will sleep, then looks once more, then
+ * sender does nothing but mark its ready bit. Before it sleeps it stores how it will sleep, then looks once more, then
  * sleeps; a sender marks first and looks at the word after, so one of the two always sees the other.
  *
  *      doorbell_arm(FUTEX) ── doorbell_sleep ──► asleep on the word ──┐
@@ -9,11 +9,13 @@
  *          doorbell_arm(LOOP) ── epoll/poll ───► asleep in a loop ────┘
  *                └─ doorbell_disarm: something came before it slept ──► AWAKE
  *
- * Who is RUNG has been woken and does not run yet. If that lasts it has no CPU, and who spins makes way (spin_wait.h).
+ * A process that is RUNG has been woken and does not run yet. If that lasts, it has no CPU, and a process that spins
+ * makes way (spin_wait.h).
  *
  * Order   The two sides meet in fences: mark, fence, read `sleep`; write `sleep`, fence, look. A read after a fence
  *     needs no order of its own, and doorbell_disarm only spares senders a wake. The bits are taken by exchanges
- *     that acquire what was stored before they were set; doorbell_marked merely says whether that is worth it. */
+ *     that acquire the stores made before they were set; doorbell_marked merely tells whether an exchange is worth
+ *     it. */
 #pragma once
 #include <stdbool.h>
 
@@ -34,8 +36,8 @@ void doorbell_mark(process_block *block, uint32_t index);
 
 void doorbell_wake(process_block *block, int event_fd);
 
-/* Wakes the process block's process if it sleeps; event_fd is its, for one that sleeps in a loop. What was stored
- * before, the process sees when it wakes. */
+/* Wakes the process block's process if it sleeps; event_fd is its, for one that sleeps in a loop. The process
+ * sees all earlier stores when it wakes. */
 static inline void doorbell_ring(process_block *block, int event_fd) {
     cpu_fence();
     if (__builtin_expect(doorbell_is_asleep(atomic_load_explicit(&block->sleep, memory_order_relaxed)), 0))
@@ -44,7 +46,7 @@ static inline void doorbell_ring(process_block *block, int event_fd) {
 
 /* ---- The owner's side. */
 
-/* Says how this process is about to sleep. The caller then looks at everything once more. */
+/* Stores how this process is about to sleep. The caller then looks at everything once more. */
 static inline void doorbell_arm(process_block *block, doorbell_state how) {
     atomic_store_explicit(&block->sleep, (uint32_t)how, memory_order_seq_cst);
     cpu_fence();
@@ -53,7 +55,7 @@ static inline void doorbell_disarm(process_block *block) {
     atomic_store_explicit(&block->sleep, DOORBELL_AWAKE, memory_order_relaxed);
 }
 
-/* After doorbell_arm(DOORBELL_FUTEX): sleeps until somebody rings, or timeout_us has passed (< 0: never), or a signal
+/* After doorbell_arm(DOORBELL_FUTEX): sleeps until a sender rings, or timeout_us has passed (< 0: never), or a signal
  * comes. */
 void doorbell_sleep(process_block *block, int64_t timeout_us);
 

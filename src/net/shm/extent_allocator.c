@@ -1,6 +1,6 @@
 /* extent_allocator.c — see extent_allocator.h.
  *
- * A run is a stretch of the arena, free or in use. Free runs form a treap: ordered by offset, heap-ordered by a
+ * A run is a range of the arena, free or in use. Free runs form a treap: ordered by offset, heap-ordered by a
  * priority that is a hash of nothing but a counter, each node knowing the longest run beneath it, which makes "the
  * lowest run of at least n bytes" one walk from the root. Runs in use are in a map by offset.
  *
@@ -154,7 +154,7 @@ static uint64_t top(const extent_allocator *allocator) {
     return last != NULL && end_of(last) == allocator->end ? last->offset : allocator->end;
 }
 
-/* A free run that holds the youngest hot extent of exactly this size. The end of what is in use is left to run empty,
+/* A free run that holds the youngest hot extent of exactly this size. The end of the used range is left to run empty,
  * so that it can be given back to the machine. */
 static run *hot_fit(extent_allocator *allocator, uint64_t size, uint64_t *offset) {
     uint64_t limit = top(allocator);
@@ -170,7 +170,7 @@ static run *hot_fit(extent_allocator *allocator, uint64_t size, uint64_t *offset
     return NULL;
 }
 
-/* Takes [offset, offset + size) out of a free run; what is left of it on both sides stays free. */
+/* Takes [offset, offset + size) out of a free run; the rest on both sides stays free. */
 static void cut(extent_allocator *allocator, run *holder, uint64_t offset, uint64_t size) {
     uint64_t before = offset - holder->offset, after = end_of(holder) - offset - size;
     take_out(allocator, holder);

@@ -1,8 +1,8 @@
 /* extent_allocator.h — allocator of extents (ranges) of the arena: a pure allocator of offsets.
  *
- * Everything it knows lies in its owner's memory; not a byte of the arena is read or written. Stretches are multiples
- * of EXTENT_UNIT. First fit in address order: the lowest free run that is long enough is cut at its low end, so that
- * what is in use stays together below the watermark, where pages exist. The one exception: a stretch of exactly the
+ * All its state lies in its owner's memory; not a byte of the arena is read or written. Extents are multiples of
+ * EXTENT_UNIT. First fit in address order: the lowest free run that is long enough is cut at its low end, so that
+ * extents in use stay together below the watermark, where pages exist. The one exception: an extent of exactly the
  * wanted size that was given back a moment ago is taken again, while it is still in the caches, unless it would raise
  * the top. A caller that names an offset (extent_allocator_take) gets it if it is free and not far above the top.
  *
@@ -34,9 +34,9 @@ void extent_allocator_destroy(extent_allocator *allocator);
 /* `size` is rounded up to EXTENT_UNIT. MR_INVALID for 0, MR_NOMEM when no free run is long enough. */
 MR_MUST mr_status extent_allocator_alloc(extent_allocator *allocator, uint64_t size, extent *out);
 /* Exactly these bytes, as extent_allocator_alloc gave them before. MR_NOMEM: they are not all free, or would raise the
- * top by more than EXTENT_RAISE_MAX times their size: what is in use stays together. */
+ * top by more than EXTENT_RAISE_MAX times their size: extents in use stay together. */
 MR_MUST mr_status extent_allocator_take(extent_allocator *allocator, extent wanted);
-/* exactly what extent_allocator_alloc or extent_allocator_take gave, once */
+/* an extent that extent_allocator_alloc or extent_allocator_take gave, once */
 void extent_allocator_free(extent_allocator *allocator, extent extent);
 
 extent_allocator_stats extent_allocator_stats_now(const extent_allocator *allocator);

@@ -19,7 +19,7 @@ fd_packet_result fd_packet_receive(int socket, fd_packet *out) {
         ssize_t got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return FD_PACKET_NONE;
-        /* A peer that closed without reading everything is reported first; what it had sent comes after. */
+        /* A peer that closed without reading everything is reported first; its packets come after. */
         if (got < 0 && errno == ECONNRESET && !reset) {
             reset = true;
             continue;

@@ -10,7 +10,7 @@
 
 typedef struct fd_packet {
     size_t size, fd_count;
-    int fds[SCM_RIGHTS_MAX]; /* owned; nobody sends as many */
+    int fds[SCM_RIGHTS_MAX]; /* owned; no sender uses them all */
     bool cut;                /* there were more descriptors, or no number was free for one */
     uint8_t data[sizeof(broker_wire) + 1];
 } fd_packet;
@@ -26,8 +26,8 @@ void fd_packet_drop(fd_packet *packet);
 /* fd (borrowed) or -1; 0 or an errno, EAGAIN when full */
 int fd_packet_send(int socket, const broker_wire *message, int fd);
 
-/* What is sent when the socket takes no more. What ends something (a link, a ring) always has a place, because there is
- * only so much that can end; everything else counts as an asking, and those are bounded. */
+/* Packets to send when the socket takes no more. A packet that ends something (a link, a ring) always has a place,
+ * because the number of links and rings is bounded; every other packet counts as an asking, and those are bounded. */
 typedef struct fd_packet_queue {
     struct fd_packet_queued *first, **last; /* owned */
     size_t count, askings;

@@ -1,20 +1,21 @@
 /* lane.h — the sending side of one link in shared memory: a small message is written straight into the ring.
  *
- * A port (shm_transport.h) lends it to a frequent sender on a link, so that a message costs no lookup in the port's
- * tables: lane_reserve, fill in, lane_commit are what the transport's reserve and commit do for a small message, in
- * place. lane_reserve says NULL for all that is not small, or not now; the transport's own reserve then knows why.
+ * The transport (shm_transport.h) gives a lane to a frequent sender on a link, so that a message costs no lookup in the
+ * transport's tables: lane_reserve, fill in, lane_commit do in place what the transport's reserve and commit do for a
+ * small message. lane_reserve returns NULL for messages that are not small, or cannot leave now; the transport's own
+ * reserve then returns the cause.
  *
  * A body of some kilobytes that lies in pieces goes the same way (lane_commit_body), where there is room for all of it.
  *
  * The limit is 0 while nothing may be sent this way (the link is not open, a body leaves, another ring waits): so
- * nobody has to ask whether the link still is what it was. Borrowed from on_open until on_closed of its link.
+ * a sender need not check the link's state. Borrowed from on_open until on_closed of its link.
  *
- * Runs: where a port has sent several messages without waiting in between, more will follow, and each that is published
- * by itself costs a fence and takes its line from a reader at the writer's heels. Then lane_hold makes a run of them
- * (ring.h): the reader waits for its end, for some microseconds at most, and the port shows it before it waits. So a
- * sender that holds records drives its port soon, or has a thread that does.
+ * Runs: after several messages that a transport sent without waiting in between, more will follow, and each that is
+ * published by itself costs a fence and takes its line from a reader close behind the writer. Then lane_hold makes a
+ * run of them (ring.h): the reader waits for its end, for some microseconds at most, and the transport shows it before
+ * it waits. So a sender that holds records drives its transport soon, or has a thread that does.
  *
- * Threads  as the port: with the poller's lock held. */
+ * Threads  as the transport: with the poller's lock held. */
 #pragma once
 #include "base/bytes.h"
 #include "base/failpoint.h"
@@ -27,9 +28,9 @@ enum {
     LANE_ROW = 16,    /* messages in a row that leave at once */
 };
 
-typedef struct lane_runs { /* what the lanes of one port share */
+typedef struct lane_runs { /* state shared by the lanes of one transport */
     struct lane *holder;   /* the one that may hold a run back; NULL: none does */
-    uint32_t in_row;       /* messages for which it was asked since the port last waited */
+    uint32_t in_row;       /* messages for which it was asked since the transport last waited */
 } lane_runs;
 
 typedef struct lane {
@@ -37,7 +38,7 @@ typedef struct lane {
     process_block *self;
     bool used; /* something was sent since the last look for idle rings */
     ring_producer send;
-    lane_runs *runs;                 /* of its port */
+    lane_runs *runs;                 /* of its transport */
     void (*tell)(struct lane *lane); /* the other side does not look: marks its ready bit and rings */
     bool (*body)(struct lane *lane, size_t size, const span *pieces, size_t count); /* lane_commit_body */
 } lane;
@@ -54,7 +55,7 @@ static inline uint8_t *lane_reserve(lane *lane, size_t size) {
     return at;
 }
 
-/* Publishes what was reserved, by whichever of the two, as a record of that type. */
+/* Publishes the reserved message, by whichever of the two, as a record of that type. */
 static inline void lane_publish(lane *lane, uint32_t size, uint16_t type) {
     spin_wait_publish(lane->self);
     lane->used = true;
@@ -67,9 +68,8 @@ static inline void lane_publish(lane *lane, uint32_t size, uint16_t type) {
 
 static inline void lane_commit(lane *lane, size_t size) { lane_publish(lane, (uint32_t)size, LANE_MESSAGE); }
 
-/* Publishes what was reserved, by whichever of the two, with a body that is gathered from these pieces, if all of it
- * can leave at once; so they are borrowed for the call only. False: nothing has happened, and what was reserved still
- * is. */
+/* Publishes the reserved message, by whichever of the two, with a body that is gathered from these pieces, if all of it
+ * can leave at once; so they are borrowed for the call only. False: nothing has happened, and the reservation stays. */
 static inline bool lane_commit_body(lane *lane, size_t size, const span *pieces, size_t count) {
     return lane->limit != 0 && lane->body(lane, size, pieces, count);
 }

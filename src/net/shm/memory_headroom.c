@@ -9,7 +9,7 @@
 
 enum { FILE_TEXT_MAX = 8192, PATH_TEXT_MAX = 4096 };
 
-/* What differs between the two versions of the memory controller. */
+/* Differences between the two versions of the memory controller. */
 typedef struct controller {
     const char *limit, *usage, *droppable;
 } controller;

@@ -3,7 +3,7 @@
  *
  * Each is the least of what the machine has (MemTotal, MemAvailable) and of what each memory cgroup allows, from this
  * process's own one up to the root, version 1 and 2; file cache that a cgroup can drop at once counts as left. Nothing
- * of it is reserved: it is a look, taken again before each stretch of the arena is backed. */
+ * of it is reserved: it is a look, taken again before each range of the arena is backed. */
 #pragma once
 #include <stdint.h>
 

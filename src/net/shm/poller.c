@@ -1,7 +1,7 @@
 /* poller.c — see poller.h.
  *
- * A waiter's word is written with the lock held and read by its thread without, so a thread that is told wakes up
- * knowing what it was told. */
+ * A waiter's word is written with the lock held and read by its thread without, so a thread wakes up
+ * knowing the reason. */
 #include "net/shm/poller.h"
 
 #include "base/assert.h"
@@ -38,7 +38,7 @@ poller_turn poller_wait_in_line(poller *poller, poller_waiter *waiter, int64_t t
     list_remove(&waiter->link);
     bool told_to_drive = atomic_load_explicit(&waiter->word, memory_order_relaxed) == POLLER_TO_DRIVE;
     if (waiter->done) {
-        if (told_to_drive) poller_pass(poller); /* both came at once: somebody else must drive */
+        if (told_to_drive) poller_pass(poller); /* both came at once: another thread must drive */
         return POLLER_DONE;
     }
     return told_to_drive ? POLLER_DRIVE : POLLER_TIMEOUT;
@@ -46,7 +46,7 @@ poller_turn poller_wait_in_line(poller *poller, poller_waiter *waiter, int64_t t
 
 void poller_wake(poller *poller, poller_waiter *waiter) {
     if (atomic_load_explicit(&waiter->word, memory_order_relaxed) != POLLER_WAITING) {
-        poller_rouse(poller); /* it may be the driver; who is awake looks by itself */
+        poller_rouse(poller); /* it may be the driver; an awake thread looks by itself */
         return;
     }
     atomic_store_explicit(&waiter->word, POLLER_TOLD, memory_order_release);

@@ -1,28 +1,28 @@
 /* poller.h — poller: the thread of a process that polls the rings for all threads, and its waiters.
  *
  * A ring has one reader. When several threads of a process wait, each for its own answer, one of them drives: it reads
- * the rings and finishes what it finds, for the others too. No thread hands a message to another on the way: who waits
- * for the answer reads it, unless somebody else is reading already.
+ * the rings and finishes what it finds, for the others too. No thread hands a message to another on the way: the thread
+ * that waits for the answer reads it, unless another thread is reading already.
  *
  * Two rights, one small module, the one lock of the hot path:
  *
- *   the lock    who may touch the rings and the tables above them, for a moment: to send, to read what is there
- *   the poller  who may wait for more to come: one thread, and it does not hold the lock while it waits
+ *   the lock    the right to touch the rings and the tables above them, for a moment: to send, to read what is there
+ *   the poller  the right to wait for more to come: one thread has it, and does not hold the lock while it waits
  *
  *  outside ── poller_lock ──► locked ── poller_unlock ──► outside
  *
  *  a thread that waits (poller_wait), with the lock held:
  *     my answer is there ───────────────────────────────────────────► locked: done
- *   nobody drives ──► I drive (returns POLLER_DRIVE) ── poller_pass ──► outside; the next in line drives
- *   somebody drives ──► in line, asleep on my own word ──► POLLER_DONE (answer) or POLLER_DRIVE (my turn) or timeout
+ *   no thread drives ──► I drive (returns POLLER_DRIVE) ── poller_pass ──► outside; the next in line drives
+ *   a thread drives ──► in line, asleep on my own word ──► POLLER_DONE (answer) or POLLER_DRIVE (my turn) or timeout
  *
  *  the driver waits for more: poller_leave ──► away, without the lock ── poller_return ──► locked. A thread that
  *   finishes it meanwhile wakes it.
  *
- * Invariants   at most one thread drives; if any thread waits in line, some thread drives or has been told to; a thread
- *              is in line at most once.
+ * Invariants   at most one thread drives; if any thread waits in line, some thread drives or was woken to drive; a
+ *              thread is in line at most once.
  * Order        the lock (biased_lock.h) acquires and releases. A waiter's word is changed with the
- *              lock held: release by who tells, acquire by the sleeper who reads it without; with the lock, relaxed.
+ *              lock held: release by the waker, acquire by the sleeper, which reads it without; with the lock, relaxed.
  * Fairness    the poller goes to the one that waits longest.
  * Threads      all functions from any thread; those marked "locked" only with the lock held. */
 #pragma once
@@ -36,15 +36,15 @@
 
 typedef struct poller { /* zero-initialize, then poller_init */
     biased_lock lock;
-    bool driven; /* somebody holds the poller */
-    list line;   /* of poller_waiter: those who wait for an answer or for the poller */
+    bool driven; /* a thread holds the poller */
+    list line;   /* of poller_waiter: threads that wait for an answer or for the poller */
     void *away;  /* where the driver waits without the lock; NULL: it does not */
     void (*rouse)(void *away);
 } poller;
 
 typedef enum poller_turn { POLLER_DONE, POLLER_DRIVE, POLLER_TIMEOUT } poller_turn;
 
-/* What a waiting thread was told; awake: nobody needs to wake it. */
+/* Why a waiting thread was woken; awake: it needs no wake-up. */
 typedef enum poller_word { POLLER_WAITING, POLLER_TOLD, POLLER_TO_DRIVE, POLLER_AWAKE } poller_word;
 
 typedef struct poller_waiter { /* one waiting thread; lives on its stack */
@@ -78,7 +78,7 @@ static inline poller_turn poller_wait(poller *poller, poller_waiter *waiter, int
 }
 
 /* The driver goes to wait for more, and comes back. Locked on entry of the one and on return of the other. Between them
- * rouse may be called, by anybody, with the lock held: the driver shall come back soon. */
+ * rouse may be called, by any thread, with the lock held: the driver shall come back soon. */
 static inline void poller_leave(poller *poller, void (*rouse)(void *away), void *away) {
     poller->rouse = rouse;
     poller->away = away;
@@ -104,7 +104,7 @@ static inline void poller_rouse(poller *poller) {
     if (poller->away != NULL) poller->rouse(poller->away);
 }
 
-/* Locked: the driver stops; the next in line, if any, is told to drive. */
+/* Locked: the driver stops; the next in line, if any, is woken to drive. */
 __attribute__((noinline)) void poller_pass_on(poller *poller);
 static inline void poller_pass(poller *poller) {
     MR_ASSERT(poller->driven);

@@ -23,13 +23,13 @@ struct prefault {
     arena *arena; /* borrowed */
     pthread_t helper;
 
-    /* Where the two meet. */
+    /* State shared by the two threads. */
     pthread_mutex_t step; /* one step at a time */
     sem_t work;
     _Atomic uint64_t want;   /* written by the owner */
     _Atomic uint64_t backed; /* written under `step` */
     _Atomic bool owner_waits, stopping;
-    _Atomic bool stuck; /* the helper could not go on: whoever asks next tries himself and hears why */
+    _Atomic bool stuck; /* the helper could not go on: the next request tries itself and returns the error */
 
     /* The owner's own. */
     uint64_t safe;
@@ -82,7 +82,7 @@ static void *help(void *argument) {
 
 /* ---- The owner. */
 
-/* Where the watermark should be when `end` is in use. */
+/* The watermark for `end` in use. */
 static uint64_t ahead_of(const prefault *prefault, uint64_t end) {
     uint64_t ahead = end / 4;
     if (ahead < PREFAULT_AHEAD_MIN) ahead = PREFAULT_AHEAD_MIN;

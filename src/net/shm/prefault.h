@@ -4,18 +4,18 @@
  *   |##########|==============|..........................|
  *    handed out  backed, ready   no pages yet
  *
- * A helper thread moves `backed` ahead of use: about a quarter of what is in use, at least PREFAULT_AHEAD_MIN. The
- * owner (one thread), which hands out memory, asks prefault_need first. Below what it knows to be backed that is a
+ * A helper thread moves `backed` ahead of use: about a quarter of the used bytes, at least PREFAULT_AHEAD_MIN. The
+ * owner (one thread), which hands out memory, asks prefault_need first. Below the known watermark that is a
  * comparison; above, it backs the missing pages itself. When much more is backed than was used for a while, the helper
  * gives the tail back to the machine.
  *
  * An owner that cannot wait asks prefault_reach instead: the helper then backs the missing pages, and the owner asks
  * again.
  *
- * Threads  The two meet at one place, the struct's `want` (the owner says where the watermark shall be), `backed`
- * (where it is) and a mutex that is held for one step of at most PREFAULT_STEP bytes. The owner waits for at most two
- *          steps, and only if it has outrun the helper. The helper never goes below `want`, and the owner, who alone
- *          moves `want`, hands out nothing above it: so nobody can be using what is punched out. */
+ * Threads  The two meet at one place, the struct's `want` (where the owner wants the watermark), `backed` (where it is)
+ *          and a mutex that is held for one step of at most PREFAULT_STEP bytes. The owner waits for at most two
+ *          steps, and only if it has outrun the helper. The helper never goes below `want`, and the owner, which alone
+ *          moves `want`, hands out nothing above it: so no extent in use is punched out. */
 #pragma once
 #include "net/shm/arena.h"
 
@@ -31,7 +31,7 @@ typedef struct prefault prefault;
 
 /* Everything below `from` is backed already. The arena is borrowed until prefault_stop. MR_IO: no thread to be had. */
 MR_MUST mr_status prefault_start(arena *arena, uint64_t from, prefault **out);
-void prefault_stop(prefault *prefault); /* joins the helper; what is backed stays backed */
+void prefault_stop(prefault *prefault); /* joins the helper; backed pages stay backed */
 
 /* ---- The owner's side. */
 
@@ -39,10 +39,10 @@ void prefault_stop(prefault *prefault); /* joins the helper; what is backed stay
  * the machine has no more; nothing changed. */
 MR_MUST mr_status prefault_need(prefault *prefault, uint64_t end);
 
-/* The same without waiting for long: MR_BUSY if more than a step is missing, which the helper is told to back. */
+/* The same without waiting for long: MR_BUSY if more than a step is missing; the helper backs it. */
 MR_MUST mr_status prefault_reach(prefault *prefault, uint64_t end);
 
-/* Tells where what is in use ends now. To be called from time to time; the answer is when to call again at the latest,
+/* `top` is the end of the extents in use. To be called from time to time; returns when to call again at the latest,
  * CLOCK_NEVER_US if there is nothing to give back. */
 int64_t prefault_trim(prefault *prefault, uint64_t top, int64_t now_us);
 

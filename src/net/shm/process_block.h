@@ -1,18 +1,18 @@
 /* process_block.h — process block: the state of a process in the machine's shared memory.
  *
  * The arena begins with its header, then PROCESS_BLOCKS_MAX process blocks, then extents (rings, and later objects). A
- * process block is one process: its doorbell (what it sleeps on), the CPU it runs on (so that a waiter knows whether to
+ * process block is one process: its doorbell (its sleep word), the CPU it runs on (so that a waiter knows whether to
  * spin) and its ready bitmap (which of its incoming rings have something). Everything is offsets; a byte read from here
  * was written by another process and is checked before use.
  *
- *   process block    offset  what                             written by
- *   ---------  ------  -------------------------------------  ---------------------------------
- *   identity   0       state, pid, process id              broker
+ *   field      offset  what                                       written by
+ *   ---------  ------  -----------------------------------------  ------------------------------
+ *   identity   0       state, pid, process id                     broker
  *   doorbell   64      sleep word, see doorbell.h                 owner arms it, senders clear it
  *   cpu        128     CPU it runs on, or PROCESS_BLOCK_CPU_NONE  owner
- *   woke       136     when it was woken last, in ticks       owner
- *   summary    192     bit i: ready[i] may be non-zero        senders set, owner clears
- *   ready      256     bit j of word i: link 64 i + j         senders set, owner clears
+ *   woke       136     when it was woken last, in ticks           owner
+ *   summary    192     bit i: ready[i] may be non-zero            senders set, owner clears
+ *   ready      256     bit j of word i: link 64 i + j             senders set, owner clears
  */
 #pragma once
 #include <stdatomic.h>
@@ -24,7 +24,7 @@ enum {
     PROCESS_BLOCK_LINKS_MAX = 4096, /* incoming rings of one process */
     PROCESS_BLOCK_READY_WORDS = PROCESS_BLOCK_LINKS_MAX / 64,
     PROCESS_BLOCK_NONE = PROCESS_BLOCKS_MAX, /* no process block */
-    PROCESS_BLOCK_BROKER_INDEX = 0,          /* the ready bit that says: the broker's socket has something for you */
+    PROCESS_BLOCK_BROKER_INDEX = 0,          /* the ready bit of the broker's socket: it has a message */
 };
 #define PROCESS_BLOCK_CPU_NONE UINT32_MAX
 
@@ -45,7 +45,7 @@ _Static_assert(offsetof(process_block, sleep) == 64 && offsetof(process_block, c
 _Static_assert(offsetof(process_block, summary) == 192 && offsetof(process_block, ready) == 256, "layout");
 _Static_assert(sizeof(process_block) == 768, "layout");
 
-typedef struct extent {    /* a stretch of the arena */
+typedef struct extent {    /* a range of the arena */
     uint64_t offset, size; /* size == 0: none */
 } extent;
 

@@ -4,10 +4,10 @@
  * of eight bytes (size, type) and its payload, padded to eight; it never wraps: where the rest of the data is too
  * short, a SKIP record fills it. Positions count bytes since the ring was made and only grow.
  *
- * There is no shared head: a record's own word says that it is there. The producer writes the payload, then a zero into
- * the word *after* the record, then the record's word. The reader looks at the word it has come to: zero, or the next
- * record, whole. So a small message travels in the one cache line that the reader watches, and a line that is handed
- * from one core to another is what a message costs.
+ * There is no shared head: a record's own word shows that it is there. The producer writes the payload, then a zero
+ * into the word *after* the record, then the record's word. The reader looks at the word it has come to: zero, or the
+ * next record, whole. So a small message travels in the one cache line that the reader watches, and the cost of a
+ * message is one line that moves from one core to another.
  *
  *        read                 published                  free
  *   ─────────────┬────────┬──────────────┬──────┬───┬─────────────
@@ -18,7 +18,7 @@
  *   ------  ------  ----------------------------------------------------------  ----------------------
  *   armed   0       the consumer does not look: mark its ready bit              consumer sets, producer clears
  *   starved 4       the producer waits for room: mark its ready bit             producer sets, consumer clears
- *   index   8       the consumer's ready bit (process_block.h)                        consumer, before it arms
+ *   index   8       the consumer's ready bit (process_block.h)                  consumer, before it arms
  *   index   12      the producer's ready bit                                    producer, once
  *   left    16      the producer has gone to another ring and touches this      producer, once
  *                   one no more: only then may its memory become another ring
@@ -29,13 +29,13 @@
  * bears RING_HELD in its word, no fence follows, and the reader leaves it alone if it can. So the writer has its lines
  * to itself, and the run changes sides as a whole, when its first word is stored once more without the mark. All of it
  * is there all the time: a reader that has waited enough, or wants to sleep, reads on, and a writer that dies has lost
- * nothing. A run does not promise that a reader which goes to sleep at that very moment is told: the writer shows every
- * run in the end (ring_show), and then it is.
+ * nothing. A run does not promise to wake a reader that goes to sleep at that very moment: the writer shows every run
+ * in the end (ring_show), which does.
  *
  * Invariants   tail <= head <= tail + capacity - 8; all are multiples of 8; a record lies wholly inside the data; the
- *              word at head is zero. What each end knows of that by itself is asserted by ring_producer_check and
- *              ring_consumer_check: (1) positions are multiples of 8, and an offset is its position in the data;
- *              (2) what was released was read, and no more is read than fits; (3) a run has at most RING_RUN records.
+ *              word at head is zero. ring_producer_check and ring_consumer_check assert what each end knows of that by
+ *              itself: (1) positions are multiples of 8, and an offset is its position in the data;
+ *              (2) released records were read, and no more is read than fits; (3) a run has at most RING_RUN records.
  *              A side that publishes (a record or tail), then finds the other side's flag clear,
  *              knows that the other side will look again by itself: both sides store, then fence, then load.
  * Order        A record's word is stored with release and loaded with acquire, and so is tail: they carry the payload
@@ -93,7 +93,7 @@ typedef struct ring_producer { /* the writing end, private to its process */
     uint64_t offset;    /* head's place in the data */
     uint64_t skipped;   /* bytes of a SKIP record that the reserved record will publish with it */
     uint8_t *run;       /* the word of a run's first record, while it bears the mark and was not read; or NULL */
-    uint64_t run_word;  /* what it will be */
+    uint64_t run_word;  /* its value without the mark */
     uint64_t run_head;  /* where the run began: tail_seen <= run_head while there is a `run` */
     uint32_t run_count; /* its records; 0: there is none */
 } ring_producer;
@@ -102,7 +102,7 @@ typedef struct ring_consumer { /* the reading end */
     ring_shared *shared;
     uint64_t capacity;
     uint64_t tail, offset;
-    uint64_t released; /* the tail that the producer was told */
+    uint64_t released; /* the tail that the producer sees */
 } ring_consumer;
 
 typedef struct ring_record {
@@ -114,7 +114,7 @@ typedef struct ring_record {
 typedef enum ring_peek_result {
     RING_EMPTY,
     RING_RECORD,
-    RING_FIRST, /* a record, the first of a run that was not shown: more come at once, for who can wait */
+    RING_FIRST, /* a record, the first of a run that was not shown: more follow at once, for a reader that can wait */
     RING_CORRUPT
 } ring_peek_result;
 
@@ -179,8 +179,8 @@ static inline bool ring_is_armed(const ring_producer *ring) {
     return __builtin_expect(atomic_load_explicit(&ring->shared->armed, memory_order_relaxed) != 0, 0);
 }
 
-/* Shows the run, and everything else that was placed. True: the consumer is not looking and must be told (its ready
- * bit, then its doorbell). */
+/* Shows the run, and everything else that was placed. True: the consumer is not looking and must be woken (its
+ * ready bit, then its doorbell). */
 static inline bool ring_show(ring_producer *ring) {
     if (ring->run != NULL) ring_store_word(ring->run, ring->run_word, __ATOMIC_RELEASE);
     ring->run = NULL;
@@ -196,7 +196,7 @@ static inline bool ring_publish(ring_producer *ring, uint32_t size, uint16_t typ
 }
 
 /* The same where more records follow at once: it becomes part of a run, which the consumer need not take before it is
- * shown. Whoever holds a run back shows it before it does anything else for long. */
+ * shown. A producer that holds a run back shows it before it does anything else for long. */
 static inline bool ring_hold(ring_producer *ring, uint32_t size, uint16_t type) {
     uint64_t word = ring_word(size, type);
     if (ring->skipped != 0 || ring->run_count + 1 == RING_RUN || ring_is_armed(ring))
@@ -211,7 +211,7 @@ static inline bool ring_hold(ring_producer *ring, uint32_t size, uint16_t type) 
     return false;
 }
 
-/* After a reserve that failed: asks to be told when something has been read. False: it just was, reserve again. */
+/* After a reserve that failed: asks to be woken when something has been read. False: it just was, reserve again. */
 bool ring_starve(ring_producer *ring);
 
 /* The producer's last act on a ring that it has left for another one. */
@@ -219,7 +219,7 @@ static inline void ring_leave(ring_shared *shared) { atomic_store_explicit(&shar
 
 /* ---- Consumer. */
 
-/* The word that the next record will be seen by: zero until then. */
+/* The word of the next record: zero until it is there. */
 static inline const uint8_t *ring_next(const ring_consumer *ring) { return ring->shared->data + ring->offset; }
 
 static inline bool ring_readable(const ring_consumer *ring) { return ring_load_word(ring_next(ring)) != 0; }
@@ -251,7 +251,7 @@ static inline void ring_advance(ring_consumer *ring, uint32_t size) {
     if (ring->offset == ring->capacity) ring->offset = 0;
 }
 
-/* Gives the room of everything read back. True: the producer waits for it and must be told. */
+/* Gives the room of everything read back. True: the producer waits for it and must be woken. */
 static inline bool ring_release(ring_consumer *ring) {
     if (ring->released == ring->tail) return false;
     ring->released = ring->tail;
@@ -261,10 +261,10 @@ static inline bool ring_release(ring_consumer *ring) {
     return atomic_exchange_explicit(&ring->shared->starved, 0, memory_order_acquire) != 0;
 }
 
-/* Says that this end stops looking. False: something came meanwhile, look again (the ring is not armed). */
+/* Marks that this end stops looking. False: something came meanwhile, look again (the ring is not armed). */
 bool ring_arm(ring_consumer *ring);
 void ring_disarm(ring_consumer *ring);
 
-/* Assert the invariants above, as far as one end knows them; what the other side wrote is not looked at. */
+/* Assert the invariants above, as far as one end knows them; bytes that the other side wrote are not looked at. */
 void ring_producer_check(const ring_producer *ring);
 void ring_consumer_check(const ring_consumer *ring);

@@ -4,4 +4,4 @@
 #include <stdint.h>
 
 int sealed_memfd_create(const char *name, uint64_t size); /* the caller's, closed on exec; -1 with errno */
-bool sealed_memfd_read_size(int fd, uint64_t *size);      /* of what was passed; false: it is no such memory */
+bool sealed_memfd_read_size(int fd, uint64_t *size);      /* of a received fd; false: it is no such memory */

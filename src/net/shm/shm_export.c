@@ -35,7 +35,7 @@ struct shm_export {
     uint64_t size;
     int fd, read_fd;
     extent_allocator *allocator;
-    map sizes;    /* offset → bytes of what is taken */
+    map sizes;    /* offset → bytes of a taken extent */
     extent *left; /* to others, in their order */
     uint32_t left_count;
     uint32_t *free_words, free_count, next_word;
@@ -96,7 +96,7 @@ mr_status shm_export_create(uint64_t size, shm_export **out) {
     return MR_OK;
 }
 
-/* All but what was left to others. */
+/* All but the extents left to others. */
 static void unmap(shm_export *export) {
     uint8_t *base = (uint8_t *)export->shared;
     uint64_t at = 0;
@@ -145,7 +145,7 @@ static uint64_t offset_of(const shm_export *export, const void *memory) {
     return (uint64_t)((const uint8_t *)memory - base_of(export));
 }
 
-/* Its pages go; where they cannot, they are cleared for who takes them next. */
+/* Its pages go; where they cannot, they are cleared for the next taker. */
 void shm_export_give(shm_export *export, void *memory) {
     if (memory == NULL) return;
     uint64_t offset = offset_of(export, memory), size = (uintptr_t)map_remove(&export->sizes, offset);
@@ -204,7 +204,7 @@ uint64_t shm_export_word(const shm_export *export, uint32_t word) {
     return atomic_load_explicit(&export->shared->words[word], memory_order_relaxed);
 }
 
-/* ---- For those who look. */
+/* ---- Readers. */
 
 shm_import shm_export_import(const shm_export *export) { return (shm_import){base_of(export), export->size}; }
 

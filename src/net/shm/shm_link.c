@@ -294,7 +294,7 @@ bool shm_link_room(shm_host *host, shm_link *link) {
     if (!can_send || !link->wants_room) return did;
     if (link->lane.send.head - atomic_load_explicit(&link->lane.send.shared->tail, memory_order_acquire) >
         link->lane.send.capacity / 2) {
-        if (ring_starve(&link->lane.send)) return did; /* told again when more has been read */
+        if (ring_starve(&link->lane.send)) return did; /* notified again when more has been read */
     }
     link->wants_room = false;
     host->events->on_room(host->context, link->id);
@@ -440,7 +440,7 @@ size_t shm_link_receive(shm_host *host, shm_link *link, size_t budget) {
         if (!deliver(host, link, &record)) continue;
         ring_advance(&link->receive, record.size);
         if (link->receive.tail - link->receive.released > link->receive.capacity / 4) give_back(link);
-        if (host->wait.alone) break; /* the line after it mostly is the other side's still: who waited need not */
+        if (host->wait.alone) break; /* the next line is mostly not here yet: a look would wait for it */
     }
     return count;
 }
@@ -450,7 +450,7 @@ void shm_link_settle(shm_host *host, shm_link *link) {
     release_left(host, link);
 }
 
-/* What was sent lies in the arena. Who seems to have sent more has left a ring that has no end. */
+/* Sent bytes lie in the arena. A peer that seems to have sent more has left a ring that has no end. */
 bool shm_link_drain(shm_host *host, shm_link *link, size_t budget) {
     size_t count = shm_link_receive(host, link, budget);
     link->drained += count;

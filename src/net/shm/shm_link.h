@@ -5,7 +5,7 @@
  *      │                              │                                                       ├──► on_closed, freed
  *      └── refused ───────────────────┴── the other side went ──► GONE (what it sent is read) ┘
  *
- * Sending and receiving are here; which links there are, and when to look at them, is shm_transport.c's. */
+ * Sending and receiving are here; shm_transport.c has the table of links and decides when to look at them. */
 #pragma once
 #include "base/failpoint.h"
 #include "base/list.h"
@@ -14,7 +14,7 @@
 #include "net/shm/ring.h"
 #include "net/shm/spin_wait.h"
 
-/* What a record in a ring is. */
+/* Type of a record in a ring. */
 typedef enum shm_record {
     SHM_MESSAGE = LANE_MESSAGE, /* a head */
     SHM_BODY,                   /* a head, then 8 bytes: the size of the body that follows in pieces */
@@ -35,15 +35,15 @@ enum {
 
 typedef enum shm_link_state { SHM_LINK_OPENING, SHM_LINK_OPEN, SHM_LINK_CLOSING, SHM_LINK_GONE } shm_link_state;
 
-/* Where the next body like the last one will be written. Its lines are with the other side, which has read what lay
- * there before; to write to one is to wait for it. So a port that has sent a body and waits has them come meanwhile. */
+/* The place of the next body like the last one. Its lines are with the other side, which has read the bytes there
+ * before; a write to a line waits for it. So a transport that has sent a body and waits fetches them meanwhile. */
 typedef struct shm_ahead {
     const uint8_t *data; /* of the ring; it stays mapped */
     uint64_t capacity, offset;
     uint32_t lines; /* still to be asked for */
 } shm_ahead;
 
-typedef struct shm_host { /* what a link needs of its port */
+typedef struct shm_host { /* the part of the transport that a link uses */
     const arena *arena;
     broker_client *client;
     process_block *self;
@@ -58,9 +58,9 @@ typedef struct shm_host { /* what a link needs of its port */
 } shm_host;
 
 typedef struct shm_link {
-    /* What a small message needs. */
+    /* Fields that a small message needs. */
     link_id id;
-    uint32_t index; /* in the port's table; our ready bit */
+    uint32_t index; /* in the transport's table; our ready bit */
     shm_link_state state;
     bool deaf;      /* nothing is read from it any more: closed by us, or the other side sent nonsense */
     bool hot;       /* looked at directly, not armed */
@@ -68,11 +68,11 @@ typedef struct shm_link {
     lane lane;
     ring_consumer receive;
 
-    uint32_t number; /* the broker's name of it */
-    bool linked;     /* the broker has told us rings and peer */
-    bool wants_room; /* somebody got MR_BUSY and waits for on_room */
+    uint32_t number; /* the broker's number of it */
+    bool linked;     /* the broker has sent rings and peer */
+    bool wants_room; /* a sender got MR_BUSY and waits for on_room */
     bool resizing, resize_refused;
-    list queued; /* in the port's list of links to look at, or alone */
+    list queued; /* in the transport's list of links to look at, or alone */
 
     peer peer;
     process_block *peer_block;
@@ -83,7 +83,7 @@ typedef struct shm_link {
     extent next_extent; /* the ring to move to, until the MOVED record is written; size 0: none */
     extent left_extent; /* the receiving ring before this one, while its sender may still touch it; size 0: none */
 
-    span out_body;          /* borrowed: what has not left yet of the body under way */
+    span out_body;          /* borrowed: the rest of the body under way, not sent yet */
     size_t out_size;        /* of all of it */
     size_t out_piece;       /* how much of it leaves at a time, at most */
     body_sent_fn *out_sent; /* NULL: no body is under way */
@@ -99,7 +99,7 @@ typedef struct shm_link {
 
 void shm_link_init(shm_link *link, link_id id, uint32_t index);
 void shm_link_fini(shm_link *link);
-/* Takes rings and peer over from what the broker said. MR_CORRUPT: they make no sense. */
+/* Takes rings and peer over from the broker's message. MR_CORRUPT: they make no sense. */
 MR_MUST mr_status shm_link_join(shm_host *host, shm_link *link, const broker_client_link *told);
 /* To CLOSING or GONE. `why` is kept unless it was closing already. */
 void shm_link_end(shm_link *link, shm_link_state state, const cause *why);
@@ -116,14 +116,14 @@ MR_MUST static inline mr_status shm_link_reserve(shm_host *host, shm_link *link,
 void shm_link_commit_body(shm_host *host, shm_link *link, size_t size, span body, body_sent_fn *sent, void *argument);
 void shm_link_discard(shm_link *link);
 
-/* There may be room now, or a new ring: goes on with what waits for it. True: it did something. */
+/* There may be room now, or a new ring: goes on with the sends that wait for it. True: it did something. */
 bool shm_link_room(shm_host *host, shm_link *link);
 /* The broker's answer to a resize; size 0: refused. */
 void shm_link_resized(shm_host *host, shm_link *link, extent extent);
 /* Goes back to a small ring if nothing was sent since the last call. True: the ring is larger than it was at first. */
 bool shm_link_shrink(shm_host *host, shm_link *link);
 
-/* Reads and delivers at most `budget` records; what was read is given back at the latest by shm_link_settle. Ends the
+/* Reads and delivers at most `budget` records; shm_link_settle gives their room back at the latest. Ends the
  * link (state GONE, cause) where they make no sense. */
 size_t shm_link_receive(shm_host *host, shm_link *link, size_t budget);
 

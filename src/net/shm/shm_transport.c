@@ -1,7 +1,7 @@
 /* shm_transport.c — see shm_transport.h.
  *
- * Links live in a table by index; the index is also the link's ready bit, and index 0 is the broker's (it marks it when
- * its socket has something to say). Everything that must not happen inside a slot of the transport (on_open, on_closed)
+ * Links live in a table by index; the index is also the link's ready bit, and index 0 is the broker's (marked when its
+ * socket has a message). Everything that must not happen inside a slot of the transport (on_open, on_closed)
  * waits in `todo` for the next poll. Tested by tests/shm_transport_test.c. */
 #include "net/shm/shm_internal.h"
 
@@ -20,7 +20,7 @@
 
 enum {
     RECEIVE_BUDGET = 256,           /* records of one link before the next link's turn */
-    CONTROL_EVERY_TICKS_US = 20000, /* a port that never sleeps asks its broker this often */
+    CONTROL_EVERY_TICKS_US = 20000, /* a transport that never sleeps asks its broker this often */
     PATIENCE_US = 10,               /* a run that is not shown by then is read as far as it goes */
     INDEX_BITS = 12,
 };
@@ -102,7 +102,7 @@ static void heat(shm_transport *transport, shm_link *link) {
 static void end_link(shm_transport *transport, shm_link *link) {
     shm_link_drop_body(link, link->cause.status);
     if (link->linked && !transport->broker_gone && broker_client_close(transport->host.client, link->number) != MR_OK)
-        transport->control_due = true; /* the broker has just gone: its own event will say so */
+        transport->control_due = true; /* the broker has just gone: its own event will report it */
     FAILPOINT("port.ended");
     cause why = link->cause;
     link_id id = link->id;
@@ -117,7 +117,7 @@ static size_t receive(shm_transport *transport, shm_link *link) {
     return count;
 }
 
-/* Ends what is to be ended: a link that the other side left, once everything it sent was read; one that we close, once
+/* Ends links that are due: a link that the other side left, once everything it sent was read; one that we close, once
  * its body has left. */
 static size_t work_todo(shm_transport *transport) {
     size_t count = 0;
@@ -140,7 +140,7 @@ static size_t work_todo(shm_transport *transport) {
     return count;
 }
 
-/* ---- What the broker says. */
+/* ---- Messages of the broker. */
 
 static void opened(void *context, const broker_client_link *told) {
     shm_transport *transport = context;
@@ -203,7 +203,7 @@ static void broker_gone(void *context, const cause *why) {
 static const broker_client_events from_broker = {
     .on_link = opened, .on_refused = refused, .on_resized = resized, .on_gone = gone, .on_broker_gone = broker_gone};
 
-/* What the broker has said. Returns how many things. */
+/* Handles messages of the broker. Returns their number. */
 static size_t ask_broker(shm_transport *transport) {
     size_t heard = transport->heard;
     transport->control_due = false;

@@ -5,7 +5,7 @@
  * and "shm:#HEX" (its process id).
  *
  * Rings that are in use are *hot*: they are looked at directly and cost their sender no ready bit. All others are
- * armed: their sender marks the ready bit and rings. A port goes through its hot rings and its ready bits, so a
+ * armed: their sender marks the ready bit and rings. A transport goes through its hot rings and its ready bits, so a
  * thousand idle links cost nothing.
  *
  * A ring begins small. A sender that finds it full asks the broker for one four times as large and goes on there; when
@@ -14,7 +14,7 @@
  *
  * Threads  everything with the poller's lock held where there are several; only shm_transport_wait and
  *          shm_transport_sleep let go of it.
- *           One of them drives: polls and waits. */
+ *          One of them drives: polls and waits. */
 #pragma once
 #include "net/event_loop.h"
 #include "net/shm/broker_client.h"
@@ -43,7 +43,7 @@ transport shm_transport_transport(shm_transport *shm_transport);
 uint64_t shm_transport_process(const shm_transport *transport);
 const arena *shm_transport_arena(const shm_transport *transport);
 
-/* Handles what is there: messages, room, links that come and go. Returns how many things it did; 0: nothing was there.
+/* Handles what has come: messages, room, links that come and go. Returns how many things it did; 0: nothing has come.
  */
 size_t shm_transport_poll(shm_transport *transport);
 
@@ -51,14 +51,14 @@ size_t shm_transport_poll(shm_transport *transport);
  * takes). May return early. The lock (NULL where there is one thread) is held on entry and on return, and free
  * meanwhile; a waiter that is finished meanwhile, by another thread, ends the wait. */
 void shm_transport_wait(shm_transport *transport, poller *lock, int64_t timeout_us);
-/* The same for who has just waited as long as it is worth spinning (shm_transport_wait without time): sleeps at once.
- * */
+/* The same for a thread that has just waited as long as spinning is worth it (shm_transport_wait without time): sleeps
+ * at once. */
 void shm_transport_sleep(shm_transport *transport, poller *lock, int64_t timeout_us);
 
 /* Whether there are more processes than CPUs. */
 bool shm_transport_is_crowded(const shm_transport *transport);
 
-/* Lets a loop drive the port: polls when something comes, says before it sleeps that it sleeps there. */
+/* Lets a loop drive the transport: polls when something comes, and arms the doorbell for the loop before it sleeps. */
 MR_MUST mr_status shm_transport_attach(shm_transport *transport, event_loop *loop);
 void shm_transport_detach(shm_transport *transport);
 

@@ -16,7 +16,7 @@ static void take_event(shm_transport *transport) {
     (void)got; /* empty is as good */
 }
 
-/* Sleeps where it sees the doorbell, the broker's socket and the broker's death. True: the broker said something. */
+/* Sleeps where it sees the doorbell, the broker's socket and the broker's death. True: the broker sent something. */
 static bool sleep_in_poll(shm_transport *transport, int64_t timeout_us) {
     struct pollfd fds[2] = {
         {.fd = transport->event_fd, .events = POLLIN},
@@ -28,7 +28,7 @@ static bool sleep_in_poll(shm_transport *transport, int64_t timeout_us) {
     return fds[1].revents != 0;
 }
 
-/* Says how the port is about to sleep, makes every sender ring, and looks once more. False: do not sleep. */
+/* Stores how the transport is about to sleep, makes every sender ring, and looks once more. False: do not sleep. */
 static bool prepare_sleep(shm_transport *transport, doorbell_state how) {
     doorbell_arm(transport->host.self, how);
     while (transport->hot_count > 0) shm_transport_arm(transport, transport->hot[transport->hot_count - 1]);
@@ -43,8 +43,8 @@ static int64_t until(int64_t deadline_us) {
     return left > 0 ? left : 0;
 }
 
-/* What a driver looks at while it spins without the lock: only the driver moves a tail, and shared memory stays mapped
- * whatever the other threads do to the links. */
+/* State that a driver reads while it spins without the lock: only the driver moves a tail, and shared memory stays
+ * mapped whatever the other threads do to the links. */
 typedef struct watch {
     const process_block *self;
     uint32_t count;
@@ -108,7 +108,7 @@ static void take_back(poller *lock) {
     if (lock != NULL) poller_return(lock);
 }
 
-/* What is held back leaves, and what comes next does at once. */
+/* Messages held back leave, and the next ones do at once. */
 static void show(shm_transport *transport) {
     lane_runs *runs = &transport->host.runs;
     if (runs->holder != NULL) lane_show(runs->holder);
@@ -184,7 +184,7 @@ static void broker_readable(void *context) {
     polled_by_loop(transport);
 }
 
-/* Before the loop sleeps: whoever sends from now on writes to the event descriptor. */
+/* Before the loop sleeps: senders write to the event descriptor from now on. */
 static void before_loop_sleeps(void *context) {
     shm_transport *transport = context;
     show(transport);

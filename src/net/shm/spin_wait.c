@@ -32,15 +32,15 @@ void spin_wait_woken(process_block *self) {
     atomic_store_explicit(&self->woke, clock_ticks(), memory_order_relaxed);
 }
 
-/* It is awake, on this CPU, where we run: it was pushed aside. Unless it waits for something else, or has moved on:
- * after a while nobody knows, and our spinning is little beside what it does. */
+/* It is awake, on this CPU, where we run: it was preempted. Unless it waits for something else, or has moved on:
+ * after a while that is unknown, and our spinning is little beside its work. */
 static bool is_aside(const spin_wait *wait, const process_block *other, uint32_t cpu, uint64_t now) {
     return atomic_load_explicit(&other->cpu, memory_order_relaxed) == cpu &&
            now - atomic_load_explicit(&other->woke, memory_order_relaxed) < wait->fresh_ticks &&
            atomic_load_explicit(&other->sleep, memory_order_relaxed) == DOORBELL_AWAKE;
 }
 
-/* Of many processes the first ones will do: who looks for long does not see what comes. */
+/* Of many processes the first ones will do: a long scan delays the look at the rings. */
 static bool is_in_the_way(const spin_wait *wait, const process_block *self, const process_block *peer, uint32_t cpu,
                           uint64_t now) {
     enum { LOOK_AT_MOST = 64 };
@@ -100,7 +100,7 @@ bool spin_wait_spin(spin_wait *wait, process_block *self, const process_block *p
                 wait->alone = deadline != 0 || i >= SPIN_WAIT_ALONE_AFTER;
                 return true;
             }
-            cpu_relax(); /* each look takes the line away from who is about to write it */
+            cpu_relax(); /* each look takes the line away from its next writer */
             cpu_relax();
         }
         uint64_t now = clock_ticks();

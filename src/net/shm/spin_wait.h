@@ -11,8 +11,8 @@
  *                                    └── others need this CPU ──► sleep at once
  *
  * Others need it if as many were woken and do not run yet (doorbell.h, RUNG) as there are CPUs besides this one, or if
- * one that was woken a moment ago was pushed aside by us: what a program asks of four workers on two CPUs is done one
- * after the other, and each that has ended would spin in the way of the next. Not before a peer that runs would have
+ * one that was woken a moment ago was preempted by us: four workers on two CPUs run the tasks of a program one after
+ * the other, and each that has ended would spin in the way of the next. Not before a peer that runs would have
  * answered (SPIN_WAIT_PATIENT_US); nor if the last spin was worth it, nor, of those that were not, each third time: two
  * that talk all the time have to meet on two CPUs once, and then stay there for as long as they are let.
  *
@@ -38,14 +38,14 @@ enum {
 
 typedef struct spin_wait {
     uint64_t spin_ticks;
-    const process_block *blocks; /* of all processes; borrowed, NULL: nobody makes way */
+    const process_block *blocks; /* of all processes; borrowed, NULL: makes way for none */
     const _Atomic uint32_t *processes;
     uint32_t cpus;
     uint32_t rung_max; /* so many more need a CPU than there are */
     uint64_t patient_ticks, fresh_ticks;
     uint32_t shared_waits;
     uint32_t vain; /* spins in a row after which nothing had come */
-    bool alone;    /* what comes next was waited for: it is no part of a stream. Cleared by who has looked */
+    bool alone;    /* the next message was waited for: it is no part of a stream. Cleared by the reader of the flag */
     uint64_t nudge_last, nudge_gap, nudge_gap_min, nudge_gap_max;       /* ticks */
     uint64_t spins_hit, spins_missed, sleeps_at_once, made_way, nudges; /* how it went, for metrics and tests */
 } spin_wait;
@@ -69,7 +69,7 @@ static inline uint32_t spin_wait_publish(process_block *self) {
 
 void spin_wait_woken(process_block *self); /* after a sleep: the same, and when */
 
-/* Spins as the policy says. True: `ready` was true. False: sleep. `peer` is who is waited for (NULL: nobody that runs);
- * may_nudge says that this is the side of the pair that moves. */
+/* Spins as the policy says. True: `ready` was true. False: sleep. `peer` is the process waited for (NULL: none that
+ * runs); may_nudge: this is the side of the pair that moves. */
 bool spin_wait_spin(spin_wait *wait, process_block *self, const process_block *peer, bool may_nudge,
                     spin_wait_ready_fn *ready, void *context);

@@ -3,7 +3,7 @@
  *   tcp:127.0.0.1:7000    tcp:[::1]:7000    port 0 asks for a free one when listening
  *   unix:/run/user/1000/miniray             an absolute path
  *
- * Names are not looked up: that blocks, and who wants it can do it before. */
+ * Names are not looked up: that blocks, and a caller can do it before. */
 #pragma once
 #include <netinet/in.h>
 #include <stdbool.h>

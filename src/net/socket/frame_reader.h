@@ -1,17 +1,17 @@
 /* frame_reader.h — frame reader: turns the received bytes of one link into frames.
  *
  * Reads go into a buffer, many frames with one system call. When a frame has a body, its head is looked at first and
- * the owner says where the body shall lie; what of it came with the head is copied there, the rest is read straight to
- * its place, and what follows it into the buffer, with the same system call.
+ * the owner chooses the place of the body; bytes of it that came with the head are copied there, the rest is read
+ * straight to its place, and the bytes that follow it into the buffer, with the same system call.
  *
  *   buffer   [ used up | header head | header hea…        ]     head only: delivered from where it lies
  *            [ header head | next header …                ]     while a body arrives the frame lies in front
  *   body     [ copied | read straight …                   ]
  *
- * How much is read into the buffer follows what comes: it doubles while reads fill it with small frames, and is small
- * after a large body, so that little of the next one passes through the buffer.
+ * The size of a read into the buffer follows the traffic: it doubles while reads fill it with small frames, and is
+ * small after a large body, so that little of the next one passes through the buffer.
  *
- * Pure: shows where to read to, is told how much came, and says what that is.
+ * Pure: the owner reads to the place it shows and reports how many bytes came; it returns frames.
  *
  * Ownership  the buffer is moved in by frame_reader_give and out by frame_reader_release when nothing in it is needed,
  *            so that idle streams hold none. A frame that is too large for it makes the inbox replace it by a larger
@@ -31,7 +31,7 @@ enum {
 
 typedef enum frame_reader_event {
     FRAME_READER_MORE, /* nothing complete: read */
-    FRAME_READER_BODY, /* inbox->frame has a body, frame_reader_body must say where it goes */
+    FRAME_READER_BODY, /* inbox->frame has a body, frame_reader_body must give its place */
     /* inbox->frame is complete, with its body if it has one; valid until the next frame_reader_next */
     FRAME_READER_FRAME,
 } frame_reader_event;
@@ -64,12 +64,12 @@ static inline bool frame_reader_has_buffer(const frame_reader *reader) { return 
 /* Moves the buffer out if nothing in it is needed any more; else NULL. */
 uint8_t *frame_reader_release(frame_reader *reader, size_t *capacity);
 
-/* Where to read to, one or two pieces; how many they are. Only after FRAME_READER_MORE, with a buffer. */
+/* The place to read to, one or two pieces; returns their number. Only after FRAME_READER_MORE, with a buffer. */
 size_t frame_reader_show(frame_reader *reader, struct iovec pieces[2]);
 void frame_reader_got(frame_reader *reader, size_t count); /* so many bytes were read there */
 
-/* What the bytes are. MR_CORRUPT and MR_TOO_LARGE as frame_decode, MR_DENIED for a frame of another version, MR_NOMEM.
- * After a failure nothing else may be asked. */
+/* The next event of the bytes. MR_CORRUPT and MR_TOO_LARGE as frame_decode, MR_DENIED for a frame of another version,
+ * MR_NOMEM. After a failure nothing else may be asked. */
 MR_MUST mr_status frame_reader_next(frame_reader *reader, frame_reader_event *out);
 
 /* Answers FRAME_READER_BODY: frame.body_size bytes that stay valid until the frame is delivered or discarded; NULL

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/format.h"
 
-/* ASCII control characters end up in nobody's log or terminal. */
+/* ASCII control characters are kept out of logs and terminals. */
 static bool is_printable(uint8_t byte) { return byte >= 0x20 && byte != 0x7f; }
 
 static void write_text(writer *writer, const char *text, size_t size_max) {

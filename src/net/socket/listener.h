@@ -1,7 +1,7 @@
 /* listener.h — listening sockets of the socket transport, and limits on accepted connections.
  *
- * Accepting pauses while there are too many strangers that are too young to be sent away, and for a moment when the
- * process has no descriptor left; the kernel keeps who waits. */
+ * Accepting pauses while there are too many strangers that are too young to be closed, and for a moment when the
+ * process has no descriptor left; the kernel keeps waiting connections. */
 #pragma once
 #include "net/socket/socket_internal.h"
 

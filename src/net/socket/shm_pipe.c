@@ -19,7 +19,7 @@ enum { DATA_OFFSET = 4096 };
 enum { JOINED = 1, LOOKS = 2 };
 enum { TAKEN = 1, DECLINED = 2 };               /* answers */
 enum { TO_PIPE = 0, TO_LARGE_RING, RINGS = 2 }; /* turns */
-/* so much is read before it asks again whether somebody waits for room */
+/* so much is read before the next check whether the writer waits for room */
 enum { ASK_BYTES = SHM_PIPE_ENOUGH / 2 };
 enum { LINE = 64, FETCH_BYTES = 384 }; /* a few small requests, or their answers */
 
@@ -64,11 +64,11 @@ struct shm_pipe {
     layout *shared; /* mapped */
     flow *out, *in;
     side writes, reads;
-    uint64_t head, tail;    /* ours: what was written, what was read */
+    uint64_t head, tail;    /* ours: bytes written, bytes read */
     uint64_t seen, known;   /* the other side's head and tail, when we looked last */
     uint64_t asked;         /* our tail when we asked whether the other side waits for room */
-    uint64_t enough;        /* who waits for room is told when no more than this lies there */
-    bool offered, answered; /* an annex: to the other side, of it */
+    uint64_t enough;        /* a waiting writer is woken when no more than this lies there */
+    bool offered, answered; /* a large ring: to the other side, of it */
 };
 
 static size_t size_of(void) { return DATA_OFFSET + 2 * (size_t)SHM_PIPE_CAPACITY; }
@@ -147,7 +147,7 @@ static mr_status corrupt(void) {
     return error_set(MR_CORRUPT, "ring positions more than %d bytes apart", SHM_PIPE_CAPACITY);
 }
 
-/* The two sides meet in fences: publish, fence, look at the flag; flag, fence, look at what is published. */
+/* The two sides meet in fences: publish, fence, look at the flag; flag, fence, look at the published position. */
 static bool flag_taken(_Atomic uint32_t *flag) {
     cpu_fence();
     if (__builtin_expect(atomic_load_explicit(flag, memory_order_relaxed) == 0, 1)) return false;
@@ -177,13 +177,13 @@ static mr_status room_behind(const shm_pipe *pipe, uint64_t tail, uint64_t *room
 
 static mr_status room_of(const shm_pipe *pipe, uint64_t *room) { return room_behind(pipe, tail_now(pipe), room); }
 
-/* For who has used up the room that it knew of. */
+/* For a writer that has used up the room that it knew of. */
 static mr_status look_for_room(shm_pipe *pipe, uint64_t *room) {
     pipe->known = tail_now(pipe);
     return room_behind(pipe, pipe->known, room);
 }
 
-/* A turn that was not noted yet. Up to it the bytes lie in the ring that we are at; who is there goes on in the other
+/* A turn that was not noted yet. Up to it the bytes lie in the ring that we are at; a reader there goes on in the other
  * one, where another turn may wait: *turned. It cannot be that there are three of them: turns to one ring grow. */
 static mr_status note_turn(shm_pipe *pipe, int to, uint64_t turn, uint64_t *waiting, bool *turned) {
     side *reads = &pipe->reads;
@@ -201,7 +201,7 @@ static mr_status note_turn(shm_pipe *pipe, int to, uint64_t turn, uint64_t *wait
     return MR_OK;
 }
 
-/* What lies in the ring that we are at. The head is loaded first: of what is behind it every turn is known. */
+/* The bytes in the ring that we are at. The head is loaded first: every turn before it is known. */
 static mr_status waiting_of(shm_pipe *pipe, uint64_t *waiting) {
     side *reads = &pipe->reads;
     bool turned;
@@ -226,7 +226,7 @@ static void publish_head(shm_pipe *pipe, bool *wake) {
     *wake |= flag_taken(&pipe->out->armed);
 }
 
-/* One piece, as far as it goes; what is large is published while the rest is on its way. */
+/* One piece, as far as it goes; a large one is published while the rest is on its way. */
 static mr_status put(shm_pipe *pipe, const struct iovec *piece, uint64_t *room, size_t *put, bool *wake) {
     *put = 0;
     while (*put < piece->iov_len && !*wake) {
@@ -242,7 +242,7 @@ static mr_status put(shm_pipe *pipe, const struct iovec *piece, uint64_t *room, 
     return MR_OK;
 }
 
-/* From here on what is written lies in that ring. */
+/* From here on written bytes lie in that ring. */
 static void turn(shm_pipe *pipe, int to) {
     pipe->writes.turns[to] = pipe->head;
     atomic_store_explicit(&pipe->out->turns[to], pipe->head, memory_order_release);
@@ -255,8 +255,8 @@ static void leave_large_ring(shm_pipe *pipe) {
     if (pipe->known == pipe->head && pipe->head != pipe->writes.turns[TO_LARGE_RING]) turn(pipe, TO_PIPE);
 }
 
-/* The lines behind what was written still lie in the cache of who read them a ring ago. They are on their way here
- * while nothing is to be written; one that has something to be read now stays there. */
+/* The lines behind the written bytes still lie in the cache of their last reader, a ring ago. They are on their way
+ * here while nothing is to be written; one that has something to be read now stays there. */
 static void claim(const shm_pipe *pipe, uint64_t room) {
     if (room < FETCH_BYTES + LINE) return;
     uint64_t from = (pipe->head + LINE - 1) & ~(uint64_t)(LINE - 1);
@@ -289,7 +289,7 @@ mr_status shm_pipe_write(shm_pipe *pipe, const struct iovec *pieces, size_t coun
     return MR_OK;
 }
 
-/* Who is at its annex may have to turn back first, and one that goes across the end lies in two places: neither is
+/* A writer at its large ring may have to turn back first, and a message across the end lies in two places: neither is
  * usual. */
 bool shm_pipe_send(shm_pipe *pipe, span first, span rest, bool *wake) {
     const ring *ring = &pipe->writes.ring;
@@ -308,7 +308,7 @@ bool shm_pipe_send(shm_pipe *pipe, span first, span rest, bool *wake) {
     return true;
 }
 
-/* Not for every small message: who reads a ring nearly empty all the time has nobody waiting. */
+/* Not for every small message: the writer of a nearly empty ring does not wait. */
 static bool is_time_to_ask(shm_pipe *pipe) {
     if (pipe->tail - pipe->asked < ASK_BYTES || pipe->seen - pipe->tail > pipe->enough) return false;
     pipe->asked = pipe->tail;
@@ -344,8 +344,8 @@ mr_status shm_pipe_read(shm_pipe *pipe, const struct iovec *pieces, size_t count
     return MR_OK;
 }
 
-/* What goes across the end lies in two places, behind a turn is another ring, and who has read a quarter of one asks
- * whether somebody waits: none of that is usual. */
+/* Bytes across the end lie in two places, behind a turn is another ring, and a reader that has read a quarter of one
+ * checks whether the writer waits: none of that is usual. */
 size_t shm_pipe_receive(shm_pipe *pipe, void *to, size_t max) {
     const side *reads = &pipe->reads;
     uint64_t head = atomic_load_explicit(&pipe->in->head, memory_order_acquire), waiting = head - pipe->tail;
@@ -397,7 +397,7 @@ bool shm_pipe_starve(shm_pipe *pipe) {
 
 bool shm_pipe_has_room(const shm_pipe *pipe) {
     uint64_t room = 0;
-    return room_of(pipe, &room) != MR_OK || room != 0; /* what makes no sense is met by who writes */
+    return room_of(pipe, &room) != MR_OK || room != 0; /* the writer reports impossible positions */
 }
 
 /* ---- Growth. */

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "net/scm_rights.h"
 
-/* tcp: what is to be sent together is sent together by us; Nagle's algorithm would only hold the last piece back.
+/* tcp: we send together what belongs together; Nagle's algorithm would only hold the last piece back.
  * unix: the buffer is not tuned by the kernel as tcp's is; a larger one means fewer switches between the two sides and
  * up to twice the speed. The system's limit bounds it (net.core.wmem_max). */
 static void tune(int fd, const address *address) {

@@ -15,7 +15,7 @@ MR_MUST mr_status socket_listen(const address *wanted, int *fd, address *actual)
 /* A socket for socket_connect; for tcp without Nagle's delay. */
 MR_MUST mr_status socket_create(const address *address, int *fd);
 
-/* What connect(2) said: 0: connected; EINPROGRESS: wait until it is writable; EAGAIN: the other side accepts slowly,
+/* Result of connect(2): 0: connected; EINPROGRESS: wait until it is writable; EAGAIN: the other side accepts slowly,
  * try again later; else it failed. */
 int socket_connect(int fd, const address *address);
 int socket_error(int fd); /* takes the error that is pending, an errno; 0: none */

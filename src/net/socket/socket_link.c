@@ -1,4 +1,4 @@
-/* socket_link.c — see socket_link.h. How a link begins, what it says, how it ends; its socket is driven by
+/* socket_link.c — see socket_link.h. Beginning, messages and end of a link; its socket is driven by
  * socket_link_io.c. Tested by tests/socket_links_test.c. */
 #include "net/socket/socket_link.h"
 
@@ -115,7 +115,7 @@ static void drop_pipe(socket_link *link) {
     socket_link_io_drop_passed(link);
 }
 
-/* Both have said HELLO, over the socket: what comes now goes through the shm pipe, if the other side took it. */
+/* Both have sent HELLO, over the socket: later bytes go through the shm pipe, if the other side took it. */
 static mr_status use_pipe(socket_link *link) {
     if (link->pipe == NULL || !shm_pipe_is_joined(link->pipe)) {
         drop_pipe(link);
@@ -190,7 +190,7 @@ mr_status socket_link_connect(socket_transport *transport, const address *addres
     return MR_OK;
 }
 
-/* ---- What the other side says. */
+/* ---- Frames of the other side. */
 
 /* The pid is worth something only here: on another machine it names another process or none. */
 static void meet(socket_link *link, const peer *peer) {
@@ -297,7 +297,7 @@ static uint64_t checksum_of(const span *pieces, size_t count) {
     return frame_body_sum_get(&sum);
 }
 
-/* Writes the header in front of what was reserved last. */
+/* Writes the header in front of the last reserved bytes. */
 static void encode(socket_link *link, size_t size, const span *pieces, size_t count) {
     uint8_t *place = link->out.data + link->out.end;
     frame frame = {.kind = FRAME_MESSAGE,
@@ -333,7 +333,7 @@ static bool copy_piece(write_queue *out, span piece) {
     return true;
 }
 
-/* The last piece that is lent says when all have left: of what was copied nothing is needed. */
+/* The last borrowed piece reports when all have left: copied pieces need no report. */
 void socket_link_commit_pieces(socket_link *link, size_t size, const span *pieces, size_t count, body_sent_fn *sent,
                                void *argument) {
     write_queue *out = &link->out;
@@ -417,7 +417,7 @@ void socket_link_close(socket_link *link) {
     timer_heap_add(&transport->timers, &link->timer, link->deadline_us);
 }
 
-/* Tells the other side why we hang up on it, if the stream is at the start of a frame and takes it at once. */
+/* Sends the other side the cause of our closing, if the stream is at the start of a frame and takes it at once. */
 static void say_why(socket_link *link) {
     bool its_fault = link->why.status == MR_CORRUPT || link->why.status == MR_TOO_LARGE ||
                      link->why.status == MR_DENIED || link->why.status == MR_NOMEM;
@@ -473,8 +473,8 @@ static void finish(socket_link *link) {
         free(link);
 }
 
-/* Pings and answers go out when nothing else waits. Behind bytes that do not leave they would tell nothing, and that
- * the bytes leave is a sign of life itself. */
+/* Pings and answers go out when nothing else waits. Behind bytes that do not leave they would show nothing, and
+ * bytes that leave are a sign of life themselves. */
 static void say_alive(socket_link *link) {
     uint8_t frames[2 * FRAME_HEADER_SIZE];
     size_t size = 0;

@@ -1,16 +1,17 @@
 /* socket_link.h — one link of the socket transport: its socket, its state, its queues.
  *
- *   CONNECTING ──► GREETING ──► OPEN ──► CLOSING ──► GONE
- *       └─────────────┴──────────┴──────────┴────────►
+ *   CONNECTING ──► HANDSHAKE ──► OPEN ──► CLOSING ──► GONE
+ *       └──────────────┴──────────┴──────────┴────────►
  *
- *   CONNECTING  connect(2) is under way, or to be tried again; accepted ones begin with GREETING
- *   GREETING    who connected has said HELLO and waits for the other's; who accepted waits for the stranger's
+ *   CONNECTING  connect(2) is under way, or to be tried again; accepted ones begin with HANDSHAKE
+ *   HANDSHAKE   the connecting side has sent HELLO and waits for the other's; the accepting side waits for the
+ *               stranger's
  *   OPEN        frames both ways, heartbeats
- *   CLOSING     close() was called: what is left goes out, then BYE; what comes is thrown away
- *   GONE  the socket is closed and the cause is known; socket_link_settle tells it and frees the conn
+ *   CLOSING     close() was called: the queue is sent, then BYE; received bytes are thrown away
+ *   GONE        the socket is closed and the cause is known; socket_link_settle reports it and frees the link
  *
- * Slots of the transport only change queues and state and write to the socket; whatever they cause is told later, by
- * socket_link_settle. A conn that has something to settle is in the stream's dirty list. */
+ * Slots of the transport only change queues and state and write to the socket; socket_link_settle calls their events
+ * later. A link that has something to settle is in the transport's dirty list. */
 #pragma once
 #include "net/heartbeat.h"
 #include "net/shm/shm_export.h"
@@ -29,7 +30,7 @@ typedef enum socket_link_state {
 } socket_link_state;
 
 typedef struct socket_link {
-    uv_poll_t poll; /* first: its address is the conn's */
+    uv_poll_t poll; /* first: its address is the link's */
     socket_transport *transport;
     link_id id; /* 0: a stranger */
     socket_link_state state;
@@ -43,14 +44,14 @@ typedef struct socket_link {
     int64_t since_us;           /* it exists */
     int64_t deadline_us;        /* of connecting and HELLO, or of closing */
     address address;            /* of the listening side */
-    list item, stranger, dirty; /* in the stream's lists */
+    list item, stranger, dirty; /* in the transport's lists */
     shm_pipe *pipe;             /* owned: offered, or in use; NULL: none */
     bool ducted;                /* in use: bytes go through it, and the socket only wakes */
-    unsigned annexes;           /* of it, as they are counted in the stream's stats */
+    unsigned annexes;           /* its large rings, as counted in the transport's stats */
     int64_t grown_us;           /* one of them was needed, the last time */
-    int passed[SOCKET_FDS_MAX]; /* with HELLO, to be sent or that came: a shm pipe, a glass (owned) */
+    int passed[SOCKET_FDS_MAX]; /* with HELLO, to be sent or that came: a shm pipe, an export (owned) */
     size_t passed_count;
-    shm_import import; /* what is seen of the other side's memory */
+    shm_import import; /* mapping of the other side's export */
     list of_pipes;
     timer_heap_item timer;
     frame_reader in;
@@ -61,7 +62,7 @@ typedef struct socket_link {
 } socket_link;
 
 MR_MUST mr_status socket_link_connect(socket_transport *transport, const address *address, link_id *out);
-/* A stranger at `fd` (moved). What is wrong with it is its own problem: nobody is told. */
+/* A stranger at `fd` (moved). Its errors are not reported. */
 void socket_link_accept(socket_transport *transport, int fd, const address *address);
 
 /* The slots of the transport, for one link. */
@@ -73,13 +74,13 @@ void socket_link_commit_pieces(socket_link *link, size_t size, const span *piece
 void socket_link_flush(socket_link *link);
 
 void socket_link_timer(socket_link *link, int64_t now_us);
-void socket_link_settle(socket_link *link); /* tells what is to be told; frees it if it is gone */
+void socket_link_settle(socket_link *link); /* calls the events that are due; frees the link if it is gone */
 
 /* ---- For socket_link_io.c. */
 
 void socket_link_mark_dirty(socket_link *link);
 void socket_link_connect_done(socket_link *link); /* the socket of a CONNECTING one is writable */
-/* A frame came; what is wrong with it ends the link. conn->state may be another one afterwards. */
+/* A frame came; a wrong one ends the link. link->state may be another one afterwards. */
 MR_MUST mr_status socket_link_take(socket_link *link, const frame *frame);
 /* its head came, and its body is still to come */
 MR_MUST mr_status socket_link_place_body(socket_link *link, const frame *frame);

@@ -20,7 +20,7 @@ enum {
     WRITE_MAX = 4 << 20, /* bytes written in a row, before others get their turn */
     READS_MAX = 16,      /* reads in a row, likewise */
     DRAINS_MAX = 256,    /* of a link that is closed without waiting */
-    DRAIN_WAIT_MS = 10,  /* for what is on its way there */
+    DRAIN_WAIT_MS = 10,  /* for bytes on their way there */
 };
 
 /* ---- Watching. */
@@ -62,7 +62,7 @@ static void write_failed(socket_link *link, int error) {
     socket_link_mark_dirty(link);
 }
 
-/* Whoever sleeps hears a byte, whatever it is. A socket that takes none has enough of them to wake for. */
+/* A byte of any value wakes a sleeping side. A socket that takes none has enough of them to wake for. */
 static void ring(const socket_link *link) { (void)send(link->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); }
 
 static void count_annexes(socket_link *link) {
@@ -71,7 +71,8 @@ static void count_annexes(socket_link *link) {
     link->annexes = now;
 }
 
-/* Once for a link, if at all. What the socket does not take now it need not take later: then the ring stays small. */
+/* Once for a link, if at all. A large ring that the socket does not take now is not sent later: then the ring stays
+ * small. */
 static void offer_large_ring(socket_link *link) {
     int fd;
     struct iovec byte = {(char[]){0}, 1};
@@ -101,7 +102,7 @@ static bool find_room(socket_link *link) {
     return !shm_pipe_starve(link->pipe) || (large && grow(link));
 }
 
-/* What the shm pipe takes, maybe nothing for now. */
+/* Writes as much as the shm pipe takes, maybe nothing for now. */
 static ssize_t write_pipe(socket_link *link, const struct iovec *pieces, size_t count) {
     size_t wrote;
     bool wakes;
@@ -116,7 +117,7 @@ static ssize_t write_pipe(socket_link *link, const struct iovec *pieces, size_t 
     return wrote == 0 ? -1 : (ssize_t)wrote;
 }
 
-/* The descriptors of a shm pipe and of a glass travel with the first bytes. */
+/* The descriptors of a shm pipe and of an export travel with the first bytes. */
 static ssize_t write_socket(socket_link *link, struct iovec *pieces, size_t count) {
     if (count == 1 && link->passed_count == 0)
         return send(link->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL);
@@ -245,7 +246,7 @@ static void lost(socket_link *link, int error) {
         socket_link_end(link, error == ETIMEDOUT ? MR_TIMEOUT : MR_IO, "lost '%s': %s", name, strerror(error));
 }
 
-/* Who was accepted reads descriptors too, which came with HELLO; more than those are not wanted. */
+/* The accepting side reads descriptors too, which came with HELLO; more than those are not wanted. */
 static ssize_t read_handshake(socket_link *link, struct iovec *pieces, size_t count) {
     int fds[SOCKET_FDS_MAX];
     size_t fd_count;
@@ -268,7 +269,7 @@ static void skip(struct iovec **pieces, size_t *count, size_t size) {
     if (*count != 0) **pieces = (struct iovec){(uint8_t *)(*pieces)->iov_base + size, (*pieces)->iov_len - size};
 }
 
-/* As the read of a socket, but that there is an end is what the socket says. */
+/* As the read of a socket, but only the socket reports the end. */
 static ssize_t read_pipe(socket_link *link, struct iovec *pieces, size_t count) {
     size_t got, total = 0;
     bool wakes;
@@ -382,7 +383,7 @@ static void readable(socket_link *link) {
     give_buffer_back(link);
 }
 
-/* Small frames, and nothing half read: what has come is taken in one step. */
+/* Small frames, and nothing half read: all received bytes are taken in one step. */
 static bool take_few(socket_link *link) {
     socket_transport *transport = link->transport;
     uint8_t *buffer = transport->spare;
@@ -430,7 +431,7 @@ static void take_large_ring(socket_link *link, const int *fds, size_t count) {
 }
 
 /* The bytes that woke us; false: the other side has ended. They are taken before the shm pipe is looked at: one that
- * comes afterwards tells of something that may not have been seen. A byte may bring an annex. */
+ * comes afterwards announces bytes that may not have been seen. A byte may bring a large ring. */
 static bool take_rings(socket_link *link) {
     uint8_t sink[64];
     int fds[SOCKET_FDS_MAX];
@@ -446,7 +447,7 @@ static bool take_rings(socket_link *link) {
     return got > 0 || (got < 0 && errno == EAGAIN);
 }
 
-/* The socket of a link with a shm pipe woke us, or ended: then what lies in the shm pipe comes first. */
+/* The socket of a link with a shm pipe woke us, or ended: then the bytes in the shm pipe come first. */
 static void woken(socket_link *link) {
     bool lives = take_rings(link);
     if (link->state != SOCKET_LINK_OPEN) return;
@@ -461,8 +462,8 @@ void socket_link_io_read_rest(socket_link *link) {
         lost(link, link->write_error != 0 ? link->write_error : socket_error(link->fd));
 }
 
-/* What the other side's kernel held back for want of room comes when there is some, and resets the link if nobody is
- * there to take it: what it has not read yet of ours would be lost. */
+/* Bytes that the other side's kernel held back for want of room come when there is some, and reset the link if no
+ * process is there to take them: bytes of ours that it has not read yet would be lost. */
 static bool more_comes(const socket_link *link) {
     struct pollfd watched = {.fd = link->fd, .events = POLLIN};
     return poll(&watched, 1, DRAIN_WAIT_MS) > 0;

@@ -152,8 +152,8 @@ static void set_timer(socket_transport *transport) {
 
 static void on_awake(uv_idle_t *handle) {}
 
-/* Every conn is settled at most once, so that one whose owner always has more to say does not keep others waiting; what
- * is dirty again has its turn after the sockets had theirs. */
+/* Every link is settled at most once, so that one whose owner always has more to send does not keep others waiting; a
+ * link that is dirty again has its turn after the sockets had theirs. */
 static void on_idle(void *context) {
     socket_transport *transport = context;
     list work;
@@ -163,7 +163,7 @@ static void on_idle(void *context) {
     list *item;
     while ((item = list_pop_front(&transport->dirty)) != NULL) list_push_back(&work, item);
     while ((item = list_pop_front(&work)) != NULL) socket_link_settle(container_of(item, socket_link, dirty));
-    if (came) event_loop_idle_again(transport->loop); /* others may have something to say to it */
+    if (came) event_loop_idle_again(transport->loop); /* others may have something to send to it */
     if (list_empty(&transport->dirty))
         uv_idle_stop(transport->awake);
     else

@@ -7,10 +7,10 @@
  *   buffer   [ header head | header head | header head | header head ]
  *                                        ^ body of 1 MB ^ body of 3 MB
  *
- * What is not part of the queue (heartbeats) is interjected between two frames, past whatever is reserved.
+ * Heartbeats are not part of the queue: they are interjected between two frames, past reserved bytes.
  *
- * Pure: what is to be written is shown as an iovec, and the owner says how much of it was. Nothing moves between
- * write_queue_reserve and its commit.
+ * Pure: write_queue_show gives the bytes to write as an iovec, and the owner reports how many it wrote. Nothing moves
+ * between write_queue_reserve and its commit.
  *
  * Invariants  start <= end <= capacity; told <= left <= last (bodies: reported / written wholly / all);
  *             pending == bytes of the buffer, the bodies and the interjection that are not written yet. */
@@ -24,9 +24,9 @@
 enum { WRITE_QUEUE_INTERJECTION_MAX = 64 };
 
 typedef struct write_queue_body {
-    span rest;          /* borrowed: what is not written yet */
+    span rest;          /* borrowed: bytes not written yet */
     size_t before;      /* bytes of the buffer that are still to be written before it and after the body before it */
-    body_sent_fn *sent; /* NULL: nobody is told */
+    body_sent_fn *sent; /* NULL: none is called */
     void *argument;
 } write_queue_body;
 
@@ -42,7 +42,7 @@ typedef struct write_queue { /* zero-initialized it is empty and ready */
     size_t pending;
 } write_queue;
 
-/* Forgets everything. Bodies that are not told yet must have been taken with write_queue_take before. */
+/* Forgets everything. Bodies that are not reported yet must have been taken with write_queue_take before. */
 void write_queue_fini(write_queue *queue);
 
 /* Room for `size` bytes and one body. The bytes are written in place; the next reserve gives them up. MR_NOMEM. */
@@ -51,11 +51,11 @@ MR_MUST mr_status write_queue_reserve(write_queue *queue, size_t size, uint8_t *
 void write_queue_commit(write_queue *queue, size_t size);
 /* room for so many bodies, not one. MR_NOMEM */
 MR_MUST mr_status write_queue_reserve_bodies(write_queue *queue, size_t count);
-void write_queue_add_body(write_queue *queue, span body); /* behind what was committed; of one byte or more */
-/* Of the bodies up to those at whose end `argument` is told, and behind those before them: what lies within `from` lies
- * at `to` from now on, the same bytes; if that is nowhere, it stays. Gives whether there is something not written. */
+void write_queue_add_body(write_queue *queue, span body); /* behind the committed bytes; of one byte or more */
+/* Of the bodies up to those at whose end `argument` is reported, and behind those before them: bytes within `from` lie
+ * at `to` from now on; with an empty `to` they stay. True: some of them are not written. */
 bool write_queue_move(write_queue *queue, const void *argument, span from, span to);
-void write_queue_when_sent(write_queue *queue, body_sent_fn *sent, void *argument); /* of the last one: who is told */
+void write_queue_when_sent(write_queue *queue, body_sent_fn *sent, void *argument); /* callback of the last body */
 
 /* Something short to be written before all that is committed later. Only if nothing waits, else false: then the other
  * side hears from us anyway, and the place between two frames is not known. */
@@ -63,12 +63,12 @@ bool write_queue_interject(write_queue *queue, const void *bytes, size_t size);
 
 static inline size_t write_queue_pending(const write_queue *queue) { return queue->pending; }
 
-/* What is to be written next, in at most `max` pieces; how many they are. */
+/* The bytes to be written next, in at most `max` pieces; returns their number. */
 size_t write_queue_show(const write_queue *queue, struct iovec *pieces, size_t max);
-void write_queue_wrote(write_queue *queue, size_t count);  /* the first `count` bytes of what was shown */
+void write_queue_wrote(write_queue *queue, size_t count);  /* the first `count` bytes that were shown */
 bool write_queue_is_inside_body(const write_queue *queue); /* the next byte to be written is a body's */
 
-/* The oldest body that nobody was told of: of all, or of those that were written wholly. False: there is none. */
+/* The oldest body that was not reported: of all, or of those that were written wholly. False: there is none. */
 bool write_queue_take(write_queue *queue, bool all, body_sent_fn **sent, void **argument);
 
 /* Gives the memory back if nothing is waiting or reserved. */

@@ -13,18 +13,18 @@ enum { SPARE_MAX = 64, KNOWN_MAX = 4096, OF_ENTRY = -1 };
 typedef struct py_actor {
     PyObject_HEAD mr_actor id;
     uint64_t generation;
-    bool holds;            /* one of the runtime's handles is its own */
+    bool holds;            /* it owns one of the runtime's handles */
     PyObject *class_name;  /* owned: str; NULL with methods */
     PyObject *methods;     /* owned: a dict, or None; NULL: not asked for yet */
-    struct method *recent; /* owned: memory of the method that was let go last (method_dealloc); NULL: none */
+    struct method *recent; /* owned: memory of the last freed method (method_dealloc); NULL: none */
     PyObject *weak;
 } py_actor;
 
-typedef struct plan { /* what a call of a method is made of: what its options say, or else its entry */
+typedef struct plan { /* parameters of a method call: from its options, or else its entry */
     py_submit_signature signature;
     int num_returns;
     int retries;      /* mr_call_options.max_retries */
-    long pending_max; /* calls of this process that may wait for the actor at once; 0: any number */
+    long pending_max; /* limit of waiting calls of this process to the actor; 0: none */
 } plan;
 
 typedef struct method {
@@ -34,7 +34,7 @@ typedef struct method {
     int num_returns;               /* OF_ENTRY: that of the entry */
     int ahead;                     /* results of a generator that may wait; 0: the usual number */
     int retries;                   /* mr_call_options.max_retries; 0: that of the entry */
-    PyObject *again;               /* owned: goes before the arguments (retries.py); NULL: nothing does */
+    PyObject *again;               /* owned: precedes the arguments (retries.py); NULL: none */
     bool planned;                  /* it was called before: its plan is made */
     plan plan;
 } method;
@@ -45,7 +45,7 @@ typedef struct spares {
 } spares;
 
 static spares spare;
-static PyObject *known; /* owned: {id: (class name, methods)} of actors that were met lately; it is a cache */
+static PyObject *known; /* owned: {id: (class name, methods)} of recent actors; it is a cache */
 
 /* ---- Methods. */
 
@@ -68,7 +68,7 @@ static PyObject *method_new(py_actor *of, PyObject *name, PyObject *entry, int n
     return (PyObject *)made;
 }
 
-/* Its memory goes; it has no actor any more. */
+/* Frees its memory; it has no actor any more. */
 static void method_free(method *method) {
     Py_DECREF(method->name);
     Py_DECREF(method->entry);
@@ -79,7 +79,7 @@ static void method_free(method *method) {
         PyObject_Free(method);
 }
 
-/* The actor keeps one without options as it is, for it is mostly asked for the same method again. */
+/* The actor caches a method without options, since the same method is usually asked for again. */
 static void method_dealloc(PyObject *self) {
     method *method = (struct method *)self;
     py_actor *of = method->actor;
@@ -92,7 +92,7 @@ static void method_dealloc(PyObject *self) {
     Py_DECREF((PyObject *)of);
 }
 
-/* That which the actor has kept. */
+/* The cached method. */
 static PyObject *method_again(py_actor *of) {
     method *method = of->recent;
     of->recent = NULL;
@@ -101,7 +101,7 @@ static PyObject *method_again(py_actor *of) {
     return (PyObject *)method;
 }
 
-/* Of its class, as far as it is known; borrowed. */
+/* Entry of its class, as far as it is known; borrowed. */
 static const char *shown_name(const py_actor *handle) {
     const char *name = handle->class_name == NULL ? NULL : PyUnicode_AsUTF8(handle->class_name);
     return name != NULL ? name : "actor";
@@ -182,7 +182,7 @@ static PyObject *method_remote(PyObject *self, PyObject *const *args, Py_ssize_t
                                         : send(method, args, count, names);
 }
 
-/* "name@mark"; of options that were said before nothing stays. */
+/* "name@mark"; earlier options are dropped. */
 static PyObject *marked_name(PyObject *name, PyObject *mark) {
     Py_ssize_t size = PyUnicode_GET_LENGTH(name), end = PyUnicode_FindChar(name, '@', 0, size, 1);
     PyObject *bare = PyUnicode_Substring(name, 0, end < 0 ? size : end);
@@ -253,7 +253,7 @@ PyTypeObject py_actor_method_type = {
     .tp_getset = method_getset,
 };
 
-/* ---- What is known of an actor. */
+/* ---- Description of an actor. */
 
 static PyObject *known_key(mr_actor id) { return PyBytes_FromStringAndSize((const char *)id.word, sizeof id.word); }
 
@@ -274,7 +274,7 @@ static PyObject *recall(mr_actor id) {
     return value;
 }
 
-/* (class name, methods), as the node has them. NULL with an exception; None: it does not know the actor (yet). */
+/* (class name, methods), from the node. NULL with an exception; None: the node does not know the actor (yet). */
 static PyObject *ask(mr_actor id) {
     mr_actor_info *facts = PyMem_Malloc(sizeof *facts);
     if (facts == NULL) return PyErr_NoMemory();
@@ -293,7 +293,7 @@ static PyObject *ask(mr_actor id) {
     return told;
 }
 
-/* False with an exception. Of an actor that the node does not know (yet), nothing is known afterwards, too. */
+/* False with an exception. An actor that the node does not know (yet) stays without a description. */
 static bool learn(py_actor *handle) {
     if (handle->methods != NULL || !py_actor_usable((PyObject *)handle)) return handle->methods != NULL;
     PyObject *told = recall(handle->id);
@@ -369,7 +369,7 @@ PyObject *py_actor_decode(const mr_value *value) {
     return status == MR_OK ? py_actor_borrowed(id) : py_core_raise(status);
 }
 
-/* Names of Python's own (__reduce__) and of programs that look around (_repr_html_) are no methods. */
+/* Names of Python's own (__reduce__) and of inspecting programs (_repr_html_) are no methods. */
 static bool is_own_name(PyObject *name) {
     Py_ssize_t size = PyUnicode_GET_LENGTH(name);
     return size > 2 && PyUnicode_READ_CHAR(name, 0) == '_' && PyUnicode_READ_CHAR(name, size - 1) == '_';
@@ -383,7 +383,7 @@ bool py_actor_has(PyObject *self, PyObject *name) {
 static PyObject *py_actor_getattr(PyObject *self, PyObject *name) {
     py_actor *handle = (py_actor *)self;
     PyObject *methods = handle->methods;
-    if (handle->recent != NULL && handle->recent->name == name) return method_again(handle); /* as mostly */
+    if (handle->recent != NULL && handle->recent->name == name) return method_again(handle); /* the usual case */
     if (methods != NULL && methods != Py_None) {
         PyObject *entry = PyDict_GetItemWithError(methods, name);
         if (entry != NULL) return method_new(handle, name, entry, OF_ENTRY);
@@ -402,7 +402,7 @@ static PyObject *py_actor_getattr(PyObject *self, PyObject *name) {
 }
 
 static PyObject *py_actor_repr(PyObject *self) {
-    if (!learn((py_actor *)self)) PyErr_Clear(); /* one whose runtime is gone prints, too */
+    if (!learn((py_actor *)self)) PyErr_Clear(); /* a handle whose runtime has ended prints, too */
     PyObject *hex = py_ref_id_text(((py_actor *)self)->id.word);
     PyObject *text = hex == NULL ? NULL : PyUnicode_FromFormat("Actor(%s, %U)", shown_name((py_actor *)self), hex);
     Py_XDECREF(hex);

@@ -1,23 +1,21 @@
 /* py_actor.h — ActorHandle and ActorMethod.
  *
- *     handle.add.remote(1)      handle: id and class; handle.add: an ActorMethod, made anew at each look, from a free
- * list
+ *     handle.add.remote(1)      handle: id and class; handle.add: an ActorMethod, made at each access, from a free list
  *
- * A handle that came from elsewhere asks the node once what the actor's creator has told of its class (methods.py). Of
- * a class of another language nothing is known: any name that is not Python's own is a method then, and the actor
- * reports a wrong one. */
+ * A received handle asks the node once for the description of its class by the actor's creator (methods.py). A class of
+ * another language has none: then any name that is not Python's own is a method, and the actor reports a wrong one. */
 #pragma once
 #include "python/native/py_internal.h"
 
 extern PyTypeObject py_actor_type, py_actor_method_type;
 
-/* The runtime's handle is moved into it, also on failure, and goes when it does; an actor that nobody has a handle of
- * ends. `methods`: {name: (least, most, check, num_returns)} or None: any; NULL: to be asked for. */
+/* The runtime's handle is moved into it, also on failure, and is released with it; an actor without handles ends.
+ * `methods`: {name: (least, most, check, num_returns)} or None: any; NULL: to be asked for. */
 PyObject *py_actor_new(mr_actor id, PyObject *class_name, PyObject *methods);
-PyObject *py_actor_found(mr_actor id);    /* the same of one whose class is not known yet */
+PyObject *py_actor_found(mr_actor id);    /* the same for an actor whose class is not known yet */
 PyObject *py_actor_borrowed(mr_actor id); /* likewise, with a handle of its own, if this process has one */
 mr_actor py_actor_id(PyObject *self);
-bool py_actor_usable(PyObject *self);              /* false with an exception: of a context that was shut down */
+bool py_actor_usable(PyObject *self);              /* false with an exception: its context was shut down */
 bool py_actor_has(PyObject *self, PyObject *name); /* it is known to have that method; no exception */
 bool py_actor_encode(PyObject *self, mr_arg *out); /* false with an exception */
 PyObject *py_actor_decode(const mr_value *value);

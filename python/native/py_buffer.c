@@ -8,8 +8,8 @@
 typedef struct holder {
     PyObject_HEAD mr_value value;
     uint64_t generation;
-    PyObject *written; /* owned: the first address that was given out to be written to; NULL: none was */
-    bool first;        /* and no other holder had */
+    PyObject *written; /* owned: the first address that was given out writable; NULL: none */
+    bool first;        /* and no other holder had given it out */
 } holder;
 
 /* How many holders have given out that address. */
@@ -35,7 +35,7 @@ static void forget_written(const holder *held) {
 static void holder_dealloc(PyObject *self) {
     holder *held = (holder *)self;
     if (held->written != NULL) forget_written(held);
-    /* A value of a context that was shut down went with it. */
+    /* A value of a context that was shut down was freed with it. */
     if (core.mr != NULL && held->generation == core.generation) mr_value_release(&held->value);
     PyObject_Free(self);
 }
@@ -95,7 +95,7 @@ static PyObject *piece_of(PyObject *owner, const void *data, size_t size, bool w
 
 PyObject *py_buffer_piece(PyObject *owner, const void *data, size_t size) { return piece_of(owner, data, size, false); }
 
-/* A value is read in the same order each time: the address that is given out first stands for all of it. */
+/* A value is read in the same order each time: the first address given out identifies it. */
 int py_buffer_is_first(PyObject *owner, const void *data) {
     holder *held = (holder *)owner;
     if (held->written != NULL) return held->first;

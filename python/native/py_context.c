@@ -33,7 +33,7 @@ static bool read_command(PyObject *list, const char *out[COMMAND_MAX + 1]) {
     return true;
 }
 
-/* Ctrl-C, say, while a call waits for memory: its handler runs here, and what that raises is raised by the call. */
+/* A signal (Ctrl-C) while a call waits for memory: its handler runs here, and the call raises its exception. */
 static bool has_signal(void *user) {
     PyGILState_STATE state = PyGILState_Ensure();
     bool raised = PyErr_CheckSignals() != 0;
@@ -72,10 +72,10 @@ PyObject *py_context_init(PyObject *module, PyObject *args) {
 
 PyObject *py_context_shutdown(PyObject *module, PyObject *none) {
     mr_context *mr = core.mr;
-    if (mr == NULL || core.calls > 0) Py_RETURN_NONE; /* a worker ends when its node says so */
+    if (mr == NULL || core.calls > 0) Py_RETURN_NONE; /* the node ends a worker */
     py_core_set_context(NULL);
     Py_BEGIN_ALLOW_THREADS
-        /* Threads that wait look up within a slice, see that it is over, and are out. */
+        /* Waiting threads check within a slice, see the end, and leave. */
         for (;;) {
         PyGILState_STATE gil = PyGILState_Ensure();
         bool waiting = core.waiting > 0;
@@ -94,7 +94,7 @@ PyObject *py_context_address(PyObject *module, PyObject *none) {
     return core.mr == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(mr_address(core.mr));
 }
 
-/* The parent's context is not ours: its threads are not here. It is left as it is. */
+/* The parent's context is not used: its threads are not in this process. It is left unchanged. */
 PyObject *py_context_forked(PyObject *module, PyObject *none) {
     if (core.mr != NULL) py_core_set_context(NULL);
     core.waiting = 0;
@@ -102,7 +102,7 @@ PyObject *py_context_forked(PyObject *module, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* In a worker and in a template mr_init does not return. */
+/* In a worker and in a zygote mr_init does not return. */
 PyObject *py_context_serve(PyObject *module, PyObject *none) {
     mr_options options = MR_OPTIONS(mr_options, .fork = py_fork_of_workers());
     mr_context *mr = NULL;
@@ -116,10 +116,10 @@ PyObject *py_context_serve(PyObject *module, PyObject *none) {
 
 /* ---- Calls of an actor with a loop (mr_set_loop). */
 
-/* serve_calls(seconds or None): runs those that have come, or waits for some. False: the runtime is over. What comes
- * soon is waited for with the GIL, as in get. */
+/* serve_calls(seconds or None): runs received calls, or waits. False: the runtime has ended. A short wait keeps
+ * the GIL, as in get. */
 PyObject *py_context_serve_calls(PyObject *module, PyObject *timeout) {
-    enum { SOON_US = 1, SLICE_US = 1000 * 1000 }; /* to look at signals */
+    enum { SOON_US = 1, SLICE_US = 1000 * 1000 }; /* interval of checks for signals */
     double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
     if (seconds == -1 && PyErr_Occurred()) return NULL;
     if (core.mr == NULL) Py_RETURN_FALSE;
@@ -141,7 +141,7 @@ PyObject *py_context_wake_server(PyObject *module, PyObject *none) {
 
 /* ---- Objects. */
 
-/* put(value): another owner (_owner=) would change nothing, for the node owns what it names. */
+/* put(value): another owner (_owner=) would change nothing, for the node owns named objects. */
 PyObject *py_context_put(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *value = count > 0 ? args[0] : NULL;
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
@@ -188,7 +188,7 @@ PyObject *py_context_cancel(PyObject *module, PyObject *args) {
     if (status == MR_INVALID && force)
         return PyErr_Format(PyExc_ValueError,
                             "force=True is not supported for actor tasks: use miniray.kill() to end the actor");
-    if (status != MR_OK && status != MR_NOT_FOUND) return py_core_raise(status); /* there already: nothing to cancel */
+    if (status != MR_OK && status != MR_NOT_FOUND) return py_core_raise(status); /* ready already: nothing to cancel */
     Py_RETURN_NONE;
 }
 
@@ -256,12 +256,12 @@ PyObject *py_context_local_actor(PyObject *module, PyObject *args) {
 
 /* ---- Creating actors. */
 
-typedef struct creation { /* what create_actor is given; all borrowed */
+typedef struct creation { /* arguments of create_actor; all borrowed */
     PyObject *class_name, *code, *inside, *positional, *keywords, *methods;
     mr_actor_options options;
 } creation;
 
-/* (values in a row, positional ones first; names of the keywords) as vectorcall has them. New references. */
+/* (consecutive values, positional ones first; names of the keywords) as for vectorcall. New references. */
 static bool flatten(const creation *creation, PyObject **stack, PyObject **names) {
     PyObject *values = PyDict_Values(creation->keywords), *keys = PyDict_Keys(creation->keywords);
     PyObject *rest = values == NULL ? NULL : PyList_AsTuple(values);

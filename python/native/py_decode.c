@@ -9,25 +9,25 @@
 #include "python/native/py_ref.h"
 #include "python/native/py_torch.h"
 
-/* Arrays of so many bytes stay where they lie. Smaller ones are copied, so that they may be written, and so that not
- * too much is kept for them. Others are for reading, or lie in shared memory, which this process sees as a copy of its
- * own that is made when it is written. A tensor of torch that stays takes no longer than one that is copied. */
+/* Arrays of so many bytes are not copied. Smaller ones are copied, so that they are writable, and so that not too much
+ * memory is kept for them. Others are read-only, or lie in shared memory, of which this process has a copy-on-write
+ * mapping. A tensor of torch in place takes no longer than a copied one. */
 enum { READ_LEAST = 64 * 1024, WRITTEN_LEAST = 16 * 1024, TENSOR_LEAST = 2 * 1024 };
 
 typedef struct decoder {
-    mr_value *owned; /* the value as a whole; nil if it was moved into the holder; NULL: it is not ours, */
-    mr_call *call;   /* but an argument of this call, */
+    mr_value *owned; /* the whole value; nil if it was moved into the holder; NULL: borrowed, */
+    mr_call *call;   /* as an argument of this call, */
     size_t index;
-    PyObject *holder; /* owned; NULL: nothing stays in the value so far */
+    PyObject *holder; /* owned; NULL: no object refers to the value so far */
     bool may_stay;
-    enum { UNKNOWN, OWN_COPY, NOBODYS } written; /* whose its bytes are when they are written to */
+    enum { UNKNOWN, OWN_COPY, NOBODYS } written; /* owner of its bytes when they are written to */
 } decoder;
 
 static PyObject *py_decode(decoder *decoder, const mr_value *value);
 
-/* ---- Bytes that stay or are copied. */
+/* ---- Bytes in place or copied. */
 
-/* What keeps the value alive. An argument that is kept lies where it lay. */
+/* The holder of the value. A kept argument does not move. */
 static PyObject *holder_of(decoder *decoder) {
     if (decoder->owned != NULL) return py_buffer_holder(decoder->owned);
     mr_value kept;
@@ -38,7 +38,7 @@ static PyObject *holder_of(decoder *decoder) {
     return holder;
 }
 
-/* All of a value lies in one place. */
+/* All of a value is contiguous. */
 static bool is_own_copy(decoder *decoder, const void *data) {
     if (decoder->written == UNKNOWN) decoder->written = mr_is_private_copy(core.mr, data) ? OWN_COPY : NOBODYS;
     return decoder->written == OWN_COPY;
@@ -81,7 +81,7 @@ static PyObject *shape_of(const mr_tensor *tensor) {
     return shape;
 }
 
-/* One that stays where it lies, or is made in Python's way. */
+/* A tensor in place, or made through Python. */
 static PyObject *py_decode_array_slowly(decoder *decoder, const mr_tensor *tensor) {
     PyObject *dtype = py_numpy_dtype(tensor->dtype), *array = NULL;
     PyObject *shape = dtype == NULL ? NULL : shape_of(tensor);
@@ -109,7 +109,7 @@ static PyObject *make_tensor(const mr_tensor *tensor, PyObject *memory) {
     return py_core_call(PY_CORE_tensor_in, "(ONi)", memory, shape_of(tensor), (int)tensor->dtype);
 }
 
-/* One that is made in Python's way, or whose place another one has to write to. */
+/* A tensor that is made through Python, or whose memory another one may write. */
 static PyObject *py_decode_tensor_slowly(decoder *decoder, const mr_tensor *tensor, bool stay) {
     PyObject *memory = stay ? py_buffer_own(decoder->holder, tensor->data, tensor->bytes)
                             : py_buffer_copy(tensor->data, tensor->bytes);
@@ -122,7 +122,7 @@ static PyObject *py_decode_tensor_slowly(decoder *decoder, const mr_tensor *tens
     return made;
 }
 
-/* In place, if nobody else has it to write to. NULL without an exception: it is to be made elsewhere. */
+/* In place, if no other object may write there. NULL without an exception: to be made elsewhere. */
 static PyObject *py_decode_tensor_in_place(decoder *decoder, const mr_tensor *tensor) {
     int first = has_holder(decoder) ? py_buffer_is_first(decoder->holder, tensor->data) : -1;
     return first == 1 ? py_torch_of(tensor, decoder->holder) : NULL;
@@ -133,7 +133,7 @@ static PyObject *py_decode_tensor(decoder *decoder, const mr_value *value) {
     mr_status status = mr_value_tensor(value, &tensor);
     if (status != MR_OK) return py_core_raise(status);
     if (tensor.tensor_kind != MR_TORCH && tensor.dtype != MR_BF16) return py_decode_array(decoder, &tensor);
-    /* torch has no tensors that cannot be written. */
+    /* torch has no read-only tensors. */
     bool stay = decoder->may_stay && tensor.bytes >= TENSOR_LEAST && is_own_copy(decoder, tensor.data);
     PyObject *made = stay ? py_decode_tensor_in_place(decoder, &tensor) : py_torch_copy(&tensor);
     return made != NULL || PyErr_Occurred() ? made : py_decode_tensor_slowly(decoder, &tensor, stay);
@@ -252,7 +252,7 @@ static PyObject *py_decode_text(const mr_value *value, mr_kind kind) {
                                : PyBytes_FromStringAndSize(span.data, (Py_ssize_t)span.size);
 }
 
-/* An exception that nobody raised, with its causes; a chain is short. */
+/* An exception that was not raised, with its causes; a chain is short. */
 static PyObject *py_decode_error(const mr_value *value, size_t depth) {
     mr_error error;
     mr_status status = mr_value_error(value, depth, &error);
@@ -264,7 +264,7 @@ static PyObject *py_decode_error(const mr_value *value, size_t depth) {
     if (exception == NULL || mr_value_error(value, depth + 1, &deeper) != MR_OK) return exception;
     PyObject *cause = py_decode_error(value, depth + 1);
     if (cause == NULL) Py_CLEAR(exception);
-    if (cause != NULL) PyException_SetCause(exception, cause); /* takes the reference over */
+    if (cause != NULL) PyException_SetCause(exception, cause); /* moves the reference */
     return exception;
 }
 

@@ -5,10 +5,10 @@
 #pragma once
 #include "python/native/py_internal.h"
 
-/* The value is moved: released, or kept by what stays in it. NULL with an exception. */
+/* The value is moved: released, or kept by objects that refer to it. NULL with an exception. */
 PyObject *py_decode_owned(mr_value *value);
 
-/* An argument of a call; what stays in it keeps it beyond the call. */
+/* An argument of a call; objects that refer to it keep it beyond the call. */
 PyObject *py_decode_argument(mr_call *call, size_t index);
 
 /* The value is borrowed: everything is copied. */

@@ -9,8 +9,8 @@
 #include "python/native/py_shared_model.h"
 #include "python/native/py_torch.h"
 
-enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime takes 64; a pickle goes deeper */
-enum { ITEM_BYTES = 9 };               /* a number inside a container takes as much, at most */
+enum { DEPTH_MAX = 60, SEEN_FEW = 8 }; /* the runtime's limit is 64; a pickle goes deeper */
+enum { ITEM_BYTES = 9 };               /* of a number inside a container, at most */
 
 typedef struct py_encoder_chunk {
     struct py_encoder_chunk *next;
@@ -76,7 +76,7 @@ mr_arg *py_encoder_args(py_encoder *encoder, size_t count) {
     return py_encoder_room(encoder, (count > 0 ? count : 1) * sizeof(mr_arg));
 }
 
-/* A note to give something back; the object's reference is taken over. */
+/* A note to release something; the object's reference is moved. */
 static py_encoder_note *note(py_encoder *encoder, PyObject *object) {
     py_encoder_note *note = py_encoder_room(encoder, sizeof *note);
     if (note == NULL) {
@@ -111,8 +111,8 @@ static bool seen_grow(py_encoder *encoder) {
     return true;
 }
 
-/* 1: it is met for the first time; 0: again; -1: an exception. One that only its container refers to is never met
- * twice, unless the container is. */
+/* 1: first encounter; 0: again; -1: an exception. An object with its container's reference only is never met twice,
+ * unless the container is. */
 static int meet(py_encoder *encoder, PyObject *object) {
     if (Py_REFCNT(object) == 1) return 1;
     if (encoder->seen == encoder->seen_few) {
@@ -156,7 +156,7 @@ static int plain_int(PyObject *object, mr_arg *out) {
 static int plain_str(py_encoder *encoder, PyObject *object, mr_arg *out) {
     Py_ssize_t size;
     const char *text = PyUnicode_AsUTF8AndSize(object, &size);
-    if (text == NULL) { /* half of a surrogate pair: no UTF-8 says that */
+    if (text == NULL) { /* half of a surrogate pair: not encodable in UTF-8 */
         if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return -1;
         PyErr_Clear();
         return 0;
@@ -167,7 +167,7 @@ static int plain_str(py_encoder *encoder, PyObject *object, mr_arg *out) {
     return 1;
 }
 
-/* A list or tuple: its items lie in a row. */
+/* A list or tuple: its items are consecutive. */
 static int plain_items(py_encoder *encoder, PyObject **items, Py_ssize_t count, mr_arg *out, int depth) {
     if (depth >= DEPTH_MAX) return 0;
     mr_arg *args = py_encoder_args(encoder, (size_t)count);
@@ -243,7 +243,7 @@ static int plain_numbers(py_encoder *encoder, mr_dtype dtype, int tensor_kind, c
     return 1;
 }
 
-/* Anything that shows its memory row by row and has one of our numbers in it. */
+/* An object with contiguous memory (buffer protocol) and a supported dtype. */
 static int plain_buffer(py_encoder *encoder, PyObject *array, int tensor_kind, mr_arg *out) {
     py_encoder_note *kept = note(encoder, NULL);
     if (kept == NULL) return -1;
@@ -261,7 +261,7 @@ static int plain_buffer(py_encoder *encoder, PyObject *array, int tensor_kind, m
     return plain_numbers(encoder, (mr_dtype)dtype, tensor_kind, view->buf, view->ndim, shape, out);
 }
 
-/* The note keeps it from being given other memory. */
+/* The note keeps its memory in place. */
 static int plain_array(py_encoder *encoder, PyObject *array, mr_arg *out) {
     int tensor_kind = core.gives_arrays ? MR_NUMPY_WRITABLE : MR_NUMPY;
     mr_tensor seen;
@@ -270,7 +270,7 @@ static int plain_array(py_encoder *encoder, PyObject *array, mr_arg *out) {
     return plain_numbers(encoder, seen.dtype, tensor_kind, seen.data, seen.dims, seen.shape, out);
 }
 
-/* A tensor of torch: its memory stays while there is a note of it, for nobody can give it other memory meanwhile. */
+/* A tensor of torch: its memory stays while there is a note of it, for no code can replace its memory meanwhile. */
 static int plain_tensor(py_encoder *encoder, PyObject *tensor, mr_arg *out) {
     mr_tensor seen;
     int done = py_torch_look(tensor, encoder->of_model, &seen);
@@ -295,7 +295,7 @@ static PyTypeObject *type_if_imported(const char *module_name, const char *name)
     return (PyTypeObject *)type;
 }
 
-/* Weights, as they are or as the function gives them. */
+/* Weights, unchanged or as the function returns them. */
 static int plain_weights(py_encoder *encoder, const py_torch_weights *weights, mr_arg *out, int depth) {
     encoder->of_model = true;
     int done = plain(encoder, weights->tree, out, depth);
@@ -307,14 +307,14 @@ static int plain_weights(py_encoder *encoder, const py_torch_weights *weights, m
     return py_encoder_value(encoder, made, out) ? 1 : -1;
 }
 
-/* From where they lie, or as a copy; else they stay what they are. */
+/* Exports them in place, or as a copy; else they are encoded as usual. */
 static void lend(const py_encoder *encoder, PyObject *shares, mr_arg *weights) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shares); i++)
         if (py_shared_model_lend(PyTuple_GET_ITEM(shares, i), weights)) return;
     if (encoder->call != NULL) (void)py_shared_model_lend_copy(encoder->call, weights);
 }
 
-/* Weights of a model, lent if that may be; and the dict of a module, inside of such. */
+/* Weights of a model, exported if allowed; and the dict of a module, inside of such. */
 static int plain_of_model(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     if (encoder->of_model) return PyODict_CheckExact(object) ? plain_container(encoder, object, out, depth) : 0;
     if (Py_TYPE(object) != &py_torch_weights_type || depth > 0) return 0;
@@ -339,7 +339,7 @@ static int plain_other(py_encoder *encoder, PyObject *object, mr_arg *out, int d
 
 static int plain_container(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) {
     PyTypeObject *type = Py_TYPE(object);
-    if (type == &PyTuple_Type && PyTuple_GET_SIZE(object) == 0) { /* there is only one */
+    if (type == &PyTuple_Type && PyTuple_GET_SIZE(object) == 0) { /* there is only one object */
         *out = mr_tuple(NULL, 0);
         return 1;
     }
@@ -379,7 +379,7 @@ static int plain(py_encoder *encoder, PyObject *object, mr_arg *out, int depth) 
 
 /* ---- Pickles. */
 
-/* What dumps gave: (pickle, [buffers], [references and handles]). */
+/* The result of dumps: (pickle, [buffers], [references and handles]). */
 static bool pickled_parts(py_encoder *encoder, PyObject *parts, mr_custom *custom, PyObject **inside) {
     PyObject *pickle, *buffers;
     if (!PyArg_ParseTuple(parts, "SO!O!", &pickle, &PyList_Type, &buffers, &PyList_Type, inside)) return false;
@@ -432,15 +432,15 @@ bool py_encoder_value(py_encoder *encoder, PyObject *object, mr_arg *out) {
     return done == 0 ? pickled(encoder, object, out) : done == 1;
 }
 
-/* ---- While others run. */
+/* ---- Without the GIL. */
 
-/* It stays until py_encoder_fini. */
+/* Keeps the object until py_encoder_fini. */
 static bool keep(py_encoder *encoder, PyObject *object) {
     if (encoder->pinned == NULL && (encoder->pinned = PyList_New(0)) == NULL) return false;
     return PyList_Append(encoder->pinned, object) == 0;
 }
 
-/* Those that the tree points into and has no note of, in a value that was plain. */
+/* Objects that the tree points into without a note, in a plain value. */
 static bool pin(py_encoder *encoder, PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (type == &PyUnicode_Type || type == &PyBytes_Type || type == &py_ref_type || type == &py_actor_type)

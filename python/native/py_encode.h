@@ -18,19 +18,19 @@
 enum { PY_ENCODER_MUCH = 64 * 1024 };
 enum { ENCODE_FORMAT_KEYWORDS = 2 }; /* a custom value that names the arguments before it: "a\0b\0" */
 
-typedef struct py_encoder_note py_encoder_note; /* something to be given back */
+typedef struct py_encoder_note py_encoder_note; /* something to be released */
 
 typedef struct py_encoder {
     uint8_t *at, *end; /* of the room that is left */
     struct py_encoder_chunk *chunks;
     py_encoder_note *notes;
-    PyObject **seen; /* containers of the value at hand that others may refer to as well */
+    PyObject **seen; /* containers of the present value that other objects may refer to as well */
     size_t seen_count, seen_room;
     PyObject *seen_few[8];
-    mr_call *call;    /* whose result it is, so that weights may be lent as a copy; NULL: of none */
+    mr_call *call;    /* whose result it is, so that weights may be exported as a copy; NULL: none */
     bool of_model;    /* inside of weights (py_torch.h) */
-    size_t bytes;     /* that the values take, about: what decides whether they are copied into the store */
-    PyObject *pinned; /* owned: a list of objects that are to stay until the end; NULL: none */
+    size_t bytes;     /* estimated size of the values: decides whether they are copied into the store */
+    PyObject *pinned; /* owned: a list of objects that are kept until the end; NULL: none */
     _Alignas(16) uint8_t first[1024];
 } py_encoder;
 
@@ -44,7 +44,7 @@ void *py_encoder_room(py_encoder *encoder, size_t size);                     /* 
 /* room for so many; NULL with an exception */
 mr_arg *py_encoder_args(py_encoder *encoder, size_t count);
 
-/* Whether these bytes are worth letting other threads run while they are copied. */
+/* Whether other threads should run while so many bytes are copied. */
 static inline bool py_encoder_is_much(size_t bytes) { return bytes >= PY_ENCODER_MUCH; }
 
 /* Before a call into the runtime that reads these arguments, which were made of these objects: other threads run until
@@ -58,7 +58,7 @@ bool py_encoder_release(py_encoder *encoder, PyObject *const *objects, const mr_
 /* false with an exception: another thread has shut the runtime down */
 bool py_encoder_regain(const py_encoder_away *away);
 
-/* Puts the value of this object, with other threads running if it is much. MR_INVALID with an exception: see above. */
+/* Puts the value of this object, with other threads running if it is large. MR_INVALID with an exception: see above. */
 mr_status py_encoder_put(py_encoder *encoder, PyObject *object, const mr_arg *arg, bool much, mr_ref *out);
-/* The same for an argument, which becomes the future of what was put, held until py_encoder_fini. False likewise. */
+/* The same for an argument, which becomes the future of the put object, held until py_encoder_fini. False likewise. */
 bool py_encoder_put_argument(py_encoder *encoder, PyObject *object, mr_arg *arg);

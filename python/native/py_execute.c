@@ -16,7 +16,7 @@ enum { FEW = 16 };
 
 /* ---- Arguments. */
 
-typedef struct stack { /* as vectorcall wants them */
+typedef struct stack { /* as for vectorcall */
     PyObject **all;    /* one place in front, for self; the objects are owned, but for self */
     size_t count;      /* without self */
     PyObject *names;   /* owned: of the last ones; NULL: none */
@@ -85,7 +85,7 @@ static size_t positional(const stack *stack) {
 
 /* ---- Answers. */
 
-/* The exception that is set becomes the failure of the call. */
+/* The set exception becomes the failure of the call. */
 static mr_status answer_exception(mr_call *call) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -123,7 +123,7 @@ static mr_status answer_with(mr_call *call, size_t index, PyObject *object) {
     return done ? status : answer_exception(call);
 }
 
-/* What a generator has yielded, if its caller wants so many: the result is moved. */
+/* The values of a generator, if its caller wants so many: the result is moved. */
 static PyObject *yielded(mr_call *call, PyObject *result, size_t count) {
     if (count != 1) return py_core_call(PY_CORE_several, "(Nns)", result, (Py_ssize_t)count, mr_call_name(call));
     PyObject *self = mr_self(call);
@@ -152,12 +152,12 @@ static mr_status answer_in_child(mr_call *call, PyObject *result) {
     if (result == NULL) PyErr_NormalizeException(&type, &error, &traceback);
     if (traceback != NULL) PyException_SetTraceback(error, traceback);
     py_core_call(PY_CORE_end_child, "(sO)", mr_call_name(call), error == NULL ? Py_None : error);
-    _exit(EXIT_FAILURE); /* it could not even say so */
+    _exit(EXIT_FAILURE); /* it could not print the error */
 }
 
 mr_status py_execute_answer(mr_call *call, PyObject *result) {
     if (core.mr == NULL) return answer_in_child(call, result);
-    if (result != NULL && mr_call_streams(call)) { /* all was given */
+    if (result != NULL && mr_call_streams(call)) { /* all values were yielded */
         Py_DECREF(result);
         return MR_OK;
     }
@@ -183,9 +183,9 @@ static void run_host(PyObject *host) {
     Py_XDECREF(done);
 }
 
-/* What the worker's thread does while nothing runs. The GIL is kept from one call to the next, if they come soon. */
+/* Idle function of the worker's thread. The GIL is kept from one call to the next, if they come soon. */
 static void serve(void *user) {
-    enum { SOON_US = 1 }; /* and as long as it is worth spinning */
+    enum { SOON_US = 1 }; /* and the time worth spinning */
     PyGILState_STATE gil = PyGILState_Ensure();
     mr_status status = MR_OK;
     while (status != MR_CLOSED) {
@@ -210,7 +210,7 @@ static PyGILState_STATE enter(mr_call *call) {
     return gil;
 }
 
-/* The runtime says in the environment which GPUs a task or an actor may use; Python has a copy of it. */
+/* The runtime sets the GPUs of a task or an actor in the environment; Python has a copy of it. */
 static bool see_gpus(void) {
     const char *now = getenv("CUDA_VISIBLE_DEVICES");
     if (now == core.gpus) return true;
@@ -220,7 +220,7 @@ static bool see_gpus(void) {
     return done != NULL;
 }
 
-/* What the call is for: came with its name, or else is the first argument; `first` is that of the others. */
+/* The code of the call: it came with the name, or is the first argument; `first` is that of the others. */
 static PyObject *code_of(mr_call *call, size_t *first) {
     void **kept;
     mr_span code = mr_call_code(call, &kept);
@@ -252,7 +252,7 @@ static PyObject *call_code(mr_call *call) {
 
 static mr_status run_task(mr_call *call) {
     PyGILState_STATE gil = enter(call);
-    mr_call *outer = core.call; /* that which waits, when this one runs meanwhile */
+    mr_call *outer = core.call; /* the waiting one, when this one runs meanwhile */
     core.call = call;
     py_interrupt_begin(call);
     PyObject *result = call_code(call);
@@ -265,7 +265,7 @@ static mr_status run_task(mr_call *call) {
     return status;
 }
 
-/* The last handle of the actor is gone: what its class does at the end, its __del__, and functions for the exit. */
+/* The last handle of the actor is gone: runs the end of its class, its __del__, and exit functions. */
 static void drop_instance(void *instance) {
     PyGILState_STATE gil = PyGILState_Ensure();
     py_core_report(PY_CORE_leave, py_core_call(PY_CORE_leave, "(O)", instance));
@@ -274,7 +274,7 @@ static void drop_instance(void *instance) {
     PyGILState_Release(gil);
 }
 
-/* An actor whose class says how it is shown is called so in what it prints. */
+/* The actor's repr is its name in its output. */
 static void say_name(PyObject *instance) {
     if (!core.is_hosted && Py_TYPE(instance)->tp_repr == PyBaseObject_Type.tp_repr) return;
     PyObject *done = py_core_call(PY_CORE_say_name, "(O)", instance);
@@ -295,15 +295,14 @@ static mr_status run_create(mr_call *call) {
     return status;
 }
 
-/* What the name of a call stands for is kept, for ever: by this dict, and in *kept for the runtime's name. */
+/* The function of a call's name is kept for ever: by this dict, and in *kept for the runtime's name. */
 static PyObject *keep(PyObject *name, PyObject *found, void **kept) {
     if (core.names == NULL && (core.names = PyDict_New()) == NULL) return NULL;
     return *kept = PyDict_SetDefault(core.names, name, found);
 }
 
-/* One of those that every actor has, or one whose call says how it is run again (methods.py). The process is the
- * actor's own, so a function that is called with the actor and nothing else is the same the next time; kept NULL: it is
- * not to be kept. */
+/* A method of every actor, or one whose call tells how it is retried (methods.py). The process is the actor's own, so a
+ * function that is called with the actor and nothing else is the same the next time; kept NULL: not to be kept. */
 static PyObject *call_found_method(mr_call *call, PyObject *self, void **kept) {
     const char *called = mr_call_name(call);
     PyObject *name = PyUnicode_FromString(called);
@@ -324,7 +323,7 @@ static PyObject *kept_name(const char *text, size_t size, void **kept) {
     return found;
 }
 
-/* A concurrency group that the call names ("method@group") is nothing to an actor that runs one at a time. */
+/* A concurrency group in the call ("method@group") is ignored by an actor that runs one call at a time. */
 static PyObject *call_method(mr_call *call) {
     void **kept;
     (void)mr_call_code(call, &kept);
@@ -340,7 +339,7 @@ static PyObject *call_method(mr_call *call) {
     if (stack_init(&stack, call, 0)) {
         PyObject *self = stack.all[0] = mr_self(call);
         PyObject *function = PyFunction_Check(name) ? name : _PyType_Lookup(Py_TYPE(self), name);
-        bool plain = function != NULL && PyFunction_Check(function); /* whatever attribute has its name */
+        bool plain = function != NULL && PyFunction_Check(function); /* not another attribute of that name */
         result = plain ? PyObject_Vectorcall(function, stack.all, positional(&stack) + 1, stack.names)
                        : PyObject_VectorcallMethod(name, stack.all, positional(&stack) + 1, stack.names);
     }

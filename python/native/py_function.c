@@ -17,21 +17,21 @@ typedef struct py_function {
     const char *shown;              /* the name of its tasks, of `texts`; NULL: its own */
     PyObject *settings;             /* owned: a dict of the options as they were given */
     PyObject *check;                /* owned: see py_submit_signature */
-    PyObject *texts;                /* owned: keeps what `options` points to */
+    PyObject *texts;                /* owned: keeps the texts of `options` */
     py_submit_signature signature;
     mr_task_options options;
-    bool placed;  /* they say where it runs, */
-    int captures; /* and that what it starts runs there, too */
-    int bound;    /* they name a node that it has to be */
+    bool placed;  /* they name a placement, */
+    int captures; /* and tasks that it starts run there, too */
+    int bound;    /* they name a required node */
     py_function_code code;
-    struct py_function *origin; /* owned: made with .options() from that, whose code is the same; NULL: its own */
+    struct py_function *origin; /* owned: made with .options() from that one, with the same code; NULL: its own */
     PyObject *dict;             /* __doc__, __wrapped__ and the like */
     PyObject *weak;
 } py_function;
 
 /* ---- Code. */
 
-/* What the helper gave: (bytes, (references and handles)). */
+/* The result of the helper: (bytes, (references and handles)). */
 bool py_function_code_make(py_function_code *code, PyObject *source) {
     if (code->bytes != NULL) return true;
     PyObject *bytes, *inside, *made = py_core_call(PY_CORE_dump_function, "(O)", source);
@@ -78,9 +78,9 @@ void py_function_code_fini(py_function_code *code) {
     Py_CLEAR(code->put);
 }
 
-/* ---- Code that came. */
+/* ---- Received code. */
 
-/* Loads it and remembers it by its hash. */
+/* Loads it and caches it by its hash. */
 static PyObject *load(PyObject *id, mr_span span, PyObject *inside) {
     PyObject *made = py_core_call(PY_CORE_load_function, "(y#O)", (const char *)span.data + PY_FUNCTION_ID_SIZE,
                                   (Py_ssize_t)(span.size - PY_FUNCTION_ID_SIZE), inside);
@@ -88,7 +88,7 @@ static PyObject *load(PyObject *id, mr_span span, PyObject *inside) {
     return made;
 }
 
-/* What is in the tuple behind the code. */
+/* The references and handles behind the code in the tuple. */
 static PyObject *inside_of(const mr_value *value) {
     if (mr_value_kind(value) != MR_KIND_TUPLE) return PyTuple_New(0);
     PyObject *all = py_decode_borrowed(value);
@@ -97,7 +97,7 @@ static PyObject *inside_of(const mr_value *value) {
     return rest;
 }
 
-/* By the hash that the code begins with; borrowed, for ever: what was loaded stays. NULL without exception: not yet. */
+/* By the hash at the start of the code; borrowed, for ever: loaded code stays. NULL without exception: not yet. */
 static PyObject *find_code(mr_span span, PyObject **id) {
     *id = NULL;
     if (span.size <= PY_FUNCTION_ID_SIZE)
@@ -133,7 +133,7 @@ PyObject *py_function_of_code(mr_span code, void **kept) {
         Py_XDECREF(nothing);
     }
     Py_XDECREF(id);
-    *kept = known; /* which core.code keeps */
+    *kept = known; /* kept by core.code */
     return known;
 }
 
@@ -172,7 +172,7 @@ static void py_function_dealloc(PyObject *self) {
     PyObject_GC_Del(self);
 }
 
-/* What the helper made of the options: (num_cpus, num_gpus, resources, max_retries, num_returns, name or None,
+/* The helper's result for the options: (num_cpus, num_gpus, resources, max_retries, num_returns, name or None,
  * placement group or None, bundle, results of a generator that may wait, max_calls, whether it captures, and whether it
  * is bound to a node). */
 static bool read_options(py_function *made) {
@@ -203,7 +203,7 @@ static PyObject *make(PyTypeObject *type, PyObject *source, PyObject *name, PyOb
         Py_DECREF(made);
         return NULL;
     }
-    made->signature.check = Py_NewRef(made->check); /* from here on it is ours */
+    made->signature.check = Py_NewRef(made->check); /* the function owns it from here on */
     made->options.size = sizeof made->options;
     if (!read_options(made)) {
         Py_DECREF(made);
@@ -219,8 +219,8 @@ static PyObject *py_function_new(PyTypeObject *type, PyObject *args, PyObject *k
     return make(type, source, name, settings, limits);
 }
 
-/* Whether options change what is sent. What yields is sent in another way for each number of returns, as is what is to
- * yield ("dynamic"). */
+/* Whether options change the sent code. A generator is sent in another form for each number of returns, and so is a
+ * "dynamic" one. */
 static bool changes_code(PyObject *source, PyObject *options) {
     static const char *const names[] = {"retry_exceptions", "max_retries", "runtime_env"};
     for (size_t i = 0; options != NULL && i < sizeof names / sizeof *names; i++)
@@ -231,7 +231,7 @@ static bool changes_code(PyObject *source, PyObject *options) {
     return returns != NULL && (yields || !PyLong_Check(returns));
 }
 
-/* Inside of operations, as _options.threads has it. */
+/* Threads inside operations, as in _options.threads. */
 static long threads_of(PyObject *settings) {
     PyObject *given = PyDict_GetItemString(settings, "num_cpus");
     double cpus = given == NULL || given == Py_None ? 1 : PyFloat_AsDouble(given);
@@ -258,7 +258,7 @@ static PyObject *py_function_with_options(PyObject *self, PyObject *none, PyObje
 
 /* ---- Calling. */
 
-/* The code of the function, or of what retries it. */
+/* The code of the function, or of its retry wrapper. */
 static bool make_code(py_function *called) {
     if (called->code.bytes != NULL) return true;
     PyObject *sent = py_core_call(PY_CORE_wrap, "(OO)", called->source, called->settings);
@@ -267,7 +267,7 @@ static bool make_code(py_function *called) {
     return made;
 }
 
-/* Code that is small and refers to nothing goes with the name of the task; other code is the first argument. */
+/* Small code without references goes with the name of the task; other code is the first argument. */
 static bool place_code(py_function *called, py_function *coded, py_encoder *encoder, mr_arg **args, size_t *count) {
     const py_function_code *code = &coded->code;
     bool by_name = PyBytes_GET_SIZE(code->bytes) <= INLINE_MAX && PyTuple_GET_SIZE(code->inside) == 0;
@@ -278,7 +278,7 @@ static bool place_code(py_function *called, py_function *coded, py_encoder *enco
     return true;
 }
 
-/* What is captured by a placement group runs there, unless it says otherwise. */
+/* Tasks of a captured placement group run there, unless their options say otherwise. */
 static mr_status submit(const py_function *called, const char *name, const mr_arg *args, size_t count, mr_ref *refs) {
     py_reply_resume();
     bool captured = !called->placed && py_placement_is_captured();
@@ -288,7 +288,7 @@ static mr_status submit(const py_function *called, const char *name, const mr_ar
     return mr_task_submit(core.mr, name, &inside, args, count, refs);
 }
 
-/* What is called instead if it is bound to a node on which it can never run; a new reference, None: it can. */
+/* The function to call instead if it is bound to a node on which it can never run; a new reference, None: it can. */
 static PyObject *refused(const py_function *called) {
     return called->bound ? py_core_call(PY_CORE_refused, "(O)", called->settings) : Py_NewRef(Py_None);
 }
@@ -335,7 +335,7 @@ static PyObject *py_function_repr(PyObject *self) {
     return PyUnicode_FromFormat("RemoteFunction(%U)", ((py_function *)self)->name);
 }
 
-/* The function itself travels, not its code: so one that calls itself is pickled once. */
+/* The function itself travels, not its code: so a recursive function is pickled once. */
 static PyObject *py_function_reduce(PyObject *self, PyObject *none) {
     const py_function *reduced = (py_function *)self;
     PyObject *again = py_core_helper_get(PY_CORE_remake_function);

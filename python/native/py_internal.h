@@ -1,8 +1,8 @@
 /* py_internal.h — state that the files of the extension share: the context of this process, and Python objects looked
  * up once.
  *
- * There is one, as there is one interpreter: bodies that the runtime calls have no other way to it. All of it is read
- * and written with the GIL held. */
+ * There is one such state, as there is one interpreter: bodies that the runtime calls have no other access to it. All
+ * of it is read and written with the GIL held. */
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -69,30 +69,30 @@ typedef enum py_core_helper {
 
 typedef struct py_core_state {
     mr_context *mr;              /* NULL: not running */
-    uint64_t generation;         /* of the context: what another one gave is not released into this one */
-    mr_actor actor;              /* in the process of one: that; else zero */
+    uint64_t generation;         /* of the context: handles of another generation are not released into this one */
+    mr_actor actor;              /* in an actor's process: the actor; else zero */
     bool is_hosted;              /* the actor has a host (py_reply.h) */
     PyObject *calling;           /* owned: see py_reply_resume; NULL: not made yet */
-    PyObject *loop_host;         /* borrowed: that, if it serves calls in a loop of its own; NULL: none */
-    mr_placement_group captured; /* what is submitted here and does not say where is in this group; zero: in none */
+    PyObject *loop_host;         /* borrowed: the host, if it serves calls in a loop of its own; NULL: none */
+    mr_placement_group captured; /* placement group of submissions that name none; zero: none */
     bool is_local;               /* tasks and methods run in the program itself (miniray/_actors/local_calls.py) */
-    uint64_t calls;              /* that this process has begun to run */
-    mr_call *call;               /* that which runs, of a task or of an actor without a host; NULL: none */
+    uint64_t calls;              /* calls that this process has begun to run */
+    mr_call *call;               /* the running call, of a task or of an actor without a host; NULL: none */
     const char *gpus;            /* CUDA_VISIBLE_DEVICES, as os.environ has it */
-    unsigned waiting;            /* threads that wait in the context without the GIL: it is not shut down under them */
-    PyThreadState *serving;      /* of a worker or template: of its thread while that is in the runtime */
+    unsigned waiting;            /* threads that wait in the context without the GIL: it is not shut down meanwhile */
+    PyThreadState *serving;      /* of a worker or zygote: of its thread while that is in the runtime */
     PyObject *helpers[PY_CORE_HELPER_COUNT]; /* owned; NULL: not looked up yet */
     PyObject *code;                          /* owned: {hash: function or class} that this worker has loaded */
-    PyObject *names;                         /* owned: {name of a method: itself, or the function that it stands for} */
+    PyObject *names;                         /* owned: {name of a method: itself, or the function that it replaces} */
     PyObject *start;                         /* owned: "start", of hosts; NULL: not made yet */
     PyTypeObject *ndarray, *tensor;          /* owned; NULL: NumPy or torch is not imported */
     /* owned (py_torch.h); NULL: torch is not imported, or was not needed yet */
     struct py_torch_library *torch;
     /* owned: {address: holders that gave it out} (py_buffer.h); NULL: none yet */
     PyObject *writers;
-    struct mr_model_copy *model_copy; /* owned (py_shared_model.h); NULL: nothing was lent from it yet, */
+    struct mr_model_copy *model_copy; /* owned (py_shared_model.h); NULL: no copy was exported from it yet, */
     uint64_t model_copy_generation;   /* of this context */
-    bool gives_arrays;                /* arrays that leave this process are their receiver's own, to write to */
+    bool gives_arrays;                /* receivers of arrays of this process own them and may write to them */
     PyObject *dtypes[MR_F64 + 1];     /* owned: numpy.dtype of each number; NULL: not made yet */
     void (*array_make)(void);         /* NumPy's own (py_numpy.h); NULL: not to be used, */
     bool array_tried;                 /* or not looked for yet */
@@ -107,7 +107,7 @@ extern py_core_state core;
         Py_END_ALLOW_THREADS                \
     } while (0)
 
-/* The same of a statement that waits in the context, which is not shut down meanwhile. */
+/* The same for a statement that waits in the context, which is not shut down meanwhile. */
 #define PY_CORE_WAIT(...)                 \
     do {                                  \
         core.waiting++;                   \
@@ -115,7 +115,7 @@ extern py_core_state core;
         core.waiting--;                   \
     } while (0)
 
-/* The fields that every type has which only the extension makes objects of. */
+/* The fields of every type whose objects only the extension creates. */
 #define PY_CORE_TYPE(name, struct_type, doc)                                            \
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(struct_type), \
                                 .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .tp_doc = doc
@@ -126,10 +126,10 @@ PyObject *py_core_helper_get(py_core_helper which);
 /* Calls it with the arguments of Py_BuildValue(format), which is in parentheses. NULL with an exception. */
 PyObject *py_core_call(py_core_helper which, const char *format, ...);
 
-/* Drops what such a call gave; an exception, which has nobody to go to, is printed. */
+/* Drops the result of such a call; an exception, which has no receiver, is printed. */
 void py_core_report(py_core_helper which, PyObject *done);
 
-/* A list of what `of` makes of `count` items in a row, of `size` bytes each. NULL with an exception. */
+/* A list of the results of `of` for `count` consecutive items, of `size` bytes each. NULL with an exception. */
 PyObject *py_core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item));
 
 /* Add to a list or dict. Key and item are moved; NULL of any: an exception is set, and the container becomes NULL. */
@@ -139,8 +139,8 @@ void py_core_insert(PyObject **dict, PyObject *key, PyObject *item);
 /* The running context; starts one if there is none. NULL with an exception. */
 mr_context *py_core_context(void);
 
-/* Turns a context that was opened or lost into the one of the process. */
+/* Makes an opened or lost context the one of the process. */
 void py_core_set_context(mr_context *mr);
 
-/* Raises what belongs to a status other than MR_OK, with the text of mr_last_error(). Returns NULL. */
+/* Raises the exception of a status other than MR_OK, with the text of mr_last_error(). Returns NULL. */
 PyObject *py_core_raise(mr_status status);

@@ -12,15 +12,15 @@ enum { AGAIN_MS = 20 };
 static struct py_interrupt {
     pthread_t thread;           /* that runs tasks, */
     pid_t thread_id;            /* as the system calls it */
-    _Atomic uint64_t running;   /* number of the task at hand; 0: none */
+    _Atomic uint64_t running;   /* number of the running task; 0: none */
     _Atomic uint64_t cancelled; /* of the last that was cancelled */
     pthread_mutex_t lock;       /* of the following */
-    timer_t timer;              /* repeats the signal until it was seen */
+    timer_t timer;              /* repeats the signal until it was handled */
     bool has_timer;
-    atomic_bool repeats; /* and does so now */
+    atomic_bool repeats; /* active now */
 } interrupt = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* ---- Again and again. */
+/* ---- Repetition. */
 
 static void set_timer(int milliseconds) {
     const struct timespec gap = {.tv_nsec = milliseconds * 1000L * 1000};
@@ -32,7 +32,7 @@ static void repeat(void) {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGINT};
     event._sigev_un._tid = interrupt.thread_id;
     if (!interrupt.has_timer) interrupt.has_timer = timer_create(CLOCK_MONOTONIC, &event, &interrupt.timer) == 0;
-    if (interrupt.has_timer) set_timer(AGAIN_MS); /* without one it is interrupted once */
+    if (interrupt.has_timer) set_timer(AGAIN_MS); /* without a timer there is one signal only */
     atomic_store(&interrupt.repeats, interrupt.has_timer);
     pthread_mutex_unlock(&interrupt.lock);
 }
@@ -45,7 +45,7 @@ static void repeat_no_more(void) {
     pthread_mutex_unlock(&interrupt.lock);
 }
 
-/* ---- Being told. */
+/* ---- Cancellation. */
 
 static void told(void *user, bool cancelled) {
     uint64_t number = (uintptr_t)user;
@@ -53,7 +53,7 @@ static void told(void *user, bool cancelled) {
     atomic_store(&interrupt.cancelled, number);
     pthread_kill(interrupt.thread, SIGINT);
     repeat();
-    if (atomic_load(&interrupt.running) != number) repeat_no_more(); /* it has ended meanwhile */
+    if (atomic_load(&interrupt.running) != number) repeat_no_more(); /* the task has ended meanwhile */
 }
 
 void py_interrupt_begin(mr_call *call) {

@@ -1,9 +1,9 @@
 /* py_interrupt.h — interruption of cancelled tasks that run: KeyboardInterrupt is raised in them.
  *
- * The runtime tells on a thread of its own; that sends SIGINT to the thread that runs the task, which also ends what it
- * sleeps in. Python's handler then asks whether it is the task at hand that is meant (py_interrupt_is_due): one that
- * was too late, or that another process sent, changes nothing. A signal that comes just before the thread begins to
- * sleep does not end that sleep: so it is sent again until the handler has asked. */
+ * The runtime reports a cancellation on a thread of its own, which sends SIGINT to the thread that runs the task; the
+ * signal also ends a sleep of that thread. Python's handler then asks whether the running task is cancelled
+ * (py_interrupt_is_due): a late signal, or one of another process, changes nothing. A signal that comes just before the
+ * thread begins to sleep does not end that sleep: so the signal is repeated until the handler has asked. */
 #pragma once
 #include "python/native/py_internal.h"
 

@@ -56,7 +56,7 @@ static bool read_weights(PyObject *list, size_t count, mr_ref *out) {
     return true;
 }
 
-/* have_methods([workers], (names)): whether all are handles that are known to have all of these */
+/* have_methods([workers], (names)): whether all are handles known to have all of these methods */
 PyObject *py_model_have_methods(PyObject *module, PyObject *args) {
     PyObject *list, *names;
     if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &list, &PyTuple_Type, &names)) return NULL;
@@ -70,7 +70,7 @@ PyObject *py_model_have_methods(PyObject *module, PyObject *args) {
 }
 
 /* py_model_sync(server, [workers], skip_dead, get, set, [weights]): the names of the workers' methods, None: the usual
- * ones; and what the first of them has given of each, None: it is called. */
+ * ones; and the results of the first method for each worker, None: it is called. */
 PyObject *py_model_sync(PyObject *module, PyObject *args) {
     PyObject *handle, *list, *given;
     mr_sync_options options = MR_INIT(mr_sync_options);
@@ -100,7 +100,7 @@ PyObject *py_model_pull(PyObject *module, PyObject *handle) {
     return py_submit_result(mr_model_pull(core.mr, server, &ref), &ref, 1);
 }
 
-/* give_arrays(): from now on, as the library's own server does; for one that is written in Python. */
+/* give_arrays(): from now on, as the library's own server does; for a server that is written in Python. */
 PyObject *py_model_give_arrays(PyObject *module, PyObject *none) {
     core.gives_arrays = true;
     Py_RETURN_NONE;

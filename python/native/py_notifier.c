@@ -17,16 +17,16 @@ typedef struct box {
     int fd;
     bool closed;
     atomic_bool wakes;     /* its reader sleeps in mr_serve */
-    note *waiting, *there; /* `there` in the order in which they came, */
+    note *waiting, *there; /* `there` in the order of arrival, */
     note **last;           /* the next goes here */
     atomic_uint users;
 } box;
 
 struct note {
-    note *next, **before; /* of one that waits: what points to it */
+    note *next, **before; /* of a waiting one: the pointer to it */
     box *box;
-    PyObject *thing; /* owned; NULL: nobody wants it */
-    bool needed;     /* false: what it waited for will not be */
+    PyObject *thing; /* owned; NULL: dropped */
+    bool needed;     /* false: its event will not come */
 };
 
 typedef struct py_notifier {
@@ -83,7 +83,7 @@ static note *note_new(box *box, PyObject *thing) {
     return made;
 }
 
-/* On any thread: nobody but this one has the note. Once it is in the box its reader may take it, and let go of the box,
+/* On any thread: no other thread has the note. Once the note is in the box its reader may take it, and release the box,
  * which is needed a little longer here. */
 static void note_arrives(note *note) {
     box *box = note->box;
@@ -98,9 +98,9 @@ static void note_arrives(note *note) {
     }
     pthread_mutex_unlock(&box->lock);
     if (keep) {
-        (void)eventfd_write(box->fd, 1); /* if that fails it is readable as it is */
+        (void)eventfd_write(box->fd, 1); /* if that fails it is readable already */
         mr_context *mr = core.mr;
-        if (atomic_load(&box->wakes) && mr != NULL) mr_serve_wake(mr); /* in a worker, where it is for good */
+        if (atomic_load(&box->wakes) && mr != NULL) mr_serve_wake(mr); /* in a worker, where it stays */
     } else {
         free(note);
         box_unref(box);
@@ -129,7 +129,7 @@ static void told_cancel(void *user, bool cancelled) {
         note_arrives(note);
 }
 
-/* ---- As Python sees it. */
+/* ---- Python interface. */
 
 static PyObject *py_notifier_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     py_notifier *made = (py_notifier *)type->tp_alloc(type, 0);
@@ -137,7 +137,7 @@ static PyObject *py_notifier_new(PyTypeObject *type, PyObject *args, PyObject *k
     return (PyObject *)made;
 }
 
-/* Takes out what there is to take. */
+/* Takes out what is there. */
 static note *box_empty(box *box) {
     pthread_mutex_lock(&box->lock);
     note *first = box->there;
@@ -147,7 +147,7 @@ static note *box_empty(box *box) {
     return first;
 }
 
-/* The thing of one that waits still; NULL: none has one. What goes with it may well come back here, so not locked. */
+/* The thing of a waiting note; NULL: none has one. Releasing it may call back into this file, so not locked. */
 static PyObject *box_unwanted(box *box) {
     PyObject *thing = NULL;
     pthread_mutex_lock(&box->lock);
@@ -212,7 +212,7 @@ static PyObject *py_notifier_take(PyObject *self, PyObject *none) {
     eventfd_t count;
     PyObject *list = PyList_New(0);
     if (list == NULL) return NULL;
-    if (eventfd_read(box->fd, &count) != 0) count = 0; /* what comes after this makes it readable again */
+    if (eventfd_read(box->fd, &count) != 0) count = 0; /* later events make it readable again */
     for (note *first = box_empty(box), *next; first != NULL; first = next) {
         next = first->next;
         if (list != NULL && first->needed && PyList_Append(list, first->thing) != 0) Py_CLEAR(list);

@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-/* Of the table: where the functions are, and what the first of them says. */
+/* Indexes of the functions in the table, and the value that the first of them returns. */
 enum { TABLE_VERSION = 0, TABLE_NEW_FROM_DESCR = 94, VERSION_SHIFT = 24 };
 /* C-contiguous; each number at a multiple of its size; not read-only */
 enum { FLAG_ROWS = 0x1, FLAG_ALIGNED = 0x100, FLAG_WRITABLE = 0x400 };
 
-typedef struct described { /* PyArray_Descr, as far as it is looked at */
+typedef struct described { /* PyArray_Descr, the fields used */
     PyObject_HEAD PyTypeObject *scalar;
     char kind, letter, byte_order, former_flags;
     int number;
@@ -27,7 +27,7 @@ typedef unsigned version_fn(void);
 typedef PyObject *new_fn(PyTypeObject *type, PyObject *dtype, int dims, const Py_ssize_t *shape,
                          const Py_ssize_t *strides, void *data, int flags, PyObject *like);
 
-/* NumPy's number of a type of numbers as ours; -1: none. */
+/* NumPy's type number as an mr_dtype; -1: none. */
 static int dtype_of_number(int number) {
     static const int8_t dtypes[] = {MR_BOOL, MR_I8,  MR_U8,  MR_I16, MR_U16, MR_I32, MR_U32,
                                     MR_I64,  MR_U64, MR_I64, MR_U64, MR_F32, MR_F64};
@@ -36,9 +36,9 @@ static int dtype_of_number(int number) {
     return number >= 0 && (size_t)number < sizeof dtypes ? dtypes[number] : -1;
 }
 
-/* ---- Whether the interface is what we take it for. */
+/* ---- Checks of the interface. */
 
-/* The table of a module that is imported already; NULL: it is not, or has none. */
+/* The table of an imported module; NULL: not imported, or it has none. */
 static void *const *table_of(const char *module_name) {
     PyObject *name = PyUnicode_FromString(module_name);
     PyObject *module = name == NULL ? NULL : PyImport_GetModule(name);

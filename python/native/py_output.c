@@ -21,7 +21,7 @@ static struct py_output {
     bool running, ending;
     part *first, *last;
     size_t bytes;   /* that wait */
-    size_t dropped; /* bytes that found no room, and of which nothing was said yet */
+    size_t dropped; /* dropped bytes that were not reported yet */
 } printer = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* ---- Showing. */
@@ -63,7 +63,7 @@ static void *print_main(void *none) {
     return NULL;
 }
 
-/* Signals are for the threads that the program knows. */
+/* Signals go to the program's own threads. */
 static bool start(void) {
     sigset_t all, before;
     sigfillset(&all);
@@ -73,7 +73,7 @@ static bool start(void) {
     return started;
 }
 
-/* ---- Being told. */
+/* ---- Receiving. */
 
 static void keep(int fd, const char *text, size_t size) {
     part *made = size > PY_OUTPUT_BYTES_MAX - printer.bytes ? NULL : malloc(sizeof *made + size);
@@ -98,7 +98,7 @@ void py_output_print(void *user, int fd, const char *text, size_t size) {
     if (running) keep(fd, text, size);
     pthread_cond_signal(&printer.changed);
     pthread_mutex_unlock(&printer.lock);
-    if (!running && write(fd, text, size) < 0) return; /* without a thread, and now without a place */
+    if (!running && write(fd, text, size) < 0) return; /* without a thread, and stderr is closed */
 }
 
 /* ---- Life. */

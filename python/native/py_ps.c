@@ -7,10 +7,10 @@
 #include "python/native/py_ps_control.h"
 #include "python/native/py_wait.h"
 
-/* ---- What goes wrong. */
+/* ---- Errors. */
 
 PyObject *py_ps_raise_text(mr_status status, PyObject *text) {
-    if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* what it was given up for */
+    if (status == MR_CANCELLED && PyErr_Occurred()) return NULL; /* the exception that cancelled it */
     Py_XDECREF(py_core_call(PY_CORE_raise_ps, "(iO)", (int)status, text));
     return NULL;
 }
@@ -41,7 +41,7 @@ void py_ps_leave(py_ps_connection *self) { self->calls--; }
 
 enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, FIRST_US = 500 * 1000 };
 
-/* Each slice is longer than the one before: what the scheduler is asked is asked anew in each. */
+/* Each slice is longer than the one before: a question to the scheduler is asked anew in each. */
 static mr_status wait_in_slices(py_ps_connection *self, py_ps_wait_fn *wait, void *what, double timeout_s) {
     int64_t deadline_us = py_wait_deadline_us(timeout_s);
     for (int64_t most_us = SLICE_US;; most_us = most_us < SLICE_MAX_US ? 2 * most_us : most_us) {
@@ -66,8 +66,8 @@ mr_status py_ps_wait(PyObject *connection, py_ps_wait_fn *wait, void *what, PyOb
     return py_ps_patiently((py_ps_connection *)connection, wait, what, timeout_s);
 }
 
-/* What is begun anew with every slice has more time in each: so it comes to an end, and whoever gives up does not wait
- * for longer than before. MR_CANCELLED: an exception is set. */
+/* Work that begins anew with every slice has more time in each: so it ends, and an interrupt does not take longer than
+ * before. MR_CANCELLED: an exception is set. */
 static mr_status try_again(py_ps_ask_fn *ask, const char *address, double timeout_s, void *out) {
     int64_t deadline_us = py_wait_deadline_us(timeout_s);
     for (int64_t most_us = FIRST_US;; most_us *= 2) {
@@ -120,7 +120,7 @@ static void end(py_ps_connection *self) {
     if (ps == NULL) return;
     py_ps_memories_leave(self);
     self->ps = NULL;
-    if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread that could close it */
+    if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread to close it */
     py_ps_tickets_end(self);
     if (self->pid == getpid()) py_ps_callback_queue_ring_all(self->callback_queue);
     py_ps_message_queue_destroy(self->message_queue);
@@ -154,7 +154,7 @@ static PyObject *get_info(PyObject *object, void *none) {
                          names[info.consistency], info.staleness, info.mixed_consistency);
 }
 
-/* {what miniray/ps.h calls it: number} */
+/* {name in miniray/ps.h: number} */
 static PyObject *get_traffic(PyObject *object, void *none) {
     py_ps_connection *self = (py_ps_connection *)object;
     mr_ps_push_stats traffic;
@@ -186,7 +186,7 @@ static PyObject *keep(PyObject *object, PyObject *folder) {
 
 /* ---- Steps. */
 
-/* Raises what a request ended with that nobody asked after. */
+/* Raises the error of a request whose ticket was dropped. */
 static bool has_failed(py_ps_connection *self) {
     py_ps_tickets_sweep(self);
     mr_status status = self->failed;
@@ -226,7 +226,7 @@ static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
     return py_ps_outcome(py_ps_wait(object, wait_left, NULL, timeout));
 }
 
-/* settle(timeout): everything is in, or it raises what is not */
+/* settle(timeout): waits until everything is acknowledged, or raises the error */
 static PyObject *settle(PyObject *object, PyObject *timeout) {
     mr_status status = py_ps_wait(object, wait_settle, NULL, timeout);
     return status == MR_OK && has_failed((py_ps_connection *)object) ? NULL : py_ps_outcome(status);
@@ -276,7 +276,7 @@ static mr_status wait_piece(mr_ps *ps, void *what, int64_t timeout_us) {
     return mr_ps_dataset_next(ps, want->batch, timeout_us, &want->piece);
 }
 
-/* piece(batch, timeout) → (part, epoch, from, to) */
+/* piece(batch, timeout) → (shard, epoch, from, to) */
 static PyObject *piece(PyObject *object, PyObject *args) {
     typedef unsigned long long ull;
     ull batch;
@@ -310,7 +310,7 @@ static PyObject *tables(PyObject *object, PyObject *timeout) {
     return list;
 }
 
-/* ---- Where everything is. */
+/* ---- Cluster map. */
 
 static PyObject *server_of(const void *item) { return PyLong_FromUnsignedLong(((const mr_ps_replica *)item)->server); }
 
@@ -319,7 +319,7 @@ static PyObject *slot_of(const void *item) {
     return py_core_list(slot->replicas, slot->count, sizeof *slot->replicas, server_of);
 }
 
-/* Slots that have copies for reading. */
+/* Slots with read replicas. */
 static PyObject *hot_of(const mr_ps_cluster_map *map) {
     PyObject *hot = PyList_New(0);
     for (uint32_t i = 0; hot != NULL && i < map->slot_count; i++)

@@ -6,7 +6,7 @@
 #include <time.h>
 
 struct py_ps_slip {
-    py_ps_slip *before, *after; /* of those that are pending */
+    py_ps_slip *before, *after; /* in the list of pending ones */
     struct py_ps_callback_queue *callback_queue;
     PyObject *object; /* owned */
 };
@@ -15,7 +15,7 @@ struct py_ps_callback_queue {
     pthread_mutex_t lock;
     pthread_cond_t news;
     py_ps_slip *pending;
-    py_ps_slip *first, **end; /* rung, by `after` */
+    py_ps_slip *first, **end; /* notified, by `after` */
 };
 
 static struct py_ps_callback_queue *create(void) {

@@ -1,22 +1,23 @@
-/* py_ps_callback.h — requests with a callback at their end: the library rings, a thread of Python listens and calls.
+/* py_ps_callback.h — requests with a callback at their end: the library notifies, a thread of Python waits and calls.
  *
- *  send ──► pending ── the library's `done` ──► rung ── py_ps_callback ──► Python (miniray/ps/_callbacks.py)
+ *  send ──► pending ── the library's `done` ──► notified ── py_ps_callback ──► Python (miniray/ps/_callbacks.py)
  *                  └─── the connection is closed ──┘
  *
- * A slip is any object of Python's: it comes back once for each request that it was sent with.
- * Threads  ringing needs no GIL, and takes none. The bell outlives the library's connection, with its Python object. */
+ * A slip is any Python object: it comes back once for each request that it was sent with.
+ * Threads  notifying needs no GIL, and takes none. The py_ps_bell outlives the library's connection, with its Python
+ *          object. */
 #pragma once
 #include "python/native/py_ps.h"
 
 typedef struct py_ps_slip py_ps_slip;
 
-/* Of a request that is about to be made: `done` and `context` of its options. NULL with an exception. */
+/* For a request that is about to be made: `done` and `context` of its options. NULL with an exception. */
 py_ps_slip *py_ps_slip_new(py_ps_connection *connection, PyObject *slip);
-void py_ps_slip_drop(py_ps_slip *slip); /* it was not made. NULL: no-op */
+void py_ps_slip_drop(py_ps_slip *slip); /* the request was not made. NULL: no-op */
 void py_ps_slip_ring(void *slip, mr_status status);
 
 void py_ps_callback_queue_ring_all(
-    struct py_ps_callback_queue *callback_queue); /* the library rings no more. NULL: no-op, as below */
+    struct py_ps_callback_queue *callback_queue); /* no further notifications come. NULL: no-op, as below */
 void py_ps_callback_queue_destroy(struct py_ps_callback_queue *callback_queue);
 
 PyObject *py_ps_callback(PyObject *connection, PyObject *timeout); /* told(timeout in s) → a slip, or None in time */

@@ -39,7 +39,7 @@ PyObject *py_ps_report(PyObject *object, PyObject *args) {
     return py_ps_outcome(status);
 }
 
-/* ---- Asking. */
+/* ---- Sending. */
 
 PyObject *py_ps_send(PyObject *object, PyObject *args) {
     py_ps_connection *self = (py_ps_connection *)object;
@@ -89,7 +89,7 @@ PyObject *py_ps_responses(PyObject *object, PyObject *args) {
     return list;
 }
 
-/* ---- Being asked. */
+/* ---- Receiving. */
 
 typedef struct queued_message {
     struct queued_message *next;
@@ -103,7 +103,7 @@ struct py_ps_message_queue {
     queued_message *first, **end;
 };
 
-/* By a thread of the library. Where there is no memory the request is not answered, and its sender says so in time. */
+/* On a thread of the library. Without memory the request is not answered, and its sender gets a timeout. */
 static void put(void *context, mr_ps_message *message) {
     struct py_ps_message_queue *message_queue = context;
     mr_ps_request request;
@@ -160,7 +160,7 @@ static struct py_ps_message_queue *create(void) {
 }
 
 static void drop(mr_ps_message *message) {
-    if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* it is freed all the same */
+    if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* freed all the same */
 }
 
 void py_ps_message_queue_destroy(struct py_ps_message_queue *message_queue) {
@@ -223,7 +223,7 @@ PyObject *py_ps_answer(PyObject *module, PyObject *args) {
     return message == NULL ? NULL : py_ps_outcome(status);
 }
 
-/* ---- How all stand. */
+/* ---- Process table. */
 
 static PyObject *reports_of(const mr_ps_process *process) {
     PyObject *reports = PyDict_New();
@@ -277,13 +277,13 @@ static PyObject *table_of(const void *item) {
                          (unsigned long long)table->bytes, "nonfinite", (unsigned long long)table->nonfinite);
 }
 
-/* 0 stands for none. */
+/* 0 means none. */
 static PyObject *seconds_of(int64_t us) {
     if (us == 0) Py_RETURN_NONE;
     return PyFloat_FromDouble((double)us / 1e6);
 }
 
-/* Texts of the system (paths, what an errno means) come as they are. */
+/* Texts of the system (paths, errno texts) are decoded as file names are. */
 static PyObject *text_of(const char *text) {
     if (text[0] == '\0') Py_RETURN_NONE;
     return PyUnicode_DecodeFSDefault(text);

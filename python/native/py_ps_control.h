@@ -1,7 +1,7 @@
 /* py_ps_control.h — barriers, reports and messages of miniray/ps.h, as methods of a connection (py_ps.h).
  *
- * Requests of other processes are put into an inbox by whichever thread of the library reads them, without the GIL; a
- * thread of Python takes them out and answers. A request that is dropped without an answer is answered with nothing. */
+ * The library's thread that reads a request of another process puts it into an inbox, without the GIL; a thread of
+ * Python takes it out and answers. A dropped request is answered with nothing. */
 #pragma once
 #include "python/native/py_ps.h"
 

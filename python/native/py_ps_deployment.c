@@ -9,7 +9,7 @@
 typedef struct py_ps_deployment {
     PyObject_HEAD mr_ps_deployment *deployment; /* owned; NULL: it was stopped */
     uint64_t generation;                        /* of the runtime */
-    pid_t pid;                                  /* of the process that has started it */
+    pid_t pid;                                  /* of the process that started it */
     unsigned servers;
     unsigned calls; /* under way */
 } py_ps_deployment;
@@ -46,7 +46,7 @@ PyObject *py_ps_deployment_start(PyObject *module, PyObject *args) {
     return py_ps_raise(status);
 }
 
-/* Its runtime; NULL: that has ended. */
+/* Its runtime; NULL: the runtime has ended. */
 static mr_context *runtime_of(const py_ps_deployment *self) {
     return self->generation == core.generation ? core.mr : NULL;
 }
@@ -55,7 +55,7 @@ static void end(py_ps_deployment *self) {
     mr_ps_deployment *deployment = self->deployment;
     mr_context *mr = runtime_of(self);
     self->deployment = NULL;
-    if (deployment == NULL || self->pid != getpid()) return; /* a fork ends nothing of its parent's */
+    if (deployment == NULL || self->pid != getpid()) return; /* a forked process ends nothing of its parent */
     PY_CORE_WAIT(mr_ps_stop(mr, deployment));
 }
 
@@ -68,7 +68,7 @@ static PyObject *stop(PyObject *object, PyObject *none) {
     Py_RETURN_NONE;
 }
 
-/* -1: it is not there. */
+/* -1: not found. */
 static int pid_of(py_ps_deployment *self, mr_context *mr, int server, int64_t timeout_us) {
     const mr_ps_deployment *deployment = self->deployment;
     mr_status status;

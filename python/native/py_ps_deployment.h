@@ -1,7 +1,7 @@
 /* py_ps_deployment.h — PsDeployment: a parameter server whose scheduler and servers are actors (miniray/deployment.h).
  *
- * It belongs to the runtime that it was started in, and to this process: when that has ended, or in a child that was
- * forked, there is nothing to end. */
+ * A deployment belongs to the runtime in which it was started, and to this process: after the end of the runtime, or in
+ * a forked child, there is nothing to end. */
 #pragma once
 #include "python/native/py_internal.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- In their order. */
+/* ---- Sorting. */
 
 static bool ascends(const uint64_t *keys, size_t count) {
     for (size_t i = 1; i < count; i++)
@@ -16,7 +16,7 @@ enum { DIGITS = 8, DIGIT_VALUES = 256 };
 
 static unsigned digit_of(uint64_t key, unsigned digit) { return (unsigned)(key >> (8 * digit)) & 0xff; }
 
-/* The places by one digit of their keys, else as they were: a pass of a radix sort. False: all have the same digit. */
+/* Sorts the places by one digit of their keys, stably: a pass of a radix sort. False: all have the same digit. */
 static bool sort_by_digit(const uint64_t *keys, const uint32_t *from, uint32_t *to, size_t count, unsigned digit) {
     size_t begin[DIGIT_VALUES + 1] = {0};
     for (size_t i = 0; i < count; i++) begin[digit_of(keys[i], digit) + 1]++;
@@ -87,11 +87,11 @@ static float from_bf16(uint16_t half) { return float_of_bits((uint32_t)half << 1
 
 static uint16_t to_bf16(float value) {
     uint32_t bits = bits_of_float(value);
-    if (value != value) return (uint16_t)(bits >> 16 | 0x40); /* a NaN stays one */
+    if (value != value) return (uint16_t)(bits >> 16 | 0x40); /* a NaN stays NaN */
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* An f16 is a float whose exponent is 112 larger; the product does it, also of those that are too small to have one. */
+/* An f16 is a float whose exponent is 112 larger; the product adjusts it, also for subnormal numbers. */
 static float from_f16(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7fff) << 13;
     if (rest >= 0x0f800000) return float_of_bits(sign | rest | 0x70000000 | 0x7f800000);
@@ -101,9 +101,9 @@ static float from_f16(uint16_t half) {
 static uint16_t to_f16(float value) {
     uint32_t bits = bits_of_float(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00);
-    if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to more than there is */
-    if (rest < 0x38800000) {                                  /* less than the smallest with all bits */
-        float shifted = float_of_bits(rest) + 0x1p-1f;        /* its last bit is worth 2⁻²⁴, as theirs */
+    if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to infinity */
+    if (rest < 0x38800000) {                                  /* subnormal */
+        float shifted = float_of_bits(rest) + 0x1p-1f; /* its last bit is worth 2⁻²⁴, as that of subnormals */
         return (uint16_t)(sign | (bits_of_float(shifted) - 0x3f000000));
     }
     return (uint16_t)(sign | ((rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13));

@@ -2,8 +2,8 @@
  *
  *   given:   7 3 7 9          order: 1 0 2 3 (stable)          keys: 3 7 9          place: 1 0 1 2
  *
- * What is pushed to a key more than once is added up in the order given, or, if it is assigned, the last one counts;
- * what is pulled goes to every place where its key was given. Keys that ascend already cost one look.
+ * Pushes to a repeated key are added up in the order given, or, if they assign, the last one counts; a pulled value
+ * goes to every place where its key was given. Keys that ascend already cost one check.
  *
  * Threads  none: pure data. */
 #pragma once
@@ -14,7 +14,7 @@
 #include "miniray/value.h"
 
 typedef struct py_ps_keys {
-    uint64_t *keys;  /* owned: ascending, different; NULL: the given ones are so already */
+    uint64_t *keys;  /* owned: ascending, different; NULL: the given ones are */
     uint32_t *order; /* owned: the given places by their keys, in the order given where these are the same */
     uint32_t *place; /* owned: of each given key in `keys` */
     size_t given, count;
@@ -22,7 +22,7 @@ typedef struct py_ps_keys {
 
 enum { PY_PS_KEYS_MAX = INT32_MAX };
 
-/* False: there is no memory, and nothing to free. `given` is borrowed for the call. */
+/* False: no memory, and nothing to free. `given` is borrowed for the call. */
 bool py_ps_keys_init(py_ps_keys *self, const uint64_t *given, size_t count);
 void py_ps_keys_fini(py_ps_keys *self); /* of zeros: no-op */
 
@@ -30,6 +30,6 @@ void py_ps_keys_fini(py_ps_keys *self); /* of zeros: no-op */
 void py_ps_keys_gather(const py_ps_keys *self, mr_dtype dtype, size_t dim, bool last, const void *from, void *to);
 void py_ps_keys_scatter(const py_ps_keys *self, size_t row_bytes, const void *from, void *to); /* and back */
 
-/* The same of vectors, of which no key is there twice: `offsets` of the given ones, in bytes, and their end. */
+/* The same for vectors, without repeated keys: `offsets` of the given ones, in bytes, and their end. */
 void py_ps_keys_gather_vectors(const py_ps_keys *self, const uint64_t *offsets, const void *from, void *to);
 void py_ps_keys_scatter_vectors(const py_ps_keys *self, const uint64_t *offsets, const void *from, void *to);

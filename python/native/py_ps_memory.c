@@ -1,7 +1,8 @@
-/* py_ps_memory.c — see py_ps.h: memory that servers of this machine see (miniray/ps.h, mr_ps_buffer_alloc), as buffers.
+/* py_ps_memory.c — see py_ps.h: memory that servers of this machine can read (miniray/ps.h, mr_ps_buffer_alloc), as
+ * buffers.
  *
- * An array over it may outlive the connection. So when that is closed the memory is left to its object, which unmaps
- * it; before, it is given back to the connection. */
+ * An array over it may outlive the connection. So after the close of the connection the object owns the memory, and
+ * unmaps it; before, the memory is given back to the connection. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,10 +10,10 @@
 
 struct py_ps_memory {
     PyObject_HEAD py_ps_connection *connection; /* owned */
-    py_ps_memory *before, *after;               /* of the connection's */
+    py_ps_memory *before, *after;               /* in the connection's list */
     void *bytes;
     size_t size;
-    bool is_left; /* the connection has it no more */
+    bool is_left; /* the connection does not own it any more */
 };
 
 static void link_in(py_ps_memory *memory) {

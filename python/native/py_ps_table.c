@@ -1,7 +1,7 @@
 /* py_ps_table.c — see py_ps.h: tables, and requests about keys and arrays.
  *
- * Buffers come from Python as they lie in memory, without gaps and in the table's dtype, which miniray/ps/_arrays.py
- * sees to; here their sizes are checked, so that nothing is read or written beside them. */
+ * Buffers from Python are contiguous and in the table's dtype, which miniray/ps/_arrays.py ensures; their sizes are
+ * checked here, so that nothing is read or written outside them. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ static PyObject *wrap(py_ps_connection *connection, mr_ps_table *table) {
     return (PyObject *)made;
 }
 
-/* [(name, (items, …))]; the names are borrowed of the list. NULL with an exception. */
+/* [(name, (items, …))]; the names are borrowed from the list. NULL with an exception. */
 static mr_ps_array *read_arrays(PyObject *list, uint32_t *count) {
     if (!PyList_Check(list) || PyList_GET_SIZE(list) > MR_PS_ARRAYS_MAX)
         return PyErr_Format(PyExc_ValueError, "a table takes a list of at most %d arrays, not %zd", MR_PS_ARRAYS_MAX,
@@ -54,7 +54,7 @@ drop:
 
 typedef struct wish {
     const char *name;
-    const mr_ps_table_options *options; /* NULL: it is to be there */
+    const mr_ps_table_options *options; /* NULL: the table must exist */
     mr_ps_table *table;
 } wish;
 
@@ -151,7 +151,7 @@ static void dealloc(PyObject *object) {
     Py_TYPE(object)->tp_free(object);
 }
 
-/* ---- What it is. */
+/* ---- Properties. */
 
 static PyObject *array_of(const void *item) {
     const mr_ps_array *array = item;
@@ -190,7 +190,7 @@ typedef struct request {
     Py_buffer keys, lengths;
     uint32_t *sorted_lengths; /* owned */
     mr_ps_request_options options;
-    PyObject *told; /* borrowed: a slip (py_ps_callback.h); NULL: nobody is */
+    PyObject *told; /* borrowed: a slip (py_ps_callback.h); NULL: no callback */
     size_t count;   /* of keys given, or of items of an array */
     uint32_t array;
     uint64_t first, last; /* item of the array; keys of a range */
@@ -207,7 +207,7 @@ static bool has_size(const Py_buffer *view, size_t bytes, const char *what) {
     return PyErr_Format(PyExc_ValueError, "the %s have %zd bytes; the keys need %zu", what, view->len, bytes) != NULL;
 }
 
-/* How many bytes the values of all keys have. SIZE_MAX with an exception. */
+/* Bytes of the values of all keys. SIZE_MAX with an exception. */
 static size_t measure(request *request) {
     py_ps_ticket *ticket = request->ticket;
     const mr_ps_table_options *options = &request->table->options;
@@ -231,7 +231,7 @@ static size_t measure(request *request) {
     return at;
 }
 
-/* Vectors that do not ascend: their lengths go with them. */
+/* Vectors that do not ascend: their lengths are sorted with them. */
 static bool sort_vectors(request *request) {
     py_ps_ticket *ticket = request->ticket;
     const uint32_t *lengths = request->lengths.buf;
@@ -244,7 +244,7 @@ static bool sort_vectors(request *request) {
     return true;
 }
 
-/* Memory for what is sorted and added up, and for what comes; the former is filled. */
+/* Memory for sorted and added values, which are filled in, and for received ones. */
 static bool sort(request *request, size_t bytes) {
     py_ps_ticket *ticket = request->ticket;
     const mr_ps_table_options *options = &request->table->options;
@@ -338,7 +338,7 @@ static bool init(request *request, PyObject *table, int priority, int set, PyObj
     return request->ticket != NULL;
 }
 
-/* The mark of a pull, which is kept with it; None: it has none. */
+/* The version of a pull, which is kept with it; None: unconditional. */
 static void set_mark(request *request, PyObject *mark) {
     if (mark == Py_None) return;
     request->ticket->mark = Py_NewRef(mark);
@@ -350,7 +350,7 @@ static bool is_mark(PyObject *mark) {
     return PyErr_Format(PyExc_TypeError, "a version must be what version() of this table returned") != NULL;
 }
 
-/* Slots that send nothing leave what is there: so the values have to go where they were asked for. */
+/* Slots without changes send nothing: so the values have to be received in the caller's memory. */
 static bool is_in_place(const request *request) {
     if (request->options.version == NULL || request->ticket->keys.keys == NULL) return true;
     return PyErr_Format(PyExc_ValueError, "the keys of a pull with a version must ascend, without repeats") != NULL;

@@ -1,4 +1,4 @@
-/* py_ps_ticket.c — see py_ps.h: tickets, and what their requests borrow. */
+/* py_ps_ticket.c — see py_ps.h: tickets, and the memory that their requests borrow. */
 #include "python/native/py_ps.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ py_ps_ticket *py_ps_ticket_new(py_ps_connection *connection) {
     py_ps_ticket *ticket = (py_ps_ticket *)py_ps_ticket_type.tp_alloc(&py_ps_ticket_type, 0);
     if (ticket == NULL) return NULL;
     ticket->connection = (py_ps_connection *)Py_NewRef((PyObject *)connection);
-    ticket->is_over = true; /* nothing is borrowed by anybody */
+    ticket->is_over = true; /* nothing is borrowed */
     return ticket;
 }
 
@@ -34,7 +34,7 @@ static void give_back(py_ps_ticket *ticket) {
     ticket->gathered = ticket->found = NULL;
 }
 
-/* What came for keys that did not ascend goes to where it was asked for. */
+/* Copies received values of keys that did not ascend to the caller's memory. */
 static void deliver(py_ps_ticket *ticket) {
     if (ticket->found == NULL) return;
     if (ticket->row == 0)
@@ -43,7 +43,7 @@ static void deliver(py_ps_ticket *ticket) {
         py_ps_keys_scatter(&ticket->keys, ticket->row, ticket->found, ticket->wanted.buf);
 }
 
-/* Is over; the connection has it no more, so it may be gone afterwards. */
+/* Ends the ticket; the connection releases it, so it may be gone afterwards. */
 static void finish(py_ps_ticket *ticket, mr_status status, const char *text) {
     py_ps_connection *connection = ticket->connection;
     bool is_dropped = Py_REFCNT(ticket) == 1;
@@ -64,8 +64,8 @@ static void finish(py_ps_ticket *ticket, mr_status status, const char *text) {
     Py_DECREF(ticket);
 }
 
-/* MR_TIMEOUT: it is under way, and so is what it borrows. That is also what a server without memory means, which may
- * have some later; only a request that is over is not found when it is asked after again. */
+/* MR_TIMEOUT: the request is under way, with its memory. A server without memory gives the same status, since it may
+ * have some later; only a finished request is not found by a second query. */
 static mr_status ask(mr_ps *ps, mr_ps_ticket number, int64_t timeout_us, bool *refused) {
     mr_status status = mr_ps_wait(ps, number, timeout_us);
     *refused = false;
@@ -91,7 +91,7 @@ void py_ps_tickets_end(py_ps_connection *connection) {
 
 typedef struct patience {
     mr_ps_ticket number;
-    bool refused; /* by a server without memory, lately */
+    bool refused; /* by a server without memory, recently */
 } patience;
 
 static mr_status wait_ticket(mr_ps *ps, void *what, int64_t timeout_us) {
@@ -119,7 +119,7 @@ static mr_status wait_here(py_ps_ticket *self, double timeout_s) {
     return status == MR_TIMEOUT && patience.refused ? MR_NOMEM : status;
 }
 
-/* False: it is under way still, or, with MR_CANCELLED, an exception is set. */
+/* False: still under way, or, with MR_CANCELLED, an exception is set. */
 static bool look(py_ps_ticket *self, double timeout_s, mr_status *status) {
     *status = MR_CANCELLED;
     if (!self->is_over) *status = wait_here(self, timeout_s);

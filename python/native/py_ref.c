@@ -3,7 +3,7 @@
 
 enum { SPARE_MAX = 16 * 1024 };
 
-typedef struct spares { /* freed objects, ready to be used again */
+typedef struct spares { /* freed objects, to be reused */
     py_ref *list[SPARE_MAX];
     size_t count;
 } spares;
@@ -77,11 +77,11 @@ bool py_ref_encode(PyObject *self, mr_arg *out) {
 PyObject *py_ref_decode(const mr_value *value) {
     mr_ref inside;
     mr_status status = mr_value_ref(value, &inside);
-    if (status == MR_OK) status = mr_retain(core.mr, inside); /* the value has it only as long as it is there itself */
+    if (status == MR_OK) status = mr_retain(core.mr, inside); /* the value holds it only while the value lives */
     return status == MR_OK ? py_ref_new(inside) : py_core_raise(status);
 }
 
-/* ---- As Python sees it. */
+/* ---- Python interface. */
 
 static PyObject *py_ref_repr(PyObject *self) {
     PyObject *hex = py_ref_id_text(((py_ref *)self)->ref.word);
@@ -142,7 +142,7 @@ static PyObject *py_ref_nil(PyObject *type, PyObject *none) { return py_ref_new(
 static PyObject *py_ref_size(PyObject *type, PyObject *none) { return PyLong_FromLong(PY_REF_HEX_SIZE / 2); }
 static PyObject *py_ref_call_site(PyObject *self, PyObject *none) { return PyUnicode_FromString(""); }
 
-/* ObjectRef(binary): one more reference to an object that this process has a reference to. */
+/* ObjectRef(binary): one more reference to an object of which this process has a reference. */
 static PyObject *py_ref_make(PyTypeObject *type, PyObject *args, PyObject *names) {
     const char *bytes;
     Py_ssize_t size;

@@ -1,7 +1,7 @@
 /* py_ref.h — ObjectRef: a future, or an object that was put.
  *
- * Each holds one reference of the runtime's, which goes when it does; so a dropped future is released, and its task
- * runs on. Freed ones are kept for the next, since every call makes one. */
+ * Each ObjectRef holds one reference of the runtime, released with it; so a dropped future is released, and its task
+ * runs on. Freed ObjectRefs are reused, since every call makes one. */
 #pragma once
 #include "python/native/py_internal.h"
 
@@ -19,9 +19,8 @@ static inline bool py_ref_check(PyObject *object) { return Py_TYPE(object) == &p
 
 PyObject *py_ref_id_text(const uint64_t word[2]);      /* how ids are printed */
 PyObject *py_ref_new(mr_ref ref);                      /* the runtime's reference is moved into it, also on failure */
-bool py_ref_encode(PyObject *self, mr_arg *out);       /* false with an exception: of another context */
+bool py_ref_encode(PyObject *self, mr_arg *out);       /* false with an exception: another context */
 PyObject *py_ref_decode(const mr_value *value);        /* takes a reference of its own */
-void py_ref_made_by(PyObject *result, mr_actor actor); /* a reference, or a list of them; anything else is left alone */
-void py_ref_name_actor(
-    PyObject *self); /* an exception that is set and says that an actor died says which, if it is known */
-bool py_ref_usable(PyObject *self); /* false with an exception: of a context that was shut down */
+void py_ref_made_by(PyObject *result, mr_actor actor); /* a reference, or a list of them; other objects are ignored */
+void py_ref_name_actor(PyObject *self); /* adds the actor, if known, to a set exception that an actor died */
+bool py_ref_usable(PyObject *self);     /* false with an exception: its context was shut down */

@@ -19,7 +19,7 @@ PyObject *py_reply_new(mr_call *call) {
 
 mr_call *py_reply_call(PyObject *self) { return ((py_reply *)self)->call; }
 
-/* ---- Whose call it is that runs: a context variable, which coroutines and threads have each for themselves. */
+/* ---- The running call: a context variable, of which each coroutine and thread has its own. */
 
 static bool begin(PyObject *self) {
     if (core.calling == NULL) core.calling = PyContextVar_New("miniray.call", NULL);
@@ -35,7 +35,7 @@ static PyObject *py_reply_run(PyObject *self, PyObject *instance) {
     return py_execute_call(call, instance);
 }
 
-/* The reply of the call that runs; NULL: none does in this coroutine or thread. */
+/* The reply of the running call; NULL: none in this coroutine or thread. */
 static PyObject *running(void) {
     PyObject *found = NULL;
     if (core.calling != NULL && PyContextVar_Get(core.calling, NULL, &found) != 0) PyErr_Clear();
@@ -112,7 +112,7 @@ static PyObject *py_reply_give_now(PyObject *self, PyObject *value) { return giv
 
 static void py_reply_dealloc(PyObject *self) {
     mr_call *call = ((py_reply *)self)->call;
-    if (call != NULL && core.mr != NULL) /* a forked child has no part in it */
+    if (call != NULL && core.mr != NULL) /* a forked child does not answer */
         mr_finish(call, mr_fail(call, "the actor dropped this call without an answer"));
     PyObject_Free(self);
 }

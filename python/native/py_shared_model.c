@@ -46,7 +46,7 @@ bool py_shared_model_lend(PyObject *self, mr_arg *weights) {
     return true;
 }
 
-/* One for the process, made when it is first needed. */
+/* One for the process, made at its first use. */
 static mr_model_copy *model_copy_of_process(void) {
     if (core.model_copy != NULL && core.model_copy_generation != core.generation) {
         mr_model_copy_close(core.model_copy);
@@ -66,7 +66,7 @@ bool py_shared_model_lend_copy(mr_call *call, mr_arg *weights) {
     return true;
 }
 
-/* take(ticket, place) → whether it was this one's */
+/* take(ticket, place) → whether the ticket was of this one */
 static PyObject *take(PyObject *self, PyObject *args) {
     long long ticket, place;
     bool taken;

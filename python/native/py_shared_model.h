@@ -1,7 +1,7 @@
 /* py_shared_model.h — Share: a block of shared memory for a model that is synced in place (miniray/model.h,
  * mr_shared_model).
  *
- * Its buffer is the block; arrays that were made of it keep it. Python decides the layout
+ * Its buffer is the block; arrays made from it keep it alive. Python decides the layout
  * (miniray/_weights/_shared_model.py). */
 #pragma once
 #include "python/native/py_internal.h"
@@ -10,8 +10,9 @@ extern PyTypeObject py_shared_model_type;
 
 PyObject *py_shared_model_open(PyObject *module, PyObject *bytes);
 
-/* If all tensors of these weights lie in it, they are lent: *weights is what a server is told instead, while the block
- * lives and until it lends again. False: they do not, or another sync writes it just now; or it is none. */
+/* If all tensors of these weights lie in it, they are exported: *weights is the description that a server gets instead,
+ * valid while the block lives and until the next export. False: they do not lie in it, or another sync writes it just
+ * now; or it is none. */
 bool py_shared_model_lend(PyObject *self, mr_arg *weights);
-/* The same of a copy (mr_model_copy), wherever they lie. */
+/* The same with a copy (mr_model_copy), wherever the tensors lie. */
 bool py_shared_model_lend_copy(mr_call *call, mr_arg *weights);

@@ -7,7 +7,7 @@
 #include "python/native/py_ref.h"
 #include "python/native/py_wait.h"
 
-/* ---- Taking. */
+/* ---- Reading. */
 
 typedef struct taking {
     mr_ref stream, found;
@@ -61,7 +61,7 @@ PyObject *py_stream_ended(PyObject *module, PyObject *object) {
     return PyBool_FromLong(status == MR_END);
 }
 
-/* ---- Giving. */
+/* ---- Writing. */
 
 mr_status py_stream_give(mr_call *call, PyObject *value, bool wait) {
     py_encoder encoder;
@@ -77,14 +77,14 @@ mr_status py_stream_give(mr_call *call, PyObject *value, bool wait) {
     return status;
 }
 
-/* Until the end of the iterator, or until nobody wants more: then it is closed, as Python does with any generator. */
+/* Until the end of the iterator, or until the reader wants no more: then it is closed, as any generator of Python. */
 static mr_status give_all(mr_call *call, PyObject *iterator) {
     for (PyObject *item; (item = PyIter_Next(iterator)) != NULL;) {
         mr_status status = py_stream_give(call, item, true);
         Py_DECREF(item);
         if (PyErr_Occurred()) break;
         if (status == MR_OK) continue;
-        py_interrupt_end(); /* it was told of its cancellation: what it does to close is not interrupted */
+        py_interrupt_end(); /* its cancellation was delivered: its close is not interrupted */
         return status;
     }
     return PyErr_Occurred() ? py_execute_answer(call, NULL) : MR_OK;

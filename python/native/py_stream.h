@@ -6,12 +6,12 @@
 #pragma once
 #include "python/native/py_internal.h"
 
-PyObject *py_stream_next(PyObject *module, PyObject *args); /* (ref, seconds or None): None: not there in time */
-PyObject *py_stream_peek(PyObject *module, PyObject *ref);  /* the next one, before it is there */
-PyObject *py_stream_ended(PyObject *module, PyObject *ref); /* whether the next one, which is there, is the end */
+PyObject *py_stream_next(PyObject *module, PyObject *args); /* (ref, seconds or None): None: timeout */
+PyObject *py_stream_peek(PyObject *module, PyObject *ref);  /* the next one, before it is ready */
+PyObject *py_stream_ended(PyObject *module, PyObject *ref); /* whether the next one, which is ready, is the end */
 
-/* In a worker. Gives out what a function returned (moved); NULL: with the exception that is set. The answer of the call
- * comes back. */
+/* In a worker. Yields the values of a function's result (moved); NULL: of the exception that is set. Returns the answer
+ * of the call. */
 mr_status py_stream_answer(mr_call *call, PyObject *result);
-/* One value, from the host of an actor. MR_BUSY: it would have to wait and should not. */
+/* One value, from the host of an actor. MR_BUSY: it would have to wait, and must not. */
 mr_status py_stream_give(mr_call *call, PyObject *value, bool wait);

@@ -3,7 +3,7 @@
 
 #include "python/native/py_ref.h"
 
-/* (args, kwargs), as Python's own functions have them. New references. */
+/* (args, kwargs), as for Python's own functions. New references. */
 static bool as_tuple_and_dict(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **positional,
                               PyObject **keywords) {
     *positional = PyTuple_New(count);
@@ -15,7 +15,7 @@ static bool as_tuple_and_dict(PyObject *const *args, Py_ssize_t count, PyObject 
     return true;
 }
 
-/* The careful way, for keywords and for telling what is wrong. */
+/* The slow path, for keywords and for errors. */
 static bool check_in_full(const py_submit_signature *signature, PyObject *const *args, Py_ssize_t count,
                           PyObject *names) {
     PyObject *positional, *keywords, *done = NULL;
@@ -33,7 +33,8 @@ static bool check(const py_submit_signature *signature, PyObject *const *args, P
     return fits || check_in_full(signature, args, count, names);
 }
 
-/* What is much is put first, while other threads run: the submission itself, which has the GIL, then copies little. */
+/* Large arguments are put first, while other threads run: the submission itself, which has the GIL, then copies
+ * little. */
 static bool argument(py_encoder *encoder, PyObject *object, mr_arg *out) {
     size_t before = encoder->bytes;
     if (!py_encoder_value(encoder, object, out)) return false;

@@ -1,21 +1,20 @@
 /* py_submit.h — the arguments of a `.remote(…)`, as the runtime takes them.
  *
- * In a row: what the caller puts first, the positional arguments, the values of the keywords, and if there are keywords
+ * In a row: the caller's own arguments, the positional arguments, the values of the keywords, and if there are keywords
  * a custom value with their names. So each of them may be a future, and another language sees plain arguments. */
 #pragma once
 #include "python/native/py_encode.h"
 
-typedef struct py_submit_signature { /* what a function takes */
+typedef struct py_submit_signature { /* arguments of a function */
     Py_ssize_t least, most;          /* positional arguments, when there are no keywords; most < 0: any number */
-    PyObject *check;                 /* borrowed: check(args, kwargs) raises TypeError; NULL: anything goes */
+    PyObject *check;                 /* borrowed: check(args, kwargs) raises TypeError; NULL: unchecked */
 } py_submit_signature;
 
 /* Room for `before` arguments is left at the start, for the caller to fill. False with an exception. */
 bool py_submit_arguments(py_encoder *encoder, const py_submit_signature *signature, size_t before,
                          PyObject *const *args, Py_ssize_t count, PyObject *names, mr_arg **out, size_t *out_count);
 
-/* In local mode: helper(*first, args, kwargs) runs what is called. `first` is a tuple, moved; NULL: an exception is
- * set. */
+/* In local mode: helper(*first, args, kwargs) runs the call. `first` is a tuple, moved; NULL: an exception is set. */
 PyObject *py_submit_here(py_core_helper helper, const py_submit_signature *signature, PyObject *first,
                          PyObject *const *args, Py_ssize_t count, PyObject *names);
 
@@ -25,6 +24,6 @@ PyObject *py_submit_with(PyObject *self, PyObject *args, PyObject *options);
 /* bind(*args, **keywords) of functions and methods. */
 PyObject *py_submit_later(PyObject *self, PyObject *args, PyObject *keywords);
 
-/* What came of a submission: None, the reference, the list of several, or for MR_STREAM what gives them one by one.
- * NULL with an exception. */
+/* The result of a submission: None, the reference, the list of several, or for MR_STREAM a generator of them. NULL with
+ * an exception. */
 PyObject *py_submit_result(mr_status status, const mr_ref *refs, int count);

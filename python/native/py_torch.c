@@ -10,17 +10,17 @@
 
 struct py_torch_library {
     PyTypeObject *parameter;
-    PyObject *dtypes[MR_F64 + 1]; /* NULL: torch has none */
+    PyObject *dtypes[MR_F64 + 1]; /* NULL: torch has no such dtype */
     PyObject *strided;
-    PyObject *from_dlpack; /* NULL: not to be used */
+    PyObject *from_dlpack; /* NULL: not used */
 #define X(name) PyObject *name;
     NAMES(X)
 #undef X
 };
 
-/* ---- What is looked up. */
+/* ---- Lookups. */
 
-/* Whether all that has to be there is: of a torch that is being imported some is not yet. */
+/* Whether all attributes are there: a torch that is being imported lacks some. */
 static bool look_up(py_torch_library *library, PyObject *torch) {
     PyObject *nn = PyObject_GetAttrString(torch, "nn"), *inner = PyObject_GetAttrString(torch, "_C");
     if (nn != NULL) library->parameter = (PyTypeObject *)PyObject_GetAttrString(nn, "Parameter");
@@ -51,7 +51,7 @@ static void forget(py_torch_library *library) {
 
 static void try_making(py_torch_library *library);
 
-/* NULL, without an exception: torch is not imported, or not to its end. */
+/* NULL, without an exception: torch is not imported, or not completely. */
 static py_torch_library *library(void) {
     if (core.torch != NULL) return core.torch;
     PyObject *name = PyUnicode_FromString("torch"), *torch = name == NULL ? NULL : PyImport_GetModule(name);
@@ -69,7 +69,7 @@ static py_torch_library *library(void) {
     return core.torch;
 }
 
-/* ---- Looking. */
+/* ---- Reading. */
 
 bool py_torch_check(PyObject *object, bool or_parameter) {
     PyTypeObject *type = Py_TYPE(object);
@@ -77,7 +77,7 @@ bool py_torch_check(PyObject *object, bool or_parameter) {
     return or_parameter && library() != NULL && type == core.torch->parameter;
 }
 
-/* 1 or 0: what an attribute, or a method if `calls`, says; -1: an exception. */
+/* 1 or 0: the value of an attribute, or of a method if `calls`; -1: an exception. */
 static int is_so(PyObject *tensor, PyObject *name, bool calls) {
     PyObject *answer = calls ? PyObject_CallMethodNoArgs(tensor, name) : PyObject_GetAttr(tensor, name);
     if (answer == NULL) return -1;
@@ -133,7 +133,7 @@ int py_torch_look(PyObject *tensor, bool trained, mr_tensor *out) {
     return done == 1 ? look_at_address(torch, tensor, out) : done;
 }
 
-/* ---- Making: DLPack, of which these are the records. */
+/* ---- Making: through DLPack, whose records these are. */
 
 typedef struct dlpack_tensor {
     void *data;
@@ -141,7 +141,7 @@ typedef struct dlpack_tensor {
     int32_t dims;
     uint8_t kind, bits;
     uint16_t lanes;
-    int64_t *shape, *strides; /* NULL: without gaps */
+    int64_t *shape, *strides; /* NULL: contiguous */
     uint64_t offset;
 } dlpack_tensor;
 
@@ -151,7 +151,7 @@ typedef struct dlpack {
     void (*release)(struct dlpack *self);
 } dlpack;
 
-typedef struct export { /* a record, and what it shows; a copy has its numbers behind it */
+typedef struct export { /* a record, and its memory; a copy has its numbers behind it */
     dlpack record;
     PyObject *owner; /* owned: of the memory; NULL: a copy */
     int64_t shape[MR_TENSOR_DIMS_MAX];
@@ -160,7 +160,7 @@ export;
 
 enum { TREE_DEPTH_MAX = 32 };
 enum { ON_CPU = 1, INTEGER = 0, UNSIGNED = 1, REAL = 2, BRAIN = 4, DATA_ALIGN = 64 };
-#define CAPSULE_NAME "dltensor" /* whoever takes the record over gives the capsule another name */
+#define CAPSULE_NAME "dltensor" /* the consumer of the record renames the capsule */
 
 static int kind_of(mr_dtype dtype) { /* -1: torch and DLPack did not always agree */
     switch (dtype) {
@@ -177,7 +177,7 @@ static int kind_of(mr_dtype dtype) { /* -1: torch and DLPack did not always agre
     }
 }
 
-/* torch calls it from any thread, with the GIL or without, also when Python is over. */
+/* torch calls it from any thread, with the GIL or without, also after the end of Python. */
 static void release(dlpack *record) {
     export *export = (struct export *)record;
     if (export->owner != NULL && Py_IsInitialized()) {

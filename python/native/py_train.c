@@ -12,17 +12,17 @@ typedef struct trainer {
     uint64_t generation;
     size_t workers;
     mr_trainer_ops ops;
-    PyObject *error[3]; /* owned: what a method of the owner has raised; NULL: nothing */
+    PyObject *error[3]; /* owned: the exception of a method of the owner; NULL: none */
 } trainer;
 
-/* ---- From the library to the owner. The thread is ours, and has given up the GIL. */
+/* ---- From the library to the owner. The calling thread has released the GIL. */
 
 static mr_status stop(trainer *self) {
     PyErr_Fetch(&self->error[0], &self->error[1], &self->error[2]);
     return MR_CANCELLED;
 }
 
-/* A reference of the library's own, of what a method gave, which is moved. */
+/* A reference of the library's own, from the result of a method, which is moved. */
 static mr_status take_ref(trainer *self, PyObject *given, mr_ref *out) {
     mr_status status = MR_END;
     if (given == NULL) return stop(self);
@@ -91,7 +91,7 @@ static mr_status do_train(void *user, size_t worker, int64_t epoch, mr_ref *out)
     return status;
 }
 
-/* What only Python can read. */
+/* Values that only Python can read. */
 static mr_status do_read(void *user, mr_value *result) {
     trainer *self = user;
     PyGILState_STATE gil = PyGILState_Ensure();
@@ -128,7 +128,7 @@ static bool usable(const trainer *self) {
                         "miniray was shut down while this trainer existed: create another trainer") != NULL;
 }
 
-/* Raises what a failure stands for: what the owner has raised, or a worker, or the library. */
+/* Raises the error of a failure: the exception of the owner, or of a worker, or the library's error. */
 static PyObject *raise(trainer *self, mr_status status) {
     size_t worker;
     mr_ref failed;

@@ -5,7 +5,7 @@
  *     create(worker)           load(worker), train(worker, epoch), alive(worker), sync(), restore(worker)
  *     poll(done) → go on?      each of these returns an ObjectRef; load and restore: or None, there is nothing to do
  *
- * An exception of theirs ends what the trainer was asked for, and comes out of it. */
+ * An exception of theirs ends the trainer's current call, which raises it. */
 #pragma once
 #include "python/native/py_internal.h"
 
@@ -13,5 +13,5 @@ extern PyTypeObject py_train_trainer_type, py_train_logger_type;
 
 PyObject *py_train_shard_indices(PyObject *module, PyObject *args); /* (count, shards, shard, seed): bytes of int64 */
 
-/* A dict as a value of its own, whatever is in it. False with an exception. */
+/* A dict as a value of its own, with any content. False with an exception. */
 bool py_train_value(PyObject *dict, mr_value *out);

@@ -3,7 +3,7 @@
 #include "python/native/py_encode.h"
 #include "python/native/py_train.h"
 
-/* ---- Dicts of anything: what is not plain is a pickle by itself, not the whole. */
+/* ---- Dicts with any content: each object that is not plain is a pickle of its own. */
 
 enum { DEPTH_MAX = 32 };
 

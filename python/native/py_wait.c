@@ -80,13 +80,13 @@ static mr_status get_wanted(mr_context *mr, void *what, int64_t timeout_us) {
     return mr_get(mr, wanted->ref, timeout_us, &wanted->value);
 }
 
-/* Those of a list that are still to be fetched: one that has failed ends the wait for those before it. */
+/* The unfetched objects of a list: a failed one ends the wait for those before it. */
 typedef struct following {
     PyObject *list; /* borrowed */
     Py_ssize_t first, at;
 } following;
 
-enum { LOOKS = 1024 }; /* at as many of them, after each slice */
+enum { LOOKS = 1024 }; /* checked after each slice */
 
 /* True with an exception: one of them has failed. */
 static bool following_failed(following *following) {
@@ -110,7 +110,7 @@ static bool following_failed(following *following) {
 }
 
 static PyObject *get_one(PyObject *object, int64_t deadline_us, following *following) {
-    if (!py_ref_check(object) && is_generator(object)) return Py_NewRef(object); /* its references are there as it is */
+    if (!py_ref_check(object) && is_generator(object)) return Py_NewRef(object); /* its references are ready */
     if (!py_ref_check(object))
         return PyErr_Format(PyExc_ValueError,
                             "Invalid type of object refs, '%s', is given. 'object_refs' must either be a single "
@@ -128,9 +128,9 @@ static PyObject *get_one(PyObject *object, int64_t deadline_us, following *follo
     return NULL;
 }
 
-/* One of a list has failed, and that is raised: others that have failed as well were asked for, too. */
+/* One of a list has failed, and its error is raised: other failed ones count as read, too. */
 static void look_at_rest(PyObject *list, Py_ssize_t first) {
-    if (PyErr_ExceptionMatches(PyExc_TimeoutError)) return; /* it is not known to be a failure */
+    if (PyErr_ExceptionMatches(PyExc_TimeoutError)) return; /* not known to be a failure */
     for (Py_ssize_t i = first; core.mr != NULL && i < PyList_GET_SIZE(list); i++) {
         PyObject *object = PyList_GET_ITEM(list, i);
         mr_value value;
@@ -162,8 +162,8 @@ static PyObject *get_list(PyObject *list, int64_t deadline_us) {
     return values;
 }
 
-/* The runtime, started if nobody has; not for a reference, or a list that begins with one: there has been another,
- * which is over. */
+/* The runtime, started if needed; not for a reference, or a list that begins with one: those are of another runtime,
+ * which has ended. */
 static bool has_runtime(PyObject *wanted) {
     if (core.mr != NULL) return true;
     if (PyList_Check(wanted) && PyList_GET_SIZE(wanted) > 0) wanted = PyList_GET_ITEM(wanted, 0);
@@ -192,14 +192,14 @@ PyObject *py_wait_get(PyObject *module, PyObject *const *args, Py_ssize_t count,
 
 typedef struct many {
     PyObject *list; /* borrowed */
-    PyObject *kept; /* owned: the references that generators in it will give next; NULL: there are none */
+    PyObject *kept; /* owned: the next references of generators in it; NULL: none */
     size_t count, want;
     mr_ref *refs;
     unsigned char *ready;
     size_t ready_count;
 } many;
 
-/* The reference that is meant by an item of the list, borrowed; NULL with an exception. */
+/* The reference of an item of the list, borrowed; NULL with an exception. */
 static PyObject *read_ref(PyObject *object, many *many) {
     if (py_ref_check(object)) return object;
     if (!is_generator(object)) {
@@ -268,7 +268,7 @@ static PyObject *py_wait_many(PyObject *list, Py_ssize_t want, int64_t deadline_
 }
 
 PyObject *py_wait_wait(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    enum { WANT, TIMEOUT, LOCAL, REFS, WAITABLES, KNOWN }; /* the last two are one thing */
+    enum { WANT, TIMEOUT, LOCAL, REFS, WAITABLES, KNOWN }; /* the last two have the same meaning */
     static const char *const known[] = {"num_returns", "timeout", "fetch_local", "object_refs", "ray_waitables"};
     PyObject *given[KNOWN] = {NULL};
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {

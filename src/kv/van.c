@@ -31,26 +31,26 @@ typedef struct shipment { /* a large control message on its way */
 struct van {
     const van_host *host;
     void *context;
-    event_loop *loop; /* NULL: it is elsewhere, without what follows up to the stream */
+    event_loop *loop; /* NULL: the van has an env, without the fields up to the socket transport */
     event_loop_idle *idle;
     event_loop_timer *timer;
-    int64_t timer_us;   /* what it is set to; 0: it is to be set */
+    int64_t timer_us;   /* its present setting; 0: to be set */
     shm_export *export; /* owned; NULL: none */
     socket_transport *transport;
     messenger *messenger;
     env env;
     rng rng;
     list messages;     /* of own, owned */
-    list shipments;    /* of shipment, owned: theirs until they have left */
-    int64_t looked_us; /* at the clock, last */
-    bool news;         /* it did not the last time, for what was there to be read */
-    bool heard;        /* elsewhere: something was taken since the last turn */
+    list shipments;    /* of shipment, owned: until they were sent */
+    int64_t looked_us; /* last reading of the clock */
+    bool news;         /* it did not wait the last time, since there was something to read */
+    bool heard;        /* with an env: a message was taken since the last turn */
     char address[ADDRESS_TEXT_MAX];
     size_t address_size;
-    char last[MESSENGER_ADDRESS_MAX]; /* address without a desk, of another process, that was written to last */
+    char last[MESSENGER_ADDRESS_MAX]; /* address without a role, of another process, of the last message */
 };
 
-/* ---- Out. */
+/* ---- Sending. */
 
 static size_t base_of(const char *address) { return (size_t)(strchrnul(address, '#') - address); }
 
@@ -71,15 +71,15 @@ static void keep(van *van, const shared_bytes_piece *pieces, size_t count) {
     list_push_back(&van->messages, &message->queued);
 }
 
-/* Where a control message goes: to this process, nowhere, or to `base`, which most addresses are themselves. */
+/* The way of a control message: to this process, nowhere, or to `base`, which most addresses are themselves. */
 typedef enum way { WAY_OWN, WAY_NONE, WAY_MESSENGER } way;
 
 static way way_of(van *van, const char *address, char room[MESSENGER_ADDRESS_MAX], const char **base) {
     *base = address;
-    if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return WAY_MESSENGER; /* as most do */
+    if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return WAY_MESSENGER; /* the usual case */
     size_t size = base_of(address);
     if (size == van->address_size && memcmp(address, van->address, size) == 0) return WAY_OWN;
-    if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return WAY_NONE; /* the address of nobody */
+    if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return WAY_NONE; /* no valid address */
     if (address[size] == '\0') {
         strcpy(van->last, address);
         return WAY_MESSENGER;
@@ -107,7 +107,7 @@ static void shipped(void *argument, mr_status status) {
     free(shipment);
 }
 
-/* What nobody holds is copied behind it: heads of parts, a few bytes each. */
+/* Pieces without a shared buffer are copied behind it: heads of slot messages, a few bytes each. */
 static void ship(van *van, const char *address, const shared_bytes_piece *pieces, size_t count) {
     size_t copied = 0;
     for (size_t i = 0; i < count; i++) copied += pieces[i].shared == NULL ? pieces[i].bytes.size : 0;
@@ -158,7 +158,7 @@ void van_move(van *van, const shared_bytes *bytes, span from, span to) {
         const shipment *shipment = container_of(item, struct shipment, of_van);
         if (!holds(shipment, bytes)) continue;
         if (van->transport != NULL) socket_transport_move_pieces(van->transport, shipment, from, to);
-        messenger_move_pieces(van->messenger, shipment, from, to); /* the last: what it loses is gone */
+        messenger_move_pieces(van->messenger, shipment, from, to); /* the last: bytes that it loses are gone */
     }
 }
 
@@ -183,7 +183,7 @@ void van_answer_message(van *van, link_id link, const control_message *message) 
     free(bytes);
 }
 
-/* ---- In. */
+/* ---- Receiving. */
 
 static void on_message(void *context, link_id link, span bytes) {
     van *van = context;
@@ -218,14 +218,14 @@ static void take_own(van *van) {
     }
 }
 
-/* Control messages that are there to be read are answered first; what is due has its turn right after them. */
+/* Received control messages are answered first; due ticks follow right after them. */
 static bool news_first(van *van) {
     van->news =
         van->transport != NULL && !van->news && list_empty(&van->messages) && socket_transport_has_news(van->transport);
     return van->news;
 }
 
-/* Everything that is due, and the timer for what comes next. */
+/* All due ticks, and the timer for the next one. */
 static void on_idle(void *context) {
     van *van = context;
     int64_t next_us = 0, now_us = 0;
@@ -252,7 +252,7 @@ int64_t van_due_us(van *van) {
 
 void van_turn(van *van) { on_idle(van); }
 
-static void on_timer(void *context) { ((van *)context)->timer_us = 0; } /* that the wait ended is what it is for */
+static void on_timer(void *context) { ((van *)context)->timer_us = 0; } /* its purpose is to end the wait */
 
 /* ---- Life. */
 
@@ -313,7 +313,7 @@ mr_status van_open(const van_options *options, const van_host *host, void *conte
     alloc_expect_large();
     if (options->folder != NULL) status = disk_open(options->folder, &van->env.disk);
     if (status != MR_OK) goto close_loop;
-    /* Before the stream's own: what a tick says leaves before the loop waits. */
+    /* Before the transport's own: messages of a tick are sent before the loop waits. */
     van->idle = event_loop_idle_add(van->loop, on_idle, van);
     van->timer = event_loop_timer_create(van->loop, on_timer, van);
     van->messenger = messenger_create(&van->env, &handlers, van);
@@ -342,7 +342,7 @@ static void close_here(van *van) {
 
 void van_close(van *van) {
     if (van == NULL) return;
-    static const van_host nobody = {0}; /* links that close are news for nobody any more */
+    static const van_host nobody = {0}; /* closing links are ignored */
     van->host = &nobody;
     if (van->loop != NULL) socket_transport_close(van->transport);
     messenger_destroy(van->messenger);
@@ -351,7 +351,7 @@ void van_close(van *van) {
     free(van);
 }
 
-/* ---- What is seen. */
+/* ---- Imports. */
 
 static link_id link_to(const van *van, const char *address) {
     char base[MESSENGER_ADDRESS_MAX];

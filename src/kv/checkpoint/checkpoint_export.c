@@ -1,4 +1,4 @@
-/* checkpoint_export.c — mr_ps_checkpoint_export (miniray/ps.h): the slots of a checkpoint bound into one file, by
+/* checkpoint_export.c — mr_ps_checkpoint_export (miniray/ps.h): the slots of a checkpoint merged into one file, by
  * tables.
  *
  *   slots                                          one safetensors file
@@ -6,10 +6,10 @@
  *   TABLE/keys, /lengths, /values of each slot ──► TABLE/keys, TABLE/lengths, TABLE/values   vectors
  *   TABLE/ARRAY/BLOCK/values of each slot      ──► TABLE/ARRAY, in its shape                 a dense table
  *
- * A block that nobody has pushed to is in no slot: it is as it begins (initializer.h).
+ * A block without a push is in no slot: it has its initial values (initializer.h).
  *
- * Ownership   the files of all slots are in memory until the one is written; what is gathered points into them.
- * Tested by tests/ps_checkpoint_test.c. */
+ * Ownership   the files of all slots are in memory until the result is written; gathered rows and blocks point into
+ *             them. Tested by tests/ps_checkpoint_test.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ typedef struct array {
     bool shaped;
     uint64_t shape[SAFETENSORS_DIMS_MAX], items;
     uint32_t dims;
-    snapshot_block *blocks; /* owned; what they point at is not */
+    snapshot_block *blocks; /* owned; the memory behind their pointers is not */
     size_t count;
 } array;
 
@@ -53,11 +53,11 @@ typedef struct bound_table {
 
 typedef struct checkpoint_export {
     buffer *files;            /* owned, by slot */
-    snapshot_reader *readers; /* owned, by slot: those that are open */
+    snapshot_reader *readers; /* owned, by slot: the open ones */
     uint32_t slots, open;
     bound_table *tables; /* owned */
     size_t count;
-    void **memory; /* owned: tensors that were made */
+    void **memory; /* owned: new tensors */
     size_t memory_count;
     safetensors list;
     int64_t step;
@@ -125,7 +125,7 @@ static array *reach_array(bound_table *table, uint32_t number) {
     return &table->arrays[number];
 }
 
-/* All that have names, whether somebody has pushed to them or not. */
+/* All arrays with names, with or without a push. */
 static void gather_arrays(bound_table *to, const snapshot_reader *reader, const snapshot_table *from) {
     const char *name;
     for (uint32_t i = 0; i < MR_PS_ARRAYS_MAX && (name = snapshot_reader_array(reader, from, i)) != NULL; i++) {
@@ -183,9 +183,9 @@ static mr_status read_slots(checkpoint_export *export, const checkpoint_list *li
     return MR_OK;
 }
 
-/* ---- Binding. */
+/* ---- Merging. */
 
-/* Room for a tensor, of which the binder is the owner. NULL: there is none, which the error says. */
+/* Memory of a tensor, owned by the export. NULL: no memory, and the error says so. */
 static void *make_room(checkpoint_export *export, uint64_t size) {
     void *made = malloc(size + 1);
     if (made == NULL) {
@@ -232,7 +232,7 @@ static mr_status bind_rows(checkpoint_export *export, bound_table *table) {
     return add(export, table, "values", dtype, &items, 1, values);
 }
 
-/* How many items it has; MR_CORRUPT: a block lies outside. */
+/* Number of its items; MR_CORRUPT: a block lies outside. */
 static mr_status measure(const bound_table *table, array *array) {
     uint64_t block = table->schema.block, end = 0;
     array->items = 1;
@@ -292,7 +292,7 @@ static void say(checkpoint_export *export, uint64_t number) {
     if (export->step >= 0) safetensors_say(&export->list, "step", text);
 }
 
-/* A user's file, with any name and the mode that he wants: not one of a disk (net/disk.h). */
+/* A user's file, with any name and the user's mode: not one of a disk (net/disk.h). */
 static mr_status write_file(const char *path, span bytes) {
     char *draft = xasprintf("%s.new", path);
     FILE *file = fopen(draft, "we");

@@ -1,8 +1,8 @@
 /* checkpoint_list.h — list of the checkpoints in a scheduler's folder (ps/checkpoint_store.h), complete or damaged, for
  * the command line.
  *
- * Nothing is changed, and nobody has to run. A scheduler that runs may write another checkpoint meanwhile, whose shards
- * take the places of those of the oldest: what is not whole and not kept any more is not listed.
+ * The list only reads, and needs no running process. A running scheduler may write another checkpoint meanwhile, whose
+ * slot snapshots replace those of the oldest: checkpoints that are incomplete and no longer kept are not listed.
  *
  * Threads     none. */
 #pragma once
@@ -21,11 +21,12 @@ typedef struct checkpoint_list {
 MR_MUST mr_status checkpoint_list_open(const char *folder, checkpoint_list *out);
 void checkpoint_list_close(checkpoint_list *list);
 
-/* NULL: it is not kept */
+/* NULL: not kept */
 const checkpoint_store_manifest *checkpoint_list_find(const checkpoint_list *list, uint64_t number);
 bool checkpoint_list_keeps(const checkpoint_list *list, uint64_t number); /* the folder has it now */
 
-/* The file of a slot, replacing what is in the buffer, and its name. MR_CORRUPT: it is not as the manifest has it. */
+/* Reads the file of a slot into the buffer, replacing its content, and gives its name. MR_CORRUPT: the file differs
+ * from the manifest. */
 MR_MUST mr_status checkpoint_list_read(const checkpoint_list *list, const checkpoint_store_manifest *manifest,
                                        uint32_t slot, char name[DISK_NAME_MAX], buffer *out);
-int64_t checkpoint_list_written_us(const char *folder, const char *name); /* since 1970; 0: there is no such file */
+int64_t checkpoint_list_written_us(const char *folder, const char *name); /* since 1970; 0: no such file */

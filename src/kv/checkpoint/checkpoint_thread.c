@@ -1,7 +1,7 @@
 /* checkpoint_thread.c — see checkpoint_thread.h.
  *
- *   crate:  in ── checkpoint_store_take_bytes ──► done ── the loop ──► freed  a batch that came
- *   crate:  the checkpoint store's send ──► out ── host.send ──► freed  a control message that goes */
+ *   crate:  in ── checkpoint_store_take_bytes ──► done ── the loop ──► freed  a received packet
+ *   crate:  the checkpoint store's send ──► out ── host.send ──► freed  a control message to be sent */
 #include "kv/checkpoint/checkpoint_thread.h"
 
 #include <stdio.h>
@@ -20,8 +20,8 @@
 typedef struct job {
     list queued;
     shared_bytes *bytes;
-    span batch;                             /* of one that came: where it lies in the shared buffer */
-    char address[SLOT_MESSAGE_ADDRESS_MAX]; /* of one that goes */
+    span batch;                             /* of a received one: its place in the shared buffer */
+    char address[SLOT_MESSAGE_ADDRESS_MAX]; /* of one to be sent */
 } job;
 
 typedef struct queue {
@@ -35,9 +35,9 @@ struct checkpoint_thread {
     checkpoint_store *store; /* the thread's, once it runs */
     clock_source clock;
     table_catalog catalog; /* the thread's, too, */
-    char *damage;          /* and what it has told of damage; owned; NULL: nothing */
+    char *damage;          /* and its last report of damage; owned; NULL: none */
     bool threaded;         /* with what follows: */
-    int event_fd;          /* owned: there is something for the loop */
+    int event_fd;          /* owned: the loop has something to do */
     event_loop_watch *watch;
     pthread_t thread;
 
@@ -46,8 +46,8 @@ struct checkpoint_thread {
     queue in, done, out;
     bool stopping;
     checkpoint_thread_look look;
-    char *trouble;        /* owned; NULL: no news */
-    shared_bytes *tables; /* a catalog as bytes, moved to the thread; NULL: no news */
+    char *trouble;        /* owned; NULL: no change */
+    shared_bytes *tables; /* a catalog as bytes, moved to the thread; NULL: no change */
 };
 
 /* ---- Queues, with the lock. */
@@ -57,7 +57,7 @@ static void put(queue *queue, job *job) {
     queue->bytes += job->batch.size;
 }
 
-static job *take(queue *queue) { /* NULL: it is empty */
+static job *take(queue *queue) { /* NULL: empty */
     list *item = list_pop_front(&queue->jobs);
     job *job = item == NULL ? NULL : container_of(item, struct job, queued);
     if (job != NULL) queue->bytes -= job->batch.size;
@@ -73,7 +73,7 @@ static void destroy_job(job *job) {
     free(job);
 }
 
-/* The shared buffer is moved to it. */
+/* The shared buffer is moved into it. */
 static job *create_job(shared_bytes *bytes, span batch, const char *address) {
     job *job = xcalloc(1, sizeof *job);
     job->bytes = bytes;
@@ -93,7 +93,7 @@ static void send_bytes(void *context, const char *address, span bytes) {
     pthread_mutex_lock(&thread->lock);
     bool room = has_room(&thread->out, bytes.size);
     pthread_mutex_unlock(&thread->lock);
-    if (!room) return; /* only this thread puts anything there */
+    if (!room) return; /* only this thread adds to this queue */
     shared_bytes *shared = shared_bytes_copy(bytes);
     job *job = create_job(shared, shared_bytes_bytes(shared), address);
     pthread_mutex_lock(&thread->lock);
@@ -113,7 +113,7 @@ static void say_trouble(checkpoint_thread *thread, const char *text) {
 
 static void on_trouble(void *context, mr_status status) { say_trouble(context, mr_last_error()); }
 
-/* Before the controller hears of it, and whoever has asked for it. */
+/* Before the controller and the requester of the checkpoint hear of it. */
 static void on_whole(void *context, const checkpoint_store *store) {
     checkpoint_thread *thread = context;
     int64_t written_us = clock_wall_us(thread->clock);
@@ -150,7 +150,7 @@ static mr_status decode(void *context, span file, buffer *shard) { return snapsh
 
 static const checkpoint_store_format format = {.ending = CHECKPOINT_THREAD_ENDING, .encode = encode, .decode = decode};
 
-/* Damage is told when it is found. */
+/* Damage is reported when it is found. */
 static void tell_damage(checkpoint_thread *thread) {
     bool damaged = checkpoint_store_check(thread->store) != MR_OK;
     if (!damaged || (thread->damage != NULL && strcmp(thread->damage, mr_last_error()) == 0)) return;
@@ -159,7 +159,7 @@ static void tell_damage(checkpoint_thread *thread) {
     say_trouble(thread, thread->damage);
 }
 
-/* The next batch, when there is one; NULL: a tick is due, or it is over. With the lock. */
+/* The next packet; NULL: a tick is due, or the thread ends. With the lock. */
 static job *wait_for_job(checkpoint_thread *thread) {
     int64_t next_us = checkpoint_store_next_us(thread->store);
     const struct timespec until = {.tv_sec = next_us / 1000000, .tv_nsec = next_us % 1000000 * 1000};
@@ -169,7 +169,7 @@ static job *wait_for_job(checkpoint_thread *thread) {
     return job;
 }
 
-/* One batch, or none, and what is due. */
+/* One packet, or none, and the due ticks. */
 static void work(checkpoint_thread *thread, job *job) {
     if (job != NULL) checkpoint_store_take_bytes(thread->store, job->batch, job->bytes);
     int64_t now_us = clock_now_us(thread->clock);
@@ -244,7 +244,7 @@ void checkpoint_thread_tick(checkpoint_thread *thread) {
     hand_over(thread);
 }
 
-/* Cluster maps it needs to know; of all else, what a checkpoint store answers. */
+/* Takes cluster maps, and otherwise only messages that a checkpoint store answers. */
 static bool is_for_checkpoints(span batch) {
     reader reader = reader_of(batch.data, batch.size);
     slot_message_head head;
@@ -263,7 +263,7 @@ void checkpoint_thread_take(checkpoint_thread *thread, span batch, shared_bytes 
     pthread_mutex_lock(&thread->lock);
     bool room = has_room(&thread->in, batch.size);
     pthread_mutex_unlock(&thread->lock);
-    if (!room) return; /* only this thread puts anything there */
+    if (!room) return; /* only this thread adds to this queue */
     struct shared_bytes *held = bytes != NULL ? shared_bytes_ref(bytes) : shared_bytes_copy(batch);
     job *job = create_job(held, bytes != NULL ? batch : shared_bytes_bytes(held), "");
     pthread_mutex_lock(&thread->lock);
@@ -278,7 +278,7 @@ void checkpoint_thread_name_tables(checkpoint_thread *thread, span catalog) {
     shared_bytes *before = thread->tables;
     thread->tables = bytes;
     pthread_mutex_unlock(&thread->lock);
-    shared_bytes_unref(before); /* the thread has not seen it */
+    shared_bytes_unref(before); /* the thread has not taken it */
 }
 
 checkpoint_thread_look checkpoint_thread_look_at(checkpoint_thread *thread) {

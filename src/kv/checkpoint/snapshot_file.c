@@ -20,11 +20,11 @@ enum {
 
 static size_t item_of(const table_schema *schema) { return safetensors_item(snapshot_reader_dtype(schema)); }
 
-/* ---- Taking apart. */
+/* ---- Splitting. */
 
 typedef struct maker {
     safetensors list;
-    void **memory; /* owned: columns that were made */
+    void **memory; /* owned: new columns */
     size_t count;
     const table_catalog *catalog;
 } maker;
@@ -120,8 +120,8 @@ static bool split_vectors(maker *maker, const char *table, const table_schema *s
     return reader_left(&reader) == 0;
 }
 
-/* The name of what an array of a block is: of the first the values, then a version earlier, if there is one, then the
- * state of the optimizer. */
+/* The name of an array of a block: the first has the values, then the previous version, if there is one, then the state
+ * of the optimizer. */
 static void name_part(char out[16], uint32_t part, bool keeps) {
     if (part == 0 || (part == 1 && keeps))
         snprintf(out, 16, "%s", part == 0 ? "values" : "before");
@@ -145,7 +145,7 @@ static void say_array(maker *maker, uint32_t index, uint32_t array, const char *
     if (safetensors_text_of(&maker->list, key) == NULL) safetensors_say(&maker->list, key, name);
 }
 
-/* Names and shapes, as far as they are known: for those who only look. */
+/* Names and shapes, as far as they are known: for readers of the file. */
 static void say_arrays(maker *maker, uint32_t index, const table_catalog_table *table) {
     for (uint32_t i = 0; table != NULL && i < table->array_count; i++) {
         const table_catalog_array *array = &table->arrays[i];
@@ -282,7 +282,7 @@ static void say_slot(maker *maker, uint32_t slot) {
     safetensors_say(&maker->list, "slot", text);
 }
 
-/* What was written reads back as it was: else it is of no use, whatever the reason. */
+/* The file must read back as the same bytes: else the snapshot is one tensor. */
 static bool reads_back(const buffer *file, span shard) {
     buffer again;
     buffer_init(&again, shard.size + 1);
@@ -306,7 +306,7 @@ mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *c
     return status;
 }
 
-/* ---- Putting together. */
+/* ---- Joining. */
 
 typedef struct joiner {
     safetensors list;
@@ -414,7 +414,7 @@ static void join_blocks(joiner *joiner, uint32_t index, const char *table, const
     }
 }
 
-/* The size of the content stands before it. */
+/* The size of the content precedes it. */
 static void join_content(joiner *joiner, uint32_t index, const char *table, const table_schema *schema, bool keeps) {
     size_t at = joiner->out->size;
     uint64_t size = 0;

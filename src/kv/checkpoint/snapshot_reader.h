@@ -14,7 +14,7 @@ typedef struct snapshot_reader {
 typedef struct snapshot_table {
     const char *name;
     table_schema schema;
-    uint64_t rows;         /* of a sparse table those that there are, of vectors the keys, of a dense one items */
+    uint64_t rows;         /* sparse: rows; vectors: keys; dense: items */
     uint64_t bytes;        /* of values */
     span keys, values;     /* of rows, or of vectors: all of them, one behind the other */
     span touches, lengths; /* of a sparse table: a key has a row if its number is 0; of vectors */
@@ -29,7 +29,7 @@ typedef struct snapshot_block { /* of a dense table */
     span values;
 } snapshot_block;
 
-/* MR_CORRUPT, and says what is wrong. A file that is not taken apart, or has no tables, has none to show. */
+/* MR_CORRUPT, and the error says what is wrong. A file that is one tensor, or has no tables, shows none. */
 MR_MUST mr_status snapshot_reader_open(span file, snapshot_reader *out);
 void snapshot_reader_close(snapshot_reader *reader);
 
@@ -38,13 +38,13 @@ MR_MUST mr_status snapshot_reader_table(const snapshot_reader *reader, uint32_t 
 MR_MUST mr_status snapshot_reader_block(const snapshot_reader *reader, const snapshot_table *table, uint32_t index,
                                         snapshot_block *out);
 
-/* The name of an array of a dense table, whether a block of it is here or not; NULL: there is none of that number. Its
+/* The name of an array of a dense table, whether a block of it is here or not; NULL: there is no such number. Its
  * shape, and how many dimensions; false: the file does not say. */
 const char *snapshot_reader_array(const snapshot_reader *reader, const snapshot_table *table, uint32_t array);
 bool snapshot_reader_shape(const snapshot_reader *reader, const snapshot_table *table, uint32_t array,
                            uint64_t shape[SAFETENSORS_DIMS_MAX], uint32_t *dims);
 
-/* The data of a tensor of this dtype; MR_CORRUPT (snapshot_reader_wrong): there is none. */
+/* The data of a tensor of this dtype; MR_CORRUPT (snapshot_reader_wrong): not found. */
 MR_MUST mr_status snapshot_reader_find(const safetensors *list, const char *name, safetensors_dtype dtype, span *out);
 mr_status snapshot_reader_wrong(const char *name); /* MR_CORRUPT: this part of a slot's file is missing or wrong */
 safetensors_dtype snapshot_reader_dtype(const table_schema *schema); /* of values as they lie in files */

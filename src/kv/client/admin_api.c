@@ -1,5 +1,5 @@
 /* admin_api.c — requests to the scheduler from any process: mr_ps_cluster_map_get, mr_ps_processes_get,
- * mr_ps_overview_get, mr_ps_checkpoint (miniray/admin.h): queries to the scheduler.
+ * mr_ps_overview_get, mr_ps_checkpoint (miniray/admin.h).
  * Tested by tests/ps_status_test.c. */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ typedef struct looker {
     mr_ps_processes *process_table;
     mr_ps_overview *overview;
     uint64_t checkpoint;
-    char trouble[256]; /* why there is none yet; "": it is being made */
+    char trouble[256]; /* why there is none yet; "": under way */
 } looker;
 
 static mr_ps_slot slot_of(const cluster_map_slot *slot) {

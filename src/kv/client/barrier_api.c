@@ -32,5 +32,5 @@ mr_status mr_ps_message_metric_set(const mr_ps_message *message, const char *key
     if (message->rpc == NULL)
         return error_set(MR_CLOSED, "closed before metric '%s' was reported", key == NULL ? "" : key);
     if (message->owner != NULL) return mr_ps_metric_set(message->owner, key, value);
-    return app_rpc_report(message->rpc, key, value); /* in the thread that serves */
+    return app_rpc_report(message->rpc, key, value); /* in the serving thread */
 }

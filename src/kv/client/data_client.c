@@ -14,18 +14,18 @@
 struct data_client {
     data_client_options options;
     group_consumer *consumer;
-    incarnation_acquire *acquire; /* NULL: it was never taken out */
-    uint64_t incarnation;         /* 0: it plays no rank, or takes another */
-    bool rests;                   /* it does not attend before a piece is asked for */
-    bool leaves; /* what `left` and the steps behind it have is to be handed back; once said it holds */
+    incarnation_acquire *acquire; /* NULL: never removed from the group */
+    uint64_t incarnation;         /* 0: the process holds no rank, or takes another incarnation */
+    bool rests;                   /* it does not join before a batch is asked for */
+    bool leaves;                  /* the batches of `left` and later steps are to be handed back; once set it stays */
     uint64_t left;
     uint64_t birth, origin, begun; /* of the rank's generation; as of data_client_resume */
     bool rounds, ready;
     low_watermark watermark;
     skipped_steps skipped;
-    bool told;         /* it knows since when it knows of its steps */
-    uint32_t window;   /* steps that it wants to have ahead */
-    bool fed, starves; /* it had a piece; then a step had none */
+    bool told;         /* it knows from which step on its steps are known */
+    uint32_t window;   /* steps that it wants to have claimed ahead */
+    bool fed, starves; /* it had a batch; then a step had none */
     int64_t now_us, mark_us;
 };
 
@@ -42,7 +42,7 @@ static void on_enrolled(void *context, uint64_t incarnation) {
     group_consumer_begin(client->consumer, incarnation, client->now_us);
 }
 
-/* It lives, and was taken out: it was silent for too long, or rested. */
+/* A living client was removed: it was silent for too long, or rested. */
 static void enrol_anew(data_client *client) {
     uint64_t known = client->incarnation;
     client->incarnation = 0;
@@ -52,7 +52,7 @@ static void enrol_anew(data_client *client) {
     incarnation_acquire_again(client->acquire, known, client->now_us);
 }
 
-/* Of steps that an earlier process of this rank may have pushed something nothing is known. */
+/* Nothing is known of steps to which an earlier process of this rank may have pushed. */
 static void learn_since(data_client *client, const consumer_group *group) {
     if (client->told || !client->ready) return;
     bool fresh = batch_claims_granted(&group->claims, client->options.rank) == 0;
@@ -60,11 +60,11 @@ static void learn_since(data_client *client, const consumer_group *group) {
     client->told = true;
 }
 
-/* What it has asked for is given first: then it is known what there is to hand back. */
+/* Pending claims are granted first: then it is known what there is to hand back. */
 static void say_leave(data_client *client) {
     const consumer_group *group = group_consumer_group(client->consumer);
     uint32_t rank = client->options.rank;
-    uint64_t step = client->left > client->skipped.since ? client->left : client->skipped.since; /* else: who knows? */
+    uint64_t step = client->left > client->skipped.since ? client->left : client->skipped.since; /* else: unknown */
     const consumer_group_wish *open = group_consumer_wish_of(client->consumer, rank);
     if (open != NULL && open->count != 0) return;
     client->leaves = batch_claims_any(&group->claims, rank, step, UINT64_MAX);
@@ -144,7 +144,7 @@ void data_client_resume(data_client *client, const cluster_map *map, uint64_t st
     client->begun = begun;
     client->ready = true;
     if (is_in(client)) learn_since(client, group_consumer_group(client->consumer));
-    /* its word may be on its way, and no step has begun meanwhile */
+    /* its message may be on its way, and no step has begun meanwhile */
     if (client->leaves && is_in(client)) say_leave(client);
 }
 
@@ -152,7 +152,7 @@ void data_client_miss(data_client *client, uint64_t from, uint64_t to) {
     if (client != NULL) skipped_steps_add(&client->skipped, from, to);
 }
 
-/* ---- What is over. */
+/* ---- Steps that are over. */
 
 static bool asks(const data_client *client) { return client->ready && client->incarnation != 0 && !client->rests; }
 
@@ -170,7 +170,7 @@ static batch_claims_past past_of(const data_client *client) {
     return skipped_steps_past(&client->skipped, said, client->watermark.over);
 }
 
-/* What was missed is said for its own sake, the rest with what is claimed next. */
+/* Missed steps are reported at once, the rest with the next claim. */
 static void hand_back(data_client *client) {
     const consumer_group *group = group_consumer_group(client->consumer);
     uint64_t said = batch_claims_over(&group->claims, client->options.rank);
@@ -181,7 +181,7 @@ static void hand_back(data_client *client) {
         (void)group_consumer_wish(client->consumer, &wish);
 }
 
-/* ---- As its host's. */
+/* ---- Interface to its host. */
 
 bool data_client_take(data_client *client, const control_message *message) {
     if (message->kind == CONTROL_MARKED) {
@@ -208,9 +208,9 @@ void data_client_tick(data_client *client, int64_t now_us) {
     if (now_us >= group_consumer_next_us(client->consumer)) group_consumer_tick(client->consumer, now_us);
 }
 
-/* ---- Pieces. */
+/* ---- Batches. */
 
-/* The first step from this one on that has none, at most so many behind it. */
+/* The first step from this one on without a batch, at most so many behind it. */
 static uint64_t first_free(const batch_claims *claims, uint32_t rank, uint64_t step, uint64_t most) {
     const batch_claim *claim;
     uint64_t next = step;

@@ -1,6 +1,6 @@
 /* error_feedback.c — see error_feedback.h.
  *
- * The rests of keys are in a list, those that were pushed to last at its end. So the changed entries are its end, and a
+ * The residuals of keys are in a list, the most recently pushed at its end. So the changed entries are its end, and a
  * file to which that end is appended has the same list. */
 #include "kv/client/error_feedback.h"
 
@@ -12,7 +12,7 @@
 #include "base/map.h"
 
 enum { PIECE_HEAD = 16, KEY_HEAD = 16, STRETCH_HEAD = 24 };
-enum { STRETCHES = 16 }; /* that are known of one array; more are taken as one */
+enum { STRETCHES = 16 }; /* tracked changes of one array; more are joined into one */
 enum { PIECE_KEYS = 1, PIECE_GONE = 2, PIECE_STRETCH = 3 };
 
 typedef struct entry {
@@ -20,7 +20,7 @@ typedef struct entry {
     uint64_t key;
     uint32_t length, room;
     bool changed;
-    bool settled; /* it was there the last time */
+    bool settled; /* it was there at the last settle */
     float rests[];
 } entry;
 
@@ -31,7 +31,7 @@ typedef struct stretch { /* that has changed */
 typedef struct array {
     float *rests; /* owned; NULL: none yet */
     uint64_t items;
-    bool is_new; /* it was not there the last time: all of it has changed */
+    bool is_new; /* it was not there at the last settle: all of it has changed */
     stretch changed[STRETCHES];
     size_t changed_count;
 } array;
@@ -41,7 +41,7 @@ struct error_feedback {
     uint64_t bytes_max, bytes, forgotten;
     map by_key;     /* to entries; owned */
     list ages;      /* of entries */
-    uint64_t *gone; /* owned: keys that were there and went since the last time */
+    uint64_t *gone; /* owned: keys dropped since the last settle */
     size_t gone_count, gone_room;
     array *arrays; /* owned, by number */
     uint32_t array_count;
@@ -89,7 +89,7 @@ static void remove_entry(error_feedback *feedback, entry *entry) {
     free(entry);
 }
 
-/* Those that went since the last time, of those that were there then. */
+/* Keys dropped since the last settle, of those that were there then. */
 static void say_gone(error_feedback *feedback, uint64_t key) {
     xgrow(&feedback->gone, &feedback->gone_room, feedback->gone_count + 1, sizeof *feedback->gone);
     feedback->gone[feedback->gone_count++] = key;
@@ -100,7 +100,7 @@ static void drop(error_feedback *feedback, entry *entry) {
     remove_entry(feedback, entry);
 }
 
-/* The entry of this key, with room for so many, and zeros where it has none yet. NULL: there is no memory. */
+/* The entry of this key, with room for so many values, new ones 0. NULL: no memory. */
 static entry *reach(error_feedback *feedback, uint64_t key, uint32_t length) {
     entry *there = map_get(&feedback->by_key, key);
     if (there != NULL && there->room >= length) return there;
@@ -243,7 +243,7 @@ void error_feedback_settle(error_feedback *feedback) {
     }
 }
 
-/* Where those that are written begin, how many they are, and their bytes. */
+/* The first entry to be written, their number, and their bytes. */
 static list *first_of(const error_feedback *feedback, bool all, uint64_t *count, size_t *bytes) {
     list *first = NULL;
     *count = *bytes = 0;
@@ -367,7 +367,7 @@ static bool load_stretch(error_feedback *feedback, reader *reader, uint64_t coun
         return false;
     const uint8_t *rests = reader_bytes(reader, padded(count * sizeof(float)));
     bool there = number < feedback->array_count && feedback->arrays[number].rests != NULL;
-    if (rests == NULL || (!there && count != items)) return false; /* the first time it is there entirely */
+    if (rests == NULL || (!there && count != items)) return false; /* a new array comes as a whole */
     if (!there && reach_array(feedback, (uint32_t)number, items) != MR_OK) return false;
     array *array = &feedback->arrays[number];
     if (array->items != items) return false;

@@ -1,34 +1,33 @@
 /* error_feedback.h — error feedback of one table: the loss of the codec in one worker's pushes, added to the next
  * pushes (residual.h).
  *
- *   arrays   of a dense table: a rest for each item, in memory that an array has from its first push on
- *   keys     of other tables: the rests of a key's values. They are bounded: beyond `bytes_max` those of the keys that
- *            were pushed to longest ago are forgotten, and counted
+ *   arrays   of a dense table: a residual for each item, in memory that an array has from its first push on
+ *   keys     of other tables: the residuals of a key's values. They are bounded: beyond `bytes_max` those of the keys
+ *            that were pushed to longest ago are forgotten, and counted
  *
- * What has changed since the last time (error_feedback_settle) is known, and can be written as bytes and read again,
- * alone or as a part of everything: that is how it is kept (feedback_file.h). Both give the same rests, in the same
- * order of ages.
+ * Changes since the last error_feedback_settle are tracked, and can be written as bytes and read again, alone or with
+ * everything: so they are kept (feedback_file.h). Both give the same residuals, in the same order of ages.
  *
- *   bytes    what is written: pieces, one after the other
+ *   bytes    pieces, one after the other
  *   -------  --------------------------------------------------------------------------------------------
- *   4 4      table, kind: 1 rests of keys, 2 keys that were forgotten, 3 a stretch of an array
+ *   4 4      table, kind: 1 residuals of keys, 2 keys that were forgotten, 3 a stretch of an array
  *   8        count: of keys; of items
- *   …        1: for each, the one that was pushed to longest ago first: 8 key, 8 length, its rests and zeros up to 8
- *            2: the keys. 3: 8 array, 8 items of it, 8 first item, the rests and zeros up to 8
+ *   …        1: for each, the one that was pushed to longest ago first: 8 key, 8 length, its residuals and zeros up to
+ *            8. 2: the keys. 3: 8 array, 8 items of it, 8 first item, the residuals and zeros up to 8
  *
- * Ownership   it owns its memory. Errors: where there is no memory for a rest it is forgotten. Threads: none. */
+ * Ownership   it owns its memory. Errors: a residual without memory is dropped. Threads: none. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/status.h"
 
-#define ERROR_FEEDBACK_BYTES_MAX (UINT64_C(256) << 20) /* of the rests of keys of one table */
+#define ERROR_FEEDBACK_BYTES_MAX (UINT64_C(256) << 20) /* of the residuals of keys of one table */
 #define ERROR_FEEDBACK_ITEMS_MAX (UINT64_C(1) << 36)   /* of an array */
 enum { ERROR_FEEDBACK_ARRAYS_MAX = 1024 };
 
 typedef struct error_feedback error_feedback;
 
 typedef struct error_feedback_look {
-    uint64_t keys, bytes; /* that have rests; of memory */
+    uint64_t keys, bytes; /* with residuals; of memory */
     uint64_t forgotten;   /* keys, for want of room */
 } error_feedback_look;
 
@@ -51,18 +50,18 @@ void error_feedback_read(const error_feedback *feedback, const error_feedback_ke
 void error_feedback_write(error_feedback *feedback, const error_feedback_keys *keys, const float *rests);
 void error_feedback_forget(error_feedback *feedback, const uint64_t *keys, size_t count);
 
-/* The rests of a stretch of an array of `items` items, where they lie: they are about to change. MR_NOMEM. */
+/* The residuals of a stretch of an array of `items` items, in place, to be changed. MR_NOMEM. */
 MR_MUST mr_status error_feedback_stretch(error_feedback *feedback, uint32_t array, uint64_t items, uint64_t first,
                                          size_t count, float **rests);
 void error_feedback_clear(error_feedback *feedback, uint32_t array, uint64_t first, size_t count); /* zeros */
 
 /* ---- As bytes. */
 
-size_t error_feedback_size(const error_feedback *feedback, bool all); /* of what has changed, or of all there is */
+size_t error_feedback_size(const error_feedback *feedback, bool all); /* of the changes, or of everything */
 void error_feedback_save(const error_feedback *feedback, bool all, void *out);
-void error_feedback_settle(error_feedback *feedback); /* from now on nothing has changed */
+void error_feedback_settle(error_feedback *feedback); /* clears the list of changes */
 
-/* The next piece is about this table. False: it is none. */
+/* Whether the next piece is about this table. False also at the end. */
 bool error_feedback_peek(const reader *reader, uint32_t *table);
-/* Takes a piece of this table; nothing has changed by that. False: it makes no sense, or there is no memory. */
+/* Takes a piece of this table; that counts as no change. False: malformed, or no memory. */
 bool error_feedback_load(error_feedback *feedback, reader *reader);

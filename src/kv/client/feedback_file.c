@@ -25,8 +25,8 @@ _Static_assert(sizeof(head) == FEEDBACK_FILE_HEAD, "a head has no gaps");
 struct feedback_file {
     uint64_t bytes_max;
     uint32_t rank;
-    uint64_t generation, step; /* that the state is of; generation 0: of none */
-    bool missing;              /* there should have been a state, and there was none: to be said */
+    uint64_t generation, step; /* of the state; generation 0: none */
+    bool missing;              /* a needed state was missing: to be reported */
     uint64_t begun_empty;
     error_feedback **feedbacks; /* owned, each too */
     size_t count;
@@ -64,7 +64,7 @@ void feedback_file_keep(feedback_file *file, const char *path) {
     close_file(file);
     free(file->path);
     file->path = path == NULL ? NULL : xstrdup(path);
-    file->generation = 0; /* what is there is looked at by the next feedback_file_begin */
+    file->generation = 0; /* the next feedback_file_begin reads the file */
 }
 
 static error_feedback *reach(feedback_file *file, uint32_t table) {
@@ -82,7 +82,7 @@ static void stop_keeping(feedback_file *file) {
     file->path = NULL;
 }
 
-/* Feedback is worth less than what is learned with it: the worker goes on. */
+/* Feedback is worth less than the training: the worker goes on. */
 static void give_up(feedback_file *file, const char *what) {
     fprintf(stderr, "miniray: the error feedback of rank %u is no longer saved: %s %s: %s\n", file->rank, what,
             file->path, strerror(errno));
@@ -106,7 +106,7 @@ static uint64_t checksum_of(const head *head, span body) {
     return XXH3_64bits_withSeed(body.data, body.size, XXH3_64bits(&plain, sizeof plain));
 }
 
-/* A record of this state. *out is to be freed; 0: there is no memory. */
+/* A record of this state. The caller frees *out; 0: no memory. */
 static size_t make_record(const feedback_file *file, bool whole, uint8_t **out) {
     size_t size = 0;
     void *memory;
@@ -134,7 +134,7 @@ static bool append(feedback_file *file, bool whole) {
     return good;
 }
 
-/* Another process that plays the rank has begun a file of its own in its place: what is here is the past. */
+/* Another process of the rank has begun a file of its own in its place: this state is outdated. */
 static bool is_mine(const feedback_file *file) {
     struct stat mine, there;
     return fstat(file->file, &mine) == 0 && stat(file->path, &there) == 0 && mine.st_ino == there.st_ino &&
@@ -199,7 +199,7 @@ bool feedback_file_read(feedback_file *feedback_file, span file, uint32_t rank, 
     return found;
 }
 
-/* The rank goes on, and what is in the file is not touched. */
+/* The rank goes on, and the file is not touched. */
 static void reject(feedback_file *file, const char *path, uint32_t found) {
     char *object = xasprintf("the feedback file %s", path);
     (void)format_reject(object, found, format_of(FEEDBACK_FILE_MAGIC, FEEDBACK_FILE_MAGIC, sizeof(uint64_t)),

@@ -1,4 +1,4 @@
-/* kv_request.c — see kv_request.h: what all requests have in common. Tested by tests/ps_tables_test.c. */
+/* kv_request.c — see kv_request.h: the common part of all requests. Tested by tests/ps_tables_test.c. */
 #include "kv/client/kv_request.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 _Static_assert(KV_REQUEST_STEP_MAX + KV_REQUEST_STEP_REST <= SLOT_SERVER_PUSH_MAX,
                "what a step may push is taken by servers");
 
-/* ---- What can be. */
+/* ---- Checks. */
 
 mr_status kv_request_check(const kv_worker *worker, const kv_request *request, bool has_arrays) {
     const table_info *table = request->table;
@@ -43,7 +43,7 @@ static bool finite(mr_dtype dtype, const void *values, size_t at) {
     return (bits & exponent) != exponent;
 }
 
-/* Scales and orders are made of finite values. */
+/* Scales and orders need finite values. */
 static bool codec_refuses(codec_id id) { return id == CODEC_INT8 || id == CODEC_SIGN || id == CODEC_TOPK; }
 
 mr_status kv_request_check_finite(const kv_request *request, size_t count) {
@@ -57,7 +57,7 @@ mr_status kv_request_check_finite(const kv_request *request, size_t count) {
     return MR_OK;
 }
 
-/* In a step without rounds each section of a slot has a name. */
+/* In a step without rounds each section of a slot has a seq. */
 static uint64_t next_name(const kv_worker *worker, const slot_queue *queue) {
     uint64_t step = worker->session.step + 1;
     if (queue->holds) return step;
@@ -141,7 +141,7 @@ static bool there_already(slot_queue *queue, uint64_t name) {
     return true;
 }
 
-/* The section that was written last is a part of the ticket. */
+/* The last section is a part of the ticket. */
 static void add_part(kv_request_builder *builder, slot_queue *queue, push_batch *batch, uint64_t name) {
     builder->batch = batch;
     if (builder->request->priority > batch->priority) batch->priority = builder->request->priority;
@@ -180,7 +180,7 @@ mr_status kv_request_add_afar(kv_request_builder *builder, uint32_t slot, payloa
     return MR_OK;
 }
 
-/* A section that is pushed as it is. */
+/* A section that is pushed without a codec. */
 static void count_plain(const kv_request_builder *builder, size_t bytes) {
     push_encoder_traffic *traffic = &builder->worker->encoder.traffic;
     traffic->sections++;
@@ -239,7 +239,7 @@ mr_status kv_request_add_row(kv_request_builder *builder, uint32_t slot, payload
     return MR_OK;
 }
 
-/* Only what has changed since, if something is there. */
+/* Only changes since the version, if there is one. */
 static void ask_newer(const kv_request_builder *builder, uint32_t slot, scatter *part, const payload_room *room) {
     kv_request_mark *mark = builder->request->mark;
     if (mark == NULL) return;

@@ -1,31 +1,31 @@
 /* kv_request.h — push or pull of a worker, split into the payloads of the slots that it concerns.
  *
  *   keys, values ──► splitter: places by slot ──► sections, straight into the batch of each slot (slot_queue.h)
- *   keys         ──► splitter: places by slot ──► sections of its query, and where their answers go (scatter.h)
+ *   keys         ──► splitter: places by slot ──► sections of its query, and destinations of their answers (scatter.h)
  *   a stretch of an array ──► block by block to the slots of the blocks
  *
- * Values are copied once, from the caller's memory to where they travel from, or from where they came to the caller's;
- * large stretches of an array not even that: they travel from where they lie (zero_copy.h).
+ * Values are copied once, from the caller's memory into the payload, or from the answer to the caller's memory; large
+ * stretches of an array are not copied at all (zero_copy.h).
  * A section has at most KV_REQUEST_SECTION bytes of values, if more than one key is in it: a large request is several
- * pushes, in an order that depends on the request alone; so one that is played again is cut alike.
+ * pushes, in an order that depends on the request alone; so a replayed request is split alike.
  *
- * Ownership  keys and lengths are borrowed for the call, values until the ticket is over. Threads: the kv worker's. */
+ * Ownership  keys and lengths are borrowed for the call, values until the ticket is over. Threads: the kv_worker's. */
 #pragma once
 #include "kv/client/kv_worker.h"
 #include "kv/client/table_info.h"
 #include "kv/client/ticket.h"
 
 enum { KV_REQUEST_SECTION = 1 << 20 };
-enum { KV_REQUEST_SEEN = 16 << 10 };     /* bytes of a block that are worth looking for (remote_values.h) */
-enum { KV_REQUEST_BORROWED = 64 << 10 }; /* and that are sent from where they lie (zero_copy.h) */
+enum { KV_REQUEST_SEEN = 16 << 10 };     /* bytes of a block that are worth reading remotely (remote_values.h) */
+enum { KV_REQUEST_BORROWED = 64 << 10 }; /* bytes of a block that are sent without a copy (zero_copy.h) */
 enum { KV_REQUEST_STREAMED = 4 << 20 };  /* of a whole pull: more than the caches of a CPU have room for */
-enum { KV_REQUEST_SHIP = 256 << 10 };    /* bytes of an array that go before the next ones are cut */
-/* What a step of BSP may push to one slot; and room for definitions besides. */
+enum { KV_REQUEST_SHIP = 256 << 10 };    /* bytes of an array that are sent before the next ones are split */
+/* Limit of the pushes of a BSP step to one slot, plus room for schemas. */
 enum { KV_REQUEST_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
 enum { KV_REQUEST_STEP_MAX = 15 << 20, KV_REQUEST_STEP_REST = 1 << 20 };
 
-typedef struct kv_request_mark { /* which versions of the slots a piece of memory has */
-    uint64_t generation;         /* of the kv worker's, that they belong to */
+typedef struct kv_request_mark { /* the versions of the slots that a piece of memory has */
+    uint64_t generation;         /* of the kv_worker, for these versions */
     uint64_t changed;            /* parts that were written by the last pull */
     uint32_t slots;
     uint64_t versions[]; /* by slot; 0: none */
@@ -38,25 +38,25 @@ typedef struct kv_request {
     size_t count;            /* of keys, or of items of an array */
     uint32_t array;
     uint64_t first, last;  /* item of the array; keys of a range */
-    uint64_t *found;       /* of a range: keys that are there; */
-    size_t *found_count;   /* and how many */
-    kv_request_mark *mark; /* of a pull: what is in `to`; NULL: anything */
+    uint64_t *found;       /* of a range: existing keys; */
+    size_t *found_count;   /* and their number */
+    kv_request_mark *mark; /* of a pull: the content of `to`; NULL: unknown */
     const void *values;
     void *to;
     uint8_t priority;
     /* Both: the pull shows the push; in BSP the version that this step makes, which is there after the step's end. */
     bool pushes, pulls;
-    bool set;             /* assigns what it pushes */
-    bool kept;            /* somebody will ask after it */
-    ticket_done_fn *done; /* NULL: nobody is told */
+    bool set;             /* assigns the pushed values */
+    bool kept;            /* the caller will ask for the result */
+    ticket_done_fn *done; /* NULL: no callback */
     void *context;
 } kv_request;
 
-/* All need an open step, else MR_STALE. MR_INVALID: keys that do not ascend, lengths or values that cannot be; says
- * which. MR_NOT_FOUND: the table was dropped. MR_BUSY: too many requests, or pushes of a step. MR_TOO_LARGE: of BSP,
- * what is pushed to a slot in a step. MR_NOMEM. */
+/* All need an open step, else MR_STALE. MR_INVALID: keys that do not ascend, invalid lengths or values; the error names
+ * them. MR_NOT_FOUND: the table was dropped. MR_BUSY: too many requests, or pushes of a step. MR_TOO_LARGE: of BSP, the
+ * pushes of a step to a slot. MR_NOMEM. */
 MR_MUST mr_status kv_request_keys(kv_worker *worker, const kv_request *request, uint64_t *ticket);
 MR_MUST mr_status kv_request_array(kv_worker *worker, const kv_request *request, uint64_t *ticket);
-/* A pull of at most `count` keys of a range that have rows, in their order. MR_TOO_LARGE: there are more, or it is too
- * much. */
+/* A pull of at most `count` keys of a range that have rows, in their order. MR_TOO_LARGE: there are more, or too many
+ * bytes. */
 MR_MUST mr_status kv_request_range(kv_worker *worker, const kv_request *request, uint64_t *ticket);

@@ -91,7 +91,7 @@ static mr_status push_coded(kv_request_builder *builder, const stretch *stretch,
     return kv_request_add_coded(builder, &section, room);
 }
 
-/* What was lost of items that are set does not come any more. */
+/* The residuals of assigned items are dropped. */
 static void forget_rests(const kv_request_builder *builder) {
     const kv_request *request = builder->request;
     error_feedback *feedback = feedback_file_find(builder->worker->encoder.file, request->table->id);
@@ -99,8 +99,8 @@ static void forget_rests(const kv_request_builder *builder) {
         error_feedback_clear(feedback, request->array, request->first, request->count);
 }
 
-/* Large stretches of values that the server can read where they lie. In rounds they are added up first, with those of
- * others, so they are sent. */
+/* Large stretches of values that the server can read in place. In rounds they are added up first, with those of other
+ * ranks, so they are sent. */
 static bool lies_in_map_view(const kv_request_builder *builder, const stretch *stretch, payload_afar *out) {
     const kv_request *request = builder->request;
     van *van = kv_worker_van(builder->worker);
@@ -124,7 +124,7 @@ static mr_status push_afar(kv_request_builder *builder, const stretch *stretch, 
                                &place);
 }
 
-/* Large stretches of values that travel as they are. In rounds what was pushed to a slot is one payload, so it is
+/* Large stretches of values that are sent without a copy. In rounds the pushes to a slot are one payload, so they are
  * copied. */
 static bool can_lend(const kv_request_builder *builder, const stretch *stretch) {
     const kv_request *request = builder->request;
@@ -151,7 +151,7 @@ static mr_status push_copied(kv_request_builder *builder, const stretch *stretch
     return kv_request_seal(builder, payload_section_size(PAYLOAD_ADD_BLOCK, stretch->count, stretch->count * item));
 }
 
-/* What was cut goes while the rest is. */
+/* The first parts are sent while the rest is split. */
 static mr_status push_all(kv_request_builder *builder) {
     const kv_request *request = builder->request;
     bool coded = kv_request_is_coded(request);

@@ -1,8 +1,8 @@
 /* kv_request_encode.c — see kv_request_internal.h: pushes through the codec of their table.
  *
- * Each section is a message of its own: the values of its keys, or of its stretch, with what was lost of them before.
- * Where a codec would make it no smaller they go as they are, and nothing is lost. A section that the slot has already,
- * from an earlier term, is made all the same: what it loses is added to the next. */
+ * Each section is a message of its own: the values of its keys, or of its stretch, plus their residuals. Where a codec
+ * would not make it smaller the values are sent plain, and nothing is lost. A section that the slot has already, from
+ * an earlier term, is encoded all the same: its loss is added to the next. */
 #include <string.h>
 
 #include "kv/client/kv_request_internal.h"
@@ -38,7 +38,7 @@ void kv_request_floats(const kv_request *request, const void *from, size_t count
         section_decoder_widen(dtype, from, count, to);
 }
 
-/* What is drawn: something else in each step, by each rank, for each section; the same when it is played again. */
+/* The random seed: different in each step, for each rank and section; the same in a replay. */
 static uint64_t draw_of(const kv_request_builder *builder, const kv_request_section *section) {
     const kv_worker *worker = builder->worker;
     return stable_hash2(stable_hash2(kv_worker_rank(worker), kv_worker_step(worker)),

@@ -7,7 +7,7 @@
 
 static bool has_rows(const table_info *table) { return table->table.schema.kind == TABLE_SCHEMA_SPARSE; }
 
-/* ---- What can be. */
+/* ---- Checks. */
 
 static mr_status check_lengths(const kv_request *request) {
     const table_info *table = request->table;
@@ -34,7 +34,7 @@ static mr_status check_memory(const kv_request *request) {
     return has_values(request) ? error_set(MR_INVALID, "the values of %zu keys are NULL", request->count) : MR_OK;
 }
 
-/* Where the values of each key begin, in bytes, and where the last ones end. */
+/* The offsets of the values of each key, in bytes, and the end of the last ones. */
 static void add_up(const kv_request *request, uint64_t *offsets) {
     uint64_t at = 0;
     for (size_t i = 0; i < request->count; i++) {
@@ -99,7 +99,7 @@ static payload_op push_op(const kv_request *request) {
     return request->set ? PAYLOAD_SET_VECTORS : PAYLOAD_ADD_VECTORS;
 }
 
-/* Only a vector can be longer than what a server takes at once: rows are not, and arrays are cut. */
+/* Only a vector can be longer than the server's limit: rows are not, and arrays are split. */
 static mr_status check_section(const kv_request_builder *builder, const splitter_run *section, size_t bytes) {
     if (bytes <= KV_REQUEST_STEP_MAX) return MR_OK;
     return error_set(MR_TOO_LARGE, "the vector of key %llu has %zu bytes; the limit is %d",
@@ -127,7 +127,7 @@ static mr_status check_push(kv_request_builder *builder) {
     return MR_OK;
 }
 
-/* Sizes that are usual are copied by a few instructions. */
+/* Usual sizes are copied by a few instructions. */
 #define COPY_ROWS(size)                       \
     for (uint32_t i = 0; i < run->count; i++) \
     memcpy(to + (size_t)i * (size), from + (size_t)run->places[i] * (size), (size))
@@ -158,14 +158,14 @@ static void copy_keys(const kv_request *request, const splitter_run *run, uint64
     for (uint32_t i = 0; i < run->count; i++) keys[i] = request->keys[run->places[i]];
 }
 
-/* Keys that are one after the other, of rows: only the first is sent. They ascend and are different. */
+/* Consecutive keys of rows: only the first is sent. They ascend and are different. */
 static bool is_run(const kv_request *request, const splitter_run *run) {
     const uint64_t *keys = request->keys;
     return has_rows(request->table) && run->count > 1 &&
            keys[run->places[run->count - 1]] - keys[run->places[0]] == run->count - 1;
 }
 
-/* A list that was pulled before is sent to be remembered, and then by its name only. */
+/* A list that was pulled before is sent to be cached, and then by its hash only. */
 static key_list_cache_item *name_keys(kv_request_builder *builder, const splitter_run *run) {
     kv_worker *worker = builder->worker;
     builder->names = 0;
@@ -213,7 +213,7 @@ static mr_status push_plain(kv_request_builder *builder, const splitter_run *run
     return MR_OK;
 }
 
-/* The values of a section, one after the other, as floats. */
+/* The values of a section, consecutive, as floats. */
 static void gather_floats(const kv_request_builder *builder, const splitter_run *run, float *to) {
     const kv_request *request = builder->request;
     const table_info *table = request->table;
@@ -272,7 +272,7 @@ static mr_status push_run(kv_request_builder *builder, const splitter_run *run) 
 
 /* ---- Pulls. */
 
-/* Where the answers go is the ticket's. */
+/* The ticket owns the destinations of the answers. */
 static mr_status remember(kv_request_builder *builder, uint32_t **places, const uint64_t **offsets) {
     size_t count = builder->request->count, words = has_rows(builder->request->table) ? 0 : count + 1;
     MR_TRY(alloc_try(words * sizeof **offsets + (count + 1) * sizeof **places, &builder->ticket->memory));
@@ -316,7 +316,7 @@ static mr_status pull_run(kv_request_builder *builder, const splitter_run *run, 
 
 /* ---- Both. */
 
-/* What was lost of keys that are set does not come any more. */
+/* The residuals of assigned keys are dropped. */
 static void forget_rests(const kv_request_builder *builder) {
     const kv_request *request = builder->request;
     error_feedback *feedback = feedback_file_find(builder->worker->encoder.file, request->table->id);
@@ -345,7 +345,7 @@ static mr_status pull_all(kv_request_builder *builder) {
     return MR_OK;
 }
 
-/* ---- One row: the small request, of which there are many. */
+/* ---- One row: the small request, which is frequent. */
 
 static mr_status push_row(kv_request_builder *builder, const splitter_run *run) {
     const kv_request *request = builder->request;
@@ -395,7 +395,7 @@ static mr_status travel_alone(kv_request_builder *builder, uint64_t *ticket) {
     return MR_OK;
 }
 
-/* A request that fails for want of memory has gone in part: its ticket says so. */
+/* A request that fails for want of memory was sent in part: its ticket tells so. */
 mr_status kv_request_keys(kv_worker *worker, const kv_request *request, uint64_t *ticket) {
     kv_request_builder builder = {.worker = worker, .request = request, .after = request->pushes && request->pulls};
     MR_TRY(check_memory(request));

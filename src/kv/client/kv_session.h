@@ -91,13 +91,13 @@ static inline bool kv_session_is_open(const kv_session *session) { return sessio
 void kv_session_move(kv_session *session, kv_session_state to);
 void kv_session_set_order(kv_session *session, kv_session_order to);
 
-/* SYNCING, WAITING or REPLACED: nothing that was known of steps and rounds holds any more. */
+/* SYNCING, WAITING or REPLACED: the known state of steps and rounds is void. */
 void kv_session_interrupt(kv_session *session, kv_session_state to);
-/* Every slot has said how far the rank is: IDLE. `highest` is the furthest step that a slot has. */
+/* Every slot has reported the rank's progress: IDLE. `highest` is the furthest step that a slot has. */
 void kv_session_synced(kv_session *session, uint64_t step, uint64_t highest, uint64_t round);
 void kv_session_ask(kv_session *session); /* the query that the step and the round call for */
 void kv_session_open_step(kv_session *session, kv_session_state to); /* OPEN or ROUND */
 void kv_session_end_step(kv_session *session);                       /* the open one; the next one comes */
-void kv_session_close_step(kv_session *session);                     /* the open one, if there is one, stays undone */
+void kv_session_close_step(kv_session *session); /* the open one, if there is one, stays unfinished */
 
 void kv_session_check(const kv_session *session); /* asserts every invariant */

@@ -10,11 +10,11 @@
 #include "kv/client/kv_worker_internal.h"
 #include "net/shm/memory_headroom.h"
 
-#define KV_WORKER_SHOWN (UINT64_C(1) << 34) /* where nobody knows how much there is */
+#define KV_WORKER_SHOWN (UINT64_C(1) << 34) /* if the machine's memory is unknown */
 
 /* ---- Sending. */
 
-/* An empty one says that a step is over, or that there is nothing to add to a round. */
+/* An empty batch is the end of a step, or an empty contribution to a round. */
 static bool send_batch(kv_worker *worker, slot_queue *queue, push_batch *batch) {
     payload_seal(&batch->payload);
     shared_bytes *bytes = batch->payload.bytes;
@@ -37,8 +37,8 @@ static void send_query(kv_worker *worker, slot_queue *queue, query_batch *batch)
     slot_queue_asked(queue, batch);
 }
 
-/* The round state hears of the end of a step behind the slots without rounds: the rank looks after that, for what it
- * has (rank.h). */
+/* The round state hears of the end of a step behind the slots without rounds: the rank ensures that, for its own
+ * messages (rank.h). */
 static bool may_go(const kv_worker *worker, const slot_queue *queue, const push_batch *batch) {
     const cluster_map *map = kv_worker_stage(worker);
     if (!map->mixed || queue->slot != cluster_map_round_state(map)) return true;
@@ -47,7 +47,7 @@ static bool may_go(const kv_worker *worker, const slot_queue *queue, const push_
     return true;
 }
 
-/* What the window of the rank does not take goes when something was acknowledged. */
+/* Messages beyond the window of the rank are sent after an acknowledgement. */
 static void send_queue(kv_worker *worker, slot_queue *queue) {
     push_batch *batch;
     query_batch *query_batch;
@@ -67,7 +67,7 @@ size_t kv_worker_under_way(const kv_worker *worker) {
     return count;
 }
 
-/* A round is over, as far as this rank goes, when all slots with rounds have acknowledged it. */
+/* A round is over, for this rank, when all slots with rounds have acknowledged it. */
 bool kv_worker_rounds_rest(const kv_worker *worker) {
     for (uint32_t i = 0; i < worker->slot_count; i++)
         if (worker->queues[i].holds && slot_queue_count(&worker->queues[i]) != 0) return false;
@@ -81,8 +81,8 @@ static void close_queues(kv_worker *worker) {
     worker->slot_count = 0;
 }
 
-/* What a slot had of this rank when the term began is not sent again. In rounds it is: whether it counted is not
- * known. */
+/* Pushes that a slot had of this rank when the term began are not sent again. In rounds they are: whether they counted
+ * is not known. */
 void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count) {
     close_queues(worker);
     worker->generation++;
@@ -97,7 +97,7 @@ void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count) {
 
 /* ---- The state of the rank. */
 
-/* It is kept beside the scheduler's socket, unless the program says where. */
+/* The state is kept beside the scheduler's socket, unless the program names a place. */
 void kv_worker_recall(kv_worker *worker) {
     const char *scheduler = kv_process_scheduler(worker->process);
     uint32_t rank = kv_worker_rank(worker);
@@ -123,9 +123,10 @@ mr_status kv_worker_keep(kv_worker *worker, const char *folder) {
     return MR_OK;
 }
 
-/* ---- What the rank says. */
+/* ---- Events of the rank. */
 
-/* A round was over long ago when this came, and nobody knows with whom: not with this rank, if it came only once. */
+/* The round was over long before this message, with unknown members: without this rank, if the message came only
+ * once. */
 static bool is_missed(const kv_worker *worker, slot_message_status status) {
     bool once = worker->ended_map == kv_worker_stage(worker)->number &&
                 worker->ended_breaks == kv_process_breaks(worker->process);
@@ -161,7 +162,7 @@ static void send_pieces(void *context, const char *address, const shared_bytes_p
     van_send_pieces(kv_worker_van(worker), address, pieces, count);
 }
 
-/* ---- What is seen of others, and by them. */
+/* ---- Imports and exports. */
 
 const char *kv_worker_head(const kv_worker *worker, uint32_t slot) {
     const cluster_map *map = rank_map(worker->rank);
@@ -174,14 +175,14 @@ static const shm_import *see(void *context, uint64_t process) { return van_map_v
 
 static const shm_import *see_own(void *context, uint64_t process) { return context; }
 
-/* What lies in this process's memory goes along to a server that does not see it. */
+/* Values in this process's memory are copied for a server that has not imported it. */
 static shared_bytes *carry(void *context, uint32_t slot, span payload, bool *afar) {
     kv_worker *worker = context;
     if (!worker->lends || !remote_values_speaks(payload)) return NULL;
     van *van = kv_worker_van(worker);
     const char *address = kv_worker_head(worker, slot);
     shared_bytes *own = NULL;
-    if (address == NULL) return NULL; /* it does not leave */
+    if (address == NULL) return NULL; /* it is not sent */
     *afar = van_is_seen(van, address);
     if (*afar) return NULL;
     shm_import import = shm_export_import(van_export(van));
@@ -189,7 +190,7 @@ static shared_bytes *carry(void *context, uint32_t slot, span payload, bool *afa
     return remote_values_fetch(&map_view, payload, &own) == MR_OK ? own : NULL;
 }
 
-/* ---- What the player says. */
+/* ---- Events of the rank agent. */
 
 static void on_begin(void *context, uint32_t number, uint64_t term) {
     kv_worker *worker = context;
@@ -227,14 +228,14 @@ static void on_end(void *context, uint32_t number) {
     worker->rank = NULL;
 }
 
-/* For a checkpoint: has it ended its step? */
+/* For a checkpoint: whether the rank has ended its step. */
 static bool stands(void *context, uint32_t number, uint64_t *step) {
     const kv_worker *worker = context;
     *step = worker->session.step + kv_worker_is_open(worker); /* counted from 1 */
     return kv_worker_is_ready(worker) && !kv_worker_is_open(worker) && kv_worker_under_way(worker) == 0;
 }
 
-/* ---- As the kv process's host. */
+/* ---- Host of the kv_process. */
 
 static void on_replaced(void *context, uint64_t incarnation) {
     kv_process_enrol_again(((kv_worker *)context)->process, incarnation);
@@ -261,8 +262,8 @@ static void on_here(void *context, uint64_t incarnation) {
     rank_agent_begin(worker->agent, incarnation, van_now_us(kv_worker_van(worker)));
 }
 
-/* A player acts on what the controller says, and on cluster maps: on those that come, and on those that others do not
- * have. What servers answer to a rank, in the cluster map that both have, is nothing of that. */
+/* A rank agent handles the controller's messages, and cluster maps: received ones, and those that other processes lack.
+ * Answers of servers to a rank, in the cluster map of both, are not for it. */
 static bool concerns_holder(const kv_worker *worker, span batch) {
     reader reader = reader_of(batch.data, batch.size);
     slot_message_head head;
@@ -331,7 +332,7 @@ static void flush(void *context) {
     CHECK_INVARIANTS(worker->slot_count, kv_worker_check(worker));
 }
 
-/* ---- For its program. */
+/* ---- Interface to its program. */
 
 mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
     static const kv_process_host host = {.on_here = on_here,
@@ -446,7 +447,7 @@ mr_status kv_worker_opened(const kv_worker *worker) {
                      step);
 }
 
-/* The step that comes behind all those of which any slot has a push of this rank. */
+/* The step behind all steps of which any slot has a push of this rank. */
 static uint64_t fresh_step(const kv_worker *worker) {
     uint64_t newest = worker->session.step;
     for (uint32_t i = 0; i < worker->slot_count; i++) {
@@ -478,7 +479,7 @@ mr_status kv_worker_leave(kv_worker *worker) {
         return error_set(MR_INVALID, "mr_ps_leave needs a deployment in which all tables are bsp");
     bool half = session->order == KV_SESSION_ORDER_LEFT && session->step < session->order_round;
     if (session->order == KV_SESSION_ORDER_LEAVING || half)
-        return MR_OK; /* it was asked, and not waited for long enough */
+        return MR_OK; /* the caller has asked, but did not wait long enough */
     if (kv_worker_is_open(worker))
         return error_set(MR_DENIED, "a step is open: end it before the rank leaves (mr_ps_end)");
     session->wanted = false;
@@ -505,22 +506,22 @@ mr_status kv_worker_left(const kv_worker *worker, uint64_t *round) {
 
 uint64_t kv_worker_step(const kv_worker *worker) { return worker->session.step; }
 
-/* That a table was dropped has no name of its own: a step that is played again may not say it. */
+/* A dropped table has no seq of its own: a replayed step may omit it. */
 static void say_drops(const kv_worker *worker, slot_queue *queue) {
     for (uint32_t i = 0; i < worker->drop_count; i++) {
         payload_room room;
         push_batch *batch = slot_queue_gather(queue, 0);
         payload_head head = {.table = worker->drops[i], .op = PAYLOAD_DROP};
-        if (payload_add(&batch->payload, head, 0, &room) != MR_OK) return; /* servers keep what they have */
+        if (payload_add(&batch->payload, head, 0, &room) != MR_OK) return; /* servers keep their rows */
     }
 }
 
-/* The end of a step is heard by every slot, whatever else it got; in rounds it is what the step adds. To rounds that
- * this worker has not joined it adds nothing, later. */
+/* The end of a step goes to every slot, whatever else was sent to it; in rounds it carries the step's contribution. The
+ * rounds that this worker has not joined get an empty one, later. */
 mr_status kv_worker_end(kv_worker *worker) {
     if (!kv_worker_is_open(worker)) return error_set(MR_STALE, "no step is open: begin one first (mr_ps_begin)");
     uint64_t step = worker->session.step + 1;
-    feedback_file_end(worker->encoder.file, step); /* before anybody hears of the end */
+    feedback_file_end(worker->encoder.file, step); /* before any slot hears of the end */
     for (uint32_t i = 0; i < worker->slot_count; i++) {
         slot_queue *queue = &worker->queues[i];
         uint64_t name = queue->holds ? step : seq_tick(step);
@@ -544,7 +545,7 @@ mr_status kv_worker_end(kv_worker *worker) {
     return MR_OK;
 }
 
-/* ---- What goes with a step. */
+/* ---- Dropped tables. */
 
 bool kv_worker_eager(const kv_worker *worker) { return worker->dirty; }
 

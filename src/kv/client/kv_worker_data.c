@@ -2,8 +2,8 @@
 #include "base/error.h"
 #include "kv/client/kv_worker_internal.h"
 
-/* What all slots have of this rank. Rounds are acknowledged when they are over; where others went on without it some
- * slots may have to do that yet. */
+/* Steps of this rank that all slots have. Rounds are acknowledged when they are over; where others went on without the
+ * rank some slots may still have to acknowledge. */
 static uint64_t acknowledged(void *context) {
     const kv_worker *worker = context;
     uint64_t lowest = UINT64_MAX, late = !kv_worker_rounds_rest(worker) || worker->session.jumped;

@@ -1,4 +1,4 @@
-/* kv_worker_internal.h — internals of the worker process, shared by kv worker*.c; see kv_worker.h. */
+/* kv_worker_internal.h — internals of the worker process, shared by kv_worker*.c; see kv_worker.h. */
 #pragma once
 #include "kv/client/data_client.h"
 #include "kv/client/kv_session.h"
@@ -15,28 +15,28 @@ enum { KV_WORKER_NAMES = 1024, KV_WORKER_LISTS = 64 << 20 }; /* a power of two; 
 struct kv_worker {
     kv_process *process;
     uint64_t incarnation;
-    rank_agent *agent; /* NULL: it is not here yet */
-    rank *rank;        /* NULL: it plays none */
+    rank_agent *agent; /* NULL: not registered yet */
+    rank *rank;        /* NULL: the process holds no rank */
     kv_session session;
-    bool crowded; /* every rank has a process: a fact of registering, of interest only before the rank is known */
-    bool dirty;   /* something can be sent before the loop waits */
-    uint64_t generation; /* counts those that it has seen */
+    bool crowded; /* every rank has a process: a fact of registration, of interest only before the rank is known */
+    bool dirty;   /* there is something to send before the loop waits */
+    uint64_t generation; /* counts the generations it has seen */
     uint32_t slot_count;
     slot_queue *queues; /* by slot, owned */
-    list eager;         /* of slot queue: those that may have something to send */
+    list eager;         /* of slot queues: those that may have something to send */
     tickets tickets;
     splitter splitter;
     uint64_t *offsets; /* owned scratch: where the values of vectors begin */
     size_t offset_room;
     push_encoder encoder;
     key_list_cache cache;             /* of keys that were pulled more than once */
-    uint64_t pulled[KV_WORKER_NAMES]; /* names of lists that were pulled, the lower halves */
-    bool kept_elsewhere;              /* the program says where the state of the rank is kept */
+    uint64_t pulled[KV_WORKER_NAMES]; /* hashes of pulled lists, the lower halves */
+    bool kept_elsewhere;              /* the program names the place of the rank's state */
     remote_values_map_view map_view;  /* of the servers of this machine */
-    bool lends;                       /* something that was pushed spoke of this process's memory */
-    data_client *client;              /* owned; NULL: it wants no data */
-    uint64_t ended_map, ended_breaks; /* when its last step was ended: what it sent then came once, if it came */
-    uint32_t *drops;                  /* owned: ids of tables that slots have to be told of */
+    bool lends;                       /* a push referred to this process's memory */
+    data_client *client;              /* owned; NULL: no data wanted */
+    uint64_t ended_map, ended_breaks; /* at the end of the last step; unchanged: its messages came once at most */
+    uint32_t *drops;                  /* owned: ids of dropped tables that slots have to hear of */
     uint32_t drop_count;
 };
 
@@ -44,20 +44,20 @@ static inline const cluster_map *kv_worker_stage(const kv_worker *worker) { retu
 static inline bool kv_worker_is_ready(const kv_worker *worker) { return kv_session_is_ready(&worker->session); }
 static inline bool kv_worker_is_open(const kv_worker *worker) { return kv_session_is_open(&worker->session); }
 static inline bool kv_worker_in_round(const kv_worker *worker) { return worker->session.state == KV_SESSION_ROUND; }
-size_t kv_worker_under_way(const kv_worker *worker); /* messages that are not acknowledged */
+size_t kv_worker_under_way(const kv_worker *worker); /* unacknowledged messages */
 bool kv_worker_rounds_rest(const kv_worker *worker); /* none of them is of a round */
 
-/* The address of the server that leads a slot; NULL: nobody does. */
+/* The address of the server that leads a slot; NULL: none. */
 const char *kv_worker_head(const kv_worker *worker, uint32_t slot);
 
-/* MR_STALE: what was lost, and what the tables continue from. The program has heard of it with that. */
+/* MR_STALE: the error tells the loss, and where the tables continue. The program is thereby informed. */
 mr_status kv_worker_say_lost(kv_worker *worker);
 
 /* ---- Steps and rounds (kv_worker_steps.c). */
 
 /* The term ends, or another generation begins: everything under way is MR_STALE. */
 void kv_worker_interrupt(kv_worker *worker, const cluster_map *map, kv_session_state to);
-void kv_worker_skip_to(kv_worker *worker, uint64_t step); /* steps before this one were over without this rank */
+void kv_worker_skip_to(kv_worker *worker, uint64_t step); /* steps before this one ended without this rank */
 /* Begins the wanted step as soon as it can begin, and asks for the owed rounds one after the other. */
 void kv_worker_go_on(kv_worker *worker);
 void kv_worker_on_ready(void *context); /* as rank.h has them, like those that follow */
@@ -72,14 +72,14 @@ void kv_worker_fail_all(kv_worker *worker, mr_status status); /* every request u
 void kv_worker_open_queues(kv_worker *worker, uint32_t slot_count);
 void kv_worker_recall(kv_worker *worker); /* the rank's codec state, from its file */
 
-/* of a lease of this kv worker (zero_copy.h) */
+/* moves a zero-copy buffer of this kv_worker (zero_copy.h) */
 void kv_worker_moved(void *context, const shared_bytes *bytes, span from, span to);
 
-/* What can go goes now, and whoever drives the loop is still to look after it: while a large request is cut, what was
- * cut of it is on its way, and still in the caches. */
+/* Sends what can be sent now, and leaves the loop to be woken: while a large request is split, its first parts are on
+ * their way, and still in the caches. */
 void kv_worker_ship(kv_worker *worker);
 
-/* If this slot queue has something that can go, it goes before anybody waits. */
+/* If this slot queue has something to send, it is sent before the loop waits. */
 static inline void kv_worker_wakes(kv_worker *worker, slot_queue *queue) {
     if (!list_empty(&queue->link) || (slot_queue_next(queue) == NULL && slot_queue_next_query(queue) == NULL)) return;
     list_push_back(&worker->eager, &queue->link);

@@ -1,19 +1,20 @@
-/* ps_connection.c — a worker's connection (miniray/ps.h): a kv worker that several threads drive.
+/* ps_connection.c — a worker's connection (miniray/ps.h): a kv_worker that several threads drive.
  *
- * The lock of the poller guards the kv worker and everything below it. Whoever waits drives the loop; when somebody
- * drives already it stands in line, and is told when what it waits for is there. The helper drives while nobody waits:
+ * The lock of the poller guards the kv_worker and everything below it. A waiting thread drives the loop; if another
+ * thread drives already, the waiting thread queues, and is woken when its condition holds. The helper drives while no
+ * thread waits:
  *
- *   a thread waits ──► nobody drives: it drives ── done ──► passes on to the next in line
+ *   a thread waits ──► no thread drives: it drives ── done ──► passes on to the next in the queue
  *                      the helper drives: it is woken, and passes on
- *   the helper ──► somebody drives, or drove HELPER_GRACE_US ago: sleeps so long
- *                  else: drives, until somebody comes
+ *   the helper ──► a thread drives, or drove HELPER_GRACE_US ago: sleeps so long
+ *                  else: drives, until a thread comes
  *
- * So a program that pushes and waits again and again is not held up by the helper, and one that computes is heard of.
+ * So a program that pushes and waits in a loop is not delayed by the helper, and one that computes is still served.
  *
- * What is asked for without waiting leaves at once if nothing of its slot is under way, but not more often than every
- * LEAVE_US; else with what else gathers (slot_queue.h). Functions that are told of the end of a request are called
- * without the lock, by whoever has found out; they must not wait, since what they would wait for may be theirs to bring
- * about. Tested by tests/ps_misuse_test.c. */
+ * A request without a wait is sent at once if nothing of its slot is under way, but not more often than every LEAVE_US;
+ * else with the other gathered requests (slot_queue.h). Completion callbacks are called without the lock, by the thread
+ * that has noticed the completion; they must not wait, since that thread may be the one that would end the wait.
+ * Tested by tests/ps_misuse_test.c. */
 #include "kv/client/ps_connection.h"
 
 #include <pthread.h>
@@ -33,15 +34,15 @@
 
 #define HELPER_GRACE_US INT64_C(2000)
 #define LEAVE_US        50
-static _Thread_local bool telling; /* this thread is in a function that is told of something */
+static _Thread_local bool telling; /* this thread is in a callback */
 
-typedef struct wish { /* what a thread waits for; lives on its stack */
+typedef struct wish { /* the condition of a waiting thread; lives on its stack */
     list of_ps;
     poller_waiter waiter;
     ps_connection_asked_fn *asked;
     void *argument;
     mr_status status;
-    char error[ERROR_TEXT_MAX]; /* of a status that is one: another thread may have met it */
+    char error[ERROR_TEXT_MAX]; /* of an error status: another thread may have met it */
 } wish;
 
 struct mr_ps {
@@ -50,9 +51,9 @@ struct mr_ps {
     poller poller;
     list wishes, handles;
     int64_t driven_us;     /* when a thread of the program drove last */
-    uint64_t driven_ticks; /* the same for who is in a hurry (clock_ticks), and LEAVE_US */
+    uint64_t driven_ticks; /* the same in clock_ticks, for frequent callers, and LEAVE_US */
     uint64_t leave_ticks;
-    int64_t looked_us; /* at the clock, by who drives, and has not slept since; 0: it has */
+    int64_t looked_us; /* at the clock, by the driving thread, which has not slept since; 0: it has */
     pthread_t helper;
     bool has_helper, closing;
     _Atomic uint32_t helper_word; /* changed to wake it while it sleeps */
@@ -60,7 +61,7 @@ struct mr_ps {
 
 /* ---- Driving. */
 
-/* Tells those whose wish has come true; the driver finds out by itself. */
+/* Wakes the threads whose condition holds; the driver checks its own. */
 static void grant(mr_ps *ps) {
     list_for_each (item, &ps->wishes) {
         wish *wish = container_of(item, struct wish, of_ps);
@@ -74,12 +75,12 @@ static void grant(mr_ps *ps) {
 
 static void rouse(void *loop) { event_loop_wake(loop); }
 
-/* Those who are to be told of the end of a request. Locked, before and after, but not meanwhile. */
+/* Calls completion callbacks. Locked, before and after, but not meanwhile. */
 static void tell(mr_ps *ps) {
     void (*done)(void *context, mr_status status);
     void *context;
     mr_status status;
-    if (!kv_worker_tells(ps->worker)) return; /* as it is nearly always */
+    if (!kv_worker_tells(ps->worker)) return; /* the usual case */
     while (!telling && kv_worker_tell(ps->worker, &done, &context, &status)) {
         poller_unlock(&ps->poller);
         telling = true;
@@ -89,8 +90,8 @@ static void tell(mr_ps *ps) {
     }
 }
 
-/* One turn: what is there, and if nothing came of it, a wait for more; others get the lock in between, also while there
- * is always more. Locked; the poller is this thread's. False: what was waited for is there, or it is too late. */
+/* One turn: handles what is there, and if nothing came of it, waits; other threads get the lock in between, also under
+ * constant load. Locked; this thread has the poller. False: the condition holds, or the time is over. */
 static bool turn(mr_ps *ps, const bool *done, int64_t until_us) {
     event_loop_run_once(ps->loop, 0);
     grant(ps);
@@ -111,9 +112,9 @@ static bool turn(mr_ps *ps, const bool *done, int64_t until_us) {
     return true;
 }
 
-/* What the thread has asked for leaves before it looks at a clock: the server has it while this one gets ready to wait.
- * And whoever is answered while it looks has no time for a clock: when it began to look will do. until_us is
- * CLOCK_NEVER_US if it has not waited yet. */
+/* The thread's requests are sent before it reads a clock: the server has them while this thread gets ready to wait. A
+ * thread that is answered while it spins reads no clock: the start of its spinning will do. until_us is CLOCK_NEVER_US
+ * if it has not waited yet. */
 static void drive(mr_ps *ps, const bool *done, int64_t timeout_us, int64_t until_us) {
     van_hurry(kv_worker_van(ps->worker));
     ps->looked_us = event_loop_now_us(ps->loop);
@@ -133,14 +134,14 @@ void ps_connection_leave(mr_ps *ps) {
     if (ps->poller.driven) return;
     uint64_t now_ticks = clock_ticks();
     if (now_ticks - ps->driven_ticks < ps->leave_ticks) return;
-    van_hurry(kv_worker_van(ps->worker)); /* who is to be woken wakes up while we look for what has come */
+    van_hurry(kv_worker_van(ps->worker)); /* sleeping peers wake up while this thread spins */
     ps->driven_ticks = now_ticks;
     ps->driven_us = event_loop_now_us(ps->loop);
-    event_loop_run_once(ps->loop, 0); /* nobody drives, so it is ours for a moment */
+    event_loop_run_once(ps->loop, 0); /* no thread drives, so this one may for a moment */
     grant(ps);
 }
 
-/* The error says what this process waits for; and the scheduler what everything does, if it does. */
+/* The error tells what this process waits for, and the stall of the deployment, if the scheduler reports one. */
 static mr_status late(const mr_ps *ps) {
     const char *stall = control_client_stall(kv_worker_control(ps->worker));
     char own[ERROR_TEXT_MAX];
@@ -154,8 +155,8 @@ mr_status ps_connection_check_wait(void) {
     return MR_OK;
 }
 
-/* Not inline: gcc 13 would warn of an address on the stack that is kept, for it does not see that the list lets go of
- * it before the caller returns. */
+/* Not inline: gcc 13 would warn of a kept address on the stack, since it does not see that the list drops the address
+ * before the caller returns. */
 static __attribute__((noinline)) void add_wish(mr_ps *ps, wish *wish) { list_push_back(&ps->wishes, &wish->of_ps); }
 
 mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *argument, int64_t timeout_us) {
@@ -170,7 +171,7 @@ mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *ar
     add_wish(ps, &wish);
     wake_driver(ps);
     int64_t until_us = CLOCK_NEVER_US;
-    /* it stands in line first */
+    /* it queues first */
     if (ps->poller.driven) until_us = clock_deadline_us(event_loop_now_us(ps->loop), timeout_us);
     poller_turn what = poller_wait(&ps->poller, &wish.waiter, timeout_us);
     if (what == POLLER_DRIVE) {
@@ -203,7 +204,7 @@ static void *helper_main(void *argument) {
         bool busy = ps->poller.driven || event_loop_now_us(ps->loop) - ps->driven_us < HELPER_GRACE_US;
         if (!busy) helper_drive(ps);
         if (ps->closing) break;
-        poller_unlock(&ps->poller); /* for whoever has come */
+        poller_unlock(&ps->poller); /* for a waiting thread */
         futex_wait(&ps->helper_word, word, HELPER_GRACE_US, FUTEX_WITHIN);
         poller_lock(&ps->poller);
     }
@@ -264,7 +265,7 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
                                   .number = rank == MR_PS_ANY_RANK ? KV_PROCESS_ANY : (uint32_t)rank};
     mr_ps *ps = xcalloc(1, sizeof *ps);
     poller_init(&ps->poller);
-    poller_own(&ps->poller, cpu_thread()); /* who connects is who asks most */
+    poller_own(&ps->poller, cpu_thread()); /* the connecting thread is likely the most frequent caller */
     ps->leave_ticks = (uint64_t)(LEAVE_US * clock_ticks_per_us());
     list_init(&ps->wishes);
     list_init(&ps->handles);
@@ -381,7 +382,7 @@ static mr_status may_end(kv_worker *worker, void *round) {
     return kv_worker_step(worker) >= *(uint64_t *)round ? MR_OK : kv_worker_opened(worker);
 }
 
-/* Rounds that have it, for nobody knew, get nothing of it. */
+/* Rounds that still include this rank, up to the decided one, get an empty contribution. */
 static mr_status leave(mr_ps *ps, int64_t until_us) {
     uint64_t round;
     MR_TRY(kv_worker_leave(ps->worker));

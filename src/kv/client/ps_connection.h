@@ -9,25 +9,25 @@
 typedef mr_status ps_connection_asked_fn(kv_worker *worker, void *argument);
 
 void ps_connection_lock(mr_ps *ps);
-void ps_connection_unlock(mr_ps *ps); /* those whose requests are over are told before it returns */
+void ps_connection_unlock(mr_ps *ps); /* callbacks of finished requests are called before it returns */
 kv_worker *ps_connection_worker(mr_ps *ps);
 
-/* The head of a handle that lives as long as its user likes: ps is NULL once the connection is closed. */
+/* The head of a handle that its user frees: ps is NULL once the connection is closed. */
 typedef struct ps_connection_handle {
     list link;
     mr_ps *ps;
 } ps_connection_handle;
-list *ps_connection_handles(mr_ps *ps); /* all of them; with the lock */
+list *ps_connection_handles(mr_ps *ps); /* all handles; with the lock */
 
-/* Locked, before and after. MR_TIMEOUT: the error is that of the last time it asked. MR_DENIED: a callback waits. */
+/* Locked, before and after. MR_TIMEOUT: the error is that of the last try. MR_DENIED: a callback waits. */
 MR_MUST mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, void *argument, int64_t timeout_us);
 MR_MUST mr_status ps_connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us); /* locked; for a request */
-/* Locked; for a request that was MR_STALE. True: it may be made now (kv_worker_admit); else *status says why not. */
+/* Locked; for a request that was MR_STALE. True: it may be made now (kv_worker_admit); else *status is the error. */
 bool ps_connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *status);
 /* for ps_connection_await: a message was answered */
 mr_status ps_connection_is_answered(kv_worker *worker, void *ticket);
-void ps_connection_leave(mr_ps *ps); /* locked: what was asked for leaves soon, also if nobody waits for it */
+void ps_connection_leave(mr_ps *ps); /* locked: requests are sent soon, also without a waiting thread */
 
 MR_MUST mr_status ps_connection_check_wait(void); /* MR_DENIED: this is a callback */
 
-mr_ps_info ps_connection_info(const cluster_map *map, uint32_t rank); /* what the cluster map says, for this rank */
+mr_ps_info ps_connection_info(const cluster_map *map, uint32_t rank); /* from the cluster map, for this rank */

@@ -1,16 +1,16 @@
 /* push_encoder.h — push encoder: codecs and compressors of a worker, their error feedback, scratch memory and counters.
  *
- * Ownership  it owns all of it. Threads: the kv worker's. */
+ * Ownership  it owns all of it. Threads: the kv_worker's. */
 #pragma once
 #include "kv/client/feedback_file.h"
 #include "kv/codec/compress.h"
 
 typedef struct push_encoder_traffic { /* sections of pushes first, in bytes */
-    uint64_t plain_bytes;             /* as they would be without codecs */
-    uint64_t sent_bytes;              /* as they are */
+    uint64_t plain_bytes;             /* size without codecs */
+    uint64_t sent_bytes;              /* size sent */
     uint64_t sections, encoded;       /* all; those that went through a codec or a compressor */
-    uint64_t asked_plain_bytes;       /* sections that ask, as they would be with all their keys */
-    uint64_t asked_bytes;             /* as they are */
+    uint64_t asked_plain_bytes;       /* sections of queries, with all their keys */
+    uint64_t asked_bytes;             /* size sent */
     uint64_t forgotten;               /* queries with keys that the slot had forgotten */
 } push_encoder_traffic;
 
@@ -34,4 +34,4 @@ void push_encoder_fini(push_encoder *encoder);
 /* Memory for a section of so many values, keys and bytes of a message. MR_NOMEM. */
 MR_MUST mr_status push_encoder_reserve(push_encoder *encoder, size_t values, size_t keys, size_t message);
 
-compressor *push_encoder_press(push_encoder *encoder, compressor_id id); /* NULL: this machine does not have it */
+compressor *push_encoder_press(push_encoder *encoder, compressor_id id); /* NULL: not on this machine */

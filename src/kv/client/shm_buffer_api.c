@@ -1,4 +1,4 @@
-/* shm_buffer_api.c — mr_ps_memory_*: buffers of a worker that servers of its machine can read (miniray/ps.h). */
+/* shm_buffer_api.c — mr_ps_buffer_*: buffers of a worker that servers of its machine can read (miniray/ps.h). */
 #include "base/error.h"
 #include "kv/client/ps_connection.h"
 #include "net/shm/shm_export.h"

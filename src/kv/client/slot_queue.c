@@ -140,7 +140,7 @@ void slot_queue_sent(slot_queue *queue, push_batch *batch) {
 }
 
 static void end_batch(slot_queue *queue, tickets *tickets, push_batch *batch, mr_status status) {
-    zero_copy_end(batch->zero_copy); /* before the caller has its memory back */
+    zero_copy_end(batch->zero_copy); /* before the caller gets its memory back */
     batch->zero_copy = NULL;
     for (uint32_t i = 0; i < batch->ticket_count; i++) tickets_end(tickets, batch->tickets[i], status);
     list_remove(&batch->link);
@@ -208,7 +208,7 @@ void slot_queue_asked(slot_queue *queue, query_batch *batch) {
     queue->asked = batch;
 }
 
-/* One that asked for many parts is not kept. */
+/* A query with many parts is not kept. */
 static void let_go(slot_queue *queue, query_batch *batch) {
     list_remove(&batch->link);
     payload_empty(&batch->payload);
@@ -218,7 +218,7 @@ static void let_go(slot_queue *queue, query_batch *batch) {
         queue->spare_batch = batch;
 }
 
-/* The slot knows its keys by their name from now on, if it was told them; or it is not known whether it does. */
+/* The slot has the keys cached from now on, if they were sent; or that is unknown. */
 static void end_part(scatter *part, tickets *tickets, mr_status status) {
     if (part->list != NULL) {
         part->list->known = status == MR_OK;
@@ -244,14 +244,14 @@ mr_status slot_queue_ask_block(query_batch *batch, const scatter *part) {
     return MR_OK;
 }
 
-/* It has changed while it was looked at. Where that happens again and again the server sends it. */
+/* The block has changed while it was read. If that happens repeatedly the server sends it. */
 static mr_status look_again(slot_queue *queue, uint64_t step, const scatter *part) {
     scatter again = *part;
     if (++again.tries == SLOT_QUEUE_LOOKS) again.map_view = NULL;
     return slot_queue_ask_block(slot_queue_ask(queue, step, 0, part->bytes), &again);
 }
 
-/* One section for each that asked, in their order. */
+/* One section for each asking section, in their order. */
 static void scatter_all(slot_queue *queue, query_batch *batch, tickets *tickets, span bytes) {
     payload_reader reader = payload_open(bytes);
     for (uint32_t i = 0; i < batch->part_count; i++) {
@@ -280,7 +280,7 @@ static mr_status list_keys(payload_writer *out, const payload_section *section, 
     return MR_OK;
 }
 
-/* The query as it is without names. */
+/* The query with all keys instead of hashes. */
 static mr_status spell_out(const query_batch *batch, payload_writer *out) {
     payload_reader reader = payload_open(payload_written(&batch->payload));
     uint32_t part = 0;

@@ -54,7 +54,7 @@ mr_status splitter_check(const slot_placement_table *table, const uint64_t *keys
     return MR_OK;
 }
 
-/* As slot_placement_slot has it; where slots are a power of two no key is divided by anything. */
+/* As slot_placement_slot; with a power of two of slots there is no division. */
 static void find_slots(const slot_placement_table *table, const uint64_t *keys, size_t count, uint32_t *slots) {
     uint32_t mask = table->slots - 1;
     bool masks = table->order == SLOT_PLACEMENT_HASHED && (table->slots & mask) == 0;
@@ -74,7 +74,7 @@ mr_status splitter_keys(splitter *splitter, const slot_placement_table *table, c
         if (splitter->counts[slot]++ == 0) splitter->touched[splitter->touch_count++] = slot;
     }
     uint32_t end = 0;
-    for (uint32_t i = 0; i < splitter->touch_count; i++) { /* where each slot's begin: they end there in a moment */
+    for (uint32_t i = 0; i < splitter->touch_count; i++) { /* start of each slot's places; becomes the end below */
         splitter->ends[splitter->touched[i]] = end;
         end += splitter->counts[splitter->touched[i]];
     }

@@ -17,7 +17,7 @@
 
 enum { SPLITTER_KEYS_MAX = 1 << 20 };
 
-typedef struct splitter { /* zero-initialized it is ready */
+typedef struct splitter { /* zero-initialized: ready */
     uint32_t *counts;     /* by slot; owned, as are the others */
     uint32_t *ends;       /* by slot: behind its places */
     uint32_t *touched;    /* slots that have keys, in the order of their first ones */
@@ -34,9 +34,9 @@ typedef struct splitter_run { /* the keys of one slot */
 
 void splitter_fini(splitter *splitter);
 
-/* The keys as splitter_keys has them: MR_INVALID. */
+/* Checks the keys as splitter_keys does: MR_INVALID. */
 MR_MUST mr_status splitter_check(const slot_placement_table *table, const uint64_t *keys, size_t count);
-/* MR_INVALID: a key is not above the one before it, or not one of the table's; the error says which. MR_NOMEM. */
+/* MR_INVALID: a key is not above the one before it, or outside the table; the error names it. MR_NOMEM. */
 MR_MUST mr_status splitter_keys(splitter *splitter, const slot_placement_table *table, const uint64_t *keys,
                                 size_t count);
 

@@ -15,16 +15,16 @@
 struct mr_ps_table {
     ps_connection_handle handle;
     table_info table;
-    mr_ps_array *arrays; /* owned: as users see them */
+    mr_ps_array *arrays; /* owned: as shown to users */
 };
 
 /* ---- At the scheduler. */
 
-typedef struct draft { /* what an edit is about */
+typedef struct draft { /* arguments and results of an edit */
     const char *name;
     table_catalog_table wanted; /* of a new table */
     table_catalog_table found;  /* owned */
-    uint32_t id;                /* of one that goes */
+    uint32_t id;                /* of a dropped one */
     mr_ps_table_list *listing;  /* owned */
 } draft;
 
@@ -69,7 +69,7 @@ static mr_status open_edit(void *argument, table_catalog *catalog, bool *changed
 
 static mr_status drop_edit(void *argument, table_catalog *catalog, bool *changed) {
     draft *draft = argument;
-    *changed = table_catalog_remove(catalog, draft->id); /* else somebody else has dropped it, or it is ours, decided */
+    *changed = table_catalog_remove(catalog, draft->id); /* else another process has dropped it, or this one has */
     return MR_OK;
 }
 
@@ -125,7 +125,7 @@ static mr_status make_handle(mr_ps *ps, const table_catalog_table *found, mr_ps_
     return MR_OK;
 }
 
-/* Only a round knows something of all slots. */
+/* Only a round has the norms of all slots. */
 static mr_status check_rounds(consistency consistency, const table_schema *schema) {
     if (consistency.kind == CONSISTENCY_BSP || !table_schema_needs_norms(schema)) return MR_OK;
     if (schema->clip_norm != 0)
@@ -135,7 +135,7 @@ static mr_status check_rounds(consistency consistency, const table_schema *schem
                      schema->optimizer);
 }
 
-/* Of a new table: what the deployment says, where the options say nothing. Locked. */
+/* Of a new table: the deployment's defaults, where the options are empty. Locked. */
 static mr_status settle_consistency(mr_ps *ps, table_catalog_table *wanted) {
     consistency consistency;
     MR_TRY(table_catalog_table_consistency(wanted, kv_worker_map(ps_connection_worker(ps)), &consistency));
@@ -143,7 +143,7 @@ static mr_status settle_consistency(mr_ps *ps, table_catalog_table *wanted) {
     return check_rounds(consistency, &wanted->schema);
 }
 
-/* Whether it could be opened: one that cannot be would be there for ever. Locked. */
+/* Whether the table could be opened: a table that cannot be opened would stay for ever. Locked. */
 static mr_status check_placement(mr_ps *ps, const table_catalog_table *wanted) {
     table_info table;
     MR_TRY(table_info_init(&table, wanted, kv_worker_map(ps_connection_worker(ps))));
@@ -162,7 +162,7 @@ static mr_status obtain(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, i
     return status;
 }
 
-/* A codec that is asked for here has to be here. */
+/* A codec that is named here has to be available here. */
 static mr_status check_press(compressor_id id) {
     compressor *compressor;
     if (id == COMPRESSOR_STORED) return MR_OK;
@@ -282,7 +282,7 @@ void mr_ps_table_list_free(mr_ps_table_list *listing) { free(listing); }
 /* ---- Versions. */
 
 struct mr_ps_version {
-    uint32_t table;            /* whose slots they are */
+    uint32_t table;            /* of the slots */
     kv_request_mark *versions; /* owned */
 };
 
@@ -310,7 +310,7 @@ typedef mr_status travel_fn(kv_worker *worker, const kv_request *request, uint64
 
 static int64_t patience_us(int64_t timeout_us) { return timeout_us == 0 ? MR_PS_TIMEOUT_US : timeout_us; }
 
-/* Nobody has its number: what is still under way after that must not need the caller's memory. */
+/* The caller has no number of it: the request must not need the caller's memory after the call. */
 static mr_status wait_for(mr_ps *ps, uint64_t number, int64_t timeout_us) {
     mr_status status = ps_connection_wait(ps, number, patience_us(timeout_us));
     if (status == MR_TIMEOUT || status == MR_NOMEM) MR_TRY(kv_worker_abandon(ps_connection_worker(ps), number));

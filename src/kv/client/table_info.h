@@ -1,12 +1,12 @@
 /* table_info.h — table as a worker needs it to split requests over slots.
  *
- * Keys lie in slots by slot_placement.h. The blocks of all arrays of a dense table are numbered one after the other,
- * and lie in the slots in turn, from a slot on that the table's id draws: so they lie evenly, and small tables do not
- * all begin with the same slot.
+ * Keys lie in slots by slot_placement.h. The blocks of all arrays of a dense table are numbered consecutively, and lie
+ * in the slots in turn, starting at a slot drawn from the table's id: so blocks are spread evenly, and small tables do
+ * not all begin with the same slot.
  *
- * What a slot knows   A definition goes in front of the first things that a slot hears of the table, in each generation
- *                     of the deployment, until it is known to be there. A mark is the number of the batch that carried
- *                     it (slot_queue.h).
+ * Schema sent   A schema precedes the first messages about the table to a slot, in each generation of the deployment,
+ *               until the slot is known to have it. table_info_mark has the number of the batch that carried it
+ *               (slot_queue.h).
  *
  * Ownership   it owns its arrays and marks. Pure. */
 #pragma once
@@ -20,7 +20,7 @@ typedef struct table_info_array {
     uint64_t first_block; /* among all blocks of the table */
 } table_info_array;
 
-typedef struct table_info_mark { /* which batches and queries carried the definition to a slot; 0: none did */
+typedef struct table_info_mark { /* batches and queries that carried the schema to a slot; 0: none */
     uint64_t first, batch;       /* the first batch, and the last */
     uint64_t query;              /* the last query */
 } table_info_mark;
@@ -34,17 +34,17 @@ typedef struct table_info {
     slot_placement_table placement;
     size_t item, row;         /* bytes of a value; of a row of a sparse table */
     table_info_array *arrays; /* by number */
-    uint64_t generation;      /* that the marks are of */
-    table_info_mark *marks;   /* by slot, from the first one of its own on */
+    uint64_t generation;      /* of the marks */
+    table_info_mark *marks;   /* by slot, from the table's first slot on */
 } table_info;
 
-/* The table is copied. MR_INVALID: it cannot lie in slots of this cluster map. */
+/* The table is copied. MR_INVALID: the slots of this cluster map do not allow it. */
 MR_MUST mr_status table_info_init(table_info *table_info, const table_catalog_table *table, const cluster_map *map);
-/* It lies in slots that have rounds. */
+/* The table lies in slots with rounds. */
 static inline bool table_info_in_rounds(const table_info *table) { return table->consistency.kind == CONSISTENCY_BSP; }
 void table_info_fini(table_info *table);
 
-/* Its pushes go through a codec that loses something. (One that gives what the table's dtype has already is none.) */
+/* Its pushes go through a lossy codec. (A codec to the table's own dtype is not lossy.) */
 static inline bool table_info_is_lossy(const table_info *table) {
     const table_schema *schema = &table->table.schema;
     codec_id id = schema->codec.id;

@@ -54,7 +54,7 @@ static size_t kept(const codec *codec, size_t count) {
     return count == 0 ? 0 : k < 1 ? 1 : k > count ? count : k;
 }
 
-/* Of all behind the head. */
+/* Bytes behind the head. */
 static size_t body_size(codec_id id, size_t count, size_t k) {
     switch (id) {
     case CODEC_NONE: return count * 4;
@@ -80,7 +80,7 @@ static uint8_t *put_float(uint8_t *at, float value) {
     return at + sizeof value;
 }
 
-/* Added and taken away again, it rounds what is smaller than 2^22 to the nearest whole number, even. */
+/* Added and subtracted again, it rounds numbers below 2^22 to the nearest whole number, even. */
 static const float NEAREST = 0x1.8p23f;
 
 static uint8_t *encode_int8(const float *values, size_t count, uint8_t *at) {

@@ -1,6 +1,6 @@
 /* codec.h — gradient codecs: fp16, bf16, int8, sign, top-k and random-k.
  *
- *   id  name   bytes of n values        what comes back
+ *   id  name   bytes of n values        decoded values
  *   --  -----  -----------------------  ---------------------------------------------------------------------------
  *   0   none   4·n                      the values
  *   1   fp16   2·n                      the nearest half
@@ -10,7 +10,7 @@
  *   5   topk   8·k                      the k largest by |x| (of equal ones the first), 0 elsewhere
  *   6   randk  8 + 4·k                  one of each of k equal stretches, drawn from (seed, step), 0 elsewhere
  *
- * All but none lose something: what they lose is added to the next values (residual.h). The output of an encoder is a
+ * All codecs except none are lossy: the loss is added to the next values (residual.h). The output of an encoder is a
  * function of the values, the settings and the step, equal on every machine: scales are sums and divisions in fp64 in
  * the order of the values, rounded once. k is part·n, at least 1.
  *
@@ -22,8 +22,8 @@
  *            the lowest bit first, zeros at the end. topk: 4 k, k ascending places of 4, k values.
  *            randk: 4 k, 8 seed, k values
  *
- * Ids are given once. A table names its codec, which its creator has to know (table_schema.h); a message says which one
- * it has, so that what is sent in another way, as it is, is read as well. */
+ * Ids are never reused. A table names its codec, which the creator of the table has to know (table_schema.h). A message
+ * carries the id of its own codec, so messages of another codec or without one are decoded as well. */
 #pragma once
 
 #include "base/bytes.h"
@@ -49,24 +49,24 @@ typedef enum codec_id {
 
 typedef struct codec {
     codec_id id;
-    double part;   /* topk, randk: of the values, above 0 and at most 1 */
+    double part;   /* topk, randk: fraction of the values, above 0 and at most 1 */
     uint64_t seed; /* randk */
 } codec;
 
 const char *codec_name(codec_id id); /* static */
 
-/* "fp16", "topk:0.01": MR_NOT_FOUND, and says what there is; MR_INVALID: not a part. */
+/* "fp16", "topk:0.01": MR_NOT_FOUND, and the error lists the codecs; MR_INVALID: not a fraction. */
 MR_MUST mr_status codec_parse(const char *text, codec *out);
 
-size_t codec_bound(const codec *codec, size_t count); /* no message of so many values is larger */
+size_t codec_bound(const codec *codec, size_t count); /* upper bound of a message of so many values */
 
-/* MR_INVALID: a value is not finite, where a scale or an order is made of them (int8, sign, topk). */
+/* MR_INVALID: a value is not finite, and the codec needs a scale or an order (int8, sign, topk). */
 MR_MUST mr_status codec_check(const codec *codec, const float *values, size_t count);
 
-/* Writes a message of count ≤ CODEC_COUNT_MAX values into `room` ≥ codec_bound bytes; gives its size. MR_INVALID:
+/* Writes a message of count ≤ CODEC_COUNT_MAX values into `room` ≥ codec_bound bytes and returns its size. MR_INVALID:
  * codec_check. */
 MR_MUST mr_status codec_encode(const codec *codec, uint64_t step, const float *values, size_t count, void *out,
                                size_t room, size_t *size);
 
-/* Reads a message of exactly `count` values, of whatever codec. MR_CORRUPT, and `out` has anything. */
+/* Decodes a message of exactly `count` values, of any codec. MR_CORRUPT, and `out` is undefined. */
 MR_MUST mr_status codec_decode(span message, float *out, size_t count);

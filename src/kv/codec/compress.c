@@ -1,5 +1,5 @@
-/* compress.c — see compress.h. The few functions that are used are declared here, as the libraries have kept them since
- * their first versions: so that neither is needed to build. */
+/* compress.c — see compress.h. The few functions of the libraries are declared here, unchanged since their first
+ * versions: so neither library is needed to build. */
 #include "kv/codec/compress.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ struct compressor {
     void *library;
     int (*lz4_compress)(const char *from, char *to, int size, int room);   /* LZ4_compress_default: 0, it did not fit */
     int (*lz4_decompress)(const char *from, char *to, int size, int room); /* LZ4_decompress_safe: below 0, wrong */
-    void *packer, *unpacker; /* owned: what zstd works with, each made when it is needed first: most do only one */
+    void *packer, *unpacker; /* owned: zstd's contexts, each made at its first use: most processes need only one */
     void *(*zstd_packer_create)(void), *(*zstd_unpacker_create)(void);
     size_t (*zstd_packer_free)(void *packer), (*zstd_unpacker_free)(void *unpacker);
     size_t (*zstd_compress)(void *packer, void *to, size_t room, const void *from, size_t size, int level);

@@ -1,12 +1,13 @@
 /* compress.h — lossless compression of bytes: lz4 and zstd.
  *
- * Their libraries are opened when a press is, not linked: a program that compresses nothing needs neither. Bytes that
- * do not become smaller are stored unchanged. The bytes differ between versions of a library; what they mean does not.
+ * The libraries are opened with a compressor, not linked: a program that compresses nothing needs neither. Bytes that
+ * do not become smaller are stored unchanged. The compressed bytes differ between versions of a library; the
+ * decompressed bytes do not.
  *
  *   bytes    message
  *   -------  -----------------------------------------------
  *   1 3      0 stored, 1 lz4, 2 zstd; zeros
- *   4        size of what is in it
+ *   4        size of the decompressed bytes
  *   … */
 #pragma once
 #include "base/bytes.h"
@@ -23,19 +24,19 @@ typedef enum compressor_id {
 
 typedef struct compressor compressor;
 
-/* MR_NOT_FOUND: this machine does not have its library */
+/* MR_NOT_FOUND: the library is missing on this machine */
 MR_MUST mr_status compressor_open(compressor_id id, compressor **out);
 void compressor_close(compressor *compressor);
 
-size_t compressor_bound(size_t size); /* no message of so many bytes is larger */
+size_t compressor_bound(size_t size); /* upper bound of a message of so many bytes */
 
-/* Writes a message of size ≤ COMPRESSOR_SIZE_MAX bytes into compressor_bound ones; gives its size. The same bytes give
- * the same message, whatever was packed before. */
+/* Writes a message of size ≤ COMPRESSOR_SIZE_MAX bytes into compressor_bound bytes and returns its size. Equal bytes
+ * give equal messages, regardless of earlier calls. */
 size_t compressor_pack(compressor *compressor, span bytes, void *out);
 
-/* The size of what is in a message, to make room for it. MR_CORRUPT; MR_TOO_LARGE: beyond `limit`. */
+/* The decompressed size of a message. MR_CORRUPT; MR_TOO_LARGE: beyond `limit`. */
 MR_MUST mr_status compressor_size(span message, size_t limit, size_t *out);
 
-/* Into exactly so much room. MR_CORRUPT, and `out` has anything; MR_INVALID: it was packed by another kind of press;
- * MR_NOMEM: nothing is known of it. What was unpacked before, damaged or not, does not show. */
+/* Decompresses into exactly so much room. MR_CORRUPT, and `out` is undefined; MR_INVALID: the message was made by
+ * another kind of compressor; MR_NOMEM: the message was not read. Earlier messages, damaged or not, have no effect. */
 MR_MUST mr_status compressor_unpack(compressor *compressor, span message, void *out, size_t size);

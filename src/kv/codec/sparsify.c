@@ -1,5 +1,5 @@
-/* sparsify.c — see sparsify.h. The bits of a magnitude, as a number, are in the order of the magnitudes. They are
- * looked at from the highest: 11, 10 and 10 of them; each pass says in which of its numbers the kth largest lies. */
+/* sparsify.c — see sparsify.h. The bits of a magnitude, as a number, are in the order of the magnitudes. They are read
+ * from the highest: 11, 10 and 10 of them; each pass finds in which of its numbers the kth largest lies. */
 #include "kv/codec/sparsify.h"
 
 #include <string.h>

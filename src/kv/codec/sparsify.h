@@ -5,15 +5,15 @@
 
 #include "ps/stable_hash.h"
 
-/* The places of the k ≤ count largest by magnitude, of equal ones the first, ascending, as k little-endian uint32_t
- * that need no alignment. The values are finite; zeros of either sign are equal. In three passes that count, without
- * sorting and without memory of its own. */
+/* Finds the places of the k ≤ count largest values by magnitude, of equal ones the first, and writes them ascending as
+ * k little-endian uint32_t without alignment. The values are finite; zeros of either sign are equal. Three counting
+ * passes, without sorting and without memory of its own. */
 void sparsify_largest(const float *values, size_t count, size_t k, void *places);
 
 static inline uint64_t sparsify_seed(uint64_t seed, uint64_t step) { return stable_hash2(seed, step); }
 
-/* The place that is drawn from the stretch i of k: count is cut into k stretches that differ by one at most. Ascending,
- * all different. */
+/* The place that is drawn from the stretch i of k: count is cut into k stretches that differ by one at most. Places are
+ * ascending and all different. */
 static inline size_t sparsify_one(uint64_t seed, size_t count, size_t k, size_t i) {
     size_t from = (size_t)((unsigned __int128)count * i / k), to = (size_t)((unsigned __int128)count * (i + 1) / k);
     return from + (size_t)((unsigned __int128)stable_hash2(seed, i) * (to - from) >> 64);

@@ -1,12 +1,12 @@
 /* app_message.h — encoding of app messages: requests and responses between programs of a parameter server.
  *
- *   bytes  what follows the stamp of the control message (CONTROL_NOTE)
+ *   bytes  content behind the stamp of the control message (CONTROL_NOTE)
  *   -------  ----------------------------------------------------------------------------
  *   1  kind: APP_MESSAGE_REQUEST, APP_MESSAGE_RESPONSE
  *   1 1 4    role of the sender; role and number of the receiver
  *   1 + n    address of the sender
  *   8        incarnation of the receiver
- *   8 8      number of the request, of its sender to this receiver, from 1; the lowest that it waits for
+ *   8 8      number of the request, of its sender to this receiver, from 1; the lowest unanswered one
  *   4 4      app, head
  *   4        of a response: its status
  *   …        body, to the end
@@ -32,7 +32,7 @@ typedef struct app_message {
     span body;
 } app_message;
 
-/* the bytes of the control message's value: to be freed */
+/* the bytes of the control message's value; the caller frees them */
 uint8_t *app_message_write(const app_message *message, control_message *control_message);
 /* MR_CORRUPT; the body is borrowed */
 MR_MUST mr_status app_message_read(const control_message *message, app_message *out);

@@ -12,21 +12,21 @@
 #include "kv/control/control_wire.h"
 #include "kv/control/process_table.h"
 
-typedef struct peer { /* a process that is written to */
+typedef struct peer { /* a receiving process */
     list link;
     uint8_t role;
     uint32_t number;
     uint64_t incarnation; /* 0: not known */
     char address[MR_PS_ADDRESS_MAX];
-    bool here;     /* as the scheduler says */
-    uint64_t last; /* number that was given last, to this incarnation */
+    bool here;     /* according to the scheduler */
+    uint64_t last; /* last number assigned, to this incarnation */
     list legs;     /* of leg, in order: those under way first */
 } peer;
 
 typedef struct call call;
 
 typedef struct leg { /* a request to one process */
-    list link;       /* of the peer's; alone: it is over */
+    list link;       /* in the peer's list; alone: over */
     call *call;
     uint8_t role;
     uint32_t to;
@@ -42,15 +42,15 @@ struct call {
     list link;
     uint64_t ticket;
     app_rpc_call asked; /* its body is owned, behind the call */
-    uint8_t unlisted;   /* roles of which it is not known who they are */
+    uint8_t unlisted;   /* roles whose processes are not known */
     leg **legs;         /* owned, each too */
     size_t leg_count, over;
-    bool told; /* it is in the line of those to be told, or was */
+    bool told; /* its callback is queued, or was called */
     list told_link;
     uint8_t body[];
 };
 
-typedef struct answer { /* to a request that came */
+typedef struct answer { /* to a received request */
     uint64_t number;
     bool answered;
     mr_status status;
@@ -59,7 +59,7 @@ typedef struct answer { /* to a request that came */
     size_t size;
 } answer;
 
-typedef struct sender { /* a process that writes */
+typedef struct sender { /* a sending process */
     list link;
     uint8_t role;
     uint32_t number;
@@ -74,7 +74,7 @@ typedef struct app {
     void *context;
 } app;
 
-typedef struct delivery { /* a message and who handles it */
+typedef struct delivery { /* a message and its handler */
     list link;
     app app;
     mr_ps_message *message;
@@ -179,7 +179,7 @@ mr_status app_rpc_handle(app_rpc *rpc, int32_t number, mr_ps_handler_fn *handler
     return MR_OK;
 }
 
-/* ---- Saying. */
+/* ---- Sending. */
 
 static void say(app_rpc *rpc, const char *address, app_message *message) {
     control_message control_message = {.kind = CONTROL_NOTE};
@@ -193,7 +193,7 @@ static void say(app_rpc *rpc, const char *address, app_message *message) {
     free(bytes);
 }
 
-/* The lowest number that it waits for: all below are answered. Those that wait to be sent have higher ones. */
+/* The lowest unanswered number: all below are answered. Unsent requests have higher ones. */
 static uint64_t oldest_of(const peer *peer) {
     const leg *first = list_empty(&peer->legs) ? NULL : container_of(peer->legs.next, leg, link);
     return first == NULL || first->number == 0 ? peer->last + 1 : first->number;
@@ -219,7 +219,7 @@ static void sooner(app_rpc *rpc, int64_t us) {
     if (us < rpc->next_us) rpc->next_us = us;
 }
 
-/* Gives numbers to those that wait, as far as the window goes, and sends what is due. */
+/* Assigns numbers to waiting requests, as far as the window goes, and sends those that are due. */
 static void pump_peer(app_rpc *rpc, peer *peer, int64_t now_us) {
     if (!peer->here) return;
     for (list *item = peer->legs.next; item != &peer->legs; item = item->next) {
@@ -239,7 +239,7 @@ static void ask_who(app_rpc *rpc, uint8_t role, uint32_t number) {
     rpc->options.send(rpc->options.context, rpc->options.scheduler, &message);
 }
 
-/* Where those are who are waited for, and whether they live. */
+/* Asks for the addresses of the peers that calls wait for, and whether they live. */
 static void ask(app_rpc *rpc, int64_t now_us) {
     uint8_t roles = 0;
     bool any = false, due = now_us >= rpc->ask_us;
@@ -266,7 +266,7 @@ void app_rpc_tick(app_rpc *rpc, int64_t now_us) {
     list_for_each (item, &rpc->peers) pump_peer(rpc, container_of(item, peer, link), now_us);
 }
 
-/* ---- What becomes of a call. */
+/* ---- Outcome of a call. */
 
 static void look_over(app_rpc *rpc, call *call) {
     if (call->told || call->unlisted != 0 || call->over != call->leg_count) return;
@@ -391,12 +391,12 @@ mr_ps_responses *app_rpc_collect(app_rpc *rpc, uint64_t ticket) {
     return all;
 }
 
-/* ---- What the scheduler says of others. */
+/* ---- Answers of the scheduler about other processes. */
 
 static void lose(app_rpc *rpc, peer *peer, const char *why) {
     for (list *item; (item = peer->legs.next) != &peer->legs;) {
         leg *leg = container_of(item, struct leg, link);
-        if (leg->number == 0) break; /* it was not said to anybody yet */
+        if (leg->number == 0) break; /* not sent to a process yet */
         end_leg(rpc, leg, MR_PEER_DIED, 0, span_of(why, strlen(why)));
     }
 }
@@ -412,11 +412,11 @@ static void meet(app_rpc *rpc, uint8_t role, const process_table_entry *entry, i
     peer->incarnation = entry->incarnation;
     peer->here = entry->here;
     memcpy(peer->address, entry->address, sizeof peer->address);
-    if (!peer->here) lose(rpc, peer, died); /* what was not said waits for the next one of its number */
+    if (!peer->here) lose(rpc, peer, died); /* unsent requests wait for the next process of its number */
     pump_peer(rpc, peer, now_us);
 }
 
-/* Calls to all of a role begin with those that are here now. */
+/* Calls to all of a role begin with the present processes. */
 static void list_role(app_rpc *rpc, uint8_t role, const process_table_entry *entries, uint32_t count) {
     list_for_each (item, &rpc->calls) {
         call *call = container_of(item, struct call, link);
@@ -442,7 +442,7 @@ static void take_those(app_rpc *rpc, const control_message *message, int64_t now
     app_rpc_tick(rpc, now_us);
 }
 
-/* ---- What others say. */
+/* ---- Received messages. */
 
 static void take_response(app_rpc *rpc, const app_message *message, int64_t now_us) {
     peer *peer = find_peer(rpc, message->from_role, message->from);
@@ -538,7 +538,7 @@ static void take_request(app_rpc *rpc, const app_message *message) {
         if (answer->answered) say_answer(rpc, sender, answer);
         return;
     }
-    if (answer->number != 0) return; /* beyond its window, or what is in its place is still handled */
+    if (answer->number != 0) return; /* beyond its window, or the earlier request in its place is still handled */
     *answer = (struct answer){.number = message->number, .app = message->app};
     const app *app = find_app(rpc, message->app);
     if (app != NULL)
@@ -571,7 +571,7 @@ bool app_rpc_take(app_rpc *rpc, const control_message *message, int64_t now_us) 
     if (rpc->incarnation == 0 || app_message_read(message, &app_message) != MR_OK || app_message.map > rpc->map)
         return true;
     if (app_message.to_role != rpc->options.role || app_message.to != rpc->number) return true;
-    if (app_message.to_incarnation != rpc->incarnation) return true; /* the scheduler tells its sender */
+    if (app_message.to_incarnation != rpc->incarnation) return true; /* the scheduler tells the sender */
     if (app_message.kind == APP_MESSAGE_REQUEST)
         take_request(rpc, &app_message);
     else

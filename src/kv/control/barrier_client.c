@@ -65,7 +65,7 @@ mr_status barrier_client_verdict_decode(span bytes, barrier_client_verdict *out)
     return MR_OK;
 }
 
-/* ---- Where it comes. */
+/* ---- Places. */
 
 typedef struct barrier_client {
     list link;
@@ -77,7 +77,7 @@ typedef struct barrier_client {
     uint64_t token;
     bool heard, stale;
     barrier_client_verdict verdict;
-    uint64_t map; /* that has to be known before it goes on */
+    uint64_t map; /* that has to be known before the rank goes on */
 } barrier_client;
 
 struct barrier_clients {
@@ -119,7 +119,7 @@ static bool is_same(barrier_clients_where a, barrier_clients_where b) {
     return a.early == b.early && (a.early || (a.open == b.open && a.step == b.step));
 }
 
-/* What was passed elsewhere does not count any more. */
+/* Rounds passed at another place do not count any more. */
 static void sweep(barrier_clients *clients, barrier_clients_where where) {
     list_for_each (item, &clients->list) {
         barrier_client *client = container_of(item, struct barrier_client, link);
@@ -194,11 +194,11 @@ void barrier_clients_restart(barrier_clients *clients) {
     list_for_each (item, &clients->list) {
         barrier_client *client = container_of(item, struct barrier_client, link);
         if (client->waits && !client->where.early) client->stale = true;
-        if (!client->where.early) client->index = 0; /* whatever it has passed it will come to again */
+        if (!client->where.early) client->index = 0; /* the rank will come to its passed barriers again */
     }
 }
 
-/* ---- Saying and hearing. */
+/* ---- Messages. */
 
 int64_t barrier_clients_next_us(const barrier_clients *clients) { return clients->next_us; }
 

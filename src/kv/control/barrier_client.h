@@ -1,12 +1,12 @@
 /* barrier_client.h — barrier, worker's side: the place in the program at which a rank waits, and whether it may pass.
  *
- *  arrival_come ──► waits ── COME, again every BARRIER_CLIENT_AGAIN_US ──► the scheduler (barrier_server.h)
+ *  barrier_clients_come ──► waits ── COME, again every BARRIER_CLIENT_AGAIN_US ──► the scheduler (barrier_server.h)
  *                      ▲ └── PASS: not yet, these are missing ──┐
  *                      └────────────────────────────────────────┘
  *                └── PASS: go on ──► passed, when the cluster map that the scheduler knew is known here, too
  *
- * Who comes once more to a barrier at which it waits (a time-out) goes on waiting. A place in a step is void with its
- * generation (arrival_restart).
+ * A rank that comes again to a barrier at which it waits (after a timeout) goes on waiting. A place in a step is void
+ * with its generation (barrier_clients_restart).
  *
  *   bytes    COME, behind its stamp            PASS
  *   -------  --------------------------------  ----------------------------------------------------
@@ -23,7 +23,7 @@
 #define BARRIER_CLIENT_AGAIN_US INT64_C(200000)
 enum { BARRIER_CLIENT_MAX = 1024, BARRIER_CLIENT_NAMED = 8 };
 
-typedef struct barrier_client_word { /* what COME says */
+typedef struct barrier_client_word { /* content of COME */
     uint64_t token;
     uint8_t group;
     bool early;
@@ -31,9 +31,9 @@ typedef struct barrier_client_word { /* what COME says */
     char name[MR_PS_NAME_MAX];
 } barrier_client_word;
 
-typedef struct barrier_client_verdict { /* what PASS says */
+typedef struct barrier_client_verdict { /* content of PASS */
     mr_status status;                   /* MR_OK, MR_BUSY, MR_TOO_LARGE */
-    uint8_t role;                       /* of the missing */
+    uint8_t role;                       /* of the missing processes */
     uint32_t missing, named;
     uint32_t numbers[BARRIER_CLIENT_NAMED];
 } barrier_client_verdict;
@@ -52,23 +52,23 @@ typedef struct barrier_clients_options {
     void *context;
 } barrier_clients_options;
 
-typedef struct barrier_clients_where { /* the program, as it comes */
-    bool early, open;                  /* no step was begun yet; one is open */
+typedef struct barrier_clients_where { /* the program's place at its arrival */
+    bool early, open;                  /* no step was begun yet; a step is open */
     uint64_t step;
 } barrier_clients_where;
 
 barrier_clients *barrier_clients_create(const barrier_clients_options *options, uint64_t token);
 void barrier_clients_destroy(barrier_clients *clients);
 
-/* Comes, or has come and waits on. MR_TOO_LARGE. */
+/* Arrives, or goes on waiting. MR_TOO_LARGE. */
 MR_MUST mr_status barrier_clients_come(barrier_clients *clients, const char *name, uint8_t group,
                                        barrier_clients_where where, int64_t now_us);
-/* How the one is to which it has come: MR_BUSY, and the error says who is missing; MR_OK, MR_STALE, MR_TOO_LARGE: that
- * is over, and forgotten. `self` says which cluster map is known. */
+/* Status of the barrier at which the process has arrived: MR_BUSY, and the error lists the missing processes; MR_OK,
+ * MR_STALE, MR_TOO_LARGE: the wait is over, and forgotten. `self` has the known cluster map. */
 mr_status barrier_clients_passed(barrier_clients *clients, const char *name, const process_state *self);
 void barrier_clients_restart(barrier_clients *clients); /* another generation has begun */
 
 bool barrier_clients_take(barrier_clients *clients, const control_message *message); /* false: not for it */
 int64_t barrier_clients_next_us(const barrier_clients *clients);
-/* `self`: who comes, and with which step it came into its generation; nothing is said before it is ready. */
+/* `self`: the process, and its first step in its generation; nothing is sent before the rank is ready. */
 void barrier_clients_tick(barrier_clients *clients, const process_state *self, int64_t now_us);

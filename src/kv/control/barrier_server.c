@@ -1,6 +1,6 @@
 /* barrier_server.c — see barrier_server.h.
  *
- *   bytes    what (v: varint)
+ *   bytes    content (v: varint)
  *   -------  ----------------------------------------------------------------------------
  *   8 v v    generation, ranks, barriers; each:
  *   1 + n 1  name, early
@@ -51,9 +51,9 @@ static barrier *add(barrier_server *server, const char *name, bool early) {
 /* Everything before the beginning of that step. */
 static uint64_t before(uint64_t step) { return barrier_server_place(step, false, BARRIER_SERVER_INDEX_MAX); }
 
-/* ---- Who has come. */
+/* ---- Arrived ranks. */
 
-/* Where those are who wait; in BSP all of them are at the same place. */
+/* The place of the waiting ranks; in BSP all of them are at the same place. */
 static uint64_t place_of(const barrier_server *server, const barrier *barrier) {
     uint64_t place = 0;
     for (uint32_t i = 0; i < server->rank_count; i++)
@@ -92,14 +92,14 @@ size_t barrier_server_missing(const barrier_server *server, const char *name, bo
     return count;
 }
 
-/* ---- What there is room for. */
+/* ---- Bounds. */
 
-/* The one that has opened longest ago and nobody waits at; count: there is none. */
+/* The barrier that opened longest ago and has no waiting ranks; count: none. */
 static uint32_t oldest(const barrier_server *server) {
     uint32_t found = server->count;
     for (uint32_t i = 0; i < server->count; i++) {
         const barrier *barrier = &server->list[i];
-        if (place_of(server, barrier) != 0) continue; /* somebody waits there */
+        if (place_of(server, barrier) != 0) continue; /* ranks wait there */
         if (found == server->count || barrier->opened < server->list[found].opened) found = i;
     }
     return found;
@@ -114,7 +114,7 @@ static bool make_room(barrier_server *server) {
     return true;
 }
 
-/* ---- What ranks say. */
+/* ---- Messages of ranks. */
 
 void barrier_server_begin(barrier_server *server, uint64_t generation) {
     if (generation == server->generation) return;

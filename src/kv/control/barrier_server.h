@@ -1,8 +1,8 @@
 /* barrier_server.h — barrier, scheduler's side: the ranks that have arrived, and the barriers that have opened.
  *
- * A barrier has a name. Each rank that comes says at which place of its program it is: a number that grows, and that a
- * process which plays a step again says again (BARRIERS_PLACE). So the memory of a barrier is one place for each rank,
- * the last one that it has passed, and the rule is one line:
+ * A barrier has a name. Each arriving rank names the place of its program: a number that grows, and that a process
+ * which replays a step repeats. So the memory of a barrier is one place for each rank, the last one that the rank has
+ * passed, and the rule is one line:
  *
  *   a rank comes at `place` ── place ≤ passed[rank] ──► it has been here before: it goes on at once
  *                           └─ else come[rank] = place; when all ranks have come behind what they passed:
@@ -13,16 +13,15 @@
  *            `early`): a process that is started again begins with these, whatever step it will go on with
  *
  * In BSP, where all ranks are at the same step, a rank that begins with step k (it was started again) has passed
- * everything before that step: nobody waits for it there. When another generation begins from a checkpoint each rank
- * has passed what is before the step with which it goes on, and nothing behind it. (Outside BSP ranks may go on from
+ * everything before that step: no rank waits for it there. When another generation begins from a checkpoint each rank
+ * has passed every place before the step with which it goes on, and none behind it. (Outside BSP ranks may go on from
  * both sides of a barrier then: the one before it waits until the others come next.)
  *
- * What has opened is written down (barrier_server_encode) before anybody is told. A rank that has arrived repeats its
- * message until it is answered.
+ * An opened round is written down (barrier_server_encode) before any rank hears of it. A rank that has arrived repeats
+ * its message until it is answered.
  *
- * Bounds  BARRIER_SERVER_MAX barriers and BARRIER_SERVER_BYTES_MAX bytes: the one that has opened longest ago, with
- *         nobody
- *             waiting, is forgotten first.
+ * Bounds  BARRIER_SERVER_MAX barriers and BARRIER_SERVER_BYTES_MAX bytes: of the barriers without waiting ranks, the
+ *         one that opened longest ago is forgotten first.
  * Pure. */
 #pragma once
 #include "base/bytes.h"
@@ -38,12 +37,12 @@ static inline uint64_t barrier_server_place(uint64_t step, bool open, uint32_t i
 typedef struct barrier {
     char name[MR_PS_NAME_MAX];
     bool early;
-    uint64_t opened;         /* counts all rounds of all barriers: which was last */
+    uint64_t opened;         /* counts all rounds of all barriers: gives their order */
     uint64_t *passed, *come; /* by rank, owned */
 } barrier;
 
 typedef struct barrier_server_rank {
-    uint64_t generation, first; /* in which it was heard, and the step with which it came into it */
+    uint64_t generation, first; /* in which the rank was heard, and its first step in it */
 } barrier_server_rank;
 
 typedef struct barrier_server { /* barrier_server_init */
@@ -59,20 +58,20 @@ typedef struct barrier_server { /* barrier_server_init */
 void barrier_server_init(barrier_server *server, uint32_t rank_count, bool rounds);
 void barrier_server_fini(barrier_server *server);
 
-/* The generation that holds now: who has come in another one has to come again. */
+/* The current generation: ranks that arrived in another one have to arrive again. */
 void barrier_server_begin(barrier_server *server, uint64_t generation);
-/* A rank goes on with this step, in this generation; no-op if that is not the one that holds. */
+/* A rank goes on with this step, in this generation; no-op if the generation is not the current one. */
 void barrier_server_resume(barrier_server *server, uint32_t rank, uint64_t generation, uint64_t first);
 
-/* A rank that goes on has come. *opens: that opens the round, which is to be written down before anybody is told.
- * MR_OK: it goes on; MR_BUSY: it waits. MR_INVALID: no such rank goes on; MR_TOO_LARGE: at all barriers that there can
- * be some wait. */
+/* A ready rank has arrived. *opens: the round opens, and is to be written down before any rank hears of it. MR_OK: the
+ * rank goes on; MR_BUSY: it waits. MR_INVALID: no such rank is ready; MR_TOO_LARGE: ranks wait at the largest number of
+ * barriers already. */
 MR_MUST mr_status barrier_server_come(barrier_server *server, uint32_t rank, const char *name, bool early,
                                       uint64_t place, bool *opens);
-/* Who has not come, to a barrier where somebody waits; returns how many there are, which may be more than `most`. */
+/* The ranks that are missing at a barrier where others wait; returns their number, which may exceed `most`. */
 size_t barrier_server_missing(const barrier_server *server, const char *name, bool early, uint32_t *ranks, size_t most);
 
 size_t barrier_server_size(const barrier_server *server);
 void barrier_server_encode(const barrier_server *server, writer *writer);
-/* Into what was initialized for the same ranks. MR_CORRUPT: nothing has changed. */
+/* Into one that was initialized for the same ranks. MR_CORRUPT: nothing has changed. */
 MR_MUST mr_status barrier_server_decode(span bytes, barrier_server *server);

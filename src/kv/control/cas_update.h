@@ -5,8 +5,8 @@
  *     ▲                        └── not changed, or refused ─────────────────────────► done
  *     └── another one was faster, or no answer came in time ──┘
  *
- * An edit is made again on whatever is there then; so it looks whether it has happened already. It asks until it is
- * answered, or ended: how long somebody waits is up to the caller.
+ * An edit is repeated on the newest value; so the edit checks whether its change was made already. The loop asks until
+ * it is answered or ended: the caller decides how long to wait.
  *
  * Ownership  the key and an edit's argument are borrowed until cas_update_end.
  * Threads  that of the metadata store's loop. */
@@ -15,15 +15,16 @@
 
 typedef struct cas_update cas_update;
 
-typedef struct cas_update_bytes { /* zeroed: it stays as it is */
+typedef struct cas_update_bytes { /* zeroed: unchanged */
     uint8_t *data;                /* from xmalloc; moved */
     size_t size;
 } cas_update_bytes;
 
-/* What the value becomes, which is empty if there is none yet. What is not MR_OK is how it ends. */
+/* Makes the new value from the current one, which is empty if there is none yet. A status other than MR_OK ends the
+ * loop with that status. */
 typedef mr_status cas_update_edit_fn(void *argument, span value, cas_update_bytes *out);
 
 cas_update *cas_update_begin(metadata_store store, const char *key, cas_update_edit_fn *edit, void *argument);
-/* MR_BUSY: it is under way. MR_CLOSED. Of an error, the text is set too. */
+/* MR_BUSY: under way. MR_CLOSED. With an error the error text is set, too. */
 mr_status cas_update_status(const cas_update *update);
 void cas_update_end(cas_update *update); /* the edit is not called any more */

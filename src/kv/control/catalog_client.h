@@ -5,7 +5,7 @@
 #include "kv/control/cas_update.h"
 #include "kv/control/table_catalog.h"
 
-/* Changes the catalog, or does not. What is not MR_OK is how it ends. It may keep copies of what it sees. */
+/* Changes the catalog, or not. A status other than MR_OK ends the update with that status. It may keep copies. */
 typedef mr_status catalog_client_edit_fn(void *argument, table_catalog *catalog, bool *changed);
 
 typedef struct catalog_client_ask {

@@ -1,14 +1,13 @@
 /* checkpoint_requests.h — the scheduler's list of processes that wait for a checkpoint they requested
  * (mr_ps_checkpoint).
  *
- *   asks ── a checkpoint that was begun after that is whole ──► is told its number, as often as it asks
+ *   asks ── a checkpoint that was begun after that is complete ──► is told its number, as often as it asks
  *
- * Of the one that is being made slots may have been cut already: it does not answer a request that arrives now, but the
- * next one does. Nor is the first that this scheduler sees made: the scheduler before it may have had slots cut for it.
- * When that one is whole, no slot has been cut for a later one (checkpointer.h).
+ * Slots may have been cut already for the checkpoint under way: that checkpoint does not answer a request that arrives
+ * now, but the next one does. Nor does the first checkpoint that this scheduler completes: the scheduler before it may
+ * have had slots cut for it. When that one is complete, no slot has been cut for a later one (checkpointer.h).
  *
- * An asker has a token, and asks again and again; one that has not asked for CHECKPOINT_REQUESTS_SILENT_US is
- * forgotten.
+ * A requester has a token, and repeats its request; one that was silent for CHECKPOINT_REQUESTS_SILENT_US is forgotten.
  *
  * Bounds  CHECKPOINT_REQUESTS_MAX at a time; one more is not taken until another is forgotten.
  * Pure. */
@@ -22,17 +21,17 @@ enum { CHECKPOINT_REQUESTS_MAX = 256 };
 
 typedef struct checkpoint_request {
     uint64_t token;
-    unsigned owed;   /* checkpoints that have to be whole first; 0: all are, */
+    unsigned owed;   /* checkpoints that have to be completed first; 0: all are, */
     uint64_t number; /* and this was the last */
     int64_t asked_us;
 } checkpoint_request;
 
-typedef struct checkpoint_requests { /* zero-initialized nobody waits */
-    bool seen;                       /* one was made */
+typedef struct checkpoint_requests { /* zero-initialized: no requests */
+    bool seen;                       /* a checkpoint was completed */
     size_t count;
     checkpoint_request list[CHECKPOINT_REQUESTS_MAX];
 } checkpoint_requests;
 
-/* `making`: one is under way. The number of the checkpoint that it asked for; 0: not yet. */
+/* `making`: a checkpoint is under way. Returns the number of the requested checkpoint; 0: not yet. */
 uint64_t checkpoint_requests_ask(checkpoint_requests *requests, uint64_t token, bool making, int64_t now_us);
-void checkpoint_requests_whole(checkpoint_requests *requests, uint64_t number); /* the one that was under way is */
+void checkpoint_requests_whole(checkpoint_requests *requests, uint64_t number); /* the one under way is complete */

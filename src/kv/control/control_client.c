@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "kv/control/control_wire.h"
 
-#define AWAITS_US INT64_C(3000000) /* what was said before that is not so any more */
+#define AWAITS_US INT64_C(3000000) /* age at which a reported stall expires */
 
 struct control_client {
     van *van;
@@ -19,10 +19,10 @@ struct control_client {
     process_state state;
     barrier_clients *clients;
     app_rpc *rpc;
-    int64_t say_us;      /* when it says how it stands */
-    int64_t count_us;    /* and what it has */
-    int64_t awaits_us;   /* when it was told what is awaited, which is */
-    uint64_t awaits_map; /* that the scheduler looked at: a newer one ends the wait */
+    int64_t say_us;      /* time of the next process state */
+    int64_t count_us;    /* and of the next table sizes */
+    int64_t awaits_us;   /* when a stall was reported, which is */
+    uint64_t awaits_map; /* of the scheduler's report: a newer one ends the stall */
     char stall[ERROR_TEXT_MAX];
 };
 
@@ -92,7 +92,7 @@ void control_client_restart(control_client *client) {
     if (client->say_us != CLOCK_NEVER_US) client->say_us = van_now_us(client->van);
 }
 
-/* It is said again with every standing, as long as it is so. */
+/* The report is repeated with every process state, as long as the stall lasts. */
 const char *control_client_stall(control_client *client) {
     bool lately = client->awaits_us != 0 && van_now_us(client->van) - client->awaits_us < AWAITS_US;
     control_client_refresh(client);

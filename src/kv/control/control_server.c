@@ -13,7 +13,7 @@
 
 enum { WAITERS_MAX = 4096 };
 
-typedef struct waiter { /* who has come to a barrier, as it said last */
+typedef struct waiter { /* a process at a barrier, with its last message */
     uint32_t rank;
     link_id link;
     barrier_client_word word;
@@ -28,7 +28,7 @@ struct control_server {
     process_state self;
     waiter *waiters; /* owned */
     size_t waiter_count, waiter_room;
-    int64_t stand_us; /* when it notes that it is here */
+    int64_t stand_us; /* when it records its own state */
 };
 
 static const cluster_map *map_of(const control_server *server) { return server->options.map(server->options.context); }
@@ -40,7 +40,7 @@ static void send_message(void *context, const char *address, const control_messa
 
 /* ---- Barriers. */
 
-/* What has opened, as the keeper has it. Of another number of ranks, or damaged: nothing has. */
+/* Opened rounds, from the metadata store. With another number of ranks, or damaged: none. */
 static void recall(control_server *server) {
     const control_server_options *options = &server->options;
     span value = metadata_db_value(options->db, BARRIER_SERVER_KEY);
@@ -102,7 +102,7 @@ static barrier_client_verdict ranks_verdict(control_server *server, const waiter
     return verdict;
 }
 
-/* How it is for one who has come; *opens: a round that is not written down yet. */
+/* The status of an arrived rank; *opens: a round that is not written down yet. */
 static barrier_client_verdict judge(control_server *server, const waiter *waiter, bool *opens) {
     barrier_client_verdict verdict = {.status = MR_OK, .role = MR_PS_WORKERS};
     *opens = false;
@@ -111,7 +111,7 @@ static barrier_client_verdict judge(control_server *server, const waiter *waiter
     return verdict;
 }
 
-/* All who wait, now that something has changed; those who may go on are told. */
+/* Checks all waiting ranks after a change; those that may go on are told. */
 static void release(control_server *server) {
     for (size_t i = server->waiter_count; i-- > 0;) {
         bool opens;
@@ -128,7 +128,7 @@ static void remember_waiter(control_server *server, const waiter *waiter) {
     while (at < server->waiter_count &&
            (server->waiters[at].rank != waiter->rank || strcmp(server->waiters[at].word.name, waiter->word.name) != 0))
         at++;
-    if (at == WAITERS_MAX) return; /* it comes again */
+    if (at == WAITERS_MAX) return; /* the rank repeats its message */
     xgrow(&server->waiters, &server->waiter_room, at + 1, sizeof *server->waiters);
     server->waiters[at] = *waiter;
     if (at == server->waiter_count) server->waiter_count++;
@@ -181,7 +181,7 @@ static void take_here(control_server *server, link_id link, const control_messag
     if (state.role == MR_PS_WORKERS ? message->stamp.id >= CLUSTER_MAP_RANKS_MAX
                                     : message->stamp.id >= CLUSTER_MAP_SERVERS_MAX)
         return;
-    if (state.role == MR_PS_SCHEDULER) return; /* that is this one */
+    if (state.role == MR_PS_SCHEDULER) return; /* this process */
     state.number = (uint32_t)message->stamp.id;
     state.incarnation = message->stamp.incarnation;
     state.map = message->stamp.view;
@@ -212,7 +212,7 @@ static void show_list(control_server *server, link_id link, const control_messag
     free(list);
 }
 
-/* ---- As the scheduler's. */
+/* ---- Interface to the scheduler. */
 
 bool control_server_take(control_server *server, link_id link, const control_message *message) {
     switch (message->kind) {
@@ -237,7 +237,7 @@ int64_t control_server_next_us(const control_server *server) {
     return clock_earlier_us(server->stand_us, app_rpc_next_us(server->rpc));
 }
 
-/* What servers do changes without anybody coming, so those who wait for them are looked after now and then. */
+/* Server states change without messages here, so ranks that wait for servers are checked now and then. */
 void control_server_tick(control_server *server, int64_t now_us) {
     if (now_us >= app_rpc_next_us(server->rpc)) app_rpc_tick(server->rpc, now_us);
     if (now_us < server->stand_us) return;

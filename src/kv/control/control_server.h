@@ -2,13 +2,13 @@
  * (control_wire.h).
  *
  *   HERE ──► process_table.h                             PEEK ──► BOARD, WHO ──► THOSE
- *     └─ a worker is told what is awaited: AWAIT
+ *     └─ a worker is told of a stall: AWAIT
  *   STOCK ──► table_stats.h
  *   COME ──► barrier_server.h ── a round opens: it is on disk ──► PASS, to all who wait
  *   NOTE ──► app_rpc.h
  *
- * Who waits at a barrier, and the process table, go with the process: all of it is said again. Rounds that have opened
- * are a value of the keeper.
+ * Waiting ranks and the process table are lost with the process: the processes repeat all of it. Opened rounds of
+ * barriers are a value of the metadata store.
  *
  * Threads     that of its van's loop. */
 #pragma once
@@ -27,7 +27,7 @@ typedef struct control_server_options { /* all borrowed for its life */
     uint32_t rank_count, server_count;
     bool rounds;                                    /* BSP */
     const cluster_map *(*map)(const void *context); /* the newest; number 0: none yet */
-    /* What workers are told while something is awaited (stall.h), by this cluster map; "": nothing is. */
+    /* The stall that workers are told of (stall.h), by this cluster map; "": none. */
     const char *(*stall)(const void *context, uint64_t *map);
     const void *context;
 } control_server_options;

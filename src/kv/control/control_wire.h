@@ -2,33 +2,33 @@
  * excepted.
  *
  *   control message    stamp: view, id, incarnation  value
- *   SEAT  CONTROL_SERVER or CONTROL_WORKER, token, nothing: which number is mine? (id_allocator.h)
+ *   SEAT  CONTROL_SERVER or CONTROL_WORKER, token, none: asks for a process number (id_allocator.h)
  *             of a server 1 + the one it wants
- *   SEATED    number, token                      nothing; the number SEATS_MAX: none is free
- *   LOOK      0, token                           nothing: how do things stand?
- *   SIGHT     newest checkpoint or 0, token  the newest cluster map, whole; of no bytes: there is none yet
- *   HERE      cluster map, number, incarnation   how this process stands (process_state.h); not answered
- *   COME      cluster map, rank, incarnation     I have come to a barrier (barrier_client.h)
- *   PASS      cluster map, token                 may it go on, and who is missing (barrier_client.h)
- *   PEEK      first row, token                   nothing: how do all stand?
- *   BOARD     first row, token           a page of the process table (process_table.h)
- *   WHO       role, number or all, incarnation   nothing: where is that process?
- *   THOSE     likewise                           who they are (process_table.h)
- *   NOTE      cluster map, number, incarnation   from any process to any other (app_message.h)
- *   LEAVE     0, number, incarnation             nothing: this server is to go (drain.h)
- *   LEFT      1 or 0                             nothing: nobody stays, go; or your slots move
- *   SAVE      0, token                           nothing: make a checkpoint (checkpoint_requests.h)
- *   SAVED     its number or 0: not yet, token    why not, as a text; nothing: it is under way
- *   STOCK     cluster map, number, incarnation   what this server has of tables (table_stats.h); not answered
- *   SURVEY    0, token                           nothing: which tables and checkpoints are there?
- *   OVERVIEW  0, token                           that (overview.h)
- *   AWAIT     cluster map, number                to a worker that is here: what is awaited, as a text; not answered
- *   MARK      birth of the cluster map, question  nothing: which checkpoints may be without my steps?
+ *   SEATED    number, token                      none; the number ID_ALLOCATOR_MAX: none is free
+ *   LOOK      0, token                           none: asks for the cluster map
+ *   SIGHT     newest checkpoint or 0, token      the newest cluster map, whole; of no bytes: there is none yet
+ *   HERE      cluster map, number, incarnation   state of this process (process_state.h); not answered
+ *   COME      cluster map, rank, incarnation     arrival at a barrier (barrier_client.h)
+ *   PASS      cluster map, token                 whether the rank may go on, and the missing ones (barrier_client.h)
+ *   PEEK      first row, token                   none: asks for the process table
+ *   BOARD     first row, token                   a page of the process table (process_table.h)
+ *   WHO       role, number or all, incarnation   none: asks for the address of a process
+ *   THOSE     likewise                           the processes (process_table.h)
+ *   NOTE      cluster map, number, incarnation   app message from any process to any other (app_message.h)
+ *   LEAVE     0, number, incarnation             none: this server drains (drain.h)
+ *   LEFT      1 or 0                             none: no other server stays, end; or the slots move
+ *   SAVE      0, token                           none: asks for a checkpoint (checkpoint_requests.h)
+ *   SAVED     its number or 0: not yet, token    the error as a text; none: under way
+ *   STOCK     cluster map, number, incarnation   table sizes of this server (table_stats.h); not answered
+ *   SURVEY    0, token                           none: asks for the overview of tables and checkpoints
+ *   OVERVIEW  0, token                           the overview (overview.h)
+ *   AWAIT     cluster map, number                to a worker that is here: the stall, as a text; not answered
+ *   MARK      first map of the generation, question  none: asks which checkpoints may be without the sender's steps
  *                                                 (ps/low_watermark.h)
- *   MARKED    those up to it, question, oldest   nothing
+ *   MARKED    those up to it, question, oldest   none
  *
- * Who wants data attends, besides (cluster/group_leader.h). A token is drawn by the asker and comes back with the
- * answer. Each is asked again until it is answered. */
+ * A worker that wants data also joins the consumer group (cluster/group_leader.h). The sender of a question draws a
+ * token, and the answer repeats it. Each question is repeated until it is answered. */
 #pragma once
 #include "cluster/control_message.h"
 
@@ -57,4 +57,4 @@ enum {
     CONTROL_MARKED
 };
 enum { CONTROL_SERVER = 1, CONTROL_WORKER = 2 };
-#define CONTROL_CHECKPOINTS "#depot" /* behind the scheduler's address: that of its checkpoint store (van.h) */
+#define CONTROL_CHECKPOINTS "#depot" /* suffix of the scheduler's address: its checkpoint store (van.h) */

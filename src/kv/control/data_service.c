@@ -12,7 +12,7 @@ _Static_assert((int)MESSAGE_GROUP < (int)CONTROL_REGISTER, "kinds of letters are
 struct data_service {
     data_service_options options;
     dataset_spec spec;
-    group_leader *leader; /* NULL: nobody has cut the data, or wanted any since */
+    group_leader *leader; /* NULL: there is no dataset, or no worker wants data yet */
 };
 
 data_service *data_service_create(const data_service_options *options) {
@@ -32,7 +32,7 @@ static void send_message(void *context, const char *address, const control_messa
     van_send_message(((data_service *)context)->options.van, address, message);
 }
 
-/* When somebody wants data for the first time, of this process. */
+/* At the first message of a worker that wants data, to this process. */
 static void open_leader(data_service *service) {
     span value = metadata_db_value(service->options.db, DATASET_SPEC_KEY);
     if (value.size == 0 || dataset_spec_decode(value, &service->spec) != MR_OK) return;
@@ -44,7 +44,7 @@ static void open_leader(data_service *service) {
     service->leader = group_leader_create(&options, van_now_us(service->options.van));
 }
 
-/* Nobody is told of a bound while that is not known, or speaks of another generation: it asks again. */
+/* No bound is told while the bound is unknown, or is of another generation: the worker asks again. */
 static void answer_mark(data_service *service, link_id link, const control_message *question) {
     const data_service_options *options = &service->options;
     uint64_t bound;

@@ -1,10 +1,10 @@
 /* data_service.h — data service of the scheduler: hosts the leader of the workers' consumer group
  * (cluster/group_leader.h).
  *
- * A worker that wants data joins the group; once it is decided how the data is cut (kv/control/dataset_spec.h) the
- * consumer group has its parts, who holds them, and which piece each step of each rank has. All of that lies with the
- * metadata store: a scheduler that starts again goes on from it. Workers also ask which checkpoints may be without
- * their steps (ps/low_watermark.h).
+ * A worker that wants data joins the group; once the dataset is specified (kv/control/dataset_spec.h) the consumer
+ * group has its shards, their holders, and the batch of each step of each rank. All of that lies in the metadata store:
+ * a restarted scheduler goes on from it. Workers also ask which checkpoints may be without their steps
+ * (ps/low_watermark.h).
  *
  * When the tables have begun from nothing, in a cluster map without an origin, so does the data.
  *
@@ -18,20 +18,20 @@
 
 typedef struct data_service data_service;
 
-typedef struct data_service_options { /* all of it is borrowed for its life */
+typedef struct data_service_options { /* all borrowed for its life */
     van *van;
-    const metadata_db *db;                                    /* has how the data is cut, once it is */
-    metadata_store store;                                     /* of the same keeper */
+    const metadata_db *db;                                    /* has the dataset specification, once there is one */
+    metadata_store store;                                     /* of the same metadata_db */
     const cluster_map *(*map)(const void *context);           /* the newest; number 0: none yet */
     bool (*bound)(const void *context, uint64_t *checkpoint); /* controller_bound */
-    uint64_t (*oldest)(const void *context);                  /* checkpoint that is kept; 0: none */
+    uint64_t (*oldest)(const void *context);                  /* oldest kept checkpoint; 0: none */
     const void *context;
 } data_service_options;
 
 data_service *data_service_create(const data_service_options *options);
-void data_service_destroy(data_service *service); /* the metadata store owes it no answer any more */
+void data_service_destroy(data_service *service); /* cancels its requests to the metadata store */
 
-/* false: not for a data service */
+/* false: not for it */
 bool data_service_take(data_service *service, link_id link, const control_message *message);
 int64_t data_service_next_us(const data_service *service);
 void data_service_tick(data_service *service, int64_t now_us);

@@ -1,5 +1,5 @@
-/* drain_list.h — the scheduler's list of draining servers (drain.h). One that is started again stays. It keeps nothing
- * that matters: a draining server repeats its message.
+/* drain_list.h — the scheduler's list of draining servers (drain.h). A server that is started again stays. The list is
+ * not durable: a draining server repeats its message.
  *
  * Pure. */
 #pragma once
@@ -11,8 +11,8 @@ typedef struct drain_list {                  /* zeros: no server leaves */
     size_t count;
 } drain_list;
 
-/* `number` is below ID_ALLOCATOR_MAX. True: something has changed. */
+/* `number` is below ID_ALLOCATOR_MAX. True: the list has changed. */
 bool drain_list_add(drain_list *list, uint32_t number, uint64_t incarnation);
-/* A server was heard as this process: an earlier one that was to go is gone. True: something has changed. */
+/* A server was heard as this process: an earlier draining process of its number is gone. True: the list has changed. */
 bool drain_list_heard(drain_list *list, uint32_t number, uint64_t incarnation);
 bool drain_list_has(const drain_list *list, uint32_t number, uint64_t incarnation);

@@ -19,13 +19,13 @@ struct kv_process {
     void *context;
     van *van;
     metadata_remote *remote;
-    incarnation_acquire *acquire; /* NULL: it has no number yet */
+    incarnation_acquire *acquire; /* NULL: no number yet */
     control_client *client;
     uint8_t role;
     uint32_t number, wanted; /* wanted: KV_PROCESS_ANY: any */
     uint64_t token;
     int64_t ask_us; /* when it asks for a number again; CLOCK_NEVER_US: it has one */
-    int64_t say_us; /* when the log says what it waits for; CLOCK_NEVER_US: for nothing, or it is a worker */
+    int64_t say_us; /* when it logs what it waits for; CLOCK_NEVER_US: it waits for nothing, or is a worker */
     bool heard;
     uint64_t breaks;
     char scheduler[SLOT_MESSAGE_ADDRESS_MAX], checkpoints[SLOT_MESSAGE_ADDRESS_MAX];
@@ -51,7 +51,7 @@ void kv_process_enrol_again(kv_process *process, uint64_t known) {
     incarnation_acquire_again(process->acquire, known, van_now_us(process->van));
 }
 
-/* A server's log says what it waits for, first after a while, and then now and then: it asks many times a second. */
+/* A server logs what it waits for, first after a while, and then now and then: it asks many times a second. */
 static void begin_waiting(kv_process *process) {
     if (process->role == CONTROL_SERVER && process->say_us == CLOCK_NEVER_US)
         process->say_us = van_now_us(process->van) + KV_PROCESS_ALONE_US;
@@ -137,7 +137,7 @@ static void tick(void *context, int64_t now_us) {
 
 /* ---- Life. */
 
-/* Where nothing else is said a process is reached the way the scheduler is. */
+/* By default a process listens on the same kind of address as the scheduler. */
 static mr_status choose_address(const char *scheduler, uint64_t token, char out[SLOT_MESSAGE_ADDRESS_MAX]) {
     address address;
     MR_TRY(address_parse(scheduler, &address));

@@ -1,18 +1,18 @@
 /* overview.h — encoding of the overview of tables and checkpoints (mr_ps_overview_get).
  *
- *   bytes        what
+ *   bytes        content
  *   -----------  ------------------------------------------------------------------------------------------
- *   8 8 8 1      newest checkpoint that is whole, when it was written, how often they are made; one is being made
- *   8 1          when there was trouble with them, and whether there still is
- *   8            since when something is awaited
- *   4 + n …      folder, trouble, awaited, help: texts
- *   4 4          servers that have said what they have, servers
+ *   8 8 8 1      newest complete checkpoint, when it was written, interval of checkpoints; one is under way
+ *   8 1          when checkpoints failed last, and whether they still do
+ *   8            since when a stall lasts
+ *   4 + n …      folder, error, stall, remedy: texts
+ *   4 4          servers that have reported table sizes, servers
  *   4            tables; each:
  *   1 1 4 4      kind, dtype, dim, arrays
  *   8 8 8        rows, bytes, left out
  *   1 + n …      name, optimizer, codec, consistency
- *   4 4 8 8 8 8  data: parts, those that are done, epoch, items, those that are given, those that are back
- *   4 4          workers that want some, holders; each: 4 4 8 rank, parts, items
+ *   4 4 8 8 8 8  data: shards, finished ones, epoch, items, claimed ones, returned ones
+ *   4 4          workers that want data, holders; each: 4 4 8 rank, shards, items
  *
  * Bounds  a table has less here than in a catalog, and a catalog fits into a control message: so does all of it, with
  *             OVERVIEW_HOLDERS_MAX holders.

@@ -1,21 +1,21 @@
 /* overview_collect.h — collection of the overview (overview.h) from the scheduler's tables, data and checkpoints.
  *
- * Pure: what is there comes in, bytes come out. */
+ * Pure: facts in, bytes out. */
 #pragma once
 #include "cluster/metadata_db.h"
 #include "kv/control/stall.h"
 #include "kv/control/table_stats.h"
 
-typedef struct overview_collect_facts { /* all of it is borrowed for the call */
+typedef struct overview_collect_facts { /* all borrowed for the call */
     const stall_facts *stall;
     const stall_watch *watch;
     const table_stats_list *list;
     const metadata_db *db; /* has the catalog and the consumer group */
     int64_t wall_us;       /* now, since 1970 */
     int64_t checkpoint_us, every_us, trouble_us;
-    const char *trouble; /* the last, though it may be over; NULL: there was none */
+    const char *trouble; /* the last error, though it may be over; NULL: none */
     bool making;         /* a checkpoint is under way */
 } overview_collect_facts;
 
-/* an overview, as bytes; to be freed */
+/* an overview, as bytes; the caller frees it */
 uint8_t *overview_collect_make(const overview_collect_facts *facts, size_t *size);

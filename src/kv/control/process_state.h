@@ -1,14 +1,14 @@
 /* process_state.h — state that a process reports to the scheduler every PROCESS_STATE_US and on a change: address,
  * progress, counters, metrics of its program.
  *
- *   bytes    what
+ *   bytes    content
  *   -------  ---------------------------------------------------------------------------------
  *   1        role: one of MR_PS_SCHEDULER, MR_PS_SERVERS, MR_PS_WORKERS
  *   1 + n    address
  *   8 …  PROCESS_STATE_NUMBERS
  *   1        reports; each: 1 + n key, 8 value, 8 how often it was reported
  *
- * The stamp of its control message (CONTROL_HERE) has the newest cluster map that it knows, its number and its
+ * The stamp of its control message (CONTROL_HERE) has the newest cluster map that the process knows, its number and its
  * incarnation.
  *
  * Bounds      MR_PS_METRICS_MAX reports. Pure. */
@@ -19,9 +19,9 @@
 #define PROCESS_STATE_US INT64_C(200000)
 enum { PROCESS_STATE_SIZE_MAX = 2 + MR_PS_ADDRESS_MAX + 16 * 8 + MR_PS_METRICS_MAX * (MR_PS_NAME_MAX + 16) };
 
-/* Of a worker: the generation, the step with which it came into it, the step that it is at, and whether its rank is
- * ready. Of a server: what it was asked since it began, bytes of values with that, what the process has and may have,
- * contributions that were repeated with other bytes. */
+/* Of a worker: the generation, its first step in the generation, its current step, and whether its rank is ready. Of a
+ * server: requests since its start, their bytes of values, memory in use and memory limit, contributions that were
+ * repeated with other bytes. */
 #define PROCESS_STATE_NUMBERS(X) \
     X(generation)                \
     X(first)                     \
@@ -53,11 +53,11 @@ typedef struct process_state {
     process_state_report reports[MR_PS_METRICS_MAX];
 } process_state;
 
-/* Takes the place of what was reported by that key. MR_INVALID: not a key; MR_TOO_LARGE: there are too many. */
+/* Replaces the report of that key. MR_INVALID: not a key; MR_TOO_LARGE: too many reports. */
 MR_MUST mr_status process_state_report_set(process_state *state, const char *key, double value);
 
-/* What it is written to is of PROCESS_STATE_SIZE_MAX bytes; gives how many it has. Role and stamp aside. */
+/* Into PROCESS_STATE_SIZE_MAX bytes; returns the size. Without role and stamp. */
 size_t process_state_encode(const process_state *state, uint8_t *out);
-MR_MUST mr_status process_state_decode(span bytes, process_state *out); /* MR_CORRUPT; what the stamp has is 0 */
+MR_MUST mr_status process_state_decode(span bytes, process_state *out); /* MR_CORRUPT; the fields of the stamp are 0 */
 
-mr_status process_state_check_name(const char *what, const char *name); /* MR_INVALID: none, or too long a one */
+mr_status process_state_check_name(const char *what, const char *name); /* MR_INVALID: empty or too long */

@@ -1,19 +1,19 @@
 /* process_table.h — process table of the scheduler: the last reported state of every process (process_state.h), and its
  * rates.
  *
- *  standing ──► process_table_take ──► row: the newest word, when it came, and what changed per second
+ *  process state ──► process_table_take ──► row: the newest state, when it came, and what changed per second
  *  question for a page ──► process_table_page ──► rows, as many as fit into a control message
  *
- * A rate is measured over PROCESS_TABLE_RATE_US or a little more, between two words of the same process. A process that
- * was not heard for PROCESS_TABLE_SILENT_US is not here; one whose link broke after PROCESS_TABLE_BROKEN_US.
+ * A rate is measured over PROCESS_TABLE_RATE_US or a little more, between two states of the same process. A process
+ * that was not heard for PROCESS_TABLE_SILENT_US is not here; one whose link broke after PROCESS_TABLE_BROKEN_US.
  *
  *   bytes    a page
  *   -------  ----------------------------------------------------------------------------------
- *   4 4  rows on the process table, rows of this page; each:
+ *   4 4  rows of the process table, rows of this page; each:
  *   4 8 8  number, incarnation, cluster map
  *   1 8      1: it is here; µs since it was heard
  *   8 …  PROCESS_TABLE_RATES, per second
- *   4 + n    the standing; behind it for each of its reports 8: how much it changes per second
+ *   4 + n    the process state; behind it for each of its reports 8: how much it changes per second
  *
  * Bounds      as many rows as there can be processes. Pure. */
 #pragma once
@@ -29,34 +29,35 @@ typedef struct process_table_rates {
 #define X(name) double name;
     PROCESS_TABLE_RATES(X)
 #undef X
-    double reports[MR_PS_METRICS_MAX]; /* in the order of the standing's */
+    double reports[MR_PS_METRICS_MAX]; /* in the order of the process state's reports */
 } process_table_rates;
 
 typedef struct process_table_row {
-    process_state now, base; /* base: what rates are measured from */
+    process_state now, base; /* base: start of the measured rates */
     int64_t heard_us, base_us;
-    int64_t broken_us; /* since it was heard; 0: no */
+    int64_t broken_us; /* since it was heard; 0: not broken */
     process_table_rates rates;
 } process_table_row;
 
-typedef struct process_table { /* zero-initialized it is empty */
+typedef struct process_table { /* zero-initialized: empty */
     process_table_row **rows;  /* owned, each too; by role, then number */
     size_t count;
 } process_table;
 
 void process_table_fini(process_table *table);
-/* An older process of its number is not heard. */
+/* Messages of an older process of the same number are ignored. */
 void process_table_take(process_table *table, const process_state *state, int64_t now_us);
 void process_table_broken(process_table *table, const char *address, int64_t now_us); /* the link to it */
-/* NULL: never heard of */
+/* NULL: never heard */
 const process_table_row *process_table_find(const process_table *table, uint8_t role, uint32_t number);
 bool process_table_is_here(const process_table_row *row, int64_t now_us);
 uint32_t process_table_servers_here(const process_table *table, int64_t now_us);
 
-/* From that row on, at most CONTROL_MESSAGE_VALUE_MAX bytes; to be freed. */
+/* From that row on, at most CONTROL_MESSAGE_VALUE_MAX bytes; the caller frees them. */
 uint8_t *process_table_page(const process_table *table, size_t from, int64_t now_us, size_t *size);
 
-/* Who is where: of one role, all who are here, or that one whether it is here or not; to be freed.
+/* Addresses of the processes of one role: all that are here, or one process whether it is here or not; the caller frees
+ * them.
  *
  *   4        how many; each: 4 number, 8 incarnation, 1 here, 1 + n address */
 #define PROCESS_TABLE_EVERY UINT32_MAX
@@ -71,7 +72,7 @@ typedef struct process_table_entry {
 MR_MUST mr_status process_table_list_read(span bytes, reader *out, uint32_t *count);   /* MR_CORRUPT */
 MR_MUST mr_status process_table_list_next(reader *reader, process_table_entry *entry); /* MR_CORRUPT */
 
-typedef struct process_table_line { /* a row, as it is read */
+typedef struct process_table_line { /* a row, as read */
     process_state state;
     bool here;
     int64_t silent_us;
@@ -80,7 +81,7 @@ typedef struct process_table_line { /* a row, as it is read */
 
 typedef struct process_table_reading {
     reader reader;
-    uint32_t total, count; /* rows on the process table, and of this page that are not read yet */
+    uint32_t total, count; /* rows of the process table, and unread rows of this page */
 } process_table_reading;
 
 MR_MUST mr_status process_table_read(span page, process_table_reading *out);                    /* MR_CORRUPT */

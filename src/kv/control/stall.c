@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-/* ---- What it is. */
+/* ---- Diagnosis. */
 
 typedef enum fate { HERE, GONE, REPLACED } fate;
 
@@ -86,7 +86,7 @@ static void add_numbers(words *words, const char *noun, const uint32_t *numbers,
     if (count > named) add(words, " and %u more", count - named);
 }
 
-/* From where all goes on. */
+/* The state from which everything goes on. */
 static void add_origin(words *words, const stall_facts *facts) {
     if (facts->checkpoint != 0)
         add(words, "all tables go back to checkpoint %" PRIu64, facts->checkpoint);

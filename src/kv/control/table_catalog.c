@@ -210,7 +210,7 @@ bool table_catalog_remove(table_catalog *catalog, uint32_t id) {
 
 /* ---- Bytes. */
 
-/* A shape that was never cut may be anything: it is checked as if it came from a user. */
+/* A shape in the bytes may be anything: it is checked as if it came from a user. */
 static mr_status read_arrays(reader *reader, table_catalog_table *table) {
     uint32_t count = reader_u32(reader);
     if (reader->failed || count > reader_left(reader) / ARRAY_SIZE_MIN || count > MR_PS_ARRAYS_MAX) return MR_CORRUPT;

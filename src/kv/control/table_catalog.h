@@ -1,17 +1,17 @@
 /* table_catalog.h — catalog of all tables: one metadata value, changed by compare-and-swap (catalog_client.h).
  *
- *   bytes    what
+ *   bytes    content
  *   -------  ------------------------------------------------------------------------------------------------
- *   4 4 4  TABLE_CATALOG_MAGIC, the id that is given next, number of tables
- *   …    tables, ids ascending: 1 + n name, 4 + n definition (table_schema.h), 1 + n each of TABLE_CATALOG_TEXTS,
+ *   4 4 4  TABLE_CATALOG_MAGIC, the next id, number of tables
+ *   …    tables, ids ascending: 1 + n name, 4 + n schema (table_schema.h), 1 + n each of TABLE_CATALOG_TEXTS,
  *            4 number of arrays, each: 1 + n name, 1 dims, 8 × dims shape
  *
- * An id is given once, whatever becomes of its table: what slots have of a table that was dropped is never taken for
- * another one's. So an id below the next one that is not listed is that of a dropped table.
+ * An id is never reused: a slot's rows of a dropped table are never taken for another table's. So an unlisted id below
+ * the next one is that of a dropped table.
  *
- * The texts are those that the definition was made of, for people who ask; what counts is the definition. The
- * consistency is no part of it: slots do not need to know. It says in which slots a table lies, and what its pulls wait
- * for; it is written out when the table is made, and is none ("") before.
+ * The texts are those from which the schema was made, for people; the schema decides. The consistency is not part of
+ * the schema: slots do not need it. The consistency says in which slots a table lies, and what its pulls wait for; it
+ * is written out when the table is created, and is "" before.
  *
  * Bounds  TABLE_CATALOG_BYTES_MAX bytes, MR_PS_ARRAYS_MAX arrays of a table.
  * Ownership   a table owns its arrays, the catalog its tables. Pure. */
@@ -42,30 +42,31 @@ typedef struct table_catalog_table {
     uint32_t array_count;
 } table_catalog_table;
 
-typedef struct table_catalog {   /* zero-initialized there is no table */
-    uint32_t next;               /* id; 0 stands for 1 */
+typedef struct table_catalog {   /* zero-initialized: no tables */
+    uint32_t next;               /* id; 0 means 1 */
     table_catalog_table *tables; /* owned */
     uint32_t count;
 } table_catalog;
 
-/* A table as these options have it, with the id 1. MR_INVALID, and says what cannot be. */
+/* A table with these options and the id 1. MR_INVALID: an option is not possible, and the error names it. */
 MR_MUST mr_status table_catalog_table_init(table_catalog_table *table, const char *name,
                                            const mr_ps_table_options *options);
-/* Where there is none it is the cluster map's. MR_INVALID: there are no slots for it, and how there would be. */
+/* Sets a missing consistency to the cluster map's. MR_INVALID: there are no slots for it, and the error says how to get
+ * them. */
 MR_MUST mr_status table_catalog_table_consistency(const table_catalog_table *table, const cluster_map *map,
                                                   consistency *out);
 uint64_t table_catalog_table_items(const table_catalog_table *table); /* of all its arrays */
 void table_catalog_table_copy(table_catalog_table *to, const table_catalog_table *from);
 void table_catalog_table_fini(table_catalog_table *table);
-/* static; NULL: they do not */
+/* static; NULL: they are equal */
 const char *table_catalog_table_differs(const table_catalog_table *a, const table_catalog_table *b);
 
 void table_catalog_fini(table_catalog *catalog);
-const table_catalog_table *table_catalog_find(const table_catalog *catalog, const char *name); /* NULL: there is none */
+const table_catalog_table *table_catalog_find(const table_catalog *catalog, const char *name); /* NULL: not found */
 
-/* A copy, with an id of its own. MR_TOO_LARGE: there is no room for one more. There is none of that name. */
+/* Adds a copy, with an id of its own; no table has its name. MR_TOO_LARGE: the catalog is full. */
 MR_MUST mr_status table_catalog_add(table_catalog *catalog, const table_catalog_table *table);
-bool table_catalog_remove(table_catalog *catalog, uint32_t id); /* false: it was not there */
+bool table_catalog_remove(table_catalog *catalog, uint32_t id); /* false: not found */
 
 size_t table_catalog_size(const table_catalog *catalog);
 void table_catalog_encode(const table_catalog *catalog, writer *writer);

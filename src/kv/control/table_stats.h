@@ -4,13 +4,13 @@
  *  server: table_stats_add for each slot and table ──► STOCK, a control message ──► table_stats_take ──►
  *  table_stats_sum, of those in a cluster map
  *
- *   bytes      what
+ *   bytes      content
  *   ---------  ---------------------------------------------------------------------------
  *   4          tables, ids ascending; each:
  *   4 8 8 8   id, keys (rows, vectors or blocks), bytes of memory, what was left out (payload_look)
  *
- * The stamp of the control message (CONTROL_STOCK) has the cluster map by which it was counted, the server's number and
- * its incarnation. While slots move one may be counted twice, or by nobody, for a moment: these are numbers for people.
+ * The stamp of the control message (CONTROL_STOCK) has the cluster map of the count, the server's number and its
+ * incarnation. While slots move a slot may be counted twice, or not at all, for a moment: the numbers are for people.
  *
  * Bounds  TABLE_STATS_TABLES_MAX tables, more than a catalog has room for; servers as a cluster map has them. Pure. */
 #pragma once
@@ -34,9 +34,9 @@ typedef struct table_stats {
     table_stats_item items[TABLE_STATS_TABLES_MAX]; /* ids ascending */
 } table_stats;
 
-/* to what is there of its table; one too many is left out */
+/* adds to the sizes of its table; one table too many is left out */
 void table_stats_add(table_stats *stats, table_stats_item item);
-const table_stats_item *table_stats_find(const table_stats *stats, uint32_t table); /* NULL: nothing of it */
+const table_stats_item *table_stats_find(const table_stats *stats, uint32_t table); /* NULL: not found */
 
 size_t table_stats_encode(const table_stats *stats, uint8_t out[TABLE_STATS_SIZE_MAX]);
 MR_MUST mr_status table_stats_decode(span bytes, table_stats *out); /* MR_CORRUPT */
@@ -44,17 +44,17 @@ MR_MUST mr_status table_stats_decode(span bytes, table_stats *out); /* MR_CORRUP
 /* ---- The scheduler's. */
 
 typedef struct table_stats_row {
-    uint64_t incarnation; /* 0: the server has said nothing */
+    uint64_t incarnation; /* 0: no report of the server */
     uint32_t count;
     table_stats_item *items; /* owned */
 } table_stats_row;
 
-typedef struct table_stats_list {                  /* zeros: no server has said anything */
+typedef struct table_stats_list {                  /* zeros: no reports */
     table_stats_row rows[CLUSTER_MAP_SERVERS_MAX]; /* by server */
 } table_stats_list;
 
 void table_stats_fini(table_stats_list *list);
-/* `server` is below CLUSTER_MAP_SERVERS_MAX; the stock is copied. */
+/* `server` is below CLUSTER_MAP_SERVERS_MAX; the stats are copied. */
 void table_stats_take(table_stats_list *list, uint32_t server, uint64_t incarnation, const table_stats *stats);
-/* What servers of this cluster map have said, added up. Gives how many of them have said anything. */
+/* The reports of the servers of this cluster map, added up. Returns how many of them have reported. */
 uint32_t table_stats_sum(const table_stats_list *list, const cluster_map *map, table_stats *out);

@@ -27,9 +27,9 @@ static void destroy(void *self) {
     free(engine);
 }
 
-/* ---- Tables come and go. */
+/* ---- Creating and dropping tables. */
 
-/* What is there stays as it is; what cannot be here is not made. */
+/* A present table is unchanged; an impossible schema is ignored. */
 static void define(engine *engine, span bytes) {
     table_schema schema;
     engine_table *table;
@@ -51,7 +51,7 @@ static void take_out(engine *engine, size_t at) {
     memmove(engine->tables + at, engine->tables + at + 1, (--engine->count - at) * sizeof *engine->tables);
 }
 
-/* Where the version before is kept, the table stays until the next apply; but not one that this apply has made. */
+/* Where the previous version is kept, the table stays until the next apply; but not one that this apply has made. */
 static void drop(engine *engine, uint32_t id) {
     size_t at = engine_place(engine, id);
     bool there = at < engine->count && engine->tables[at]->schema.id == id;
@@ -89,7 +89,7 @@ static bool change(const engine_push *push) {
     return false;
 }
 
-/* Rows that are many are evicted in the order in which they were pushed to, also within a step; ages are of steps. */
+/* With a bound of rows, rows are evicted in the order of their pushes, also within a step; ages are in steps. */
 static uint64_t time_of(const engine_table *table, uint64_t moment) {
     const table_schema *schema = &table->schema;
     if (schema->rows_max != 0 && schema->age_max == 0) return table->now + 1;
@@ -120,7 +120,7 @@ static void push_section(engine *engine, const payload_section *section, uint64_
     table->touched = engine->applies;
 }
 
-/* `members` are those of the round, as a section before the others says. */
+/* `members` are those of the round, from the first section. */
 static void apply_section(engine *engine, const payload_section *section, uint64_t moment, uint32_t *members) {
     if (section->op == PAYLOAD_DEFINE)
         define(engine, section->values);
@@ -132,9 +132,9 @@ static void apply_section(engine *engine, const payload_section *section, uint64
         push_section(engine, section, moment, *members);
 }
 
-/* ---- What a push speaks of. */
+/* ---- Remote values of a push. */
 
-/* Copies of a slot read bytes: only a push that is settled for the very next apply is read where it lies. */
+/* Replicas of a slot read bytes: only a push that is settled for the very next apply is read in place. */
 static bool settle(void *context, span payload, bool now, shared_bytes **own) {
     engine_host *host = context;
     if (host == NULL) return false;
@@ -151,7 +151,7 @@ static void light(engine *engine) {
 
 /* ---- One apply. */
 
-/* What was kept is the version before the last; what is here now will be kept. */
+/* The kept version is dropped; the present one will be kept. */
 static void begin(engine *engine) {
     engine->applies++;
     for (size_t i = 0; engine->keeps && i < engine->count;) {
@@ -198,15 +198,15 @@ static void apply(void *self, span payload, uint64_t moment) {
     payload_clear(&scratch);
 }
 
-/* The same, with what is known of all slots. */
+/* The same, with the known norms of all slots. */
 static void apply_normed(void *self, span sum, span norms, uint64_t moment) {
     engine *engine = self;
-    (void)slot_norms_read(&engine->norms, norms); /* what makes no sense is not known */
+    (void)slot_norms_read(&engine->norms, norms); /* malformed norms count as unknown */
     apply(self, sum, moment);
     slot_norms_fini(&engine->norms);
 }
 
-/* ---- For those who look on. */
+/* ---- Statistics. */
 
 size_t engine_look_at(const void *self, engine_look *out, size_t room) {
     const engine *engine = self;

@@ -23,7 +23,7 @@ engine_block *engine_block_find(const engine_table *table, const payload_place *
     return block != NULL && block->array == place->array && block->number == place->block ? block : NULL;
 }
 
-/* A block knows nothing of the array behind it: for what it is the last one will do. */
+/* A block does not know the array around it: for its purpose the last block will do. */
 dense_table_options engine_block_options(const engine *engine, const engine_table *table, const payload_place *place) {
     const table_schema *schema = &table->schema;
     dense_table_options options = {.dtype = schema->dtype,
@@ -65,13 +65,13 @@ static engine_block *reach(const engine_push *push) {
     return block;
 }
 
-/* ---- Pushes. The first change of an apply writes the other array, and with it the next version; what follows in the
- * same apply changes that. */
+/* ---- Pushes. The first change of an apply writes the other array, and with it the next version; further changes of
+ * the same apply change that array. */
 
 typedef struct stretch {
     const uint8_t *from;
     uint8_t *to;
-    const uint8_t *array; /* that `to` is in */
+    const uint8_t *array; /* the array of `to` */
 } stretch;
 
 static stretch begin(const engine_push *push, engine_block *block) {
@@ -137,7 +137,7 @@ static const void *shown_of(const engine *engine, const engine_block *block, boo
     return before ? dense_table_kept(block->table) : dense_table_values(block->table);
 }
 
-/* Narrow ones are not what lies there. */
+/* Narrow values are not stored as such. */
 bool engine_look_for_block(const engine *engine, const engine_table *table, const payload_place *place, bool kept,
                            payload_afar *out) {
     const engine_block *block = engine_block_find(table, place);

@@ -9,7 +9,7 @@
 #include "kv/table/sparse_table.h"
 #include "kv/table/vector_table.h"
 
-enum { ENGINE_CHUNK = 1024 }; /* keys that are worked on at once: their rows stay in the cache */
+enum { ENGINE_CHUNK = 1024 }; /* keys of one batch: their rows stay in the cache */
 
 /* As bytes (engine_snapshot.c): the heads of a table, of a vector and of a block. */
 #define ENGINE_MAGIC UINT64_C(0x31464c454853524d)
@@ -28,7 +28,7 @@ typedef struct engine_table {
     uint64_t version; /* changes, from 1 on */
     uint64_t made;    /* apply that defined it */
     uint64_t touched; /* apply that changed it last */
-    uint64_t gone;    /* apply that dropped it; 0: it is there */
+    uint64_t gone;    /* apply that dropped it; 0: not dropped */
     uint64_t refused, left_out, evicted;
     uint64_t now;      /* the latest moment; where rows are bounded, but not their age, pushes */
     uint64_t swept_at; /* moment up to which it was swept for old keys, and the hash */
@@ -56,17 +56,17 @@ typedef struct engine {
     engine_dropped *dropped; /* owned, by id */
     size_t dropped_count;
     section_decoder decoder;
-    slot_norms norms;         /* of the round that is applied: what is known of all slots */
-    payload_writer answer;    /* the last one, if it was small: its memory is the next one's */
-    key_list_cache *cache;    /* owned: of keys that were asked for; NULL: none yet. No part of the state */
-    void *rows[ENGINE_CHUNK]; /* of keys that are worked on */
+    slot_norms norms;         /* of the round that is applied: the known norms of all slots */
+    payload_writer answer;    /* the last one, if it was small: its memory is reused */
+    key_list_cache *cache;    /* owned: requested key lists; NULL: none yet. Not part of the state */
+    void *rows[ENGINE_CHUNK]; /* of the keys of one batch */
 } engine;
 
-/* What holds for one section of a push. */
+/* The context of one section of a push. */
 typedef struct engine_push {
     engine *engine;
     engine_table *table;
-    const payload_section *section; /* not pressed */
+    const payload_section *section; /* decompressed */
     uint64_t moment;
     float scale; /* of gradients */
     bool sets;
@@ -75,26 +75,26 @@ typedef struct engine_push {
 static inline size_t engine_item(const engine_table *table) { /* bytes of a value, as it lies here */
     return table->schema.dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
 }
-/* Its version, and whether it was there, as it is or as it was before the last apply. */
+/* Its version, and whether it existed, now or before the last apply. */
 static inline uint64_t engine_version(const engine *engine, const engine_table *table, bool kept) {
     return table->version - (kept && table->touched == engine->applies);
 }
 
 /* ---- Tables (engine_tables.c). */
 
-/* MR_INVALID: it cannot be here; MR_NOMEM. */
+/* MR_INVALID: the schema is not possible here; MR_NOMEM. */
 MR_MUST mr_status engine_table_create(const engine *engine, const table_schema *schema, engine_table **out);
 void engine_table_destroy(engine_table *table);
-size_t engine_place(const engine *engine, uint32_t id); /* of the table, or where it would be */
-/* The table, as it is or as it was; NULL: there is none. */
+size_t engine_place(const engine *engine, uint32_t id); /* index of the table, or where it would be */
+/* The table, as it is or as it was; NULL: not found. */
 engine_table *engine_table_find(const engine *engine, uint32_t id, bool kept);
 bool engine_was_dropped(const engine *engine, uint32_t id, bool kept);
-void engine_insert(engine *engine, engine_table *table); /* of an id that is not there; moved */
+void engine_insert(engine *engine, engine_table *table); /* of an unknown id; moved */
 void engine_forget(engine *engine, uint32_t id);         /* its id is remembered as dropped */
 float engine_rate(engine_table *table, uint64_t moment);
 payload_look engine_table_look(const engine_table *table);
 
-/* ---- What a push does. False: it does not fit, and nothing has changed. */
+/* ---- Pushes. False: the section does not fit, and nothing has changed. */
 
 bool engine_push_rows(const engine_push *push);                                             /* engine_rows.c */
 bool engine_push_vectors(const engine_push *push);                                          /* engine_vectors.c */
@@ -103,47 +103,47 @@ void engine_erase(engine *engine, engine_table *table, const uint64_t *keys, siz
 void engine_evict(engine *engine, engine_table *table);                                     /* engine_rows.c */
 bool engine_finite(const float *values, size_t count);
 
-/* ---- What a round needs to know of all slots (engine_norms.c). */
+/* ---- Norms of all slots that a round needs (engine_norms.c). */
 
 typedef struct engine_scale {
-    float factor; /* of gradients: a mean, a clipped one */
-    bool none;    /* the gradient of the table is not finite: nothing is updated with it */
+    float factor; /* of gradients: averaging and clipping */
+    bool none;    /* the gradient of the table is not finite: the update is skipped */
 } engine_scale;
 
 bool engine_needs_norms(const engine_table *table);
 engine_scale engine_scale_of(const engine_table *table, uint32_t members, const slot_norms *known);
 float engine_trust(const engine_table *table, uint32_t array, const slot_norms *known); /* in the update of an array */
 
-/* ---- What a query shows: `kept` as before. Into room of its size. */
+/* ---- Queries: `kept` as before. Into room of the answer's size. */
 
-typedef struct engine_note { /* of a list of keys that is known by name: where their rows lay */
-    uint32_t table;          /* 0: it is not known */
+typedef struct engine_note { /* of a named key list: where its rows lay */
+    uint32_t table;          /* 0: unknown */
     uint64_t changes;        /* of that table's rows, as they were (sparse_table_changes) */
     uint32_t numbers[];
 } engine_note;
 
-/* A note may be NULL. */
+/* The note may be NULL. */
 void engine_show_rows(const engine_table *table, const uint64_t *keys, size_t count, bool kept, engine_note *note,
                       void *out);
-/* Keys from first to last that have a row, ascending, at most `most` (0: all). MR_NOMEM. To be freed. */
+/* Keys from first to last that have a row, ascending, at most `most` (0: all). MR_NOMEM. The caller frees them. */
 MR_MUST mr_status engine_range(const engine_table *table, uint64_t first, uint64_t last, uint32_t most, bool kept,
                                uint64_t **keys, size_t *count);
 const void *engine_vector(const engine_table *table, uint64_t key, bool kept, size_t *from, uint32_t *length);
-/* MR_INVALID: the place is not one of a block of the table. */
+/* False: the place is not that of a block of the table. */
 bool engine_block_fits(const engine *engine, const engine_table *table, const payload_place *place);
-/* Where those of the same machine find it; false: nowhere. */
+/* Where processes of the same machine find the block; false: not exported. */
 bool engine_look_for_block(const engine *engine, const engine_table *table, const payload_place *place, bool kept,
                            payload_afar *out);
 void engine_show_block(const engine *engine, const engine_table *table, const payload_place *place, uint32_t count,
                        bool kept, void *out);
 dense_table_options engine_block_options(const engine *engine, const engine_table *table, const payload_place *place);
 size_t engine_block_place(const engine_table *table, uint32_t array, uint32_t number);
-engine_block *engine_block_find(const engine_table *table, const payload_place *place); /* NULL: it is not there */
+engine_block *engine_block_find(const engine_table *table, const payload_place *place); /* NULL: not found */
 void engine_block_insert(engine_table *table, engine_block *block);
 
 /* ---- Operations (state_machine.h) that have files of their own. */
 
-shared_bytes *engine_answer(void *self, span request, bool kept);                /* shelf_answer.c */
+shared_bytes *engine_answer(void *self, span request, bool kept);                /* engine_query.c */
 shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment); /* engine_norms.c */
 shared_bytes *engine_combine(void *context, const span *parts, size_t count);
 size_t engine_size(const void *self); /* engine_snapshot.c */

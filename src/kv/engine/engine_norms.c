@@ -3,9 +3,9 @@
  *
  *   clip_norm                 the gradient of the whole table; all slots then scale theirs alike
  *   an optimizer that         of a dense array, whose blocks lie in several slots: its values and its update, which
- *   measures (lamb)           may be that of a gradient that was clipped; so these come in a second phase then
+ *   measures (lamb)           may be that of a clipped gradient; so these come in a second phase then
  *
- * Squares are those of the sum as it was pushed, section by section (l2_norm.h); what refuse_nan leaves out is left out
+ * Squares are those of the pushed sum, section by section (l2_norm.h); values that refuse_nan leaves out are left out
  * here, too. Values and state are those before the round, also of a block that the same round assigns to. */
 #include <math.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static double row_squares(const engine_table *table, const float *values, size_t
     return table->schema.refuse_nan && !engine_finite(values, items) ? 0 : l2_norm_squares(values, items);
 }
 
-/* Rows, vectors and stretches that are not finite may be left out, each for itself. */
+/* Rows, vectors and stretches that are not finite may be left out, each by itself. */
 static double section_squares(const engine_table *table, const payload_section *section, const float *values,
                               size_t items) {
     double squares = 0;
@@ -57,7 +57,7 @@ static void measure_with(survey *survey, engine_table *table, dense_table *dense
     slot_norms_add(&survey->found, table->schema.id, 1 + section->place.array, squares[0], squares[1]);
 }
 
-/* A block that is not there yet is measured as it would begin. */
+/* A missing block is measured with its initial values. */
 static void measure_block(survey *survey, engine_table *table, const payload_section *section, const float *gradient) {
     const payload_place *place = &section->place;
     if (!engine_block_fits(survey->engine, table, place)) return;
@@ -70,7 +70,7 @@ static void measure_block(survey *survey, engine_table *table, const payload_sec
     dense_table *dense_table;
     dense_table_options options = engine_block_options(survey->engine, table, place);
     options.versions = false;
-    options.export = NULL; /* nobody is told of it */
+    options.export = NULL; /* not exported */
     section_decoder_must(dense_table_create(&options, place->block, &dense_table));
     measure_with(survey, table, dense_table, 0, section, gradient);
     dense_table_destroy(dense_table);
@@ -115,7 +115,7 @@ static engine_table *find(const survey *survey, uint32_t id) {
     return table;
 }
 
-/* A table that is defined by the round itself, if it will be. */
+/* A table that the round itself defines, if the schema is valid. */
 static void meet(survey *survey, span bytes) {
     table_schema schema;
     engine_table *table;
@@ -141,7 +141,7 @@ static void look_through(survey *survey, span bytes) {
     }
 }
 
-/* Whether it is worth to look: most rounds are of tables that need nothing. */
+/* Whether norms are needed: most rounds are of tables that need none. */
 static bool may_need(const engine *engine, span bytes) {
     for (size_t i = 0; i < engine->count; i++)
         if (engine_needs_norms(engine->tables[i])) return true;
@@ -158,7 +158,7 @@ shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment) 
     span bytes;
     payload_scratch scratch;
     section_decoder_must(payload_align(sum, &scratch, &bytes));
-    (void)slot_norms_read(&known, norms); /* what makes no sense is not known */
+    (void)slot_norms_read(&known, norms); /* malformed norms count as unknown */
     if (bytes.size != 0 && may_need(engine, bytes) && payload_check(bytes) == MR_OK) look_through(&survey, bytes);
     shared_bytes *shared = survey.found.count == 0 ? NULL : slot_norms_write(&survey.found);
     for (size_t i = 0; i < survey.fresh_count; i++) engine_table_destroy(survey.fresh[i]);
@@ -173,7 +173,7 @@ shared_bytes *engine_combine(void *context, const span *parts, size_t count) {
     return slot_norms_combine(parts, count);
 }
 
-/* ---- What comes of it. */
+/* ---- Use of the norms. */
 
 bool engine_needs_norms(const engine_table *table) {
     const table_schema *schema = &table->schema;

@@ -1,6 +1,6 @@
 /* engine_query.c — engine, answers to queries. See engine.h.
  *
- * A table that is not here, but whose definition came with the query, is shown as it would begin.
+ * An unknown table whose schema came with the query is answered with its initial values.
  * Tested by src/kv/engine/engine_test.c. */
 #include <stdlib.h>
 
@@ -8,11 +8,11 @@
 #include "kv/engine/engine_internal.h"
 #include "kv/table/dtype_convert.h"
 
-enum { LISTS_BYTES = 1 << 20 }; /* of the lists of keys that a slot remembers */
+enum { LISTS_BYTES = 1 << 20 }; /* of the key lists that a slot caches */
 
 typedef struct question {
     const engine *engine;
-    const payload_section *section; /* not pressed */
+    const payload_section *section; /* decompressed */
     engine_table *table;
     engine_note *note; /* of its keys; NULL: none */
     bool kept;
@@ -25,7 +25,7 @@ static payload_head head_of(const question *question, payload_op op, uint32_t co
         .table = question->section->table, .op = op, .dtype = question->table->schema.dtype, .count = count};
 }
 
-/* ---- One section. MR_INVALID: it asks for what the table is not; MR_TOO_LARGE, MR_NOMEM. */
+/* ---- One section. MR_INVALID: it does not fit the kind of the table; MR_TOO_LARGE, MR_NOMEM. */
 
 static mr_status open_answer(const question *question, payload_op op, size_t count, size_t value_bytes,
                              payload_room *room) {
@@ -136,9 +136,9 @@ static mr_status answer(const question *question) {
     }
 }
 
-/* ---- Which table. */
+/* ---- Table of a section. */
 
-/* The last definition of this table in the request. */
+/* The last schema of this table in the request. */
 static bool find_schema(span request, uint32_t id, table_schema *out) {
     payload_reader reader = payload_open(request);
     bool found = false;
@@ -177,7 +177,7 @@ static void remember(engine *engine, const payload_section *section) {
                               section->count);
 }
 
-/* The section with its keys, if it has a name for them; NULL: they are forgotten. */
+/* The section with its keys, if it has only their hash; NULL: they are not cached. */
 static const payload_section *recall(engine *engine, const payload_section *section, payload_section *room,
                                      engine_note **note) {
     if ((section->flags & PAYLOAD_LISTED) != 0) remember(engine, section);
@@ -192,7 +192,7 @@ static const payload_section *recall(engine *engine, const payload_section *sect
     return room;
 }
 
-/* MR_NOMEM: there is not even room for a reason. */
+/* MR_NOMEM: not even room for a reason. */
 static mr_status answer_section(engine *engine, const payload_section *section, span request, bool kept,
                                 payload_writer *out) {
     question question = {.engine = engine, .kept = kept, .answer = out};
@@ -219,7 +219,7 @@ static mr_status answer_section(engine *engine, const payload_section *section, 
 
 /* ---- The whole. */
 
-/* Room for what will be answered, as far as the request says how much that is: it is not moved then. */
+/* Room for the answer, as far as the request tells its size: the answer is then not moved. */
 static void make_room(const engine *engine, span request, payload_writer *out) {
     payload_reader reader = payload_open(request);
     size_t size = 0;
@@ -230,10 +230,10 @@ static void make_room(const engine *engine, span request, payload_writer *out) {
         if (table->sparse != NULL) values *= table->schema.dim;
         size += payload_section_size(PAYLOAD_ROWS, section.count, values);
     }
-    if (size > 0) (void)!payload_reserve(out, size); /* without it each section asks for its own */
+    if (size > 0) (void)!payload_reserve(out, size); /* without it each section reserves its own */
 }
 
-/* One section asks for its own room anyway. */
+/* One section reserves its own room anyway. */
 static mr_status answer_all(engine *engine, span request, bool kept, payload_writer *out) {
     payload_section section;
     size_t count;

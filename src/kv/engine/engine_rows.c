@@ -22,7 +22,7 @@ SIMD_CLONES static uint32_t count_infinite(const float *values, size_t count) {
 
 bool engine_finite(const float *values, size_t count) { return count_infinite(values, count) == 0; }
 
-/* The rows of these keys, at most ENGINE_CHUNK, which will be changed; as they are they are kept. */
+/* The rows of these keys, at most ENGINE_CHUNK, which will be changed; their present values are kept. */
 static void touch(const engine_push *push, const uint64_t *keys, size_t count) {
     engine_table *table = push->table;
     void **rows = push->engine->rows;
@@ -59,7 +59,7 @@ static void change(const engine_push *push, const uint64_t *keys, size_t count, 
     }
 }
 
-/* Some of the rows are not finite: the others go on. */
+/* Some of the rows are not finite: the others are applied. */
 static void change_finite(const engine_push *push, const float *values) {
     uint32_t dim = push->table->schema.dim, count = 0;
     void *memory;
@@ -89,9 +89,9 @@ bool engine_push_rows(const engine_push *push) {
     return true;
 }
 
-/* ---- Keys that go. */
+/* ---- Erasure and eviction. */
 
-/* Keeps the rows of these keys as they are. */
+/* Keeps the present rows of these keys. */
 static void note(engine_table *table, const uint64_t *keys, size_t count) {
     const void *rows[ENGINE_CHUNK];
     for (size_t at = 0; at < count; at += ENGINE_CHUNK) {
@@ -126,7 +126,7 @@ static void sweep(engine *engine, engine_table *table, uint64_t first, uint64_t 
     }
 }
 
-/* As much of the hashes as time has gone on since it was swept last: all of them in an eighth of age_max. */
+/* The part of the hashes for the time since the last sweep: all of them in an eighth of age_max. */
 static void sweep_on(engine *engine, engine_table *table) {
     uint64_t period = table->schema.age_max / SWEEPS + 1, passed = table->now - table->swept_at;
     if (passed == 0) return;
@@ -161,7 +161,7 @@ void engine_evict(engine *engine, engine_table *table) {
 
 /* ---- Queries. */
 
-/* The values as they were, in the table's dtype. */
+/* The previous values, in the table's dtype. */
 static void show_old(const engine_table *table, uint64_t key, const undo_log_entry *entry, uint8_t *out) {
     const table_schema *schema = &table->schema;
     if (!entry->there)
@@ -216,7 +216,7 @@ static mr_status list_now(const engine_table *table, uint64_t first, uint64_t la
     return MR_OK;
 }
 
-/* Takes out what is new, and puts in what has gone. There is room for it. */
+/* Removes new keys, and adds erased ones. There is room for them. */
 static size_t list_before(const undo_log *log, uint64_t first, uint64_t last, uint64_t *keys, size_t count) {
     size_t from = 0, kept = 0;
     for (size_t i = 0; i < count; i++) {

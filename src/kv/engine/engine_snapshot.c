@@ -1,24 +1,24 @@
 /* engine_snapshot.c — engine as bytes and back, for new replicas and checkpoints. See engine.h.
  *
- *   bytes   engine
+ *   bytes    engine
  *   -------  ------------------------------------------------------------------------------------------------
- *   8       ENGINE_MAGIC
+ *   8        ENGINE_MAGIC
  *   4 4      1 if it keeps, number of dropped ids
  *   …        ids ascending, each 4 id, 4: 1 if the last apply dropped it
  *   4        number of tables
- *   …        tables by id, each a definition, then
+ *   …        tables by id, each a schema, then
  *   8        version
  *   1 1 1 1  1 if the last apply made, changed, dropped it; 0
  *   8 × 6    refused, left out, evicted; now, swept at, swept
- *   8        bytes of what is in it
+ *   8        bytes of its content
  *   …        sparse: a piece (sparse_table.h) with all keys
  *            vectors: 4 count, then by key: 8 key, 4 length, the values
  *            dense: 4 count, then by array and number: 4 array, 4 number, 4 items, 4: 1 if the last apply changed it,
  *            8 updates, a piece (dense_table.h) with all items
- *   …        what was there before the last apply (undo_log.h), if it keeps
+ *   …        the values before the last apply (undo_log.h), if it keeps
  *
- * Numbers of applies are not state: all that counts is which was the last. A change here needs a change of
- * snapshot_file.c, which takes it apart for checkpoints. */
+ * Numbers of applies are not state: only which was the last counts. A change here needs a change of snapshot_file.c,
+ * which splits the snapshot for checkpoints. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -60,7 +60,7 @@ size_t engine_size(const void *self) {
 
 /* ---- Writing. */
 
-static uint8_t *reserve(writer *writer, size_t size) { /* room that is written by others */
+static uint8_t *reserve(writer *writer, size_t size) { /* room that the caller writes */
     MR_ASSERT(!writer->failed && size <= (size_t)(writer->end - writer->at));
     writer->at += size;
     return writer->at - size;
@@ -69,7 +69,7 @@ static uint8_t *reserve(writer *writer, size_t size) { /* room that is written b
 static void write_sparse(const sparse *sparse, writer *writer) {
     size_t size = sparse_size(sparse), least = sparse_table_piece_min(sparse);
     sparse_table_cursor cursor = {0};
-    void *small = size < least ? xmalloc(least) : NULL; /* the smallest piece has room for a key that is not there */
+    void *small = size < least ? xmalloc(least) : NULL; /* the smallest piece has room for an absent key */
     uint8_t *out = reserve(writer, size);
     size_t written = sparse_table_pack(sparse, &cursor, small != NULL ? small : out, size < least ? least : size);
     MR_ASSERT(written == size && cursor.done);
@@ -138,7 +138,7 @@ void engine_write(const void *self, void *out) {
     MR_ASSERT(!writer.failed && writer.at == writer.end);
 }
 
-/* ---- Reading. What is read has one apply behind it, the last. */
+/* ---- Reading. A decoded engine has one apply behind it, the last. */
 
 enum { LAST = 1 };
 
@@ -254,7 +254,7 @@ bool engine_read(void *self, span bytes) {
     fresh->host = engine->host;
     fresh->keeps = engine->keeps;
     bool good = read_all(fresh, &reader);
-    if (good) { /* all is in the other's place now, and goes with it */
+    if (good) { /* the contents were swapped, and the other is freed */
         other = *engine;
         *engine = *fresh;
         *fresh = other;

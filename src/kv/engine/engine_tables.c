@@ -105,7 +105,7 @@ void engine_forget(engine *engine, uint32_t id) {
     engine->dropped[at] = (engine_dropped){id, engine->applies};
 }
 
-/* ---- What is known of one. */
+/* ---- Properties of a table. */
 
 float engine_rate(engine_table *table, uint64_t moment) {
     if (table->rate_of != moment || moment == 0) {

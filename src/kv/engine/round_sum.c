@@ -16,15 +16,15 @@ typedef struct stretch { /* of a block */
 } stretch;
 
 typedef struct stretches {
-    stretch *list; /* owned; those that are added by array and block, those that are set as they came */
+    stretch *list; /* owned; added ones by array and block, set ones in their order */
     size_t count;
 } stretches;
 
 typedef struct table {
     uint32_t id;
-    void *schema; /* owned; NULL: nobody defined it */
+    void *schema; /* owned; NULL: not defined in this round */
     size_t schema_size;
-    payload_op kind; /* ADD_ROWS, ADD_VECTORS or ADD_BLOCK: what it was first; 0: nothing yet */
+    payload_op kind; /* ADD_ROWS, ADD_VECTORS or ADD_BLOCK, of the first contribution; 0: none yet */
     bool counters;
     uint32_t dim; /* of rows */
     round_sum_keys added, set, erased;
@@ -80,7 +80,7 @@ static table *reach(round_sum *sum, uint32_t id) {
     return made;
 }
 
-/* ---- Contributions: what is under keys. */
+/* ---- Contributions: values by key. */
 
 static payload_op kind_of(payload_op op) { /* the ADD of its kind */
     return op == PAYLOAD_SET_ROWS      ? PAYLOAD_ADD_ROWS
@@ -89,7 +89,7 @@ static payload_op kind_of(payload_op op) { /* the ADD of its kind */
                                        : op;
 }
 
-/* A table is what its first contribution says. */
+/* The first contribution decides the kind of a table. */
 static bool fits(table *table, const payload_section *section, uint32_t dim) {
     bool counters = section->dtype == MR_I64;
     if (table->kind == 0) {
@@ -152,7 +152,7 @@ static void fill(stretch *stretch, const payload_section *section, const void *v
     if (section->count > 0) memcpy(stretch->values, values, section->count * item);
 }
 
-/* From the first to the last item of both; what is new in it is 0. */
+/* From the first to the last item of both; new items are 0. */
 static void widen(stretch *stretch, const payload_section *section, size_t item) {
     uint32_t first = stretch->place.first, end = first + stretch->count;
     uint32_t new_first = section->place.first < first ? section->place.first : first;
@@ -181,7 +181,7 @@ static void add_block(table *table, const payload_section *section, const void *
     round_sum_add_up((uint8_t *)there->values + offset, values, section->count, table->counters);
 }
 
-/* In the order of ranks; what is set again entirely is forgotten. */
+/* In the order of ranks; a stretch that is set again entirely is dropped. */
 static void set_block(table *table, const payload_section *section, const void *values) {
     stretches *all = &table->set_blocks;
     for (size_t i = 0; i < all->count; i++) {
@@ -295,7 +295,7 @@ size_t round_sum_size(const void *sum) {
     return size;
 }
 
-/* Values lie where they came; they are asked for ahead. */
+/* Values lie in the order of arrival; they are prefetched. */
 static void gather(const round_sum_keys *keys, size_t item, const payload_room *room) {
     enum { AHEAD = 8 };
     uint8_t *to = room->values;
@@ -328,7 +328,7 @@ static void write_section(void *context, payload_head head, size_t value_bytes, 
 void round_sum_write(const void *sum, void *out) {
     const round_sum *round_sum = sum;
     size_t size = round_sum_size(sum);
-    void *copy = NULL; /* sections are written in place, which wants to be aligned */
+    void *copy = NULL; /* sections are written in place, which needs alignment */
     uint8_t *at = out;
     if ((uintptr_t)out % PAYLOAD_ALIGN != 0) at = copy = xmalloc(size);
     uint8_t *begin = at;

@@ -34,7 +34,7 @@ static size_t item_of(const round_sum_contribution *contribution) {
     return contribution->counters ? sizeof(int64_t) : sizeof(float);
 }
 
-/* Values at the end. There is room for them. */
+/* Appends values. There is room for them. */
 static size_t append(round_sum_keys *keys, const uint8_t *from, size_t length, size_t item) {
     size_t at = keys->items;
     if (length > 0) memcpy(keys->values + at * item, from, length * item);
@@ -57,7 +57,7 @@ static void meet(round_sum_keys *keys, round_sum_key *entry, const round_sum_con
     bool longer = length > before;
     if (longer) {
         entry->at = append(keys, from, length, item);
-        if (!contribution->sets) { /* what was there, and then what came */
+        if (!contribution->sets) { /* old values first, then the new ones */
             memcpy(keys->values + entry->at * item, there, before * item);
             round_sum_add_up(keys->values + entry->at * item, from, before, contribution->counters);
         }
@@ -72,7 +72,7 @@ static void meet(round_sum_keys *keys, round_sum_key *entry, const round_sum_con
     keys->total = keys->total - before + entry->length;
 }
 
-/* New keys and those that are there, both ascending, as one list: from its end, so that nothing is in the way. */
+/* Merges new and present keys, both ascending, into one list: from its end, so that nothing is overwritten. */
 static void merge(round_sum_keys *keys, size_t fresh) {
     section_decoder_must(alloc_try_grow(&keys->index, &keys->room, keys->count + fresh, sizeof *keys->index));
     size_t left = keys->count, to = keys->count + fresh;

@@ -1,7 +1,7 @@
 /* round_sum_keys.h — keyed part of a round sum: values added up, or the last ones. For round_sum.c.
  *
- * An index, ascending by key, points into one stretch of memory, to whose end new values are written; those that are
- * there are added to where they lie. A vector that becomes longer than it was moves to the end. */
+ * An index, ascending by key, points into one range of memory. Values of new keys are appended to the range; values of
+ * known keys are added in place. A vector that becomes longer moves to the end. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ typedef struct round_sum_contribution { /* one section of a contribution */
     uint32_t dim;
     const uint8_t *values;
     bool counters; /* int64, else fp32 */
-    bool sets;     /* the last one counts, with its length; else they are added up */
+    bool sets;     /* the last contribution counts, with its length; else contributions are added up */
 } round_sum_contribution;
 
 void round_sum_keys_fini(round_sum_keys *keys);

@@ -1,19 +1,19 @@
 /* slot_norms.h — squared norms that slots exchange before a round is applied (ps/state_machine.h, norms).
  *
  *   of             squares[0]                                       squares[1]
- *   SLOT_NORMS_WHOLE  of the table's gradient: all that is added    0
+ *   SLOT_NORMS_WHOLE  of the table's gradient: the whole sum        0
  *   1 + array      of the values of a dense array, where it is      of the update that its optimizer would make there
  *                  pushed to                                        (optim_measure)
  *
- * A slot has an item for what lies in it; items of slots are added up, one slot after the other, in fp64. NaN counts as
- * infinite: it is all the same, whatever its bits were.
+ * A slot has an item for each table or array part that it holds; items of slots are added up, one slot after the other,
+ * in fp64. NaN counts as infinite, whatever its bits.
  *
  *   bytes            lengths
  *  SLOT_NORMS_ITEM × n  4 table, 4 of, 8 8 squares; ascending by table and `of`, all different
  *
- * The norms of several phases lie one behind the other, so what is read ascends in stretches.
+ * The norms of several phases lie one behind the other, so a list that is read ascends in stretches.
  *
- * Bounds   SLOT_NORMS_MAX items, the lowest: an array beyond that has no length.
+ * Bounds   SLOT_NORMS_MAX items, the lowest: an array beyond that has no norm.
  * Ownership   it owns its list. Threads: none. */
 #pragma once
 #include "base/shared_bytes.h"
@@ -35,11 +35,12 @@ typedef struct slot_norms { /* zeroed: empty */
 void slot_norms_fini(slot_norms *norms); /* empty */
 
 void slot_norms_add(slot_norms *norms, uint32_t table, uint32_t of, double first, double second);
-const slot_norms_item *slot_norms_find(const slot_norms *norms, uint32_t table, uint32_t of); /* NULL: there is none */
+const slot_norms_item *slot_norms_find(const slot_norms *norms, uint32_t table, uint32_t of); /* NULL: not found */
 
 shared_bytes *slot_norms_write(const slot_norms *norms); /* moved to the caller */
-/* What is there is replaced. False: these are none, and it is empty. Of two for one thing the first one counts. */
+/* Replaces the list. False: the bytes are malformed, and the list is empty. Of two items for one thing the first
+ * counts. */
 bool slot_norms_read(slot_norms *norms, span bytes);
 
-/* The items of all parts, added up in the order of the parts. A part that makes no sense has none. */
+/* The items of all parts, added up in the order of the parts. A malformed part counts as empty. */
 shared_bytes *slot_norms_combine(const span *parts, size_t count);

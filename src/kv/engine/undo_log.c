@@ -21,7 +21,7 @@ void undo_log_clear(undo_log *log) {
     log->sorted = true;
 }
 
-/* Of so many more keys, with so many bytes. */
+/* Room for so many more keys, with so many bytes. */
 static mr_status make_room(undo_log *log, size_t count, size_t bytes) {
     MR_TRY(alloc_try_grow(&log->entries, &log->room, log->count + count, sizeof *log->entries));
     return alloc_try_grow(&log->values, &log->values_room, log->size + bytes, 1);
@@ -33,7 +33,7 @@ static inline void put(undo_log *log, uint64_t key, const void *values, uint32_t
     log->entries[log->count++] =
         (undo_log_entry){.key = key, .at = log->size, .length = values == NULL ? 0 : length, .there = values != NULL};
     if (bytes > 0) row_pool_copy(log->values + log->size, values, bytes);
-    log->size += bytes > 0 ? bytes : log->item; /* a place of its own: it says what was noted first */
+    log->size += bytes > 0 ? bytes : log->item; /* a place of its own: it gives the order of records */
 }
 
 mr_status undo_log_note(undo_log *log, uint64_t key, const void *values, uint32_t length) {
@@ -49,7 +49,7 @@ mr_status undo_log_note_rows(undo_log *log, const uint64_t *keys, size_t count, 
     return MR_OK;
 }
 
-/* By key; of one key, what was noted first. */
+/* By key; of one key, the first record. */
 static int compare(const void *a, const void *b) {
     const undo_log_entry *left = a, *right = b;
     if (left->key != right->key) return left->key < right->key ? -1 : 1;

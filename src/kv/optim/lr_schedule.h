@@ -30,5 +30,5 @@ typedef struct lr_schedule {
     double end, power; /* cosine, polynomial: 0 … rate; power above 0, at most 100 */
 } lr_schedule;
 
-MR_MUST mr_status lr_schedule_check(const lr_schedule *schedule);   /* MR_INVALID, and says what is wrong */
+MR_MUST mr_status lr_schedule_check(const lr_schedule *schedule);   /* MR_INVALID, and the error names the field */
 float lr_schedule_rate(const lr_schedule *schedule, uint64_t step); /* steps from 0 */

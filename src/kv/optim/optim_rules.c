@@ -1,7 +1,7 @@
 /* optim_rules.c — see optim_rules.h.
  *
- * Plain loops over arrays; what an item becomes depends on that item alone, so the loops may be cut into vectors of any
- * width, also where `to` is `from`: that is what EACH tells the compiler. Tested by src/kv/optim/optim_test.c. */
+ * Plain loops over arrays; the result of an item depends on that item alone, so the loops may be cut into vectors of
+ * any width, also where `to` is `from`: EACH tells the compiler so. Tested by src/kv/optim/optim_test.c. */
 #include "kv/optim/optim_rules.h"
 
 #include <math.h>
@@ -82,7 +82,7 @@ RULE(rmsprop) {
     }
 }
 
-/* ---- Adam and its kin. */
+/* ---- Adam and its variants. */
 
 typedef struct adam_numbers {
     float keep1, take1, keep2, take2, first, second, epsilon;
@@ -187,7 +187,7 @@ RULE(ftrl) {
     }
 }
 
-/* ---- By their names: clang gives clones that are seen elsewhere other ones. */
+/* ---- By their names: clang renames clones that other files see. */
 
 #define X(name)                                                                                         \
     void optim_rules_##name(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, \

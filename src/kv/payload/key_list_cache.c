@@ -48,7 +48,7 @@ key_list_cache_item *key_list_cache_find(key_list_cache *cache, key_list_cache_n
     return item;
 }
 
-/* Those that are held stay, and count. */
+/* Held lists stay, and count. */
 static void make_room(key_list_cache *cache) {
     list_for_each (link, &cache->ages) {
         key_list_cache_item *item = container_of(link, key_list_cache_item, link);

@@ -1,13 +1,13 @@
 /* key_list_cache.h — cache of key lists by their hash, so that a list sent before need not be sent again (payload.h,
  * KNOWN).
  *
- * The name of a list is a hash of its keys, 128 bits: two lists that differ do not have the same in this world. A
- * request names a list by hash and length; a receiver that does not have it says so, and is sent the keys. So nothing
- * depends on what is kept: beyond `bytes_max` those go that were asked for longest ago.
+ * The name of a list is a 128-bit hash of its keys: two different lists with equal hashes do not occur in practice. A
+ * request names a list by hash and length; a receiver that lacks the list says so, and is sent the keys. So correctness
+ * does not depend on the cache: beyond `bytes_max` the least recently used lists are dropped.
  *
- * Beside its keys a list may have a note: what whoever keeps it wants to know when it is asked for again.
+ * Beside its keys a list may have a note: data of the cache's owner for the next request with the list.
  *
- * Ownership  it owns its lists, with their notes. One that is held (key_list_cache_hold) stays where it is. Threads:
+ * Ownership  it owns its lists, with their notes. A list that is held (key_list_cache_hold) does not move. Threads:
  *            none. */
 #pragma once
 #include <stdint.h>
@@ -25,7 +25,7 @@ typedef struct key_list_cache_item {
     list link;
     key_list_cache_name name;
     uint32_t count, holders;
-    uint64_t known; /* for whoever keeps it: who knows of it */
+    uint64_t known; /* for the cache's owner: the slots that have the list */
     void *note;     /* owned, zeroed at first; NULL: none */
     size_t note_size;
     uint64_t keys[];
@@ -42,13 +42,13 @@ void key_list_cache_fini(key_list_cache *cache);
 
 key_list_cache_name key_list_cache_name_of(const uint64_t *keys, size_t count);
 
-/* NULL: it is not there */
+/* NULL: not found */
 key_list_cache_item *key_list_cache_find(key_list_cache *cache, key_list_cache_name name, uint32_t count);
-/* Copies it. NULL: it is too long, or there is no memory, or another one of half of its name is held. */
+/* Copies it. NULL: it is too long, or there is no memory, or another list with the same half hash is held. */
 key_list_cache_item *key_list_cache_keep(key_list_cache *cache, key_list_cache_name name, const uint64_t *keys,
                                          uint32_t count);
 
-/* Its note, which is made if there is none. NULL: it is too much, or there is no memory. */
+/* Its note, which is created if missing. NULL: too large, or no memory. */
 void *key_list_cache_note(key_list_cache *cache, key_list_cache_item *item, size_t size);
 
 static inline void key_list_cache_hold(key_list_cache_item *item) { item->holders++; }

@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-/* What a body has, in this order. */
+/* Parts of a body, in this order. */
 enum { VERSION = 1, RANGE = 2, PLACE = 4, KEYS = 8, LENGTHS = 16, VALUES = 32, OTHER = 64 };
 
 static const uint8_t shapes[PAYLOAD_OPS] = {
@@ -50,7 +50,7 @@ static size_t front_size(uint8_t shape, uint8_t flags, uint32_t count) {
            ((shape & LENGTHS) != 0 ? padded((size_t)count * 4) : 0);
 }
 
-/* Keys lie there in one of four ways, of which not every operation has all. */
+/* Keys have one of four forms, of which not every operation allows all. */
 static bool can_fold(payload_op op, uint8_t flags) {
     switch (flags & (PAYLOAD_RUN | PAYLOAD_LISTED | PAYLOAD_KNOWN)) {
     case 0: return true;
@@ -73,7 +73,7 @@ static uint32_t item_shift(mr_dtype dtype) {
     return dtype == MR_F32 ? 2 : dtype == MR_I64 ? 3 : dtype == MR_F16 || dtype == MR_BF16 ? 1 : UINT32_MAX;
 }
 
-/* Values that are there as they are: as many as the rest of the section says. */
+/* Plain values: as many as the rest of the section says. */
 static inline bool values_fit(const payload_section *s, payload_op op, uint32_t shift) {
     uint8_t shape = shapes[op];
     size_t items = s->values.size >> shift;
@@ -120,7 +120,7 @@ static inline bool read_keys(payload_section *s, uint8_t shape, uint8_t flags, c
     return s->count != 0 && s->count <= PAYLOAD_RUN_MAX && s->last >= s->first;
 }
 
-/* Values that lie elsewhere: numbers of blocks, as they are. */
+/* Remote values: plain numbers of blocks. */
 static bool read_afar(payload_section *s) {
     if (s->op == PAYLOAD_GET_BLOCK) return s->values.size == 0;
     if (s->op != PAYLOAD_ADD_BLOCK && s->op != PAYLOAD_SET_BLOCK && s->op != PAYLOAD_BLOCK) return false;
@@ -130,8 +130,8 @@ static bool read_afar(payload_section *s) {
     return s->afar.offset % mr_dtype_size(s->dtype) == 0;
 }
 
-/* Cuts a body that is not pressed into its parts. What it is and its flags are given once more, for those callers that
- * know them: there little is left of it. */
+/* Splits a decompressed body into its parts. Op and flags are given once more, for callers that know them as constants:
+ * there little code is left. */
 static inline __attribute__((always_inline)) bool read_known(payload_section *s, span body, payload_op op,
                                                              uint8_t flags) {
     uint8_t shape = shapes[op];
@@ -163,7 +163,7 @@ static __attribute__((noinline)) bool read_any(payload_section *s, span body) {
     return read_known(s, body, s->op, s->flags);
 }
 
-/* Rows, as they are, are most of all sections there are. */
+/* Plain rows are most of all sections. */
 static bool read_body(payload_section *s, span body) {
     if (s->flags != 0) return read_any(s, body);
     switch (s->op) {
@@ -174,7 +174,7 @@ static bool read_body(payload_section *s, span body) {
     }
 }
 
-typedef struct head { /* as it lies there */
+typedef struct head { /* as stored */
     uint32_t table;
     uint8_t op, flags, dtype, zero;
     uint32_t count, size;
@@ -182,7 +182,7 @@ typedef struct head { /* as it lies there */
 
 _Static_assert(sizeof(head) == PAYLOAD_HEAD, "a head has no gaps");
 
-/* Filled in where it is wanted: what was written in small pieces is slow to copy in large ones. */
+/* Filled in at its destination: memory that was written in small pieces is slow to copy in large ones. */
 bool payload_next(payload_reader *reader, payload_section *out) {
     head head;
     if (reader_left(&reader->in) == 0) return false;
@@ -262,7 +262,7 @@ mr_status payload_reserve(payload_writer *writer, size_t more) {
                          writer->size, PAYLOAD_BYTES_MAX);
     size_t need = writer->size + more, room = writer->room * 2;
     if (need <= writer->room) return MR_OK;
-    if (room < need) room = need; /* so the first has what was asked for */
+    if (room < need) room = need; /* so the first has the requested room */
     if (room > PAYLOAD_BYTES_MAX) room = PAYLOAD_BYTES_MAX;
     MR_TRY(shared_bytes_resize(&writer->bytes, room));
     writer->room = room;
@@ -458,7 +458,7 @@ shared_bytes *payload_take(payload_writer *writer) {
     shared_bytes *bytes = writer->bytes;
     if (bytes == NULL) return shared_bytes_new(0);
     mr_status status = shared_bytes_resize(&bytes, writer->size);
-    MR_ASSERT(status == MR_OK); /* smaller always goes */
+    MR_ASSERT(status == MR_OK); /* shrinking never fails */
     free(writer->keys);
     *writer = (payload_writer){0};
     return bytes;

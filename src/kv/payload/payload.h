@@ -12,13 +12,13 @@
  *   16     …      body, then zeros up to a multiple of 8
  *
  *   op                        count               body
- *   DEFINE                    0                   a definition (table_schema.h)
+ *   DEFINE                    0                   a schema (table_schema.h)
  *   DROP                      0
  *   ADD_ROWS, SET_ROWS        keys                keys, values: as many of each key
  *   ADD_VECTORS, SET_VECTORS  keys                keys, lengths (4 bytes each, zeros up to a multiple of 8), values
  *   ADD_BLOCK, SET_BLOCK      items of a stretch  place, values
  *   ERASE                     keys                keys
- *   ROUND                     members             (of the round that all behind it is the sum of)
+ *   ROUND                     members             (of the round whose sum follows)
  *   GET_ROWS, GET_VECTORS     keys                version, keys
  *   GET_RANGE                 rows at most, or 0  version, first key, last key
  *   GET_BLOCK                 items of a stretch  version, place
@@ -27,33 +27,32 @@
  *   RANGE                     keys                version, keys, values
  *   VECTORS                   keys                version, lengths, values
  *   BLOCK                     items of a stretch  version, values
- *   LOOK                      0                  version, payload_look
+ *   LOOK                      0                   version, payload_look
  *   SAME                      0                   version
  *   NONE                      a payload_reason    version
  *
  * Keys are 8 bytes, ascending, all different. A place is 16: array, number of the block, items of that block, first
- * item of the stretch. A version is 8 bytes and counts the changes of the table in this slot, from 1; in a query it is
- * the one that the asker has (0: none), and where it is still the newest the answer is SAME. It means nothing across
- * generations of a deployment.
+ * item of the stretch. A version is 8 bytes and counts the changes of the table in this slot, from 1. A query has the
+ * version of the caller's values (0: none); if that version is still the newest, the answer is SAME. A version means
+ * nothing across generations of a deployment.
  *
  * Values are in the table's dtype or, also where that is fp16 or bf16, in fp32. With PAYLOAD_CODED they are a codec's
- * message (codec.h) of all values of the section. With PAYLOAD_PRESSED the body is a press's message (compress.h) with
- * the body in it. With PAYLOAD_AFAR, of blocks only, the values lie in the memory of a process of the same machine
- * (net/shm/shm_export.h), and a payload_afar says where; in GET_BLOCK it says that the asker could look for them there.
+ * message (codec.h) of all values of the section. With PAYLOAD_PRESSED the body is a compressor's message (compress.h)
+ * of the body. With PAYLOAD_AFAR, of blocks only, the values lie in the memory of a process of the same machine
+ * (net/shm/shm_export.h), and a payload_afar says where; in GET_BLOCK the flag says that the caller can read there.
  *
- * With PAYLOAD_RUN, of rows that are pushed or asked for, the keys are one after the other, at most PAYLOAD_RUN_MAX,
- * and only the first of them is there (section_decoder.h makes the others).
+ * With PAYLOAD_RUN, of rows that are pushed or asked for, the keys are consecutive, at most PAYLOAD_RUN_MAX, and only
+ * the first of them is there (section_decoder.h makes the others).
  *
- * With PAYLOAD_LISTED, of GET_ROWS and GET_VECTORS, the receiver may remember the keys by their name
- * (key_list_cache.h); with PAYLOAD_KNOWN only the name is there, 16 bytes, and the answer is NONE, FORGOTTEN, if the
- * keys are not remembered.
+ * With PAYLOAD_LISTED, of GET_ROWS and GET_VECTORS, the receiver may cache the keys by their hash (key_list_cache.h);
+ * with PAYLOAD_KNOWN only the hash is there, 16 bytes, and the answer is NONE, FORGOTTEN, if the keys are not cached.
  *
  * A query, and a push that also pulls, has one answer section for each section that asks, in their order: for GET_…,
- * and for ADD_… and SET_…, of which the values of their keys are shown; but not with PAYLOAD_MUTE. NONE says why there
- * are no values.
+ * and for ADD_… and SET_…, whose answer is the values of their keys; but not with PAYLOAD_MUTE. NONE says why there are
+ * no values.
  *
- * Every length is checked before it is believed. Ownership: a reader borrows its bytes, a section what lies in them; a
- * writer owns what it writes until it is taken. Threads: none. */
+ * Every length is checked before it is used. Ownership: a reader borrows its bytes, a section borrows from them; a
+ * writer owns its bytes until they are taken. Threads: none. */
 #pragma once
 #include "base/bytes.h"
 #include "base/shared_bytes.h"
@@ -64,11 +63,11 @@ enum {
     PAYLOAD_ALIGN = 8,
     PAYLOAD_HEAD = 16,
     PAYLOAD_PLACE = 16,
-    PAYLOAD_BYTES_MAX = 1 << 30, /* of one payload, and of what is pressed in one of its sections */
+    PAYLOAD_BYTES_MAX = 1 << 30, /* of one payload, and of the decompressed body of one section */
     PAYLOAD_RUN_MAX = 1 << 20,   /* keys */
     PAYLOAD_SMALL = 512,         /* bytes that are copied to the stack */
-    PAYLOAD_KEPT = 8192,         /* bytes of a writer that is used again */
-    PAYLOAD_BORROWED = 512,      /* bytes of a payload that is lent: whoever sends so little copies it */
+    PAYLOAD_KEPT = 8192,         /* bytes of a writer that is reused */
+    PAYLOAD_BORROWED = 512,      /* bytes of a payload that is sent without a copy: smaller ones are copied */
     PAYLOAD_ROWS_MAX = 64,       /* rows of a section that is written row by row */
 };
 
@@ -113,9 +112,9 @@ typedef enum payload_reason { /* why there are no values */
                               PAYLOAD_UNKNOWN =
                                   1, /* the slot does not know the table, and no definition came with the query */
                               PAYLOAD_DROPPED,
-                              PAYLOAD_MISFIT,    /* the section asks for what the table is not */
+                              PAYLOAD_MISFIT,    /* the section does not fit the kind of the table */
                               PAYLOAD_TOO_LARGE, /* beyond PAYLOAD_BYTES_MAX, or the server's memory */
-                              PAYLOAD_FORGOTTEN, /* which keys have this name */
+                              PAYLOAD_FORGOTTEN, /* the key list of this hash */
 } payload_reason;
 
 typedef struct payload_place {
@@ -126,12 +125,12 @@ _Static_assert(sizeof(payload_place) == PAYLOAD_PLACE, "a place has no gaps");
 
 typedef struct payload_afar {
     uint64_t process, offset; /* whose memory, and where in it */
-    uint64_t word, value;     /* of an answer: which word tells that it has changed, and what it was (shm_export.h) */
+    uint64_t word, value;     /* of an answer: the word that tells of a change, and its value then (shm_export.h) */
 } payload_afar;
 
 _Static_assert(sizeof(payload_afar) == 32, "it has no gaps");
 
-typedef struct payload_look {  /* a table's part in this slot */
+typedef struct payload_look {  /* statistics of a table's part in this slot */
     uint64_t keys, candidates; /* rows, vectors or blocks; keys that are only counted (admission) */
     uint64_t bytes;            /* of memory */
     uint64_t refused;          /* sections that did not fit it */
@@ -147,14 +146,14 @@ typedef struct payload_section {
     uint8_t flags;
     mr_dtype dtype;
     uint32_t count;
-    span body;               /* as it lies there */
+    span body;               /* as received */
     uint64_t version;        /* of queries and answers */
-    const uint64_t *keys;    /* `count` of them; NULL: it has none, or they are folded */
+    const uint64_t *keys;    /* `count` of them; NULL: none, or compressed */
     const uint32_t *lengths; /* the same */
     payload_place place;
-    uint64_t first, last; /* of a range, or of a run; the two halves of the name of its keys */
-    span values;          /* all else: values, or what stands for them; a definition, a look */
-    payload_afar afar;    /* of one whose values lie elsewhere */
+    uint64_t first, last; /* of a range, or of a run; the two halves of the hash of its keys */
+    span values;          /* the rest: values, or what replaces them; a schema, statistics */
+    payload_afar afar;    /* of a section with remote values */
 } payload_section;
 
 typedef struct payload_reader {
@@ -164,29 +163,29 @@ typedef struct payload_reader {
 
 payload_reader payload_open(span bytes); /* aligned to PAYLOAD_ALIGN */
 
-/* The next section. Of one that is pressed only the body is known: payload_unfold. False: there is none, or it does not
- * make sense; then the reader is `failed`. */
+/* The next section. Of a compressed section only the body is known: payload_unfold. False: the end, or a malformed
+ * section; then the reader is `failed`. */
 bool payload_next(payload_reader *reader, payload_section *out);
 
-/* The section as it is with the body that was pressed in it, which is aligned. False: it does not make sense. */
+/* The section with its decompressed body, which is aligned. False: malformed. */
 bool payload_unfold(const payload_section *pressed, span body, payload_section *out);
 
 bool payload_ascends(const payload_section *section); /* its keys do */
 
-/* The whole: sections that make sense, keys that ascend. MR_CORRUPT, and says which section does not. */
+/* Checks the whole payload: well-formed sections, ascending keys. MR_CORRUPT, and the error names the section. */
 MR_MUST mr_status payload_check(span bytes);
-/* The same, and how many there are, and the last of them: small payloads have but that one, and need not be read again.
- */
+/* The same, and the number of sections, and the last of them: small payloads have only one, and need not be read
+ * again. */
 MR_MUST mr_status payload_check_last(span bytes, size_t *count, payload_section *last);
 
-/* Where a payload is laid that is not aligned: on the stack, if it is small. */
+/* Memory for the aligned copy of a payload: on the stack, if it is small. */
 typedef struct payload_scratch {
-    void *copy; /* owned; NULL: it is small, or aligned */
+    void *copy; /* owned; NULL: small, or aligned */
     uint64_t small[PAYLOAD_SMALL / 8];
 } payload_scratch;
 
-/* Bytes that are aligned: these or, where they are not, a copy of them, on the tray, which is to be cleared. MR_NOMEM:
- * it need not be. */
+/* Aligned bytes: these or, where they are not aligned, a copy of them in the payload_tray, which the caller clears.
+ * MR_NOMEM: it need not be cleared. */
 MR_MUST mr_status payload_align(span bytes, payload_scratch *scratch, span *out);
 void payload_clear(payload_scratch *scratch);
 
@@ -203,12 +202,12 @@ static inline bool payload_asks(const payload_section *section) { /* it has an a
  *
  *    payload_writer writer = {0};
  *    payload_room room;
- *   payload_head head = {.table = 3, .op = PAYLOAD_ADD_ROWS, .dtype = MR_F32, .count = n};
+ *    payload_head head = {.table = 3, .op = PAYLOAD_ADD_ROWS, .dtype = MR_F32, .count = n};
  *    MR_TRY(payload_add(&writer, head, n * dim * sizeof(float), &room));
- *     …                                               // room.keys, room.values: written where they travel from
- *  shared buffer *shared buffer = payload_take(&writer);
+ *     …                                               // room.keys, room.values: written in place
+ *    shared_bytes *bytes = payload_take(&writer);
  *
- * All may fail with MR_NOMEM or MR_TOO_LARGE, and leave what there was. */
+ * All may fail with MR_NOMEM or MR_TOO_LARGE, and then change nothing. */
 
 typedef struct payload_writer { /* zeroed: empty */
     shared_bytes *bytes;        /* owned; NULL: nothing was written */
@@ -227,45 +226,45 @@ typedef struct payload_head {
     uint32_t count;
 } payload_head;
 
-typedef struct payload_room { /* in place; NULL where a section of this kind has nothing of it */
+typedef struct payload_room { /* in place; NULL where a section of this kind has no such part */
     uint64_t *version;        /* zeros at first, as are range and place */
     uint64_t *range;          /* first and last */
     payload_place *place;
-    uint64_t *keys;    /* head.count of them; of a run one, of a name two */
+    uint64_t *keys;    /* head.count of them; of a run one, of a hash two */
     uint32_t *lengths; /* the same */
     void *values;
 } payload_room;
 
-/* A section with `value_bytes` bytes of values, or of what stands for them: with a codec the bound of its message
- * (payload_trim). The room is good until the next section. */
+/* Adds a section with `value_bytes` bytes of values, or of what replaces them: with a codec the bound of its message
+ * (payload_trim). The room is valid until the next section. */
 MR_MUST mr_status payload_add(payload_writer *writer, payload_head head, size_t value_bytes, payload_room *out);
 /* A section that is written row by row, of ADD_ROWS or SET_ROWS: one with the first row (head.count is 1), and then
  * one row more at a time, with as many bytes of values, to be written to *values. Its keys are put in front of all
- * values when it is whole: with the next section, or by payload_seal. At most PAYLOAD_ROWS_MAX. */
+ * values when it is complete: with the next section, or by payload_seal. At most PAYLOAD_ROWS_MAX. */
 MR_MUST mr_status payload_add_rows(payload_writer *writer, payload_head head, size_t row, uint64_t key, void **values);
 MR_MUST mr_status payload_add_row(payload_writer *writer, uint64_t key, void **values);
-void payload_seal(payload_writer *writer); /* no-op if the last section is whole */
-MR_MUST mr_status payload_copy(payload_writer *writer, const payload_section *section); /* as it lies there */
-/* The last section of a payload, without its values, a multiple of PAYLOAD_ALIGN bytes: they follow from elsewhere. */
+void payload_seal(payload_writer *writer); /* no-op if the last section is complete */
+MR_MUST mr_status payload_copy(payload_writer *writer, const payload_section *section); /* unchanged */
+/* The last section of a payload, without its values, a multiple of PAYLOAD_ALIGN bytes: they follow from other
+ * memory. */
 MR_MUST mr_status payload_add_front(payload_writer *writer, payload_head head, size_t value_bytes, payload_room *out);
 size_t payload_section_size(payload_op op, uint32_t count, size_t value_bytes); /* head and padding included */
 /* The same in memory of that size, which is aligned. */
 void payload_lay_out(void *memory, payload_head head, size_t value_bytes, payload_room *out);
 MR_MUST mr_status payload_reserve(payload_writer *writer, size_t more); /* room for so many bytes of sections */
 
-/* Of the last section the last `unused` bytes of its values go. */
+/* Removes the last `unused` bytes of the values of the last section. */
 void payload_trim(payload_writer *writer, size_t unused);
 /* Compresses the last section, if it becomes smaller. */
 MR_MUST mr_status payload_press(payload_writer *writer, compressor *compressor);
-/* What was written behind the first `size` bytes, where a section begins, goes. */
+/* Removes everything behind the first `size` bytes, where a section begins. */
 void payload_cut(payload_writer *writer, size_t size);
 
-span payload_written(const payload_writer *writer); /* whose last section is whole */
-/* moved; its bytes (shared_bytes_bytes) are the payload. The writer is empty then */
+span payload_written(const payload_writer *writer); /* of a writer whose last section is complete */
+/* moved; its bytes (shared_bytes_bytes) are the payload. The writer is then empty */
 shared_bytes *payload_take(payload_writer *writer);
-/* The same, but that a small one stays the writer's, too: it is shared until payload_empty. */
+/* The same, but a small payload stays the writer's, too: it is shared until payload_empty. */
 shared_bytes *payload_lend(payload_writer *writer);
 void payload_fini(payload_writer *writer);
-/* Empty as well; its memory is kept for what is written next, if it is little (PAYLOAD_KEPT) and nobody else holds it.
- */
+/* Empties the writer; its memory is kept for the next payload, if it is small (PAYLOAD_KEPT) and not shared. */
 void payload_empty(payload_writer *writer);

@@ -18,14 +18,14 @@ bool remote_values_speaks(span payload) {
     span bytes;
     payload_scratch scratch;
     bool speaks = false;
-    if (payload_align(payload, &scratch, &bytes) != MR_OK) return true; /* whoever looks closer will say */
+    if (payload_align(payload, &scratch, &bytes) != MR_OK) return true; /* a later check reports it */
     payload_reader reader = payload_open(bytes);
     for (payload_section section; !speaks && payload_next(&reader, &section);) speaks = is_afar(&section);
     payload_clear(&scratch);
     return speaks;
 }
 
-/* How many there are. False: one of them cannot be seen. */
+/* The number of references. False: one of them is not readable. */
 static bool look(const remote_values_map_view *map_view, span payload, size_t *count) {
     payload_reader reader = payload_open(payload);
     *count = 0;
@@ -47,7 +47,7 @@ bool remote_values_is_there(const remote_values_map_view *map_view, span payload
     return there;
 }
 
-/* As it is, or with the values in it. */
+/* The section unchanged, or with the values in it. */
 static mr_status add(const remote_values_map_view *map_view, const payload_section *section, payload_writer *out) {
     payload_head head = {section->table, section->op, section->flags, section->dtype, section->count};
     payload_room room;

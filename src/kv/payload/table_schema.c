@@ -34,8 +34,8 @@ static bool split(const char *text, size_t length, words *out) {
     return true;
 }
 
-/* Word i as a number; `otherwise`, if there are not so many. NaN: it is none. A point is a point, whatever the
- * program's locale says. */
+/* Word i as a number; `otherwise`, if there are fewer words. NaN: not a number. The decimal point does not depend on
+ * the program's locale. */
 static double number(const words *words, size_t i, double otherwise) {
     if (i >= words->count) return otherwise;
     const char *word = words->word[i];
@@ -49,7 +49,7 @@ static double number(const words *words, size_t i, double otherwise) {
     return *end == 0 && isfinite(value) ? value : NAN;
 }
 
-/* As a whole number of steps; 0 where it is none, or beyond what a double counts. */
+/* As a whole number of steps; 0 for other numbers, or beyond the exact range of a double. */
 static uint64_t whole(const words *words, size_t i) {
     double value = number(words, i, 0);
     return value >= 1 && value <= 0x1p53 && floor(value) == value ? (uint64_t)value : 0;
@@ -140,7 +140,7 @@ static mr_status parse_codec(const char *text, table_schema *out) {
     return status == MR_NOT_FOUND ? unknown("codec", text, forms) : status;
 }
 
-/* ---- Made of options. */
+/* ---- From options. */
 
 static bool is_own(const char *optimizer) {
     return strncmp(optimizer, TABLE_SCHEMA_OWN, strlen(TABLE_SCHEMA_OWN)) == 0 &&
@@ -151,13 +151,13 @@ static float chosen(double number, float otherwise) {
     return number == 0 ? otherwise : number < 0 ? 0 : (float)number; /* a NaN stays one: the check finds it */
 }
 
-/* Settings that the optimizer has not: who names one means another optimizer. */
+/* Settings that the optimizer lacks: a user who names one means another optimizer. */
 static mr_status check_used(const mr_ps_table_options *options, const optim_ops *ops) {
     const struct {
         const char *name;
         double given;
         unsigned use;
-    } settings[] = {{"rate", options->rate == 1 ? 0 : options->rate, OPTIM_HAS_RATE}, /* which is what add does */
+    } settings[] = {{"rate", options->rate == 1 ? 0 : options->rate, OPTIM_HAS_RATE}, /* the default of add */
 #define X(name, ...) {#name, options->name, OPTIM_HAS_##name},
                     MR_PS_HYPERPARAMETERS(X)
 #undef X
@@ -174,7 +174,7 @@ static mr_status check_used(const mr_ps_table_options *options, const optim_ops 
     return MR_OK;
 }
 
-static float rate_of(const char *optimizer) { /* as mr_ps_table_options has it: who names it makes the same table */
+static float rate_of(const char *optimizer) { /* as mr_ps_table_options: naming a default makes the same table */
     bool is_adam = strcmp(optimizer, "adam") == 0 || strcmp(optimizer, "adamw") == 0 || strcmp(optimizer, "lamb") == 0;
     return strcmp(optimizer, "add") == 0 ? 1 : is_adam ? 0.001f : 0.01f;
 }
@@ -211,7 +211,7 @@ mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, tab
                          .clip_norm = options->clip_norm,
                          .average = options->average != 0,
                          .refuse_nan = options->refuse_nan != 0,
-                         .admit = options->admit == 1 ? 0 : options->admit, /* one way to say it */
+                         .admit = options->admit == 1 ? 0 : options->admit, /* one encoding for both */
                          .rows_max = options->rows_max,
                          .age_max = options->age_max};
     MR_TRY(make_optimizer(options, options->optimizer == NULL ? "add" : options->optimizer, &made));
@@ -328,7 +328,7 @@ void table_schema_encode(const table_schema *schema, uint8_t out[TABLE_SCHEMA_SI
     MR_ASSERT(!writer.failed && writer_size(&writer) == TABLE_SCHEMA_SIZE);
 }
 
-/* A field of one byte is a truth: 0 or 1. */
+/* A field of one byte is a boolean: 0 or 1. */
 static void read_field(reader *reader, void *field, size_t size) {
     const uint8_t *bytes = reader_bytes(reader, size);
     if (bytes == NULL) return;

@@ -1,10 +1,10 @@
 /* table_schema.h — table schema as a slot needs it: kind, type, optimizer, codec, and the effect of a push.
  *
- * A definition is made from texts and numbers (table_schema_make), in which zero means the default, is checked as a
- * whole, and travels in front of the first pushes to a slot (payload.h, DEFINE). Two are the same if all their fields
- * are; table_schema_differs says which is not.
+ * A schema is made from texts and numbers (table_schema_make), in which zero means the default, is checked as a whole,
+ * and travels in front of the first pushes to a slot (payload.h, DEFINE). Two schemas are equal if all their fields
+ * are; table_schema_differs names a field that is not.
  *
- *   kind        what it has                                  optimizers
+ *   kind        content                                      optimizers
  *   ----------  -------------------------------------------  ---------------------------------------------------------
  *   sparse      rows of `dim` values by key                  all; of counters (int64) add
  *   vectors     a vector of any length by key                add: the longest push decides how long it is
@@ -21,13 +21,13 @@
  *                or one of each, as in int8+zstd                                                    none
  *
  * Numbers of settings: 0 is the default of the optimizer, and a negative one is 0. (So momentum = -1 is none, and
- * momentum = 0 is 0.9.) The rate is 0.001 by default of adam, adamw and lamb, 0.01 of the others, but of add, which has
- * none: 1. A setting that the optimizer has not (momentum of sgd, a schedule of add) is 0, and refused if it is not.
+ * momentum = 0 is 0.9.) The rate is 0.001 by default of adam, adamw and lamb, 0.01 of the others; add has none: 1. A
+ * setting that the optimizer lacks (momentum of sgd, a schedule of add) is 0, and refused if it is not.
  *
- *   bytes             definition
+ *   bytes             schema
  *   TABLE_SCHEMA_SIZE  the fields of TABLE_SCHEMA_FIELDS in their order, without gaps; enumerations have 4 bytes
  *
- * The hyperparameters of later releases come last. A definition of an earlier release ends before them: they are 0.
+ * The hyperparameters of later releases come last. A schema of an earlier release ends before them: they are 0.
  *
  * Pure data. */
 #pragma once
@@ -46,7 +46,7 @@ enum { TABLE_SCHEMA_NAME = 24 }; /* bytes of the name of an optimizer, its end i
 typedef enum table_schema_kind { TABLE_SCHEMA_SPARSE, TABLE_SCHEMA_VECTORS, TABLE_SCHEMA_DENSE } table_schema_kind;
 
 typedef struct table_schema {
-    uint32_t id; /* of the table; from 1 on, never given twice */
+    uint32_t id; /* of the table; from 1 on, never reused */
     table_schema_kind kind;
     mr_dtype dtype; /* MR_F32, MR_F16, MR_BF16 or MR_I64 */
     uint32_t dim;   /* sparse: values of a row */
@@ -59,13 +59,13 @@ typedef struct table_schema {
     optim_settings settings; /* `own` is NULL */
     lr_schedule schedule;
     initializer init; /* its seed is the table's; its `table` is 0 here */
-    codec codec;      /* what workers push with; its seed is the table's */
+    codec codec;      /* of workers' pushes; its seed is the table's */
     compressor_id press;
-    float clip_norm;   /* gradients of a round are scaled so that that of the whole table is no longer; 0: as it is */
-    bool average;      /* what a round adds up is divided by the number of its members */
+    float clip_norm;   /* limit of the norm of the whole table's gradient in a round; 0: none */
+    bool average;      /* the sum of a round is divided by the number of its members */
     bool refuse_nan;   /* rows, vectors and stretches that are not finite are left out, and counted */
-    uint32_t admit;    /* sparse: touches that a key needs before it has a row; 0 and 1: the first */
-    uint64_t rows_max; /* sparse: keys of one slot, counted ones included, before the oldest go; 0: no limit */
+    uint32_t admit;    /* sparse: touches that a key needs before it gets a row; 0 and 1: the first */
+    uint64_t rows_max; /* sparse: keys of one slot, counted ones included, before the oldest are evicted; 0: no limit */
     uint64_t age_max;  /* sparse: steps that a key stays without a push; 0: for ever */
 } table_schema;
 
@@ -111,17 +111,17 @@ enum { TABLE_SCHEMA_SIZE = 0 TABLE_SCHEMA_FIELDS(X) };
 enum { TABLE_SCHEMA_SIZE_LATER = 0 MR_PS_HYPERPARAMETERS_LATER(X) };
 #undef X
 
-/* Zero and NULL mean the default, see above; arrays and consistency are not read. MR_INVALID, and says what cannot be.
- * `out` is checked then. */
+/* Zero and NULL mean the default, see above; arrays and consistency are not read. MR_INVALID, and the error names the
+ * field. `out` is checked then. */
 MR_MUST mr_status table_schema_make(uint32_t id, const mr_ps_table_options *options, table_schema *out);
-MR_MUST mr_status table_schema_check(const table_schema *schema); /* MR_INVALID, and says what is wrong */
+MR_MUST mr_status table_schema_check(const table_schema *schema); /* MR_INVALID, and the error names the field */
 
 void table_schema_encode(const table_schema *schema, uint8_t out[TABLE_SCHEMA_SIZE]);
 MR_MUST mr_status table_schema_decode(span bytes, table_schema *out); /* MR_CORRUPT; checked, too */
 
-/* What a push does depends on more than lies in its slot (engine_norms.c), so there must be rounds. Of an optimizer of
- * one's own only servers know. */
+/* The effect of a push depends on other slots, too (engine_norms.c), so there must be rounds. Of a user-defined
+ * optimizer only servers know. */
 bool table_schema_needs_norms(const table_schema *schema);
 
-/* The name of the first field in which they differ, `id` left aside; NULL: there is none. */
+/* The name of the first field in which they differ, except `id`; NULL: they are equal. */
 const char *table_schema_differs(const table_schema *a, const table_schema *b);

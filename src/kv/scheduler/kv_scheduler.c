@@ -41,33 +41,33 @@ struct kv_scheduler {
     metadata_local *local;
     controller *controller;
     checkpoint_thread *thread;
-    char *folder;     /* owned: where it is, from the root on */
-    uint64_t catalog; /* its version, as the checkpoint thread has it */
+    char *folder;     /* owned: absolute path */
+    uint64_t catalog; /* its version at the checkpoint thread */
     control_server *server;
     data_service *data_service;
     drain_list list;
     id_allocator servers, workers;
     checkpoint_requests requests;
-    int64_t settled_us; /* before it gives no numbers away */
+    int64_t settled_us; /* no number is assigned before */
     int64_t mark_us;    /* when the next checkpoint is ordered */
     char checkpoints_address[SLOT_MESSAGE_ADDRESS_MAX];
-    bool troubled;           /* no checkpoint is made, and this is why: */
-    char *trouble;           /* owned; the last, though it may be over; NULL: nothing was wrong yet */
-    int64_t trouble_us;      /* when that was said last */
-    int64_t trouble_wall_us; /* when it was, since 1970 */
+    bool troubled;           /* no checkpoint is made, for this reason: */
+    char *trouble;           /* owned; the last error, though it may be over; NULL: none yet */
+    int64_t trouble_us;      /* when that was logged last */
+    int64_t trouble_wall_us; /* when it occurred, since 1970 */
     stall_watch watch;
-    int64_t watch_us; /* when it looks again */
-    uint64_t watched; /* the cluster map when it looked last */
+    int64_t watch_us; /* time of the next diagnosis */
+    uint64_t watched; /* the cluster map of the last diagnosis */
     char stall[ERROR_TEXT_MAX];
 };
 
-/* ---- The desk. */
+/* ---- Questions to the scheduler. */
 
 static void give_number(kv_scheduler *scheduler, link_id link, const control_message *question) {
     int64_t now_us = van_now_us(scheduler->van);
     bool serves = question->stamp.view == CONTROL_SERVER;
     uint64_t wanted = question->stamp.incarnation;             /* 1 + a number; 0: any */
-    if (wanted == 0 && now_us < scheduler->settled_us) return; /* it asks again */
+    if (wanted == 0 && now_us < scheduler->settled_us) return; /* the process asks again */
     uint32_t number = ID_ALLOCATOR_MAX;
     if (!serves)
         number = id_allocator_give(&scheduler->workers, scheduler->options.rank_count, question->stamp.id, now_us);
@@ -95,7 +95,7 @@ static void show(kv_scheduler *scheduler, link_id link, const control_message *q
     free(bytes);
 }
 
-/* Is there a server that is here and does not go? */
+/* Whether a server is here and does not drain. */
 static bool somebody_stays(const kv_scheduler *scheduler) {
     const process_table *table = control_server_process_table(scheduler->server);
     for (size_t i = 0; i < table->count; i++) {
@@ -107,7 +107,7 @@ static bool somebody_stays(const kv_scheduler *scheduler) {
     return false;
 }
 
-/* Its slots are led elsewhere; where there is nobody else it need not wait. */
+/* Other servers take its slots; without another server it need not wait. */
 static void let_leave(kv_scheduler *scheduler, link_id link, const control_message *question) {
     if (question->stamp.id >= ID_ALLOCATOR_MAX) return;
     if (drain_list_add(&scheduler->list, (uint32_t)question->stamp.id, question->stamp.incarnation))
@@ -116,7 +116,7 @@ static void let_leave(kv_scheduler *scheduler, link_id link, const control_messa
                        &(control_message){.kind = CONTROL_LEFT, .stamp = {.view = !somebody_stays(scheduler)}});
 }
 
-/* Whoever waits asks again, so nothing is begun but here. */
+/* A waiting process repeats its request, so a checkpoint is begun only here. */
 static void save(kv_scheduler *scheduler, link_id link, const control_message *question) {
     bool making = controller_marks(scheduler->controller);
     uint64_t number =
@@ -129,7 +129,7 @@ static void save(kv_scheduler *scheduler, link_id link, const control_message *q
                                           .value = span_of(trouble, strlen(trouble))});
 }
 
-/* ---- What is awaited. */
+/* ---- Stalls. */
 
 static stall_facts facts_of(const kv_scheduler *scheduler) {
     return (stall_facts){.map = controller_map(scheduler->controller),
@@ -182,7 +182,7 @@ static void survey(kv_scheduler *scheduler, link_id link, const control_message 
     free(bytes);
 }
 
-/* ---- The desk. */
+/* ---- Questions to the scheduler, continued. */
 
 static void on_checkpoint(void *context, uint64_t number) {
     checkpoint_requests_whole(&((kv_scheduler *)context)->requests, number);
@@ -219,7 +219,7 @@ static void hear(kv_scheduler *scheduler, span batch) {
                            van_now_us(scheduler->van));
 }
 
-/* What is pushed to a table was decided here before. */
+/* A table is in the catalog before its first push. */
 static void name_tables(kv_scheduler *scheduler) {
     uint64_t version;
     span value;
@@ -335,7 +335,7 @@ static mr_status folder_failed(const kv_scheduler *scheduler, mr_status status) 
         scheduler->options.folder);
 }
 
-/* For this process alone, with nothing in it that only an older release reads. */
+/* For this process alone, without content that only an older release reads. */
 static mr_status prepare_folder(kv_scheduler *scheduler) {
     const env *env = van_env(scheduler->van);
     mr_status status = disk_lock(env->disk, LOCK_FILE);
@@ -354,7 +354,7 @@ static mr_status open_metadata(kv_scheduler *scheduler) {
     return status == MR_OK ? MR_OK : folder_failed(scheduler, status);
 }
 
-/* The first cluster map of a generation says how it came about. */
+/* The first cluster map of a generation tells its cause. */
 static void on_decided(void *context, const cluster_map *map) {
     if (!map->lost || map->number != map->birth) return;
     if (map->origin != 0)
@@ -365,8 +365,7 @@ static void on_decided(void *context, const cluster_map *map) {
                  "at least 2 replicas, or checkpoints");
 }
 
-/* The cluster map with which everything was stopped on purpose, if that was the last thing that happened here; else 0.
- * */
+/* The cluster map of an intended stop, if that was the last event here; else 0. */
 static uint64_t stopped_map(const kv_scheduler *scheduler) {
     span value = metadata_db_value(scheduler->db, STOPPED_KEY);
     reader reader = reader_of(value.data, value.size);
@@ -413,7 +412,7 @@ static void send_shared(void *context, const char *address, shared_bytes *messag
     van_send_pieces(scheduler->van, address, &(shared_bytes_piece){shared_bytes_bytes(message), message}, 1);
 }
 
-/* Of each file the same, likely, many times a second: the first is told, then what it is now and then. */
+/* The same error of a file may occur many times a second: the first is logged, then the current one now and then. */
 static void on_trouble(void *context, const char *text) {
     kv_scheduler *scheduler = context;
     int64_t now_us = van_now_us(scheduler->van);
@@ -478,7 +477,7 @@ static void begin_data_service(kv_scheduler *scheduler) {
                                                     .context = scheduler});
 }
 
-/* What is in the folder has the formats that this version reads. */
+/* The folder's files have formats that this version reads. */
 static mr_status check_formats(const kv_scheduler *scheduler) {
     table_catalog catalog = {0};
     dataset_spec spec = {0};
@@ -497,7 +496,7 @@ static mr_status check_formats(const kv_scheduler *scheduler) {
     return status == MR_OK ? MR_OK : error_wrap(status, "the folder '%s'", scheduler->options.folder);
 }
 
-/* What is in the folder goes on as it was begun: keys lie in slots by how many there are. */
+/* A folder keeps its options: the number of slots decides where keys lie. */
 static mr_status check_folder(const kv_scheduler *scheduler) {
     static const char *const names[] = {"asp", "ssp", "bsp"};
     const kv_scheduler_options *options = &scheduler->options;
@@ -517,14 +516,14 @@ static mr_status check_folder(const kv_scheduler *scheduler) {
                      names[options->consistency.kind], options->mixed ? ", mixed" : "");
 }
 
-/* Whoever was here before is heard before a number is given to another, or somebody is said to be gone. */
+/* Former processes are heard before a number is assigned to another, or a process is declared gone. */
 static void settle(kv_scheduler *scheduler) {
     bool before = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY).size != 0;
     scheduler->settled_us = van_now_us(scheduler->van) + (before ? KV_SCHEDULER_SETTLE_US : 0);
     scheduler->watch_us = scheduler->settled_us;
 }
 
-/* Where it is, whatever folder is the current one of those who ask. */
+/* Absolute path, whatever the working directory of the readers. */
 static void know_folder(kv_scheduler *scheduler) {
     scheduler->folder = realpath(scheduler->options.folder, NULL);
     if (scheduler->folder == NULL) scheduler->folder = xstrdup(scheduler->options.folder);

@@ -10,7 +10,7 @@
 
 struct kv_server {
     kv_process *process;
-    slot_server *server; /* NULL: it has no number yet */
+    slot_server *server; /* NULL: no number yet */
     memory_budget budget;
     engine_host host; /* of its tables */
     remote_values_map_view map_view;
@@ -93,7 +93,7 @@ static void tick_drain(kv_server *self, int64_t now_us) {
     if (drain_is_over(&self->drain, now_us)) van_stop(van);
 }
 
-/* The scheduler goes, too. */
+/* The scheduler ends, too. */
 static void alone(void *context) {
     kv_server *self = context;
     if (self->drain.leaving) van_stop(kv_process_van(self->process));
@@ -112,7 +112,7 @@ static void tick(void *context, int64_t now_us) {
     if (self->drain.leaving) tick_drain(self, now_us);
 }
 
-/* Messages to this process: those who handle them are called in this thread. */
+/* Messages to this process: their handlers are called in this thread. */
 static void flush(void *context) {
     app_rpc_call_handlers(control_client_notes(kv_process_control(((kv_server *)context)->process)));
 }

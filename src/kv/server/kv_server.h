@@ -1,7 +1,7 @@
 /* kv_server.h — server process: its replicas of slots on a van (van.h).
  *
- * It has no state of its own: what it had is with the other copies, or in the last checkpoint. One that is started
- * again has another incarnation, and is filled by who has the slots.
+ * A server has no durable state: its slots are with the other replicas or in the last checkpoint. A restarted server
+ * has another incarnation, and the holders of the slots fill it.
  *
  * Threads     that of its van's loop. */
 #pragma once
@@ -11,14 +11,14 @@
 
 typedef struct kv_server kv_server;
 
-/* `options.role` is set here. `memory`: bytes that it may have, 0: a part of the machine's (memory_budget.h). The
- * statuses are those of kv_process_open. */
+/* `options.role` is set here. `memory`: the server's memory limit in bytes, 0: a part of the machine's memory
+ * (memory_budget.h). The statuses are those of kv_process_open. */
 MR_MUST mr_status kv_server_open(const kv_process_options *options, uint64_t memory, kv_server **out);
 void kv_server_close(kv_server *server);
 
 void kv_server_own(kv_server *server,
-                   const engine_host *host); /* its optimizers; before its loop runs, borrowed for its life */
-/* It is to go: the loop stops when its slots are with others (drain.h). Again: at once. */
+                   const engine_host *host); /* its optimizers; set before the loop runs, borrowed for its life */
+/* Starts a drain: the loop stops when other servers have its slots (drain.h). A second call stops the loop at once. */
 void kv_server_leave(kv_server *server);
 
 kv_process *kv_server_kv_process(const kv_server *server);

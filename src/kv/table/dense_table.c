@@ -15,13 +15,13 @@ enum { ARRAYS_MAX = 2 + DENSE_TABLE_STATES_MAX, SHOWN_LEAST = 16 << 10 };
 struct dense_table {
     dense_table_options options;
     uint32_t items;
-    size_t item; /* bytes of one, as it lies here */
+    size_t item; /* bytes of a stored item */
     uint64_t version;
     uint8_t *arrays[ARRAYS_MAX]; /* values, the other values if versions are kept, state; in `memory` */
     void *memory;                /* owned */
     size_t size;
-    bool shown;        /* it is the glass's */
-    uint32_t words[2]; /* of the arrays of values; 0: nobody looks */
+    bool shown;        /* the export owns it */
+    uint32_t words[2]; /* of the arrays of values; 0: not exported */
 };
 
 static bool counts(const dense_table_options *options) { return options->dtype == MR_I64; }
@@ -63,7 +63,7 @@ mr_status dense_table_cut(const dense_table_options *options, dense_table_plan *
 
 static uint32_t array_count(const dense_table_options *options) { return 1 + options->versions + options->states; }
 
-/* Small ones are as fast in a message. What the glass has no room for lies elsewhere. */
+/* Small blocks are as fast in a message. Blocks without room in the export lie elsewhere. */
 static bool take_shown(dense_table *table) {
     shm_export *export = table->options.export;
     if (export == NULL || table->size < SHOWN_LEAST || shm_export_take(export, table->size, &table->memory) != MR_OK)
@@ -105,7 +105,7 @@ mr_status dense_table_create(const dense_table_options *options, uint32_t block,
     return MR_OK;
 }
 
-/* Whoever looks at it finds that it is another one now. */
+/* Readers find that the block has changed. */
 static void give_shown(dense_table *table) {
     shm_export *export = table->options.export;
     for (int k = 0; k < 2; k++) {
@@ -147,7 +147,7 @@ float *dense_table_state(dense_table *table, uint32_t k) {
 
 void dense_table_turn(dense_table *table) { table->version++; }
 
-/* ---- For others. */
+/* ---- Export. */
 
 static uint32_t word_of(const dense_table *table, const void *values) {
     return table->words[table->options.versions && values == table->arrays[1]];

@@ -9,16 +9,15 @@
  *     …                                                // to[i] = update of from[i]
  *     dense_table_turn(block);                         // version v + 1; v is kept until the next turn
  *
- * Values are kept as fp32 (fp16 and bf16 are what dense_table_read narrows them to) or as int64. How they begin depends
- * on the seed, the table and the place in the whole array, not on how it is cut.
+ * Values are kept as fp32 (dense_table_read narrows them to fp16 and bf16) or as int64. Initial values depend on the
+ * seed, the table and the place in the whole array, not on the blocks.
  *
- * Copies are made in pieces: stretches of a block, all arrays of each. Items never meet each other (but in LAMB), so a
- * piece may be taken at any moment, and a copy applies to it what came later.
+ * Snapshots are made in pieces: stretches of a block, all arrays of each. Items are independent of each other (except
+ * in LAMB), so a piece may be taken at any moment, and its receiver applies later pushes to it.
  *
  * Export     In exported memory (net/shm/shm_export.h) each of the two arrays of values has a word. A writer announces
- *            a
- *  change of an array before and after it (dense_table_change, dense_table_changed): the version that is kept does not
- *            change when the next is made.
+ *            a change of an array before and after it (dense_table_change, dense_table_changed): the kept version does
+ *            not change when the next is made.
  *
  * Ownership: a block owns its memory. Threads: none. */
 #pragma once
@@ -42,17 +41,17 @@ typedef struct dense_table_options {
     int64_t shape[MR_TENSOR_DIMS_MAX];
     uint32_t block;  /* items of one; 0: DENSE_TABLE_BLOCK */
     uint32_t states; /* at most DENSE_TABLE_STATES_MAX; of counters none */
-    bool versions;   /* the version before the present one is kept */
+    bool versions;   /* the previous version is kept */
     initializer init;
-    shm_export *export; /* where its arrays lie, if they can; borrowed for its life. NULL: nobody looks at them */
+    shm_export *export; /* memory of its arrays, if it has room; borrowed for its life. NULL: not exported */
 } dense_table_options;
 
-typedef struct dense_table_plan { /* how an array is cut */
+typedef struct dense_table_plan { /* how an array is cut into blocks */
     uint64_t items;
     uint32_t block, blocks;
 } dense_table_plan;
 
-/* MR_INVALID, and says what is wrong. */
+/* MR_INVALID, and the error names the field. */
 MR_MUST mr_status dense_table_cut(const dense_table_options *options, dense_table_plan *out);
 
 static inline uint64_t dense_table_first(const dense_table_plan *plan, uint32_t block) {
@@ -71,22 +70,22 @@ void dense_table_destroy(dense_table *table);
 
 uint32_t dense_table_items(const dense_table *table);
 const void *dense_table_values(const dense_table *table);
-const void *dense_table_kept(const dense_table *table); /* the version before; NULL: there is none */
-void *dense_table_next(dense_table *table);             /* where the next version is written, all of it */
+const void *dense_table_kept(const dense_table *table); /* the previous version; NULL: none */
+void *dense_table_next(dense_table *table);             /* the complete next version is written there */
 void *dense_table_present(dense_table *table);          /* the values, to be changed further in the same version */
 float *dense_table_state(dense_table *table, uint32_t k);
 void dense_table_turn(dense_table *table);
 
-/* dense_table_next or dense_table_present gave that: it will be written */
+/* the array that dense_table_next or dense_table_present returned will be written */
 void dense_table_change(dense_table *table, const void *values);
 void dense_table_changed(dense_table *table, const void *values);
-/* Where the item `first` of dense_table_values or dense_table_kept lies for others, and the word of that array with
- * what it is now. False: nobody can look at it. */
+/* The place of the item `first` of dense_table_values or dense_table_kept in the export, and the word of that array
+ * with its present value. False: not exported. */
 bool dense_table_is_seen(const dense_table *table, const void *values, uint32_t first, uint64_t *offset, uint32_t *word,
                          uint64_t *value);
 
-/* `count` values from the item `first` of the block on, in the table's dtype; `out` is aligned for it. `values` is what
- * dense_table_values or dense_table_kept gave. */
+/* `count` values from the item `first` of the block on, in the table's dtype; `out` is aligned for it. `values` is a
+ * result of dense_table_values or dense_table_kept. */
 void dense_table_read(const dense_table *table, const void *values, uint32_t first, uint32_t count, void *out);
 
 /* ---- In pieces.
@@ -105,7 +104,7 @@ size_t dense_table_piece_size(const dense_table *table, uint32_t count);
 /* dense_table_piece_size bytes */
 void dense_table_pack(const dense_table *table, uint32_t first, uint32_t count, void *out);
 
-/* Takes a piece of the same block of a copy; *first and *count are then the stretch. MR_CORRUPT, MR_INVALID (of another
- * table): nothing has happened. All pieces of a copy that is under way bear the version of their time; the block has
- * that of the last that was taken. */
+/* Takes a piece of the same block of a replica; *first and *count are then the stretch. MR_CORRUPT, MR_INVALID (of
+ * another table): nothing has changed. Each piece carries the version of its time; the block has that of the last piece
+ * taken. */
 MR_MUST mr_status dense_table_unpack(dense_table *table, span piece, uint32_t *first, uint32_t *count);

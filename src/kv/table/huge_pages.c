@@ -10,13 +10,13 @@
 enum { LARGE = 256 << 10, MAPPED = 32 << 20, KEPT = 256 << 20 }; /* the most that glibc lets MAPPED be */
 enum { MOST_OF_A_PAGE = HUGE_PAGES_HUGE_PAGE / 4 * 3 };
 
-/* What is behind the last whole huge page has one, too, if it fills most of it. */
+/* The rest behind the last whole huge page gets one, too, if it fills most of it. */
 static size_t mapped(size_t size) {
     size_t rest = size % HUGE_PAGES_HUGE_PAGE;
     return rest < MOST_OF_A_PAGE ? size : size - rest + HUGE_PAGES_HUGE_PAGE;
 }
 
-/* From a huge page on, if there is one in it: so much more is mapped, and given back where it is too much. */
+/* Aligned to a huge page, if the memory contains one: more is mapped, and the excess is returned. */
 static void *map(size_t size) {
     size_t more = size < HUGE_PAGES_HUGE_PAGE ? 0 : HUGE_PAGES_HUGE_PAGE - HUGE_PAGES_PAGE;
     uint8_t *memory = mmap(NULL, size + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -8,9 +8,9 @@
  *   uniform    a + (b − a)·u, u one of the 2^24 numbers k·2^-24 in [0, 1); in fp32
  *   normal     a + b·(float)x, x = u·√(−2·ln(s)/s) with s = u² + v² (Marsaglia's polar method), in fp64
  *
- * The chance is counter-based: word n of a row is mix(mix2(mix2(seed, table), key) + n). A uniform value i takes the
- * upper 24 bits of word i; the attempts of a normal one take the words 256·i, 256·i + 1, …, whose halves, as signed
- * numbers times 2^-31, are u and v, until 0 < s < 1. */
+ * The random numbers are counter-based: word n of a row is mix(mix2(mix2(seed, table), key) + n). A uniform value i
+ * takes the upper 24 bits of word i; the attempts of a normal one take the words 256·i, 256·i + 1, …, whose halves, as
+ * signed numbers times 2^-31, are u and v, until 0 < s < 1. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -31,7 +31,7 @@ typedef struct initializer { /* zeroed: zeros */
     uint64_t seed, table;
 } initializer;
 
-MR_MUST mr_status initializer_check(const initializer *init); /* MR_INVALID, and says what is wrong */
+MR_MUST mr_status initializer_check(const initializer *init); /* MR_INVALID, and the error names the field */
 
 /* The `count` values from the place `first` of the row of `key`. */
 void initializer_fill(const initializer *init, uint64_t key, size_t first, size_t count, float *out);
@@ -40,5 +40,5 @@ void initializer_fill(const initializer *init, uint64_t key, size_t first, size_
 MR_MUST mr_status initializer_check_counters(const initializer *init);
 void initializer_fill_counters(const initializer *init, size_t count, int64_t *out);
 
-/* Of a table of this dtype, as they are shown. */
+/* Of a table of this dtype, as pulls show them. */
 void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out);

@@ -7,8 +7,8 @@
 
 enum {
     CAPACITY_FIRST = 4,
-    STEP = 2, /* buckets that move with each entry that is added */
-    DROP = 2 * HUGE_PAGES_HUGE_PAGE / (int)sizeof(key_index_bucket) /* so many that have moved are given back at once */
+    STEP = 2,                                                       /* buckets that move with each added entry */
+    DROP = 2 * HUGE_PAGES_HUGE_PAGE / (int)sizeof(key_index_bucket) /* so many moved buckets are given back at once */
 };
 #define COUNT_MAX (UINT64_C(1) << 40) /* so that no size overflows */
 
@@ -106,7 +106,7 @@ static key_index_part *part_of(key_index *index, uint64_t hash) {
     return key_index_part_of(index, hash) == &index->old ? &index->old : &index->now;
 }
 
-/* A bucket that was full is no longer: the smallest of its hashes that was spilled comes back. (Of a bucket of `now` in
+/* A full bucket has room now: the smallest of its hashes in the overflow index comes back. (Of a bucket of `now` in
  * which the frontier lies, those of `old` are behind.) */
 static void refill(key_index *index, key_index_part *part, uint64_t home) {
     const overflow_index_entry *first = overflow_index_next(&index->index, hash_from(part, home, 0));
@@ -154,7 +154,7 @@ static void drop_moved(key_index *index) {
     index->dropped = index->frontier;
 }
 
-/* Of the bucket of `old` that has just moved, what was spilled and has room now. */
+/* Entries of the overflow index that have room in the new place of the bucket of `old` that has just moved. */
 static void unspill(key_index *index, uint64_t home) {
     for (uint64_t from = hash_from(&index->old, home, 0);;) {
         const overflow_index_entry *next = overflow_index_next(&index->index, from);
@@ -169,7 +169,7 @@ static void unspill(key_index *index, uint64_t home) {
     }
 }
 
-/* The bucket at the frontier. MR_NOMEM: nothing has happened. */
+/* The bucket at the frontier. MR_NOMEM: nothing has changed. */
 static mr_status move(key_index *index) {
     const key_index_part *old = &index->old;
     uint64_t home = index->frontier;
@@ -214,7 +214,7 @@ mr_status key_index_reserve(key_index *index, uint64_t more) {
 }
 
 void key_index_settle(key_index *index, uint64_t buckets) {
-    if (index->old.buckets != NULL) (void)!step(index, buckets); /* without memory it stays as it is */
+    if (index->old.buckets != NULL) (void)!step(index, buckets); /* without memory nothing changes */
 }
 
 /* ---- Entries. */
@@ -236,7 +236,7 @@ uint32_t key_index_look_further(const key_index *index, uint64_t hash) {
     return entry == NULL ? 0 : entry->row;
 }
 
-/* One alone, for which its bucket is waited for anyway: place by place. */
+/* A single one, which waits for its bucket anyway: place by place. */
 uint32_t key_index_find(const key_index *index, uint64_t hash) {
     const key_index_part *part = key_index_part_of(index, hash);
     key_index_wanted wanted = key_index_begin(part, hash);
@@ -307,7 +307,7 @@ static bool next_in(const key_index_part *part, uint64_t home, uint64_t rest, ui
     return false;
 }
 
-/* The bucket of `now` behind which nothing is. */
+/* The end of the used buckets of `now`. */
 static uint64_t moved_until(const key_index *index) {
     if (index->old.buckets == NULL || index->frontier >= index->old.capacity) return index->now.capacity;
     return key_index_home(&index->now, hash_from(&index->old, index->frontier, 0)) + 1;

@@ -2,30 +2,29 @@
  *
  * The cost of a lookup is the cache lines it waits for, so it reads one. The home of a hash is the bucket that is the
  * same part of all as the hash is of 2^64. Keys whose home bucket is full are in the overflow index (overflow_index.h):
- * one or two of a hundred. A place has nine bytes, and they say exactly which key it has: what the home tells of the
- * hash is left out.
+ * one or two of a hundred. A place has nine bytes, and they identify the key exactly: the bits of the hash that follow
+ * from the home are left out.
  *
  *     hash · capacity  =  │ home              │ rest                              │    128 bits
  *     word of a place                         │ of the rest, 64 − s  │ of the row │    2^s ≤ capacity
  *     byte of a place                                             the row's next eight bits
  *
  * Hashes of one bucket differ in their rests by the capacity or more, hence in the bits that are kept. Rows have
- * numbers below 2^(8 + s) − 256, which is some thirty times what there are places for; the last 256 numbers of 32 bits
- * (KEY_INDEX_MARKS and above) mean something else to the table and are kept, too.
+ * numbers below 2^(8 + s) − 256, which is some thirty times the number of places; the table uses the last 256 numbers
+ * of 32 bits (KEY_INDEX_MARKS and above) for other purposes, and they are kept, too.
  *
- *   1  The first `count` places of a bucket are in use, in no order. Walking goes from one bucket to the next and takes
- *      out the smallest: through the hashes, whatever the capacity and however it came to be. Copies of a table that
- *      were made in different ways enumerate alike.
- *   2  A hash is in the surplus only if its home is full. So what is not in a bucket with room is nowhere.
- *   3  When it grows, buckets move to the larger array from the lowest on, a few with each key that is added: what has
- *      its home before the frontier is in `now`, the rest in `old`. Every key is in one of them, and its hash says in
- *      which; nothing ever stops for the whole. The surplus belongs to both.
+ *   1  The first `count` places of a bucket are in use, in no order. A walk goes from one bucket to the next and takes
+ *      out the smallest: through the hashes, for any capacity and history. Replicas of a table that were made in
+ *      different ways enumerate alike.
+ *   2  A hash is in the overflow index only if its home is full. So a key that is not in a bucket with room is absent.
+ *   3  When the index grows, buckets move to the larger array from the lowest on, a few with each added key: keys whose
+ *      home is before the frontier are in `now`, the others in `old`. Every key is in one of them, and its hash says in
+ *      which; no operation waits for the whole. The overflow index belongs to both.
  *
  *      old   │ moved, given back ...... │ ab  c   def      capacity C, frontier ┐
  *      now   │ a  b  .  x  .  c  .  y   │ empty            capacity 4/3 C
  *
- * Once it has grown, 0.45 to 0.6 of the places are in use: 15 to 21 bytes a key, and where it notes when keys were seen
- * 22 to 30.
+ * Once it has grown, 0.45 to 0.6 of the places are in use: 15 to 21 bytes a key, and with ages 22 to 30.
  *
  * Ownership  the key index owns its arrays. Threads: none. No I/O, no clock. */
 #pragma once
@@ -48,7 +47,7 @@ _Static_assert(sizeof(key_index_bucket) == 64, "a bucket is a line of the caches
 
 typedef struct key_index_part {
     key_index_bucket *buckets;          /* owned */
-    uint32_t (*seen)[KEY_INDEX_PLACES]; /* owned; NULL: it is not noted */
+    uint32_t (*seen)[KEY_INDEX_PLACES]; /* owned; NULL: not recorded */
     uint64_t capacity;                  /* buckets */
     uint32_t shift;                     /* s */
 } key_index_part;
@@ -65,22 +64,22 @@ typedef struct key_index {
 MR_MUST mr_status key_index_init(key_index *index, bool ages); /* whether `seen` is kept: else it is 0. MR_NOMEM */
 void key_index_fini(key_index *index);
 
-/* Room for `more` entries, so that no add allocates but for the surplus. MR_NOMEM: as it was. */
+/* Room for `more` entries, so that no add allocates except in the overflow index. MR_NOMEM: nothing has changed. */
 MR_MUST mr_status key_index_reserve(key_index *index, uint64_t more);
 
-/* Of a hash that is not there; its row is one of as many as there were ever entries at once, or a mark. MR_NOMEM: as it
- * was. */
+/* Of an absent hash; its row is below the highest number of entries so far, or a count of touches. MR_NOMEM: nothing
+ * has changed. */
 MR_MUST mr_status key_index_add(key_index *index, key_index_entry entry);
-/* Of one that is there: */
+/* Of a present one: */
 void key_index_remove(key_index *index, uint64_t hash);
 void key_index_set(key_index *index, uint64_t hash, uint32_t row);
-void key_index_saw(key_index *index, uint64_t hash, uint32_t seen); /* if that is kept */
+void key_index_saw(key_index *index, uint64_t hash, uint32_t seen); /* if ages are kept */
 
-/* If it grows, moves the next `buckets`: so that growth ends also when nothing is added any more. What it changes is
- * not to be seen. */
+/* If it grows, moves the next `buckets`: so that growth ends also when nothing is added any more. The content does not
+ * change. */
 void key_index_settle(key_index *index, uint64_t buckets);
 
-/* The first entry whose hash is at least this. False: there is none. */
+/* The first entry whose hash is at least this. False: none. */
 bool key_index_next(const key_index *index, uint64_t from, key_index_entry *out);
 
 size_t key_index_bytes(const key_index *index);
@@ -108,7 +107,7 @@ typedef struct key_index_wanted {   /* a hash that will be looked for */
     uint64_t rest;                  /* of its product: the bits that are kept */
 } key_index_wanted;
 
-/* In the part that it is in. Good until the next add or remove. */
+/* In its part. Valid until the next add or remove. */
 static inline key_index_wanted key_index_begin(const key_index_part *part, uint64_t hash) {
     unsigned __int128 product = key_index_product(part, hash);
     return (key_index_wanted){part->buckets + (uint64_t)(product >> 64), (uint64_t)product & key_index_kept(part)};
@@ -118,8 +117,8 @@ typedef uint64_t key_index_four __attribute__((vector_size(32)));
 
 extern const uint64_t key_index_places[KEY_INDEX_PLACES + 1][KEY_INDEX_PLACES + 1];
 
-/* KEY_INDEX_FOUND and the place; 0: it is not in the bucket. All places are looked at, without a branch, since nobody
- * can foretell which it is: each says its number or nothing, as the table of those that are in use has it. */
+/* KEY_INDEX_FOUND and the place; 0: not in the bucket. All places are compared, without a branch, since the place is
+ * unpredictable: each gives its number or nothing, masked by the places in use. */
 static inline uint64_t key_index_match(const key_index_bucket *bucket, uint64_t rest, uint64_t kept) {
     key_index_four one, two, uses_one, uses_two;
     memcpy(&one, bucket, sizeof one);
@@ -132,18 +131,17 @@ static inline uint64_t key_index_match(const key_index_bucket *bucket, uint64_t 
     return (one[0] | one[2]) | (one[1] | one[3]);
 }
 
-/* A number that is too large for its place is one of the marks. */
+/* A number that is too large for its place is a count of touches. */
 static inline uint32_t key_index_row_at(const key_index_bucket *bucket, uint64_t at, uint32_t shift) {
     uint64_t room = UINT64_C(256) << shift, low = bucket->words[at] & ((UINT64_C(1) << shift) - 1);
     uint64_t number = (uint64_t)bucket->bytes[at] << shift | low;
     return (uint32_t)(number < room - 256 ? number : number | -room);
 }
 
-/* The row, if it is in the surplus; 0: it is not there. */
+/* The row, if it is in the overflow index; 0: not found. */
 uint32_t key_index_look_further(const key_index *index, uint64_t hash);
 
-/* Whether what was wanted has its place in its bucket, and the row then; if not, 0, and key_index_look_further knows.
- * */
+/* Whether the wanted key is in its bucket, and its row; if not, 0, and key_index_look_further searches on. */
 static inline bool key_index_look(const key_index_part *part, const key_index_wanted *wanted, uint32_t *row) {
     uint64_t found = key_index_match(wanted->bucket, wanted->rest, key_index_kept(part));
     uint32_t number = key_index_row_at(wanted->bucket, found % KEY_INDEX_FOUND, part->shift);
@@ -151,4 +149,4 @@ static inline bool key_index_look(const key_index_part *part, const key_index_wa
     return found != 0;
 }
 
-uint32_t key_index_find(const key_index *index, uint64_t hash); /* the row; 0: it is not there */
+uint32_t key_index_find(const key_index *index, uint64_t hash); /* the row; 0: not found */

@@ -9,8 +9,8 @@ static inline void key_sort_keys(uint64_t *keys, size_t count) {
 }
 
 /* Of `count` items of `size` bytes that begin with their key and are sorted by it, the index of the first that is not
- * below the key, from the index `from` on, before which all are: near ones are found in few steps, so that a walk
- * through one list along another costs no more than the shorter of them. */
+ * below the key, searched from the index `from` on; all before `from` are below. Near ones are found in few steps, so
+ * that a walk through one list along another costs no more than the shorter of them. */
 static inline size_t key_sort_reach(const void *items, size_t count, size_t size, size_t from, uint64_t key) {
     size_t step = 1, low = from, high = from;
     while (high < count && binary_search_u64(&key, (const uint8_t *)items + high * size) > 0) {

@@ -10,8 +10,8 @@
 enum {
     CAPACITY_FIRST = 16,
     TAIL = 64, /* places behind the last home */
-    STEP = 8,  /* places that move with each entry that is added */
-    /* so many that have moved are given back at once */
+    STEP = 8,  /* places that move with each added entry */
+    /* so many moved places are given back at once */
     DROP = 2 * HUGE_PAGES_HUGE_PAGE / (int)sizeof(overflow_index_entry)
 };
 #define COUNT_MAX (UINT64_C(1) << 40) /* so that no size overflows */
@@ -34,7 +34,7 @@ static void part_free(overflow_index_part *part) {
     *part = (overflow_index_part){0};
 }
 
-/* A longer tail; homes stay, and so do all places. */
+/* A longer tail; homes and places are unchanged. */
 static mr_status lengthen(overflow_index_part *part) {
     overflow_index_part longer;
     MR_TRY(part_make(part->capacity, part->length - part->capacity + TAIL, &longer));
@@ -60,7 +60,7 @@ static mr_status put(overflow_index_part *part, overflow_index_entry entry) {
     return MR_OK;
 }
 
-/* What comes behind moves up, as far as it is out of its home. */
+/* Later entries move up, as far as they are out of their homes. */
 static void take(overflow_index_part *part, uint64_t hash) {
     uint64_t at = place_of(part, hash), end = at + 1;
     MR_ASSERT(part->entries[at].row != 0 && part->entries[at].hash == hash);
@@ -89,8 +89,8 @@ static void drop_moved(overflow_index *index) {
     index->dropped = index->frontier;
 }
 
-/* Moves the runs that begin within the next `places`. A new frontier is where nothing is out of its home: whatever has
- * its home before it has also its place before it. */
+/* Moves the runs that begin within the next `places`. A new frontier is where nothing is out of its home: an entry
+ * whose home is before it has its place before it, too. */
 static mr_status step(overflow_index *index, uint64_t places) {
     overflow_index_part *old = &index->old;
     uint64_t at = index->frontier, until = at + places;
@@ -99,7 +99,7 @@ static mr_status step(overflow_index *index, uint64_t places) {
         if (at >= until && (entry->row == 0 || overflow_index_home(old, entry->hash) == at)) break;
         mr_status status = entry->row == 0 ? MR_OK : put(&index->now, *entry);
         if (status == MR_OK) continue;
-        while (at-- > index->frontier) /* nothing has happened */
+        while (at-- > index->frontier) /* undoes the step */
             if (old->entries[at].row != 0) take(&index->now, old->entries[at].hash);
         return status;
     }

@@ -4,23 +4,23 @@
  * order allows. The home of a hash is the same part of the array as the hash is of 2^64, so homes are in that order,
  * too. Hence:
  *
- *   1  Where an entry lies is decided by what is in the surplus, not by how it came there; and walking through the
- *      array is walking through the hashes, whatever its capacity.
- *   2  A lookup ends at the first entry that is not smaller: keys that are absent are found to be so as fast.
- *  3  Between an entry's home and its place nothing is empty. The last OVERFLOW_INDEX_WINDOW places are always empty:
- *     every
- *      walk ends, and may look at so many places at once.
- *   4  When it grows, entries move to the larger array from the lowest hash on, a few with each that is added, in whole
- *      runs: what has its home before the frontier is in `now`, the rest in `old`. Every key is in one of them, and its
- *      hash says in which; nothing ever stops for the whole.
+ *   1  The place of an entry depends on the content of the index, not on its history; and a walk through the array is a
+ *      walk through the hashes, for any capacity.
+ *   2  A lookup ends at the first entry that is not smaller: absent keys are found as fast as present ones.
+ *   3  Between an entry's home and its place nothing is empty. The last OVERFLOW_INDEX_WINDOW places are always empty:
+ *      every walk ends, and may read so many places at once.
+ *   4  When the index grows, entries move to the larger array from the lowest hash on, a few with each added entry, in
+ *      whole runs: entries whose home is before the frontier are in `now`, the others in `old`. Every key is in one of
+ *      them, and its hash says in which; no operation waits for the whole.
  *
  *      old   │ moved, given back ...... │ a b . c d e .      capacity C, frontier ┐ where no entry is out of its home
  *      now   │ . x y . . z . . . . w .. │ empty             capacity 4/3 C
  *
- * Usually it has a hundredth of a table's keys, or nothing, and then no memory. But where keys rank set, which those of
- * one slot may do if somebody means them to, it is the whole index: so it can do all that the index does.
+ * Usually the overflow index has a hundredth of a table's keys, or nothing, and then no memory. But where the hashes of
+ * many keys share their upper bits, as an adversary can arrange within one slot, it is the whole index: so it has all
+ * operations of the key index.
  *
- * Ownership   the surplus owns its arrays. A pointer to an entry is good until the next add or remove.
+ * Ownership   the overflow index owns its arrays. A pointer to an entry is valid until the next add or remove.
  * Threads     none. No I/O, no clock. */
 #pragma once
 #include <stdbool.h>
@@ -55,15 +55,15 @@ typedef struct overflow_index {
 void overflow_index_init(overflow_index *index); /* without memory */
 void overflow_index_fini(overflow_index *index);
 
-/* Room for `more` entries, so that no add allocates: but for the freak of a long run at the very end, which an add then
- * makes room for. MR_NOMEM: as it was. */
+/* Room for `more` entries, so that no add allocates: except for a very rare long run at the very end, for which an add
+ * makes room. MR_NOMEM: nothing has changed. */
 MR_MUST mr_status overflow_index_reserve(overflow_index *index, uint64_t more);
 
-/* Of a hash that is not there; row > 0. MR_NOMEM: as it was. */
+/* Of an absent hash; row > 0. MR_NOMEM: nothing has changed. */
 MR_MUST mr_status overflow_index_add(overflow_index *index, overflow_index_entry entry);
-void overflow_index_remove(overflow_index *index, uint64_t hash); /* one that is there */
+void overflow_index_remove(overflow_index *index, uint64_t hash); /* a present one */
 
-/* The first entry whose hash is at least this; NULL: there is none. */
+/* The first entry whose hash is at least this; NULL: none. */
 overflow_index_entry *overflow_index_next(const overflow_index *index, uint64_t from);
 
 size_t overflow_index_bytes(const overflow_index *index);
@@ -80,15 +80,15 @@ static inline const overflow_index_part *overflow_index_part_of(const overflow_i
     return &index->now;
 }
 
-/* The home of a hash, in whichever part it is: for overflow_index_from, if there is anything. Good until the next add
- * or remove. */
+/* The home of a hash, in its part: for overflow_index_from, if the index is not empty. Valid until the next add or
+ * remove. */
 static inline overflow_index_entry *overflow_index_begin(const overflow_index *index, uint64_t hash) {
     const overflow_index_part *part = overflow_index_part_of(index, hash);
     return part->entries + overflow_index_home(part, hash);
 }
 
-/* Most entries are within the first few places. How many of these are smaller is counted without a branch, since nobody
- * can foretell it; they are the first ones (behind an empty place all are larger), so the count says where to look. */
+/* Most entries are within the first few places. The number of smaller ones is counted without a branch, since it is
+ * unpredictable; they are the first ones (behind an empty place all are larger), so the count is the place. */
 static inline overflow_index_entry *overflow_index_from(overflow_index_entry *entry, uint64_t hash) {
     for (;; entry += OVERFLOW_INDEX_WINDOW) {
         size_t smaller = 0;
@@ -101,7 +101,7 @@ static inline overflow_index_entry *overflow_index_from(overflow_index_entry *en
     }
 }
 
-/* NULL: it is not there */
+/* NULL: not found */
 static inline overflow_index_entry *overflow_index_find(const overflow_index *index, uint64_t hash) {
     return index->count == 0 ? NULL : overflow_index_from(overflow_index_begin(index, hash), hash);
 }

@@ -1,4 +1,4 @@
-/* row_pool.c — see row_pool.h. Number 0 has a place, too, which nobody uses: so a number is an index. */
+/* row_pool.c — see row_pool.h. Number 0 has an unused place, too: so a number is an index. */
 #include "kv/table/row_pool.h"
 
 #include <stdlib.h>

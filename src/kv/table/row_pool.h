@@ -1,10 +1,10 @@
 /* row_pool.h — pool of fixed-size rows in chunks that do not move.
  *
- * A row has a number, from 1 on; 0 is none. Rows that were given back are the first to be taken again. The first chunk
- * grows until it is a whole one, so that a small table is small; from then on chunks of 2 to 4 MB are added, and what
- * the rows of a large table do not use is below one of them.
+ * A row has a number, from 1 on; 0 is none. Freed rows are reused first. The first chunk grows until it is a whole one,
+ * so that a small table is small; from then on chunks of 2 to 4 MB are added, and the unused memory of a large table is
+ * below one of them.
  *
- * A pointer to a row is good until the next row_pool_take. */
+ * A pointer to a row is valid until the next row_pool_take. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@
 
 #include "miniray/status.h"
 
-#define ROW_POOL_MAX UINT32_C(0xffffff00) /* numbers above it mean something else to the table */
+#define ROW_POOL_MAX UINT32_C(0xffffff00) /* the table uses higher numbers for other purposes */
 enum { ROW_POOL_CHUNK_BYTES = 4 << 20 };
 
 typedef struct row_pool {
@@ -22,15 +22,15 @@ typedef struct row_pool {
     uint32_t shift;   /* a chunk has 1 << shift rows */
     uint32_t first;   /* rows that there is room for in the first chunk */
     uint32_t made;    /* numbers below it were taken at some time */
-    uint32_t spare;   /* a row that was given back, whose first word names the next; 0: none */
+    uint32_t spare;   /* a freed row, whose first word names the next; 0: none */
     uint32_t count;   /* rows in use */
-    uint64_t changes; /* how often one was taken or given */
+    uint64_t changes; /* how often a row was taken or freed */
 } row_pool;
 
 void row_pool_init(row_pool *pool, size_t stride);
 void row_pool_fini(row_pool *pool);
 
-/* with whatever lies there; MR_NOMEM: all is as it was */
+/* with undefined content; MR_NOMEM: nothing has changed */
 MR_MUST mr_status row_pool_take(row_pool *pool, uint32_t *out);
 void row_pool_give(row_pool *pool, uint32_t number);
 size_t row_pool_bytes(const row_pool *pool); /* taken from the system */

@@ -12,14 +12,14 @@ struct sparse {
     row_pool pool;
 };
 
-/* In the key index, a number above ROW_POOL_MAX is a key without a row, that so often was touched. */
+/* In the key index, a number above ROW_POOL_MAX is a key without a row: the count of its touches. */
 #define SPARSE_CANDIDATE ROW_POOL_MAX
 
 _Static_assert(SPARSE_CANDIDATE == KEY_INDEX_MARKS, "the finder keeps what stands for a row");
 
 static inline bool sparse_is_row(uint32_t number) { return number != 0 && number < SPARSE_CANDIDATE; }
 
-/* The entry behind this hash. False: there is none. */
+/* The entry behind this hash. False: none. */
 static inline bool sparse_following(const sparse *table, uint64_t hash, key_index_entry *out) {
     return hash != UINT64_MAX && key_index_next(&table->index, hash + 1, out);
 }

@@ -48,7 +48,7 @@ size_t sparse_table_pack(const sparse *table, sparse_table_cursor *cursor, void 
     return (size_t)(at - (uint8_t *)out);
 }
 
-/* ---- Taking one. It is read twice: checked as a whole, then taken. */
+/* ---- Taking a piece. It is read twice: checked as a whole, then taken. */
 
 typedef struct key {
     uint64_t hash;
@@ -105,7 +105,7 @@ static mr_status take_key(sparse *table, const key *key) {
     return status;
 }
 
-/* All keys of the interval that are here go. */
+/* Removes all present keys of the interval. */
 static void clear(sparse *table, const head *head) {
     for (key_index_entry e; key_index_next(&table->index, head->first, &e) && e.hash <= head->last;) {
         uint64_t key = sparse_key(e.hash);

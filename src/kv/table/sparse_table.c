@@ -14,7 +14,7 @@
 
 enum {
     FETCHED_MAX = 4, /* lines of a row */
-    SETTLE = 1       /* buckets that move with each key that is touched while the key index grows */
+    SETTLE = 1       /* buckets that move with each touched key while the key index grows */
 };
 
 static bool counts(const sparse_table_options *options) { return options->dtype == MR_I64; }
@@ -70,8 +70,8 @@ size_t sparse_table_value_bytes(const sparse *table) {
 }
 size_t sparse_table_row_bytes(const sparse *table) { return table->value_bytes + table->options.state; }
 
-/* ---- Finding. A lookup waits for two lines that it does not know before, that of the key index and that of the row.
- * So there are two walks over a lot of keys, each of which fetches its lines AHEAD of itself: as many are under way all
+/* ---- Finding. A lookup waits for two lines at unpredictable addresses, that of the key index and that of the row. So
+ * there are two walks over a batch of keys, each of which fetches its lines AHEAD of itself: as many are under way all
  * the time as a core can wait for. */
 
 enum { AHEAD = 32, GROUP = 16, RING = 64, LOT = 1024 };
@@ -85,8 +85,8 @@ static inline uint32_t find_key(const sparse *table, uint64_t key) {
     return number < SPARSE_CANDIDATE ? number : 0;
 }
 
-/* What is wanted of a key index, looked at through a copy, so that the compiler knows that it stays as it is whatever
- * is written. (So are rows, below.) */
+/* The fields of a key index in a copy, so that the compiler knows that writes do not change them. (So are rows,
+ * below.) */
 typedef struct search {
     key_index_part parts[2]; /* now, old */
     uint64_t frontier;       /* in `old` */
@@ -94,7 +94,8 @@ typedef struct search {
     uint8_t part[RING]; /* the part that a wanted one is in */
 } search;
 
-/* The homes of the keys from `from` to `to`, which are on their way then. `grows` is known where this is put in. */
+/* The homes of the keys from `from` to `to`, which are then being fetched. `grows` is a constant where this is
+ * inlined. */
 static inline __attribute__((always_inline)) void want(search *search, const uint64_t *keys, size_t from, size_t to,
                                                        bool grows) {
     for (size_t i = from, at = from % RING; i < to; i++, at++) {
@@ -141,7 +142,7 @@ SIMD_CLONES static void find_growing(const key_index *index, const uint64_t *key
     find_all(index, keys, count, true, numbers);
 }
 
-/* The numbers of the rows of a lot of keys; 0: it has none. One alone has nothing to walk ahead of. */
+/* The numbers of the rows of a batch of keys; 0: none. A single key has nothing to prefetch. */
 static void find(const sparse *table, const uint64_t *keys, size_t count, uint32_t *numbers) {
     const key_index *index = &table->index;
     if (count == 1)
@@ -154,7 +155,7 @@ static inline const void *row_of(const row_pool *pool, uint32_t number) {
     return number == 0 ? NULL : row_pool_at(pool, number);
 }
 
-/* To be used soon, and perhaps written: `lines` of it, the processor sees by itself how it goes on. */
+/* To be used soon, and perhaps written: `lines` of it; the processor prefetches the rest by itself. */
 static inline void fetch_row(const void *row, size_t lines) {
     for (size_t i = 0; i < lines; i++) __builtin_prefetch((const uint8_t *)row + i * HUGE_PAGES_LINE);
 }
@@ -169,7 +170,7 @@ static void *note(uint32_t number, bool made) { return (void *)((uintptr_t)numbe
 static uint32_t noted(const void *row) { return (uint32_t)((uintptr_t)row >> 1); }
 static bool was_made(const void *row) { return ((uintptr_t)row & 1) != 0; }
 
-/* Notes the rows that are there; gives how many are not. */
+/* Records the present rows; returns how many are missing. */
 static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, void **rows) {
     uint32_t numbers[LOT];
     size_t missing = 0;
@@ -205,7 +206,7 @@ static mr_status make_row(sparse *table, uint64_t key, uint32_t *out) {
 static mr_status touch_new(sparse *table, uint64_t key, void **row) {
     uint64_t hash = sparse_hash(key);
     uint32_t before = key_index_find(&table->index, hash);
-    if (sparse_is_row(before)) { /* it was there twice */
+    if (sparse_is_row(before)) { /* the key came twice */
         *row = note(before, false);
         return MR_OK;
     }
@@ -242,7 +243,7 @@ static mr_status touch_missing(sparse *table, const uint64_t *keys, size_t count
         if (rows[i] != NULL) continue;
         mr_status status = touch_new(table, keys[i], &rows[i]);
         if (status == MR_OK) continue;
-        while (i-- > 0) /* what was there before is neither made nor counted */
+        while (i-- > 0) /* rows that were there before are neither made nor counted */
             if (rows[i] == NULL || was_made(rows[i])) untouch(table, keys[i], rows[i]);
         return status;
     }
@@ -253,7 +254,7 @@ static void mark(sparse *table, const uint64_t *keys, size_t count, uint32_t now
     for (size_t i = 0; i < count; i++) key_index_saw(&table->index, sparse_hash(keys[i]), now);
 }
 
-/* Whoever touches them will write them; a lot of them is more than the nearest cache has, so they come to the next. */
+/* The caller will write them; a batch of rows exceeds the nearest cache, so they are fetched into the next. */
 static void show_rows(const row_pool *all, size_t count, void **rows) {
     const struct row_pool table = *all;
     for (size_t i = 0; i < count; i++) {
@@ -263,7 +264,7 @@ static void show_rows(const row_pool *all, size_t count, void **rows) {
     }
 }
 
-/* One row that is there. False: it is not. */
+/* One present row. False: absent. */
 static bool touch_one(sparse *table, uint64_t key, uint32_t now, void **row) {
     uint32_t number = find_key(table, key);
     if (number == 0) return false;
@@ -338,7 +339,7 @@ void sparse_table_read_noting(const sparse *table, const uint64_t *keys, size_t 
     }
 }
 
-/* One row alone: there is nothing to walk ahead of. */
+/* A single row: nothing to prefetch. */
 static void read_one(const sparse *table, uint64_t key, void *out) {
     const void *row = row_of(&table->pool, find_key(table, key));
     mr_dtype dtype = table->options.dtype;

@@ -1,10 +1,10 @@
 /* vector_table.h — table of variable-length vectors by 64-bit key.
  *
- * A key that is not there has a vector of no values. A vector is as long as the longest that was asked for, new values
- * are 0; they are kept as fp32 or as int64. For tables of few and large values: each vector is memory of its own.
+ * An absent key has a vector of no values. A vector is as long as the longest that was asked for, new values are 0;
+ * they are kept as fp32 or as int64. For tables of few and large values: each vector is memory of its own.
  *
- * Keys are listed ascending, so that copies list alike. Errors: MR_NOMEM leaves everything as it was. Ownership: it
- * owns all its memory; a pointer to values is good until the vector is changed. Threads: none. */
+ * Keys are listed ascending, the same at all replicas. Errors: MR_NOMEM changes nothing. Ownership: it owns all its
+ * memory; a pointer to values is valid until the vector is changed. Threads: none. */
 #pragma once
 #include <stdbool.h>
 
@@ -21,7 +21,7 @@ void vector_table_init(vector_table *table, size_t item);
 void vector_table_fini(vector_table *table);
 
 size_t vector_table_count(const vector_table *table);
-/* NULL: not there; length 0 */
+/* NULL: not found; length 0 */
 const void *vector_table_find(const vector_table *table, uint64_t key, uint32_t *length);
 
 /* The vector of this key with at least, or with `exact` exactly, so many values. */

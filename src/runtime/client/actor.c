@@ -194,7 +194,7 @@ void actors_expect_end(actors *actors, mr_actor id) {
     list_for_each (at, &actor->sent) invocation_expect_failure(&actor_call_at(at)->invocation);
 }
 
-/* What other processes have fails with its link; what this one has will never be run. */
+/* Calls sent to other processes fail with their link; calls in this process will never be run. */
 static void fail_here(actor *actor, failure *why) {
     for (actor_call *call; (call = actor_call_here(actor, 0)) != NULL;)
         invocation_end_failure(&call->invocation, actor_call_failure(call, why->code, "was lost", failure_ref(why)));

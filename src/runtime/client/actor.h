@@ -1,15 +1,15 @@
-/* actor.h — the actors that this process creates and calls: where they are, and the calls on their way, in order.
+/* actor.h — actors that this process creates and calls: their locations, and pending calls in order.
  *
  *   CREATING ── the node takes it ──┐
  *      └── it is refused ──► DEAD   ▼
  *   UNKNOWN ── first call ──► LOCATING ── node's answer ──► OPENING ── link open ──► READY
  *      ▲                         └── it is dead ──► DEAD                              │
- *      └───────────────────── link closed: what was sent fails, what waits stays ◄────┘
- *   An actor that calls itself is found HERE: its calls are given to the worker of this process, with no message.
+ *      └───────────────────── link closed: sent calls fail, waiting calls stay ◄──────┘
+ *   An actor that calls itself is HERE: its calls go to the worker of this process without a message.
  *
- * Calls are sent in the order they were made; one whose arguments are not there yet holds back those after it. What was
- * sent and lost with its process waits again, in its place of that order, if it may be retried. Pure over the client's
- * calls. */
+ * Calls are sent in the order of their submission; a call whose arguments are not ready holds back the calls after it.
+ * A call that was sent and lost with the actor's process waits again, at its position in that order, if it may be
+ * retried. Pure over the core worker's RPCs. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -23,9 +23,9 @@ typedef struct actors {
     struct core_worker *worker;
     list known;           /* of actor */
     map by_key;           /* the same, by id */
-    struct actor *recent; /* the one called last; NULL: none */
+    struct actor *recent; /* actor called last; NULL: none */
     slab slab;            /* of actor_call */
-    list creations;       /* of those that the node was not asked for yet */
+    list creations;       /* actors not requested from the node yet */
     uint64_t next_serial;
 } actors;
 
@@ -38,37 +38,37 @@ typedef struct actor_plan {
     resources need;
 } actor_plan;
 
-typedef struct actor_birth { /* somebody who waits for the node's word; lives until told */
+typedef struct actor_birth { /* waits for the node's response; lives until told */
     void (*told)(struct actor_birth *birth, const failure *refused); /* NULL: the node has taken it */
-    bool due;                                                        /* whether `told` will come; see below */
+    bool due;                                                        /* whether `told` will come; see actors_create */
 } actor_birth;
 
-/* Asks the node for an actor. With all its arguments there, `birth` is told what the node says (MR_EXISTS for a name
- * that is taken), perhaps before this returns. With futures among them that are still to come it is not: the node is
- * asked when they are there, calls made meanwhile wait, and a refusal shows in those. The actor itself starts later.
- * The program has a handle of it from now on (actor_handle_unname). */
+/* Requests an actor from the node. If all arguments are ready, `birth` is told the node's response (MR_EXISTS for a
+ * name that is taken), perhaps before this function returns. If arguments are pending futures, `birth` is not told: the
+ * node is asked when they are ready, calls made meanwhile wait, and fail if the node refuses. The actor itself starts
+ * later. The program has a handle of the actor from now on (actor_handle_unname). */
 MR_MUST mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *args, size_t count,
                                 actor_birth *birth, mr_actor *out);
-/* As invocation_init; plan->straight is its own. `retries`: how often it is sent again if it is lost with the actor's
- * process; < 0: as the actor was created with. */
+/* As invocation_init; sets plan->straight itself. `retries`: how often the call is sent again if it is lost with the
+ * actor's process; < 0: the number given when the actor was created. */
 MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, invocation_plan *plan, int retries);
-/* The usual call, by the shortest way: its actor is there, nothing stands before it, the worker knows the name, one
- * value is asked for, the arguments are few and small, and it is never sent again. It leaves before its record is
- * filled in and its result made, which is done while it is on its way. Returns that result, which is the program's;
- * NULL: it is not that usual, or found no room, nothing has happened; actors_submit takes it. `name` is borrowed. */
+/* Fast path of a call: the actor is READY, no call waits before this one, the worker knows the name, one value is
+ * returned, the arguments are few and small, and the call is never sent again. The message is sent before the record is
+ * filled in and the result object created. Returns the result, a reference of the program. NULL: the fast path does not
+ * apply or the ring has no room; nothing has happened, and actors_submit takes the call. `name` is borrowed. */
 object *actors_submit_straight(actors *actors, mr_actor actor, interned_name *name, const mr_arg *args, size_t count);
-/* A call to it will be sent in a moment, most likely. */
+/* Hint: a call to this actor will probably be sent in a moment. */
 void actors_foresee(const actors *actors, mr_actor actor);
-bool actors_have_calls(const actors *actors);                 /* that were not answered; looks at all */
-void actors_cancel_children(actors *actors, uint64_t parent); /* the calls that this run of a body has made */
-/* Ends one that the node was not asked for yet, for its arguments are still to come. False: it is no such one. */
+bool actors_have_calls(const actors *actors);                 /* calls without an answer; visits all */
+void actors_cancel_children(actors *actors, uint64_t parent); /* calls made by this run of a body */
+/* Ends an actor that was not requested from the node yet because its arguments are pending. False: no such actor. */
 bool actors_kill_unborn(actors *actors, mr_actor actor);
-/* The program itself ends it: what its calls fail with is no news, if nobody asks. */
+/* The program itself ends the actor: failures of its calls are not logged if the program does not read them. */
 void actors_expect_end(actors *actors, mr_actor actor);
-/* Nobody here has a handle of it. True: calls to it are under way, and actor_handle_unuse is called with the last. */
+/* This process has no handle of the actor any more. True: calls are pending, and the last calls actor_handle_unuse. */
 bool actors_part(actors *actors, mr_actor actor);
-/* Of a call that the worker of this process was given (call_here): its outcome, a failure or values; both are
- * taken over. Nothing happens if it was cancelled. */
+/* Outcome of a call that the worker of this process was given (call_here): a failure or values; both are taken over. No
+ * effect if the call was cancelled. */
 void actors_answer_here(actors *actors, mr_actor actor, uint64_t number, wire_values *values, failure *failed);
 void actors_feed(actors *actors);
 void actors_over(actors *actors, failure *why);

@@ -13,7 +13,7 @@ static void call_free(wire_call *wire) {
     actors *actors = call->actor->actors;
     actor *actor = call->actor;
     invocation_fini(&call->invocation);
-    call->actor = NULL; /* nobody's */
+    call->actor = NULL; /* belongs to no actor */
     slab_give(&actors->slab, call);
     if (--actor->open == 0 && actor->parting) actor_part(actor);
 }
@@ -38,10 +38,10 @@ static bool try_again(actor_call *call) {
     list *before = &actor->waiting;
     while (before->prev != &actor->waiting && actor_call_at(before->prev)->number > call->number) before = before->prev;
     list_insert_before(before, &call->invocation.place);
-    return true; /* fed when the route has closed */
+    return true; /* sent when the link has closed */
 }
 
-/* What came is not one small value. */
+/* The answer is not one small value. */
 static __attribute__((noinline)) void end_otherwise(actor_call *call, const rpc_call_result *result) {
     actor *actor = call->actor;
     bool lost;
@@ -49,7 +49,7 @@ static __attribute__((noinline)) void end_otherwise(actor_call *call, const rpc_
     failure *failed = invocation_outcome(&call->invocation, result, describe, &values, &lost);
     if (lost && try_again(call)) {
         failure_unref(failed);
-        if (result->why == NULL) actor_feed(actor); /* the actor lives: only what it returned is gone */
+        if (result->why == NULL) actor_feed(actor); /* the actor lives: only its results are lost */
         return;
     }
     if (lost) {
@@ -153,8 +153,8 @@ void actors_cancel_children(actors *actors, uint64_t parent) {
 
 /* ---- Submitting. */
 
-/* Whether a call can be on its way before this returns, and is not needed here after that: then its arguments need not
- * be kept. */
+/* Whether a call can be sent before this function returns, and is never sent again: then its arguments need not be
+ * kept. */
 static bool goes_at_once(const actor *actor, const invocation_plan *plan, uint32_t retries) {
     return actor_is_free(actor) && retries == 0 && plan->group == NULL;
 }
@@ -184,7 +184,7 @@ static mr_status begin_call(actor_call *call, const invocation_plan *plan) {
 
 static const invocation_ops call_ops = {.start = start, .fail = invocation_end_failure, .cancel = cancel};
 
-/* What a call's record has before it is sent. */
+/* Fields of a call's record before it is sent. */
 static inline void name_call(actor_call *call, actor *actor, uint32_t retries) {
     call->actor = actor;
     call->here = false;
@@ -241,7 +241,7 @@ mr_status actors_submit(actors *actors, mr_actor id, invocation_plan *plan, int 
     }
     plan->straight = NULL;
     if (status == MR_OK) return MR_OK;
-    call->actor = NULL; /* nobody's */
+    call->actor = NULL; /* belongs to no actor */
     slab_give(&actors->slab, call);
     return status;
 }

@@ -14,7 +14,7 @@ typedef struct creation { /* an actor that the node has not taken yet */
     list place; /* in actors.creations until it was asked for */
     actor *actor;
     arguments arguments;
-    actor_birth *birth; /* NULL: nobody waits for the node's word */
+    actor_birth *birth; /* NULL: no thread waits for the node's response */
     size_t fields_size;
     uint8_t fields[];
 } creation;
@@ -61,7 +61,8 @@ static void creation_answered(wire_call *call, const rpc_call_result *result) {
     creation_end(container_of(call, creation, call), refused);
 }
 
-/* The node keeps the arguments as they travel, and holds what they need; we do until it says so. */
+/* The node keeps the encoded arguments, and holds the objects they need; this process holds them until the node
+ * answers. */
 static mr_status creation_ask(creation *creation) {
     core_worker *worker = creation->actor->actors->worker;
     wire_message message = {.fields = span_of(creation->fields, creation->fields_size)};
@@ -75,7 +76,7 @@ static mr_status creation_ask(creation *creation) {
     return status;
 }
 
-/* Asks the node, if the arguments are there. One that finds no room is asked for again when there is some. */
+/* Asks the node, if the arguments are ready. A request that finds no room is repeated when a link has room. */
 static void creation_feed(creation *creation) {
     if (!arguments_are_settled(&creation->arguments)) return;
     if (creation->arguments.failed != NULL) {
@@ -135,7 +136,7 @@ mr_status actors_create(actors *actors, const actor_plan *plan, const mr_arg *ar
     memcpy(creation->fields, fields, size);
     list_push_back(&actors->creations, &creation->place);
     *out = id;
-    /* What failed with an argument shows in the calls, whether the argument was quick or slow. */
+    /* A failed argument fails the calls, whether it failed early or late. */
     birth->due = arguments_are_settled(&creation->arguments) && creation->arguments.failed == NULL;
     creation->birth = birth->due ? birth : NULL;
     creation_feed(creation);

@@ -1,8 +1,8 @@
-/* actor_internal.h — the state of the actors that a client knows, for the files that are it: actor.c finds them and
- * feeds them, actor_call.c is one call, actor_create.c asks for new ones.
+/* actor_internal.h — state of the actors that a core worker knows, shared by three files: actor.c finds actors and
+ * sends their calls, actor_call.c is one call, actor_create.c requests new actors.
  *
- * Invariants  a call is in its actor's `waiting` until it is sent, then in `sent`; `open` counts both, and those that a
- *             group holds back. */
+ * Invariants a call is in its actor's `waiting` until it is sent, then in `sent`; `open` counts both, and calls that a
+ *             batch holds back. */
 #pragma once
 #include "runtime/client/actor.h"
 #include "runtime/client/core_worker.h"
@@ -27,11 +27,11 @@ typedef struct actor {
     peer_link_user user;
     peer_link *link;
     list waiting, sent;    /* of actor_call */
-    bool parting;          /* its handle goes with the last call */
-    bool feeding;          /* the end of a call may settle the next one, which is not fed inside of it but after it */
+    bool parting;          /* the last call releases its handle */
+    bool feeding;          /* the end of a call may make the next one ready, which is sent after it, not inside it */
     uint64_t calls;        /* made so far */
-    uint32_t open;         /* of them that have not ended */
-    uint32_t call_retries; /* of calls that say nothing of their own */
+    uint32_t open;         /* calls that have not ended */
+    uint32_t call_retries; /* for calls submitted without a number of retries */
     failure *dead;
 } actor;
 
@@ -40,7 +40,7 @@ typedef struct actor_call {
     actor *actor;
     uint64_t number; /* among the calls to that actor: they are sent in this order, again too */
     uint32_t retries;
-    bool here; /* it was given to the worker of this process */
+    bool here; /* given to the worker of this process */
 } actor_call;
 
 static inline actor_call *actor_call_of(invocation *invocation) {
@@ -50,27 +50,27 @@ static inline actor_call *actor_call_at(list *place) { return actor_call_of(cont
 
 /* ---- actor.c */
 
-actor *actor_find(const actors *actors, mr_actor id);             /* NULL: it is not known here */
-actor *actor_add(actors *actors, mr_actor id, actor_state state); /* one that is not */
-actor *actor_of(actors *actors, mr_actor id);                     /* the one or the other */
+actor *actor_find(const actors *actors, mr_actor id);             /* NULL: unknown here */
+actor *actor_add(actors *actors, mr_actor id, actor_state state); /* creates an unknown one */
+actor *actor_of(actors *actors, mr_actor id);                     /* finds or creates */
 actor_handle *actor_get_handle(actor *actor);
-void actor_part(actor *actor);              /* the handle that goes with the last call goes */
-void actor_feed(actor *actor);              /* sends what can be sent */
-void actor_die(actor *actor, failure *why); /* what waits fails; the reference is taken over */
+void actor_part(actor *actor);              /* releases the handle that the last call kept */
+void actor_feed(actor *actor);              /* sends all calls that can be sent */
+void actor_die(actor *actor, failure *why); /* waiting calls fail; the reference is taken over */
 
-/* Nothing is before a call that is made now. */
+/* No call waits before one that is made now. */
 static inline bool actor_is_free(const actor *actor) {
     return actor->state == ACTOR_READY && list_empty(&actor->waiting) && !actor->feeding;
 }
 
 /* ---- actor_call.c */
 
-/* Sends one that was settled and did not fail, to where the actor is. As invocation_send. */
+/* Sends a call whose arguments are ready to the actor's process. As invocation_send. */
 mr_status actor_call_send(actor_call *call);
 actor_call *actor_call_here(const actor *actor, uint64_t number); /* given to our worker; number 0: any; NULL: none */
 failure *actor_call_failure(const actor_call *call, mr_status code, const char *message, failure *cause);
 
-/* ---- actor_create.c: those that the node was not asked for yet. */
+/* ---- actor_create.c: actors not requested from the node yet. */
 
 void actors_feed_unborn(actors *actors);
 void actors_end_unborn(actors *actors, failure *why);

@@ -47,11 +47,11 @@ static bool as_value(arguments_future *future) {
 
 static const char by_argument[] = "an argument failed";
 
-static bool hands_on(const failure *failure) { /* what failed before it */
+static bool hands_on(const failure *failure) { /* an earlier failure */
     return failure->cause != NULL && strncmp(failure->cause->message, by_argument, sizeof by_argument - 1) == 0;
 }
 
-/* Why a call cannot start. Where futures have names, one that only hands on what failed before it is left out. */
+/* Why a call cannot start. Where futures have names, a failure that only passes on an earlier one is left out. */
 static failure *failure_by(const arguments_future *future) {
     const arguments_futures *futures = future->arguments->futures;
     failure *cause = future->object->failure;
@@ -68,7 +68,7 @@ static failure *failure_by(const arguments_future *future) {
 static void take(arguments_future *future) {
     arguments *arguments = future->arguments;
     object *object = future->object;
-    object_see(arguments->objects, object); /* whoever gets the result of this call hears of it */
+    object_see(arguments->objects, object); /* the result of this call reports the failure */
     if (object->state == OBJECT_FAILED && arguments->failed == NULL && !as_value(future))
         arguments->failed = failure_by(future);
     if (--arguments->futures->left > 0 || arguments->failed != NULL) return;

@@ -1,57 +1,57 @@
-/* arguments.h — the arguments of a call, some of which may not be there yet.
+/* arguments.h — arguments of a call, some of which may be pending futures.
  *
  * An argument that is a future (mr_future) is replaced by its object when that is ready; until then the call waits.
- * When one fails, the arguments fail with it as the cause, or it becomes an error value, as the caller wants it. Few
- * and small ones lie in the record itself. With the context's lock held. */
+ * When a future fails, the arguments fail with that cause, or the failure becomes an error value, as the caller
+ * chooses. Few and small arguments are stored in the record itself. With the context's lock held. */
 #pragma once
 #include "runtime/refs/object.h"
 
 enum { ARGUMENTS_SMALL = 64 };
 
-/* What becomes of a future that fails: the arguments fail with it; or it is one like any other; or it is so only if an
- * actor or a worker died. */
+/* Effect of a failed future: the arguments fail; or the failure is an argument like any other; or only if an actor or a
+ * worker died. */
 typedef enum arguments_errors { ARGUMENTS_FAIL, ARGUMENTS_TAKE, ARGUMENTS_TAKE_DEATHS } arguments_errors;
 
 typedef struct arguments arguments;
-typedef void arguments_settled_fn(arguments *arguments); /* called once, unless they were settled from the start */
+typedef void arguments_settled_fn(arguments *arguments); /* called once, unless all were ready at init */
 
-typedef struct arguments_future { /* one that is waited for */
+typedef struct arguments_future { /* a future that is waited for */
     object_waiter waiter;
     arguments *arguments;
     object *object;    /* held */
-    value_pack *error; /* it failed, and this is what the call gets instead; NULL: it did not */
+    value_pack *error; /* error value passed instead of the failed future; NULL: it did not fail */
     uint32_t index;
 } arguments_future;
 
 typedef struct arguments_futures { /* of a call that has some */
     arguments_settled_fn *settled;
     arguments_errors errors;
-    const char *noun; /* borrowed: what they are called from `first` on, counted from 0, when one fails; or NULL */
+    const char *noun; /* borrowed noun for arguments from `first` on, counted from 0, in errors; or NULL */
     uint32_t first;
-    value_pack *given; /* the arguments as they were given, with nil for futures */
+    value_pack *given; /* the given arguments, nil in place of futures */
     uint32_t count, left;
     arguments_future items[];
 } arguments_futures;
 
 struct arguments {
     objects *objects;
-    value_pack *values;         /* all of them, once they are there */
-    uint32_t small_size;        /* or they lie in `small`; 0: they do not */
-    failure *failed;            /* or why they never will be there */
+    value_pack *values;         /* all of them, once ready */
+    uint32_t small_size;        /* size in `small`; 0: not stored there */
+    failure *failed;            /* or why they failed */
     arguments_futures *futures; /* owned; NULL: none */
     _Alignas(8) uint8_t small[ARGUMENTS_SMALL];
 };
 
-/* All but the usual case, which is below. */
+/* All cases but the fast path of arguments_init. */
 MR_MUST mr_status arguments_init_some(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
                                       arguments_errors errors, size_t *straight, arguments_settled_fn *settled);
 __attribute__((noinline)) void arguments_fini_some(arguments *arguments);
 
-/* `straight`, if it is not NULL: values that are all there and plain, and too many for the record, need not be copied:
- * then it is the size of the bundle that they make, nothing is kept of them, and they count as settled and as none.
+/* `straight`, if it is not NULL: plain and ready values that are too many for the record are not copied: *straight is
+ * the size of their value pack, nothing is kept of them, and they count as ready and as none.
  *
- * Copies what it needs. MR_INVALID: an argument is no value, or a future that this process does not have, or holds one.
- */
+ * Copies the arguments it keeps. MR_INVALID: an argument is no value, or is or contains a future that this process does
+ * not have. */
 MR_MUST static inline mr_status arguments_init(arguments *arguments, objects *objects, const mr_arg *args, size_t count,
                                                arguments_errors errors, size_t *straight,
                                                arguments_settled_fn *settled) {
@@ -75,13 +75,13 @@ static inline bool arguments_are_settled(const arguments *arguments) {
     return arguments->small_size != 0 || arguments->values != NULL || arguments->failed != NULL;
 }
 
-/* Of those that are there: the bundle's bytes. */
+/* Bytes of the value pack, when all arguments are ready. */
 static inline span arguments_bytes(const arguments *arguments) {
     if (arguments->values != NULL) return span_of(arguments->values->bytes, arguments->values->size);
     return span_of(arguments->small, arguments->small_size);
 }
 
-/* Whether it is to be replaced by what it stands for. */
+/* Whether the argument is to be replaced by the future's value. */
 static inline bool arguments_is_future(const mr_arg *arg) { return arg->kind == MR_KIND_REF && !arg->received; }
 
-bool arguments_wait_by(const object_waiter *waiter); /* whether it is some arguments that wait there */
+bool arguments_wait_by(const object_waiter *waiter); /* whether the waiter belongs to arguments */

@@ -13,14 +13,14 @@
 
 enum { KEEPING_MAX = 1024 }; /* a link has room for more calls than that (net/rpc/rpc.h) */
 
-typedef struct way { /* to the owner of something that we have on loan */
+typedef struct way { /* link to the owner of a borrowed reference */
     borrow_rpc *rpc;
     uint64_t process;
     peer_link_user user;
     peer_link *link;
     list fetches;  /* of fetch: to be sent */
     list pleas;    /* of plea: likewise */
-    list keeping;  /* of fetch: to be sent when fewer than KEEPING_MAX others are under way */
+    list keeping;  /* of fetch: sent when fewer than KEEPING_MAX others are in flight */
     uint32_t kept; /* fetches of that kind that are */
 } way;
 
@@ -29,12 +29,12 @@ typedef struct fetch { /* found by the place of its object, until that is settle
     list place;
     borrow_rpc *rpc;
     uint64_t owner;
-    object *object; /* borrowed while anybody has it; NULL: nobody has */
-    bool keeps;     /* nobody waits for it: it is kept, and may be wanted when its owner is gone */
+    object *object; /* borrowed while it exists; NULL: gone */
+    bool keeps;     /* no thread waits: fetched to be kept after its owner is gone */
     bool counted;   /* in way->kept */
 } fetch;
 
-typedef struct plea { /* somebody does not want an object of another process any more */
+typedef struct plea { /* a request to cancel a borrowed object */
     wire_call call;
     list place;
     borrow_rpc *rpc;
@@ -52,11 +52,11 @@ typedef struct owed {
 
 static void way_opened(peer_link_user *user) { borrow_rpc_feed(container_of(user, way, user)->rpc); }
 
-static fetch *fetch_of(const borrow_rpc *rpc, const object *object) { /* NULL: none is under way */
+static fetch *fetch_of(const borrow_rpc *rpc, const object *object) { /* NULL: none in flight */
     return object->fetching ? map_get(&rpc->fetches, object->place.index) : NULL;
 }
 
-/* Whatever comes of it is not for its object any more. */
+/* The outcome of the fetch is not for its object any more. */
 static void fetch_part(fetch *fetch) {
     map_remove(&fetch->rpc->fetches, fetch->object->place.index);
     fetch->object->fetching = false;
@@ -76,7 +76,7 @@ static void fetch_end(fetch *fetch, value_pack *values, failure *failed) { /* re
         if (values != NULL) {
             object_fulfil(objects, object, values, 0);
         } else {
-            object->seen = !keeps || failed->code == MR_OBJECT_LOST; /* its owner would not hear of it */
+            object->seen = !keeps || failed->code == MR_OBJECT_LOST; /* its owner could not be told */
             object_fail(objects, object, failed);
         }
     }
@@ -95,7 +95,7 @@ static void plea_free(wire_call *call) {
     free(plea);
 }
 
-/* The owner is gone: what is not here will never be. */
+/* The owner is gone: outcomes that were not fetched are lost. */
 static void way_closed(peer_link_user *user, const cause *why) {
     way *way = container_of(user, struct way, user);
     borrow_rpc *rpc = way->rpc;
@@ -173,7 +173,7 @@ static value_pack *receive(fetch *fetch, value_pack *values, failure **failed) {
 
 static void feed_keeping(way *way);
 
-/* One of those that are kept has come, or is not wanted any more: room for the next. */
+/* A kept fetch has arrived, or was cancelled: the next one may be sent. */
 static void uncount(fetch *fetch) {
     way *way = fetch->counted ? map_get(&fetch->rpc->routes, fetch->owner) : NULL;
     fetch->counted = false;
@@ -187,7 +187,9 @@ static void fetched(wire_call *call, const rpc_call_result *result) {
     objects *objects = &fetch->rpc->worker->objects;
     value_pack *values;
     failure *failed;
-    object *object = fetch->object == NULL ? NULL : object_hold(fetch->object); /* whatever is let go of meanwhile */
+    object *object = fetch->object == NULL
+                         ? NULL
+                         : object_hold(fetch->object); /* stays, even if references are released meanwhile */
     wire_outcome(call, result, "object of another process", &values, &failed);
     if (values != NULL && values->count != 1) {
         value_pack_unref(values);
@@ -250,7 +252,7 @@ static void start_fetch(borrow_rpc *rpc, object *object, bool keeps) {
     core_worker_stir(rpc->worker);
 }
 
-/* Nobody has the object any more, or it is asked for otherwise. */
+/* The object has no holder any more, or is fetched another way. */
 static void fetch_drop(fetch *fetch) {
     fetch_part(fetch);
     if (fetch->call.id.number == 0) { /* not sent yet */
@@ -261,7 +263,7 @@ static void fetch_drop(fetch *fetch) {
     }
 }
 
-/* One that is fetched to be kept is asked for again: its owner shall know that somebody hears of a failure. */
+/* An object fetched only to be kept is fetched again: its owner must know that a failure will be read. */
 static void wanted(void *host, object *object) {
     borrow_rpc *rpc = host;
     fetch *under_way = fetch_of(rpc, object);
@@ -384,7 +386,7 @@ void borrow_rpc_closed(borrow_rpc *rpc, link_id link) {
 
 static bool is_on_loan(const object *object) { return object->foreign && object->state == OBJECT_PENDING; }
 
-/* What is kept is fetched at once, so that it is not lost with its owner. */
+/* A kept reference is fetched at once, so that its value is not lost with the owner. */
 static void keep(borrow_rpc *rpc, object *object, borrow_gate *gate) {
     borrow_keep(&rpc->borrow, &object->borrowed_ref, gate);
     if (object->borrowed_ref.state != BORROWED_REF_LOST && !object->fetching) start_fetch(rpc, object, true);
@@ -405,7 +407,7 @@ bool borrow_rpc_through(borrow_rpc *rpc, borrow_gate *gate) {
     return false;
 }
 
-typedef struct rest { /* what a value pack referred to, held while it goes */
+typedef struct rest { /* objects that a value pack referred to, held while it is freed */
     object **loans;
     actor_handle **handles;
     uint32_t loan_count, handle_count;
@@ -428,7 +430,8 @@ void borrow_rpc_keep_rest(borrow_rpc *rpc, value_pack *values, borrow_gate *gate
     rest rest = {0};
     if (values->attachment != NULL && rest_of(values->attachment, &rest) != MR_OK) {
         error_clear();
-        borrow_rpc_keep_all(rpc, values, gate); /* without memory to look closer: what is not needed goes back later */
+        borrow_rpc_keep_all(rpc, values,
+                            gate); /* without memory for a closer check: unneeded references are returned later */
     }
     value_pack_unref(values);
     for (uint32_t i = 0; i < rest.loan_count; i++) {

@@ -7,13 +7,13 @@
 #include "runtime/client/core_worker.h"
 #include "runtime/refs/attachment.h"
 
-typedef struct asker { /* who waits for an object of ours */
+typedef struct asker { /* a fetch of an own object by another process */
     object_waiter waiter;
     list place;
     borrow_rpc *rpc;
     rpc_call_token token;
     object *object; /* held */
-    bool keeps;     /* it wants to have it, and has not looked at it */
+    bool keeps;     /* fetched to be kept, not read yet */
 } asker;
 
 static void asker_free(asker *asker) {
@@ -54,7 +54,7 @@ static void answer(asker *asker) {
 
 static void settled(object_waiter *waiter, object *object) {
     asker *asker = container_of(waiter, struct asker, waiter);
-    if (!asker->keeps) object->seen = true; /* whoever fetched it hears of it */
+    if (!asker->keeps) object->seen = true; /* the borrower reports the failure */
     answer(asker);
 }
 

@@ -13,7 +13,7 @@
 #include "runtime/client/inspect_query.h"
 #include "runtime/refs/borrow_message.h"
 
-enum { TICK_US = 50 * 1000 /* idle leases are looked at this often */ };
+enum { TICK_US = 50 * 1000 /* interval between checks of idle leases */ };
 
 /* ---- Joining. */
 
@@ -41,7 +41,7 @@ static void join_answered(wire_call *call, const rpc_call_result *result) {
     *call = (wire_call){.done = call->done};
 }
 
-/* A link that is full says so, and on_room brings us here again. */
+/* A full link returns MR_BUSY, and on_room calls this function again. */
 static void join(core_worker *worker) {
     if (worker->joined || worker->over != NULL || worker->joining.id.number != 0) return;
     const span about = worker->host->about;
@@ -67,7 +67,7 @@ static void join(core_worker *worker) {
 
 /* ---- Events of the calls. */
 
-/* What workers have printed. True: the host answers when it was shown. */
+/* Worker output. True: the host answers when it was written. */
 static bool print(core_worker *worker, reader *reader, rpc_call_token token) {
     uint8_t where = reader_u8(reader);
     span text = reader_span32(reader);
@@ -192,7 +192,7 @@ int64_t core_worker_tick(core_worker *worker, int64_t now_us) {
 
 /* ---- Asking. */
 
-/* The transport may know it before the link to the node says so. */
+/* The transport may know the cause before the link to the node closes. */
 static mr_status say_gone(mr_status status) {
     return status == MR_CLOSED ? error_wrap(status, "the node is gone") : status;
 }
@@ -209,7 +209,7 @@ failure *core_worker_lost(core_worker *worker, failure *cause, mr_status code, c
     return failure_create(worker->over->code, "was lost", origin, failure_ref(worker->over));
 }
 
-/* It does not overtake what was told before: a task asks for a worker in a group that the node has heard of. */
+/* The request does not overtake earlier messages: a task requests a worker in a group that the node already knows. */
 mr_status core_worker_ask_node(core_worker *worker, wire_method method, const wire_message *message, wire_call *call) {
     if (worker->over != NULL) return failure_raise(worker->over);
     if (!list_empty(&worker->deferrals) && method != NODE_JOIN)

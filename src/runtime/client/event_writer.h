@@ -1,7 +1,7 @@
 /* event_writer.h — recorder of a process's event ring (event_ring.h), in memory that the node allocates; without
  * memory, nothing is recorded. A worker records the calls that it runs, a driver those that it submits.
  *
- *  event_writer_join ──► asked (NODE_EVENTS) ──► open: calls are written down ──► event_writer_close
+ *  event_writer_join ──► asked (NODE_EVENTS) ──► open: calls are recorded ──► event_writer_close
  *                      └── refused: none
  *
  * With the context's lock held. */
@@ -18,9 +18,9 @@ typedef struct event_writer {
     event_ring_identity who;
     wire_call asking;
     bool asked, closed;
-    bool submits;      /* it is a driver's, and open */
+    bool submits;      /* open, in a driver */
     map callers;       /* link → process, as a pointer's value; numbers of processes are not 0 */
-    link_id last_link; /* who called last, close at hand */
+    link_id last_link; /* cache: the last caller */
     uint64_t last_caller;
 } event_writer;
 
@@ -29,11 +29,12 @@ void event_writer_fini(event_writer *writer); /* after the end of all calls */
 
 /* asks for memory; again if there was no room for it */
 void event_writer_join(event_writer *writer, rpc *rpc, link_id node);
-/* not answered yet */
+/* requested, not answered yet */
 static inline bool event_writer_is_asked(const event_writer *writer) { return writer->asking.id.number != 0; }
 void event_writer_close(event_writer *writer); /* before the arena goes */
 
-void event_writer_link(event_writer *writer, link_id link, uint64_t process); /* it may call from now on */
+void event_writer_link(event_writer *writer, link_id link,
+                       uint64_t process); /* the process behind the link may call from now on */
 void event_writer_unlink(event_writer *writer, link_id link);
 
 __attribute__((noinline)) uint64_t event_writer_begin_slowly(event_writer *writer, event_kind kind,
@@ -44,7 +45,7 @@ static inline uint64_t event_writer_key(event_kind kind, link_id link, uint32_t 
     return number == 0 ? 0 : (uint64_t)number << 35 | (uint64_t)kind << 32 | link.v;
 }
 
-/* A call begins; gives what event_ring_leave wants. `number` is the name's (name_table.h), 0: it has none. */
+/* A call begins; returns the argument of event_ring_leave. `number` is the name's (name_table.h), 0: none. */
 static inline uint64_t event_writer_begin(event_writer *writer, event_kind kind, rpc_call_token token, const char *name,
                                           size_t name_size, uint32_t number) {
     uint64_t key = event_writer_key(kind, token.link, number);

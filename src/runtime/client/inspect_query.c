@@ -12,7 +12,7 @@
 
 enum { WAITS_SHOWN = 16, WAITING_SHOWN = 64 };
 
-/* ---- The question. */
+/* ---- The query. */
 
 void inspect_query_encode(const inspect_query_question *question, uint8_t out[INSPECT_QUERY_FIELDS_SIZE]) {
     writer writer = writer_of(out, INSPECT_QUERY_FIELDS_SIZE);
@@ -116,8 +116,8 @@ static bool note_arguments(void *context, const task_snapshot *snapshot) {
     return true;
 }
 
-/* Who has it in this process: the program or the body that runs, an actor, a call on its way to be answered, values
- * that refer to it. */
+/* Holders of the object in this process: the program or the running body, an actor, a pending call, values that refer
+ * to it. */
 static mr_arg held_by(rows *rows, const object *object) {
     const core_worker *worker = rows->worker;
     const char *program = worker->worker == NULL                         ? "driver, "
@@ -160,7 +160,8 @@ static void choose(rows *rows, const object *object, sized *sorted, size_t *coun
     rows->bytes += sorted[(*count)++].bytes;
 }
 
-/* All that the program has a reference to, or a task or call of it has as an argument; the largest are shown. */
+/* All objects that the program has a reference to, or that are arguments of its tasks and calls; the largest are
+ * shown. */
 static void object_rows(rows *rows) {
     const objects *all = &rows->worker->objects;
     size_t count = 0;
@@ -183,7 +184,7 @@ static void object_rows(rows *rows) {
 
 /* ---- The answer. */
 
-/* What threads of this process wait for: objects that somebody waits for who is no task and no call. */
+/* Objects that threads of this process wait for: those with a waiter that is neither a task nor a call. */
 static mr_arg waiting(rows *rows) {
     report_list ids = {.limit = WAITING_SHOWN};
     uint32_t at = 0;

@@ -24,7 +24,7 @@ static mr_status keep_results(invocation *invocation, const invocation_plan *pla
     return MR_OK;
 }
 
-/* All but arguments, results and group. */
+/* Sets all fields but arguments, results and batch. */
 static inline void fill_in(invocation *invocation, core_worker *worker, interned_name *name, bool streams) {
     list_init(&invocation->place);
     list_init(&invocation->group);
@@ -66,7 +66,7 @@ void invocation_expect_failure(invocation *invocation) {
 
 typedef struct sending { /* a call that is being written */
     size_t size;         /* of the message */
-    uint8_t *values;     /* where the bundle goes, if it goes inside */
+    uint8_t *values;     /* place of the value pack, if it is inline */
 } sending;
 
 /* The name as a worker reads it that does not have it yet. */
@@ -229,7 +229,7 @@ void invocations_start(list *group) {
     }
 }
 
-/* From the last to the first: what depends on others goes before them, and nothing is told as their failure. */
+/* From the last to the first: dependent invocations end before their inputs, so none fails because of an input. */
 void invocations_drop(list *group) {
     while (!list_empty(group)) {
         invocation *invocation = container_of(group->prev, struct invocation, group);
@@ -255,7 +255,7 @@ failure *invocation_failure(const invocation *invocation, invocation_describe_fn
     return failure_create(code, message, origin, cause);
 }
 
-/* What the values name and refer to. */
+/* Takes the objects that the values name and refer to. */
 static mr_status take_named(invocation *invocation, wire_values *values) {
     core_worker *worker = invocation->worker;
     MR_TRY(wire_values_keep(values));

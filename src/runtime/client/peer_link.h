@@ -1,20 +1,19 @@
-/* peer_link.h — our links to the other processes, one for each, shared by those who use it: leases and actors.
+/* peer_link.h — links to other processes, one for each, shared by their users: leases and actors.
  *
- *  peer_links_use ──► opening ── peer_links_opened: users are told ──► open ── peer_links_closed: users are told ──►
- *  gone
- *                     └──────────────────────────────────────────────────┘
+ *  peer_links_use ──► opening ── peer_links_opened: users are told ──► open ── peer_links_closed: users told ──► gone
+ *                        └───────────────────────────────────────────────┘
  *
- * Found by process and by link, however many there are. Pure: the transport comes in through env. */
+ * Links are found by process and by link in a map. Pure: the transport is given by env. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
 #include "net/env.h"
 #include "runtime/common/name_table.h"
 
-typedef struct peer_link_user { /* lives inside what uses the route */
+typedef struct peer_link_user { /* embedded in the user of the link */
     list place;
     void (*opened)(struct peer_link_user *user);
-    void (*closed)(struct peer_link_user *user, const cause *why); /* removed before; the last call */
+    void (*closed)(struct peer_link_user *user, const cause *why); /* the user is removed before this last call */
 } peer_link_user;
 
 typedef struct peer_link { /* to another process */
@@ -22,13 +21,13 @@ typedef struct peer_link { /* to another process */
     link_id link;
     bool open;
     list users;
-    uint64_t known[NAME_TABLE_MAX / 64 + 1]; /* a bit for each number whose name the other side has */
+    uint64_t known[NAME_TABLE_MAX / 64 + 1]; /* a bit for each number whose name the peer knows */
 } peer_link;
 
 static inline bool peer_link_knows(const peer_link *link, uint32_t number) {
     return (link->known[number / 64] >> number % 64 & 1) != 0;
 }
-/* A call that carried the name was answered. 0 is no number: nothing is learnt. */
+/* A call that carried the name was answered. 0 is no number: no effect. */
 static inline void peer_link_learn(peer_link *link, uint32_t number) {
     if (number != 0) link->known[number / 64] |= UINT64_C(1) << number % 64;
 }
@@ -39,19 +38,19 @@ typedef struct peer_links {
     const env *env;                /* borrowed */
     peer_link_address_fn *address; /* of a process, for the transport */
     void *context;
-    map by_process, by_link; /* of route; owned */
+    map by_process, by_link; /* of peer_link; owned */
 } peer_links;
 
 void peer_links_init(peer_links *links, const env *env, peer_link_address_fn *address, void *context);
-void peer_links_fini(peer_links *links); /* whoever still uses one is not told */
+void peer_links_fini(peer_links *links); /* remaining users are not told */
 
-/* Uses the route to a process, opening it if there is none. Fails as the transport's open does. */
+/* Uses the link to a process, opened if there is none. Fails as the transport's open does. */
 MR_MUST mr_status peer_links_use(peer_links *links, uint64_t process, peer_link_user *user, peer_link **out);
-void peer_link_leave(peer_link_user *user); /* the link stays for the next one */
+void peer_link_leave(peer_link_user *user); /* the link stays open for the next user */
 
-/* What happens to links. Those that others opened are none of ours. */
+/* Events of links. Links opened by other processes are ignored. */
 void peer_links_opened(peer_links *links, link_id link);
 void peer_links_closed(peer_links *links, link_id link, const cause *why);
 
-/* In `closed`: the link never opened, though the process may well live. Asking again would not help. */
+/* In `closed`: the link never opened, though the process may be alive. A retry would fail, too. */
 bool peer_link_unreachable(const peer_link *link, const cause *why);

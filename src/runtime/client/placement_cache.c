@@ -33,7 +33,7 @@ static void answered(wire_call *call, const rpc_call_result *result) {
     wire_call_end(call);
 }
 
-/* MR_BUSY, MR_NOMEM, …: it was not. */
+/* MR_BUSY, MR_NOMEM, …: not requested. */
 static mr_status ask(placement_cache *cache, uint64_t key, span fields) {
     MR_TRY(map_reserve(&cache->groups, 1));
     group *made;
@@ -62,5 +62,5 @@ void placement_cache_forget(placement_cache *cache, uint64_t key) {
     group *group = map_remove(&cache->groups, key);
     if (group == NULL) return;
     group->removed = true;
-    if (group->is_placed) wire_call_end(&group->call); /* else it is under way */
+    if (group->is_placed) wire_call_end(&group->call); /* else the request is in flight */
 }

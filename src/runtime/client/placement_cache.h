@@ -2,24 +2,24 @@
  * waiting for a placed group needs no request.
  *
  *   asked ──► placed at once ──► removed: by us, or the node says so (CLIENT_GROUP_GONE)
- *     └── it has to wait its turn, or was refused: nothing is known of it, and the node is asked
+ *     └── waiting or refused: not cached, the node is asked
  *
- * Pure over the client's calls. */
+ * Pure over the core worker's RPCs. */
 #pragma once
 #include "base/map.h"
 #include "runtime/refs/wire.h"
 
 typedef struct placement_cache {
     struct core_worker *worker;
-    map groups; /* of those above that are asked for or placed, by wire_group_key */
+    map groups; /* asked or placed groups, by wire_group_key */
 } placement_cache;
 
 void placement_cache_init(placement_cache *cache, struct core_worker *worker);
 void placement_cache_fini(placement_cache *cache); /* after the end of all calls */
 
-/* Asks for a group: `fields` are those of NODE_GROUP_CREATE. */
+/* Requests a group: `fields` are those of NODE_GROUP_CREATE. */
 void placement_cache_create(placement_cache *cache, mr_placement_group group, span fields);
-/* As far as is known: false says nothing. */
+/* True: the group is placed. False: not known. */
 bool placement_cache_has(const placement_cache *cache, mr_placement_group group);
-/* It is removed, by whomever. */
+/* The group was removed, by this or another process. */
 void placement_cache_forget(placement_cache *cache, uint64_t key);

@@ -16,7 +16,7 @@ typedef struct kept {
     value_pack *values;
     result_holds *holds;
     borrow_gate gate; /* of one that arrived */
-    bool closed;      /* its link is: nobody is to be told */
+    bool closed;      /* its link is closed: no confirmation is sent */
 } kept;
 
 void result_holds_init(result_holds *holds, rpc *rpc, borrow_rpc *borrow_rpc) {
@@ -47,7 +47,7 @@ void result_holds_fini(result_holds *holds) {
     let_go_all(&holds->arrived);
 }
 
-/* ---- Of the one who answered. */
+/* ---- The answering side. */
 
 void result_holds_keep(result_holds *holds, rpc_call_token token, value_pack *values) {
     add(holds, &holds->kept, token.link, token.number, values);
@@ -68,10 +68,10 @@ void result_holds_took(result_holds *holds, rpc_call_token token, span payload) 
     reader reader = reader_of(payload.data, payload.size);
     uint64_t number = reader_u64(&reader);
     if (!reader.failed) let_go_of(holds, token.link, number);
-    if (wire_answer(holds->rpc, token, (span){0}) != MR_OK) return; /* nobody waits for it */
+    if (wire_answer(holds->rpc, token, (span){0}) != MR_OK) return; /* the caller is gone */
 }
 
-/* What waits at a gate goes when that has opened. */
+/* A record that waits for a gate is freed when the gate has opened. */
 static void forget(list *from, link_id link) {
     list_for_each (at, from) {
         kept *kept = container_of(at, struct kept, place);
@@ -86,7 +86,7 @@ void result_holds_closed(result_holds *holds, link_id link) {
     forget(&holds->arrived, link);
 }
 
-/* ---- Of the one who asked. */
+/* ---- The calling side. */
 
 /* False: there is no room for it now. */
 static bool say_took(result_holds *holds, const kept *kept) {

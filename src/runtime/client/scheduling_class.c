@@ -1,9 +1,9 @@
-/* scheduling_class.c — see task_internal.h: the shapes of tasks, found by the resources they need, freed when not in
- * use.
+/* scheduling_class.c — see task_internal.h: scheduling classes of tasks, found by the resources they need, freed when
+ * not in use.
  *
- * A program may use any number of distinct needs in its life: each placement group is one. So shapes that are not in
- * use are freed: when a new shape would make them more than `shapes_most`, which is twice as many as were in use the
- * last time. They are freed nowhere else, because the end of a task may come while its shape is being walked. */
+ * A program may use any number of distinct needs in its life: each placement group is one. So unused classes are freed:
+ * when a new class would exceed `shapes_most`, which is twice the number in use the last time. Classes are freed
+ * nowhere else, because a task may end while its class is being iterated. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

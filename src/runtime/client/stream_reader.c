@@ -10,7 +10,7 @@
 #include "runtime/client/core_worker.h"
 #include "runtime/refs/attachment.h"
 
-enum { WINDOW_FIRST = 4 /* pulls at the beginning; one more for each that has come */ };
+enum { WINDOW_FIRST = 4 /* pulls at the beginning; one more for each arrived result */ };
 
 struct stream_reader {
     stream_readers *readers;
@@ -63,7 +63,7 @@ static void pulled(wire_call *call, const rpc_call_result *result) {
     mr_status status = receive(pull, result, &values, &failed);
     if (status != MR_OK) failed = failure_create(status, mr_last_error(), "a result of a stream", NULL);
     pull->stream->began = true;
-    object *whole = object_hold(pull->stream->whole); /* what waits for the result may abandon the stream */
+    object *whole = object_hold(pull->stream->whole); /* a waiter may abandon the stream */
     if (failed != NULL)
         object_fail(objects, pull->object, failed);
     else
@@ -110,7 +110,7 @@ static void feed(stream_reader *stream) {
     core_worker_stir(stream->readers->worker);
 }
 
-/* How the next result that will not come ends: the failure is told once. */
+/* Failure of the next result that will not arrive: the request's failure is reported once. */
 static void fail_pull(stream_reader *stream, pull *pull) {
     failure *failed = stream->failed;
     stream->failed = NULL;
@@ -136,7 +136,7 @@ static mr_status add_pull(stream_reader *stream) {
     return MR_OK;
 }
 
-/* As many as may wait; what finds no memory now is asked for when the next one is taken. */
+/* Requests as many results as may wait; a request without memory is repeated when the next result is taken. */
 static void fill(stream_reader *stream) {
     uint32_t more = MUTATED("no-ahead") ? 3 : 0;
     while (!stream->over && stream->count < stream->window + more && stream->count < stream->ahead + more)
@@ -151,7 +151,7 @@ static void whole_settled(object_waiter *waiter, object *whole) {
     stream->over = true;
     stream->number = 0;
     stream->failed = whole->state == OBJECT_FAILED ? failure_ref(whole->failure) : NULL;
-    object_hold(whole); /* what waits for a result may abandon the stream, but not this */
+    object_hold(whole); /* a waiter may abandon the stream, but not this object */
     list_for_each (at, &stream->pulls) {
         pull *pull = container_of(at, struct pull, place);
         if (pull->object->state != OBJECT_PENDING || MUTATED("no-end")) continue;
@@ -199,7 +199,7 @@ mr_status stream_reader_open(stream_readers *readers, object *whole, uint32_t ah
     made->window = ahead < WINDOW_FIRST ? ahead : WINDOW_FIRST;
     list_init(&made->pulls);
     whole->streams = true;
-    whole->seen = true; /* a failure is told by the result that will not come */
+    whole->seen = true; /* the failure is reported by the result that will not arrive */
     object_wait(&readers->worker->objects, whole, &made->ended);
     map_put(&readers->by_serial, whole->ref.word[1], made);
     return MR_OK;
@@ -221,7 +221,7 @@ void stream_reader_abandon(stream_readers *readers, object *whole) {
     stream_reader *stream = map_remove(&readers->by_serial, whole->ref.word[1]);
     if (stream == NULL) return;
     bool silent = whole->maker == NULL || MUTATED("no-abandon");
-    if (!silent && invocation_cancel(whole, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* whoever waits hears of it */
+    if (!silent && invocation_cancel(whole, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* wakes the waiters */
     stream_reader_free(stream);
 }
 

@@ -1,14 +1,14 @@
-/* stream_reader.h — streams: the results of a body that gives several, one after another, as its caller sees them.
+/* stream_reader.h — stream of results of a generator body, one by one: the caller's side.
  *
  *   caller                                worker (stream_writer.h)
  *   the request, flagged ──────────────►  runs
- *   WORKER_NEXT, a few at a time ──────►  kept
+ *   WORKER_NEXT, a few at a time ──────►  queued
  *                        ◄──────────────  answered by mr_yield, in order, each with one value
  *   one was taken: one more WORKER_NEXT
  *                        ◄──────────────  the answer to the request: the end
  *
- * A *pull* is one WORKER_NEXT and the object that it will give; those that were not taken stand in line in the order in
- * which they were asked. So no more results wait than were asked for, and a value travels as any answer does: in the
+ * A *pull* is one WORKER_NEXT and the object that it fulfils; pulls that the program has not taken are queued in the
+ * order of their requests. So no more results wait than were requested, and a value travels as any answer does: in the
  * message or by its name.
  *
  *   pull:  idle ── the request was sent ──► asked ── answered ──► its object is READY
@@ -17,8 +17,9 @@
  *           └─────────────────────────────────┘
  *          the request has ended: the first that is pending fails with its failure, all others with MR_END
  *
- * The request's own result (the *whole*) stands for the stream, and holds it: when the program has no reference to it
- * any more, the stream is abandoned, and the request cancelled. Pure over the client's calls. With the lock held. */
+ * The request's own result (the *whole*) represents the stream, and holds it: when the program has released its last
+ * reference to the whole, the stream is abandoned, and the request cancelled. Pure over the core worker's RPCs. With
+ * the lock held. */
 #pragma once
 #include "base/map.h"
 #include "runtime/client/invocation.h"
@@ -34,21 +35,21 @@ typedef struct stream_readers {
 
 void stream_readers_init(stream_readers *readers, struct core_worker *worker);
 void stream_readers_fini(stream_readers *readers); /* after the end of all calls */
-void stream_readers_feed(stream_readers *readers); /* there may be room again */
+void stream_readers_feed(stream_readers *readers); /* a link has room again */
 
-/* Makes the object a stream: before its request is begun. At most so many results wait. MR_NOMEM. */
+/* Makes the object a stream, before its request is sent. At most `ahead` results wait. MR_NOMEM. */
 MR_MUST mr_status stream_reader_open(stream_readers *readers, object *whole, uint32_t ahead);
 void stream_reader_abandon(stream_readers *readers, object *whole);
-stream_reader *stream_reader_find(const stream_readers *readers, const object *whole); /* NULL: it is none */
+stream_reader *stream_reader_find(const stream_readers *readers, const object *whole); /* NULL: not a stream */
 
-void stream_reader_sent(invocation *invocation, link_id link); /* its request was */
-void stream_reader_unsent(const invocation *invocation);       /* its worker has not begun it, and will not */
-bool stream_reader_began(const invocation *invocation);        /* something has come: it is not tried again */
+void stream_reader_sent(invocation *invocation, link_id link); /* its request was sent */
+void stream_reader_unsent(const invocation *invocation);       /* its worker gave it back unbegun */
+bool stream_reader_began(const invocation *invocation);        /* a result has arrived: no retry */
 
-/* The result that is next; borrowed until stream_reader_take. One that is not there yet is pending, one that will never
- * be fails with MR_END. MR_NOMEM. */
+/* The next result; borrowed until stream_reader_take. The object is pending until the result arrives, and fails with
+ * MR_END after the last one. MR_NOMEM. */
 MR_MUST mr_status stream_reader_head(stream_reader *stream, object **out);
-/* the same; the program may use it until it is taken */
+/* the same; the program may use the object until it is taken */
 MR_MUST mr_status stream_reader_peek(stream_reader *stream, object **out);
 /* hands the head out: a reference of the program */
 object *stream_reader_take(stream_reader *stream);

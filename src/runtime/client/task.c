@@ -24,7 +24,7 @@ static void task_free(wire_call *call) {
     task *task = task_of(container_of(call, invocation, call));
     tasks *tasks = task->class->tasks;
     task->class->open--;
-    task->class = NULL; /* nobody's */
+    task->class = NULL; /* belongs to no class */
     invocation_fini(&task->invocation);
     slab_give(&tasks->slab, task);
 }
@@ -65,7 +65,7 @@ static void count_bounded(const task *task, lease *lease) {
     lease->spent_by = number;
 }
 
-/* It was given back, so it did not run there. */
+/* The task was given back, so the worker did not run it. */
 static void uncount_bounded(const task *task, lease *lease) {
     uint64_t number = task->invocation.name->number;
     uintptr_t count = (uintptr_t)map_get(&lease->bounded, number) - 1;
@@ -136,7 +136,7 @@ static void queue_again(task *task) {
     class->queued++; /* fed when the lease has gone */
 }
 
-/* Its worker is gone, or has not begun it and will not; but it may be tried again. */
+/* The worker is gone, or gave the task back unbegun; the task may be retried. */
 static bool try_again(task *task, failure *cause, bool began) {
     scheduling_class *class = task->class;
     if ((began && task->retries == 0) || task->cancelled || class->tasks->worker->over != NULL) return false;
@@ -165,7 +165,8 @@ static void lease_next(lease *lease, bool give_back) {
     if (!list_empty(&class->queue)) scheduling_class_feed(class);
 }
 
-/* Its worker is held up: what it ran before takes longer than we thought. Others get it, and less of it each. */
+/* The worker is blocked: the task before this one takes longer than estimated. Other workers get the task, with shorter
+ * queues. */
 static void task_given_back(task *task, lease *lease) {
     scheduling_class *class = task->class;
     if (task->calls_max > 0) uncount_bounded(task, lease);
@@ -206,7 +207,7 @@ static void task_done(wire_call *call, const rpc_call_result *result) {
     failure *failed = invocation_outcome(&task->invocation, result, describe, &values, &lost);
     if (lost) {
         task_lost(task, failed, true);
-        if (result->why == NULL) scheduling_class_feed(class); /* its worker lives: only what it returned is gone */
+        if (result->why == NULL) scheduling_class_feed(class); /* its worker lives: only its results are lost */
         return;
     }
     class->tasks->open--;
@@ -271,7 +272,7 @@ typedef struct ending { /* a worker was asked to end */
     uint64_t lease;
 } ending;
 
-/* It answers only if the task had not begun: then it lives on, and its lease with it. */
+/* The worker answers only if the task had not begun: then the worker and its lease live on. */
 static void ending_done(wire_call *call, const rpc_call_result *result) {
     ending *ending = container_of(call, struct ending, call);
     lease *lease = result->why != NULL ? NULL : task_lease_find(ending->tasks, ending->lease);
@@ -315,7 +316,7 @@ static bool is_late(const core_worker *worker) {
 
 static const invocation_ops task_ops = {.start = start, .fail = fail, .cancel = cancel};
 
-/* What a task's record has besides its request; it was not sent yet. */
+/* Fields of a task's record besides its invocation; the task was not sent yet. */
 static inline void name_task(task *task, scheduling_class *class, int retries, uint32_t calls_max) {
     task->class = class;
     class->open++;
@@ -388,7 +389,7 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     return MR_OK;
 }
 
-/* The end of one may end others and make new ones: the slab is gone through, whatever is in it by then. */
+/* The end of one task may end others and create new ones: the loop visits the slab's current content. */
 void tasks_cancel_children(tasks *tasks, uint64_t parent) {
     for (uint32_t i = 0; i < tasks->slab.count; i++) {
         task *task = slab_at(&tasks->slab, i);
@@ -399,7 +400,7 @@ void tasks_cancel_children(tasks *tasks, uint64_t parent) {
 
 /* ---- The end. */
 
-/* What was sent ends with its link, what waits for futures with those. */
+/* Sent tasks end with their link, tasks that wait for futures end with those. */
 void tasks_over(tasks *tasks, failure *why) {
     list_for_each (at, &tasks->shapes) scheduling_class_fail(container_of(at, scheduling_class, place), why);
 }

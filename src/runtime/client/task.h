@@ -1,19 +1,19 @@
-/* task.h — the tasks that this process has submitted, from the call to the result.
+/* task.h — tasks that this process has submitted, from submission to result.
  *
  *   submitted ──► waiting for futures ──► queued ──► sent to a leased worker ──► result
  *                      │                    ▲  └── cancelled        │  └── cancelled; by force: with its worker
  *                      └── one failed: the  └──── worker died, ─────┘
  *                          task fails             retries left
  *
- * Tasks of one shape (the resources they need) share a queue and a set of leases. A lease is a worker that the node
- * gave us for that shape: we feed it directly, the more tasks deep the shorter they are, and give it back when it has
- * been idle for a while or when the node asks for it. Short tasks go to few workers, as many as we keep busy. A worker
- * that is held up, or is to end for the sake of one task, gives back what it has not begun (worker.h), and it is queued
- * again. A worker that was given as many tasks of a name as one may run (task_plan.calls_max) is given nothing more,
- * and leaves instead of being given back; so does one that was given some of them, since its next user would not know
- * of those.
+ * Tasks of one scheduling class (the resources they need) share a queue and a set of leases. A worker lease is a worker
+ * that the node granted for that class: this process sends it tasks directly, with a queue that is deeper for shorter
+ * tasks, and returns the lease when the worker has been idle for a while or when the node reclaims it. Short tasks go
+ * to few workers, as many as can be kept busy. A worker that is blocked, or must end because of one task, gives back
+ * the tasks it has not begun (worker.h), which are queued again. A worker that was sent the maximum number of tasks of
+ * a name (task_plan.calls_max) gets no more tasks, and exits instead of returning to the node; so does a worker that
+ * was sent some of them, since its next client would not know the count.
  *
- * Pure over the client's calls. */
+ * Pure over the core worker's RPCs. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -26,43 +26,43 @@ typedef struct tasks {
     struct core_worker *worker;
     slab slab; /* of task */
     list shapes;
-    map shapes_by_need;             /* hash of the need → shape */
-    size_t shape_count;             /* in it; */
-    size_t shapes_most;             /* with this many a new shape first frees those that are not in use */
-    struct scheduling_class *usual; /* of tasks that need one CPU; NULL: there was none yet */
+    map shapes_by_need;             /* hash of the need → scheduling class */
+    size_t shape_count;             /* number of classes; */
+    size_t shapes_most;             /* at this count a new class first frees unused ones */
+    struct scheduling_class *usual; /* class of tasks that need one CPU; NULL: none yet */
     size_t open;                    /* tasks without a result */
-    list waiting;                   /* of task: for their arguments */
-    list doomed;                    /* an argument failed: about to end */
-    bool dooming;                   /* somebody is ending those */
+    list waiting;                   /* of task: waiting for their arguments */
+    list doomed;                    /* of task: an argument failed, about to end */
+    bool dooming;                   /* those are being ended */
 } tasks;
 
 void tasks_init(tasks *tasks, struct core_worker *worker);
 void tasks_fini(tasks *tasks); /* after tasks_over and the end of all calls */
 
-typedef struct task_plan { /* what is asked for, checked */
+typedef struct task_plan { /* checked options */
     invocation_plan request;
     const resources *need; /* NULL: one CPU */
     int retries;
-    uint32_t calls_max; /* of this name, that one worker may run before it ends; 0: any number */
+    uint32_t calls_max; /* tasks of this name that one worker may run before it exits; 0: no limit */
 } task_plan;
 
 MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as invocation_init */
 
-/* The usual task by the shortest way: it needs one CPU, and a worker that knows its name has room for it. tasks_foresee
- * gives that lease; NULL: there is none. tasks_submit_straight, at once after it: few and small arguments, none of them
- * a future; it is sent first and written down afterwards, and its result, which is the program's, made here. NULL:
- * nothing has happened. tasks_submit takes what does not go so. */
+/* Fast path of a task: it needs one CPU, and a worker that knows its name has room for it. tasks_foresee returns that
+ * lease; NULL: there is none. tasks_submit_straight follows at once: few and small arguments, none of them a future;
+ * the task is sent first and recorded afterwards, and its result, a reference of the program, is created here. NULL:
+ * nothing has happened, and tasks_submit takes the task. */
 struct lease *tasks_foresee(const tasks *tasks, const interned_name *name);
 object *tasks_submit_straight(tasks *tasks, struct lease *lease, interned_name *name, const mr_arg *args,
                               size_t args_count, int retries);
 
-void tasks_cancel_children(tasks *tasks, uint64_t parent); /* those that this run of a body has made */
+void tasks_cancel_children(tasks *tasks, uint64_t parent); /* tasks submitted by this run of a body */
 
-void tasks_feed(tasks *tasks);                          /* there may be room again */
-void tasks_reclaim(tasks *tasks, uint64_t lease);       /* the node wants it back */
-void tasks_reclaim_group(tasks *tasks, uint64_t group); /* all that are met from this group, which is no more */
-bool tasks_tick(tasks *tasks, int64_t now_us);          /* true: call again in a while */
+void tasks_feed(tasks *tasks);                          /* a link has room again */
+void tasks_reclaim(tasks *tasks, uint64_t lease);       /* the node reclaims it */
+void tasks_reclaim_group(tasks *tasks, uint64_t group); /* all leases of this removed group */
+bool tasks_tick(tasks *tasks, int64_t now_us);          /* true: call again later */
 bool tasks_have_leases(const tasks *tasks);
-void tasks_over(tasks *tasks, failure *why); /* the node is gone: everything fails, and whatever comes later */
-/* those without a result; false: fn said no */
+void tasks_over(tasks *tasks, failure *why); /* the node is gone: pending and later tasks fail */
+/* tasks without a result; false: fn returned false */
 bool tasks_each(const tasks *tasks, task_snapshot_fn *fn, void *context);

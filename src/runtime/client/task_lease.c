@@ -1,5 +1,5 @@
-/* task_lease.c — see task_internal.h: workers that the node lends, how many of them, and how they are measured.
- * Tested by tests/feeding_test.c. */
+/* task_lease.c — see task_internal.h: worker leases of the node: how many are requested, and how task durations are
+ * measured. Tested by tests/feeding_test.c. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -8,12 +8,12 @@
 #include "runtime/client/task_internal.h"
 
 enum {
-    REQUESTS_MAX = 64,    /* leases of one shape that are asked for at a time */
+    REQUESTS_MAX = 64,    /* concurrent lease requests of one scheduling class */
     DEPTH_MAX = 128,      /* tasks that wait in one worker */
     DEPTH_US = 500,       /* as many as take about this long */
     IDLE_US = 100 * 1000, /* a lease without work goes back after this */
     SERVICE_EVERY = 16,   /* of short tasks so many are timed as one */
-    FEED_US = 1,          /* what a task costs whoever submits it, about */
+    FEED_US = 1,          /* approximate cost of a task for its submitter */
 };
 
 typedef struct lease_request {
@@ -41,15 +41,15 @@ static void lease_end(lease *lease, wire_after after) {
     task_lease_free(lease);
 }
 
-/* A worker that was told to end itself, or counts its calls, is nobody's next one. */
+/* A worker that is about to end, or whose calls are counted, is not reused by another client. */
 void task_lease_give_back(lease *lease) {
     lease_end(lease, lease->ended ? WIRE_KILLED : lease->bounded.count > 0 ? WIRE_LEAVES : WIRE_GOES_ON);
 }
 
 static void lease_opened(peer_link_user *user) { scheduling_class_feed(container_of(user, lease, user)->class); }
 
-/* Its worker is gone, and the calls to it have ended already. If it is only the link that broke, the worker is to end:
- * it may still run what is tried again elsewhere. Or it lives but cannot be reached, and neither could the next. */
+/* The worker is gone, and the calls to it have ended already. If only the link broke, the worker must end: it may still
+ * run tasks that are retried elsewhere. Or the worker lives but cannot be reached, and neither could the next. */
 static void lease_closed(peer_link_user *user, const cause *why) {
     lease *lease = container_of(user, struct lease, user);
     scheduling_class *class = lease->class;
@@ -108,7 +108,7 @@ static bool may_be_fed(const lease *lease) {
     return !lease->reclaimed && !lease->spent && !lease->held_up && !lease->ended;
 }
 
-/* Those that came, are on their way or asked for. */
+/* Leases that are granted, opening or requested. */
 static bool has_enough(const scheduling_class *class) {
     uint32_t worth = worth_feeding(class), count = class->requests;
     list_for_each (at, &class->leases) {
@@ -162,8 +162,8 @@ lease *task_lease_to_feed(const scheduling_class *class, uint32_t depth) {
     return idle != NULL && busy < worth_feeding(class) ? idle : best;
 }
 
-/* How long the worker had this task to itself. Looked at for every task while they are long, and for some of them when
- * they are so short that a look at the clock counts. */
+/* Time for which the worker ran only this task. Measured for every task while tasks are long, and for some of them when
+ * they are so short that reading the clock matters. */
 void task_lease_note(lease *lease, task *task) {
     scheduling_class *class = task->class;
     uint32_t done = ++lease->done_count;
@@ -215,7 +215,7 @@ bool tasks_tick(tasks *tasks, int64_t now_us) {
         list_for_each (item, &class->leases) {
             lease *lease = container_of(item, struct lease, place);
             any = true;
-            bool unused = list_empty(&class->queue) || is_usable(lease); /* or it is still on its way */
+            bool unused = list_empty(&class->queue) || is_usable(lease); /* or its link is still opening */
             bool idle = lease->in_flight == 0 && unused && now_us - lease->idle_since_us > IDLE_US;
             if (idle && !MUTATED("no-release")) task_lease_give_back(lease);
         }

@@ -57,7 +57,7 @@ void boot_begin_node(void) {
 
 void boot_begin_worker(void) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setpgid(0, 0); /* what it starts ends with it (orphans.h) */
+    setpgid(0, 0); /* processes it starts end with it (orphans.h) */
     prctl(PR_SET_NAME, program_invocation_short_name);
 }
 
@@ -98,7 +98,7 @@ typedef struct plan {
     const char *executable;       /* NULL: the launch spec's */
     const char *const *variables; /* of ours */
     size_t count;
-    int fds[FDS]; /* what becomes descriptor 0, 1, …; -1: as it is here, if that is inherited */
+    int fds[FDS]; /* source of descriptor 0, 1, …; -1: unchanged, if inherited */
 } plan;
 
 static const plan plan_none = {.fds = {-1, -1, -1, -1, -1, -1}};
@@ -163,7 +163,7 @@ static int put_down(pid_t pid) {
     return orphans_reap(pid);
 }
 
-/* What the node said: nothing but "ok" means that it stands. Otherwise it is gone afterwards. */
+/* The node's message: only "ok" means that the node is ready. Otherwise the node ends. */
 static mr_status await_ready(int fd, pid_t pid) {
     char text[400];
     size_t used = 0;
@@ -217,7 +217,7 @@ static char *options_of(const boot_node *told) {
                      resources);
 }
 
-/* A lasting node has nothing of the terminal it was started from: it reads nothing, and writes to its log. */
+/* A standalone node is detached from its terminal: stdin is empty, and output goes to its log. */
 static mr_status open_stdio(const char *run, int fds[2]) {
     char path[256];
     snprintf(path, sizeof path, "%s/node.log", run);
@@ -328,6 +328,6 @@ mr_status boot_read_launch_spec(const boot_node *told, launch_spec **out) {
 void boot_node_ready(const char *error) {
     const char *text = error == NULL ? "ok" : error;
     ssize_t written = write(BOOT_READY_FD, text, strlen(text));
-    (void)written; /* the program is gone: its lifeline tells */
+    (void)written; /* the program is gone: its lifeline shows it */
     close(BOOT_READY_FD);
 }

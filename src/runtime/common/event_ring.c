@@ -17,8 +17,8 @@ enum { WORDS = sizeof(event) / 8 };
 #define SMALL_SHIFT(field) (8 * (offsetof(struct event, field) - offsetof(struct event, kind)))
 _Static_assert(offsetof(struct event, kind) % 8 == 0, "kind, name, outcome and count are one word");
 
-/* What was stored before is seen by whoever sees what is stored after it. On x86 stores are seen in their order: only
- * the compiler has to be told. */
+/* A reader that sees a later store sees all earlier ones. On x86 stores are seen in order: only a compiler barrier is
+ * needed. */
 static inline void store_barrier(void) {
 #if defined(__x86_64__)
     __asm__ volatile("" ::: "memory");
@@ -83,7 +83,7 @@ static bool is_known(const event_ring *ring, uint32_t number, const char *name, 
     return known->size == size && memcmp(ring->page->names + known->offset, name, size) == 0;
 }
 
-/* Looks through all of them, and adds it if it is new. */
+/* Searches all names, and adds a new one. */
 static uint8_t learn(event_ring *ring, const char *name, size_t size) {
     for (uint32_t i = 0; i < ring->names_count; i++)
         if (is_known(ring, i, name, size)) return (uint8_t)i;
@@ -166,14 +166,14 @@ static void count_more(event_ring *ring, uint32_t more) {
     store_word(ring, ring->newest.number, WORD_OF(kind), ring->small);
 }
 
-/* What came by the short way, into the record. */
+/* Adds calls of the fast path to the record. */
 static void count_short(event_ring *ring) {
     if (ring->room == ring->had) return;
     count_more(ring, ring->had - ring->room);
     ring->had = ring->room;
 }
 
-/* What came by the short way, and runs, is as if it had come by the long one. */
+/* Turns a running call of the fast path into one of the slow path. */
 static void end_short_way(event_ring *ring) {
     count_short(ring);
     ring->open_key = EVENT_RING_NO_KEY;
@@ -301,7 +301,7 @@ static void drop_torn(const event_ring_page *page, event_ring_copy *out) {
     out->count -= torn;
 }
 
-/* The newest record of a process that has nothing to do: it ended when that began. */
+/* The newest record of an idle process ended when the process became idle. */
 static void close_copied(const event_ring_page *page, event_ring_copy *out) {
     event *newest = out->count > 0 ? &out->events[out->count - 1] : NULL;
     int64_t rested_us = atomic_load_explicit(&page->rested_us, memory_order_relaxed);
@@ -341,8 +341,8 @@ mr_status event_ring_read(const void *memory, size_t bytes, uint32_t count_max, 
     return MR_OK;
 }
 
-/* Back from the outlet's newest mark to the first that reaches the place. Where one lies behind an older one, the file
- * was begun anew in between. */
+/* Searches from the stream's newest mark back to the first that covers the place. A mark beyond a newer one means that
+ * the file was truncated in between. */
 static uint8_t marked(const event_ring_page *page, std_stream std_stream, uint64_t place, uint8_t newest) {
     uint64_t next = atomic_load_explicit(&page->marks_next, memory_order_acquire), reached = UINT64_MAX;
     uint64_t oldest = next > EVENT_RING_MARKS ? next - EVENT_RING_MARKS : 0;
@@ -356,7 +356,7 @@ static uint8_t marked(const event_ring_page *page, std_stream std_stream, uint64
     return newest;
 }
 
-/* The newest record is looked at before the marks: a body that has begun since has made its mark already. */
+/* The newest record is read before the marks: a body that has begun since has already made its mark. */
 bool event_ring_printed_by(const void *memory, size_t bytes, std_stream std_stream, uint64_t place, char *out,
                            size_t size) {
     event_ring_copy copy;

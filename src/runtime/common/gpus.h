@@ -1,11 +1,11 @@
 /* gpus.h — assignment of a machine's GPUs to workers. Pure.
  *
- * The scheduler counts GPUs in thousandths and says who may have how many; here they get numbers. Whole ones are given
- * to one at a time, fractions are packed onto devices that are shared already. What the scheduler lets overlap for a
- * while (a worker that blocks lends what it has) overlaps here too: then the least used device is given.
+ * The scheduler counts GPUs in thousandths and decides how many a worker has; this module assigns device numbers. A
+ * whole GPU belongs to one worker at a time; fractions are packed onto devices that are shared already. Assignments
+ * that the scheduler lets overlap for a while (a blocked worker releases its resources) overlap here, too: then the
+ * least used device is assigned.
  *
- * A node that was itself shown some devices only (its CUDA_VISIBLE_DEVICES) has those, and no others: they are called
- * by that list's numbers or names. */
+ * A node with CUDA_VISIBLE_DEVICES in its own environment has those devices only, by that list's numbers or names. */
 #pragma once
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* launch_spec.c — see launch_spec.h. Encoded it is a u8 (copied) and two lists, each a u32 count and texts (u32
- * length, bytes). */
+/* launch_spec.c — see launch_spec.h. Encoding: a u8 (copied) and two lists, each a u32 count and texts (u32 length,
+ * bytes). */
 #include "runtime/common/launch_spec.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* launch_spec.h — command line of a program's workers: executable, arguments, working directory and environment.
  *
  * A program that joins a standalone node, or starts a private one which is not itself, sends its arguments and its
- * environment as they are then; the executable and the folder the node takes from the program's own process, as
- * descriptors, so that a file that is replaced or removed meanwhile, or a folder that is renamed, changes nothing.
- * Workers are told what to be by their environment (boot.h), so arguments are the first only, the program's name,
- * unless the program needs more (mr_options.worker). */
+ * environment of that moment; the node takes the executable and the working directory from the program's own process,
+ * as descriptors, so that a file that is replaced or removed meanwhile, or a directory that is renamed, has no effect.
+ * Workers get their role by their environment (boot.h), so the only argument is the first, the program's name, unless
+ * the program needs more (mr_options.worker). */
 #pragma once
 #include <stdbool.h>
 
@@ -15,17 +15,17 @@ enum { LAUNCH_SPEC_BYTES_MAX = 192 * 1024 };
 
 typedef struct launch_spec {
     int executable_fd, folder_fd;    /* owned; -1: those of this process */
-    void *bytes;                     /* owned: what the lists point to */
+    void *bytes;                     /* owned: memory of the lists' texts */
     char **arguments, **environment; /* owned lists, ended by NULL */
-    bool copied;                     /* workers are copies of one process that was started so (zygote.h) */
-    bool native;                     /* workers are taken over before `main`, and have the library's classes only */
+    bool copied;                     /* workers are forked from a process started by this spec (zygote.h) */
+    bool native;                     /* workers never reach `main`, and have the library's classes only */
 } launch_spec;
 
-/* Of this process, as it is now. */
+/* Launch spec of this process, as it is now. */
 launch_spec *launch_spec_own(void);
 /* The bytes for launch_spec_decode, in memory that the caller frees. Arguments NULL: the program's name. MR_TOO_LARGE:
  * more than LAUNCH_SPEC_BYTES_MAX. */
 MR_MUST mr_status launch_spec_encode(const char *const *arguments, bool copied, span *out);
-/* What process `pid` has sent. MR_CORRUPT; MR_PEER_DIED: it is gone. */
+/* Decodes the bytes sent by process `pid`. MR_CORRUPT; MR_PEER_DIED: the process is gone. */
 MR_MUST mr_status launch_spec_decode(reader *reader, int pid, launch_spec **out);
 void launch_spec_destroy(launch_spec *spec); /* NULL is a no-op */

@@ -11,10 +11,10 @@ enum { MEMORY_LIMIT_STORE_PERCENT = 30 };
 
 typedef struct memory_limit_share {
     uint64_t bytes; /* whole megabytes, MEMORY_LIMIT_STORE_LEAST at least */
-    bool small;     /* it is less than a quarter of what it would be if nothing else was in use */
+    bool small;     /* less than a quarter of the share on an idle machine */
 } memory_limit_share;
 
 /* `total` and `available` as memory_headroom.h has them, MEMORY_HEADROOM_UNKNOWN included. */
 memory_limit_share memory_limit_share_of(uint64_t total, uint64_t available);
 
-uint64_t memory_limit_store_bytes(void); /* of this process; says so in the log if it is small */
+uint64_t memory_limit_store_bytes(void); /* of this process; logs a warning if it is small */

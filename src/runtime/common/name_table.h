@@ -1,11 +1,11 @@
-/* name_table.h — the names of tasks and methods that this process uses, each once, with a number.
+/* name_table.h — interned names of tasks and methods that this process uses, each with a number.
  *
- * A name travels as text until the other side is known to have it, and as its number from then on (peer_link.h,
- * worker.h). A name may have code, such as the function of another language that it is the name of: the two travel
- * together, and the same text with other code is another name.
+ * A name is sent as text until the peer is known to have it, and as its number from then on (peer_link.h, worker.h). A
+ * name may have code, such as the function of another language that it denotes: both are sent together, and the same
+ * text with other code is another name.
  *
- * NAME_TABLE_MAX of them get a number and stay; a program that makes up more has the others as they come, without one.
- * Shared: a name that has no number goes with its last reference. Counted with the context's lock held. */
+ * The first NAME_TABLE_MAX names get a number and are never freed; further names have no number. Shared: a name without
+ * a number is freed with its last reference. Counted with the context's lock held. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ typedef struct interned_name {
     struct interned_name *next_same; /* of those with the same hash */
     mr_body_fn *task, *method;       /* of this program; NULL: none, or not looked up yet */
     bool task_known, method_known;
-    void *kept; /* the body's own: what it made of the code (mr_call_code) */
+    void *kept; /* the body's own data made from the code (mr_call_code) */
     span code;  /* lies behind the text; empty: none */
     uint16_t size;
     char text[]; /* ends with a zero */
@@ -34,7 +34,7 @@ typedef struct name_table { /* zero-initialized it is empty and ready */
     map by_hash;            /* of those with a number; owned */
     uint32_t count;
     struct {
-        const void *place; /* where the program has it, or its code: the same place mostly holds the same */
+        const void *place; /* address of the program's text or code: an equal address mostly means an equal name */
         interned_name *name;
     } cache[NAME_TABLE_CACHE];
 } name_table;
@@ -50,7 +50,7 @@ static inline size_t name_table_slot(const void *place) {
 
 /* Takes a reference. `size` bytes without zeros, at most WIRE_NAME_MAX of them. NULL: no memory. */
 interned_name *name_table_get(name_table *names, const char *text, size_t size, span code);
-/* The same for a text that ends with a zero, and code, that the program is likely to use again. */
+/* The same for a zero-terminated text, and code, that the program is likely to use again. */
 interned_name *name_table_get_text(name_table *names, const char *text, span code);
 static inline interned_name *interned_name_ref(interned_name *name) {
     name->refs++;
@@ -59,7 +59,7 @@ static inline interned_name *interned_name_ref(interned_name *name) {
 static inline bool interned_name_has_code(const interned_name *name, span code) {
     return name->code.size == code.size && (code.size == 0 || memcmp(name->code.data, code.data, code.size) == 0);
 }
-/* The same for one that was asked for before, mostly, without a look at the table. NULL: name_table_get_text knows. */
+/* The same for a recently used name, without a search of the table. NULL: use name_table_get_text. */
 static inline interned_name *name_table_recall(const name_table *names, const char *text, span code) {
     const void *place = name_table_place(text, code);
     size_t slot = name_table_slot(place);

@@ -20,7 +20,7 @@
 
 enum { STOP_MS = 10 * 1000, KILL_MS = 5 * 1000 };
 
-/* A connection to whoever listens there. */
+/* A connection to the process that listens there. */
 static mr_status reach(const char *path, int *out) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", path);

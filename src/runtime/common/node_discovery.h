@@ -2,6 +2,6 @@
 #pragma once
 #include "miniray/admin.h"
 
-/* Who listens at the socket of this address. MR_NOT_FOUND: nobody does, whatever lies there. *pidfd is the caller's;
+/* Finds the node that listens at the socket of this address. MR_NOT_FOUND: no process listens. *pidfd is the caller's;
  * NULL: not wanted. */
 MR_MUST mr_status node_discovery_find(const char *address, mr_node_info *out, int *pidfd);

@@ -29,7 +29,7 @@ static pid_t session_of(const char *pid) {
     return rest != NULL && sscanf(rest, ") %c %*d %*d %d", &state, &session) == 2 && state != 'Z' ? session : -1;
 }
 
-/* What one of them starts while it is ended is found by the next look. */
+/* A process started meanwhile is found by the next pass. */
 void orphans_end_session(pid_t session) {
     enum { LOOKS = 10 };
     bool found = true;

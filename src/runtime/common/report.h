@@ -1,7 +1,7 @@
 /* report.h — report of a process's state: a growing tree of mr_arg, and the ids that users see.
  *
- * What is put into it lives until report_fini: rows, lists and texts are copied, so a report is built piece by piece
- * and then encoded as one value (value_pack_create).
+ * Added rows, lists and texts are copied and live until report_fini, so a report is built piece by piece and then
+ * encoded as one value (value_pack_create).
  *
  * An id is a letter and numbers, short enough to be copied by hand: p4 is a process (a program or a worker), o4:17 the
  * object in place 17 of process 4 (object.h), t4:17 the task and c4:17 the call to an actor whose result that is, a4:2
@@ -48,7 +48,7 @@ typedef struct report_id {
     uint64_t serial; /* as in mr_ref and mr_actor; 0 for a process */
 } report_id;
 
-#define REPORT_PROCESS(process) ((uint32_t)(process)) /* the rest of its number is its node's, the same for all */
+#define REPORT_PROCESS(process) ((uint32_t)(process)) /* the rest is the node's number, equal for all processes */
 
 mr_arg report_id_arg(report *report, char letter, uint64_t process, uint64_t serial);
 bool report_id_parse(const char *text, report_id *out);

@@ -69,8 +69,8 @@ mr_status resources_set(resources *resources, const char *name, double amount) {
     return put(resources, name, (int64_t)nearest);
 }
 
-/* Digits, perhaps a point and more of them: not strtod, which asks the program's locale what a point is. NULL: it is
- * no such number, too large or too fine; else where it ends. */
+/* Digits, perhaps a point and more of them: not strtod, whose decimal point depends on the program's locale. NULL: no
+ * such number, too large or too fine; else its end. */
 static const char *read_amount(const char *text, int64_t *out) {
     int64_t milli = 0, unit = 1000;
     bool any = false, point = false;

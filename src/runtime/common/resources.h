@@ -19,8 +19,8 @@ typedef struct resource {
     int64_t milli;
 } resource;
 
-typedef struct resources { /* plain; zeroed it is nothing at all. Sorted by name, no amount is zero */
-    uint64_t group;        /* of a need: the placement group that it is met from; 0: the machine */
+typedef struct resources { /* plain data; zeroed: nothing. Sorted by name, no amount is zero */
+    uint64_t group;        /* of a need: its placement group; 0: the machine */
     uint32_t bundle;       /* and which bundle of it, from 1; 0: any */
     uint32_t count;
     resource items[RESOURCES_MAX];
@@ -31,13 +31,12 @@ MR_MUST mr_status resources_set(resources *resources, const char *name, double a
 MR_MUST mr_status resources_parse(resources *resources, const char *text); /* "name=2,other=0.5"; sets those */
 int64_t resources_milli(const resources *resources, const char *name);
 
-bool resources_fit(const resources *need, const resources *have);       /* wherever it is to be met */
+bool resources_fit(const resources *need, const resources *have);       /* ignores the placement group */
 MR_MUST mr_status resources_add(resources *sum, const resources *more); /* MR_INVALID: too many kinds, or too much */
-void resources_take(resources *have,
-                    const resources *need); /* may leave less than nothing; every kind must be listed */
+void resources_take(resources *have, const resources *need); /* may leave negative amounts; every kind must be listed */
 void resources_give(resources *have, const resources *back);
-bool resources_equal(const resources *a, const resources *b);            /* and in the same place */
-uint64_t resources_hash(const resources *resources);                     /* equal ones have the same */
+bool resources_equal(const resources *a, const resources *b); /* and in the same placement group and bundle */
+uint64_t resources_hash(const resources *resources);          /* equal resources have equal hashes */
 void resources_text(const resources *resources, char *out, size_t size); /* "cpu=1, gpu=0.5" or "cpu=1 in g2:1" */
 
 void resources_encode(const resources *resources, writer *writer);

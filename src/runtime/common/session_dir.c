@@ -35,7 +35,7 @@ static void name_base(char out[SESSION_DIR_MAX]) {
     snprintf(out, SESSION_DIR_MAX, "%s/miniray-%u", fits ? temporary : "/tmp", (unsigned)geteuid());
 }
 
-/* Nobody else can put anything into it, or read what is there. */
+/* No other user can write to the directory or read it. */
 static mr_status check_base(const char *base, bool may_be_absent) {
     if (is_folder_of_ours(base) || (may_be_absent && access(base, F_OK) != 0)) return MR_OK;
     return error_set(MR_DENIED, "%s is not a directory of this user with mode 0700; remove it, or set TMPDIR", base);
@@ -76,7 +76,7 @@ static bool is_run(const char *name) { return strspn(name, "0123456789-") == str
 
 static int only_runs(const struct dirent *entry) { return is_run(entry->d_name); }
 
-/* A lock on the folder, without waiting; -1: somebody has it. */
+/* Locks the directory, without waiting; -1: another process has the lock. */
 static int lock_run(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
@@ -84,8 +84,8 @@ static int lock_run(const char *path) {
     return -1;
 }
 
-/* Removes the link of a place, with the place, and the file if there is nothing in it, if it is a socket, or if all of
- * the run goes. */
+/* Removes a link with its target directory, and a file if it is empty, if it is a socket, or if the whole session is
+ * removed. */
 static void remove_file(const char *run, const char *name, bool all) {
     char path[2 * SESSION_DIR_MAX + 256];
     struct stat stat;
@@ -94,8 +94,8 @@ static void remove_file(const char *run, const char *name, bool all) {
     if (lstat(path, &stat) == 0 && (all || stat.st_size == 0 || S_ISSOCK(stat.st_mode))) unlink(path);
 }
 
-/* Removes what a run leaves that is not worth keeping, or all of it, and then its folder if it is empty. Without a
- * descriptor it can look only at what it knows to be there. */
+/* Removes the session's files that are not kept, or all files, and then the directory if it is empty. Without a
+ * descriptor only files with known names are removed. */
 static void tidy(const char *run, bool all) {
     DIR *folder = opendir(run);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
@@ -105,7 +105,7 @@ static void tidy(const char *run, bool all) {
     rmdir(run);
 }
 
-/* Of all but the newest everything goes; those that were killed are tidied up. */
+/* Removes all but the newest sessions; cleans up after killed nodes. */
 static void prune(const char *base) {
     struct dirent **runs = NULL;
     int count = scandir(base, &runs, only_runs, alphasort);
@@ -158,7 +158,7 @@ static void name_run(const char *base, int number, char out[SESSION_DIR_MAX]) {
 
 mr_status session_dir_open(session_dir *out) {
     char base[SESSION_DIR_MAX], path[SESSION_DIR_MAX];
-    for (int i = 0; i < TRIES; i++) { /* others may be taking an empty base, or the new folder, away */
+    for (int i = 0; i < TRIES; i++) { /* other processes may be removing an empty base, or the new directory */
         MR_TRY(session_dir_base(base));
         name_run(base, i, path);
         if (mkdir(path, 0700) != 0) {

@@ -13,8 +13,8 @@ typedef struct socket_dir {
     char link[SESSION_DIR_MAX + 16];
 } socket_dir;
 
-/* `run` is the folder of the run, `prefix` what the new one is called before six letters of chance: "ps-", say. */
+/* `run` is the session directory, `prefix` the begin of the new name before six random letters, such as "ps-". */
 MR_MUST mr_status socket_dir_open(const char *run, const char *prefix, socket_dir *out);
-void socket_dir_close(socket_dir *dir); /* with all that is in it */
+void socket_dir_close(socket_dir *dir); /* with its contents */
 void socket_dir_clear(
-    const char *link); /* the same by its link; a link to anything but a folder of this user's alone stays */
+    const char *link); /* the same by its link; a link to anything but a private directory of this user stays */

@@ -9,7 +9,7 @@ typedef enum std_stream { STD_STREAM_OUT, STD_STREAM_ERR, STD_STREAMS } std_stre
 static inline int std_stream_fd(std_stream std_stream) {
     return std_stream == STD_STREAM_OUT ? STDOUT_FILENO : STDERR_FILENO;
 }
-/* How the name of a worker's file ends. */
+/* Suffix of the name of a worker's output file. */
 static inline const char *std_stream_end(std_stream std_stream) {
     return std_stream == STD_STREAM_OUT ? ".out.log" : ".err.log";
 }

@@ -33,7 +33,7 @@ static void report(zygote_kind kind, uint32_t number, int value) {
 
 /* fork(2) with CLONE_PARENT, as the C library does it for a process of one thread: the thread's id is written where the
  * library keeps it, and the list of robust locks, which a copy does not have, is registered again. The address is
- * passed twice since machines disagree about which argument it is; the other one is not looked at. */
+ * passed twice since architectures differ in the argument's position; the other one is ignored. */
 static pid_t copy_beside(void) {
     int *thread_id = NULL;
     void *robust = NULL;
@@ -47,8 +47,8 @@ static pid_t copy_beside(void) {
     return (pid_t)pid;
 }
 
-/* What a worker prints goes to files of its own, which the node finds by its pid (worker_log.h). Without one it prints
- * where the zygote does. */
+/* The output of a worker goes to files of its own, which the node finds by its pid (worker_log.h). Without files the
+ * worker writes where the zygote does. */
 static void open_log(std_stream std_stream) {
     char path[256];
     snprintf(path, sizeof path, "%.200s/%d%s", boot_run(), (int)getpid(), std_stream_end(std_stream));
@@ -91,7 +91,7 @@ void zygote_serve(const mr_fork *hooks) {
     static const mr_fork none;
     int threads = count_threads();
     report(threads > 1 ? ZYGOTE_REFUSED : ZYGOTE_READY, 0, threads > 1 ? threads : 0);
-    (void)clock_ticks_per_us(); /* what takes a moment to measure, copies have from here */
+    (void)clock_ticks_per_us(); /* measured once, inherited by copies */
     for (;;) {
         zygote_request request;
         ssize_t got = recv(BOOT_ZYGOTE_FD, &request, sizeof request, 0);

@@ -7,15 +7,15 @@
  *   node                         zygote                              worker
  *    │                              │ main … mr_init: zygote_serve
  *    │◄──────────── READY (0, 0) ───┤   or REFUSED: it has threads
- *    ├─── number ──────────────────►│ clone(CLONE_PARENT) ───────────────┐
- *    │◄──────────── MADE (number, pid) ─┤◄── MADE (number, pid) ─────────┤ both say it: who is first does not matter
- *    │                              │                                 │ closes the socket, joins the broker
+ *    ├─── number ──────────────────►│ clone(CLONE_PARENT) ───────────┐
+ *    │◄──────── MADE (number, pid) ─┤◄──────── MADE (number, pid) ───┤ both send it, in any order
+ *    │                              │                                │ closes the socket, joins the broker
  *
- * A copy is a child of the node, not of the zygote (CLONE_PARENT): the node waits for it, is told exactly how it
- * ended, and takes it along when it dies itself, as with any worker; that the zygote dies harms no worker. The C
- * library has no call for this, so the copy is made by the system call, with what fork(2) of the C library does for a
- * process of one thread; handlers of pthread_atfork are not called. That is why a zygote that has threads refuses:
- * then workers are started afresh, one by one.
+ * A copy is a child of the node, not of the zygote (CLONE_PARENT): the node waits for it, gets its exact exit status,
+ * and takes the copy along when the node dies, as with any worker; the death of the zygote harms no worker. The C
+ * library has no call for this, so the copy is made by the system call, with the steps of the C library's fork(2) for a
+ * process of one thread; handlers of pthread_atfork are not called. Therefore a zygote that has threads refuses, and
+ * workers are started afresh, one by one.
  *
  * Invariants  a copy has said MADE before it joins the broker, so that the node knows it by then;
  *             the socket ends for the node only when the zygote and all copies that have not yet said MADE are gone,
@@ -27,13 +27,13 @@
 #include "miniray/runtime.h"
 
 typedef enum zygote_kind {
-    ZYGOTE_READY = 1, /* it may be asked */
+    ZYGOTE_READY = 1, /* ready for requests */
     ZYGOTE_MADE,      /* value is the pid */
-    ZYGOTE_REFUSED,   /* it cannot make copies: value is the number of its threads, or -errno of the system call */
+    ZYGOTE_REFUSED,   /* cannot fork: value is the number of its threads, or -errno of the system call */
 } zygote_kind;
 
 typedef struct zygote_report { /* a packet from the zygote, or from a copy */
-    uint32_t kind, number;     /* of the request; 0 with READY, and with REFUSED if nothing was asked yet */
+    uint32_t kind, number;     /* of the request; 0 with READY, and with REFUSED before the first request */
     int32_t value;
 } zygote_report;
 
@@ -41,5 +41,5 @@ typedef struct zygote_request { /* a packet to the zygote */
     uint32_t number;            /* from 1 */
 } zygote_request;
 
-/* In a zygote: waits to be asked. Returns in every copy, which is a worker then, and never in the zygote itself. */
+/* In a zygote: waits for requests. Returns in every copy, which is a worker, and never in the zygote itself. */
 void zygote_serve(const mr_fork *hooks);

@@ -195,7 +195,7 @@ static mr_arg keep(report *report, mr_value value) {
     return mr_value_arg(kept);
 }
 
-typedef struct gathered { /* what all processes say */
+typedef struct gathered { /* reports of all processes */
     report_list rows, silent;
     int64_t total, bytes;
 } gathered;
@@ -228,7 +228,7 @@ static void choose(gathered *all, bool by_size, size_t limit) {
     if (all->rows.count > limit) all->rows.count = limit;
 }
 
-/* The part of an answer that this process gave; NULL: it was not asked. */
+/* The part of an answer from this process; NULL: it was not queried. */
 static const mr_value *part_of(const inspect_answer *answer, span id) {
     static const mr_value none;
     for (size_t i = 1; i < answer->count; i++) {
@@ -274,7 +274,7 @@ static mr_arg worker_rows(report *report, const inspect_answer *answer, const ch
     return report_list_arg(&rows);
 }
 
-/* ---- Questions that take one look each: the map of the answer, built of what was said. */
+/* ---- Queries with one request each: the answer's map, built from the reports. */
 
 typedef mr_arg build_fn(report *report, const inspect_answer *answer, const char *name, size_t limit);
 
@@ -310,7 +310,7 @@ static mr_arg timeline(report *report, const inspect_answer *answer, const char 
                       {"wall_us", mr_int(inspect_int(node, "wall_us"))});
 }
 
-/* resources and nodes: what the node alone knows, and quickly. */
+/* resources and nodes: answered quickly by the node alone. */
 static mr_arg machine(report *report, const inspect_answer *answer, const char *name, size_t limit) {
     static const char *const kept[] = {"id",      "address", "host",        "pid",          "age_us",
                                        "version", "folder",  "arena_bytes", "memory_bytes", "store_bytes"};

@@ -1,6 +1,6 @@
-/* inspect.h — watcher: a process that joined a node to query it (inspect_query.h), and combines the answers.
+/* inspect.h — observer: a process that joined a node to query it (inspect_query.h), and combines the answers.
  *
- *   inspect.c        opening, asking, and the answers to all questions but these:
+ *   inspect.c        connection, queries, and the answers to all queries but these:
  *   inspect_why.c    chain of causes of a wait
  *   inspect_nodes.c  list of nodes
  *   inspect_trace.c  timeline for Perfetto; inspect_flows.c  arrows from calls to bodies
@@ -13,7 +13,7 @@
 
 enum { INSPECT_PARTS_MAX = 4097 };
 
-typedef struct inspect_answer { /* what the node and the processes said; owned: inspect_answer_fini */
+typedef struct inspect_answer { /* answers of the node and the processes; owned: inspect_answer_fini */
     value_pack *values;
     value_doc *docs; /* one per part, as the roots */
     mr_value *roots; /* the node's first */
@@ -23,7 +23,7 @@ typedef struct inspect_answer { /* what the node and the processes said; owned: 
 MR_MUST mr_status inspect_look(mr_inspect *inspect, const inspect_query_question *question, inspect_answer *out);
 void inspect_answer_fini(inspect_answer *answer);
 
-/* The fields of a map, with what to take if they are missing or of another kind. */
+/* Fields of a map, with defaults for missing fields and fields of another kind. */
 int64_t inspect_int(const mr_value *map, const char *key);
 span inspect_text(const mr_value *map, const char *key); /* empty; borrowed as the map */
 bool inspect_is(const mr_value *map, const char *key, const char *text);

@@ -7,7 +7,7 @@
 #include "base/binary_search.h"
 
 enum {
-    LOOK_BACK = 256, /* so many slices of the asker are looked at */
+    LOOK_BACK = 256, /* slices of the caller that are searched */
     LATE_US = 1000,  /* calls are written down after they were sent: the body may have begun before */
 };
 

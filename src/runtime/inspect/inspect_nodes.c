@@ -1,4 +1,4 @@
-/* inspect_nodes.c — see inspect.h. The nodes of this user on this machine, and the runs that left logs. */
+/* inspect_nodes.c — see inspect.h. The nodes of this user on this machine, and the sessions that left logs. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

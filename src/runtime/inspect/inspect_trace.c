@@ -1,8 +1,8 @@
 /* inspect_trace.c — see inspect.h. The timeline in the Trace Event Format: complete events ("X") with their beginning
- * and length in µs, one process of the trace for each worker and each driver, instants ("i") where one died, and arrows
- * ("s", "f") from calls to the bodies that they made run (inspect_flows.h). What still runs ends now. Calls that
- * shared a record (they are short and follow each other closely) are one event with their number behind the name.
- * Tested by tests/inspect_inside_test.c. */
+ * and length in µs, one process of the trace for each worker and each driver, instants ("i") of deaths, and arrows
+ * ("s", "f") from calls to their bodies (inspect_flows.h). Events that still run end now. Calls that shared a record
+ * (they are short and follow each other closely) are one event with their number behind the name. Tested by
+ * tests/inspect_inside_test.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +27,8 @@ typedef struct trace { /* being written */
     report report;         /* of the event that is being written */
 } trace;
 
-/* Events of a track must not overlap. Lanes are made so, but for the last, which has all calls that found no other: it
- * becomes as many tracks as it takes. */
+/* Events of a track must not overlap. Lanes have that property, except the last, which has all remaining calls: it
+ * becomes as many tracks as needed. */
 static int64_t track_of(trace *trace, int64_t lane, int64_t begun_us, int64_t ended_us) {
     if (lane < EVENT_RING_LANES - 1) return lane;
     size_t at = 0;
@@ -125,7 +125,7 @@ static void put_ring(trace *trace, const mr_value *ring) {
                           {"args", died}));
 }
 
-/* One end of an arrow. The second is bound to the slice that it lies in, as the first always is ("bp"). */
+/* One end of an arrow. The second end is bound to its enclosing slice ("bp"), as the first always is. */
 static void put_end_of_arrow(trace *trace, bool first, int64_t id, const inspect_slice *slice, int64_t at_us) {
     const report_pair pairs[] = {{"ph", mr_str(first ? "s" : "f")},
                                  {"name", mr_str("call")},

@@ -91,7 +91,7 @@ static void write_resources(const mr_value *node, const char *key, char *out, si
     }
 }
 
-/* Those who have a worker now, for the text: "p5 for p2, p6 for p2". */
+/* Processes that have a worker now, for the text: "p5 for p2, p6 for p2". */
 static size_t write_holders(const mr_value *node, char *out, size_t size) {
     mr_value processes = inspect_field(node, "processes"), row;
     size_t used = 0, count = 0;
@@ -392,7 +392,8 @@ mr_status inspect_why(mr_inspect *inspect, const report_id *id, mr_value *out) {
         why.seen[why.steps.count] = at;
         size_t before = why.steps.count;
         status = at.letter == 'p' || at.letter == 'a' ? actor_or_process(&why, &at) : pending_or_object(&why, &at);
-        if (status == MR_NOT_FOUND && before > 0) { /* it went on meanwhile: what was found stands */
+        if (status == MR_NOT_FOUND &&
+            before > 0) { /* the wait ended meanwhile: the steps found so far are the answer */
             error_clear();
             status = MR_OK;
             break;

@@ -1,5 +1,5 @@
-/* child.h — the processes that a node has started: known by pidfd when they end, and reaped at once, with those that
- * they have started themselves (orphans.h). */
+/* child.h — child processes of a node: their ends are seen by pidfd, and they are reaped at once, with the processes
+ * that they started (orphans.h). */
 #pragma once
 #include <sys/types.h>
 
@@ -18,4 +18,4 @@ void children_init(children *children, event_loop *loop, void (*on_exit)(void *c
 void children_fini(children *children); /* kills and reaps all */
 
 MR_MUST mr_status children_add(children *children, pid_t pid); /* on failure it is killed and reaped */
-void children_kill(children *children, pid_t pid);             /* SIGKILL; no-op if it is no child of ours */
+void children_kill(children *children, pid_t pid);             /* SIGKILL; no-op for other processes */

@@ -11,21 +11,21 @@
 #include "miniray/status.h"
 
 typedef struct launcher_ops {
-    /* A program has joined: how its workers are started is read from what it sent (launch_spec.h), to its end. */
+    /* A program has joined: reads its launch spec (launch_spec.h) to the end. */
     mr_status (*program_add)(void *self, uint32_t program, int pid, reader *launch_spec);
-    /* A number whose workers are this node's executable again, with nothing of any program; NULL: there are none. */
+    /* A number for workers that run this node's executable, without code of a program; NULL: there are none. */
     void (*program_native)(void *self, uint32_t program);
-    /* No worker of it is started any more. */
+    /* No worker of the program is started any more. */
     void (*program_end)(void *self, uint32_t program);
     /* Starts a worker of that program, now or soon: with *pid 0 node_manager_child_started follows, or
      * node_manager_start_failed. It joins the node by itself; however it ends, node_manager_child_ended follows, once.
      * */
     mr_status (*start)(void *self, uint32_t program, int *pid);
-    /* A process that has started since comes to node_manager_child_started before this returns; NULL: none does. */
+    /* Reports newly started processes to node_manager_child_started before returning; NULL: there are none. */
     void (*settle)(void *self);
-    /* What that process is called from now on, where what it prints is shown. */
+    /* Sets the label of that process in displayed worker output. */
     void (*label)(void *self, int pid, const char *label);
-    /* Whatever workers have printed comes to node_manager_printed before this returns. */
+    /* Passes all worker output so far to node_manager_printed before returning. */
     void (*drain)(void *self);
     /* Ends a process that start gave, at once; one that has ended already is a no-op. */
     void (*kill)(void *self, int pid);

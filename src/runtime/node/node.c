@@ -1,5 +1,5 @@
-/* node.c — see node.h. The loop around the core: the broker, the port into it, and the children.
- * Tested by tests/standalone_node_test.c. */
+/* node.c — see node.h. The loop around the core: the broker, the transport into it, and the children. Tested by
+ * tests/standalone_node_test.c. */
 #include "runtime/node/node.h"
 
 #include <errno.h>
@@ -55,14 +55,14 @@ typedef struct node {
     worker_logs *logs;          /* NULL: there are none, workers write where we do */
     map ordered;                /* pids of workers that we have ended */
     uint64_t oom_count;
-    int null_fd; /* what workers read from */
+    int null_fd; /* stdin of workers */
     boot_node told;
     config config;
     const char *broker_path;
     session_dir run;
     pid_t reaper;
     int signal_fd, program_fd; /* program_fd: of a private node; -1 */
-    event_loop_watch *ends[3]; /* what ends it: a signal, its program's end, its lifeline's */
+    event_loop_watch *ends[3]; /* event that ends it: a signal, the end of its program or lifeline */
 } node;
 
 /* ---- The launcher of this machine. */
@@ -185,7 +185,7 @@ static worker_exit_memory look_at_memory(node *node) {
     return node->oom_count > before ? WORKER_EXIT_MEMORY_OUT : WORKER_EXIT_MEMORY_ENOUGH;
 }
 
-/* What is known about the end of a worker besides its status. */
+/* Facts about the end of a worker besides its status. */
 static void explain(void *context, int pid, int wait_status, char *out, size_t size) {
     node *node = context;
     char last[300] = "";
@@ -281,7 +281,7 @@ static void printed(void *context, const worker_log_source *source, span line) {
 
 /* ---- Life. */
 
-typedef struct joining { /* the port joins the broker of this same thread's loop, so it does so from another thread */
+typedef struct joining { /* the transport joins the broker of this thread's own loop, so another thread joins it */
     node *node;
     mr_status status;
     char text[ERROR_TEXT_MAX];
@@ -376,7 +376,7 @@ static mr_status node_open(node *node) {
     broker_options broker = runtime_config_broker(&node->config, node->broker_path, node->told.arena_bytes);
     broker.explain = explain;
     broker.context = node;
-    broker.alone = !node->told.lasting; /* in the folder of its own run, which its program has locked */
+    broker.alone = !node->told.lasting; /* in its own session directory, which its program has locked */
     mr_status status = broker_open(node->loop, &broker, &node->broker);
     if (status == MR_NOMEM)
         return error_wrap(status,
@@ -437,7 +437,7 @@ int node_main(void) {
         boot_node_ready(mr_last_error());
         return 1;
     }
-    node_manager_start(node->core); /* workers start while the program goes on */
+    node_manager_start(node->core); /* workers start while the program runs */
     boot_node_ready(NULL);
     event_loop_run(node->loop);
     node_close(node);

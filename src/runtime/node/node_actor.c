@@ -50,7 +50,7 @@ static void actor_free(node_actors *actors, node_actor *actor) {
     for (list *item; (item = list_pop_front(&actor->waiting)) != NULL;) free(container_of(item, asker, place));
     while (!list_empty(&actor->holds)) hold_free(actors, container_of(actor->holds.next, hold, of_actor));
     list_remove(&actor->place);
-    value_pack_unref(actor->args); /* what they need is the host's, who is at his end */
+    value_pack_unref(actor->args); /* their objects belong to the host, which is ending */
     failure_unref(actor->dead);
     free(actor->about);
     free(actor);
@@ -125,7 +125,7 @@ static void tell_all(node_actors *actors, node_actor *actor) {
     }
 }
 
-/* It waits for a worker, or has one, no longer. */
+/* The actor no longer waits for a worker or has one. */
 static void leave(node_actors *actors, node_actor *actor) {
     if (actor->state == NODE_ACTOR_PENDING)
         map_remove(&actors->by_ticket, actor->ticket);
@@ -140,7 +140,7 @@ static void begin(node_actors *actors, node_actor *actor) {
     map_put(&actors->by_ticket, actor->ticket, actor);
 }
 
-/* It has no handles any more. */
+/* The actor has no handles any more. */
 static void drop_holds(node_actors *actors, uint64_t holder_id) {
     for (holder *holder; (holder = map_get(&actors->holders, holder_id)) != NULL;)
         node_actor_drop(actors, container_of(holder->holds.next, hold, of_holder)->actor, holder_id);
@@ -159,13 +159,13 @@ static mr_status hold_one(void *context, const attachment_need *need) {
     return MR_OK;
 }
 
-/* Handles among its arguments: it has them before its process says so, and when it is started again. */
+/* Handles among its arguments: the actor holds them before its process reports them, and when it is restarted. */
 static void hold_arguments(node_actors *actors, node_actor *actor) {
     holding holding = {actors, actor->keeps};
     if (attachment_each_need(actor->args, hold_one, &holding) != MR_OK) error_clear(); /* its process will say so */
 }
 
-/* It will not be created again. */
+/* The actor will not be created again. */
 static void forget_arguments(node_actors *actors, node_actor *actor) {
     struct node_kept *kept = actor->kept;
     value_pack_unref(actor->args);
@@ -255,7 +255,7 @@ void node_actor_created(node_actors *actors, mr_actor id, uint32_t start, failur
     actors->ops->kill(actors->host, process);
 }
 
-/* It dies, and what it had goes with it; its process, if it has one, in that way. */
+/* The actor dies and releases everything; its process, if any, is ended in that way. */
 static void put_down_by(node_actors *actors, node_actor *actor, void (*end)(void *host, uint64_t process),
                         const char *why) {
     uint64_t process = actor->process, ticket = actor->ticket;

@@ -18,15 +18,15 @@ struct node_kept {
     list place;
     node_core *core;
     borrow_gate gate;
-    rpc_call_token token;  /* who waits for the gate, if `asked` */
-    bool asked, dropped;   /* dropped: it goes when the gate has opened */
+    rpc_call_token token;  /* request that waits for the gate, if `asked` */
+    bool asked, dropped;   /* dropped: freed when the gate has opened */
     uint32_t object_count; /* of those that are held */
     uint32_t ref_count;
     object_ref *objects; /* owned, like the refs */
     mr_ref *refs;
 };
 
-/* ---- Loans. */
+/* ---- Borrowed references. */
 
 static map *theirs(const node_actor_args *args, uint64_t owner) { return map_get(&args->owners, owner); }
 
@@ -45,7 +45,7 @@ static mr_status say(void *host, borrow_message *message) {
                                span_of(message->serials, message->count * sizeof message->serials[0]), message);
 }
 
-static const borrow_ops ops = {.send = say, .find = find_loan}; /* nobody borrows from us */
+static const borrow_ops ops = {.send = say, .find = find_loan}; /* the node owns no objects */
 
 static void borrow_one(node_core *core, mr_ref ref, borrow_gate *gate) {
     map *map = theirs(&core->args, ref.word[0]);

@@ -1,14 +1,14 @@
 /* node_actor_args.h — objects and references that the node keeps for actors that it may have to create again: those
  * that their arguments contain (attachment_each_need), also after their creator has ended.
  *
- *   object of the store  held by the store server (node_annex_ops.keep): it survives its maker
- *   future of a process    borrowed from its owner (borrow.h), as any process does that has it; lost with its owner
+ *   object of the store  held by the store server (node_annex_ops.keep): survives its creator
+ *   future of a process    borrowed from its owner (borrow.h), as by any process; lost with its owner
  *   handle of an actor     held by the new actor itself (node_actor.h)
  *
- *  node_actor_args_args ── node_kept_answer: when every owner has given its word ──► kept ── node_kept_drop ──► gone
+ *  node_actor_args_args ── node_kept_answer: when every owner has answered ──► kept ── node_kept_drop ──► gone
  *
- * The creator keeps everything until the answer, and the answer waits for the owners; so nothing is let go of between
- * the two. Pure over `calls`. */
+ * The creator keeps everything until the answer, and the answer waits for the owners; so nothing is released in
+ * between. Pure over `rpc`. */
 #pragma once
 #include "base/list.h"
 #include "net/rpc/rpc.h"
@@ -21,14 +21,14 @@ typedef struct node_kept node_kept; /* of one actor */
 
 typedef struct node_actor_args {
     borrow borrow;
-    map owners; /* process → map of serial → node_loan; owned */
+    map owners; /* process → map of serial → borrowed reference; owned */
     list kept;  /* of node_kept */
 } node_actor_args;
 
 void node_actor_args_init(struct node_core *core);
 void node_actor_args_fini(struct node_core *core);                   /* after the calls */
-void node_actor_args_feed(struct node_core *core);                   /* there may be room */
-void node_actor_args_gone(struct node_core *core, uint64_t process); /* whatever it owned */
+void node_actor_args_feed(struct node_core *core);                   /* a link has room */
+void node_actor_args_gone(struct node_core *core, uint64_t process); /* with everything it owned */
 
 /* *out is NULL where nothing is needed. MR_OBJECT_LOST, MR_CORRUPT, MR_NOMEM: nothing is kept. */
 MR_MUST mr_status node_actor_args_args(struct node_core *core, const value_pack *args, node_kept **out);

@@ -39,7 +39,7 @@ typedef struct creation { /* an actor being made */
 static void creation_done(wire_call *call, const rpc_call_result *result) {
     creation *creation = container_of(call, struct creation, call);
     node_core *core = creation->core;
-    if (result->why == NULL) { /* else its process is gone, and that is told apart */
+    if (result->why == NULL) { /* else its process is gone, which is reported separately */
         value_pack *values;
         failure *failed;
         wire_outcome(call, result, "", &values, &failed);
@@ -116,7 +116,7 @@ const node_actor_ops node_actor_host_ops = {request, forget, start, end, dismiss
 
 /* ---- What is asked about them. */
 
-/* The one that was named, or that of the asker's program. */
+/* The given name space, or that of the caller's program. */
 static span space_of(node_core *core, const node_member *member, span named) {
     node_job *job = node_job_of(core, member->program);
     if (named.size > 0 || job == NULL) return named;

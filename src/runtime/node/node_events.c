@@ -1,8 +1,8 @@
 /* node_events.c — see node_manager.h. Event rings (event_ring.h) that workers and drivers write: allocated on request,
  * read by the node for queries, kept for a while after their process has ended.
  *
- * Memory that was lent for a ring stays one until the node closes: a process that writes after it was given up spoils a
- * ring at worst, and readers check all they read. All rings together take at most a part of the arena: the first are
+ * Memory of a ring stays a ring until the node closes: a process that writes after its ring was given to another spoils
+ * a ring at worst, and readers check all they read. All rings together take at most a part of the arena: the first are
  * large, later ones small, and then there are none. Tested by tests/inspect_test.c. */
 #include "runtime/node/node_events.h"
 

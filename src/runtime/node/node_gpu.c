@@ -1,4 +1,4 @@
-/* node_gpu.c — see node_manager.h. Workers see the GPUs that they were given and no others (WORKER_GPUS, which becomes
+/* node_gpu.c — see node_manager.h. Workers see only their assigned GPUs (WORKER_GPUS, which becomes
  * CUDA_VISIBLE_DEVICES there). An actor is told before it is created, on the same link; a lease is handed out when its
  * worker has been told. Without GPUs no such message is sent. */
 #include <stdlib.h>
@@ -11,7 +11,7 @@ typedef struct telling { /* of a worker, and then of the client that gets it */
     wire_call call;
     node_core *core;
     uint64_t lease, worker;
-    rpc_call_token token; /* of NODE_LEASE; lease == 0: nobody waits */
+    rpc_call_token token; /* of NODE_LEASE; lease == 0: no request waits */
 } telling;
 
 void node_lease_answer(node_core *core, rpc_call_token token, uint64_t lease, uint64_t worker) {
@@ -19,7 +19,7 @@ void node_lease_answer(node_core *core, rpc_call_token token, uint64_t lease, ui
     node_answer(core, token, span_of(fields, sizeof fields));
 }
 
-/* Whatever came of it: a worker that is gone is found out by whoever uses it. */
+/* The outcome is ignored: the client of the lease detects a worker that is gone. */
 static void told(wire_call *call, const rpc_call_result *result) {
     telling *telling = container_of(call, struct telling, call);
     if (telling->lease != 0) node_lease_answer(telling->core, telling->token, telling->lease, telling->worker);
@@ -31,7 +31,7 @@ void node_gpus_give(node_core *core, node_member *member) {
     member->gpus = (gpu_share){0};
 }
 
-/* Gives the worker what it needs instead of what it had. True: it sees others than before. */
+/* Assigns the needed GPUs instead of the old ones. True: the visible devices have changed. */
 static bool assign(node_core *core, node_member *member) {
     scheduler_snapshot snapshot = scheduler_see(core->scheduler, member->process);
     node_gpus_give(core, member);

@@ -1,15 +1,15 @@
-/* node_inspect.c — see node_manager.h. Answers NODE_LOOK: what the node knows, and what it asks the others for
+/* node_inspect.c — see node_manager.h. Answers NODE_LOOK: the node's own state, and the reports of other processes
  * (inspect_query.h).
  *
- *   asked ──► (a call to each process that it is about) ──► all have answered, or LOOK_US are over ──► answered
+ *   queried ──► (a call to each queried process) ──► all have answered, or LOOK_US are over ──► answered
  *
- * What the node says is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
+ * The node's own part is a map: "facts" and "store" of the machine (node_facts), "resources" (name, total, free, in
  * thousandths), "workers" {total, idle, starting, leases, waiting}, "processes" (id, pid, role, state, for, needs,
  * actor, class, asks_for, running), "groups" (id, handle, name, state, bundles), "actors" (id, class, name, state,
- * worker, restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on both clocks),
- * and if events were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why",
- * "records" and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome].
- * Tested by tests/inspect_test.c. */
+ * worker, restarts, starts, needs, failure), "actors_total", "now_us" and "wall_us" (this moment on both clocks), and
+ * if events were asked for "rings": of each worker "process", "pid", "class", "opened_us", "gone_us", "why", "records"
+ * and "events", lists of [begun_us, ended_us, kind, name, process, call, count, lane, outcome]. Tested by
+ * tests/inspect_test.c. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@
 
 enum { LOOK_US = 1000 * 1000, PARTS_MAX = 4096, ACTORS_SHOWN = 10 * 1000 };
 
-typedef struct part { /* what one process answers */
+typedef struct part { /* answer of one process */
     wire_call call;
     struct inquiry *look;
     uint64_t process;
@@ -30,7 +30,7 @@ typedef struct part { /* what one process answers */
     char why[256];
 } part;
 
-typedef struct inquiry { /* one question, while it is asked around */
+typedef struct inquiry { /* one query, while processes are asked */
     node_core *core;
     rpc_call_token token;
     inspect_query_question question;

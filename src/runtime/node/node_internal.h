@@ -1,9 +1,9 @@
-/* node_internal.h — the state of a node's core, for the files that are it (node_manager.h says which).
+/* node_internal.h — state of a node's core, for its own files (node_manager.h lists them).
  *
  * Invariants  a member is in both maps while its link is open; a lease_wait is in its member's list and under its
  *             ticket while the scheduler has the request; a pid is in `starting` from launcher.start until it joins or
- *             ends, and the scheduler counts it as starting exactly as long. A process takes its time to die of a kill:
- *             one that is doomed is no worker any more in the scheduler's eyes, lest a detached actor be put there. */
+ *             ends, and the scheduler counts it as starting exactly as long. A killed process dies with a delay:
+ *             a doomed process is no worker of the scheduler any more, so that no detached actor is placed there. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -17,21 +17,21 @@
 #include "runtime/refs/reply_queue.h"
 #include "runtime/refs/wire.h"
 
-/* The scheduler's name for the node itself, which asks for the workers of a program's actors. No process has it. */
+/* The scheduler's client id for the node itself, which requests workers for a program's actors. No process has it. */
 static inline uint64_t node_client_of(uint32_t program) { return UINT64_MAX - program; }
 
 typedef struct node_job {
     uint32_t number;
     uint64_t driver;         /* its process; 0: it has not joined yet */
-    char name_space[256];    /* where its actors have their names */
-    uint32_t actors;         /* of it that are not dead */
-    uint32_t failed_starts;  /* of workers, in a row */
-    char start_failure[512]; /* how the last of them failed */
+    char name_space[256];    /* name space of its actors */
+    uint32_t actors;         /* its actors that are not dead */
+    uint32_t failed_starts;  /* successive failed starts of workers */
+    char start_failure[512]; /* how the last start failed */
     bool has_started;        /* a worker of it has joined */
     bool ended;              /* its driver is gone */
-    node_output *output;     /* of its workers; NULL: it does not want it, or is not there */
-    uint32_t native;         /* the number under which its native workers are counted; 0: it has none */
-    uint32_t host;           /* of such a number: the program's; 0: it is a program itself */
+    node_output *output;     /* output of its workers; NULL: not wanted, or not joined */
+    uint32_t native;         /* program number of its native workers; 0: none */
+    uint32_t host;           /* of such a number: the program's; 0: a program itself */
 } node_job;
 
 typedef struct node_member { /* a process that has a link to the node */
@@ -41,26 +41,26 @@ typedef struct node_member { /* a process that has a link to the node */
     bool joined;
     wire_role role;
     uint32_t program;
-    gpu_share gpus;     /* that it has as a worker */
-    uint64_t gpus_seen; /* the devices that it was told to see, if gpus_told */
+    gpu_share gpus;     /* GPUs that it has as a worker */
+    uint64_t gpus_seen; /* devices visible to it, if gpus_told */
     bool gpus_told;
-    uint64_t gpu_lease;   /* by which it has them; 0: none, or it is an actor */
+    uint64_t gpu_lease;   /* lease of its GPUs; 0: none, or an actor */
     list lease_waits;     /* of node_lease_wait */
-    list answers;         /* that found no room */
+    list answers;         /* answers that found no room */
     list words;           /* of node_word: likewise */
-    const char *sentence; /* why the node ends it; NULL: it does not, or there is nothing to say */
-    bool leaves;          /* by itself, when the scheduler lets it end */
-    bool unborn;          /* the creation of the actor there found no room */
-    bool doomed;          /* its program is over: it is killed, and whatever it still says is too late */
+    const char *sentence; /* why the node kills it; NULL: it does not, or no reason */
+    bool leaves;          /* exits by itself, when the scheduler lets it end */
+    bool unborn;          /* the actor's creation request found no room */
+    bool doomed;          /* its program is over: it is killed, and its later messages are ignored */
 } node_member;
 
-typedef struct node_word { /* what a member is to be told */
+typedef struct node_word { /* a message to a member */
     list place;
     wire_method method;
     uint64_t about; /* a lease, a group */
 } node_word;
 
-typedef struct node_lease_wait { /* a client that waits for a worker */
+typedef struct node_lease_wait { /* a pending lease request */
     list place;
     node_member *member;
     uint64_t ticket;
@@ -70,7 +70,7 @@ typedef struct node_lease_wait { /* a client that waits for a worker */
 typedef struct node_starting { /* a worker's process that has not joined yet */
     int pid;
     uint32_t program;
-    bool doomed; /* it is killed, and may join before it notices */
+    bool doomed; /* killed, but may still join before it dies */
 } node_starting;
 
 struct node_core {
@@ -91,7 +91,7 @@ struct node_core {
     uint32_t next_program;
     gpus gpus;
     map groups, groups_by_ticket; /* of node_placement; the second while it is not placed */
-    map gpu_leases;               /* lease → node_member, of workers that have GPUs by it */
+    map gpu_leases;               /* lease → node_member, of workers with GPUs */
     bool stopped;                 /* nothing new is started */
     reply_queue replies;          /* answers to NODE_LOOK that found no room */
     node_events events;
@@ -101,21 +101,21 @@ struct node_core {
 /* ---- node_manager.c */
 
 node_member *node_member_by_process(node_core *core, uint64_t process); /* NULL: none */
-void node_answer(node_core *core, rpc_call_token token, span fields);   /* now or when there is room, in order */
+void node_answer(node_core *core, rpc_call_token token, span fields);   /* sent now or when there is room, in order */
 void node_refuse(node_core *core, rpc_call_token token, mr_status status, const char *text); /* likewise */
-/* Of what is said once; likewise, and behind the answers. No-op if the process is gone. */
+/* The same for one-way messages, sent after the answers. No-op if the process is gone. */
 void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t about);
 void node_end_process(node_core *core, uint64_t process); /* of a worker; no-op if it is gone */
-void node_decide(node_core *core); /* after everything that may let the scheduler decide something */
+void node_decide(node_core *core);                        /* after every event that may let the scheduler decide */
 
 /* ---- node_job.c */
 
 node_job *node_job_of(node_core *core, uint32_t number); /* NULL: it is over */
 node_job *node_job_add(node_core *core);
-/* The number of a program's native workers, which live in the node's own executable: they are as those of a program
- * that has no driver and starts none ahead. It is forgotten with the program. */
+/* The program number of native workers, which run the node's own executable: they belong to a pseudo-program without a
+ * driver and without prestarted workers. The number is freed with the program. */
 MR_MUST mr_status node_job_native(node_core *core, uint32_t *program);
-node_output *node_job_output(node_core *core, uint32_t number); /* of what is printed under it; NULL: nobody's */
+node_output *node_job_output(node_core *core, uint32_t number); /* output of its workers; NULL: not shown */
 mr_status node_job_join(node_core *core, node_member *member, reader *reader); /* of a driver; not yet joined */
 void node_job_left(node_core *core, uint32_t number);                          /* its driver is gone */
 void node_job_check(node_core *core, uint32_t number);                         /* forgets one that is over */
@@ -124,24 +124,24 @@ mr_status node_drain(node_core *core, node_member *member, rpc_call_token token)
 
 /* ---- node_lease.c: requests answer now or later, or fail and are refused. */
 
-/* Says to the log, and to its program where that is not the same, that somebody waits for what there is not, and what
- * to do about it (NULL: the usual). */
+/* Warns in the log, and in the program's output if that is different, that `who` waits for resources the machine lacks,
+ * with the remedy (NULL: the usual one). */
 void node_warn_impossible(node_core *core, uint32_t program, const char *who, const resources *need,
                           const char *advice);
 mr_status node_lease(node_core *core, node_member *member, reader *reader, rpc_call_token token);
 mr_status node_release(node_core *core, node_member *member, reader *reader, rpc_call_token token);
 void node_lease_cancel(node_core *core, node_lease_wait *wait);
-void node_lease_forget(node_core *core, node_lease_wait *wait); /* the scheduler does not have it any more */
+void node_lease_forget(node_core *core, node_lease_wait *wait); /* the scheduler has dropped it */
 void node_carry_out(node_core *core, const scheduler_decision *decision);
-/* Asks a worker to come to its end by itself, and kills it if it has not within that time; 0: it may take any. */
+/* Asks a worker to exit by itself, and kills it after that time; 0: no limit. */
 void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us);
 mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
 void node_start_failed(node_core *core, node_starting *starting); /* freed */
-void node_worker_gone(node_core *core, uint32_t program);         /* one that had joined */
+void node_worker_gone(node_core *core, uint32_t program);         /* a member that had joined */
 void node_start_refused(node_core *core, uint32_t program, const char *why);
 void node_starting_add(node_core *core, uint32_t program, int pid);
 
-/* Fails if no worker of that program will come whatever is asked for. */
+/* Fails if no worker of that program will ever start. */
 mr_status node_check_hope(node_core *core, uint32_t program);
 
 /* ---- node_placement.c */
@@ -151,7 +151,7 @@ mr_status node_check_hope(node_core *core, uint32_t program);
 /* NODE_GROUP_* */
 mr_status node_handle_group(node_core *core, node_member *member, reader *reader, const rpc_call_request *request);
 void node_group_placed(node_core *core, uint64_t ticket);
-void node_group_cancel(node_core *core, rpc_call_token token); /* somebody does not wait for one any more */
+void node_group_cancel(node_core *core, rpc_call_token token); /* a request for a group was cancelled */
 void node_groups_end_program(node_core *core, uint32_t program);
 void node_groups_fini(node_core *core);
 mr_arg node_group_rows(node_core *core, struct report *report);
@@ -159,18 +159,18 @@ mr_arg node_group_rows(node_core *core, struct report *report);
 /* ---- node_gpu.c */
 
 void node_lease_answer(node_core *core, rpc_call_token token, uint64_t lease, uint64_t worker);
-/* Tells a worker which GPUs it has by its lease, or as an actor (lease 0). True: the lease's client is answered when
- * the worker knows. False: there is nothing to tell. */
+/* Tells a worker its GPUs of a lease, or as an actor (lease 0). True: the lease's client is answered when the worker
+ * knows. False: nothing to tell. */
 bool node_gpus_tell(node_core *core, node_member *member, uint64_t lease, rpc_call_token token);
-void node_gpus_give(node_core *core, node_member *member); /* it has none any more */
+void node_gpus_give(node_core *core, node_member *member); /* its GPUs are free again */
 
 /* ---- node_actor_create.c */
 
 extern const node_actor_ops node_actor_host_ops;
-void node_create_again(node_core *core, node_member *member); /* there may be room */
+void node_create_again(node_core *core, node_member *member); /* a link has room */
 /* NODE_ACTOR_* */
 mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const rpc_call_request *request);
 
 /* ---- node_inspect.c */
 
-mr_status node_look(node_core *core, const rpc_call_request *request); /* answers by and by */
+mr_status node_look(node_core *core, const rpc_call_request *request); /* answers later */

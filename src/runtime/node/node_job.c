@@ -62,7 +62,7 @@ static void doom(node_core *core, node_member *member) {
     core->launcher.ops->kill(core->launcher.self, member->pid);
 }
 
-/* Ends all its workers but those that are a (detached) actor, and those that are still on their way. */
+/* Ends all its workers, also starting ones, except (detached) actors. */
 static void end_workers(node_core *core, uint32_t number) {
     map_for_each (slot, &core->by_process) {
         node_member *member = slot.value;

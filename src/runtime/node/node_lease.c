@@ -34,7 +34,7 @@ static void count_failed(node_core *core, node_job *job, uint32_t failed_starts)
     scheduler_bar(core->scheduler, job->number, failed_starts >= FAILED_STARTS);
 }
 
-/* One more try. Those that are starting began before it: if they fail, that says nothing of it. */
+/* One more try. Workers that are starting began before it: their failures do not count. */
 static void try_again(node_core *core, node_job *job) {
     uint32_t starting = 0;
     map_for_each (slot, &core->starting) starting += ((const node_starting *)slot.value)->program == job->number;
@@ -64,7 +64,7 @@ static void refuse_leases(node_core *core, uint32_t program, const char *why) {
 }
 
 /* A worker that was counted as starting will not come, `doomed` if it was killed with its program. After FAILED_STARTS
- * in a row none will: nobody waits for a new one, nor do the detached actors of a program that has ended. */
+ * in a row none will: all requests for a worker fail, also those of detached actors of a program that has ended. */
 static void start_failed(node_core *core, uint32_t number, bool doomed) {
     node_job *job = node_job_of(core, number);
     scheduler_spawn_failed(core->scheduler, number);
@@ -77,8 +77,8 @@ static void start_failed(node_core *core, uint32_t number, bool doomed) {
     node_actors_give_up(&core->actors, number, why); /* may be the end of the program */
 }
 
-/* The last that ran tasks of a program whose next ones did not start: one more try, for whoever waits. If that fails,
- * too, they are told. */
+/* The last worker of a program whose next workers did not start has ended: one more try for the waiting requests. If
+ * that fails, too, they fail. */
 void node_worker_gone(node_core *core, uint32_t number) {
     node_job *job = node_job_of(core, number);
     if (job != NULL && is_hopeless(core, job)) try_again(core, job);
@@ -186,7 +186,7 @@ typedef struct dismissal { /* a worker that was asked to leave */
     uint64_t process;
 } dismissal;
 
-/* It has left, or has taken too long. */
+/* The worker has left, or has taken too long. */
 static void dismissal_done(wire_call *call, const rpc_call_result *result) {
     const dismissal *dismissal = container_of(call, struct dismissal, call);
     if (result->why == NULL) node_end_process(dismissal->core, dismissal->process);

@@ -68,7 +68,7 @@ static mr_status tell(node_core *core, const node_member *member, wire_method me
     return wire_tell(core->rpc, member->link, method, span_of(&about, sizeof about));
 }
 
-/* It does not overtake the answer by which the member knows what it is about: the grant of a lease, say. */
+/* The message does not overtake the answer that introduces its subject, such as the grant of a lease. */
 void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t about) {
     node_member *member = node_member_by_process(core, process);
     if (member == NULL) return;

@@ -1,19 +1,19 @@
-/* node_manager.h — decisions of a node: its members, the workers they get, and the location of actors.
+/* node_manager.h — decisions of a node: its members, their workers, and the locations of actors.
  *
- * Pure over `calls` (net/rpc/rpc.h) and a launcher: time, messages and the ends of processes come in, answers and
- * decisions go out. The loop that drives it, with the broker, the port and the children, is node.c; the simulator is
- * another.
+ * Pure over `rpc` (net/rpc/rpc.h) and a launcher: inputs are time, messages and ends of processes, outputs are answers
+ * and decisions. node.c drives the core in a loop with the broker, the transport and the children; the simulator drives
+ * it, too.
  *
- *   node_manager.c        life, members, requests by method
- *   node_job.c     the programs that have joined: each has workers of its own, and ends with its driver
- *   node_lease.c       what the scheduler decides, carried out: leases, workers that start and fail to
- *   node_gpu.c         which GPUs a worker sees
- *   node_placement.c       placement groups
+ *   node_manager.c       life, members, requests by method
+ *   node_job.c           jobs: each has workers of its own, and ends with its driver
+ *   node_lease.c         carries out the scheduler's decisions: leases, starts of workers and their failures
+ *   node_gpu.c           GPUs visible to a worker
+ *   node_placement.c     placement groups
  *   node_actor_create.c  requests about actors, and the operations of their table (node_actor.h)
- *   node_actor_args.c        arguments of actors that may be created again
- *   node_inspect.c        queries about the node and its processes
- *   node_events.c      latest calls of workers, in rings of shared memory
- *   node_internal.h       state that these files share */
+ *   node_actor_args.c    arguments of actors that may be created again
+ *   node_inspect.c       queries about the node and its processes
+ *   node_events.c        latest calls of workers, in rings of shared memory
+ *   node_internal.h      state that these files share */
 #pragma once
 #include "net/rpc/rpc.h"
 #include "net/shm/broker.h"
@@ -27,13 +27,13 @@ typedef struct node_core node_core;
 
 enum { NODE_MANAGER_OWN_PROGRAM = 1 }; /* the number of a private node's program */
 
-typedef struct node_facts { /* what only the machine's loop knows */
+typedef struct node_facts { /* facts known only to the machine's loop */
     int pid;
     uint32_t number; /* of the node, the same in the numbers of all its processes */
     char host[64];
     const char *address, *folder; /* borrowed */
     int64_t age_us;
-    uint64_t memory_bytes; /* that the machine, or its container, has beside the arena; 0: not known */
+    uint64_t memory_bytes; /* memory of the machine, or its container, beside the arena; 0: not known */
     broker_stats arena;
     store_server_stats store;
 } node_facts;
@@ -50,9 +50,9 @@ typedef struct node_manager_options {
     uint32_t events_kept;   /* of each worker; 0: none */
     resources total;        /* of this machine */
     const char *gpus_shown; /* as gpus_init; borrowed for node_manager_create */
-    uint32_t workers;       /* of each program, started before anybody asks */
-    /* Programs come and go, and each says what its workers are when it joins; otherwise the node is one program's,
-     * whose workers start before it joins. */
+    uint32_t workers;       /* workers of each program, started before the first request */
+    /* A standalone node: programs join and leave, and each sends its launch spec when it joins; otherwise a private
+     * node of one program, whose workers start before it joins. */
     bool lasting;
 } node_manager_options;
 
@@ -60,12 +60,12 @@ typedef struct node_manager_options {
 node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher);
 void node_manager_destroy(node_core *core); /* the transport must bring no event to its calls afterwards */
 
-rpc *node_manager_calls(node_core *core); /* borrowed; the context for rpc_events, and what wants rpc_tick */
+rpc *node_manager_calls(node_core *core); /* borrowed; the context for rpc_events and rpc_tick */
 
-/* A part of the node that needs more than the core may touch (the store server): it is handed the requests of methods
- * that the core does not know, of those who have joined, and hears who leaves. Borrowed for the core's life. */
+/* A part of the node that is not pure (the store server): gets the requests of joined processes for methods unknown to
+ * the core, and is told when a process leaves. Borrowed for the core's life. */
 typedef struct node_extension_ops {
-    /* answers, or fails: refused */
+    /* answers, or fails: the request is refused */
     mr_status (*request)(void *self, uint64_t process, const rpc_call_request *request);
     void (*room)(void *self); /* a link has room again */
     void (*gone)(void *self, uint64_t process);
@@ -73,23 +73,23 @@ typedef struct node_extension_ops {
     void (*let_go)(void *self, const object_ref *ref);    /* of one that was kept */
 } node_extension_ops;
 void node_manager_extension(node_core *core, const node_extension_ops *ops,
-                            void *self); /* before anybody can have joined */
+                            void *self); /* before the first process can join */
 
-void node_manager_start(node_core *core); /* the transport stands: the first workers are asked for */
+void node_manager_start(node_core *core); /* the transport is open: requests the first workers */
 void node_manager_stop(node_core *core);  /* nothing new is started; links and children may end now */
 
-/* What the worker ran that printed what ends at this place of that outlet; false: not known. */
+/* Name of the body that wrote the worker's output before this place of that stream; false: not known. */
 bool node_manager_speaker(const node_core *core, int pid, std_stream std_stream, uint64_t place, char *out,
                           size_t size);
 /* A process that the launcher started has printed this line. */
 void node_manager_printed(node_core *core, uint32_t program, const node_output_source *source, span line);
 
-/* A worker that the launcher said would start has done so, or will not. */
+/* A worker announced by the launcher has started, or failed to start. */
 void node_manager_child_started(node_core *core, uint32_t program, int pid);
 void node_manager_start_failed(node_core *core, uint32_t program, const char *why);
 
 bool node_manager_is_starting(const node_core *core, int pid); /* it has not joined yet */
-/* Why the node has ended a process, for the text of its death; "": it did not, or there is nothing to say. */
+/* Why the node has killed a process, for the text of its death; "": it did not, or no reason. */
 const char *node_manager_sentence(const node_core *core, int pid);
 
 /* A process that the launcher started has ended; `how`: "exited with status 3", say. */

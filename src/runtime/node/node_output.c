@@ -15,7 +15,7 @@ typedef struct waiter {
     rpc_call_token token;
 } waiter;
 
-typedef struct batch { /* under way to the program */
+typedef struct batch { /* in flight to the program */
     wire_call call;
     node_output *output;
     std_stream std_stream;
@@ -136,7 +136,7 @@ __attribute__((format(printf, 3, 4))) static bool put_note(node_std_stream *stre
     return put(stream, source, text, (size_t)length);
 }
 
-/* In the name of whoever said it last. */
+/* With the label of the last source. */
 static void put_repeats(node_std_stream *stream, const char *so_far) {
     node_output_source source = {.label = stream->last_label, .pid = stream->last_pid};
     if (stream->repeats == 1)
@@ -150,7 +150,7 @@ static void say_repeats(node_std_stream *stream) {
     stream->repeats = 0;
 }
 
-/* What there is no room to say is said with the next. */
+/* Counts that find no room are shown with the next line. */
 static void say_hidden(node_std_stream *stream, const node_output_source *source) {
     uint64_t count = stream->hidden;
     if (count == 1 && put_note(stream, source, "[1 line not shown; it is in the logs]")) stream->hidden = 0;

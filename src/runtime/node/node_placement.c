@@ -4,9 +4,8 @@
  *   NODE_GROUP_CREATE ──► waits its turn ──► placed: NODE_GROUP_WAIT is answered ──► removed, or its program ended
  *
  * The creator of a group that is placed at once learns it from the answer, and is notified when another process removes
- * the group (CLIENT_GROUP_GONE).
- * What runs in one that is removed ends with that cause. One that is detached and placed outlives its program.
- * Tested by tests/placement_test.c. */
+ * the group (CLIENT_GROUP_GONE). Workers in a removed group end with that cause. A detached and placed group outlives
+ * its program. Tested by tests/placement_test.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +102,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, rp
     map_put(&core->groups_by_ticket, placement->ticket, placement);
     warn_if_impossible(core, placement);
     node_decide(core);
-    uint8_t placed = placement->ticket == 0; /* then nobody has to ask */
+    uint8_t placed = placement->ticket == 0; /* the creator needs no request */
     node_answer(core, token, span_of(&placed, 1));
     return MR_OK;
 }

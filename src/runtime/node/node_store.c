@@ -14,7 +14,7 @@
 
 typedef struct client { /* a process that has a store */
     link_id link;
-    bool nudged, again; /* it has been asked to look, and has not answered yet; and there is something new since */
+    bool nudged, again; /* CLIENT_STORE is unanswered; and there is news since */
 } client;
 
 struct node_store {
@@ -26,7 +26,7 @@ struct node_store {
     spill_file *spill; /* NULL: nothing is spilled */
     event_loop_watch *spilled;
     event_loop_timer *timer;
-    map clients; /* process → guest */
+    map clients; /* process → record of a store client */
 };
 
 /* ---- What the store server needs of the world. */
@@ -66,7 +66,7 @@ static void nudge_done(wire_call *call, const rpc_call_result *result) {
     if (again) ask_to_look(store, process);
 }
 
-/* A process that does not look for a while keeps what it has: it is asked once until it answers. */
+/* A process that does not answer for a while keeps its memory: one CLIENT_STORE is pending at a time. */
 static void ask_to_look(void *context, uint64_t process) {
     node_store *store = context;
     client *client = map_get(&store->clients, process);
@@ -90,7 +90,7 @@ static const store_server_ops spilling_ops = {.extent_alloc = extent_alloc,
                                               .forget = forget,
                                               .nudge = ask_to_look};
 
-/* ---- When it looks. */
+/* ---- The timer. */
 
 static void look(void *context) {
     node_store *store = context;

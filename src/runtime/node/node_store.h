@@ -1,9 +1,9 @@
-/* node_store.h — the objects of a machine inside its node: the store server (store/store_server.h), the folder that it
- * spills to, and when it looks around.
+/* node_store.h — object store of a machine inside its node: the store server (store/store_server.h), its spill
+ * directory and its timer.
  *
- * Other processes ask it over calls (store/store_rpc_client.h). It knows each from its first request until its link
- * closes, and asks it to look at its store (CLIENT_STORE) when something was taken of it or is wanted back. A machine
- * that cannot spill is told so once, in the log, and does without.
+ * Other processes use it by RPC (store/store_rpc_client.h). The store knows a process from its first request until its
+ * link closes, and asks the process to check its store page (CLIENT_STORE) when an object was taken or memory is wanted
+ * back. A machine that cannot spill gets one warning in the log, and runs without spilling.
  *
  * An annex of the node's core (node_manager.h), from which requests of STORE_SERVER_METHOD and NODE_STORE come to it.
  *
@@ -26,7 +26,7 @@ node_store *node_store_open(event_loop *loop, broker *broker, node_core *core, c
 /* After the end of every link, and before core, broker and loop go. NULL is a no-op. */
 void node_store_close(node_store *store);
 
-store_server *node_store_server(node_store *store); /* borrowed: for those who want to see what is there */
+store_server *node_store_server(node_store *store); /* borrowed: for inspection */
 
 /* The answer to NODE_STORE, after a collection. */
 typedef struct node_store_stats {

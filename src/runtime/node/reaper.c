@@ -22,7 +22,7 @@ static void be_left_alone(void) {
     sigprocmask(SIG_BLOCK, &signals, NULL);
     setpgid(0, 0);
     close_range(0, UINT_MAX, 0);
-    int moved = chdir("/"); /* so that it pins no folder */
+    int moved = chdir("/"); /* so that it pins no directory */
     (void)moved;
 }
 

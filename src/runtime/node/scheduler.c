@@ -52,19 +52,19 @@ static program *program_made(scheduler *scheduler, uint32_t number) {
     return program;
 }
 
-/* Nothing is left of it, and nobody will speak of it. */
+/* The program has no clients, workers or starts left, and has ended. */
 static void forget_if_over(program *program) {
     if (!program->ended || program->clients + program->workers + program->others + program->starting > 0) return;
     list_remove(&program->place);
     free(program);
 }
 
-/* One that blocks without a lease is still at work for a client that is gone. */
+/* A worker that blocks without a lease still works for a client that is gone. */
 bool scheduler_can_grant(const worker *worker) {
     return worker->lease == NULL && !worker->kept && !worker->blocked && !worker->spent;
 }
 
-/* After a change of what scheduler_can_grant looks at. */
+/* After a change of the input of scheduler_can_grant. */
 void scheduler_settle(worker *worker) {
     program *program = worker->program;
     bool idle = scheduler_can_grant(worker);
@@ -114,7 +114,7 @@ static void drop_worker(scheduler *scheduler, worker *worker) {
     forget_if_over(program);
 }
 
-/* Its lease ends, and it is not used again: nobody knows what it still does. */
+/* The lease ends, and the worker is not reused: its remaining work is unknown. */
 void scheduler_spend(scheduler *scheduler, worker *worker) {
     worker->spent = true;
     scheduler_end_lease(scheduler, worker->lease);
@@ -191,7 +191,7 @@ void scheduler_worker_add(scheduler *scheduler, uint64_t id, uint32_t number) {
     program->idle_count++;
     list_push_back(&program->idle, &worker->place);
     map_put(&scheduler->workers, id, worker);
-    scheduler_spawn_failed(scheduler, number); /* it is on its way no longer */
+    scheduler_spawn_failed(scheduler, number); /* it is not starting any more */
 }
 
 void scheduler_worker_gone(scheduler *scheduler, uint64_t id) {

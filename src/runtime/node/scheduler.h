@@ -1,34 +1,35 @@
 /* scheduler.h — scheduling policy of one machine: assignment of workers to clients. Pure: no I/O, no clock.
  *
- * A client (a program or a worker, by its process) asks for a worker with resources; the answer is a *lease*, which it
- * keeps as long as it has work of that shape, feeding the worker directly, and gives back. The scheduler's decisions
- * come out of scheduler_next, one at a time, until there is none:
+ * A client (a driver or a worker, by its process) requests a worker with resources; the answer is a *worker lease*,
+ * which the client keeps as long as it has tasks of that scheduling class, sends them to the worker directly, and
+ * returns. The scheduler's decisions come out of scheduler_next, one at a time, until there is none:
  *
  *   GRANT    this request gets that worker under this lease; its resources are taken
  *   SPAWN    start another worker process of this program
- *   RECLAIM  ask this client to give an idle lease back: others wait
+ *   RECLAIM  ask this client to return an idle lease: others wait
  *   END      end this worker: its client has ended or is done with it, and its remaining work is unknown
- *   PLACED   this request's group is there
+ *   PLACED   this request's group is placed
  *   REFUSE   this request will never be granted: its group was removed
  *
  *   request: asked ──► (resources free and a worker idle) granted ──► released │ worker gone │ client gone
  *              └── cancelled, client gone
  *
  * Fair between programs, and within one between its clients: of those whose request fits, the next grant goes to the
- * program with the fewest leases that take of the same kinds of resources now (a blocked worker's takes nothing), there
- * to the client with the fewest, and among equals to the one that waits longest. So a program that floods does not
- * starve another. A client's own requests are answered in their order, except that one that does not fit does not hold
- * back another shape. No client starves: a client that has nothing of what it waits for is passed by SCHEDULER_PATIENCE
- * younger requests at most. Then what it needs is kept for it, and all who hold some of it are asked to give it back,
- * until it is there. (Unless actors hold it: they stay.) A worker that blocks in `get` lends its resources
- * (scheduler_block), whether it is leased or an actor's, so that nested tasks never wait for their own parent; when it
- * goes on, it takes them back even if that overdraws for a while: what is overdrawn is not granted.
+ * program with the fewest leases that take of the same kinds of resources now (a blocked worker's lease takes nothing),
+ * there to the client with the fewest, and among equals to the client that waits longest. So a program that floods does
+ * not starve another. A client's own requests are answered in their order, except that a request that does not fit does
+ * not hold back another scheduling class. No client starves: a client that has none of the resources it waits for is
+ * overtaken by SCHEDULER_PATIENCE younger requests at most. Then its resources are reserved, and all clients that hold
+ * some of them are asked to return leases, until the request fits. (Actors keep theirs.) A worker that blocks in `get`
+ * releases its resources (scheduler_block), whether it is leased or an actor's, so that nested tasks never wait for
+ * their own parent; when the worker resumes, it takes them back even if that overcommits for a while: overcommitted
+ * resources are not granted.
  *
- *   scheduler.c         events: clients, workers and requests that come and go
- *   scheduler_decide.c  decisions
+ *   scheduler.c           events: clients, workers and requests that come and go
+ *   scheduler_decide.c    decisions
  *   scheduler_bundles.c   placement groups: resources that are reserved together
- *   scheduler_stats.c    queries, and the check of the invariants
- *   scheduler_internal.h   state that these files share
+ *   scheduler_stats.c     queries, and the check of the invariants
+ *   scheduler_internal.h  state that these files share
  *
  * Invariants  free + placed groups + taken by workers that run = total, for every resource, likewise in each bundle; a
  * worker has at most one lease; a request is answered at most once; scheduler_check asserts all of them. */
@@ -39,7 +40,7 @@ typedef struct scheduler scheduler;
 
 enum {
     SCHEDULER_PATIENCE = 8,
-    SCHEDULER_STARTING_MAX = 16, /* workers that are on their way at a time: more would only be in each other's */
+    SCHEDULER_STARTING_MAX = 16, /* concurrent starts of workers: more would slow each other down */
 };
 
 typedef enum scheduler_verb {
@@ -53,39 +54,40 @@ typedef enum scheduler_verb {
 
 typedef struct scheduler_decision {
     scheduler_verb verb;
-    uint64_t client; /* whom it concerns */
+    uint64_t client; /* the client or worker it concerns */
     uint64_t ticket; /* GRANT, PLACED, REFUSE: which request */
     uint64_t lease, worker;
     uint32_t program; /* SPAWN */
     bool evicted;     /* END: its group was removed */
 } scheduler_decision;
 
-/* `prestart` workers of each program are started before anybody asks. */
+/* `prestart` workers of each program are started before the first request. */
 scheduler *scheduler_create(const resources *total, uint32_t prestart);
 void scheduler_destroy(scheduler *scheduler);
 
 /* Programs differ in what their workers can run; numbers are the caller's. */
 void scheduler_client_add(scheduler *scheduler, uint64_t client, uint32_t program);
-void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* its requests end, and the workers it had */
-/* No workers of it are started ahead any more; it is forgotten when its last client, worker and start is gone. */
+void scheduler_client_gone(scheduler *scheduler, uint64_t client); /* ends its requests and its workers */
+/* Stops prestarting workers of the program, which is freed when its last client, worker and start is gone. */
 void scheduler_program_ended(scheduler *scheduler, uint32_t program);
 
-void scheduler_worker_add(scheduler *scheduler, uint64_t worker, uint32_t program); /* one that was spawned has come */
+void scheduler_worker_add(scheduler *scheduler, uint64_t worker, uint32_t program); /* a spawned worker has joined */
 void scheduler_worker_gone(scheduler *scheduler, uint64_t worker);                  /* its lease ends */
-void scheduler_spawn_failed(scheduler *scheduler, uint32_t program);     /* one that was spawned will not come */
-void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred); /* no SPAWN of it while it is barred */
+void scheduler_spawn_failed(scheduler *scheduler, uint32_t program);                /* a spawned worker will not join */
+void scheduler_bar(scheduler *scheduler, uint32_t program, bool barred);            /* no SPAWN of a barred program */
 
-/* ---- Groups: bundles of resources that are set aside together, all or none. Until it is removed, a bundle is what
- * requests that name it (resources.group) are met from, and the machine has that much less for others. A request that
- * names no bundle takes the first that has room. Placing one is asked for like a worker, waits its turn like that and
- * is told as PLACED. Within a group there is no patience: the next is who has least, then who waits longest.
+/* ---- Groups: bundles of resources that are reserved together, all or none. Until the group is removed, requests that
+ * name a bundle (resources.group) take from that bundle, and the machine has that much less for others. A request that
+ * names no bundle takes the first that has room. A placement is requested like a worker, waits its turn and ends with
+ * PLACED. Within a group there is no SCHEDULER_PATIENCE: the next grant goes to the client with the fewest leases, then
+ * to the longest waiting.
  *
- *   added ──► (its resources are free) placed ──► removed: what it holds ends (END), who waits for it is told (REFUSE)
+ *   added ──► (its resources are free) placed ──► removed: its workers end (END), its requests are refused (REFUSE)
  *     └────────────────────────────────────────────► removed */
 
-typedef struct scheduler_place { /* who asks, and how */
+typedef struct scheduler_place { /* the request for a group */
     uint64_t client, ticket;
-    bool apart; /* each bundle on another machine: several never fit on this one */
+    bool apart; /* each bundle on another machine: several never fit on one */
 } scheduler_place;
 
 /* MR_EXISTS; MR_INVALID: more kinds of resources than there can be; MR_NOMEM. At least one bundle. */
@@ -95,14 +97,14 @@ void scheduler_group_remove(scheduler *scheduler, uint64_t group); /* no-op if t
 /* Whether a need can ever be met from its group. MR_NOT_FOUND, MR_INVALID. */
 MR_MUST mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need);
 
-/* ---- Requests. Tickets are the caller's, unique per client. A need that names a group names one that is there. */
+/* ---- Requests. Tickets are the caller's, unique per client. A need that names a group names an existing one. */
 void scheduler_request(scheduler *scheduler, uint64_t client, uint64_t ticket, const resources *need);
 void scheduler_cancel(scheduler *scheduler, uint64_t client, uint64_t ticket); /* no-op once it is granted */
-/* MR_NOT_FOUND: not this client's lease (any more). `keep_worker` false: it is to end. */
+/* MR_NOT_FOUND: not this client's lease (any more). `keep_worker` false: the worker ends. */
 MR_MUST mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t lease, bool keep_worker);
 void scheduler_block(scheduler *scheduler, uint64_t worker, bool blocked);
 
-/* An actor takes a worker for good: the lease ends, its resources stay taken until the worker is gone. */
+/* An actor takes a worker permanently: the lease ends, its resources stay taken until the worker is gone. */
 MR_MUST mr_status scheduler_keep(scheduler *scheduler, uint64_t client, uint64_t lease, const resources *from_now_on);
 
 bool scheduler_next(scheduler *scheduler, scheduler_decision *out);
@@ -118,10 +120,10 @@ scheduler_stats scheduler_stats_now(const scheduler *scheduler);
 bool scheduler_program_runs(const scheduler *scheduler, uint32_t program); /* there is a worker for tasks of it */
 
 typedef struct scheduler_snapshot { /* of one process */
-    uint64_t client;                /* who has it as a worker; 0: nobody, or the node for an actor */
-    bool kept, blocked;             /* an actor has it for good; it waits inside a body, and lends what it has */
-    resources need;                 /* what it has as a worker */
-    uint32_t requests;              /* workers that it asks for as a client */
+    uint64_t client;                /* its client; 0: none, or the node for an actor */
+    bool kept, blocked; /* an actor has it permanently; it waits inside a body, and its resources are released */
+    resources need;     /* its resources as a worker */
+    uint32_t requests;  /* its pending requests as a client */
 } scheduler_snapshot;
 scheduler_snapshot scheduler_see(const scheduler *scheduler, uint64_t process);
 void scheduler_check(const scheduler *scheduler);

@@ -68,7 +68,7 @@ static void refuse_requests(scheduler *scheduler, const group *group) {
     }
 }
 
-/* What an actor has kept is free at once; its process is to end. */
+/* Resources of an actor are free at once; its process is to end. */
 static void evict_kept(scheduler *scheduler, worker *worker) {
     if (!worker->blocked) resources_give(&worker->kept_pool->free, &worker->kept_need);
     resources_give(&worker->kept_pool->beside_actors, &worker->kept_need);

@@ -1,12 +1,12 @@
-/* scheduler_decide.c — see scheduler.h: decisions. A decision looks at the waiting clients and at all leases: few, even
- * with a thousand workers. Tested by src/runtime/node/scheduler_test.c. */
+/* scheduler_decide.c — see scheduler.h: decisions. A decision visits the waiting clients and all leases: few, even with
+ * a thousand workers. Tested by src/runtime/node/scheduler_test.c. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/mutation.h"
 #include "runtime/node/scheduler_internal.h"
 
-/* One that the client can use: not itself, if it is a worker whose last task has left some of its own behind. */
+/* An idle worker for the client: not the client itself, if it is a worker whose last task has left tasks of its own. */
 static worker *idle_worker(const scheduler *scheduler, const client *client) {
     const program *program = client->program;
     list_for_each (at, &program->idle) {
@@ -21,10 +21,10 @@ static worker *idle_worker(const scheduler *scheduler, const client *client) {
     return NULL;
 }
 
-/* ---- Counting what is left. A count begins with everything that is free, or will be given back, in every pool; those
- * that nobody looks at are not touched. */
+/* ---- Counting remaining resources. A count begins with everything that is free, or will be returned, in every pool;
+ * unused pools are not touched. */
 
-/* What is free, and what clients were asked for and will give back. */
+/* Free resources, and resources of reclaimed leases that clients will return. */
 static resources coming(const scheduler *scheduler, const pool *pool) {
     resources coming = pool->free;
     list_for_each (at, &scheduler->leases) {
@@ -45,7 +45,7 @@ static resources *left_in(const scheduler *scheduler, pool *pool, counting what)
     return &pool->left;
 }
 
-/* Where it would be met: of any bundle that would do the first that has room, else the first that ever can. */
+/* Pool for the request: of all suitable bundles the first that has room, else the first that can ever have room. */
 static pool *pool_of(scheduler *scheduler, const request *request, counting what) {
     group *group = request->group;
     if (group == NULL || request->places) return &scheduler->machine;
@@ -77,7 +77,7 @@ static bool would_fit(scheduler *scheduler, const request *request) {
            resources_fit(&request->need, left_in(scheduler, pool_of(scheduler, request, FREE), FREE));
 }
 
-/* ---- Who is next. */
+/* ---- The next request. */
 
 static bool share_a_kind(const resources *a, const resources *b) {
     for (uint32_t i = 0; i < a->count; i++)
@@ -97,8 +97,8 @@ static bool same_ground(const granted_lease *lease, const request *request) {
 }
 
 /* How many leases a client and its whole program have, where the request is met, that take of what is needed; `left`:
- * without those that they were asked for. A worker that blocks lends what it has: a program whose workers all wait for
- * each other has nothing. */
+ * without those that they were asked for. A blocked worker releases its resources: a program whose workers all wait for
+ * each other has none. */
 static share share_of(const scheduler *scheduler, const client *client, const request *request, const resources *need,
                       bool left) {
     share share = {0};
@@ -117,7 +117,7 @@ static bool has_none(const scheduler *scheduler, const request *request) {
            share_of(scheduler, request->client, request, &request->need, false).client == 0;
 }
 
-/* It would fit if only the actors and groups were there, which stay. */
+/* The request would fit beside the actors and groups, which stay. */
 static bool can_come(const request *request, const pool *pool) {
     return can_be_met(request) && resources_fit(&request->need, &pool->beside_actors);
 }
@@ -222,14 +222,14 @@ static bool decide_grant(scheduler *scheduler, scheduler_decision *out) {
     return true;
 }
 
-/* The due request waits for nothing but a worker: what is idle is its own client. All others wait for it. */
+/* The due request waits only for a worker: the idle worker is its own client. All other requests wait for it. */
 static bool due_lacks_worker(const scheduler *scheduler, const program *program) {
     const request *due = due_request(scheduler);
     if (due == NULL || due->places || due->client->program != program || program->starting > 0) return false;
     return idle_worker(scheduler, due->client) == NULL && resources_fit(&due->need, &scheduler->machine.free);
 }
 
-/* True if more workers of a program than are idle or on their way could be put to use now. */
+/* True if more workers of a program than are idle or starting could be used now. */
 static bool wants_more(scheduler *scheduler, const program *program) {
     if (!program->ended && program->workers + program->starting < scheduler->prestart) return true;
     if (due_lacks_worker(scheduler, program)) return true;
@@ -249,7 +249,7 @@ static bool wants_more(scheduler *scheduler, const program *program) {
     return false;
 }
 
-/* The program with the fewest on their way is next, so that none waits for another's thousand. */
+/* The program with the fewest starting workers is next, so that none waits for another's thousand. */
 static bool decide_spawn(scheduler *scheduler, scheduler_decision *out) {
     if (scheduler->starting >= SCHEDULER_STARTING_MAX) return false;
     program *best = NULL;
@@ -284,7 +284,7 @@ static bool decide_refuse(scheduler *scheduler, scheduler_decision *out) {
     return true;
 }
 
-/* What of its need does not come by itself. */
+/* The part of its need that `coming` does not cover. */
 static resources lacking(const request *request, const resources *coming) {
     resources lacking = {0};
     for (uint32_t i = 0; i < request->need.count; i++) {
@@ -294,7 +294,7 @@ static resources lacking(const request *request, const resources *coming) {
     return lacking;
 }
 
-/* What its client has of that, and will have when its earlier requests that need not wait are granted. */
+/* The client's share of that, including earlier requests that can be granted at once. */
 static share share_to_come(const scheduler *scheduler, const request *request, const resources *lack) {
     share share = share_of(scheduler, request->client, request, lack, false);
     list_for_each (at, &request->client->requests) {

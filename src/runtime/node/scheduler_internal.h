@@ -4,12 +4,12 @@
 #include "base/map.h"
 #include "runtime/node/scheduler.h"
 
-/* Its names are bare: nobody else includes it. */
+/* Names have no prefix: only the scheduler's files include this header. */
 
-typedef struct pool { /* what is taken from: the machine, or a bundle of a placed group */
+typedef struct pool { /* source of resources: the machine, or a bundle of a placed group */
     resources total, free;
-    resources beside_actors; /* the total less what actors have for good and, of the machine, less placed groups */
-    resources left;          /* while a decision counts what is left: see scheduler_decide.c */
+    resources beside_actors; /* the total less resources of actors and, of the machine, less placed groups */
+    resources left;          /* scratch of a decision: see scheduler_decide.c */
     uint64_t counted;        /* the count that `left` belongs to */
     struct group *group;     /* NULL: the machine */
 } pool;
@@ -26,9 +26,9 @@ typedef struct program {
     list place; /* in scheduler.programs */
     uint32_t number;
     uint32_t clients, starting;
-    uint32_t workers; /* that are nobody's for good, and not to end */
-    uint32_t others;  /* the rest of them */
-    list idle;        /* of worker: those that wait longest behind, their caches are cold */
+    uint32_t workers; /* workers without an actor, and not about to end */
+    uint32_t others;  /* other workers */
+    list idle;        /* of worker: the longest idle last, their caches are cold */
     uint32_t idle_count;
     bool barred, ended;
 } program;
@@ -38,7 +38,7 @@ typedef struct client {
     uint64_t id;
     program *program;
     uint32_t lease_count;
-    list requests; /* in the order they came */
+    list requests; /* in order of arrival */
 } client;
 
 typedef struct request {
@@ -46,9 +46,9 @@ typedef struct request {
     client *client;
     uint64_t ticket, order;
     uint32_t passed; /* grants to younger requests, while its client had nothing of what it needs */
-    bool comes;      /* while deciding whom to ask for leases: what comes back is enough for it */
+    bool comes;      /* during a reclaim decision: returned leases are enough for it */
     resources need;
-    group *group; /* in which it is met, or which it is to place; NULL: the machine's */
+    group *group; /* group of its resources, or group to place; NULL: the machine */
     bool places;  /* wants no worker: its grant places the group */
 } request;
 
@@ -57,8 +57,8 @@ typedef struct worker {
     uint64_t id;
     program *program;
     struct granted_lease *lease; /* NULL: idle, kept or spent */
-    bool kept;                   /* an actor has it for good */
-    bool blocked;                /* it waits inside a body: what it has taken is others' meanwhile */
+    bool kept;                   /* an actor has it permanently */
+    bool blocked;                /* it waits inside a body: its resources are free for others */
     bool spent;                  /* it is to end */
     bool is_idle;
     bool evicted; /* it is to end, for its group was removed */
@@ -73,7 +73,7 @@ typedef struct granted_lease {
     worker *worker;
     resources need;
     pool *pool;     /* from which */
-    bool reclaimed; /* its client was asked for it */
+    bool reclaimed; /* its client was asked to return it */
 } granted_lease;
 
 struct scheduler {
@@ -94,7 +94,7 @@ void scheduler_enqueue(scheduler *scheduler, request *request);             /* w
 void scheduler_drop_request(scheduler *scheduler, request *request);
 void scheduler_end_lease(scheduler *scheduler, granted_lease *lease);
 void scheduler_spend(scheduler *scheduler, worker *worker); /* its lease ends, and it is not used again */
-/* After a change of what scheduler_can_grant looks at. */
+/* After a change of the input of scheduler_can_grant. */
 void scheduler_settle(worker *worker);
-/* One that blocks without a lease is still at work for a client that is gone. */
+/* A worker that blocks without a lease still works for a client that is gone. */
 bool scheduler_can_grant(const worker *worker);

@@ -17,7 +17,7 @@
 #include "base/map.h"
 
 enum {
-    PAUSE_US = 10 * 1000,      /* between two looks, while there is something to see */
+    PAUSE_US = 10 * 1000,      /* between two reads, while there is output */
     BEHIND_MAX = 256 * 1024,   /* more than this is not read but left out */
     BEHIND_KEEP = 64 * 1024,   /* down to this */
     LINE_MAX_BYTES = 4 * 1024, /* a longer line is handed on in parts */
@@ -27,7 +27,7 @@ enum {
 
 typedef struct tail { /* of one file */
     std_stream std_stream;
-    off_t at;    /* what is before it was read, */
+    off_t at;    /* bytes before it were read, */
     off_t taken; /* and this far handed on */
     bool dirty;
     size_t part_size;
@@ -108,7 +108,7 @@ static void leave_out(const worker_logs *logs, speaker *speaker, tail *tail, off
 
 /* ---- Reading. */
 
-/* What is there goes to NAME.log.1, and the file begins again. A line that is written in between is lost. */
+/* Moves the content to NAME.log.1, and truncates the file. A line that is written in between is lost. */
 static bool move_to(const char *path, int fd, off_t size) {
     int to = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     off_t from = 0;
@@ -128,7 +128,7 @@ static void read_new(const worker_logs *logs, speaker *speaker, tail *tail, int 
     uint8_t bytes[16 * 1024];
     struct stat stat;
     if (fstat(fd, &stat) != 0) return;
-    if (stat.st_size < tail->at) tail->at = 0; /* somebody has emptied it */
+    if (stat.st_size < tail->at) tail->at = 0; /* the file was truncated */
     if (stat.st_size - tail->at > BEHIND_MAX) leave_out(logs, speaker, tail, stat.st_size);
     for (ssize_t got; tail->at < stat.st_size && (got = pread(fd, bytes, piece, tail->at)) > 0;) {
         tail->taken = tail->at;
@@ -172,7 +172,7 @@ static void look_soon(worker_logs *logs) {
     event_loop_timer_set(logs->timer, PAUSE_US);
 }
 
-/* The node's own, if it writes one: nobody is handed that, but it is kept as small as the others. */
+/* The node's own file, if any: not passed on, but its size is limited like the others. */
 static void cap_own(const worker_logs *logs) {
     char path[PATH_BYTES], before[PATH_BYTES];
     struct stat stat;
@@ -191,7 +191,8 @@ static void mark_dirty(const worker_logs *logs, const char *name) {
         if (strcmp(end, std_stream_end(i)) == 0) speaker->tails[i].dirty = true;
 }
 
-/* Files were written to. An event that names nobody is of a worker that has ended, or whose file has no name yet. */
+/* Files were written to. An event without a known file is from a worker that has ended, or whose file has no name
+ * yet. */
 static void changed(void *context) {
     worker_logs *logs = context;
     _Alignas(struct inotify_event) char bytes[4096];

@@ -1,18 +1,18 @@
 /* worker_log.h — output files of the workers: two for each, in the session directory.
  *
- *   PID.out.log  what it wrote to its standard output     PID.err.log  what it wrote to its standard error
+ *   PID.out.log  its standard output     PID.err.log  its standard error
  *
- * A worker writes to its files itself: it never waits, nothing that it has written is lost when it dies, and it costs
- * the node no descriptor. The node is woken by inotify, reads what is new and hands it on line by line, those of one
- * file in their order. A file that grows beyond WORKER_LOG_BYTES_MAX is moved to NAME.log.1, over the one before, and
- * begins again, so each has at most about twice that; if a worker prints faster than the node cares to read, stretches
- * are left out of what is handed on. A file to which nothing was written does not stay. What the node itself writes to
- * WORKER_LOG_OWN in that folder, if it does, is capped likewise.
+ * A worker writes to its files itself: the worker never waits, nothing written is lost when it dies, and the node needs
+ * no descriptor for it. The node is woken by inotify, reads new bytes and passes them on line by line, in order for
+ * each file. A file that grows beyond WORKER_LOG_BYTES_MAX is moved to NAME.log.1, over the one before, and begins
+ * again, so each has at most about twice that; if a worker writes faster than the node reads, parts are left out of the
+ * lines passed on. Empty files are removed. The node's own file WORKER_LOG_OWN in that directory, if any, is capped
+ * likewise.
  *
- * A line of its output that begins with WORKER_LOG_NAME is not handed on: the worker says with it what it is called
- * from there on, such as the text that an object of another language has for itself.
+ * A line that begins with WORKER_LOG_NAME is not passed on: it sets the worker's label for later lines, such as the
+ * text form of an object of another language.
  *
- * Threads  one: that of the loop. An idle run costs nothing. */
+ * Threads one: that of the loop. An idle session costs nothing. */
 #pragma once
 #include "base/bytes.h"
 #include "net/event_loop.h"
@@ -29,8 +29,8 @@ typedef struct worker_log_source {
     uint32_t program;
     int pid;
     std_stream std_stream;
-    const char *label; /* what it is called; "": whatever it runs is called (at `place`) */
-    uint64_t place;    /* in its file: where the line ends */
+    const char *label; /* label; "": the name of the body that runs (at `place`) */
+    uint64_t place;    /* end of the line in its file */
 } worker_log_source;
 
 /* A line without its end, borrowed. */
@@ -41,15 +41,15 @@ MR_MUST mr_status worker_logs_open(event_loop *loop, const char *folder, worker_
                                    worker_logs **out);
 void worker_logs_close(worker_logs *logs); /* NULL is a no-op */
 
-/* Before a worker is started: the descriptors for what it prints, the caller's to close; false: there are none (-1).
- * Afterwards: who it is, or pid 0 if it was not started. */
+/* Before a worker is started: the descriptors for its output, the caller closes them; false: there are none (-1).
+ * Afterwards: its pid, or 0 if it was not started. */
 bool worker_logs_create(worker_logs *logs, int fds[STD_STREAMS]);
 void worker_logs_started(worker_logs *logs, uint32_t program, int pid);
-void worker_logs_made(worker_logs *logs, uint32_t program, int pid); /* one that has made its files itself */
+void worker_logs_made(worker_logs *logs, uint32_t program, int pid); /* a worker that has created its files itself */
 void worker_logs_label(worker_logs *logs, int pid, const char *label);
 void worker_logs_ended(worker_logs *logs, int pid); /* its last lines come before this returns */
 
-/* Whatever is there comes before this returns, also of a line that has not ended. */
+/* Passes on all output so far before returning, also a line that has not ended. */
 void worker_logs_drain(worker_logs *logs);
-/* "last line but one | last line" of its complaints, or of its output if it had none; "": it printed nothing. */
+/* "last line but one | last line" of its stderr, or of its stdout if stderr is empty; "": no output. */
 void worker_logs_last(worker_logs *logs, int pid, char *out, size_t size);

@@ -25,7 +25,7 @@ typedef struct zygote {
     int socket_fd;           /* -1: it has ended, or there is none */
     event_loop_watch *watch;
     bool ready, cold;
-    bool failing;    /* hosts are being told: it is not freed under that */
+    bool failing;    /* the host is being called: not freed meanwhile */
     bool stood;      /* this process of it was ready */
     uint32_t barren; /* processes in a row that made nothing */
     uint32_t made;   /* by this process of it */
@@ -112,18 +112,18 @@ static void zygote_free(zygote *zygote) {
     free(zygote);
 }
 
-/* Neither its process nor its socket is there any more. */
+/* Both the process and the socket of the zygote have ended. */
 static void over(zygote *zygote) {
     zygote->barren = zygote->made > 0 ? 0 : zygote->barren + 1;
     if (zygote->spec != NULL && zygote->stood && zygote->barren < BARREN_MAX) {
         zygote->wanted = take_all_wanted(zygote);
-        if (zygote->wanted == 0) return; /* started again when somebody asks */
+        if (zygote->wanted == 0) return; /* started again by the next request */
         log_warn("%s; starting another", zygote->why);
         if (start(zygote) == MR_OK) return;
         snprintf(zygote->why, sizeof zygote->why, "%s", mr_last_error());
     }
     char why[sizeof zygote->why];
-    memcpy(why, zygote->why, sizeof why); /* who is told may have another one started */
+    memcpy(why, zygote->why, sizeof why); /* the host may start another zygote in the call */
     fail_all(zygote, why);
     if (zygote->spec == NULL && zygote->pid == 0 && zygote->socket_fd < 0) zygote_free(zygote);
 }
@@ -185,12 +185,12 @@ static void heard(zygote *zygote, const zygote_report *report) {
     }
 }
 
-/* All that it has said by now. False: it says no more. */
+/* Reads all packets so far. False: the socket has ended. */
 static bool listen_to(zygote *zygote) {
     for (;;) {
         zygote_report report;
         ssize_t got = recv(zygote->socket_fd, &report, sizeof report, MSG_DONTWAIT);
-        /* ECONNRESET comes once, when it ended without having read all: what it said before that is still there. */
+        /* ECONNRESET comes once, when the zygote ended with unread requests: its earlier packets are still readable. */
         if (got < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
         if (got < 0 && errno == EAGAIN) return true;
         if (got != (ssize_t)sizeof report) return false;

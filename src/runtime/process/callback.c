@@ -23,7 +23,7 @@ bool callbacks_deliver(mr_context *mr) {
     return any;
 }
 
-/* ---- A future that is there. */
+/* ---- A ready future. */
 
 typedef struct watch {
     callback callback;
@@ -61,7 +61,7 @@ void callbacks_end(mr_context *mr) {
     (void)callbacks_deliver(mr);
 }
 
-/* The reference is pending: the watch (moved) is told when it comes. */
+/* The reference is pending: the watch (moved) is called when it is ready. */
 static void watch_for(mr_context *mr, object *object, watch *watch) {
     *watch = (struct watch){.callback.tell = tell_ready,
                             .waiter.fn = came,
@@ -72,7 +72,7 @@ static void watch_for(mr_context *mr, object *object, watch *watch) {
                             .user = watch->user};
     list_push_back(&mr->watches, &watch->place);
     object_wait(&mr->worker.objects, object, &watch->waiter);
-    progress_thread_nudge(mr); /* nobody may be driving */
+    progress_thread_nudge(mr); /* perhaps no thread drives */
 }
 
 mr_status mr_on_ready(mr_context *mr, mr_ref ref, mr_ready_fn *fn, void *user) {
@@ -117,7 +117,7 @@ cancel_wish callback_spared(mr_call *call) {
 
 void callback_cancelled(void *context, mr_call *call) {
     cancel_wish wish = callback_spared(call);
-    cancel_notice *made = xcalloc(1, sizeof *made); /* the call may be gone when it is told */
+    cancel_notice *made = xcalloc(1, sizeof *made); /* the call may be gone when the callback runs */
     *made = (cancel_notice){.callback.tell = tell_cancelled, .wish = wish};
     callback_post(context, &made->callback);
 }

@@ -1,24 +1,26 @@
 /* callback.h — callbacks of the program: a future is ready (mr_on_ready), a body was cancelled (mr_on_cancel).
  *
- *  callback_post ──► due ── the progress thread takes it, lets go of the lock and calls ──► gone
+ *  callback_post ──► due ── the progress thread takes it, unlocks and calls ──► gone
  *                  └── callbacks_deliver at the end of the context
  *
- * Callbacks run without the lock, so they may use the runtime. While one runs, only waiting threads drive the port. */
+ * Callbacks run without the lock, so they may use the runtime. While one runs, only waiting threads drive the
+ * transport. */
 #pragma once
 #include "base/list.h"
 #include "miniray/runtime.h"
 #include "runtime/worker/call.h"
 
-typedef struct callback { /* embedded in what is to be told */
+typedef struct callback { /* embedded in the callback's record */
     list place;
     void (*tell)(struct callback *callback); /* without the lock; frees it */
 } callback;
 
 void callback_post(mr_context *mr, callback *callback); /* locked */
-bool callbacks_deliver(mr_context *mr); /* locked; lets go of the lock around each; false: none was due */
-/* Locked, after the end of everything: whoever still waits for a future is told. */
+bool callbacks_deliver(mr_context *mr);                 /* locked; unlocks around each; false: none was due */
+/* Locked, after the end of all calls: calls the remaining callbacks of futures. */
 void callbacks_end(mr_context *mr);
 
-/* Of mr_on_cancel. The call was cancelled (locked); or has ended without: its notice, to be told without the lock. */
+/* Of mr_on_cancel. The call was cancelled (locked); or has ended otherwise: its callback, to be called without the
+ * lock. */
 void callback_cancelled(void *context, mr_call *call); /* as core_worker_host.cancelled, of a mr_context */
-cancel_wish callback_spared(mr_call *call);            /* locked; fn NULL: nobody asked to be told */
+cancel_wish callback_spared(mr_call *call);            /* locked; fn NULL: no callback */

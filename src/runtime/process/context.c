@@ -14,7 +14,7 @@
  *
  * Invariants  1. the state changes with the lock held, and never back;
  *             2. the progress thread exists in OPEN, CLOSING and the beginning of STOPPING;
- *             3. no thread waits, polls the port or hears from the node from DETACHED on.
+ *             3. no thread waits, polls the transport or receives from the node from DETACHED on.
  * Tested by tests/runtime_life_test.c. */
 #include "runtime/process/context.h"
 
@@ -64,12 +64,12 @@ static void enter(mr_context *mr, context_state next) {
 
 /* ---- Driving. */
 
-/* Who wants to wait no longer than he has spun sleeps no microsecond on top: the kernel makes fifty of one. */
+/* A thread whose timeout is not longer than its spin does not sleep another microsecond: the kernel makes it fifty. */
 static int64_t deadline_of_spun(int64_t now_us, int64_t timeout_us) {
     return clock_deadline_us(now_us, timeout_us > SPIN_WAIT_SPIN_US ? timeout_us - SPIN_WAIT_SPIN_US : 0);
 }
 
-/* Nothing came while it was worth spinning. As context_await_more. */
+/* No message arrived during the spin. As context_await_more. */
 static __attribute__((noinline)) bool rest(mr_context *mr, int64_t timeout_us, int64_t *deadline_us) {
     int64_t now_us = clock_now_us(mr->env.clock);
     if (*deadline_us == 0) *deadline_us = timeout_us < 0 ? CLOCK_NEVER_US : deadline_of_spun(now_us, timeout_us);
@@ -92,7 +92,7 @@ bool context_await_more(mr_context *mr, int64_t timeout_us, int64_t *deadline_us
     return context_poll(mr) || rest(mr, timeout_us, deadline_us);
 }
 
-/* This thread drives. Returns whether the waiter is done; false: it is too late, or the end, if it leaves then. */
+/* This thread drives. Returns whether the waiter is done; false: timeout, or the context closes, if it leaves then. */
 static bool drive(mr_context *mr, poller_waiter *waiter, int64_t timeout_us, bool leaves) {
     int64_t deadline_us = 0;
     while (!waiter->done) {
@@ -267,22 +267,22 @@ size_t mr_gpu_ids(mr_context *mr, int *out, size_t room) {
     return count;
 }
 
-/* What a worker prints goes to files, which only grow until the node begins them anew. */
+/* Worker output goes to files, which only grow until the node truncates them. */
 static uint64_t printed(void *context, std_stream std_stream) {
     struct stat stat;
     return fstat(std_stream_fd(std_stream), &stat) == 0 && S_ISREG(stat.st_mode) ? (uint64_t)stat.st_size : 0;
 }
 
-/* One thread for each call that comes; all of them at the end. */
+/* Wakes one thread for each arriving call; all of them at the end. */
 static void called(void *context) {
     mr_context *mr = context;
     context_wake(mr, &mr->idle, worker_is_over(mr->worker.worker));
 }
 
-/* What runs here has to end, and cannot be asked. */
+/* Running bodies must end, and cannot be asked to. */
 static void end_now(void *context) { kill(getpid(), SIGKILL); }
 
-/* Not more often than somebody would notice, however short the waits are. */
+/* Calls give_up at a limited rate, since waits may be short. */
 static bool gives_up(mr_context *mr) {
     int64_t now_us = clock_now_us(mr->env.clock);
     if (mr->give_up == NULL || now_us - mr->asked_us < ASK_US) return false;

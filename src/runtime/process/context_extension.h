@@ -6,8 +6,8 @@
 
 typedef struct context_extension {
     list place;
-    const void *kind;                                                   /* whose it is: an address that only that has */
-    void (*close)(mr_context *mr, struct context_extension *extension); /* the context ends: frees it */
+    const void *kind;                                                   /* its owner: a unique address */
+    void (*close)(mr_context *mr, struct context_extension *extension); /* the context ends: frees the record */
 } context_extension;
 
 context_extension *context_extension_find(mr_context *mr, const void *kind); /* NULL: there is none */

@@ -54,7 +54,7 @@ static bool start(mr_context *mr, task_registry_hook hook, rpc_call_token token)
     }
     pthread_detach(thread);
     mr->description = made;
-    core_worker_stir(&mr->worker); /* the progress thread looks when it is done */
+    core_worker_stir(&mr->worker); /* the progress thread checks when it is done */
     return true;
 }
 

@@ -1,18 +1,18 @@
 /* describe.h — description of a process by its own callback (mr_on_describe).
  *
- *   asked ──► a thread of its own runs the hook, without a lock ──► done: answered at the progress thread's next tick
- *     └── still at the last one: says so at once
+ *   queried ──► a thread of its own runs the hook, without a lock ──► done: answered at the progress thread's next tick
+ *     └── the previous hook still runs: answered so at once
  *
  * The hook may wait for anything, also for ever, such as a lock of a body that never ends: only its own thread waits
- * with it. So that thread uses nothing of the context, which may end meanwhile, but a block that both share and the
- * second frees. With the context's lock held. */
+ * with it. So that thread does not use the context, which may end meanwhile, but only a shared block, freed by the last
+ * of the two. With the context's lock held. */
 #pragma once
 #include "net/rpc/rpc.h"
 
 struct mr_context;
 typedef struct description description;
 
-/* True: it is answered later, with inspect_query_tell. False: there is no hook. */
+/* True: the query is answered later, with inspect_query_tell. False: there is no hook. */
 bool describe_begin(void *context, rpc_call_token token);
-void describe_look(struct mr_context *mr); /* answers, if it is done */
+void describe_look(struct mr_context *mr); /* answers, if the hook is done */
 void describe_fini(struct mr_context *mr);

@@ -43,7 +43,7 @@ static void tell(callback *callback) {
     mr_status status = wire_answer(mr->worker.rpc, output->token, (span){0});
     context_unlock(mr);
     free(output);
-    (void)status; /* the node is gone: nobody waits for it */
+    (void)status; /* the node is gone: no answer is needed */
 }
 
 void driver_output_post(void *context, std_stream std_stream, span text, rpc_call_token token) {

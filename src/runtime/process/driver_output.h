@@ -1,9 +1,9 @@
 /* driver_output.h — output lines of workers in their driver, written to its stdout and stderr.
  *
- *   CLIENT_PRINT ──► due, as a notice (callback.h) ── the progress thread writes it, without the lock ──► answered
+ *   CLIENT_PRINT ──► due, as a callback (callback.h) ── the progress thread writes it, without the lock ──► answered
  *
- * A batch is answered when it was written: as long as it was not, the node sends no further one of that outlet, so a
- * program whose terminal is stopped keeps one batch of each. */
+ * A batch is answered when it was written: until then the node sends no further batch of that stream, so a program
+ * whose terminal is stopped keeps one batch per stream. */
 #pragma once
 #include "net/rpc/rpc.h"
 #include "runtime/process/context.h"

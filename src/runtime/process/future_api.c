@@ -57,7 +57,7 @@ mr_status mr_put_filled(mr_context *mr, mr_arg value, mr_fill_fn *fill, void *us
 
 /* ---- Getting. */
 
-typedef struct view { /* what a mr_value of mr_get holds, unless it is a scalar */
+typedef struct view { /* record held by a mr_value of mr_get, unless it is a scalar */
     slab_place slot;
     value_doc doc;
     mr_context *mr;
@@ -68,7 +68,7 @@ static void view_release(value_doc *doc) {
     view *view = container_of(doc, struct view, doc);
     mr_context *mr = view->mr;
     value_close(doc);
-    if (!context_is_ours(mr)) return; /* it is the parent's to let go of */
+    if (!context_is_ours(mr)) return; /* the parent process releases it */
     context_lock(mr);
     if (view->object->owner != NULL) attachment_hide(view->object->owner, view->object->index);
     object_drop(&mr->worker.objects, view->object);
@@ -79,7 +79,7 @@ static void view_release(value_doc *doc) {
 
 void context_views_init(mr_context *mr) { slab_init(&mr->views, sizeof(view)); }
 
-/* The value, from the store if it is there; hidden again by the view's release. */
+/* The value, from the store if it is stored there; hidden again by the view's release. */
 static mr_status show(object *object, value_pack_entry *out) {
     if (object->owner != NULL) return attachment_show(object->owner, object->index, true, out);
     *out = object->value;
@@ -117,7 +117,7 @@ static const arena *locate(mr_context *mr, const void *bytes, uint64_t *offset) 
     return arena;
 }
 
-/* What others see: the arena itself, not this process's copies of its pages. */
+/* The arena itself, as other processes see it, not this process's copies of its pages. */
 mr_status mr_read_sealed(mr_context *mr, const void *bytes, size_t size, void *out) {
     MR_TRY(context_check(mr, out));
     if (bytes == NULL && size > 0)
@@ -133,7 +133,7 @@ bool mr_is_private_copy(mr_context *mr, const void *bytes) {
     return context_check(mr, bytes) == MR_OK && locate(mr, bytes, &offset) != NULL;
 }
 
-/* The argument becomes an object that nobody but the view has. */
+/* The argument becomes an object held only by the view. */
 static mr_status keep_locked(mr_context *mr, value_pack *owner, uint32_t index, mr_value *out) {
     object *object = object_create(&mr->worker.objects, false);
     if (object == NULL) return MR_NOMEM;
@@ -147,7 +147,7 @@ mr_status mr_arg_keep(mr_call *call, size_t index, mr_value *out) {
     mr_value value;
     MR_TRY(mr_arg_value(call, index, &value));
     value_pack *owner = call->args_owner;
-    if (owner == NULL) { /* small: they lie in the call itself */
+    if (owner == NULL) { /* small: stored in the call itself */
         mr_arg passed = mr_value_arg(&value);
         MR_TRY(value_pack_create(&(value_pack_item){.arg = &passed}, 1, &owner));
         index = 0;
@@ -233,7 +233,7 @@ mr_status mr_get(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_value *out) 
     return context_done(mr, get_locked(mr, ref, timeout_us, out));
 }
 
-/* Which of them are there, and how many. MR_NOT_FOUND: one is not ours (any more). */
+/* Which objects are ready, and how many. MR_NOT_FOUND: this process does not have one (any more). */
 static mr_status note_ready(mr_context *mr, const mr_ref *refs, size_t count, unsigned char *ready, size_t *total) {
     size_t there = 0;
     for (size_t i = 0; i < count; i++) {

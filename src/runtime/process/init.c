@@ -31,7 +31,7 @@ enum { NODE_END_MS = 2000, DRAIN_US = 10 * 1000 * 1000 };
 
 static atomic_bool serves; /* this process is a worker, and has joined its node */
 
-/* A worker serves and is gone: mr_init does not return in it. */
+/* A worker serves and exits: mr_init does not return in a worker. */
 static mr_status be_worker(void) {
     mr_context *mr;
     MR_TRY(context_open(boot_broker(), &(context_entry){.role = WIRE_WORKER}, &mr));
@@ -41,10 +41,10 @@ static mr_status be_worker(void) {
     worker_loop_out(mr);
     worker_bid_drain(mr->worker.worker);
     fflush(NULL);
-    _exit(0); /* the node is gone, or done with us: nobody waits for anything of this process */
+    _exit(0); /* the node is gone, or has dismissed this process: no process waits for its results */
 }
 
-/* ---- What a driver tells the node of its program: its name space, and for a lasting one the launch spec. */
+/* ---- Fields of NODE_JOIN about a driver's program: its name space, and for a standalone node the launch spec. */
 
 static mr_status describe(const mr_options *options, bool private, span *out) {
     const char *name_space = options->name_space == NULL ? "" : options->name_space;
@@ -79,7 +79,7 @@ static mr_status join(const char *broker, const mr_options *options, bool privat
     return status;
 }
 
-/* ---- A lasting node. */
+/* ---- A standalone node. */
 
 static mr_status join_lasting(const char *address, const mr_options *options, mr_context **out) {
     if (options->num_workers != 0 || options->num_gpus != 0 || options->resources != NULL || options->store_bytes != 0)
@@ -109,7 +109,7 @@ static void end_node(int pid, int lifeline_fd) {
     orphans_bury(pid);
 }
 
-/* A private node is its program again, and knows by itself how to start another one, unless it is told otherwise. */
+/* A private node runs its program's executable, and needs a launch spec only for options `worker` and `fork`. */
 static mr_status add_launch_spec(const mr_options *options, boot_node *told) {
     told->has_launch_spec = options->worker != NULL || options->fork != NULL;
     if (!told->has_launch_spec) return MR_OK;
@@ -149,8 +149,8 @@ free_recipe:
     return status;
 }
 
-/* A worker could not join. If the node has died, that is why, and there is nobody to tell: a line would only leave a
- * log behind. Its death ends us while we look, unless it came before we could ask for that (boot_begin_worker). */
+/* A worker could not join. If the node has died, the error needs no message: a line would only leave a log behind. The
+ * node's death ends this process meanwhile, unless it came before the request for that signal (boot_begin_worker). */
 static void tell_node(const char *why) {
     enum { DEATH_MS = 100 };
     poll(NULL, 0, DEATH_MS);
@@ -197,8 +197,8 @@ mr_status mr_init(const mr_options *options, mr_context **out) {
 
 const char *mr_address(const mr_context *mr) { return mr == NULL ? "" : mr->address; }
 
-/* What workers have printed so far is shown before the end. On a machine with too much to do that takes a while; a node
- * that never answers is not waited for. */
+/* Worker output so far is shown before the end. On an overloaded machine this takes a while; the wait for a node that
+ * never answers is bounded. */
 static void show_output(mr_context *mr) {
     context_lock(mr);
     mr_status status = context_call_node(mr, NODE_DRAIN, (span){0}, DRAIN_US, NULL, 0, NULL);
@@ -206,7 +206,7 @@ static void show_output(mr_context *mr) {
     if (status != MR_OK) error_clear();
 }
 
-/* Memory that the program still looks at: once nobody else has it, it need not be copied to stay as it is. */
+/* Memory that the program still views: without other processes it stays unchanged and need not be copied. */
 static bool has_views(mr_context *mr) {
     context_lock(mr);
     bool any = mr->view_count > 0;

@@ -1,9 +1,9 @@
 /* large_args.h — large arguments become objects of the store before their call is submitted.
  *
- * A call is submitted with the context's lock. A large argument that was copied there would stop every other thread of
- * the program, and one that waited there for shared memory would wait for memory that another thread is about to free.
- * So large arguments are put first, without the lock, and the call gets futures in their place; they are there, so the
- * call starts as soon as it would have, and passes them on by name. */
+ * A call is submitted with the context's lock held. Copying a large argument under the lock would stop every other
+ * thread of the program, and waiting for shared memory under the lock would block a thread that is about to free it. So
+ * large arguments are put first, without the lock, and the call gets ready futures in their place; the call starts
+ * without delay, and passes them on by name. */
 #pragma once
 #include "runtime/process/context.h"
 

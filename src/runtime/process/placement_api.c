@@ -83,6 +83,6 @@ void mr_placement_group_remove(mr_context *mr, mr_placement_group group) {
     context_lock(mr);
     core_worker_tell_node(&mr->worker, NODE_GROUP_REMOVE, span_of(&group, sizeof group));
     placement_cache_forget(&mr->worker.cache, wire_group_key(group));
-    tasks_reclaim_group(&mr->worker.tasks, wire_group_key(group)); /* what comes later asks the node, and is refused */
+    tasks_reclaim_group(&mr->worker.tasks, wire_group_key(group)); /* later requests ask the node, and are refused */
     context_unlock(mr);
 }

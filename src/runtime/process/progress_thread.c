@@ -13,7 +13,7 @@ enum {
     TICK_US = 2000,
     TICK_DRIVEN_US = 10 * 1000, /* while another thread drives */
     PARK_TICKS = 50,            /* without activity */
-    PARKED_US = 100 * 1000,     /* then it looks this often whether other processes ask something */
+    PARKED_US = 100 * 1000,     /* interval of polls for requests of other processes */
 };
 
 static __attribute__((noinline)) void wake(mr_context *mr) {
@@ -52,12 +52,12 @@ static bool under_way(mr_context *mr) {
            borrow_rpc_is_needed(&mr->worker.borrow_rpc) || mr->description != NULL;
 }
 
-typedef struct view { /* what the thread saw at its last tick */
+typedef struct view { /* counts at the last tick */
     uint64_t activity, presence;
     int quiet; /* ticks without activity */
 } view;
 
-/* Nothing is under way, and nothing has come for a while. */
+/* No calls are pending, and no message has arrived for a while. */
 static int64_t park_thread(mr_context *mr) {
     mr->worker.now_us = 0;
     if (mr->poller.driven) return -1;

@@ -23,7 +23,8 @@ static mr_status await(mr_context *mr, object *result, int64_t timeout_us) {
     return status;
 }
 
-/* Whoever comes first gets it; one who waited in vain waits for the next, as long as it did. */
+/* The first thread takes the result; a thread that lost the race waits for the next one, with the full timeout
+ * again. */
 static mr_status next_locked(mr_context *mr, mr_ref ref, int64_t timeout_us, mr_ref *out) {
     stream_reader *stream = NULL;
     object *head;

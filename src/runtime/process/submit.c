@@ -126,12 +126,12 @@ static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const res
     return outputs->few[0] == NULL ? MR_NOMEM : MR_OK;
 }
 
-/* Looks at what came back meanwhile: a program that only submits has its answers taken in as well. */
+/* Polls for answers: a program that only submits receives its answers, too. */
 static inline void look_sometimes(mr_context *mr) {
     if (++mr->submitted % LOOK_EVERY == 0) context_look(mr);
 }
 
-/* Gives the references to the program, or forgets them if nobody wants them. */
+/* Gives the references to the program, or drops them if the submission failed. */
 static inline mr_status hand_out(mr_context *mr, outputs *outputs, mr_status status, mr_ref *out) {
     if (status != MR_OK) outputs_drop(mr, outputs);
     for (uint32_t i = 0; status == MR_OK && out != NULL && i < outputs->count; i++)
@@ -141,7 +141,7 @@ static inline mr_status hand_out(mr_context *mr, outputs *outputs, mr_status sta
     return status;
 }
 
-/* Takes a reference. One that is known was checked before. */
+/* Takes a reference. A known name was checked before. */
 static inline mr_status name_of(mr_context *mr, const char *what, const char *text, span code, interned_name **out) {
     interned_name *found = text == NULL ? NULL : name_table_recall(&mr->worker.names, text, code);
     if (found == NULL) {
@@ -178,14 +178,14 @@ static int retries_of(const mr_task_options *options) {
     return options->max_retries == 0 ? TASK_RETRIES : options->max_retries < 0 ? 0 : options->max_retries;
 }
 
-/* Nothing that tasks_submit_straight does not know. */
+/* Whether tasks_submit_straight supports all options. */
 static bool are_usual(const mr_task_options *options) {
     return (options->num_returns == 0 || options->num_returns == 1) && options->max_calls == 0 &&
            options->errors_as_values == 0 && (unsigned)options->stream_ahead <= STREAM_AHEAD_MAX &&
            needs_one_cpu(options) && (options->code.size == 0 || options->code.data != NULL);
 }
 
-/* What went by the shortest way, or did not (NULL); the name's hold is given up. */
+/* Result of the fast path (NULL: not taken); releases the name. */
 static inline bool end_straight(mr_context *mr, interned_name *name, const object *result, mr_ref *out) {
     interned_name_unref(name);
     if (__builtin_expect(result == NULL, 0)) return false;

@@ -24,7 +24,7 @@ mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options
     return large ? submit_large_task(mr, name, options, args, count, NULL, out) : status;
 }
 
-typedef struct birth { /* waits for the node's word about an actor */
+typedef struct birth { /* waits for the node's response about an actor */
     actor_birth birth;
     mr_context *mr;
     poller_waiter waiter;

@@ -7,11 +7,11 @@
 struct mr_batch {
     list place; /* in the context's list */
     mr_context *mr;
-    list requests; /* held, in the order they were added */
+    list requests; /* held invocations, in order of addition */
 };
 
-/* The call that was added last: its arguments from `first` on, which are futures, are called noun 0, noun 1, … in the
- * error of one that fails. `noun` is borrowed, till the call has ended. The lock is taken inside. */
+/* For the call that was added last: its arguments from `first` on, which are futures, are named noun 0, noun 1, … in
+ * the error of one that fails. `noun` is borrowed until the call has ended. The lock is taken inside. */
 void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first);
 
-void submit_batches_drop(list *groups); /* the program left them */
+void submit_batches_drop(list *groups); /* frees batches that the program has not submitted */

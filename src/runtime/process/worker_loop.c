@@ -29,7 +29,7 @@ static _Noreturn void end_child(const mr_call *call, mr_status status) {
     _exit(status == MR_OK ? EXIT_SUCCESS : EXIT_FAILURE);
 }
 
-/* Runs one call without the lock, and answers with it, unless the answer was deferred and is still to come. */
+/* Runs one call without the lock, and answers with it, unless the answer was deferred and is still pending. */
 static void run(mr_context *mr, mr_call *call) {
     core_worker_stir(&mr->worker);
     if (mr->blocked > 0) context_blocked(mr, 0); /* others wait, but this one runs */
@@ -102,8 +102,8 @@ static void worker_loop_in_loop(mr_context *mr) {
     context_lock(mr);
 }
 
-/* Runs what is there, but not for ever: the loop has other things to do. What it is to be told, such as that a call was
- * cancelled, comes before the calls that came after it. */
+/* Runs queued calls, but a bounded number: the actor's event loop has other work. Notifications, such as a
+ * cancellation, are delivered before the calls that arrived after them. */
 static bool run_some(mr_context *mr) {
     enum { SOME = 64 };
     int count = 0;
@@ -158,7 +158,7 @@ static void *worker_loop_more(void *argument) {
     return NULL;
 }
 
-/* As many threads as the actor shall have. What cannot be had is done without: calls then take longer. */
+/* Starts the actor's threads. A thread that cannot be started is left out: calls then take longer. */
 static void start_threads(mr_context *mr, uint32_t *there) {
     for (; *there < worker_threads(mr->worker.worker); ++*there) {
         pthread_t thread;
@@ -197,6 +197,6 @@ void worker_loop_out(mr_context *mr) {
     enum { LOOK_US = 10 * 1000 };
     context_lock(mr);
     while (worker_is_needed(mr->worker.worker))
-        if (context_wait_in(mr, &mr->idle, LOOK_US) != MR_OK) error_clear(); /* in time or not: it looks again */
+        if (context_wait_in(mr, &mr->idle, LOOK_US) != MR_OK) error_clear(); /* in time or not: it checks again */
     context_unlock(mr);
 }

@@ -51,7 +51,7 @@ actor_handle *actor_handle_meet(actor_handles *handles, mr_actor actor) {
 
 mr_actor actor_handle_actor(const actor_handle *handle) { return (mr_actor){{handle->ref.owner, handle->ref.serial}}; }
 
-/* Nothing has it any more. Calls under way still do, which end it later. */
+/* The handle has no users any more, except pending calls, which free it later. */
 static void settle(actor_handles *handles, actor_handle *handle) {
     if (actor_handle_had(handle) > 0 || handles->part(handles, actor_handle_actor(handle))) return;
     borrow_let_go(&handles->borrow, &handle->ref);

@@ -108,7 +108,7 @@ bool attachment_is_large(const mr_arg *arg) { return weight(arg, 0) >= STORE_PRO
 
 /* ---- Packing. */
 
-typedef struct making { /* one value on its way into the store */
+typedef struct making { /* one value being written into the store */
     const attachment_packer *packer;
     stored_object *object; /* NULL: nothing was made */
 } making;
@@ -177,7 +177,7 @@ static mr_status pack_with_large(const attachment_packer *packer, value_pack_ite
     status = store_large(packer, items, count, names, attachment);
     if (status == MR_OK) status = value_pack_create(items, count, out);
     free(names);
-    /* else all stayed in the value pack, of which nobody has to say anything */
+    /* else all values stayed in the value pack, which needs no attachment */
     if (status == MR_OK && attachment->count > 0)
         (*out)->attachment = attachment;
     else
@@ -185,7 +185,7 @@ static mr_status pack_with_large(const attachment_packer *packer, value_pack_ite
     return status;
 }
 
-typedef struct request { /* a value whose references are to be looked at */
+typedef struct request { /* a value whose references are to be visited */
     const attachment *attachment;
     uint32_t index; /* ATTACHMENT_WITHIN: all of the attachment's */
 } request;
@@ -201,8 +201,8 @@ static bool shelve_one(const attachment_packer *packer, object *object, int *pau
     return true;
 }
 
-/* What the values refer to and others will want goes to the store while we can wait: for a moment, if it has to be
- * asked for memory; and what that refers to, some way down. What does not get there is fetched from us. */
+/* Large values behind the references are written to the store while this thread may wait, briefly, for memory; so are
+ * values behind their references, to a limited depth. The other values are fetched from this process. */
 static void shelve_referred(const attachment_packer *packer, const value_pack *made) {
     int pauses = packer->may_wait && packer->objects->provider->host.wait != NULL ? SHELVE_PAUSES : 0;
     request requests[SHELVE_REQUESTS] = {{made->attachment, ATTACHMENT_WITHIN}};
@@ -351,7 +351,7 @@ static void copy_refs_of(const value_pack_item *item, uint32_t index, attachment
     }
 }
 
-/* What the items refer to comes along. */
+/* The objects that the items refer to are included. */
 static mr_status copy_refs(objects *objects, const value_pack_item *items, size_t count, value_pack *made) {
     size_t refs = 0, handles = 0;
     count_refs(items, count, &refs, &handles);

@@ -9,22 +9,23 @@
  *   0       32    object_ref
  *   32      8     bytes of the object
  *
- * So it is copied once, when it is packed, and passed on by its name from then on: to a task, out of it, to the next.
- * The value pack holds the objects that it names, as long as there is a reference to it. One that arrived holds none
- * until attachment_receive has taken them; until then they belong to the message and its sender.
+ * So a large value is copied once, when it is packed, and passed on by its name from then on: to a task, as its result,
+ * to the next task. A value pack holds the objects that it names, as long as there is a reference to the pack. A
+ * received value pack holds none until attachment_receive has taken them; until then they belong to the message and its
+ * sender.
  *
  * A reference inside a value (in a list, say) stays one: the value pack holds the object (object.h) that it names. When
  * the value pack goes to another process it is *dressed*: behind its values there are hidden entries, a table of the
- * references and the values of those that are there and small, or have a name. A value that comes along may refer to
- * others, which then have rows, too, and come along in their turn, as far as a bound that attachment_table.c has:
+ * references and the values of those that are ready and small, or have a name. An included value may refer to further
+ * objects, which then have rows and included values, too, up to the bound in attachment_table.c:
  *
  *   offset   size  table, for each reference
  *   0        16    owner and serial
- *   16       4  which value has it inside: one of the value pack's, or from their count on a hidden entry
- *   20       4  0: the owner has to be asked; ATTACHMENT_ACTOR: it is the handle of an actor (actor_handle.h); else the
- *             hidden entry that is its value, or with ATTACHMENT_FAILED its failure
+ *   16       4     containing value: one of the value pack's, or from their count on a hidden entry
+ *   20       4     0: the owner has to be asked; ATTACHMENT_ACTOR: an actor handle (actor_handle.h); else the hidden
+ *                  entry that is its value, or with ATTACHMENT_FAILED its failure
  *
- * The receiver makes objects of them: those whose value came along are ready at once; the others are borrowed
+ * The receiver creates objects for them: those with an included value are ready at once; the others are borrowed
  * (borrow.h).
  *
  * Where the store has no room and the caller cannot wait, or there is no store, values stay in the value pack.
@@ -37,17 +38,17 @@
 
 typedef struct attachment_ref { /* a reference inside a value */
     uint32_t index;             /* of the value */
-    object *object;             /* held, and counted as inside */
+    object *object;             /* held, and counted as contained */
 } attachment_ref;
 
 typedef struct attachment_handle { /* a handle inside a value */
     uint32_t index;
-    actor_handle *handle; /* counted as inside */
+    actor_handle *handle; /* counted as contained */
 } attachment_handle;
 
 #define ATTACHMENT_ACTOR  UINT32_MAX
-#define ATTACHMENT_FAILED (UINT32_C(1) << 31) /* in a place: what came along is a failure (failure.h) */
-/* for an index: it is inside of something that came along with the values */
+#define ATTACHMENT_FAILED (UINT32_C(1) << 31) /* in a place: the included entry is a failure (failure.h) */
+/* for an index: contained in an included value */
 #define ATTACHMENT_WITHIN UINT32_MAX
 
 typedef struct attachment {
@@ -66,38 +67,38 @@ typedef struct attachment {
 typedef struct attachment_packer {
     objects *objects; /* NULL: everything stays in the value pack, and there are no references */
     bool may_wait;    /* for memory */
-    /* the value pack goes to another process; else its objects are this one's alone until they are repacked */
+    /* the value pack goes to another process; else only this process has its objects until they are repacked */
     bool leaves;
-    /* Where the lock is not held: taken and let go around what needs it. NULL: it is held. */
+    /* If the lock is not held: lock and unlock around accesses that need it. NULL: the lock is held. */
     void (*lock)(void *context);
     void (*unlock)(void *context);
     void *context;
 } attachment_packer;
 
-bool attachment_is_large(const mr_arg *arg); /* it is to lie in the store */
+bool attachment_is_large(const mr_arg *arg); /* belongs into the store */
 
 /* As value_pack_create. MR_NOMEM, MR_TOO_LARGE: also of shared memory. MR_INVALID: also a reference that this process
  * does not have. */
 MR_MUST mr_status attachment_pack(const attachment_packer *packer, value_pack_item *items, size_t count,
                                   value_pack **out);
 
-/* The value of an object that is READY, put into the store without waiting: a value pack that names it, the caller's.
- * NULL: there is no room, or no store. */
+/* Writes the value of a READY object into the store without waiting; returns a value pack that names it, owned by the
+ * caller. NULL: no room, or no store. */
 value_pack *attachment_shelve(objects *objects, const object *object);
 
-/* Packs values of other value packs (value_pack_item.from) into one, by name where they have one: nothing is taken that
- * is not held already, and nothing large is copied. */
+/* Packs values of other value packs (value_pack_item.from) into one, by name where they have one: takes no new holds,
+ * and copies nothing large. */
 MR_MUST mr_status attachment_repack(objects *objects, const value_pack_item *items, size_t count, value_pack **out);
 value_pack_item attachment_item_of(const value_pack *from, uint32_t index);
-value_pack_item attachment_item_of_object(const object *object); /* of one that is READY */
+value_pack_item attachment_item_of_object(const object *object); /* of a READY object */
 bool attachment_refers(const value_pack *pack, uint32_t index); /* whether the value has references or handles inside */
 
-/* The value pack as it travels: itself, with a reference, or a copy with hidden entries. The original is kept until
- * whoever gets it has said so. */
+/* The value pack in its form for messages: itself, with a reference, or a copy with hidden entries. The original is
+ * kept until the receiver has confirmed it. */
 MR_MUST mr_status attachment_dress(value_pack *pack, struct value_pack **out);
 
-/* What an arrived value pack needs of others, for a process that keeps it unread: each object of the store that it
- * names, each future whose owner has to be asked, each actor that it has a handle of. MR_CORRUPT, or what fn says. */
+/* Dependencies of a received value pack, for a process that keeps it unread: each store object that it names, each
+ * future whose owner has to be asked, each actor whose handle it contains. MR_CORRUPT, or the status of fn. */
 typedef struct attachment_need {
     enum { ATTACHMENT_NEEDS_OBJECT, ATTACHMENT_NEEDS_FUTURE, ATTACHMENT_NEEDS_ACTOR } what;
     object_ref object;
@@ -106,16 +107,17 @@ typedef struct attachment_need {
 typedef mr_status attachment_need_fn(void *context, const attachment_need *need);
 MR_MUST mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, void *context);
 
-/* Takes what an arrived value pack names, and makes objects of what it refers to. MR_OBJECT_LOST: something is gone;
- * MR_CORRUPT: it is not what it should be. */
+/* Takes the store objects that a received value pack names, and creates objects for its references. MR_OBJECT_LOST: an
+ * object is gone; MR_CORRUPT: malformed. */
 MR_MUST mr_status attachment_receive(objects *objects, value_pack *pack);
-bool attachment_is_taken(const value_pack *pack); /* all of it; else store_provider_take_expected will */
+bool attachment_is_taken(const value_pack *pack); /* all objects; else store_provider_take_expected takes them */
 
-/* The value, wherever it is: an entry to be opened, borrowed until attachment_hide. May wait, if it is asked to. */
+/* The value, in the pack or the store: an entry to be opened, borrowed until attachment_hide. May wait if
+ * `may_wait`. */
 MR_MUST mr_status attachment_show(const value_pack *pack, uint32_t index, bool may_wait, value_pack_entry *out);
 void attachment_hide(const value_pack *pack, uint32_t index);
 
-uint64_t attachment_bytes(const value_pack *pack, uint32_t index); /* of the value, wherever it is */
+uint64_t attachment_bytes(const value_pack *pack, uint32_t index); /* of the value, in the pack or the store */
 /* ---- attachment_refs.c, for attachment.c */
 
 typedef struct attachment_found { /* references and handles inside arguments */
@@ -128,7 +130,7 @@ typedef struct attachment_found { /* references and handles inside arguments */
 } attachment_found;
 MR_MUST mr_status attachment_find_refs(const mr_arg *arg, uint32_t index, attachment_found *found);
 MR_MUST mr_status attachment_attach(objects *objects, const attachment_found *found, value_pack *pack); /* MR_INVALID */
-/* for so many of each, of which it has none */
+/* room for that many of each, in an attachment without any */
 MR_MUST mr_status attachment_room(attachment *attachment, size_t refs, size_t handles);
 void attachment_add_ref(attachment *attachment, uint32_t index, object *object);
 void attachment_add_handle(attachment *attachment, uint32_t index, mr_ref words);
@@ -138,8 +140,8 @@ void attachment_add_handle(attachment *attachment, uint32_t index, mr_ref words)
 MR_MUST mr_status attachment_undress(objects *objects, value_pack *pack);
 /* of a STORED entry; MR_CORRUPT */
 MR_MUST mr_status attachment_read_name(const value_pack_entry *entry, object_ref *out);
-/* to travel with a reference: it is there, and too large for a message */
+/* to be included with a reference: ready, and too large for a message */
 bool attachment_needs_provider(const object *object);
-attachment *attachment_of(objects *objects, value_pack *pack); /* made if there is none */
+attachment *attachment_of(objects *objects, value_pack *pack); /* created if there is none */
 
 void attachment_free(attachment *attachment); /* NULL is a no-op; for value_pack_unref */

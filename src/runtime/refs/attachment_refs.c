@@ -15,7 +15,7 @@ static mr_status found_one(attachment_found *found, mr_ref ref, uint32_t index, 
     return MR_OK;
 }
 
-/* What came in is as deep as VALUE_DEPTH_MAX at most. */
+/* Received values are at most VALUE_DEPTH_MAX deep. */
 static mr_status find_in_value(const mr_value *value, uint32_t index, attachment_found *found) {
     mr_kind kind = mr_value_kind(value);
     if (kind == MR_KIND_REF) {

@@ -9,7 +9,7 @@
 
 enum {
     INLINE_MAX = 1024, /* a referred value of up to this many bytes comes along itself */
-    /* Of values that refer to others: so many of those, and bytes of values, come along at most. */
+    /* Limits of included values that refer to others: their number, and the bytes of values. */
     NESTED_ROWS_MAX = 1024,
     NESTED_BYTES_MAX = 64 * 1024,
 };
@@ -27,7 +27,7 @@ typedef struct dressing {
     objects *objects;
     value_pack_item *items; /* owned: the values, the table, what comes along */
     table_row *rows;        /* owned */
-    object **nested;        /* owned: those that came along and refer to others, in the order in which they did */
+    object **nested;        /* owned: included values that refer to others, in order of inclusion */
     uint32_t *places;       /* owned: of each of them */
     size_t item_count, item_room, row_count, row_room, nested_count, nested_room;
     size_t nested_rows, nested_bytes;
@@ -42,7 +42,7 @@ bool attachment_needs_provider(const object *object) {
     return object->value.kind != VALUE_PACK_PLAIN || object->value.bytes.size > INLINE_MAX;
 }
 
-/* Others will have what it names. */
+/* Other processes will have the objects that it names. */
 static void show_name(const object *object) {
     const attachment *attachment = object->stored != NULL ? object->stored->attachment : object->owner->attachment;
     uint32_t index = object->stored != NULL ? 0 : object->index;
@@ -65,7 +65,8 @@ static size_t count_inside(const object *object) { /* references and handles in 
 static mr_status add_value(dressing *dressing, object *object, uint32_t *place) {
     *place = 0;
     if (attachment_needs_provider(object)) object->stored = attachment_shelve(dressing->objects, object);
-    if (attachment_needs_provider(object)) return MR_OK; /* no room in the store: whoever wants it asks us */
+    if (attachment_needs_provider(object))
+        return MR_OK; /* no room in the store: receivers fetch it from this process */
     MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
     value_pack_entry entry = object->stored != NULL ? value_pack_value(object->stored, 0) : object->value;
     if (entry.kind == VALUE_PACK_STORED) show_name(object);
@@ -74,7 +75,7 @@ static mr_status add_value(dressing *dressing, object *object, uint32_t *place) 
     return MR_OK;
 }
 
-/* One that refers to others comes along if those fit. */
+/* A value that refers to others is included if those fit. */
 static mr_status add_nested(dressing *dressing, object *object, size_t inside, uint32_t *place) {
     *place = 0;
     size_t met = (size_t)(uintptr_t)map_get(&dressing->met, (uintptr_t)object);
@@ -115,7 +116,7 @@ static mr_status add_failure(dressing *dressing, const object *object, uint32_t 
     return MR_OK;
 }
 
-/* What travels with a reference is not lost with its owner. */
+/* A value included with a reference is not lost with its owner. */
 static mr_status add_row(dressing *dressing, object *object, uint32_t index) {
     table_row row = {.ref = object->ref, .index = index};
     size_t inside = object->state == OBJECT_READY ? count_inside(object) : 0;
@@ -220,7 +221,7 @@ typedef struct undressing {
     object **met;       /* of each row, held; NULL: none */
     uint32_t *inside;   /* how many rows each hidden value has; zero but for nested ones */
     value_pack **own;   /* nested values: each holds what it refers to, so each is a value pack of its own */
-    value_pack *values; /* the others that came along */
+    value_pack *values; /* the other included values */
 } undressing;
 
 static mr_status read_table(undressing *undressing) {
@@ -246,8 +247,8 @@ static mr_status unpack_nested(undressing *undressing, uint32_t place) {
     return attachment_room(attachment, undressing->inside[place], undressing->inside[place]);
 }
 
-/* The values that came along, without those that refer to others, are a value pack: objects hold it, and the value pack
- * that came holds them. */
+/* The included values, except those that refer to others, form a value pack: objects hold it, and the received value
+ * pack holds them. */
 static mr_status unpack_values(undressing *undressing) {
     static const uint8_t nil = 0xc0;
     const value_pack *from = undressing->pack;
@@ -266,7 +267,7 @@ static mr_status unpack_values(undressing *undressing) {
     return status;
 }
 
-/* What a row names is met, and held by the value that has it inside. */
+/* The object of a row is found or created, and held by the containing value. */
 static void meet(undressing *undressing, size_t at) {
     const table_row *row = &undressing->rows[at];
     const value_pack *pack = undressing->pack;
@@ -281,12 +282,12 @@ static void meet(undressing *undressing, size_t at) {
     }
     object *object = object_meet(undressing->objects, row->ref);
     if (object == NULL && row->place > 0) object = object_meet_again(undressing->objects, row->ref);
-    if (object == NULL) return; /* one of ours that is gone: the reference leads nowhere */
+    if (object == NULL) return; /* an own object that is gone: a dangling reference */
     attachment_add_ref(holder, index, object);
     undressing->met[at] = object;
 }
 
-/* Its owner is told when somebody looks at it (object_see). One that cannot be read is asked for. */
+/* The owner is told when the program reads the failure (object_see). A failure that cannot be decoded is fetched. */
 static void fail(undressing *undressing, object *object, uint32_t place) {
     span bytes = value_pack_value(undressing->pack, undressing->pack->count + place).bytes;
     reader reader = reader_of(bytes.data, bytes.size);
@@ -300,7 +301,7 @@ static void fail(undressing *undressing, object *object, uint32_t place) {
     failure_unref(failed);
 }
 
-/* Its value came along, or it is on loan. */
+/* The value is included, or the reference is borrowed. */
 static void settle(undressing *undressing, size_t at) {
     const table_row *row = &undressing->rows[at];
     object *object = undressing->met[at];

@@ -43,7 +43,7 @@ static void say(borrow *borrow, uint64_t process, borrow_verb verb, uint64_t ser
     last->serials[last->count++] = serial;
 }
 
-/* Its gate may open: whatever that does, the message is gone. */
+/* The gate may open: the message is freed before its callback runs. */
 static void message_end(borrow_message *message) {
     borrow_gate *gate = message->gate;
     list_remove(&message->place);
@@ -80,18 +80,18 @@ void borrow_answered(borrow *borrow, borrow_message *message) {
 void borrow_owner_gone(borrow *borrow, uint64_t process) {
     owner *gone = map_remove(&borrow->owners, process);
     if (gone == NULL) return;
-    list messages; /* what a gate does may speak to the same process again */
+    list messages; /* a gate's callback may send to the same process again */
     list_init(&messages);
     for (list *at; (at = list_pop_front(&gone->messages)) != NULL;) list_push_back(&messages, at);
     free(gone);
     while (!list_empty(&messages)) message_end(container_of(messages.next, borrow_message, place));
 }
 
-/* ---- Loans. */
+/* ---- Borrowed references. */
 
 void borrow_keep(borrow *borrow, borrowed_ref *ref, borrow_gate *gate) {
     if (ref->state == BORROWED_REF_HELD || ref->state == BORROWED_REF_LOST) return;
-    ref->state = BORROWED_REF_ASKED; /* one that was asked for is asked for again: this gate needs a word of its own */
+    ref->state = BORROWED_REF_ASKED; /* an ASKED reference is asked for again: this gate needs its own answer */
     say(borrow, ref->owner, BORROW, ref->serial, gate);
 }
 

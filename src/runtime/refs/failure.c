@@ -1,7 +1,7 @@
 /* failure.c — see failure.h.
  *
  * On the wire: for each link of the chain 1 u8, code u32, message, origin (each a u32 length and bytes); 2 u8 instead
- * of 1 for one with a detail, which stands behind the origin in the same way; at the end 0 u8. */
+ * of 1 for one with a detail, which follows the origin in the same form; at the end 0 u8. */
 #include "runtime/refs/failure.h"
 
 #include <stdio.h>

@@ -80,7 +80,7 @@ static object *make_foreign(objects *objects, mr_ref ref) {
     if (object == NULL) return NULL;
     object->ref = ref;
     object->foreign = true;
-    object->seen = true; /* whose it is hears of its failure */
+    object->seen = true; /* its owner reports its failure */
     object->borrowed_ref = (borrowed_ref){.owner = ref.word[0], .serial = ref.word[1]};
     map *theirs = map_of_owner(objects, ref.word[0]);
     if (theirs == NULL) {
@@ -137,7 +137,7 @@ object *objects_next(const objects *objects, uint32_t *at) {
 
 /* ---- Holding. */
 
-/* Nobody will ask for it any more. What was cancelled, or ended with the runtime itself, is no news. */
+/* The outcome can no longer be read. Failures by cancellation, or by the end of the runtime, are not logged. */
 static __attribute__((noinline, cold)) void print_failure(object *object) {
     if (object->seen || object->foreign || object->failure->code == MR_CANCELLED || object->failure->code == MR_CLOSED)
         return;
@@ -174,7 +174,7 @@ static void destroy(objects *objects, object *object) {
     give_back(objects, object);
 }
 
-/* It holds something itself, or is another's. */
+/* The object holds others, or is borrowed. */
 static __attribute__((noinline)) void doom(objects *objects, object *object) {
     if (objects->dooming) {
         list_push_back(&objects->doomed, &object->waiters);

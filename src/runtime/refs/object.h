@@ -6,9 +6,9 @@
  *
  * An object is held by the program's references (mr_retain, mr_release), by the task that will make it, by views and
  * tasks that use it, and by value packs whose values refer to it. The program may use it while it has a reference or
- * while there is such a value pack. Letting go of one may let go of others that its value refers to, however many: one
- * after the other, not one inside the other. A failure that the program has not seen when its last reference goes, or
- * that comes when it is gone already, is printed once. With the context's lock held. */
+ * while there is such a value pack. The release of an object may release any number of others that its value refers to:
+ * by iteration, not recursion. A failure that the program has not read when its last reference is released, or that
+ * arrives after that, is logged once. With the context's lock held. */
 #pragma once
 #include "base/assert.h"
 #include "base/list.h"
@@ -32,69 +32,69 @@ enum { OBJECT_SMALL = 32 };
 typedef struct object {
     slab_place place;
     mr_ref ref;
-    uint64_t uses; /* of this place: part of the reference, so that an old one finds nothing */
+    uint64_t uses; /* of this place: part of the reference, so that a stale one finds nothing */
     uint32_t holds;
     uint8_t state;   /* object_state */
-    bool seen;       /* the program has looked at the outcome, or was told of it: */
-    bool printed;    /* nobody had */
-    bool foreign;    /* another process's; `borrowed_ref` says what that means */
+    bool seen;       /* the program has read the outcome, or was told of it: */
+    bool printed;    /* its failure was logged, since it was not read */
+    bool foreign;    /* another process's; see `borrowed_ref` */
     bool fetching;   /* its owner was asked for the outcome */
     bool streams;    /* it is the whole of a stream (stream_reader.h) */
     uint32_t names;  /* references that the program has */
     uint32_t inside; /* value packs whose values refer to it */
     borrowed_ref borrowed_ref;
     value_pack_entry value;
-    value_pack *owner; /* what the value lies in; NULL: in `small` */
+    value_pack *owner; /* memory of the value; NULL: in `small` */
     uint32_t index;    /* in the owner */
-    /* the same value in the store: what others get where it is too large for a message; NULL: none */
+    /* the same value in the store, for other processes, if it is too large for a message; NULL: none */
     value_pack *stored;
     failure *failure;
-    struct invocation *maker; /* what will make it, while it is pending; borrowed */
-    list waiters;             /* when it is gone: its place among the doomed */
+    struct invocation *maker; /* invocation that makes it, while pending; borrowed */
+    list waiters;             /* after the last release: its place among the doomed */
     _Alignas(8) uint8_t small[OBJECT_SMALL];
 } object;
 
-/* Somebody who waits for one object. Called once when it is no longer pending; removed before. */
+/* Waiter for one object. Called once when the object is no longer pending; removed before. */
 typedef struct object_waiter {
     list place;
     void (*fn)(struct object_waiter *waiter, object *object);
 } object_waiter;
 
 typedef struct objects {
-    slab slab; /* the serial in a reference is an index in it, and how often that was used */
+    slab slab; /* a reference's serial is an index in it, and its use count */
     uint64_t process;
     size_t count;                  /* alive */
-    map owners;                    /* process → map of serial → object: those of others; owned */
-    uint64_t recent_owner;         /* the process that was looked up last; 0: none yet */
+    map owners;                    /* process → map of serial → object: borrowed ones; owned */
+    uint64_t recent_owner;         /* cache: process looked up last; 0: none yet */
     map *recent;                   /* its map */
-    uint32_t recent_place;         /* in the slab, of the object that was found last */
-    list doomed;                   /* that are gone, and not freed yet */
-    bool dooming;                  /* somebody frees those */
-    const struct objects_ops *ops; /* borrowed; NULL: nothing of others comes here */
+    uint32_t recent_place;         /* cache: index of the object found last */
+    list doomed;                   /* objects to be freed */
+    bool dooming;                  /* those are being freed */
+    const struct objects_ops *ops; /* borrowed; NULL: no borrowed references */
     void *host;
-    struct store_provider *provider; /* where large values lie; borrowed, NULL: nowhere */
-    struct actor_handles *handles;   /* of actors; borrowed, NULL: nobody keeps them */
+    struct store_provider *provider; /* store of large values; borrowed, NULL: none */
+    struct actor_handles *handles;   /* of actors; borrowed, NULL: not kept */
 } objects;
 
-typedef struct objects_ops {                    /* what becomes of those that others own, and of streams */
-    void (*wanted)(void *host, object *object); /* somebody waits for its outcome; it is not settled inside of this */
-    void (*let_go)(void *host, object *object); /* nobody here has it any more; it is freed afterwards */
-    void (*abandoned)(void *host, object *object); /* of a stream: the program has no reference to it any more */
+typedef struct objects_ops {                       /* operations on borrowed objects, and on streams */
+    void (*wanted)(void *host, object *object);    /* a waiter was added; the object is not settled inside this call */
+    void (*let_go)(void *host, object *object);    /* last hold released; freed afterwards */
+    void (*abandoned)(void *host, object *object); /* of a stream: the program has released its last reference */
 } objects_ops;
 
 void objects_init(objects *objects, uint64_t process);
-void objects_fini(objects *objects); /* drops the program's references without a word */
+void objects_fini(objects *objects); /* drops the program's references silently */
 
 object *object_create(objects *objects, bool named); /* one hold: the maker's. NULL: no memory */
-/* Whether the next object_create finds memory: then it can wait until what makes it is on its way. */
+/* Whether the next object_create finds memory: then it can be called after the message was sent. */
 static inline bool objects_ready(objects *objects) { return slab_ready(&objects->slab); }
-/* Those that the program has a reference to, one after the other; *at begins with 0. NULL: no more. */
+/* Iterates over objects that the program has a reference to; *at begins with 0. NULL: no more. */
 object *objects_next(const objects *objects, uint32_t *at);
 static inline object *object_hold(object *object) {
     object->holds++;
     return object;
 }
-void object_dropped(objects *objects, object *object); /* nobody holds it any more */
+void object_dropped(objects *objects, object *object); /* last hold released */
 static inline void object_drop(objects *objects, object *object) {
     MR_ASSERT(object->holds > 0);
     if (--object->holds == 0) object_dropped(objects, object);
@@ -102,10 +102,10 @@ static inline void object_drop(objects *objects, object *object) {
 void object_name(object *object);                     /* mr_retain */
 void object_unname(objects *objects, object *object); /* mr_release */
 
-/* The object of a reference that came inside a value, with a hold; made if it is another process's and not known. NULL:
- * it should be ours, and is gone; or no memory. */
+/* The object of a reference that came inside a value, with a hold; created if it is another process's and unknown.
+ * NULL: an own object that is gone; or no memory. */
 object *object_meet(objects *objects, mr_ref ref);
-/* Of one of ours that is gone, but whose value came back with the reference: it lives on as another's would. */
+/* For an own object that is gone, but whose value came back with the reference: it is treated as a borrowed one. */
 object *object_meet_again(objects *objects, mr_ref ref);
 /* As object_known. */
 __attribute__((noinline)) object *object_known_of_others(objects *objects, uint64_t owner, uint64_t serial);
@@ -114,8 +114,8 @@ void object_disclose(objects *objects, object *object);
 
 /* ---- Finding. */
 
-/* Any that lives, whoever has it; borrowed, NULL: none. One of ours is found by the index in its serial. The two words
- * of a reference are handed on as two: as a whole they would be stored one by one and loaded at once, and such a load
+/* Finds any live object; borrowed, NULL: none. An own object is found by the index in its serial. The two words of a
+ * reference are passed as two arguments: a struct would be stored word by word and loaded at once, and such a load
  * waits for all stores before it. */
 static inline object *object_known(objects *objects, mr_ref ref) {
     uint64_t owner = ref.word[0], serial = ref.word[1];
@@ -132,11 +132,11 @@ static inline object *object_find(objects *objects, mr_ref ref) { /* NULL: the p
     return object != NULL && (object->names | object->inside) != 0 ? object : NULL;
 }
 
-/* The program looks at the outcome. That of another process came without having been asked for, if it was not seen. */
+/* The program reads the outcome. The outcome of a borrowed object that was not read was fetched only to be kept. */
 static inline void object_see(objects *objects, object *object) {
     bool tell = object->foreign && !object->seen;
     object->seen = true;
-    if (tell) objects->ops->wanted(objects->host, object); /* its owner hears of it */
+    if (tell) objects->ops->wanted(objects->host, object); /* its owner is told */
 }
 
 static inline bool object_is_small(const value_pack_entry *value) {
@@ -146,7 +146,7 @@ static inline bool object_is_small(const value_pack_entry *value) {
 /* Value `index` of a value pack, of which a reference is taken; one of at most OBJECT_SMALL plain bytes that refers to
  * nothing is copied instead. */
 void object_fulfil(objects *objects, object *object, value_pack *values, uint32_t index);
-/* A value that is known to be that small, wherever it lies. */
+/* A value that is known to be that small, in any memory. */
 void object_fulfil_small(objects *objects, object *object, span value);
 void object_fail(objects *objects, object *object, failure *failure); /* takes a reference of its own */
 

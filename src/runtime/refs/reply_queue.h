@@ -10,6 +10,6 @@ typedef struct reply_queue { /* of one `rpc` object */
 
 void reply_queue_init(reply_queue *replies);
 void reply_queue_fini(reply_queue *replies);
-/* Answers now or later. The reference to the bundle is taken over. */
+/* Answers now or later. The reference to the value pack is taken over. */
 void reply_queue_answer(reply_queue *replies, rpc *rpc, rpc_call_token token, value_pack *values);
 void reply_queue_room(reply_queue *replies, rpc *rpc);

@@ -67,7 +67,7 @@ void store_provider_fini(store_provider *provider) {
 
 /* ---- Waiting. */
 
-/* After MR_BUSY: drives until it is worth trying again. MR_BUSY: whoever asks does not wait. */
+/* After MR_BUSY: drives until it is worth trying again. MR_BUSY: the caller does not wait. */
 static mr_status await_store_server(store_provider *provider, bool may_wait, int64_t retry_us, int64_t deadline_us) {
     if (!may_wait || provider->host.wait == NULL) return MR_BUSY;
     if (clock_now_us(provider->clock) > deadline_us)

@@ -1,22 +1,22 @@
 /* store_provider.h — object store of a process (store/store_client.h) for the runtime: opened when the node has given
- * it a hold table, done without where there is none; and the objects in it that the process uses.
+ * the process a hold table, else absent; and the stored objects that the process uses.
  *
- *  store_provider_join ──► asked for a desk ──► open ──► store_provider_close
+ *  store_provider_join ──► hold table requested ──► open ──► store_provider_close
  *                        └── refused, or the node is gone: none; values then travel through the rings
  *
- *  store_provider_make ──► room ── bytes written, store_provider_seal ──► held ── store_provider_show ──► shown ──
- *  store_provider_hide ──► held
- *                    └── store_provider_abort       ▲ └── the last stored_object_unref ──► gone, here
- *  store_provider_expect(ref) ──► expected ── taken ──────────────┘
+ *  store_provider_make ──► room ── bytes written, store_provider_seal ──► held ── store_provider_show ──► shown
+ *                           └── store_provider_abort                       ▲ ▲ │                            │
+ *  store_provider_expect(ref) ──► expected ── taken ───────────────────────┘ └─┼──── store_provider_hide ───┘
+ *                                                                              └── last stored_object_unref ──► gone
  *
- * A *shelved* object is shared (stored_object_ref, stored_object_unref): a process has one record of it, found by its
- * slot. It is held, and may be spilled while it is not shown. An expected one is taken at once or, if the hold table is
- * full, when the store server has answered; its sender keeps it until it hears of that.
+ * A *stored object* is shared (stored_object_ref, stored_object_unref): a process has one record of it, found by its
+ * place in the store. A stored object is held, and may be spilled while it is not shown. An expected object is taken at
+ * once or, if the hold table is full, when the store server has answered; its sender keeps it until it is told so.
  *
  * Requests for memory or for an object on disk may have to wait for the store server. Calls of the program wait and
- * drive the port meanwhile (host.wait); event handlers do not wait: MR_BUSY.
+ * drive the transport meanwhile (host.wait); event handlers do not wait: MR_BUSY.
  *
- * With the context's lock held, which is let go only in host.wait. The bytes may be used without it. */
+ * With the context's lock held, which is released only in host.wait. The bytes may be used without it. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
@@ -30,9 +30,9 @@ enum {
 typedef struct store_provider_host {
     void *context;
     /* Drives for at most timeout_us, or until store_provider_host.answered was called. MR_CLOSED: the runtime is over;
-     * MR_CANCELLED: whoever waits has given up. */
+     * MR_CANCELLED: the waiting call was cancelled. */
     mr_status (*wait)(void *context, int64_t timeout_us);
-    void (*answered)(void *context); /* the store server has answered something */
+    void (*answered)(void *context); /* a response of the store server has arrived */
 } store_provider_host;
 
 typedef struct store_provider {
@@ -42,35 +42,34 @@ typedef struct store_provider {
     store_provider_host host;
     store_rpc_client store_server;
     store_client *store; /* NULL: not open (yet) */
-    bool asked;          /* for a desk */
+    bool asked;          /* for a hold table */
     bool closed;
-    map by_slot;          /* slot → shelved */
-    list expected;        /* of shelved: not taken yet */
-    private_mapping kept; /* after the end: what is still shown lies here */
+    map by_slot;          /* slot → stored_object */
+    list expected;        /* of stored_object: not taken yet */
+    private_mapping kept; /* after close: memory of objects still shown */
 } store_provider;
 
 typedef struct stored_object {
-    list place; /* in shelf->expected until it was taken */
+    list place; /* in provider->expected until taken */
     store_provider *provider;
     uint32_t refs;
     uint32_t shown;
     object_ref ref;
     uint64_t size;
-    store_client_object *object; /* NULL: expected, lost, or the shelf is closed */
-    bool lost;                   /* it was gone before it could be taken */
+    store_client_object *object; /* NULL: expected, lost, or the provider is closed */
+    bool lost;                   /* gone before it could be taken */
 } stored_object;
 
-/* The host's operations may be NULL: nobody waits. */
+/* The host's operations may be NULL: no thread waits. */
 void store_provider_init(store_provider *provider, const arena *arena, uint64_t process, clock_source clock,
                          const store_provider_host *host);
-/* asks for a desk; again if there was no room for it */
+/* requests a hold table; again if there was no room for the request */
 void store_provider_join(store_provider *provider, rpc *rpc, link_id node);
-bool store_provider_is_open(store_provider *provider); /* opens it if the desk has come */
-/* the node says that something was taken or is wanted */
+bool store_provider_is_open(store_provider *provider); /* opens the store if the hold table has arrived */
+/* the node reports that objects were taken or memory is wanted back */
 void store_provider_poll(store_provider *provider);
-/* Before the port goes. What is shown stays as it is until store_provider_fini; `alone`: no other process is left to
- * change it.
- */
+/* Before the transport is closed. Shown objects stay unchanged until store_provider_fini; `alone`: no other process is
+ * left to change them. */
 void store_provider_close(store_provider *provider, bool alone);
 void store_provider_fini(store_provider *provider); /* after the last stored_object_unref */
 
@@ -81,13 +80,13 @@ MR_MUST mr_status store_provider_make(store_provider *provider, uint64_t size, b
 void store_provider_seal(stored_object *object); /* written: held */
 void store_provider_abort(stored_object *object);
 
-/* A reference to what another process sent; it is taken now or later. MR_INVALID: it names nothing that could be an
- * object. MR_OBJECT_LOST: it is gone already. */
+/* A reference to an object that another process sent, taken now or later. MR_INVALID: no possible object.
+ * MR_OBJECT_LOST: the object is gone. */
 MR_MUST mr_status store_provider_expect(store_provider *provider, const object_ref *ref, uint64_t size,
                                         stored_object **out);
 /* tries again; true: nothing is expected any more */
 bool store_provider_take_expected(store_provider *provider);
-/* borrowed; NULL: this process does not have it */
+/* borrowed; NULL: not in this process */
 stored_object *store_provider_find(store_provider *provider, const object_ref *ref);
 
 stored_object *stored_object_ref(stored_object *object);
@@ -96,11 +95,11 @@ static inline bool stored_object_is_taken(const stored_object *object) {
     return object->object != NULL || object->lost;
 }
 
-/* Its bytes, the same for everybody in this process, until store_provider_hide. MR_OBJECT_LOST; MR_BUSY as
+/* Bytes of the object, at one address for the whole process, until store_provider_hide. MR_OBJECT_LOST; MR_BUSY as
  * store_provider_make. */
 MR_MUST mr_status store_provider_show(stored_object *object, bool may_wait, span *out);
 void store_provider_hide(stored_object *object);
-/* The arena, and where in it a byte that is shown lies: store_client_locate. NULL: it does not. */
+/* The arena, and the offset of a shown byte in it: store_client_locate. NULL: not in the arena. */
 const arena *store_provider_locate(const store_provider *provider, const void *shown, uint64_t *offset);
-/* What another process needs to expect it. */
+/* Name of the object, for store_provider_expect in another process. */
 object_ref stored_object_name(stored_object *object);

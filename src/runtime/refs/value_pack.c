@@ -266,7 +266,7 @@ static void add_piece(value_pack_spread *spread, span piece) {
 void value_pack_spread_init(value_pack_spread *spread, const value_pack_item *items, size_t count) {
     uint8_t *rest = spread->rest;
     size_t at = HEADER + ENTRY * count; /* in the value pack, */
-    size_t end = at, given = 0;         /* and in `rest`: what is written, and what pieces have */
+    size_t end = at, given = 0;         /* and in `rest`: bytes written, and bytes of pieces */
     spread->count = 0;
     write_header(rest, count);
     for (size_t i = 0; i < count; i++) {
@@ -298,7 +298,7 @@ typedef struct plan { /* of one value */
     value_pack_kind kind;
     value_plan value;
     value_buffer *buffers; /* owned; of an argument with buffers */
-    size_t at, size;       /* what the entry points to */
+    size_t at, size;       /* target of the entry */
     places places;         /* of a payload */
 } plan;
 
@@ -356,7 +356,7 @@ static size_t lay_out_regions(plan *plans, size_t count, size_t at) {
     return at;
 }
 
-/* Gaps are zeroed: whatever lay in our memory before is nobody's business. */
+/* Gaps are zeroed: old memory contents must not leave the process. */
 static uint8_t *place_after(uint8_t *bytes, size_t *end, uint64_t offset, uint64_t size) {
     memset(bytes + *end, 0, (size_t)offset - *end);
     *end = (size_t)(offset + size);

@@ -1,21 +1,21 @@
-/* value_pack.h — the values of one call, packed into one piece of memory: the arguments of a task, or what it returns.
+/* value_pack.h — value pack: values of one call in one piece of memory, the arguments of a task or its results.
  *
- *   offset    value pack
+ *   offset        value pack
  *   ------------  ------------------------------------------------------------------------------------------
  *   0             count u32, hidden u32: how many further entries there are behind those of the values (attachment.h)
  *   8 + 8 i       entry i: where u32 (an offset, a multiple of 8, plus the kind in its low bits), size u32
- *                 what the entries point to, each at a multiple of 8:
+ *                 targets of the entries, each at a multiple of 8:
  *                   PLAIN   a value without buffers, `size` bytes (net/value.h)
- *                 PARCEL  32 bytes: payload offset u64, payload size u64, region offset u64, region size u64
+ *                   PAYLOAD 32 bytes: payload offset u64, payload size u64, region offset u64, region size u64
  *                   STORED  `size` bytes that name an object of the machine's store (attachment.h)
- *                payloads, each at a multiple of 8; regions, each at a multiple of 64
+ *                 payloads, each at a multiple of 8; regions, each at a multiple of 64
  *
  * Small values are plain and cost their own bytes and eight more. A value pack travels inside a message if it is small
  * and as its body otherwise, and is used where it arrived: nothing is copied out of it.
  *
- * Its bytes may lie anywhere (a span, opened by value_pack_open), or in a `bundle`, memory that is shared: each object,
- * view and task that uses it holds a reference. Not thread-safe: references are counted with the context's lock held.
- */
+ * Its bytes may be in any memory (a span, opened by value_pack_open), or in a `value_pack`, reference-counted memory:
+ * each object, view and task that uses it holds a reference. Not thread-safe: references are counted with the context's
+ * lock held. */
 #pragma once
 #include "base/bytes.h"
 #include "miniray/runtime.h"
@@ -23,13 +23,13 @@
 
 enum {
     VALUE_PACK_VALUES_MAX = 1 << 20,
-    VALUE_PACK_INLINE_MAX = 8 * 1024, /* of a message; what is longer is its body, which is copied in and out at once */
+    VALUE_PACK_INLINE_MAX = 8 * 1024, /* of a message; longer packs are its body, which is copied in and out at once */
     VALUE_PACK_EMPTY = 8,             /* bytes of one without values */
     VALUE_PACK_SPARES_MAX = 8,
     VALUE_PACK_SPARE_BYTES = 256 * 1024, /* larger memory is not kept */
     VALUE_PACK_SCALAR_MAX = 32,          /* of one with one scalar */
     VALUE_PACK_OUT_OF_LINE = 16 * 1024,  /* tensors and bytes from here on are buffers, */
-    VALUE_PACK_OUT_OF_LINE_LEAST = 1024, /* or from here on, where a value would become too large */
+    VALUE_PACK_OUT_OF_LINE_LEAST = 1024, /* or from here on, if a value would become too large */
     VALUE_PACK_PLAIN_MAX = 32 * 1024,    /* larger values are payloads */
 };
 
@@ -52,12 +52,12 @@ typedef struct value_pack_view {
     const uint8_t *bytes; /* borrowed */
     size_t size;
     uint32_t count, hidden;
-    bool plain; /* all its values are: a multiple of 8 is enough, wherever the bytes are copied to */
+    bool plain; /* all values are plain: alignment to 8 is enough for copies */
 } value_pack_view;
 
 MR_MUST mr_status value_pack_open(span bytes, value_pack_view *out); /* MR_CORRUPT */
-/* Whether the bytes are a value pack of one plain value. What follows it to the next multiple of 8 is zero in one that
- * was packed here. */
+/* Whether the bytes are a value pack of one plain value. The bytes after the value up to the next multiple of 8 are
+ * zero in a pack of this process. */
 bool value_pack_one_plain(span bytes, span *value);
 /* The same for one value of one byte, such as nil: the shortest value pack but the empty one, read as it was written.
  * */
@@ -79,24 +79,24 @@ typedef struct value_pack { /* its bytes follow, 64 behind its own address, whic
     size_t size;
     size_t room; /* of which `size` bytes are used */
     uint8_t *bytes;
-    void *memory;                  /* what was allocated */
+    void *memory;                  /* allocated memory */
     uint32_t hidden;               /* entries behind the values */
-    struct attachment *attachment; /* owned; what it holds in the store (attachment.h), NULL: nothing */
+    struct attachment *attachment; /* owned; attachment (attachment.h), NULL: none */
 } value_pack;
 
-/* Room for a value pack that arrives; after its bytes are there, value_pack_check says whether they are one. */
+/* Room for a received value pack; value_pack_check validates the bytes after they were copied. */
 MR_MUST mr_status value_pack_room(size_t size, value_pack **out);
 MR_MUST mr_status value_pack_check(value_pack *pack);
 
-/* The memory of some that are not needed any more, for the next ones: what malloc gets back it gives back to the system
- * at once where it is much, and every page of it would be a fresh one each time. */
+/* Spare memory of freed value packs, for the next ones: malloc returns large memory to the system at once, and every
+ * page would be a fresh one each time. */
 typedef struct value_pack_spares {           /* zeroed: none */
     value_pack *kept[VALUE_PACK_SPARES_MAX]; /* owned */
     uint32_t count;
 } value_pack_spares;
 
 void value_pack_spares_fini(value_pack_spares *spares);
-/* Takes it over if it is fit for that: nobody else has it, and it is not too large. False: it stays the caller's. */
+/* Takes over a pack without other references that is not too large. False: the pack stays the caller's. */
 bool value_pack_spares_keep(value_pack_spares *spares, value_pack *pack);
 /* as value_pack_room */
 MR_MUST mr_status value_pack_spares_room(value_pack_spares *spares, size_t size, value_pack **out);
@@ -109,7 +109,7 @@ void value_pack_hide(value_pack *pack, uint32_t hidden); /* the last so many of 
 
 /* ---- Packing. */
 
-typedef struct value_pack_fill { /* writes the tensors that have no data yet, when it is known where they lie */
+typedef struct value_pack_fill { /* writes tensors without data, when their addresses are known */
     mr_fill_fn *fn;
     void *user;
 } value_pack_fill;
@@ -118,11 +118,11 @@ typedef struct value_pack_item { /* a value to pack: an argument, or one that is
     const mr_arg *arg;
     const value_pack_fill *fill; /* of an argument; borrowed, NULL: it is whole */
     value_pack_entry entry;
-    const struct value_pack *from; /* where it is packed, if what it refers to comes along (attachment.h) */
+    const struct value_pack *from; /* its pack, if its references are included (attachment.h) */
     uint32_t index;
 } value_pack_item;
 
-/* MR_INVALID, MR_NOMEM, or what filling it says. */
+/* MR_INVALID, MR_NOMEM, or the status of the fill function. */
 MR_MUST mr_status value_pack_create(const value_pack_item *items, size_t count, value_pack **out);
 
 /* The same into memory that `room` gives, which is asked for once, when the size is known: a multiple of 64. */

@@ -17,7 +17,7 @@ span wire_get_name(reader *reader) {
     return reader->failed ? (span){0} : name;
 }
 
-/* ---- The payload. Fields are padded to 8, so that an inline bundle can be used where it lies. */
+/* ---- The payload. Fields are padded to 8, so that an inline value pack can be used in place. */
 
 static bool is_inline(const wire_message *message) {
     return message->pack == NULL || message->pack->size <= VALUE_PACK_INLINE_MAX;
@@ -184,7 +184,7 @@ static mr_status read_values(wire_call *call, const rpc_call_result *result, spa
     return status;
 }
 
-/* One value that is the answer. Whoever has no better use for it gets a bundle. */
+/* One value that is the answer. Callers without a special case get a value pack. */
 static mr_status read_value(const rpc_call_result *result, wire_values *values) {
     value_pack_item item = {.entry.kind = VALUE_PACK_PLAIN};
     if (!wire_read_small(result, &item.entry.bytes))
@@ -256,7 +256,7 @@ mr_status wire_answer(rpc *rpc, rpc_call_token token, span fields) {
     return MR_OK;
 }
 
-/* In words: as the value was written. What lies behind it in its last word is zero (value_pack.h). */
+/* In words: as the value was written. The rest of its last word is zero (value_pack.h). */
 static mr_status answer_value(rpc *rpc, rpc_call_token token, span value, bool more) {
     uint64_t first, second = 0, words[2];
     memcpy(&first, value.data, sizeof first);
@@ -334,7 +334,7 @@ void *wire_body_room(uint64_t size) {
     return pack->bytes;
 }
 
-/* A bundle's memory begins 64 bytes before its bytes. */
+/* A value pack's memory begins 64 bytes before its bytes. */
 value_pack *wire_body_bundle(const void *body) { return (value_pack *)(uintptr_t)((const uint8_t *)body - 64); }
 
 void wire_body_drop(const void *body) {

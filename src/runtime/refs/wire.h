@@ -1,12 +1,12 @@
 /* wire.h — requests between the processes of a machine (net/rpc/rpc.h), and their layout.
  *
- * Payloads are little-endian fields in the order given here; `text` is a u32 length and bytes, `bundle` the rest of the
- * payload, or the call's body if that is empty and there is one. Everything that arrives is checked by its reader.
+ * Payloads are little-endian fields in the order given here; `text` is a u32 length and bytes, `bundle` a value pack:
+ * the rest of the payload, or the call's body if that is empty and there is one. The reader checks everything received.
  *
  *   method               from → to         request                                        answer
  *   -------------------  ----------------  ---------------------------------------------  -----------------------------
  *   NODE_JOIN            any → node        version u32, role u8, pid u32; of a driver     workers u32, program u32
- *                                     also name space text, output u8, launch spec
+ *                                          also name space text, output u8, launch spec
  *   NODE_LEASE           client → node     resources                                      lease u64, worker u64; later
  *   NODE_RELEASE         client → node     lease u64, after u8 (wire_after), process u64
  *   NODE_BLOCKED         worker → node     blocked u8
@@ -19,36 +19,36 @@
  *   NODE_ACTOR_RESTART   any → node        actor id: its process ends
  *   NODE_ACTOR_LOOK      any → node        actor id                                       class text, name text, space
  *                                                                                         text, starts u32, about text
- *   NODE_ACTOR_HOLD      any → node        actor id: the asker has a handle
+ *   NODE_ACTOR_HOLD      any → node        actor id: the caller has a handle
  *   NODE_ACTOR_DROP      any → node        actor id: it has none any more, and its calls were all answered
  *   NODE_GROUP_CREATE    any → node        group id, strategy u8, detached u8, name text, placed u8
  *                                          count u32, resources of each
  *   NODE_GROUP_WAIT      any → node        group id                                       when it is placed
  *   NODE_GROUP_REMOVE    any → node        group id
  *   NODE_STORE           any → node                                                       as node_store_stats
- *   NODE_LOOK            watcher → node    question (inspect_query.h)                              values
+ *   NODE_LOOK            observer → node   query (inspect_query.h)                        values
  *   NODE_EVENTS          worker → node                                                    offset u64, bytes u64; or 0
- *   NODE_DRAIN           driver → node                                                    when what its workers have
- *                                                                                         printed was shown
+ *   NODE_DRAIN           driver → node                                                    when the output of its
+ *                                                                                         workers was shown
  *   CLIENT_RECLAIM       node → client     lease u64
  *   CLIENT_GROUP_GONE    node → client     key u64 of a group that it has made and another has removed
- *   CLIENT_PRINT         node → driver     u8 outlet, text: whole lines
- *   CLIENT_STORE         node → any                                                       when it looked at its store
- *   CLIENT_BORROW        any → owner       serials u64 of futures that the asker has (borrow_rpc.h)
- *   CLIENT_RETURN        any → owner       serials u64 that it has no more
- *   CLIENT_FETCH         any → owner       serial u64, keep u8 (borrow_rpc.h)                 values or a failure;
+ *   CLIENT_PRINT         node → driver     u8 stream, text: whole lines
+ *   CLIENT_STORE         node → any                                                       when it checked its store
+ *   CLIENT_BORROW        any → owner       serials u64 of futures that the caller has (borrow_rpc.h)
+ *   CLIENT_RETURN        any → owner       serials u64 that it has released
+ *   CLIENT_FETCH         any → owner       serial u64, keep u8 (borrow_rpc.h)             values or a failure;
  *                                          later
  *   CLIENT_CANCEL        any → owner       serial u64, how u8: cancels what makes it      a byte: ask again
- *   CLIENT_LOOK          node → client     question (inspect_query.h)                              values
+ *   CLIENT_LOOK          node → client     query (inspect_query.h)                        values
  *   CLIENT_TOOK          any → any         number u64 of a call whose answer names objects (result_holds.h)
  *   WORKER_TASK          client → worker   call, bundle                                   values or a failure; MR_BUSY:
  *                                                                                         it was not begun, and is not
  *   WORKER_ACTOR_INIT    node → worker     actor id, class text, threads u32, bundle      as above
  *   WORKER_ACTOR_CALL    client → worker   call, bundle                                   as above
- *   WORKER_NEXT          client → worker   number u64 of a call that streams (stream_reader.h)   one value; later
+ *   WORKER_NEXT          client → worker   number u64 of a stream call (stream_reader.h)  one value; later
  *   WORKER_END           client → worker   number u64 of a task: if it runs, the process ends
  *   WORKER_ALONE         client → worker   number u64 of a task or a call: when it is cancelled,
- *                                          which comes next, what it has submitted goes on
+ *                                          which comes next, its children go on
  *   WORKER_LEAVE         node → worker     it is to end: all handles of the actor were
  *                                          released, or it has run enough tasks           none: it ends
  *   WORKER_GPUS          node → worker     text: the devices that it may see ("0,3")
@@ -56,14 +56,14 @@
  * `call` begins with eight bytes: the number of the name u16 (0: it has none), the size of the name u16, how many
  * values to return u16, flags u16 (WIRE_STREAM, WIRE_CODE). If the size is not 0, the actor's id (of a method) and the
  * name come next, padded to 8, and of a name with code (WIRE_CODE) its size u64 and the code, padded to 8: the worker
- * keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name goes with its
- * text until a call that had it was answered. A call whose bundle has no values goes without: two of them fit a cache
- * line, as two of the shortest answers do.
+ * keeps them with the number. If it is 0 the worker has that number from before, on the same link. A name is sent with
+ * its text until a call with it was answered. A call without values has no value pack: two of them fit a cache line, as
+ * two of the shortest answers do.
  *
  * A name space that is empty is the program's own.
  *
  * The answer of a worker begins with eight bytes: WIRE_VALUES or WIRE_FAILED in the first, the others zero; then the
- * bundle or the failure (failure.h). So a task that fails is a call that was answered. One plain value of at most
+ * value pack or the failure (failure.h). So a task that fails is a call that was answered. One plain value of at most
  * WIRE_VALUE_MAX bytes, as most are, is the answer itself: WIRE_VALUE, its size u8, its bytes, padded to 8. */
 #pragma once
 #include "base/bytes.h"
@@ -126,11 +126,11 @@ typedef enum wire_method {
 /* A task or method to run, or an actor to make. */
 static inline bool wire_is_work(uint32_t method) { return method >= WORKER_TASK && method <= WORKER_ACTOR_CALL; }
 
-/* How something is cancelled: with what it has submitted; by force, even if that takes the worker that runs it; or
- * alone, and what it has submitted goes on. */
+/* Kind of cancellation: with its children; by force, even if that kills the worker that runs it; or alone, and its
+ * children go on. */
 typedef enum wire_how { WIRE_WITH_CHILDREN, WIRE_BY_FORCE, WIRE_ALONE, WIRE_HOW_COUNT } wire_how;
 
-/* What becomes of a worker that is given back: it is killed, goes on, or leaves when what it has submitted is done. */
+/* Fate of a returned worker: it is killed, goes on, or exits when its submitted tasks are done. */
 typedef enum wire_after { WIRE_KILLED, WIRE_GOES_ON, WIRE_LEAVES, WIRE_AFTER_COUNT } wire_after;
 
 typedef enum wire_role { WIRE_DRIVER, WIRE_WORKER, WIRE_WATCHER } wire_role;
@@ -155,7 +155,7 @@ static inline bool wire_same_actor(mr_actor a, mr_actor b) {
 /* A text of at most WIRE_NAME_MAX bytes without zeros; anything else fails the reader. */
 span wire_get_name(reader *reader);
 
-/* ---- Asking. A message is fields (built on the stack by the caller) and perhaps a bundle. */
+/* ---- Asking. A message is fields (built on the stack by the caller) and optionally a value pack. */
 
 typedef struct wire_message {
     span fields;
@@ -163,12 +163,12 @@ typedef struct wire_message {
     span small;       /* or the bytes of one that is sent inside the message; empty: none */
 } wire_message;
 
-/* One call, embedded in what it is about (a task, say). It holds what is on its way out and in. */
+/* One call, embedded in its subject (such as a task). A call holds the memory being sent and received. */
 typedef struct wire_call {
     rpc_call_id id;       /* number 0: not under way */
-    rpc_call_id answered; /* what it was, when it is done */
+    rpc_call_id answered; /* its id, when it is done */
     void (*done)(struct wire_call *call, const rpc_call_result *result);
-    void (*free)(struct wire_call *call); /* by wire_call_end, now or when the body has left; NULL: not needed */
+    void (*free)(struct wire_call *call); /* called by wire_call_end, now or when the body was sent; NULL: not needed */
     value_pack *leaving, *arriving;
     bool ended;
 } wire_call;
@@ -180,9 +180,9 @@ MR_MUST mr_status wire_ask(rpc *rpc, link_id link, wire_method method, const wir
 /* The same, ending with MR_TIMEOUT after so long. */
 MR_MUST mr_status wire_ask_within(rpc *rpc, int64_t now_us, int64_t timeout_us, link_id link, wire_method method,
                                   const wire_message *message, wire_call *call);
-/* The same for what is only told: nobody needs its answer. */
+/* The same for a one-way message: its answer is ignored. */
 MR_MUST mr_status wire_tell(rpc *rpc, link_id link, wire_method method, span fields);
-/* The record is not needed any more: frees it as soon as nothing of it is under way. The call must be done. */
+/* Frees the record as soon as no part of it is being sent. The call must be done. */
 __attribute__((noinline)) void wire_call_end_slowly(wire_call *call); /* of one that has a body */
 static inline void wire_call_end(wire_call *call) {
     bool plain = call->leaving == NULL && call->arriving == NULL;
@@ -222,15 +222,15 @@ static inline void wire_call_fill_in(wire_call *call, void (*done)(wire_call *ca
     call->ended = false;
 }
 
-typedef struct wire_values { /* what a worker returned */
+typedef struct wire_values { /* values returned by a worker */
     value_pack_view view;
     value_pack *owner; /* the caller's reference; NULL: they lie in the message, borrowed until `done` returns */
 } wire_values;
 
-/* In `done` of a call to a worker that was answered (MR_OK): what came of it: values, or else *failed, the caller's.
+/* In `done` of a call to a worker that was answered (MR_OK): the outcome: values, or else *failed, owned by the caller.
  * MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status wire_read(wire_call *call, const rpc_call_result *result, wire_values *values, failure **failed);
-/* Whether it is one plain value inside the message, and nothing else; borrowed until `done` returns. */
+/* Whether the answer is exactly one plain value inside the message; borrowed until `done` returns. */
 __attribute__((noinline)) bool wire_read_other(const rpc_call_result *result, span *value);
 static inline bool wire_read_small(const rpc_call_result *result, span *value) {
     const uint8_t *bytes = result->payload.data;
@@ -239,31 +239,31 @@ static inline bool wire_read_small(const rpc_call_result *result, span *value) {
     *value = span_of(bytes + 2, 1);
     return true;
 }
-/* Makes them last. MR_NOMEM. */
+/* Copies borrowed values. MR_NOMEM. */
 MR_MUST mr_status wire_values_keep(wire_values *values);
 
-/* In `done` of a call to a worker: what came of it, the caller's own. Exactly one of the two is set. `origin` says what
- * was asked. */
+/* In `done` of a call to a worker: the outcome, owned by the caller. Exactly one of the two is set. `origin` names the
+ * request. */
 void wire_outcome(wire_call *call, const rpc_call_result *result, const char *origin, value_pack **values,
                   failure **failed);
 /* In `done` of any call that was not MR_OK: why. */
 failure *wire_failure(const rpc_call_result *result, const char *origin);
 
-/* ---- Answering. MR_BUSY: try again after on_room. MR_CLOSED: nobody waits any more, which is no fault. */
+/* ---- Answering. MR_BUSY: try again after on_room. MR_CLOSED: the caller is gone, which is no error. */
 
 MR_MUST mr_status wire_answer(rpc *rpc, rpc_call_token token, span fields);
 MR_MUST mr_status wire_answer_values(rpc *rpc, rpc_call_token token, value_pack *values);
-/* The same for the bytes of a small bundle; `more` as rpc_reply. */
+/* The same for the bytes of a small value pack; `more` as rpc_reply. */
 MR_MUST mr_status wire_answer_bytes(rpc *rpc, rpc_call_token token, span values, bool more);
 MR_MUST mr_status wire_answer_failure(rpc *rpc, rpc_call_token token, const failure *failure);
 
-/* Answers that a request makes no sense or cannot be served. Where there is no room for it, nothing is said: the asker
- * sees the end of its link, which a peer that does not read is about to get. */
+/* Answers that a request is malformed or cannot be served. Without room no answer is sent: the caller sees the end of
+ * its link, since the link of a peer that does not read is about to be closed. */
 void wire_refuse(rpc *rpc, rpc_call_token token, mr_status status, const char *text);
 
-/* For rpc_call_handlers.on_body: memory for a bundle; NULL: none to be had. */
+/* For rpc_call_handlers.on_body: memory for a value pack; NULL: no memory. */
 void *wire_body_room(uint64_t size);
-void wire_body_drop(const void *body);          /* gives it back if nobody took it; NULL is a no-op */
+void wire_body_drop(const void *body);          /* frees it if it was not taken; NULL is a no-op */
 value_pack *wire_body_bundle(const void *body); /* takes it; it was not checked yet */
-/* The bundle of a request whose fields the reader has read: inline bytes are copied, a body is taken over. */
+/* The value pack of a request whose fields the reader has read: inline bytes are copied, a body is taken over. */
 MR_MUST mr_status wire_take_bundle(const reader *reader, span payload, span body, value_pack **out);

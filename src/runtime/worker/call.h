@@ -1,7 +1,7 @@
 /* call.h — one execution of a body: the record behind mr_call.
  *
- * Records are recycled by the worker. Few and small arguments and results lie in the record; an argument is opened when
- * it is looked at. */
+ * Records are recycled by the worker. Few and small arguments and results are stored in the record; an argument is
+ * opened on its first access. */
 #pragma once
 #include "base/list.h"
 #include "base/slab.h"
@@ -19,12 +19,12 @@ typedef struct call_self { /* an actor's state */
     void (*destroy)(void *state);
 } call_self;
 
-typedef struct cancel_wish { /* of a body that wants to be told that it was cancelled, or was not; fn NULL: of none */
+typedef struct cancel_wish { /* callback of a body: cancelled, or not; fn NULL: none */
     mr_cancel_fn *fn;
     void *user;
 } cancel_wish;
 
-typedef struct call_doc { /* an argument that was looked at and is no scalar */
+typedef struct call_doc { /* an opened argument that is no scalar */
     value_doc doc;
     mr_value root;
     bool open;
@@ -32,65 +32,66 @@ typedef struct call_doc { /* an argument that was looked at and is no scalar */
 
 struct mr_call {
     slab_place slot;
-    list place; /* in the worker's queue, or among those that run */
+    list place; /* in the worker's queue, or among running calls */
     mr_context *mr;
     rpc_call_token token;
     uint32_t method;     /* wire_method */
     uint32_t tick;       /* the worker's, when it came */
     interned_name *name; /* of the task, method or class; a reference */
     mr_actor actor;
-    uint32_t threads; /* of an actor that is to be made */
+    uint32_t threads; /* of an actor to be created */
     mr_body_fn *body;
     mr_status refused; /* why it cannot run; `message` says more */
 
     value_pack_view args;
-    value_pack *args_owner;    /* what they lie in; NULL: in args_small */
+    value_pack *args_owner;    /* their memory; NULL: in args_small */
     value_pack_entry *entries; /* one per argument, if some lie in the store; owned */
     call_doc *docs;            /* owned; kept for the next call if there are few */
     uint32_t docs_count;
 
     uint16_t returns;     /* values that are asked for */
-    uint32_t result_size; /* of a bundle in result_small; 0: not there */
+    uint32_t result_size; /* size of the value pack in result_small; 0: none */
     value_pack *result;   /* or a larger one; NULL: none */
     value_pack **several; /* or one for each value, if several are asked for; owned */
     failure *failed;      /* or why there is none; owned */
-    char *message;        /* what mr_fail said; owned */
-    void *detail;         /* what mr_fail_with gave besides; owned */
+    char *message;        /* text of mr_fail; owned */
+    void *detail;         /* detail of mr_fail_with; owned */
     size_t detail_size;
     call_self *self;
     struct call_yield *yield; /* of one that streams; owned, NULL: it does not */
     bool cancelled;
-    bool alone;            /* when it is, what it has submitted goes on */
-    bool asked_cancel;     /* it wants to be told of that, */
-    cancel_wish on_cancel; /* by this, unless it was */
-    bool deferred;         /* the body was left before the answer is there (mr_defer); mr_finish brings it */
+    bool alone;            /* when cancelled, its children go on */
+    bool asked_cancel;     /* it has a cancel callback, */
+    cancel_wish on_cancel; /* this one, unless called */
+    bool deferred;         /* the body returns before its answer (mr_defer); mr_finish gives it */
     bool left;             /* the body has returned, */
-    bool finished;         /* and mr_finish was called: whoever comes second answers */
-    uint64_t event;        /* its number in the worker's diary */
+    bool finished;         /* and mr_finish was called: the second of the two answers */
+    uint64_t event;        /* its number in the worker's event ring */
     uint64_t run;          /* the number of this run; 0: of an actor with several threads */
-    borrow_gate gate;      /* its answer waits for what is kept of its arguments */
-    struct worker *worker; /* whose it is; borrowed */
+    borrow_gate gate;      /* its answer waits for references kept from its arguments */
+    struct worker *worker; /* its worker; borrowed */
 
     _Alignas(8) uint8_t args_small[CALL_ARGS_SMALL];
     _Alignas(8) uint8_t result_small[CALL_RESULT_SMALL];
 };
 
-/* Takes the arguments in: copies the bytes, into the record or into memory of their own; or takes the bundle over.
+/* Takes the arguments: copies the bytes, into the record or into memory of their own; or takes over the value pack.
  * MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares);
 MR_MUST mr_status call_take_bundle(mr_call *call, value_pack *pack); /* moved, also when it fails */
-/* Takes and shows what the arguments name (attachment.h), and hides it again; with the context's lock held. May wait.
+/* Takes and shows the objects that the arguments name (attachment.h), and hides them again; with the context's lock
+ * held. May wait.
  * */
 MR_MUST mr_status call_show_args(mr_call *call, objects *objects);
 void call_hide_args(mr_call *call);
-value_pack *call_give_up_args(mr_call *call); /* after the body: what they lay in, moved; NULL: nothing to be kept */
-/* After the body: puts its results into one bundle. MR_INVALID: not every value was returned. MR_NOMEM. */
+value_pack *call_give_up_args(mr_call *call); /* after the body: their memory, moved; NULL: nothing to be kept */
+/* After the body: packs its results into one value pack. MR_INVALID: not every value was returned. MR_NOMEM. */
 MR_MUST mr_status call_gather(mr_call *call);
-attachment_packer call_packer(mr_call *call); /* for what the body gives */
-/* MR_INVALID: the body called fork, and this is the child, which has no part in the runtime. */
+attachment_packer call_packer(mr_call *call); /* for results of the body */
+/* MR_INVALID: the body called fork, and this is the child, which cannot use the runtime. */
 MR_MUST mr_status call_check_process(const mr_call *call);
 __attribute__((noinline)) void call_unload(mr_call *call);
-/* What one call leaves in its record and the next must not find. */
+/* Clears the fields that must not pass from one call to the next. */
 static inline void call_clear(mr_call *call) {
     call->name = NULL;
     call->body = NULL;
@@ -112,8 +113,7 @@ static inline void call_clear(mr_call *call) {
     call->deferred = call->left = call->finished = false;
     call->run = 0;
 }
-/* The record is as one that was zeroed: at the end of a call, when nobody waits for it any more, and not at the
- * beginning of the next. */
+/* Resets the record as if zeroed: at the end of a call, when no caller waits any more, not at the begin of the next. */
 static inline void call_fini(mr_call *call) {
     uintptr_t args = (uintptr_t)call->docs | (uintptr_t)call->entries | (uintptr_t)call->args_owner;
     uintptr_t given = (uintptr_t)call->yield | (uintptr_t)call->several | (uintptr_t)call->result;
@@ -122,4 +122,4 @@ static inline void call_fini(mr_call *call) {
     interned_name_unref(call->name);
     call_clear(call);
 }
-void call_forget(mr_call *call); /* what call_fini keeps, too: the record goes for good */
+void call_forget(mr_call *call); /* frees everything, also memory that call_fini keeps */

@@ -39,7 +39,7 @@ static mr_status try_answer(worker *worker, mr_call *call) {
     return wire_answer_bytes(rpc, call->token, span_of(call->result_small, call->result_size), false);
 }
 
-/* The asker is this process. */
+/* The caller is this process. */
 static void answer_here(worker *worker, mr_call *call) {
     wire_values values = {.owner = call->result == NULL ? NULL : value_pack_ref(call->result)};
     failure *failed = call->failed == NULL ? NULL : failure_ref(call->failed);
@@ -69,7 +69,7 @@ bool worker_answer(worker *worker, mr_call *call) {
     if (status == MR_BUSY) return false;
     bool names_objects = call->failed == NULL && call->result != NULL && call->result->attachment != NULL;
     if (status == MR_OK && names_objects && !MUTATED("no-keep"))
-        result_holds_keep(&worker->worker->holds, call->token, call->result); /* until the asker has taken it */
+        result_holds_keep(&worker->worker->holds, call->token, call->result); /* until the caller has taken it */
     worker_call_free(worker, call);
     return true;
 }
@@ -89,7 +89,7 @@ static void *body_room(worker *worker, uint64_t size) {
     return room->bytes;
 }
 
-/* Nobody waits for it any more. */
+/* The caller does not wait any more. */
 static void cancel_running(worker *worker, mr_call *call) {
     const core_worker_host *host = worker->worker->host;
     call->cancelled = true;
@@ -123,10 +123,11 @@ static rpc_call_token subject_of(const rpc_call_request *request) {
 /* Its cancellation comes next. */
 static void spare_asked(worker *worker, const rpc_call_request *request) {
     spare_children(worker, subject_of(request));
-    if (wire_answer(worker->worker->rpc, request->token, (span){0}) != MR_OK) error_clear(); /* nobody waits for it */
+    if (wire_answer(worker->worker->rpc, request->token, (span){0}) != MR_OK)
+        error_clear(); /* the caller does not wait */
 }
 
-/* Nobody has a handle of the actor any more, and its calls were all answered; or whoever had the worker is done. */
+/* The actor has no handles any more, and its calls were all answered; or the client of the worker is done. */
 static void leave(worker *worker, const rpc_call_request *request) {
     worker->leaves = worker->over = true;
     worker->worker->host->called(worker->worker->host->context);
@@ -148,8 +149,8 @@ static void next_asked(worker *worker, const rpc_call_request *request) {
 
 /* ---- What does not get its turn. */
 
-/* True: the task is gone, and so is whoever asked for what it was to give: it asks the next worker. Where there is no
- * room to say so it waits on. */
+/* True: the task is given back, and its pending stream requests are dropped: the caller asks the next worker. Without
+ * room for the answer the task stays queued. */
 static bool give_back(worker *worker, mr_call *call) {
     if (call->method != WORKER_TASK) return false;
     if (rpc_fail(worker->worker->rpc, call->token, MR_BUSY, NULL) == MR_BUSY) return false;
@@ -175,8 +176,8 @@ void worker_waits(worker *worker, bool all_of_them) {
     if (worker->waits) give_all_back(worker);
 }
 
-/* A task that does not end by itself takes the process along, but not what waits for its turn: its askers have to hear
- * that it was not begun. One that has not begun itself is left to its cancellation, which comes next. */
+/* A task that does not end by itself ends with the process, but queued tasks do not: their callers must be told that
+ * they have not begun. A task that has not begun itself is left to its cancellation, which comes next. */
 static void end_task(worker *worker, const rpc_call_request *request) {
     rpc_call_token token = subject_of(request);
     const core_worker_host *host = worker->worker->host;
@@ -258,7 +259,7 @@ static mr_status call_here(worker *worker, const invocation *invocation, mr_acto
     return MR_OK;
 }
 
-/* Its caller is gone, and nobody else has anything of it. A call that may have changed an actor is another matter. */
+/* The caller is gone, and no other process has its results. A call that may have changed an actor is different. */
 static bool is_in_vain(const mr_call *call, link_id link) {
     return call->token.link.v == link.v && (call->method == WORKER_TASK || call->yield != NULL);
 }
@@ -266,7 +267,7 @@ static bool is_in_vain(const mr_call *call, link_id link) {
 static void link_closed(worker *worker, link_id link) {
     list_for_each (at, &worker->answers)
         if (worker_call_at(at)->token.link.v == link.v)
-            worker_call_free(worker, worker_call_at(at)); /* nobody waits for it any more */
+            worker_call_free(worker, worker_call_at(at)); /* the caller does not wait any more */
     list_for_each (at, &worker->queue)
         if (is_in_vain(worker_call_at(at), link)) worker_call_free(worker, worker_call_at(at));
     list_for_each (at, &worker->running)
@@ -274,8 +275,8 @@ static void link_closed(worker *worker, link_id link) {
     worker_forget_names(worker, link);
 }
 
-/* What gives items may wait for whoever takes them. What its body has submitted is not cancelled: it ends with the
- * node, as all else does, and says so. */
+/* A streaming body may wait for its reader. Its children are not cancelled: they end with the node, like everything
+ * else, and report that. */
 static void over(worker *worker) {
     worker->over = true;
     list_for_each (at, &worker->running)
@@ -283,7 +284,7 @@ static void over(worker *worker) {
     worker->worker->host->called(worker->worker->host->context);
 }
 
-/* ---- Being looked at. */
+/* ---- Inspection. */
 
 bool worker_is_over(const worker *worker) { return worker->over; }
 void worker_bid_drain(worker *worker) {

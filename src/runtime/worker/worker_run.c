@@ -75,7 +75,7 @@ static uint64_t note_begin(worker *worker, const mr_call *call) {
                               call->name->number);
 }
 
-/* A task of another name than the last is about to begin: what was printed since belongs to that. */
+/* A task of another name than the last is about to begin: the output since the last mark belongs to the last. */
 static __attribute__((noinline)) void change_speaker(worker *worker, interned_name *name) {
     const core_worker_host *host = worker->worker->host;
     const struct interned_name *before = worker->speaker;
@@ -150,8 +150,8 @@ static void parted(borrow_gate *gate) {
     answer_or_keep(call->worker, call);
 }
 
-/* What the arguments referred to and something here still has (a reference that was retained, a task that was started,
- * the result) is borrowed before the answer: until then the asker keeps it. True: the answer waits for that. */
+/* References of the arguments that this process still has (retained, used by a started task, or in the result) are
+ * borrowed before the answer: until then the caller keeps them. True: the answer waits for that. */
 static bool is_kept(worker *worker, mr_call *call, value_pack *args) {
     call->gate = (borrow_gate){.open = parted};
     list_push_back(&worker->parting, &call->place);
@@ -179,7 +179,7 @@ static __attribute__((noinline)) void answer_last(worker *worker, mr_call *call)
     if (args == NULL || !is_kept(worker, call, args)) answer_or_keep(worker, call);
 }
 
-/* What can be done while the answer is on its way is done after it. */
+/* Work that need not precede the answer is done after sending it. */
 void worker_finish(worker *worker, mr_call *call) {
     bool answered = answer_first(worker, call);
     worker->running_count--;

@@ -1,10 +1,10 @@
-/* history_recorder.h — a metadata store that is asked through it, and writes down when and how it answered.
+/* history_recorder.h — proxy of a metadata store that records when and how it answered.
  *
- * What all processes of a simulation asked of one key is one history (linearizability.h), by true time. A keeper may
+ * All requests of a simulation for one key are one history (linearizability.h), by true time. A metadata store may
  * begin another generation (metadata_store.h): a history is linearizable within each. A request that ends with anything
- * but an answer of the metadata store (a time-out, the end of its process) has none: nobody knows whether it was heard.
- * A swap that is refused has shown the newest version; whether it was decided is not known either: a network may have
- * delivered it twice, and this is the answer to the second. Get and compare-and-swap only. */
+ * but an answer of the metadata store (a time-out, the end of its process) has none: its effect is unknown. A refused
+ * swap has shown the newest version; whether it was decided is unknown, too: a network may have delivered it twice, and
+ * this is the answer to the second. Get and compare-and-swap only. */
 #pragma once
 #include "cluster/metadata_store.h"
 #include "sim/linearizability.h"
@@ -14,7 +14,7 @@ enum { HISTORY_RECORDER_KEYS_MAX = 20, HISTORY_RECORDER_KEY_MAX = 32 };
 
 typedef struct history_recorder_book { /* of a simulation; zero-initialized with it, it is empty and ready */
     sim *sim;
-    bool loses; /* the keeper may lose its disk: what comes then is drawn by chance, below what was as well */
+    bool loses; /* the metadata store may lose its disk: later versions are then random, also below earlier ones */
     struct {
         char key[HISTORY_RECORDER_KEY_MAX];
         linearizability_history history;

@@ -1,9 +1,9 @@
 /* shrink.h — the smallest part of a failing seed that still fails, and its story.
  *
- * A seed is a plan of faults (faults.h) and what follows from it. First the plan is cut: only its first n faults are
+ * A seed is a plan of faults (faults.h) and its consequences. First the plan is cut: only its first n faults are
  * carried out, for the smallest n that is found. Then single faults among them are left out, one after the other, as
- * long as the seed still fails. What is left is told, up to the moment at which it fails. Every try is a process of its
- * own: a seed that crashes is shrunk as well. */
+ * long as the seed still fails. The remaining run is printed, up to the moment of the failure. Every try is a process
+ * of its own: a seed that crashes is shrunk as well. */
 #pragma once
 #include "sim/scenario.h"
 

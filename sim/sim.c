@@ -1,7 +1,7 @@
 /* sim.c — see sim.h.
  *
  * Invariants  time never goes back; an event of a busy node waits in the node's list, in the order in which it came,
- *             and whoever comes later waits behind it; a node's code runs only between sim_enter and sim_leave, one
+ *             and later events wait behind it; a node's code runs only between sim_enter and sim_leave, one
  *             node at a time; a crash inside a node's code takes effect when that code returns, but from the crash on
  *             nothing that it does leaves the node.
  * Ownership   the sim owns its nodes; an event belongs to what carries it. */

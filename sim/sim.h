@@ -61,7 +61,7 @@ sim_trace *sim_get_trace(sim *sim);
 /* A line of the story; its text is part of the hash. `node` may be NULL. */
 void sim_note(sim *sim, const sim_node *node, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Tells the story what a message says; only called when somebody reads along. */
+/* Adds the text of a message to the trace; only called when the trace has a reader. */
 typedef void sim_describe_fn(span head, char *text, size_t size);
 void sim_describe(sim *sim, sim_describe_fn *describe);
 

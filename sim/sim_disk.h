@@ -1,9 +1,10 @@
 /* sim_disk.h — the simulated disk: net/disk.h's promises and not one more.
  *
- * A file is what the process sees (`seen`), and what is surely on the medium (`durable`) plus the writes since the last
- * sync. At a crash each of those writes is kept, lost, or torn, each for itself, at the granularity of sectors; a file
- * that was never synced may be gone. A crash may also come inside an operation. A sync that fails settles the fate of
- * the pending writes at once and forgets them, as Linux does: the process goes on seeing what is not on the medium. */
+ * A file has the bytes that the process sees (`seen`), and those surely on the medium (`durable`) plus the writes since
+ * the last sync. At a crash each of those writes is kept, lost, or torn, each for itself, at the granularity of
+ * sectors; a file that was never synced may be gone. A crash may also come inside an operation. A sync that fails
+ * settles the fate of the pending writes at once and forgets them, as Linux does: the process sees bytes that are not
+ * on the medium. */
 #pragma once
 #include "net/disk.h"
 #include "sim/sim.h"
@@ -26,6 +27,6 @@ void sim_disk_set(sim_disk *disk, const sim_disk_conditions *conditions);
 sim_disk *sim_disk_create(sim_node *node, rng rng);
 void sim_disk_destroy(sim_disk *disk);
 disk sim_disk_ops(sim_disk *disk);
-void sim_disk_crash(sim_disk *disk); /* what was not synced meets its fate */
+void sim_disk_crash(sim_disk *disk); /* writes that were not synced are kept, lost or torn */
 void sim_disk_lose(sim_disk *disk);  /* another disk is in its place, an empty one; no process uses it at the moment */
 const char *sim_disk_rot(sim_disk *disk); /* a bit of a file that is there changes by itself; its name, NULL: no file */

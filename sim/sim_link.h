@@ -3,8 +3,8 @@
  *   state of an end     NONE ── open, or the other's packet arrives ──► OPENING / OPEN ── close ──► CLOSING ──► GONE
  *                                                                           └──────── anything else ───────────┘
  *
- * A link is a pair of ends. What travels between them is a packet; what an end will do later by itself (be told that it
- * is closed, have room again) is a chore. Both are events. A pair lives as long as the network: events may refer to
+ * A link is a pair of ends. A packet travels between them; a chore is a later event of one end by itself (to be told
+ * that it is closed, to have room again). Both are events. A pair lives as long as the network: events may refer to
  * ends that are long gone.
  *
  * Invariants  on_closed is called in one place, once per end; an end that is GONE has no packet, no loan and no

@@ -9,7 +9,7 @@
 typedef struct sim_process { /* in place */
     const env *env;
     messenger *messenger;
-    metadata_remote *remote; /* of the keeper; NULL: it asks none */
+    metadata_remote *remote; /* of the metadata store; NULL: it asks none */
     history_recorder recorder;
 } sim_process;
 

@@ -1,7 +1,7 @@
 /* sim_trace.h — trace of a run: a hash of all events and, for readers, their text.
  *
  * Every event goes through the hash in the order in which it happens, with its time, its node and every byte that is
- * delivered. Two runs with the same hash were the same run. Nothing is formatted unless somebody reads along. */
+ * delivered. Two runs with the same hash were the same run. Text is formatted only for a reader. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

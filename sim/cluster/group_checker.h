@@ -1,13 +1,13 @@
 /* group_checker.h — checkers of the group scenario: decisions and finished pieces.
  *
  * Checked at each decision:
- *   parts     the position of a part never goes back in an epoch, nor does the epoch
- *   claims    a step of a rank has one piece, for ever; no item is in the pieces of two steps of one epoch, and none is
- *             left out of an epoch that is over. So in each epoch all of the data is given out, once
- *   shares    every part that is not claimed to its end has a holder that is here, and nobody has two more than another
- *  one truth whoever knows a consumer group of some number knows the same one
+ *   shards    the position of a shard never goes back in an epoch, nor does the epoch
+ *   claims    a step of a rank has one batch, for ever; no item is in the batches of two steps of one epoch, and none
+ *             is left out of an epoch that is over. So in each epoch all of the data is given out, once
+ *   holders   every shard that is not claimed to its end has a connected holder, and none has two more than another
+ *   agreement all processes that know a consumer group of some number know the same one
  *
- * And whenever a worker does a step: the piece is the one that was decided for it. */
+ * And whenever a worker does a step: the batch is the one that was decided for it. */
 #pragma once
 #include "cluster/consumer_group.h"
 #include "sim/sim.h"

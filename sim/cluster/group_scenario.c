@@ -1,9 +1,9 @@
-/* group_scenario.c — a keeper, a group leader, servers and workers: roles and parts of the data under fire.
+/* group_scenario.c — a metadata store, a group leader, servers and workers: roles and shards of the data under fire.
  *
  * Each seed draws a cluster and its data. Workers claim the data epoch by epoch; everything goes wrong for a while; it
  * heals, and all epochs must be over within SETTLE_US. What is checked at each step has its own file, group_checker.h.
  * At the end all that was asked of the metadata store must be linearizable (history_recorder.h):
- * incarnations, for which everybody asks at once, and consumer groups. */
+ * incarnations, for which all members ask at once, and consumer groups. */
 #include "sim/cluster/group_scenario.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* sim_metadata.h — a machine with a keeper, for scenarios that need a metadata store: image on the simulated disk,
+/* sim_metadata.h — a machine with a metadata store, for scenarios that need one: image on the simulated disk,
  * control messages through the simulated network. Its program takes no argument. */
 #pragma once
 #include "cluster/metadata_db.h"

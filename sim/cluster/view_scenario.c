@@ -1,8 +1,8 @@
-/* view_scenario.c — a keeper and a few members: who is here, decided once per number, and nobody acts on old views.
+/* view_scenario.c — a metadata store and a few members: each view is decided once, and no member acts on an old one.
  *
  * Members heartbeat, suspect, enter and leave. The leader of a view writes to all others (the resources), each write
- * bears the leader's stamp. Some seeds have a spare machine on which a second process plays a member's id, as when a
- * launcher starts again what is not dead; in some the keeper loses its disk. First everything goes wrong for a while;
+ * bears the leader's stamp. Some seeds have a spare machine on which a second process has a member's id, as when a
+ * launcher restarts a live process; in some the metadata store loses its disk. First everything goes wrong for a while;
  * then it heals, and the cluster must settle; then, in the calm, one member loses its power, another one stands still
  * for two seconds, then all do, and in some seeds the keeper loses its disk once more.
  *

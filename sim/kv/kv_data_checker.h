@@ -1,8 +1,8 @@
 /* kv_data_checker.h — which data the ranks of a workload did their steps with (kv/client/data_client.h).
  *
- * Checked  a step has one piece: whoever plays it, and however often, does it with that, until the tables begin from
- *          nothing, and the data with them; or until they go back to a checkpoint and its rank leaves what it has not
- *          begun since;
+ * Checked  a step has one batch: every process that repeats the step uses it, until the tables begin from nothing, and
+ *          the data with them; or until they go back to a checkpoint and the rank leaves batches that it has not begun
+ *          since;
  *          no item is given to two steps of an epoch. */
 #pragma once
 #include "cluster/batch_claims.h"

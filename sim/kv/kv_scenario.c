@@ -1,9 +1,9 @@
 /* kv_scenario.c — the parameter server's own processes (kv_deployment.h) under fire: a workload ends with the bits of
  * plain sums.
  *
- * The protocol has a scenario of its own (sim/ps), with a ledger of every step. This one is about what stands around
- * it: kv process, kv workers and their requests, tables on shelves, the scheduler with its desk, its metadata store and
- * its checkpoints. Each seed draws a deployment; everything goes wrong for a while; it heals, and every rank must have
+ * The protocol has a scenario of its own (sim/ps), with a checker of every step. This one is about the layers around
+ * it: kv process, kv workers and their requests, tables in engines, the scheduler with its metadata store and its
+ * checkpoints. Each seed draws a deployment; everything goes wrong for a while; it heals, and every rank must have
  * seen the right weights within SETTLE_US. */
 #include "sim/kv/kv_scenario.h"
 

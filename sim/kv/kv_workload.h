@@ -1,12 +1,12 @@
 /* kv_workload.h — a small training whose end is known: three tables, one of each kind, with a few weights by key in
  * each.
  *
- * What a rank pushes is a function of its number, the step and the weights that it is shown, so whatever goes wrong
- * anywhere shows in the bits at the end: they are those of plain sums in one process. Where there are no rounds nobody
- * knows the order, and all push ones: each must have been counted once.
+ * The pushes of a rank are a function of its number, the step and the weights that it is shown, so any error shows in
+ * the bits at the end: they are those of plain sums in one process. Where there are no rounds the order is unknown, and
+ * all push ones: each must have been counted once.
  *
- * It is the same whoever plays it: processes of this machine by shared memory or tcp (tests/support/ps_fixture.h), or
- * simulated ones (kv_sim_worker.c). Pure. */
+ * The workload is the same in every process: processes of this machine by shared memory or tcp
+ * (tests/support/ps_fixture.h), or simulated ones (kv_sim_worker.c). Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

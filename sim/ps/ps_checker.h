@@ -1,33 +1,34 @@
 /* ps_checker.h — checkers of the parameter scenario: committed, acknowledged and pulled values.
  *
- * It belongs to no process and survives all of them. It knows each slot's one history, lsn by lsn, from the first
- * server that applied an entry, and compares everybody else with it.
+ * The checker belongs to no process and survives all of them. It records each slot's one history, lsn by lsn, from the
+ * first server that applied an entry, and compares all other servers with it.
  *
  * Checked  one history: at one lsn every server applies the same entry, and has the same bytes afterwards;
- *          its own: beyond the point from which a term of a rank goes on, it is told of its own pushes only, never of
- *          those of another process that plays the same rank;
- *          exactly once, in order: the names of a rank are applied as the rank gave them, none twice, none left out,
- *          however they are cut into batches by whoever plays it;
- *    nothing is lost: what was acknowledged is in the history, and every full copy of a newest cluster map has it;
- *          a push that also pulls shows a state that has it;
- *          whoever asks for some keys is shown those and no others, whoever else asks meanwhile;
+ *          its own: beyond the point from which a term of a rank goes on, the term gets answers to its own pushes only,
+ *          never to those of another process that holds the same rank;
+ *          exactly once, in order: the seqs of a rank are applied as the rank gave them, none twice, none left out,
+ *          however its processes group them in pushes;
+ *          nothing is lost: every acknowledged push is in the history, and every full copy of a newest cluster map has
+ *          it;
+ *          a push that also pulls shows a state that has the push;
+ *          a pull of some keys shows those keys and no others, whatever other ranks pull meanwhile;
  *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (ps_history.h), and the bytes at an
  *          lsn are those of a sequential run of its entries;
- *          causality: a rank is shown what it had acknowledged, what others had and told it, never less than before;
- *          SSP: nobody is shown a state in which the slowest rank is more than the bound of that pull behind;
- *          beside rounds: when a round is over for the ledger, and in every checkpoint, slots without rounds have all
- *          steps up to there of each rank that was counted; a rank leaves out only steps in whose rounds it was not;
- *          BSP: who is in a round is the same in all slots, and as the ledger has it: all members, or enough of them;
- *          who is told that it counted did, who is told that it did not did not; no contribution is repeated with other
- *          bytes; every version that is shown is that of a sequential run with those, bit for bit; no slot is two
- *          versions ahead; the norms of a phase of a round are committed once, and slots close a round with those that
- *          are committed by then, which are those of the sequential run;
- *          bounded: logs and open rounds; what a server holds for a rank, and for links, is within its credit, and is
- *          what it believes that it holds;
- *          checkpoints: a generation begins from one that is no older than any that was said to be whole; each slot
- *          begins there with the state, the names and, in BSP, the version that it had when it was cut, and its history
+ *          causality: a rank is shown its acknowledged pushes, those that others told it of, never less than before;
+ *          SSP: no rank is shown a state in which the slowest rank is more than the bound of that pull behind;
+ *          beside rounds: when a round is over for the round state, and in every checkpoint, slots without rounds have
+ *          all steps up to there of each counted rank; a rank leaves out only steps in whose rounds it was not;
+ *          BSP: the set of a round is the same in all slots, and that of the round state: all members, or enough of
+ *          them; a rank is told truly whether it counted; no contribution is repeated with other bytes; every version
+ *          that is shown is that of a sequential run with that set, bit for bit; no slot is two versions ahead; the
+ *          norms of a phase of a round are committed once, and slots close a round with those that are committed by
+ *          then, which are those of the sequential run;
+ *          bounded: logs and open rounds; the bytes that a server holds for a rank, and for links, are within its
+ *          credit, and equal its own count;
+ *          checkpoints: a generation begins from one that is no older than any that was reported complete; each slot
+ *          begins there with the state, the seqs and, in BSP, the version that it had when it was cut, and its history
  *          goes on from there; of one that is exact, all slots at the same step of each rank, so that nothing is
- *          repeated. What is said in a generation that is over is nobody's concern. */
+ *          repeated. Messages of a generation that is over are not checked. */
 #pragma once
 #include "ps/cluster_map.h"
 #include "ps/round_state.h"
@@ -56,7 +57,7 @@ typedef struct ps_checker_history { /* of one slot */
 typedef struct ps_round { /* of BSP */
     bool begun, over;     /* its members are known; the set is */
     rank_set members, set;
-    uint32_t phases; /* of norms that the ledger has committed */
+    uint32_t phases; /* of norms that the round state has committed */
     double norms[STATE_MACHINE_PHASES_MAX];
 } ps_round;
 
@@ -83,7 +84,7 @@ typedef struct ps_saved { /* a checkpoint */
 typedef struct ps_checker {
     sim *sim;
     uint32_t known;                   /* ranks that there are, or were: their names are in the slots */
-    uint32_t value_slots, rank_count; /* where there are rounds the slot behind the values is the ledger */
+    uint32_t value_slots, rank_count; /* where there are rounds the slot behind the values is the round state */
     uint32_t round_slots;             /* the first ones have rounds */
     uint32_t idle;                    /* a bit for each rank that adds nothing to rounds */
     uint32_t items;                   /* of a push */
@@ -93,7 +94,7 @@ typedef struct ps_checker {
     size_t round_count;
     uint32_t drops;               /* ranks that were given up so far */
     uint64_t birth;               /* of the newest generation; 0: none yet */
-    uint64_t whole;               /* the newest checkpoint that somebody was told of */
+    uint64_t whole;               /* the newest checkpoint that was reported complete */
     bool rots;                    /* it may be damaged since: an older one takes its place */
     ps_saved saved[PS_SAVED_MAX]; /* the last ones that were whole */
     size_t saved_count;
@@ -119,7 +120,7 @@ void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, u
 void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                        uint64_t version, uint64_t lsn, span values);
 
-void ps_checker_whole(ps_checker *checker, uint64_t checkpoint); /* somebody is told so */
+void ps_checker_whole(ps_checker *checker, uint64_t checkpoint); /* it is reported */
 /* The checkpoint store has made one whole, with this slot as it was at that lsn. */
 void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn);
 /* It is to be exact: every slot has the same last step of each rank, and all of it. */

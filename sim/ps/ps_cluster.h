@@ -1,10 +1,10 @@
 /* ps_cluster.h — the processes of the parameter scenario: a controller, servers, workers.
  *
- * Each has mail and a metadata store of its own; a server and a worker take an incarnation from the metadata store
- * before they begin. A worker plays the ranks that the cluster map gives it: none, one or several (ps_rank.h). In some
- * seeds there is a checkpoint store, in some a group leader, of whose consumer group ranks have their data
- * (ps_data_client.h). Servers whose number is not below that of the world do nothing: they are not there yet, or not
- * any more.
+ * Each has messages and a metadata store of its own; a server and a worker take an incarnation from the metadata store
+ * before they begin. A worker holds the ranks that the cluster map gives it: none, one or several (ps_rank.h). Some
+ * seeds have a checkpoint store, some a group leader, from whose consumer group ranks have their data
+ * (ps_data_client.h). Servers whose number is not below that of the world do nothing: they have not come yet, or have
+ * gone.
  */
 #pragma once
 #include "ps/checkpoint_store.h"
@@ -40,7 +40,7 @@ struct ps_cluster {
     uint32_t back_rounds;              /* and how often somebody goes back */
     uint32_t lose_rounds;              /* and how often the metadata store loses its disk */
     bool rots;                         /* something on the checkpoint store's disk changes by itself, once */
-    uint32_t value_slots;              /* where there are rounds there is a ledger, too */
+    uint32_t value_slots;              /* where there are rounds there is a round state, too */
     uint32_t items;                    /* of a push, that go one by one or as batches */
     double order_chance;               /* that a rank joins or leaves at the end of a step */
     double fresh_chance;               /* that a pull must be fresh */
@@ -67,7 +67,7 @@ struct ps_cluster {
     ps_checker ps_checker;
     ps_coverage coverage;
     history_recorder_book book;              /* what was asked of the metadata store */
-    cluster_map newest;                      /* that anybody knows to be decided */
+    cluster_map newest;                      /* that any process knows to be decided */
     cluster_map proposals[PS_PROPOSALS_MAX]; /* that may yet be decided, or are */
     size_t proposal_count;
 };
@@ -76,7 +76,7 @@ static inline bool ps_has_rounds(const ps_cluster *cluster) {
     return cluster->mixed || cluster->consistency.kind == CONSISTENCY_BSP;
 }
 
-/* A bound counts all ranks: nobody may be left out of rounds beside which there is one. */
+/* A bound counts all ranks: no rank may be left out of rounds beside which there is one. */
 static inline bool ps_bounds_rounds(const ps_cluster *cluster) {
     return cluster->mixed && (cluster->varied || cluster->consistency.kind == CONSISTENCY_SSP);
 }
@@ -94,6 +94,6 @@ controller *ps_controller_of(const ps_process *process);
 void ps_tell(const ps_process *process, const cluster_map *known, const uint64_t own[PS_SLOTS_MAX]);
 /* a worker that has pushed what is not acknowledged; false: it is down, too */
 bool ps_pushes(const ps_process *process);
-uint64_t ps_term(const ps_cluster *cluster, uint32_t rank); /* of the newest cluster map; 0: nobody has played it yet */
-/* its player has done all steps, all is acknowledged */
+uint64_t ps_term(const ps_cluster *cluster, uint32_t rank); /* of the newest cluster map; 0: none yet */
+/* the rank has done all steps, all is acknowledged */
 bool ps_cluster_rank_done(const ps_cluster *cluster, uint32_t rank);

@@ -1,10 +1,10 @@
 /* ps_data_checker.h — which data the ranks of the parameter scenario were given, and with which they did their steps.
  *
- * Checked  a step has one piece, for ever: whoever plays it, and however often, does it with that;
- *  what is done is what the consumer group has: a step is begun with the piece that was decided, not before;
+ * Checked  a step has one batch, for ever: every process that repeats the step uses the same batch;
+ *          steps follow the consumer group: a step is begun with the batch that was decided, not before;
  *          once in an epoch: no item is given to two steps, and when an epoch is over none was left out;
- *          only what is over is handed back, and only what was not in its round; what a player says was not spent is
- *          handed back when it is over.
+ *          only a batch whose step is over is handed back, and only if the step was not in its round; a batch that a
+ *          rank reports as not used is handed back when its step is over.
  *
  * Since each step of a rank is applied once (ps_checker.h), each item is used once in an epoch. */
 #pragma once
@@ -19,12 +19,12 @@ typedef struct ps_given {
     batch_claims_piece piece;
 } ps_given;
 
-typedef struct ps_said { /* what players say of the steps before one */
+typedef struct ps_said { /* reports of ranks about the steps before one */
     bool said, differs;  /* differs: not all of them the same */
     batch_claims_past past;
 } ps_said;
 
-typedef struct ps_data_checker { /* zero-initialized with its sim and its ledger it is ready */
+typedef struct ps_data_checker { /* zero-initialized with its sim and its checker it is ready */
     sim *sim;
     const ps_checker *checker;
     uint64_t newest; /* consumer group */
@@ -34,6 +34,6 @@ typedef struct ps_data_checker { /* zero-initialized with its sim and its ledger
     uint64_t items[PS_EPOCHS_MAX]; /* that were given */
 } ps_data_checker;
 
-void ps_data_checker_knows(ps_data_checker *checker, const consumer_group *group); /* somebody knows this one */
+void ps_data_checker_knows(ps_data_checker *checker, const consumer_group *group); /* a process knows this one */
 void ps_data_checker_says(ps_data_checker *checker, uint32_t rank, const batch_claims_past *past);
 void ps_data_checker_used(ps_data_checker *checker, uint32_t rank, uint64_t step, const batch_claims_piece *piece);

@@ -19,4 +19,4 @@ bool ps_data_client_piece(ps_data_client *client, uint32_t rank, uint64_t step, 
                           batch_claims_piece *out);
 /* It needs no piece, and says what is over, if the consumer group has a claim of such a step. */
 void ps_data_client_pass(ps_data_client *client, uint32_t rank, const batch_claims_past *past);
-void ps_data_client_leave(ps_data_client *client, uint32_t rank); /* it plays this rank no more */
+void ps_data_client_leave(ps_data_client *client, uint32_t rank); /* it holds this rank no more */

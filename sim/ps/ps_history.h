@@ -1,13 +1,12 @@
 /* ps_history.h — when ranks asked and when they were answered: pushes and fresh pulls of one slot, from outside.
  *
- * Outside BSP a slot promises to those who ask for it, with fresh pulls, that it is one value: each push and each fresh
- * pull takes place at one moment between its question and its answer, whichever servers have the slot meanwhile. That
- * is linearizability, and linearizability.h decides it: a push that is the v-th of the slot makes version v of v - 1, a
- * fresh pull has looked at the version behind the last push that it shows. A push that was never answered happened at
- * any time behind its question, or never. Whether the bytes of a version are those of a sequential run is the ledger's
- * concern (ps_checker.h).
+ * Outside BSP a slot promises that it is one value for fresh pulls: each push and each fresh pull takes place at one
+ * moment between its request and its answer, whichever servers have the slot meanwhile. That is linearizability, and
+ * linearizability.h decides it: a push that is the v-th of the slot makes version v of v - 1, a fresh pull has read the
+ * version behind the last push that it shows. A push that was never answered happened at any time behind its request,
+ * or never. ps_checker.h checks that the bytes of a version are those of a sequential run.
  *
- * Of one generation: what is behind its checkpoint was asked in an earlier one. */
+ * Of one generation: pushes behind its checkpoint were requested in an earlier one. */
 #pragma once
 #include "sim/linearizability.h"
 #include "sim/ps/ps_workload.h"
@@ -16,7 +15,7 @@ typedef struct ps_event { /* of a slot, at one lsn */
     uint8_t kind;
     uint32_t rank;
     uint64_t name, entry, state;        /* hashes of the entry and of the values behind it */
-    double values[FLOAT_MACHINE_WIDTH]; /* those, but of a ledger */
+    double values[FLOAT_MACHINE_WIDTH]; /* those, but of a round state */
 } ps_event;
 
 typedef struct ps_question {

@@ -1,12 +1,12 @@
 /* ps_order_checker.h — checker of the order in which a rank of the parameter scenario sends its pushes: priorities.
  *
- * A rank is watched from outside: what it is asked, and what it sends. A slot is surely in line when something that it
- * was to push before the last flush has never been sent.
+ * The checker watches a rank from outside: its requests, and the messages that it sends. A slot is surely waiting when
+ * a push to it from before the last flush has never been sent.
  *
- * Checked  while a slot is in line, no slot of a lower priority sends anything to the same head; but for one that was
- *          passed over so often that it goes first (RANK_PATIENCE).
+ * Checked  while a slot waits, no slot of a lower priority sends anything to the same head; but for one that was passed
+ *          over so often that it goes first (RANK_PATIENCE).
  *
- * What changes between two flushes (priorities, cluster maps, pushes) says nothing about what went meanwhile. */
+ * Changes between two flushes (priorities, cluster maps, pushes) say nothing about messages sent meanwhile. */
 #pragma once
 #include "ps/rank.h"
 #include "sim/ps/ps_workload.h"

@@ -1,6 +1,6 @@
-/* ps_rank.h — one rank of the parameter scenario, as one process plays it in one term: it trains (ps_workload.h).
+/* ps_rank.h — one rank of the parameter scenario, held by one process in one term: it trains (ps_workload.h).
  *
- * It is shown all slots, computes, pushes, and takes its time between two steps. */
+ * The rank pulls all slots, computes, pushes, and takes its time between two steps. */
 #pragma once
 #include "sim/ps/ps_data_client.h"
 

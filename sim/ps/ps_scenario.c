@@ -1,4 +1,4 @@
-/* ps_scenario.c — a keeper, a controller, servers and workers that train: the parameter protocol under fire.
+/* ps_scenario.c — a metadata store, a controller, servers and workers that train: the parameter protocol under fire.
  *
  * Each seed draws a cluster (1 to 8 servers, 1 to 16 ranks, as many workers or some more or fewer, of which some go for
  * good; chains of 1 to 3 copies, a consistency, or tables with rounds beside others; bounds that are the same for all
@@ -8,11 +8,11 @@
  *
  * A server is not killed while it has the last living copy of a slot, in the newest cluster map or in one that may yet
  * be decided: that would be a loss, which no protocol undoes. One kind of loss is left: a server dies, and before that
- * is noticed the controller gives up the other copy on a suspicion that is false. What is checked at each step has its
+ * is noticed the controller gives up the other copy on a suspicion that is false. The checks of each step have their
  * own file, ps_checker.h; at the end:
  *
  *   progress     every rank has done all its steps within SETTLE_US, or the controller names a slot that is lost
- *   true losses    nobody has a copy of a slot that is said to be lost
+ *   true losses    no server has a copy of a slot that is reported lost
  *   filling        every slot has as many copies as it should, on the servers of its target
  *   same bytes     all copies of a slot are at the same lsn */
 #include "sim/ps/ps_scenario.h"

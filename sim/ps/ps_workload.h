@@ -1,12 +1,12 @@
 /* ps_workload.h — workload of the ranks of the parameter scenario: a function of rank, step, slot and pulled values.
  *
- * Known to the ranks, which do it, and to the ledger, which expects it. */
+ * Known to the ranks, which do it, and to the checker, which expects it. */
 #pragma once
 #include "ps/consistency.h"
 #include "ps/stable_hash.h"
 #include "sim/ps/float_machine.h"
 
-enum { PS_SLOTS_MAX = 8 /* with the ledger */, PS_RANKS_MAX = 16, PS_BYTES = FLOAT_MACHINE_WIDTH * sizeof(double) };
+enum { PS_SLOTS_MAX = 8 /* with round state */, PS_RANKS_MAX = 16, PS_BYTES = FLOAT_MACHINE_WIDTH * sizeof(double) };
 
 /* Keys of a slot: a bit for each place of its numbers. */
 enum { PS_ALL_KEYS = (1 << FLOAT_MACHINE_WIDTH) - 1 };

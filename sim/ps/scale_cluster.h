@@ -1,7 +1,7 @@
-/* scale_cluster.h — a large parameter cluster in one process, and what it costs when somebody comes or goes.
+/* scale_cluster.h — a large parameter cluster in one process, and the cost of a membership change.
  *
- * It is built, ranks train, and then the membership changes; each change is watched until it has settled: every slot
- * lies where the ring of those who are here says, and everybody knows the cluster map that says so. */
+ * The cluster is built, ranks train, and then the membership changes; each change is watched until it has settled:
+ * every slot lies where the ring of the present servers says, and every process knows that cluster map. */
 #pragma once
 #include "sim/ps/scale_processes.h"
 
@@ -11,7 +11,7 @@ typedef struct scale_cost { /* of one change */
     int64_t settled_us;     /* how long it took */
     uint64_t maps;          /* writes of the metadata store */
     uint64_t moved;         /* copies that lie where they did not lie */
-    uint64_t needless;      /* of those, where nobody came or went: between two who stayed */
+    uint64_t needless;      /* of those, without need: between two servers that stayed */
     double ideal;           /* what must move, or for those who come: their fair share */
     uint64_t messages, bytes;
 } scale_cost;

@@ -41,4 +41,4 @@ extern const sim_program scale_controller_program, scale_server_program, scale_w
 
 controller *scale_controller_of(const scale_process *process);
 const slot_server *scale_server_of(const scale_process *process); /* NULL: it is down */
-const rank *scale_rank_of(const scale_process *process);          /* NULL: it plays none yet */
+const rank *scale_rank_of(const scale_process *process);          /* NULL: it holds none yet */

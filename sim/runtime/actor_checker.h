@@ -1,15 +1,14 @@
 /* actor_checker.h — checkers of the node's actor table: a second record of the life of every actor.
  *
- * The ledger stands between the host and node_actor.h, as scheduler_checker.h does for the scheduler. It knows
- * what each actor was promised and what happened to its processes, and says after each event in which state each one
- * must be.
+ * The checker stands between the host and node_actor.h, as scheduler_checker.h does for the scheduler. It knows the
+ * options of each actor and the events of its processes, and asserts after each event the state of each actor.
  *
  * Checked  states change as the picture in node_actor.h says and not otherwise; DEAD is the end;
  *          a process is started once more than it died, at most 1 + restarts times, and never for two actors;
  *          of those that live no two have one name, and a name is free when its actor is dead;
- *          who lives in a placement group, or waits for room in it, dies with it;
+ *          an actor that lives in a placement group, or waits for room in it, dies with it;
  *          a worker that was asked for is forgotten, and a process that is not needed is killed, when an actor dies;
- *          who asks where an actor is, is told once: where it lives, or that it is dead. */
+ *          a request for an actor's location is answered once: with its process, or its death. */
 #pragma once
 #include "runtime/node/node_actor.h"
 #include "sim/sim.h"
@@ -58,5 +57,5 @@ void actor_checker_evict(actor_checker *checker, uint64_t group); /* before it i
 void actor_checker_where(actor_checker *checker, size_t index);
 
 size_t actor_checker_index(mr_actor id); /* of an actor that was created here */
-const actor_entry *actor_checker_in(const actor_checker *checker, uint64_t process); /* who lives there; NULL */
-void actor_checker_check_told(actor_checker *checker); /* when all actors are dead: nobody waits any more */
+const actor_entry *actor_checker_in(const actor_checker *checker, uint64_t process); /* its actor; NULL */
+void actor_checker_check_told(actor_checker *checker); /* when all actors are dead: no request waits any more */

@@ -1,13 +1,12 @@
-/* hold_checker.h — which objects there are, who holds and views them, and what their bytes are: the checkers of the
- * hold scenario.
+/* hold_checker.h — checkers of the hold scenario: objects, their holds and views, and their bytes.
  *
- * It is told of objects when their refs are given out, of holds and views when they are valid (their process has
- * confirmed them) and when they end, by the process's act or its death. It looks into the slots itself.
+ * The checker learns of objects when their refs are given out, of holds and views when they are valid (their process
+ * has confirmed them) and when they end, by the process's act or its death. It reads the slots itself.
  *
- * Checked  an object that somebody holds is there: its slot has its sequence and a state that can be held;
- *          one that somebody views is in memory, and its bytes are those that were sealed;
- *          it is lost only if it was deleted, or its file was lost;
- *          who is given a reference by a process that keeps its own hold finds the object. */
+ * Checked  a held object is there: its slot has its sequence and a state that can be held;
+ *          a viewed object is in memory, and its bytes are those that were sealed;
+ *          an object is lost only if it was deleted, or its file was lost;
+ *          a process that gets a reference from a process that keeps its own hold finds the object. */
 #pragma once
 #include "net/shm/arena.h"
 #include "sim/sim.h"

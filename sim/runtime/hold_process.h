@@ -85,5 +85,5 @@ void hold_place_act(hold_place *place);   /* does some one thing; may die in it 
 /* For hold_server_events.answered. */
 void hold_processes_answered(hold_processes *all, uint64_t process, const store_client_request *request,
                              mr_status status, extent extent, int64_t retry_us);
-bool hold_processes_are_done(const hold_processes *all); /* nobody has anything, and nothing is on its way */
+bool hold_processes_are_done(const hold_processes *all); /* no process has anything, and nothing is on its way */
 void hold_processes_complain(const hold_processes *all); /* a violation: who still has something */

@@ -3,7 +3,7 @@
  * Two to four processes over one small arena: they make objects, hand references on, take, view, delete and drop them,
  * try old references again, and die between any two steps, those inside an operation of a store included
  * (hold_process.h). Beside them the store server collects, spills, restores and inherits, in steps too. In the end
- * nobody dies any more and everything is dropped; then nothing may be left: no object, no stretch, no file, no byte.
+ * no process dies any more and all is dropped; then nothing may be left: no object, no stretch, no file, no byte.
  *
  * Real processes that are killed inside each operation are the business of tests/store_kill_test.c. */
 #include "sim/runtime/hold_scenario.h"

@@ -1,11 +1,10 @@
 /* hold_server.h — the store server's side of the hold scenario: a real store server over a real arena, with a disk of
  * memory.
  *
- * What processes ask of the store server waits in a line, in order, and is served a while later, as by the loop of a
+ * Requests of processes to the store server wait in a queue, in order, and are served later, as by the loop of a
  * node. Rounds (collecting, spilling) are split into their steps, with time in between, in which processes go on in the
  * shared memory; nothing else of the store server's runs during a round, as in a node. The disk does one thing after
- * the other, takes its time, fails, and loses files. Freed memory is overwritten at once: whoever still reads it
- * notices.
+ * the other, takes its time, fails, and loses files. Freed memory is overwritten at once: a late reader notices.
  */
 #pragma once
 #include "net/shm/extent_allocator.h"

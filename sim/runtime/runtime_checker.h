@@ -1,10 +1,10 @@
 /* runtime_checker.h — every task and every call of an actor, from its submission to its end: the checkers of the
  * runtime scenario.
  *
- * A *work* is either. Its number travels as its first argument, so that both sides are held against the same entry;
- * what it must give follows from its key, the works it gets as arguments, and the works that its body starts. A *join*
- * is a work of the library's own (runtime/process/join.c), which gives what its inputs give and tells nobody that it
- * runs.
+ * A *work* is either. Its number travels as its first argument, so that both sides are compared with the same entry;
+ * its expected value follows from its key, the works it gets as arguments, and the works that its body starts. A *join*
+ * is a work of the library's own (runtime/process/join.c), which gives the values of its inputs and does not report
+ * that it runs.
  *
  * Checked  a work ends once: with the right value, or for a reason that is true (its body fails, it was cancelled, what
  *          it needs failed, so many processes died that its retries are used up, its actor died, the node is gone);
@@ -18,7 +18,7 @@
  *          not be made, has no restarts left, its placement group is gone, or (unless it is detached) its program is
  *          over; and with its placement group it is dead.
  *
- * Where the link between two processes broke, what was on its way is *unsure*: it may be begun twice, or late. */
+ * When the link between two processes breaks, a work under way is *unsure*: it may be begun twice, or late. */
 #pragma once
 #include "miniray/placement.h"
 #include "miniray/status.h"

@@ -1,7 +1,7 @@
 /* runtime_scenario.c — see runtime_scenario.h.
  *
  * A few programs that come and go on one machine (sim_runtime.h): graphs of tasks, nested ones, joins, groups, actors
- * and calls, cancellations (of bodies that ask and of bodies that do not), results that nobody waits for, and in some
+ * and calls, cancellations (of bodies that ask and of bodies that do not), results without a waiter, and in some
  * seeds detached actors, which others call when their program is over, large values, which lie in shared memory
  * (sim_store.h), placement groups, and streams (sim_stream.h). The network is that of shared memory: it loses
  * and reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
@@ -11,7 +11,7 @@
  *   rest      results are dropped, actors killed: no lease, no object, nothing is taken
  *   empty     the drivers leave: no worker is left
  *
- * The ledger (runtime_checker.h) checks every work on the way. */
+ * The checker (runtime_checker.h) checks every work on the way. */
 #include "sim/runtime/runtime_scenario.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* runtime_workload.c — what the processes of the runtime scenario submit, and what comes of it. See sim_runtime.h. */
+/* runtime_workload.c — submissions of the processes of the runtime scenario, and their outcomes. See sim_runtime.h. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,16 +1,15 @@
 /* scheduler_checker.h — checkers of the scheduler scenario: a second record of the scheduler's events and decisions.
  *
- * The ledger stands between the host and the scheduler (scheduler.h): every event goes through it, and every
- * decision comes out of it. Its own books are lists of plain facts, without a policy; after each event they must agree
- * with what the scheduler shows, and each decision must be one that the books allow.
+ * The checker stands between the host and the scheduler (scheduler.h): every event and every decision passes through
+ * it. Its records are lists of plain facts, without a policy; after each event they must agree with the state that the
+ * scheduler shows, and each decision must be one that the records allow.
  *
  * Checked  nothing is granted that is not free, and nothing is free beyond the total;
  *          a worker has one lease, or is kept, or neither; a grant answers a request that waits, with an idle worker of
  *          the same program;
  *          the grant goes to the program with the fewest leases of that kind, of those that could have it, there to
  *          the client with the fewest, among equals to the request that waits longest, and is the client's first that
- *          fits; but what was passed too often comes
- *          first, and what it needs is kept for it;
+ *          fits; but a request that was passed too often comes first, and its resources are kept for it;
  *          no more workers are started than requests wait, or than are to be prestarted, and few at a time;
  *          a worker is ended, once, when its client is gone or wants it to end, or its group was removed;
  *          a client is asked once for a lease that it has;
@@ -100,8 +99,8 @@ bool scheduler_checker_next(scheduler_checker *checker, scheduler_decision *out)
 const checker_worker *scheduler_checker_worker(const scheduler_checker *checker, uint64_t worker); /* NULL: gone */
 bool scheduler_checker_waits(const scheduler_checker *checker, uint64_t client, uint64_t ticket);
 
-void scheduler_checker_check_refused(scheduler_checker *checker); /* everybody was told, after all decisions */
+void scheduler_checker_check_refused(scheduler_checker *checker); /* all processes were told, after all decisions */
 
-/* Nobody who has nothing of what it needs waits longer than this, if there could be enough beside the actors. Zero:
- * nobody waits at all. */
+/* A client without any of its needed resources waits no longer than this, if there could be enough beside the actors.
+ * Zero: no client waits at all. */
 void scheduler_checker_check_waiting(scheduler_checker *checker, int64_t since_us, int64_t longest_us);

@@ -98,5 +98,5 @@ void machine_use_group(machine *machine, machine_process *process, size_t shape,
 void machine_call_actor(machine *machine, size_t index);      /* a job for it, wherever it lives */
 void machine_end(machine *machine, machine_process *process); /* the process dies */
 void machine_decide(machine *machine);                        /* carries out what the scheduler decides */
-/* Nobody has work, or waits for anything; else `why` says who does. */
+/* No process has work, or waits for anything; else `why` names one that does. */
 bool machine_is_at_rest(const machine *machine, char *why, size_t size);

@@ -3,15 +3,15 @@
  * One to three programs with a driver or two each, on a machine with a few CPUs, perhaps GPUs and something of the
  * owner's. Each driver has work of two or three shapes, from a hundredth of a CPU to the whole machine; some are greedy
  * and never run out of it. Jobs nest. Actors with and without names are made, called, killed and asked for. Placement
- * groups are made, used and removed, and go with who made them, unless they are detached.
+ * groups are made, used and removed, and go with their creators, unless they are detached.
  *
  *   trouble   processes end at any moment, workers fail to start, actors fail to be made
- *   load      nothing fails any more, and everybody still wants everything, in some seeds for long: nobody may wait
+ *   load      nothing fails any more, and all drivers still want everything, in some seeds for long: none may wait
  *             too long
  *   drain     no new work, no actors: everything that was asked for is granted and done
  *   empty     the drivers leave: nothing is leased, nothing is taken
  *
- * Two ledgers (scheduler_checker.h, actor_checker.h) check every event and every decision on the way. */
+ * Two checkers (scheduler_checker.h, actor_checker.h) check every event and every decision on the way. */
 #include "sim/runtime/scheduler_scenario.h"
 
 #include <inttypes.h>

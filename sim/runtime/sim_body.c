@@ -1,5 +1,4 @@
-/* sim_body.c — what a worker of the runtime scenario runs: what happens in a body is the simulator's. See
- * sim_runtime.h. */
+/* sim_body.c — simulated bodies of the workers of the runtime scenario. See sim_runtime.h. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,11 +4,11 @@
  *   node    runtime/node/node_manager with a launcher that starts simulated machines as workers
  *   driver  runtime/client/core_worker: submits tasks, calls, joins and groups, some of which take others' results,
  *           cancels, drops; takes from streams (sim_stream.h)
- *   worker  runtime/client/core_worker with worker/worker: begins what it is given, one at a time; a body takes a
- *           while, may start tasks of its own and wait for them, and then gives what the ledger says, or fails
+ *   worker  runtime/client/core_worker with worker/worker: begins its tasks and calls, one at a time; a body takes a
+ *           while, may start tasks of its own and wait for them, and then gives the checker's value, or fails
  *
  * A machine hosts one process in its life, so that an address means one process, as on a real one. A process that the
- * node kills goes on for a while: what it says until then reaches the node. */
+ * node kills goes on for a while: its messages until then reach the node. */
 #pragma once
 #include "base/list.h"
 #include "runtime/client/core_worker.h"
@@ -85,7 +85,7 @@ typedef struct sim_runtime_world {
     int64_t body_us;
     uint32_t workers_wanted;
     resources total;
-    arena arena; /* where large values lie, if the ledger has any */
+    arena arena; /* of large values, if the checker has any */
     bool resets; /* links between programs and workers break */
 } sim_runtime_world;
 
@@ -143,7 +143,7 @@ uint8_t *sim_runtime_large_of(int64_t value);                        /* SIM_RUNT
 /* Sends the work off; its maker's hold on the result goes with it. */
 mr_status sim_runtime_send(sim_runtime *runtime, runtime_work *work, const mr_arg *args, object *result);
 watch *sim_runtime_watch(sim_runtime *runtime, runtime_work *work, object *object);
-/* What came of a work without anybody waiting for it. */
+/* The outcome of a work for which no process waits. */
 mr_status sim_runtime_settle_now(sim_runtime *runtime, runtime_work *work, object *result);
 void sim_runtime_nested_ended(sim_runtime *runtime, const watch *watch, mr_status status, int64_t value);
 void sim_runtime_work_later(void *context, uint64_t unused); /* sim_runtime_work, as an event */

@@ -1,6 +1,6 @@
-/* sim_stream.h — streams of the runtime scenario: who gives their items, one after another, and who takes them.
+/* sim_stream.h — streams of the runtime scenario: the bodies that give items, and the drivers that take them.
  *
- *   worker   a body that streams gives its items when somebody asks for them, then goes on as any other
+ *   worker   a body that streams gives its items on request, one after another, then goes on as any other
  *   driver   takes them in its own time, fast or slow, until the end, or drops the stream on the way
  *
  * Checked  the items come in order and each once, with the right values; a stream whose body has come to its end gives

@@ -148,7 +148,7 @@ static void *play(void *argument) {
     bool deserts = actor->listens && !actor->dismissed;
     pthread_cond_broadcast(&actor->changed);
     pthread_mutex_unlock(&actor->lock);
-    if (deserts) { /* nobody serves here any more */
+    if (deserts) { /* no thread serves here any more */
         fprintf(stderr, "%s: %s\n", actor->name, actor->end.why);
         _exit(status == MR_OK ? EX_OK : EX_SOFTWARE);
     }
@@ -201,8 +201,8 @@ static void destroy(void *self) {
     ps_actor_free(actor);
 }
 
-/* Whoever starts a scheduler is waiting, and is told by the answer to "address" why it cannot begin. Later, and of a
- * server, there is nobody: the actor dies of it. */
+/* The caller that starts a scheduler waits, and gets the cause of a failure as the answer to "address". Later, and of a
+ * server, no caller waits: the actor dies. */
 static bool is_awaited(mr_call *call, const ps_actor *actor) {
     mr_actor_info facts;
     if (actor->is_server) return false;

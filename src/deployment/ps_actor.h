@@ -1,18 +1,18 @@
 /* ps_actor.h — the scheduler or a server of a parameter server as a native actor: its process serves, on a thread of
  * its own, while the thread of the worker answers the runtime.
  *
- *   create ── it listens ──► plays ── "stop", or its last handle is gone: it leaves in order ──► over
- *      │                       └── it ends by itself: the process does, and says why; the node starts another
- *  └── it cannot begin: "address" fails with a ps_actor_refusal as the detail; if it was started again, the actor dies
+ *   create ── it listens ──► serves ── "stop", or its last handle is gone: it leaves in order ──► over
+ *      │                       └── it ends by itself: the process ends and reports why; the node starts another
+ *      └── it cannot begin: "address" fails with a ps_actor_refusal as the detail; after a restart, the actor dies
  *
- * The thread is ended by a SIGTERM of its own, as a process that does nothing else is (mr_ps_run_server). One that is
- * sent to the process ends that at once, as any worker.
+ * A SIGTERM to the thread ends the service, as it ends a process of mr_ps_run_server. A SIGTERM to the process ends the
+ * process at once, as any worker.
  *
  * The library registers both classes, so every program's workers have them.
  *
  *   PS_ACTOR_SCHEDULER  create(name of the process, options as ps_actor_scheduler_args writes them)
- *   PS_ACTOR_SERVER  create(name of the process, options as ps_actor_server_args writes them)
- *   both             "address", "pid", "stop" */
+ *   PS_ACTOR_SERVER     create(name of the process, options as ps_actor_server_args writes them)
+ *   both                "address", "pid", "stop" */
 #pragma once
 #include "miniray/admin.h"
 #include "miniray/runtime.h"

@@ -1,5 +1,5 @@
-/* ps_deployment.c — see miniray/deployment.h. Calls of the program: it makes the actors (ps_actor.h) and ends them;
- * keeping them alive is the node's. Tested by tests/deployment_test.c. */
+/* ps_deployment.c — see miniray/deployment.h. Calls of the program: they make the actors (ps_actor.h) and end them; the
+ * node restarts actors that die. Tested by tests/deployment_test.c. */
 #include "miniray/deployment.h"
 
 #include <limits.h>

@@ -1,15 +1,16 @@
 /* balancer.h — choice of the slots to move or replicate so that no server carries too much: a pure function of numbers.
  *
- * Load is measured per slot in whatever unit all servers share (requests, bytes, microseconds in an interval), smoothed
- * here so that one interval decides nothing, and carried by the head of the slot's chain. A server's share is the total
- * load by weight. The balancer looks at the server that is most over its share, relative to it, and moves the slot that
- * brings it and the least loaded one closest together; so each move makes the pair better, and it ends by itself.
+ * Load is measured per slot in a unit that all servers share (requests, bytes, microseconds in an interval), smoothed
+ * here so that no single interval decides, and carried by the head of the slot's chain. A server's fair load is the
+ * total load in proportion to its weight. The balancer takes the server that is furthest above its fair load, relative
+ * to that load, and moves the slot that brings this server and the least loaded one closest together. Each move
+ * improves the pair, so the sequence of moves ends by itself.
  *
- *   moves only if  the fullest server is over its share by more than BALANCER_TOLERANCE, and the move lowers the larger
- *                  of the two loads by at least BALANCER_GAIN of a share: what is good enough stays where it is.
- *   hot slots       a slot that alone is over the tolerance of a share cannot be helped by moving it: it is named, for
- *                   read copies of its keys.
- *   bounds          `most` moves a call, each slot once; a slot that is pinned or has moved lately is not movable.
+ *   moves only if   the fullest server exceeds its fair load by more than BALANCER_TOLERANCE, and the move lowers the
+ *                   larger of the two loads by at least BALANCER_GAIN of a fair load
+ *   hot slots       a slot that alone exceeds the tolerance of a fair load gains nothing from a move: the balancer
+ *                   names it, for read copies of its keys
+ *   bounds          `most` moves a call, each slot once; a slot that is pinned or has moved lately is not movable
  *
  * Pure: the same numbers give the same moves, in the same order. */
 #pragma once
@@ -37,12 +38,12 @@ typedef struct balancer_move {
     uint32_t slot, from, to; /* indexes of servers */
 } balancer_move;
 
-/* The load to keep for a slot, from what it was and what this interval measured. */
+/* The new smoothed load of a slot, from the smoothed load before and the load measured in this interval. */
 static inline double balancer_smooth(double before, double measured) {
     return before + BALANCER_SMOOTHING * (measured - before);
 }
 
-/* Slots' `server` is changed as the moves say. Returns the number of moves. */
+/* Changes `server` of the slots that move. Returns the number of moves. */
 size_t balancer_decide(balancer_slot *slots, size_t slot_count, const balancer_server *servers, size_t server_count,
                        balancer_move *moves, size_t most);
 

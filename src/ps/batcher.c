@@ -18,7 +18,7 @@ typedef struct send_queue {
 struct batcher {
     batcher_host host;
     slot_message_head head;
-    uint8_t head_bytes[SLOT_MESSAGE_HEAD_MAX]; /* that head, as every batch begins */
+    uint8_t head_bytes[SLOT_MESSAGE_HEAD_MAX]; /* that head, as every packet begins */
     size_t said;                               /* bytes of it; 0: it is another one now */
     map_cache *cache;
     map_cache_page *page; /* the cluster map that it knows */
@@ -26,9 +26,9 @@ struct batcher {
     size_t used, count;
     uint32_t *places;   /* by hash of an address: its outbox + 1, or 0; owned, in use while there are many */
     size_t place_count; /* a power of two */
-    shared_bytes **own; /* batches to itself, owned */
+    shared_bytes **own; /* packets to itself, owned */
     size_t own_count;
-    shared_bytes *spare; /* owned: where small batches are copied to, while nobody keeps of them; NULL: none yet */
+    shared_bytes *spare; /* owned: copies of small packets go here, while no holder keeps one; NULL: none yet */
     bool told_large;     /* it said that something is too large to be sent */
 };
 
@@ -131,10 +131,10 @@ static send_queue *take_send_queue(batcher *batcher, const char *address) {
     return send_queue;
 }
 
-/* What is applied while it lies in the cache, and is no burden to a link: larger parts travel alone. */
+/* Small enough to stay in the cache until it is applied, and to not load a link: larger messages travel alone. */
 enum { BATCH_PARTS = 512, BATCH_BYTES = 240 * 1024 };
 
-/* What it says to itself it hears when everything else is on its way. */
+/* Messages to itself are delivered after all others are sent. */
 static void send_queued(batcher *batcher, send_queue *send_queue) {
     slot_packet *packet = &send_queue->packet;
     const shared_bytes_piece *pieces;
@@ -188,7 +188,7 @@ void batcher_flush(batcher *batcher) {
 
 /* ---- In. */
 
-/* What changed since the cluster map that it has. */
+/* The changes since the peer's cluster map. */
 static void send_map(batcher *batcher, const slot_message_head *to) {
     const cluster_map *map = batcher_map(batcher);
     MR_ASSERT(to->number < map->number);
@@ -202,9 +202,9 @@ static void send_map(batcher *batcher, const slot_message_head *to) {
     free(bytes);
 }
 
-enum { SPARE = 512 }; /* bytes: of a batch with a few small requests, or their answers */
+enum { SPARE = 512 }; /* bytes: of a packet with a few small requests, or their answers */
 
-/* The cluster map of a batch is taken before anything else in it is looked at. */
+/* The cluster map of a packet is taken before its other messages are read. */
 static void read_maps(batcher *batcher, reader reader, uint32_t count) {
     slot_message message;
     for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
@@ -218,7 +218,7 @@ static void read_parts(batcher *batcher, const slot_message_head *head, reader r
         if (message.kind != SLOT_MESSAGE_CHART) batcher->host.on_part(batcher->host.context, head, &message, bytes);
 }
 
-/* Memory of a small batch; what was kept of the last one has that to itself. */
+/* Memory of a small packet; a holder of the last one keeps that buffer to itself. */
 static shared_bytes *take_spare(batcher *batcher) {
     if (batcher->spare == NULL || batcher->spare->refs != 1) {
         shared_bytes_unref(batcher->spare);

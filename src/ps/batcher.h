@@ -1,49 +1,49 @@
 /* batcher.h — batcher of slot messages per peer, which also spreads the newest cluster map.
  *
- * Whatever is said in one step to one peer goes as one batch. Every batch bears the number of the newest cluster map
- * that its sender knows. Whoever gets one from somebody who is behind sends what changed since; whoever gets one from
- * somebody who is ahead answers with a batch of its own, which asks for that. So what was decided spreads with whatever
- * is said, and nobody answers a request from a newer cluster map than its own before it has entered that one.
+ * All slot messages of one step for one peer go as one packet. Every packet bears the number of the newest cluster map
+ * that its sender knows. The receiver of a packet from a sender with an older cluster map sends the changes since that
+ * map; the receiver of a packet from a sender with a newer cluster map answers with a packet of its own, which asks for
+ * the changes. So a decided cluster map spreads with every message, and a process enters the cluster map of a request
+ * before it answers the request.
  *
- * What comes from another generation is not looked at, but for its cluster map: a newer one is entered, an older one
- * never.
+ * A packet of another generation is ignored except for its cluster map: a newer map is entered, an older one never.
  *
- * Bounds  a part of more than SLOT_MESSAGE_PAYLOAD_MAX bytes is not sent; the log says so. Peers in one step are as
- *         many as
- *             there are, and each is found at once.
- * Ownership  the cluster map lies in its atlas (map_cache.h); bytes that are sent are borrowed for the call. */
+ * Bounds     a slot message of more than SLOT_MESSAGE_PAYLOAD_MAX bytes is not sent, and the log reports it. The number
+ *            of peers in one step is not bounded, and each peer is found in constant time.
+ * Ownership  the cluster map belongs to the map cache (map_cache.h); bytes that are sent are borrowed for the call. */
 #pragma once
 #include "base/shared_bytes.h"
 #include "ps/map_cache.h"
 
-enum { BATCHER_SMALL = 4096 }; /* bytes of a small batch */
+enum { BATCHER_SMALL = 4096 }; /* bytes of a small packet */
 
 typedef struct batcher batcher;
 
 typedef struct batcher_host {
     void (*send)(void *send_context, const char *address, span bytes);
-    /* Instead of that, for a transport that gathers: large payloads are pointed at where they lie. May be NULL. Small
-     * batches that lie in one piece are sent by `send` all the same. */
+    /* Replaces `send` for a transport that gathers: large payloads are referenced where they lie. May be NULL. Small
+     * packets that lie in one piece still go through `send`. */
     void (*send_pieces)(void *send_context, const char *address, const shared_bytes_piece *pieces, size_t count);
     void *send_context;
     void (*on_map)(void *context, const cluster_map *map);
     /* shared buffer: where payloads lie */
     void (*on_part)(void *context, const slot_message_head *from, const slot_message *message, shared_bytes *bytes);
-    void (*on_head)(void *context, const slot_message_head *from); /* of every batch, before its parts; may be NULL */
+    void (*on_head)(void *context, const slot_message_head *from); /* of every packet, first; may be NULL */
     void *context;
-    map_cache *cache; /* shared; NULL: one of its own */
+    map_cache *cache; /* shared; NULL: a private one */
 } batcher_host;
 
 batcher *batcher_create(const batcher_host *host, uint32_t who, const char *address); /* copies all */
 void batcher_destroy(batcher *batcher);
 void batcher_set_incarnation(batcher *batcher, uint64_t incarnation);
 
-const cluster_map *batcher_map(const batcher *batcher); /* number 0: none yet; borrowed until it is driven again */
+const cluster_map *batcher_map(const batcher *batcher); /* number 0: none yet; borrowed until the next call */
 void batcher_adopt(batcher *batcher, span map);         /* no-op unless it is newer */
 
-/* part NULL: at least a sign of life */
+/* message NULL: makes sure that a packet goes, as a heartbeat */
 void batcher_add(batcher *batcher, const char *address, const slot_message *message);
-void batcher_flush(batcher *batcher);            /* sends what was added */
-void batcher_take(batcher *batcher, span bytes); /* a batch that came; flushes */
-/* The same, where it lies: whatever keeps of it holds that. NULL: it is there for the call only, as of batcher_take. */
+void batcher_flush(batcher *batcher);            /* sends all added messages */
+void batcher_take(batcher *batcher, span bytes); /* a received packet; flushes */
+/* The same for bytes in a shared buffer: code that keeps a part of them holds the buffer. NULL: the bytes are valid for
+ * the call only, as in batcher_take. */
 void batcher_take_bytes(batcher *batcher, span bytes, shared_bytes *shared);

@@ -32,13 +32,13 @@ struct checkpoint_store {
     char controller[SLOT_MESSAGE_ADDRESS_MAX];
     batcher *batcher;
     bool open;                                 /* the manifests were read, or there are none */
-    checkpoint real, making;                   /* the newest that is whole, the one that is not yet */
+    checkpoint real, making;                   /* the newest complete one, the one in the making */
     checkpoint old[CHECKPOINT_STORE_KEPT - 1]; /* those before, each with the manifest of its index; number 0: none */
     bool archived;                             /* `real` is among them, too: its manifest is written under that name */
     bool unsure;                               /* the manifest of `making` may be on disk, or that of `real` */
     bool foreign;                              /* a manifest on disk has another format, as `damage` says */
     bool stuck;                                /* what was damaged last has nothing before it */
-    uint64_t sealed;                           /* nothing is made whole before there is a cluster map behind this one */
+    uint64_t sealed;                           /* nothing is completed before there is a cluster map behind this one */
     char damage[CHECKPOINT_STORE_DAMAGE_MAX];  /* "": none */
     int64_t next_tick_us;
 };
@@ -210,7 +210,7 @@ static bool fall_back(checkpoint_store *store, const char *file) {
     return found;
 }
 
-/* What is damaged stays where it is: somebody has to look at it. */
+/* A damaged file stays where it is, for inspection. */
 static void open_disk(checkpoint_store *store) {
     bool damaged = false, before = false;
     uint64_t sealed = 0, last = 0;
@@ -270,7 +270,7 @@ static uint8_t free_place(const checkpoint_store *store, uint32_t slot) {
     return place;
 }
 
-/* Reads a shard. MR_CORRUPT: it is not as the manifest has it. */
+/* Reads a snapshot. MR_CORRUPT: it differs from the manifest's size or checksum. */
 static mr_status read_shard(const checkpoint_store *store, const shard *shard, uint32_t slot, buffer *out) {
     char name[DISK_NAME_MAX];
     name_shard(store, name, shard->place, slot);
@@ -391,7 +391,7 @@ static void take_seal(checkpoint_store *store, const slot_message_head *from, co
                     .kind = SLOT_MESSAGE_SEALED, .name = message->name, .lsn = store->real.number, .commit = sealed});
 }
 
-/* A shard that is damaged takes its checkpoint with it: whoever begins anew begins from the one before. */
+/* A damaged snapshot makes its checkpoint unusable: the next generation begins from the one before. */
 static void give_up(checkpoint_store *store, const shard *shard, uint32_t slot) {
     char name[DISK_NAME_MAX];
     name_shard(store, name, shard->place, slot);

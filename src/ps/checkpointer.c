@@ -140,7 +140,7 @@ static void take_exact(checkpointer *checkpointer, const slot_message *message) 
     checkpointer->has_cut[message->slot] = true;
 }
 
-/* Somebody has heard of a later pause, of a controller that is gone. */
+/* A worker has heard of a later pause, of a controller that is gone. */
 static void take_paused(checkpointer *checkpointer, const cluster_map *map, const slot_message *message) {
     uint64_t above;
     quiesce_take(&checkpointer->quiesce, map, message, &above);
@@ -149,7 +149,7 @@ static void take_paused(checkpointer *checkpointer, const cluster_map *map, cons
     quiesce_begin(&checkpointer->quiesce, checkpointer->pauses, map);
 }
 
-/* What was wanted is whole, and workers still stand still for it: the checkpoint store was heard before all heads. */
+/* The wanted checkpoint is complete, and workers still stand still: the store's report came before all heads'. */
 static bool is_over(const checkpointer *checkpointer) {
     return checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->quiesce.number != 0;
 }
@@ -186,7 +186,7 @@ void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batc
             order_slot(checkpointer, map, batcher, i);
 }
 
-/* Whoever rests hears of the other generation, and goes on. */
+/* Workers at rest learn of the other generation, and go on. */
 void checkpointer_restart(checkpointer *checkpointer) {
     if (checkpointer->wanted != 0) checkpointer->wanted = checkpointer->newest + 1;
     checkpointer->begun = false;
@@ -203,7 +203,7 @@ static void take_ordered(checkpointer *checkpointer, const slot_message *message
         checkpointer->cut = message->lsn;
 }
 
-/* Whoever saves what is wanted is not hurried. */
+/* A checkpoint store that saves the wanted checkpoint gets more time. */
 static void take_sign(checkpointer *checkpointer, const slot_message *message) {
     bool moves = message->lsn != checkpointer->making || message->commit != checkpointer->saved;
     if (moves && checkpointer->wanted != 0 && message->lsn >= checkpointer->wanted) checkpointer->begun = false;

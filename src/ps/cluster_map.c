@@ -102,7 +102,7 @@ static void write_place(const cluster_map *map, uint32_t id, uint64_t incarnatio
     writer_varint(writer, map->number - since);
 }
 
-/* The next rank from *at on whose player is newer than the base; false: there is none. */
+/* The next rank from *at on that was assigned after the base; false: there is none. */
 static bool next_holder(const cluster_map *map, uint64_t base, uint32_t *at) {
     if (map->ranks == NULL) return false;
     while (*at < map->rank_count && map->ranks[*at].since <= base) ++*at;
@@ -172,7 +172,7 @@ size_t cluster_map_size(const cluster_map *map, uint64_t base) {
     return writer_needs(&writer);
 }
 
-/* ---- Reading. What changed is read twice: all of it is looked at before any of it is taken. */
+/* ---- Reading. Changes are read twice: all of them are checked before any is taken. */
 
 static bool read_head(reader *reader, cluster_map *head, uint64_t *base) {
     uint8_t layout = reader_u8(reader);
@@ -243,7 +243,7 @@ static bool read_server(reader *reader, const cluster_map *head, cluster_map_ser
            reader_text8(reader, server->address, sizeof server->address);
 }
 
-/* Servers are put into `chart` if `take`; else they are compared with it: do they all have room there? */
+/* Servers are put into the map if `take`; else only the room for them there is checked. */
 static bool read_servers(reader *reader, const cluster_map *head, uint64_t base, cluster_map *map, bool take) {
     uint32_t count = reader_u32(reader);
     size_t fresh = 0, room = CLUSTER_MAP_SERVERS_MAX - map->server_count;
@@ -262,7 +262,7 @@ static bool read_servers(reader *reader, const cluster_map *head, uint64_t base,
     return !reader->failed;
 }
 
-/* Players go to `into`, if that is not NULL. */
+/* Assigned ranks go to `into`, if that is not NULL. */
 static bool read_holders(reader *reader, const cluster_map *head, uint64_t base, cluster_map_rank *into) {
     uint32_t count = reader_u32(reader), rank = 0;
     for (uint32_t i = 0; i < count; i++, rank++) {
@@ -285,7 +285,7 @@ static bool can_follow(const cluster_map *map, const struct cluster_map *head, u
            head->mixed == map->mixed;
 }
 
-/* What was looked at and found good. A whole cluster map takes the place of everything. */
+/* Takes the checked changes. A complete cluster map replaces everything. */
 static void take(cluster_map *map, const struct cluster_map *head, uint64_t base, reader reader) {
     struct cluster_map next = *head;
     if (base == 0) {

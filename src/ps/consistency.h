@@ -1,17 +1,17 @@
-/* consistency.h — admission of a pull (BSP, SSP, ASP): a pure function of vector clocks. A pure function of clocks.
+/* consistency.h — admission of a pull (BSP, SSP, ASP): a pure function of vector clocks.
  *
- * The clock of a slot has, for each rank, the name of its push that was applied last; a name is a step and a count
- * within it, and the last name of a step, its tick, says that the step is over.
+ * The vector clock of a slot has, for each rank, the seq of its push that was applied last; a seq is a step and an
+ * index within it, and the last seq of a step, its end-of-step, says that the step is over.
  *
  *   ASP  at once
- *   SSP  when the slowest rank has ended the step `step - bound`, for one that has ended `step` itself
+ *   SSP  when the slowest rank has ended the step `step - bound`, for a rank that has ended `step` itself
  *   BSP  with exactly the version that is named: the current one, or the one before, which is kept
  *
- * All but BSP ask in addition for what the asker knows: its own last acknowledged name, the last lsn that it was shown.
- * So nobody is shown less than it has seen.
+ * All but BSP also require the state that the requester knows: its own last acknowledged seq, and the last lsn that it
+ * was shown. So no rank is shown an older state than it has seen.
  *
- * Whether there are rounds is a matter of the slot. How stale the rest may be is a matter of the pull, which says what
- * it needs (consistency_needs): so tables of ASP and of SSP with any bounds lie in the same slots. */
+ * Rounds are a property of the slot. The allowed staleness is a property of the pull, which names the step that it
+ * needs (consistency_needs): so tables of ASP and of SSP with any bounds lie in the same slots. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,17 +26,17 @@ typedef struct consistency {
     uint32_t bound; /* of SSP, in steps */
 } consistency;
 
-/* As people write it: "bsp", "asp", "ssp:BOUND". False: it is none of these. */
+/* Parses "bsp", "asp" or "ssp:BOUND". False: the text is none of these. */
 bool consistency_parse(const char *text, consistency *out);
 void consistency_write(consistency consistency, char out[CONSISTENCY_TEXT]);
 
-/* The step that all ranks have to have ended before one that has ended `step` is shown anything; 0: none. Not of BSP.
- */
+/* The step that all ranks must have ended before a pull of a rank that has ended `step` is answered; 0: none. Not of
+ * BSP. */
 static inline uint64_t consistency_needs(consistency consistency, uint64_t step) {
     return consistency.kind == CONSISTENCY_SSP && step > consistency.bound ? step - consistency.bound : 0;
 }
 
-/* ---- Names: larger is later; 0 is none. Steps count from 1. */
+/* ---- Sequence numbers: larger is later; 0 is none. Steps count from 1. */
 
 enum { SEQ_PART_BITS = 24, SEQ_TICK = (1 << SEQ_PART_BITS) - 1 };
 
@@ -44,7 +44,7 @@ static inline uint64_t seq_of(uint64_t step, uint32_t part) { return step << SEQ
 static inline uint64_t seq_tick(uint64_t step) { return seq_of(step, SEQ_TICK); }
 static inline uint64_t seq_step(uint64_t name) { return name >> SEQ_PART_BITS; }
 
-/* The last step that is over, by the last name. */
+/* The last ended step, from the last seq. */
 static inline uint64_t seq_ended(uint64_t name) {
     return (name & SEQ_TICK) == SEQ_TICK ? seq_step(name) : seq_step(name) == 0 ? 0 : seq_step(name) - 1;
 }
@@ -59,8 +59,8 @@ typedef struct consistency_state { /* of a slot, as applied */
 
 typedef struct consistency_pull {
     uint32_t rank;
-    uint64_t step;      /* that all have to have ended; of BSP: the version */
-    uint64_t name, lsn; /* that the asker knows */
+    uint64_t step;      /* that all ranks must have ended; of BSP: the version */
+    uint64_t name, lsn; /* that the requester knows */
 } consistency_pull;
 
 typedef enum consistency_verdict {
@@ -70,5 +70,5 @@ typedef enum consistency_verdict {
     CONSISTENCY_NEVER /* that version is gone */
 } consistency_verdict;
 
-/* `rounds`: those of BSP. */
+/* `rounds`: the slot has BSP rounds. */
 consistency_verdict consistency_judge(bool rounds, consistency_state *state, const consistency_pull *pull);

@@ -44,7 +44,7 @@ struct controller {
     load_tracker tracker;
     checkpointer checkpointer;
     bool resumes;        /* everything was stopped on purpose, and no server of then is heard again */
-    bool restoring;      /* somebody wants this generation to end: */
+    bool restoring;      /* the end of this generation was requested: */
     uint64_t generation; /* the one that was known then */
     cluster_map proposed;
     bool asking, looked; /* an answer is owed; the metadata store was asked once */
@@ -100,7 +100,7 @@ static void spoke(process_group *process_group, uint32_t id, uint64_t incarnatio
     if (known != NULL && known->incarnation == incarnation) known->spoke = true;
 }
 
-/* Somebody of whom it only reads begins as if it had just been heard. */
+/* A process known only from the cluster map begins as if it had just been heard. */
 static void read_of(controller *controller, process_group *process_group, uint32_t id, uint64_t incarnation,
                     const char *address) {
     const known *known = find(process_group, id);
@@ -111,7 +111,7 @@ static bool is_alive(const controller *controller, const process_group *process_
     return !detector_suspects(controller->detector, process_group->watch + known->id);
 }
 
-/* The ring is made anew only when somebody came or went. */
+/* The ring is made anew only when a server came or went. */
 static void update_ring(controller *controller, const map_planner_server *servers) {
     size_t known = controller->servers.count, count = 0;
     hash_ring_server *members = xcalloc(known + 1, sizeof *members);
@@ -162,7 +162,7 @@ static map_planner_facts facts_of(controller *controller, map_planner_server *se
                                .pin_count = controller->pin_count};
 }
 
-/* Who plays which rank in the cluster map that is to be decided. */
+/* Assignment of ranks in the cluster map that is to be decided. */
 static bool assign_ranks(controller *controller, cluster_map *map) {
     const process_group *process_group = &controller->workers;
     rank_assignment_worker *workers = xcalloc(process_group->count + 1, sizeof *workers);
@@ -202,7 +202,7 @@ static void order_marks(controller *controller, bool news) {
 
 /* ---- What is decided. */
 
-/* Who begins something by this cluster map hears of it now, not with its next beat. */
+/* Processes that begin a role by this cluster map receive it now, not with the next heartbeat. */
 static void tell_those_it_begins_with(controller *controller, const cluster_map *map, bool anew) {
     for (uint32_t i = 0; anew && i < map->server_count; i++)
         batcher_add(controller->batcher, map->servers[i].address, NULL);
@@ -296,13 +296,13 @@ static void propose(controller *controller) {
 
 /* ---- Deciding. */
 
-/* Somebody may have pushed in the generation of this cluster map, or has not heard of what an earlier one has lost. */
+/* A rank may have pushed in the generation of this cluster map, or does not know the loss of an earlier one. */
 static bool loses(const controller *controller, const cluster_map *before) {
     return !controller->resumes && (before->first_term != 0 || before->lost);
 }
 
-/* Of a generation: its first cluster map. A controller that has just begun gives everybody of whom it reads time to be
- * heard; but a slot may not begin where nobody is: a server that never comes back would have it for ever. */
+/* The first cluster map of a generation. A controller that has just begun gives all known servers time to be heard; but
+ * a slot may not begin on an absent server: one that never comes back would have the slot for ever. */
 static void begin(controller *controller) {
     map_planner_server servers[CLUSTER_MAP_SERVERS_MAX];
     map_planner_facts facts = facts_of(controller, servers, true);
@@ -522,8 +522,8 @@ void controller_take(controller *controller, span bytes, int64_t now_us) {
 
 int64_t controller_next_us(const controller *controller) { return controller->next_tick_us; }
 
-/* The metadata store has lost what it decided, and begun another generation (cluster/metadata_store.h). Nobody can say
- * which cluster maps there were behind the one that is known here: what is sure is the last checkpoint. */
+/* The metadata store has lost its decisions, and begun another generation (cluster/metadata_store.h). Cluster maps
+ * after the one that is known here cannot be determined: only the last checkpoint is certain. */
 static bool is_forgotten(const controller *controller, const cluster_map *map) {
     return controller->options.checkpoints != NULL && controller->options.restores &&
            controller->expected > map->number && metadata_store_count(controller->expected) == 0;

@@ -1,18 +1,18 @@
 /* credit.h — flow-control credit: the bytes that a server holds for ranks and links, and the limits on them.
  *
- *   rank ── parts that are not acknowledged ──► head         for each rank, in all slots together: rank_bytes
- *   member ── entries that are not applied ──► successor     in all slots that follow somebody:    link_bytes
+ *   rank ── unacknowledged slot messages ──► head     for each rank, in all slots together: rank_bytes
+ *   member ── unapplied entries ──► successor         in all slots with a predecessor:      link_bytes
  *
- * A grant is a number of bytes that may be under way. It is said again with every answer, and it is never spent:
- * whoever sends knows what it has under way from what it keeps for itself, and whoever holds counts what lies in its
- * logs and open rounds. So a word that is lost, late or doubled changes nothing but the pace, and a process that dies,
- * a cluster map and another generation take no credit along: there is none to be given back.
+ * A grant is a number of bytes that may be under way. Every answer repeats the grant, and a grant is never spent: a
+ * sender knows its bytes under way from its own unacknowledged messages, and a receiver counts the bytes in its logs
+ * and open rounds. So a message that is lost, late or doubled changes only the pace, and a process that dies, a cluster
+ * map and another generation leave no credit to be given back.
  *
- * What is beyond its limit is not taken, whatever the sender believes; it is said again. But there is always room for
- * one: for the part of a rank that has nothing here, for the next entry of a slot that has everything applied. So
+ * A message beyond its limit is refused, whatever the sender believes, and is sent again. But there is always room for
+ * one: for the message of a rank that has nothing here, for the next entry of a slot that has everything applied. So
  * nothing that may go on waits for credit.
  *
- * Invariant   held[rank] and linked are what the logs and rounds that use this credit have, no more and no less. */
+ * Invariant   held[rank] and linked are exactly the bytes in the logs and rounds that use this credit. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,9 +33,9 @@ void credit_fini(credit *credit);
 void credit_take(credit *credit, credit_account account, uint32_t rank, size_t bytes);
 void credit_return(credit *credit, credit_account account, uint32_t rank, size_t bytes);
 
-bool credit_admits(const credit *credit, uint32_t rank, size_t bytes); /* a part of this rank */
-bool credit_follows(const credit *credit, size_t bytes);               /* an entry from up the chain */
+bool credit_admits(const credit *credit, uint32_t rank, size_t bytes); /* a message of this rank */
+bool credit_follows(const credit *credit, size_t bytes);               /* an entry from the predecessor */
 
-/* What is said to others: how much a rank may have under way; how much more may come down a chain. */
+/* The grants in answers: the bytes that a rank may have under way; the bytes that may still come down a chain. */
 uint64_t credit_grant(const credit *credit);
 uint64_t credit_room(const credit *credit);

@@ -2,11 +2,11 @@
  *
  * Every server places HASH_RING_POINTS × weight points on a circle of 64 bits; a slot belongs to the first point at or
  * after its own, and its further copies to the next servers clockwise that do not have it yet. Where a point lies
- * depends on the server and the point's number alone; so a server that comes takes its share from all others, one that
- * goes leaves its share to all others, one whose weight changes adds or removes its last points, and no slot moves
+ * depends on the server and the point's number alone; so a server that comes takes slots from all others, one that
+ * goes leaves its slots to all others, one whose weight changes adds or removes its last points, and no slot moves
  * between two servers that were there before and after.
  *
- * The ring is a target: it puts nobody into a chain (cluster_map.h).
+ * The ring is a target: the ring itself changes no chain (cluster_map.h).
  *
  * Invariants  points are sorted by hash, then by server; so the order in which servers were added does not matter.
  * Ownership   the ring copies what it is given.

@@ -1,18 +1,18 @@
 /* load_tracker.h — load of slots as their heads report it, and the moves that the balancer wishes for.
  *
- * Heads count the requests for each slot and say so (SLOT_MESSAGE_LOAD); here that is smoothed, interval by interval.
- * When all slots are where they should be, and `decide_us` after the last time, the balancer looks (balancer.h): slots
- * of a server that carries too much should be led by another. That is a wish, which the next cluster map writes down
- * (map_planner.h); the slot then moves as all slots do, by a join, a gate and a cluster map. One copy moves for each
- * wish, at most.
+ * Heads count the requests for each slot and report them (SLOT_MESSAGE_LOAD); the load tracker smooths the counts,
+ * interval by interval. When all slots are where they should be, and `decide_us` after the last time, the balancer
+ * (balancer.h) looks for slots of an overloaded server that another server should lead. The result is a wish, which the
+ * next cluster map records (map_planner.h); the slot then moves as all slots do, by a join, a gate and a cluster map.
+ * At most one copy moves for each wish.
  *
  *   a slot that is pinned, or has moved lately    stays
- *   a slot that no server can carry alone,  gets LOAD_TRACKER_MORE copies for reading, until it is much cooler, or much
- *   and that is pulled from more than pushed to   less of it is pulls: each copy more makes pushes dearer
+ *   a slot that no server can carry alone,        gets LOAD_TRACKER_MORE copies for reading, until the slot is much
+ *   and with more pulls than pushes               cooler, or has much fewer pulls: each copy makes pushes dearer
  *   too few requests to tell load from chance     nothing follows
- *   a server that is gone, or leaves              is nobody's home: the ring says where its slots go
+ *   a server that is gone, or drains              is no slot's home: the ring says where its slots go
  *
- * It keeps nothing that matters: the next controller measures anew, and the wishes are in the cluster map.
+ * The load tracker keeps no durable state: the next controller measures anew, and the wishes are in the cluster map.
  *
  * Pure. */
 #pragma once
@@ -23,12 +23,12 @@ enum {
     LOAD_TRACKER_WISHES_MAX = 16,
     LOAD_TRACKER_MORE = 1,
     LOAD_TRACKER_INTERVALS = 4, /* that are measured between two decisions */
-    LOAD_TRACKER_RESTS = 4      /* a slot that has moved is left alone by so many */
+    LOAD_TRACKER_RESTS = 4      /* decisions that leave a moved slot alone */
 };
 
 typedef struct load_tracker_terms {
-    int64_t decide_us; /* so often it may decide; 0: never */
-    double least;      /* requests for a server in an interval, on average, without which it does not */
+    int64_t decide_us; /* least time between two decisions; 0: never */
+    double least;      /* average requests for a server in an interval, below which nothing is decided */
     double reads;      /* a slot gets copies for reading if more than this part of its requests are pulls */
 } load_tracker_terms;
 
@@ -38,7 +38,7 @@ typedef struct load_tracker_slot {
     int64_t rest_us;        /* it does not move before */
 } load_tracker_slot;
 
-typedef struct load_tracker { /* zero-initialized, with its terms, it has heard of nothing */
+typedef struct load_tracker { /* zero-initialized, with its terms, it has no reports */
     load_tracker_terms terms;
     load_tracker_slot *slots; /* owned */
     uint32_t slot_count;

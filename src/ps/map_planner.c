@@ -140,7 +140,7 @@ static bool put_in_order(cluster_map_slot *slot, const uint64_t *target, size_t 
     return changed;
 }
 
-/* What a ring without the rules above would do: it puts whoever should be there into the chain. */
+/* A ring without the rules above: it puts every server of the target into the chain. */
 static bool obey_ring(cluster_map_slot *slot, const map_planner_facts *facts, const uint64_t *target, size_t count,
                       uint64_t number) {
     bool changed = false;

@@ -1,10 +1,10 @@
 /* priority_queue.h — priority queue with aging: requests passed over too often come first, then priority, then age.
  *
- * Each one that waits is in two heaps: by priority and age, and by how much had gone when it began to wait. The second
- * says how often it was passed over, for nothing has to be counted at those who wait: asking who is next and going are
- * O(log n), however many they are.
+ * Each waiting entry is in two heaps: by priority and age, and by the number of entries that had gone when it began to
+ * wait. The second heap says how often an entry was passed over, so no waiting entry needs a counter: finding the next
+ * entry and removing it are O(log n).
  *
- * Pure; turns are borrowed while they wait. */
+ * Pure; entries are borrowed while they wait. */
 #pragma once
 #include "base/timer_heap.h"
 
@@ -13,8 +13,8 @@ typedef struct priority_entry {         /* of something that may wait; zero-init
     timer_heap_item preferred, patient; /* in the two heaps */
 } priority_entry;
 
-typedef struct priority_queue {    /* zero-initialized nobody waits */
-    timer_heap preferred, patient; /* by priority and age; by what had gone */
+typedef struct priority_queue {    /* zero-initialized it is empty */
+    timer_heap preferred, patient; /* by priority and age; by the count of entries gone before */
     uint64_t gone;
 } priority_queue;
 
@@ -23,12 +23,12 @@ static inline bool priority_queue_empty(const priority_queue *queue) { return qu
 
 /* no-op if it waits already */
 void priority_queue_wait(priority_queue *queue, priority_entry *entry, uint8_t priority);
-/* of one that waits; of others no-op */
+/* no-op if the entry does not wait */
 void priority_queue_prefer(priority_queue *queue, priority_entry *entry, uint8_t priority);
 /* no-op if it does not wait */
 void priority_queue_leave(priority_queue *queue, priority_entry *entry);
 
-/* NULL: nobody. Whoever was passed over `patience` times goes first. */
+/* NULL: the queue is empty. An entry that was passed over `patience` times goes first. */
 priority_entry *priority_queue_next(const priority_queue *queue, uint64_t patience);
 void priority_queue_go(priority_queue *queue, priority_entry *entry); /* it leaves, and all others are passed over */
 

@@ -1,21 +1,21 @@
 /* quiesce.h — controller's side of quiesce: all ranks stop between two steps.
  *
- * Outside BSP a checkpoint may be cut while nobody pushes, so that every slot is cut at the same step of each rank:
+ * Outside BSP a checkpoint may be cut while no rank pushes, so that every slot is cut at the same step of each rank:
  *
- *  controller ── PAUSE n ──► workers (quiesce_client.h): each rank ends the step that it is in, and all of it is
- *  acknowledged
- *            ◄── PAUSED ── in which term, after which step
- *   all who are here stand still ── the slots are cut ── GONE of n ──► workers go on
+ *   controller ── PAUSE n ──► workers (quiesce_client.h): each rank ends its current step, and all of the step is
+ *                             acknowledged
+ *              ◄── PAUSED ── in which term, after which step
+ *   all ranks of live workers stand still ── the slots are cut ── GONE of n ──► workers go on
  *
- * Under SSP whoever is in step k may need others to end steps before it can end its own: nobody stands still before it
- * has ended k - 1 - s, k being the latest step that anybody is in (`floor`). Under ASP each stops where it is.
+ * Under SSP a rank in step k may need other ranks to end steps before it can end its own: no rank stands still before
+ * it has ended k - 1 - s, k being the latest step of any rank (`floor`). Under ASP each rank stops where it is.
  *
- * A table may have another bound than the deployment (cluster_map.h), which nobody here knows: if it takes long, all
- * end the step before k (quiesce_press).
+ * A table may have another bound than the deployment (cluster_map.h), which the controller does not know: if the pause
+ * takes long, all ranks end the step before k (quiesce_press).
  *
- * Ranks whose process is gone are not waited for. Whether they were between two steps is seen when the cuts are
- * compared (checkpoint_store.h), and so is whether the others stood still all the time: nothing is built on what is
- * said here.
+ * Ranks whose process is gone are not waited for. The comparison of the cuts (checkpoint_store.h) shows whether those
+ * ranks were between two steps, and whether the others stood still all the time: correctness does not depend on the
+ * messages here.
  *
  * Invariants (quiesce_check)
  *   1  Without a pause there is no table of ranks.
@@ -26,14 +26,14 @@
 #include "ps/batcher.h"
 
 typedef struct quiesce_rank {
-    uint64_t term; /* that has said the following; 0: nobody has */
+    uint64_t term; /* that reported the following; 0: none has */
     uint64_t step; /* that it has ended, or is in */
     bool still;
 } quiesce_rank;
 
 typedef struct quiesce {    /* zero-initialized there is none */
     uint64_t number;        /* 0: there is none */
-    uint64_t floor, latest; /* latest: the step that anybody has ended, or is in */
+    uint64_t floor, latest; /* latest: the highest step that a rank has ended, or is in */
     uint32_t rank_count;
     quiesce_rank *ranks; /* owned */
 } quiesce;
@@ -48,16 +48,16 @@ typedef struct quiesce_worker { /* sorted by id */
 void quiesce_begin(quiesce *quiesce, uint64_t number, const cluster_map *map);
 void quiesce_fini(quiesce *quiesce); /* there is none any more */
 
-/* Says it, again, to all who are here; with `over`, that it is. */
+/* Repeats the pause to all live workers; with `over`, its end. */
 void quiesce_tell(const quiesce *quiesce, batcher *batcher, const quiesce_worker *workers, size_t count, bool over);
 
-/* A PAUSED. *above: a number that the next pause has to be above; 0: any is good. */
+/* A PAUSED. *above: a number that the next pause must exceed; 0: any number is good. */
 void quiesce_take(quiesce *quiesce, const cluster_map *map, const slot_message *message, uint64_t *above);
 
-/* Somebody cannot end its step, perhaps for want of what others have not ended. */
+/* A rank cannot end its step, perhaps because it needs steps that others have not ended. */
 void quiesce_press(quiesce *quiesce);
 
-/* Every rank that is played by somebody who is here has ended its step. */
+/* Every rank that a live worker holds has ended its step. */
 bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, const quiesce_worker *workers, size_t count);
 
 void quiesce_check(const quiesce *quiesce); /* asserts the invariants above */

@@ -1,14 +1,14 @@
 /* quiesce_client.h — worker's side of quiesce (quiesce.h): whether its ranks may begin another step.
  *
- *              PAUSE n            GONE of n; or nobody has said it again for QUIESCE_CLIENT_LEASE_US;
- *   trains ───────────────► rests, as told ───────────────────────────────────────────────────────► trains; n is over
- *      ▲                        │ ▲  or it has lasted QUIESCE_CLIENT_MOST_US
- *      └── another generation ──┘ └ PAUSE n, again and again: the lease is renewed
+ *              PAUSE n            GONE of n; or no PAUSE n for QUIESCE_CLIENT_LEASE_US;
+ *   trains ───────────────► rests, as told ─────────────────────────────────────────────► trains; n is over
+ *      ▲                        │ ▲  or the pause has lasted QUIESCE_CLIENT_MOST_US
+ *      └── another generation ──┘ └ PAUSE n, repeated: the time is extended
  *
- * A rank rests at the end of the step that it is in, or later, if others need more steps of it to end theirs (`floor`).
- * Nobody can leave a worker at rest: whoever called the pause has to say so all the time, and not for ever. What is
- * over does not begin once more, however late it is heard of. When a worker rests too short a time a checkpoint fails,
- * and nothing else: what was cut is compared (checkpoint_store.h).
+ * A rank rests at the end of its current step, or later, if others need more steps of it to end theirs (`floor`). No
+ * failure leaves a worker at rest: the controller must repeat the pause all the time, and its total time is bounded. A
+ * pause that is over does not begin once more, however late its messages arrive. If a worker rests too short a time a
+ * checkpoint fails, and nothing else: the cuts are compared (checkpoint_store.h).
  *
  * Pure. */
 #pragma once
@@ -20,7 +20,7 @@
 
 typedef struct quiesce_client { /* zero-initialized it is ready */
     uint64_t number;            /* of the pause; 0: it trains */
-    uint64_t floor;             /* steps that are to be ended all the same */
+    uint64_t floor;             /* steps to end before resting */
     uint64_t over;              /* pauses up to this one are */
     int64_t since_us, until_us;
 } quiesce_client;
@@ -29,10 +29,10 @@ typedef struct quiesce_client { /* zero-initialized it is ready */
 bool quiesce_client_take(quiesce_client *quiesce, uint64_t number, uint64_t floor, int64_t now_us);
 void quiesce_client_end(quiesce_client *quiesce, uint64_t number); /* that pause is over, and all before it */
 void quiesce_client_tick(quiesce_client *quiesce, int64_t now_us);
-/* another generation: whoever speaks in it has heard of no pause */
+/* another generation: its controller knows no pause */
 void quiesce_client_forget(quiesce_client *quiesce);
 
-/* A rank that has ended this step begins no other now. */
+/* A rank that has ended this step must not begin another now. */
 static inline bool quiesce_client_holds(const quiesce_client *quiesce, uint64_t ended) {
     return quiesce->number != 0 && ended >= quiesce->floor;
 }

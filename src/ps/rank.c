@@ -17,7 +17,7 @@
 static bool add_sent(rank *rank, uint32_t slot, uint64_t name, span payload, shared_bytes *bytes) {
     MR_ASSERT(rank->ready && slot < rank->slot_count && name != 0);
     rank_lane *lane = &rank->lanes[slot];
-    MR_ASSERT(lane->count == 0 || lane->window[lane->count - 1].name < name); /* names of one slot grow */
+    MR_ASSERT(lane->count == 0 || lane->window[lane->count - 1].name < name); /* seqs of one slot grow */
     if (lane->count == RANK_WINDOW) return false;
     sent *sent = &lane->window[lane->count++];
     *sent = (struct sent){.name = name,
@@ -298,7 +298,7 @@ void rank_take_bytes(rank *rank, span bytes, shared_bytes *shared) {
 
 int64_t rank_next_us(const rank *rank) { return rank->next_tick_us; }
 
-/* The controller is asked now and then: whoever it knows of may be gone. */
+/* The controller is asked periodically: the known servers may be gone. */
 void rank_tick(rank *rank, int64_t now_us) {
     rank->next_tick_us = now_us + RANK_TICK_US;
     batcher_add(rank->batcher, rank->controller, NULL);

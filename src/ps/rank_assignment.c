@@ -24,7 +24,7 @@ static size_t find(const worker_pool *worker_pool, uint32_t id) {
                : worker_pool->count;
 }
 
-/* Who plays the rank, if that very process is here; else the count. */
+/* The worker of the rank, if its process is connected; else the count. */
 static size_t holder_of(const worker_pool *worker_pool, const cluster_map *map, uint32_t rank) {
     const cluster_map_rank *holder = &map->ranks[rank];
     size_t at = holder->since == 0 ? worker_pool->count : find(worker_pool, holder->worker);
@@ -32,7 +32,7 @@ static size_t holder_of(const worker_pool *worker_pool, const cluster_map *map, 
                                                                                                   : worker_pool->count;
 }
 
-/* The workers that play the fewest and the most; the first of those. False: nobody is here. */
+/* The workers with the fewest and the most ranks; the first of those. False: no worker is connected. */
 static bool extremes(const worker_pool *worker_pool, size_t *least, size_t *most) {
     bool found = false;
     for (size_t i = 0; i < worker_pool->count; i++) {

@@ -11,7 +11,7 @@ static bool waits(const rank_lane *lane) {
     return lane->count != 0 && lane->window[lane->count - 1].state == SENT_WAITING;
 }
 
-/* 2: parts are in the order of their names, and those that wait are the last ones. */
+/* 2: pushes are in the order of their seqs, and those that wait are the last ones. */
 static void check_window(const rank *rank, const rank_lane *lane, sums *sums) {
     uint32_t slot = rank_slot(rank, lane);
     bool taken = rank_in_rounds(rank, slot) && !rank_is_round_state(rank, slot);

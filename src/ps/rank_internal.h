@@ -1,26 +1,25 @@
 /* rank_internal.h — internals of a rank, shared by rank*.c; see rank.h.
  *
- *   a part:   WAITING ── credit ──► OUT ── acknowledged ──► gone          RESEND, another epoch: WAITING again
+ *   a push:   WAITING ── credit ──► OUT ── acknowledged ──► gone          RESEND, another epoch: WAITING again
  *                                    └── TAKEN ── acknowledged ──► gone   (of a round: it holds no credit any more)
  *
  *   a pull:   WAITING ── one of pulls_max ──► OUT ── answered ──► gone
  *
- * Who is next among those that wait: whoever was passed over too often (RANK_PATIENCE), then by priority, then by age
- * (priority_queue.h). A slot is in line at its credit window while the last of its parts waits, but for the round
- * state's, which may have to wait for the others first: under a policy of backup workers for those with rounds, and in
- * a mixed deployment for those that have none.
+ * Order of those that wait: first a slot that was passed over too often (RANK_PATIENCE), then by priority, then by age
+ * (priority_queue.h). A slot is queued at its credit window while the last of its pushes waits. Pushes to the round
+ * state may have to wait for the others first: under a policy of backup workers for those with rounds, and in a mixed
+ * deployment for those that have none.
  *
  * Invariants (rank_check)
- *   1  Lanes are those of the newest cluster map; `known` counts the slots that have said how far the rank is, and a
- *      rank that is ready has heard all that it uses.
- *   2  The parts of a slot are in the order of their names, and those that wait are the last ones; `untaken` counts the
- *  parts in slots with rounds, but the round state's, that no head has taken.
- *  3  A slot is in line at its credit window if its last part waits, and nowhere else; only the round state's may wait
- *     apart.
- *  4  A pull that waits is in line; `pulls_out` counts those that are asked, but the round state's; a slot without a
- *     pull
- *      holds no query.
- *  5  `out` of a credit window is the size of all parts that are under way to its server. */
+ *   1  Lanes are those of the newest cluster map; `known` counts the slots that have sent CLOCK, and a rank that is
+ *      ready has heard all that it uses.
+ *   2  The pushes of a slot are in the order of their seqs, and those that wait are the last ones; `untaken` counts the
+ *      pushes in slots with rounds, but the round state's, that no head has taken.
+ *   3  A slot is queued at its credit window if its last push waits, and nowhere else; only the round state's may wait
+ *      apart.
+ *   4  A pull that waits is queued; `pulls_out` counts those that are under way, but the round state's; a slot without
+ *      a pull holds no query.
+ *   5  `out` of a credit window is the size of all pushes that are under way to its server. */
 #pragma once
 #include "ps/priority_queue.h"
 #include "ps/rank.h"
@@ -32,7 +31,7 @@ typedef struct sent {
     span payload;
     shared_bytes *bytes;     /* shared: where that lies */
     shared_bytes_piece tail; /* where it goes on, shared */
-    size_t size;             /* of both, which its credit is counted by */
+    size_t size;             /* of both: its credit */
     shared_bytes *terms;     /* of its round, shared; NULL: none */
     sent_state state;
 } sent;
@@ -42,22 +41,22 @@ typedef enum pull_state { PULL_NONE, PULL_WAITING, PULL_OUT } pull_state;
 typedef struct rank_lane { /* to one slot */
     bool known;            /* CLOCK has come */
     uint64_t clock, version;
-    uint64_t last; /* name pushed last */
+    uint64_t last; /* seq pushed last */
     uint64_t seen; /* lsn */
     uint64_t acknowledged;
     size_t count;
-    sent window[RANK_WINDOW]; /* in order of names; those that wait are the last ones */
-    uint32_t credit_window;   /* of its head; RANK_NO_WINDOW: nobody */
+    sent window[RANK_WINDOW]; /* in order of seqs; those that wait are the last ones */
+    uint32_t credit_window;   /* of its head; RANK_NO_WINDOW: no head */
     uint64_t epoch;           /* in which that is */
     bool again;               /* RESEND was heard since the last tick */
     bool refused;             /* its server had no memory for a push */
     uint8_t priority;
     priority_entry push_entry, pull_entry;
     pull_state pull;
-    span query;                /* what it asks for, while there is a pull */
+    span query;                /* of the pull, while there is one */
     shared_bytes *query_bytes; /* shared: where that lies */
     uint64_t step;             /* that it pulls for */
-    uint64_t behind;           /* the push of its own that it has to be shown; 0: what is acknowledged will do */
+    uint64_t behind;           /* the own push that the answer must include; 0: acknowledged pushes suffice */
     bool fresh;                /* it asks for the very last values */
     uint64_t request;          /* number of the pull */
     uint32_t tries;            /* copies of it that were passed over */
@@ -68,7 +67,7 @@ enum { RANK_NO_WINDOW = UINT32_MAX };
 typedef struct credit_window { /* a server, as far as pushes go */
     uint32_t server;
     uint64_t incarnation;
-    uint64_t grant;       /* bytes that may be under way; 0: it has not said, so one part */
+    uint64_t grant;       /* bytes that may be under way; 0: not known yet, so one push */
     uint64_t out;         /* that are */
     priority_queue queue; /* slots that wait */
 } credit_window;
@@ -86,7 +85,7 @@ struct rank {
     uint32_t touch_count;
     credit_window *windows; /* owned: one for each head of those slots */
     uint32_t window_count;
-    size_t untaken; /* parts in slots with rounds but the round state's, such as no head has taken */
+    size_t untaken; /* pushes in slots with rounds, the round state's excepted, that no head has taken */
     /* of the slots that it uses, the first ones that do not hold up the round state's contribution */
     uint32_t free_passed;
     uint32_t pulls_out;
@@ -107,13 +106,13 @@ static inline bool rank_is_round_state(const rank *rank, uint32_t slot) {
 }
 
 /* rank_send.c */
-/* the cluster map is another one: whatever is under way was asked of somebody else */
+/* the cluster map has changed: requests under way went to other servers */
 void rank_ask_everything(rank *rank);
-void rank_ask_again(rank *rank); /* what may be lost */
+void rank_ask_again(rank *rank); /* repeats requests that may be lost */
 void rank_ask_order(rank *rank);
 void rank_send_waiting(rank *rank, uint32_t window); /* as far as its credit goes */
 void rank_send_last(rank *rank, rank_lane *lane);    /* of its window, which is new: now, or when its turn comes */
-void rank_wait_again(rank *rank, rank_lane *lane, uint64_t last); /* what is behind this name did not come */
+void rank_wait_again(rank *rank, rank_lane *lane, uint64_t last); /* pushes behind this seq did not arrive */
 void rank_set_state(rank *rank, rank_lane *lane, sent *sent, sent_state state);
 void rank_end_state(rank *rank, rank_lane *lane, const sent *gone); /* it is in the window no more */
 void rank_start_pulls(rank *rank);                                  /* as many as there may be */

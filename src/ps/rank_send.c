@@ -1,4 +1,4 @@
-/* rank_send.c — see rank.h and rank_internal.h: what is asked, of whom, and what waits for its turn.
+/* rank_send.c — see rank.h and rank_internal.h: sending of requests, and the queues of those that wait.
  * Tested by src/ps/rank_test.c. */
 #include <stdlib.h>
 
@@ -34,7 +34,7 @@ void rank_ask_order(rank *rank) {
 
 /* ---- Pushes. */
 
-/* What is held of it may speak of memory that another server does not see. */
+/* The held payload may refer to memory that another server does not see. */
 static shared_bytes *carry(rank *rank, uint32_t slot, slot_message *message) {
     if (rank->options.carry == NULL || message->payload.size == 0) return NULL;
     bool afar = false;
@@ -93,7 +93,7 @@ static bool is_taken_from(const rank *rank, const rank_lane *lane) { /* by a hea
     return rank_in_rounds(rank, slot) && !rank_is_round_state(rank, slot);
 }
 
-/* What is taken holds no credit. */
+/* A push that is TAKEN holds no credit. */
 static void count_out(rank *rank, const rank_lane *lane, const sent *sent) {
     credit_window *window =
         sent->state == SENT_OUT && lane->credit_window != RANK_NO_WINDOW ? &rank->windows[lane->credit_window] : NULL;
@@ -139,7 +139,7 @@ static bool has_room(const credit_window *window, size_t size) {
     return size == 0 || window->out == 0 || window->out + size <= window->grant || MUTATED("no-credit");
 }
 
-/* Whoever is next goes, or nobody: a large part is not passed by until there is room for it. */
+/* The next slot goes, or none: a large push is not overtaken until there is room for it. */
 void rank_send_waiting(rank *rank, uint32_t index) {
     MR_ASSERT(index < rank->window_count);
     credit_window *window = &rank->windows[index];
@@ -302,7 +302,7 @@ static uint32_t credit_window_of(rank *rank, credit_window *before, uint32_t bef
     return rank->window_count - 1;
 }
 
-/* What it had under way at another head is over. */
+/* Pushes under way at another head are over. */
 static void wait_at(rank *rank, rank_lane *lane, uint32_t window) {
     lane->credit_window = window;
     for (size_t i = 0; i < lane->count; i++) {

@@ -1,4 +1,4 @@
-/* replica.c — see replica.h: entering epochs, being filled, and who is told what. */
+/* replica.c — see replica.h: entering epochs, being filled, and dispatch of messages. */
 #include "ps/replica.h"
 
 #include <stdlib.h>
@@ -287,7 +287,7 @@ void replica_tell_gate(replica *replica) {
     replica->host->to_controller(replica->host->context, &message);
 }
 
-/* ---- Parts and ticks. */
+/* ---- Slot messages and ticks. */
 
 static bool is_request(const slot_message *message) {
     return message->kind == SLOT_MESSAGE_PUSH || message->kind == SLOT_MESSAGE_PULL ||
@@ -321,7 +321,7 @@ static void take_request(replica *replica, const slot_message *message, shared_b
     if (message->kind == SLOT_MESSAGE_HELLO) replica_take_hello(replica, message);
 }
 
-/* Whoever leads the round state says what follows from what was applied. */
+/* The head of the round state sends the consequences of applied entries. */
 static void lead_round_state(replica *replica) {
     if (!replica_is_round_state(replica) || replica->phase != REPLICA_SERVING) return;
     replica_try_close(replica);

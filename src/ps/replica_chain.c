@@ -1,4 +1,4 @@
-/* replica_chain.c — see replica.h: entries down the chain, levels up, what is committed is applied.
+/* replica_chain.c — see replica.h: entries go down the chain, levels up, committed entries are applied.
  * Tested by src/ps/replica_test.c. */
 #include "base/mutation.h"
 #include "ps/replica_internal.h"
@@ -81,7 +81,7 @@ static void pass_on(replica *replica) {
     if (replica->join.begun) send_entries(replica, replica->join.server, &replica->join.successor);
 }
 
-/* Whoever has not confirmed everything, or may not know what is committed, is asked how far it is. */
+/* A successor that has not confirmed everything, or may not know the committed lsn, is asked for its level. */
 static void ask_level(replica *replica, uint32_t server, replica_successor *successor) {
     if (successor->level >= replica->level && successor->applied >= replica->level) return;
     successor->asked = 1 + successor->level;

@@ -1,4 +1,4 @@
-/* replica_check.c — replica_check: asserts what one copy can see of the invariants of replica.h, by their numbers. */
+/* replica_check.c — replica_check: asserts the invariants of replica.h that one copy can see, by their numbers. */
 #include "ps/replica_internal.h"
 
 /* 1: a copy has its tables, a server without a copy has nothing; the log is sound; applied <= level <= logged. */
@@ -49,7 +49,7 @@ static void check_join(const replica *replica) {
     MR_ASSERT(!join->filled || join->successor.level >= replica->log.base);
 }
 
-/* 6: logged[rank] is the name of the rank's last entry in the log, or the one that was applied last. */
+/* 6: logged[rank] is the seq of the rank's last entry in the log, or the one that was applied last. */
 static void check_names(const replica *replica) {
     MR_ASSERT(replica->name_count >= replica->rank_count);
     for (uint32_t i = 0; i < replica->rank_count; i++) {

@@ -4,9 +4,9 @@
  *                                                                   each tick: do you have it? No ──► CUT
  *   copy:    LOADING ── FETCH … SHARD ──► takes its place in the chain, as if it had always had this state
  *
- * The cut is made when the entry is applied, so it is the same whoever makes it, and training goes on while it is sent
- * and written. Only the head makes one: a head that is replaced before it is saved leaves a checkpoint that is never
- * whole, and another one follows (checkpointer.h). */
+ * The cut is made when the entry is applied, so every replica would make the same cut, and training goes on while the
+ * cut is sent and written. Only the head makes one: a head that is replaced before its cut is saved leaves a checkpoint
+ * that is never complete, and another one follows (checkpointer.h). */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

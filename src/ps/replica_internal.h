@@ -5,19 +5,19 @@
 #include "ps/replica.h"
 #include "ps/round_state.h"
 
-typedef struct replica_successor { /* whoever is sent entries: the next of the chain, or a joiner */
-    uint64_t level;                /* it has said to have all up to here, in this epoch */
-    uint64_t sent;                 /* and was sent so far */
-    uint64_t applied;              /* and this is what it knows to be committed */
-    bool heard;                    /* it has said anything in this epoch */
+typedef struct replica_successor { /* receiver of entries: the next of the chain, or a joiner */
+    uint64_t level;                /* its last report: it has all up to here, in this epoch */
+    uint64_t sent;                 /* last entry sent to it */
+    uint64_t applied;              /* last entry that it knows to be committed */
+    bool heard;                    /* it has reported in this epoch */
     uint64_t room;                 /* bytes behind its level that it will take */
     uint64_t asked;                /* 1 + its level when it was asked for it; 0: it was not */
 } replica_successor;
 
 typedef struct replica_join { /* of a tail */
     bool wanted;
-    bool filled; /* the state was sent; what comes behind it is kept */
-    bool begun;  /* it has said where it is */
+    bool filled; /* the state was sent; entries behind it are kept */
+    bool begun;  /* it has reported its level */
     bool gated, ready;
     uint32_t server;
     uint64_t incarnation;
@@ -28,28 +28,28 @@ typedef struct replica_join { /* of a tail */
 typedef struct replica_contribution { /* a rank's contribution to the open round */
     bool there;
     bool summed;     /* it is in the sum, and no longer here by itself */
-    bool besides;    /* it is here whatever the rank's credit is, and does not use it up */
+    bool besides;    /* taken without regard to the rank's credit, and not counted in it */
     uint64_t digest; /* of its bytes */
     span payload;
     shared_bytes *bytes;
 } replica_contribution;
 
-typedef struct replica_round { /* what a head has heard of the open round; forgotten with the epoch */
+typedef struct replica_round { /* what a head knows of the open round; dropped with the epoch */
     bool known;                /* its terms */
     bool decided;              /* and the round state has named the set, which stands in their place */
     round_state_terms terms;
-    int64_t due_us; /* of a round state: its deadline; 0: nobody has come yet */
+    int64_t due_us; /* of a round state: its deadline; 0: no rank has ended the step yet */
 } replica_round;
 
-typedef struct replica_norms { /* of a head: what its sum needs to know of all slots; forgotten with the sum */
-    shared_bytes *sum;         /* owned: the sum, with room for the head of its entry; NULL: it is not whole */
+typedef struct replica_norms { /* of a head: norms of all slots that its sum needs; dropped with the sum */
+    shared_bytes *sum;         /* owned: the sum, with room for the head of its entry; NULL: not complete */
     bool measured;             /* with the norms that are known */
     rank_set set;              /* whose sum that is */
-    shared_bytes *part;        /* owned: what it reports, and waits for; NULL: nothing */
+    shared_bytes *part;        /* owned: its report, whose norms it waits for; NULL: none */
     shared_bytes *bytes;       /* owned: norms as the round state has committed them; NULL: none */
     uint32_t phases;           /* of those */
     uint32_t asked;            /* 1 + the phase for which the round state has asked; 0: it has not; of the round */
-    uint32_t spoke;            /* phases of the round before: who has no part of one now says so */
+    uint32_t spoke;            /* phases reported in the round before: a slot without a part of one now says so */
 } replica_norms;
 
 typedef struct replica_inquiry { /* of a round state's head: which slots have frozen the rank that is given up */
@@ -68,14 +68,14 @@ typedef struct replica_cut { /* of a head: the slot as it was, until that is sav
 
 typedef struct replica_shown { /* the last large answer to a rank */
     uint64_t request;
-    int64_t until_us; /* it is under way so long, for all that is known */
+    int64_t until_us; /* assumed to be under way until then */
     uint32_t times;   /* that it was shown */
 } replica_shown;
 
 struct replica {
     const replica_host *host;
     const state_machine_ops *ops;     /* of the values, or of the round state */
-    uint32_t round_state, slot_count; /* which slot that is, and how many there are */
+    uint32_t round_state, slot_count; /* its slot, and the number of slots */
     uint32_t round_slots;             /* the first ones: those whose rounds it keeps */
     cluster_map_rounds rounds;
     replica_round round;
@@ -91,14 +91,14 @@ struct replica {
 
     replica_log log;
     uint64_t level, base;
-    uint64_t inherited; /* logged when it entered the epoch: committed, for all it knows */
+    uint64_t inherited; /* logged when it entered the epoch: possibly committed */
     replica_successor successor;
     replica_join join;
     uint32_t answered; /* ENTERING: a bit for each place */
 
     consistency consistency;
     uint32_t rank_count;
-    uint32_t name_count; /* at least as many: of ranks that an earlier generation had, too (replica_snapshot.c) */
+    uint32_t name_count; /* at least as many: includes ranks of an earlier generation (replica_snapshot.c) */
     void *values;        /* owned; NULL: no copy */
     uint64_t *names;     /* by rank, applied */
     uint64_t *logged;    /* by rank, the last in the log or applied */
@@ -106,21 +106,21 @@ struct replica {
     uint64_t marked; /* the checkpoint that was cut last; of slots with rounds the round state knows it */
     uint64_t origin; /* the checkpoint from which its generation begins */
     replica_cut cut;
-    unsigned loading;      /* ticks since it began to wait for its shard */
+    unsigned loading;      /* ticks since it began to wait for its snapshot */
     uint64_t changed;      /* the lsn of the last round, or at which the values were taken over */
-    slot_message *waiters; /* pulls, owned, of the highest priority first; what they ask for is held */
+    slot_message *waiters; /* pulls, owned, of the highest priority first; their queries are held */
     size_t waiter_count, waiter_room;
     replica_shown *shown;                /* by rank, owned */
-    bool moved;                          /* something was applied since they were looked at */
-    bool news;                           /* something was applied since the round state told what follows */
+    bool moved;                          /* an entry was applied since the waiters were checked */
+    bool news;                           /* an entry was applied since the round state sent its terms */
     bool closing;                        /* the sum of the open round is in the log */
     replica_contribution *contributions; /* by rank */
     uint32_t contribution_count;
-    bool adds; /* there is a sum: of those that are summed, the first ones of the set, in its order */
+    bool adds; /* there is a sum: of the first contributions of the set, in its order */
     void *sum; /* owned */
     replica_dispute dispute;
     rank_set frozen; /* ranks whose contributions to the open round do not count */
-    rank_set past;   /* who was counted in the round before */
+    rank_set past;   /* ranks counted in the round before */
 };
 
 /* replica.c */
@@ -130,10 +130,10 @@ static inline bool replica_is_tail(const replica *replica) {
 static inline bool replica_is_head(const replica *replica) { return replica->place == 0; }
 void replica_tell(replica *replica, uint32_t server, slot_message_kind kind, const replica_log_entry *entry,
                   uint64_t lsn);
-/* The rest of the part is there already: it is made whole in its place. */
+/* The other fields of the message are set: this completes it in place and sends it. */
 void replica_reply(replica *replica, uint32_t rank, slot_message_kind kind, slot_message_status status,
                    slot_message *message);
-/* To a push; `last`: the name that is there, of RESEND. */
+/* To a push; `last`: the last seq received, of RESEND. */
 void replica_acknowledge(replica *replica, uint32_t rank, slot_message_status status, uint64_t name, uint64_t last);
 void replica_tell_gate(replica *replica); /* to the controller: whether the joiner may be a member */
 void replica_make_copy(replica *replica); /* an empty one */
@@ -143,13 +143,13 @@ void replica_drop_copy(replica *replica);
 void replica_append_log(replica *replica, const replica_log_entry *entry);
 void replica_count_logged(replica *replica, const replica_log_entry *entry);
 void replica_commit(replica *replica, uint64_t lsn);
-void replica_advance(replica *replica); /* the level has grown, or somebody's has */
+void replica_advance(replica *replica); /* the level has grown, or that of a successor */
 void replica_take_entry(replica *replica, uint32_t from, const slot_message *message, shared_bytes *bytes);
 void replica_tell_level(replica *replica, uint32_t server, slot_message_status status); /* LATER: it had no room */
 void replica_take_level(replica *replica, uint32_t from, const slot_message *message);
-void replica_ask_levels(replica *replica); /* what may be lost */
+void replica_ask_levels(replica *replica); /* asks for levels that may be lost */
 
-/* replica_snapshot.c; a state that is no state leaves a copy that is none: drop it */
+/* replica_snapshot.c; invalid state bytes leave an unusable copy: drop it */
 shared_bytes *replica_write_state(const replica *replica); /* moved to the caller */
 shared_bytes *replica_write_shard(const replica *replica);
 bool replica_read_state(replica *replica, span bytes);
@@ -166,16 +166,16 @@ bool replica_take_shard(replica *replica, const slot_message *message); /* true:
 void replica_tick_cut(replica *replica);
 
 /* replica_round.c */
-void replica_drop_contributions(replica *replica); /* and all that was heard of the round */
+void replica_drop_contributions(replica *replica); /* and all that is known of the round */
 void replica_take_contribution(replica *replica, const slot_message *message, shared_bytes *bytes);
-void replica_ask_contribution(replica *replica, const slot_message *message); /* has it been taken? */
+void replica_ask_contribution(replica *replica, const slot_message *message); /* true: it has been taken */
 void replica_try_close(replica *replica);                                     /* the round, if all are there */
 void replica_end_round(replica *replica, const replica_log_entry *entry);
 void replica_freeze(replica *replica, const replica_log_entry *entry);
 void replica_take_freeze(replica *replica, const slot_message *message);
 void replica_take_terms(replica *replica, const slot_message *message);
 
-/* replica_norms.c: of a head whose sum is whole. False: it waits for norms. */
+/* replica_norms.c: of a head whose sum is complete. False: it waits for norms. */
 bool replica_measure(replica *replica, const round_state_terms *terms);
 shared_bytes *replica_take_sum(replica *replica,
                                const round_state_terms *terms); /* as the entry of its round; moved to the caller */
@@ -195,7 +195,7 @@ void replica_take_order(replica *replica, const slot_message *message);
 void replica_take_frozen(replica *replica, const slot_message *message);
 void replica_forget_inquiry(replica *replica);
 void replica_apply_order(replica *replica, const replica_log_entry *entry);
-void replica_tell_terms(replica *replica); /* to the heads of all slots, whatever they need to know and to do */
+void replica_tell_terms(replica *replica); /* to the heads of all slots: terms and orders that they need */
 
 /* replica_serve.c */
 void replica_append(replica *replica, const replica_log_entry *entry); /* as the head: logs it, passes it down */
@@ -205,7 +205,7 @@ void replica_take_hello(replica *replica, const slot_message *message);
 
 /* replica_pull.c */
 void replica_take_pull(replica *replica, const slot_message *message, shared_bytes *bytes);
-void replica_show(replica *replica, uint32_t rank, uint64_t request, span query); /* of what there is now */
+void replica_show(replica *replica, uint32_t rank, uint64_t request, span query); /* from the current state */
 bool replica_may_show(const replica *replica); /* a copy that pulls may be answered from */
 void replica_answer_waiters(replica *replica);
 void replica_forget_waiters(replica *replica);

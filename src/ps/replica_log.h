@@ -2,19 +2,19 @@
  *
  *   … base ] kept … applied ] … last ]          lsn counts from 1; base <= applied <= last
  *
- * An entry points at its payload and holds the shared buffer that it lies in. What is committed is applied; an entry
- * that was applied may be kept for a joiner, and is dropped from the front when nobody needs it. Nothing is ever taken
- * back from the end, unless the whole replica log is.
+ * An entry points at its payload and holds the shared buffer of the payload. Committed entries are applied; an applied
+ * entry may be kept for a joiner, and is dropped from the front when no replica needs it. No entry is ever removed from
+ * the end, unless the whole replica log is.
  *
- * What is not applied is held on somebody's credit: taken when it is logged, returned when it is applied or dropped,
- * here and nowhere else.
+ * An entry that is not applied is held on the credit of a rank or a link: taken when it is logged, returned when it is
+ * applied or dropped, here and nowhere else.
  *
  * Invariants (replica_log_check)
- *  1  base <= applied <= last, and last counts the entries behind base; there are at most REPLICA_LOG_MAX of them.
+ *   1  base <= applied <= last, and last counts the entries behind base; there are at most REPLICA_LOG_MAX of them.
  *   2  total of an entry is that of the one before it and the bytes of its own payload.
- *  3  An entry without a payload holds no shared buffer.
+ *   3  An entry without a payload holds no shared buffer.
  *
- * Bounds  REPLICA_LOG_MAX entries; what is not acknowledged is bounded by windows (rank.h) and credit (credit.h). */
+ * Bounds  REPLICA_LOG_MAX entries; unacknowledged ones are bounded by windows (rank.h) and credit (credit.h). */
 #pragma once
 #include <stdbool.h>
 
@@ -25,7 +25,7 @@ enum { REPLICA_LOG_MAX = 1 << 16 };
 
 typedef enum replica_log_kind {
     REPLICA_LOG_PUSH,
-    REPLICA_LOG_ROUND,  /* the sum of a round, and who is in it: `name` is the version that it makes */
+    REPLICA_LOG_ROUND,  /* the sum of a round, and its ranks: `name` is the version that it makes */
     REPLICA_LOG_FREEZE, /* contributions of `rank` to the round `name` do not count */
     REPLICA_LOG_JOIN,
     REPLICA_LOG_LEAVE,
@@ -33,8 +33,8 @@ typedef enum replica_log_kind {
     REPLICA_LOG_VOID,
     REPLICA_LOG_REDO, /* and its decisions; `name` is the round */
     REPLICA_LOG_MARK, /* a checkpoint */
-    /* changes nothing, but whoever has it committed is current: the request `name` of `rank`, what it asks for being
-     * the payload, is answered then */
+    /* changes nothing, but a head that commits it is current: the request `name` of `rank`, with the query as the
+     * payload, is answered then */
     REPLICA_LOG_FRESH,
     REPLICA_LOG_NORMS, /* of a round state: the phase `rank` of the norms of the round `name`, see norm_reports.h */
     REPLICA_LOG_KIND_COUNT
@@ -46,14 +46,14 @@ typedef struct replica_log_entry {
     uint64_t name;
     span payload;
     shared_bytes *bytes; /* shared; of one without payload it is not held */
-    uint8_t account;     /* a credit_account: on whose credit it is held */
+    uint8_t account;     /* a credit_account: the credit that holds it */
     uint64_t total;      /* set by the replica log: bytes of all payloads up to this one */
 } replica_log_entry;
 
 typedef struct replica_log { /* zero-initialized it is empty, with nothing applied */
-    credit *credit;          /* borrowed; NULL: nobody counts */
+    credit *credit;          /* borrowed; NULL: not counted */
     uint64_t base, applied;
-    uint64_t base_total;          /* bytes of all payloads up to `base`, from wherever it began to count */
+    uint64_t base_total;          /* bytes of all payloads up to `base`, since the count began */
     size_t head, count, capacity; /* a ring */
     replica_log_entry *entries;   /* owned */
 } replica_log;
@@ -62,15 +62,15 @@ void replica_log_fini(replica_log *log);                                /* empty
 void replica_log_reset(replica_log *log, uint64_t applied);             /* empty; the next is applied + 1 */
 void replica_log_add(replica_log *log, const replica_log_entry *entry); /* takes a ref of its shared buffer */
 void replica_log_apply(replica_log *log);                               /* the next one has been applied */
-void replica_log_trim(replica_log *log, uint64_t lsn);                  /* nobody needs what is applied up to there */
+void replica_log_trim(replica_log *log, uint64_t lsn);                  /* drops applied entries up to there */
 
 static inline uint64_t replica_log_last(const replica_log *log) { return log->base + log->count; }
 const replica_log_entry *replica_log_at(const replica_log *log, uint64_t lsn); /* borrowed; base < lsn <= last */
 
-/* Bytes of the payloads behind `from`, up to `to`; what is no longer here counts for nothing. */
+/* Bytes of the payloads behind `from`, up to `to`; dropped entries count for nothing. */
 uint64_t replica_log_bytes(const replica_log *log, uint64_t from, uint64_t to);
 
-/* It is logged, and not yet applied. */
+/* The entry is logged, and not yet applied. */
 bool replica_log_holds(const replica_log *log, replica_log_kind kind, uint32_t rank, uint64_t name);
 
 void replica_log_check(const replica_log *log); /* asserts the invariants above */

@@ -1,14 +1,14 @@
 /* replica_norms.c — see replica.h and norm_reports.h: norms of a round, at the head of a slot and at that of the round
  * state.
  *
- *  head of a slot: its sum is whole ── needs norms ── MEASURED(set, part) ──► head of the round state
+ *     head of a slot: its sum is complete ── needs norms ── MEASURED(set, part) ──► head of the round state
  *                                                                                 │ its round is over, with that set;
  *     head of a slot: … needs none, closes    ◄── MEASURE: have you any? ─────────┤ when all have reported:
  *                                                                                 │ NORMS, an entry
  *     head of a slot: closes with these       ◄── NORMS(set, all phases) ─────────┘ committed
  *
- * The round state waits for its own round: then the set is final, whoever is given up later. Norms are told when they
- * are committed; so two slots never close a round with different ones, whatever is lost and reported again. */
+ * The round state waits for its own round: then the set is final, also when a rank is given up later. Norms are sent
+ * after they are committed; so two slots never close a round with different ones, after any loss and repetition. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -68,7 +68,7 @@ bool replica_measure(replica *replica, const round_state_terms *terms) {
     if (norms->part != NULL) return false;
     if (norms->asked > norms->phases)
         report(replica, replica->version, norms->asked - 1, &terms->members, (span){0});
-    else if (norms->spoke > norms->phases) /* so nobody asks */
+    else if (norms->spoke > norms->phases) /* so that the round state need not ask */
         report(replica, replica->version, norms->phases, &terms->members, (span){0});
     norms->spoke = norms->phases;
     return true;
@@ -106,7 +106,7 @@ shared_bytes *replica_take_sum(replica *replica, const round_state_terms *terms)
     return bytes;
 }
 
-/* What may be lost is said again. */
+/* Messages that may be lost are repeated. */
 void replica_tick_norms(replica *replica) {
     const replica_norms *norms = &replica->norms;
     if (replica->phase != REPLICA_SERVING || replica->closing || norms->part == NULL) return;
@@ -218,7 +218,7 @@ void replica_try_norms(replica *replica) {
     shared_bytes_unref(bytes);
 }
 
-/* Whoever has not reported: at once those that do not do so by themselves. */
+/* Asks slots that have not reported: at once those that do not report by themselves. */
 static void ask(replica *replica, bool all) {
     norm_reports *gathered = &replica->gathered;
     slot_message message = {.kind = SLOT_MESSAGE_MEASURE, .rank = gathered->phase, .name = gathered->round};

@@ -1,19 +1,19 @@
 /* replica_pull.c — see replica.h: pulls are answered, or wait here until they may be.
  *
- * Whoever asks for what is not there yet waits at the copy that it asked, and is answered by the entry that makes it
- * true: in the order of priorities, and among equals first come, first served. All that may be answered are answered
- * at once, so nobody is starved. A rank has one question at a time, and asks it again now and then; what waits here may
- * be forgotten whenever that is convenient, and is, when the copy enters another epoch.
+ * A pull of a state that is not there yet waits at its copy, and is answered after the entry that makes that state: in
+ * the order of priorities, and among equals first come, first served. All pulls that may be answered are answered at
+ * once, so none starves. A rank has one pull at a time, and repeats it periodically; so waiting pulls may be dropped at
+ * any time, and are, when the copy enters another epoch.
  *
- * What is asked for lies in the batch that brought it, which is held meanwhile; a small question is copied, so that it
- * does not hold a large batch.
+ * The query lies in the packet that brought it, which is held meanwhile; a small query is copied, so that it does not
+ * hold a large packet.
  *
- * A large answer takes its time, and whoever waits for it asks again meanwhile. To answer each of these questions would
- * keep the server from ever being done; so a question whose answer is under way, for all that is known, is not heard: a
- * microsecond for each SHOWN_BYTES_PER_US, twice as long each time that it has to be answered again.
+ * A large answer takes its time, and its rank repeats the pull meanwhile. Answers to all repetitions would overload the
+ * server; so a pull whose answer is presumably under way is ignored: for a microsecond for each SHOWN_BYTES_PER_US,
+ * twice as long each time that it has to be answered again.
  *
- * Bounds      one question for each rank. It is on nobody's credit: it may wait for what its own rank pushes next, and
- *             that must not wait for it. */
+ * Bounds      one pull for each rank. It is on no credit: a pull may wait for the next push of its own rank, and that
+ *             push must not wait for the pull. */
 #include <string.h>
 
 #include "base/alloc.h"

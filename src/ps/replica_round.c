@@ -34,7 +34,7 @@ void replica_drop_contributions(replica *replica) {
     replica->norms.asked = 0;
 }
 
-/* Nothing can be taken out of a sum: whoever is in it sends its own again. */
+/* A sum cannot be reduced: the ranks in it send their contributions again. */
 static void drop_sum(replica *replica) {
     end_sum(replica);
     for (uint32_t i = 0; i < replica->rank_count; i++) {
@@ -73,7 +73,7 @@ static bool is_sum_of(const replica *replica, const rank_set *set) {
     return true;
 }
 
-/* What is next in the order of ranks is added, and its bytes given back. */
+/* The next contributions in the order of ranks are added, and their bytes released. */
 static void add_up(replica *replica, const rank_set *set) {
     MR_ASSERT(replica->phase == REPLICA_SERVING && !replica->closing && replica->contributions != NULL);
     if (!is_sum_of(replica, set)) drop_sum(replica);
@@ -218,7 +218,7 @@ static void say_taken(replica *replica, const slot_message *message) {
         replica_acknowledge(replica, message->rank, SLOT_MESSAGE_TAKEN, message->name, 0);
 }
 
-/* Whoever plays a rank again computes the same: if it does not, somebody should hear of it. */
+/* A process that repeats a rank's step computes the same: a difference is reported. */
 static void compare(replica *replica, const slot_message *message, uint64_t digest) {
     if (digest == replica->contributions[message->rank].digest) return;
     replica->dispute = (replica_dispute){replica->dispute.count + 1, message->rank, message->name - 1};

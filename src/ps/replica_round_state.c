@@ -1,4 +1,4 @@
-/* replica_round_state.c — see replica.h and round_state.h: what the head of the round state does besides keeping it. */
+/* replica_round_state.c — see replica.h and round_state.h: tasks of the round state's head beyond those of any head. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

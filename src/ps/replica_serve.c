@@ -1,4 +1,4 @@
-/* replica_serve.c — see replica.h: what a head does for ranks, and what a committed entry does to the state. */
+/* replica_serve.c — see replica.h: service of a head for ranks, and application of committed entries to the state. */
 #include "ps/replica_internal.h"
 
 #include "base/mutation.h"
@@ -36,7 +36,7 @@ void replica_apply(replica *replica, const replica_log_entry *entry) {
     if (replica->host->on_applied != NULL) replica->host->on_applied(replica->host->watcher, replica, entry);
 }
 
-/* Alone, with nobody to fill, a head applies what it logs before it takes anything else. */
+/* A head that is alone, without a joiner, applies an entry before it takes the next message. */
 static bool applies_at_once(const replica *replica) {
     return replica->chain.count == 1 && !replica->join.wanted &&
            replica->log.applied == replica_log_last(&replica->log);
@@ -91,7 +91,7 @@ void replica_take_push(replica *replica, const slot_message *message, shared_byt
     }
 }
 
-/* What an earlier term has in the log would be taken for the asker's own. */
+/* Log entries of an earlier term would be taken for the requester's own. */
 void replica_take_hello(replica *replica, const slot_message *message) {
     MR_ASSERT(replica->phase == REPLICA_SERVING && message->rank < replica->rank_count);
     uint64_t name = replica->names[message->rank];

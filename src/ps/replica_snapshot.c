@@ -1,23 +1,23 @@
 /* replica_snapshot.c — see replica.h: the whole of a copy as bytes, for a joiner and for a checkpoint.
  *
  *   state    bytes  what
- *            8 8 …  version, checkpoint that was cut last, names by rank;
+ *            8 8 …  version, checkpoint that was cut last, seqs by rank;
  *            n n    in BSP ranks that are frozen, that were counted before;
  *            4 + n  the values
  *
  *   joiner   bytes  what
- *            4      names
+ *            4      number of seqs
  *            …      state
  *
- *   shard    bytes  what
- *            4 4    names, bytes of the state before the values and their size
+ *   snapshot bytes  what
+ *            4 4    number of seqs, bytes of the state before the values and their size
  *            …      state
  *
- * A shard may be read by a table of another number of ranks: new ones begin where the slowest is, as if they had ended
- * all steps that it has; in BSP the round begins anew, with the members that the cluster map names. What ranks have
- * pushed that are left out is in the values all the same: where there are no rounds their names are kept, and written
- * again, so that none of it is applied once more if a later table has them again. Ranks are numbered from 0: where
- * there are new ones nobody is left out. */
+ * A snapshot may be read by a table of another number of ranks: new ranks begin at the slowest rank's step, as if they
+ * had ended all its steps; in BSP the round begins anew, with the members that the cluster map names. Pushes of ranks
+ * that are left out stay in the values: where there are no rounds the seqs of those ranks are kept, and written again,
+ * so that no push is applied once more if a later table has the ranks again. Ranks are numbered from 0: a table with
+ * new ranks leaves none out. */
 #include "base/alloc.h"
 #include "base/mutation.h"
 #include "ps/replica_internal.h"
@@ -71,7 +71,7 @@ shared_bytes *replica_write_shard(const replica *replica) {
 
 /* ---- Reading. */
 
-/* There is room for the names of all who are in the table, or were. */
+/* There is room for the seqs of all present and former ranks of the table. */
 static void count_names(replica *replica, uint32_t ranks) {
     bool keeps = replica->round_state == NO_ROUND_STATE && !MUTATED("forgets-away");
     replica->name_count = keeps && ranks > replica->rank_count ? ranks : replica->rank_count;
@@ -105,7 +105,7 @@ static bool read_state(replica *replica, reader *reader, uint32_t ranks, bool re
     read_names(replica, reader, ranks, resumes);
     bool sets = rank_set_read(reader, rounds_of(replica, ranks), &replica->frozen) &&
                 rank_set_read(reader, rounds_of(replica, ranks), &replica->past);
-    if (resumes) replica->frozen = replica->past = (rank_set){0}; /* nobody repeats a round that was before */
+    if (resumes) replica->frozen = replica->past = (rank_set){0}; /* no rank repeats an earlier round */
     span values = reader_span32(reader);
     return sets && !reader->failed && reader_left(reader) == 0 && read_values(replica, values, ranks, resumes);
 }

@@ -29,7 +29,7 @@ static bool take_from_next(round_state *state, uint32_t rank) {
     return true;
 }
 
-/* Whoever is in a set that slots have been told already must be played once more. The last one that a round waits for
+/* A rank in a set that slots have already received must be repeated. The last one that a round waits for
  * is not void before all slots have come to that round: else the round state could be two rounds ahead of one. */
 static void drop(round_state *state, uint32_t rank) {
     round_state_terms told;
@@ -50,7 +50,7 @@ static void decide(round_state *state, const replica_log_entry *entry, rank_set 
 static void end_round(round_state *state, const replica_log_entry *entry) {
     reader reader = reader_of(entry->payload.data, entry->payload.size);
     (void)reader_u8(&reader);
-    /* Whoever is given up may be frozen somewhere, though the round was closed with it before that was decided. */
+    /* A rank that is given up may be frozen in a slot, though the round was closed with it before that was decided. */
     state->past_decided = state->waits || rank_set_count(&state->dropping) != 0;
     if (!rank_set_read(&reader, state->rank_count, &state->past_set)) state->past_set = (rank_set){0};
     state->round = entry->name;

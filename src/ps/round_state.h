@@ -1,31 +1,31 @@
 /* round_state.h — state of BSP rounds: their ranks, norms and terms, kept in the last slot.
  *
- * The round state lies in a chain like any other slot, and is changed by committed entries only; so it says one thing
- * to everybody, and survives what slots survive. Its version k says who is in round k (the members) and what else holds
- * for the round. A rank pulls it with the weights, and every contribution to round k carries it: no head needs a view
- * of its own to know when a round is complete.
+ * The round state lies in a chain like any other slot, and is changed by committed entries only; so all readers see the
+ * same state, and it survives the same failures as a slot. Its version k has the ranks of round k (the members) and the
+ * other terms of the round. A rank pulls the round state with the weights, and every contribution to round k carries
+ * its terms: no head needs a view of its own to know when a round is complete.
  *
  *   JOIN, LEAVE   of a rank, hold from the next round on
- *   DROP          somebody gives a rank up: it leaves with the next round, and this round should not wait for it. But a
- *            slot may have counted it already. So the head of the round state asks the heads of all slots to freeze it:
+ *   DROP          gives a rank up: it leaves with the next round, and this round should not wait for it. But a slot may
+ *                 have counted it already. So the head of the round state asks the heads of all slots to freeze it:
  *
  *                        all have frozen it, none has closed ──► VOID: this round closes without it, everywhere
  *       DROP ── freeze ──┤
- *                        one has closed the round with it ─────► REDO: it counts after all, and must be played
+ *                        one has closed the round with it ─────► REDO: it counts after all, and must be repeated
  *
  *   MARK          the next round ends with a cut of every slot: a checkpoint (its name is the version that is cut)
- *   ROUND         the round is over, with this set: the members who were counted
- *   NORMS         what was measured of the round before in all slots, with that set (norm_reports.h); in phases, if
- *                 what comes of one is needed to measure the next. Slots that need them close that round with exactly
- *                 these
+ *   ROUND         the round is over, with this set: the members that were counted
+ *   NORMS         norms of the round before, measured in all slots with that set (norm_reports.h); in phases, if the
+ *                 result of one is needed to measure the next. Slots that need them close that round with exactly these
  *
  * Under a policy of backup workers or deadlines the set is not known before the round state decides it: a rank whose
- * contributions have been taken by all slots ticks the round state, and with enough ticks, or at the deadline, the
- * round state closes first, with those; the slots follow (`waits`). There a rank that is given up needs no freezing.
+ * contributions have been taken by all slots sends its end-of-step to the round state, and with enough of those, or at
+ * the deadline, the round state closes first, with those ranks; the slots follow (`waits`). There a rank that is given
+ * up needs no freezing.
  *
- * Otherwise a slot closes with the members less those who are void, and the round state does as any slot does.
+ * Otherwise a slot closes with the members less those that are void, and the round state closes as any slot does.
  *
- *   bytes     what a rank is shown, and the state: that, that of the round before, and its norms if there are any
+ *   bytes     answer to a rank; the state is the answer, that of the round before, and its norms if there are any
  *   --------  --------------------------------------------------------------------
  *   8 4 4     round, ranks of the table, backup
  *   1 1 1 1   waits; cut of this round, the next, the one before;
@@ -35,12 +35,12 @@
  *   bytes     norms
  *   --------  --------------------------------------------------------------------
  *   8 4       round, phases
- *   4 + n     what was made of each phase, one behind the other
+ *   4 + n     the combined norms of each phase, one behind the other
  *
  * Invariants (round_state_check)
  *   1  Sets have ranks of the table only.
- *   2  Who is given up is a member; who is void or to be played once more is given up; nobody is both.
- *  3  The page before has the same ranks, or is empty; norms are of at most STATE_MACHINE_PHASES_MAX phases, and have
+ *   2  A rank that is given up is a member; a rank that is void or to be repeated is given up; no rank is both.
+ *   3  The page before has the same ranks, or is empty; norms are of at most STATE_MACHINE_PHASES_MAX phases, and have
  *     bytes.
  *
  * Bytes that break 1 or 2 are not a round state.
@@ -56,9 +56,9 @@ typedef struct round_state {
     uint32_t rank_count, backup;
     bool waits; /* for the round state: the set is not known before it is decided */
     bool cuts, cuts_next, past_cuts;
-    bool past_decided; /* the round before was closed with a set that contributions do not tell */
+    bool past_decided; /* the round before was closed with a set that contributions do not carry */
     rank_set members, next;
-    rank_set dropping, voided, redo; /* of the members: given up; not waited for; to be played once more */
+    rank_set dropping, voided, redo; /* of the members: given up; not waited for; to be repeated */
     rank_set past_set;               /* of the round before */
 } round_state;
 
@@ -74,30 +74,31 @@ typedef struct round_state_pages { /* the values of its slot; a pointer to them 
     round_state_norms norms;
 } round_state_pages;
 
-/* `self` is round_state_pages; what it applies are no payloads: see round_state_turn */
+/* `self` is round_state_pages; it applies entries, not payloads: see round_state_turn */
 extern const state_machine_ops round_state_ops;
 
 void round_state_begin(round_state *state, uint32_t rank_count, uint32_t first, uint32_t backup, bool waits);
 void round_state_apply(round_state *state, const replica_log_entry *entry);
-/* the end of a round: what was before is kept */
+/* the end of a round: the state before is kept */
 void round_state_turn(round_state_pages *pages, const replica_log_entry *entry);
 void round_state_measure(round_state_pages *pages, const replica_log_entry *entry); /* norms of a round */
-/* How many phases of a round are known. */
+/* Number of known phases of a round. */
 uint32_t round_state_phases(const round_state_pages *pages, uint64_t round);
 
-/* Goes on from the bytes of a checkpoint, of a table of so many ranks, as a round state that was begun: its policy
- * holds, and if the ranks are others, its members. */
+/* Continues from the bytes of a checkpoint, of a table of `rank_count` ranks, in a round state that was begun: the
+ * policy of `state` holds, and if the ranks differ, its members. */
 bool round_state_resume(round_state *state, span bytes, uint32_t rank_count);
 
-/* The members whose contributions this round needs, and whether it is known that it can be closed with those. */
+/* The members whose contributions this round needs. True: the round can be closed with exactly those. */
 bool round_state_needs(const round_state *state, rank_set *out);
-/* With these ticks, may a round that waits be closed, and with whom? `late`: the deadline has passed. */
+/* True: a round that waits may be closed with the ranks *out, after these ends of steps. `late`: the deadline has
+ * passed. */
 bool round_state_enough(const round_state *state, const rank_set *ticked, bool late, rank_set *set);
 
 /* The first of the members that are given up and not decided; RANK_SET_MAX: none. */
 uint32_t round_state_undecided(const round_state *state);
 
-/* ---- What a contribution carries. */
+/* ---- Terms that a contribution carries. */
 
 typedef struct round_state_terms {
     uint64_t round;
@@ -106,10 +107,11 @@ typedef struct round_state_terms {
     bool normed; /* of the entry of a round: there are norms in it */
 } round_state_terms;
 
-/* What slots need to be told, because contributions do not say it: the set of this round, of the one before. */
+/* Terms that slots need from the round state, because contributions lack them: the set of this round, of the one
+ * before. */
 bool round_state_decided(const round_state *state, round_state_terms *out);
 bool round_state_decided_before(const round_state *state, round_state_terms *out);
-/* of the round before, whether they need to be told or not */
+/* of the round before, needed or not */
 round_state_terms round_state_terms_before(const round_state *state);
 
 enum { ROUND_STATE_TERMS_MAX = 1 + RANK_SET_MAX / 8 };
@@ -122,7 +124,7 @@ bool round_state_read_terms(span bytes, uint32_t rank_count, round_state_terms *
 /* ---- The entry of a round.
  *
  *   bytes  what
- *   1 n    flags, and the set: who is counted (terms, as above); zeros up to a multiple of 8
+ *   1 n    flags, and the set of counted ranks (terms, as above); zeros up to a multiple of 8
  *   …      the sum of their contributions, in the order of ranks
  *   … 4    if the flags say so: norms of the round, all phases, and how many bytes they are */
 
@@ -137,7 +139,7 @@ void round_state_write_round(const round_state_terms *terms, uint32_t rank_count
 /* false: it is no such entry */
 bool round_state_read_round(span bytes, uint32_t rank_count, round_state_round *out);
 
-/* What a rank is shown. False: these are not the bytes of a round state of so many ranks. */
+/* The answer to a rank. False: these are not the bytes of a round state of `rank_count` ranks. */
 size_t round_state_size(uint32_t rank_count);
 void round_state_write(const round_state *state, void *out);
 bool round_state_read(span bytes, uint32_t rank_count, round_state *out);

@@ -11,8 +11,8 @@
 
 enum { BATCH_MAX = SLOT_MESSAGE_PAYLOAD_MAX + 256 * 1024, SLOT_MESSAGE_SIZE = 65, ALIGNMENT = 8 };
 
-/* What a part begins with, where it lies in a batch. It is written and read field by field: what was written in small
- * pieces is slow to copy in large ones. */
+/* The first bytes of a slot message in a packet. They are written and read field by field: bytes that were written in
+ * small pieces are slow to copy in large ones. */
 typedef struct __attribute__((packed, may_alias)) front {
     uint8_t kind, status, entry, priority;
     uint32_t slot, rank;
@@ -22,7 +22,7 @@ typedef struct __attribute__((packed, may_alias)) front {
 
 _Static_assert(sizeof(front) == 53 && sizeof(front) + 1 + ALIGNMENT - 1 + 4 == SLOT_MESSAGE_SIZE, "as part.h has it");
 
-/* What a batch begins with, likewise; its sender's address follows. */
+/* The first bytes of a packet, likewise; its sender's address follows. */
 typedef struct __attribute__((packed, may_alias)) opening {
     uint32_t magic, parts;
     uint64_t generation, number, incarnation;

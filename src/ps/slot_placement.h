@@ -1,11 +1,11 @@
 /* slot_placement.h — mapping of keys to slots, and of slots to preferred servers.
  *
- * Two kinds of tables. In a hashed one a key's slot is drawn by its hash: neighbours part, load spreads by itself. In
+ * Two kinds of tables. In a hashed one the hash of a key gives its slot: neighbours part, load spreads by itself. In
  * an ordered one the space of keys is cut into equal runs: neighbours stay together, a range of keys is a run of slots,
  * and load is spread by moving slots (balancer.h). The number of slots is fixed when the table is made.
  *
  * The target of a slot is its owners by the ring, unless it is pinned: then the pinned servers come first, in their
- * order, and the ring's fill up. The target says what the scheduler works towards; what is, says the cluster map.
+ * order, and the ring's fill up. The target is the controller's goal; the cluster map is the current state.
  *
  * Pure. */
 #pragma once
@@ -35,6 +35,6 @@ typedef struct slot_placement_pin { /* sorted by slot, each slot once */
 /* NULL: not pinned */
 const slot_placement_pin *slot_placement_find(const slot_placement_pin *pins, size_t count, uint32_t slot);
 
-/* Servers of a pin that are not in `alive` (sorted) are passed over. Returns how many there are, at most `copies`. */
+/* Servers of a pin that are not in `alive` (sorted) are skipped. Returns the number of servers, at most `copies`. */
 size_t slot_placement_target(const hash_ring *ring, const slot_placement_pin *pins, size_t pin_count,
                              const uint64_t *alive, size_t alive_count, uint32_t slot, size_t copies, uint64_t *ids);

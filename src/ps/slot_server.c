@@ -12,7 +12,7 @@
 #include "cluster/metadata_store.h"
 
 typedef struct voice { /* who spoke for a rank last, when it was the one to listen to */
-    uint64_t term;     /* 0: nobody yet */
+    uint64_t term;     /* 0: none yet */
     char address[SLOT_MESSAGE_ADDRESS_MAX];
 } voice;
 
@@ -117,7 +117,7 @@ static void begin_generation(slot_server *server, const cluster_map *map) {
     server->work = xcalloc(map->slot_count + 1, sizeof *server->work);
 }
 
-/* What entered an epoch or was ticked; replica_take checks by itself. */
+/* Checks replicas that entered an epoch or were ticked; replica_take checks by itself. */
 static void check_replicas(const slot_server *server) {
     for (uint32_t i = 0; i < server->slot_count; i++)
         if (server->replicas[i] != NULL) CHECK_INVARIANTS(server->rank_count, replica_check(server->replicas[i]));
@@ -148,7 +148,7 @@ static bool is_known(const slot_server *server, uint32_t id, uint64_t incarnatio
     return peer != NULL && peer->incarnation == incarnation;
 }
 
-/* What another process of a server or another term of a rank said is nobody's word. */
+/* Messages of another incarnation of a server or another term of a rank are ignored. */
 static bool is_present(const slot_server *server, const slot_message_head *from) {
     uint32_t rank = from->who & ~(uint32_t)SLOT_MESSAGE_RANK;
     if ((from->who & SLOT_MESSAGE_RANK) != 0)
@@ -156,7 +156,7 @@ static bool is_present(const slot_server *server, const slot_message_head *from)
     return from->who >= SLOT_MESSAGE_RANK || is_known(server, from->who, from->incarnation);
 }
 
-/* What has been applied already is refused too, and found there when the rank asks for it without its payload. */
+/* An applied push is refused too, and found there when the rank asks for it without its payload. */
 static bool refuses(slot_server *server, const slot_message *message) {
     if (server->options.is_full == NULL || !server->options.is_full(server->options.context)) return false;
     to_rank(server, message->rank,

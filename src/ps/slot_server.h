@@ -1,22 +1,21 @@
 /* slot_server.h — server state machine: its replicas of slots, and the dispatch of messages to them.
  *
- * Parts find their replica by slot; cluster maps are entered by all replicas at once, before the parts of the batch
- * that brought them. A cluster map of another generation takes all copies away. It beats to the controller, and ticks
- * its replicas.
+ * Slot messages find their replica by slot; cluster maps are entered by all replicas at once, before the messages of
+ * the packet that brought them. A cluster map of another generation drops all copies. The server sends heartbeats to
+ * the controller, and ticks its replicas.
  *
- * Whose word counts is in the cluster map: of a rank, that of the term which the newest cluster map here gives it.
- * Whoever begins a term knows the cluster map that gave it; so whatever it asks brings that cluster map, and from the
- * answer on the term before is heard by this server no more. A head that comes later has come by a later cluster map.
- * So a rank has one player at a time, at every slot, whatever processes believe. It is that term, too, and no other,
- * that is answered.
+ * Messages of a rank are accepted only in the term that the newest cluster map here gives the rank. A process that
+ * begins a term knows the cluster map that gave it; so its first request brings that cluster map, and from the answer
+ * on this server refuses the term before. A later head has come by a later cluster map. So a rank has one process at a
+ * time, at every slot, whatever processes believe. Answers go to that term only, too.
  *
  * Invariants (slot_server_check)
  *   1  The tables are as large as the newest cluster map says; all of them are of that map's generation.
  *   2  Every copy has entered the epoch that the map has for its slot; a slot in whose chain this process is has a
  *      copy.
- *   3  The credit of a rank is what the logs and open rounds of all copies hold of it, and the credit of links is what
- *      their logs hold (credit.h).
- *   4  A term that was heard has an address.
+ *   3  The credit of a rank is the bytes in the logs and open rounds of all copies, and the credit of links is the
+ *      bytes in their logs (credit.h).
+ *   4  A term that was accepted has an address.
  *
  * Pure: bytes in, bytes out, ticks. */
 #pragma once
@@ -25,10 +24,10 @@
 
 #define SLOT_SERVER_BEAT_US INT64_C(100000)
 #define SLOT_SERVER_TICK_US INT64_C(60000)
-/* with each so many of them it says what its slots have carried (load_tracker.h) */
+/* heartbeats between two reports of its slots' load (load_tracker.h) */
 enum { SLOT_SERVER_LOAD_BEATS = 5 };
 
-enum { SLOT_SERVER_PUSH_MAX = 16 << 20 }; /* what a rank may push at once */
+enum { SLOT_SERVER_PUSH_MAX = 16 << 20 }; /* largest push of a rank */
 
 typedef struct slot_server_options {
     uint32_t id;
@@ -36,34 +35,34 @@ typedef struct slot_server_options {
     const char *checkpoints;          /* copied; NULL: there are no checkpoints */
     const state_machine_ops *values;  /* borrowed */
     void *values_context;             /* borrowed: for whatever makes the values of a slot */
-    uint64_t rank_bytes, link_bytes;  /* what it holds for each rank, and for all links (credit.h); 0: no bound */
-    uint64_t ranks_bytes;             /* instead of rank_bytes: for all ranks together, each has its share; 0: none */
-    bool (*is_full)(void *context);   /* there is no memory for more pushes: ranks are told so; may be NULL */
+    uint64_t rank_bytes, link_bytes;  /* held at most for each rank, and for all links (credit.h); 0: no bound */
+    uint64_t ranks_bytes;             /* instead of rank_bytes: for all ranks together, divided equally; 0: none */
+    bool (*is_full)(void *context);   /* no memory for more pushes, which ranks are told; may be NULL */
     void (*send)(void *context, const char *address, span bytes);
     /* see batcher.h */
     void (*send_pieces)(void *context, const char *address, const shared_bytes_piece *pieces, size_t count);
     /* may be NULL */
     void (*on_applied)(void *context, const replica *replica, const replica_log_entry *entry);
     void (*on_loaded)(void *context, const replica *replica); /* from a checkpoint; may be NULL */
-    void (*on_replaced)(void *context, uint64_t incarnation); /* as of a player (rank_agent.h); may be NULL */
-    void (*on_deposed)(void *context); /* another process has taken its place: it is heard no more. May be NULL */
+    void (*on_replaced)(void *context, uint64_t incarnation); /* as in rank_agent.h; may be NULL */
+    void (*on_deposed)(void *context); /* another process has taken its place: its messages are ignored. May be NULL */
     void *context;
-    map_cache *cache; /* shared; NULL: one of its own */
+    map_cache *cache; /* shared; NULL: a private one */
 } slot_server_options;
 
 typedef struct slot_server slot_server;
 
-/* It does nothing before it has its incarnation, which the metadata store gives. */
+/* The server does nothing before it has its incarnation from the metadata store. */
 slot_server *slot_server_create(const slot_server_options *options);
 void slot_server_destroy(slot_server *server);
 void slot_server_begin(slot_server *server, uint64_t incarnation, int64_t now_us);
 
-/* where it lies, see batcher.h; NULL: it is copied */
+/* `shared`: the buffer of the bytes, see batcher.h; NULL: they are copied */
 void slot_server_take_bytes(slot_server *server, span bytes, shared_bytes *shared);
 int64_t slot_server_next_us(const slot_server *server);
 void slot_server_tick(slot_server *server, int64_t now_us);
 
-typedef struct slot_server_work { /* what ranks have asked of it since it began, and bytes of payloads with that */
+typedef struct slot_server_work { /* requests of ranks since it began, and bytes of their payloads */
     uint64_t pushes, pulls, bytes_in, bytes_out;
 } slot_server_work;
 const slot_server_work *slot_server_work_done(const slot_server *server);
@@ -73,5 +72,5 @@ uint64_t slot_server_disputes(const slot_server *server);
 uint64_t slot_server_incarnation(const slot_server *server); /* 0: none yet */
 const cluster_map *slot_server_map(const slot_server *server);
 const credit *slot_server_credit(const slot_server *server);
-const replica *slot_server_replica(const slot_server *server, uint32_t slot); /* NULL: it never had to do with it */
+const replica *slot_server_replica(const slot_server *server, uint32_t slot); /* NULL: never had one */
 void slot_server_check(const slot_server *server); /* asserts the invariants above (base/invariants.h) */

@@ -88,7 +88,7 @@ static void fold_halves(const reduction *reduction, const aggregate_tensor *tens
     half_narrow(tensor->dtype, folded, slice->folded, count);
 }
 
-/* A row that is written was just read: its lines are near. A place of its own is not, and nobody here reads it soon. */
+/* An output that is an input was just read: its lines are cached. A separate output is not, and is not read soon. */
 static void hand_out(const job *job, const aggregate_tensor *tensor, size_t at, const void *result, size_t size) {
     for (size_t o = 0; o < tensor->output_count; o++) {
         char *output = (char *)tensor->outputs[o] + at;

@@ -25,6 +25,6 @@ typedef struct aggregate_tensor { /* one tensor, of all workers */
     size_t output_count;
 } aggregate_tensor;
 
-/* Pure arithmetic: fails for want of memory only (MR_NOMEM), and then nothing was written. thread pool may be NULL. */
+/* Pure arithmetic: fails only without memory (MR_NOMEM), and then nothing was written. The thread pool may be NULL. */
 MR_MUST mr_status aggregate(const reduction *reduction, const aggregate_tensor *tensors, size_t count,
                             thread_pool *pool);

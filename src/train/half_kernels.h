@@ -14,5 +14,5 @@
 void half_widen(mr_dtype dtype, const uint16_t *from, float *to, size_t count);
 void half_narrow(mr_dtype dtype, const float *from, uint16_t *to, size_t count);
 
-/* What fold_f32 of the widened rows gives (REDUCTION_AVERAGE), narrowed. */
+/* The result of fold_f32 (REDUCTION_AVERAGE) of the widened rows, narrowed. */
 void half_average(mr_dtype dtype, const uint16_t *const *rows, size_t workers, uint16_t *out, size_t count);

@@ -40,7 +40,7 @@ static mr_status walk(const mr_value *map, char *name, size_t length, metric_log
         int more = snprintf(name + length, METRIC_LOGGER_NAME_MAX - length, "%s%.*s", length > 0 ? "/" : "",
                             (int)text.size, (const char *)text.data);
         size_t end = length + (size_t)more;
-        if (more < 0 || end >= METRIC_LOGGER_NAME_MAX) continue; /* nobody reads such names */
+        if (more < 0 || end >= METRIC_LOGGER_NAME_MAX) continue; /* name too long */
         MR_TRY(mr_value_kind(&value) == MR_KIND_MAP ? walk(&value, name, end, fn, user) : fn(user, name, &value));
     }
     return MR_OK;

@@ -10,7 +10,7 @@ enum { METRIC_LOGGER_SIZE_MAX = 64 * 1024 * 1024, METRIC_LOGGER_NAME_MAX = 256 }
 
 typedef struct metric_logger_ops {
     const char *kind;
-    mr_status (*open)(mr_metric_logger *logger, const char *path); /* opens logbook->fd */
+    mr_status (*open)(mr_metric_logger *logger, const char *path); /* opens logger->fd */
     mr_status (*write)(mr_metric_logger *logger, int64_t epoch, const mr_value *result);
     void (*close)(mr_metric_logger *logger); /* frees its state; NULL: it has none */
 } metric_logger_ops;

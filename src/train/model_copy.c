@@ -1,18 +1,18 @@
 /* model_copy.c — model given as a copy in shared memory (miniray/model.h, mr_model_copy).
  *
- * A tray has a few places, each a region (store_region.h) with a head and room for a model (shared_model.h). A copy
- * stays unchanged until the server has read it, which the head says: then the place is used again, by the next sync of
- * the same caller, while its memory is still in the caches. Other callers have places of their own, as long as there
- * are any: what one of them lent stays there, in case its server dies and reads it again.
+ * A model copy has a few places, each a region (store_region.h) with a head and room for a model (shared_model.h). A
+ * lent copy stays unchanged until the head says that the server has read it: then the next sync of the same caller uses
+ * the place again, while its memory is still in the caches. Other callers have places of their own, as long as there
+ * are any: a copy lent to one of them stays there, in case its server dies and reads it again.
  *
  *  IDLE ── written by the owner, lend ──► LENT ── read by the server, model_access_close ──► READ ──► IDLE
  *
- * A loan whose sync fails before the server reads it, or whose caller dies, stays LENT. Calls of one caller keep their
+ * A copy whose sync fails before the server reads it, or whose caller dies, stays LENT. Calls of one caller keep their
  * order, and a sync ends with calls to its workers: so a new request does not wait for an earlier sync any more. When
- * no place is free, or there is no memory for one, the oldest loan to the same caller is taken back, or to one that is
- * gone. Only in one sync that has a worker many times are there more loans than places, none of which is over; they are
- * all of the same model, and the last one is given again. A server that is slow may still read what was taken back: it
- * sees that by the ticket (model_access_check), and its sync fails, which nobody waits for.
+ * no place is free, or there is no memory for one, the oldest copy lent to the same caller, or to one that is gone, is
+ * taken back. Only one sync that has a worker many times has more lent copies than places, all still in use; they are
+ * all of the same model, and the last one is given again. A slow server may still read a copy that was taken back: the
+ * ticket shows that (model_access_check), and its sync fails, for which no process waits.
  * Tested by tests/model_copy_test.c. */
 #include <stdlib.h>
 #include <string.h>
@@ -33,14 +33,14 @@ typedef struct place {
     size_t room; /* bytes of a model; 0: there is no region. All places together have ALL_BYTES at most */
     uint32_t ticket;
     link_id caller;  /* to whom it was lent last; 0: to this process itself */
-    uint64_t number; /* among all loans */
+    uint64_t number; /* among all lent copies */
 } place;
 
 struct mr_model_copy {
     mr_context *mr; /* borrowed */
     place places[PLACES];
     uint64_t loans;      /* so far */
-    model_layout layout; /* of the last loan */
+    model_layout layout; /* of the last lent copy */
     mr_arg loan[SHARED_MODEL_LOAN_ITEMS];
 };
 
@@ -66,7 +66,7 @@ static bool is_unread(const place *place) {
     return place->room != 0 && shared_model_state_of(atomic_load(&head_of(place)->word)) == SHARED_MODEL_EXPORTED;
 }
 
-/* One that nobody has to read: of this caller, else one that was never used, else that of others which is the oldest.
+/* A place that no server has to read: of this caller, else one that was never used, else the oldest of other callers.
  * NULL: none is. */
 static place *find_free(mr_model_copy *model_copy, link_id caller) {
     place *found = NULL;
@@ -87,11 +87,11 @@ static bool is_gone(const mr_model_copy *model_copy, link_id caller) {
     return gone;
 }
 
-static bool is_over(const mr_model_copy *model_copy, const place *place, link_id caller) { /* nobody waits for it */
+static bool is_over(const mr_model_copy *model_copy, const place *place, link_id caller) { /* no sync waits for it */
     return place->caller.v == caller.v || is_gone(model_copy, place->caller);
 }
 
-/* Of what is unread: *last is the last loan to this caller, *over the oldest one that nobody waits for. NULL: none. */
+/* Of unread copies: *last is the last one lent to this caller, *over the oldest that no sync waits for. NULL: none. */
 static void look_through(mr_model_copy *model_copy, link_id caller, place **last, place **over) {
     *last = *over = NULL;
     for (size_t i = 0; i < PLACES; i++) {
@@ -140,7 +140,7 @@ static mr_status make_room(const mr_model_copy *model_copy, place *place, size_t
     return MR_OK;
 }
 
-/* From now on whoever reads it sees that it is not what was lent. */
+/* From now on a reader sees by the ticket that the bytes are no longer those that were lent. */
 static void take_back(place *place) {
     atomic_store(&head_of(place)->word, shared_model_word(++place->ticket, 0, SHARED_MODEL_IDLE));
     cpu_fence();

@@ -1,8 +1,8 @@
 /* model_layout.h — layout of a shared model (shared_model.h): its tree, with a stand-in for each tensor, and the ranges
  * of the half they occupy; of a model elsewhere (model_copy.c), where each tensor is copied to.
  *
- * It is drawn up from the value that would have been sent, so that nothing but the tree is walked, whatever language it
- * comes from. Pure: no store, no I/O. */
+ * The layout is made from the value that would have been sent, so that only the tree is walked, whatever language the
+ * value comes from. Pure: no store, no I/O. */
 #pragma once
 #include "miniray/value.h"
 
@@ -10,8 +10,8 @@ typedef struct model_layout_stretch { /* of the half */
     size_t from, end;
 } model_layout_stretch;
 
-typedef struct model_layout { /* a zeroed one has drawn up nothing */
-    /* in memory of the model layout's; keys, and what is no tensor, are borrowed from what it is of */
+typedef struct model_layout { /* a zeroed one is empty */
+    /* in memory of the model layout; keys and leaves that are no tensors are borrowed from the described value */
     mr_arg weights;
     model_layout_stretch *stretches; /* by where they begin */
     const void **sources;            /* of those that are to be copied; NULL: they are there */

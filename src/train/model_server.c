@@ -156,7 +156,7 @@ static mr_status return_as(mr_call *call, filling *filling, size_t worker, size_
     return status;
 }
 
-/* Who lent his model gets word that it is there. */
+/* A worker with a shared model is told that the result is there. */
 static mr_status return_answer(mr_call *call, const model_access *access, size_t index) {
     mr_arg items[SHARED_MODEL_ANSWER_ITEMS] = {mr_bytes(MR_SHARED_MODEL_MARK, sizeof MR_SHARED_MODEL_MARK - 1),
                                                mr_int(access->ticket), mr_int((int64_t)access->offset)};

@@ -1,6 +1,6 @@
 /* model_sync.c — mr_model_sync and the other calls to a model server (miniray/model.h). A sync is a group of calls that
- * this process makes: none of them is waited for, so nothing can stand still, and since the calls of one process keep
- * their order, everything it asked of a worker before is in the sync and everything after it sees the result. Tested by
+ * this process makes without waiting for any, so no deadlock is possible. The calls of one process keep their order:
+ * all its earlier calls to a worker are in the sync, and all later ones see the result. Tested by
  * tests/model_sync_test.c. */
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static void release_all(mr_context *mr, const mr_ref *refs, size_t count) {
     for (size_t i = 0; i < count; i++) mr_release(mr, refs[i]);
 }
 
-static void model_sync_close(model_sync *sync) { /* nobody but the calls themselves needs what is in between */
+static void model_sync_close(model_sync *sync) { /* only the calls themselves need the intermediate results */
     release_all(sync->mr, sync->gets, sync->made[0]);
     release_all(sync->mr, sync->results, sync->made[1]);
     release_all(sync->mr, sync->sets, sync->made[2]);

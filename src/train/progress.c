@@ -2,7 +2,7 @@
  *
  *   epoch 12/50 ━━━━━━━━━━╸───────  loss 0.1234  8.2 k samples/s  0:42 left  sync 3 %  slowest 2 (1.3x)  1 died
  *
- * The parts are put together from left to right as far as the width goes; a bar fills what is left, if it is enough. */
+ * The fields are written from left to right as far as the width allows; a bar fills the rest, if it is wide enough. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

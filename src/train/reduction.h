@@ -3,13 +3,13 @@
  *   average    ((r0 + r1) + r2 + …) / W, added in the order of the workers
  *   weighted   (s0·r0 + s1·r1) + s2·r2 + …, the shares sum to one
  *   median     the middle one; of an even number the mean of the two in the middle
- *   trimmed    the mean of what is left without the `trim` largest and the `trim` smallest, added from small to large
+ *   trimmed    the mean without the `trim` largest and the `trim` smallest, added from small to large
  *   max        the largest
  *   momentum   on top of any: keep·previous + (1 − keep)·that
  *
  * A NaN of any worker makes the item NaN, whatever the kind. Items never meet each other, so the result does not depend
- * on how a tensor is cut into stretches or who folds which; and no operation is fused or reordered, so that it has the
- * same bits from every compiler and on every machine.
+ * on how a tensor is cut into stretches or which thread folds which; and no operation is fused or reordered, so the
+ * result has the same bits from every compiler and on every machine.
  *
  * A stretch is small enough for the first cache: each input is read from memory once, in step with the others, and all
  * that is in between stays close. The order statistics run a merge-exchange network (Batcher; Knuth 5.2.2 M) over whole
@@ -39,7 +39,7 @@ typedef struct reduction {
 size_t reduction_step(const reduction *reduction);
 size_t reduction_scratch(const reduction *reduction);
 
-/* rows: one for each worker. previous: of momentum, else not looked at. `out` and `scratch` overlap nothing.
+/* rows: one for each worker. previous: of momentum, else ignored. `out` and `scratch` overlap nothing.
  * count ≤ reduction_step. */
 void fold_f32(const reduction *reduction, const float *const *rows, const float *previous, float *out, size_t count,
               float *scratch);

@@ -6,7 +6,7 @@
  *
  *     front, back, spare  ──  front → spare, back → front, spare → back
  *
- * Where that is not to be had the new half is copied into the window, which then shows the same half for ever.
+ * On older kernels the new half is copied into the window, which then shows the same half for ever.
  * Tested by tests/shared_model_test.c. */
 #include "train/shared_model.h"
 
@@ -125,7 +125,7 @@ void *mr_shared_model_data(const mr_shared_model *share) { return share->front; 
 
 bool shared_model_writer_is_gone(uint64_t word) { return pidfd_process_ended((int)(word >> 8 & 0xffffff)); }
 
-/* What was lent before stands until this is. */
+/* The half that was lent before stays lent until this one is. */
 static mr_status lend(mr_shared_model *share, const mr_arg *weights) {
     uint64_t seen = atomic_load(&share->place.head->word);
     if (shared_model_state_of(seen) == SHARED_MODEL_WRITING && !shared_model_writer_is_gone(seen))

@@ -115,7 +115,7 @@ mr_status model_access_begin(model_access *access) {
 }
 
 mr_status model_access_check(const model_access *access) {
-    if (!is_on_copy(access)) return MR_OK; /* nobody else writes it */
+    if (!is_on_copy(access)) return MR_OK; /* no other process writes it */
     cpu_fence();
     return check_copy(access);
 }

@@ -1,10 +1,12 @@
 /* shared_model_access.h — shared model (shared_model.h) as the model server reads and writes it during a sync.
  *
- *  model_access_open ──► its tensors can be found, and their new values have a place ── model_access_begin ──► may be
- *  read, written └── model_access_close ◄── model_access_end ◄── model_access_check: what was read is what was lent ──┘
+ *   model_access_open ──► its tensors can be found, and their new values have a place
+ *   model_access_begin ─► the model may be read and written
+ *   model_access_check ─► the bytes that were read are those that were lent
+ *   model_access_end, model_access_close
  *
- * Whoever sent it may be wrong: every tensor is checked against the memory that it claims. A zeroed loan is of a worker
- * that lent nothing. */
+ * The sender may be wrong: every tensor is checked against the memory that it claims. A zeroed access belongs to a
+ * worker that lent nothing. */
 #pragma once
 #include <stdbool.h>
 
@@ -18,15 +20,15 @@ typedef struct model_access {
     uint32_t ticket;
     size_t half;
     const uint8_t *from; /* the worker's model; NULL: nothing was lent */
-    uint8_t *to;         /* its other half; NULL: it lies on a tray, and is only read */
+    uint8_t *to;         /* its other half; NULL: a model copy, which is only read */
     bool begun;
 } model_access;
 
 bool model_access_is_one(const mr_value *value);
-/* *tree: the weights, with stand-ins for tensors; borrowed from the value. MR_INVALID: it makes no sense.
+/* *tree: the weights, with stand-ins for tensors; borrowed from the value. MR_INVALID: the value is malformed.
  * MR_ACTOR_DIED: the worker is gone, and the memory with it. */
 MR_MUST mr_status model_access_open(mr_context *mr, const mr_value *value, model_access *out, mr_value *tree);
-void model_access_close(model_access *access); /* a tray can be lent again then */
+void model_access_close(model_access *access); /* a model copy can be lent again then */
 
 /* A stand-in becomes the tensor that it stands for. MR_INVALID. */
 MR_MUST mr_status model_access_resolve(const model_access *access, mr_tensor *tensor);
@@ -38,8 +40,8 @@ static inline void *model_access_target(const model_access *access, const mr_ten
 /* Whether the worker gets the result where its model lies. */
 static inline bool model_access_is_in_place(const model_access *access) { return access != NULL && access->to != NULL; }
 
-/* MR_BUSY: the worker lent it to another sync meanwhile. Of who died with it, it is begun again. */
+/* MR_BUSY: the worker lent it to another sync meanwhile. A write by a dead process is begun again. */
 MR_MUST mr_status model_access_begin(model_access *access);
-/* after all was read. MR_BUSY: likewise, and what was read is void */
+/* after all was read. MR_BUSY: likewise, and the bytes that were read are void */
 MR_MUST mr_status model_access_check(const model_access *access);
 void model_access_end(model_access *access, bool written); /* one that was not begun is left alone */

@@ -1,8 +1,8 @@
 /* store_region.h — object of the store that its owner, a worker, keeps writable and other processes find by name.
  *
- * It is one object of the store, a tensor of bytes, that its owner holds and views for as long as he likes, so that it
- * stays where it is. A process that gets its name takes a hold of its own without a message to another process, or
- * finds that it was deleted: no reference to it travels, which would have to be borrowed, kept and given back
+ * A region is one object of the store, a tensor of bytes, that its owner holds and views, so that the object does not
+ * move. A process that gets the region's name takes a hold of its own without a message to another process, or finds
+ * that the region was deleted: no reference travels, which would have to be borrowed, kept and given back
  * (runtime/refs). */
 #pragma once
 #include "miniray/runtime.h"
@@ -34,14 +34,14 @@ typedef struct store_region {
     store_region_place place;
 } store_region;
 
-/* What is in it at first, nobody knows. MR_NOMEM, MR_TOO_LARGE; MR_CLOSED: this process has no store. */
+/* The initial content is undefined. MR_NOMEM, MR_TOO_LARGE; MR_CLOSED: this process has no store. */
 MR_MUST mr_status store_region_open(mr_context *mr, size_t bytes, store_region *out);
 void store_region_close(store_region *region); /* also after mr_shutdown */
 
 /* ---- Of others. */
 
-/* A hold, and where it lies, for as long. MR_OBJECT_LOST: it is gone. MR_INVALID, MR_CORRUPT: it is no such thing, or
- * has fewer bytes than these. MR_CLOSED: there is no store. */
+/* A hold, and the place of the region while held. MR_OBJECT_LOST: the region is gone. MR_INVALID, MR_CORRUPT: the name
+ * is not that of a region, or the region is smaller than `bytes`. MR_CLOSED: there is no store. */
 MR_MUST mr_status store_region_hold(mr_context *mr, const store_region_name *name, size_t bytes,
                                     struct stored_object **held, store_region_place *out);
 void store_region_let_go(mr_context *mr, struct stored_object *held);

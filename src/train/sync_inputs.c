@@ -73,7 +73,7 @@ static mr_status add_all(mr_call *call, size_t first, bool skips_dead, sync_inpu
         mr_error error;
         MR_TRY(mr_arg_value(call, first + w, &value));
         if (mr_value_kind(&value) != MR_KIND_ERROR) {
-            mr_status status = add(call, out, w, &value); /* who has lent his model may have died since */
+            mr_status status = add(call, out, w, &value); /* a worker with a shared model may have died since */
             if (status != MR_OK && !(skips_dead && failure_is_death(status))) return status;
             if (status != MR_OK) out->from[w] = SIZE_MAX;
             continue;

@@ -24,7 +24,7 @@ struct thread_pool {
     pthread_t members[];
 };
 
-/* Who is woken often starts on the CPU of who woke it, and is left there for a while although another one is idle: a
+/* A woken thread often starts on the CPU of its waker, and stays there for a while although another one is idle: a
  * short job would be over by then. */
 static void leave_cpu(int cpu) {
     cpu_set_t set, others;

@@ -19,7 +19,7 @@
 
 typedef struct thread_pool thread_pool;
 
-/* `size` counts the caller; 0: as many as this process may use CPUs. A thread that does not start is done without. */
+/* `size` counts the caller; 0: the number of CPUs of this process. If a thread does not start, there is one less. */
 MR_MUST mr_status thread_pool_create(size_t size, thread_pool **out);
 void thread_pool_destroy(thread_pool *pool); /* NULL is fine */
 

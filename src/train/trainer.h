@@ -7,9 +7,9 @@
  * An epoch submits train_epoch to every worker and then waits for all of them. A worker that is found dead is replaced
  * at once, if max_failures allows, and repeats its work since the last sync: its epochs from `base` on.
  *
- * Before a sync, if workers may die, the weights of each are asked for with its epoch, and kept. From then on nobody is
- * needed for the sync: it is repeated with the same weights until all workers have its result, those that died
- * meanwhile made again. So every epoch of a worker that came to its end counts, however often others are killed.
+ * Before a sync, if workers may die, the weights of each are asked for with its epoch, and kept. From then on the sync
+ * needs no worker: it is repeated with the same weights until all workers have its result, those that died meanwhile
+ * made again. So every epoch of a worker that came to its end counts, however often others are killed.
  *
  * Invariants  `base` is the first epoch whose work is not in the weights that a mended worker gets; every worker that
  *             is alive has done base … the present epoch. A call's future is released exactly once: when its result is
@@ -51,8 +51,8 @@ struct mr_trainer {
 bool trainer_is_death(mr_status status);
 bool trainer_wants_no_shard(mr_status status); /* of load_data_shard: there is no such method */
 
-/* Waits for a call of a worker, or of nobody in particular (SIZE_MAX); the future is moved. Keeps a failure for
- * mr_trainer_failed. MR_CANCELLED: poll said so. out: NULL: nobody wants the value. */
+/* Waits for a call of a worker, or of none in particular (SIZE_MAX); the future is moved. Keeps a failure for
+ * mr_trainer_failed. MR_CANCELLED: poll said so. out: NULL: the value is not wanted. */
 MR_MUST mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_value *out);
 
 /* Makes a worker again that has died of `cause`, with its shard and the weights of the last sync. */

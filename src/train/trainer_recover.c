@@ -1,7 +1,7 @@
 /* trainer_recover.c — replacement of dead workers, and repetition of the sync (see trainer.h).
  *
- * A sync in which a worker dies has failed: the model is what it was, though some of the others may have the weights of
- * that sync all the same. It is repeated with the same weights, which gives the same result, till all have it. */
+ * A sync in which a worker dies has failed: the model is unchanged, though some of the other workers may have the
+ * weights of that sync. The sync is repeated with the same weights, which gives the same result, until all have it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -50,7 +50,7 @@ bool weight_merge_same(const weight_merge *merge, size_t a, size_t b) {
     return true;
 }
 
-/* Of each tensor: the place that the caller names, then those in the loans. */
+/* Of each tensor: the caller's place, then those in the shared models. */
 static void lay_out(const weight_merge *merge, void *const *places, void **outputs) {
     for (size_t i = 0; i < merge->count; i++) {
         *outputs++ = places[i];

@@ -262,7 +262,7 @@ static mr_arg grow_items(growth *growth, const mr_value *value) {
 static mr_arg grow_tensor(growth *growth) {
     size_t index = growth->tensor++;
     mr_arg made = mr_tensor_arg(&growth->tensors[index]);
-    if (made.tensor_kind == MR_NUMPY) made.tensor_kind = MR_NUMPY_WRITABLE; /* whoever gets it trains it further */
+    if (made.tensor_kind == MR_NUMPY) made.tensor_kind = MR_NUMPY_WRITABLE; /* a worker trains it */
     made.array.data = growth->places == NULL ? NULL : growth->places[index];
     return made;
 }

@@ -14,9 +14,9 @@
 #include "miniray/value.h"
 #include "train/shared_model_access.h"
 
-typedef struct weight_tree_source { /* what a worker sent */
+typedef struct weight_tree_source { /* weights that a worker sent */
     mr_value root;
-    /* borrowed: of a model that was lent, whose tensors are stand-ins here; NULL: they are in it */
+    /* borrowed: of a shared model, whose tensors are stand-ins here; NULL: the tensors are in the value */
     const model_access *access;
 } weight_tree_source;
 
@@ -25,13 +25,13 @@ typedef struct weight_tree { /* the leaves of one worker that are tensors */
     size_t count, room;
 } weight_tree;
 
-/* MR_INVALID: it is no tree of tensors (it is a text, or a pickle), and why. MR_NOMEM. */
+/* MR_INVALID: the value is no tree of tensors (a text, or a pickle); the error says why. MR_NOMEM. */
 MR_MUST mr_status weight_tree_open(const weight_tree_source *pattern, weight_tree *out);
-/* `whose` and `number` say whom it came from, for the text of an error. */
+/* `whose` and `number` name the source, for the text of an error. */
 MR_MUST mr_status weight_tree_match(const weight_tree_source *pattern, const weight_tree_source *other,
                                     const char *whose, size_t number, weight_tree *out);
-/* The same in short, for most: where both trees have been lent and are the same bytes, the other's tensors are those of
- * the pattern, `first`, in the other's memory. False: it has to be matched. */
+/* The quick way of weight_tree_match for shared models with equal tree bytes: the other's tensors are those of the
+ * pattern, `first`, in the other's memory. False: the trees have to be matched. */
 bool weight_tree_repeat(const weight_tree_source *pattern, const weight_tree *first, const weight_tree_source *other,
                         weight_tree *out);
 void weight_tree_close(weight_tree *weights);

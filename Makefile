@@ -26,6 +26,7 @@ test: ## Run every test, in release and under AddressSanitizer and UBSan
 
 check: export MINIRAY_WERROR = true
 check: check-quick ## What a change must pass besides `make test`: clang, TSan, other compilers and Pythons, long tests, short fuzz runs
+	@tools/step "check ABI" tools/check-abi build
 	@tools/build asan clang tsan
 	@tools/step "check replay" tools/check-replay build build/clang
 	@tools/run-tests build/clang --unit

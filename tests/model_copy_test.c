@@ -166,7 +166,7 @@ static int64_t ask_int(mr_actor actor, const char *method) {
     return future_assert_int(mr, ref);
 }
 
-static int64_t times_exported(mr_actor worker) { return ask_int(worker, "lent"); }
+static int64_t times_exported(mr_actor worker) { return ask_int(worker, "exported"); }
 
 static void refuse(mr_actor worker, bool refuses) {
     assert_int_equal(mr_call_actor(mr, worker, "refuse", NULL, mr_int(refuses)), MR_OK);

@@ -165,7 +165,7 @@ static void a_sync_is_in_place(void **state) {
     for (int round = 1; round <= 4; round++) { /* both halves, twice */
         assert_int_equal(sync_all(&fixture), round);
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
-            assert_int_equal(ask_int(fixture.workers[w], "was_lent"), 1);
+            assert_int_equal(ask_int(fixture.workers[w], "was_exported"), 1);
             assert_true(sync_fixture_value(fixture.workers[w]) == 9 + round);
             sync_fixture_add(fixture.workers[w], w);
         }
@@ -212,7 +212,7 @@ static void who_lends_and_who_sends_sync_together(void **state) {
         assert_int_equal(sync_all(&fixture), 2);
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
             assert_true(sync_fixture_value(fixture.workers[w]) == (double)(0.9f * 10 + (float)(1 - 0.9) * 20));
-            assert_int_equal(ask_int(fixture.workers[w], "was_lent"), w == lends);
+            assert_int_equal(ask_int(fixture.workers[w], "was_exported"), w == lends);
         }
         sync_fixture_dismiss(&fixture);
     }
@@ -243,7 +243,7 @@ static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
     assert_true(sync_fixture_value(fixture.workers[0]) == 0);
     assert_int_equal(sync_all(&fixture), 1);
     assert_true(sync_fixture_value(fixture.workers[0]) == 10);
-    assert_int_equal(ask_int(fixture.workers[0], "was_lent"), 1);
+    assert_int_equal(ask_int(fixture.workers[0], "was_exported"), 1);
     sync_fixture_dismiss(&fixture);
 }
 
@@ -284,7 +284,7 @@ static void dies_at(const char *point, bool server) {
     assert_int_equal(sync_all(&fixture), 1);
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
         assert_true(sync_fixture_value(fixture.workers[w]) == sync_fixture_value(fixture.workers[0]));
-        assert_int_equal(ask_int(fixture.workers[w], "was_lent"), 1);
+        assert_int_equal(ask_int(fixture.workers[w], "was_exported"), 1);
     }
     sync_fixture_dismiss(&fixture);
 }
@@ -309,7 +309,7 @@ static void server_dies_and_tries_again(const char *point) {
     assert_int_equal(sync_all(&fixture), 1);
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
         assert_true(sync_fixture_value(fixture.workers[w]) == 10);
-        assert_int_equal(ask_int(fixture.workers[w], "was_lent"), 1);
+        assert_int_equal(ask_int(fixture.workers[w], "was_exported"), 1);
     }
     sync_fixture_dismiss(&fixture);
 }

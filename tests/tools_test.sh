@@ -164,6 +164,30 @@ expect 1 'no scenario lists' "exports: a mutation that no scenario has" exports 
 cc -Dmutation_now=other -o "$tree/build/sim/miniray-sim" "$tree/sim.c"
 expect 1 'miniray-sim has no mutations' "exports: a simulator without mutations" exports mr_one
 
+# ---- check-abi, on a library of two functions, where abidiff is installed.
+if command -v abidiff >/dev/null; then
+    mkdir -p "$work/abi/tools" "$work/abi/include" "$work/abi/old" "$work/abi/build"
+    cp "$tools/check-abi" "$tools/abi-changes" "$work/abi/tools"
+    library() { # FOLDER HEADERS FIELDS [FUNCTION]: libminiray.so with mr_options of these fields and, perhaps, one function more
+        printf 'struct mr_options { %s };\nint mr_start(const struct mr_options *options);\n%s\n' "$3" "${4:+int $4(void);}" >"$2/miniray.h"
+        printf '#include "%s/miniray.h"\nint mr_start(const struct mr_options *options) { return (int)options->size; }\n%s\n' \
+            "$2" "${4:+int $4(void) { return 1; \}}" >"$work/abi/library.c"
+        ${CC:-cc} -g -shared -fPIC -Wl,-soname,"${soname:-libminiray.so.1.0}" "$work/abi/library.c" -o "$1/libminiray.so"
+    }
+    abi() { # WHAT STATUS PATTERN FIELDS [FUNCTION]: this library after one of which mr_options has two fields
+        library "$work/abi/build" "$work/abi/include" "${@:4}"
+        expect "$2" "$3" "abi: $1" "$work/abi/tools/check-abi" "$work/abi/build" "$work/abi/old/libminiray.so" "$work/abi/old"
+    }
+    library "$work/abi/old" "$work/abi/old" 'unsigned long size; long cpus;' mr_stop
+    abi "no change" 0 'libminiray.so.1.0: as in the last release' 'unsigned long size; long cpus;' mr_stop
+    abi "a field at the end of options" 0 'as in the last release' 'unsigned long size; long cpus; long gpus;' mr_stop
+    abi "a field between others" 1 'raise the minor version' 'unsigned long size; long gpus; long cpus;' mr_stop
+    abi "a function less" 1 'raise the minor version' 'unsigned long size; long cpus;'
+    soname=libminiray.so.1.1 abi "another SONAME" 0 'programs are linked again' 'unsigned long size;'
+else
+    echo "skipped: check-abi needs abidiff (Debian: abigail-tools)"
+fi
+
 # ---- check-globals.
 globals() { # a module with this line
     mkdir -p "$tree/build/libminiray-core.a.p"

@@ -178,7 +178,7 @@ static void value_rows(bench *b) {
     bench_measure(b, &(bench_pair){.ours = many_refs}, refs, 2);
 }
 
-void wire_bench(bench *b) {
+void encode_bench(bench *b) {
     frame_rows(b);
     checksum_rows(b);
     value_rows(b);

@@ -12,13 +12,13 @@ static const struct {
     const char *name;
     void (*run)(bench *b);
 } suites[] = {
-    {"limits", limits_bench},   {"ring", ring_bench},       {"port", port_bench},
-    {"wire", wire_bench},       {"call", call_bench},       {"stream", stream_bench},
-    {"store", store_bench},     {"runtime", runtime_bench}, {"feed", feed_bench},
-    {"object", object_bench},   {"events", events_bench},   {"aggregate", aggregate_bench},
-    {"train", train_bench},     {"sync", sync_bench},       {"table", ps_table_bench},
-    {"shelf", ps_engine_bench}, {"ps", ps_bench},           {"codec", ps_codec_bench},
-    {"shape", ps_shape_bench},  {"scale", ps_scale_bench},  {"recovery", ps_recovery_bench},
+    {"limits", limits_bench},        {"ring", ring_bench},       {"shm", shm_bench},
+    {"encode", encode_bench},        {"rpc", rpc_bench},         {"socket", socket_bench},
+    {"store", store_bench},          {"runtime", runtime_bench}, {"scheduling", scheduling_bench},
+    {"object", object_bench},        {"events", events_bench},   {"aggregate", aggregate_bench},
+    {"train", train_bench},          {"sync", sync_bench},       {"table", ps_table_bench},
+    {"engine", ps_engine_bench},     {"ps", ps_bench},           {"codec", ps_codec_bench},
+    {"topology", ps_topology_bench}, {"scale", ps_scale_bench},  {"recovery", ps_recovery_bench},
 };
 enum { SUITES = sizeof suites / sizeof suites[0] };
 

@@ -241,7 +241,7 @@ static void row(bench *b, const task *task, limit_wire wire, const comparison *c
     bench_measure(b, &(bench_pair){measure, &ours, measure, &beside}, rows, task->times ? 2 : 1);
 }
 
-void ps_shape_bench(bench *b) {
+void ps_topology_bench(bench *b) {
     static const comparison comparisons[] = {{"2+2", "1 server, 1 worker", {2, 2, 1}, {1, 1, 1}},
                                              {"2 copies", "1 copy", {2, 1, 2}, {2, 1, 1}}};
     static const limit_wire wires[] = {LIMIT_TCP, LIMIT_UNIX};

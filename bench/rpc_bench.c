@@ -274,7 +274,7 @@ static void alone(const bench_run *run, const void *argument, double *values) {
     for (int i = 0; i < 2; i++) rpc_destroy(ends[i].rpc);
 }
 
-void call_bench(bench *b) {
+void rpc_bench(bench *b) {
     static const style shm = {WIRE_SHM, false}, shm_deadline = {WIRE_SHM, true}, tcp = {WIRE_TCP, false};
     static const limit_trip raw_tcp = {LIMIT_TCP_EPOLL, BENCH_TWO_CPUS};
     bench_measure(b, &(bench_pair){.ours = round_trip, .argument = &shm, .reference = bare_round_trip_fn},

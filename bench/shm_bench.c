@@ -228,7 +228,7 @@ static void many_links_bench(bench *b) {
     bench_measure(
         b, &(bench_pair){.ours = many_links},
         (bench_row[]){{.name = "open a link, of 1,000, and hear from it", .unit = "us"},
-                      {.name = "open a link, of 1,000: the hub's CPU",
+                      {.name = "open a link, of 1,000: the broker's CPU",
                        .unit = "us",
                        .value = 1,
                        .bar = {BENCH_VALUE_AT_MOST, 100}},
@@ -238,7 +238,7 @@ static void many_links_bench(bench *b) {
         5);
 }
 
-void port_bench(bench *b) {
+void shm_bench(bench *b) {
     static const limit_copy kilobytes = {64 << 10, 1}, megabyte = {1 << 20, 1}, sixteen = {16 << 20, 1};
     bench_measure(
         b, &(bench_pair){.ours = one_way, .reference = bare_one_way_fn},

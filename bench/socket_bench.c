@@ -269,7 +269,7 @@ static void small_row(bench *b, const kind *kind) {
     bench_measure(b, &(bench_pair){stream_small, &small, raw_small, &small}, &row, 1);
 }
 
-void stream_bench(bench *b) {
+void socket_bench(bench *b) {
     static const kind kinds[] = {{"tcp", LIMIT_TCP, LIMIT_TCP_EPOLL}, {"unix", LIMIT_UNIX, LIMIT_UNIX_EPOLL}};
     for (size_t i = 0; i < 2; i++) {
         streaming_rows(b, &kinds[i]);

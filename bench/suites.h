@@ -4,20 +4,20 @@
 
 void limits_bench(bench *b);      /* what this machine can do at all */
 void ring_bench(bench *b);        /* messages through shared memory */
-void port_bench(bench *b);        /* whole messages through shared memory */
-void wire_bench(bench *b);        /* frames and values as bytes */
-void call_bench(bench *b);        /* calls over every transport */
-void stream_bench(bench *b);      /* messages over tcp and unix sockets */
+void shm_bench(bench *b);         /* whole messages through shared memory */
+void encode_bench(bench *b);      /* frames and values as bytes */
+void rpc_bench(bench *b);         /* calls over every transport */
+void socket_bench(bench *b);      /* messages over tcp and unix sockets */
 void store_bench(bench *b);       /* objects in shared memory */
 void runtime_bench(bench *b);     /* tasks, actors and objects */
-void feed_bench(bench *b);        /* who gets how much of the workers */
+void scheduling_bench(bench *b);  /* who gets how much of the workers */
 void object_bench(bench *b);      /* large values */
 void events_bench(bench *b);      /* what it costs to be seen */
 void aggregate_bench(bench *b);   /* models into one */
 void train_bench(bench *b);       /* trainers */
 void sync_bench(bench *b);        /* models that are synced */
 void ps_bench(bench *b);          /* the parameter server as processes */
-void ps_shape_bench(bench *b);    /* more servers, workers and copies */
+void ps_topology_bench(bench *b); /* more servers, workers and copies */
 void ps_scale_bench(bench *b);    /* more rows, larger values */
 void ps_recovery_bench(bench *b); /* a server is killed */
 void ps_table_bench(bench *b);    /* rows by key, optimizers, codecs */

@@ -1,4 +1,4 @@
-/* lease_bench.c — who gets how much: long tasks over the workers of a program that has just run short ones, and one
+/* scheduling_bench.c — who gets how much: long tasks over the workers of a program that has just run short ones, and one
  * node between two programs of which one floods it. Tasks sleep, so that it is the policy that is measured and not the
  * CPUs.
  */
@@ -109,7 +109,7 @@ static void beside_a_flood(const bench_run *run, const void *argument, double *v
     values[0] = (double)counts[1] / (counts[0] + counts[1]);
 }
 
-void feed_bench(bench *b) {
+void scheduling_bench(bench *b) {
     bench_measure(b, &(bench_pair){.ours = long_after_short},
                   &(bench_row){.name = "10 ms tasks after short ones, at once",
                                .unit = "x",

@@ -74,7 +74,7 @@ MR_API MR_MUST mr_status mr_node_stop(const char *address, mr_node_info *out);
  *
  * An inspecting process joins the node, receives no work and disturbs no other process. Processes answer between two
  * messages; one that does not answer within a second is reported as silent. Answers are values (miniray/value.h), whose
- * fields docs/seeing.md lists. Times are ages in µs, sizes are bytes, ids are short texts such as t4:17.
+ * fields docs/observability.md lists. Times are ages in µs, sizes are bytes, ids are short texts such as t4:17.
  *
  *     mr_inspect *inspect;
  *     mr_value answer;

@@ -5,7 +5,7 @@
         print(actor.actor_id, actor["class_name"], actor.pid)
 
 Fields can be read as attributes and as keys. Ids are those of references, handles and the runtime context. Finished
-tasks are listed as far as the workers' records go back (docs/seeing.md), with ids of their own.
+tasks are listed as far as the workers' records go back (docs/observability.md), with ids of their own.
 """
 
 import collections

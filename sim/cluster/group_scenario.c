@@ -67,12 +67,13 @@ static void run(const scenario_options *options, scenario_result *result) {
 }
 
 static const scenario_mutation mutations[] = {
-    {"from-start", "a part that changes hands begins anew", 50},
-    {"no-handover", "parts stay with who is gone", 20},
-    {"no-share", "a worker that comes gets what nobody has", 20},
-    {"accept-two-decisions", "the coordinator takes any swap for the version it asks for", 50},
-    {"no-sync", "the coordinator answers before a change is durable", 300},
+    {"from-start", "a shard begins at its first batch again when its owner changes", 50},
+    {"no-handover", "a shard stays with a worker that has left", 20},
+    {"no-share", "a new worker gets only shards without an owner", 20},
+    {"accept-two-decisions", "the metadata store accepts every compare-and-swap as if the version matched", 50},
+    {"no-sync", "the metadata store answers before a change is on disk", 300},
     {0},
 };
 
-const scenario group_scenario = {"group", "roles, parts of the data: all of it once in an epoch", mutations, run};
+const scenario group_scenario = {"group", "consumer group and data shards: every batch once in an epoch", mutations,
+                                 run};

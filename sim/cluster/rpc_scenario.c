@@ -568,12 +568,12 @@ static void run(const scenario_options *options, scenario_result *result) {
 }
 
 static const scenario_mutation mutations[] = {
-    {"no-duplicate-filter", "run a handler for each request that comes", 300},
-    {"no-deadline", "let no call time out", 300},
+    {"no-duplicate-filter", "run a handler for each copy of a request", 300},
+    {"no-deadline", "never time out a call", 300},
     {0},
 };
 
 const scenario rpc_scenario = {.name = "call",
-                               .doc = "calls between processes: each ends, once, and runs once",
+                               .doc = "RPC calls between processes: each call ends once and runs once",
                                .mutations = mutations,
                                .run = run};

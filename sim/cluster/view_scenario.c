@@ -413,15 +413,15 @@ static void run(const scenario_options *options, scenario_result *result) {
 }
 
 static const scenario_mutation mutations[] = {
-    {"no-fencing", "members act on what was said in other views", 100},
-    {"no-sync", "the keeper answers before its decision is on disk", 100},
-    {"no-deadline", "silence is never too long", 100},
-    {"accept-two-decisions", "the keeper does not compare before it swaps", 100},
-    {"same-generation", "a keeper that lost its disk counts from the beginning again", 300},
-    {"deaf-keeper", "the keeper does not heed which views others know", 100},
-    {"no-incarnation-check", "a process takes its id's place in a view for its own", 100},
+    {"no-fencing", "members act on messages of other views", 100},
+    {"no-sync", "the metadata store answers before its decision is on disk", 100},
+    {"no-deadline", "silence is never a failure", 100},
+    {"accept-two-decisions", "the metadata store does not compare before it swaps", 100},
+    {"same-generation", "a metadata store that lost its disk counts generations from 1 again", 300},
+    {"deaf-keeper", "the metadata store ignores the views that members know", 100},
+    {"no-incarnation-check", "a process takes the entry of an earlier process with its id for its own", 100},
     {0},
 };
 
-const scenario view_scenario = {"view", "members, a keeper of views, leaders that write: who is here, and fencing",
-                                mutations, run};
+const scenario view_scenario = {
+    "view", "members, a metadata store of views, leaders that write: failure detection and fencing", mutations, run};

@@ -74,10 +74,10 @@ static void run(const scenario_options *options, scenario_result *result) {
 }
 
 static const scenario_mutation mutations[] = {
-    {"counts-alone", "a worker counts its steps itself, from the first one on when it is started again", 50},
-    {"other-values", "a step that is played again pushes something else", 50},
+    {"counts-alone", "a restarted worker counts its steps from 0 instead of asking the servers", 50},
+    {"other-values", "a repeated step pushes other values", 50},
     {0},
 };
 
-const scenario kv_scenario = {"kv", "the processes of the parameter server: a lesson ends with the bits of plain sums",
-                              mutations, run};
+const scenario kv_scenario = {
+    "kv", "processes of the parameter server: a training run ends with the bits of plain sums", mutations, run};

@@ -31,7 +31,7 @@ enum { JOINS = 5, COPIES = 2, SLOTS_MAX = 2048 };
 
 static void show(const char *what, const scale_size *size, const scale_cost *cost) {
     double processes = size->servers + size->ranks;
-    print_message("%4u servers, %4u ranks: %-9s %5d ms, %d charts, %3d copies moved of %5u (ideal %5.1f), "
+    print_message("%4u servers, %4u ranks: %-9s %5d ms, %d maps, %3d copies moved of %5u (ideal %5.1f), "
                   "%5.1f messages and %5.0f bytes a process\n",
                   size->servers, size->ranks, what, (int)(cost->settled_us / 1000), (int)cost->maps, (int)cost->moved,
                   size->slots * size->copies, cost->ideal, (double)cost->messages / processes,

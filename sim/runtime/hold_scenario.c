@@ -144,19 +144,20 @@ static void run(const scenario_options *options, scenario_result *result) {
 }
 
 static const scenario_mutation mutations[] = {
-    {"no-second-mark", "decide without reading the hold tables again", 100},
-    {"no-objection", "hold what is condemned without saying so", 800},
-    {"no-put-back", "view what is being spilled without saying so", 800},
+    {"no-second-mark", "free an object without reading the hold tables a second time", 100},
+    {"no-objection", "hold an object marked for freeing without an objection", 800},
+    {"no-put-back", "view an object that is being spilled without an objection", 800},
     {"drop-at-send", "drop an object when its reference is sent, not when it has arrived", 300},
     {"no-sequence-bump", "free an object without a new sequence for its slot", 100},
-    {"no-pin-check", "spill what is viewed", 100},
+    {"no-pin-check", "spill an object that a process views", 100},
     {"no-sweep", "keep the hold table of a process that died", 100},
-    {"no-half-end", "keep what a process that died had half written", 100},
-    {"no-file-end", "keep the file of an object that nobody holds", 100},
+    {"no-half-end", "keep the half-written objects of a process that died", 100},
+    {"no-file-end", "keep the spill file of an object without holders", 100},
     {0},
 };
 
-const scenario hold_scenario = {.name = "hold",
-                                .doc = "objects in shared memory: held ones stay, others go, whoever dies",
-                                .mutations = mutations,
-                                .run = run};
+const scenario hold_scenario = {
+    .name = "hold",
+    .doc = "objects in shared memory: held objects stay, all others are freed, whichever process dies",
+    .mutations = mutations,
+    .run = run};

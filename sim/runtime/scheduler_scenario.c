@@ -299,23 +299,24 @@ static void run(const scenario_options *options, scenario_result *result) {
 
 static const scenario_mutation mutations[] = {
     {"no-lending", "a worker that blocks keeps its resources", 100},
-    {"no-patience", "what was passed too often waits on", 100},
-    {"no-shares", "first come, first served, however much a client has", 100},
-    {"no-reclaim", "ask nobody to give a lease back", 100},
-    {"no-idle-check", "give a worker that still blocks for a dead client to the next one", 200},
+    {"no-patience", "a request that was passed over too often keeps waiting", 100},
+    {"no-shares", "first come, first served, without fair shares", 100},
+    {"no-reclaim", "never reclaim a lease", 100},
+    {"no-idle-check", "give a worker that is still blocked for a dead driver to the next driver", 200},
     {"part-place", "place a group if its first bundle fits", 100},
-    {"no-refuse", "do not tell those who wait for a group that is removed", 100},
-    {"no-group-end", "let what runs in a group that is removed go on", 100},
-    {"no-restart-count", "start an actor that dies again and again", 100},
-    {"no-start-check", "take an old creation's answer for the new one's", 500},
-    {"no-kill", "let the process of a killed actor go on", 100},
-    {"no-tell", "do not tell those who wait for an actor that it is dead", 100},
+    {"no-refuse", "do not report a group's removal to callers that wait for it", 100},
+    {"no-group-end", "let tasks in a removed placement group continue", 100},
+    {"no-restart-count", "restart an actor more often than max_restarts", 100},
+    {"no-start-check", "accept the reply to an old creation as that of the new one", 500},
+    {"no-kill", "let the process of a killed actor continue", 100},
+    {"no-tell", "do not report an actor's death to callers that wait for it", 100},
     {"no-name-end", "let a dead actor keep its name", 100},
     {"no-evict", "let an actor wait on for room in a group that is removed", 300},
     {0},
 };
 
-const scenario scheduler_scenario = {.name = "scheduler",
-                                     .doc = "programs share workers: fair, nothing lost, nothing left; lives of actors",
-                                     .mutations = mutations,
-                                     .run = run};
+const scenario scheduler_scenario = {
+    .name = "scheduler",
+    .doc = "drivers share workers: fairly, without lost or leaked leases; actor lifetimes",
+    .mutations = mutations,
+    .run = run};

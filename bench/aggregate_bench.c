@@ -27,8 +27,7 @@ static double once(const reduction *reduction, const aggregate_tensor *tensors, 
 
 static void folds(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
-    size_t items = scene->bytes / mr_dtype_size(scene->dtype) / scene->tensors / LINE * LINE, /* as the store allocates
-                                                                                               * it */
+    size_t items = scene->bytes / mr_dtype_size(scene->dtype) / scene->tensors / LINE * LINE, /* as in the store */
         size = items * mr_dtype_size(scene->dtype);
     aggregate_tensor *tensors = bench_memory(scene->tensors * sizeof *tensors);
     void **places = bench_memory(scene->tensors * (scene->workers + 1) * sizeof *places);

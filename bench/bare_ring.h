@@ -33,6 +33,5 @@ static inline uint64_t bare_take(bare_ring *ring, bare_end *end) {
 
 bench_fn bare_one_way_fn;    /* no argument; values: p50, p99 of 8 bytes one way in µs, on two CPUs */
 bench_fn bare_round_trip_fn; /* the same there and back */
-bench_fn bare_bytes_fn;      /* the same, with a copy of as many bytes (argument: a size_t) into the ring and out of it,
-                              * on the way there */
+bench_fn bare_bytes_fn;      /* the same, with a copy in and out of `*argument` (a size_t) bytes on the way there */
 bench_fn bare_rate_fn;       /* values: M messages/s, sent without waiting for answers */

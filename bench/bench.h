@@ -88,8 +88,7 @@ pid_t bench_child(bench_child_fn *fn, void *argument);
  * address, say). */
 typedef void bench_server_fn(void *argument, int ready_fd);
 pid_t bench_server(bench_server_fn *fn, void *argument, void *said, size_t size);
-void bench_ready(int ready_fd, const void *said, size_t size); /* for the server: sends as many bytes as the parent
-                                                                * waits for */
+void bench_ready(int ready_fd, const void *said, size_t size); /* for the server: sends the awaited bytes */
 
 void bench_join(pid_t pid); /* waits for the child; if the child failed, the measurement fails */
 void bench_end(pid_t pid);  /* kills the child and waits for its end: for servers that never return */
@@ -128,8 +127,7 @@ typedef struct bench_options {
 
 bench *bench_create(const bench_options *options); /* the pattern is borrowed for the life of the bench */
 void bench_destroy(bench *b);
-void bench_suite(bench *b, const char *name); /* rows added from now on belong to this suite; name borrowed for the life
-                                               * of the bench */
+void bench_suite(bench *b, const char *name); /* begins a suite; its name is borrowed for the bench's life */
 
 typedef struct bench_outcome { /* a row after its measurement */
     const char *suite;

@@ -14,8 +14,7 @@
 #include "bench/bench_report.h"
 #include "bench/limits.h"
 
-typedef struct script { /* value that the nth measurement gives; shared memory, so that fresh processes continue the
-                         * count */
+typedef struct script { /* values by measurement; shared, so that fresh processes continue the count */
     unsigned calls;
     char order[32]; /* order of measurements: 'o' ours or 'r' reference */
 } script;

@@ -223,8 +223,7 @@ static void across(const bench_run *run, const void *argument, double *values) {
 void store_bench(bench *b) {
     static const limit_copy one = {1 << 20, 1}, sixty_four = {64 << 20, 1};
     static const limit_copy quarter = {256 << 20, 1}, whole = {1u << 30, 1}, small = {64, 1};
-    bool roomy = memory_headroom_bytes() > 8 * 1024 * MB; /* room for two objects, their source, and other users of the
-                                                           * memory */
+    bool roomy = memory_headroom_bytes() > 8 * 1024 * MB; /* room for two objects, their source, and others */
     const limit_copy *large = roomy ? &whole : &quarter;
     static const limit_copy medium = {40 << 10, 1};
     const bench_bar bar = {BENCH_RATIO_AT_LEAST, 0.85}, rate = {BENCH_VALUE_AT_LEAST, 300};

@@ -11,8 +11,7 @@
 typedef struct question { /* a request without an answer yet */
     history_recorder_book *book;
     linearizability_history *history;
-    size_t look, swap; /* a swap has both: it succeeds as a swap, or its refusal shows the newest version as a look
-                        * does */
+    size_t look, swap; /* a swap has both: its refusal shows the newest version, as a look does */
     uint64_t expected;
     metadata_store_done_fn *done;
     void *argument;

@@ -18,10 +18,8 @@ typedef struct scenario_options {
     uint64_t seed;
     const char *mutation;    /* one of the scenario's mutations; NULL: none */
     bool verbose;            /* print the trace on stdout */
-    uint64_t stop_after;     /* end without a check after this many events, with the violations found till then; 0: run
-                              * to the end */
-    uint64_t faults_max;     /* draw all faults of the plan, but carry out only this number of first ones; UINT64_MAX:
-                              * all */
+    uint64_t stop_after;     /* end without a check after this many events; 0: run to the end */
+    uint64_t faults_max;     /* draw all faults, but carry out only the first faults_max; UINT64_MAX: all */
     uint64_t faults_skipped; /* of the first 64 faults, skip those whose bit is set */
 } scenario_options;
 

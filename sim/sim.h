@@ -78,8 +78,7 @@ typedef struct sim_program {
     void *(*start)(sim_node *node, const env *env, void *argument);
     /* Frees the state, after a crash too. Messages sent by this function are dropped, and the disk is closed. */
     void (*stop)(void *state);
-    int64_t (*next_us)(void *state); /* next tick, by the node's clock; called after each run of the node's code; NULL:
-                                      * no ticks */
+    int64_t (*next_us)(void *state); /* next tick, by the node's clock; called whenever its code ran; NULL: none */
     void (*tick)(void *state, int64_t now_us);
 } sim_program;
 
@@ -125,26 +124,21 @@ typedef struct sim_event { /* embedded in the struct that the event is about; ze
     list held;
     sim_node *node;                       /* the event waits while this node is busy; NULL: it never waits */
     void (*run)(struct sim_event *self);  /* called once; may free the struct that embeds the event */
-    void (*drop)(struct sim_event *self); /* frees an event that is still scheduled when the simulation ends; NULL:
-                                           * nothing to free */
+    void (*drop)(struct sim_event *self); /* frees an event left at the end of the simulation; NULL: no-op */
 } sim_event;
 
 void sim_schedule(sim *sim, sim_event *event, int64_t at_us);
 void sim_cancel(sim *sim, sim_event *event); /* unschedules the event; no-op if it is not scheduled */
 void sim_enter(sim_node *node);              /* around every call of a node's code */
 void sim_leave(sim_node *node);
-bool sim_node_dying(const sim_node *node); /* the node has crashed in the callback that runs now */
-int64_t
-sim_node_free_at_us(const sim_node *node); /* time at which effects of the node's code begin: now, or the end of its
-                                            * busy time */
-bool sim_listens(const sim *sim);          /* the trace is printed */
+bool sim_node_dying(const sim_node *node);         /* the node has crashed in the callback that runs now */
+int64_t sim_node_free_at_us(const sim_node *node); /* effects of its code begin then: now, or after its busy time */
+bool sim_listens(const sim *sim);                  /* the trace is printed */
 struct network *sim_get_network(const sim *sim);
 struct network_port *sim_node_port(const sim_node *node);
 struct sim_disk *sim_node_disk(const sim_node *node);
-const transport_events *sim_node_events(const sim_node *node, void **context); /* NULL: the process receives no
-                                                                                * transport events */
-bool sim_may_crash(const sim_node *node); /* whether the scenario allows a crash; modules ask before they crash a
-                                           * node */
+const transport_events *sim_node_events(const sim_node *node, void **context); /* NULL: it receives none */
+bool sim_may_crash(const sim_node *node); /* modules ask this before they crash a node */
 void sim_guard_crashes(sim *sim, bool (*guard)(void *context, const sim_node *node), void *context);
 rng sim_fork_rng(sim *sim, uint64_t stream); /* the same stream for the same number, independent of earlier draws */
 bool sim_fault_strikes(const sim *sim, uint64_t index); /* whether this fault of the plan is to be carried out */

@@ -57,5 +57,4 @@ void sim_network_report(const network *network); /* adds its counters by sim_cou
 void sim_network_destroy(network *network);
 network_port *sim_network_port_create(network *network, sim_node *node);
 transport sim_network_port_up(network_port *port);           /* a process begins */
-void sim_network_port_down(network_port *port, bool silent); /* the process is gone, and its links with it, without an
-                                                              * event */
+void sim_network_port_down(network_port *port, bool silent); /* process and links are gone, without events */

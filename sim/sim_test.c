@@ -112,8 +112,7 @@ static void a_run_ends_when_what_it_waits_for_holds(void **state) {
 static void what_comes_for_a_busy_node_waits_in_order(void **state) {
     world *world = *state;
     sim_node_spend(world->node, 100);
-    sim_node_after(world->node, 100, add_message, &world->trace, 'a'); /* at the end of the busy time, and after the
-                                                                        * other events */
+    sim_node_after(world->node, 100, add_message, &world->trace, 'a'); /* at its end, after the others */
     sim_node_after(world->node, 50, add_message, &world->trace, 'b');
     sim_after(world->sim, 60, add_message, &world->trace, 'c'); /* not an event of the node */
     sim_node_after(world->node, 70, add_message, &world->trace, 'd');

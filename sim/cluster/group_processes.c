@@ -74,8 +74,7 @@ static void on_enrolled(void *context, uint64_t incarnation) {
 static void begin_enrol(process *process) {
     if (process->acquire != NULL) incarnation_acquire_destroy(process->acquire);
     process->incarnation = 0;
-    uint32_t member = process->group_process->id * INCARNATION_ACQUIRE_KEYS; /* all members use the same key, so they
-                                                                              * conflict */
+    uint32_t member = process->group_process->id * INCARNATION_ACQUIRE_KEYS; /* all members use one key */
     process->acquire = incarnation_acquire_create(sim_process_metadata(&process->process), process->process.env->rng,
                                                   member, now_of(process), on_enrolled, process);
 }

@@ -67,8 +67,7 @@ void rpc_checker_fini(rpc_checker *checker);
 /* The bytes of a call. */
 size_t rpc_plan_payload_size(const rpc_plan *plan);
 rpc_entry *rpc_checker_add(rpc_checker *checker, const rpc_plan *plan, sim_node *node, uint8_t *payload);
-rpc_entry *rpc_checker_read(rpc_checker *checker, span payload); /* NULL after a violation: not a payload of this
-                                                                  * scenario */
+rpc_entry *rpc_checker_read(rpc_checker *checker, span payload); /* NULL after a violation: malformed payload */
 
 /* Records that a handler received this request. NULL after a violation. */
 rpc_entry *rpc_checker_ran(rpc_checker *checker, const rpc_call_request *request);

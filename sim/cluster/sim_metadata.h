@@ -6,5 +6,4 @@
 
 extern const sim_program sim_metadata_program;
 
-const metadata_db *sim_metadata_metadata(const sim_node *node); /* NULL: the node is down, or cannot read its disk
-                                                                 * yet */
+const metadata_db *sim_metadata_metadata(const sim_node *node); /* NULL: node down, or its disk unread */

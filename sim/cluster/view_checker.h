@@ -33,8 +33,7 @@ void view_checker_given(view_checker *checker, const sim_node *node, uint64_t in
 /* The process on that node enters a view; *entered is the newest view it has entered, 0 at first. */
 void view_checker_entered(view_checker *checker, const sim_node *node, const membership_view *view, uint64_t *entered);
 
-uint64_t view_checker_sent(view_checker *checker, const sim_node *node, uint64_t entered); /* returns the number of the
-                                                                                            * write */
+uint64_t view_checker_sent(view_checker *checker, const sim_node *node, uint64_t entered); /* returns its number */
 void view_checker_accepted(view_checker *checker, const sim_node *node, uint64_t entered, uint64_t write);
 
 void view_checker_check_lives(view_checker *checker); /* at the end */

@@ -1,8 +1,8 @@
 /* kv_data_checker.h — checks which data the ranks of a workload use in their steps (kv/client/data_client.h).
  *
  * Checked  a step has one batch: every process that repeats the step uses it, until the tables restart from nothing,
- *          and the data with them; or until the tables go back to a checkpoint and the rank gives up batches that it has
- *          not begun since;
+ *          and the data with them; or until the tables go back to a checkpoint and the rank gives up batches that it
+ *          has not begun since;
  *          no item is given to two steps of an epoch. */
 #pragma once
 #include "cluster/batch_claims.h"
@@ -15,10 +15,8 @@ typedef struct kv_data_checker { /* ready when it is zero-initialized except for
     sim *sim;
     uint64_t sizes[KV_DATA_CHECKER_PARTS];
     uint32_t parts;                                             /* 0: no data */
-    uint64_t birth;                                             /* current history of the tables, since they last began
-                                                                 * from nothing */
-    uint64_t had[KV_DATA_CHECKER_RANKS][KV_DATA_CHECKER_STEPS]; /* generation in which the batch was last used; 0:
-                                                                 * never */
+    uint64_t birth;                                             /* of the tables' current history */
+    uint64_t had[KV_DATA_CHECKER_RANKS][KV_DATA_CHECKER_STEPS]; /* generation of the last use; 0: unused */
     batch_claims_piece pieces[KV_DATA_CHECKER_RANKS][KV_DATA_CHECKER_STEPS];
 } kv_data_checker;
 

@@ -1,4 +1,4 @@
-"""Errors: raised again where the result is asked for, as what they were."""
+"""Errors: get() raises them again with their original types."""
 
 import os
 import pickle

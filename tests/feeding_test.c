@@ -180,7 +180,7 @@ static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state
     line_close(&line);
 }
 
-/* The worker of the body gets a task without retries, and returns it: the task runs elsewhere. */
+/* The worker of the body gets a task with max_calls = 1, and returns it without running it: the worker does not end. */
 static void what_was_given_back_is_not_counted(void **state) {
     line line;
     mr_ref last, first, next;

@@ -172,7 +172,7 @@ static void refuse(mr_actor worker, bool refuses) {
     assert_int_equal(mr_call_actor(mr, worker, "refuse", NULL, mr_int(refuses)), MR_OK);
 }
 
-/* Its process may be restarted so many times, and lost calls are sent again. */
+/* Its process may be restarted `restarts` times, and lost calls are sent again. */
 static mr_actor lasting_server(int restarts) {
     const mr_actor_options options =
         MR_OPTIONS(mr_actor_options, .max_restarts = restarts, .max_call_retries = restarts);
@@ -232,7 +232,7 @@ static void two_servers_take_turns(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* A worker that is listed more often than there are places shares one place among the rest. */
+/* A worker is listed more often than it has places: its model is the same each time, so the rest share one place. */
 static void who_is_there_more_often_than_there_are_places_lends(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_actor workers[3 * PLACES];

@@ -86,7 +86,7 @@ static void twin_push(twin *twin, uint64_t t, float rate, size_t first, size_t c
 static const char *const row_optimizers[] = {"add",     "sgd",  "momentum", "nesterov", "adagrad",
                                              "rmsprop", "adam", "adamw",    "ftrl"};
 
-static float rate_of(const char *optimizer) { return strcmp(optimizer, "add") == 0 ? 0 : 0.5f; } /* no rate */
+static float rate_of(const char *optimizer) { return strcmp(optimizer, "add") == 0 ? 0 : 0.5f; } /* add: none */
 
 static void optimize_rows(scene *scene, const char *name, rng *rng) {
     mr_ps_table *table =

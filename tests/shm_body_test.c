@@ -87,7 +87,7 @@ static void bodies_that_leave_at_once_leave_whole_or_not_at_all(void **state) {
             assert_true(shm_pair_until(pair, &pair->b.messages, ++sent));
             assert_int_equal(pair->b.body_size, size);
         } else {
-            refused++; /* no link, or not enough room yet: the ring grows */
+            refused++; /* not enough room yet: the ring grows */
         }
         assert_int_equal(pair->b.wrong, 0);
     }

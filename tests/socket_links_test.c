@@ -445,7 +445,7 @@ static void send_one_more(void *argument, mr_status status) {
     assert_int_equal(socket_end_send(end, end->link, "more", 4), MR_OK);
 }
 
-/* Messages sent from body_sent leave too, before the loop waits. */
+/* Messages sent in a body_sent_fn leave too, before the loop waits. */
 static void the_loop_does_not_wait_with_words_unsent(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = -1};

@@ -32,7 +32,7 @@ MR_TASK(say) {
     return mr_return(call, mr_int(getpid()));
 }
 
-/* Prints plain lines on both streams, and to the other stream only on errors. */
+/* Prints plain lines on both streams. */
 MR_TASK(speak) {
     int64_t number;
     MR_TRY(mr_arg_int(call, 0, &number));

@@ -29,6 +29,6 @@ struct group_cluster {
 };
 
 extern const sim_program group_member_program; /* the argument is a group_process */
-void group_decided(void *context, const sim_node *node, const consumer_group *group); /* context: group_world */
+void group_decided(void *context, const sim_node *node, const consumer_group *group); /* context: group_cluster */
 /* the process knows that all epochs are over */
 bool group_done(const group_process *process);

@@ -304,7 +304,7 @@ def test_references_come_back_to_who_made_them(ray):
         assert ray.get(maker.kept.remote()) == (value, [value])
 
 
-# ---- What Ray's own functions and references take and have as well.
+# ---- Arguments and attributes of Ray's functions and references.
 
 
 def test_arguments_by_their_names(ray):

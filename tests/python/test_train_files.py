@@ -306,7 +306,7 @@ def test_the_sampler_in_a_loader():
     assert sorted(int(i) for batch in loader for i in batch) == sorted(shard_indices(20, 0, 2))
 
 
-# ---- What people look at.
+# ---- The display.
 
 PROGRAM = textwrap.dedent("""
     import sys

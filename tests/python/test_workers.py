@@ -303,7 +303,7 @@ def test_what_was_printed_before_a_crash_is_in_the_error(ray):
         ray.get(last_words.remote())
 
 
-# ---- What workers print.
+# ---- Output of workers.
 
 def test_output_of_every_kind_has_its_prefix(tmp_path):
     program = tmp_path / "program.py"

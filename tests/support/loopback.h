@@ -14,7 +14,7 @@ typedef struct loopback_message {
     size_t head_size;
     uint8_t *body; /* owned copy */
     size_t body_size;
-    uint8_t *into;      /* result of on_body, between body_start and body_finish */
+    uint8_t *into;      /* result of on_body, between loopback_body_start and loopback_body_finish */
     body_sent_fn *sent; /* called when it is delivered or dropped */
     void *argument;
 } loopback_message;

@@ -1,7 +1,6 @@
-/* aggregate_bench.c — models into one, beside memcpy of the same memory.
- *
- * A copy of n bytes reads n and writes n; folding W models of n bytes reads W·n and writes n. Rows are in GB/s as a
- * memcpy counts them, (W + 1)·n / 2 a fold, so that 1.0 of memcpy means the same traffic in the same time. */
+/* aggregate_bench.c — benchmark of model aggregation, compared with memcpy of the same memory. A copy of n bytes reads
+ * n and writes n; aggregating W models of n bytes reads W·n and writes n. Rows are in GB/s as memcpy counts them, (W +
+ * 1)·n / 2 per aggregation, so a ratio of 1.0 to memcpy means the same traffic in the same time. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -9,13 +8,13 @@
 #include "bench/suites.h"
 #include "train/aggregate.h"
 
-enum { LINE = 64 }; /* items: tensors begin on lines of the caches */
+enum { LINE = 64 }; /* items: tensors begin on cache lines */
 
 typedef struct scene {
     reduction_kind kind;
     mr_dtype dtype;
-    size_t workers, bytes; /* of one worker's model */
-    size_t tensors;        /* that it is cut into */
+    size_t workers, bytes; /* size of one worker's model */
+    size_t tensors;        /* number of tensors in the model */
     size_t threads;
     bool in_place;
 } scene;
@@ -64,7 +63,7 @@ void aggregate_bench(bench *b) {
     static const struct {
         const char *name;
         scene scene;
-        double bar; /* of memcpy; 0: none */
+        double bar; /* ratio to memcpy; 0: no bar */
     } rows[] = {
         {"average of 4 x 100 MB fp32, one thread", {REDUCTION_AVERAGE, MR_F32, 4, 100 << 20, 161, 1, false}, 0.7},
         {"average of 4 x 100 MB fp32", {REDUCTION_AVERAGE, MR_F32, 4, 100 << 20, 161, 2, false}, 0.7},

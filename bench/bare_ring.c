@@ -53,7 +53,7 @@ void bare_one_way_fn(const bench_run *run, const void *argument, double *values)
     values[1] /= 2;
 }
 
-/* ---- With bytes: the least that a message of that size can cost, a copy into shared memory and one out of it. */
+/* ---- With bytes: the minimal cost of a message of that size, one copy into shared memory and one out of it. */
 
 enum { BLOCKS = 4 };
 

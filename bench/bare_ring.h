@@ -1,5 +1,5 @@
-/* bare_ring.h — the least that a ring between two processes can be: slots of eight bytes, a head, a tail, both ends
- * spinning for ever. No sizes, no sleeping, no checks: the reference for what ours adds. */
+/* bare_ring.h — minimal ring between two processes: slots of eight bytes, a head, a tail, both ends spin for ever. It
+ * has no sizes, no sleeping and no checks: it is the reference that shows the overhead of our ring. */
 #pragma once
 #include <stdatomic.h>
 #include <stdint.h>
@@ -12,7 +12,7 @@ typedef struct bare_ring { /* zeroed shared memory */
     _Alignas(128) uint64_t slots[BARE_SLOTS];
 } bare_ring;
 
-typedef struct bare_end { /* one side's own count, and what it knows of the other's */
+typedef struct bare_end { /* this side's own count, and the last known count of the other side */
     uint64_t mine, other;
 } bare_end;
 
@@ -33,5 +33,5 @@ static inline uint64_t bare_take(bare_ring *ring, bare_end *end) {
 
 bench_fn bare_one_way_fn;    /* no argument; values: p50, p99 of 8 bytes one way in µs, on two CPUs */
 bench_fn bare_round_trip_fn; /* the same there and back */
-bench_fn bare_bytes_fn;      /* the same with so many bytes (a size_t) copied in, and out of it, on the way there */
-bench_fn bare_rate_fn;       /* values: M messages/s, one after the other without waiting for answers */
+bench_fn bare_bytes_fn;      /* the same, with a copy in and out of `*argument` (a size_t) bytes on the way there */
+bench_fn bare_rate_fn;       /* values: M messages/s, sent without waiting for answers */

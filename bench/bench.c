@@ -25,7 +25,7 @@ struct bench {
     const char *suite;
     bench_outcome *rows; /* owned */
     size_t count;
-    double *values; /* shared with the measuring process: BENCH_VALUES_MAX of them */
+    double *values; /* shared with the measuring process: BENCH_VALUES_MAX values */
     bench_report_fn *report;
     void *report_context;
 };
@@ -48,7 +48,7 @@ double bench_percentile(const double *sorted, size_t count, double percent) {
 
 void bench_samples_init(bench_samples *samples, size_t limit) {
     *samples = (bench_samples){.values = xmalloc(limit * sizeof(double)), .limit = limit};
-    memset(samples->values, 0, limit * sizeof(double)); /* no page fault while it is filled */
+    memset(samples->values, 0, limit * sizeof(double)); /* avoids page faults while it is filled */
 }
 
 void bench_samples_fini(bench_samples *samples) { free(samples->values); }
@@ -99,7 +99,7 @@ void bench_pin(bench_place place, unsigned side) {
     if (place == BENCH_FREE) return;
     int cpus[2];
     unsigned count = allowed_cpus(cpus, 2);
-    if (count == 0 || (place == BENCH_TWO_CPUS && count < 2)) return; /* a machine that has not so many */
+    if (count == 0 || (place == BENCH_TWO_CPUS && count < 2)) return; /* this machine has fewer CPUs */
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(cpus[place == BENCH_TWO_CPUS ? side % 2 : 0], &one);
@@ -113,7 +113,7 @@ pid_t bench_child(bench_child_fn *fn, void *argument) {
     if (pid < 0) bench_fail("fork: %s", strerror(errno));
     if (pid > 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1); /* it died before the line above */
+    if (getppid() != parent) _exit(1); /* the parent died before the line above */
     fn(argument);
     fflush(NULL);
     _exit(0);
@@ -185,7 +185,7 @@ void *bench_memory(size_t size) { return map_backed(size, MAP_PRIVATE); }
 /* Waits for the measuring process; false if it had to be killed. */
 static bool wait_bounded(pid_t pid, double timeout_s) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return true; /* waitpid will wait for as long as it takes */
+    if (fd < 0) return true; /* waitpid blocks as long as needed */
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     int ready;
     do ready = poll(&wait, 1, (int)(timeout_s * 1000));
@@ -210,13 +210,14 @@ static bool measure_once(bench *b, bench_fn *fn, const void *argument) {
         fflush(NULL);
         _exit(0);
     }
-    setpgid(pid, pid); /* both sides do it: whoever comes first */
+    setpgid(pid, pid); /* parent and child both call it: the first call counts */
     bool in_time = wait_bounded(pid, b->options.timeout_s);
     if (!in_time) {
         fprintf(stderr, "  measurement failed: not done after %.0f s\n", b->options.timeout_s);
         kill(pid, SIGKILL);
     }
-    /* The process is not reaped yet, so the group's number is still its own: end whatever the measurement forgot. */
+    /* The process is not reaped yet, so the group's number is still its own: kill all remaining processes of the
+     * measurement. */
     siginfo_t info;
     while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
     kill(-pid, SIGKILL);

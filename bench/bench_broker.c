@@ -16,7 +16,7 @@ static void serve(void *argument, int ready_fd) {
         broker_open(loop, &(broker_options){.path = self->path, .arena_bytes = ARENA_BYTES}, &broker) != MR_OK)
         bench_fail("hub: %s", mr_last_error());
     bench_ready(ready_fd, "r", 1);
-    event_loop_run(loop); /* for ever: it is ended by bench_broker_stop, or with its parent */
+    event_loop_run(loop); /* serves until bench_broker_stop or until its parent dies */
 }
 
 void bench_broker_start(bench_broker *broker) {

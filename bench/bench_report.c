@@ -8,7 +8,7 @@
 
 /* ---- The table. */
 
-/* Three or four digits that matter, whatever the size. */
+/* Prints three or four significant digits, whatever the size. */
 static const char *number(char *text, size_t size, double value) {
     double digits = value < 0 ? -value : value;
     int decimals = digits >= 100 ? 0 : digits >= 10 ? 1 : digits >= 1 ? 2 : 3;

@@ -14,9 +14,9 @@
 #include "bench/bench_report.h"
 #include "bench/limits.h"
 
-typedef struct script { /* what the nth measurement gives; shared, so that fresh processes count on */
+typedef struct script { /* values by measurement; shared, so that fresh processes continue the count */
     unsigned calls;
-    char order[32]; /* who was measured: 'o' or 'r' */
+    char order[32]; /* order of measurements: 'o' ours or 'r' reference */
 } script;
 
 static script *script_create(void) {
@@ -107,7 +107,7 @@ static void percentiles(void **state) {
     bench_samples_fini(&samples);
 }
 
-/* What bench_fail and the harness say about these goes to stderr; here it would look like trouble. */
+/* bench_fail and the harness print to stderr; in a passing test that output would look like an error. */
 static void hush(void) { assert_non_null(freopen("/dev/null", "w", stderr)); }
 
 static void fails(const bench_run *run, const void *argument, double *values) {
@@ -150,7 +150,7 @@ static void what_goes_wrong_is_a_failed_row(void **state) {
     bench_destroy(b);
 }
 
-/* The server says a number; the folder lies where it was asked for, and takes a file. */
+/* The server reports a number; the folder is below $TMPDIR and accepts a file. */
 static void serve_number(void *argument, int ready_fd) { bench_ready(ready_fd, argument, sizeof(int)); }
 static void asks_a_server(const bench_run *run, const void *argument, double *values) {
     int number = 42, said = 0;

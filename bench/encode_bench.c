@@ -1,6 +1,5 @@
-/* encode_bench.c — what it costs to put messages and values into bytes and to read them, without sending them.
- *
- * One thread, nothing to wait for: rates are per second of the CPU's time. */
+/* encode_bench.c — benchmark of encoding and decoding messages and values, without sending them. One thread that never
+ * waits: rates are per second of CPU time. */
 #include <string.h>
 #include <time.h>
 
@@ -16,7 +15,7 @@ static double cpu_seconds(void) {
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* How often `fn` can be called in a second; the clock is looked at after each `batch`. */
+/* Calls of `fn` per second; the clock is read after each `batch` calls. */
 static double rate(const bench_run *run, size_t batch, void (*fn)(void *argument), void *argument) {
     bench_pin(BENCH_TWO_CPUS, 0);
     fn(argument);
@@ -88,7 +87,7 @@ static void sum_one(void *argument) {
 static void copy_one(void *argument) {
     body *body = argument;
     memcpy(body->copy, body->bytes, body->size);
-    __asm__ volatile("" : : "r"(body->copy) : "memory"); /* it really happens */
+    __asm__ volatile("" : : "r"(body->copy) : "memory"); /* keeps the compiler from removing it */
 }
 
 static double body_rate(const bench_run *run, size_t size, void (*fn)(void *argument)) {
@@ -132,7 +131,7 @@ static void write_one(void *argument) {
     value_write(&payload->arg, &payload->plan, payload->bytes, NULL);
 }
 
-/* Opens it and looks at every item of the outermost container. */
+/* Opens the value and reads every item of the outermost container. */
 static void read_one(void *argument) {
     payload *payload = argument;
     value_doc doc;

@@ -1,5 +1,5 @@
-/* event_ring_bench.c — what it costs that every call leaves a trace of itself (runtime/common/event_ring.h): the trace
- * alone, and calls with it beside calls without (the option events_kept), in the same binary. */
+/* event_ring_bench.c — cost of recording an event for every call (runtime/common/event_ring.h): the recording alone,
+ * and calls with it compared with calls without it (option events_kept), in the same binary. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -34,8 +34,8 @@ static void looks_at_clock(const bench_run *run, const void *argument, double *v
     values[0] = (double)(now_ns - start_ns) / (double)(count + (sum == 0));
 }
 
-/* ---- Whole calls, seen and unseen: two programs in this process take turns of a few milliseconds. What disturbs the
- * machine disturbs both, so the median of their ratios says more than the ratio of their medians. */
+/* ---- Whole calls, with and without events: two drivers in this process take turns of a few milliseconds. Noise of the
+ * machine affects both, so the median of their ratios is more precise than the ratio of their medians. */
 
 enum { TURNS_MAX = 512 };
 
@@ -84,10 +84,11 @@ static void pipelined(program *program, int count) {
 
 typedef struct load {
     void (*run)(program *program, int count);
-    int warm, count; /* of one turn */
+    int warm, count; /* duration of one turn */
 } load;
 
-/* Nanoseconds a call. The other program's worker has slept meanwhile: the first calls wake ours. */
+/* Nanoseconds per call. The worker of the other driver has slept meanwhile: the first calls wake ours and are not
+ * counted. */
 static double turn(program *program, const load *load) {
     load->run(program, load->warm);
     int64_t before_ns = clock_ns();
@@ -95,8 +96,8 @@ static double turn(program *program, const load *load) {
     return (double)(clock_ns() - before_ns) / load->count;
 }
 
-/* The median of the ratios of one pair. What a pair got by chance (which CPU, which lines of the cache) it keeps: that
- * is several times what is measured, and goes away only with another pair. */
+/* The median of the ratios of one pair. A pair keeps its accidental properties (CPU, cache lines): their effect is
+ * several times the measured difference, and only another pair averages it out. */
 static double ratio_of_pair(const load *load, bool seen_first, double seconds) {
     program *seen = bench_memory(sizeof *seen), *unseen = bench_memory(sizeof *unseen);
     if (seen_first) program_open(seen, "2048");
@@ -105,7 +106,7 @@ static double ratio_of_pair(const load *load, bool seen_first, double seconds) {
     bench_samples ratios;
     bench_samples_init(&ratios, TURNS_MAX);
     int64_t end_ns = clock_ns() + (int64_t)(seconds * 1e9);
-    for (int i = 0; clock_ns() < end_ns; i++) { /* who is first changes */
+    for (int i = 0; clock_ns() < end_ns; i++) { /* the order alternates */
         double first = turn(i % 2 == 0 ? seen : unseen, load), second = turn(i % 2 == 0 ? unseen : seen, load);
         bench_samples_add(&ratios, i % 2 == 0 ? first / second : second / first);
     }

@@ -1,4 +1,4 @@
-/* limits.c — the suite that reports the limits of this machine, and the limits that are too small for a file. */
+/* limits.c — the suite that reports the limits of this machine, and those limits that need no file of their own. */
 #include "bench/limits.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "bench/suites.h"
 
-/* ---- The system's own costs. */
+/* ---- Costs of system calls. */
 
 static double average_us(void (*operation)(void), unsigned batch, double seconds) {
     int64_t start_ns = clock_ns(), end_ns, until_ns = start_ns + (int64_t)(seconds * 1e9);

@@ -1,35 +1,35 @@
-/* limits.h — limits of the machine, measured without Miniray.
+/* limits.h — limits of the machine, measured without Miniray. The suite `limits` reports these; other suites use them
+ * as the reference of their rows, in the same run.
  *
- * The suite `limits` reports these; other suites take them as the reference of their rows, in the same run. Each comes
- * in two forms: a plain function, and a bench_fn for bench_pair, whose argument is the structure named beside it. All
- * are to be called inside a measurement (bench.h). */
+ * Each limit comes in two forms: a plain function, and a bench_fn for bench_pair, whose argument is the structure named
+ * beside it. All are called inside a measurement (bench.h). */
 #pragma once
 #include "bench/bench.h"
 
 /* ---- Copying. */
 
 typedef struct limit_copy {
-    size_t size;      /* of one memcpy, over and over from the same place to the same place */
-    unsigned threads; /* each with places of its own; 0 counts as 1 */
+    size_t size;      /* bytes of one memcpy, repeated with the same source and target */
+    unsigned threads; /* each thread with buffers of its own; 0 counts as 1 */
 } limit_copy;
 
 double limit_memcpy(const limit_copy *copy, double seconds); /* GB/s of all threads together */
 bench_fn limit_memcpy_fn;                                    /* limit_copy; values: GB/s */
 
-/* The same of what another CPU has just written, which is the most that a message can be copied out with: one thread
- * writes `size` bytes, another copies them, in turns; only the copying counts. Median GB/s. */
+/* Copies bytes that another CPU has just written, the upper bound for receiving a message: one thread writes `size`
+ * bytes, another copies them, in turns; only the copying counts. Median GB/s. */
 double limit_memcpy_across(size_t size, double seconds);
 bench_fn limit_memcpy_across_fn; /* limit_copy, one thread; values: GB/s */
 
 /* ---- Waking another process. */
 
 typedef enum limit_wire {
-    LIMIT_SPIN,       /* one polls a word that the other writes */
-    LIMIT_FUTEX,      /* sleeps on it */
+    LIMIT_SPIN,       /* one side polls a word that the other writes */
+    LIMIT_FUTEX,      /* futex wait on that word */
     LIMIT_EVENTFD,    /* blocking read */
     LIMIT_UNIX,       /* stream socket, blocking read */
-    LIMIT_TCP,        /* loopback, no delay, blocking read */
-    LIMIT_UNIX_EPOLL, /* the same where a loop waits: epoll, then read */
+    LIMIT_TCP,        /* loopback, TCP_NODELAY, blocking read */
+    LIMIT_UNIX_EPOLL, /* the same with an event loop: epoll, then read */
     LIMIT_TCP_EPOLL,
 } limit_wire;
 
@@ -51,14 +51,14 @@ bench_fn limit_one_way_fn;    /* limit_trip; the same halved */
 
 typedef struct limit_flow {
     limit_wire wire; /* LIMIT_UNIX or LIMIT_TCP */
-    size_t size;     /* of one message: written whole, read whole into the same place */
+    size_t size;     /* bytes of one message: written whole, read whole into the same buffer */
     bench_place place;
 } limit_flow;
 
 double limit_stream(const limit_flow *flow, double seconds); /* GB/s */
-bench_fn limit_stream_fn;                                    /* limit_flow; values: GB/s, messages a second */
+bench_fn limit_stream_fn;                                    /* limit_flow; values: GB/s, messages per second */
 
-/* Two connected sockets of the wire's kind: sides 0 and 1. The caller closes them. */
+/* Two connected sockets of the given kind: sides 0 and 1. The caller closes them. */
 void limit_sockets(limit_wire wire, int fds[2]);
 
 /* ---- The system. */

@@ -23,7 +23,7 @@ static void *copier_main(void *argument) {
     size_t size = self->copy->size;
     bench_pin(BENCH_TWO_CPUS, self->index);
     uint8_t *from = bench_memory(size), *to = bench_memory(size);
-    size_t batch = size < (1 << 20) ? (1 << 20) / size : 1; /* between two looks at the clock */
+    size_t batch = size < (1 << 20) ? (1 << 20) / size : 1; /* between two reads of the clock */
     memcpy(to, from, size);
     pthread_barrier_wait(self->start);
     int64_t start_ns = clock_ns(), end_ns, until_ns = start_ns + (int64_t)(self->seconds * 1e9);
@@ -31,7 +31,7 @@ static void *copier_main(void *argument) {
     do {
         for (size_t i = 0; i < batch; i++) {
             memcpy(to, from, size);
-            __asm__ volatile("" ::"r"(to), "r"(from) : "memory"); /* each of them really happens */
+            __asm__ volatile("" ::"r"(to), "r"(from) : "memory"); /* keeps the compiler from removing copies */
         }
         copies += batch;
         end_ns = clock_ns();
@@ -71,7 +71,7 @@ void limit_memcpy_fn(const bench_run *run, const void *argument, double *values)
 typedef struct writer {
     size_t size;
     uint8_t *place;
-    _Atomic uint64_t turn; /* odd: the writer's */
+    _Atomic uint64_t turn; /* odd: the writer's turn */
     _Atomic bool stop;
 } writer;
 
@@ -134,7 +134,7 @@ static uint8_t *map(size_t size, int flags, int fd) {
     return memory;
 }
 
-/* Touches every page of a mapping and gives it back; the nanoseconds of the touching alone. */
+/* Touches every page of a mapping and unmaps it; returns the nanoseconds of the touching alone. */
 static int64_t touch(uint8_t *memory, size_t size, bool read_only) {
     volatile uint8_t *pages = memory;
     int64_t start_ns = clock_ns();

@@ -1,4 +1,4 @@
-/* limits_socket.c — two processes and the plainest way of each kind to reach one another. See limits.h. */
+/* limits_socket.c — two processes that communicate by the simplest use of each kernel primitive. See limits.h. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/futex.h>
@@ -67,16 +67,16 @@ static bool read_all(int fd, uint8_t *data, size_t size) {
 
 /* ---- There and back. */
 
-typedef struct cell { /* one word for each side, on lines of their own */
+typedef struct cell { /* one word per side, each on its own cache line */
     _Alignas(128) _Atomic uint32_t word;
 } cell;
 
-typedef struct ends { /* of one wire; both processes have them */
+typedef struct ends { /* state of one pair; both processes have it */
     limit_trip trip;
-    cell *cells;   /* shared: cells[side] is what that side waits for */
-    int in[2];     /* descriptor that side reads */
-    int out[2];    /* and writes */
-    int epolls[2]; /* only where has_epoll */
+    cell *cells;   /* shared: that side waits for a change of cells[side] */
+    int in[2];     /* descriptor that this side reads */
+    int out[2];    /* descriptor that this side writes */
+    int epolls[2]; /* used only where has_epoll */
 } ends;
 
 static bool has_epoll(limit_wire wire) { return wire == LIMIT_UNIX_EPOLL || wire == LIMIT_TCP_EPOLL; }
@@ -158,7 +158,7 @@ limit_latency limit_round_trip(const limit_trip *trip, double seconds) {
     pid_t pid = bench_child(echo, &ends);
     bench_pin(trip->place, 0);
     bench_samples_init(&samples, SAMPLES_MAX);
-    /* A spinning trip is hardly longer than a look at the clock: many count as one. */
+    /* A spinning round trip is hardly longer than reading the clock: one sample covers many round trips. */
     unsigned batch = trip->wire == LIMIT_SPIN ? SPIN_BATCH : 1;
     int64_t start_ns = clock_ns(), last_ns = start_ns, now_ns;
     int64_t warm_ns = start_ns + (int64_t)(seconds * 1e8), until_ns = warm_ns + (int64_t)(seconds * 1e9);

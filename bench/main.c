@@ -26,7 +26,7 @@ typedef struct arguments {
     bench_options options;
     const char *json;
     bool wanted[SUITES];
-    bool some; /* suites were named */
+    bool some; /* suites given on the command line */
 } arguments;
 
 enum { KEY_QUICK = 256, KEY_SUITE, KEY_ROW, KEY_JSON, KEY_REPEATS, KEY_SECONDS, KEY_LIST };
@@ -75,7 +75,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 }
 
 typedef struct printer {
-    const char *suite; /* whose heading was printed last */
+    const char *suite; /* suite whose heading was printed last */
 } printer;
 
 static void print_row(void *context, const bench_outcome *row) {

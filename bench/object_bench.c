@@ -1,5 +1,5 @@
-/* object_bench.c — large values from a C program: put, get, to a task and back, from one process to another, beside
- * memcpy of the same run. */
+/* object_bench.c — large values in a C driver: put, get, as an argument of a task and as its result, compared with
+ * memcpy in the same run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #define MB ((uint64_t)1 << 20)
 enum { PATIENCE_US = 30 * 1000 * 1000, WINDOW = 64, REFS = 10000 };
 
-MR_TASK(bench_size) { /* looks at the first and the last byte of what it was given */
+MR_TASK(bench_size) { /* reads the first and the last byte of its argument */
     mr_value value;
     mr_span bytes;
     MR_TRY(mr_arg_value(call, 0, &value));
@@ -20,7 +20,7 @@ MR_TASK(bench_size) { /* looks at the first and the last byte of what it was giv
     return mr_return(call, mr_int(((const uint8_t *)bytes.data)[0] + ((const uint8_t *)bytes.data)[bytes.size - 1]));
 }
 
-MR_TASK(bench_back) { /* gives back as much as it was given */
+MR_TASK(bench_back) { /* returns a value of the same size as its argument */
     mr_value value;
     MR_TRY(mr_arg_value(call, 0, &value));
     return mr_return(call, mr_value_arg(&value));
@@ -64,7 +64,7 @@ static void put(const bench_run *run, const void *argument, double *values) {
     mr_shutdown(mr);
 }
 
-/* ---- Getting what is there: µs, with a look at its first byte. */
+/* ---- Getting a local object: µs, including a read of its first byte. */
 
 static void get(const bench_run *run, const void *argument, double *values) {
     uint64_t size = ((const limit_copy *)argument)->size;
@@ -92,7 +92,7 @@ static void get(const bench_run *run, const void *argument, double *values) {
     mr_shutdown(mr);
 }
 
-/* ---- To a task and back: ms for both copies (one in here, one in the task). */
+/* ---- To a task and back: ms for both copies (one in this process, one in the task). */
 
 static void there_and_back(const bench_run *run, const void *argument, double *values) {
     uint64_t size = ((const limit_copy *)argument)->size;
@@ -117,7 +117,7 @@ static void there_and_back(const bench_run *run, const void *argument, double *v
     mr_shutdown(mr);
 }
 
-/* As much by memcpy, twice. */
+/* The same number of bytes by memcpy, twice. */
 static void two_copies(const bench_run *run, const void *argument, double *values) {
     uint64_t size = ((const limit_copy *)argument)->size;
     limit_memcpy_fn(run, argument, values);
@@ -145,7 +145,7 @@ static void feed(const bench_run *run, const void *argument, double *values) {
     mr_shutdown(mr);
 }
 
-/* ---- A list of REFS references: got here, and passed to a task that gets all of them: /s, ms. */
+/* ---- A list of REFS references: resolved in this process, and passed to a task that resolves all of them: /s, ms. */
 
 MR_TASK(bench_refs) {
     mr_value list;

@@ -1,8 +1,8 @@
-/* ps_bench.c — the parameter server as processes, one worker and one server, beside raw sockets and a bare ring of
- * the same run.
+/* ps_bench.c — the parameter server as processes, one worker and one server, compared with raw sockets and a bare ring
+ * in the same run.
  *
- * The measuring process is the worker; scheduler and server are children of it. Tables are ASP and added to, so that a
- * push is acknowledged when the server has added it, and every table is spread over PS_BENCH_CLUSTER_SLOTS slots. */
+ * The measuring process is the worker; scheduler and server are its children. Tables are ASP with the optimizer that
+ * adds, so the server acknowledges a push after adding it. Every table is spread over PS_BENCH_CLUSTER_SLOTS slots. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,24 +17,24 @@ enum { DIM = 16, LIST = 10000, LISTS_QUICK = 20, DENSE_BLOCK_ITEMS = 64 * 1024, 
 
 typedef struct work { /* one row's argument */
     limit_wire wire;
-    size_t bytes;     /* of the array; 0: a few floats */
-    uint64_t lists;   /* of LIST keys each: all rows */
-    uint32_t servers; /* 0: one */
-    bool waits;       /* for the push, before it pulls */
-    bool pauses;      /* before each pair: the server sleeps by then */
-    bool exported;    /* values lie in memory that the server sees */
+    size_t bytes;     /* bytes of the array; 0: a few floats */
+    uint64_t lists;   /* number of lists of LIST keys each: together all rows */
+    uint32_t servers; /* number of servers; 0: one */
+    bool waits;       /* waits for the push before it pulls */
+    bool pauses;      /* pause before each pair, so that the server sleeps */
+    bool exported;    /* values lie in memory shared with the server */
 } work;
 
-/* This process is the worker: a table in a deployment of its own. */
+/* This process is the worker: it opens a table in a deployment of its own. */
 static void start(ps_bench_cluster *cluster, const work *work, const mr_ps_table_options *options) {
     ps_bench_cluster_start(cluster, &(ps_bench_cluster_options){.wire = work->wire, .servers = work->servers}, options);
 }
 
-/* ---- Small ones. */
+/* ---- Small requests. */
 
 static const mr_ps_table_options small_table = {.size = sizeof(mr_ps_table_options), .dim = SMALL};
 
-/* Computes for a while, as far as others can tell. */
+/* Computes for a while, with a side effect so that the compiler keeps it. */
 static void pass_time(int64_t us) {
     for (int64_t until_ns = clock_ns() + us * 1000; clock_ns() < until_ns;) continue;
 }
@@ -64,7 +64,7 @@ static void push_then_pull(const bench_run *run, const void *argument, double *v
         int64_t end_ns = clock_ns();
         if (now_ns >= warm_ns) bench_samples_add(&samples, (double)(end_ns - now_ns) / 1e3);
         now_ns = end_ns;
-        some[0] = 1e-3f; /* so that it stays a number */
+        some[0] = 1e-3f; /* keeps the value finite */
         if (++count % STEP_MAX == 0) ps_bench_cluster_next_step(&cluster);
     }
     values[0] = bench_samples_percentile(&samples, 50);
@@ -73,7 +73,7 @@ static void push_then_pull(const bench_run *run, const void *argument, double *v
     ps_bench_cluster_stop(&cluster);
 }
 
-/* All keys in turn, several times; none is waited for before all were pushed. */
+/* Pushes all keys in turn, several times; waits only after all were pushed. */
 static void push_many(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     ps_bench_cluster cluster;
@@ -97,12 +97,12 @@ static void push_many(const bench_run *run, const void *argument, double *values
 
 /* ---- Lists of keys. */
 
-typedef struct lists { /* of LIST keys each, drawn from all rows */
+typedef struct lists { /* lists of LIST keys each, drawn from all rows */
     uint64_t *keys, count;
     float *values;
 } lists;
 
-/* Every list has one of each `count` neighbours, so that all of them together are all rows. */
+/* Every list has one of each `count` neighbours, so all lists together are all rows. */
 static lists make_lists(uint64_t count) {
     lists lists = {bench_memory(count * LIST * sizeof(uint64_t)), count, bench_memory(LIST * DIM * sizeof(float))};
     for (uint64_t i = 0; i < count; i++)
@@ -120,7 +120,7 @@ static mr_status pull_list(const ps_bench_cluster *cluster, const lists *lists, 
 
 typedef mr_status list_fn(const ps_bench_cluster *cluster, const lists *lists, uint64_t i, mr_ps_ticket *ticket);
 
-/* Two are under way at a time. */
+/* Two requests are in flight at a time. */
 static uint64_t run_lists(const ps_bench_cluster *cluster, const lists *lists, list_fn *request, uint64_t least,
                           int64_t until_ns) {
     mr_ps_ticket tickets[2];
@@ -136,7 +136,7 @@ static uint64_t run_lists(const ps_bench_cluster *cluster, const lists *lists, l
     return count;
 }
 
-/* M keys a second. */
+/* M keys per second. */
 static double rate_of_lists(const bench_run *run, const ps_bench_cluster *cluster, const lists *lists,
                             list_fn *request) {
     int64_t start_ns = clock_ns();
@@ -150,13 +150,13 @@ static void pull_and_push_lists(const bench_run *run, const void *argument, doub
     ps_bench_cluster cluster;
     lists lists = make_lists(run->quick ? LISTS_QUICK : work->lists);
     start(&cluster, work, &options);
-    (void)run_lists(&cluster, &lists, push_list, lists.count, 0); /* all rows are there by then */
+    (void)run_lists(&cluster, &lists, push_list, lists.count, 0); /* creates all rows first */
     values[0] = rate_of_lists(run, &cluster, &lists, pull_list);
     values[1] = rate_of_lists(run, &cluster, &lists, push_list);
     ps_bench_cluster_stop(&cluster);
 }
 
-/* ---- Large ones. */
+/* ---- Large requests. */
 
 typedef mr_status request_fn(ps_bench_cluster *cluster, float *values, size_t count);
 
@@ -180,8 +180,8 @@ static void measure_dense(const bench_run *run, const work *work, request_fn *re
         ps_bench_cluster_must(mr_ps_buffer_alloc(cluster.ps, work->bytes, &exported), "memory");
         memory = memset(exported, 0, work->bytes);
     }
-    ps_bench_cluster_must(push(&cluster, memory, count), "a push"); /* the server has its memory by then */
-    ps_bench_cluster_must(pull(&cluster, memory, count), "a pull"); /* and this process knows it */
+    ps_bench_cluster_must(push(&cluster, memory, count), "a push"); /* the server has allocated its memory by then */
+    ps_bench_cluster_must(pull(&cluster, memory, count), "a pull"); /* and this process has mapped it */
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
     do {
         ps_bench_cluster_must(request(&cluster, memory, count), "a request");
@@ -199,7 +199,7 @@ static void pull_dense(const bench_run *run, const void *argument, double *value
     measure_dense(run, argument, pull, values);
 }
 
-/* ---- Rounds: what norms across slots cost a step. */
+/* ---- Rounds: cost per step of norms across slots. */
 
 typedef struct norms_work {
     const char *optimizer;
@@ -225,7 +225,7 @@ static void steps_of_bsp(const bench_run *run, const void *argument, double *val
         ps_bench_cluster_next_step(&cluster);
         ps_bench_cluster_must(mr_ps_wait(cluster.ps, ticket, PS_BENCH_CLUSTER_PATIENCE_US), "a push");
         now_ns = clock_ns();
-        if (steps++ == 0) start_ns = now_ns; /* the server has its memory by then */
+        if (steps++ == 0) start_ns = now_ns; /* the server has allocated its memory by then */
         if (steps == 1) until_ns = start_ns + (int64_t)(run->seconds * 1e9);
     } while (now_ns < until_ns || steps <= ROUNDS_MIN);
     values[0] = (double)(now_ns - start_ns) / 1e3 / (double)(steps - 1);
@@ -239,7 +239,7 @@ static void small_row(bench *b, const char *name, const work *work, double bar) 
     char p50[96], p99[96];
     snprintf(p50, sizeof p50, "%s, p50", name);
     snprintf(p99, sizeof p99, "%s, p99", name);
-    bool bare = work->wire == LIMIT_UNIX && !work->pauses; /* neither side sleeps: no system call on its way */
+    bool bare = work->wire == LIMIT_UNIX && !work->pauses; /* neither side sleeps: no system call on the path */
     const char *raw = bare                      ? "bare ring round trip"
                       : work->wire == LIMIT_TCP ? "raw tcp round trip"
                                                 : "raw unix round trip";
@@ -291,7 +291,7 @@ static void list_rows(bench *b, limit_wire wire, uint64_t millions, double pull_
                   2);
 }
 
-/* The bars, 5.5, 3.8 and 3.8 GB/s, were set on a machine whose bare programs did 7.2, 4.9 and 4.9. */
+/* The bars, 5.5, 3.8 and 3.8 GB/s, were set on a machine whose raw sockets reach 7.2, 4.9 and 4.9. */
 static void dense_rows(bench *b, size_t megabytes) {
     work work = {.wire = LIMIT_TCP, .bytes = megabytes << 20};
     limit_flow flow = {LIMIT_TCP, megabytes << 20, BENCH_TWO_CPUS};
@@ -306,7 +306,7 @@ static void dense_rows(bench *b, size_t megabytes) {
         &(bench_row){.name = pulls, .unit = "GB/s", .reference = "raw tcp", .bar = {BENCH_RATIO_AT_LEAST, 0.75}}, 1);
 }
 
-/* On one machine nothing is sent that can be looked at, so the limit is a copy. The bars of pushes, 22, 17 and 13 GB/s,
+/* On one machine values travel through shared memory, so the limit is a copy. The bars of pushes, 22, 17 and 13 GB/s,
  * were set on a machine that copies 31, 26 and 26 GB/s. */
 static void seen_rows(bench *b, size_t megabytes, double bar) {
     work exported = {.wire = LIMIT_UNIX, .bytes = megabytes << 20, .exported = true};
@@ -326,7 +326,7 @@ static void seen_rows(bench *b, size_t megabytes, double bar) {
         &(bench_row){.name = pulls, .unit = "GB/s", .reference = "memcpy", .bar = {BENCH_RATIO_AT_LEAST, 0.8}}, 1);
 }
 
-/* Servers are processes of one thread: two of them are what two threads are. */
+/* A server has one thread: two servers compare with two copying threads. */
 static void two_servers_row(bench *b) {
     static const work exported = {.wire = LIMIT_UNIX, .bytes = 100 << 20, .exported = true, .servers = 2};
     static const limit_copy copy = {100 << 20, 2};

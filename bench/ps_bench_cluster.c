@@ -11,7 +11,7 @@ void ps_bench_cluster_must(mr_status status, const char *what) {
     if (status != MR_OK) bench_fail("%s: %s", what, mr_last_error());
 }
 
-/* ---- The others. */
+/* ---- Scheduler and servers. */
 
 static void on_listening(void *context, const char *address) {
     const ps_bench_cluster *cluster = context;
@@ -77,7 +77,7 @@ void ps_bench_cluster_meet(const ps_bench_cluster *cluster, const char *name) {
     ps_bench_cluster_must(mr_ps_barrier(cluster->ps, name, MR_PS_WORKERS, PS_BENCH_CLUSTER_PATIENCE_US), "a barrier");
 }
 
-/* ---- All of them. */
+/* ---- The whole deployment. */
 
 void ps_bench_cluster_start_server(ps_bench_cluster *cluster, uint32_t number) {
     char said[MR_PS_ADDRESS_MAX];
@@ -125,7 +125,7 @@ void ps_bench_cluster_start_apart(ps_bench_cluster *cluster, const ps_bench_clus
 }
 
 void ps_bench_cluster_stop(ps_bench_cluster *cluster) {
-    leave(cluster); /* no-ops if this process is none */
+    leave(cluster); /* no-op without this process as a rank */
     for (uint32_t i = 0; i < cluster->options.ranks; i++)
         if (cluster->ranks[i] != 0) bench_join(cluster->ranks[i]);
     for (uint32_t i = 0; i < cluster->options.servers; i++) kill(cluster->server[i], SIGTERM);

@@ -1,5 +1,5 @@
-/* ps_bench_cluster.h — a parameter server of processes, for a measurement: a scheduler, servers and ranks, all children
- * of it.
+/* ps_bench_cluster.h — parameter server processes for a measurement: a scheduler, servers and ranks, all children of
+ * the measuring process.
  *
  *  ps_bench_cluster_start(&host, &(ps_bench_cluster_options){.wire = LIMIT_TCP}, &MR_OPTIONS(mr_ps_table_options, .dim
  *  = 4));
@@ -7,10 +7,10 @@
  *  ps_bench_cluster_stop(&host);
  *
  * With more than one rank the others are children that are forked before this process has threads: they connect, open
- * the table, and do what `rank` says. All begin together, behind a barrier.
+ * the table, and run the function `rank`. All ranks begin together, after a barrier.
  *
- * Whoever measures, and the scheduler, are on CPU 0; servers on CPU 1; further ranks and servers where there is room.
- * What goes wrong ends the measurement (bench_fail). */
+ * The measuring process and the scheduler are on CPU 0; servers on CPU 1; further ranks and servers on the remaining
+ * CPUs. A failure ends the measurement (bench_fail). */
 #pragma once
 #include "bench/limits.h"
 #include "miniray/admin.h"
@@ -21,11 +21,11 @@ enum { PS_BENCH_CLUSTER_SLOTS = 16, PS_BENCH_CLUSTER_SERVERS_MAX = 4, PS_BENCH_C
 typedef struct ps_bench_cluster ps_bench_cluster;
 typedef void ps_bench_cluster_rank_fn(ps_bench_cluster *cluster, uint32_t rank, void *argument);
 
-typedef struct ps_bench_cluster_options { /* zero means one of it, or the first */
+typedef struct ps_bench_cluster_options { /* a field that is 0 means one, or the first */
     limit_wire wire;                      /* LIMIT_TCP; LIMIT_UNIX: through shared memory */
     mr_ps_consistency consistency;
     uint32_t servers, ranks, copies, slots; /* slots: PS_BENCH_CLUSTER_SLOTS */
-    ps_bench_cluster_rank_fn *rank;         /* of all ranks but 0; then their process ends */
+    ps_bench_cluster_rank_fn *rank;         /* runs in each rank but 0; then that process ends */
     void *argument;
 } ps_bench_cluster_options;
 
@@ -33,25 +33,25 @@ struct ps_bench_cluster {
     ps_bench_cluster_options options;
     const mr_ps_table_options *table_options; /* borrowed */
     int ready_fd;
-    uint32_t number; /* of the server, or the rank, that a child is */
+    uint32_t number; /* index of the server or rank that a child is */
     char folder[BENCH_FOLDER_MAX], address[MR_PS_ADDRESS_MAX];
     pid_t scheduler, server[PS_BENCH_CLUSTER_SERVERS_MAX], ranks[PS_BENCH_CLUSTER_RANKS_MAX];
-    mr_ps *ps;          /* of this process */
-    mr_ps_table *table; /* likewise; a step is open */
+    mr_ps *ps;          /* connection of this process */
+    mr_ps_table *table; /* table of this process; a step is open */
 };
 
-void ps_bench_cluster_must(mr_status status, const char *what); /* or the measurement ends, and says what failed */
+void ps_bench_cluster_must(mr_status status, const char *what); /* a failure ends the measurement with its message */
 
-/* Everybody stands, and this process is rank 0, with the table open and a step begun. */
+/* Starts all processes. On return this process is rank 0, with the table open and a step begun. */
 void ps_bench_cluster_start(ps_bench_cluster *cluster, const ps_bench_cluster_options *options,
                             const mr_ps_table_options *table);
 void ps_bench_cluster_stop(ps_bench_cluster *cluster); /* waits for the other ranks first */
 
-/* Without rank 0: all ranks are children, so that this process has no threads and may start and kill servers. */
+/* Without rank 0: all ranks are children, so this process has no threads and may start and kill servers. */
 void ps_bench_cluster_start_apart(ps_bench_cluster *cluster, const ps_bench_cluster_options *options,
                                   const mr_ps_table_options *table);
-void ps_bench_cluster_start_server(ps_bench_cluster *cluster, uint32_t number); /* returns when it listens */
+void ps_bench_cluster_start_server(ps_bench_cluster *cluster, uint32_t number); /* returns when the server listens */
 
-/* For whoever plays a rank. */
-void ps_bench_cluster_next_step(const ps_bench_cluster *cluster); /* a step has a limited number of pushes */
+/* Helpers for code that runs as a rank. */
+void ps_bench_cluster_next_step(const ps_bench_cluster *cluster); /* the number of pushes of a step is limited */
 void ps_bench_cluster_meet(const ps_bench_cluster *cluster, const char *name);

@@ -1,10 +1,10 @@
-/* ps_codec_bench.c — what codecs cost and save: pushes through each of them, beside pushes without one in the same run;
- * and pulls of a list of keys that the server knows.
+/* ps_codec_bench.c — cost and saving of codecs: pushes through each codec, compared with pushes without one in the same
+ * run; and pulls of a list of keys that the server has cached.
  *
- * The measuring process is the worker; scheduler and server are children of it, on tcp of this machine. That network
- * moves gigabytes a second: what is saved there is little, and what encoding costs shows. The bytes that are sent are
- * rows of their own: on a slower network they count. Values are drawn from a normal distribution, as gradients
- * are; no two are the same, so lz4 and zstd have little to find. */
+ * The measuring process is the worker; scheduler and server are its children, on tcp of this machine. That network
+ * moves gigabytes per second: saved bytes gain little there, and the cost of encoding dominates. The number of bytes
+ * sent is a row of its own: it matters on a slower network. Values are drawn from a normal distribution, as gradients
+ * are; no two are equal, so lz4 and zstd find little to compress. */
 #include <math.h>
 #include <stdio.h>
 
@@ -48,7 +48,7 @@ static void push(const ps_bench_cluster *cluster, const request *request) {
             mr_ps_push(cluster->table, request->keys, request->count, request->values, NULL, NULL, NULL), "a push");
 }
 
-/* values[0]: GB/s or M keys/s; values[1]: bytes that are sent, of those without a codec, in percent. */
+/* values[0]: GB/s or M keys/s; values[1]: bytes sent, as a percentage of the bytes without a codec. */
 static void pushes(const bench_run *run, const void *argument, double *values) {
     const work *work = argument;
     ps_bench_cluster cluster;
@@ -62,7 +62,7 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
                              work->sparse ? LIST : DENSE};
     mr_ps_push_stats before, after;
     ps_bench_cluster_start(&cluster, &over_tcp, work->sparse ? &sparse : &dense);
-    push(&cluster, &request); /* the server has its memory by then, and feedback is there */
+    push(&cluster, &request); /* the server has allocated its memory, and error feedback exists */
     mr_ps_push_stats_get(cluster.ps, &before);
     size_t rounds = 0;
     int64_t start_ns = clock_ns(), until_ns = start_ns + (int64_t)(run->seconds * 1e9), now_ns;
@@ -79,8 +79,8 @@ static void pushes(const bench_run *run, const void *argument, double *values) {
     ps_bench_cluster_stop(&cluster);
 }
 
-/* values[0]: M keys/s; values[1]: bytes that are sent, of those of all keys, in percent. The argument: another list of
- * keys each time. */
+/* values[0]: M keys/s; values[1]: bytes sent, as a percentage of the bytes with all keys. The argument: use another
+ * list of keys each time. */
 static void pulls(const bench_run *run, const void *argument, double *values) {
     const bool *others = argument;
     const mr_ps_table_options sparse = MR_OPTIONS(mr_ps_table_options, .dim = DIM);

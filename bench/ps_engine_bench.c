@@ -1,8 +1,7 @@
-/* ps_engine_bench.c — what a server does for a request, from the bytes that came to the bytes that go: a payload is
- * checked, looked up, applied or answered. Without the network, which ps_bench has.
- *
- * Requests of 10 k keys, drawn evenly from all that are there and ascending, as workers send them. Beside them the same
- * work on the bare table (sparse_table.h, optim.h), and beside dense arrays memcpy of as much. */
+/* ps_engine_bench.c — work of a server per request, from received bytes to bytes to send: check a payload, look up its
+ * keys, apply or answer it. Without the network, which ps_bench measures. Requests have 10 k keys, drawn evenly from
+ * all present keys and ascending, as workers send them. The reference of rows is the same work on the bare table
+ * (sparse_table.h, optim.h), the reference of dense arrays is memcpy of as many bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +33,7 @@ static shared_bytes *definition_payload(mr_ps_table_options options) {
 }
 
 static void *slot(mr_ps_table_options options, bool keeps) {
-    huge_pages_keep_freed(); /* as a server does */
+    huge_pages_keep_freed(); /* configured as in a server */
     void *engine = engine_ops.create(NULL, 0, keeps);
     shared_bytes *payload = definition_payload(options);
     engine_ops.apply(engine, shared_bytes_bytes(payload), 1);
@@ -70,7 +69,7 @@ static void fill(void *engine, uint64_t rows, uint32_t dim) {
 
 typedef struct scene {
     uint64_t rows;
-    uint32_t dim, keys; /* of a request */
+    uint32_t dim, keys; /* keys of a request */
     payload_op op;
     bool keeps;
 } scene;
@@ -81,10 +80,10 @@ static void draw(const scene *scene, uint64_t *keys, rng *rng) {
     key_sort_keys(keys, scene->keys);
     for (uint32_t i = 0; i < scene->keys; i++)
         if (i == 0 || keys[i] != keys[count - 1]) keys[count++] = keys[i];
-    for (; count < scene->keys; count++) keys[count] = keys[count - 1] + 1; /* a few that are new */
+    for (; count < scene->keys; count++) keys[count] = keys[count - 1] + 1; /* some keys are new */
 }
 
-/* As a server is after a while: what it grew for the last rows has come to its place; pushes do that piece by piece. */
+/* The steady state of a server: the growth of the index is complete. Pushes complete it step by step. */
 static void settle(void *engine, const scene *scene, uint64_t *keys, rng *rng) {
     for (uint64_t had = 0; had < scene->rows; had += scene->keys) {
         draw(scene, keys, rng);
@@ -106,7 +105,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     for (size_t i = 0; i < REQUESTS; i++) {
         draw(scene, keys, &rng);
         requests[i] = rows_payload(scene->op, keys, scene->keys, scene->dim);
-        engine_ops.apply(engine, shared_bytes_bytes(requests[i]), 1); /* what is new is made */
+        engine_ops.apply(engine, shared_bytes_bytes(requests[i]), 1); /* creates rows for new keys */
     }
     double spent = 0, count = 0;
     for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, count += scene->keys) {
@@ -122,7 +121,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     values[1] = spent / count;
 }
 
-/* The same on the table itself. */
+/* The same work on the table itself. */
 static void bare(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
     const sparse_table_options options = {.dtype = MR_F32, .dim = scene->dim};
@@ -167,7 +166,7 @@ static void request_rows(bench *b) {
     static const struct {
         const char *name;
         scene scene;
-        double bar; /* of keys in a second; 0: none */
+        double bar; /* keys per second; 0: no bar */
     } rows[] = {
         {"pull, 16 floats, 1 M rows", {1000000, 16, REQUEST, PAYLOAD_GET_ROWS, false}, 28},
         {"pull, 16 floats, 10 M rows", {10000000, 16, REQUEST, PAYLOAD_GET_ROWS, false}, 15},
@@ -188,7 +187,7 @@ static void key_rows(bench *b) {
     static const struct {
         const char *name;
         scene scene;
-        double bar; /* ns; 0: none */
+        double bar; /* ns; 0: no bar */
     } rows[] = {
         {"pull, work a key, 1 float, 1 M rows", {1000000, 1, REQUEST, PAYLOAD_GET_ROWS, false}, 25},
         {"push, work a key, 1 float, 1 M rows", {1000000, 1, REQUEST, PAYLOAD_ADD_ROWS, false}, 25},
@@ -206,7 +205,7 @@ static void key_rows(bench *b) {
                       1);
 }
 
-/* ---- Rounds: 4 ranks, 10 k keys of 16 floats each, added up. */
+/* ---- Rounds: contributions of 4 ranks, 10 k keys of 16 floats each, added up. */
 
 enum { RANKS = 4, WIDTH = 16 };
 
@@ -250,7 +249,7 @@ typedef struct array {
     bool pulls;
 } array;
 
-/* What is said of the block that begins with the item `at`: a request of a worker has one of them at most. */
+/* Section for the block that begins with the item `at`: a worker's request has at most one section per block. */
 static shared_bytes *block_payload(const array *array, uint32_t at) {
     payload_writer writer = {0};
     payload_room room;

@@ -1,8 +1,9 @@
-/* ps_recovery_bench.c — how long training stands still when a server is killed: four ranks, three servers, two copies,
- * rounds (BSP). A random server is killed and started again; the next one when all copies are back.
+/* ps_recovery_bench.c — duration of the pause in training when a server is killed: four ranks, three servers, two
+ * replicas, rounds (BSP). A random server is killed and started again; the next one is killed when all replicas are
+ * restored.
  *
- * Ranks are children; this process has no threads, and starts and kills. When ranks begin their steps is in memory that
- * all share: a kill is over when every rank has played a step from its beginning to its end behind it. */
+ * Ranks are children; this process has no threads, and starts and kills servers. Ranks write the start time of each
+ * step to shared memory: recovery from a kill is complete when every rank has begun and ended a step after it. */
 #include <string.h>
 #include <unistd.h>
 
@@ -26,9 +27,9 @@ enum { BEGUN = 1 << 16, CALM_US = 300000 };
 #define OVER_US INT64_C(10000000)
 
 typedef struct page { /* shared */
-    uint64_t steps;   /* that there are */
+    uint64_t steps;   /* number of steps begun */
     uint64_t progress[RANKS];
-    int64_t begun_ns[RANKS][BEGUN]; /* by step, the last of them */
+    int64_t begun_ns[RANKS][BEGUN]; /* start times, indexed by step; the last ones only */
 } page;
 
 static void train(ps_bench_cluster *cluster, uint32_t rank, void *argument) {
@@ -50,9 +51,9 @@ static void train(ps_bench_cluster *cluster, uint32_t rank, void *argument) {
     }
 }
 
-/* ---- The one who kills. */
+/* ---- The process that kills. */
 
-/* When the rank ended the first step that it began behind `from_ns`; 0: it has not. */
+/* End time of the first step that the rank began after `from_ns`; 0: none yet. */
 static int64_t over_ns(const page *page, uint32_t rank, int64_t from_ns) {
     uint64_t last = __atomic_load_n(&page->progress[rank], __ATOMIC_ACQUIRE), step = last;
     while (step > 0 && page->begun_ns[rank][(step - 1) % BEGUN] > from_ns) step--;
@@ -72,7 +73,7 @@ static double all_over_s(const page *page, int64_t from_ns) {
     return (double)(last_ns - from_ns) / 1e9;
 }
 
-/* Every slot has all its copies, none of them with the process that was killed (0: nobody was). */
+/* Every slot has all its replicas, none of them on the process that was killed (0: none was killed). */
 static bool is_full(const ps_bench_cluster *cluster, uint32_t server, uint64_t incarnation) {
     mr_ps_cluster_map *map;
     ps_bench_cluster_must(mr_ps_cluster_map_get(cluster->address, OVER_US, &map), "where everything is");
@@ -100,7 +101,7 @@ static uint64_t incarnation_of(const ps_bench_cluster *cluster, uint32_t server)
     return incarnation;
 }
 
-/* values: p50 and p99 of seconds until training goes on; the same until all copies are back. */
+/* values: p50 and p99 of seconds until training continues; the same until all replicas are restored. */
 static void kill_servers(const bench_run *run, const void *argument, double *values) {
     (void)argument;
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .dim = DIM, .optimizer = "sgd");
@@ -135,7 +136,7 @@ static void kill_servers(const bench_run *run, const void *argument, double *val
         bench_samples_add(&fills, (double)(clock_ns() - from_ns) / 1e9);
         bench_samples_add(&pauses, all_over_s(page, from_ns));
     }
-    __atomic_store_n(&page->steps, page->progress[0] + 3, __ATOMIC_RELEASE); /* nobody is two steps ahead of another */
+    __atomic_store_n(&page->steps, page->progress[0] + 3, __ATOMIC_RELEASE); /* no rank is two steps ahead of another */
     values[0] = bench_samples_percentile(&pauses, 50);
     values[1] = bench_samples_percentile(&pauses, 99);
     values[2] = bench_samples_percentile(&fills, 50);

@@ -1,8 +1,8 @@
-/* ps_scale_bench.c — how pushes and pulls by key, and the memory of the server, go with the number of rows and with the
- * size of a value; one worker, one server, on a unix address. tools/bench-plot draws what `--json` writes.
+/* ps_scale_bench.c — throughput of pushes and pulls by key, and memory of the server, by number of rows and by size of
+ * a value; one worker, one server, on a unix address. tools/bench-plot draws the output of `--json`.
  *
  * Requests have as many keys as there are rows, at most LIST, and at most REQUEST_BYTES of values; they are drawn from
- * all rows alike. Rows go up in powers of ten while a quarter of the memory that the machine has left is enough. */
+ * all rows alike. The number of rows grows in powers of ten while a quarter of the machine's free memory is enough. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 enum { LIST = 10000, LISTS = 32, UNDER_WAY = 2, ROUNDS_MIN = 3, REQUEST_BYTES = 4 << 20 };
 enum { KEY_DIM = 16, VALUE_ROWS = 20000, ROWS_QUICK = 100000, SETTLE_US = 200000 };
 #define ROWS_MAX     UINT64_C(100000000)
-#define ROW_OVERHEAD 32 /* bytes that are reckoned for a row beside its values */
+#define ROW_OVERHEAD 32 /* estimated bytes of a row beside its values */
 
 /* Values of a measurement. */
 enum { PULL_KEYS, PUSH_KEYS, PULL_BYTES, PUSH_BYTES, OVERHEAD };
@@ -26,8 +26,8 @@ typedef struct scene {
 } scene;
 
 typedef struct lists {
-    uint64_t *keys, count, stride; /* count keys a list; one of each `stride` neighbours */
-    float *values;                 /* of UNDER_WAY lists */
+    uint64_t *keys, count, stride; /* count keys per list; one of each `stride` neighbours */
+    float *values;                 /* keys of UNDER_WAY lists */
     uint32_t dim;
 } lists;
 
@@ -43,7 +43,7 @@ static lists make_lists(const scene *scene) {
     return lists;
 }
 
-/* The list of a number: all rows are in lists 0 … stride - 1, which are not kept. */
+/* Computes list `number`: lists 0 … stride - 1 together are all rows; they are not stored. */
 static void write_list(const lists *lists, uint64_t number, uint64_t *keys) {
     for (uint64_t k = 0; k < lists->count; k++) keys[k] = k * lists->stride + (number + k * 61) % lists->stride;
 }
@@ -73,7 +73,7 @@ static void make_rows(const ps_bench_cluster *cluster, const lists *lists) {
     }
 }
 
-/* Keys a nanosecond. */
+/* Keys per nanosecond. */
 static double rate(const bench_run *run, const ps_bench_cluster *cluster, const lists *lists, list_fn *request) {
     mr_ps_ticket tickets[UNDER_WAY];
     uint64_t count = 0;
@@ -103,7 +103,7 @@ static double resident(pid_t pid) {
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Bytes; 0: not known. */
+/* Bytes; 0: unknown. */
 static uint64_t memory_left(void) {
     uint64_t left = memory_headroom_bytes();
     return left == MEMORY_HEADROOM_UNKNOWN ? 0 : left;
@@ -119,7 +119,7 @@ static void measure(const bench_run *run, const void *argument, double *values) 
     ps_bench_cluster_start(&cluster, &(ps_bench_cluster_options){.wire = LIMIT_UNIX}, &options);
     double before = resident(cluster.server[0]);
     make_rows(&cluster, &lists);
-    usleep(SETTLE_US); /* what was under way is given back */
+    usleep(SETTLE_US); /* buffers of requests in flight are freed */
     values[OVERHEAD] = (resident(cluster.server[0]) - before) / (double)scene.rows - bytes;
     double pulls = rate(run, &cluster, &lists, pull), pushes = rate(run, &cluster, &lists, push);
     values[PULL_KEYS] = pulls * 1e3;
@@ -158,7 +158,7 @@ static void rows_of_keys(bench *b, uint64_t rows) {
                                        .reference = "ps-lite, 1 M",
                                        .known_reference = 2.7},
                                       {.name = memory, .unit = "B", .value = OVERHEAD}},
-                  rows < 1000000 ? 2 : 3); /* of fewer rows it is the process that counts */
+                  rows < 1000000 ? 2 : 3); /* with fewer rows the process itself dominates */
 }
 
 static void rows_of_values(bench *b, uint32_t dim) {

@@ -1,12 +1,13 @@
-/* ps_table_bench.c — rows by key in memory: what a server of the parameter server does for each key of a request; and
- * optimizers and codecs.
+/* ps_table_bench.c — rows by key in memory: the work of a parameter server for each key of a request; and optimizers
+ * and codecs.
  *
- * Beside rows, in the same run, the limit of whatever keeps an index apart from its rows: a random line of an array of
- * 16 bytes a row, which has the number of a row, and that row, of an array of its own; both fetched ahead, with the
- * place in the index known beforehand. Requests are of 10 k keys, drawn evenly from all that are there.
+ * The reference of rows, in the same run, is the limit of any index that is separate from its rows: a random cache line
+ * of an array with 16 bytes per row, which holds the number of a row, and that row in an array of its own; both
+ * prefetched, with the position in the index known beforehand. Requests have 10 k keys, drawn evenly from all present
+ * keys.
  *
- * Beside optimizers, memcpy: a copy of n bytes reads n and writes n. One that reads and writes k arrays of n bytes is
- * counted as k·n/2, so that 1.0 of memcpy means the same traffic in the same time. */
+ * The reference of optimizers is memcpy: a copy of n bytes reads n and writes n. An optimizer that reads and writes k
+ * arrays of n bytes is counted as k·n/2, so a ratio of 1.0 to memcpy means the same traffic in the same time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@
 #include "kv/table/huge_pages.h"
 #include "kv/table/sparse_table.h"
 
-#define LOAD_LEAST 0.52 /* what a row may cost: 16 bytes, and so much of the places in use */
+#define LOAD_LEAST 0.52 /* memory allowed per row: 16 bytes, divided by this fraction of places in use */
 enum { REQUEST = 10000, REQUESTS = 32, LOT = 1000, AHEAD = 32 };
 
 #define LIMIT "random index line and row, fetched ahead"
@@ -53,8 +54,8 @@ static optim optimizer(const char *name) {
 }
 
 typedef struct requests {
-    uint64_t *keys; /* REQUESTS of them, one after another */
-    float *values;  /* of one */
+    uint64_t *keys; /* REQUESTS requests, one after another */
+    float *values;  /* keys of one request */
     void **rows;
 } requests;
 
@@ -80,7 +81,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     fill(table, scene->rows);
     optim sgd = optimizer("sgd");
     requests requests = draw(scene, false);
-    for (size_t turn = 0; turn < scene->rows / REQUEST; turn++) /* as a server is after a while: it has grown */
+    for (size_t turn = 0; turn < scene->rows / REQUEST; turn++) /* steady state of a server: the growth is complete */
         if (sparse_table_touch(table, requests.keys + turn % REQUESTS * REQUEST, REQUEST, 0, requests.rows) != MR_OK)
             failed("touch");
     double spent = 0, keys = 0;
@@ -101,9 +102,9 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     sparse_table_destroy(table);
 }
 
-/* ---- The limit: places are known, so nothing is looked for. */
+/* ---- The limit: positions are known, so there is no search. */
 
-typedef struct index_line { /* of four rows */
+typedef struct index_line { /* cache line of the index with the numbers of four rows */
     uint64_t numbers[4], rest[4];
 } index_line;
 
@@ -121,7 +122,7 @@ static index_line *index_of(uint64_t rows) {
     return index;
 }
 
-/* Where the rows of a lot of places are. */
+/* Finds the rows of LOT places. */
 static void find_bare(const index_line *index, float *array, uint32_t dim, const uint64_t *places, void **rows) {
     for (size_t i = 0; i < AHEAD; i++) __builtin_prefetch(&index[places[i] / 4]);
     for (size_t i = 0; i < LOT; i++) {
@@ -206,7 +207,7 @@ static void key_rows(bench *b) {
                   1);
 }
 
-/* ---- Growth: keys that come for the first time, a few at once, and the longest that one of these took. */
+/* ---- Growth: insertion of new keys, a few at once, and the longest duration of one insertion. */
 
 enum { NEW = 100 };
 
@@ -246,7 +247,7 @@ static void growth_rows(bench *b) {
 
 typedef struct update {
     const char *name;
-    double arrays; /* read and written */
+    double arrays; /* arrays read and written */
 } update;
 
 static void apply(const bench_run *run, const void *argument, double *values) {
@@ -274,7 +275,7 @@ static void optimizer_rows(bench *b) {
     static const struct {
         const char *name;
         update update;
-        double bar; /* of memcpy; 0: none */
+        double bar; /* ratio to memcpy; 0: no bar */
     } rows[] = {
         {"add, 100 MB", {"add", 3}, 0},
         {"sgd, 100 MB", {"sgd", 3}, 0},
@@ -296,7 +297,7 @@ static void optimizer_rows(bench *b) {
                       1);
 }
 
-/* ---- Codecs: 16 MB of fp32, as GB/s of these. */
+/* ---- Codecs: 16 MB of fp32, in GB/s of the fp32 bytes. */
 
 typedef struct payload {
     const char *codec;

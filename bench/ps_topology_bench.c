@@ -1,8 +1,6 @@
-/* ps_topology_bench.c — the same work in deployments of another shape: two servers and two workers beside one of each,
- * and two copies of every slot beside one.
- *
- * Every rank does the work; of rates the sum over them counts, of times the mean. Where there are fewer CPUs than
- * processes they share them, and what is shown is what that costs. */
+/* ps_topology_bench.c — the same work in deployments of other shapes: two servers and two workers compared with one of
+ * each, and two replicas of every slot compared with one. Every rank does the work; rates are summed over ranks, times
+ * are averaged. With fewer CPUs than processes the processes share CPUs, and the rows show the cost of that. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +11,7 @@
 enum { SMALL = 4, PIPELINE = 4096, SMALL_KEYS = 256, SAMPLES_MAX = 1 << 18, STEP_MAX = 10000, UNDER_WAY = 2 };
 enum { DIM = 16, LIST = 10000, LISTS = 100, ITEMS = 4 << 20, BLOCK = 64 * 1024, ROUNDS_MIN = 3, VALUES = 2 };
 
-typedef struct part { /* of a measurement, by rank */
+typedef struct part { /* results, indexed by rank */
     double values[VALUES];
 } part;
 
@@ -22,22 +20,22 @@ typedef struct scene scene;
 typedef struct task {
     const char *name, *unit;
     const mr_ps_table_options *table;
-    void (*prepare)(ps_bench_cluster *cluster, scene *scene); /* before all begin; may be NULL */
+    void (*prepare)(ps_bench_cluster *cluster, scene *scene); /* runs before all ranks begin; may be NULL */
     void (*play)(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]);
-    bool times; /* p50 and p99, in µs; else a rate */
+    bool times; /* result: p50 and p99, in µs; else a rate */
 } task;
 
 struct scene {
     const bench_run *run;
     const task *task;
     part *parts;    /* shared with all ranks */
-    uint64_t *keys; /* of lists */
+    uint64_t *keys; /* number of lists */
     float *memory;
 };
 
 static int64_t end_of(const scene *scene) { return clock_ns() + (int64_t)(scene->run->seconds * 1e9); }
 
-/* ---- Small ones. */
+/* ---- Small requests. */
 
 static void push_then_pull(ps_bench_cluster *cluster, scene *scene, uint32_t rank, double values[VALUES]) {
     const uint64_t key = 7 + rank;
@@ -53,7 +51,7 @@ static void push_then_pull(ps_bench_cluster *cluster, scene *scene, uint32_t ran
         int64_t end_ns = clock_ns();
         bench_samples_add(&samples, (double)(end_ns - now_ns) / 1e3);
         now_ns = end_ns;
-        memset(some, 0, sizeof some); /* so that it stays a number */
+        memset(some, 0, sizeof some); /* keeps the value finite */
         if (++count % STEP_MAX == 0) ps_bench_cluster_next_step(cluster);
     }
     values[0] = bench_samples_percentile(&samples, 50);
@@ -78,7 +76,7 @@ static void push_many(ps_bench_cluster *cluster, scene *scene, uint32_t rank, do
     values[0] = (double)count / (double)(now_ns - start_ns) * 1e3;
 }
 
-/* ---- Lists of keys, two under way at a time. */
+/* ---- Lists of keys, two requests in flight at a time. */
 
 typedef mr_status list_fn(const ps_bench_cluster *cluster, const scene *scene, uint64_t number, mr_ps_ticket *ticket);
 
@@ -105,7 +103,7 @@ static uint64_t run_lists(const ps_bench_cluster *cluster, const scene *scene, l
     return count;
 }
 
-/* Every list has one of each LISTS neighbours: all of them together are all rows, which are there behind this. */
+/* Every list has one of each LISTS neighbours: all lists together are all rows, which exist after this call. */
 static void make_lists(ps_bench_cluster *cluster, scene *scene) {
     scene->keys = bench_memory((size_t)LISTS * LIST * sizeof *scene->keys);
     scene->memory = bench_memory((size_t)UNDER_WAY * LIST * DIM * sizeof *scene->memory);
@@ -129,7 +127,7 @@ static void pull_lists(ps_bench_cluster *cluster, scene *scene, uint32_t rank, d
     values[0] = rate_of_lists(cluster, scene, pull_list);
 }
 
-/* ---- An array, from memory that servers of the machine see. */
+/* ---- An array, from memory shared with servers of the machine. */
 
 static mr_status push_array(ps_bench_cluster *cluster, float *memory) {
     return mr_ps_push_array(cluster->table, 0, memory, 0, ITEMS, NULL, NULL);

@@ -1,8 +1,8 @@
-"""ray_rows.py — the rows of Ray's microbenchmark and of its single-node limits, by Ray's names, and what we add.
+"""ray_rows.py — the rows of Ray's microbenchmark and of its single-node limits, under Ray's names, and rows of our own.
 
-A row is a function of the module that it measures, `ray` or `miniray`: the two have the same names, and so both run the
-same lines. It returns a Figure. What stands in a row's decorator: `ray`, what Ray 2.57 reports for itself on a machine of
-64 cores; `bar`, what we must reach; `workers`, as how many CPUs the runtime is told it has.
+A row is a function whose argument is the measured module, `ray` or `miniray`: both have the same names, so both run the
+same lines. The function returns a Figure. Arguments of a row's decorator: `ray`, the value that Ray 2.57 reports on a
+machine with 64 cores; `bar`, the value that Miniray must reach; `workers`, the number of CPUs given to the runtime.
 """
 
 import subprocess
@@ -18,14 +18,14 @@ class Row:
     unit: str
     ray: float
     bar: float
-    more: bool  # is better
+    more: bool  # larger values are better
     workers: int
 
 
 @dataclass
 class Figure:
     value: float
-    laps: list = field(default_factory=list)  # seconds, of `lap` calls each
+    laps: list = field(default_factory=list)  # durations in seconds of `lap` calls each
     lap: int = 0
 
 
@@ -56,14 +56,14 @@ def laps_of(work, count, seconds):
 
 
 def rate(work, batch, each=1, seconds=1.0):
-    """How often a second, over batches that make `batch` calls of `each`, after some for warming up."""
+    """Operations per second, from batches of `batch` calls with `each` operations, after a warm-up."""
     laps_of(work, batch, 0.2)
     laps = laps_of(work, batch, seconds)
     return Figure(len(laps) * batch * each / sum(laps), laps, batch)
 
 
 def one_by_one(work):
-    """The rate of calls each of which waits for its result, and how long single ones take."""
+    """The rate of calls that each wait for their result, and the durations of single calls."""
     laps_of(work, 100, 0.2)
     figure = rate(work, 1000 if laps_of(work, 1, 0.001)[0] < 1e-4 else 100)
     figure.laps, figure.lap = laps_of(work, 1, 0.5), 1
@@ -76,7 +76,7 @@ def seconds(work):
     return Figure(time.perf_counter() - start)
 
 
-# ---- What is called.
+# ---- Tasks and actors that the rows call.
 
 
 def actors(ray, count=1, **options):
@@ -458,7 +458,7 @@ def first_result(ray):
 
 
 def further_worker(ray):
-    """An actor has a process of its own: from its creation to its first answer, when workers are there already."""
+    """Time from the creation of an actor, which has its own process, to its first answer; workers are warm already."""
     actors(ray)
     took = sorted(seconds(lambda: actors(ray)).value for _ in range(10))
     return Figure(took[len(took) // 2] * 1e3, took, 1)

@@ -2,9 +2,9 @@
 """ray_run.py [--repeats N] [--json FILE] [--beside PYTHON [--ray-repeats N]] [ROW…]: measures the rows of ray_rows.py.
 
 Each row is measured in fresh process groups; the median is shown with its spread over them, p50, p99 and max of single
-calls (or batches of calls, by their number), the bar, and how it compares with Ray. What Ray does is measured in the same
-run, turn by turn, where PYTHON is an interpreter that has it; else it is what Ray 2.57 reports for itself on a machine of 64
-cores. Needs build/env.
+calls (or of batches of calls, with their size), the bar, and the ratio to Ray. If PYTHON is an interpreter that has Ray,
+Ray is measured in the same run, in turns with Miniray; else the reference is the value that Ray 2.57 reports on a machine
+with 64 cores. Needs build/env.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import sys
 
 from ray_rows import ROWS, start
 
-LIMIT_S = 600  # of one measurement
+LIMIT_S = 600  # for one measurement
 
 
 def measure(name, module):
-    """One figure, in this process."""
+    """Measure one row in this process and print it as JSON."""
     ray, one = importlib.import_module(module), ROWS[name]
     if one.workers > 0:
         start(ray, one.workers)
@@ -38,13 +38,13 @@ def measure(name, module):
 
 def in_fresh_group(python, name, module):
     command = [python, os.path.abspath(__file__), "--one", name, "--module", module]
-    # As it is where packages are installed: nothing is compiled at its import.
+    # Lets imports use compiled bytecode, as installed packages do.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=LIMIT_S, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# ---- What came of it.
+# ---- Results.
 
 
 def shown(value):
@@ -60,7 +60,7 @@ def summary(figures):
 
 
 def against_ray(row, ours, theirs):
-    """How many times better, and than what."""
+    """The ratio to the reference, and the reference's name."""
     if theirs is not None:
         value, what = theirs["value"], "Ray here"
     elif row.ray is not None:
@@ -105,7 +105,7 @@ def measure_row(row, given):
 
 
 def is_wanted(name, parts):
-    """By its whole name, or by a part of it that is not the name of another."""
+    """Whether a part is this row's name, or occurs in it without being the name of another row; no parts select all."""
     return not parts or any(part == name if part in ROWS else part in name for part in parts)
 
 

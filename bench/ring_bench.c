@@ -1,5 +1,5 @@
-/* ring_bench.c — rings with everything that makes them usable (checked records, doorbell, waiting policy) beside a bare
- * ring, memcpy and a futex. */
+/* ring_bench.c — rings with all their features (checked records, doorbell, waiting policy) compared with a bare ring,
+ * memcpy and a futex. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -100,8 +100,8 @@ static void echo(void *argument) {
     } while (type != TYPE_STOP);
 }
 
-/* Half of a round trip, in µs: p50 and p99 of single ones where they are long, of small batches where a look at the
- * clock would show. */
+/* Half of a round trip, in µs: p50 and p99 of single round trips where they are long, of small batches where reading
+ * the clock would distort them. */
 static void measure_trips(const trip *trip, duplex *duplex, double seconds, bench_samples *samples, unsigned batch) {
     side side;
     side_init(&side, duplex, 0, trip->spin_us);
@@ -159,8 +159,8 @@ static void crowd_caller(void *argument) {
     bench_samples_fini(&samples);
 }
 
-/* All pairs at once; values: mean over the pairs of p50 and p99 one way (µs), and round trips a second of all together.
- */
+/* All pairs at once; values: mean over the pairs of p50 and p99 one way (µs), and round trips per second of all pairs
+ * together. */
 static void crowd(const bench_run *run, const void *argument, double *values) {
     const trip *trip = argument;
     enum { PAIRS_MAX = 16 };
@@ -182,7 +182,7 @@ static void crowd(const bench_run *run, const void *argument, double *values) {
     }
 }
 
-/* ---- One direction, as fast as it goes. */
+/* ---- One direction, at full rate. */
 
 static void swallow(void *argument) {
     duplex *duplex = argument;
@@ -202,7 +202,7 @@ static void swallow(void *argument) {
         if (side.in.tail - side.in.released > side.in.capacity / 4) ring_release(&side.in);
     }
     ring_release(&side.in);
-    if (sum == 1) bench_fail("impossible"); /* keeps the reads */
+    if (sum == 1) bench_fail("impossible"); /* keeps the compiler from removing reads */
 }
 
 static void rate(const bench_run *run, const void *argument, double *values) {
@@ -220,13 +220,13 @@ static void rate(const bench_run *run, const void *argument, double *values) {
     values[0] = (double)count * 1e3 / (double)(clock_ns() - start);
 }
 
-/* ---- Large messages, as the port sends them: in pieces, so that writing and reading go on at the same time and the
- * ring stays in the cache. */
+/* ---- Large messages, in pieces as the shm transport sends them: writing and reading overlap, and the ring stays in
+ * the cache. */
 
 typedef enum reading { READ_IN_PLACE, READ_LINES, READ_COPY } reading;
 
 typedef struct flow {
-    size_t size, piece, ring_bytes; /* pieces divide the size */
+    size_t size, piece, ring_bytes; /* the piece size divides the message size */
     reading reading;
 } flow;
 
@@ -264,7 +264,7 @@ static void drink(void *argument) {
         ring_advance(&side.in, record.size);
         ring_release(&side.in);
     }
-    if (sum == 1) bench_fail("impossible"); /* keeps the reads */
+    if (sum == 1) bench_fail("impossible"); /* keeps the compiler from removing reads */
 }
 
 static void stream(const bench_run *run, const void *argument, double *values) {

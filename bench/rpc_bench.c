@@ -1,5 +1,5 @@
-/* rpc_bench.c — calls: their round trip beside the bare ring's and the raw socket's, many at a time, and what the call
- * layer costs by itself. */
+/* rpc_bench.c — RPCs: their round trip compared with the bare ring's and the raw socket's, many in flight, and the cost
+ * of the RPC layer by itself. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ typedef enum wire { WIRE_SHM, WIRE_TCP } wire;
 typedef struct end {
     env env;
     rpc *rpc;
-    shm_transport *transport; /* one of the two */
+    shm_transport *transport; /* exactly one of the two is used */
     event_loop *loop;
     socket_transport *socket_transport;
     link_id link;
@@ -29,11 +29,11 @@ typedef struct end {
     struct {
         rpc_call_token token;
         uint64_t value;
-    } waiting[WINDOW]; /* answers that met a full link */
+    } waiting[WINDOW]; /* responses that found the link full */
     unsigned waiting_count;
 } end;
 
-/* ---- What both sides do. */
+/* ---- Common to both sides. */
 
 static bool answer(end *end, rpc_call_token token, uint64_t value) {
     uint8_t *payload;
@@ -101,7 +101,7 @@ static void end_close(end *end) {
     if (end->loop != NULL) event_loop_destroy(end->loop);
 }
 
-/* As a host does it: what is there, else what is due, else wait. */
+/* One turn of a host: handles received messages, else due timers, else waits. */
 static void drive(end *end) {
     end->env.transport.ops->flush(end->env.transport.self);
     if (end->transport == NULL)
@@ -160,11 +160,11 @@ static void scene_close(scene *scene, wire wire) {
     if (wire == WIRE_SHM) bench_broker_stop(&scene->broker);
 }
 
-/* ---- Calls. */
+/* ---- RPCs. */
 
-typedef struct style { /* of a measurement */
+typedef struct style { /* state of a measurement */
     wire wire;
-    bool deadline; /* each call has one */
+    bool deadline; /* one per RPC */
 } style;
 
 static void answered(void *argument, rpc_call_id id, const rpc_call_result *result) {
@@ -228,7 +228,7 @@ static void pipelined(const bench_run *run, const void *argument, double *values
     values[0] = answers * 1e3 / (double)(now - start);
 }
 
-/* ---- The call layer alone: two of them in one process, joined by a transport that hands each message over at once. */
+/* ---- The RPC layer alone: two instances in one process, joined by a transport that delivers each message at once. */
 
 typedef struct short_cut {
     struct short_cut *other;

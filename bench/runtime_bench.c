@@ -1,5 +1,5 @@
-/* runtime_bench.c — tasks, actor calls and objects from a C program, beside the bare ring of the same run. The
- * benchmark is the program: its workers are this same binary, started again. */
+/* runtime_bench.c — tasks, actor calls and objects from a C driver, compared with the bare ring in the same run. The
+ * benchmark is the driver: its workers are this same binary, started again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ MR_METHOD(BenchEcho, nothing) { return MR_OK; }
 void runtime_bench_serve(void) {
     mr_context *mr;
     if (getenv("MINIRAY_BOOT") == NULL) return;
-    if (mr_init(NULL, &mr) != MR_OK) exit(1); /* in a worker it serves until the node is done */
+    if (mr_init(NULL, &mr) != MR_OK) exit(1); /* in a worker it serves until the node ends */
 }
 
 static mr_context *start(int workers) {
@@ -33,7 +33,7 @@ static void must(mr_status status) {
     if (status != MR_OK) bench_fail("%s: %s", mr_status_name(status), mr_last_error());
 }
 
-typedef struct subject { /* what is called */
+typedef struct subject { /* ---- Bodies. */
     mr_context *mr;
     bool is_actor;
     mr_actor actor;
@@ -41,10 +41,10 @@ typedef struct subject { /* what is called */
     size_t bytes;
 } subject;
 
-typedef struct load { /* what is measured */
+typedef struct load { /* ---- Measurements. */
     bool is_actor;
     int workers;
-    size_t bytes; /* that a call has as its argument; 0: it has none */
+    size_t bytes; /* bytes of a call's argument; 0: no argument */
 } load;
 
 static void submit(subject *subject, mr_ref *ref) {
@@ -75,7 +75,7 @@ static void subject_open(subject *subject, const load *load) {
     }
 }
 
-/* Sixteen at a time, as the bare ring is measured: the clock costs neither of them. */
+/* Batches of sixteen, as for the bare ring: so the cost of the clock is negligible. */
 static void one_by_one(const bench_run *run, const void *argument, double *values) {
     subject subject;
     subject_open(&subject, argument);
@@ -115,7 +115,7 @@ static void pipelined(const bench_run *run, const void *argument, double *values
     mr_shutdown(subject.mr);
 }
 
-/* Four programs, each with a node and a worker of its own: what they do together. */
+/* Four drivers, each with a node and a worker of its own: their total rate. */
 static void programs_at_once(const bench_run *run, const void *argument, double *values) {
     enum { PROGRAMS = 4 };
     int fds[2];
@@ -145,7 +145,7 @@ static double resident_bytes(void) {
     return (double)resident * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Submitted at once, then waited for one after the other; and what each takes while it waits. */
+/* Submitted at once, then waited for one after the other; and the memory of each waiting call. */
 static void queued(const bench_run *run, const void *argument, double *values) {
     const int count = run->quick ? 100 * 1000 : 1000 * 1000;
     mr_context *mr = start(2);

@@ -1,7 +1,6 @@
-/* scheduling_bench.c — who gets how much: long tasks over the workers of a program that has just run short ones, and one
- * node between two programs of which one floods it. Tasks sleep, so that it is the policy that is measured and not the
- * CPUs.
- */
+/* scheduling_bench.c — benchmark of scheduling fairness: long tasks over the workers of a driver that has just run short
+ * ones, and one node shared by two drivers of which one floods it. Tasks sleep, so the rows measure the policy and not
+ * the CPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,7 +32,7 @@ static void finish(mr_context *mr, mr_ref ref) {
     mr_release(mr, ref);
 }
 
-/* ---- How many run at once: what they take together, by what they took. */
+/* ---- Parallelism: sum of the task durations, divided by the elapsed time. */
 
 static void long_after_short(const bench_run *run, const void *argument, double *values) {
     static mr_ref refs[SHORT];
@@ -49,7 +48,7 @@ static void long_after_short(const bench_run *run, const void *argument, double 
     mr_shutdown(mr);
 }
 
-/* ---- Two programs. */
+/* ---- Two drivers. */
 
 typedef struct rival {
     const char *node;
@@ -58,7 +57,7 @@ typedef struct rival {
     double seconds;
 } rival;
 
-/* Keeps so many tasks under way, and says how many came back. */
+/* Keeps `count` tasks in flight, and reports the number of completed ones. */
 static void compete(void *argument) {
     const rival *rival = argument;
     static mr_ref refs[FLOOD];

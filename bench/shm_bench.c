@@ -1,5 +1,5 @@
-/* shm_bench.c — whole messages between two processes over the shared-memory transport: links, events, bodies and all.
- */
+/* shm_bench.c — whole messages between two processes over the shared-memory transport, including links, events and
+ * bodies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,7 +148,8 @@ static void rate(const bench_run *run, const void *argument, double *values) {
     values[0] = (double)count * 1e3 / (double)(clock_ns() - start);
 }
 
-/* Bodies of one size, one after the other: copied into the ring here, and out of it to their place there. */
+/* Bodies of one size, one after the other: copied into the ring by the sender, and out of it to their target by the
+ * receiver. */
 static void stream(const bench_run *run, const void *argument, double *values) {
     size_t size = ((const limit_copy *)argument)->size;
     scene scene;
@@ -194,8 +195,8 @@ static double poll_ns(shm_transport *transport) {
     return (double)(clock_ns() - start) / POLLS;
 }
 
-/* values: us to open one of LINKS further links and to hear its first echo, and of the broker's CPU; ns of a poll in
- * vain with one link and with all; us there and back, each time over another link. */
+/* values: µs to open one of LINKS further links and to receive its first echo, and µs of the broker's CPU; ns of a poll
+ * without messages with one link and with all; µs of a round trip, each over another link. */
 static void many_links(const bench_run *run, const void *argument, double *values) {
     scene scene;
     scene_open(&scene, BENCH_TWO_CPUS, true, 0);

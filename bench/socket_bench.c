@@ -1,8 +1,8 @@
-/* socket_bench.c — the stream transport beside raw sockets: the same bytes, the same two processes, blocking calls
- * there and frames, loop, heartbeats and everything else here.
+/* socket_bench.c — the socket transport compared with raw sockets: the same bytes and the same two processes; the
+ * reference uses blocking calls, ours adds frames, event loop and heartbeats.
  *
  * In each measurement a child sends (or echoes) and the measuring process receives (or asks). The child is forked
- * before anything is opened and is told the address through a pipe. */
+ * before anything is opened and receives the address through a pipe. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ static void side_close(side *side) {
     event_loop_destroy(side->loop);
 }
 
-/* The child's side: learns the address, connects, runs until the link is closed. */
+/* The child: reads the address, connects, runs until the link is closed. */
 static void connect_and_run(side *side) {
     char address[ADDRESS_TEXT_MAX];
     close(side->address_pipe[1]);
@@ -87,7 +87,7 @@ static void connect_and_run(side *side) {
     side_close(side);
 }
 
-/* The measuring side: starts the child, listens, runs until the link is closed. */
+/* The measuring process: starts the child, listens, runs until the link is closed. */
 static void listen_and_run(side *side, bench_child_fn *child, struct side *child_side) {
     char folder[BENCH_FOLDER_MAX], wanted[BENCH_FOLDER_MAX + 8] = "tcp:127.0.0.1:0", address[ADDRESS_TEXT_MAX] = {0};
     if (pipe(child_side->address_pipe) != 0) bench_fail("pipe: %s", strerror(errno));
@@ -106,7 +106,7 @@ static void listen_and_run(side *side, bench_child_fn *child, struct side *child
 
 /* ---- Streaming. */
 
-static void body_sent(void *argument, mr_status status) {} /* the next one is the same memory */
+static void body_sent(void *argument, mr_status status) {} /* the next message uses the same memory */
 
 static void send_bodies(side *side) {
     uint8_t *head;
@@ -150,7 +150,7 @@ static void count_message(side *side, const message *message) {
         side->last_ns = clock_ns();
 }
 
-/* Messages a second. */
+/* Messages per second. */
 static double receive(const flow *flow, double seconds) {
     side child = {.flow = flow, .seconds = seconds}, side = {.flow = flow, .message = count_message};
     side.memory = bench_memory(flow->size > 0 ? flow->size : 1);
@@ -167,7 +167,7 @@ static void stream_small(const bench_run *run, const void *argument, double *val
     values[0] = receive(argument, run->seconds) / 1e6;
 }
 
-/* What raw sockets carry in the same bytes when the sender writes as much at once as we do. */
+/* Rate of raw sockets for the same bytes when the sender writes as many bytes at once as our transport does. */
 static void raw_small(const bench_run *run, const void *argument, double *values) {
     const flow *flow = argument;
     limit_flow raw = {.wire = flow->wire, .size = 65536, .place = BENCH_TWO_CPUS};
@@ -220,7 +220,7 @@ static void round_trip(const bench_run *run, const void *argument, double *value
 
 typedef struct kind {
     const char *name;
-    limit_wire wire, epoll; /* blocking, and where a loop waits */
+    limit_wire wire, epoll; /* blocking, and with an event loop */
 } kind;
 
 static void streaming_rows(bench *b, const kind *kind) {
@@ -239,8 +239,8 @@ static void streaming_rows(bench *b, const kind *kind) {
     }
 }
 
-/* Beside a blocking read, which is what a program with one socket does, and beside epoll, which is what a program with
- * many has to do. On unix sockets the second alone costs more than the bar allows over the first. */
+/* Two references: a blocking read, as in a program with one socket, and epoll, as in a program with many. On unix
+ * sockets epoll alone costs more than the bar allows over a blocking read. */
 static void trip_rows(bench *b, const kind *kind) {
     flow small = {kind->wire, 0};
     limit_trip blocking = {kind->wire, BENCH_TWO_CPUS}, epoll = {kind->epoll, BENCH_TWO_CPUS};

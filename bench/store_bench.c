@@ -1,7 +1,6 @@
-/* store_bench.c — objects in shared memory: making, getting and letting go, in one process and across two.
- *
- * A host process has broker and store server; everything that memory must be asked for goes to it by call, as in a
- * node. "Warm" means that the memory was used before: a fresh page costs more than the copy into it (NUMBERS). */
+/* store_bench.c — objects in shared memory: creating, getting and releasing them, in one process and across two. A host
+ * process runs broker and store server; all requests for memory go to it by RPC, as in a node. "Warm" means that the
+ * memory was used before: a fresh page costs more than the copy into it (NUMBERS). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +15,7 @@
 
 #define MB ((uint64_t)1 << 20)
 
-/* ---- The scene. */
+/* ---- Set-up. */
 
 typedef struct scene {
     char folder[BENCH_FOLDER_MAX], broker[BENCH_FOLDER_MAX + 4];
@@ -62,7 +61,7 @@ static store_client_object *make(visitor *visitor, const void *from, uint64_t si
     return object;
 }
 
-/* ---- Making. */
+/* ---- Creating. */
 
 static void put(const bench_run *run, const void *argument, double *values) {
     uint64_t size = ((const limit_copy *)argument)->size;
@@ -82,7 +81,8 @@ static void put(const bench_run *run, const void *argument, double *values) {
     scene_close(&scene);
 }
 
-/* ---- Getting: a hold and a view, its first byte; then letting go of both. Values: µs of the one, of the other. */
+/* ---- Getting: a hold, a view and a read of the first byte; then the release of both. Values: µs of getting, µs of
+ * releasing. */
 
 static void get(const bench_run *run, const void *argument, double *values) {
     uint64_t size = ((const limit_copy *)argument)->size;
@@ -145,8 +145,8 @@ static void small_rate(const bench_run *run, const void *argument, double *value
     scene_close(&scene);
 }
 
-/* ---- Across two processes: one makes, the other gets and answers; the ref goes through a word each. Nothing is
- * copied: this is what an object costs beside its bytes. */
+/* ---- Across two processes: one creates, the other gets and answers; references are passed through one shared word per
+ * direction. No byte is copied: the rows show the cost of an object apart from its bytes. */
 
 typedef struct page_between {
     _Atomic uint64_t offered, taken;
@@ -159,11 +159,12 @@ typedef struct getter {
     uint64_t size;
 } getter;
 
-/* Looks at the port now and then: to sleep there would measure the timer, for nobody rings when the word changes. */
+/* Polls the transport now and then: sleeping there would measure the timer, because a change of the word rings no
+ * doorbell. */
 static void wait_word(visitor *visitor, _Atomic uint64_t *word, uint64_t value) {
     for (unsigned spins = 1; atomic_load_explicit(word, memory_order_acquire) < value; spins++) {
         if (spins % 1024 == 0) shm_transport_poll(visitor->transport);
-        if (spins % (1 << 20) == 0) visitor_drive(visitor, 50); /* somebody else needs this CPU */
+        if (spins % (1 << 20) == 0) visitor_drive(visitor, 50); /* another process needs this CPU */
         cpu_relax();
     }
 }
@@ -198,7 +199,7 @@ static void across(const bench_run *run, const void *argument, double *values) {
     visitor *visitor = &scene.visitor;
     getter getter = {scene.broker, bench_shared(sizeof(page_between)), size};
     pid_t pid = bench_child(get_all, &getter);
-    bench_pin(BENCH_TWO_CPUS, 0); /* not before: the other would inherit it */
+    bench_pin(BENCH_TWO_CPUS, 0); /* not before the fork: the child would inherit it */
     uint64_t count = 0;
     int64_t start = 0, end = INT64_MAX, now = 0;
     do {
@@ -222,7 +223,7 @@ static void across(const bench_run *run, const void *argument, double *values) {
 void store_bench(bench *b) {
     static const limit_copy one = {1 << 20, 1}, sixty_four = {64 << 20, 1};
     static const limit_copy quarter = {256 << 20, 1}, whole = {1u << 30, 1}, small = {64, 1};
-    bool roomy = memory_headroom_bytes() > 8 * 1024 * MB; /* twice the object, its source, and others live here too */
+    bool roomy = memory_headroom_bytes() > 8 * 1024 * MB; /* room for two objects, their source, and others */
     const limit_copy *large = roomy ? &whole : &quarter;
     static const limit_copy medium = {40 << 10, 1};
     const bench_bar bar = {BENCH_RATIO_AT_LEAST, 0.85}, rate = {BENCH_VALUE_AT_LEAST, 300};

@@ -85,7 +85,7 @@ static const rpc_call_handlers host_handlers = {
 static void on_timer(void *context) {
     host *host = context;
     int64_t now = event_loop_now_us(host->loop), next = store_server_tick(host->server, now);
-    if (next > now + STORE_SERVER_COLLECT_US) next = now + STORE_SERVER_COLLECT_US; /* a newcomer is not announced */
+    if (next > now + STORE_SERVER_COLLECT_US) next = now + STORE_SERVER_COLLECT_US; /* a new process is not announced */
     event_loop_timer_set(host->timer, next > now ? next - now : 0);
 }
 
@@ -96,7 +96,7 @@ static void on_spilled(void *context) {
 
 static void on_stop(void *context) { event_loop_stop(context); }
 
-/* The port joins a broker that runs in this very loop: joining waits, so a thread does it. */
+/* The transport joins a broker that runs in this same event loop: joining blocks, so a thread does it. */
 typedef struct joining {
     host *host;
     const char *path;
@@ -199,7 +199,7 @@ int store_bench_host_run(const store_bench_host_options *options) {
     return code;
 }
 
-/* ---- The visitor. */
+/* ---- The client process. */
 
 static void visitor_request(void *context, const rpc_call_request *request) {}
 
@@ -248,7 +248,7 @@ void visitor_close(visitor *visitor) {
     rpc_destroy(visitor->rpc);
 }
 
-/* Waits for the answer, or for the time that the store server named. False: there is nobody to wait for. */
+/* Waits for the answer, or until the time that the store server named. False: the store server is gone. */
 static bool wait_for(visitor *visitor) {
     int64_t retry_us = store_client_retry_us(visitor->store);
     if (retry_us > 0) {

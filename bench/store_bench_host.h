@@ -1,8 +1,7 @@
-/* store_bench_host.h — a broker with a store server in a process of its own, and the other side of it: for benchmarks
- * and tests.
+/* store_bench_host.h — a broker with a store server in a process of its own, and its clients: for benchmarks and tests.
  *
- * The host is what a node will be: broker, store server, spill and a port (called "vault") in one loop. A visitor is
- * any other process: a port with calls on top, and a store. */
+ * The host does the work of a node: broker, store server, spilling and a shm transport (named "vault") in one event
+ * loop. A visitor is any other process: a transport with RPC on top, and a store client. */
 #pragma once
 #include <sys/types.h>
 
@@ -11,16 +10,16 @@
 
 typedef struct store_bench_host_options {
     const char *broker; /* path of the broker's socket */
-    const char *folder; /* to spill to; NULL: no spilling */
+    const char *folder; /* folder for spilled objects; NULL: no spilling */
     uint64_t arena_bytes;
-    int ready_fd;                /* a byte is written when it stands */
-    int stop_fd;                 /* it ends when this is readable or closed */
-    const char *failpoint;       /* armed when it stands; NULL: none */
-    bool check;                  /* at the end, see that nothing is left over */
-    uint64_t *spilled, *objects; /* where to leave counts (shared memory); may be NULL */
+    int ready_fd;                /* the host writes a byte when it is ready */
+    int stop_fd;                 /* the host ends when this is readable or closed */
+    const char *failpoint;       /* failpoint armed when the host is ready; NULL: none */
+    bool check;                  /* checks at the end that no object and no memory is left */
+    uint64_t *spilled, *objects; /* shared memory for counts; may be NULL */
 } store_bench_host_options;
 
-/* Serves until stop_fd. 0; else what went wrong, which is also printed. */
+/* Serves until stop_fd. Returns 0, or nonzero after printing the error. */
 int store_bench_host_run(const store_bench_host_options *options);
 
 typedef struct visitor {
@@ -34,12 +33,12 @@ typedef struct visitor {
     bool open, closed; /* the link to the store server */
 } visitor;
 
-/* Joins and opens a store; waits for it. MR_CLOSED, MR_PEER_DIED, …: it did not work. */
+/* Joins and opens a store; waits until it is open. MR_CLOSED, MR_PEER_DIED, … on failure. */
 MR_MUST mr_status visitor_open(visitor *visitor, const char *broker, const char *name);
 void visitor_close(visitor *visitor);
 void visitor_drive(visitor *visitor, int64_t timeout_us); /* once */
 
-/* The same as the store's, but waiting where it says MR_BUSY, until the store server is gone. */
+/* As the store's functions, but they wait on MR_BUSY until the store server is gone. */
 MR_MUST mr_status visitor_create(visitor *visitor, uint64_t size, store_client_object **out, void **data);
 MR_MUST mr_status visitor_take(visitor *visitor, const object_ref *ref, store_client_object **out);
 MR_MUST mr_status visitor_view(visitor *visitor, store_client_object *object, void **data, uint64_t *size);

@@ -1,5 +1,5 @@
-/* sync_bench.c — a sync of models whose workers are C's: mr_model_sync beside what this machine's memory takes for the
- * bytes that it has to move. What torch modules and other collectives take is in sync_run.py. */
+/* sync_bench.c — model sync with workers written in C: mr_model_sync compared with the time that this machine's memory
+ * takes for the bytes to move. sync_run.py measures torch modules and other collectives. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@
 enum { WARM = 8, SAMPLES_MAX = 4096, PATIENCE_US = 30 * 1000 * 1000, QUICK_PART = 16, QUICK_MIN = 16 << 20 };
 
 typedef struct scene {
-    size_t workers, tensors, items; /* of each tensor */
+    size_t workers, tensors, items; /* items of each tensor */
     mr_dtype dtype;
-    bool shared; /* the models lie in shared memory */
+    bool shared; /* the models are in shared memory */
 } scene;
 
 static size_t model_bytes(const bench_run *run, const scene *scene) {
@@ -24,7 +24,7 @@ static size_t model_bytes(const bench_run *run, const scene *scene) {
 /* ---- A worker. */
 
 typedef struct synced {
-    mr_shared_model *share; /* NULL: its memory is its own */
+    mr_shared_model *share; /* NULL: private memory */
     char *data;
     mr_tensor *tensors;
     size_t count;
@@ -38,7 +38,7 @@ static void synced_free(void *self) {
     free(synced);
 }
 
-MR_CREATE(BenchSynced) { /* bytes, tensors, dtype, whether it shares */
+MR_CREATE(BenchSynced) { /* bytes, tensors, dtype, shared or not */
     int64_t number[4];
     for (size_t i = 0; i < 4; i++) MR_TRY(mr_arg_int(call, i, &number[i]));
     size_t bytes = (size_t)number[0], count = (size_t)number[1], each = bytes / count;
@@ -84,7 +84,7 @@ MR_METHOD(BenchSynced, set_weights) {
     return MR_OK;
 }
 
-/* ---- Syncs: milliseconds of a warm one, and of the first. */
+/* ---- Syncs: milliseconds of a warm sync, and of the first. */
 
 static void must(mr_status status) {
     if (status != MR_OK) bench_fail("%s: %s", mr_status_name(status), mr_last_error());
@@ -129,8 +129,8 @@ static void syncs(const bench_run *run, const void *argument, double *values) {
     mr_shutdown(mr);
 }
 
-/* As a memcpy counts: every worker's model is read and the result written, as is each worker's; copies also read and
- * write each twice more. */
+/* Traffic as memcpy counts it: each worker's model is read, and the result and each worker's model are written; copies
+ * also read and write each model twice more. */
 static void memory(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
     double each = (double)model_bytes(run, scene), workers = (double)scene->workers;
@@ -143,7 +143,7 @@ void sync_bench(bench *b) {
     static const struct {
         const char *name, *cold;
         scene scene;
-        double bar_ms; /* 0: none */
+        double bar_ms; /* 0: no bar */
     } rows[] = {
         {"4 x 25.6 M fp32 in 161 tensors", "the first of these", {4, 161, 159008, MR_F32, false}, 0},
         {"4 x 25.6 M fp32 in 161 tensors, shared", "the first of those", {4, 161, 159008, MR_F32, true}, 0},

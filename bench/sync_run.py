@@ -1,15 +1,15 @@
 #!/usr/bin/python3
 """sync_run.py [--repeats N]: syncs of torch models, ours beside torch.distributed (gloo) and Open MPI, in the same run.
 
-Each round makes one sync of each, so that both meet the same machine. Rows are medians, with the quartiles of ours in
-brackets; a ratio is the median of those of the rounds: what disturbs a round disturbs both. Ours is all of
-`miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass, four copy them in;
-"shared" is the same of models in shared memory (`miniray.ps.share`), where nobody copies. Theirs is what a user writes
-instead: flatten, all_reduce, divide, unflatten; with Open MPI (Debian's openmpi-bin and python3-mpi4py, where they are
-installed) also the Allreduce of a flat array and nothing else, "flat". Of a short sync there is also the time "in a
-row", of many that follow each other at once: in a round each meets processes that sleep and caches that others have
-used meanwhile. "limit" is the time that this machine's memory takes for the bytes that a sync has to move, from memcpy
-with a thread for each CPU in the same rounds. After `. build/env`, with Debian's torch.
+Each round makes one sync of each kind, so that all see the same state of the machine. Rows are medians, with the quartiles
+of ours in brackets; a ratio is the median of the ratios of the rounds, because noise in a round affects both sides. Ours is
+all of `miniray.get(ps.sync_from_workers.remote(workers))`: four workers copy their tensors out, one pass aggregates them,
+four workers copy the result in; "shared" is the same with models in shared memory (`miniray.ps.share`), without copies.
+Theirs is the equivalent user code: flatten, all_reduce, divide, unflatten; with Open MPI (Debian's openmpi-bin and
+python3-mpi4py, if installed) also "flat", the Allreduce of a flat array alone. A short sync also has the time "in a row",
+of many syncs without a pause: in a round each sync finds sleeping processes and caches that others have used meanwhile.
+"limit" is the time that this machine's memory takes for the bytes that a sync has to move, from memcpy with a thread for
+each CPU in the same rounds. Run after `. build/env`, with Debian's torch.
 """
 
 import argparse
@@ -31,8 +31,8 @@ import torch.distributed as distributed
 import miniray
 from miniray.ps import create_parameter_server, share
 
-SHORT_S, IN_A_ROW = 0.005, 100  # of a sync that is short, so many more are made
-WARM = 8  # syncs till each process has met the memory that large values come and go in
+SHORT_S, IN_A_ROW = 0.005, 100  # a sync shorter than SHORT_S is repeated IN_A_ROW times
+WARM = 8  # syncs until each process has mapped the memory of large values
 MODELS = {  # sizes of the tensors
     "25.6 M floats in 161 tensors": [25_600_000 // 161] * 161,
     "25.6 M floats in one tensor": [25_600_000],
@@ -58,7 +58,7 @@ class Worker:
 
 
 def reduce_all(rank, workers, sizes, folder, orders, done):
-    """One process of theirs: a sync for each order."""
+    """One process of torch.distributed: makes a sync for each order."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=workers)
     parameters = [torch.ones(size) for size in sizes]
@@ -100,11 +100,11 @@ class Gloo:
 
 
 class OpenMPI:
-    """Its processes wait for orders at pipes: they would spin inside of MPI."""
+    """Open MPI. Its processes wait for orders at pipes: inside MPI they would spin."""
 
     @staticmethod
     def is_there():
-        """Also whether it works: who waits at a pipe of a process that never came waits for ever."""
+        """Whether Open MPI is installed and can start processes; otherwise a read from their pipes would block for ever."""
         if shutil.which("mpirun") is None or importlib.util.find_spec("mpi4py") is None:
             return False
         tried = [*OpenMPI.command(1), sys.executable, "-c", "from mpi4py import MPI; MPI.COMM_WORLD.Barrier()"]
@@ -147,7 +147,7 @@ class OpenMPI:
 
 
 def reduce_mpi(folder, sizes):
-    """One process of Open MPI's: a sync for each order, or the Allreduce alone."""
+    """One process of Open MPI: makes a sync for each order, or the Allreduce alone."""
     from mpi4py import MPI
     world, parameters = MPI.COMM_WORLD, [numpy.ones(size, numpy.float32) for size in sizes]
     flat, summed = numpy.ones(sum(sizes), numpy.float32), numpy.ones(sum(sizes), numpy.float32)
@@ -171,7 +171,7 @@ def timed(function):
 
 
 class Memory:
-    """How long it takes to copy so many bytes, with a thread for each CPU; as a memcpy counts, read and written once."""
+    """Measures the time to copy `bytes` bytes with a thread for each CPU; memcpy reads and writes each byte once."""
 
     def __init__(self, bytes):
         self.threads = os.cpu_count()
@@ -193,7 +193,7 @@ def row(name, workers, sizes, repeats, kind=torch.float32, peers=(), shared=Fals
     ps, hired = create_parameter_server("average"), [Worker.remote(sizes, kind, shared) for _ in range(workers)]
     miniray.get([worker.__ray_ready__.remote() for worker in hired])
     model = sum(sizes) * torch.empty(0, dtype=kind).element_size()
-    # Each worker's is read and the result written, as is each worker's; a copy also reads and writes each twice.
+    # Each worker's model is read; the result and each worker's model are written; copies also read and write each twice.
     moved = (2 * workers + 1) / 2 * model if shared else (5 * workers + 1) / 2 * model
     memory = Memory(int(moved))
 

@@ -1,4 +1,4 @@
-/* train_bench.c — what a trainer costs beyond the work of its workers. */
+/* train_bench.c — overhead of a trainer beyond the work of its workers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ MR_CREATE(BenchTrainee) {
     return mr_arg_int(call, 0, &self->id);
 }
 
-MR_METHOD(BenchTrainee, train_epoch) { /* says how long it took: each by a name of its own, so that none is averaged */
+MR_METHOD(BenchTrainee, train_epoch) { /* each worker reports its duration under its own name */
     const trainee *self = mr_self(call);
     char name[32];
     int64_t began = clock_ns();
@@ -55,7 +55,7 @@ static double longest_work(const mr_value *result) {
     return longest;
 }
 
-/* Milliseconds of an epoch that nobody worked and nothing was synced; and those of the sync. */
+/* Milliseconds of an epoch without worker time and without sync; and milliseconds of the sync. */
 static void overhead(const bench_run *run, const void *argument, double *values) {
     mr_context *mr;
     mr_trainer *trainer;

@@ -1,8 +1,8 @@
 /* faults.c — see faults.h.
  *
- * Conditions hold the whole time; strikes come one by one, each kind with its own mean gap. Strikes are numbered in the
- * order in which they come: a run that carries out only the first n of them (scenario_options.faults_max) is how a
- * failing seed is made smaller. */
+ * Conditions hold the whole time; strikes are single faults, each kind with its own mean gap. Strikes are numbered in
+ * order of time. To shrink a failing seed, shrink.c carries out only the first n of them
+ * (scenario_options.faults_max). */
 #include "sim/faults.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct faults {
     rng rng;
     uint32_t kinds;
     int64_t gap_us[FAULT_COUNT]; /* mean time between strikes */
-    int64_t last_us;             /* the longest that a strike lasts */
+    int64_t last_us;             /* maximal duration of a strike */
     uint64_t strikes;
     bool dead[FAULTS_NODES_MAX];
     size_t dead_count;
@@ -38,7 +38,7 @@ static const char *const kind_names[] = {
 
 static bool has(const faults *faults, fault_kind kind) { return (faults->kinds & FAULT_BIT(kind)) != 0; }
 
-/* Every order of magnitude is as likely as another. */
+/* Log-uniform: every order of magnitude is equally likely. */
 static double draw_share(faults *faults, double low, double high) {
     int doublings = 0;
     for (double value = low; value * 2 <= high; value *= 2) doublings++;
@@ -141,7 +141,7 @@ static void cut(faults *faults, sim_node *from, sim_node *to, int64_t for_us) {
 
 static void partition(faults *faults, int64_t for_us) {
     uint64_t group = rng_next(&faults->rng);
-    if (rng_chance(&faults->rng, 0.4)) group = UINT64_C(1) << sim_node_index(any_node(faults)); /* one alone */
+    if (rng_chance(&faults->rng, 0.4)) group = UINT64_C(1) << sim_node_index(any_node(faults)); /* a single node */
     size_t count = sim_node_count(faults->sim);
     for (size_t i = 0; i < count; i++)
         for (size_t j = 0; j < count; j++)
@@ -159,7 +159,8 @@ static void crash(faults *faults, sim_node *node, bool silent, bool for_good) {
     sim_node_crash(node, silent);
 }
 
-/* From now on: a node that is busy anyway is not busy for longer than either. */
+/* Pauses the node from now on. The pause and a present busy time overlap: the node is busy until the later end of the
+ * two. */
 static void pause_node(faults *faults, sim_node *node, int64_t for_us) {
     int64_t more_us = sim_now_us(faults->sim) + for_us - sim_node_free_at_us(node);
     bool allowed = faults->limits.may_crash == NULL || faults->limits.may_crash(faults->limits.context, node);
@@ -195,7 +196,7 @@ static void strike(void *context, uint64_t kind) {
     sim_after(faults->sim, rng_between(&faults->rng, 1, 2 * faults->gap_us[kind]), strike, faults, kind);
 }
 
-/* Starts one node that is down, now and then: whatever brought it down. */
+/* Starts one node that is down at random intervals, for any cause of its end. */
 static void nurse(void *context, uint64_t unused) {
     faults *faults = context;
     if (sim_now_us(faults->sim) >= faults->limits.until_us) return;

@@ -1,4 +1,4 @@
-/* faults_test.c — every seed has its own mixture, limits hold, and at the end all is well. */
+/* faults_test.c — every seed has its own mixture of faults, limits hold, and at the end every fault is healed. */
 #include "sim/faults.h"
 
 #include <setjmp.h>
@@ -56,7 +56,7 @@ static size_t cut_count(const world *world) {
     return cuts;
 }
 
-/* Asked after every event; never ends the run. */
+/* Called after every event; never ends the run. */
 static bool watch(void *context) {
     world *world = context;
     size_t down = down_count(world), cuts = cut_count(world);

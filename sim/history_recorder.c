@@ -8,10 +8,10 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-typedef struct question { /* until it is answered */
+typedef struct question { /* a request without an answer yet */
     history_recorder_book *book;
     linearizability_history *history;
-    size_t look, swap; /* of a swap both: it is decided, or what is there is shown */
+    size_t look, swap; /* a swap has both: its refusal shows the newest version, as a look does */
     uint64_t expected;
     metadata_store_done_fn *done;
     void *argument;
@@ -76,7 +76,8 @@ void history_recorder_book_fini(history_recorder_book *book) {
     for (size_t i = 0; i < book->count; i++) linearizability_fini(&book->keys[i].history);
 }
 
-/* A generation begins without a value, above the one that is forgotten; before the first change it is only a draw. */
+/* A new generation begins without a value, with a number above the lost generation; a generation without a change has a
+ * random number. */
 static bool forgets(uint64_t version, uint64_t next) {
     bool above = metadata_store_generation(next) > metadata_store_generation(version);
     return metadata_store_count(next) == 0 && (above || metadata_store_count(version) == 0);

@@ -1,10 +1,10 @@
-/* history_recorder.h — proxy of a metadata store that records when and how it answered.
+/* history_recorder.h — proxy of a metadata store that records its answers and their times.
  *
- * All requests of a simulation for one key are one history (linearizability.h), by true time. A metadata store may
+ * All requests of a simulation for one key form one history (linearizability.h), in true time. A metadata store may
  * begin another generation (metadata_store.h): a history is linearizable within each. A request that ends with anything
- * but an answer of the metadata store (a time-out, the end of its process) has none: its effect is unknown. A refused
- * swap has shown the newest version; whether it was decided is unknown, too: a network may have delivered it twice, and
- * this is the answer to the second. Get and compare-and-swap only. */
+ * but an answer of the metadata store (a time-out, the end of its process) has no answer in the history: its effect is
+ * unknown. A refused swap shows the newest version, but its own effect is unknown, too: the network may have delivered
+ * the swap twice, and the refusal answers the second copy. It records get and compare-and-swap only. */
 #pragma once
 #include "cluster/metadata_store.h"
 #include "sim/linearizability.h"
@@ -12,9 +12,9 @@
 
 enum { HISTORY_RECORDER_KEYS_MAX = 20, HISTORY_RECORDER_KEY_MAX = 32 };
 
-typedef struct history_recorder_book { /* of a simulation; zero-initialized with it, it is empty and ready */
+typedef struct history_recorder_book { /* one per simulation; zero-initialized, it is empty and ready */
     sim *sim;
-    bool loses; /* the metadata store may lose its disk: later versions are then random, also below earlier ones */
+    bool loses; /* the metadata store may lose its disk: versions after that are random, possibly below earlier ones */
     struct {
         char key[HISTORY_RECORDER_KEY_MAX];
         linearizability_history history;
@@ -23,10 +23,10 @@ typedef struct history_recorder_book { /* of a simulation; zero-initialized with
 } history_recorder_book;
 
 void history_recorder_book_fini(history_recorder_book *book);
-/* at the end: a violation for a history that is not linearizable */
+/* at the end: reports a violation for a history that is not linearizable */
 void history_recorder_check(history_recorder_book *book);
 
-typedef struct history_recorder { /* of a process; in place */
+typedef struct history_recorder { /* one per process; in place */
     metadata_store store;
     history_recorder_book *book;
 } history_recorder;

@@ -40,10 +40,10 @@ void linearizability_answer(linearizability_history *history, size_t request, ui
 typedef struct search {
     const linearizability_history *history;
     linearizability_forgets_fn *forgets;
-    uint64_t *done; /* a bit for each request that has happened, owned */
+    uint64_t *done; /* one bit per request that has happened, owned */
     size_t words;
-    size_t open; /* requests that were answered and have not happened */
-    map tried;   /* hashes of what was tried */
+    size_t open; /* requests with an answer that have not happened yet */
+    map tried;   /* hashes of states already tried */
 } search;
 
 static bool is_done(const search *search, size_t at) { return (search->done[at / 64] >> (at % 64) & 1) != 0; }
@@ -54,7 +54,7 @@ static void set_done(search *search, size_t at, bool done) {
     if (search->history->requests[at].answered_us != LINEARIZABILITY_NEVER) search->open += done ? (size_t)-1 : 1;
 }
 
-/* Could it happen now? *next: the version behind it. */
+/* Whether the request can happen now. *next: the version after it. */
 static bool makes_sense(const search *search, const linearizability_request *request, uint64_t version,
                         uint64_t *next) {
     bool answered = request->answered_us != LINEARIZABILITY_NEVER;
@@ -67,21 +67,21 @@ static bool makes_sense(const search *search, const linearizability_request *req
     return request->expected == version && (!answered || request->version == *next);
 }
 
-/* The version is hashed as one more word: as a seed it would meet the bits of short histories half-way. */
+/* The version is hashed as one more word: as a hash seed it would collide with the bits of short histories. */
 static bool was_tried(search *search, uint64_t version) {
     search->done[search->words] = version;
     uint64_t key = XXH3_64bits(search->done, (search->words + 1) * sizeof *search->done);
     return map_put(&search->tried, key, search) != NULL;
 }
 
-/* `from`: all before it have happened, or never will. */
+/* `from`: every earlier request has happened, or never will. */
 static bool go_on(search *search, size_t from, uint64_t version) {
     const linearizability_request *requests = search->history->requests;
     size_t count = search->history->count;
     if (search->open == 0) return true;
     if (was_tried(search, version)) return false;
     while (from < count && is_done(search, from)) from++;
-    int64_t until_us = LINEARIZABILITY_NEVER; /* the first answer to one that has not happened */
+    int64_t until_us = LINEARIZABILITY_NEVER; /* earliest answer to a request that has not happened */
     for (size_t at = from; at < count && requests[at].asked_us <= until_us; at++)
         if (!is_done(search, at) && requests[at].answered_us < until_us) until_us = requests[at].answered_us;
     for (size_t at = from; at < count && requests[at].asked_us <= until_us; at++) {

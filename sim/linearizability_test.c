@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 
-/* Requests in the order in which they are asked; an answer at LINEARIZABILITY_NEVER is none. */
+/* Requests in order of time; LINEARIZABILITY_NEVER as the time of the answer means no answer. */
 static bool check(const linearizability_request *requests, size_t count) {
     linearizability_history history = {0};
     for (size_t i = 0; i < count; i++) {
@@ -37,19 +37,19 @@ static linearizability_request swap(int64_t asked_us, int64_t answered_us, uint6
 
 static void one_after_the_other(void **state) {
     assert_true(CHECK(look(0, 1, 0), swap(2, 3, 0), look(4, 5, 1), swap(8, 9, 1), look(10, 11, 2)));
-    assert_false(CHECK(look(0, 1, 1)));                               /* out of nowhere */
-    assert_false(CHECK(swap(0, 1, 0), look(2, 3, 0)));                /* what was is shown again */
+    assert_false(CHECK(look(0, 1, 1)));                               /* a version that no swap made */
+    assert_false(CHECK(swap(0, 1, 0), look(2, 3, 0)));                /* an old version is shown again */
     assert_false(CHECK(swap(0, 1, 0), swap(2, 3, 0)));                /* decided twice */
-    assert_false(CHECK(swap(0, 1, 0), look(2, 3, 1), look(4, 5, 0))); /* back again */
+    assert_false(CHECK(swap(0, 1, 0), look(2, 3, 1), look(4, 5, 0))); /* the version goes back */
 }
 
 static void at_the_same_time(void **state) {
     assert_true(CHECK(swap(0, 10, 0), look(1, 2, 0), look(3, 4, 1)));
     assert_true(CHECK(swap(0, 10, 0), look(1, 9, 1), look(2, 8, 0)));
-    assert_false(CHECK(swap(0, 10, 0), look(1, 2, 1), look(3, 4, 0))); /* seen, and then not */
+    assert_false(CHECK(swap(0, 10, 0), look(1, 2, 1), look(3, 4, 0))); /* seen, and then gone */
     assert_true(CHECK(swap(0, 10, 0), swap(1, 10, 1), look(3, 10, 1)));
     assert_false(CHECK(swap(0, 10, 0), swap(1, 10, 0)));
-    assert_false(CHECK(swap(0, 1, 0), swap(2, 10, 1), look(3, 10, 0))); /* before it was asked */
+    assert_false(CHECK(swap(0, 1, 0), swap(2, 10, 1), look(3, 10, 0))); /* an old version */
 }
 
 static void who_was_not_answered_may_have_been_heard(void **state) {
@@ -60,10 +60,10 @@ static void who_was_not_answered_may_have_been_heard(void **state) {
     assert_false(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 2)));
     assert_true(CHECK(look(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 0)));
     assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), swap(1, 2, 0)));
-    assert_false(CHECK(look(0, 1, 0), look(2, 3, 1), swap(4, LINEARIZABILITY_NEVER, 0))); /* it was not yet asked */
+    assert_false(CHECK(look(0, 1, 0), look(2, 3, 1), swap(4, LINEARIZABILITY_NEVER, 0))); /* requested later */
 }
 
-/* Many requests at once, from a real sequence: each happens at one moment, and is answered around it. */
+/* Many concurrent requests, from a real sequence: each happens at one moment within its request and answer times. */
 static size_t draw(rng *rng, linearizability_request *requests, size_t count) {
     uint64_t version = 0;
     for (size_t i = 0; i < count; i++) {
@@ -74,7 +74,7 @@ static size_t draw(rng *rng, linearizability_request *requests, size_t count) {
         if (kind >= 2) requests[i] = swap(asked_us, kind == 2 ? answered_us : LINEARIZABILITY_NEVER, version);
         version += kind >= 2;
     }
-    for (size_t i = 1; i < count; i++) /* in the order in which they are asked */
+    for (size_t i = 1; i < count; i++) /* in the order of the requests */
         for (size_t k = i; k > 0 && requests[k].asked_us < requests[k - 1].asked_us; k--) {
             linearizability_request other = requests[k];
             requests[k] = requests[k - 1];
@@ -90,7 +90,7 @@ static void what_happened_one_by_one_is_found(void **state) {
         rng_init(&rng, seed);
         size_t count = draw(&rng, requests, 120);
         assert_true(check(requests, count));
-        size_t at = count - 1; /* and one answer that cannot be is seen */
+        size_t at = count - 1; /* one impossible answer is detected */
         while (requests[at].answered_us == LINEARIZABILITY_NEVER || requests[at].kind != LINEARIZABILITY_LOOK) at--;
         requests[at].version += 1000;
         assert_false(check(requests, count));
@@ -106,7 +106,7 @@ static void a_value_may_begin_anew(void **state) {
     linearizability_answer(&history, linearizability_ask(&history, LINEARIZABILITY_SWAP, 100, 4), 101, 5);
     assert_true(linearizability_check(&history, 0, by_hundreds));
     assert_false(linearizability_check(&history, 0, NULL));
-    /* and does not come back */
+    /* a lost version does not come back */
     linearizability_answer(&history, linearizability_ask(&history, LINEARIZABILITY_LOOK, 0, 6), 1, 7);
     assert_false(linearizability_check(&history, 0, by_hundreds));
     linearizability_fini(&history);

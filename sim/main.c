@@ -112,7 +112,7 @@ static void list_scenarios(void) {
     }
 }
 
-/* The scenarios asked for, of those that have the mutation. */
+/* The requested scenarios, restricted to those that have the mutation. */
 static size_t choose(const arguments *arguments, const scenario **chosen, size_t room) {
     size_t count = 0;
     for (const scenario *const *at = scenario_table(); *at != NULL && count + 1 < room; at++) {
@@ -183,7 +183,7 @@ int main(int count, char **values) {
     if (arguments.verbose)
         log_set_level(LOG_DEBUG);
     else
-        log_set_fd(-1); /* the faults are simulated: their warnings are no news */
+        log_set_fd(-1); /* hides warnings: the faults are simulated */
     const scenario *chosen[16];
     if (choose(&arguments, chosen, sizeof chosen / sizeof *chosen) == 0) {
         complain(&arguments);

@@ -1,8 +1,8 @@
-/* protocol_test.c — thousands of seeds of the protocols of a cluster: none has a finding, and together they take every
- * path that is counted.
+/* protocol_test.c — thousands of seeds of the protocols of a cluster: no seed has a finding, and together the seeds
+ * reach every path that has a counter.
  *
- * protocol-test FIRST LAST runs these seeds of each scenario, in one process after the other; without arguments the
- * first of the pieces into which the tests cut 10,000 (tests/meson.build). */
+ * protocol-test FIRST LAST runs these seeds of each scenario, in one process after the other; without arguments it runs
+ * the first of the ranges into which tests/meson.build divides 10,000 seeds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ typedef struct range {
     uint64_t first, last;
 } range;
 
-/* What must happen in any piece, of each scenario; besides all that ps_coverage.h counts. */
+/* Counters that must be positive in every range of seeds, for each scenario; in addition to those of ps_coverage.h. */
 static const char *const network_counters[] = {"lost",    "doubled",   "reordered", "refused",       "links broken",
                                                "crashes", "reset",     "cut",       "disk failures", "pause",
                                                "clock",   "partition", NULL};
@@ -69,7 +69,7 @@ static runner_report run(const char *name, const range *seeds) {
     runner_options options = {.scenarios = one,
                               .first = seeds->first,
                               .last = seeds->last,
-                              .jobs = 1, /* the pieces run beside each other */
+                              .jobs = 1, /* the ranges run in parallel */
                               .command = "build/sim/miniray-sim"};
     runner_report report;
     runner_run(&options, &report);
@@ -78,7 +78,7 @@ static runner_report run(const char *name, const range *seeds) {
     return report;
 }
 
-/* All that are never counted are named, before it fails. */
+/* Prints every counter that stayed zero, then fails. */
 static size_t count_missing(const runner_report *report, const char *counter) {
     if (runner_counted(report, counter) != 0) return 0;
     print_error("no seed came to '%s'\n", counter);
@@ -88,7 +88,7 @@ static size_t count_missing(const runner_report *report, const char *counter) {
 static void check(const char *name, const range *seeds, const char *const *counters, bool tallied) {
     runner_report report = run(name, seeds);
     size_t missing = 0;
-    if (seeds->last - seeds->first + 1 < PIECE) return; /* too few for the rare ones */
+    if (seeds->last - seeds->first + 1 < PIECE) return; /* too few seeds for rare paths */
     for (size_t i = 0; network_counters[i] != NULL; i++) missing += count_missing(&report, network_counters[i]);
     for (; *counters != NULL; counters++) missing += count_missing(&report, *counters);
     for (size_t i = 0; tallied && ps_coverage_name(i) != NULL; i++)
@@ -104,7 +104,7 @@ int main(int count, char **values) {
     range seeds = {1, PIECE};
     if (count == 3) seeds = (range){strtoull(values[1], NULL, 10), strtoull(values[2], NULL, 10)};
     MR_ASSERT((count == 1 || count == 3) && seeds.first >= 1 && seeds.first <= seeds.last);
-    log_set_fd(-1); /* what goes wrong is made up: no news for anybody */
+    log_set_fd(-1); /* hides warnings: the faults are simulated */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(ps_has_no_finding_and_leaves_nothing_out, &seeds),
         cmocka_unit_test_prestate(group_has_no_finding_and_leaves_nothing_out, &seeds),

@@ -1,7 +1,7 @@
 /* runner.c — see runner.h.
  *
  * Units are numbered: unit u is seed first + u / n of scenario u mod n. Job j of k runs the units j, j + k, j + 2k, …
- * and writes the number of the one it is at into shared memory, where the parent reads it if the job dies. */
+ * and writes the number of its current unit into shared memory, where the parent reads it if the job dies. */
 #include "sim/runner.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 
-typedef struct totals { /* what a job found in one scenario */
+typedef struct totals { /* findings of a job in one scenario */
     uint64_t seeds, findings, events;
     uint64_t first_finding;
     int64_t virtual_us;
@@ -63,7 +63,7 @@ static void report_finding(const runner *runner, uint64_t unit, totals *totals, 
              "%s, seed %" PRIu64 ": %s\n  replay: %s --scenario %s --seed %" PRIu64 "%s%s --verbose\n", name, seed,
              text, options->command, name, seed, options->mutation == NULL ? "" : " --mutate ",
              options->mutation == NULL ? "" : options->mutation);
-    fputs(line, stdout); /* stdout is a line or a whole finding at a time: jobs do not mix */
+    fputs(line, stdout); /* one line or one whole finding at a time: the output of jobs does not mix */
     fflush(stdout);
 }
 
@@ -130,7 +130,7 @@ static void start_job(runner *runner, unsigned index) {
     runner->pids[index] = pid;
 }
 
-/* The seed the job was at is a finding; the next process of this job goes on behind it. */
+/* The job's current seed is a finding; the next process of this job continues after it. */
 static void job_died(runner *runner, unsigned index, int status) {
     job *job = &runner->jobs[index];
     char text[100];

@@ -1,4 +1,4 @@
-/* runner_test.c — findings of every kind are reported with their seed, and the other seeds are run all the same. */
+/* runner_test.c — findings of every kind are reported with their seed, and the other seeds still run. */
 #include "sim/runner.h"
 
 #include <setjmp.h>

@@ -43,7 +43,7 @@ static void no_seed_has_a_finding(void **state) {
     assert_true(count > 0);
 }
 
-/* That the checkers see what they are for: it takes longer than all seeds, and depends on nothing but them. */
+/* Each mutation must be caught. This takes longer than all seeds without mutations, and is a test of its own. */
 static void every_mutation_is_caught(void **state) {
     if (!is_long()) skip();
     for (const scenario *const *at = scenario_table(); *at != NULL; at++) {
@@ -95,7 +95,7 @@ static void a_failing_seed_is_shrunk(void **state) {
 }
 
 int main(void) {
-    log_set_fd(-1); /* what goes wrong is made up: no news for anybody */
+    log_set_fd(-1); /* hides warnings: the faults are simulated */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_seed_has_a_finding),
         cmocka_unit_test(every_mutation_is_caught),

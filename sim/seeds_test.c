@@ -1,4 +1,4 @@
-/* seeds_test.c — the kept seeds of seeds.txt still say what they said. */
+/* seeds_test.c — the kept seeds of seeds.txt still give the same results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void kept_seeds_say_what_they_said(void **state) {
 }
 
 int main(void) {
-    log_set_fd(-1); /* what goes wrong is made up: no news for anybody */
+    log_set_fd(-1); /* hides warnings: the faults are simulated */
     const struct CMUnitTest tests[] = {cmocka_unit_test(kept_seeds_say_what_they_said)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 
 enum { FAULTS_MOST = 4096, MASKED = 64, LINE_MAX_BYTES = 2048 };
 
-/* Runs it in a process of its own, whose output goes to `fd`. True: it fails. */
+/* Runs the seed in a process of its own, whose output goes to `fd`. True: the seed fails. */
 static bool fails(const scenario *scenario, const scenario_options *options, int fd) {
     fflush(NULL);
     pid_t pid = fork();
@@ -33,7 +33,7 @@ static bool fails(const scenario *scenario, const scenario_options *options, int
     return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
-/* The smallest number of first faults that is found: more do not always fail when fewer do. */
+/* The smallest number of first faults that the search finds; failure is not monotonic in this number. */
 static uint64_t cut_plan(const scenario *scenario, scenario_options options, int fd) {
     uint64_t good = 0, bad = 1;
     options.faults_max = 0;
@@ -42,7 +42,7 @@ static uint64_t cut_plan(const scenario *scenario, scenario_options options, int
         options.faults_max = bad;
         if (fails(scenario, &options, fd)) break;
         good = bad;
-        if (bad >= FAULTS_MOST) return UINT64_MAX; /* it needs all of them, or has none */
+        if (bad >= FAULTS_MOST) return UINT64_MAX; /* the seed needs all faults, or has none */
     }
     while (bad - good > 1) {
         options.faults_max = good + (bad - good) / 2;
@@ -64,7 +64,7 @@ static uint64_t leave_out(const scenario *scenario, scenario_options options, in
     return options.faults_skipped;
 }
 
-/* The last lines of the story. */
+/* The last lines of the trace. */
 static void tell(const scenario *scenario, const scenario_options *options, unsigned lines) {
     FILE *story = tmpfile();
     MR_ASSERT(story != NULL);

@@ -1,10 +1,10 @@
 /* sim.c — see sim.h.
  *
- * Invariants  time never goes back; an event of a busy node waits in the node's list, in the order in which it came,
+ * Invariants  time never goes back; an event of a busy node waits in the node's list, in order of arrival,
  *             and later events wait behind it; a node's code runs only between sim_enter and sim_leave, one
  *             node at a time; a crash inside a node's code takes effect when that code returns, but from the crash on
  *             nothing that it does leaves the node.
- * Ownership   the sim owns its nodes; an event belongs to what carries it. */
+ * Ownership   the sim owns its nodes; an event belongs to the struct that embeds it. */
 #include "sim/sim.h"
 
 #include <inttypes.h>
@@ -22,16 +22,16 @@
 enum { EVENTS_NODES = 64 };
 
 enum {
-    STREAM_SCENARIO = 1, /* numbers of the streams of chance; the network and the faults have their own */
+    STREAM_SCENARIO = 1, /* numbers of random streams; the network and the faults have their own */
     STREAM_CLOCKS = 2,
     STREAM_DISKS = 1000,
     STREAM_PROCESSES = 1000000,
 };
 
-#define EVENTS_MAX      UINT64_C(1000000)         /* a seed that needs more, for each EVENTS_NODES nodes, hangs */
-#define TIMER_FAR_US    INT64_C(1000000000000)    /* a tick beyond this is asked for again when it comes */
-#define CLOCK_START_MAX INT64_C(1000000000)       /* where monotonic clocks begin, at most */
-#define WALL_START_US   INT64_C(1700000000000000) /* what wall clocks say at the beginning */
+#define EVENTS_MAX      UINT64_C(1000000)         /* per EVENTS_NODES nodes; a seed that needs more hangs */
+#define TIMER_FAR_US    INT64_C(1000000000000)    /* a later tick is scheduled again when this time comes */
+#define CLOCK_START_MAX INT64_C(1000000000)       /* maximal initial value of monotonic clocks */
+#define WALL_START_US   INT64_C(1700000000000000) /* initial value of wall clocks */
 
 struct sim_node {
     sim *sim;
@@ -50,11 +50,11 @@ struct sim_node {
     const transport_events *events;
     void *events_context;
     sim_event timer;
-    /* The clock: local_us at true_us, and from there with the drift. */
+    /* The clock: shows local_us at true time true_us, and runs with the drift from there. */
     int64_t true_us, local_us, drift_ppm, wall_offset_us;
-    /* Being busy. */
+    /* Busy time. */
     int64_t busy_until_us;
-    list held; /* events that wait for the end of it */
+    list held; /* events that wait for the end of the busy time */
     sim_event resume;
 };
 
@@ -140,7 +140,7 @@ bool sim_run(sim *sim, int64_t until_us) {
 
 typedef struct later { /* one sim_after or sim_node_after */
     sim_event event;
-    sim_node *node; /* NULL: of the scenario */
+    sim_node *node; /* NULL: an event of the scenario */
     uint32_t process;
     sim_fn *fn;
     void *context;
@@ -224,7 +224,7 @@ void sim_enter(sim_node *node) {
 
 static void crash_now(sim_node *node, bool silent);
 
-/* A timer that waits because the node is busy stays where it is. */
+/* A timer event of a busy node keeps its place in the list. */
 static void arm_timer(sim_node *node) {
     if (node->program->next_us == NULL || !list_empty(&node->timer.held)) return;
     int64_t next_us = node->program->next_us(node->state);
@@ -282,7 +282,7 @@ void sim_node_spend(sim_node *node, int64_t us) {
     sim_schedule(node->sim, &node->resume, node->busy_until_us);
 }
 
-/* ---- Life of a node. */
+/* ---- Starting and ending a node's process. */
 
 sim_node *sim_node_add(sim *sim, const char *name, const sim_program *program, void *argument) {
     sim_node *node = xcalloc(1, sizeof *node);
@@ -328,7 +328,7 @@ void sim_node_start(sim_node *node) {
     sim_leave(node);
 }
 
-/* What waited for the process is told now that there is none. */
+/* Events that waited for the process are delivered now, and find no process. */
 static void release_held(sim_node *node) {
     sim_cancel(node->sim, &node->timer);
     sim_cancel(node->sim, &node->resume);
@@ -401,7 +401,7 @@ sim_node *sim_node_at(const sim *sim, size_t index) {
     return sim->nodes[index];
 }
 
-/* ---- The whole. */
+/* ---- The simulation. */
 
 const char *mutation_now;
 

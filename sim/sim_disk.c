@@ -1,7 +1,7 @@
 /* sim_disk.c — see sim_disk.h.
  *
- * Names change durably when rename and remove answer, so only one thing about names can be lost: a file that was made
- * and never synced. */
+ * rename and remove are durable when they return, so a crash can lose only one thing about names: a file that was
+ * created and never synced. */
 #include "sim/sim_disk.h"
 
 #include <inttypes.h>
@@ -96,9 +96,9 @@ static mr_status make_change(file *file, uint64_t offset, span data) {
     return MR_OK;
 }
 
-/* ---- What becomes of changes that were not synced. */
+/* ---- Fate of changes that were not synced. */
 
-/* Sectors are kept each for itself; the last one that is kept may end in its middle. */
+/* Sectors are kept independently; the last kept sector may be cut in its middle. */
 static void tear(sim_disk *disk, buffer *content, const change *change) {
     for (size_t at = 0; at < change->size;) {
         size_t part = SIM_DISK_SECTOR - (size_t)((change->offset + at) % SIM_DISK_SECTOR);
@@ -163,7 +163,7 @@ static mr_status begin(sim_disk *disk, const char *name) {
 
 static mr_status missing(const char *name) { return error_set(MR_NOT_FOUND, "there is no file '%s'", name); }
 
-/* True with the given chance; notes it. */
+/* True with the given probability; records it in the trace. */
 static bool strikes(sim_disk *disk, double chance, const char *what) {
     if (!rng_chance(&disk->rng, chance)) return false;
     sim *sim = sim_node_sim(disk->node);
@@ -239,7 +239,7 @@ static mr_status sim_disk_sync_data(void *self, const char *name) {
     return MR_OK;
 }
 
-/* Whether a change of names happens; a failure may come before or after it. */
+/* Whether a change of names takes effect; a failure may occur before or after the change. */
 static mr_status change_names(sim_disk *disk, const char *name, bool *happens) {
     bool late = rng_chance(&disk->rng, 0.5);
     bool fails = crash_strikes(disk, late ? "a crash after a change of names" : "a crash before a change of names") ||
@@ -287,7 +287,7 @@ static const disk_ops ops = {
     .remove = sim_disk_remove,
 };
 
-/* ---- Life. */
+/* ---- Creating, crashing, destroying. */
 
 sim_disk *sim_disk_create(sim_node *node, rng rng) {
     sim_disk *disk = xcalloc(1, sizeof *disk);

@@ -1,4 +1,4 @@
-/* sim_disk_test.c — what was synced is there after a crash, what was not may be there, gone or torn. */
+/* sim_disk_test.c — synced data survives a crash; data that was not synced may be kept, lost or torn. */
 #include "sim/sim_disk.h"
 
 #include <setjmp.h>
@@ -174,7 +174,7 @@ static void in_node_replace(void *context, uint64_t round) {
     (void)!disk_replace(world->disk, "a", text(line));
 }
 
-/* Whatever fails and wherever it crashes: a file that is replaced is whole, and never older than the last success. */
+/* With any failure and a crash at any point: a replaced file is whole, and never older than the last success. */
 static void a_replaced_file_is_always_whole(void **state) {
     uint64_t failed = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {
@@ -206,7 +206,7 @@ static void a_replaced_file_is_always_whole(void **state) {
     assert_in_range(failed, 400, 2800);
 }
 
-/* After a failed sync the process sees what is not on the medium, and another sync does not bring it there. */
+/* After a failed sync the process sees bytes that are not on the medium, and another sync does not write them. */
 static void a_failed_sync_cannot_be_repeated(void **state) {
     int lost = 0;
     for (uint64_t seed = 1; seed <= 50; seed++) {

@@ -18,14 +18,14 @@
 
 typedef enum chore_kind { CHORE_CLOSE, CHORE_ROOM, CHORE_OPEN_TIMEOUT, CHORE_GIVE_UP } chore_kind;
 
-typedef struct sim_link_chore { /* what an end will do later by itself */
+typedef struct sim_link_chore { /* a later action of an end */
     sim_event event;
     sim_link_end *end;
     chore_kind kind;
     cause cause;
 } sim_link_chore;
 
-typedef struct sim_link_loan { /* a body that the sender must not touch yet */
+typedef struct sim_link_loan { /* a body that the sender must not change yet */
     sim_event event;
     sim_link_end *end;
     list of_end;
@@ -119,7 +119,7 @@ static sim_link_chore *chore_add(sim_link_end *end, chore_kind kind, int64_t del
     return chore;
 }
 
-/* Whatever becomes of the packets between them: an end does not outlive the other for ever. */
+/* Bounds the time by which an end outlives its peer, independent of the packets between them. */
 static void give_up_later(sim_link_end *gone) {
     sim_link_end *left = sim_link_other(gone);
     if (left->state == SIM_LINK_NONE || left->state == SIM_LINK_GONE) return;
@@ -141,7 +141,8 @@ static void loan_end(sim_link_loan *loan, mr_status status) {
     free(loan);
 }
 
-/* Frees what the end holds. Loans are given back here in every case: nobody else can give their memory back. */
+/* Frees the resources of the end. Borrowed bodies are returned here in every case: no other code returns their
+ * memory. */
 static void release(sim_link_end *end, mr_status status) {
     end->state = SIM_LINK_GONE;
     end->wants_room = false;
@@ -278,7 +279,7 @@ static void body_arrived(sim_event *event) {
     sim_link_packet *packet = container_of(event, struct sim_link_packet, event);
     sim_link_end *to = sim_link_other(packet->from);
     to->receiving = NULL;
-    if (to->state != SIM_LINK_OPEN) { /* the process closes it */
+    if (to->state != SIM_LINK_OPEN) { /* the process closes the link */
         sim_link_packet_free(packet);
         return;
     }
@@ -294,7 +295,7 @@ static void receive(sim_link_end *to, sim_link_packet *packet) {
         return;
     }
     to->place = ask_for_place(to, packet);
-    if (!sim_link_listening(to)) { /* closed or crashed by what on_body did */
+    if (!sim_link_listening(to)) { /* closed or crashed inside on_body */
         sim_link_packet_free(packet);
     } else if (to->place == NULL) {
         cause cause;
@@ -312,7 +313,7 @@ static void receive(sim_link_end *to, sim_link_packet *packet) {
     }
 }
 
-/* A packet for an end that is not there (any more). A machine that runs answers so that the sender learns it. */
+/* A packet for an end that does not exist (any more). A running machine answers, so that the sender learns it. */
 static void bounce(sim_link_end *to, const sim_link_packet *packet) {
     if (packet->kind == PACKET_CLOSE) return;
     bool died = packet->kind == PACKET_OPEN || to->ended_us != CLOCK_NEVER_US;
@@ -388,7 +389,7 @@ static void packet_arrives(sim_event *event) {
     sim_link_packet_free(packet);
 }
 
-/* ---- What a process does with its end. */
+/* ---- Operations of a process on its end. */
 
 static void connect_end(sim_link_pair *pair, size_t index, sim_node *node) {
     sim_link_end *end = &pair->ends[index];
@@ -444,7 +445,7 @@ static sim_link_packet *packet_copy(const sim_link_packet *packet) {
     return copy;
 }
 
-/* Decides what becomes of one message. */
+/* Decides the fate of one message. */
 static void send_packet(sim_link_end *end, sim_link_packet *packet) {
     network *network = sim_link_network(end);
     const sim_network_conditions *now = &network->conditions;
@@ -508,7 +509,7 @@ void sim_link_discard(sim_link_end *end) {
     if (end->receiving != NULL) end->place = BODY_DISCARD;
 }
 
-/* ---- What happens to it. */
+/* ---- Events from outside: crash, reset, heal. */
 
 void sim_link_orphan(sim_link_end *end, bool silent) {
     network *network = sim_link_network(end);

@@ -1,5 +1,4 @@
-/* sim_network.c — see sim_network.h. The nodes' transports, conditions and cuts; what happens on a link is in
- * sim_link.c. */
+/* sim_network.c — see sim_network.h. Transports of the nodes, conditions and cuts; sim_link.c implements links. */
 #include "sim/sim_network.h"
 
 #include <inttypes.h>
@@ -17,7 +16,7 @@ const sim_network_conditions sim_network_calm = {.delay_min_us = 50, .delay_max_
 
 /* ---- The transport of a node. */
 
-/* A process that has crashed in this very callback goes on until it returns: what it does goes nowhere. */
+/* A process that crashes inside a callback continues until the callback returns: its operations have no effect. */
 static bool dead(const network_port *port) { return !sim_node_up(port->node) || sim_node_dying(port->node); }
 
 static sim_link_end *find_end(const network_port *port, link_id link) {
@@ -71,7 +70,7 @@ static void port_commit_body(void *self, link_id link, size_t size, span body, b
         sent(argument, MR_CLOSED);
 }
 
-typedef struct joined { /* pieces in one */
+typedef struct joined { /* several pieces in one body */
     body_sent_fn *sent;
     void *argument;
     uint8_t bytes[];
@@ -144,7 +143,7 @@ void sim_network_port_down(network_port *port, bool silent) {
     while (!list_empty(&port->ends)) sim_link_orphan(container_of(port->ends.next, sim_link_end, of_port), silent);
 }
 
-/* ---- The whole. */
+/* ---- The network. */
 
 network *sim_network_create(sim *sim) {
     network *network = xcalloc(1, sizeof *network);
@@ -192,7 +191,7 @@ bool sim_network_is_cut(const network *network, const sim_node *from, const sim_
     return network->cuts.count != 0 && map_get(&network->cuts, direction(from, to)) != NULL;
 }
 
-/* What waited arrives at once, and in order: before whatever is still on its way. */
+/* Stalled packets arrive at once and in order, before all packets that are still in flight. */
 static void release_stalled(network *network) {
     list_for_each (item, &network->stalled) {
         sim_link_packet *packet = container_of(item, struct sim_link_packet, place);

@@ -1,7 +1,7 @@
-/* sim_network.h — the simulated network: a transport backend (net/transport.h) per node.
+/* sim_network.h — simulated network: a transport backend (net/transport.h) per node.
  *
- * A link is two ends. What one end sends travels as a packet that arrives later, or not at all. The calm network keeps
- * each direction of a link in order and loses nothing, as a real backend does; faults make it meaner than that:
+ * A link has two ends. A message travels as a packet that arrives later, or not at all. Without faults the network
+ * keeps each direction of a link in order and loses nothing, as a real backend does. Faults:
  *
  *   loss, duplicate, reorder   of single messages inside a link that stays open
  *   slow                       a message takes up to slow_max_us
@@ -20,21 +20,21 @@
 #include "net/transport.h"
 #include "sim/sim.h"
 
-#define LINK_OPEN_US    INT64_C(3000000)  /* opening has worked or failed by then */
-#define LINK_GIVE_UP_US INT64_C(15000000) /* a link whose other end is gone is closed by then, whatever was lost */
+#define LINK_OPEN_US    INT64_C(3000000)  /* opening has succeeded or failed by then */
+#define LINK_GIVE_UP_US INT64_C(15000000) /* a link whose peer is gone is closed by then, whatever packets were lost */
 
 typedef struct network network;
 typedef struct network_port network_port;
 
 typedef struct sim_network_conditions {
     int64_t delay_min_us, delay_max_us;
-    int64_t slow_max_us, reorder_max_us;   /* what a slow or reordered message takes longer, at most */
+    int64_t slow_max_us, reorder_max_us;   /* maximal extra delay of a slow or reordered message */
     double slow, loss, duplicate, reorder; /* shares of messages */
     double hold;                           /* share of packets that wait for a cut to heal; the others are lost */
     double reset;                          /* share of messages that break their link */
-    double busy;                           /* share of reservations that meet MR_BUSY for no reason */
+    double busy;                           /* share of reservations that return MR_BUSY without cause */
     double pause_body;                     /* share of bodies that take a while after on_body */
-    uint32_t window;                       /* messages of one direction on their way, before MR_BUSY */
+    uint32_t window;                       /* messages of one direction in flight, before MR_BUSY */
 } sim_network_conditions;
 
 extern const sim_network_conditions sim_network_calm; /* 50 to 500 µs, a wide window, nothing else */
@@ -46,15 +46,15 @@ void sim_network_cut(network *network, sim_node *from, sim_node *to, bool cut); 
 bool sim_network_is_cut(const network *network, const sim_node *from, const sim_node *to);
 void sim_network_break_links(network *network, sim_node *a, sim_node *b); /* resets all links between the two */
 
-/* Ends all cuts; links whose other end is gone are told soon. The conditions stay. */
+/* Ends all cuts; links whose peer is gone close soon. The conditions stay. */
 void sim_network_heal(network *network);
 
 size_t sim_network_link_count(const network *network); /* ends that are open or opening */
 
 /* ---- For sim.c. */
 network *sim_network_create(sim *sim);
-void sim_network_report(const network *network); /* its counters, to sim_count */
+void sim_network_report(const network *network); /* adds its counters by sim_count */
 void sim_network_destroy(network *network);
 network_port *sim_network_port_create(network *network, sim_node *node);
 transport sim_network_port_up(network_port *port);           /* a process begins */
-void sim_network_port_down(network_port *port, bool silent); /* the process is gone: its links too, without an event */
+void sim_network_port_down(network_port *port, bool silent); /* process and links are gone, without events */

@@ -1,5 +1,5 @@
-/* sim_network_test.c — the simulated transport: its contract when calm, its faults at the rates that were asked for,
- * and the contract again, link by link, under everything at once. */
+/* sim_network_test.c — the simulated transport: its contract without faults, its faults at the requested rates, and the
+ * contract again, link by link, under all faults at once. */
 #include "sim/sim_network.h"
 
 #include <setjmp.h>
@@ -17,10 +17,10 @@
 
 enum { NUMBERS_MAX = 20000, BODY_SIZE = 1000 };
 
-/* What one node has seen. It outlives its processes. */
+/* Events that one node has seen. The record outlives the node's processes. */
 typedef struct seen {
     sim_node *node;
-    link_id link; /* the link that was opened last, by either side */
+    link_id link; /* the link opened last, by either side */
     uint32_t opened, closed, rooms, bodies, sent_ok, sent_failed;
     cause why;
     uint32_t numbers[NUMBERS_MAX], count;
@@ -219,7 +219,7 @@ static void faults_come_at_the_rates_asked_for(void **state) {
     }
     free(times);
     scenario_result result = pair_close(pair);
-    /* About ten standard deviations each: a seed is a seed, but a wrong rate shows. */
+    /* The bounds are about ten standard deviations wide: they hold for a fixed seed, and a wrong rate exceeds them. */
     assert_in_range(counter(&result, "lost"), 800 - 250, 800 + 250);
     assert_in_range(counter(&result, "doubled"), 400 - 190, 400 + 190);
     assert_in_range(lost, 760 - 250, 760 + 250);
@@ -278,7 +278,7 @@ static void a_silent_crash_is_noticed_late(void **state) {
     assert_int_equal(send_number(&pair->a, 1), MR_OK);
     later(pair, 4000000);
     assert_int_equal(pair->a.closed, 0);
-    sim_node_start(pair->b.node); /* the machine is there again, and knows nothing of the link */
+    sim_node_start(pair->b.node); /* the machine runs again, and does not know the link */
     assert_int_equal(send_number(&pair->a, 1), MR_OK);
     later(pair, 10000);
     assert_int_equal(pair->a.closed, 1);
@@ -350,13 +350,13 @@ static void an_unwanted_body_does_not_cost_the_link(void **state) {
     sim_network_set(sim_get_network(pair->sim), &now);
     transport transport = sim_node_env(pair->b.node)->transport;
     uint8_t body[BODY_SIZE] = {0, 1, 2, 3};
-    transport.ops->discard(transport.self, pair->b.link); /* nothing arrives: no-op */
+    transport.ops->discard(transport.self, pair->b.link); /* no body is arriving: no-op */
     pair->b.discards_bodies = true;
     assert_int_equal(send_body(&pair->a, 0, body, 4), MR_OK);
     later(pair, 100000);
     assert_int_equal(pair->b.thrown_away, 4);
 
-    pair->b.discards_bodies = false; /* wanted at first, and then no more */
+    pair->b.discards_bodies = false; /* wanted at first, then not any more */
     memset(pair->b.place, 0x77, sizeof pair->b.place);
     assert_int_equal(send_body(&pair->a, 0, body, sizeof body), MR_OK);
     while (pair->b.bodies < 2) later(pair, 10);
@@ -403,7 +403,7 @@ static void opening_ends_either_way(void **state) {
     pair_close(pair);
 }
 
-/* ---- The contract under everything at once: nodes that open, send, close and crash without a plan. */
+/* ---- The contract under all faults at once: nodes open, send, close and crash at random. */
 
 enum { CHAOS_NODES = 4 };
 
@@ -418,7 +418,7 @@ typedef enum link_phase { PHASE_OPENING = 1, PHASE_OPEN, PHASE_CLOSED } link_pha
 typedef struct wild { /* one process */
     chaos *chaos;
     const env *env;
-    map phases; /* link → phase + 1, kept for ever: no id comes twice */
+    map phases; /* link → phase + 1, kept for ever: ids are unique */
     uint32_t last;
     int64_t next_us;
     uint8_t place[64];
@@ -504,7 +504,7 @@ static void wild_send(wild *wild, link_id link) {
     if (status == MR_OK && !open) sim_violation(wild->chaos->sim, "sending works on a link that is not open");
     if (status != MR_OK) return;
     memset(head, 1, size);
-    if (rng_chance(wild->env->rng, 0.1)) return; /* given up */
+    if (rng_chance(wild->env->rng, 0.1)) return; /* discarded */
     if (rng_chance(wild->env->rng, 0.7)) {
         transport.ops->commit(transport.self, link, size);
         return;
@@ -546,7 +546,7 @@ static scenario_result run_chaos(uint64_t seed, uint64_t *opened) {
     fault_limits limits = {.allowed = FAULT_ALL, .from_us = 0, .until_us = 5000000, .down_max = 2};
     faults *faults = faults_create(chaos.sim, &limits);
     if (sim_run(chaos.sim, 6000000)) {
-        /* Everybody stops; then every link is told to within the bound. */
+        /* All nodes stop; then every link gets on_closed within the bound. */
         for (size_t i = 0; i < CHAOS_NODES; i++)
             if (sim_node_up(chaos.nodes[i])) sim_node_crash(chaos.nodes[i], i % 2 == 0);
         if (sim_network_link_count(sim_get_network(chaos.sim)) != 0) sim_violation(chaos.sim, "dead nodes have links");

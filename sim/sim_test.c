@@ -14,7 +14,7 @@
 #include "base/alloc.h"
 #include "sim/sim_disk.h"
 
-/* ---- A program that writes down what happens to it. */
+/* ---- A program that records its events. */
 
 typedef struct trace {
     char text[4000];
@@ -42,7 +42,7 @@ static void tick(void *state, int64_t now_us) {
     trace->next_us = CLOCK_NEVER_US;
     if (trace->crash_in_tick) {
         sim_node_crash(trace->node, false);
-        assert_true(sim_node_up(trace->node)); /* it ends when this returns */
+        assert_true(sim_node_up(trace->node)); /* the process ends when this returns */
         assert_true(sim_node_dying(trace->node));
     }
 }
@@ -112,9 +112,9 @@ static void a_run_ends_when_what_it_waits_for_holds(void **state) {
 static void what_comes_for_a_busy_node_waits_in_order(void **state) {
     world *world = *state;
     sim_node_spend(world->node, 100);
-    sim_node_after(world->node, 100, add_message, &world->trace, 'a'); /* at its very end, and yet behind the others */
+    sim_node_after(world->node, 100, add_message, &world->trace, 'a'); /* at its end, after the others */
     sim_node_after(world->node, 50, add_message, &world->trace, 'b');
-    sim_after(world->sim, 60, add_message, &world->trace, 'c'); /* not the node's */
+    sim_after(world->sim, 60, add_message, &world->trace, 'c'); /* not an event of the node */
     sim_node_after(world->node, 70, add_message, &world->trace, 'd');
     assert_true(sim_run(world->sim, 99));
     assert_string_equal(world->trace.text, "c");

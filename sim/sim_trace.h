@@ -28,15 +28,15 @@ typedef enum sim_trace_kind {
 typedef struct sim_trace {
     uint64_t hash;
     uint64_t count; /* records */
-    bool listens;   /* print the story */
+    bool listens;   /* print the text */
 } sim_trace;
 
 void sim_trace_init(sim_trace *trace, uint64_t seed, bool listens);
 
-/* One record. `a` and `b` are what the kind is about (a link and a size, say). */
+/* Adds one record. The kind defines `a` and `b` (a link and a size, say). */
 void sim_trace_record(sim_trace *trace, int64_t now_us, uint32_t node, sim_trace_kind kind, uint64_t a, uint64_t b);
 void sim_trace_bytes(sim_trace *trace, span bytes);
 
-/* A line of the story, for readers only: not hashed. `who` may be NULL. */
+/* Adds a line of text, for readers only: it is not hashed. `who` may be NULL. */
 void sim_trace_tell(const sim_trace *trace, int64_t now_us, const char *who, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -1,4 +1,4 @@
-/* sim_trace_test.c — the hash depends on everything that is recorded, and on its order; the story changes nothing. */
+/* sim_trace_test.c — the hash depends on every record and on the order of records; printing does not change it. */
 #include "sim/sim_trace.h"
 
 #include <setjmp.h>

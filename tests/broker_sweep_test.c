@@ -1,9 +1,9 @@
-/* broker_sweep_test.c — the broker, and guests, are killed at every failpoint that their files have: everybody else
- * comes to an end by himself, and the broker's books are empty afterwards.
+/* broker_sweep_test.c — the broker and its clients are killed at every failpoint of their files: all other processes
+ * end by themselves, and the broker has no clients, links or memory left.
  *
- *   broker   runs until it is told to stop, checks its books, closes
- *  partner  takes every link, releases old rings, closes what is gone; ends with the broker
- *   asks     links, resizes, closes, links again, leaves; then joins once more and dies without a word */
+ *   broker   runs until the test stops it, checks that its tables are empty, closes
+ *   partner  accepts every link, releases old rings, closes links whose peer is gone; ends with the broker
+ *   asks     opens links, resizes, closes, links again, leaves; then joins once more and dies without a message */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -27,17 +27,17 @@
 
 enum { END_MS = 30000, SITES_MAX = 128 };
 
-/* Exit codes: 0 all done, or one of these. */
+/* Exit codes: 0 success, or one of these. */
 enum { CUT_SHORT = 3, BROKER_ENDED = 4, BOOKS_NOT_EMPTY = 5 };
 
-typedef struct stage { /* in memory that all of them share */
+typedef struct stage { /* in memory shared by all of them */
     _Atomic bool broker_up, partner_in, stop;
 } stage;
 
 typedef struct role {
     broker_fixture *fixture;
     stage *stage;
-    const char *arm; /* NULL: lives */
+    const char *arm; /* failpoint; NULL: it lives */
 } role;
 
 static void take_role(const role *role) {
@@ -74,13 +74,13 @@ static uint8_t *flag_in(const visitor *self, extent ring) {
     return arena_at(broker_client_arena(self->client), ring.offset + RING_HEADER);
 }
 
-/* The sender says in the old ring that it has left it. */
+/* The sender writes a flag in the old ring when it has left it. */
 static void release_old(visitor *self) {
     for (uint32_t i = 0; i < self->link_count; i++) {
         broker_client_link *link = &self->links[i];
         if (link->receive.size == 0 || __atomic_load_n(flag_in(self, link->receive), __ATOMIC_ACQUIRE) != 'R') continue;
         (void)!broker_client_release(self->client, link->link, link->receive);
-        link->receive.size = 0; /* the new one is not looked at */
+        link->receive.size = 0; /* the new ring is not read */
     }
 }
 
@@ -110,9 +110,9 @@ static int play_partner(void *argument) {
     return BROKER_ENDED;
 }
 
-/* ---- The one who asks. */
+/* ---- The process that opens links. */
 
-/* Waits until it happened, or something else that ends it. */
+/* Waits until the condition holds, or until an event that ends the process. */
 #define wait_or_end(self, condition)                                                           \
     do {                                                                                       \
         while (!(condition) && (self)->broker_gone_count == 0 && (self)->refused_count == 0 && \
@@ -149,7 +149,7 @@ static int play_asks(void *argument) {
     return 0;
 }
 
-/* ---- One evening. */
+/* ---- One run. */
 
 typedef enum who { NOBODY, BROKER, PARTNER, ASKS } who;
 
@@ -163,7 +163,7 @@ static void wait_flag(const _Atomic bool *flag, pid_t pid) {
     }
 }
 
-/* True: the one who was armed died there. Whatever happens, all others end by themselves. */
+/* True: the armed process died at its failpoint. In any case all others end by themselves. */
 static bool evening(broker_fixture *fixture, stage *stage, who armed, const char *arm) {
     *stage = (struct stage){0};
     role broker = {fixture, stage, armed == BROKER ? arm : NULL},
@@ -176,7 +176,7 @@ static bool evening(broker_fixture *fixture, stage *stage, who armed, const char
     int asks_code = test_child_wait(asks_pid, END_MS);
     atomic_store(&stage->stop, true);
     int broker_code = test_child_wait(broker_pid, END_MS), partner_code = test_child_wait(partner_pid, END_MS);
-    unlink(fixture->path); /* what a killed broker leaves; the next one would replace it */
+    unlink(fixture->path); /* left by a killed broker; the next one would replace it */
     int codes[] = {[BROKER] = broker_code, [PARTNER] = partner_code, [ASKS] = asks_code};
     bool died = armed != NOBODY && codes[armed] == -SIGKILL;
     if (died) codes[armed] = 0;
@@ -213,7 +213,7 @@ static void everybody_else_lives_through_every_death(void **state) {
 }
 
 int main(void) {
-    log_set_level(LOG_ERROR); /* guests are dropped on purpose */
+    log_set_level(LOG_ERROR); /* clients are dropped on purpose */
     const struct CMUnitTest tests[] = {cmocka_unit_test(everybody_else_lives_through_every_death)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* broker_test.c — a broker and real processes: they are killed at any moment, stopped, replaced, of another user.
- * Everybody else is told, with the cause, and nothing stays behind. */
+/* broker_test.c — a broker and real processes: clients are killed at any moment, stopped, replaced, or of another user.
+ * Every other client gets the cause, and nothing stays behind. */
 #include "net/shm/broker.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #include "tests/support/broker_fixture.h"
 #include "tests/support/test_child.h"
 
-/* The bar is 100 ms; tests hold it to ten times that and print what it was. */
+/* The bar is 100 ms; tests allow ten times that and print the measured value. */
 enum { TOLD_MS_MAX = 1000, CHILD_MS = 30000 };
 
 static broker_fixture house_;
@@ -44,14 +44,14 @@ static void assert_clean(size_t fds) {
     until(NULL, 0, broker_fixture_fds() == fds);
 }
 
-/* ---- Ways to end. */
+/* ---- Kinds of ends. */
 
 typedef enum ending { KILLED, SEGFAULT, EXIT_7, SAYS_BYE, REPLACED, REAPED_BY_OTHERS, NOT_REAPED } ending;
 
 typedef struct victim_life {
     const char *path;
     ending ending;
-    const char *calls; /* whom it asks for a link; NULL: it waits for one */
+    const char *calls; /* client to which it opens a link; NULL: it waits for one */
 } victim_life;
 
 static int victim_stays(visitor *victim) {
@@ -61,7 +61,7 @@ static int victim_stays(visitor *victim) {
     }
 }
 
-/* Joins, waits for its first link, then ends in its way. Whoever is killed just stays. */
+/* Joins, waits for its first link, then ends in the given way. A victim that is to be killed just waits. */
 static int victim_main(void *argument) {
     const victim_life *life = argument;
     visitor victim;
@@ -78,7 +78,7 @@ static int victim_main(void *argument) {
     return victim_stays(&victim);
 }
 
-/* The victim is the grandchild of the broker's process: its end is known only from the kernel. */
+/* The victim is the grandchild of the broker's process: only the kernel reports its end. */
 static int stepmother(void *argument) {
     const victim_life *life = argument;
     pid_t pid = test_child_start(victim_main, argument);
@@ -89,7 +89,7 @@ static int stepmother(void *argument) {
 
 static double ms_since(int64_t start_ns) { return (double)(clock_ns() - start_ns) / 1e6; }
 
-/* One witness with a link to the victim; gives back what it was told, and how fast. */
+/* A client with a link to the victim; returns the cause that it received, and the time until then. */
 static cause watch_it_end(ending ending, double *ms) {
     victim_life life = {.path = home->path, .ending = ending};
     bool grandchild = ending == REAPED_BY_OTHERS || ending == NOT_REAPED;
@@ -137,19 +137,19 @@ static void ends_are_told_with_their_cause(void **state) {
         cause why = watch_it_end(cases[i].ending, &ms);
         print_message("%-26s told after %6.2f ms: %s\n", cases[i].name, ms, why.text);
         assert_int_equal(why.status, cases[i].status);
-        if (cases[i].ending != REPLACED) assert_true(ms < TOLD_MS_MAX); /* that one may still die, and is waited for */
+        if (cases[i].ending != REPLACED) assert_true(ms < TOLD_MS_MAX); /* that process may still run */
         assert_int_equal(why.exit_code, cases[i].exit_code);
         if (cases[i].text != NULL) {
             assert_int_equal(why.signal, cases[i].signal);
             assert_non_null(strstr(why.text, cases[i].text));
-        } else { /* before Linux 6.15 it may be too late to know */
+        } else { /* before Linux 6.15 the exit status may be unknown */
             assert_true(why.signal == SIGKILL || strstr(why.text, "not known") != NULL);
         }
         assert_clean(fds);
     }
 }
 
-/* Asks much, reads nothing, says goodbye and is gone at once. */
+/* Sends many requests, reads nothing, sends BYE and ends at once. */
 typedef struct hasty_life {
     const char *path;
     uint32_t asks;
@@ -174,7 +174,7 @@ static bool has_ended(pid_t pid) {
 static void last_words_are_heard(void **state) {
     open_broker(NULL);
     for (int pumped = 0; pumped < 2;
-         pumped++) { /* without: all is there when the broker looks. With: it has stopped reading */
+         pumped++) { /* without: all requests are there when the broker reads. With: the client has stopped reading */
         hasty_life life = {.path = home->path, .asks = pumped ? 380 : 200};
         visitor recorder;
         assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
@@ -194,7 +194,7 @@ static void last_words_are_heard(void **state) {
     }
 }
 
-/* Whoever waits for its children hears of an end first; the broker takes its word. */
+/* The parent of a process learns its exit status first, and reports it to the broker. */
 static void the_node_knows_how_its_child_ended(void **state) {
     open_broker(NULL);
     victim_life life = {.path = home->path, .ending = EXIT_7};
@@ -204,14 +204,14 @@ static void the_node_knows_how_its_child_ended(void **state) {
     until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
     assert_int_equal(broker_client_connect_name(recorder.client, "victim", 1), MR_OK);
     until(&recorder, 1, recorder.link_count == 1);
-    broker_note_exit(home->broker, child, W_EXITCODE(0, SIGILL)); /* it has not ended: not to be believed */
+    broker_note_exit(home->broker, child, W_EXITCODE(0, SIGILL)); /* it has not ended: the report is ignored */
     int status;
     pid_t got;
     do got = waitpid(child, &status, WNOHANG);
     while (got == 0);
     assert_int_equal(got, child);
     broker_note_exit(home->broker, child, W_EXITCODE(9, 0));
-    broker_note_exit(home->broker, 1, W_EXITCODE(9, 0)); /* no guest */
+    broker_note_exit(home->broker, 1, W_EXITCODE(9, 0)); /* not a client */
     until(&recorder, 1, recorder.gone_count == 1);
     assert_int_equal(recorder.why.exit_code, 9);
     visitor_leave(&recorder);
@@ -248,7 +248,7 @@ static void crowd_step(visitor *self, rng *rng, uint32_t *tag, int index) {
     }
 }
 
-/* Connects, resizes, closes, comes and goes, for ever. */
+/* Connects, resizes, closes, joins and leaves, for ever. */
 static int crowd_main(void *argument) {
     const crowd_life *life = argument;
     rng rng;
@@ -258,7 +258,7 @@ static int crowd_main(void *argument) {
     crowd_name(name, sizeof name, life->self);
     for (;;) {
         mr_status status = visitor_join(self, life->path, name);
-        if (status == MR_EXISTS) continue; /* the broker has not seen the one before end */
+        if (status == MR_EXISTS) continue; /* the broker has not seen the end of the previous one */
         TEST_CHILD_CHECK(status == MR_OK);
         uint32_t tag = 0;
         for (uint64_t steps = rng_below(&rng, 2000); steps > 0; steps--) {
@@ -315,7 +315,7 @@ static void a_stopped_guest_holds_nobody_up(void **state) {
     assert_int_equal(kill(child, SIGSTOP), 0);
     uint32_t tag = 0;
     double slowest = 0;
-    while (visitors[0].refused_count == 0) { /* until it has more to read than is good */
+    while (visitors[0].refused_count == 0) { /* until its queue exceeds the limit */
         assert_int_equal(broker_client_connect_name(visitors[0].client, "victim", ++tag), MR_OK);
         int64_t start = clock_ns();
         assert_int_equal(broker_client_connect_name(visitors[1].client, "one", tag), MR_OK);
@@ -327,7 +327,7 @@ static void a_stopped_guest_holds_nobody_up(void **state) {
     assert_int_equal(visitors[0].why.status, MR_BUSY);
     assert_true(slowest < TOLD_MS_MAX);
     assert_int_equal(kill(child, SIGCONT), 0);
-    until(visitors, 2, visitors[0].gone_count == tag - 1); /* it goes on with its life, which is to exit */
+    until(visitors, 2, visitors[0].gone_count == tag - 1); /* it continues, and exits */
     assert_int_equal(visitors[0].why.exit_code, 7);
     assert_int_equal(test_child_wait(child, CHILD_MS), 7);
     visitor_leave(&visitors[0]);
@@ -336,8 +336,8 @@ static void a_stopped_guest_holds_nobody_up(void **state) {
     free(visitors);
 }
 
-/* Stopped while it has rings in its hands, and said nonsense before: it may go on writing when it is continued, so the
- * rings stay until it has ended. */
+/* The client sent an invalid message before, and is stopped while it uses rings: it may write to them when it
+ * continues, so the rings stay allocated until it has ended. */
 static int nonsense_main(void *argument) {
     visitor *self = calloc(1, sizeof *self);
     TEST_CHILD_CHECK(visitor_join(self, argument, "victim") == MR_OK);
@@ -366,7 +366,7 @@ static void rings_stay_while_somebody_may_write(void **state) {
     assert_clean(fds);
 }
 
-/* Sleeps on its doorbell, not on the socket, as a process does that waits for a message. */
+/* Sleeps on its doorbell, not on the socket, as a process that waits for a message does. */
 static int sleeper_main(void *argument) {
     visitor *self = calloc(1, sizeof *self);
     TEST_CHILD_CHECK(visitor_join(self, argument, "sleeper") == MR_OK);
@@ -385,7 +385,7 @@ static int sleeper_main(void *argument) {
 static void a_sleeper_is_woken_by_a_death(void **state) {
     open_broker(NULL);
     size_t fds = broker_fixture_fds();
-    visitor recorder; /* sees the sleeper's doorbell */
+    visitor recorder; /* reads the sleeper's doorbell */
     assert_int_equal(broker_fixture_join(home, &recorder, "witness"), MR_OK);
     pid_t sleeper = test_child_start(sleeper_main, home->path);
     until(&recorder, 1, broker_stats_now(home->broker).peers == 2);
@@ -405,11 +405,11 @@ static void a_sleeper_is_woken_by_a_death(void **state) {
     assert_clean(fds);
 }
 
-/* ---- The broker's own end. */
+/* ---- The end of the broker. */
 
 typedef struct broker_life {
     broker_fixture *fixture;
-    int ready; /* a pipe's end: closed when it runs */
+    int ready; /* end of a pipe: closed when the broker runs */
 } broker_life;
 
 static int broker_main(void *argument) {
@@ -422,7 +422,7 @@ static int broker_main(void *argument) {
     return 0;
 }
 
-/* Comes back when it runs. */
+/* Returns when it runs. */
 static pid_t start_broker(test_child_fn *fn) {
     int ready[2];
     assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
@@ -458,13 +458,13 @@ static void guests_are_told_that_the_broker_was_killed(void **state) {
         assert_true(ms < TOLD_MS_MAX);
         assert_int_equal(visitors[i].why.status, MR_PEER_DIED);
         assert_int_equal(visitors[i].why.pid, broker);
-        /* still there */
+        /* still mapped */
         memset(arena_at(broker_client_arena(visitors[i].client), visitors[0].links[0].send.offset), 1, 4096);
     }
     assert_int_equal(test_child_wait(broker, CHILD_MS), -SIGKILL);
     visitor late;
     assert_int_equal(visitor_join(&late, home->path, "late"), MR_NOT_FOUND);
-    open_broker(NULL); /* takes over the file that the dead one left */
+    open_broker(NULL); /* takes over the socket file of the dead broker */
     assert_int_equal(broker_fixture_join(home, &late, "a"), MR_OK);
     visitor_leave(&late);
     visitor_leave(&visitors[0]);
@@ -475,7 +475,7 @@ static void guests_are_told_that_the_broker_was_killed(void **state) {
     until(NULL, 0, broker_fixture_fds() == fds);
 }
 
-/* A fork of the broker keeps its socket open: the broker's end is known all the same. */
+/* A forked child of the broker keeps its socket open: clients notice the broker's end nevertheless. */
 static int broker_with_fork(void *argument) {
     broker_life *life = argument;
     pid_t fork_of_broker = -1;
@@ -501,7 +501,7 @@ static void a_fork_of_the_broker_hides_nothing(void **state) {
     visitor one;
     assert_int_equal(visitor_join(&one, home->path, "one"), MR_OK);
     assert_int_equal(broker_client_connect_name(one.client, "nobody", 1), MR_OK);
-    assert_true(wait_for(&one, &one.refused_count, 1)); /* the fork has been made before the broker came to this */
+    assert_true(wait_for(&one, &one.refused_count, 1)); /* the fork happens before the broker reads this */
     int64_t start = clock_ns();
     assert_int_equal(kill(broker, SIGKILL), 0);
     assert_true(wait_for(&one, &one.broker_gone_count, 1));
@@ -511,7 +511,7 @@ static void a_fork_of_the_broker_hides_nothing(void **state) {
     unlink(home->path);
 }
 
-/* A fork of a guest leaves without taking the guest with it. */
+/* A forked child of a client leaves without ending the client's membership. */
 static int fork_leaves(void *argument) {
     visitor_leave(argument);
     return 0;
@@ -561,13 +561,13 @@ static void other_users_stay_outside(void **state) {
     open_broker(NULL);
     size_t fds = broker_fixture_fds();
     assert_int_equal(chmod(home->folder, 0755), 0);
-    assert_int_equal(run_pumped(other_user, home->path), 2); /* the file's mode alone keeps them out */
+    assert_int_equal(run_pumped(other_user, home->path), 2); /* the mode of the file alone denies them */
     assert_int_equal(chmod(home->path, 0666), 0);
-    assert_int_equal(run_pumped(other_user, home->path), 3); /* and the broker looks who is calling */
+    assert_int_equal(run_pumped(other_user, home->path), 3); /* and the broker checks the peer's credentials */
     assert_clean(fds);
 }
 
-/* The broker of an ordinary user takes root, and a user does not share memory with the broker of another. */
+/* The broker of an ordinary user accepts root, and rejects other users. */
 static int user_broker(void *argument) {
     if (setgid(65534) != 0 || setuid(65534) != 0) return 77;
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid clears it */
@@ -596,7 +596,7 @@ static void root_may_visit_users(void **state) {
 }
 
 int main(void) {
-    log_set_level(LOG_ERROR); /* guests are dropped on purpose */
+    log_set_level(LOG_ERROR); /* clients are dropped on purpose */
 #define BROKER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         BROKER_TEST(ends_are_told_with_their_cause),     BROKER_TEST(last_words_are_heard),

@@ -1,4 +1,4 @@
-/* callback_test.c — a program that is told: that a future is there, that nobody waits for a body any more. */
+/* callback_test.c — callbacks of a driver: when a future is ready, and when a body is cancelled. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000 };
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(pause_ms) {
     int64_t ms;
@@ -28,7 +28,7 @@ MR_TASK(pause_ms) {
 
 MR_TASK(fails) { return mr_fail(call, "on purpose"); }
 
-/* An actor whose state is told by what its calls were told. */
+/* An actor that records the callbacks of its calls. */
 typedef struct heard {
     _Atomic int cancelled, spared;
     sem_t *told;
@@ -60,7 +60,7 @@ MR_METHOD(Ear, tell) {
     return mr_return(call, mr_int(heard->cancelled * 100 + heard->spared));
 }
 
-/* Sleeps on something that knows nothing of the runtime, until its notice comes; then leaves a mark. */
+/* Sleeps on a descriptor that the runtime does not know, until its callback runs; then writes a file. */
 MR_TASK(until_cancelled) {
     mr_span path;
     sem_t told;
@@ -77,7 +77,7 @@ MR_TASK(until_cancelled) {
     return MR_OK;
 }
 
-/* ---- What the program sees. */
+/* ---- Tests. */
 
 typedef struct seen {
     sem_t told;
@@ -94,7 +94,7 @@ static void on_ready(void *user, mr_ref ref) {
     seen->ref = ref;
     seen->thread = pthread_self();
     seen->value = -1;
-    if (mr_get(mr, ref, 0, &value) == MR_OK) { /* it may use the runtime */
+    if (mr_get(mr, ref, 0, &value) == MR_OK) { /* a callback may use the runtime */
         if (mr_value_int(&value, &seen->value) != MR_OK) seen->value = -2;
         mr_value_release(&value);
     }
@@ -120,7 +120,7 @@ static void a_future_that_is_there_tells_at_once(void **state) {
     assert_int_equal(seen.count, 1);
 }
 
-/* Nobody waits in the runtime: the library's own thread brings it. */
+/* No thread waits in the runtime: the library's own thread calls it. */
 static void a_future_tells_when_it_comes(void **state) {
     seen seen = {0}, failed = {0};
     mr_ref ref, bad;
@@ -141,7 +141,7 @@ static void a_future_tells_when_it_comes(void **state) {
     mr_release(mr, bad);
 }
 
-/* One thread waits for its own answer and drives; the other's notice comes all the same. */
+/* One thread waits for its own result and polls; the callback of the other future runs nevertheless. */
 static void a_notice_comes_while_others_wait(void **state) {
     seen seen = {0};
     mr_ref slow, fast;
@@ -150,7 +150,7 @@ static void a_notice_comes_while_others_wait(void **state) {
     assert_int_equal(mr_call_task(mr, "pause_ms", &slow, mr_int(100)), MR_OK);
     assert_int_equal(mr_call_task(mr, "pause_ms", &fast, mr_int(1)), MR_OK);
     assert_int_equal(mr_on_ready(mr, fast, on_ready, &seen), MR_OK);
-    mr_release(mr, fast); /* it is told all the same */
+    mr_release(mr, fast); /* its callback runs nevertheless */
     assert_int_equal(mr_get(mr, slow, PATIENCE_US, &value), MR_OK);
     wait_told(&seen);
     assert_int_equal(seen.count, 1);
@@ -191,7 +191,7 @@ static int64_t ask(mr_actor actor, const char *method) {
 static void a_body_that_ends_by_itself_is_told_that_too(void **state) {
     mr_actor ear;
     assert_int_equal(mr_new_actor(mr, "Ear", &ear), MR_OK);
-    assert_int_equal(ask(ear, "spare"), MR_INVALID); /* what the second one got */
+    assert_int_equal(ask(ear, "spare"), MR_INVALID); /* result of the second callback */
     ask(ear, "defer");
     assert_int_equal(ask(ear, "tell"), 2);
     mr_actor_release(mr, ear);
@@ -206,7 +206,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* What is still to come when the runtime ends is told then. */
+/* Callbacks of pending futures run when the runtime ends. */
 static void the_end_tells_everybody(void **state) {
     seen seen = {0};
     mr_ref ref;

@@ -1,5 +1,5 @@
-/* cancel_test.c — tasks and calls that somebody does not want any more: those that wait, those that run, those that do
- * not listen. Bodies and the test speak through files of a folder of their own. */
+/* cancel_test.c — cancelled tasks and calls: those that wait, those that run, and bodies that do not check for
+ * cancellation. Bodies and the test communicate through files of a folder. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -60,7 +60,7 @@ static mr_status folder_of(mr_call *call, char out[TEMP_DIR_FOLDER_MAX]) {
     return MR_OK;
 }
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(leave_mark) {
     char where[TEMP_DIR_FOLDER_MAX];
@@ -71,7 +71,7 @@ MR_TASK(leave_mark) {
 
 MR_TASK(nothing) { return MR_OK; }
 
-/* Never asks and never ends. */
+/* Never checks for cancellation and never ends. */
 MR_TASK(deaf) {
     char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
@@ -93,7 +93,8 @@ MR_TASK(die) {
     return kill(getpid(), SIGKILL);
 }
 
-/* Never asks, and starts a child when the test has cancelled it; what became of that is for the test to read. */
+/* Never checks for cancellation, and starts a child after the test has cancelled it; writes the child's result for the
+ * test. */
 MR_TASK(late_parent) {
     char where[TEMP_DIR_FOLDER_MAX];
     mr_context *here = mr_call_context(call);
@@ -104,7 +105,7 @@ MR_TASK(late_parent) {
     if (!await_mark(where, "cancelled")) return MR_TIMEOUT;
     mr_status status;
     while ((status = mr_call_task(here, "leave_mark", &child, mr_str(where))) == MR_OK) {
-        status = mr_get(here, child, MR_FOREVER, &value); /* cancelled, too, if its cancellation came only now */
+        status = mr_get(here, child, MR_FOREVER, &value); /* cancelled, too, if its cancellation arrived only now */
         mr_release(here, child);
         if (status == MR_CANCELLED) break;
         if (status == MR_OK) mr_value_release(&value);
@@ -123,7 +124,7 @@ MR_METHOD(Bell, until_cancelled) {
     mark(where, "stopped");
     return MR_OK;
 }
-/* Calls another doorbell, which never answers, and waits for it. */
+/* Calls another Bell, which never answers, and waits for it. */
 MR_METHOD(Bell, have_it_rung) {
     mr_context *here = mr_call_context(call);
     char where[TEMP_DIR_FOLDER_MAX];
@@ -136,14 +137,14 @@ MR_METHOD(Bell, have_it_rung) {
     return mr_get(here, ref, MR_FOREVER, &value);
 }
 
-/* Has a call lie there while it answers others. */
+/* Defers one call and answers others meanwhile. */
 MR_CREATE(Desk) { return mr_set_self(call, calloc(1, sizeof(mr_call *)), free); }
 MR_METHOD(Desk, hold) {
     mr_defer(call);
     *(mr_call **)mr_self(call) = call;
     return MR_OK;
 }
-/* Goes on with the call that lies there: has a doorbell rung for it. */
+/* Continues the deferred call: calls a Bell for it. */
 MR_METHOD(Desk, go_on) {
     mr_context *here = mr_call_context(call);
     char where[TEMP_DIR_FOLDER_MAX];
@@ -163,7 +164,7 @@ MR_METHOD(Desk, give_up) {
     return MR_OK;
 }
 
-/* Starts a task that argument 1 names, and gives its future away. */
+/* Starts the task that argument 1 names, and returns its future. */
 MR_CREATE(Giver) { return mr_set_self(call, calloc(1, sizeof(mr_ref)), free); }
 MR_METHOD(Giver, give) {
     char where[TEMP_DIR_FOLDER_MAX], name[64];
@@ -178,7 +179,7 @@ MR_METHOD(Giver, give) {
     mr_arg item = mr_future(*ref);
     return mr_return(call, mr_list(&item, 1));
 }
-MR_METHOD(Giver, outcome) { /* as whoever started it sees it */
+MR_METHOD(Giver, outcome) { /* as its owner sees it */
     const mr_ref *ref = mr_self(call);
     mr_value value;
     mr_status status = mr_get(mr_call_context(call), *ref, PATIENCE_US, &value);
@@ -196,7 +197,7 @@ MR_TASK(until_cancelled) {
     return MR_OK;
 }
 
-/* Ends when the test says so, or is cancelled. */
+/* Ends when the test creates a file, or when it is cancelled. */
 MR_TASK(until_told) {
     char where[TEMP_DIR_FOLDER_MAX];
     MR_TRY(folder_of(call, where));
@@ -221,7 +222,7 @@ MR_TASK(parent_of_one) {
     return MR_OK;
 }
 
-/* ---- What the program sees. */
+/* ---- Tests. */
 
 static mr_status outcome(mr_ref ref, int64_t *number) {
     mr_value value;
@@ -245,14 +246,14 @@ static void a_call_that_waits_is_removed(void **state) {
     for (int i = 0; i < 8; i += 2) assert_int_equal(mr_cancel(mr, refs[i]), MR_OK);
     for (int i = 0; i < 8; i += 2) assert_int_equal(outcome(refs[i], NULL), MR_CANCELLED);
     assert_int_equal(mr_cancel_force(mr, busy), MR_INVALID);
-    assert_int_equal(mr_cancel(mr, busy), MR_OK); /* and the one that runs is told */
+    assert_int_equal(mr_cancel(mr, busy), MR_OK); /* and the running one is cancelled */
     assert_int_equal(outcome(busy, NULL), MR_CANCELLED);
     assert_true(await_mark(folder, "stopped"));
     for (int i = 1; i < 8; i += 2) {
         assert_int_equal(outcome(refs[i], &number), MR_OK);
-        assert_int_equal(number, i / 2 + 1); /* those between were never run */
+        assert_int_equal(number, i / 2 + 1); /* those between never ran */
     }
-    /* One whose arguments are still to come holds back no other when it is gone. */
+    /* A cancelled call whose arguments are pending holds back no other call. */
     assert_int_equal(mr_call_task(mr, "deaf", &never, mr_str(folder)), MR_OK);
     assert_int_equal(mr_call_actor(mr, doorbell, "ring", &late, mr_future(never)), MR_OK);
     assert_int_equal(mr_call_actor(mr, doorbell, "ring", &refs[0]), MR_OK);
@@ -298,7 +299,7 @@ static void a_deferred_call_takes_along_what_was_started_for_it(void **state) {
     mr_actor_release(mr, doorbell);
 }
 
-/* A task that the giver has started, as another process gets it: retained. */
+/* A task that the Giver has started, as another process receives it: retained. */
 static mr_ref given(mr_actor giver, const char *name) {
     mr_ref list, ref;
     mr_value value, item;
@@ -316,7 +317,7 @@ static void assert_child_goes_on(mr_ref parent) {
     assert_true(await_mark(folder, "rings"));
     assert_int_equal(mr_cancel_only(mr, parent), MR_OK);
     assert_int_equal(outcome(parent, NULL), MR_CANCELLED);
-    assert_true(await_mark(folder, "parent")); /* it was told, and so was its child if it was */
+    assert_true(await_mark(folder, "parent")); /* it was cancelled, and so was its child, if any */
     mark(folder, "cancelled");
     assert_true(await_mark(folder, "ran"));
     assert_int_equal(marks(folder, "stopped"), 0);
@@ -328,7 +329,7 @@ static void what_it_started_goes_on_if_it_is_cancelled_alone(void **state) {
     assert_child_goes_on(parent);
 }
 
-/* By the process that has started the parent. */
+/* The process that started the parent cancels it. */
 static void and_if_another_process_does_it(void **state) {
     mr_actor giver;
     assert_int_equal(mr_new_actor(mr, "Giver", &giver), MR_OK);
@@ -336,7 +337,7 @@ static void and_if_another_process_does_it(void **state) {
     mr_actor_release(mr, giver);
 }
 
-/* Its worker is killed; what waited in that worker, and may not be tried again, runs all the same. */
+/* The worker is killed; tasks that waited in that worker without retries run nevertheless. */
 static void force_ends_what_does_not_listen(void **state) {
     enum { BEHIND = 16, BEFORE = 200 };
     mr_ref deaf, behind[BEHIND], missing;
@@ -354,14 +355,14 @@ static void force_ends_what_does_not_listen(void **state) {
     assert_int_equal(mr_cancel_force(mr, deaf), MR_OK);
     assert_int_equal(outcome(deaf, NULL), MR_CANCELLED);
     for (int i = 0; i < BEHIND; i++) assert_int_equal(outcome(behind[i], &number), MR_OK);
-    assert_int_equal(marks(folder, "deaf"), 1); /* it was not tried again */
+    assert_int_equal(marks(folder, "deaf"), 1); /* it was not retried */
     assert_int_equal(marks(folder, "ran"), BEHIND);
     assert_int_equal(mr_cancel_force(mr, deaf), MR_NOT_FOUND);
     assert_int_equal(mr_call_task(mr, "leave_mark", &missing, mr_future(behind[0])), MR_INVALID);
 }
 
-/* One ends by itself, the next begins and takes the worker along; only then is the first cancelled by force, of which
- * nothing has been heard yet. False: the second was not sent behind the first, which nothing says it must be. */
+/* The first task ends by itself, the second begins and kills the worker; only then the first is cancelled by force,
+ * before its result has arrived. False: the second was not sent behind the first, which is not guaranteed. */
 static bool force_comes_too_late(void) {
     enum { BEFORE = 200, HELD_MS = 500 };
     mr_ref held, dies, ref;
@@ -377,7 +378,7 @@ static bool force_comes_too_late(void) {
     }
     assert_int_equal(mr_task_submit(mr, "hold_on", &once, args, 1, &held), MR_OK);
     assert_int_equal(mr_task_submit(mr, "die", &once, args, 1, &dies), MR_OK);
-    context_lock(mr); /* nobody listens now */
+    context_lock(mr); /* no thread reads messages now */
     mark(folder, "go");
     for (int i = 0; i < HELD_MS && marks(folder, "died") == before; i++) usleep(1000);
     bool died = marks(folder, "died") > before;
@@ -390,7 +391,7 @@ static bool force_comes_too_late(void) {
     return died;
 }
 
-/* What has begun, and may not be tried again, is not. */
+/* A task that has begun, and has no retries, is not repeated. */
 static void force_that_comes_too_late_repeats_nothing(void **state) {
     enum { ROUNDS = 10 };
     for (int i = 0; i < ROUNDS; i++)
@@ -406,11 +407,11 @@ static void a_cancelled_body_starts_no_more(void **state) {
     assert_int_equal(outcome(ref, NULL), MR_CANCELLED);
     mark(folder, "cancelled");
     assert_true(await_mark(folder, "child cancelled"));
-    assert_int_equal(mr_call_task(mr, "leave_mark", &ref, mr_str(folder)), MR_OK); /* its worker is fine */
+    assert_int_equal(mr_call_task(mr, "leave_mark", &ref, mr_str(folder)), MR_OK); /* its worker is alive */
     assert_int_equal(outcome(ref, NULL), MR_OK);
 }
 
-/* Whoever has the future of a task may cancel it: the process that started it does. */
+/* A process with the future of a task may cancel it: the owner carries it out. */
 static void a_future_of_another_process(void **state) {
     mr_actor giver;
     mr_ref seen;
@@ -433,7 +434,7 @@ static void a_future_of_another_process(void **state) {
     assert_int_equal(outcome(seen, &status), MR_OK);
     assert_int_equal(status, MR_CANCELLED);
 
-    ref = given(giver, "nothing"); /* what is there is there */
+    ref = given(giver, "nothing"); /* a finished task keeps its result */
     mr_value value;
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     mr_value_release(&value);
@@ -442,7 +443,7 @@ static void a_future_of_another_process(void **state) {
     mr_actor_release(mr, giver);
 }
 
-/* The process that would have to cancel it is gone. */
+/* The owner that would have to cancel it is dead. */
 static void a_future_of_a_process_that_is_gone(void **state) {
     mr_actor giver;
     assert_int_equal(mr_new_actor(mr, "Giver", &giver), MR_OK);
@@ -462,7 +463,7 @@ static void *waits(void *argument) {
     return (void *)(intptr_t)mr_get(mr, *ref, PATIENCE_US, &value);
 }
 
-/* A thread that sleeps until a result comes is woken when another thread cancels it, though no message comes. */
+/* A thread that sleeps until a result arrives wakes up when another thread cancels it, although no message arrives. */
 static void another_thread_waits_for_it(void **state) {
     mr_actor doorbell;
     mr_ref busy, late;
@@ -478,7 +479,7 @@ static void another_thread_waits_for_it(void **state) {
     assert_int_equal(mr_cancel(mr, late), MR_OK);
     pthread_join(thread, &status);
     assert_int_equal((intptr_t)status, MR_CANCELLED);
-    assert_true(clock_now_us(clock_real()) - began_us < PATIENCE_US / 2); /* not when its patience was over */
+    assert_true(clock_now_us(clock_real()) - began_us < PATIENCE_US / 2); /* before its timeout */
     mr_release(mr, late);
     assert_int_equal(mr_cancel(mr, busy), MR_OK);
     assert_int_equal(outcome(busy, NULL), MR_CANCELLED);

@@ -1,5 +1,5 @@
-/* deployment_test.c — a parameter server as actors of the runtime: the node starts again who is killed, nothing that
- * was acknowledged is lost, it is seen as other actors are, and nothing is left of it, whatever ends the program. */
+/* deployment_test.c — a parameter server as actors of the runtime: the node restarts killed processes, no acknowledged
+ * push is lost, the actors are listed like others, and nothing is left however the driver ends. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -27,8 +27,8 @@ static mr_ps_scheduler_options shape_of(mr_ps_consistency consistency) {
                       .consistency = consistency);
 }
 
-/* Servers use epoll beside the runtime's descriptors: what ThreadSanitizer is told to suppress there
- * (tools/tsan-suppressions) it knows by name. */
+/* Servers use epoll beside the runtime's descriptors: ThreadSanitizer's suppressions for that (tools/tsan-suppressions)
+ * are by name. */
 static bool opens(const void *world) {
     char options[600];
     runtime_fixture_enter(world);
@@ -44,7 +44,7 @@ static bool starts(const void *world, mr_ps_consistency consistency) {
     return opens(world) && mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK;
 }
 
-/* Every slot has both copies, none of them with that process of a server (0: nobody is dead). */
+/* Every slot has both replicas, none of them on that process of a server (0: none is dead). */
 static bool is_full(uint32_t server, uint64_t dead) {
     mr_ps_cluster_map *map;
     if (mr_ps_cluster_map_get(mr_ps_address(deployment), PATIENCE_US, &map) != MR_OK) return false;
@@ -82,7 +82,7 @@ static bool replaces(int server) {
     return false;
 }
 
-/* ---- What is seen of it. */
+/* ---- Inspection. */
 
 static bool has_text(const mr_value *row, const char *field, const char *expected) {
     mr_value value;
@@ -99,7 +99,7 @@ static int64_t number_of(const mr_value *row, const char *field) {
     return number;
 }
 
-/* How often the actor was started whose name ends so, and which is alive; -1: there is none. */
+/* Number of starts of the living actor whose name ends so; -1: none. */
 static int64_t starts_of(const char *name, const char *class_name) {
     mr_inspect *inspect;
     mr_value answer, actors, row;
@@ -163,7 +163,7 @@ static int start_and_stop(void *world) {
         TEST_CHILD_CHECK(runtime_fixture_now_ms() < until);
     const mr_ps_scheduler_options shape = shape_of(MR_PS_BSP);
     mr_ps_start_options options =
-        MR_OPTIONS(mr_ps_start_options, .scheduler = &shape); /* another one, in the same program */
+        MR_OPTIONS(mr_ps_start_options, .scheduler = &shape); /* another one, in the same driver */
     TEST_CHILD_CHECK(mr_ps_start(mr, &options, PATIENCE_US, &deployment) == MR_OK);
     TEST_CHILD_CHECK(becomes_full(0, 0));
     mr_shutdown(mr); /* it ends with the runtime */
@@ -176,7 +176,7 @@ static void it_starts_and_leaves_nothing(void **state) {
     runtime_fixture_gone(*state, "mr_shutdown");
 }
 
-/* Pushes of ones that are waited for, while servers and the scheduler are killed: each counts once. */
+/* Acknowledged pushes of ones, while servers and the scheduler are killed: each counts once. */
 static int push_under_fire(void *world) {
     uint64_t keys[KEYS], step;
     float ones[KEYS], found[KEYS];
@@ -218,7 +218,7 @@ static void who_is_killed_is_started_again(void **state) {
     runtime_fixture_gone(*state, "a parameter server whose processes were killed");
 }
 
-/* Two ranks in rounds; what they push is a function of what they see. With `kills` every server dies once. */
+/* Two ranks in rounds; their pushes are a function of the pulled values. With `kills` every server dies once. */
 static bool trains(bool kills, float weights[KEYS * DIM]) {
     mr_ps *ps[RANKS];
     mr_ps_table *tables[RANKS];
@@ -297,7 +297,7 @@ static void what_servers_need_is_counted(void **state) {
     runtime_fixture_gone(*state, "mr_shutdown");
 }
 
-/* A folder by a relative path is the program's, wherever its workers are. */
+/* A relative path is relative to the driver's folder, wherever its workers run. */
 static int go_on_from_a_folder(void *world) {
     uint64_t key = 3, step, number;
     float seven = 7, found = 0;
@@ -348,7 +348,7 @@ static int ask_for_what_cannot_be(void *world) {
     shape.num_servers = MR_PS_SERVERS_MAX + 1;
     TEST_CHILD_CHECK(refuses(&options, "servers is 1025"));
     shape.num_servers = 1;
-    shape.replicas = 2; /* that is for the scheduler to say, in its process */
+    shape.replicas = 2; /* the scheduler's process reports this */
     TEST_CHILD_CHECK(refuses(&options, "2 replicas of each slot"));
     shape.replicas = 1;
     shape.listen = "nowhere";
@@ -374,7 +374,7 @@ static void what_cannot_be_is_told(void **state) {
     runtime_fixture_gone(*state, "mr_shutdown");
 }
 
-/* It can listen itself, but there is no room in an address for the sockets of servers beside it. */
+/* The scheduler can listen, but the sockets of servers beside it have too long addresses. */
 static int start_where_servers_cannot(void *world) {
     enum { ROOM = 52 };
     char folder[] = "/tmp/mr-XXXXXX", address[ROOM + 1];
@@ -426,7 +426,7 @@ static int kill_the_node(void *world) {
         TEST_CHILD_CHECK(runtime_fixture_now_ms() < until);
         usleep(1000);
     }
-    mr_ps_stop(mr, deployment); /* nobody is there to be told */
+    mr_ps_stop(mr, deployment); /* no process is left to be notified */
     mr_shutdown(mr);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* descriptors_test.c — more actors than the soft limit of open files allows, and what is said where the hard one is
- * short. */
+/* descriptors_test.c — more actors than the soft limit of open files allows, and the error where the hard limit is too
+ * low. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static bool limit_files(bool hard_too) {
     return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
-/* How many of them answer; of the first that does not, *text has why. */
+/* Number of actors that answer; *text has the error of the first that does not. */
 static int hear(char text[1024]) {
     static mr_actor actors[ACTORS];
     mr_ref ref;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# dist_test.sh — what `make dist`, `pip install` and `make install` give can be used: from where it lies, with nothing of
-# the build around, a program runs tasks and actors in workers of its own, and the command is there.
+# dist_test.sh — the results of `make dist`, `pip install` and `make install` work without the build folder: a program
+# runs tasks and actors in workers of its own, and the command is installed.
 set -uo pipefail
 build=$MINIRAY_TEST_BUILD
 stage=$(mktemp -d)

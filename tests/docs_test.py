@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""docs_test.py — what the documents show works.
+"""docs_test.py — the code blocks of the documents work.
 
-Every ```sh, ```c and ```python block of *.md, docs/**/*.md and python/**/*.md is run, in a folder of its document's own, against an
-installed copy of this build; the build itself is there as build/, as in the root of the repository. A C block whose first line is
+Every ```sh, ```c and ```python block of *.md, docs/**/*.md and python/**/*.md is run, in a folder per document, against an
+installed copy of this build; the build itself is available as build/, as in the root of the repository. A C block whose first line is
 a comment with a file name is kept under that name for the shell blocks after it; it is also compiled and run by itself. A block is left out only if the line above it says so, with a reason:
 
     <!-- not run: it takes an hour -->
 
 None of a document's blocks is run if the document says so on a line of its own, with a reason: `<!-- none run: declarations -->`.
-A ```text block below `<!-- output -->` is what the block before it must print.
+A ```text block below `<!-- output -->` is the expected output of the block before it.
 """
 
 import glob
@@ -28,7 +28,7 @@ C_NAME = re.compile(r"/\* ([\w-]+\.c)\b")
 
 
 def stage(folder):
-    """Installs the build and gives the environment in which a user would then work."""
+    """Installs the build and returns the environment of its user."""
     subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"], check=True,
                    env=dict(os.environ, DESTDIR=folder), stdout=subprocess.DEVNULL)
     pc = glob.glob(folder + "/**/miniray.pc", recursive=True)[0]
@@ -64,7 +64,7 @@ RUNNERS = {"sh": run_sh, "c": run_c, "python": run_python}
 
 
 def check_document(path, folder, environment):
-    """Runs the blocks of one document; the number of failures."""
+    """Runs the blocks of one document; returns the number of failures."""
     with open(path) as file:
         text = file.read()
     none_run = NONE_RUN.search(text)

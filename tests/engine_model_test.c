@@ -1,5 +1,5 @@
-/* engine_model_test.c — random pushes, one by one and in rounds, against a model that is a few plain arrays; and a copy
- * that is filled from the other midway, again and again, and has its bytes. */
+/* engine_model_test.c — random pushes, one by one and in rounds, compared with a model made of plain arrays; and a
+ * replica that is filled from the engine midway, repeatedly, and has the same bytes. */
 #include "kv/engine/engine.h"
 
 #include <setjmp.h>
@@ -47,7 +47,7 @@ static void descend(float *values, const float *gradient, size_t count) { /* sgd
     for (size_t i = 0; i < count; i++) values[i] = values[i] - 0.5f * gradient[i];
 }
 
-/* ---- What is pushed: one key or stretch at a time, made of chance. */
+/* ---- Random pushes: one key or range at a time. */
 
 typedef struct change {
     payload_op op;
@@ -117,7 +117,7 @@ static void do_one(model *model, const change *change) {
     if (change->op == PAYLOAD_SET_BLOCK) memcpy(block, change->values, change->length * sizeof *block);
 }
 
-/* Of a round: first what was erased, then what was set, then the sum of the rest. */
+/* A round: first erases, then sets, then the sum of the other pushes. */
 static void do_round(model *model, const change *changes, size_t count) {
     struct change sums[4 * KEYS] = {0};
     size_t sum_count = 0;
@@ -137,7 +137,7 @@ static void do_round(model *model, const change *changes, size_t count) {
             do_one(model, change);
             continue;
         }
-        for (uint32_t k = 0; k < change->length; k++) /* each item by itself: the first is as it came */
+        for (uint32_t k = 0; k < change->length; k++) /* each item by itself: the first is assigned, not added */
             sum->values[change->first + k] += change->values[k];
         if (change->first + change->length > sum->length) sum->length = change->first + change->length;
     }
@@ -145,7 +145,7 @@ static void do_round(model *model, const change *changes, size_t count) {
         if (sums[i].table != COUNTERS) do_one(model, &sums[i]);
 }
 
-/* ---- The slot shows what the model has. */
+/* ---- Answers of the slot compared with the model. */
 
 static const void *section_of(payload_reader *reader, payload_op op, payload_section *out) {
     assert_true(payload_next(reader, out));
@@ -201,7 +201,7 @@ static void define_all(payload_writer *writer) {
                                                 .seed = 3});
 }
 
-/* ---- A day in the life of a slot. */
+/* ---- A sequence of pushes to a slot. */
 
 typedef struct day {
     rng rng;
@@ -240,7 +240,7 @@ static void push(day *day, uint64_t moment) {
         payload = payload_take(&writer);
     }
     size_t cut = rng_chance(&day->rng, 0.1) && shared_bytes_bytes(payload).size > 0 ? 1 + rng_below(&day->rng, 7) : 0;
-    if (cut != 0) day->now = day->before; /* it makes no sense any more */
+    if (cut != 0) day->now = day->before; /* the payload is malformed now */
     span bytes = span_of(shared_bytes_bytes(payload).data, shared_bytes_bytes(payload).size - cut);
     engine_ops.apply(day->engine, bytes, moment);
     engine_ops.apply(day->copy, bytes, moment);

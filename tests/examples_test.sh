@@ -1,5 +1,5 @@
 #!/bin/sh
-# examples_test.sh — the programs in examples/ do what they say.
+# examples_test.sh — the programs in examples/ run with the documented output.
 set -u
 failed=0
 check() { # NAME EXPECTED ACTUAL
@@ -20,7 +20,7 @@ check "actors: state, names, and a failure" "70 left
 10 left
 task 'shop' in worker process N: method 'pay' in worker process N: only 10 are left" "$(run actors)"
 
-# How far the workers have come at each look depends on the machine: the numbers only grow.
+# The progress of workers at each report depends on the machine: the numbers only grow.
 numbers=$(run parameter_server)
 check "parameter_server: five looks at ten parameters" 5 "$(printf '%s\n' "$numbers" | grep -cE '^([0-9]+ ){9}[0-9]+$')"
 check "parameter_server: they only grow" "$numbers" "$(printf '%s\n' "$numbers" | sort -s -n -k1,1)"

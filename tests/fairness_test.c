@@ -1,4 +1,4 @@
-/* fairness_test.c — four programs on one node at once: each gets its part, also beside one that floods. */
+/* fairness_test.c — four drivers on one node at once: each gets its share, also beside one that floods the node. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,21 +19,21 @@ enum { PROGRAMS = 4, TASK_MS = 2, FLOOD = 2000, WINDOW_MS = 1500, FEW = 4 };
 
 static mr_context *mr;
 
-typedef struct contest { /* of one program */
+typedef struct contest { /* of one driver */
     runtime_fixture *fixture;
     const char *node;
     int start[2], counts[2];
     int in_flight;
 } contest;
 
-/* Keeps so many tasks under way until the window is over, and says how many came back in it. */
+/* Keeps `count` tasks in flight until the time is over, and reports how many completed in it. */
 static int compete(void *argument) {
     const contest *contest = argument;
     static mr_ref refs[FLOOD];
     char go;
     runtime_fixture_enter(contest->fixture);
     TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = contest->node), &mr) == MR_OK);
-    TEST_CHILD_CHECK(runtime_works(mr)); /* its first worker has come */
+    TEST_CHILD_CHECK(runtime_works(mr)); /* its first worker has started */
     TEST_CHILD_CHECK(runtime_fixture_ready(contest->fixture));
     TEST_CHILD_CHECK(read(contest->start[0], &go, 1) == 1);
     int count = 0, at = 0;
@@ -59,7 +59,7 @@ static int start_node(void *argument) {
     return 0;
 }
 
-/* All at once; of the first `floods` each has FLOOD tasks under way, of the others FEW. */
+/* All at once; each of the first `floods` drivers has FLOOD tasks in flight, the others FEW. */
 static void run_contest(runtime_fixture *fixture, int floods, int counts[PROGRAMS]) {
     contest contests[PROGRAMS];
     pid_t pids[PROGRAMS];
@@ -105,7 +105,7 @@ static void four_that_want_the_same_get_the_same(void **state) {
     runtime_fixture_gone(*state, "four programs");
 }
 
-/* CPUs are as many as programs: those that want few have one each, whatever the flood. */
+/* There are as many CPUs as drivers: drivers with few tasks have one CPU each, whatever the flood. */
 static void one_that_floods_takes_nothing_from_others(void **state) {
     int counts[PROGRAMS], least, most;
     run_contest(*state, 1, counts);

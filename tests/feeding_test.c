@@ -1,5 +1,5 @@
-/* feeding_test.c — which worker a task is sent to, and what becomes of it where that was a mistake: short tasks go to
- * few workers, many deep, and a worker that is held up gives back what it has not begun. */
+/* feeding_test.c — assignment of tasks to workers, and its correction: short tasks go to few workers, many deep, and a
+ * blocked worker returns tasks that it has not begun. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 enum { WORKERS = 4, SHORT = 3000, LOOK_US = 1000, NOTES = 60, NOTE_BYTES = 20000, LONG_MS = 10 };
 enum { IN_LINE = 20, STEPS_BACK_MAX = 3, ROUNDS = 20 };
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(short_one) { return MR_OK; }
 
@@ -34,7 +34,7 @@ static void note(const char *path) { write_down(path, 'x'); }
 
 MR_TASK(meets) { return concurrent_others(call); }
 
-/* Says that it has begun, and waits for a future that it finds in a list. */
+/* Writes that it has begun, and waits for a future inside a list. */
 MR_TASK(waits_for_another) {
     char path[CONCURRENT_PATH_MAX];
     mr_value list, item, value;
@@ -58,14 +58,14 @@ MR_TASK(gives_two) {
 
 MR_CREATE(Gate) { return MR_OK; }
 
-MR_METHOD(Gate, opens) { /* when there is such a file */
+MR_METHOD(Gate, opens) { /* returns when the file exists */
     char path[CONCURRENT_PATH_MAX];
     MR_TRY(concurrent_path(call, path));
     while (access(path, F_OK) != 0) usleep(LOOK_US);
     return MR_OK;
 }
 
-MR_TASK(notes) { /* once, and some of them take a while */
+MR_TASK(notes) { /* counts its runs; some take a while */
     char path[CONCURRENT_PATH_MAX];
     int64_t number;
     mr_value value;
@@ -89,7 +89,7 @@ MR_TASK(writes_its_letter) { /* the first one takes a while */
     return MR_OK;
 }
 
-/* ---- The program. */
+/* ---- The driver. */
 
 static void teach_that_tasks_are_short(mr_context *of) {
     static mr_ref refs[SHORT];
@@ -110,8 +110,8 @@ static void tasks_that_wait_for_each_other_all_begin(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* A node with one worker that is known for short tasks, and a body in it that waits for another future: what becomes
- * ready when that body runs already (`begun`) comes to stand behind it. */
+/* A node with one worker that has run short tasks, and a body in it that waits for another future: a task that becomes
+ * ready while that body runs (`begun`) is queued behind it. */
 typedef struct line {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
     mr_context *mr;
@@ -153,7 +153,7 @@ static void a_body_does_not_wait_for_what_stands_behind_it(void **state) {
     line_close(&line);
 }
 
-/* The body waits for a gate that is opened when the first result of the stream was taken. */
+/* The body waits for a gate that opens after the first item of the stream was taken. */
 static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state) {
     line line;
     char taken[TEMP_DIR_FOLDER_MAX + 16];
@@ -180,7 +180,7 @@ static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state
     line_close(&line);
 }
 
-/* The worker of the body is given a task that it may run once, and gives it back: so it goes on. */
+/* The worker of the body gets a task with max_calls = 1, and returns it without running it: the worker does not end. */
 static void what_was_given_back_is_not_counted(void **state) {
     line line;
     mr_ref last, first, next;
@@ -213,8 +213,8 @@ static void what_is_given_back_runs_once(void **state) {
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Some of them may overtake others: they were on their way when the first ones were given back, and run where they come
- * to. But none of both is turned round. */
+/* Some tasks may overtake others: they were in flight when the first ones were returned, and run where they arrive. But
+ * both parts keep their order. */
 static void assert_in_few_runs(const char *messages) {
     int steps_back = 0;
     for (int i = 1; i < IN_LINE; i++) steps_back += messages[i] < messages[i - 1];

@@ -51,7 +51,7 @@ static void assert_rejected(mr_status status, unsigned found, unsigned known) {
 
 /* ---- The folder of a scheduler. */
 
-/* Only the import of 0.1.0 needs it. */
+/* Only the import of 0.1.0 needs SQLite. */
 static bool has_sqlite(void) {
     void *library = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) print_message("this machine has no SQLite: the import of its samples is not tested\n");
@@ -59,7 +59,7 @@ static bool has_sqlite(void) {
     return library != NULL;
 }
 
-/* The sample of the folder of a scheduler, with the file `keeper` also where the release had a database there. */
+/* Copies the sample folder of a scheduler, with the file `keeper` also for the release that had a database there. */
 static void copy_scheduler(const char *release, const char *folder) {
     char *from = sample_of(release, "scheduler"), *image = sample_of(release, "scheduler-image"),
          *database = sample_path(folder, SQLITE_IMPORT_FILE);
@@ -79,7 +79,7 @@ static void assert_continues(ps_fixture *fixture) {
     ps_fixture_start_server(fixture, 0);
     sample_client_join(fixture, &client);
     sample_client_check(&client, 2);
-    sample_client_push(&client); /* the state of optimizers is there, too */
+    sample_client_push(&client); /* the state of optimizers is restored, too */
     sample_client_check(&client, 3);
     must(mr_ps_dataset_define(client.ps, sample_parts, 2, PS_FIXTURE_PATIENCE_US));
     assert_int_equal(mr_ps_dataset_define(client.ps, sample_parts, 1, PS_FIXTURE_PATIENCE_US), MR_EXISTS);
@@ -93,7 +93,7 @@ static void a_scheduler_continues(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* A folder as the release left it; of 0.1.0 with a database, which is imported once. */
+/* A folder as the release left it; 0.1.0 left a database, which is imported once. */
 static void a_folder_with_a_database_continues(void **state) {
     if (!has_sqlite()) skip();
     ps_fixture fixture = sample_world();
@@ -105,7 +105,7 @@ static void a_folder_with_a_database_continues(void **state) {
     char *database = sample_path(fixture.folder, SQLITE_IMPORT_FILE),
          *done = sample_path(fixture.folder, SQLITE_IMPORT_DONE);
     assert_true(access(database, F_OK) != 0 && access(done, F_OK) == 0);
-    assert_true(ps_fixture_start_scheduler(&fixture)); /* and goes on without it */
+    assert_true(ps_fixture_start_scheduler(&fixture)); /* and continues without it */
     free(from);
     free(database);
     free(done);
@@ -117,7 +117,7 @@ typedef struct expected {
     unsigned found, known;
 } expected;
 
-/* In another process: one that rejects nothing would serve forever. */
+/* In another process: a scheduler that rejects nothing would serve forever. */
 static int start_and_fail(void *argument) {
     const expected *expected = argument;
     char *address = xasprintf("unix:%s/s", expected->folder);
@@ -138,7 +138,7 @@ static void assert_not_started(expected *expected, unsigned found, unsigned know
     sample_remove(expected->folder);
 }
 
-/* SQLite's user_version lies at 60, its least byte last. */
+/* SQLite's user_version lies at offset 60, big-endian. */
 static void another_database_is_rejected(void **state) {
     expected expected;
     if (!has_sqlite()) skip();
@@ -209,7 +209,7 @@ static void an_image_is_read(void **state) {
     sample_remove(folder);
 }
 
-/* A file of another format, which ends with its checksum as the one of 0.1.0 does. */
+/* A file of another format, which ends with its checksum like that of 0.1.0. */
 static void another_image_is_rejected(void **state) {
     expected expected;
     assert_true(temp_dir_folder(expected.folder));
@@ -270,7 +270,7 @@ static const float *tensor(const safetensors *list, const char *name, size_t ite
     return (const float *)(const void *)found->data.data;
 }
 
-/* The library does not read it: others do, as safetensors. */
+/* The library does not read exports: other programs do, as safetensors. */
 static void an_export_is_as_it_was(void **state) {
     char *folder = sample_of(*state, "export"), *path = NULL;
     DIR *files = opendir(folder);
@@ -315,7 +315,7 @@ static void feedback_is_read(void **state) {
     sample_remove(folder);
 }
 
-/* The rank goes on without: that is said on stderr, and the file stays. */
+/* The rank continues without it, with a message on stderr, and the file stays. */
 static void other_feedback_is_rejected(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX], text[1024] = "";
     sample_copy(*state, "feedback", folder);

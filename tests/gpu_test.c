@@ -1,4 +1,4 @@
-/* gpu_test.c — which GPUs tasks and actors see. None are needed: only their numbers are looked at. */
+/* gpu_test.c — GPUs assigned to tasks and actors. No GPU is needed: the test reads only their numbers. */
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ MR_TASK(gpus) {
     return mr_return(call, mr_str(devices == NULL ? "unset" : devices));
 }
 
-/* The numbers that mr_gpu_ids gives, as a text that begins with how many there are. */
+/* The numbers of mr_gpu_ids, as a text that begins with their count. */
 MR_TASK(gpu_ids) {
     int ids[2] = {-1, -1};
     char text[64];
@@ -72,7 +72,7 @@ static int look_at_gpus(void *argument) {
     TEST_CHILD_CHECK(ask_ids(1, &refs[0]) && gives(refs[0], one) && strcmp(one, "1: 0 -1") == 0);
     TEST_CHILD_CHECK(ask_ids(0, &refs[0]) && gives(refs[0], one) && strcmp(one, "0: -1 -1") == 0);
     TEST_CHILD_CHECK(mr_gpu_ids(mr, NULL, 0) == 0);
-    TEST_CHILD_CHECK(ask(1, 300, &refs[0]) && ask(1, 300, &refs[1])); /* perhaps in one worker, perhaps in two */
+    TEST_CHILD_CHECK(ask(1, 300, &refs[0]) && ask(1, 300, &refs[1])); /* in one worker or in two */
     TEST_CHILD_CHECK(gives(refs[0], one) && gives(refs[1], other) && strlen(one) == 1 && strlen(other) == 1);
     TEST_CHILD_CHECK(mr_actor_create(mr, "Device", &MR_OPTIONS(mr_actor_options, .num_gpus = 3), NULL, 0, &device) ==
                      MR_OK);
@@ -100,7 +100,7 @@ static int have_none(void *argument) {
     return 0;
 }
 
-/* The node was shown some devices: workers see of those what they are given, by their numbers there. */
+/* The node sees some devices only: workers see a part of those, by the node's numbers. */
 static int are_shown_some(void *argument) {
     mr_ref ref;
     char text[64];

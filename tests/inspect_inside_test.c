@@ -1,5 +1,5 @@
-/* inspect_inside_test.c — what a program learns about its own node without anybody else: resources, nodes, the
- * timeline; and what a process says about itself (mr_on_describe). */
+/* inspect_inside_test.c — inspection of a driver's own node: resources, nodes, the timeline; and descriptions by a
+ * process of itself (mr_on_describe). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "tests/support/inspect_fixture.h"
 
 static char who[] = "the test";
-static _Atomic bool mute; /* in a worker: whoever asks what it does waits for ever */
+static _Atomic bool mute; /* in a worker: its describe hook waits for ever */
 
 static size_t describe(void *user, char *out, size_t size) {
     while (mute) pause();
@@ -33,7 +33,7 @@ MR_TASK(hold_mute) {
     return MR_OK;
 }
 
-/* What is free while a body of the program itself looks. */
+/* Free resources while a body of the driver itself runs. */
 MR_TASK(free_cpus) {
     mr_inspect *inspect;
     mr_value answer, row;
@@ -68,7 +68,7 @@ static void a_program_sees_its_resources(void **state) {
     assert_int_equal(mr_call_task(seen.mr, "hold", &held, mr_str(seen.gate)), MR_OK);
     inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
     int64_t milli = 0;
-    for (int i = 0; i < INSPECT_FIXTURE_TRIES && milli != 1000; i++) { /* a second lease is given back */
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && milli != 1000; i++) { /* a second lease is returned */
         milli = cpus_free(own);
         usleep(1000);
     }
@@ -121,7 +121,7 @@ static void a_program_takes_its_timeline(void **state) {
     inspect_fixture_assert_has(trace.json, "\"name\":\"add\"");
     inspect_fixture_assert_has(trace.json, " driver\"");
     inspect_fixture_assert_has(trace.json, "\"cat\":\"submit\"");
-    inspect_fixture_assert_has(trace.json, "\"ph\":\"s\",\"name\":\"call\",\"cat\":\"call\",\"id\":1"); /* an arrow */
+    inspect_fixture_assert_has(trace.json, "\"ph\":\"s\",\"name\":\"call\",\"cat\":\"call\",\"id\":1"); /* a flow */
     inspect_fixture_assert_has(trace.json, "\"ph\":\"f\",\"name\":\"call\",\"cat\":\"call\",\"id\":1");
     assert_null(strstr(trace.json, "\"id\":2"));
     free(trace.json);
@@ -129,7 +129,7 @@ static void a_program_takes_its_timeline(void **state) {
     inspect_fixture_stop();
 }
 
-/* The words of the last step: the worker that it is with. */
+/* The text of the last step: the worker of the task. */
 static void words(const char *id, char out[256]) {
     mr_value answer = inspect_fixture_ask("why", id, 0), steps = inspect_fixture_field(&answer, "steps"), step;
     assert_int_equal(mr_value_item(&steps, mr_value_count(&steps) - 1, &step), MR_OK);
@@ -150,7 +150,7 @@ static void a_running_body_is_described(void **state) {
     inspect_fixture_stop();
 }
 
-/* It says nothing, and neither its caller nor whoever asks is held up. */
+/* The hook returns nothing; neither its caller nor the query waits for it. */
 static void a_hook_that_hangs_holds_nobody_up(void **state) {
     mr_ref ref;
     char id[32], worker[32], reasons[4096], does[256];
@@ -158,13 +158,13 @@ static void a_hook_that_hangs_holds_nobody_up(void **state) {
     assert_int_equal(mr_call_task(seen.mr, "hold_mute", &ref, mr_str(seen.gate)), MR_OK);
     inspect_fixture_await_row("workers", "state", "waits", "waits", worker);
     inspect_fixture_await_row("tasks", "name", "hold_mute", "sent", id);
-    inspect_fixture_why(id, reasons); /* the first question */
+    inspect_fixture_why(id, reasons); /* the first query */
     mr_value answer = inspect_fixture_ask("why", worker, 0), steps = inspect_fixture_field(&answer, "steps"), step;
     assert_int_equal(mr_value_item(&steps, 0, &step), MR_OK);
     snprintf(does, sizeof does, "%s", inspect_fixture_text(&step, "does"));
     mr_value_release(&answer);
     inspect_fixture_assert_has(does, "no description: the callback of mr_on_describe still runs");
-    inspect_fixture_assert_has(reasons, "task hold|it was sent to p"); /* what it waits for is shown as ever */
+    inspect_fixture_assert_has(reasons, "task hold|it was sent to p"); /* the rest of the answer is complete */
     inspect_fixture_open_gate();
     inspect_fixture_finish(ref);
     inspect_fixture_stop();

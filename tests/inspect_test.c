@@ -1,5 +1,5 @@
-/* inspect_test.c — a program looked at while it runs: what it waits for and why, processes that are stopped or gone,
- * more pending tasks than anybody wants to read. */
+/* inspect_test.c — inspection of a running driver: what tasks wait for and why, processes that are stopped or dead,
+ * long lists of pending tasks. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,14 +17,14 @@
 
 enum { MANY = SANITIZED ? 20 * 1000 : 200 * 1000 };
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(die) {
     kill(getpid(), SIGKILL);
     return MR_OK;
 }
 
-/* Waits for a task of its own. */
+/* Waits for a task that it starts. */
 MR_TASK(parent) {
     mr_value path, value;
     mr_ref child;
@@ -90,7 +90,7 @@ static void what_waits_says_for_what(void **state) {
 
     char last[32];
     inspect_fixture_await_row("tasks", "state", "arguments", "arguments", last);
-    inspect_fixture_why(last, reasons); /* an argument, which a task makes, which is in a worker */
+    inspect_fixture_why(last, reasons); /* an argument, which a task creates, which is in a worker */
     inspect_fixture_assert_has(reasons, "of its arguments is still pending; the first is o");
     inspect_fixture_assert_has(reasons, "task hold|it was sent to p");
     inspect_fixture_assert_has(reasons, " worker, process ");
@@ -110,7 +110,7 @@ static void a_worker_that_waits_names_what_for(void **state) {
     inspect_fixture_start(1);
     assert_int_equal(mr_call_task(seen.mr, "parent", &ref, mr_str(seen.gate)), MR_OK);
     inspect_fixture_await_row("workers", "state", "waits", "waits", id);
-    inspect_fixture_await_row("tasks", "name", "hold", "sent", id); /* in the worker that it lent its slot to */
+    inspect_fixture_await_row("tasks", "name", "hold", "sent", id); /* in the worker that runs on its CPU meanwhile */
     inspect_fixture_await_row("tasks", "name", "parent", "sent", id);
     inspect_fixture_why(id, reasons);
     inspect_fixture_assert_has(reasons, "task parent|it was sent to p");
@@ -177,8 +177,8 @@ static void objects_are_shown_with_their_sizes(void **state) {
     inspect_fixture_stop();
 }
 
-/* Who of a process has an object: its program, a task that it is an argument of, a value that it is inside of; and what
- * is still being made. */
+/* Holders of an object in a process: the driver, a task that has it as argument, a value that contains it; and objects
+ * that are being created. */
 static void objects_say_who_holds_them(void **state) {
     mr_ref made, put, inside, sum, list;
     char id[32];
@@ -188,7 +188,7 @@ static void objects_say_who_holds_them(void **state) {
     inspect_fixture_await_row("tasks", "name", "hold", "sent", id);
     assert_int_equal(mr_put(seen.mr, mr_int(5), &put), MR_OK);
     assert_int_equal(mr_call_task(seen.mr, "add", &sum, mr_future(made), mr_future(put)), MR_OK);
-    mr_release(seen.mr, put); /* the task has it */
+    mr_release(seen.mr, put); /* the task holds it */
     assert_int_equal(mr_put(seen.mr, mr_str("inside"), &inside), MR_OK);
     mr_arg item = mr_future(inside);
     assert_int_equal(mr_put(seen.mr, mr_list(&item, 1), &list), MR_OK);
@@ -221,7 +221,7 @@ MR_TASK(put_large) {
     return status;
 }
 
-/* All memory is taken by what the program looks at, and a task wants some. */
+/* The driver views objects in all memory, and a task needs some. */
 static void a_worker_that_waits_for_memory_says_so(void **state) {
     static float data[1 << 20];
     enum { MOST = 64 };
@@ -232,7 +232,7 @@ static void a_worker_that_waits_for_memory_says_so(void **state) {
     setenv("MINIRAY_ARENA_BYTES", "67108864", 1);
     inspect_fixture_start(1);
     unsetenv("MINIRAY_ARENA_BYTES");
-    while (count < MOST && /* until it was waited for in vain */
+    while (count < MOST && /* until an allocation times out */
            mr_put(seen.mr, mr_vector(data, 1 << 20), &refs[count]) == MR_OK) {
         assert_int_equal(mr_get(seen.mr, refs[count], INSPECT_FIXTURE_PATIENCE_US, &values[count]), MR_OK);
         count++;
@@ -240,7 +240,7 @@ static void a_worker_that_waits_for_memory_says_so(void **state) {
     assert_int_equal(mr_call_task(seen.mr, "put_large", &ref), MR_OK);
     inspect_fixture_await_row("tasks", "name", "put_large", "sent", id);
     for (int i = 0; i < INSPECT_FIXTURE_TRIES && strstr(reasons, "|it waits for store memory: ") == NULL; i++)
-        inspect_fixture_why(id, reasons); /* now and then it begins anew */
+        inspect_fixture_why(id, reasons); /* the wait sometimes begins anew */
     inspect_fixture_assert_has(reasons, "task put_large|it was sent to p");
     inspect_fixture_assert_has(reasons, "|it waits for store memory: ");
     while (count-- > 0) {
@@ -251,7 +251,7 @@ static void a_worker_that_waits_for_memory_says_so(void **state) {
     inspect_fixture_stop();
 }
 
-/* A process that is stopped cannot answer: the others are shown, and it is named. */
+/* A stopped process cannot answer: the answer has the others, and names it. */
 static void a_stopped_worker_is_silent(void **state) {
     mr_ref ref;
     char id[32];
@@ -264,7 +264,7 @@ static void a_stopped_worker_is_silent(void **state) {
     mr_value_release(&workers);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     mr_value tasks = inspect_fixture_ask("tasks", NULL, 100), silent = inspect_fixture_field(&tasks, "silent");
-    for (int i = 0; i < INSPECT_FIXTURE_TRIES && mr_value_count(&silent) == 0; i++) { /* the signal takes its time */
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && mr_value_count(&silent) == 0; i++) { /* the signal takes a while */
         mr_value_release(&tasks);
         tasks = inspect_fixture_ask("tasks", NULL, 100);
         silent = inspect_fixture_field(&tasks, "silent");
@@ -289,8 +289,8 @@ static int64_t item(const mr_value *row, size_t index) {
     return result;
 }
 
-typedef struct told {                              /* of a timeline */
-    int64_t adds, running, rings, gone, submitted; /* the last: adds, by drivers */
+typedef struct told {                              /* data of a timeline */
+    int64_t adds, running, rings, gone, submitted; /* submitted: calls of `add` by drivers */
 } told;
 
 static told read_timeline(void) {
@@ -321,7 +321,7 @@ static told read_timeline(void) {
     return told;
 }
 
-/* Every call is there, one that runs is running, and a worker that died is remembered with what it ran. */
+/* Every call is listed, a running call as running, and a dead worker with the task that it ran. */
 static void the_timeline_has_what_ran(void **state) {
     mr_ref refs[100], dying, running;
     mr_value value;
@@ -340,7 +340,7 @@ static void the_timeline_has_what_ran(void **state) {
     for (int i = 0; i < INSPECT_FIXTURE_TRIES && told.running == 0; i++) told = read_timeline();
     assert_int_equal(told.running, 1);
     assert_int_equal(told.adds, 100);
-    assert_in_range(told.submitted, 100, 200); /* on a busy machine the worker gives some back, which are sent again */
+    assert_in_range(told.submitted, 100, 200); /* on a busy machine the worker returns some, which are sent again */
     assert_int_equal(told.gone, 1);
     assert_true(told.rings >= 2);
     char reasons[4096];
@@ -391,7 +391,7 @@ static void a_node_that_is_killed_is_told_at_once(void **state) {
     mr_value_release(&status);
     assert_int_equal(kill(pid, SIGKILL), 0);
     mr_status outcome = MR_OK;
-    for (int i = 0; i < INSPECT_FIXTURE_TRIES && outcome == MR_OK; i++) { /* the signal takes its time */
+    for (int i = 0; i < INSPECT_FIXTURE_TRIES && outcome == MR_OK; i++) { /* the signal takes a while */
         outcome = mr_inspect_ask(seen.inspect, "status", NULL, 1, &answer);
         if (outcome == MR_OK) mr_value_release(&answer);
     }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# install_test.sh — what `make install` installs can be used: C programs find it with pkg-config, shared and static.
+# install_test.sh — the installation of `make install` works: C programs find it with pkg-config, shared and static.
 set -uo pipefail # hence no grep -q behind a pipe: what it no longer reads fails who writes it
 build=$MINIRAY_TEST_BUILD
 stage=$(mktemp -d)
@@ -26,7 +26,7 @@ int main(void) {
     return strcmp(mr_status_name(MR_TIMEOUT), "TIMEOUT") != 0;
 }
 END
-# A name of ours that is not public must be free for the program.
+# A program may define an internal name of the library.
 cat >"$stage/static.c" <<'END'
 #include <miniray/status.h>
 int error_set(void);

@@ -1,5 +1,5 @@
-/* invariants_test.c — the functions that assert the invariants of modules (base/invariants.h) pass what is sound and
- * end the process for each invariant that is broken. */
+/* invariants_test.c — the functions that assert the invariants of modules (base/invariants.h) accept valid states and
+ * end the process for each broken invariant. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #include "tests/support/replica_fixture.h"
 #include "tests/support/test_child.h"
 
-/* A child that breaks one invariant of a module and asks for all of them. */
+/* A child that breaks one invariant of a module and checks all of them. */
 #define BREAKS(name, type, check, statement)                          \
     static int name(void *argument) {                                 \
         type *it = argument;                                          \
@@ -68,7 +68,7 @@ static void of_a_log(void **state) {
     shared_bytes_unref(bytes);
 }
 
-/* ---- A copy of a slot. */
+/* ---- A replica of a slot. */
 
 BREAKS(replica_level, replica, replica_check, it->level = replica_log_last(&it->log) + 1)
 BREAKS(replica_head_level, replica, replica_check, it->level = 0; it->log.applied = 0)
@@ -187,7 +187,7 @@ static void of_checkpoints(void **state) {
     checkpointer_fini(&checkpointer);
 }
 
-/* ---- Members, and who has which data. */
+/* ---- Members, and shards of the data. */
 
 BREAKS(view_order, membership_view, membership_view_check, it->members[1].id = it->members[0].id)
 BREAKS(view_nobody, membership_view, membership_view_check, it->members[1].incarnation = 0)

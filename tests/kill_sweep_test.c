@@ -1,13 +1,12 @@
-/* kill_sweep_test.c — kill -9 at every step, and see that nobody else is harmed.
+/* kill_sweep_test.c — SIGKILL at every step of the shm transport: no other process is harmed.
  *
- * A broker, a server and a client, each in its own process, do everything there is: join, connect, talk, fill a ring
- * until it grows, send bodies both ways, close, leave. A dry run finds out which failpoints each of them passes. Then,
- * for each of those, the scene is played again with the process killed there: at the first visit and at the last.
+ * A broker, a server and a client, each in its own process, use all operations: join, connect, send, fill a ring until
+ * it grows, send bodies both ways, close, leave. A dry run finds the failpoints that each of them passes. Then, for
+ * each of those, the run is repeated with the process killed there: at the first visit and at the last.
  *
- * Afterwards: the others have ended by themselves in time, told with a cause where they had a link to the dead one; the
- * broker, if it lived, has not a byte, link, ring or descriptor left over; no file is left.
- *
- * Needs a build with failpoints; elsewhere it says so and skips. */
+ * Checked afterwards: the others have ended by themselves in time, with a cause where they had a link to the dead
+ * process; the broker, if it lived, has no byte, link, ring or descriptor left; no file is left. Needs a build with
+ * failpoints; without them it prints that and skips. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -32,20 +31,20 @@
 #include "tests/support/test_child.h"
 
 enum {
-    PATIENCE_US = 20 * 1000 * 1000, /* a step that takes longer hangs */
-    TOLD_US = 5 * 1000 * 1000,      /* fifty times the bar for hearing of a death: machines are busy at times */
+    PATIENCE_US = 20 * 1000 * 1000, /* a step that takes longer counts as hanging */
+    TOLD_US = 5 * 1000 * 1000,      /* fifty times the bar for the notice of a death: machines are busy at times */
     POINTS_MAX = 512,
     SMALL = 50,
     BURST = 1500,
     BODY_BYTES = 3 << 20,
-    CODE_TOLD = 3, /* ended early because it was told that the other side is gone */
+    CODE_TOLD = 3, /* ended early because the peer is gone */
     CODE_HANGS = 4,
 };
 
 typedef enum role { BROKER, SERVER, CLIENT, ROLES } role;
 static const char *const role_names[ROLES] = {"hub", "server", "client"};
 
-typedef struct shared { /* between the processes of one scene */
+typedef struct shared { /* memory of the processes of one run */
     _Atomic uint32_t server_ready, server_opened, server_closed;
     _Atomic int64_t server_closed_us, client_closed_us;
     _Atomic uint32_t client_cause, server_cause; /* statuses */
@@ -72,7 +71,7 @@ typedef struct end {
 
 static void body_sent(void *argument, mr_status status) { ((end *)argument)->bodies_sent++; }
 
-/* The server owes an echo for each message, and pays when there is room. */
+/* The server owes an echo for each message, and sends it when there is room. */
 static void pay(end *end) {
     uint8_t head[64] = {0};
     while (end->owed > 0 && transport_send(end->transport, end->link, span_of(head, sizeof head)) == MR_OK) end->owed--;
@@ -100,7 +99,7 @@ static void on_message(void *context, link_id link, const message *message) {
     }
     uint8_t *at; /* a body is answered with a body */
     mr_status status = end->transport.ops->reserve(end->transport.self, link, 8, &at);
-    if (status == MR_CLOSED) return; /* the broker is dead: what had come is still read, but nothing is sent any more */
+    if (status == MR_CLOSED) return; /* the broker is dead: received messages are still read, nothing is sent */
     if (status != MR_OK) {
         end->failed = true;
         return;
@@ -148,11 +147,11 @@ static void end_close(end *end) {
     free(end->out);
 }
 
-typedef struct part { /* what a child is told */
+typedef struct part { /* arguments of a child */
     const char *broker;
-    const char *failpoint; /* armed in it; NULL: none */
-    int stop_fd;           /* at its end the server stops */
-    int not_mine_fd;       /* its other side, inherited: closed */
+    const char *failpoint; /* armed in the child; NULL: none */
+    int stop_fd;           /* the server stops when it is closed */
+    int not_mine_fd;       /* the inherited other end, to be closed */
 } part;
 
 static int server(void *argument) {
@@ -172,7 +171,7 @@ static int server(void *argument) {
     return 0;
 }
 
-/* Drives until the counter has reached the value. 0; CODE_TOLD if the link ended; CODE_HANGS. */
+/* Polls until the counter has reached the value. Returns 0; CODE_TOLD if the link ended; CODE_HANGS. */
 static int until(end *end, const unsigned *counter, unsigned value) {
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;
     while (*counter < value) {
@@ -256,11 +255,11 @@ static int client(void *argument) {
     return code;
 }
 
-/* ---- A scene. */
+/* ---- A run. */
 
 typedef struct outcome {
     int codes[ROLES];
-    int64_t told_us; /* from the death to the others' hearing of it; -1: there was nobody to tell */
+    int64_t told_us; /* from the death to the notice in other processes; -1: there were none */
 } outcome;
 
 static void wait_for(_Atomic uint32_t *counter, uint32_t value, int64_t patience_us) {
@@ -342,8 +341,8 @@ typedef struct totals {
     int64_t told_worst_us;
 } totals;
 
-/* True: it got there and was killed. How often a point is passed differs a little from run to run, so a later visit may
- * not come; then the scene ends well, which is checked too. */
+/* True: the process reached the failpoint and was killed. The number of visits differs a little from run to run, so a
+ * later visit may not happen; then the run ends normally, which is checked too. */
 static bool kill_at(role victim, const char *name, unsigned nth, totals *totals) {
     char failpoint[128];
     snprintf(failpoint, sizeof failpoint, "%s=kill@%u", name, nth);
@@ -358,9 +357,9 @@ static bool kill_at(role victim, const char *name, unsigned nth, totals *totals)
     return killed;
 }
 
-/* A name may stand at several sites; visits are counted per site, and the last visit is that of the busiest. */
+/* A name may be at several sites; visits are counted per site, and the last visit is that of the busiest site. */
 static void sweep(role victim, totals *totals) {
-    uint32_t dry[POINTS_MAX]; /* of the dry run: a scene that ends early passes fewer points */
+    uint32_t dry[POINTS_MAX]; /* visits of the dry run: a run that ends early passes fewer points */
     memcpy(dry, shared_memory->visits[victim], sizeof dry);
     for (size_t i = 0; i < failpoint_count() && i < POINTS_MAX; i++) {
         uint32_t visits = dry[i];

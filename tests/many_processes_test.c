@@ -1,5 +1,5 @@
-/* many_processes_test.c — a thousand actors at once: each is a process of its own, answers, keeps its state, and is
- * gone in the end. Their processes are copies of one (mr_options.fork), as they are of a program that is expensive to
+/* many_processes_test.c — a thousand actors at once: each has a process of its own, answers, keeps its state, and is
+ * gone at the end. Their processes are forked from one zygote (mr_options.fork), as for a program that is slow to
  * start. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 enum {
     ACTORS = SANITIZED ? 100 : 1000, /* a sanitizer's processes are much larger */
-    FILES = 4 * ACTORS + 200,        /* that the node and the program may have open */
+    FILES = 4 * ACTORS + 200,        /* descriptors of the node and the driver */
     PROCESSES = ACTORS + 100,
     AT_ONCE = 50,
 };
@@ -41,7 +41,7 @@ static bool is_allowed(int resource, rlim_t wanted) {
 
 static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Every one has a process that no other has. */
+/* All processes are different. */
 static bool live_apart(mr_actor *actors) {
     static int pids[ACTORS];
     static mr_ref refs[ACTORS];
@@ -76,14 +76,14 @@ static int be_a_crowd(void *argument) {
         TEST_CHILD_CHECK(mr_new_actor(mr, "Counter", &actors[i]) == MR_OK);
         TEST_CHILD_CHECK(mr_call_actor(mr, actors[i], "add", &refs[i][0], mr_int(i)) == MR_OK);
         TEST_CHILD_CHECK(mr_call_actor(mr, actors[i], "add", &refs[i][1], mr_int(1)) == MR_OK);
-        /* a machine has a pace */
+        /* limits the calls in flight */
         if (i >= AT_ONCE) TEST_CHILD_CHECK(runtime_gives(mr, refs[i - AT_ONCE][0], i - AT_ONCE));
     }
     for (int i = ACTORS - AT_ONCE; i < ACTORS; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i][0], i));
     for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(runtime_gives(mr, refs[i][1], i + 1));
     TEST_CHILD_CHECK(live_apart(actors));
     fprintf(stderr, "    %d actors made and called: %lld ms\n", ACTORS, (long long)(runtime_fixture_now_ms() - start));
-    TEST_CHILD_CHECK(runtime_works(mr)); /* there is room for tasks beside them */
+    TEST_CHILD_CHECK(runtime_works(mr)); /* tasks still run beside them */
     mr_shutdown(mr);
     return 0;
 }

@@ -1,6 +1,7 @@
-/* misuse_test.c — every function of the public headers, used wrongly: without a context or a place for the answer, with
- * names that cannot be, with what was released, in a forked child. Each says what is wrong, and the runtime goes
- * on. (A context after mr_shutdown and a call after its end are memory that is gone: nothing can be said of those.) */
+/* misuse_test.c — every function of the public headers, used wrongly: without a context or a place for the result, with
+ * invalid names, with released objects, in a forked child. Each returns an error that names the mistake, and the
+ * runtime continues. (A context after mr_shutdown and a call after its end are freed memory: their use is
+ * undefined.) */
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -28,7 +29,7 @@ MR_TASK(one) { return mr_return(call, mr_int(1)); }
 MR_CREATE(Thing) { return MR_OK; }
 MR_METHOD(Thing, one) { return mr_return(call, mr_int(1)); }
 
-/* What a body may do wrong: argument 0 says which. Gives the status. */
+/* Mistakes of a body: argument 0 selects one. Returns the status. */
 MR_TASK(wrong_body) {
     int64_t which;
     double number;
@@ -61,7 +62,7 @@ MR_TASK(wrong_body) {
     return mr_return(call, mr_int(status));
 }
 
-/* What is not a body's to do: nothing comes of it, and the body goes on. */
+/* Calls that a body may not make: they have no effect, and the body continues. */
 MR_TASK(beyond_its_place) {
     mr_context *again;
     mr_status status = mr_init(NULL, &again);
@@ -72,7 +73,7 @@ MR_TASK(beyond_its_place) {
     return mr_return(call, mr_int(getpid()));
 }
 
-/* Starts this program once more, which then finds what a program of its own finds. */
+/* Starts this program once more, as a driver of its own. */
 MR_TASK(starts_a_program) {
     char command[PATH_MAX + 32];
     mr_span path;
@@ -116,7 +117,8 @@ static mr_ref put_one(void) {
 
 static void nothing(void *user, mr_ref ref) {}
 
-/* Everything that takes a context, with one that cannot be used. Returns how many were not refused. */
+/* Calls every function that takes a context, with an unusable one. Returns the number of calls that were not
+ * refused. */
 static int use_all(mr_context *context) {
     mr_ref ref = {{1, 2}};
     mr_actor actor = {{1, 2}};
@@ -167,7 +169,7 @@ static int use_all(mr_context *context) {
     return wrong;
 }
 
-/* ---- Without. */
+/* ---- Without a runtime. */
 
 static void without_a_runtime(void **state) {
     assert_int_equal(use_all(NULL), 0);
@@ -237,7 +239,7 @@ static void without_what_was_counted(void **state) {
     still_works();
 }
 
-/* More than there can be is not read, and does not become little when it is added up. */
+/* Impossible sizes are refused without reading, and sums do not overflow. */
 static void sizes_that_cannot_be(void **state) {
     mr_ref ref;
     const mr_arg small[] = {mr_int(1), mr_int(2)};
@@ -342,7 +344,7 @@ static void a_runtime_that_cannot_be(void **state) {
     still_works();
 }
 
-/* ---- What is not there. */
+/* ---- Released objects. */
 
 static void what_was_released(void **state) {
     mr_ref ref = put_one(), other;
@@ -353,7 +355,7 @@ static void what_was_released(void **state) {
     mr_arg arg = mr_future(ref);
     mr_release(mr, ref);
     mr_release(mr, ref);
-    for (int i = 0; i < 2; i++) { /* released, and never been */
+    for (int i = 0; i < 2; i++) { /* released, and never created */
         REFUSED(mr_get(mr, ref, -1, &value), MR_NOT_FOUND, "does not have");
         REFUSED(mr_wait(mr, &ref, 1, 1, -1, &ready, &size), MR_NOT_FOUND, "does not have");
         REFUSED(mr_on_ready(mr, ref, nothing, NULL), MR_NOT_FOUND, "does not have");
@@ -422,7 +424,7 @@ static void a_body_may_start_a_program(void **state) {
     assert_int_equal(result_of(ref), 0);
 }
 
-/* What such a program does: a runtime, with workers of its own. */
+/* Such a driver has a runtime with workers of its own. */
 static int be_a_program(void) {
     mr_ref ref;
     mr_value value;
@@ -434,7 +436,7 @@ static int be_a_program(void) {
     return status != MR_OK;
 }
 
-/* ---- A forked child has a copy of everything, and may touch nothing. */
+/* ---- A forked child has a copy of the context, and every function refuses it. */
 
 static mr_value large;
 
@@ -445,7 +447,7 @@ static int in_a_child(void *argument) {
     TEST_CHILD_CHECK(mr_batch_submit(argument) == MR_INVALID);
     mr_batch_cancel(argument);
     mr_value_release(&large);
-    mr_shutdown(mr); /* ends nothing */
+    mr_shutdown(mr); /* has no effect */
     return 0;
 }
 

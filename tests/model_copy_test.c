@@ -1,5 +1,5 @@
-/* model_copy_test.c — models that workers lend as copies: what a sync makes of them, and what of the tray is used
- * again. The test is the program: its workers are this same binary, started again. */
+/* model_copy_test.c — models that workers export as copies: results of a sync, and reuse of the places of copies. The
+ * test is the driver: its workers are this same binary, started again. */
 #include "miniray/model.h"
 
 #include <setjmp.h>
@@ -22,14 +22,14 @@
 
 enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 50 * 1000, ITEMS_MOST = 32 * ITEMS, PLACES = 8 };
 
-/* ---- A worker: a model of two tensors, all of whose floats are the same. */
+/* ---- A worker: a model of two tensors, all of whose floats are equal. */
 
 typedef struct worker {
     mr_model_copy *model_copy;
-    float floats[ITEMS_MOST + 1]; /* all that it may grow to; the last is the tensor that is one number */
-    int64_t items;                /* of the other one */
-    int64_t exported;             /* how often */
-    int64_t refuses;              /* to lend or send anything */
+    float floats[ITEMS_MOST + 1]; /* maximal size; the last float is the tensor with one number */
+    int64_t items;                /* of the other tensor */
+    int64_t exported;             /* number of exports */
+    int64_t refuses;              /* refuses to export or to send */
 } worker;
 
 static void worker_free(void *self) {
@@ -80,7 +80,7 @@ MR_METHOD(Waiter, add) { /* a step of training */
     return MR_OK;
 }
 
-MR_METHOD(Waiter, resize) { /* a model of so many items and one; what is new is as the last one is */
+MR_METHOD(Waiter, resize) { /* resizes the model; new items equal the last one */
     worker *self = mr_self(call);
     int64_t before = self->items;
     MR_TRY(mr_arg_int(call, 0, &self->items));
@@ -88,7 +88,7 @@ MR_METHOD(Waiter, resize) { /* a model of so many items and one; what is new is 
     return MR_OK;
 }
 
-MR_METHOD(Waiter, value) { /* what all its floats are */
+MR_METHOD(Waiter, value) { /* the value of all its floats */
     const worker *self = mr_self(call);
     if (self->floats[ITEMS_MOST] != self->floats[0]) return mr_fail(call, "the number is not what the items are");
     for (size_t i = 0; i < (size_t)self->items; i++)
@@ -102,7 +102,7 @@ MR_METHOD(Waiter, exported) { return mr_return(call, mr_int(((worker *)mr_self(c
 
 MR_METHOD(Waiter, refuse) { return mr_arg_int(call, 0, &((worker *)mr_self(call))->refuses); }
 
-/* Asks a worker for its model, and does nothing with it. */
+/* Requests the model of a worker, and does nothing with it. */
 MR_TASK(ask_in_vain) {
     mr_actor worker;
     mr_ref exported;
@@ -116,14 +116,14 @@ MR_TASK(ask_in_vain) {
     return mr_return(call, mr_int(is_exported));
 }
 
-/* Likewise, and lives on. */
+/* The same, in a process that lives on. */
 MR_CREATE(Asker) { return mr_set_self(call, malloc(1), free); }
 
 MR_METHOD(Asker, ask) { return ask_in_vain(call); }
 
 static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
 
-__attribute__((constructor)) static void register_more(void) { /* the server's class has methods of ours, too */
+__attribute__((constructor)) static void register_more(void) { /* adds methods to the server's class */
     mr_register_method("Waiter", "arm", sync_fixture_arm_method);
     mr_register_method("miniray.ModelServer", "arm", sync_fixture_arm_method);
     mr_register_method("miniray.ModelServer", "pid", pid);
@@ -172,7 +172,7 @@ static void refuse(mr_actor worker, bool refuses) {
     assert_int_equal(mr_call_actor(mr, worker, "refuse", NULL, mr_int(refuses)), MR_OK);
 }
 
-/* Its process may be replaced so often, and calls that are lost with it are sent again. */
+/* Its process may be restarted `restarts` times, and lost calls are sent again. */
 static mr_actor lasting_server(int restarts) {
     const mr_actor_options options =
         MR_OPTIONS(mr_actor_options, .max_restarts = restarts, .max_call_retries = restarts);
@@ -217,7 +217,7 @@ static void who_is_there_twice_lends_twice(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Two servers at once, each with syncs that nobody waits for. */
+/* Two servers at once, each with syncs that no process waits for. */
 static void two_servers_take_turns(void **state) {
     sync_fixture fixture = make_team("max");
     mr_actor other = sync_fixture_server("max");
@@ -232,7 +232,7 @@ static void two_servers_take_turns(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* The same model has one place for all who cannot have one of their own. */
+/* A worker is listed more often than it has places: its model is the same each time, so the rest share one place. */
 static void who_is_there_more_often_than_there_are_places_lends(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_actor workers[3 * PLACES];
@@ -266,7 +266,7 @@ static void aggregate_gives(mr_actor server, mr_ref exported, mr_status expected
     for (int i = 0; i < 3; i++) assert_int_equal(future_assert_failure(mr, made[i]), expected);
 }
 
-/* By a process that ends with that. Whether it was lent. */
+/* In a process that ends afterwards. Returns whether the model was exported as a copy. */
 static int64_t ask_in_vain_of(mr_actor worker) {
     const mr_task_options alone = MR_OPTIONS(mr_task_options, .max_calls = 1);
     mr_arg args[] = {mr_handle(worker)};
@@ -275,13 +275,13 @@ static int64_t ask_in_vain_of(mr_actor worker) {
     return future_assert_int(mr, ref);
 }
 
-/* So a server that died after it had read it can do so again; but nobody reads what is there later. */
+/* So a server that died after reading it can read it again; but later content of the place is never read. */
 static void a_loan_can_be_read_until_its_place_is_used(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref exported = lend(fixture.workers[1]);
     for (int round = 0; round < 3; round++) {
         aggregate_gives(fixture.server, exported, MR_OK);
-        assert_int_equal(ask_in_vain_of(fixture.workers[1]), 1); /* others have places of their own */
+        assert_int_equal(ask_in_vain_of(fixture.workers[1]), 1); /* other workers have places of their own */
     }
     assert_int_equal(sync_all(&fixture), 1);
     aggregate_gives(fixture.server, exported, MR_BUSY);
@@ -290,14 +290,14 @@ static void a_loan_can_be_read_until_its_place_is_used(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Whatever its syncs fail of before the server has read what was lent, a worker lends the next time. */
+/* Whatever makes a sync fail before the server has read the copy, the worker exports again the next time. */
 static void syncs_that_fail_give_places_back(void **state) {
     sync_fixture fixture = make_team("max");
     refuse(fixture.workers[2], true);
     for (int round = 1; round <= 2 * PLACES + 1; round++) { /* a worker fails */
         assert_int_equal(sync_failure(&fixture), MR_TASK_FAILED);
         assert_int_equal(times_exported(fixture.workers[0]), round);
-        sync_fixture_add(fixture.workers[0], 1); /* what was lent is another model each time */
+        sync_fixture_add(fixture.workers[0], 1); /* the exported model is another one each time */
     }
     refuse(fixture.workers[2], false);
     assert_int_equal(mr_actor_kill(mr, fixture.server), MR_OK);
@@ -317,15 +317,15 @@ static void syncs_that_fail_give_places_back(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Who lives may still read what he was lent: then there is nothing but copies. */
+/* A living process may still read its copy: then models are sent instead. */
 static void what_is_lent_to_others_is_theirs_until_they_are_gone(void **state) {
     sync_fixture fixture = make_team(NULL);
     for (int round = 1; round <= 3 * PLACES; round++) {
-        (void)ask_in_vain_of(fixture.workers[1]); /* whether it was lent depends on how fast the others ended */
+        (void)ask_in_vain_of(fixture.workers[1]); /* depends on how fast the other processes ended */
         sync_fixture_add(fixture.workers[1], 1);
     }
     int64_t until = clock_now_us(clock_real()) + PATIENCE_US, before;
-    do { /* as soon as the worker has heard of the end of one */
+    do { /* as soon as the worker has learned of one end */
         assert_true(clock_now_us(clock_real()) < until);
         before = times_exported(fixture.workers[1]);
         assert_int_equal(sync_failure(&fixture), MR_OK);
@@ -345,7 +345,7 @@ static void await_stop(pid_t process) {
     }
 }
 
-/* As many callers as there are places: the next one gets copies, until one of them is gone. */
+/* As many callers as there are places: the next one gets the model in a message, until one of them is gone. */
 static void with_no_place_left_models_are_sent(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_actor askers[PLACES];
@@ -359,12 +359,12 @@ static void with_no_place_left_models_are_sent(void **state) {
     for (int round = 1; round <= 2; round++) {
         assert_int_equal(sync_all(&fixture), round);
         assert_int_equal(times_exported(fixture.workers[1]), PLACES);
-        assert_int_equal(times_exported(fixture.workers[0]), round); /* nobody else has asked that one */
+        assert_int_equal(times_exported(fixture.workers[0]), round); /* no other process has called that worker */
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 18);
     }
     assert_int_equal(mr_actor_kill(mr, askers[3]), MR_OK);
     int64_t until = clock_now_us(clock_real()) + PATIENCE_US;
-    do { /* as soon as the worker has heard of it */
+    do { /* as soon as the worker has learned of it */
         assert_true(clock_now_us(clock_real()) < until);
         assert_int_equal(sync_failure(&fixture), MR_OK);
     } while (times_exported(fixture.workers[1]) == PLACES);
@@ -376,7 +376,7 @@ static void resize(mr_actor worker, int64_t items) {
     assert_int_equal(mr_call_actor(mr, worker, "resize", NULL, mr_int(items)), MR_OK);
 }
 
-/* A model that grows takes its place along; what somebody was lent before is as it was. */
+/* A model that grows resizes its place; earlier copies stay unchanged. */
 static void a_place_grows_with_the_model(void **state) {
     static const int64_t sizes[] = {ITEMS, 2 * ITEMS, ITEMS, 31 * ITEMS, 31 * ITEMS + 7, ITEMS_MOST, 3 * ITEMS};
     sync_fixture fixture = make_team(NULL);
@@ -395,7 +395,7 @@ static void a_place_grows_with_the_model(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Places are memory that nobody else can use: however many large models were lent in vain, there is some left. */
+/* Places are memory that nothing else can use: after any number of unread copies of large models, memory is left. */
 static void unread_loans_leave_memory_for_others(void **state) {
     sync_fixture fixture = make_team("max");
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) resize(fixture.workers[w], ITEMS_MOST);
@@ -411,7 +411,7 @@ static void unread_loans_leave_memory_for_others(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* As who_is_there_more_often_than_there_are_places_lends, of models that two places are as much as there may be of. */
+/* As who_is_there_more_often_than_there_are_places_lends, with models so large that only two places are allowed. */
 static void who_is_there_often_lends_a_large_model(void **state) {
     sync_fixture fixture = make_team(NULL);
     const mr_actor workers[] = {fixture.workers[1], fixture.workers[1], fixture.workers[1], fixture.workers[1]};
@@ -424,7 +424,7 @@ static void who_is_there_often_lends_a_large_model(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* The server stands still in the middle of what the second worker has lent. */
+/* The server is stopped in the middle of reading the second worker's copy. */
 static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *exported, mr_ref made[3]) {
     pid_t process = (pid_t)ask_int(fixture->server, "pid");
     *exported = lend(fixture->workers[1]);
@@ -434,7 +434,7 @@ static pid_t stop_while_it_reads(const sync_fixture *fixture, mr_ref *exported, 
     return process;
 }
 
-/* The server has begun to read when the place is needed for a larger model: it ends with what it began with. */
+/* The server has begun to read when the place is needed for a larger model: it finishes with the old content. */
 static void a_place_that_is_read_may_be_outgrown(void **state) {
     if (failpoint_count() == 0) skip();
     sync_fixture fixture = make_team(NULL);
@@ -461,13 +461,13 @@ static void a_place_that_is_read_may_be_outgrown(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* It has seen that the loan is there, and then others used its place. */
+/* The server has seen that the copy is there, and then its place was reused. */
 static void a_slow_server_sees_that_a_place_was_used(void **state) {
     if (failpoint_count() == 0) skip();
     sync_fixture fixture = make_team(NULL);
     mr_ref exported, made[3];
     pid_t process = stop_while_it_reads(&fixture, &exported, made);
-    for (int i = 0; i < PLACES; i++) { /* all others, and the one that is read */
+    for (int i = 0; i < PLACES; i++) { /* all others, and the one that is being read */
         mr_ref unread = lend(fixture.workers[1]);
         assert_int_equal(future_assert_failure(mr, unread), MR_OK);
         sync_fixture_add(fixture.workers[1], 1);
@@ -482,14 +482,14 @@ static void a_slow_server_sees_that_a_place_was_used(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Its call is tried again by the next process, which finds all that was lent. */
+/* Its call is retried by the next process, which finds all copies. */
 static void server_dies_and_tries_again(const char *point) {
     sync_fixture fixture = make_team(NULL);
     mr_actor_release(mr, fixture.server);
     fixture.server = lasting_server(2);
     for (int round = 0; round < 2; round++) {
         sync_fixture_arm(fixture.server, point);
-        assert_int_equal(sync_all(&fixture), 1); /* the first of that process */
+        assert_int_equal(sync_all(&fixture), 1); /* the first sync of that process */
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
             assert_true(sync_fixture_value(fixture.workers[w]) == 10 + round);
             assert_int_equal(times_exported(fixture.workers[w]), round + 1);
@@ -505,7 +505,7 @@ static void a_server_that_dies_reads_again(void **state) {
     server_dies_and_tries_again("train.aggregated=kill");
 }
 
-/* A sync that fails at the server gives the places back. */
+/* A sync that fails at the server releases the places. */
 static void models_that_do_not_match_are_read(void **state) {
     sync_fixture fixture = make_team("weighted");
     mr_ref ref;
@@ -519,7 +519,7 @@ static void models_that_do_not_match_are_read(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* Whoever dies where: the others keep what they have, and the next sync is as ever. */
+/* A process dies at this point: the others keep their models, and the next sync works. */
 static void dies_at(const char *point, bool server) {
     sync_fixture fixture = make_team(NULL);
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
@@ -542,7 +542,7 @@ static void deaths(void **state) {
     dies_at("train.tray_filled=kill", false);
 }
 
-/* With a call that is there only as long as this runs. */
+/* With a call that is valid only while this body runs. */
 MR_TASK(misuse) {
     static float large[4 << 20];
     mr_context *context = mr_call_context(call);
@@ -594,7 +594,7 @@ int main(void) {
         cmocka_unit_test(deaths),
         cmocka_unit_test(misuse_is_refused),
     };
-    /* Less than all places of a team's large models would take, and so much that what two of each leave is never in
-     * pieces that are all too small for one more. */
+    /* Less than all places of a team's large models would need, and enough that the memory beside two places of each is
+     * never fragmented into pieces too small for one more. */
     return runtime_main_with(tests, .num_workers = 2, .store_bytes = 128u << 20);
 }

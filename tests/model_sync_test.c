@@ -1,5 +1,5 @@
-/* model_sync_test.c — a model server and its workers, as processes: what is in a sync, who sees it, and what is said
- * when something is wrong. The test is the program: its workers are this same binary, started again. */
+/* model_sync_test.c — a model server and its workers, as processes: the values of a sync, the workers that receive
+ * them, and errors. The test is the driver: its workers are this same binary, started again. */
 #include "miniray/model.h"
 
 #include <setjmp.h>
@@ -18,13 +18,13 @@
 #include "tests/support/runtime_main.h"
 #include "tests/support/sync_fixture.h"
 
-enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 40 * 1000 /* larger than what travels in messages */ };
+enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 40 * 1000 /* ITEMS: larger than values in messages */ };
 
-/* ---- A worker: a model of two tensors, all of whose floats are the same. */
+/* ---- A worker: a model of two tensors, all of whose floats are equal. */
 
 typedef struct worker {
     float *large, small;
-    int64_t steps; /* a counter: the first worker's counts */
+    int64_t steps; /* a counter: the first worker's value is used */
     int64_t items;
     mr_tensor_kind tensor_kind;
     bool named; /* its weights are a map */
@@ -123,7 +123,7 @@ MR_METHOD(Worker, die) {
     return MR_OK;
 }
 
-/* What all its floats are; a failure if they differ. */
+/* The value of all its floats; a failure if they differ. */
 MR_METHOD(Worker, value) {
     worker *self = mr_self(call);
     for (int64_t i = 0; i < self->items; i++)
@@ -227,7 +227,7 @@ static void pulling_and_pushing(void **state) {
     assert_int_equal(mr_value_kind(&value), MR_KIND_NIL);
     mr_release(mr, ref);
 
-    sync_and_forget(&fixture); /* 10, and everybody has it */
+    sync_and_forget(&fixture); /* 10, in all workers */
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) sync_fixture_add(fixture.workers[w], 10);
     assert_int_equal(sync_all(&fixture), 2); /* 0.9 · 10 + 0.1 · 20 */
     assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK);
@@ -291,7 +291,7 @@ static void what_differs_is_named(void **state) {
     mr_actor_release(mr, fixture.workers[2]);
     hire(&fixture.workers[2], 0, MR_NUMPY, 1, ITEMS);
     sync_fails(&fixture, NULL, MR_INVALID, "worker 2");
-    assert_true(sync_fixture_value(fixture.workers[1]) == 10); /* nothing has happened to the others */
+    assert_true(sync_fixture_value(fixture.workers[1]) == 10); /* the others are unchanged */
     char text[512];
     stat_text(fixture.server, "last_error", text, sizeof text);
     assert_non_null(strstr(text, "worker 2"));
@@ -306,7 +306,7 @@ static void set_failing(mr_actor worker, int64_t fails) {
 static void errors_are_raised_once_by_the_next(void **state) {
     sync_fixture fixture = make_team(NULL);
     set_failing(fixture.workers[1], 1);
-    sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* looked at: nothing is owed */
+    sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* the error was read: none is pending */
     set_failing(fixture.workers[1], 0);
     assert_int_equal(sync_all(&fixture), 1);
 
@@ -314,7 +314,7 @@ static void errors_are_raised_once_by_the_next(void **state) {
     sync_and_forget(&fixture);
     set_failing(fixture.workers[1], 0);
     char text[512];
-    stat_text(fixture.server, "last_error", text, sizeof text); /* behind the sync, which has failed by now */
+    stat_text(fixture.server, "last_error", text, sizeof text); /* after the sync, which has failed by now */
     assert_non_null(strstr(text, "no weights today"));
     sync_fails(&fixture, NULL, MR_TASK_FAILED, "no weights today"); /* the one before */
     assert_int_equal(sync_all(&fixture), 2);
@@ -323,7 +323,7 @@ static void errors_are_raised_once_by_the_next(void **state) {
     sync_and_forget(&fixture);
     set_failing(fixture.workers[1], 0);
     mr_ref ref;
-    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK); /* likewise, and without looking before */
+    assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK); /* the same, without reading the error before */
     assert_int_equal(future_assert_failure(mr, ref), MR_TASK_FAILED);
     assert_int_equal(mr_model_pull(mr, fixture.server, &ref), MR_OK);
     assert_int_equal(future_assert_failure(mr, ref), MR_OK);
@@ -345,7 +345,7 @@ static void the_dead_are_named_or_skipped(void **state) {
     assert_int_equal(mr_model_sync(mr, fixture.server, fixture.workers, SYNC_FIXTURE_WORKERS, &skip, &ref), MR_OK);
     assert_int_equal(future_assert_int(mr, ref), 1);
     assert_true(sync_fixture_value(fixture.workers[1]) == 15 && sync_fixture_value(fixture.workers[2]) == 15);
-    set_failing(fixture.workers[1], 1); /* that is no death */
+    set_failing(fixture.workers[1], 1); /* this is not a death */
     sync_fails(&fixture, &skip, MR_TASK_FAILED, "(worker 1)");
     sync_fails(&fixture, &skip, MR_TASK_FAILED, "no weights today");
     stat_text(fixture.server, "last_error", text, sizeof text);

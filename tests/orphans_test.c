@@ -1,4 +1,4 @@
-/* orphans_test.c — what a task has started ends with its worker, with the program, and with a node that is killed. */
+/* orphans_test.c — processes started by a task end with its worker, with the driver, and with a node that is killed. */
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -17,7 +17,7 @@
 
 static mr_context *mr;
 
-/* Starts a process that does not end, and gives its number; or, with an argument that is not 0, its own. */
+/* Starts a process that does not end, and returns its pid; or, with a nonzero argument, its own pid. */
 MR_TASK(start_sleep) {
     char name[] = "sleep", time[] = "1000000";
     char *arguments[] = {name, time, NULL};
@@ -41,7 +41,7 @@ static bool ask(int64_t own, int *out) {
     return true;
 }
 
-static bool runs(const runtime_fixture *fixture, int pid) { /* one that has ended, reaped or not, has no environment */
+static bool runs(const runtime_fixture *fixture, int pid) { /* an ended process, reaped or not, has no environment */
     int pids[64];
     size_t count = runtime_fixture_find(fixture, "", pids, 64);
     for (size_t i = 0; i < count; i++)
@@ -49,7 +49,7 @@ static bool runs(const runtime_fixture *fixture, int pid) { /* one that has ende
     return false;
 }
 
-static bool comes(const runtime_fixture *fixture, int pid) { /* while it becomes another program it has none, either */
+static bool comes(const runtime_fixture *fixture, int pid) { /* during exec it has none, either */
     for (int i = 0; i < RUNTIME_FIXTURE_GONE_MS && !runs(fixture, pid); i++) usleep(1000);
     return runs(fixture, pid);
 }
@@ -66,7 +66,7 @@ static int kill_the_worker(void *argument) {
     TEST_CHILD_CHECK(ask(0, &sleeper) && ask(1, &worker) && comes(argument, sleeper));
     TEST_CHILD_CHECK(kill(worker, SIGKILL) == 0);
     TEST_CHILD_CHECK(ends(argument, sleeper));
-    TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper)); /* another one, which ends with the program */
+    TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper)); /* another one, which ends with the driver */
     mr_shutdown(mr);
     return 0;
 }
@@ -76,7 +76,7 @@ static int kill_the_node(void *argument) {
     TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
     TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
     TEST_CHILD_CHECK(runtime_fixture_find(argument, "MINIRAY_BOOT=node", pids, 4) == 1 && kill(pids[0], SIGKILL) == 0);
-    TEST_CHILD_CHECK(ends(argument, sleeper)); /* while the program does nothing */
+    TEST_CHILD_CHECK(ends(argument, sleeper)); /* while the driver does nothing */
     mr_shutdown(mr);
     return 0;
 }
@@ -105,7 +105,7 @@ static int kill_the_lasting_node(void *argument) {
     TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto"), &mr) == MR_OK);
     TEST_CHILD_CHECK(ask(0, &sleeper) && comes(argument, sleeper));
     TEST_CHILD_CHECK(kill(node.pid, SIGKILL) == 0);
-    /* the program is still there */
+    /* the driver is still alive */
     TEST_CHILD_CHECK(runtime_fixture_gone_after_ms(argument, runtime_fixture_now_ms()) >= 0);
     mr_shutdown(mr);
     return 0;

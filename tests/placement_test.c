@@ -1,5 +1,5 @@
-/* placement_test.c — placement groups: what is set aside is nobody else's, tasks and actors run in a bundle, and what
- * runs in one that is removed ends with that cause. */
+/* placement_test.c — placement groups: reserved resources are not given to others, tasks and actors run in a bundle,
+ * and those in a removed group end with that cause. */
 #include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ MR_METHOD(Echo, stay) {
     return MR_OK;
 }
 
-/* Removes the group with these words. */
+/* Removes the group with this reason. */
 MR_TASK(demolish) {
     int64_t words[2];
     MR_TRY(mr_arg_int(call, 0, &words[0]));
@@ -99,7 +99,7 @@ static void a_group_is_set_aside_and_given_back(void **state) {
     inspect_fixture_stop();
 }
 
-/* A worker of it that has just been idle is not given what comes after the removal. */
+/* An idle worker of the group gets no task submitted after the removal. */
 static void what_comes_after_the_removal_is_refused(void **state) {
     enum { TURNS = 20 };
     const char *const bundles[] = {"cpu=1"};
@@ -116,12 +116,12 @@ static void what_comes_after_the_removal_is_refused(void **state) {
 
 static size_t used_bytes(void) { return mallinfo2().uordblks; }
 
-/* Each group is a need of its own, and so is each amount: what the program keeps of one goes with its last task. */
+/* Each group and each amount is a scheduling class of its own: the driver frees its record with the last task. */
 static void needs_that_are_not_in_use_take_no_memory(void **state) {
     enum { WARM = 40, TURNS = 150, MOST = 150 * 1000 };
     const char *const bundles[] = {"cpu=1"};
     size_t before = 0;
-    if (SANITIZED) skip(); /* its allocator does not say */
+    if (SANITIZED) skip(); /* its allocator does not report memory */
     inspect_fixture_start(2);
     for (int i = 0; i < WARM + TURNS; i++) {
         if (i == WARM) before = used_bytes();
@@ -134,14 +134,14 @@ static void needs_that_are_not_in_use_take_no_memory(void **state) {
     inspect_fixture_stop();
 }
 
-/* What is known of it here is no more than what the node says. */
+/* The creator's record of a group follows the node's. */
 static void who_made_a_group_hears_that_another_has_removed_it(void **state) {
     const char *const bundles[] = {"cpu=1"};
     mr_ref ref;
     inspect_fixture_start(2);
     mr_placement_group group = make(bundles, 1, MR_PACK);
     assert_int_equal(mr_placement_group_wait(seen.mr, group, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_placement_group_wait(seen.mr, group, 0), MR_OK); /* it is known, and nobody is asked */
+    assert_int_equal(mr_placement_group_wait(seen.mr, group, 0), MR_OK); /* cached: no request is sent */
     assert_int_equal(
         mr_call_task(seen.mr, "demolish", &ref, mr_int((int64_t)group.word[0]), mr_int((int64_t)group.word[1])), MR_OK);
     inspect_fixture_finish(ref);
@@ -150,7 +150,7 @@ static void who_made_a_group_hears_that_another_has_removed_it(void **state) {
     inspect_fixture_stop();
 }
 
-/* The node's word that it is placed may come later. */
+/* The node's confirmation of the placement may come later. */
 static void a_group_that_is_removed_at_once_is_not_placed(void **state) {
     enum { TURNS = 100 };
     const char *const bundles[] = {"cpu=1"};
@@ -172,7 +172,7 @@ static void what_is_not_free_is_waited_for(void **state) {
     mr_placement_group first = make(whole, 1, MR_STRICT_PACK), second = make(whole, 1, MR_SPREAD);
     assert_int_equal(mr_placement_group_wait(seen.mr, first, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_placement_group_wait(seen.mr, second, SOON_US), MR_TIMEOUT);
-    mr_ref inside = add_in(second, 1, 1); /* waits for its group */
+    mr_ref inside = add_in(second, 1, 1); /* waits for its placement group */
     mr_placement_group_remove(seen.mr, first);
     assert_int_equal(mr_placement_group_wait(seen.mr, second, INSPECT_FIXTURE_PATIENCE_US), MR_OK);
     inspect_fixture_finish(inside);

@@ -1,6 +1,6 @@
-/* ps_balance_test.c — load of real processes: slots of a server that carries too much move to others, one that is too
- * much for any server gets a copy for reading, which goes when it is not needed any more; and what is pushed and pulled
- * meanwhile is right. */
+/* ps_balance_test.c — load balancing of real processes: slots of an overloaded server move to others; a slot that is
+ * too hot for any server gets a read replica, which is removed when it is not needed any more; pushes and pulls
+ * meanwhile are right. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,12 +21,12 @@ typedef struct scene {
     ps_fixture fixture;
     mr_ps *ps[RANKS];
     mr_ps_table *table[RANKS];
-    float pushed[SLOTS]; /* to the key of each slot */
+    float pushed[SLOTS]; /* sum pushed to the key of each slot */
 } scene;
 
 static int64_t now_us(void) { return clock_now_us(clock_real()); }
 
-static uint64_t key_of(uint32_t slot) { return UINT64_MAX / SLOTS * slot + 7; } /* slots are pieces of the keys */
+static uint64_t key_of(uint32_t slot) { return UINT64_MAX / SLOTS * slot + 7; } /* slots are ranges of keys */
 
 static mr_ps_cluster_map *look(const scene *scene) {
     mr_ps_cluster_map *map = NULL;
@@ -45,7 +45,7 @@ static void start(scene *scene) {
                                         .consistency = MR_PS_ASP}};
     assert_true(ps_fixture_init(&scene->fixture));
     assert_true(ps_fixture_start_scheduler(&scene->fixture));
-    scene->fixture.workers = 0; /* this process is both */
+    scene->fixture.workers = 0; /* this process holds both ranks */
     for (uint32_t i = 0; i < SERVERS; i++) ps_fixture_start_server(&scene->fixture, i);
     for (int i = 0; i < RANKS; i++) {
         assert_non_null(scene->ps[i] = ps_fixture_connect(&scene->fixture, i));
@@ -84,7 +84,7 @@ static void pull(scene *scene, int rank, const bool touched[SLOTS], float values
     assert_int_equal(mr_ps_pull(scene->table[rank], keys, keys_of(touched, keys), values, NULL, NULL, NULL), MR_OK);
 }
 
-/* Nothing of what this rank has pushed is missing. */
+/* The pull contains all pushes of this rank. */
 static void check(scene *scene, int rank) {
     static const bool all[SLOTS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     float values[SLOTS];
@@ -104,7 +104,7 @@ static uint32_t heads_of(const mr_ps_cluster_map *map, const bool slots[SLOTS], 
     return count;
 }
 
-/* Are the slots that are hot led by one server, or by many? */
+/* The maximal number of hot slots with the same head. */
 static uint32_t most_of(const scene *scene, const bool hot[SLOTS], uint32_t *moved) {
     mr_ps_cluster_map *map = look(scene);
     uint32_t most = 0;
@@ -115,7 +115,7 @@ static uint32_t most_of(const scene *scene, const bool hot[SLOTS], uint32_t *mov
     }
     for (uint32_t i = 0; i < SLOTS; i++) {
         *moved += map->slots[i].pinned_server >= 0;
-        assert_int_equal(map->slots[i].read_replicas, 0); /* half of it is pushes: more copies would not help */
+        assert_int_equal(map->slots[i].read_replicas, 0); /* half of the load is pushes: read replicas would not help */
     }
     mr_ps_cluster_map_free(map);
     return most;
@@ -146,7 +146,7 @@ static void slots_of_a_busy_server_move(void **state) {
     stop(&scene);
 }
 
-/* ---- A slot that is hot. */
+/* ---- A hot slot. */
 
 static uint64_t pulls_at(const scene *scene, uint32_t server) {
     mr_ps_processes *process_table = NULL;
@@ -159,7 +159,7 @@ static uint64_t pulls_at(const scene *scene, uint32_t server) {
     return pulls;
 }
 
-/* Everybody pulls these, and pushes now and then, until the slot has so many copies. */
+/* Both ranks pull these, and push now and then, until the slot has `copies` replicas. */
 static void pull_until(scene *scene, const bool touched[SLOTS], uint32_t slot, uint32_t copies, mr_ps_slot *out) {
     int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US;
     for (bool done = false; !done;) {
@@ -176,12 +176,12 @@ static void pull_until(scene *scene, const bool touched[SLOTS], uint32_t slot, u
     }
 }
 
-/* Both ranks pull what is hot, push now and then, and see what they have pushed. */
+/* Both ranks pull the hot slot, push now and then, and see their own pushes. */
 static void use(scene *scene, const bool touched[SLOTS], uint32_t slot) {
     for (int i = 0; i < 400; i++) {
         float values[SLOTS];
         if (i % 20 < RANKS) push(scene, i % RANKS, touched);
-        pull(scene, i % RANKS, touched, values); /* whoever answers has it */
+        pull(scene, i % RANKS, touched, values); /* every replica that answers has it */
         if (i % 20 < RANKS) assert_true(values[0] == scene->pushed[slot]);
     }
 }

@@ -1,5 +1,5 @@
-/* ps_barrier_test.c — barriers, reports and messages of a parameter server in processes: who comes again passes again,
- * whoever dies. */
+/* ps_barrier_test.c — barriers, metrics and app messages of a parameter server in processes: a rank that repeats a
+ * barrier passes it again, whichever process dies. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -100,7 +100,7 @@ static void nobody_passes_before_all_have_come(void **state) {
     assert_said("ranks 2 have not arrived");
     assert_false(atomic_load(&comer[0].over));
     assert_int_equal(mr_ps_barrier(ps[2], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK); /* it had come */
+    assert_int_equal(mr_ps_barrier(ps[1], "first", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK); /* it had arrived */
     has_passed(&comer[0]);
     assert_false(atomic_load(&comer[1].over));
     comes(&comer[2], ps[0], "other", MR_PS_WORKERS);
@@ -122,11 +122,11 @@ static void who_is_started_again_passes_what_it_has_passed(void **state) {
     assert_int_equal(step_of(ps[1]), 0);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
-    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT); /* that one is new */
+    assert_int_equal(mr_ps_barrier(ps[1], "middle", MR_PS_WORKERS, SHORT_US), MR_TIMEOUT); /* that barrier is new */
     assert_said("ranks 0 have not arrived");
     both_pass(ps[0], ps[1], "middle");
     for (int i = 0; i < 2; i++) assert_int_equal(mr_ps_end(ps[i]), MR_OK);
-    /* Between two steps: the one that goes on with the next one has passed it. */
+    /* Between two steps: a rank that continues with the next step has passed it. */
     comer comer;
     comes(&comer, ps[0], "between", MR_PS_WORKERS);
     assert_int_equal(mr_ps_flush(ps[1], PS_FIXTURE_PATIENCE_US), MR_OK);
@@ -191,14 +191,14 @@ static void barriers_are_checked(void **state) {
     assert_said("group 1");
     assert_int_equal(mr_ps_barrier(ps[0], "b", 8, 0), MR_INVALID);
     assert_int_equal(mr_ps_barrier(ps[0], "for ever", MR_PS_WORKERS, MR_FOREVER), MR_OK);
-    for (int i = 0; i < 200; i++) { /* of any number of names those that nobody waits at are forgotten */
+    for (int i = 0; i < 200; i++) { /* of any number of names, those without waiting ranks are forgotten */
         snprintf(name, sizeof name, "round %d", i);
         assert_int_equal(mr_ps_barrier(ps[0], name, MR_PS_WORKERS, PS_FIXTURE_PATIENCE_US), MR_OK);
     }
     end(&fixture, ps, 1);
 }
 
-/* ---- Reports. */
+/* ---- Metrics. */
 
 static const mr_ps_process *process_of(const mr_ps_processes *process_table, int role, uint32_t number) {
     for (uint32_t i = 0; i < process_table->count; i++)
@@ -251,7 +251,7 @@ static void reports_are_shown(void **state) {
     end(&fixture, ps, 2);
 }
 
-/* ---- Messages. */
+/* ---- App messages. */
 
 static void echo(void *context, mr_ps_message *message) {
     mr_ps_request request;
@@ -309,7 +309,7 @@ static void every_process_can_be_asked(void **state) {
     assert_int_equal(all->count, 5);
     for (size_t i = 0; i < all->count; i++) assert_int_equal(all->list[i].status, MR_OK);
     mr_ps_responses_free(all);
-    /* Answered later, by another thread than that which handled it. */
+    /* Answered later, by another thread than the handler's. */
     mr_ps_ticket ticket;
     mr_ps_request request;
     assert_int_equal(mr_ps_send(ps[0], (mr_ps_peer){MR_PS_WORKERS, 1}, LATE, 5, "?", 1, NULL, NULL, &ticket), MR_OK);
@@ -374,7 +374,7 @@ static void messages_are_checked(void **state) {
     end(&fixture, ps, 1);
 }
 
-static int be_deaf(void *argument) { /* a worker that keeps what it is asked */
+static int be_deaf(void *argument) { /* a worker that never answers requests */
     const ps_fixture *fixture = argument;
     mr_ps_message *_Atomic kept = NULL;
     mr_ps *ps;

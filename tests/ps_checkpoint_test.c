@@ -1,5 +1,5 @@
-/* ps_checkpoint_test.c — checkpoints as they lie on disk: listed, written as one file, damaged; by the library and by
- * the command. */
+/* ps_checkpoint_test.c — checkpoints on disk: listed, exported as one file, damaged; by the library and by the
+ * command. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,8 +33,8 @@ static void said(mr_status got, mr_status wanted, const char *words) {
     assert_said(words);
 }
 
-/* One that was begun after what was pushed so far. With rounds it is cut between two of them, so there have to be some;
- * then it has the number of the step. */
+/* A checkpoint that begins after all pushes so far. With rounds a snapshot is taken between two of them, so there must
+ * be some; then the checkpoint has the number of the step. */
 static void wait_for_checkpoint(const ps_fixture *fixture, mr_ps *ps) {
     int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
     for (uint64_t told = ps_fixture_checkpoint(fixture), step; ps_fixture_checkpoint(fixture) < told + 2 + STEPS;) {
@@ -45,7 +45,7 @@ static void wait_for_checkpoint(const ps_fixture *fixture, mr_ps *ps) {
     }
 }
 
-/* A table of each kind; of the dense one's arrays the second is not pushed to, and of the first one block is not. */
+/* A table of each kind; the second array of the dense table gets no push, and one block of the first gets none. */
 static void train(scene *scene) {
     const mr_ps_array arrays[] = {{.name = "weights", .dims = 2, .shape = {ROWS, COLUMNS}},
                                   {.name = "bias", .dims = 1, .shape = {ITEMS}}};
@@ -87,7 +87,7 @@ static void train(scene *scene) {
     mr_ps_close(ps);
 }
 
-/* Trained, with checkpoints; the scheduler has ended then, and the folder stays as it is. */
+/* Trains with checkpoints; the scheduler has ended then, and the folder stays as it is. */
 static void begin(scene *scene, mr_ps_consistency consistency) {
     *scene = (struct scene){.fixture = {.servers = 2,
                                         .workers = 1,
@@ -177,7 +177,7 @@ static void lists_and_exports(mr_ps_consistency consistency) {
 static void a_checkpoint_of_rounds_is_read(void **state) { lists_and_exports(MR_PS_BSP); }
 static void a_checkpoint_without_rounds_is_read(void **state) { lists_and_exports(MR_PS_ASP); }
 
-/* ---- Damage, and what cannot be. */
+/* ---- Damage, and invalid requests. */
 
 static void spoil(const char *path) {
     char byte = 0;
@@ -188,7 +188,7 @@ static void spoil(const char *path) {
     close(fd);
 }
 
-/* Of the newest the file of slot 0, in whichever place. */
+/* Damages the file of slot 0 of the newest checkpoint. */
 static void what_is_damaged_is_told(void **state) {
     scene scene;
     mr_ps_checkpoints *all;

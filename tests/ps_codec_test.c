@@ -1,8 +1,8 @@
-/* ps_codec_test.c — pushes through every codec, in real processes: what arrives, what it costs on the way, and that it
- * is the same bit for bit whoever is killed.
+/* ps_codec_test.c — pushes through every codec, in real processes: the received values, the bytes sent, and equal bits
+ * whichever process is killed.
  *
- * A worker has a table of each kind for each codec, and one of each without. It pushes what depends on the step only,
- * so the tables without a codec have the sums that the others should come near to. */
+ * A worker has a table of each kind for each codec, and one of each without. Its pushes depend on the step only, so the
+ * tables without a codec have the sums that the others must approximate. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,8 +27,8 @@ enum { ROWS, VECTORS, ARRAY, KINDS };
 
 typedef struct trial {
     const char *codec;
-    double size; /* of the bytes that it would have without, at most */
-    double off;  /* from the sums, at most; 0: not a bit */
+    double size; /* maximal ratio to the bytes without a codec */
+    double off;  /* maximal distance from the sums; 0: exact */
 } trial;
 
 static const trial trials[] = {
@@ -42,7 +42,7 @@ typedef struct weights {
     float rows[KEYS][DIM], vectors[KEYS][LONGEST], array[ITEMS];
 } weights;
 
-typedef struct report { /* of a worker, in memory that it shares with the test */
+typedef struct report { /* of a worker, in memory shared with the test */
     weights weights[TRIALS];
     uint64_t plain[TRIALS], sent[TRIALS];
     uint64_t step, lost;
@@ -54,14 +54,14 @@ typedef struct cast { /* one run */
     report *report;
     pid_t worker;
     uint64_t die_at; /* the worker stays in this step, until it is killed; 0: never */
-    bool half;       /* it has pushed half of the step then */
+    bool half;       /* after it has pushed half of the step */
 } cast;
 
 /* ---- The worker. */
 
 static uint32_t length_of(size_t key) { return 1 + (uint32_t)(key * 7 % LONGEST); }
 
-/* Around what it tends to, which differs from item to item; few different numbers, so that it can be compressed. */
+/* Values around a mean that differs from item to item; few different numbers, so that they can be compressed. */
 static float gradient(uint64_t step, size_t kind, size_t item) {
     double tends = (double)(stable_hash2(kind, item) % 64) / 32.0 - 1;
     double noise = (double)(stable_hash2(stable_hash2(step, kind), item) % 16) / 16.0 - 0.5;
@@ -100,7 +100,7 @@ static void close_model(model *model) {
         for (int kind = 0; kind < KINDS; kind++) mr_ps_table_free(model->tables[t][kind]);
 }
 
-/* One row alone, the others together; vectors; the array in two stretches. */
+/* One row alone, the others together; vectors; the array in two ranges. */
 static mr_status push(const model *model, size_t t, uint64_t step, mr_ps_ticket tickets[5]) {
     static float rows[KEYS][DIM], vectors[KEYS * LONGEST], array[ITEMS];
     size_t at = 0, half = ITEMS / 2;
@@ -127,11 +127,11 @@ static mr_status pull(const model *model, size_t t, weights *out) {
 }
 
 static mr_status push_all(mr_ps *ps, const model *model, const cast *cast, uint64_t step) {
-    static mr_ps_ticket tickets[TRIALS][5]; /* the values are this step's: they stay until it is over */
+    static mr_ps_ticket tickets[TRIALS][5]; /* values of this step: they stay until it is over */
     for (size_t t = 0; t < TRIALS; t++) {
         mr_ps_push_stats before, after;
         if (cast->half && cast->die_at != 0 && step == cast->die_at && t == TRIALS / 2) {
-            usleep(200000); /* some of it has arrived */
+            usleep(200000); /* some pushes have arrived */
             __atomic_store_n(&cast->report->step, step, __ATOMIC_RELEASE);
             for (;;) pause();
         }
@@ -240,7 +240,7 @@ static void looks_right(const report *report) {
         double size = (double)report->sent[t] / (double)report->plain[t];
         if (!(size <= trials[t].size)) fail_msg("%s has %.3f of the bytes", trials[t].codec, size);
     }
-    for (size_t i = 0; i < ITEMS; i++) { /* the sums are sums, and were counted once */
+    for (size_t i = 0; i < ITEMS; i++) { /* every push was counted once */
         float sum = 0;
         for (uint64_t step = 0; step < STEPS; step++) sum += gradient(step, ARRAY, i);
         assert_true(report->weights[0].array[i] == sum);
@@ -276,7 +276,7 @@ static void kill_server(mr_ps_consistency consistency) {
 static void a_server_is_killed_in_bsp(void **state) { kill_server(MR_PS_BSP); }
 static void a_server_is_killed_in_asp(void **state) { kill_server(MR_PS_ASP); }
 
-/* Twice, at the beginning of a step and in the middle of one. `keeps`: the file of the rank is there, too. */
+/* Twice, at the beginning of a step and in the middle of one. `keeps`: the rank's feedback file is kept, too. */
 static void kill_worker(mr_ps_consistency consistency, bool keeps) {
     report *plain = run(consistency, 2);
     cast cast;
@@ -306,10 +306,11 @@ static void kill_worker(mr_ps_consistency consistency, bool keeps) {
 static void a_worker_is_killed_in_bsp(void **state) { kill_worker(MR_PS_BSP, true); }
 static void a_worker_is_killed_in_asp(void **state) { kill_worker(MR_PS_ASP, true); }
 
-/* Over tcp nothing is kept unless the program says where: nothing hangs, nothing is counted twice, and it is said. */
+/* Over tcp no file is kept unless the program names a folder: nothing hangs, nothing is counted twice, and a message
+ * reports it. */
 static void without_its_file_feedback_begins_at_zero(void **state) { kill_worker(MR_PS_BSP, false); }
 
-/* ---- What cannot be, and what is set. */
+/* ---- Invalid requests, and sets. */
 
 static void rules(void **state) {
     cast cast;
@@ -344,7 +345,7 @@ static void rules(void **state) {
     assert_non_null(strstr(mr_last_error(), "codec"));
     assert_int_equal(mr_ps_push(table, keys, 1, values, NULL, NULL, NULL), MR_INVALID);
 
-    /* What is set is set exactly, and nothing comes after it. */
+    /* A set stores exactly its values, without error feedback. */
     for (int i = 0; i < 32; i++) values[i] = (float)i * 0.37f;
     must(mr_ps_push(table, keys, 2, values, NULL, NULL, NULL));
     mr_ps_push_stats_get(ps, &traffic);
@@ -362,7 +363,7 @@ static void rules(void **state) {
     must(mr_ps_pull(table, keys, 2, now, NULL, NULL, NULL));
     assert_memory_equal(shown, now, sizeof shown);
 
-    /* A codec that gives what the dtype has already is none. */
+    /* A codec that is the identity for the dtype is not used. */
     mr_ps_push_stats before;
     mr_ps_push_stats_get(ps, &before);
     memset(halves, 0x3c, sizeof halves);

@@ -1,6 +1,7 @@
-/* ps_data_test.c — data for workers, as processes: workers that come late, leave, are killed and played again, miss
- * rounds; a scheduler that is killed; tables that go back to a checkpoint, or to nothing. Every item has a key of its
- * own for each epoch, to which its worker adds one: in the end each of them is one. */
+/* ps_data_test.c — data for workers, as processes: workers that join late, leave, are killed and replaced, miss rounds;
+ * a scheduler that is killed; tables that go back to a checkpoint, or to nothing.
+ *
+ * Every item has a key of its own for each epoch, to which its worker adds one: at the end each of them is one. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -32,12 +33,12 @@ static const uint64_t sizes[] = {101, 64, 7, 150, 33};
 enum { PARTS = sizeof sizes / sizeof *sizes, ITEMS = 101 + 64 + 7 + 150 + 33, KEYS = ITEMS * EPOCHS };
 
 typedef struct page {                          /* shared */
-    mr_ps_data_batch pieces[RANKS][STEPS_MAX]; /* that a step was done with; to 0: not yet */
-    uint64_t steps[RANKS], others[RANKS];      /* that were begun with a piece; those that had another one before */
-    uint64_t missed[RANKS], at[RANKS];         /* at: the step that it began last */
-    uint64_t last;                             /* step: from that on they end, when all items are done */
-    uint32_t stops[RANKS], leaves[RANKS];      /* 1: it is to stop within its step; it is to leave */
-    uint32_t anew;                             /* 1: the data may begin again: so do pieces */
+    mr_ps_data_batch pieces[RANKS][STEPS_MAX]; /* batch of each step; to 0: not yet */
+    uint64_t steps[RANKS], others[RANKS];      /* steps begun with a batch; steps that had another batch before */
+    uint64_t missed[RANKS], at[RANKS];         /* at: the step begun last */
+    uint64_t last;                             /* all ranks end with this step, when all items are done */
+    uint32_t stops[RANKS], leaves[RANKS];      /* 1: the rank must stop within its step; it must leave */
+    uint32_t anew;                             /* 1: the data may restart from the beginning, with other batches */
 } page;
 
 typedef struct part {
@@ -168,7 +169,7 @@ static int count(void *argument) {
     return 0;
 }
 
-/* ---- The world. */
+/* ---- The fixture. */
 
 typedef struct scene {
     ps_fixture fixture;
@@ -236,7 +237,7 @@ static void finish(scene *scene) {
     assert_true(ps_fixture_fini(&scene->fixture));
 }
 
-/* One comes late, one is killed and played again, the scheduler is killed, one leaves before the end. */
+/* One worker joins late, one is killed and replaced, the scheduler is killed, one leaves before the end. */
 static void come_and_go(ps_fixture fixture) {
     scene scene;
     begin(&scene, fixture);
@@ -266,7 +267,7 @@ static void come_and_go(ps_fixture fixture) {
 static void workers_of_asp_come_and_go(void **state) { come_and_go((ps_fixture){.consistency = MR_PS_ASP}); }
 static void workers_of_bsp_come_and_go(void **state) { come_and_go((ps_fixture){.consistency = MR_PS_BSP}); }
 
-/* What a step has is somebody else's when its round was over without it. */
+/* The batch of a step whose round closed without the rank is given to others. */
 static void what_was_missed_is_done_by_others(void **state) {
     scene scene;
     int status;
@@ -285,7 +286,7 @@ static void what_was_missed_is_done_by_others(void **state) {
     finish(&scene);
 }
 
-/* All servers die, with every copy of every table. */
+/* All servers die, with every replica of every table. */
 static void lose_all(scene *scene) {
     uint64_t generation = ps_fixture_generation(&scene->fixture);
     for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_kill(&scene->fixture, &scene->fixture.server[i]);
@@ -293,7 +294,7 @@ static void lose_all(scene *scene) {
     assert_true(ps_fixture_full(&scene->fixture, generation, NULL));
 }
 
-/* Far enough that pieces would be forgotten which are needed once more, if that did not wait for checkpoints. */
+/* Far enough that claims which are needed once more would be dropped, if dropping did not wait for checkpoints. */
 static void go_back(ps_fixture fixture) {
     scene scene;
     fixture.checkpoint_us = 2000000;
@@ -328,7 +329,7 @@ static void from_nothing_the_data_begins_again(void **state) {
     finish(&scene);
 }
 
-/* ---- What cannot be. */
+/* ---- Invalid requests. */
 
 static int misuse(void *argument) {
     const part *part = argument;
@@ -357,7 +358,7 @@ static int misuse(void *argument) {
     TEST_CHILD_CHECK(mr_ps_dataset_next(ps, (UINT64_C(1) << 32) + 1, PS_FIXTURE_PATIENCE_US, &piece) == MR_INVALID);
     TEST_CHILD_CHECK(mr_ps_dataset_leave(ps, PS_FIXTURE_PATIENCE_US) == MR_DENIED);
     TEST_CHILD_CHECK(mr_ps_dataset_next(ps, 1000, PS_FIXTURE_PATIENCE_US, &piece) == MR_OK);
-    TEST_CHILD_CHECK(piece.from == 0 && piece.to == sizes[piece.shard]); /* no more than a part has */
+    TEST_CHILD_CHECK(piece.from == 0 && piece.to == sizes[piece.shard]); /* at most the size of a shard */
     mr_ps_close(ps);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* ps_fault_test.c — the parameter server as processes that are killed and stopped while four ranks train: at the end
- * the weights have the bits of plain sums in one process. How long recovery takes is printed, not judged. */
+ * the weights have the bits of plain sums in one process. Recovery times are printed without a bar. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -90,13 +90,13 @@ static void the_scheduler_is_killed(void **state) {
     begin(&fixture);
     ps_fixture_kill(&fixture, &fixture.scheduler);
     uint64_t step = fixture.progress[0];
-    assert_true(ps_fixture_reaches(&fixture, step + 10)); /* training does not need it */
+    assert_true(ps_fixture_reaches(&fixture, step + 10)); /* training does not need the scheduler */
     assert_true(ps_fixture_start_scheduler(&fixture));
     assert_true(ps_fixture_full(&fixture, 0, NULL));
-    mr_ps_replica dead = ps_fixture_process(&fixture, 1); /* and what it knew it knows */
+    mr_ps_replica dead = ps_fixture_process(&fixture, 1); /* and its state is restored */
     assert_true(dead.incarnation != 0);
     ps_fixture_kill(&fixture, &fixture.server[1]);
-    ps_fixture_kill(&fixture, &fixture.scheduler); /* now it is away when it is needed */
+    ps_fixture_kill(&fixture, &fixture.scheduler); /* now the scheduler is away when it is needed */
     ps_fixture_start_server(&fixture, 1);
     assert_true(ps_fixture_start_scheduler(&fixture));
     assert_true(ps_fixture_full(&fixture, 0, &dead));
@@ -110,12 +110,13 @@ static void a_server_stops_and_wakes_up(void **state) {
     mr_ps_replica asleep = ps_fixture_process(&fixture, 0);
     kill(fixture.server[0], SIGSTOP);
     assert_true(test_child_stops(fixture.server[0]));
-    assert_true(ps_fixture_full(&fixture, 0, &asleep)); /* the others have its slots, without it */
+    assert_true(ps_fixture_full(&fixture, 0, &asleep)); /* the other servers have its slots, without it */
     kill(fixture.server[0], SIGCONT);
     finish(&fixture);
 }
 
-/* With one copy of everything: another process in the place of one that is here, or merely asleep, would be a loss. */
+/* With one replica of each slot: another process in the place of a server that is alive, or only paused, would be a
+ * loss. */
 static void nobody_takes_the_place_of_a_server_that_lives(void **state) {
     ps_fixture fixture = world_of();
     fixture.copies = 1;
@@ -135,14 +136,14 @@ static void nobody_takes_the_place_of_a_server_that_lives(void **state) {
     kill(first, SIGCONT);
     assert_true(ps_fixture_reaches(&fixture, fixture.progress[0] + 5));
     assert_true(ps_fixture_generation(&fixture) == generation);
-    assert_int_equal(ps_fixture_process(&fixture, 3).server, 3); /* that has a number of its own */
+    assert_int_equal(ps_fixture_process(&fixture, 3).server, 3); /* it has a number of its own */
     kill(another, SIGTERM);
     assert_int_equal(test_child_wait(another, 60000), 0);
     ps_fixture_stop(&fixture);
     finish(&fixture);
 }
 
-/* One that was replaced while it slept ends, and says why. */
+/* A server that was replaced while it was paused ends with an error. */
 static void a_server_that_was_replaced_ends(void **state) {
     ps_fixture fixture = world_of();
     begin(&fixture);
@@ -181,8 +182,8 @@ static bool wait_for_checkpoint(ps_fixture *fixture, uint64_t behind) {
 
 static void everything_is_killed(void **state) {
     ps_fixture fixture = world_of();
-    fixture.checkpoint_us = 400000; /* each is synced to disk, shard by shard: */
-    fixture.steps = 0;              /* however long that takes, somebody trains */
+    fixture.checkpoint_us = 400000; /* each checkpoint is synced to disk, slot by slot: */
+    fixture.steps = 0;              /* ranks train as long as that takes */
     begin(&fixture);
     assert_true(wait_for_checkpoint(&fixture, 0));
     uint64_t whole = ps_fixture_checkpoint(&fixture), past = ps_fixture_generation(&fixture);
@@ -195,28 +196,28 @@ static void everything_is_killed(void **state) {
     printf("everything was killed: restored after %.2f s\n", seconds_since(from_us));
     mr_ps_cluster_map *map = NULL;
     assert_int_equal(mr_ps_cluster_map_get(fixture.address, PS_FIXTURE_PATIENCE_US, &map), MR_OK);
-    assert_true(map->restored_from >= whole); /* nothing that was whole is lost */
+    assert_true(map->restored_from >= whole); /* no complete checkpoint is lost */
     mr_ps_cluster_map_free(map);
     ps_fixture_stop(&fixture);
     finish(&fixture);
 }
 
-/* Ranks of different speeds push ones to all slots, and die while others wait for them: nobody waits for ever, and what
- * is restored has as many of them everywhere. */
+/* Ranks of different speeds push ones to all slots, and die while others wait for them: no rank waits for ever, and a
+ * restored checkpoint has the same number of ones in every slot. */
 static void exact_checkpoints_are_even(void **state) {
     ps_fixture fixture = world_of();
     fixture.consistency = MR_PS_ASP;
     fixture.checkpoint_us = 100000;
     fixture.exact = true;
-    fixture.steps = 0;        /* until checkpoints have become whole, on a slow disk too */
-    fixture.gap_us = STEP_US; /* at any time somebody is within a step */
+    fixture.steps = 0;        /* until checkpoints are complete, on a slow disk too */
+    fixture.gap_us = STEP_US; /* at any time a rank is within a step */
     begin(&fixture);
     assert_true(wait_for_checkpoint(&fixture, 0));
     ps_fixture_kill(&fixture, &fixture.worker[2]); /* perhaps within a step */
     uint64_t step = fixture.progress[0];
-    ps_fixture_kill(&fixture, &fixture.scheduler); /* perhaps within a pause */
+    ps_fixture_kill(&fixture, &fixture.scheduler); /* perhaps within a quiesce */
     for (int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US; fixture.progress[0] < step + 5;) {
-        assert_true(clock_now_us(clock_real()) < until_us); /* the others go on */
+        assert_true(clock_now_us(clock_real()) < until_us); /* the others continue */
         usleep(5000);
     }
     assert_true(ps_fixture_start_scheduler(&fixture));
@@ -226,7 +227,7 @@ static void exact_checkpoints_are_even(void **state) {
     for (uint32_t i = 0; i < fixture.workers; i++) ps_fixture_kill(&fixture, &fixture.worker[i]);
     for (uint32_t i = 0; i < fixture.servers; i++) ps_fixture_kill(&fixture, &fixture.server[i]);
     ps_fixture_kill(&fixture, &fixture.scheduler);
-    fixture.checkpoint_us = 1000000; /* enough was cut: now it should end */
+    fixture.checkpoint_us = 1000000; /* enough checkpoints: now the run should end */
     assert_true(ps_fixture_start_scheduler(&fixture));
     for (uint32_t i = 0; i < fixture.servers; i++) ps_fixture_start_server(&fixture, i);
     assert_true(ps_fixture_full(&fixture, past, NULL));
@@ -237,13 +238,13 @@ static void exact_checkpoints_are_even(void **state) {
     finish(&fixture);
 }
 
-/* The metadata store's disk is lost, and those who begin before anybody has told it what there was get incarnations
- * below the ones that are known: they are not heard, are told so, and enrol once more. */
+/* The metadata store loses its disk. Processes that start before it has learned the old state get incarnations below
+ * the known ones: their messages are rejected with that reason, and they take another incarnation. */
 static void the_scheduler_loses_its_disk(void **state) {
-    const uint64_t old = 1 << 22; /* a metadata store that has forgotten draws its generation far below that */
+    const uint64_t old = 1 << 22; /* an empty metadata store draws its generation far below that */
     ps_fixture fixture = world_of();
     fixture.servers = 2;
-    fixture.steps = 400; /* none ends before it is stopped, however late that is */
+    fixture.steps = 400; /* no rank ends before the test stops it */
     assert_true(ps_fixture_init(&fixture));
     assert_true(ps_fixture_age(&fixture, old));
     assert_true(ps_fixture_start(&fixture));
@@ -261,11 +262,11 @@ static void the_scheduler_loses_its_disk(void **state) {
     assert_true(ps_fixture_start_scheduler(&fixture));
     ps_fixture_start_server(&fixture, 1);
     ps_fixture_start_worker(&fixture, 2);
-    usleep(1000000); /* they have their incarnations by then; if not, they learn nothing that is wrong */
+    usleep(1000000); /* they have their incarnations by then; if not, the test still passes */
     for (size_t i = 1; i < 4; i++) kill(others[i], SIGCONT);
     for (int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
          ps_fixture_generation(&fixture) != past;) {
-        assert_true(clock_now_us(clock_real()) < until_us); /* ranks tell of their cluster map */
+        assert_true(clock_now_us(clock_real()) < until_us); /* ranks report their cluster map */
         usleep(1000);
     }
     kill(others[0], SIGCONT); /* not before that: two servers are enough to begin anew, and nothing is known then */
@@ -279,11 +280,11 @@ static void the_scheduler_loses_its_disk(void **state) {
 typedef struct refusal {
     char address[200], words[100];
     const char *folder;
-    rlim_t file_max; /* bytes of the largest file that may be written */
+    rlim_t file_max; /* maximal file size in bytes */
     mr_status status;
 } refusal;
 
-/* In another process: one that begins would serve forever. */
+/* In another process: a scheduler that starts would serve forever. */
 static int begin_in_vain(void *argument) {
     const refusal *refusal = argument;
     const mr_ps_scheduler_options options =
@@ -318,7 +319,7 @@ static void a_folder_has_one_scheduler(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* As when it is full from the first write on; later it may be used. */
+/* A disk that is full from the first write on; later the folder is usable. */
 static void a_folder_that_takes_nothing_is_named(void **state) {
     ps_fixture fixture = world_of();
     assert_true(ps_fixture_init(&fixture));

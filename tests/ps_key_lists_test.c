@@ -1,5 +1,5 @@
-/* ps_key_lists_test.c — lists of keys that are pulled again and again: what is shown, what is sent, and what a server
- * that has forgotten them, or is another one, makes of it. */
+/* ps_key_lists_test.c — lists of keys that are pulled repeatedly: the answers, the bytes sent, and servers that have
+ * forgotten the lists, or are new. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void list_of(scene *scene, uint64_t stride, uint64_t number) {
     for (uint64_t i = 0; i < COUNT; i++) scene->keys[i] = i * stride + number;
 }
 
-/* Every key has what its number says. */
+/* The value of every key follows from its number. */
 static void begin(scene *scene, mr_ps_consistency consistency) {
     static float values[COUNT * DIM];
     uint64_t step;
@@ -36,7 +36,7 @@ static void begin(scene *scene, mr_ps_consistency consistency) {
     assert_true(ps_fixture_init(&scene->fixture));
     assert_true(ps_fixture_start_scheduler(&scene->fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
-    scene->fixture.workers = 0; /* this process is the one */
+    scene->fixture.workers = 0; /* this process is the worker */
     must(mr_ps_connect(scene->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene->ps));
     const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = DIM),
                               vectors = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_VECTORS);
@@ -94,7 +94,7 @@ static void the_third_time(mr_ps_consistency consistency) {
     scene scene;
     begin(&scene, consistency);
     for (int vectors = 0; vectors < 2; vectors++) {
-        bool known = vectors == 1; /* the same keys, in another table: the slots have them */
+        bool known = vectors == 1; /* the same keys, in another table: the slots know them */
         for (int turn = 0; turn < 5; turn++) {
             uint64_t sent = sent_by(&scene, vectors);
             if (known || turn >= 2)
@@ -109,13 +109,13 @@ static void the_third_time(mr_ps_consistency consistency) {
 static void lists_are_named_in_asp(void **state) { the_third_time(MR_PS_ASP); }
 static void lists_are_named_in_bsp(void **state) { the_third_time(MR_PS_BSP); }
 
-/* More lists than a slot remembers, in turn: what it has forgotten it is told again. */
+/* More lists than a slot remembers, in turn: a forgotten list is sent again. */
 static void what_is_forgotten_is_sent_again(void **state) {
     scene scene;
     begin(&scene, MR_PS_ASP);
     for (int turn = 0; turn < 4; turn++)
         for (uint64_t number = 0; number < MANY * 2; number++) {
-            list_of(&scene, 499, number); /* no two have a key in common */
+            list_of(&scene, 499, number); /* no two lists have a key in common */
             pull(&scene, false);
             pull(&scene, number % 2 == 0);
         }
@@ -135,7 +135,7 @@ static void another_head_does_not_have_them(void **state) {
         assert_true(ps_fixture_full(&scene.fixture, 0, &dead));
     }
     assert_true(repeated(&scene) > 0);
-    assert_true(sent_by(&scene, false) < 300); /* it has heard of them by now */
+    assert_true(sent_by(&scene, false) < 300); /* the slots know the lists by now */
     finish(&scene);
 }
 

@@ -1,5 +1,5 @@
-/* ps_memory_test.c — arrays that are pushed from memory which servers see, and pulled from theirs, beside plain sums.
- */
+/* ps_memory_test.c — arrays that are pushed from memory shared with servers, and pulled from theirs, compared with
+ * plain sums. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -43,7 +43,7 @@ static void start_servers(scene *scene, const ps_fixture *kind) {
     assert_true(ps_fixture_init(&scene->fixture));
     assert_true(ps_fixture_start_scheduler(&scene->fixture));
     for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_start_server(&scene->fixture, i);
-    scene->fixture.workers = 0; /* they are not the world's */
+    scene->fixture.workers = 0; /* the test is the worker */
 }
 
 static void begin(scene *scene, const ps_fixture *kind) {
@@ -73,7 +73,7 @@ static void end_step(scene *scene) {
     must(mr_ps_flush(scene->ps, PS_FIXTURE_PATIENCE_US));
 }
 
-/* Stretches of any place and length, from memory that is seen and from such as is not. */
+/* Ranges of any place and length, from shared and from private memory. */
 static void push_some(scene *scene, rng *rng, float *from, float *plain) {
     size_t first = rng_below(rng, ITEMS / 2), count = 1 + rng_below(rng, ITEMS - first);
     size_t at = rng_below(rng, ITEMS - count + 1);
@@ -107,7 +107,7 @@ static void pushes_and_pulls(const ps_fixture *kind) {
     }
     step(&scene);
     expect(&scene, plain, to);
-    expect(&scene, plain, seen); /* pulled to memory that is seen, too */
+    expect(&scene, plain, seen); /* pulled to shared memory, too */
     must(mr_ps_buffer_free(scene.ps, seen));
     finish(&scene);
     free(plain);
@@ -128,8 +128,8 @@ static void by_tcp(void **state) {
     pushes_and_pulls(&(ps_fixture){.tcp = true, .servers = 1, .workers = 1, .copies = 1, .consistency = MR_PS_SSP});
 }
 
-/* What the dead one had not acknowledged is sent to the other, which sees the same memory; the third is filled. (It is
- * there from the start: a process with threads, as this one is now, does not fork under a sanitizer.) */
+/* Pushes that the dead server had not acknowledged are sent to the other, which sees the same memory; the third server
+ * gets a replica. (It runs from the start: a process with threads does not fork under a sanitizer.) */
 static void a_server_is_killed(void **state) {
     scene scene;
     rng rng;
@@ -154,7 +154,7 @@ static void a_server_is_killed(void **state) {
     free(to);
 }
 
-/* Another worker pushes ones, again and again, to all of the array at once. */
+/* Another worker pushes ones, repeatedly, to the whole array. */
 static int push_ones(void *address) {
     mr_ps *ps;
     mr_ps_table *table;
@@ -168,8 +168,8 @@ static int push_ones(void *address) {
     return 1;
 }
 
-/* A block is shown as it is at one moment, also while it changes; and a worker that dies in the midst of a push leaves
- * the server as it was before that push, or after it. */
+/* A pull of a block is atomic, also while the block changes; and a worker that dies during a push leaves the server as
+ * before that push, or as after it. */
 static void blocks_are_whole_while_others_push(void **state) {
     enum { PULLS = 200 };
     scene scene;

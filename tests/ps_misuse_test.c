@@ -1,4 +1,5 @@
-/* ps_misuse_test.c — a worker's connection: what cannot be is said in words, nothing hangs, threads share it. */
+/* ps_misuse_test.c — misuse of a worker's connection: invalid requests return errors, nothing hangs, threads share
+ * it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +23,7 @@ static ps_fixture begin_with(ps_fixture fixture) {
     assert_true(ps_fixture_init(&fixture));
     assert_true(ps_fixture_start_scheduler(&fixture));
     ps_fixture_start_server(&fixture, 0);
-    fixture.workers = 0; /* this process is all of them */
+    fixture.workers = 0; /* this process is every worker */
     return fixture;
 }
 
@@ -118,7 +119,7 @@ static void a_folder_has_one_scheduler(void **state) {
     same.listen = fixture.address;
     assert_int_equal(mr_ps_run_scheduler(&same), MR_EXISTS);
     assert_said("already listens on");
-    mr_ps_close(connect_to(&fixture, MR_PS_ANY_RANK)); /* its server serves: it will end as it should */
+    mr_ps_close(connect_to(&fixture, MR_PS_ANY_RANK)); /* its server serves by then, so it ends normally */
     assert_true(ps_fixture_fini(&fixture));
 }
 
@@ -151,7 +152,7 @@ static void requests_are_checked(void **state) {
     assert_int_equal(mr_ps_push_array(table, 0, values, 0, 1, NULL, &ticket), MR_INVALID);
     assert_said("keys, no arrays");
     assert_int_equal(mr_ps_push(table, keys, 0, values, NULL, NULL, &ticket), MR_OK);
-    assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK); /* of nothing: over at once */
+    assert_int_equal(mr_ps_wait(ps, ticket, 0), MR_OK); /* an empty request is over at once */
     assert_int_equal(mr_ps_push(table, keys, 2, values, NULL, NULL, &ticket), MR_OK);
     assert_int_equal(mr_ps_wait(ps, ticket, SHORT_US), MR_TIMEOUT);
     assert_said("are sent with mr_ps_end");
@@ -225,7 +226,7 @@ static void tables_are_checked(void **state) {
     assert_int_equal(listing->count, 0);
     mr_ps_table_list_free(listing);
     mr_ps_table_free(other);
-    other = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2)); /* another one of that name */
+    other = table_in(ps, "rows", MR_OPTIONS(mr_ps_table_options, .dim = 2)); /* another table of that name */
     assert_int_equal(mr_ps_pull(other, &key, 1, values, NULL, NULL, NULL), MR_OK);
     assert_true(values[0] == 0 && values[1] == 0);
     mr_ps_table_free(table);
@@ -234,7 +235,7 @@ static void tables_are_checked(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* Somebody else has dropped it meanwhile. */
+/* Another worker has dropped the table meanwhile. */
 static void a_table_that_others_dropped_is_gone(void **state) {
     ps_fixture fixture = begin(MR_PS_ASP, 2);
     mr_ps *one = connect_to(&fixture, 0), *other = connect_to(&fixture, 1);
@@ -250,7 +251,7 @@ static void a_table_that_others_dropped_is_gone(void **state) {
     assert_int_equal(mr_ps_flush(one, PS_FIXTURE_PATIENCE_US), MR_OK);
     assert_int_equal(mr_ps_pull(theirs, &key, 1, &value, NULL, NULL, NULL), MR_NOT_FOUND);
     assert_said("was dropped");
-    assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK); /* changes nothing */
+    assert_int_equal(mr_ps_push(theirs, &key, 1, &value, NULL, NULL, NULL), MR_OK); /* has no effect */
     mr_ps_table_free(mine);
     mr_ps_table_free(theirs);
     mr_ps_close(one);
@@ -301,7 +302,7 @@ static void note_next(void *context, mr_status status) {
     __atomic_store_n(&((told *)context)->next, status, __ATOMIC_RELEASE);
 }
 
-/* It asks for the next thing, and does not wait for it. */
+/* The callback makes the next request, and does not wait for it. */
 static void note(void *context, mr_status status) {
     told *told = context;
     told->status = status;
@@ -325,7 +326,7 @@ static void whoever_wants_to_be_told_is(void **state) {
     assert_int_equal(told.waited, MR_DENIED);
     assert_int_equal(told.next, MR_OK);
     assert_true(told.shown == 5);
-    assert_int_equal(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US), MR_OK); /* who has a ticket may wait as well */
+    assert_int_equal(mr_ps_wait(ps, ticket, PS_FIXTURE_PATIENCE_US), MR_OK); /* a ticket may be waited for as well */
     mr_ps_table_free(table);
     mr_ps_close(ps);
     assert_true(ps_fixture_fini(&fixture));
@@ -366,7 +367,7 @@ static void a_rank_is_played_by_the_last_who_came(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* What nobody waits for arrives all the same, and is seen by another. */
+/* Pushes that no thread waits for arrive nevertheless, and another worker sees them. */
 static void pushes_arrive_while_their_program_does_other_things(void **state) {
     ps_fixture fixture = begin(MR_PS_ASP, 2);
     mr_ps *one = connect_to(&fixture, 0), *other = connect_to(&fixture, 1);
@@ -428,9 +429,9 @@ static void threads_share_a_connection(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* More is pushed than it may have: it lives, and says so. */
+/* More is pushed than the server may hold: it lives, and returns an error. */
 static void a_server_without_memory_refuses(void **state) {
-    enum { DIM = 1024, ROWS = 1024, LISTS = 64 }; /* 4 MB each; it may have 64 MB */
+    enum { DIM = 1024, ROWS = 1024, LISTS = 64 }; /* 4 MB each; the server may use 64 MB */
     ps_fixture fixture = begin_with((ps_fixture){.workers = 1, .consistency = MR_PS_ASP, .memory = 1});
     mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_table *table = table_in(ps, "much", MR_OPTIONS(mr_ps_table_options, .dim = DIM));

@@ -1,5 +1,5 @@
-/* ps_mixed_test.c — consistency chosen for each table: bsp, ssp and asp side by side, in one deployment of processes
- * that are killed; what each of them promises, and what cannot be. */
+/* ps_mixed_test.c — consistency per table: bsp, ssp and asp in one deployment of processes that are killed; the
+ * guarantees of each, and invalid requests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 enum { STEPS = 120, STEP_US = 4000, RANKS = 2 };
 #define SHORT_US INT64_C(200000)
 
-/* ---- Processes that train with a table of each, while others are killed (ps_fixture.h compares the bits). */
+/* ---- Processes that train with a table of each kind, while others are killed (ps_fixture.h compares the bits). */
 
 static ps_fixture world_of(void) {
     return (ps_fixture){.servers = 3,
@@ -57,7 +57,7 @@ static void all_go_back_to_one_checkpoint(void **state) {
     ps_fixture fixture = world_of();
     fixture.slots = 2;
     fixture.checkpoint_us = 200000;
-    fixture.steps = 0; /* until one is whole: each is synced to disk, shard by shard */
+    fixture.steps = 0; /* until a checkpoint is complete: each is synced to disk, slot by slot */
     begin_world(&fixture);
     for (int i = 0; i < 3000 && ps_fixture_checkpoint(&fixture) == 0; i++) usleep(10000);
     uint64_t whole = ps_fixture_checkpoint(&fixture), past = ps_fixture_generation(&fixture);
@@ -91,7 +91,7 @@ static void begin(scene *scene, mr_ps_consistency consistency, bool mixed) {
     assert_true(ps_fixture_init(&scene->fixture));
     assert_true(ps_fixture_start_scheduler(&scene->fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
-    scene->fixture.workers = 0; /* this process is both */
+    scene->fixture.workers = 0; /* this process holds both ranks */
     for (int i = 0; i < RANKS; i++)
         must(mr_ps_connect(scene->fixture.address, i, PS_FIXTURE_PATIENCE_US, &scene->ps[i]));
 }
@@ -124,7 +124,7 @@ static float shown(mr_ps_table *table, uint64_t key) {
     return value;
 }
 
-/* Who has no table with rounds does not wait for them; who opens one goes on with the others. */
+/* A rank without a table with rounds does not wait for them; a rank that opens one continues with the others. */
 static void only_those_with_rounds_wait(void **state) {
     enum { AHEAD = 12 };
     scene scene;
@@ -132,7 +132,7 @@ static void only_those_with_rounds_wait(void **state) {
     begin(&scene, MR_PS_ASP, true);
     mr_ps_table *sums = table_of(&scene, 0, "bsp"), *mine = table_of(&scene, 0, "asp"),
                 *loose = table_of(&scene, 1, "asp");
-    for (uint64_t i = 0; i < AHEAD; i++) { /* the other rank has begun nothing */
+    for (uint64_t i = 0; i < AHEAD; i++) { /* the other rank has begun no step */
         begin_step(&scene, 1, i);
         add(loose, 7, 1);
         must(mr_ps_end(scene.ps[1]));
@@ -179,11 +179,11 @@ static void a_bound_is_that_of_its_table(void **state) {
         begin_step(&scene, 1, i);
         add(bounded, 1, 1);
         add(loose, 1, 1);
-        assert_true(shown(bounded, 1) == (float)(i + 1)); /* its own, and the other is not too far behind */
+        assert_true(shown(bounded, 1) == (float)(i + 1)); /* its own pushes, and the other rank is within the bound */
         must(mr_ps_end(scene.ps[1]));
     }
     begin_step(&scene, 1, BOUND + 1);
-    assert_true(shown(loose, 1) == BOUND + 1 && shown(looser, 1) == 0); /* nobody waits for these */
+    assert_true(shown(loose, 1) == BOUND + 1 && shown(looser, 1) == 0); /* these have no bound */
     mr_ps_ticket ticket;
     float value = -1;
     must(mr_ps_pull(bounded, &(uint64_t){1}, 1, &value, NULL, NULL, &ticket));
@@ -192,7 +192,7 @@ static void a_bound_is_that_of_its_table(void **state) {
     add(other, 1, 10);
     must(mr_ps_end(scene.ps[0]));
     must(mr_ps_wait(scene.ps[1], ticket, PS_FIXTURE_PATIENCE_US));
-    assert_true(value == BOUND + 1 + 10); /* what the other did in the step that it had to end */
+    assert_true(value == BOUND + 1 + 10); /* pushes of the other rank in the step that it had to end */
     mr_ps_table_free(loose);
     mr_ps_table_free(bounded);
     mr_ps_table_free(looser);
@@ -200,7 +200,7 @@ static void a_bound_is_that_of_its_table(void **state) {
     finish(&scene);
 }
 
-/* ---- What cannot be. */
+/* ---- Invalid requests. */
 
 static mr_status create(scene *scene, const char *name, const char *consistency) {
     const mr_ps_table_options options = MR_OPTIONS(mr_ps_table_options, .consistency = consistency);
@@ -226,7 +226,7 @@ static void what_a_deployment_does_not_have(void **state) {
     is_told("no rounds");
     is_told("mixed");
     must(create(&scene, "t", NULL));
-    must(create(&scene, "t", "asp")); /* what it was made with */
+    must(create(&scene, "t", "asp")); /* the consistency of its creation */
     must(create(&scene, "t", ""));
     assert_int_equal(create(&scene, "t", "ssp:3"), MR_EXISTS);
     is_told("consistency");

@@ -1,5 +1,5 @@
 /* ps_norms_test.c — clipping by the norm of a whole table, and LAMB of arrays that lie in several slots, while servers
- * are killed: the bits are those of the same arithmetic in this process. */
+ * are killed: the bits equal the same arithmetic in this process. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ enum {
     BLOCK = 7
 };
 
-/* The ranks are played by a process of their own, which asserts nothing (test_child.h): it ends. */
+/* A child process holds the ranks; it asserts nothing (test_child.h): it exits instead. */
 #define CHECK(condition)                                                           \
     do {                                                                           \
         if (!(condition)) exit(test_child_failed(#condition, __FILE__, __LINE__)); \
@@ -45,9 +45,9 @@ static void must(mr_status status) {
     CHECK(status == MR_OK);
 }
 
-/* ---- The same in this process. */
+/* ---- The same arithmetic in this process. */
 
-typedef struct twin { /* a table, of ITEMS values: rows of DIM, or arrays, one behind the other */
+typedef struct twin { /* a table of ITEMS values: rows of DIM, or arrays, one after the other */
     table_info table;
     optim optim;
     float values[ITEMS], state[OPTIM_STATES_MAX][ITEMS];
@@ -63,7 +63,7 @@ static void twin_init(twin *twin, mr_ps_table *handle, uint32_t id) {
     memset(twin, 0, sizeof *twin);
     mr_ps_table_options_get(handle, &options);
     must(table_catalog_table_init(&table, mr_ps_table_name(handle), &options));
-    table.schema.id = id; /* they are counted as they are made */
+    table.schema.id = id; /* tables are numbered in order of creation */
     must(table_info_init(&twin->table, &table, &map));
     must(optim_find(options.optimizer, &ops));
     must(optim_init(&twin->optim, ops, &table.schema.settings));
@@ -118,7 +118,7 @@ static void measure_block(twin *twin, uint32_t array, uint32_t block, size_t fir
     slot_norms_add(&at->found, 1, 1 + array, squares[0], squares[1]);
 }
 
-/* Of the keys of a slot, one behind the other. */
+/* The keys of a slot, one after the other. */
 static void measure_rows(twin *twin, measuring *at) {
     float values[ITEMS];
     size_t count = 0;
@@ -151,7 +151,7 @@ static slot_norms measured(twin *twin, const float *gradient, bool whole, const 
     return all;
 }
 
-/* As each step is one update with the sum of all, scaled. */
+/* Each step is one update with the scaled sum of all ranks. */
 static bool twin_push(twin *twin, uint64_t t, const float *gradient) {
     const table_schema *schema = &twin->table.table.schema;
     float mean = schema->average ? (float)(1 / (double)RANKS) : 1, clip = 1;
@@ -250,7 +250,7 @@ enum { TABLES = sizeof tables / sizeof *tables };
 
 typedef struct scene {
     ps_fixture fixture;
-    volatile uint64_t *page; /* shared: the step in which somebody is to be killed, and that in which it was */
+    volatile uint64_t *page; /* shared: the step in which a server must be killed, and that in which it was */
     mr_ps *ps[RANKS];
     mr_ps_table *table[RANKS][TABLES];
     twin twins[TABLES];
@@ -305,7 +305,7 @@ static void compare(scene *scene, int rank, size_t k) {
     }
 }
 
-/* One rank has ended its step, and the round is open, when somebody is killed. */
+/* A server is killed when one rank has ended its step, and the round is open. */
 static void let_kill(scene *scene, uint64_t t) {
     scene->page[0] = t;
     for (int i = 0; scene->page[1] != t && i < 60000; i++) usleep(1000);
@@ -344,7 +344,7 @@ static int be_ranks(void *argument) {
     connect(scene);
     for (uint64_t t = 1; t <= STEPS; t++) step(scene, t, &rng, clipped);
     must(mr_ps_begin(scene->ps[0], PS_FIXTURE_PATIENCE_US, &(uint64_t){0}));
-    for (size_t k = 0; k < TABLES; k++) { /* the limits are such that some are clipped, and some are not */
+    for (size_t k = 0; k < TABLES; k++) { /* the limits are such that some gradients are clipped, and some are not */
         bool clips = tables[k].options.clip_norm != 0;
         TEST_CHILD_CHECK(clips ? clipped[k] > 0 && clipped[k] < STEPS : clipped[k] == 0);
         compare(scene, 0, k);
@@ -354,7 +354,7 @@ static int be_ranks(void *argument) {
     return 0;
 }
 
-/* ---- Those who kill. */
+/* ---- The process that kills. */
 
 static void kill_in(scene *scene, uint64_t t) {
     uint32_t victim = (uint32_t)(t / KILL_EVERY) % scene->fixture.servers;

@@ -1,6 +1,6 @@
-/* ps_overload_test.c — large arrays with two copies on a machine that has far too much to do: what is pushed and pulled
- * comes through, in the right bits. Servers may be taken for dead on the way; they are given more time then
- * (cluster/detector.h), and nothing large is sent again before it is known to be lost.
+/* ps_overload_test.c — large arrays with two replicas on an overloaded machine: pushes and pulls complete, with the
+ * right bits. The controller may suspect servers meanwhile; it gives them more time then (cluster/detector.h), and
+ * nothing large is sent again before it is known to be lost.
  *
  * MINIRAY_PS_BUSY processes keep the machine busy meanwhile. (With 200 of them on two CPUs a push of 12 MB took up to
  * 73 s when states and pushes were sent again and again, and 11 to 16 s when a link moved 512 KB in each turn of its
@@ -83,7 +83,7 @@ static void large_arrays_come_through(void **state) {
     assert_true(ps_fixture_init(&fixture));
     assert_true(ps_fixture_start_scheduler(&fixture));
     for (uint32_t i = 0; i < fixture.servers; i++) ps_fixture_start_server(&fixture, i);
-    fixture.workers = 0; /* this process is the one */
+    fixture.workers = 0; /* this process is the worker */
     assert_int_equal(mr_ps_connect(fixture.address, 0, PS_FIXTURE_PATIENCE_US, &ps), MR_OK);
     assert_int_equal(mr_ps_table_create(ps, "dense", &options, PS_FIXTURE_PATIENCE_US, &table), MR_OK);
     for (size_t i = 0; i < ITEMS; i++) values[i] = (float)(i % 1000);

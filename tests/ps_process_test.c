@@ -1,4 +1,4 @@
-/* ps_process_test.c — the parameter server as processes: whatever dies on the way, the weights at the end have the bits
+/* ps_process_test.c — the parameter server as processes: whichever process dies, the weights at the end have the bits
  * of plain sums in one process. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* ps_ranges_test.c — requests about consecutive keys, and stretches of arrays: what they do, what they cost, and what
- * cannot be. */
+/* ps_ranges_test.c — requests for consecutive keys, and for ranges of arrays: results, bytes sent, and invalid
+ * requests. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static void begin(scene *scene, mr_ps_consistency consistency) {
     assert_true(ps_fixture_init(&scene->fixture));
     assert_true(ps_fixture_start_scheduler(&scene->fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
-    scene->fixture.workers = 0; /* this process is the one */
+    scene->fixture.workers = 0; /* this process is the worker */
     must(mr_ps_connect(scene->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene->ps));
 }
 
@@ -45,7 +45,7 @@ static void finish(scene *scene) {
 
 static float value_of(size_t key, size_t i) { return (float)(key % 977) + (float)i / 4; }
 
-/* As a push of all these keys would do, through every codec that changes how a section lies. */
+/* Equals a push of all these keys, through every codec that changes the layout of a section. */
 static void push_ranges(mr_ps_consistency consistency) {
     static const char *const codecs[] = {"none", "int8", "zstd", "fp16+lz4"};
     static float values[COUNT][DIM], shown[2][COUNT][DIM];
@@ -136,7 +136,7 @@ static void add_to(float *values, size_t count, float more) {
     for (size_t i = 0; i < count; i++) values[i] += more;
 }
 
-/* What comes back has what was pushed in it: of a range, and of a stretch of an array, sent or seen. */
+/* The answer contains the push: of a range, and of a range of an array, sent or shared. */
 static void push_and_pull(mr_ps_consistency consistency) {
     enum { ITEMS = 100000, FROM = 500, REPEATS = 3 };
     static float pushed[ITEMS], pulled[ITEMS], rows[COUNT * DIM], shown[COUNT * DIM], wanted[ITEMS], sums[COUNT * DIM];

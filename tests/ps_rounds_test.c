@@ -1,5 +1,6 @@
-/* ps_rounds_test.c — rounds of BSP that do not wait for all: backup workers and deadlines, with processes that are
- * stopped and come back. What counted is in every slot, what did not is in none, and whoever pushed it is told. */
+/* ps_rounds_test.c — rounds of BSP that do not wait for all ranks: backup workers and deadlines, with processes that
+ * are stopped and continue. Counted contributions are in every slot, others are in none, and each rank learns whether
+ * its contribution counted. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,10 +22,10 @@
 enum { RANKS = 3, KEYS = 8, STEP_US = 2000, SOME = 5, MANY = 100, LATE = 6, MORE = 20, PATIENCE_MS = 60000 };
 #define DEADLINE_US INT64_C(150000)
 
-typedef struct totals { /* of a rank, by its process */
+typedef struct totals { /* of a rank, written by its process */
     uint64_t step, begun, counted, missed;
-    uint32_t stops;                         /* 1: it is to stop within its step */
-    float shown[RANKS][KEYS], loose[RANKS]; /* in the end: what all have pushed */
+    uint32_t stops;                         /* 1: the rank must stop within its step */
+    float shown[RANKS][KEYS], loose[RANKS]; /* at the end: sums of all ranks */
 } totals;
 
 typedef struct page { /* shared */
@@ -40,7 +41,7 @@ typedef struct part {
 } part;
 
 typedef struct tables {
-    mr_ps_table *sums, *loose; /* the latter has no rounds; NULL: there is none */
+    mr_ps_table *sums, *loose; /* the latter has no rounds; NULL: none */
 } tables;
 
 /* ---- A worker: in each step it adds one to keys of its own, which lie in several slots. */
@@ -112,7 +113,7 @@ static int work(void *argument) {
     return 0;
 }
 
-/* ---- The world. */
+/* ---- The fixture. */
 
 typedef struct scene {
     ps_fixture fixture;
@@ -150,7 +151,7 @@ static void await(const uint64_t *number, uint64_t least) {
     }
 }
 
-/* These two count in so many rounds more. */
+/* Waits until these two ranks have counted in `rounds` more rounds. */
 static void go_on(scene *scene, uint32_t one, uint32_t other, uint64_t rounds) {
     uint64_t *first = &scene->page->ranks[one].counted, *second = &scene->page->ranks[other].counted;
     uint64_t least = read_of(first) + rounds, least_other = read_of(second) + rounds;
@@ -167,7 +168,7 @@ static void stop(const scene *scene, uint32_t rank) {
 
 static void resume(const scene *scene, uint32_t rank) { assert_int_equal(kill(scene->worker[rank], SIGCONT), 0); }
 
-/* In the end all are shown the same, and of each rank what it was told that it counted. */
+/* At the end all ranks pull the same, and of each rank the number of steps that counted. */
 static void finish(scene *scene) {
     uint64_t last = 0;
     for (uint32_t i = 0; i < RANKS; i++)
@@ -199,8 +200,8 @@ static void two_go_on_without_the_third(ps_fixture fixture) {
     go_on(&scene, 0, 1, MANY);
     uint64_t missed = scene.page->ranks[2].missed, far = read_of(&scene.page->ranks[0].step);
     resume(&scene, 2);
-    await(&scene.page->ranks[2].missed, missed + 1); /* its step was one of those that are over */
-    await(&scene.page->ranks[2].step, far);          /* it goes on with that of the others */
+    await(&scene.page->ranks[2].missed, missed + 1); /* the round of its step is closed */
+    await(&scene.page->ranks[2].step, far);          /* it continues with the step of the others */
     stop(&scene, 0);
     go_on(&scene, 1, 2, MANY); /* it is needed, and takes part again */
     resume(&scene, 0);
@@ -225,7 +226,7 @@ static void who_is_late_is_left_out(void **state) {
     stop(&scene, 2);
     int64_t began_us = clock_now_us(clock_real());
     go_on(&scene, 0, 1, LATE);
-    assert_true(clock_now_us(clock_real()) - began_us >= (LATE - 2) * DEADLINE_US); /* nobody is left out before */
+    assert_true(clock_now_us(clock_real()) - began_us >= (LATE - 2) * DEADLINE_US); /* none is left out before */
     uint64_t missed = scene.page->ranks[2].missed;
     resume(&scene, 2);
     await(&scene.page->ranks[2].missed, missed + 1);
@@ -233,7 +234,7 @@ static void who_is_late_is_left_out(void **state) {
     finish(&scene);
 }
 
-/* ---- What cannot be. */
+/* ---- Invalid requests. */
 
 static void wrong_options_are_told(void **state) {
     const struct {

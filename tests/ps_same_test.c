@@ -1,5 +1,5 @@
-/* ps_same_test.c — one lesson (sim/kv/kv_workload.h), three worlds: processes that meet in shared memory, processes
- * that speak tcp, and simulated ones. All end with the same bits, those of plain sums. */
+/* ps_same_test.c — one workload (sim/kv/kv_workload.h) in three environments: processes with shared memory, processes
+ * with tcp, and simulated ones. All end with the same bits, those of plain sums. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ enum { SERVERS = 3, WORKERS = 4, SLOTS = 8, COPIES = 2, STEPS = 25 };
 
 static const kv_workload all_in_rounds = {.workers = WORKERS, .rounds = {true, true, true}};
 
-/* The weights at the end, as a worker sees them that comes when all others are done. */
+/* The weights at the end, as a worker pulls them that connects when all others are done. */
 static void train_processes(bool tcp, kv_workload_weights out) {
     ps_fixture fixture = {.tcp = tcp,
                           .servers = SERVERS,

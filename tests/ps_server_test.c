@@ -1,5 +1,4 @@
-/* ps_server_test.c — server programs: optimizers of their own, what they report, and what a server does that is to go.
- */
+/* ps_server_test.c — server programs: user optimizers, metrics, and servers that drain. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,9 +22,9 @@ static mr_ps *connect_to(const ps_fixture *fixture, int rank) {
     return ps;
 }
 
-/* ---- Optimizers of one's own. */
+/* ---- User optimizers. */
 
-/* Counts how often a value was pushed to, and adds the gradient so many times. */
+/* Counts the pushes to a value, and adds the gradient that many times. */
 static void eager(void *context, const mr_ps_update *update) {
     float *times = update->state[0];
     for (size_t i = 0; i < update->count; i++) {
@@ -78,7 +77,7 @@ static void a_server_program_has_optimizers_of_its_own(void **state) {
     has(ps, table, dense, 0.5f);
     push(ps, table, dense);
     has(ps, table, dense, 1.5f);
-    mr_ps_replica dead = ps_fixture_process(&fixture, 0); /* what it had counted is on the other copy, too */
+    mr_ps_replica dead = ps_fixture_process(&fixture, 0); /* its counts are on the other replica, too */
     ps_fixture_kill(&fixture, &fixture.server[0]);
     ps_fixture_start_server(&fixture, 0);
     assert_true(ps_fixture_full(&fixture, 0, &dead));
@@ -115,13 +114,13 @@ static void optimizers_are_checked(void **state) {
     assert_int_not_equal(mr_ps_run_server(&options), MR_OK);
 }
 
-/* ---- Reports. */
+/* ---- Metrics. */
 
 enum { COUNT = 1, REPORT = 2, KEEP = 3 };
 #define TOO_LONG "a key that has as many bytes as there are, so that no NUL has any room"
 _Static_assert(sizeof TOO_LONG > MR_PS_NAME_MAX, "it is");
 
-/* How often it was asked: it reports that, and says whether it could. */
+/* Sets a metric to the number of requests, and answers whether that succeeded. */
 static void count_it(void *context, mr_ps_message *message) {
     int *count = context;
     *count += 1;
@@ -129,7 +128,7 @@ static void count_it(void *context, mr_ps_message *message) {
     if (mr_ps_respond(message, (int)status, NULL, 0) != MR_OK) *count = -1;
 }
 
-/* Reports the head by the key that is the body (of nothing, by none), and says whether it could and why not. */
+/* Sets the metric named by the body (empty: no name) to the head, and answers with status and error. */
 static void report_it(void *context, mr_ps_message *message) {
     mr_ps_request request;
     char key[128];
@@ -142,10 +141,10 @@ static void report_it(void *context, mr_ps_message *message) {
 
 static void keep_it(void *context, mr_ps_message *message) { *(mr_ps_message **)context = message; }
 
-static int counted; /* of the process: each has its own */
+static int counted; /* per process */
 static const mr_ps_app apps[] = {{COUNT, count_it, &counted}, {REPORT, report_it, &counted}};
 
-/* What it answers, as a status; *why is the text that comes with it. */
+/* Its answer, as a status; *why is the text of the answer. */
 static mr_status ask(mr_ps *ps, mr_ps_peer to, int app, int head, const char *key, char why[256]) {
     mr_ps_ticket ticket;
     mr_ps_responses *all = NULL;
@@ -159,7 +158,7 @@ static mr_status ask(mr_ps *ps, mr_ps_peer to, int app, int head, const char *ke
     return status;
 }
 
-/* What a process is shown with; all zeros: nothing by that key. */
+/* The metric of a process; all zeros: no metric of that name. */
 static mr_ps_metric shown(const ps_fixture *fixture, mr_ps_peer node, const char *key) {
     mr_ps_processes *process_table = NULL;
     mr_ps_metric found = {.count = 0};
@@ -203,7 +202,7 @@ static void a_server_program_reports(void **state) {
     for (int i = 0; i < 3; i++) assert_int_equal(ask(ps, servers[1], COUNT, 0, "", NULL), MR_OK);
     assert_int_equal(ask(ps, servers[0], COUNT, 0, "", NULL), MR_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(ask(ps, scheduler, COUNT, 0, "", NULL), MR_OK);
-    wait_until_shown(&fixture, servers[1], "requests", 3, 3); /* each its own */
+    wait_until_shown(&fixture, servers[1], "requests", 3, 3); /* each process has its own */
     wait_until_shown(&fixture, servers[0], "requests", 1, 1);
     wait_until_shown(&fixture, scheduler, "requests", 2, 2);
     status_has(&fixture, "", "PROCESS    METRICS", "\nscheduler  requests 2");
@@ -230,7 +229,7 @@ static void what_a_server_program_reports_is_checked(void **state) {
     }
     assert_int_equal(ask(ps, server, REPORT, 1, "one more", why), MR_TOO_LARGE);
     assert_non_null(strstr(why, "the limit is 16"));
-    assert_int_equal(ask(ps, server, REPORT, 100, "k15", why), MR_OK); /* one that is there may change */
+    assert_int_equal(ask(ps, server, REPORT, 100, "k15", why), MR_OK); /* an existing metric may change */
     wait_until_shown(&fixture, server, "k15", 100, 2);
     wait_until_shown(&fixture, server, "k0", 0, 1);
     assert_int_equal(shown(&fixture, server, "one more").count, 0);
@@ -239,7 +238,7 @@ static void what_a_server_program_reports_is_checked(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* A handler of a worker reports as its rank, until the connection is closed. */
+/* A handler of a worker sets metrics of its rank, until the connection is closed. */
 static void so_does_a_handler_of_a_worker(void **state) {
     const mr_ps_peer self = {MR_PS_WORKERS, 0};
     ps_fixture fixture = begin_reports();
@@ -261,9 +260,9 @@ static void so_does_a_handler_of_a_worker(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* ---- Leaving. */
+/* ---- Draining. */
 
-/* With one copy of each slot: nothing is lost, nothing goes back, and training goes on meanwhile. */
+/* With one replica of each slot: nothing is lost, no generation begins, and training continues meanwhile. */
 static void slots_move_before_a_server_leaves(void **state) {
     ps_fixture fixture = {.servers = 2, .workers = 2, .slots = 8, .copies = 1, .steps = 120, .step_us = 10000};
     fixture.consistency = MR_PS_BSP;
@@ -276,9 +275,9 @@ static void slots_move_before_a_server_leaves(void **state) {
     kill(fixture.server[0], SIGTERM);
     assert_int_equal(test_child_wait(fixture.server[0], ENDS_MS), 0);
     fixture.server[0] = 0;
-    assert_true(ps_fixture_full(&fixture, 0, &gone)); /* at once: it went when that was so */
+    assert_true(ps_fixture_full(&fixture, 0, &gone)); /* at once: the server ended when the slots had moved */
     assert_int_equal(ps_fixture_generation(&fixture), generation);
-    ps_fixture_start_server(&fixture, 0); /* and it is taken back */
+    ps_fixture_start_server(&fixture, 0); /* and it may come back */
     assert_true(ps_fixture_trained(&fixture));
     assert_int_equal(ps_fixture_generation(&fixture), generation);
     assert_true(ps_fixture_fini(&fixture));
@@ -290,7 +289,7 @@ static void the_last_one_need_not_wait(void **state) {
     assert_true(ps_fixture_start_scheduler(&fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
     assert_true(ps_fixture_full(&fixture, 0, NULL));
-    for (uint32_t i = 0; i < 2; i++) kill(fixture.server[i], SIGTERM); /* both: nobody is left to take anything */
+    for (uint32_t i = 0; i < 2; i++) kill(fixture.server[i], SIGTERM); /* both: none is left that could take slots */
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(test_child_wait(fixture.server[i], ENDS_MS), 0);
         fixture.server[i] = 0;

@@ -1,13 +1,13 @@
-/* ps_soak_test.c — a parameter server of real processes in which somebody dies, comes or goes again and again while
- * four ranks train: at the end the weights have the bits of plain sums in one process. How long each thing took is
- * printed; judged is ten times the bar.
+/* ps_soak_test.c — a parameter server of real processes that die, join and leave repeatedly while four ranks train: at
+ * the end the weights have the bits of plain sums in one process. Durations are printed; the test allows ten times the
+ * bar.
  *
- *   servers are killed    a random one of three, every two seconds, once all copies are back
- *   servers come and go   from one to eight, and back
- *   everything is killed  at random instants: no checkpoint that was told to be whole is lost, whatever number of
- *                         servers it is restored onto
+ *   servers are killed      a random one of three, every two seconds, once all replicas are restored
+ *   servers join and leave  from one to eight, and back
+ *   everything is killed    at random instants: no checkpoint that was reported complete is lost, whatever number of
+ *                           servers it is restored onto
  *
- * MINIRAY_PS_SECONDS is how long each of them lasts (0: a few times), MINIRAY_PS_SEED what is drawn from. */
+ * MINIRAY_PS_SECONDS is the duration of each of them (0: a few times), MINIRAY_PS_SEED the seed of random choices. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise) {
 static int64_t end_of_scene(void) { return now_us() + (int64_t)number_of("MINIRAY_PS_SECONDS", 0) * 1000000; }
 static bool is_soak(void) { return number_of("MINIRAY_PS_SECONDS", 0) != 0; }
 
-/* ---- How long things took. */
+/* ---- Durations. */
 
 typedef struct times {
     double *seconds; /* owned */
@@ -70,7 +70,7 @@ static void print_times(const char *what, times *times) {
            quantile(times, 1), times->count);
 }
 
-/* ---- The world. */
+/* ---- The fixture. */
 
 static void begin(ps_fixture *fixture) {
     assert_true(ps_fixture_init(fixture));
@@ -84,7 +84,7 @@ static void finish(ps_fixture *fixture) {
     assert_true(ps_fixture_fini(fixture));
 }
 
-/* When this rank began the first step of which all was done after `from_us`; 0: not yet. */
+/* Start of this rank's first step that ended after `from_us`; 0: none yet. */
 static int64_t goes_on_us(const ps_fixture *fixture, uint32_t rank, int64_t from_us) {
     uint64_t last = __atomic_load_n(&fixture->progress[rank], __ATOMIC_ACQUIRE), step = last;
     while (step > 0 && ps_fixture_begun_us(fixture, rank, step - 1) > from_us) step--;
@@ -93,7 +93,7 @@ static int64_t goes_on_us(const ps_fixture *fixture, uint32_t rank, int64_t from
                : 0;
 }
 
-/* Seconds from then on until every rank has played a step from its beginning to its end. */
+/* Seconds from then on until every rank has begun and ended a step. */
 static double time_to_go_on(const ps_fixture *fixture, int64_t from_us) {
     int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US, last_us = 0;
     for (uint32_t i = 0; i < fixture->workers; i++) {
@@ -164,7 +164,7 @@ static void kill_all(ps_fixture *fixture, rng *rng) {
     }
 }
 
-/* For a while; the newest checkpoint that somebody was told of meanwhile. */
+/* For a while; returns the newest checkpoint reported complete meanwhile. */
 static uint64_t told_within(ps_fixture *fixture, int64_t for_us, uint64_t told) {
     int64_t until_us = now_us() + for_us;
     do {
@@ -210,12 +210,12 @@ static void no_checkpoint_is_lost(void **state) {
     free(restores.seconds);
 }
 
-/* ---- Servers come and go. */
+/* ---- Servers join and leave. */
 
 typedef struct moves {
-    mr_ps_cluster_map *last; /* owned: what was seen last */
-    size_t moved;            /* copies that were not where they are */
-    double ideal;            /* that had to move */
+    mr_ps_cluster_map *last; /* owned: the map seen last */
+    size_t moved;            /* replicas on other servers than before */
+    double ideal;            /* replicas that had to move */
 } moves;
 
 static bool has_copy(const mr_ps_slot *slot, const mr_ps_replica *copy) {
@@ -231,7 +231,7 @@ static uint32_t copies_on(const mr_ps_cluster_map *map, uint32_t server) {
     return count;
 }
 
-/* True: something has changed since the last time. */
+/* True: the map has changed since the last call. */
 static bool watch(ps_fixture *fixture, moves *moves) {
     mr_ps_cluster_map *map = look(fixture);
     bool changed = moves->last == NULL || moves->last->number != map->number;
@@ -243,7 +243,7 @@ static bool watch(ps_fixture *fixture, moves *moves) {
     return changed;
 }
 
-/* Until the server has some copies, or none any more, and nothing has changed for a while. */
+/* Waits until the server has some replicas, or none any more, and the map has not changed for a while. */
 static void settle(ps_fixture *fixture, moves *moves, uint32_t server, bool has) {
     const int64_t quiet_us = is_soak() ? 600000 : 200000;
     int64_t until_us = now_us() + PS_FIXTURE_PATIENCE_US, changed_us = now_us();
@@ -255,7 +255,7 @@ static void settle(ps_fixture *fixture, moves *moves, uint32_t server, bool has)
     fail_msg("the slots of server %u do not settle", server);
 }
 
-/* Steps that ranks began from `from` on: how long each took. */
+/* Adds the durations of the steps from `from` on. */
 static void note_steps(const ps_fixture *fixture, uint64_t from, times *steps) {
     for (uint32_t rank = 0; rank < fixture->workers; rank++)
         for (uint64_t step = from; step < fixture->progress[rank]; step++)
@@ -291,24 +291,24 @@ static void servers_come_and_go(void **state) {
     for (int64_t end_us = end_of_scene(); rounds == 0 || now_us() < end_us; rounds++) {
         for (uint32_t i = 1; i < MANY; i++) come(&fixture, &moves, i);
         for (uint32_t i = MANY; i-- > 1;) go(&fixture, &moves, i);
-        if (fixture.progress[0] - from > PS_FIXTURE_BEGUN / 2) { /* before they are written over */
+        if (fixture.progress[0] - from > PS_FIXTURE_BEGUN / 2) { /* before they are overwritten */
             note_steps(&fixture, from, &steps);
             from = fixture.progress[0];
         }
     }
     note_steps(&fixture, from, &steps);
-    assert_true(moves.last->generation == generation); /* nothing was lost on the way */
+    assert_true(moves.last->generation == generation); /* no slot was lost */
     finish(&fixture);
     printf("    one to eight servers and back, %zu times: %zu copies moved, %.2f x those that had to\n", rounds,
            moves.moved, (double)moves.moved / moves.ideal);
     print_times("a step takes", &steps);
     assert_true((double)moves.moved <= 1.2 * moves.ideal);
-    if (is_soak()) assert_true(quantile(&steps, 0.99) <= 2); /* a short one has few steps, and a machine with others */
+    if (is_soak()) assert_true(quantile(&steps, 0.99) <= 2); /* a short run has few steps, and shares the machine */
     mr_ps_cluster_map_free(moves.last);
     free(steps.seconds);
 }
 
-/* ---- Slots that are large. */
+/* ---- Large slots. */
 
 static mr_ps_table *large_table(mr_ps *ps) {
     const mr_ps_array array = {.name = "w", .dims = 1, .shape = {LARGE}};
@@ -320,13 +320,13 @@ static mr_ps_table *large_table(mr_ps *ps) {
 }
 
 static void start_without_workers(ps_fixture *fixture) {
-    fixture->workers = 1; /* this process is the one */
+    fixture->workers = 1; /* this process is the worker */
     assert_true(ps_fixture_start_scheduler(fixture));
     fixture->workers = 0;
     for (uint32_t i = 0; i < fixture->servers; i++) ps_fixture_start_server(fixture, i);
 }
 
-/* A checkpoint of megabytes, which was asked for, comes back, onto another number of servers. */
+/* A requested checkpoint of megabytes is restored, onto another number of servers. */
 static void large_slots_are_restored(void **state) {
     ps_fixture fixture = {.servers = 1, .slots = 2, .copies = 1, .consistency = MR_PS_ASP, .steps = 1};
     float *values = xcalloc(LARGE, sizeof *values), *before = xcalloc(LARGE, sizeof *before), *after = values;

@@ -1,6 +1,6 @@
-/* ps_status_test.c — what `miniray ps status` and mr_ps_overview_get tell of real processes: tables and what is in
- * them, trouble with checkpoints, and what is awaited when servers do not come or do not come back; which a worker that
- * waits in vain, and the log, say too. */
+/* ps_status_test.c — output of `miniray ps status` and mr_ps_overview_get for real processes: tables and their
+ * contents, failed checkpoints, and the cause of a stall when servers do not start or do not come back; errors of
+ * waiting workers, and the log, name the cause too. */
 #include <fcntl.h>
 #include <limits.h>
 #include <pty.h>
@@ -28,7 +28,7 @@ enum { SLOTS = 4, DIM = 3, KEYS = 50, ITEMS = 60, LOG_MAX = 1 << 16 };
 #define A_WHILE_US INT64_C(1000000)
 #define LONG_NAME  "a table with a name that is rather long, but not too long"
 
-/* What all processes of the world write to stderr goes to a file, from now on; to be closed. */
+/* Redirects the stderr of all processes of the fixture to a file, from now on; the caller closes it. */
 static int divert(ps_fixture *fixture) {
     int before = dup(STDERR_FILENO), file = memfd_create("log", 0);
     assert_true(before >= 0 && file >= 0);
@@ -60,7 +60,7 @@ static mr_ps_overview *overview_of(const ps_fixture *fixture) {
     return overview;
 }
 
-/* The first overview that is as it should be. */
+/* The first overview for which `is` holds. */
 static mr_ps_overview *overview_when(const ps_fixture *fixture, bool (*is)(const mr_ps_overview *overview)) {
     mr_ps_overview *overview = overview_of(fixture);
     for (int64_t us = 0; !is(overview); us += 20000, usleep(20000)) {
@@ -77,7 +77,7 @@ static void status(const ps_fixture *fixture, const char *arguments, char *text,
     assert_true(ps_fixture_status(fixture, arguments, text, room));
 }
 
-/* The same on a terminal of so many columns. */
+/* The same on a terminal of `columns` columns. */
 static void status_at(const ps_fixture *fixture, unsigned short columns, char *text, size_t room) {
     const struct winsize window = {.ws_row = 50, .ws_col = columns};
     char program[PATH_MAX];
@@ -110,7 +110,7 @@ static void has(const char *text, const char *words) {
 
 /* ---- Tables. */
 
-/* One of nothing, where there is none of that name. */
+/* An empty state, if there is no table of that name. */
 static mr_ps_table_state table_of(const mr_ps_overview *overview, const char *name) {
     for (uint32_t i = 0; i < overview->table_count; i++)
         if (strcmp(overview->tables[i].name, name) == 0) return overview->tables[i];
@@ -151,7 +151,7 @@ static void push_to_all(mr_ps *ps) {
     for (int i = 0; i < 4; i++) mr_ps_table_free(tables[i]);
 }
 
-/* A name that is too long for it is cut, and the columns behind it are there. */
+/* A name that is too long is cut, and the columns after it are complete. */
 static void fits_into_a_terminal(const ps_fixture *fixture) {
     char text[16384], *line = text;
     int found = 0;
@@ -211,7 +211,7 @@ static void tables_are_shown(void **state) {
 static bool is_troubled(const mr_ps_overview *overview) { return overview->checkpoint_failed != 0; }
 static bool is_fine(const mr_ps_overview *overview) { return overview->checkpoint_failed == 0; }
 
-/* A folder lies where the next manifest would be written: as good as a disk that is full. */
+/* A folder has the name of the next manifest: equivalent to a full disk. */
 static void trouble_with_checkpoints_is_shown(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
     char text[16384], obstacle[TEMP_DIR_FOLDER_MAX + 32];
@@ -237,7 +237,7 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     mr_status outcome = MR_TIMEOUT;
     while (failed == 0 && (outcome = mr_ps_checkpoint(fixture.address, A_WHILE_US, &failed)) == MR_TIMEOUT &&
            strstr(mr_last_error(), "manifest.new") == NULL) {}
-    assert_int_equal(outcome, MR_TIMEOUT); /* and it says why */
+    assert_int_equal(outcome, MR_TIMEOUT); /* with the cause */
     overview = overview_when(&fixture, is_troubled);
     has(overview->checkpoint_error, "manifest.new");
     assert_true(overview->checkpoint == number && overview->checkpoint_error_us >= overview->checkpoint_us);
@@ -252,12 +252,12 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     must(mr_ps_checkpoint(fixture.address, PS_FIXTURE_PATIENCE_US, &number));
     overview = overview_when(&fixture, is_fine);
     assert_true(overview->checkpoint >= number);
-    has(overview->checkpoint_error, "manifest.new"); /* what it was */
+    has(overview->checkpoint_error, "manifest.new"); /* the cause */
     mr_ps_overview_free(overview);
     status(&fixture, "", text, sizeof text);
     has(text, "An earlier checkpoint failed ");
 
-    ps_fixture_kill(&fixture, &fixture.scheduler); /* the next one knows when the last was written, too */
+    ps_fixture_kill(&fixture, &fixture.scheduler); /* the next scheduler knows the time of the last checkpoint, too */
     assert_true(ps_fixture_start_scheduler(&fixture));
     int64_t until_us = clock_now_us(clock_real()) + PS_FIXTURE_PATIENCE_US;
     for (; ps_fixture_checkpoint(&fixture) == 0; usleep(20000)) assert_true(clock_now_us(clock_real()) < until_us);
@@ -269,7 +269,7 @@ static void trouble_with_checkpoints_is_shown(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-/* ---- What is awaited. */
+/* ---- Stalls. */
 
 static bool awaits(const mr_ps_overview *overview) { return overview->stall[0] != '\0'; }
 static bool awaits_nothing(const mr_ps_overview *overview) { return overview->stall[0] == '\0'; }
@@ -305,7 +305,7 @@ static void servers_that_never_came_are_named(void **state) {
     close(log);
 }
 
-/* With one copy of each slot: nobody else has what it had, and it might be only silent. */
+/* With one replica of each slot: no other server has its slots, and it might be only silent. */
 static void servers_that_do_not_come_back_are_named(void **state) {
     ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
     const mr_ps_table_options rows = MR_OPTIONS(mr_ps_table_options, .dim = 1);
@@ -373,7 +373,7 @@ static void spoil_shards(const ps_fixture *fixture) {
         }
 }
 
-/* Nothing begins from nothing, and whoever waits is told why. */
+/* No generation begins from nothing, and waiting workers get the cause. */
 static void checkpoints_that_are_all_damaged_are_told(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = 1, .slots = SLOTS, .copies = 1, .consistency = MR_PS_ASP};
     char text[16384];
@@ -437,12 +437,12 @@ static void fill_slots(const ps_fixture *fixture) {
     mr_ps_close(ps);
 }
 
-/* As when it is full: files do not grow beyond what the log needs. */
+/* Equivalent to a full disk: files cannot grow beyond the size that the log needs. */
 static void a_disk_that_takes_nothing_is_told(void **state) {
     ps_fixture fixture = {.servers = 2, .workers = 1, .slots = SLOTS, .copies = 2, .consistency = MR_PS_ASP};
     char text[16384];
     uint64_t number;
-    signal(SIGXFSZ, SIG_IGN); /* of the processes of the world */
+    signal(SIGXFSZ, SIG_IGN); /* of the processes of the fixture */
     int log = divert(&fixture);
     assert_true(ps_fixture_start_scheduler(&fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&fixture, i);
@@ -451,7 +451,7 @@ static void a_disk_that_takes_nothing_is_told(void **state) {
     limit_files(fixture.scheduler, 8192);
     assert_int_equal(mr_ps_checkpoint(fixture.address, 2 * A_WHILE_US, &number), MR_TIMEOUT);
     has(mr_last_error(), "cannot write 'shard-");
-    assert_int_equal(lines_with(log, "cannot write checkpoints in"), 1); /* however often it was tried */
+    assert_int_equal(lines_with(log, "cannot write checkpoints in"), 1); /* for any number of attempts */
     ps_fixture_kill(&fixture, &fixture.server[1]);
     ps_fixture_start_server(&fixture, 1);
     mr_ps_overview *overview = overview_when(&fixture, awaits);

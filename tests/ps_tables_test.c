@@ -1,4 +1,5 @@
-/* ps_tables_test.c — tables of every kind, over unix sockets and tcp, beside the same arithmetic in this process. */
+/* ps_tables_test.c — tables of every kind, over unix sockets and tcp, compared with the same arithmetic in this
+ * process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,7 @@ static void begin_with(scene *scene, bool tcp, mr_ps_consistency consistency, ui
     assert_true(ps_fixture_init(&scene->fixture));
     assert_true(ps_fixture_start_scheduler(&scene->fixture));
     for (uint32_t i = 0; i < 2; i++) ps_fixture_start_server(&scene->fixture, i);
-    scene->fixture.workers = 0; /* this process is the one */
+    scene->fixture.workers = 0; /* this process is the worker */
     assert_int_equal(mr_ps_connect(scene->fixture.address, 0, PS_FIXTURE_PATIENCE_US, &scene->ps), MR_OK);
 }
 
@@ -62,7 +63,7 @@ static void fill(rng *rng, float *values, size_t count) {
 
 /* ---- Optimizers. */
 
-typedef struct twin { /* a row or an array, as its optimizer has it */
+typedef struct twin { /* a row or an array, with the state of its optimizer */
     optim optim;
     float values[KEYS * DIM], state[OPTIM_STATES_MAX][KEYS * DIM];
 } twin;
@@ -85,7 +86,7 @@ static void twin_push(twin *twin, uint64_t t, float rate, size_t first, size_t c
 static const char *const row_optimizers[] = {"add",     "sgd",  "momentum", "nesterov", "adagrad",
                                              "rmsprop", "adam", "adamw",    "ftrl"};
 
-static float rate_of(const char *optimizer) { return strcmp(optimizer, "add") == 0 ? 0 : 0.5f; } /* it has none */
+static float rate_of(const char *optimizer) { return strcmp(optimizer, "add") == 0 ? 0 : 0.5f; } /* add: none */
 
 static void optimize_rows(scene *scene, const char *name, rng *rng) {
     mr_ps_table *table =
@@ -146,11 +147,11 @@ static void optimizers(mr_ps_consistency consistency, bool tcp) {
 static void optimizers_in_rounds(void **state) { optimizers(MR_PS_BSP, true); }
 static void optimizers_without_rounds(void **state) { optimizers(MR_PS_ASP, false); }
 
-/* ---- Lists of keys, of any kind, beside a plain array. */
+/* ---- Lists of keys, of any kind, compared with a plain array. */
 
 enum { SPACE = 3000, LONGEST = 6 };
 
-typedef struct plain { /* what is in the tables, by key */
+typedef struct plain { /* content of the tables, by key */
     float rows[SPACE][DIM], vectors[SPACE][LONGEST];
     int64_t counts[SPACE];
 } plain;
@@ -244,7 +245,7 @@ static void lists(bool tcp, mr_ps_consistency consistency) {
 static void lists_of_keys(void **state) { lists(false, MR_PS_ASP); }
 static void lists_of_keys_by_tcp(void **state) { lists(true, MR_PS_SSP); }
 
-/* In rounds what is pushed and pulled in one is what the step makes of it. */
+/* With rounds, the pull of a push_pull returns the result of the step. */
 static void a_round_shows_what_it_makes(void **state) {
     scene scene;
     begin(&scene, false, MR_PS_BSP);
@@ -256,7 +257,7 @@ static void a_round_shows_what_it_makes(void **state) {
         assert_int_equal(step_of(&scene), step);
         must(mr_ps_push_pull(table, keys, 2, values, after, NULL, NULL, &ticket));
         must(mr_ps_push(table, keys, 1, values, NULL, NULL, &(mr_ps_ticket){0})); /* one key once more */
-        must(mr_ps_pull(table, keys, 2, before, NULL, NULL, NULL));               /* not held up by it */
+        must(mr_ps_pull(table, keys, 2, before, NULL, NULL, NULL));               /* not delayed by it */
         must(mr_ps_end(scene.ps));
         must(mr_ps_wait(scene.ps, ticket, PS_FIXTURE_PATIENCE_US));
         for (int i = 0; i < 2 * DIM; i++) {
@@ -269,7 +270,7 @@ static void a_round_shows_what_it_makes(void **state) {
     finish(&scene);
 }
 
-/* ---- Ranges, and what has changed. */
+/* ---- Ranges, and changes since a version. */
 
 static void a_range_of_keys(void **state) {
     enum { MANY = 100 };
@@ -342,7 +343,7 @@ static void only_what_has_changed(void **state) {
     finish(&scene);
 }
 
-/* ---- Large ones are cut into many messages. */
+/* ---- Large requests are split into many messages. */
 
 static void large_requests(bool tcp) {
     enum { MANY = 150000, ITEMS = 5 << 18 };
@@ -378,7 +379,7 @@ static void large_requests(bool tcp) {
 static void large_requests_are_cut(void **state) { large_requests(false); }
 static void large_requests_are_cut_by_tcp(void **state) { large_requests(true); }
 
-/* Many small ones, none of which is waited for, are done in their order. */
+/* Many small requests without waits are done in their order. */
 static void small_requests_go_together(void **state) {
     enum { MANY = 20000 };
     scene scene;
@@ -394,7 +395,7 @@ static void small_requests_go_together(void **state) {
                         &tickets[i]));
     }
     must(mr_ps_pull(table, keys, 10, shown, NULL, NULL, NULL));
-    for (int i = 0; i < 10; i++) assert_true(shown[i] == (float)(MANY - 10 + i)); /* the last that was set */
+    for (int i = 0; i < 10; i++) assert_true(shown[i] == (float)(MANY - 10 + i)); /* the last set */
     for (int i = 0; i < MANY; i++) must(mr_ps_wait(scene.ps, tickets[i], PS_FIXTURE_PATIENCE_US));
     free(values);
     free(tickets);

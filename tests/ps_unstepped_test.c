@@ -254,7 +254,7 @@ static void whoever_comes_next_is_told_of_a_loss(void **state) {
     }
 }
 
-/* Begins a step, and begins it again while a loss makes it void, as a program with steps does. */
+/* Begins a step, and begins it again while a loss voids it, as a program with steps does. */
 static uint64_t begin_and_look(const client *client, float *found) {
     uint64_t step;
     mr_status status;

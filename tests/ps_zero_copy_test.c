@@ -1,6 +1,6 @@
 /* ps_zero_copy_test.c — large arrays that are pushed from the caller's memory (kv/client/zero_copy.h) while servers are
- * killed and stopped: as soon as a ticket is over, or a call has given up, that memory is overwritten and freed. At the
- * end the values have the bits of plain sums in one process. */
+ * killed and stopped: as soon as a ticket is over, or a call has timed out, that memory is overwritten and freed. At
+ * the end the values have the bits of plain sums in one process. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 enum { SLOTS = 4, ITEMS = 2 << 20, BLOCK = 64 << 10, STEPS = 10, STRUCK = 4, BUFFERS = 3, SHORT_US = 100000 };
 
 typedef struct buffer {
-    float *values; /* owned; NULL: nothing is under way */
+    float *values; /* owned; NULL: no push in flight */
     mr_ps_ticket ticket;
 } buffer;
 
@@ -29,7 +29,7 @@ typedef struct scene {
     mr_ps *ps;
     mr_ps_table *table;
     buffer buffers[BUFFERS];
-    unsigned voided; /* pushes that went with a checkpoint */
+    unsigned voided; /* pushes that a restore voided */
     bool struck;
 } scene;
 
@@ -44,7 +44,7 @@ static void begin(scene *scene, const ps_fixture *kind) {
     assert_true(ps_fixture_init(&scene->fixture));
     assert_true(ps_fixture_start_scheduler(&scene->fixture));
     for (uint32_t i = 0; i < scene->fixture.servers; i++) ps_fixture_start_server(&scene->fixture, i);
-    scene->fixture.workers = 0; /* this process is the one */
+    scene->fixture.workers = 0; /* this process is the worker */
     scene->ps = ps_fixture_connect(&scene->fixture, 0);
     assert_non_null(scene->ps);
     must(mr_ps_table_create(scene->ps, "table", &options, PS_FIXTURE_PATIENCE_US, &scene->table));
@@ -57,7 +57,7 @@ static void finish(scene *scene) {
     assert_true(ps_fixture_fini(&scene->fixture));
 }
 
-/* Sums of these are rounded: they depend on the order, and on each being there once. */
+/* Sums of these are rounded: they depend on the order, and on each push being counted once. */
 static float value_of(uint64_t step, size_t i) { return (float)((i * 31 + step * 17) % 1009) / 97.0f; }
 
 static float *values_of(uint64_t step) {
@@ -90,7 +90,7 @@ static uint64_t step_of(scene *scene) {
     return step;
 }
 
-/* MR_STALE: its step, and perhaps others, will be played again. */
+/* MR_STALE: its step, and perhaps others, will be repeated. */
 static bool is_valid(scene *scene, mr_status status) {
     if (status != MR_STALE) must(status);
     scene->voided += status == MR_STALE;
@@ -106,7 +106,7 @@ static void take_back(scene *scene, buffer *buffer) {
 
 typedef void strike_fn(scene *scene);
 
-/* Whoever is stopped reads nothing, so what was pushed to it meanwhile is still lent when it is struck. */
+/* A stopped server reads nothing, so pushes to it are still borrowed when it is killed. */
 static void push_step(scene *scene, uint64_t step, strike_fn *strike) {
     buffer *buffer = &scene->buffers[step % BUFFERS];
     bool strikes = step == STRUCK && !scene->struck;
@@ -140,7 +140,7 @@ static void play(scene *scene, strike_fn *strike) {
     assert_true(scene->struck);
     must(mr_ps_flush(scene->ps, PS_FIXTURE_PATIENCE_US));
     expect(scene, STEPS);
-    printf("    %u pushes were made again\n", scene->voided); /* with two copies: if others were taken for dead, too */
+    printf("    %u pushes were made again\n", scene->voided); /* two replicas: only if other servers were suspected */
 }
 
 static void kill_it(scene *scene) {
@@ -161,7 +161,7 @@ static void a_server_is_killed_by_tcp(void **state) {
 
 static void a_server_is_killed_by_unix(void **state) { a_server_is_killed(&(ps_fixture){.servers = 3, .copies = 2}); }
 
-/* Nobody else has its slots: the tables go back to a checkpoint, and the steps since are played again. */
+/* No other server has its slots: the tables go back to a checkpoint, and the steps since are repeated. */
 static void the_only_copy_is_killed(void **state) {
     scene scene;
     begin(&scene, &(ps_fixture){.tcp = true, .servers = 2, .copies = 1, .checkpoint_us = 300000});
@@ -170,7 +170,7 @@ static void the_only_copy_is_killed(void **state) {
     finish(&scene);
 }
 
-/* The others have its slots while its link is still full of what it was sent: the ticket is over nevertheless. */
+/* Other servers have its slots while its link is still full of sent data: the ticket is over nevertheless. */
 static void replace_it(scene *scene) {
     take_back(scene, &scene->buffers[STRUCK % BUFFERS]);
     kill(scene->fixture.server[0], SIGCONT);
@@ -191,7 +191,7 @@ static void a_server_stops_by_unix(void **state) {
     a_server_stops_and_wakes_up(&(ps_fixture){.servers = 3, .copies = 2});
 }
 
-/* The scheduler first and last: nobody is taken for dead. */
+/* The scheduler first and last: no server is suspected. */
 static void stop_all(ps_fixture *fixture) {
     kill(fixture->scheduler, SIGSTOP);
     assert_true(test_child_stops(fixture->scheduler));
@@ -199,7 +199,7 @@ static void stop_all(ps_fixture *fixture) {
     for (uint32_t i = 0; i < fixture->servers; i++) assert_true(test_child_stops(fixture->server[i]));
 }
 
-/* A call that waits, and gives up: what it pushed is still pushed, what it would have pulled is not. */
+/* A call that times out: its push is still applied, its pull is not. */
 static void calls_that_give_up(const ps_fixture *kind) {
     const mr_ps_request_options soon = MR_OPTIONS(mr_ps_request_options, .timeout_us = SHORT_US),
                                 forever = MR_OPTIONS(mr_ps_request_options, .timeout_us = MR_FOREVER);

@@ -1,4 +1,5 @@
-/* resources_test.c — tasks and actors get what they ask for, whole or in parts, and no two get the same. */
+/* resources_test.c — tasks and actors get the resources that they request, whole or fractional, and no two get the
+ * same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +64,7 @@ static void what_there_is_once_one_has_at_a_time(void **state) {
     one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .resources = "table=2,seat=0.1"));
 }
 
-/* An actor has what it asked for as long as it lives, and takes no CPU if it asked for none. */
+/* An actor has its resources as long as it lives, and takes no CPU if it requests none. */
 static void an_actor_keeps_what_it_has(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX];
     mr_actor peers[2 * WORKERS];

@@ -1,4 +1,4 @@
-/* rpc_process_test.c — calls between two real processes, over unix sockets, tcp and shared memory: answers, deadlines,
+/* rpc_process_test.c — RPCs between two real processes, over unix sockets, tcp and shared memory: answers, deadlines,
  * cancellation, large bodies, back-pressure, and a peer that is stopped or killed. */
 #include <setjmp.h>
 #include <signal.h>
@@ -25,11 +25,11 @@ enum {                 /* methods of the server */
        METHOD_ECHO,    /* answers with the payload, and with the body if there is one */
        METHOD_HOLD,    /* never answers */
        METHOD_CANCELS, /* answers with the number of cancellations it has seen */
-       METHOD_BODY,    /* answers with a body of as many bytes as the payload says (u64) */
-       METHOD_DIE,     /* kill -9 */
+       METHOD_BODY,    /* answers with a body of the size in the payload (u64) */
+       METHOD_DIE,     /* kills itself with SIGKILL */
 };
 
-/* By words: a sanitizer makes each store dear. The sizes are multiples of eight. */
+/* By words: a sanitizer makes each store expensive. The sizes are multiples of eight. */
 static void fill(uint8_t *body, size_t size) {
     for (size_t i = 0; i < size; i += 8) memcpy(body + i, &(uint64_t){i * UINT64_C(0x9e3779b97f4a7c15)}, 8);
 }
@@ -39,9 +39,9 @@ static void fill(uint8_t *body, size_t size) {
 typedef struct server {
     rpc_peer_wire wire;
     const char *broker;
-    int address_fd; /* it writes where it listens */
+    int address_fd; /* it writes its address there */
     rpc_peer peer;
-    list waiting; /* answers that met a full link */
+    list waiting; /* answers that found the link full */
     uint8_t *body;
     uint64_t cancels, links;
     bool had_links;
@@ -207,7 +207,7 @@ static bool until(client *client, const unsigned *counter, unsigned value) {
 static client *client_open(rpc_peer_wire wire) {
     client *client = xcalloc(1, sizeof *client);
     client->wire = wire;
-    broker_process_start(&client->broker, 0, NULL); /* its folder is also where the unix socket is */
+    broker_process_start(&client->broker, 0, NULL); /* its folder also has the unix socket */
     int fds[2];
     assert_int_equal(pipe(fds), 0);
     client->server = (server){.wire = wire, .broker = client->broker.path, .address_fd = fds[1]};
@@ -282,7 +282,7 @@ static void deadlines_and_cancellations(void **state) {
         assert_int_equal(ask(client, METHOD_HOLD, 1, 20 * 1000, &late), MR_OK);
         assert_true(until(client, &late.count, 1));
         assert_int_equal(late.status, MR_TIMEOUT);
-        assert_echo(client); /* which takes the place, and so tells the server that the first is over */
+        assert_echo(client); /* which reuses the place, and so tells the server that the first is over */
 
         uint8_t *payload;
         assert_int_equal(rpc_begin(client->peer.rpc, client->link, METHOD_HOLD, 0, &payload), MR_OK);
@@ -316,7 +316,7 @@ static void a_killed_peer_ends_its_calls_with_the_cause(void **state) {
             assert_int_equal(outcomes[i].why.status, MR_PEER_DIED);
             assert_true(strlen(outcomes[i].why.text) > 0);
             assert_int_equal(outcomes[i].why.pid, client->server_pid);
-            if (wire == WIRE_SHM) assert_int_equal(outcomes[i].why.signal, SIGKILL); /* the broker knows how it ended */
+            if (wire == WIRE_SHM) assert_int_equal(outcomes[i].why.signal, SIGKILL); /* the broker knows the cause */
         }
         assert_int_equal(client->closed, 1);
         assert_int_equal(rpc_open_count(client->peer.rpc), 0);
@@ -363,7 +363,7 @@ static void large_bodies_go_there_and_back(void **state) {
     free(body);
 }
 
-/* Through shared memory; elsewhere, and where there is no room for it, the call is as it was when it was begun. */
+/* Through shared memory; over other transports, and without room, the call is unchanged. */
 static void a_body_in_pieces_leaves_at_once_or_not_at_all(void **state) {
     enum { SIZE = 10 * 1000, MORE = 16 << 20 };
     uint8_t *body = xmalloc(MORE);
@@ -395,9 +395,9 @@ static void a_body_in_pieces_leaves_at_once_or_not_at_all(void **state) {
     free(body);
 }
 
-/* It ends at once, however much of its answer is still on the way, and the link goes on. */
+/* It ends at once, however much of its answer is still in flight, and the link continues. */
 static void a_call_is_given_up_in_the_middle_of_a_body(void **state) {
-    enum { SIZE = 16 << 20 }; /* the server is deaf while it fills them, and must not be taken for dead meanwhile */
+    enum { SIZE = 16 << 20 }; /* the server is silent while it fills them, and must not be suspected meanwhile */
     for (rpc_peer_wire wire = 0; wire < WIRE_COUNT; wire++) {
         client *client = client_open(wire);
         outcome outcome;
@@ -406,7 +406,7 @@ static void a_call_is_given_up_in_the_middle_of_a_body(void **state) {
         while (outcome.body == NULL && clock_now_us(clock_real()) < deadline_us) /* until it begins to arrive */
             rpc_peer_turn(&client->peer, 100 * 1000);
         assert_non_null(outcome.body);
-        if (outcome.count == 0) { /* the whole of it may have come at once */
+        if (outcome.count == 0) { /* all of it may have arrived at once */
             rpc_call_id id = {.number = RPC_CALL_WINDOW, .link = client->link};
             assert_int_equal(rpc_cancel(client->peer.rpc, id), MR_OK);
             free(outcome.body);

@@ -1,5 +1,5 @@
-/* runtime_actor_test.c — actors as a program sees them: order, names, deferred answers, threads, death and restart.
- * The test is the program: its workers are this same binary, started again. */
+/* runtime_actor_test.c — actors seen from a driver: order, names, deferred answers, threads, death and restart. The
+ * test is the driver: its workers are this same binary, started again. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000 };
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(fail_with) {
     mr_span text;
@@ -28,12 +28,12 @@ MR_TASK(fail_with) {
     return mr_fail(call, "%.*s", (int)text.size, (const char *)text.data);
 }
 
-/* A class that answers to every name. */
+/* A class with a method for every name. */
 static mr_status echo_name(mr_call *call) { return mr_return(call, mr_str(mr_call_name(call))); }
 
 __attribute__((constructor)) static void echo_register(void) { mr_register_method("Echo", "*", echo_name); }
 
-/* A gate keeps those who wait at it until it is opened. */
+/* A gate blocks its callers until it is opened. */
 typedef struct gate {
     mr_call *waiting[8];
     int count;
@@ -75,7 +75,7 @@ MR_METHOD(Gate, in_a_thread) {
     return pthread_create(&thread, NULL, answer_in_a_while, call) != 0 || pthread_detach(thread) != 0 ? MR_IO : MR_OK;
 }
 
-MR_METHOD(Gate, at_once) { /* finished before the body is left */
+MR_METHOD(Gate, at_once) { /* finished before the body returns */
     mr_defer(call);
     mr_finish(call, mr_return(call, mr_handle(mr_call_self(call))));
     return MR_OK;
@@ -93,7 +93,7 @@ MR_TASK(pause_ms) {
     return mr_return(call, mr_int(ms));
 }
 
-/* Several threads meet inside of it. */
+/* Several threads are inside of it at once. */
 typedef struct room {
     pthread_mutex_t lock;
     pthread_cond_t came;
@@ -107,7 +107,7 @@ MR_CREATE(Room) {
     return mr_set_self(call, self, free);
 }
 
-MR_METHOD(Room, meet) { /* returns when so many are inside, with the number in which it began */
+MR_METHOD(Room, meet) { /* returns when the given number of calls are inside, with the position in which it began */
     room *self = mr_self(call);
     int64_t wanted;
     MR_TRY(mr_arg_int(call, 0, &wanted));
@@ -141,7 +141,7 @@ MR_METHOD(Counter, die) {
     return MR_OK;
 }
 
-MR_TASK(count_with) { /* a task that calls an actor it was handed */
+MR_TASK(count_with) { /* a task that calls an actor by a handle argument */
     mr_actor counter;
     mr_ref ref;
     mr_value value;
@@ -246,7 +246,7 @@ static void an_actor_may_be_created_with_futures(void **state) {
     mr_ref start, bad, ref, second;
     assert_int_equal(mr_call_task(mr, "pause_ms", &start, mr_int(20)), MR_OK);
     assert_int_equal(mr_new_actor(mr, "Counter", &counter, mr_future(start)), MR_OK);
-    assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK); /* made before the actor can be */
+    assert_int_equal(mr_call_actor(mr, counter, "next", &ref), MR_OK); /* before the actor can be created */
     assert_int_equal(mr_call_actor(mr, counter, "next", &second), MR_OK);
     assert_int_equal(future_assert_int(mr, second), 22);
     assert_int_equal(future_assert_int(mr, ref), 21);
@@ -259,8 +259,7 @@ static void an_actor_may_be_created_with_futures(void **state) {
     mr_release(mr, bad);
 }
 
-/* Calls that are lost with the actor's process are sent to the next one, in their order; those that may not be are not.
- */
+/* Calls that are lost with the actor's process are sent to the next one, in their order, if they have retries. */
 static void lost_calls_are_sent_again(void **state) {
     enum { MANY = 50 };
     mr_actor phoenix;
@@ -277,8 +276,7 @@ static void lost_calls_are_sent_again(void **state) {
     for (int i = 0; i < MANY; i++) assert_int_equal(mr_call_actor(mr, phoenix, "next", &refs[i]), MR_OK);
     assert_int_equal(future_assert_failure(mr, death), MR_ACTOR_DIED);
     assert_int_equal(future_assert_failure(mr, once), MR_ACTOR_DIED);
-    for (int i = 0; i < MANY; i++)
-        assert_int_equal(future_assert_int(mr, refs[i]), i + 1); /* of the one that was born again */
+    for (int i = 0; i < MANY; i++) assert_int_equal(future_assert_int(mr, refs[i]), i + 1); /* of the restarted actor */
 }
 
 static void an_actor_may_have_several_threads(void **state) {
@@ -290,7 +288,7 @@ static void an_actor_may_have_several_threads(void **state) {
     assert_int_equal(mr_actor_create(mr, "Room", &options, NULL, 0, &room), MR_OK);
     for (int i = 0; i < THREADS; i++) assert_int_equal(mr_call_actor(mr, room, "meet", &refs[i], mr_int(4)), MR_OK);
     for (int i = 0; i < THREADS; i++) {
-        int64_t number = future_assert_int(mr, refs[i]); /* none of them comes before all are inside */
+        int64_t number = future_assert_int(mr, refs[i]); /* none returns before all are inside */
         assert_true(number >= 1 && number <= THREADS && !seen[number]);
         seen[number] = true;
     }
@@ -315,10 +313,10 @@ static void a_dead_actor_is_reported_or_started_again(void **state) {
     assert_int_equal(mr_call_actor(mr, phoenix, "die", &ref), MR_OK);
     assert_int_equal(future_assert_failure(mr, ref), MR_ACTOR_DIED);
     assert_int_equal(mr_call_actor(mr, phoenix, "next", &ref), MR_OK);
-    assert_int_equal(future_assert_int(mr, ref), 8); /* born again, with what it was created with */
+    assert_int_equal(future_assert_int(mr, ref), 8); /* restarted, with its creation arguments */
 }
 
-/* What a handle's holder can know, and how a process is ended without the actor. */
+/* Information for the holder of a handle, and the end of a process without the actor's. */
 static void an_actor_is_looked_at_and_restarted(void **state) {
     static mr_actor_info facts;
     mr_actor actor;
@@ -336,7 +334,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
         assert_int_equal(future_assert_int(mr, ref), i);
     }
     assert_int_equal(mr_actor_restart(mr, actor), MR_OK);
-    for (mr_status status = MR_ACTOR_DIED; status == MR_ACTOR_DIED;) { /* calls that were too early are lost with it */
+    for (mr_status status = MR_ACTOR_DIED; status == MR_ACTOR_DIED;) { /* earlier calls are lost with it */
         mr_value value;
         int64_t number = 3;
         assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
@@ -346,7 +344,7 @@ static void an_actor_is_looked_at_and_restarted(void **state) {
     }
     assert_int_equal(mr_actor_info_get(mr, actor, &facts), MR_OK);
     assert_int_equal(facts.starts, 2);
-    assert_int_equal(mr_actor_restart(mr, actor), MR_OK); /* it may not again: it is dead */
+    assert_int_equal(mr_actor_restart(mr, actor), MR_OK); /* no restart is left: it is dead */
     do assert_int_equal(mr_call_actor(mr, actor, "next", &ref), MR_OK);
     while (future_assert_failure(mr, ref) != MR_ACTOR_DIED);
     static char much[MR_ABOUT_MAX + 1];

@@ -1,14 +1,15 @@
 /* runtime_chaos_test.c — processes die at random under a mixed load (tests/support/chaos_load.h): every result is right
- * or says why there is none, and at the end nothing is left: no process, file, descriptor, object, byte of the arena.
+ * or its error names the cause, and at the end nothing is left: no process, file, descriptor, object, byte of the
+ * arena.
  *
- *   workers_die              a program with a private node and a small store; a worker is killed every 50 ms
- *   programs_and_nodes_die   programs come to a lasting node and go; workers, programs and the node itself are killed
- *   private_nodes_die        a program is killed, interrupted, or loses its node, at any moment of its life
+ *   workers_die             a driver with a private node and a small store; a worker is killed every 50 ms
+ *   programs_and_nodes_die  drivers join a standalone node and leave; workers, drivers and the node itself are killed
+ *   private_nodes_die       a driver is killed, interrupted, or loses its node, at any moment of its life
  *
- * Each lasts some seconds, or MINIRAY_CHAOS_SECONDS. What happens is drawn from MINIRAY_CHAOS_SEED, or a new seed,
- * which is printed: the same seed is the same plan, though not the same timing.
+ * Each lasts some seconds, or MINIRAY_CHAOS_SECONDS. Random choices come from MINIRAY_CHAOS_SEED, or a new seed, which
+ * is printed: the same seed gives the same plan, though not the same timing.
  *
- * The programs are children of this process, which has no threads, kills, and looks after what they leave. */
+ * The drivers are children of this process, which has no threads, kills processes, and checks for remains. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -39,10 +40,10 @@ enum {
     THREADS = 4,
     PROGRAMS = 3,
     KILL_EVERY_MS = 50,
-    STORE_BYTES = 24 << 20, /* what the loads keep is about twice as much */
+    STORE_BYTES = 24 << 20, /* the loads keep about twice as much */
     VICTIMS_MAX = 64,
-    NODE_GONE = 3,                                 /* exit status of a program that was told so */
-    ARENA_KEPT_MAX = STORE_BYTES / 16 + (1 << 20), /* rings of events, and slots for the next objects */
+    NODE_GONE = 3,                                 /* exit status of a driver that lost its node */
+    ARENA_KEPT_MAX = STORE_BYTES / 16 + (1 << 20), /* event rings, and headers for the next objects */
     GROWTH_KB_MAX = 16 * 1024,
     FLAT_SECONDS_MIN = 20, /* a shorter run says nothing about memory */
 };
@@ -64,7 +65,7 @@ typedef struct program {
     int64_t until_ms;
     int threads;
     bool node_may_die;
-    int told[2]; /* its tally */
+    int told[2]; /* pipe for its totals */
     pid_t pid;
 } program;
 
@@ -93,7 +94,7 @@ static long anonymous_kb(int pid) {
     return kb;
 }
 
-/* ---- A program. */
+/* ---- A driver. */
 
 typedef struct load_thread {
     pthread_t thread;
@@ -109,7 +110,7 @@ static void *run_load(void *argument) {
     return NULL;
 }
 
-/* Runs its loads until the time is over; what the worst of them says. */
+/* Runs its loads until the time is over; returns the worst result. */
 static chaos_end run_loads(const program *program, totals *totals) {
     static load_thread threads[THREADS];
     _Atomic bool over = false;
@@ -144,7 +145,7 @@ static int live(void *argument) {
     program *program = argument;
     totals totals = {0};
     setpgid(0, 0);
-    signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
+    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores it */
     runtime_fixture_enter(program->fixture);
     if (open_runtime(program) != MR_OK) {
         bool told = program->node_may_die && strstr(mr_last_error(), "node") != NULL;
@@ -158,13 +159,13 @@ static int live(void *argument) {
     return end == CHAOS_NODE_GONE ? NODE_GONE : 0;
 }
 
-/* Lives so long at most. */
+/* Lives at most this long. */
 static void program_start(program *program, rng *rng, int64_t life_ms) {
     program->seed = rng_next(rng);
     program->until_ms = runtime_fixture_now_ms() + life_ms;
     program->pid = test_child_start(live, program);
     assert_true(program->pid > 0);
-    setpgid(program->pid, program->pid); /* whoever is first */
+    setpgid(program->pid, program->pid); /* parent and child both call it: the first call counts */
 }
 
 static bool program_has_ended(const program *program) {
@@ -172,8 +173,7 @@ static bool program_has_ended(const program *program) {
     return waitid(P_PID, (id_t)program->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == program->pid;
 }
 
-/* How it ended, as test_child_wait; if it does not, what else there is is told first: its node, say, that does not die.
- * */
+/* Its exit, as test_child_wait; if it does not end, other processes are dumped first, such as its node. */
 static int program_end(const program *program) {
     int64_t start = runtime_fixture_now_ms();
     while (!program_has_ended(program) && runtime_fixture_now_ms() - start < RUNTIME_FIXTURE_GONE_MS) poll(NULL, 0, 1);
@@ -210,8 +210,7 @@ static int parent_of(int pid) {
     return parent;
 }
 
-/* The one that this program has started. Another may be there: of a program that was killed while it started it, so
- * that it came to be one, and to end, only after nothing was left. */
+/* The node started by this driver. Another one may run: of a driver that was killed during the start of its node. */
 static int node_of_program(const program *program) {
     int pids[VICTIMS_MAX];
     size_t count = runtime_fixture_find(program->fixture, "MINIRAY_BOOT=node", pids, VICTIMS_MAX);
@@ -222,12 +221,12 @@ static int node_of_program(const program *program) {
 
 /* ---- Workers die. */
 
-static int live_and_look(void *argument) { /* and sees to it that nothing is left inside of it */
+static int live_and_look(void *argument) { /* and checks that nothing is left inside of it */
     program *program = argument;
     totals totals = {0};
     runtime_fixture_enter(program->fixture);
     TEST_CHILD_CHECK(open_runtime(program) == MR_OK);
-    mr_shutdown(mr); /* what a process opens once is open now */
+    mr_shutdown(mr); /* descriptors that a process opens once are open now */
     size_t fds = temp_dir_entries("/proc/self/fd"), tasks = temp_dir_entries("/proc/self/task");
     TEST_CHILD_CHECK(open_runtime(program) == MR_OK);
     TEST_CHILD_CHECK(runtime_fixture_ready(program->fixture));
@@ -250,7 +249,7 @@ static int live_and_look(void *argument) { /* and sees to it that nothing is lef
     return 0;
 }
 
-static void totals_add(totals *sum, int fd) { /* what programs have said by now */
+static void totals_add(totals *sum, int fd) { /* results that drivers have reported so far */
     totals one;
     while (read(fd, &one, sizeof one) == sizeof one) {
         sum->right += one.right;
@@ -306,14 +305,14 @@ static void workers_die(void **state) {
     runtime_fixture_gone(fixture, "mr_shutdown");
 }
 
-/* ---- Programs and nodes die. */
+/* ---- Drivers and nodes die. */
 
 static int start_node(void *argument) {
     mr_node_info node;
     runtime_fixture_enter(argument);
     mr_node_options options = MR_OPTIONS(mr_node_options, .num_cpus = 3, .store_bytes = STORE_BYTES);
     mr_status status = mr_node_start(&options, &node);
-    for (int i = 0; i < 1000 && status == MR_EXISTS; i++) { /* the one before was killed, and is on its way out */
+    for (int i = 0; i < 1000 && status == MR_EXISTS; i++) { /* the previous node was killed, and is about to end */
         poll(NULL, 0, 10);
         status = mr_node_start(&options, &node);
     }
@@ -327,7 +326,7 @@ static int stop_node(void *argument) {
     return mr_node_stop(NULL, &node);
 }
 
-static int bury_the_shared_actor(void *argument) { /* it outlives its programs */
+static int bury_the_shared_actor(void *argument) { /* it outlives its drivers */
     mr_actor actor;
     runtime_fixture_enter(argument);
     TEST_CHILD_CHECK(mr_init(&MR_OPTIONS(mr_options, .address = "auto", .name_space = "chaos"), &mr) == MR_OK);
@@ -362,14 +361,14 @@ static int look_at_the_arena(void *argument) {
     return 0;
 }
 
-typedef struct scene { /* a lasting node and its programs */
+typedef struct scene { /* a standalone node and its drivers */
     runtime_fixture *fixture;
     rng rng;
     program programs[PROGRAMS];
     int node;
     int64_t until_ms, worst_ms;
     totals totals;
-    uint64_t workers, drivers, nodes; /* killed */
+    uint64_t workers, drivers, nodes; /* number of killed processes */
 } scene;
 
 static void start_one(scene *scene, program *program) {
@@ -384,7 +383,7 @@ static void start_all(scene *scene) {
     for (int i = 0; i < PROGRAMS; i++) start_one(scene, &scene->programs[i]);
 }
 
-/* Every program ends soon, and says that it was for the node; no process is left. */
+/* Every driver ends soon, and reports the loss of the node; no process is left. */
 static void lose_the_node(scene *scene) {
     int64_t start = runtime_fixture_now_ms();
     kill(scene->node, SIGKILL);
@@ -448,7 +447,7 @@ static void end_scene(scene *scene, size_t fds) {
     assert_int_equal(test_child_run(look_at_the_arena, scene->fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd", scene->node);
-    /* the last one may be on its way */
+    /* the last one may be about to end */
     for (int i = 0; i < 1000 && temp_dir_entries(path) > fds; i++) poll(NULL, 0, 10);
     print_message("    the node has %zu descriptors, %zu at first, and %ld KB\n", temp_dir_entries(path), fds,
                   anonymous_kb(scene->node));
@@ -471,7 +470,7 @@ static void programs_and_nodes_die(void **state) {
                                       .told = {told[0], told[1]}};
     assert_int_equal(test_child_run(start_node, scene.fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     snprintf(path, sizeof path, "/proc/%d/fd", node_of(scene.fixture));
-    /* there is none yet */
+    /* it may not exist yet */
     assert_int_equal(test_child_run(bury_the_shared_actor, scene.fixture, RUNTIME_FIXTURE_CHILD_MS), 0);
     wait_until_alone(&scene);
     size_t fds = temp_dir_entries(path);
@@ -487,7 +486,7 @@ static void programs_and_nodes_die(void **state) {
     close(told[0]), close(told[1]);
 }
 
-/* ---- Private nodes, and programs with them, at any moment of their life. */
+/* ---- Private nodes and their drivers, at any moment of their life. */
 
 static void private_nodes_die(void **state) {
     runtime_fixture *fixture = *state;

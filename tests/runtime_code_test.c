@@ -1,4 +1,4 @@
-/* runtime_code_test.c — code that belongs to a task's name reaches every body, and what a body made of it stays. */
+/* runtime_code_test.c — code attached to a task's name reaches every body, and a body's cached result of it stays. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 enum { PATIENCE_US = 30 * 1000 * 1000 };
 
-/* The sum of its code, which it works out once. */
+/* The sum of its code, which it computes once. */
 MR_TASK(sum) {
     void **kept;
     mr_span code = mr_call_code(call, &kept);

@@ -1,6 +1,6 @@
-/* runtime_creation_test.c — what actors are created with, from a program's point of view: large values by name, futures
- * and handles inside of values; all of it there again for an actor that is started again, whoever is gone by then; and
- * nothing is left. */
+/* runtime_creation_test.c — creation arguments of actors, seen from a driver: large values by reference, futures and
+ * handles inside values; a restarted actor gets all of them again, even if their owners are dead; and nothing is
+ * left. */
 #include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18 };
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(slow_int) {
     int64_t number;
@@ -58,7 +58,7 @@ static mr_status ask_number(mr_context *context, mr_actor actor, double *out) {
     return status;
 }
 
-/* What a value comes to: the last item of a tensor, a number, and the sum over a list. */
+/* The sum of a value: the last item of a tensor, a number, or the sum over a list. */
 static mr_status add_up(mr_context *context, const mr_value *value, double *sum) {
     mr_ref ref;
     mr_actor actor;
@@ -92,7 +92,7 @@ static mr_status add_up(mr_context *context, const mr_value *value, double *sum)
     return MR_OK;
 }
 
-/* An actor that knows what its arguments come to. */
+/* An actor that knows the sum of its arguments. */
 MR_CREATE(Sum) {
     double *self = calloc(1, sizeof *self);
     MR_TRY(mr_set_self(call, self, free));
@@ -113,7 +113,7 @@ static mr_status put_floats(mr_context *context, float with, mr_ref *out) {
     return status;
 }
 
-/* Creates an actor from a large value and a reference to another, both its own, and does not live as long. */
+/* Creates an actor from a large value and a reference to another, both its own, and ends earlier than the actor. */
 MR_TASK(found) {
     mr_context *context = mr_call_context(call);
     mr_ref large, inside;
@@ -128,7 +128,7 @@ MR_TASK(found) {
     return mr_return(call, mr_int(getpid()));
 }
 
-/* ---- Help. */
+/* ---- Helpers. */
 
 static double total(mr_actor actor) {
     double number = -1;
@@ -183,7 +183,7 @@ static void end(mr_actor actor) {
 
 /* ---- Tests. */
 
-/* One large value for all: an argument, that of a second actor, and what the program has. */
+/* One large value for all: an argument, that of a second actor, and the driver's reference. */
 static void large_values_go_by_name(void **state) {
     mr_ref ref;
     assert_int_equal(put_floats(mr, 7, &ref), MR_OK);
@@ -192,7 +192,7 @@ static void large_values_go_by_name(void **state) {
     assert_true(total(once) == 8 && total(again) == 8);
     assert_int_equal(object_listing_of(mr).objects, 1);
     mr_release(mr, ref);
-    start_again(again); /* nobody but the node has it */
+    start_again(again); /* only the node has it */
     assert_true(total(again) == 8);
     assert_int_equal(object_listing_of(mr).objects, 1);
     end(again);
@@ -200,7 +200,7 @@ static void large_values_go_by_name(void **state) {
     mr_actor_release(mr, once);
 }
 
-/* Written once, straight into the store. What is created once and for all needs its arguments no longer. */
+/* Written once, directly into the store. An actor without restarts needs its arguments no longer after its creation. */
 static void a_large_argument_is_gone_when_it_is_not_needed(void **state) {
     float *data = calloc(FLOATS, sizeof *data);
     mr_arg arg = mr_vector(data, FLOATS);
@@ -245,7 +245,7 @@ static void lists_that_were_put(void **state) {
     end(actor);
 }
 
-/* Handles in a value that lies in the store: nothing of it can be read on the way. */
+/* Handles in a value that lies in the store: no process reads it on the way. */
 static void handles_inside_of_large_values(void **state) {
     float *data = calloc(FLOATS, sizeof *data);
     mr_arg one = mr_int(30), inner_args[] = {one};
@@ -253,14 +253,14 @@ static void handles_inside_of_large_values(void **state) {
     mr_arg items[] = {mr_handle(inner), mr_vector(data, FLOATS), mr_int(4)}, list = mr_list(items, 3);
     mr_actor outer = created(2, &list, 1);
     free(data);
-    mr_actor_release(mr, inner); /* the outer one has it */
+    mr_actor_release(mr, inner); /* the outer actor has it */
     assert_true(total(outer) == 34);
     start_again(outer);
     assert_true(total(outer) == 34);
     end(outer);
 }
 
-/* Everything that the actor was created from was made by a process that is gone. */
+/* All arguments of the actor were created by a process that is dead. */
 static void the_creator_does_not_live_as_long(void **state) {
     mr_ref ref;
     mr_actor actor;
@@ -274,7 +274,7 @@ static void the_creator_does_not_live_as_long(void **state) {
     end(actor);
 }
 
-/* Refused by the node: nothing is kept for what never was. */
+/* Refused by the node: nothing is kept for the refused actor. */
 static void a_refused_creation_keeps_nothing(void **state) {
     mr_ref ref;
     assert_int_equal(put_floats(mr, 7, &ref), MR_OK);

@@ -1,7 +1,6 @@
-/* runtime_ends_test.c — a program, its node or a worker that is ended at any instant of a life: while it begins, works
- * and ends, again and again. Whatever was ended, nothing is left soon after: no process, no socket, no file.
- *
- * The instants are by chance (MINIRAY_ENDS_SEED); MINIRAY_ENDS_ROUNDS has more of them. */
+/* runtime_ends_test.c — a driver, its node or a worker is killed at any instant of a driver's life: during start, work
+ * and end, repeatedly. Whichever process was killed, nothing is left soon after: no process, no socket, no file. The
+ * instants are random (MINIRAY_ENDS_SEED); MINIRAY_ENDS_ROUNDS sets their number. */
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -24,9 +23,9 @@ enum { NODE_GONE = 3, FLOATS = 1 << 16, ROUNDS = SANITIZED ? 5 : 12, LIFE_MS = S
 
 static mr_context *mr;
 
-/* ---- The program. */
+/* ---- The driver. */
 
-/* What a worker's death may do to a result. */
+/* Allowed errors of a result after the death of a worker. */
 static bool is_a_workers(mr_status status) {
     return status == MR_OK || status == MR_WORKER_DIED || status == MR_ACTOR_DIED || status == MR_OBJECT_LOST;
 }
@@ -56,12 +55,12 @@ static mr_status work(void) {
     return MR_OK;
 }
 
-/* Until it is ended. What ends of its own accord is told of the node. */
+/* Until it is killed. If it ends by itself, its error reports the node's death. */
 static int live(void *argument) {
     setpgid(0, 0);
-    signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
+    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores it */
     runtime_fixture_enter(argument);
-    TEST_CHILD_CHECK(runtime_fixture_ready(argument)); /* it can be ended from here on */
+    TEST_CHILD_CHECK(runtime_fixture_ready(argument)); /* it can be killed from here on */
     for (;;) {
         mr_status status = mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = 16 << 20), &mr);
         for (int i = 0; i < 3 && status == MR_OK; i++) status = work();
@@ -77,7 +76,7 @@ static int live(void *argument) {
 typedef struct life {
     runtime_fixture *fixture;
     pid_t program;
-    int code;         /* that it must end with, */
+    int code;         /* expected exit status, */
     bool may_tell_of; /* or with NODE_GONE */
 } life;
 
@@ -106,7 +105,7 @@ static void kill_worker(life *life) {
 static void kill_node(life *life) {
     life->may_tell_of = true;
     if (kill_one(life, "MINIRAY_BOOT=node")) poll(NULL, 0, MORE_MS);
-    interrupt(life); /* of one that was about to end anyway it need not be told */
+    interrupt(life); /* a driver that was about to end need not report it */
 }
 
 static void kill_both(life *life) {

@@ -1,5 +1,5 @@
-/* runtime_filled_test.c — values that are written where they lie: mr_put_filled, mr_return_filled, mr_return_same. The
- * test is the program: its workers are this same binary, started again. */
+/* runtime_filled_test.c — values that are written in place: mr_put_filled, mr_return_filled, mr_return_same. The test
+ * is the driver: its workers are this same binary, started again. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 
 enum { PATIENCE_US = 20 * 1000 * 1000, SMALL = 3, LARGE = 100 * 1000 };
 
-typedef struct pen { /* what fill does */
+typedef struct pen { /* arguments of fill */
     size_t items[2]; /* of the tensors that have no data */
     mr_status status;
     size_t calls;
@@ -128,7 +128,7 @@ static void a_failure_to_fill_is_that_of_the_call(void **state) {
     }
 }
 
-/* More often than the store has room for: what is half written is taken back. */
+/* More values than the store has room for: half-written ones are freed. */
 static void who_dies_while_it_fills_leaves_nothing(void **state) {
     enum { HUGE = 4 << 20, TIMES = 12 };
     mr_ref ref;
@@ -147,12 +147,12 @@ static void misuse_is_refused(void **state) {
     int64_t shape[] = {4};
     mr_ref ref;
     mr_arg hollow = mr_tensor_of(MR_F32, NULL, 1, shape);
-    assert_int_equal(mr_put(mr, hollow, &ref), MR_INVALID); /* nobody would write it */
+    assert_int_equal(mr_put(mr, hollow, &ref), MR_INVALID); /* nothing would fill it */
     assert_int_equal(mr_put_filled(mr, hollow, NULL, NULL, &ref), MR_INVALID);
     pen pen = {{0, 0}, MR_OK, 0, false};
     assert_int_equal(mr_put_filled(NULL, hollow, fill, &pen, &ref), MR_INVALID);
     assert_int_equal(pen.calls, 0);
-    assert_int_equal(mr_put_filled(mr, mr_int(3), fill, &pen, &ref), MR_OK); /* there is nothing to be written */
+    assert_int_equal(mr_put_filled(mr, mr_int(3), fill, &pen, &ref), MR_OK); /* there is nothing to fill */
     assert_int_equal(future_assert_int(mr, ref), 3);
 }
 

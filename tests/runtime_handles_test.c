@@ -1,4 +1,4 @@
-/* runtime_handles_test.c — an actor lives as long as somebody has a handle of it, wherever that is, and ends then. */
+/* runtime_handles_test.c — an actor lives as long as a process has a handle of it, and then ends. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 enum { PATIENCE_US = 30 * 1000 * 1000 };
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_CREATE(Counter) { return mr_set_self(call, calloc(1, sizeof(int64_t)), free); }
 MR_METHOD(Counter, add) {
@@ -28,7 +28,7 @@ MR_METHOD(Counter, add) {
 }
 MR_METHOD(Counter, pid) { return mr_return(call, mr_int(getpid())); }
 
-/* Says when its state is destroyed, in a file that its creator names. */
+/* Writes a file, named by its creator, when its state is destroyed. */
 static void leave_file(void *path) {
     FILE *file = fopen(path, "w");
     if (file != NULL) fclose(file);
@@ -82,7 +82,7 @@ MR_TASK(make_counter) {
     return status;
 }
 
-/* ---- Help. */
+/* ---- Helpers. */
 
 static int64_t result(mr_ref ref) {
     mr_value value;
@@ -108,15 +108,15 @@ static int64_t call(mr_actor actor, const char *method) {
     return result(ref);
 }
 
-/* Its process goes. */
+/* Its process ends. */
 static void assert_ends(int64_t pid) {
     for (int i = 0; i < 3000 && kill((pid_t)pid, 0) == 0; i++) usleep(10000);
     assert_int_not_equal(kill((pid_t)pid, 0), 0);
 }
 
-/* Nothing that is on its way would end it. */
+/* No message in flight would end it. */
 static void assert_lives(mr_actor actor) {
-    (void)object_listing_of(mr); /* whatever was told to the node before is done */
+    (void)object_listing_of(mr); /* all earlier messages to the node are processed */
     assert_true(call(actor, "pid") > 0);
 }
 
@@ -133,7 +133,7 @@ static void the_last_handle_ends_it(void **state) {
     assert_int_equal(mr_actor_retain(mr, counter), MR_NOT_FOUND);
 }
 
-/* Its state is destroyed then; one that is killed has no time for that. */
+/* Its state is destroyed then; a killed actor has no time for that. */
 static void its_state_ends_with_the_last_handle(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 8];
     mr_actor leaver;
@@ -182,7 +182,7 @@ static void another_actor_keeps_it(void **state) {
     (void)result(ref);
     mr_actor_release(mr, counter);
     assert_lives(counter);
-    assert_int_equal(mr_call_actor(mr, metadata, "pass_on", &ref), MR_OK); /* and it comes back */
+    assert_int_equal(mr_call_actor(mr, metadata, "pass_on", &ref), MR_OK); /* and it returns the handle */
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_actor(&value, &back), MR_OK);
     assert_int_equal(mr_actor_retain(mr, back), MR_OK);
@@ -195,7 +195,7 @@ static void another_actor_keeps_it(void **state) {
     mr_actor_release(mr, metadata);
 }
 
-/* Who has a handle dies: so does its hold. */
+/* A process with a handle dies: its hold is dropped. */
 static void a_metadata_that_dies_lets_go(void **state) {
     mr_actor metadata = new_actor("Keeper"), counter = new_actor("Counter");
     int64_t pid = call(counter, "pid");
@@ -217,7 +217,7 @@ static void a_result_is_a_handle(void **state) {
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_actor(&value, &counter), MR_OK);
     int64_t pid = call(counter, "pid");
-    assert_lives(counter); /* its maker has released it, the value has it */
+    assert_lives(counter); /* the creator has released it, the value has it */
     mr_value_release(&value);
     mr_release(mr, ref);
     assert_ends(pid);

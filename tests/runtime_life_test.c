@@ -1,4 +1,4 @@
-/* runtime_life_test.c — how a program's runtime begins and ends, also when somebody is killed: nothing is left over. */
+/* runtime_life_test.c — start and end of a driver's runtime, also when a process is killed: nothing is left. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -22,7 +22,7 @@
 static mr_context *mr;
 static sig_atomic_t interrupts;
 
-/* Tasks that run, tasks that wait, an actor that is busy. */
+/* Running tasks, waiting tasks, a busy actor. */
 static bool start_work(mr_ref refs[5]) {
     mr_actor sleeper;
     if (!runtime_works(mr)) return false;
@@ -64,7 +64,7 @@ static void *kill_node_soon(void *argument) {
     return NULL;
 }
 
-/* An error that came of the node's end, and at once. */
+/* The error reports the node's end, and comes at once. */
 static bool tells_of_the_node(mr_status status, int64_t since_ms) {
     bool told = status != MR_OK && status != MR_TIMEOUT && strstr(mr_last_error(), "node") != NULL;
     bool soon = runtime_fixture_now_ms() - since_ms < RUNTIME_FIXTURE_GONE_MS;
@@ -152,7 +152,7 @@ static void an_interrupted_program_takes_everything_with_it(void **state) {
     runtime_fixture_gone_since(*state, start, "Ctrl-C");
 }
 
-/* ---- Beginning and ending. */
+/* ---- Starting and ending. */
 
 static int open_two(void *argument) {
     mr_context *one, *two;
@@ -197,7 +197,7 @@ static void beginning_and_ending_leaks_nothing(void **state) {
     assert_int_equal(test_child_run(begin_and_end_often, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
-/* A child that a program forks has copies of all its descriptors, and lives on. */
+/* A child that a driver forks has copies of all its descriptors, and lives on. */
 static int fork_and_be_killed(void *argument) {
     runtime_fixture *fixture = argument;
     TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK && runtime_works(mr));
@@ -251,7 +251,7 @@ static bool is_told(const char *what, mr_status status) {
     return false;
 }
 
-/* What a thread does that was told: it lets go of what it has, and may not know yet what that means. */
+/* A thread that got the error releases its references; it may not know the reason yet. */
 static void *after_the_end(const char *what, mr_status status) {
     mr_ref ref;
     mr_value value;
@@ -278,7 +278,7 @@ static void *wait_in_wait(void *none) {
     return after_the_end("mr_wait", mr_wait(mr, &stall, 1, 1, MR_FOREVER, &ready, &count));
 }
 
-/* Looks at all that there is room for, so that nothing can make way. */
+/* Views as many objects as fit, so that none can be spilled. */
 static void *wait_in_put(void *none) {
     enum { COUNT = 100, FLOATS = 1 << 20 };
     static float data[FLOATS];

@@ -1,5 +1,5 @@
-/* runtime_limits_test.c — what cannot work says so and ends nothing: workers that do not start, no descriptors,
- * nonsense, futures that were released; threads that share a context, and results that nobody waits for. */
+/* runtime_limits_test.c — impossible requests return errors and end nothing: workers that do not start, no descriptors,
+ * invalid values, released futures; threads that share a context, and results without a waiter. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,11 +22,11 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/test_child.h"
 
-#define FAILING_START "MINIRAY_TEST_FAILING_START" /* workers that see it end before mr_init */
+#define FAILING_START "MINIRAY_TEST_FAILING_START" /* workers with this variable exit before mr_init */
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(fail_with) {
     mr_span text;
@@ -43,12 +43,12 @@ static void append_byte(const char *name) {
     if (wrote != 1) abort();
 }
 
-MR_TASK(mark) { /* leaves a trace that does not need the runtime to be seen */
+MR_TASK(mark) { /* leaves a file, which is visible without the runtime */
     append_byte("marks");
     return mr_return(call, mr_nil());
 }
 
-/* ---- What cannot work. */
+/* ---- Impossible requests. */
 
 static int start_failing_workers(void *argument) {
     runtime_fixture *fixture = argument;
@@ -94,7 +94,8 @@ static void limit_fds(rlim_t count) {
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* A limit of address space: what is not said fits into it, what is said and does not fit is told with the limit. */
+/* A limit of address space: the default sizes fit into it; a requested size that does not fit returns an error with the
+ * limit. */
 static int begin_with_little_space(void *argument) {
     struct rlimit little = {.rlim_cur = 1u << 30, .rlim_max = RLIM_INFINITY};
     runtime_fixture_enter(argument);
@@ -107,12 +108,12 @@ static int begin_with_little_space(void *argument) {
 }
 
 static void little_address_space_is_enough_or_told(void **state) {
-    if (SANITIZED) skip(); /* their shadow does not fit into any */
+    if (SANITIZED) skip(); /* the shadow memory does not fit into any limit */
     assert_int_equal(test_child_run(begin_with_little_space, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "too little address space");
 }
 
-/* No thread more can be started in this process: their stacks would not fit into any memory. */
+/* No more threads can start in this process: their stacks would not fit into any memory. */
 static int begin_without_a_thread(void *argument) {
     pthread_attr_t usual, vast;
     runtime_fixture_enter(argument);
@@ -131,7 +132,7 @@ static void no_thread_is_a_clear_error(void **state) {
     runtime_fixture_gone(*state, "no thread");
 }
 
-/* With so few descriptors it works, or says why not; the node and the workers have no more. */
+/* With few descriptors it works, or returns the cause; the node and the workers have no more. */
 static int begin_with_few_fds(void *argument) {
     runtime_fixture *fixture = argument;
     mr_ref ref;
@@ -169,7 +170,7 @@ static void too_few_descriptors_are_a_clear_error(void **state) {
     runtime_fixture_gone(*state, "too few descriptors");
 }
 
-/* They run out later: what needs none goes on, what needs one says so. */
+/* Descriptors run out later: operations without new ones continue, others return an error. */
 static int run_out_of_fds(void *argument) {
     mr_ref ref;
     mr_value value;
@@ -190,7 +191,7 @@ static int run_out_of_fds(void *argument) {
     return 0;
 }
 
-/* The node's run out: no more actors, but tasks go on; and when there are some again, so do actors. */
+/* The node's descriptors run out: no more actors, but tasks continue; and when some are free again, so do actors. */
 static int run_node_out_of_fds(void *argument) {
     mr_ref ref;
     mr_value value;
@@ -198,7 +199,7 @@ static int run_node_out_of_fds(void *argument) {
     struct rlimit few, before;
     char path[64];
     TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
-    mr_ref both[2]; /* so that both workers have come */
+    mr_ref both[2]; /* so that both workers have started */
     for (int i = 0; i < 2; i++) TEST_CHILD_CHECK(mr_call_task(mr, "pause_ms", &both[i], mr_int(300)) == MR_OK);
     for (int i = 0; i < 2; i++) TEST_CHILD_CHECK(runtime_gives(mr, both[i], 300));
     snprintf(path, sizeof path, "/proc/%d/fd", mr->node_pid);
@@ -268,7 +269,7 @@ static int use_released(void *argument) {
     TEST_CHILD_CHECK(runtime_fixture_open(argument, &mr) == MR_OK);
     TEST_CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK);
     mr_release(mr, ref);
-    mr_release(mr, ref); /* again: no harm */
+    mr_release(mr, ref); /* again: no effect */
     TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_NOT_FOUND);
     TEST_CHILD_CHECK(mr_wait(mr, &ref, 1, 1, RUNTIME_FIXTURE_PATIENCE_US, &ready, &count) == MR_NOT_FOUND);
     TEST_CHILD_CHECK(mr_cancel(mr, ref) == MR_NOT_FOUND);
@@ -283,7 +284,7 @@ static void a_released_future_is_not_found(void **state) {
     assert_int_equal(test_child_run(use_released, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
-/* ---- Threads, and what nobody waits for. */
+/* ---- Threads, and results without a waiter. */
 
 static void *submit_and_get(void *argument) {
     static int failed;
@@ -336,13 +337,13 @@ static int drop_futures(void *argument) {
     TEST_CHILD_CHECK(runtime_fixture_open(fixture, &mr) == MR_OK);
     dup2(fd, 2);
     close(fd);
-    bool fine = mr_call_task(mr, "fail_with", NULL, mr_str("cheddar")) == MR_OK && /* nobody ever wanted it */
+    bool fine = mr_call_task(mr, "fail_with", NULL, mr_str("cheddar")) == MR_OK && /* its future was never requested */
                 mr_call_task(mr, "fail_with", &ref, mr_str("gouda")) == MR_OK;
     mr_release(mr, ref); /* not any more */
     fine = fine && mr_call_task(mr, "fail_with", &ref, mr_str("brie")) == MR_OK &&
-           mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_TASK_FAILED; /* seen: nothing to say */
+           mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_TASK_FAILED; /* read: nothing is reported */
     mr_release(mr, ref);
-    fine = fine && mr_call_task(mr, "fail_with", &ref, mr_str("feta")) == MR_OK && /* seen through another */
+    fine = fine && mr_call_task(mr, "fail_with", &ref, mr_str("feta")) == MR_OK && /* read through another */
            mr_call_task(mr, "add", &after, mr_future(ref), mr_int(1)) == MR_OK;
     mr_release(mr, ref);
     fine = fine && mr_get(mr, after, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_TASK_FAILED;
@@ -370,7 +371,7 @@ static void a_failure_that_nobody_sees_is_printed_once(void **state) {
     assert_int_equal(test_child_run(drop_futures, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
-/* The program computes and never waits: what depends on results starts all the same. */
+/* The driver computes and never waits: tasks that depend on results start nevertheless. */
 static int not_wait(void *argument) {
     enum { LINKS = 50 };
     runtime_fixture *fixture = argument;

@@ -1,6 +1,6 @@
-/* runtime_load_test.c — much at once: long chains, long queues, deep nests, many actors, large values, several
- * programs. Sizes are those of the release build; a sanitizer's build takes a part of them. Times and memory are
- * printed, not judged: the benchmarks do that. */
+/* runtime_load_test.c — large numbers: long chains, long queues, deep nests, many actors, large values, several
+ * drivers. Sizes are those of the release build; a sanitizer's build uses smaller ones. Times and memory are printed
+ * without a bar: the benchmarks have bars. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ enum {
     CHILD_MS = 200 * 1000,
     CHAIN = SANITIZED ? 1000 : 10 * 1000,
     QUEUE = SANITIZED ? 5 * 1000 : 100 * 1000,
-    QUEUE_BYTES_EACH = 4096, /* what one waiting task may cost the program; a sanitizer counts otherwise */
+    QUEUE_BYTES_EACH = 4096, /* maximal memory of one waiting task in the driver; a sanitizer needs more */
     NEST = 12,
     ACTORS = SANITIZED ? 10 : 100,
     LARGE_BYTES = SANITIZED ? 8 << 20 : 100 << 20,
@@ -31,9 +31,9 @@ enum {
 
 static mr_context *mr;
 static const mr_task_options on_the_moon = {.size = sizeof(mr_task_options),
-                                            .resources = "moon=1"}; /* there is none: such a task waits */
+                                            .resources = "moon=1"}; /* no such resource: the task waits */
 
-/* ---- What workers do, besides what all know (runtime_fixture.h). */
+/* ---- Tasks of workers, besides those of runtime_fixture.h. */
 
 MR_TASK(refuse) { return mr_fail(call, "no cheese"); }
 
@@ -80,7 +80,7 @@ static size_t resident_bytes(void) {
 
 /* ---- The tests. */
 
-/* Submits a chain behind a first task, and gives the last future. */
+/* Submits a chain after a first task, and returns the last future. */
 static mr_ref chain_behind(mr_ref ref, int count) {
     for (int i = 0; i < count; i++) {
         mr_ref next;
@@ -100,7 +100,7 @@ static void a_long_chain(void **state) {
     print_message("    a chain of %d tasks: %lld ms\n", CHAIN, (long long)(runtime_fixture_now_ms() - start));
 }
 
-/* One failure ends all that hang on it, and the story is short enough to be told. */
+/* One failure fails all tasks that depend on it, and the error text stays short. */
 static void a_long_chain_that_fails(void **state) {
     mr_ref ref;
     mr_value value;
@@ -111,7 +111,7 @@ static void a_long_chain_that_fails(void **state) {
     mr_release(mr, ref);
 }
 
-/* The same when everything hangs on one that has not begun: the end of each is the end of the next. */
+/* The same when all tasks depend on one that has not begun: each failure fails the next. */
 static void a_long_chain_that_fails_at_once(void **state) {
     mr_ref first, next, calls[2];
     mr_value value;
@@ -121,7 +121,7 @@ static void a_long_chain_that_fails_at_once(void **state) {
     next = chain_behind(next, 10 * CHAIN);
     assert_int_equal(mr_new_actor(mr, "Counter", &actor), MR_OK);
     assert_int_equal(mr_call_actor(mr, actor, "next", &calls[0], mr_future(first)), MR_OK);
-    for (int i = 0; i < 10 * CHAIN; i++) { /* the same with calls of an actor, each of which wants the one before */
+    for (int i = 0; i < 10 * CHAIN; i++) { /* the same with calls of an actor, each depending on the one before */
         assert_int_equal(mr_call_actor(mr, actor, "next", &calls[1], mr_future(calls[0])), MR_OK);
         mr_release(mr, calls[0]);
         calls[0] = calls[1];
@@ -220,7 +220,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* ---- Several programs. */
+/* ---- Several drivers. */
 
 static int be_a_program(void *argument) {
     enum { COUNT = QUEUE / 10 };

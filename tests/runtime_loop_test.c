@@ -1,5 +1,5 @@
-/* runtime_loop_test.c — an actor with a loop of its own: calls are run in it, it answers what they left to it, and
- * other threads wake it. */
+/* runtime_loop_test.c — an actor with an event loop of its own: calls run in it, it answers deferred calls, and other
+ * threads wake it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,9 +21,9 @@ enum { PATIENCE_US = 30 * 1000 * 1000, LEFT_MAX = 64 };
 typedef struct looper {
     mr_context *mr;
     bool in_loop;
-    mr_call *left[LEFT_MAX]; /* calls that the loop answers */
+    mr_call *left[LEFT_MAX]; /* deferred calls that the loop answers */
     int left_count;
-    int64_t waits;           /* that ended without a call */
+    int64_t waits;           /* waits that ended without a call */
     _Atomic bool may_answer; /* set by the thread */
 } looper;
 
@@ -34,7 +34,7 @@ static void answer_left(looper *self) {
     }
 }
 
-/* It waits for ever: whatever it shall see, somebody must wake it for. */
+/* It waits without a timeout: every event must wake it. */
 static void loop(void *user) {
     looper *self = user;
     mr_status status;

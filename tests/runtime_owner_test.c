@@ -1,6 +1,6 @@
-/* runtime_owner_test.c — what becomes of a value when the process that owns it is killed and others have its reference:
- * it lives if it was there, whatever it refers to; what never was says who would have made it, and how that one died.
- * The test is the program: its workers are this same binary, started again. */
+/* runtime_owner_test.c — values whose owner is killed while other processes have references: an existing value
+ * survives, with all values it refers to; a pending value fails with an error that names its owner and the cause of
+ * death. The test is the driver: its workers are this same binary, started again. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -24,9 +24,9 @@
 
 enum { PATIENCE_US = 20 * 1000 * 1000, STEP_US = 2000, BLOB = 20 * 1000, CHAIN = 3000, MANY = 1500 };
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
-/* Its last argument, or a failure if that is negative, once there is a file of that name. */
+/* Its last argument, or a failure if that is negative, once a file of that name exists. */
 MR_TASK(when_told) {
     mr_span path;
     int64_t number;
@@ -39,12 +39,12 @@ MR_TASK(when_told) {
 }
 
 typedef struct owner {
-    mr_ref ref; /* that it was asked to keep */
+    mr_ref ref; /* a reference that it was asked to keep */
 } owner;
 MR_CREATE(Owner) { return mr_set_self(call, calloc(1, sizeof(owner)), free); }
 MR_METHOD(Owner, pid) { return mr_return(call, mr_int(getpid())); }
 
-/* Of a list of `count` futures, each of which gives `number` when it is told so. */
+/* Returns a list of `count` futures, each of which becomes `number` when its file exists. */
 MR_METHOD(Owner, promise) {
     mr_value path;
     int64_t number, count;
@@ -62,7 +62,7 @@ MR_METHOD(Owner, promise) {
     return status;
 }
 
-static mr_status put_list(mr_context *context, const mr_ref *inner, size_t count, mr_ref *out) { /* lets go of them */
+static mr_status put_list(mr_context *context, const mr_ref *inner, size_t count, mr_ref *out) { /* releases `inner` */
     mr_arg args[3];
     for (size_t i = 0; i < count; i++) args[i] = mr_future(inner[i]);
     mr_status status = mr_put(context, mr_list(args, count), out);
@@ -88,7 +88,7 @@ MR_METHOD(Owner, tree) {
     return status;
 }
 
-MR_METHOD(Owner, chain) { /* each is a list of the future of the next, the last of none */
+MR_METHOD(Owner, chain) { /* each is a list with the future of the next, the last is empty */
     mr_context *context = mr_call_context(call);
     int64_t length;
     mr_ref at = {{0}}, next;
@@ -103,7 +103,7 @@ MR_METHOD(Owner, chain) { /* each is a list of the future of the next, the last 
     return status;
 }
 
-MR_METHOD(Owner, keep) { /* the future in a list */
+MR_METHOD(Owner, keep) { /* keeps the future in a list */
     owner *self = mr_self(call);
     mr_value list, item;
     MR_TRY(mr_arg_value(call, 0, &list));
@@ -120,7 +120,7 @@ static object_state state_of(mr_context *context, mr_ref ref) {
     return state;
 }
 
-MR_METHOD(Owner, has) { /* whether it is there, without asking for it */
+MR_METHOD(Owner, has) { /* whether it is ready, without a request for it */
     owner *self = mr_self(call);
     return mr_return(call, mr_int(state_of(mr_call_context(call), self->ref) == OBJECT_READY));
 }
@@ -134,7 +134,7 @@ MR_METHOD(Owner, show) {
     return status;
 }
 
-MR_METHOD(Owner, lends) { /* how much others have of it or wait for */
+MR_METHOD(Owner, lends) { /* number of borrows and waits of other processes */
     mr_context *context = mr_call_context(call);
     context_lock(context);
     int64_t exported = (int64_t)context->worker.borrow_rpc.borrow.borrowed;
@@ -145,7 +145,7 @@ MR_METHOD(Owner, lends) { /* how much others have of it or wait for */
     return mr_return(call, mr_int(exported));
 }
 
-/* ---- Help. */
+/* ---- Helpers. */
 
 typedef struct story {
     mr_actor owner;
@@ -172,7 +172,7 @@ static int64_t ask(mr_actor actor, const char *method) {
     return future_assert_int(mr, ref);
 }
 
-static void kill_owner(const story *story) { /* and knows of it */
+static void kill_owner(const story *story) { /* and waits until this process knows it */
     mr_ref ref;
     int pid = (int)ask(story->owner, "pid");
     assert_int_equal(kill(pid, SIGKILL), 0);
@@ -197,7 +197,7 @@ static mr_ref item_of(mr_ref list, size_t index) { /* retained */
     return ref;
 }
 
-static mr_ref promised(const story *story, int64_t number) { /* not there yet */
+static mr_ref promised(const story *story, int64_t number) { /* pending */
     mr_ref list;
     assert_int_equal(mr_call_actor(mr, story->owner, "promise", &list, mr_str(story->path), mr_int(number), mr_int(1)),
                      MR_OK);
@@ -207,7 +207,7 @@ static mr_ref promised(const story *story, int64_t number) { /* not there yet */
     return ref;
 }
 
-static void comes(mr_ref ref, object_state state) { /* by itself: nobody asks for it */
+static void comes(mr_ref ref, object_state state) { /* by itself: without a request */
     for (int64_t waited = 0; waited < PATIENCE_US && state_of(mr, ref) != state; waited += STEP_US) usleep(STEP_US);
     assert_int_equal(state_of(mr, ref), state);
 }
@@ -224,7 +224,7 @@ static void what_was_not_there_when_its_reference_left(void **state) {
     end(&story);
 }
 
-/* The owner's reference goes through this program to another actor, and only that one has it then. */
+/* The owner's reference goes through this driver to another actor, and only that actor has it then. */
 static void what_a_third_process_keeps(void **state) {
     story story = begin();
     mr_actor metadata;
@@ -269,7 +269,7 @@ static void what_refers_to_others(void **state) {
     end(&story);
 }
 
-static int reach(mr_ref ref) { /* how many of a chain are there */
+static int reach(mr_ref ref) { /* number of ready items of a chain */
     context_lock(mr);
     const object *object = object_find(&mr->worker.objects, ref);
     int count = 0;
@@ -282,7 +282,7 @@ static int reach(mr_ref ref) { /* how many of a chain are there */
     return count;
 }
 
-/* More than comes along with one message: the rest follows by itself. */
+/* More than fits one message: the rest follows by itself. */
 static void a_long_chain(void **state) {
     story story = begin();
     mr_ref list, at;
@@ -308,7 +308,7 @@ static void what_never_was(void **state) {
     kill_owner(&story);
     assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OBJECT_LOST);
     assert_non_null(strstr(mr_last_error(), "SIGKILL"));
-    mr_actor metadata; /* knows nothing of the owner */
+    mr_actor metadata; /* has no link to the owner */
     mr_arg item = mr_future(ref);
     mr_ref kept, shown;
     assert_int_equal(mr_new_actor(mr, "Owner", &metadata), MR_OK);
@@ -336,7 +336,7 @@ static void a_failure(void **state) {
     end(&story);
 }
 
-/* Nothing stays asked for. */
+/* No request stays pending. */
 static void what_is_let_go_of_before_it_is_there(void **state) {
     story story = begin();
     mr_ref ref = promised(&story, 45);

@@ -1,4 +1,4 @@
-/* runtime_protocol_test.c — a node rejects a program of another version of the runtime's protocol; the error has both
+/* runtime_protocol_test.c — a node rejects a driver of another version of the runtime's protocol; the error has both
  * versions and the action. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #define PATIENCE_US INT64_C(60000000)
 
-typedef struct stranger { /* a program of another release */
+typedef struct stranger { /* a driver of another release */
     rpc_peer peer;
     link_id link;
     bool linked, answered;

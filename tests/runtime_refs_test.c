@@ -1,5 +1,5 @@
-/* runtime_refs_test.c — references inside values, from a program's point of view: in lists, results and what is put;
- * through several processes, longer than those live, in great numbers; and nothing is left. */
+/* runtime_refs_test.c — references inside values, seen from a driver: in lists, results and put objects; through
+ * several processes, longer than their lives, in large numbers; and nothing is left. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 enum { PATIENCE_US = 30 * 1000 * 1000, FLOATS = 1 << 18 };
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 static mr_status get_int(mr_context *context, mr_ref ref, int64_t *out) {
     mr_value value;
@@ -114,7 +114,7 @@ MR_METHOD(Holder, give) {
     mr_arg item = mr_future(self->ref);
     return mr_return(call, mr_list(&item, 1));
 }
-MR_METHOD(Holder, make) { /* a list of a reference to so many bytes, of which it is the owner */
+MR_METHOD(Holder, make) { /* a list with a reference to `size` bytes, of which it is the owner */
     int64_t size;
     mr_ref made;
     MR_TRY(mr_arg_int(call, 0, &size));
@@ -133,7 +133,7 @@ MR_METHOD(Holder, drop) {
     mr_release(mr_call_context(call), self->ref);
     return MR_OK;
 }
-MR_METHOD(Holder, forgets) { /* says that it kept nothing: a reference that was not retained is gone */
+MR_METHOD(Holder, forgets) { /* checks that it kept nothing: a reference that was not retained is gone */
     holder *self = mr_self(call);
     mr_value value;
     return mr_return(call, mr_bool(mr_get(mr_call_context(call), self->ref, 0, &value) == MR_NOT_FOUND));
@@ -175,7 +175,7 @@ MR_TASK(walk) {
     return mr_return(call, mr_int(total));
 }
 
-/* ---- Help. */
+/* ---- Helpers. */
 
 static mr_ref put_int(int64_t number) {
     mr_ref ref;
@@ -190,7 +190,7 @@ static void done(mr_ref ref) {
     mr_release(mr, ref);
 }
 
-/* Nothing is left of any test: no record here, no object in the store. */
+/* Nothing is left of any test: no record in this process, no object in the store. */
 static void assert_nothing_left(void) { assert_true(object_listing_empties(mr)); }
 
 /* ---- Tests. */
@@ -202,7 +202,7 @@ static void futures_in_a_list(void **state) {
         if (i % 2 == 0)
             refs[i] = put_int(i);
         else
-            assert_int_equal(mr_call_task(mr, "slow_int", &refs[i], mr_int(i)), MR_OK); /* not there yet */
+            assert_int_equal(mr_call_task(mr, "slow_int", &refs[i], mr_int(i)), MR_OK); /* pending */
         args[i] = mr_future(refs[i]);
     }
     assert_int_equal(mr_call_task(mr, "sum_of_refs", &total, mr_list(args, 10)), MR_OK);
@@ -230,7 +230,7 @@ static void a_list_that_was_put(void **state) {
     assert_int_equal(mr_get(mr, echoed, PATIENCE_US, &value), MR_OK);
     assert_int_equal(mr_value_item(&value, 1, &item), MR_OK);
     assert_int_equal(mr_value_ref(&item, &inner), MR_OK);
-    assert_int_equal(inner.word[1], b.word[1]); /* the same reference, wherever it has been */
+    assert_int_equal(inner.word[1], b.word[1]); /* the same reference, through any number of processes */
     assert_int_equal(get_int(mr, inner, &number), MR_OK);
     assert_int_equal(number, 22);
     assert_int_equal(mr_retain(mr, inner), MR_OK);
@@ -297,7 +297,7 @@ static void an_actor_keeps_a_reference(void **state) {
     mr_actor holder = new_holder(), other = new_holder();
     mr_ref pending, shown, given, kept;
     assert_int_equal(mr_call_task(mr, "slow_int", &pending, mr_int(5)), MR_OK);
-    ask(holder, "keep", pending); /* not there yet: borrowed before the call was answered */
+    ask(holder, "keep", pending); /* pending: borrowed before the call was answered */
     mr_release(mr, pending);
     assert_int_equal(mr_call_actor(mr, holder, "give", &given), MR_OK);
     assert_int_equal(mr_call_actor(mr, other, "keep", &kept, mr_future(given)), MR_OK); /* on to another */
@@ -331,7 +331,7 @@ static void what_is_not_retained_is_gone(void **state) {
     assert_nothing_left();
 }
 
-/* A value that was there when its reference left outlives the process that made it, whatever its size. */
+/* A value that existed when its reference was sent outlives its owner, whatever its size. */
 static void what_came_along_is_not_lost_with_its_owner(void **state) {
     static const int64_t sizes[] = {10, 1000, 2000, 20 * 1000, 60 * 1000, 100 * 1000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -361,7 +361,7 @@ static void what_came_along_is_not_lost_with_its_owner(void **state) {
     assert_nothing_left();
 }
 
-/* The owner of futures dies: they fail and say why, and the borrower's death lets go of what it had. */
+/* The owner of futures dies: they fail with the cause; and a borrower's death drops its references. */
 static void deaths(void **state) {
     mr_actor holder = new_holder();
     mr_ref pending;
@@ -390,7 +390,7 @@ static void ten_thousand(void **state) {
     assert_nothing_left();
 }
 
-/* Each holds a reference to the one before: let go of one after the other, not one inside the other. */
+/* Each holds a reference to the one before: released in a loop, not recursively. */
 static void a_long_chain(void **state) {
     enum { COUNT = 100000, WALKED = 2000 };
     mr_ref at = {{0}}, walked = {{0}};

@@ -17,7 +17,7 @@
 
 enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18, CALLS = 100 };
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(slow_int) {
     int64_t number;
@@ -28,7 +28,7 @@ MR_TASK(slow_int) {
 
 MR_CREATE(Mirror) { return mr_set_self(call, calloc(1, sizeof(int64_t)), free); }
 
-/* Calls a method of itself with what it was given, and returns a list of the future. */
+/* Calls a method of itself with its arguments, and returns a list with the future. */
 static mr_status call_self(mr_call *call, const char *method, const mr_arg *args, size_t count) {
     mr_ref ref;
     MR_TRY(mr_actor_submit(mr_call_context(call), mr_call_self(call), method, NULL, args, count, &ref));
@@ -50,13 +50,13 @@ MR_METHOD(Mirror, back) {
     return mr_return(call, mr_value_arg(&value));
 }
 
-/* The numbers 0 to CALLS, each by a call: the future of what the last of them found. */
+/* The numbers 0 to CALLS, each by a call: returns the future of the last call's result. */
 MR_METHOD(Mirror, count) {
     mr_context *context = mr_call_context(call);
     for (int64_t i = 0; i < CALLS; i++) {
         mr_ref pending;
         mr_arg args[] = {mr_int(i)};
-        if (i % 10 == 5) { /* one that is not there yet holds back those after it */
+        if (i % 10 == 5) { /* a pending argument holds back the calls after it */
             MR_TRY(mr_call_task(context, "slow_int", &pending, args[0]));
             args[0] = mr_future(pending);
         }
@@ -90,7 +90,7 @@ MR_METHOD(Mirror, two) {
     return mr_return_at(call, 1, mr_int(2));
 }
 
-/* One that waits behind this one is cancelled and never runs; a stream of its own is refused. */
+/* A call that waits behind this one is cancelled and never runs; a stream of its own is refused. */
 MR_METHOD(Mirror, think_better) {
     mr_context *context = mr_call_context(call);
     mr_ref ref, stream;
@@ -107,7 +107,7 @@ MR_METHOD(Mirror, think_better) {
     return mr_return(call, mr_int(cancelled == MR_CANCELLED && refused == MR_INVALID ? *(int64_t *)mr_self(call) : -1));
 }
 
-/* With two threads: it waits for itself, and cancels what runs. */
+/* With two threads: it waits for its own call, and cancels a running one. */
 MR_METHOD(Mirror, wait_for_itself) {
     mr_context *context = mr_call_context(call);
     mr_ref quick, endless;
@@ -135,7 +135,7 @@ MR_METHOD(Mirror, endless) {
     return MR_OK;
 }
 
-/* ---- Help. */
+/* ---- Helpers. */
 
 static mr_actor mirror(int threads) {
     mr_actor actor;
@@ -144,7 +144,7 @@ static mr_actor mirror(int threads) {
     return actor;
 }
 
-/* The future at this place of the list that the method returns, the caller's. */
+/* The future at this index of the list that the method returns; the caller releases it. */
 static mr_ref inner(mr_ref list, size_t index) {
     mr_value value = future_assert_value(mr, list), item;
     mr_ref ref;
@@ -231,7 +231,7 @@ static void cancelled(void **state) {
     end(actor);
 }
 
-/* The program ends while such calls wait: mr_shutdown is the rest of the test. */
+/* The driver ends while such calls wait: mr_shutdown is the rest of the test. */
 static void at_its_end(void **state) {
     mr_actor actor = mirror(1);
     mr_ref list = asked(actor, "count", NULL);

@@ -1,6 +1,5 @@
-/* runtime_settings_test.c — each option has its effect in the processes of mr_init: the program, the node, the workers.
- *
- * A program under test is a child with the option in its environment. */
+/* runtime_settings_test.c — each option has its effect in the processes of mr_init: the driver, the node, the workers.
+ * A driver under test is a child with the option in its environment. */
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,14 +20,14 @@
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
-MR_TASK(spins) { /* how often this process has looked for a message instead of sleeping */
+MR_TASK(spins) { /* number of polls of this process instead of sleeping */
     shm_transport_stats stats = shm_transport_stats_now(mr_call_context(call)->transport);
     return mr_return(call, mr_int((int64_t)(stats.spins_hit + stats.spins_missed)));
 }
 
-MR_TASK(say) { /* in the log, as grave as it is told */
+MR_TASK(say) { /* writes a log line of the given level */
     log_info("the worker says info");
     log_warn("the worker says warn");
     return mr_return(call, mr_nil());
@@ -63,12 +62,12 @@ static void the_arena_is_as_large_as_it_is_said(void **state) {
     assert_int_equal(test_child_run(see_the_arena, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
-/* ---- ring_bytes, ring_bytes_max: a process that stands still lets the ring to it fill up. */
+/* ---- ring_bytes, ring_bytes_max: the ring to a stopped process fills up. */
 
 typedef struct ring_case {
     const runtime_fixture *fixture;
     const char *bytes, *bytes_max;
-    int64_t grown; /* how often it may grow at most; at least once, if it may at all */
+    int64_t grown; /* maximal number of times it may grow; at least once, if it may at all */
 } ring_case;
 
 static int fill_a_ring(void *argument) {
@@ -87,8 +86,8 @@ static int fill_a_ring(void *argument) {
         TEST_CHILD_CHECK(mr_call_actor(mr, target, "take", NULL, mr_bytes(kilobyte, sizeof kilobyte)) == MR_OK);
     mr_value value;
     TEST_CHILD_CHECK(mr_call_actor(mr, target, "pid", &ref) == MR_OK);
-    TEST_CHILD_CHECK(mr_get(mr, ref, 200 * 1000, &value) == MR_TIMEOUT); /* what moves, has moved */
-    /* The runtime's helper thread polls the port, too. */
+    TEST_CHILD_CHECK(mr_get(mr, ref, 200 * 1000, &value) == MR_TIMEOUT); /* all messages in flight have arrived */
+    /* The runtime's helper thread polls the transport, too. */
     context_lock(mr);
     int64_t grown = (int64_t)shm_transport_stats_now(mr->transport).grown;
     context_unlock(mr);
@@ -105,7 +104,7 @@ static void rings_begin_and_end_as_large_as_they_are_said(void **state) {
         {*state, "4k", "1M", 8},      /* grows */
         {*state, "1M", "1M", 0},      /* begins there */
         {*state, "1M", "4M", 8},      /* grows beyond */
-        {*state, "1048575", "1M", 0}, /* a size that rings cannot have is the next one that they can */
+        {*state, "1048575", "1M", 0}, /* an invalid ring size is rounded up to the next valid one */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_int_equal(test_child_run(fill_a_ring, &cases[i], RUNTIME_FIXTURE_CHILD_MS), 0);
@@ -121,7 +120,7 @@ static int never_spin(void *argument) {
     for (int i = 0; i < 50; i++) TEST_CHILD_CHECK(runtime_works(mr));
     TEST_CHILD_CHECK(mr_call_task(mr, "spins", &ref) == MR_OK && int_of(ref, &spins));
     TEST_CHILD_CHECK(spins == 0);
-    int64_t ms; /* the others may have been there whenever they were waited for: this one is not */
+    int64_t ms; /* earlier results may have been ready at once: this one is not */
     TEST_CHILD_CHECK(mr_call_task(mr, "pause_ms", &ref, mr_int(20)) == MR_OK && int_of(ref, &ms));
     shm_transport_stats stats = shm_transport_stats_now(mr->transport);
     TEST_CHILD_CHECK(stats.spins_hit + stats.spins_missed == 0);
@@ -134,7 +133,7 @@ static void who_shall_not_spin_sleeps(void **state) {
     assert_int_equal(test_child_run(never_spin, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
-/* ---- log_level, log_json: everybody's lines are on the program's stderr, which is a file here. */
+/* ---- log_level, log_json: the lines of all processes are on the driver's stderr, which is a file here. */
 
 typedef struct log_case {
     const runtime_fixture *fixture;
@@ -156,7 +155,7 @@ static int say_in_all_processes(void *argument) {
     TEST_CHILD_CHECK(mr_call_task(mr, "say", &ref) == MR_OK);
     TEST_CHILD_CHECK(mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value) == MR_OK);
     mr_value_release(&value);
-    /* The node warns of a task that wants what no machine has. */
+    /* The node warns of a task that needs a resource that no machine has. */
     TEST_CHILD_CHECK(mr_task_submit(mr, "say", &MR_OPTIONS(mr_task_options, .resources = "unicorn=1"), NULL, 0, &ref) ==
                      MR_OK);
     TEST_CHILD_CHECK(mr_get(mr, ref, 300 * 1000, &value) == MR_TIMEOUT);
@@ -176,7 +175,7 @@ static log_lines read_log(const runtime_fixture *fixture) {
     assert_non_null(file);
     while (fgets(line, sizeof line, file) != NULL) {
         lines.all++;
-        lines.json += strstr(line, "{\"time\":") != NULL; /* a worker's line has its name in front */
+        lines.json += strstr(line, "{\"time\":") != NULL; /* a worker's line begins with its name */
         lines.program_info += strstr(line, "the program says info") != NULL;
         lines.program_warn += strstr(line, "the program says warn") != NULL;
         lines.worker_info += strstr(line, "the worker says info") != NULL;
@@ -206,7 +205,7 @@ static void all_processes_log_what_is_wanted(void **state) {
     }
 }
 
-/* ---- What is not allowed. */
+/* ---- Invalid values. */
 
 static int ask_for_nonsense(void *argument) {
     setenv("MINIRAY_RING_BYTES", "lots", 1);

@@ -1,8 +1,7 @@
-/* runtime_store_kill_test.c — large values and references, with a worker or the program killed at each step of their
- * way (every failpoint of the store and of what the runtime does with it), and with a disk that is full.
- *
- * Whoever is left gets the right value or an error that says why; then another round works; then nothing is left. Needs
- * a build with failpoints, but for the disk. */
+/* runtime_store_kill_test.c — large values and references, with a worker or the driver killed at each step (every
+ * failpoint of the store and of the runtime's use of it), and with a full disk. The remaining processes get the right
+ * value or an error with the cause; then another round works; then nothing is left. All tests but that of the disk need
+ * a build with failpoints. */
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -27,7 +26,7 @@ enum { PATIENCE_US = 60 * 1000 * 1000, FLOATS = 1 << 18, MB = 1 << 20, CHILD_MS 
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(arm) { /* kills this worker at the nth visit of a point */
     mr_span text;
@@ -66,7 +65,7 @@ MR_TASK(slow_tensor) {
     return status;
 }
 
-MR_TASK(started) { /* a reference of the worker's own, to what another one makes */
+MR_TASK(started) { /* a reference that the worker owns, to the result of another task */
     mr_ref ref;
     MR_TRY(mr_task_submit(mr_call_context(call), "slow_tensor", NULL, NULL, 0, &ref));
     mr_arg item = mr_future(ref);
@@ -75,12 +74,12 @@ MR_TASK(started) { /* a reference of the worker's own, to what another one makes
     return status;
 }
 
-/* ---- One round: values go there and back. */
+/* ---- One round: values go to workers and back. */
 
 static bool is_right(mr_ref ref, float with) {
     mr_value value;
     mr_tensor tensor;
-    if (mr_get(mr, ref, PATIENCE_US, &value) != MR_OK) return mr_last_error()[0] != '\0'; /* it says why */
+    if (mr_get(mr, ref, PATIENCE_US, &value) != MR_OK) return mr_last_error()[0] != '\0'; /* the error has a text */
     bool right = mr_value_tensor(&value, &tensor) == MR_OK && tensor.bytes == FLOATS * sizeof(float) &&
                  ((const float *)tensor.data)[FLOATS - 1] == with;
     mr_value_release(&value);
@@ -119,7 +118,7 @@ static bool open_runtime(size_t megabytes) {
     return mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = megabytes * MB), &mr) == MR_OK;
 }
 
-/* ---- A worker dies at a point; the program goes on. */
+/* ---- A worker dies at a point; the driver continues. */
 
 static bool is_on_the_way(const char *name) {
     return strncmp(name, "store.", 6) == 0 || strncmp(name, "runtime.", 8) == 0;
@@ -160,13 +159,13 @@ static void a_worker_that_is_killed_anywhere(void **state) {
     assert_int_equal(test_child_run(lose_a_worker, names, CHILD_MS), 0);
 }
 
-/* ---- The program dies, or its node: nothing is left. */
+/* ---- The driver dies, or its node: nothing is left. */
 
 static int die_yourself(void *argument) {
     if (!open_runtime(64)) return 1;
     if (failpoint_arm(argument) != MR_OK) return 2;
     (void)round_trip();
-    return 0; /* the point was not on the way */
+    return 0; /* the point was not reached */
 }
 
 static void a_program_that_is_killed_anywhere(void **state) {
@@ -186,11 +185,11 @@ static void a_program_that_is_killed_anywhere(void **state) {
         if (code != 0) assert_int_equal(code, -SIGKILL);
     }
     unsetenv("TMPDIR");
-    for (int i = 0; i < 1000 && rmdir(folder) != 0; i++) usleep(10000); /* the nodes end, and remove what is theirs */
+    for (int i = 0; i < 1000 && rmdir(folder) != 0; i++) usleep(10000); /* the nodes end, and remove their files */
     assert_int_not_equal(access(folder, F_OK), 0);
 }
 
-/* ---- A disk that is full, or of which no more may be used. */
+/* ---- A full disk, or a limit of its use. */
 
 static int fill_the_disk(void) {
     enum { COUNT = 40 };
@@ -204,14 +203,14 @@ static int fill_the_disk(void) {
         status = mr_put(mr, mr_vector(data, MB), &refs[put]);
         if (status == MR_OK) put++;
     }
-    TEST_CHILD_CHECK(status == MR_NOMEM); /* not everything fits, and that is said */
+    TEST_CHILD_CHECK(status == MR_NOMEM); /* not everything fits, and the error reports it */
     TEST_CHILD_CHECK(strstr(mr_last_error(), "arena_bytes") != NULL);
     TEST_CHILD_CHECK(put > 8);
     mr_value none;
     TEST_CHILD_CHECK(mr_get(mr, refs[0], PATIENCE_US, &none) == MR_NOMEM); /* nor does the first one fit again, */
     TEST_CHILD_CHECK(strstr(mr_last_error(), "no more can be spilled") != NULL &&
                      strstr(mr_last_error(), "arena_bytes") != NULL);
-    for (int i = put - 1; i >= 0; i--) { /* what was put is there: the last in memory, the first on disk */
+    for (int i = put - 1; i >= 0; i--) { /* all objects exist: the last in memory, the first on disk */
         mr_value value;
         mr_tensor tensor;
         TEST_CHILD_CHECK(mr_get(mr, refs[i], PATIENCE_US, &value) == MR_OK);
@@ -220,7 +219,7 @@ static int fill_the_disk(void) {
         mr_release(mr, refs[i]);
     }
     TEST_CHILD_CHECK(object_listing_settles(mr, 0));
-    TEST_CHILD_CHECK(mr_put(mr, mr_vector(data, MB), &refs[0]) == MR_OK); /* and there is room again */
+    TEST_CHILD_CHECK(mr_put(mr, mr_vector(data, MB), &refs[0]) == MR_OK); /* and there is memory again */
     mr_release(mr, refs[0]);
     free(data);
     mr_shutdown(mr);
@@ -242,7 +241,7 @@ static void a_disk_that_is_full(void **state) {
     assert_true(temp_dir_folder(folder));
     int code = test_child_run(fill_a_small_disk, folder, CHILD_MS);
     rmdir(folder);
-    if (code == SKIPPED) skip(); /* nobody here may mount a small disk */
+    if (code == SKIPPED) skip(); /* no permission to mount a small disk */
     assert_int_equal(code, 0);
 }
 
@@ -255,7 +254,7 @@ static void a_disk_of_which_little_may_be_used(void **state) {
     assert_int_equal(test_child_run(fill_what_is_allowed, NULL, CHILD_MS), 0);
 }
 
-/* What is looked at stays in memory: no room is made by taking it away. */
+/* Viewed objects stay in memory: they are not spilled. */
 static int look_at_everything(void *argument) {
     enum { COUNT = 40 };
     float *data = calloc(MB, sizeof *data);

@@ -1,5 +1,5 @@
-/* runtime_store_test.c — large values, from a program's point of view: they lie in the machine's store, are passed by
- * reference, go to disk when memory is short, and leave nothing behind. */
+/* runtime_store_test.c — large values, seen from a driver: they lie in the machine's store, are passed by reference,
+ * are spilled when memory is short, and leave nothing behind. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 enum { PATIENCE_US = 30 * 1000 * 1000, FLOATS = 1 << 20, MB = 1 << 20 };
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 static float *filled(size_t count, float with) {
     float *data = malloc(count * sizeof *data);
@@ -45,7 +45,7 @@ MR_TASK(make) {
     return status;
 }
 
-/* Writes into what it was given, which is its own affair, and gives it back as it is then. */
+/* Writes into its argument, which changes only its own mapping, and returns it. */
 MR_TASK(scribble) {
     mr_tensor tensor;
     MR_TRY(mr_arg_tensor(call, 0, &tensor));
@@ -57,7 +57,7 @@ MR_TASK(scribble) {
     return mr_return(call, mr_tensor_arg(&tensor));
 }
 
-MR_TASK(both) { /* a small and two large ones */
+MR_TASK(both) { /* a small value and two large ones */
     mr_tensor a, b;
     int64_t factor;
     MR_TRY(mr_arg_tensor(call, 0, &a));
@@ -89,7 +89,7 @@ MR_METHOD(Keeper, echo) {
     return mr_return(call, mr_value_arg(&value));
 }
 
-/* ---- Help. */
+/* ---- Helpers. */
 
 static mr_ref put(size_t floats, float with) {
     float *data = filled(floats, with);
@@ -122,7 +122,7 @@ static void put_and_get(void **state) {
     assert_true(object_listing_settles(mr, 0));
 }
 
-/* A view that was written to, and beside it what others see. */
+/* A view that was written to, compared with what other processes see. */
 static void what_was_sealed_can_be_read(void **state) {
     static float read[FLOATS];
     mr_ref ref = put(FLOATS, 3);
@@ -137,7 +137,7 @@ static void what_was_sealed_can_be_read(void **state) {
     data.out[0] = data.out[FLOATS - 1] = 42;
     assert_int_equal(mr_read_sealed(mr, tensor.data, tensor.bytes, read), MR_OK);
     assert_true(read[0] == 3 && read[FLOATS - 1] == 3 && data.out[0] == 42);
-    float small = 7; /* what lies elsewhere is what it is */
+    float small = 7; /* values outside the store are plain memory */
     assert_true(mr_is_private_copy(mr, tensor.data) && !mr_is_private_copy(mr, &small));
     assert_int_equal(mr_read_sealed(mr, &small, sizeof small, read), MR_OK);
     assert_int_equal(mr_read_sealed(mr, NULL, 0, read), MR_OK);
@@ -155,7 +155,7 @@ static void arguments_and_results(void **state) {
     assert_true(future_assert_float(mr, total) == FLOATS / 2);
     assert_int_equal(mr_call_task(mr, "make", &made, mr_int(FLOATS), mr_float(2)), MR_OK);
     assert_int_equal(mr_call_task(mr, "sum", &twice, mr_future(made)),
-                     MR_OK); /* by reference: made by one, read by another */
+                     MR_OK); /* by reference: created by one worker, read by another */
     assert_true(future_assert_float(mr, twice) == 2.0 * FLOATS);
     assert_tensor(made, FLOATS, 2, 2);
     mr_release(mr, made);
@@ -194,7 +194,7 @@ static void a_value_outlives_its_runtime(void **state) {
     mr = before;
     float *data = (float *)(uintptr_t)tensor.data;
     for (size_t i = 0; i < FLOATS; i++) assert_true(data[i] == 7);
-    data[0] = 8; /* ours to write to, as ever */
+    data[0] = 8; /* writable, as before */
     assert_true(data[0] == 8);
     mr_value_release(&value);
 }
@@ -224,7 +224,7 @@ static void a_maker_that_dies_leaves_nothing(void **state) {
     assert_true(object_listing_settles(mr, 0));
 }
 
-/* A result outlives the worker that made it. */
+/* A result outlives the worker that created it. */
 static void a_result_outlives_its_maker(void **state) {
     mr_actor metadata;
     mr_ref echo;
@@ -242,9 +242,9 @@ static void a_result_outlives_its_maker(void **state) {
     assert_true(object_listing_settles(mr, 0));
 }
 
-/* More than fits: what nobody looks at goes to disk and comes back. */
+/* More than fits: objects without a view are spilled and restored. */
 static void more_than_fits_goes_to_disk(void **state) {
-    enum { COUNT = 40 }; /* of 4 MB, in 64 */
+    enum { COUNT = 40 }; /* 4 MB each, in 64 MB */
     mr_ref refs[COUNT];
     for (int i = 0; i < COUNT; i++) refs[i] = put(FLOATS, (float)i);
     assert_true(object_listing_of(mr).spilled > 0);
@@ -269,13 +269,13 @@ static void what_can_never_fit_is_refused(void **state) {
 
 enum { LOOKED_AT_MOST = 64 };
 
-typedef struct looked_at { /* what cannot go to disk */
+typedef struct looked_at { /* objects that cannot be spilled */
     mr_ref refs[LOOKED_AT_MOST];
     mr_value values[LOOKED_AT_MOST];
     int count;
 } looked_at;
 
-/* Puts and looks at more and more until that fails. */
+/* Puts and views more and more objects until that fails. */
 static mr_status look_at_more(looked_at *all, const float *data) {
     while (all->count < LOOKED_AT_MOST) {
         MR_TRY(mr_put(mr, mr_vector(data, 2 * FLOATS), &all->refs[all->count]));
@@ -293,7 +293,7 @@ static void look_at_less(looked_at *all) {
 
 static bool has_enough(void *user) { return ++*(int *)user > 3; }
 
-/* Who waits for memory may give up. The error of who does not says who has it. */
+/* A wait for memory may be interrupted. The error of a wait that times out names the holders of the memory. */
 static void waiting_for_memory_is_given_up(void **state) {
     float *data = filled(2 * FLOATS, 1);
     looked_at all = {.count = 0};
@@ -317,7 +317,7 @@ typedef struct late_death {
     int asked;
 } late_death;
 
-/* First the actor is ended, and some time later there is memory. */
+/* First the actor is killed, and some time later memory is free. */
 static bool ends_the_actor(void *user) {
     late_death *death = user;
     if (death->asked++ == 0) assert_int_equal(mr_actor_kill(mr, death->metadata), MR_OK);
@@ -325,7 +325,7 @@ static bool ends_the_actor(void *user) {
     return false;
 }
 
-/* An actor that was there when the call was made, and is not any more when there is memory for its argument. */
+/* An actor that was alive when the call was made, and is dead when there is memory for its argument. */
 static void the_actor_dies_while_its_argument_waits(void **state) {
     float *data = filled(2 * FLOATS, 1);
     late_death death = {.asked = 0};
@@ -334,12 +334,12 @@ static void the_actor_dies_while_its_argument_waits(void **state) {
     assert_int_equal(mr_new_actor(mr, "Keeper", &death.metadata, mr_vector(data, FLOATS)), MR_OK);
     assert_int_equal(mr_call_actor(mr, death.metadata, "last", &last), MR_OK);
     assert_true(future_assert_float(mr, last) == 1);
-    assert_int_equal(look_at_more(&death.all, data), MR_NOMEM); /* nothing is on its way to the disk any more */
+    assert_int_equal(look_at_more(&death.all, data), MR_NOMEM); /* no object is being spilled any more */
     mr_on_memory_wait(mr, ends_the_actor, &death);
     assert_int_equal(mr_call_actor(mr, death.metadata, "echo", &echo, mr_vector(data, 2 * FLOATS)), MR_OK);
     mr_on_memory_wait(mr, NULL, NULL);
     assert_true(death.asked >
-                0); /* what the actor had is memory, too, so there may be enough before we let go of any */
+                0); /* the actor's memory is freed, too, so there may be enough before the driver releases any */
     assert_int_equal(mr_get(mr, echo, PATIENCE_US, &value), MR_ACTOR_DIED);
     mr_release(mr, echo);
     mr_actor_release(mr, death.metadata);

@@ -1,11 +1,11 @@
-/* runtime_sweep_test.c — a program under a mixed load of large values whose node is killed, or which is interrupted, at
- * each step that a process of it takes (every failpoint).
+/* runtime_sweep_test.c — a driver under a mixed load of large values whose node is killed, or which is interrupted, at
+ * each step of its processes (every failpoint).
  *
- *   the node, its spill thread included, dies at a point: the program is told so, and nothing is left
- *   Ctrl-C reaches the program exactly at a point: it ends of it, and nothing is left
+ *   the node, its spill thread included, dies at a point: the driver gets that error, and nothing is left
+ *   Ctrl-C reaches the driver exactly at a point: it ends, and nothing is left
  *
- * Needs a build with failpoints. The node gets its point through the environment, which the program itself has read
- * before; those that only a node passes are no others'. */
+ * Needs a build with failpoints. The node gets its failpoint through the environment, which the driver itself has read
+ * before; failpoints that only a node passes are not tried in others. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static mr_status open_runtime(const runtime_fixture *fixture) {
     return mr_init(&MR_OPTIONS(mr_options, .num_workers = 2, .store_bytes = STORE_BYTES, .name_space = "chaos"), &mr);
 }
 
-/* The points whose names begin with one of these. */
+/* The failpoints whose names begin with one of these. */
 static size_t points_of(const char *const *prefixes, const char **names) {
     size_t count = 0;
     for (size_t i = 0; i < failpoint_count() && count < POINTS_MAX; i++) {
@@ -106,7 +106,7 @@ static void a_node_that_is_killed_anywhere(void **state) {
 static int stop_at_a_point(void *argument) {
     const visit *visit = argument;
     setpgid(0, 0);
-    signal(SIGINT, SIG_DFL); /* whoever runs this in the background may have it ignored */
+    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores it */
     if (open_runtime(visit->fixture) != MR_OK) return 1;
     if (failpoint_arm(visit->spec) != MR_OK) return 2;
     chaos_end end = load_for_a_while(11);

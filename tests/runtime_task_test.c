@@ -1,5 +1,5 @@
-/* runtime_task_test.c — tasks as a program sees them: dependencies, several values, retries, cancellation, groups. The
- * test is the program: its workers are this same binary, started again. */
+/* runtime_task_test.c — tasks seen from a driver: dependencies, several values, retries, cancellation, batches. The
+ * test is the driver: its workers are this same binary, started again. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000 };
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(add) {
     int64_t a, b;
@@ -43,7 +43,7 @@ MR_TASK(die) {
 
 MR_TASK(process_id_of_worker) { return mr_return(call, mr_int(getpid())); }
 
-/* The child returns a value or an error, as it was asked to; its parent, how the child ended. */
+/* The child returns a value or an error, as requested; its parent returns the child's end. */
 MR_TASK(fork_child) {
     int64_t fails;
     int status;
@@ -92,7 +92,7 @@ static bool file_has(const char *path, char what, int count) {
     return count == 0;
 }
 
-/* Submits a child, which does the same, and goes on until it is cancelled; says so in a file. */
+/* Submits a child, which does the same, and runs until it is cancelled; then writes to a file. */
 MR_TASK(endless) {
     char path[128];
     mr_span text;
@@ -108,7 +108,7 @@ MR_TASK(endless) {
     return MR_OK;
 }
 
-MR_TASK(split) { /* a number into its digits, as many as are asked for */
+MR_TASK(split) { /* a number into its digits, as many as requested */
     int64_t number, skip = -1;
     MR_TRY(mr_arg_int(call, 0, &number));
     if (mr_arg_count(call) > 1) MR_TRY(mr_arg_int(call, 1, &skip));
@@ -123,7 +123,8 @@ static void again_path(int64_t house, char *out, size_t size) {
     snprintf(out, size, "/tmp/miniray-again-%lld", (long long)house);
 }
 
-/* Gives its number; whoever gets DEADLY dies of it, the first time, as a file says. Its arguments are small. */
+/* Returns its number; the body with DEADLY kills its worker the first time, which a file records. Its arguments are
+ * small. */
 MR_TASK(die_once) {
     char path[64];
     int64_t house, number;
@@ -177,7 +178,7 @@ static void many_tasks_at_once(void **state) {
 static void futures_are_arguments(void **state) {
     mr_ref ref, next;
     assert_int_equal(mr_call_task(mr, "add", &ref, mr_int(0), mr_int(0)), MR_OK);
-    for (int i = 0; i < 500; i++) { /* a chain that is submitted before its first link has run */
+    for (int i = 0; i < 500; i++) { /* a chain that is submitted before its first task has run */
         assert_int_equal(mr_call_task(mr, "add", &next, mr_future(ref), mr_int(1)), MR_OK);
         mr_release(mr, ref);
         ref = next;
@@ -216,8 +217,8 @@ static void a_dead_worker_is_named_and_tasks_are_tried_again(void **state) {
     for (int i = 0; i < 8; i++) assert_int_equal(future_assert_int(mr, slow[i]), 30);
 }
 
-/* A worker that knows a task's name gets it before it is written down here (tasks_submit_straight): what the worker has
- * not done when it dies is sent to another one, with the arguments it had. */
+/* A worker that knows a task's name gets it before it is recorded here (tasks_submit_straight): tasks that are
+ * unfinished when the worker dies are sent to another one, with their arguments. */
 static void what_was_sent_at_once_can_be_sent_again(void **state) {
     enum { TASKS = 40, ROUNDS = 3 };
     for (int round = 0; round < ROUNDS; round++) {
@@ -228,7 +229,7 @@ static void what_was_sent_at_once_can_be_sent_again(void **state) {
         assert_true(fd >= 0);
         close(fd);
         mr_ref refs[TASKS], none[TASKS];
-        for (int i = 0; i < TASKS; i++) /* the workers come to know the name */
+        for (int i = 0; i < TASKS; i++) /* the workers learn the name */
             assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(house), mr_int(100 + i)), MR_OK);
         for (int i = 0; i < TASKS; i++) assert_int_equal(future_assert_int(mr, refs[i]), 100 + i);
         for (int i = 0; i < TASKS; i++) {
@@ -300,7 +301,7 @@ static void several_values_are_returned(void **state) {
     assert_non_null(strstr(mr_last_error(), "did not return value 2"));
     assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = 1), &number, 1, refs),
                      MR_OK);
-    assert_int_equal(future_assert_failure(mr, refs[0]), MR_INVALID); /* it returned more than was asked for */
+    assert_int_equal(future_assert_failure(mr, refs[0]), MR_INVALID); /* it returned more values than requested */
     assert_int_equal(mr_task_submit(mr, "split", &MR_OPTIONS(mr_task_options, .num_returns = -1), &number, 1, refs),
                      MR_INVALID);
     mr_actor counter;
@@ -365,7 +366,7 @@ static void several_futures_become_one(void **state) {
     mr_value_release(&value);
     mr_release(mr, all);
     assert_int_equal(mr_call_task(mr, "no such task", &all), MR_NOT_FOUND);
-    assert_null(strstr(mr_last_error(), ".join")); /* not a task of the program's */
+    assert_null(strstr(mr_last_error(), ".join")); /* not a task of the user */
 }
 
 static void a_group_is_submitted_as_one(void **state) {
@@ -379,7 +380,7 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(sum), mr_future(sum)), &twice), MR_OK);
     assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &second), MR_OK);
     assert_int_equal(mr_call_actor(mr, counter, "next", &outside), MR_OK);
-    assert_int_equal(future_assert_int(mr, outside), 1); /* nothing of the group has run */
+    assert_int_equal(future_assert_int(mr, outside), 1); /* nothing of the batch has run */
     mr_value value;
     assert_int_equal(mr_get(mr, twice, 1000, &value), MR_TIMEOUT);
     assert_int_equal(mr_batch_submit(group), MR_OK);
@@ -387,7 +388,7 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(future_assert_int(mr, second), 3);
     assert_int_equal(future_assert_int(mr, first), 2);
     assert_int_equal(future_assert_int(mr, sum), 12);
-    assert_int_equal(mr_batch_open(mr, &group), MR_OK); /* dropped: nothing runs, whatever depends on what */
+    assert_int_equal(mr_batch_open(mr, &group), MR_OK); /* dropped: nothing runs, whatever the dependencies */
     assert_int_equal(mr_batch_actor(group, counter, "next", NULL, NULL, 0, &first), MR_OK);
     assert_int_equal(mr_batch_task(group, "add", NULL, MR_ARGS(mr_future(first), mr_int(1)), &sum), MR_OK);
     assert_int_equal(mr_batch_task(group, "no such task", NULL, NULL, 0, &twice), MR_NOT_FOUND);
@@ -399,7 +400,7 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(future_assert_int(mr, outside), 4);
 }
 
-/* Of tasks with max_calls, no worker runs more than that; one by one each runs just as many, unless it was idle. */
+/* With max_calls, no worker runs more calls than that; one by one each runs exactly as many, unless it was idle. */
 static void a_worker_that_has_run_enough_is_ended(void **state) {
     enum { TASKS = 12, MOST = 3 };
     mr_task_options few = MR_OPTIONS(mr_task_options, .max_calls = MOST, .max_retries = -1);

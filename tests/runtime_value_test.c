@@ -1,5 +1,5 @@
-/* runtime_value_test.c — what a program puts, passes and gets back: values of every size, failures and their stories.
- * The test is the program: its workers are this same binary, started again. */
+/* runtime_value_test.c — values that a driver puts, passes and gets: of every size; failures and their causes. The test
+ * is the driver: its workers are this same binary, started again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000 };
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(add) {
     int64_t a, b;
@@ -82,7 +82,7 @@ MR_TASK(ones) {
     return status;
 }
 
-MR_TASK(describe) { /* an error: how long its chain is, and itself */
+MR_TASK(describe) { /* an error: the length of its chain of causes, and itself */
     mr_value value;
     mr_error error;
     size_t count = 0;
@@ -188,7 +188,7 @@ static void arguments_may_be_kept(void **state) {
     assert_int_equal(mr_new_actor(mr, "Keeper", &metadata), MR_OK);
     assert_int_equal(mr_call_actor(mr, metadata, "keep", &ref, mr_vector(data, 100000), mr_vector(data, 3)), MR_OK);
     assert_int_equal(future_assert_int(mr, ref), 1);
-    for (int i = 0; i < 20; i++) { /* others take the memory of what is gone */
+    for (int i = 0; i < 20; i++) { /* other allocations reuse the freed memory */
         data[0] = (float)i;
         assert_int_equal(mr_call_task(mr, "sum", &ref, mr_vector(data, 100000)), MR_OK);
         mr_value value;
@@ -210,7 +210,7 @@ static void errors_are_values(void **state) {
     assert_int_equal(mr_call_task(mr, "fail_with", &bad, mr_str("no luck")), MR_OK);
     assert_int_equal(mr_call_task(mr, "add", &next, mr_future(bad), mr_int(1)), MR_OK);
     assert_int_equal(mr_task_submit(mr, "describe", &wants, MR_ARGS(mr_future(next), mr_int(1)), &ref), MR_OK);
-    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK); /* what the body saw, with the error inside */
+    assert_int_equal(mr_get(mr, ref, PATIENCE_US, &value), MR_OK); /* the body's result, with the error inside */
     mr_value item;
     int64_t causes = -1;
     assert_int_equal(mr_value_count(&value), 2);
@@ -252,7 +252,7 @@ static void what_is_gone_or_never_was_is_named(void **state) {
     assert_int_not_equal(mr_actor_kill(mr, nobody), MR_OK);
     assert_int_equal(mr_put(mr, mr_int(1), &released), MR_OK);
     mr_release(mr, released);
-    mr_release(mr, released); /* once more: no harm */
+    mr_release(mr, released); /* again: no effect */
     assert_int_equal(mr_get(mr, released, 0, &value), MR_NOT_FOUND);
     assert_int_equal(mr_cancel(mr, released), MR_NOT_FOUND);
     assert_int_equal(mr_wait(mr, &released, 1, 1, 0, ready, &count), MR_NOT_FOUND);

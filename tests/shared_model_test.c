@@ -1,5 +1,5 @@
-/* shared_model_test.c — models in shared memory, synced in place: what workers see of it, and what is left of it when
- * somebody is killed meanwhile. The test is the program: its workers are this same binary, started again. */
+/* shared_model_test.c — models in shared memory, synced in place: what workers see, and the state after a process is
+ * killed during a sync. The test is the driver: its workers are this same binary, started again. */
 #include "miniray/model.h"
 
 #include <setjmp.h>
@@ -23,12 +23,12 @@
 
 enum { PATIENCE_US = 20 * 1000 * 1000, ITEMS = 300 * 1000, EXTRA = 1000 };
 
-/* ---- A worker: a model of two tensors, all of whose floats are the same, and bytes of its own behind it. */
+/* ---- A worker: a model of two tensors, all of whose floats are equal, and private bytes after it. */
 
 typedef struct worker {
     mr_shared_model *share; /* NULL: it sends copies */
     float *floats;          /* ITEMS and one more, then EXTRA */
-    bool exported;          /* the last time */
+    bool exported;          /* in the last sync */
 } worker;
 
 static void worker_free(void *self) {
@@ -38,7 +38,7 @@ static void worker_free(void *self) {
     free(worker);
 }
 
-MR_CREATE(Sharer) { /* value, whether it shares */
+MR_CREATE(Sharer) { /* value, shared or not */
     size_t bytes = (ITEMS + 1 + EXTRA) * sizeof(float);
     double value;
     int64_t shares;
@@ -94,7 +94,7 @@ MR_METHOD(Sharer, add) { /* a step of training */
     return MR_OK;
 }
 
-/* What all its floats are; a failure if they differ, or if the others are not what they were. */
+/* The value of all its floats; a failure if they differ, or if the private bytes have changed. */
 MR_METHOD(Sharer, value) {
     const worker *self = mr_self(call);
     for (size_t i = 0; i < ITEMS + 1; i++)
@@ -110,7 +110,7 @@ MR_METHOD(Sharer, was_exported) { return mr_return(call, mr_int(((worker *)mr_se
 
 static mr_status pid(mr_call *call) { return mr_return(call, mr_int(getpid())); }
 
-__attribute__((constructor)) static void register_more(void) { /* the server's class has methods of ours, too */
+__attribute__((constructor)) static void register_more(void) { /* adds methods to the server's class */
     static const char *const classes[] = {"Sharer", "miniray.ModelServer"};
     for (size_t i = 0; i < 2; i++) {
         mr_register_method(classes[i], "arm", sync_fixture_arm_method);
@@ -204,7 +204,7 @@ static void everything_else_is_a_snapshot(void **state) {
 }
 
 static void who_lends_and_who_sends_sync_together(void **state) {
-    for (int lends = 0; lends < SYNC_FIXTURE_WORKERS; lends++) { /* the first one is the pattern */
+    for (int lends = 0; lends < SYNC_FIXTURE_WORKERS; lends++) { /* the first model defines the layout */
         sync_fixture fixture = {.server = sync_fixture_server("momentum")};
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) fixture.workers[w] = hire(10 * w, w == lends);
         assert_int_equal(sync_all(&fixture), 1);
@@ -218,7 +218,7 @@ static void who_lends_and_who_sends_sync_together(void **state) {
     }
 }
 
-/* A worker that was asked twice has promised the later one. */
+/* The later of two requests to a worker is the valid one. */
 static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref first, second, sync[3];
@@ -233,7 +233,7 @@ static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
     assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &three, args, 4, sync), MR_OK);
     mr_ref third, taken;
     assert_int_equal(mr_wait(mr, sync, 3, 3, PATIENCE_US, (unsigned char[3]){0}, &(size_t){0}), MR_OK);
-    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &third), MR_OK); /* written, but not taken */
+    assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &third), MR_OK); /* but not accepted */
     assert_int_equal(mr_call_actor(mr, fixture.workers[0], "take_weights", &taken, mr_future(sync[0])), MR_OK);
     assert_int_equal(future_assert_failure(mr, taken), MR_BUSY);
     for (int i = 0; i < 3; i++) mr_release(mr, sync[i]);
@@ -265,18 +265,18 @@ static void where_windows_cannot_move_the_new_half_is_copied(void **state) {
     }
 }
 
-/* Whoever dies where: what is left of the others is all of the old version or all of the new one, and the next sync
+/* A process dies at this point: each other model is entirely the old version or entirely the new one, and the next sync
  * with a new server or a new worker is in place again. */
 static void dies_at(const char *point, bool server) {
     sync_fixture fixture = make_team(NULL);
-    /* they are there */
+    /* they are running */
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) assert_true(sync_fixture_value(fixture.workers[w]) == 10 * w);
     mr_actor *victim = server ? &fixture.server : &fixture.workers[1];
     sync_fixture_arm(*victim, point);
     assert_int_not_equal(future_assert_failure(mr, sync_begin(&fixture)), MR_OK);
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) {
         if (!server && w == 1) continue;
-        double value = sync_fixture_value(fixture.workers[w]); /* which looks at all of it */
+        double value = sync_fixture_value(fixture.workers[w]); /* which reads all of it */
         assert_true(value == 10 * w || (!server && value == 10));
     }
     mr_actor_release(mr, *victim);
@@ -299,7 +299,7 @@ static void deaths_at_every_point(void **state) {
     dies_at("train.taken=kill", false);
 }
 
-/* A server that is started again, and whose call is tried again, writes what it had written or not. */
+/* A restarted server whose call is retried writes the model, whether it was written before or not. */
 static void server_dies_and_tries_again(const char *point) {
     const mr_actor_options options = MR_OPTIONS(mr_actor_options, .max_restarts = 1, .max_call_retries = 1);
     sync_fixture fixture = make_team(NULL);
@@ -322,7 +322,7 @@ static void a_server_that_dies_writes_again(void **state) {
     server_dies_and_tries_again("train.aggregated=kill");
 }
 
-/* The same at any instant: the victim is killed from outside after a while that chance chooses. */
+/* The same at any instant: the victim is killed from outside after a random time. */
 static void deaths_at_any_instant(void **state) {
     rng rng;
     rng_init(&rng, 7);
@@ -336,7 +336,7 @@ static void deaths_at_any_instant(void **state) {
         int64_t until = clock_now_us(clock_real()) + (int64_t)rng_below(&rng, 3000);
         while (clock_now_us(clock_real()) < until) continue;
         kill(process, SIGKILL);
-        (void)future_assert_failure(mr, sync); /* it may have been early enough */
+        (void)future_assert_failure(mr, sync); /* the sync may have ended before */
         for (int w = 0; w < (server ? SYNC_FIXTURE_WORKERS : SYNC_FIXTURE_WORKERS - 1); w++) {
             double value = sync_fixture_value(fixture.workers[w]);
             assert_true(value == 10 * w || value == 10);
@@ -345,8 +345,8 @@ static void deaths_at_any_instant(void **state) {
     }
 }
 
-/* Who died after he had lent his model is as dead as who died before: what he lent is gone with him, as soon as the
- * node has heard of it. */
+/* A worker that died after it shared its model counts as dead: its memory is gone as soon as the node has learned of
+ * the death. */
 static void who_has_lent_and_died_is_dead(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref exported[2], sync[4];
@@ -362,12 +362,12 @@ static void who_has_lent_and_died_is_dead(void **state) {
         assert_true(clock_now_us(clock_real()) < end);
         assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &four, args, 5, sync), MR_OK);
         for (int i = 0; i < 4; i++)
-            status = future_assert_failure(mr, sync[i]); /* as long as it is there, it can be written */
+            status = future_assert_failure(mr, sync[i]); /* as long as the memory exists, it can be written */
         assert_true(status == MR_OK || status == MR_BUSY || status == MR_ACTOR_DIED);
     }
     mr_release(mr, exported[0]);
     assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &exported[0]), MR_OK);
-    args[0] = mr_int(1); /* the dead are skipped */
+    args[0] = mr_int(1); /* dead workers are skipped */
     args[3] = mr_future(exported[0]);
     assert_int_equal(mr_actor_submit(mr, fixture.server, "aggregate", &four, args, 5, sync), MR_OK);
     mr_value model;

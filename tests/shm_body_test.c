@@ -1,4 +1,4 @@
-/* shm_body_test.c — the shared-memory transport, with a real broker: bodies arrive whole, where they are wanted. */
+/* shm_body_test.c — the shared-memory transport, with a real broker: bodies arrive whole, in the requested memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,21 +87,21 @@ static void bodies_that_leave_at_once_leave_whole_or_not_at_all(void **state) {
             assert_true(shm_pair_until(pair, &pair->b.messages, ++sent));
             assert_int_equal(pair->b.body_size, size);
         } else {
-            refused++; /* there is none, or not room enough yet: the ring grows */
+            refused++; /* not enough room yet: the ring grows */
         }
         assert_int_equal(pair->b.wrong, 0);
     }
     assert_true(sent > 40 && refused >= 1);
     int64_t deadline = clock_now_us(clock_real()) + SHM_PATIENCE_US;
     while (!send_now(&pair->a, sent, span_of(out, 10000)) && clock_now_us(clock_real()) < deadline) {
-        shm_transport_poll(pair->a.shm_transport); /* what was read comes back when the reader has nothing else to do */
+        shm_transport_poll(pair->a.shm_transport); /* the reader returns read memory when it is otherwise idle */
         shm_transport_poll(pair->b.shm_transport);
     }
     unsigned row = 1;
     for (sent++; row < 1000 && send_now(&pair->a, sent, span_of(out, 10000)); row++) sent++;
-    assert_true(row < 1000); /* nobody read: it is full */
+    assert_true(row < 1000); /* no process reads: the ring is full */
     mr_status status = pair->a.transport.ops->reserve(pair->a.transport.self, pair->a.link, sizeof(uint64_t), &at);
-    assert_true(status == MR_OK || status == MR_BUSY); /* and the link is as it was */
+    assert_true(status == MR_OK || status == MR_BUSY); /* and the link is unchanged */
     assert_true(shm_pair_until(pair, &pair->b.messages, sent));
     shm_pair_send(pair, &pair->a, sent, 100);
     assert_true(shm_pair_until(pair, &pair->b.messages, sent + 1));

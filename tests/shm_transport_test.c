@@ -34,7 +34,7 @@ static void two_processes_find_each_other_by_name_and_by_number(void **state) {
     assert_int_equal(pair->a.wrong, 0);
 }
 
-/* Who polls until nothing is there and then sleeps must not sleep on a link that has just opened. */
+/* A process that polls until there is nothing and then sleeps must not sleep when a link has just opened. */
 static void hearing_of_a_link_is_something(void **state) {
     shm_pair *pair = *state;
     assert_int_equal(pair->a.transport.ops->open(pair->a.transport.self, "shm:bob", &pair->a.link), MR_OK);
@@ -100,7 +100,7 @@ static void a_run_is_left_alone_until_its_sender_waits(void **state) {
     shm_transport_wait(pair->a.shm_transport, NULL, 0);
     hold_numbers(&pair->a, 0, LANE_ROW + 6);
     poll_often(&pair->b);
-    assert_int_equal(pair->b.messages, LANE_ROW); /* the first in a row have left at once */
+    assert_int_equal(pair->b.messages, LANE_ROW); /* the first messages of a row have left at once */
     shm_transport_wait(pair->a.shm_transport, NULL, 0);
     poll_often(&pair->b);
     assert_int_equal(pair->b.messages, LANE_ROW + 6);
@@ -120,7 +120,7 @@ static void another_message_ends_a_run(void **state) {
     assert_int_equal(pair->b.wrong, 0);
 }
 
-/* Its sender has other things to do, and does not come back. */
+/* Its sender does other work, and does not poll again. */
 static void a_run_that_nobody_ends_is_read_all_the_same(void **state) {
     shm_pair *pair = *state;
     shm_pair_join(pair);
@@ -189,14 +189,14 @@ static void closing_delivers_what_was_sent_before(void **state) {
     link_id old = pair->a.link;
     for (unsigned i = 0; i < 20; i++) assert_int_equal(shm_end_send(&pair->a, i, 100), MR_OK);
     pair->a.transport.ops->close(pair->a.transport.self, old);
-    pair->a.transport.ops->close(pair->a.transport.self, old); /* twice does no harm */
+    pair->a.transport.ops->close(pair->a.transport.self, old); /* twice: no effect */
     assert_true(shm_pair_until(pair, &pair->b.closed, 1));
     assert_true(shm_pair_until(pair, &pair->a.closed, 1));
     assert_int_equal(pair->b.messages, 20);
     assert_int_equal(pair->b.wrong, 0);
     assert_int_equal(pair->a.cause.status, MR_CLOSED);
     assert_int_equal(pair->b.cause.status, MR_CLOSED);
-    shm_pair_join(pair); /* opened is 1 already: finds out below */
+    shm_pair_join(pair); /* opened is 1 already: detected below */
     assert_true(shm_pair_until(pair, &pair->b.opened, 2));
     assert_int_not_equal(pair->a.link.v, old.v);
     uint8_t *at;
@@ -204,13 +204,13 @@ static void closing_delivers_what_was_sent_before(void **state) {
     assert_int_equal(pair->a.closed, 1);
 }
 
-/* What a process leaves behind is read to its end, and if it has none, as much as there can be. */
+/* The messages of a dead process are read to their end, or, if the ring has no end, up to the maximum. */
 static void a_ring_without_an_end_is_not_read_for_ever(void **state) {
     shm_pair *pair = *state;
     shm_pair_join(pair);
     uint8_t *at;
     assert_int_equal(pair->a.transport.ops->reserve(pair->a.transport.self, pair->a.link, 8, &at), MR_OK);
-    uint8_t *ring = at - RING_RECORD_HEADER; /* the first record is at its beginning */
+    uint8_t *ring = at - RING_RECORD_HEADER; /* the first record is at the ring's beginning */
     for (size_t i = 0; i < RING_BYTES_DEFAULT - RING_HEADER; i += RING_RECORD_HEADER)
         ring_store_word(ring + i, ring_word(0, 1), __ATOMIC_RELAXED);
     pair->a.transport.ops->close(pair->a.transport.self, pair->a.link);
@@ -283,7 +283,7 @@ static void a_killed_process_is_reported_with_its_cause_after_what_it_sent(void 
 }
 
 /* Joins as eve and sends to bob until its ring has grown, where it is stopped: the move is published, and eve has not
- * let go of the old ring yet. When it goes on, it sends what is left. */
+ * left the old ring yet. When it continues, it sends the remaining messages. */
 static int stops_while_moving(void *argument) {
     peer_child *child = argument;
     shm_end end;
@@ -303,20 +303,20 @@ static int stops_while_moving(void *argument) {
     return 0;
 }
 
-/* Under load a sender was preempted exactly there: the broker made another ring of the memory, and the sender, looking
- * at the flags of what it took for its own ring, cleared those of the other: a message was never noticed. */
+/* Regression: a sender was preempted exactly there, the broker reused the memory for another ring, and the sender,
+ * which took the flags for those of its own ring, cleared those of the other: a message was never noticed. */
 static void a_ring_is_not_given_back_before_its_sender_has_left_it(void **state) {
     if (failpoint_count() == 0) skip();
     shm_pair *pair = *state;
     peer_child child = {.process = &pair->process};
     pid_t pid = test_child_start(stops_while_moving, &child);
     assert_true(shm_pair_until(pair, &pair->b.opened, 1));
-    assert_true(test_child_stops(pid)); /* it has filled its ring, for nobody reads it, and has a larger one */
+    assert_true(test_child_stops(pid)); /* it has filled its ring, because no process reads it, and has a larger one */
     int64_t deadline = clock_now_us(clock_real()) + SHM_PATIENCE_US;
     while (shm_transport_stats_now(pair->b.shm_transport).leaving == 0 && clock_now_us(clock_real()) < deadline)
         if (shm_transport_poll(pair->b.shm_transport) == 0) shm_transport_wait(pair->b.shm_transport, NULL, 10000);
     assert_int_equal(shm_transport_stats_now(pair->b.shm_transport).leaving, 1);
-    for (int i = 0; i < 20; i++) { /* nothing but its sender's word changes that */
+    for (int i = 0; i < 20; i++) { /* only a message of its sender changes that */
         shm_transport_poll(pair->b.shm_transport);
         shm_transport_wait(pair->b.shm_transport, NULL, 1000);
     }
@@ -348,7 +348,7 @@ static int tear_down_killed(void **state) {
     return code == -SIGKILL ? 0 : 1;
 }
 
-/* Echoes from inside a loop until its first link is closed. */
+/* Echoes from inside an event loop until its first link is closed. */
 static int echoes_in_a_loop(void *argument) {
     peer_child *child = argument;
     shm_end end;

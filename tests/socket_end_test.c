@@ -1,4 +1,4 @@
-/* socket_end_test.c — two streams: silence, and every way a link ends. */
+/* socket_end_test.c — two socket transports: silence, and every way a link ends. */
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static void idle_peers_stay_together(void **state) {
     WAIT_FOR(pair->loop, pair->server.messages == 1);
 }
 
-/* What is reserved stays where it is, however long its owner takes and whatever else is said meanwhile. */
+/* Reserved memory does not move, however long its owner takes and whatever other frames are sent meanwhile. */
 static void heartbeats_do_not_disturb_a_reservation(void **state) {
     socket_pair *pair = *state;
     socket_transport_options often = {.heartbeat_us = 2000, .heartbeat_misses = 1000};
@@ -61,7 +61,7 @@ static void heartbeats_do_not_disturb_a_reservation(void **state) {
     assert_int_equal(pair->client.closed + pair->server.closed, 0);
 }
 
-/* This process stands still for long while its peer waits with an answer in the socket. */
+/* This process is stopped for long while its peer's answer waits in the socket. */
 static void who_was_stopped_itself_blames_nobody(void **state) {
     socket_pair *pair = *state;
     socket_transport_options client = {.heartbeat_us = 10000, .heartbeat_misses = 2}, server = {.heartbeat_us = -1};
@@ -77,7 +77,7 @@ static void who_was_stopped_itself_blames_nobody(void **state) {
     socket_pair_down(pair);
 }
 
-/* Every tick finds that nothing was read since the last one, because the answer lies in the socket still. */
+/* Every tick finds that nothing was read since the last one, because the answer is still in the socket. */
 static void an_answer_that_is_not_read_yet_counts(void **state) {
     socket_pair *pair = *state;
     socket_transport_options client = {.heartbeat_us = 10000, .heartbeat_misses = 1}, server = {.heartbeat_us = -1};
@@ -92,7 +92,7 @@ static void an_answer_that_is_not_read_yet_counts(void **state) {
     socket_pair_down(pair);
 }
 
-/* A body takes longer than the silence that is allowed; that it moves is a sign of life. */
+/* A body takes longer than the allowed silence; its progress is a sign of life. */
 static void a_slow_body_is_no_silence(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = 5000, .heartbeat_misses = 10};
@@ -101,7 +101,7 @@ static void a_slow_body_is_no_silence(void **state) {
     assert_int_equal(socket_end_send_body(&pair->client, pair->link, span_of("h", 1), span_of(body, 60 * MB)), MR_OK);
     int64_t start_us = clock_now_us(clock_real()), now_us = start_us, read_us = start_us;
     while (pair->server.messages == 0 && pair->client.closed == 0 && now_us - start_us < SOCKET_END_PATIENCE_US) {
-        if (now_us >= read_us) { /* the server reads a little every 10 ms, and has nothing to say meanwhile */
+        if (now_us >= read_us) { /* the server reads a little every 10 ms, and sends nothing meanwhile */
             event_loop_run_once(pair->other, 0);
             read_us = now_us + 10000;
         }
@@ -110,18 +110,18 @@ static void a_slow_body_is_no_silence(void **state) {
     }
     assert_int_equal(pair->client.closed, 0);
     assert_int_equal(pair->server.messages, 1);
-    assert_true(now_us - start_us > 11 * 5000); /* or it proves nothing */
+    assert_true(now_us - start_us > 11 * 5000); /* otherwise the test proves nothing */
     socket_pair_down(pair);
     free(body);
 }
 
 /* Through shared memory. A message takes longer than an interval, and between two wakes of the client lie more messages
- * than it allows intervals of silence; that its bytes are taken is a sign of life all the same. */
+ * than the allowed intervals of silence; the progress of its bytes is a sign of life. */
 enum { SLOW_MESSAGES = 200 };
 
 static void take_slowly(socket_end *end, link_id link, const message *message) {
     socket_pair *pair = end->user;
-    if (end->messages > SLOW_MESSAGES) return; /* the last ones: nothing waits behind them that could tell */
+    if (end->messages > SLOW_MESSAGES) return; /* the last ones: no message behind them could show progress */
     poll(NULL, 0, 5);
     event_loop_run_once(pair->loop, 0);
 }
@@ -147,7 +147,7 @@ static void a_reader_that_takes_little_at_a_time_is_no_silence(void **state) {
     socket_pair_down(pair);
 }
 
-/* The server is gone while the client waits for room: that is known at once, without any heartbeat. */
+/* The server is gone while the client waits for room: the client learns it at once, without a heartbeat. */
 static void who_waits_for_room_hears_of_a_death(void **state) {
     socket_pair *pair = *state;
     socket_transport_options silent = {.heartbeat_us = -1};
@@ -218,14 +218,14 @@ static void a_link_may_be_closed_inside_its_events(void **state) {
         WAIT_FOR(pair->loop, pair->client.closed == 1 && pair->server.closed == 1);
         assert_int_equal(pair->client.why.status, MR_CLOSED);
         assert_int_equal(pair->server.why.status, MR_CLOSED);
-        assert_int_equal(pair->server.messages, i == 2 ? 1 : 0); /* nothing comes after close() */
+        assert_int_equal(pair->server.messages, i == 2 ? 1 : 0); /* nothing is delivered after close() */
         assert_int_equal(pair->client.sent, i == 3 ? 1 : 0);
         socket_pair_down(pair);
     }
     free(body);
 }
 
-/* Neither waits for the other as long as it would for somebody who does not read. */
+/* Neither waits for the other as long as for a peer that does not read. */
 static void both_may_close_at_once(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.linger_us = 600 * 1000000LL};
@@ -280,11 +280,11 @@ static void closing_the_stream_ends_every_link(void **state) {
     free(body);
 }
 
-/* The server has not read what the client sent. Its last words arrive all the same. */
+/* The server has not read the client's messages. Its last messages arrive nevertheless. */
 static void last_words_are_not_lost_in_a_reset(void **state) {
     socket_pair *pair = *state;
     const socket_transport_options server = {.send_high = 8 * MB};
-    /* one that arrives after the close would reset the link */
+    /* a heartbeat that arrives after the close would reset the link */
     const socket_transport_options client = {.heartbeat_us = -1};
     socket_pair_link_apart(pair, &server, &client);
     uint8_t head[10000] = {0};
@@ -335,7 +335,7 @@ static void an_old_id_is_recognised(void **state) {
     assert_int_equal(pair->client.closed, 1);
 }
 
-/* A body is told exactly once, however its link ends. */
+/* The completion of a body is reported exactly once, however its link ends. */
 static void every_body_is_told_once(void **state) {
     socket_pair *pair = *state;
     enum { BODIES = 20 };

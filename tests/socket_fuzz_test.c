@@ -1,10 +1,10 @@
 /* socket_fuzz_test.c — random and mutated frames on a live socket.
  *
- * A child serves; this process throws MINIRAY_FUZZ_FRAMES frames at it (200,000; the soak throws 10,000,000), from the
- * seed MINIRAY_FUZZ_SEED. A connection carries frames that are odd but valid (random sizes, heads and bodies, checksums
- * over changed bytes) until one comes that is not: flipped bits, wrong fields with right checksums, rubbish, half a
- * frame. Some connections never say HELLO, some stay open half way through a frame. The server must not crash, must
- * refuse what is wrong, must deliver what is right, must not grow, and must serve a good client afterwards. */
+ * A child serves; this process sends it MINIRAY_FUZZ_FRAMES frames (200,000; the soak sends 10,000,000), from the seed
+ * MINIRAY_FUZZ_SEED. A connection carries frames that are odd but valid (random sizes, heads and bodies, checksums over
+ * changed bytes) until an invalid one: flipped bits, wrong fields with right checksums, random bytes, half a frame.
+ * Some connections never send HELLO, some stay open in the middle of a frame. The server must not crash, must refuse
+ * invalid frames, must deliver valid ones, must not grow, and must serve a good client afterwards. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -30,13 +30,13 @@
 enum {
     BATCH = 128 * 1024,          /* bytes written at once */
     BODY_TAKEN_MAX = 256 * 1024, /* larger ones are refused */
-    LINGERING = 64,              /* connections that stay open half way through a frame */
+    LINGERING = 64,              /* connections that stay open in the middle of a frame */
     STRANGERS_MAX = 100,
-    GROWTH_MAX_KB = 100 * 1024, /* of the server's memory, over what it had before */
+    GROWTH_MAX_KB = 100 * 1024, /* maximal growth of the server's memory */
 };
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { MEMORY_FACTOR = 8 }; /* freed memory is kept for a while, and shadowed */
+enum { MEMORY_FACTOR = 8 }; /* a sanitizer keeps freed memory for a while, with shadow memory */
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 enum { MEMORY_FACTOR = 8 };
@@ -113,7 +113,7 @@ static size_t memory_kb(pid_t pid, const char *field) {
     return kb;
 }
 
-/* ---- Frames, good and bad. */
+/* ---- Valid and invalid frames. */
 
 typedef struct thrower {
     rng rng;
@@ -131,7 +131,7 @@ static void put(thrower *t, const void *data, size_t size) {
     t->size += size;
 }
 
-/* Noise of any size, made from a little. */
+/* Noise of any size, repeated from a few bytes. */
 static void put_noise(thrower *t, size_t size) {
     while (size > 0) {
         size_t from = below(t, sizeof t->noise), part = sizeof t->noise - from;
@@ -169,7 +169,7 @@ static void put_good(thrower *t) {
     }
 }
 
-/* One field or some bits wrong. With `checksum` right, what is behind that check is tried too. */
+/* One field or some bits are wrong. With a right checksum the checks after it are tested, too. */
 static void put_bad(thrower *t) {
     frame_header header = {.magic = FRAME_MAGIC, .version = FRAME_VERSION, .kind = FRAME_MESSAGE};
     span head = random_head(t);
@@ -212,7 +212,7 @@ static bool throw_connection(thrower *t, const char *address) {
     for (size_t bad = 1 + below(t, 3); bad > 0; bad--, t->frames++, t->bad++) put_bad(t);
     bool half = rng_chance(&t->rng, 0.1);
     if (half) t->size -= below(t, t->size);
-    (void)raw_send(fd, t->batch, t->size); /* it may hang up on us in the middle */
+    (void)raw_send(fd, t->batch, t->size); /* the server may close the connection in the middle */
     if (half) {
         size_t place = below(t, LINGERING);
         if (t->lingering[place] >= 0) close(t->lingering[place]);
@@ -223,7 +223,7 @@ static bool throw_connection(thrower *t, const char *address) {
     return true;
 }
 
-/* Half a head of the largest size on many links at once: the most that peers can make a server hold. */
+/* Half a head of the largest size on many links at once: the maximum that peers can make a server hold. */
 static bool hold_heads(thrower *t, const char *address) {
     for (int i = 0; i < LINGERING; i++) {
         if (t->lingering[i] >= 0) close(t->lingering[i]);
@@ -298,9 +298,9 @@ static void frames_of_every_kind_on_a_live_socket(void **state) {
     assert_int_equal(code, 0);
     assert_true(alive);
     assert_true(t->frames >= count);
-    assert_true(shared->messages > count / 10); /* what is good is taken */
+    assert_true(shared->messages > count / 10); /* valid frames are accepted */
     assert_true(shared->corrupt > t->connections / 4);
-    assert_true(shared->refused > t->connections / 50); /* those who never said HELLO */
+    assert_true(shared->refused > t->connections / 50); /* connections that never sent HELLO */
     assert_true(shared->strangers_peak <= STRANGERS_MAX);
     assert_true(peak_kb > 0 && peak_kb <= before_kb + MEMORY_FACTOR * GROWTH_MAX_KB);
     free(t->batch);

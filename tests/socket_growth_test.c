@@ -1,5 +1,5 @@
-/* socket_growth_test.c — links through shared memory whose rings are found full: they grow, within bounds, or do not
- * and go on; those who pass something else are sent away. */
+/* socket_growth_test.c — links through shared memory whose rings are full: they grow, within bounds, or continue
+ * without growing; peers that pass invalid descriptors are rejected. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static void send_large(socket_end *from, link_id link, const uint8_t *body) {
     assert_int_equal(socket_end_send_body(from, link, span_of("h", 1), span_of(body, LARGE)), MR_OK);
 }
 
-/* Each direction on its own, at the same time; and twice, the second time without passing anything. */
+/* Each direction by itself, at the same time; and twice, the second time without passing a descriptor. */
 static void a_large_body_makes_its_ring_grow(void **state) {
     socket_pair *pair = *state;
     uint8_t *there = noise(LARGE, 1), *back = noise(LARGE, 2);
@@ -124,7 +124,7 @@ static void small_and_large_stay_in_order(void **state) {
     free(bodies);
 }
 
-/* ---- Without. */
+/* ---- Without growth. */
 
 static void expect_body_in_small_rings(socket_pair *pair) {
     uint8_t *body = noise(LARGE, 4);
@@ -149,7 +149,7 @@ static void where_there_is_no_memory_the_link_goes_on(void **state) {
     }
 }
 
-/* However many links there are: the others have small rings. Those that go make room for more. */
+/* With many links the rest have small rings. Closed links make room for more. */
 static void annexes_are_bounded(void **state) {
     enum { LINKS = SOCKET_ANNEXES_MAX + 4, SIZE = 2 * MB };
     socket_pair *pair = *state;
@@ -171,9 +171,9 @@ static void annexes_are_bounded(void **state) {
     free(body);
 }
 
-/* ---- Rest. */
+/* ---- Idle links. */
 
-/* Blocks of the only annex that this process has made; its reader keeps no descriptor. */
+/* Blocks of the only large ring that this process has created; its reader keeps no descriptor. */
 static int64_t large_ring_blocks(void) {
     int64_t found = -1;
     DIR *folder = opendir("/proc/self/fd");
@@ -210,9 +210,9 @@ static void an_annex_that_is_not_needed_gives_its_memory_back(void **state) {
     free(body);
 }
 
-/* ---- Those who lie. */
+/* ---- Hostile peers. */
 
-/* A client that passes a shm pipe and says HELLO, by plain system calls. */
+/* A client that passes a shm pipe and sends HELLO, by plain system calls. */
 typedef struct liar {
     int fd;
     shm_pipe *pipe;
@@ -292,20 +292,20 @@ static void who_turns_where_it_cannot_is_sent_away(void **state) {
     socket_pair *pair = *state;
     int large_ring;
     serve(pair);
-    liar liar = greet(pair); /* to an annex that it has not passed */
+    liar liar = greet(pair); /* to a large ring that it has not passed */
     liar.words[TURN_TO_LARGE_RING] = 1;
     liar.words[HEAD] = 2;
     pass(&liar, NULL, 0);
     expect_end(pair, &liar, MR_CORRUPT, "malformed data from 'liar' in shared memory");
 
-    liar = greet(pair); /* to a place that is far away */
+    liar = greet(pair); /* to a position that is far away */
     pass_large_ring(pair, &liar, &large_ring);
     liar.words[TURN_TO_LARGE_RING] = UINT64_C(1) << 40;
     liar.words[HEAD] = 2;
     pass(&liar, NULL, 0);
     expect_end(pair, &liar, MR_CORRUPT, "malformed data from 'liar' in shared memory");
 
-    liar = greet(pair); /* and one that dies after it has turned, before it has written */
+    liar = greet(pair); /* and a peer that dies after the switch, before it has written */
     pass_large_ring(pair, &liar, &large_ring);
     liar.words[TURN_TO_LARGE_RING] = 1;
     assert_int_equal(shutdown(liar.fd, SHUT_RDWR), 0);

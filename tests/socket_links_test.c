@@ -1,4 +1,4 @@
-/* socket_links_test.c — two streams: how a link begins, messages, bodies, and a peer that does not read. */
+/* socket_links_test.c — two socket transports: opening links, messages, bodies, and a peer that does not read. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 enum { MB = 1 << 20 };
 
-/* ---- Beginnings. */
+/* ---- Opening. */
 
 static void both_sides_learn_who_the_other_is(void **state) {
     socket_pair *pair = *state;
@@ -115,7 +115,7 @@ static void flush_sends_without_the_loop(void **state) {
     pair->client.wire.ops->flush(pair->client.wire.self);
     assert_int_equal(socket_transport_stats_now(pair->client.transport).writes, writes + 1);
     WAIT_FOR(pair->loop, pair->server.messages == 1);
-    uint8_t head[10000] = {0}; /* much at once leaves at once */
+    uint8_t head[10000] = {0}; /* a large batch leaves at once */
     for (int i = 0; i < 10; i++) assert_int_equal(socket_end_send(&pair->client, pair->link, head, sizeof head), MR_OK);
     assert_true(socket_transport_stats_now(pair->client.transport).writes > writes + 1);
     WAIT_FOR(pair->loop, pair->server.messages == 11);
@@ -199,7 +199,7 @@ static void checked_bodies_arrive_too(void **state) {
     bodies_of_every_size(*state, ((socket_pair *)*state)->addresses[2], &options);
 }
 
-/* A body of pieces, some of them small and some empty, arrives as one; it has left when the last has. */
+/* A body of pieces, some of them small and some empty, arrives as one; it is sent when the last piece is. */
 static void pieces_of_every_size(socket_pair *pair, const char *address, const socket_transport_options *options) {
     static const size_t sizes[] = {57, 0, 65536, 4096, 4097, 3 * MB + 7, 1, 200, MB, 100};
     enum { COUNT = sizeof sizes / sizeof *sizes };
@@ -243,12 +243,12 @@ static void without_memory_pieces_are_not_sent(void **state) {
     wire.ops->commit_pieces(wire.self, pair->link, 4, pieces, 8, socket_end_sent, &pair->client);
     alloc_fail_at(0);
     assert_true(pair->client.sent == 1 && pair->client.sent_status == MR_NOMEM);
-    assert_int_equal(socket_end_send(&pair->client, pair->link, "x", 1), MR_OK); /* the link is as it was */
+    assert_int_equal(socket_end_send(&pair->client, pair->link, "x", 1), MR_OK); /* the link is unchanged */
     WAIT_FOR(pair->loop, pair->server.messages == 1);
     socket_pair_down(pair);
 }
 
-/* Small bodies are copied; where there is no memory for that they are lent like large ones. */
+/* Small bodies are copied; without memory for the copy they are borrowed like large ones. */
 static void without_memory_a_small_body_is_lent(void **state) {
     socket_pair *pair = *state;
     uint8_t body[4096], *place;
@@ -355,7 +355,7 @@ static void an_unwanted_body_is_thrown_away(void **state) {
     free(body);
 }
 
-/* The memory is given back while the body is on its way; ASan sees who writes to it afterwards. */
+/* The memory is freed while the body is in flight; ASan detects later writes to it. */
 static void a_body_may_be_given_up_on_its_way(void **state) {
     socket_pair *pair = *state;
     size_t size = 32 * MB;
@@ -408,7 +408,7 @@ static void a_peer_that_does_not_read_makes_the_link_busy(void **state) {
     assert_int_equal(pair->client.wire.ops->reserve(pair->client.wire.self, pair->link, 1, &place), MR_BUSY);
     for (int i = 0; i < 50; i++) event_loop_run_once(pair->loop, 1000);
     assert_int_equal(pair->client.rooms, rooms);
-    assert_true(sent < 100000); /* about 100 MB: somewhere it has an end */
+    assert_true(sent < 100000); /* about 100 MB: there must be a limit */
 
     supply supply = {.left = 10000, .fewest = UINT_MAX};
     pair->client.on_room = send_until_busy;
@@ -418,7 +418,7 @@ static void a_peer_that_does_not_read_makes_the_link_busy(void **state) {
         unsigned before = pair->client.rooms;
         event_loop_run_once(pair->other, 1000);
         event_loop_run_once(pair->loop, 0);
-        assert_true(pair->client.rooms <= before + 2); /* once for however many MR_BUSY */
+        assert_true(pair->client.rooms <= before + 2); /* once for any number of MR_BUSY */
     }
     assert_int_equal(pair->server.messages, sent + 10000);
     assert_true(pair->client.rooms > rooms);
@@ -445,7 +445,7 @@ static void send_one_more(void *argument, mr_status status) {
     assert_int_equal(socket_end_send(end, end->link, "more", 4), MR_OK);
 }
 
-/* What is said when a body has left goes out too, before the loop waits. */
+/* Messages sent in a body_sent_fn leave too, before the loop waits. */
 static void the_loop_does_not_wait_with_words_unsent(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = -1};
@@ -462,10 +462,10 @@ static void the_loop_does_not_wait_with_words_unsent(void **state) {
     socket_pair_down(pair);
 }
 
-/* Whose server reads whenever its client is about to hear what woke it; NULL: nobody's. */
+/* The pair whose server reads whenever its client is about to read a wakeup; NULL: none. */
 static _Thread_local socket_pair *reading;
 
-/* In place of the library's, for all tests of this executable: they never set `reading`. */
+/* Replaces the C library's function, for all tests of this executable: the others never set `reading`. */
 ssize_t recv(int fd, void *buffer, size_t size, int flags) {
     socket_pair *pair = reading;
     reading = NULL;
@@ -482,8 +482,8 @@ static bool has_sent(socket_pair *pair, unsigned bodies) {
     return pair->client.sent == bodies;
 }
 
-/* The other side makes room, and says so, just before this one takes what it has said: nobody pings, so whoever waits
- * for room, and is not woken when there is some, waits for ever. */
+/* The other side makes room, and reports it, just before this side reads its report: there are no pings, so a side that
+ * waits for room, and is not woken when there is some, waits for ever. */
 static void who_waits_for_room_is_woken(void **state) {
     enum { BODIES = 8, SIZE = 4 << 20 };
     socket_pair *pair = *state;

@@ -1,4 +1,4 @@
-/* socket_process_test.c — two processes, one of which is killed or stopped: the other is told why, soon. */
+/* socket_process_test.c — two processes, one of which is killed or stopped: the other gets the cause, soon. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ enum {
 };
 
 /* The conversation: the client sends small messages and a large body; the server answers each with the same; then both
- * are silent for a while, so that they ping; then the client closes.
+ * are idle for a while, so that they ping; then the client closes.
  *
  *   client   open  small × 10  body                   (pings)  close
  *   server         small × 10        body             (pings)         close */
@@ -127,7 +127,7 @@ typedef struct plan {
 
 static int child(void *argument) {
     const plan *plan = argument;
-    failpoint_disarm_all(); /* and forget what the parent visited */
+    failpoint_disarm_all(); /* and forgets the parent's visits */
     if (plan->failpoint != NULL) TEST_CHILD_CHECK(failpoint_arm(plan->failpoint) == MR_OK);
     process self = {.kill_at = plan->kill_at, .shares = plan->shares};
     TEST_CHILD_CHECK(process_open(&self, plan->child_is_client));
@@ -146,7 +146,7 @@ static int child(void *argument) {
     return 0;
 }
 
-/* ---- The parent: the other side, and the judge. */
+/* ---- The parent: the other side, and the checks. */
 
 typedef struct recorder {
     event_loop *loop;
@@ -162,7 +162,7 @@ typedef struct outcome {
     int code; /* of the child */
     unsigned opened, closed, messages;
     cause why;
-    int64_t told_us; /* after the death; < 0: before */
+    int64_t told_us; /* time of the notice after the death; < 0: before */
 } outcome;
 
 static outcome run(plan *plan) {
@@ -182,7 +182,7 @@ static outcome run(plan *plan) {
         WAIT_FOR(self.loop, plan->shared->listening || recorder.died_us != 0);
         if (plan->shared->listening) assert_int_not_equal(socket_end_connect(&self.end, plan->shared->address).v, 0);
     }
-    /* The child may die before this side ever heard of it: then there is nothing to be told. */
+    /* The child may die before this side knew of it: then there is no notice. */
     socket_end *e = &self.end;
     WAIT_FOR(self.loop,
              e->closed == 1 || (recorder.died_us != 0 && socket_transport_stats_now(e->transport).links == 0 &&
@@ -212,7 +212,7 @@ static int setup(void **state) {
     return 0;
 }
 
-/* A killed child leaves the file of its socket, which is all that it may leave. */
+/* A killed child leaves its socket file, and may leave nothing else. */
 static int teardown(void **state) {
     fixture *f = *state;
     munmap(f->plan.shared, sizeof(shared));
@@ -292,7 +292,7 @@ static void killed_at_every_step(void **state) {
             snprintf(armed, sizeof armed, "%s=kill", failpoint_at(i)->name);
             f->plan.failpoint = armed;
             outcome outcome = run(&f->plan);
-            /* Who of the two pings is a matter of luck, and whether it finds a ring full. */
+            /* Chance decides which of the two pings, and whether it finds a ring full. */
             for (int again = 0; outcome.code == 0 && again < 20; again++) outcome = run(&f->plan);
             if (outcome.code != -SIGKILL)
                 print_error("%s: the child was not killed but ended with %d\n", armed, outcome.code);
@@ -317,7 +317,7 @@ static void killed_at_every_step(void **state) {
     assert_true(reached >= 10);
 }
 
-/* An error instead of a death: both sides end, and nobody hangs. */
+/* An error instead of a death: both sides end, and neither hangs. */
 static void errors_at_every_call(void **state) {
     fixture *f = *state;
     if (failpoint_count() == 0) skip();
@@ -365,7 +365,7 @@ static void who_is_stopped_is_silent(void **state) {
     WAIT_FOR(loop, client.closed == 1);
     assert_int_equal(client.why.status, MR_TIMEOUT);
     assert_int_equal(client.why.pid, pid);
-    kill(pid, SIGCONT); /* it comes back, finds its link gone, and serves the next one */
+    kill(pid, SIGCONT); /* it continues, finds its link closed, and serves the next one */
     socket_end_connect(&client, f->plan.shared->address);
     WAIT_FOR(loop, client.opened == 2);
     kill(pid, SIGKILL);

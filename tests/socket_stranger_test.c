@@ -1,5 +1,5 @@
-/* socket_stranger_test.c — those who connect and do not behave: silence, rubbish, one byte at a time, too many of them,
- * other versions; and what listening leaves in the file system. */
+/* socket_stranger_test.c — peers that connect and misbehave: silence, random bytes, one byte at a time, too many of
+ * them, other versions; and the files that listening leaves. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static socket_transport_stats stats(const socket_pair *pair) {
     return socket_transport_stats_now(pair->server.transport);
 }
 
-/* What the server says when it ends a link: its BYE, decoded. */
+/* The BYE with which the server ends a link, decoded. */
 static cause last_words(int fd) {
     uint8_t bytes[1024];
     size_t size = raw_read_all(fd, bytes, sizeof bytes), need;
@@ -80,7 +80,7 @@ static void who_says_nothing_is_sent_away(void **state) {
     assert_int_equal(stats(pair).strangers, 0);
     assert_int_equal(raw_read_all(fd, NULL, 0), 0);
     close(fd);
-    assert_int_equal(pair->server.opened + pair->server.closed, 0); /* nobody is told of strangers */
+    assert_int_equal(pair->server.opened + pair->server.closed, 0); /* no event reports strangers */
 }
 
 static void who_says_rubbish_is_sent_away(void **state) {
@@ -107,7 +107,7 @@ static void who_speaks_before_hello_is_sent_away(void **state) {
         WAIT_FOR(pair->loop, stats(pair).refused == i + 1);
         assert_int_equal(last_words(fd).status, MR_CORRUPT);
     }
-    int fd = stranger(pair); /* a HELLO as long as a message may be: not for strangers */
+    int fd = stranger(pair); /* a HELLO as long as a message may be: refused for strangers */
     uint8_t head[5000] = {1};
     assert_true(raw_frame(fd, FRAME_HELLO, span_of(head, sizeof head), 0));
     WAIT_FOR(pair->loop, stats(pair).refused == 4);
@@ -171,7 +171,7 @@ static void another_version_is_denied_by_who_connects(void **state) {
     assert_int_equal(client.opened, 0);
     close(fd);
 
-    socket_end_connect(&client, text); /* it accepts and says nothing at all */
+    socket_end_connect(&client, text); /* it accepts and sends nothing */
     fd = accept(listener, NULL, NULL);
     close(fd);
     WAIT_FOR(pair->loop, client.closed == 2);
@@ -192,7 +192,7 @@ static void one_byte_at_a_time_is_not_for_ever(void **state) {
         assert_true(raw_send(fd, header + i, 1));
         event_loop_run_once(pair->loop, 10000);
     }
-    WAIT_FOR(pair->loop, stats(pair).refused == 1); /* that it kept sending did not help */
+    WAIT_FOR(pair->loop, stats(pair).refused == 1); /* its continued sending does not help */
     assert_true(clock_now_us(clock_real()) - start_us >= 100000);
     close(fd);
 }
@@ -213,7 +213,7 @@ static void a_hello_in_single_bytes_is_welcome(void **state) {
     WAIT_FOR(pair->loop, pair->server.opened == 1);
     assert_string_equal(pair->server.peer.name, "slow");
     assert_true(raw_hello_answer(fd));
-    /* And what follows, likewise. */
+    /* The frame after it, likewise. */
     frame_encode_header(bytes, &(frame){.kind = FRAME_MESSAGE, .head = span_of(bytes + FRAME_HEADER_SIZE, 4)});
     for (size_t i = 0; i < FRAME_HEADER_SIZE + 4; i++) {
         assert_true(raw_send(fd, bytes + i, 1));
@@ -283,8 +283,8 @@ static void a_damaged_body_is_not_delivered(void **state) {
     close(fd);
 }
 
-/* A unix socket that is closed with bytes unread is an error for the other side, which still finds all that was sent:
- * it is delivered before the end is told, also when it takes many reads. */
+/* A unix socket that is closed with unread bytes is an error for the other side, which still finds all that was sent:
+ * it is delivered before on_closed, also when it takes many reads. */
 static void what_came_before_a_reset_is_delivered(void **state) {
     socket_pair *pair = *state;
     enum { COUNT = 18 };
@@ -305,7 +305,7 @@ static void what_came_before_a_reset_is_delivered(void **state) {
     assert_int_equal(pair->server.messages, COUNT);
 }
 
-/* Pings are answered, but a peer that does not read cannot make us keep answers for it. */
+/* Pings are answered, but a peer that does not read cannot make this side queue answers. */
 static void a_flood_of_pings_is_not_queued(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = -1};
@@ -340,7 +340,7 @@ static void too_many_strangers_make_room(void **state) {
         event_loop_run_once(pair->loop, 10000);
         assert_true(stats(pair).strangers <= MAX);
     }
-    assert_int_equal(stats(pair).accepted, COUNT); /* those who waited were let in, for the oldest had to go */
+    assert_int_equal(stats(pair).accepted, COUNT); /* waiting peers were accepted, because the oldest had to leave */
     assert_int_equal(stats(pair).refused, COUNT - MAX);
     expect_good_service(pair);
     for (int i = 0; i < COUNT; i++) close(fds[i]);
@@ -361,7 +361,7 @@ static void a_burst_of_good_clients_is_served(void **state) {
     socket_end_close(&client);
 }
 
-/* With no descriptor left it waits instead of spinning, and goes on afterwards. */
+/* Without a free descriptor it waits instead of spinning, and continues afterwards. */
 static void no_descriptor_left_is_survived(void **state) {
     socket_pair *pair = *state;
     serve(pair, NULL);
@@ -371,7 +371,7 @@ static void no_descriptor_left_is_survived(void **state) {
     struct rlimit before, none;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
-    none.rlim_cur = 0; /* of new ones; those that are open stay */
+    none.rlim_cur = 0; /* for new ones; open descriptors stay */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     for (int i = 0; i < 5; i++) event_loop_run_once(pair->loop, 1000);
     unsigned opened = pair->server.opened;
@@ -382,7 +382,7 @@ static void no_descriptor_left_is_survived(void **state) {
     close(fd);
 }
 
-/* ---- Where it listens. */
+/* ---- Listening. */
 
 static void beyond_this_machine_is_denied(void **state) {
     socket_pair *pair = *state;
@@ -408,7 +408,7 @@ static void an_address_is_taken_once(void **state) {
     assert_int_equal(socket_transport_listen(pair->server.transport, pair->unix_address, NULL), MR_OK);
     assert_int_equal(socket_transport_listen(pair->server.transport, pair->unix_address, NULL), MR_EXISTS);
     struct stat file;
-    assert_int_equal(lstat(pair->path, &file), 0); /* the one that listens keeps its file */
+    assert_int_equal(lstat(pair->path, &file), 0); /* the listening transport keeps its file */
 }
 
 static void a_unix_socket_is_private_and_goes_away(void **state) {
@@ -448,7 +448,7 @@ static void a_dead_socket_is_replaced_and_other_files_are_not(void **state) {
     assert_int_equal(socket_transport_listen(pair->server.transport, nowhere, NULL), MR_IO);
 }
 
-/* Another process may have replaced the file: it is not ours to remove. */
+/* Another process may have replaced the file: this one must not remove it. */
 static void somebody_elses_file_stays(void **state) {
     socket_pair *pair = *state;
     assert_true(socket_end_open(&pair->server, pair->loop, NULL));

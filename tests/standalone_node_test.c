@@ -1,7 +1,7 @@
-/* standalone_node_test.c — a node that several programs join, from their point of view and from outside.
+/* standalone_node_test.c — a node that several drivers join, seen from the drivers and from outside.
  *
- * Every test has a world of its own (runtime_fixture.h) with a node in it, started by a process that is gone before the
- * first program comes. The node and the workers are this same binary, started again. */
+ * Every test has a fixture of its own (runtime_fixture.h) with a node, started by a process that ends before the first
+ * driver joins. The node and the workers are this same binary, started again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,9 +26,9 @@
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
-MR_TASK(where_am_i) { /* what a worker has of its program */
+MR_TASK(where_am_i) { /* properties that a worker has from its driver */
     char text[600], folder[256];
     const char *marker = getenv("MINIRAY_TEST_MARKER"), *tmp = getenv("TMPDIR");
     if (getcwd(folder, sizeof folder) == NULL) return MR_IO;
@@ -46,14 +46,14 @@ MR_METHOD(Counter, die) {
     return MR_OK;
 }
 
-static void *die_after(void *argument) { /* at once: nobody waits for us */
+static void *die_after(void *argument) { /* at once: nothing waits for it */
     struct pollfd program = {.fd = (int)(intptr_t)argument, .events = POLLIN};
     poll(&program, 1, -1);
     kill(getpid(), SIGKILL);
     return NULL;
 }
 
-MR_METHOD(Counter, die_with) { /* with that process */
+MR_METHOD(Counter, die_with) { /* together with that process */
     int64_t pid;
     pthread_t thread;
     MR_TRY(mr_arg_int(call, 0, &pid));
@@ -109,7 +109,7 @@ static bool counts(mr_actor counter, int64_t expected) {
     return mr_call_actor(mr, counter, "next", &ref) == MR_OK && runtime_gives(mr, ref, expected);
 }
 
-/* Waits until no more are there. */
+/* Waits until at most this many processes are left. */
 static bool is_alone(const runtime_fixture *fixture, size_t processes) {
     int64_t start = runtime_fixture_now_ms();
     while (runtime_fixture_processes(fixture) != processes) {
@@ -139,7 +139,7 @@ static int work_and_go(void *argument) {
 static void programs_come_and_go(void **state) {
     for (int i = 0; i < 5; i++) {
         assert_int_equal(test_child_run(work_and_go, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
-        assert_true(is_alone(*state, RUNTIME_FIXTURE_LASTING)); /* a program takes its workers along */
+        assert_true(is_alone(*state, RUNTIME_FIXTURE_LASTING)); /* the workers of a driver end with it */
     }
 }
 
@@ -160,7 +160,7 @@ static mr_status put_filled(float with, mr_ref *out) {
     return status;
 }
 
-static int keep_a_value(void *argument) { /* others get the memory that it was in, and write to it */
+static int keep_a_value(void *argument) { /* its memory is reused by others, which write to it */
     mr_ref ref, others[12];
     mr_value value;
     mr_tensor tensor;
@@ -198,7 +198,7 @@ static int ask_where(void *argument) {
     TEST_CHILD_CHECK(mr_call_task(mr, "add", &ref, mr_int(1), mr_int(1)) == MR_OK && runtime_gives(mr, ref, 2));
     TEST_CHILD_CHECK(mr_call_task(mr, "where_am_i", &ref) == MR_OK);
     mr_status status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
-    if (status == MR_IO) return 0; /* a folder that is gone has no name */
+    if (status == MR_IO) return 0; /* a removed folder has no name */
     TEST_CHILD_CHECK(status == MR_OK && mr_value_str(&value, &text) == MR_OK);
     TEST_CHILD_CHECK(text.size == strlen(expected) && memcmp(text.data, expected, text.size) == 0);
     return 0;
@@ -230,9 +230,9 @@ static void wrong_addresses_are_told(void **state) {
     assert_int_equal(test_child_run(join_wrongly, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
-/* ---- Actors of others. */
+/* ---- Actors of other drivers. */
 
-typedef struct pair { /* two programs that take turns */
+typedef struct pair { /* two drivers that take turns */
     const runtime_fixture *fixture;
     int to[2], back[2];
 } pair;
@@ -276,14 +276,14 @@ static int use_actors(void *argument) {
     TEST_CHILD_CHECK(mr_actor_find(mr, "own", "mine", &own) == MR_OK && counts(own, 1));
     TEST_CHILD_CHECK(say(pair->back));
     TEST_CHILD_CHECK(is_alone(
-        pair->fixture, RUNTIME_FIXTURE_LASTING + 2 + 1)); /* the node, our workers, and what outlives its program */
+        pair->fixture, RUNTIME_FIXTURE_LASTING + 2 + 1)); /* the node, the driver's workers, and the detached actor */
     mr_status status = mr_call_actor(mr, shared, "next", &ref);
     if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
     TEST_CHILD_CHECK(status == MR_ACTOR_DIED);
     TEST_CHILD_CHECK(mr_actor_find(mr, "shared", NULL, &shared) == MR_NOT_FOUND);
     TEST_CHILD_CHECK(mr_actor_find(mr, "lasting", NULL, &detached) == MR_OK && counts(detached, 2));
     TEST_CHILD_CHECK(mr_call_actor(mr, detached, "die", NULL) == MR_OK);
-    status = mr_call_actor(mr, detached, "next", &ref); /* started again by the launch spec of a program that is gone */
+    status = mr_call_actor(mr, detached, "next", &ref); /* restarted by the launch spec of a driver that is gone */
     if (status == MR_OK) status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
     TEST_CHILD_CHECK(status == MR_OK || status == MR_ACTOR_DIED);
     TEST_CHILD_CHECK(status == MR_OK || counts(detached, 1));
@@ -327,7 +327,7 @@ static int leave_with_its_actor(void *argument) {
     TEST_CHILD_CHECK(join_in(argument, "shop"));
     mr_actor_options options = MR_OPTIONS(mr_actor_options, .name = "lasting", .detached = 1, .max_restarts = 1);
     TEST_CHILD_CHECK(mr_actor_create(mr, "Counter", &options, NULL, 0, &actor) == MR_OK && counts(actor, 1));
-    TEST_CHILD_CHECK(has_idle_workers(2)); /* which will end with us */
+    TEST_CHILD_CHECK(has_idle_workers(2)); /* which will end with this driver */
     TEST_CHILD_CHECK(mr_call_actor(mr, actor, "die_with", &ref, mr_int(getpid())) == MR_OK &&
                      runtime_gives(mr, ref, 0));
     return kill(getpid(), SIGKILL);
@@ -340,7 +340,7 @@ static int find_it_again(void *argument) {
     int64_t count = 0;
     TEST_CHILD_CHECK(join_in(argument, "shop"));
     TEST_CHILD_CHECK(mr_actor_find(mr, "lasting", NULL, &actor) == MR_OK);
-    while (count != 1) { /* the first one may still be there, and be lost with the call */
+    while (count != 1) { /* the first process may still be alive, and lose the call */
         mr_call_options options = MR_OPTIONS(mr_call_options, .max_retries = 1);
         TEST_CHILD_CHECK(mr_actor_submit(mr, actor, "next", &options, NULL, 0, &ref) == MR_OK);
         mr_status status = mr_get(mr, ref, RUNTIME_FIXTURE_PATIENCE_US, &value);
@@ -354,7 +354,7 @@ static int find_it_again(void *argument) {
     return 0;
 }
 
-/* The workers of a program that is over take their time to die of it: none of them is the actor's next process. */
+/* The workers of a finished job take a while to end: none of them becomes the actor's next process. */
 static void an_actor_that_dies_with_its_program_is_started_again(void **state) {
     for (int i = 0; i < 10; i++) {
         assert_int_equal(test_child_run(leave_with_its_actor, *state, RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
@@ -365,7 +365,7 @@ static void an_actor_that_dies_with_its_program_is_started_again(void **state) {
 
 /* ---- A detached actor whose next process cannot be started. */
 
-#define TRIES "MINIRAY_TEST_TRIES" /* a file: while it is there, workers only write into it that they were started */
+#define TRIES "MINIRAY_TEST_TRIES" /* a file: while it exists, workers only append a line to it at their start */
 
 static int leave_an_actor(void *argument) {
     const runtime_fixture *fixture = argument;
@@ -402,7 +402,7 @@ static int be_of_no_use(const char *path) {
     return write(fd, "x", 1) == 1 ? 3 : 4;
 }
 
-/* It is tried as often as for a program that is there, and who calls the actor is told why. */
+/* The number of attempts is the same as for a living driver, and callers of the actor get the cause. */
 static void an_actor_whose_program_has_gone_is_not_tried_for_ever(void **state) {
     const runtime_fixture *fixture = *state;
     char path[TEMP_DIR_FOLDER_MAX + 16];
@@ -417,7 +417,7 @@ static void an_actor_whose_program_has_gone_is_not_tried_for_ever(void **state) 
     assert_int_equal(unlink(path), 0);
 }
 
-static int call_itself_ada(void *argument) { /* names of programs that do not say where are their own */
+static int call_itself_ada(void *argument) { /* names of drivers without a namespace are their own */
     mr_actor actor;
     TEST_CHILD_CHECK(join_in(argument, NULL));
     TEST_CHILD_CHECK(mr_actor_find(mr, "ada", NULL, &actor) == MR_NOT_FOUND);
@@ -439,7 +439,7 @@ static void names_are_a_programs_own_unless_it_says_where(void **state) {
         kill(pids[i], SIGKILL);
         assert_int_equal(test_child_wait(pids[i], RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
     }
-    assert_true(is_alone(*state, RUNTIME_FIXTURE_LASTING)); /* a program that is killed takes everything along */
+    assert_true(is_alone(*state, RUNTIME_FIXTURE_LASTING)); /* all processes of a killed driver end */
 }
 
 /* ---- Sharing. */
@@ -472,7 +472,7 @@ static void a_program_that_floods_starves_nobody(void **state) {
     assert_int_equal(test_child_run(do_a_little, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     int64_t took = runtime_fixture_now_ms() - start;
     print_message("    %d tasks beside a flood: %lld ms\n", FEW, (long long)took);
-    assert_true(took < FLOOD * 5 / 2); /* what the flood takes if it has both CPUs */
+    assert_true(took < FLOOD * 5 / 2); /* duration of the flood if it has both CPUs */
     kill(flooding, SIGKILL);
     assert_int_equal(test_child_wait(flooding, RUNTIME_FIXTURE_CHILD_MS), -SIGKILL);
 }
@@ -507,10 +507,10 @@ static void a_killed_node_is_told_at_once_and_replaced(void **state) {
     assert_int_equal(test_child_run(kill_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     assert_int_equal(test_child_wait(pid, RUNTIME_FIXTURE_GONE_MS), 0);
     assert_true(is_alone(*state, 0));
-    int found = test_child_run(stop_node, *state, RUNTIME_FIXTURE_CHILD_MS); /* it may be seen on its way out */
+    int found = test_child_run(stop_node, *state, RUNTIME_FIXTURE_CHILD_MS); /* the node may be about to end */
     if (found == 0) found = test_child_run(stop_node, *state, RUNTIME_FIXTURE_CHILD_MS);
     assert_int_equal(found, MR_NOT_FOUND);
-    assert_int_equal(test_child_run(start_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0); /* over what was left */
+    assert_int_equal(test_child_run(start_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0); /* replaces the old files */
     assert_int_equal(test_child_run(work_and_go, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
@@ -525,9 +525,9 @@ static void a_stopped_node_is_told_at_once(void **state) {
 
 /* ---- Idling. */
 
-enum { IDLE_MS = 500, TICKS_MAX = 5, OWN_KB_MAX = 40 * 1024 }; /* the bars: none to be seen, and 10 MB */
+enum { IDLE_MS = 500, TICKS_MAX = 5, OWN_KB_MAX = 40 * 1024 }; /* the bars: no tick, and 10 MB */
 
-static long ticks_of(int pid) { /* hundredths of a second on a CPU */
+static long ticks_of(int pid) { /* hundredths of a second of CPU time */
     char path[64];
     long user = -1, kernel = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -539,7 +539,7 @@ static long ticks_of(int pid) { /* hundredths of a second on a CPU */
     return user < 0 ? -1 : user + kernel;
 }
 
-/* What a process has of its own, and its share of files, but no shared memory. */
+/* Private memory of a process, and its share of files, without shared memory. */
 static long own_kb_of(int pid) {
     char path[64], line[256];
     long kb, total = 0;
@@ -554,7 +554,7 @@ static long own_kb_of(int pid) {
 static int be_idle(void *argument) {
     TEST_CHILD_CHECK(join_in(argument, NULL) && runtime_works(mr));
     int pid = node_pid();
-    poll(NULL, 0, IDLE_MS / 2); /* leases that are not used go back first */
+    poll(NULL, 0, IDLE_MS / 2); /* unused leases are returned first */
     long before = ticks_of(pid);
     poll(NULL, 0, IDLE_MS);
     long after = ticks_of(pid), own_kb = own_kb_of(pid);

@@ -1,14 +1,13 @@
-/* store_kill_test.c — kill -9 of whoever makes or reads objects, at every step, and see that nobody else is harmed.
+/* store_kill_test.c — SIGKILL of processes that create or read objects, at every step: no other process is harmed.
  *
- * A host (broker, store server and spill), a maker and a reader in processes of their own do everything there is to do
- * with objects; this process is the witness, who takes a hold of each object that is shown. A dry run finds out which
- * of the store's failpoints maker and reader pass. Then, for each of those, the scene is played again with the process
- * killed there: at the first visit and at the last but half.
+ * A host (broker, store server and spilling), a maker and a reader in processes of their own use all operations on
+ * objects; this process is the witness, which takes a hold of each object that is shown. A dry run finds the failpoints
+ * of the store that maker and reader pass. Then, for each of those, the run is repeated with the process killed there:
+ * at the first visit and at the middle one.
  *
- * Afterwards: the witness's objects are whole, whoever made them; the other process ended well; in the host not an
- * object, stretch, table or file is left, and not a byte of the arena is lent.
- *
- * Needs a build with failpoints; elsewhere it plays the scene undisturbed and skips the rest. */
+ * Checked afterwards: the witness's objects are whole, whichever process made them; the other process ended normally;
+ * the host has no object, extent, table or file left, and every byte of the arena is free. Needs a build with
+ * failpoints; without them it runs once undisturbed and skips the rest. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -63,7 +62,7 @@ static bool is_whole(unsigned which, const uint8_t *data, uint64_t size) {
     return true;
 }
 
-typedef struct part { /* what a child is told */
+typedef struct part { /* arguments of a child */
     const char *broker;
     const char *failpoint;
 } part;
@@ -88,7 +87,7 @@ static int make_and_show(visitor *visitor, unsigned which) {
     store_client_ref(visitor->store, object, &process_table->refs[which]);
     atomic_store(&process_table->published, which + 1);
     if (!wait_until(visitor, &process_table->witnessed, which + 1)) return CODE_LATE;
-    store_client_drop(visitor->store, object); /* the receiver has said that it has it */
+    store_client_drop(visitor->store, object); /* the receiver has confirmed its hold */
     return 0;
 }
 
@@ -104,7 +103,7 @@ static int make_for_itself(visitor *visitor) {
     store_client_abort(visitor->store, object);
     TEST_CHILD_CHECK(visitor_create(visitor, 16 << 20, &object, &data) == MR_OK);
     store_client_seal(visitor->store, object);
-    store_client_drop(visitor->store, object); /* kept as a spare, which must go to make room for the next */
+    store_client_drop(visitor->store, object); /* kept as a spare, which must be freed to make room for the next */
     TEST_CHILD_CHECK(visitor_create(visitor, 22 << 20, &object, &data) == MR_OK);
     store_client_seal(visitor->store, object);
     uint64_t size;
@@ -115,7 +114,7 @@ static int make_for_itself(visitor *visitor) {
     return 0;
 }
 
-/* Shown and dropped: the store server collects it, and the maker uses its place again. */
+/* Shown and dropped: the store server collects it, and the maker reuses its memory. */
 static int make_in_passing(visitor *visitor) {
     store_client_object *object;
     void *data;
@@ -158,7 +157,7 @@ static int read_one(visitor *visitor, unsigned which) {
     TEST_CHILD_CHECK(visitor_take(visitor, &process_table->refs[which], &again) == MR_OK && again == object);
     TEST_CHILD_CHECK(visitor_view(visitor, object, &data, &size) == MR_OK);
     TEST_CHILD_CHECK(is_whole(which, data, size));
-    if (size > 0) memset(data, 0xee, size); /* its own copy */
+    if (size > 0) memset(data, 0xee, size); /* its private copy */
     store_client_unview(visitor->store, object);
     store_client_drop(visitor->store, again);
     store_client_drop(visitor->store, object);
@@ -218,11 +217,11 @@ static void house_start(house *house) {
 static int house_stop(house *house) {
     close(house->stop[1]);
     int code = test_child_wait(house->pid, 30 * 1000);
-    if (rmdir(house->spill) != 0 || rmdir(house->folder) != 0) code = code != 0 ? code : 90; /* nothing in them */
+    if (rmdir(house->spill) != 0 || rmdir(house->folder) != 0) code = code != 0 ? code : 90; /* both must be empty */
     return code;
 }
 
-/* ---- A scene. */
+/* ---- A run. */
 
 static bool has_ended(pid_t pid) {
     siginfo_t info = {0};
@@ -232,10 +231,10 @@ static bool has_ended(pid_t pid) {
 typedef struct outcome {
     int codes[ROLES];
     int host;
-    unsigned broken; /* objects of the witness that are not what they were */
+    unsigned broken; /* objects of the witness whose bytes have changed */
 } outcome;
 
-/* Takes what is shown until the maker has ended. */
+/* Takes the objects that are shown until the maker has ended. */
 static unsigned recorder(visitor *visitor, pid_t maker_pid, store_client_object **held) {
     unsigned count = 0;
     int64_t deadline = clock_now_us(clock_real()) + PATIENCE_US;

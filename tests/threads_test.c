@@ -1,5 +1,5 @@
-/* threads_test.c — several threads of one process make calls over one port: whoever waits drives, the others sleep
- * until their answer is there. Run under ThreadSanitizer too. */
+/* threads_test.c — several threads of one process make RPCs over one shm transport: one waiting thread polls, the
+ * others sleep until their answer arrives. Run under ThreadSanitizer too. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 enum { THREADS = 4, CALLS = 1500, METHOD_DOUBLE = 7 };
 
-typedef struct process { /* a port with calls on top */
+typedef struct process { /* a transport with RPC on top */
     env env;
     rng rng;
     rpc *rpc;
@@ -90,7 +90,7 @@ static int answer(void *argument) {
     return 0;
 }
 
-/* ---- The asking process: many threads. */
+/* ---- The calling process: many threads. */
 
 typedef struct wait { /* one call of one thread */
     process *process;
@@ -106,7 +106,7 @@ static void on_done(void *argument, rpc_call_id id, const rpc_call_result *resul
     poller_finish(&wait->process->poller, &wait->waiter);
 }
 
-/* The driver: reads the rings with the lock held; shm_transport_wait lets go of it. */
+/* The polling thread: reads the rings with the lock held; shm_transport_wait releases it. */
 static void drive(process *process, poller_waiter *mine) {
     while (!mine->done) {
         if (shm_transport_poll(process->transport) == 0)

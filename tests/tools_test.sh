@@ -1,5 +1,5 @@
 #!/bin/bash
-# tools_test.sh — the checks catch what they are there to catch.
+# tools_test.sh — each check detects the mistakes that it is for.
 set -uo pipefail
 tools=$MINIRAY_TEST_SOURCE/tools
 work=$(mktemp -d)
@@ -112,7 +112,7 @@ expect 1 'a.py:5: C.method has no docstring' "docstrings: a method without one" 
 printf '"""What it has."""\n' >"$package/low/a.py"
 expect 1 "begins with 'What'" "docstrings: a riddle" "$tools/check-docstrings" "$package"
 
-# ---- check-headers, where there is a C++ compiler as it demands.
+# ---- check-headers, if there is a C++ compiler that it accepts.
 if command -v g++ clang++ >/dev/null; then
     echo 'size_t needs_stddef(void);' >"$tree/src/base/bad.h"
     expect 1 'src/base/bad.h does not compile alone' "headers: one that needs another" "$tools/check-headers" "$tree"
@@ -312,7 +312,7 @@ printf '#!/bin/sh\necho "%s/src/net/new_test.c"\n' "$work/project" >"$work/proje
 chmod +x "$work/project/tools/sources"
 expect 1 'net/new has a test, but not in this build' "run-tests: a test that is not built fails" runs good
 
-# ---- deps, with commands in front of the system's that only note what they are asked.
+# ---- deps, with commands before the system's in PATH that only record their arguments.
 mkdir "$work/bin"
 stub() { # NAME LINES
     printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/$1"
@@ -339,7 +339,7 @@ stub apt-get "touch $work/asked"
 expect 0 '' "deps: nothing to do" deps build test check
 [ ! -e "$work/asked" ] || { echo "not ok - deps: it asked apt-get for nothing"; failed=1; }
 
-# ---- Wrong arguments are told at once, before anything is built.
+# ---- Wrong arguments are rejected at once, before anything is built.
 expect 2 "no target is called 'zz'; there are:.* frame" "fuzz: a target that is not there" "$tools/fuzz" 5 zz
 expect 2 "'soon' is not a number of seconds" "fuzz: not a number" "$tools/fuzz" soon
 expect 2 "'long' is not a number of hours" "soak: not a number" "$tools/soak" long

@@ -1,5 +1,5 @@
-/* train_test.c — trainers with workers in C that live, die and are missing methods. The test is the program: its
- * workers are this same binary, started again. */
+/* train_test.c — trainers with workers in C that live, die or lack methods. The test is the driver: its workers are
+ * this same binary, started again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -22,12 +22,12 @@ enum { WORKERS = 3, EPOCHS = 7, WEIGHTS = 4 };
 
 static mr_context *mr;
 
-/* ---- A worker: its weights depend on what it was given, on its shard and on the epochs, and on nothing else. */
+/* ---- A worker: its weights depend only on its arguments, its shard and the epochs. */
 
 typedef struct learner {
     int64_t id, shard;
     float weights[WEIGHTS];
-    char *folder; /* in which lies what kills it */
+    char *folder; /* folder with files that kill it */
 } learner;
 
 static void learner_destroy(void *self) {
@@ -35,14 +35,14 @@ static void learner_destroy(void *self) {
     free(self);
 }
 
-/* Whoever finds the file with its name takes it, and dies of it. */
+/* A worker that finds the file with its name removes the file, and dies. */
 static void stumble(const learner *self, const char *where, int64_t epoch) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s-%lld-%lld", self->folder, where, (long long)self->id, (long long)epoch);
     if (unlink(path) == 0) kill(getpid(), SIGKILL);
 }
 
-/* Trains no further while there is a file that holds it, and says in another one, if that is there, that it trains. */
+/* Waits while a file holds it, and writes to another file, if it exists, that it trains. */
 static void dawdle(const learner *self, int64_t epoch) {
     char path[256];
     snprintf(path, sizeof path, "%s/count-%lld", self->folder, (long long)self->id);
@@ -105,7 +105,7 @@ MR_METHOD(Learner, set_weights) {
     return MR_OK;
 }
 
-/* One that can do less. */
+/* A worker with fewer methods. */
 MR_CREATE(Idler) { return mr_set_self(call, calloc(1, 1), free); }
 MR_METHOD(Idler, train_epoch) {
     int64_t epoch;
@@ -153,7 +153,7 @@ static mr_status epoch(scene *scene, int64_t number) {
 
 static void end(scene *scene) {
     mr_trainer_destroy(scene->trainer);
-    assert_true(temp_dir_is_empty(scene->folder)); /* whatever should kill somebody has */
+    assert_true(temp_dir_is_empty(scene->folder)); /* every planned death has happened */
     assert_int_equal(rmdir(scene->folder), 0);
 }
 
@@ -165,7 +165,7 @@ static double field(const mr_value *result, const char *name) {
     return number;
 }
 
-/* The weights of a worker, as it has them. */
+/* The weights of a worker. */
 static void weights_of(const scene *scene, size_t worker, float out[WEIGHTS]) {
     mr_actor actor;
     mr_ref ref;
@@ -181,7 +181,7 @@ static void weights_of(const scene *scene, size_t worker, float out[WEIGHTS]) {
     mr_release(mr, ref);
 }
 
-/* All epochs with these deaths; all weights at the end. */
+/* All epochs with these deaths; returns all weights at the end. */
 static void run(mr_trainer_options options, const char *const *deaths, size_t count, float out[WORKERS][WEIGHTS]) {
     scene scene;
     mr_trainer_report report;
@@ -197,7 +197,7 @@ static void run(mr_trainer_options options, const char *const *deaths, size_t co
     end(&scene);
 }
 
-/* Whoever dies and when: the bits at the end are those of an undisturbed run. */
+/* With any deaths the bits at the end equal those of an undisturbed run. */
 static void check_deaths(mr_trainer_options options, const char *const *deaths, size_t count) {
     float calm[WORKERS][WEIGHTS], disturbed[WORKERS][WEIGHTS];
     run(options, NULL, 0, calm);
@@ -340,7 +340,7 @@ static void a_program_that_calls_workers_itself_can_mend_them(void **state) {
     end(&scene);
 }
 
-typedef struct hunter { /* kills each worker as soon as it has done the epoch, but the last one, which waits for that */
+typedef struct hunter { /* kills each worker as soon as it has done the epoch, except the last, which waits for that */
     scene *scene;
     int64_t epoch;
     size_t killed;
@@ -355,7 +355,7 @@ static bool hunt(void *user, size_t done) {
         char path[256];
         snprintf(path, sizeof path, "%s/hold-%zu-%lld", hunter->scene->folder, hunter->killed + 1,
                  (long long)hunter->epoch);
-        assert_int_equal(unlink(path), 0); /* the next one may go on */
+        assert_int_equal(unlink(path), 0); /* the next one may continue */
     }
     return true;
 }

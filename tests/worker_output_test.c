@@ -1,4 +1,4 @@
-/* worker_output_test.c — what workers print: in files, on the program's streams, and in errors of those that die. */
+/* worker_output_test.c — output of workers: in files, on the driver's streams, and in errors about dead workers. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 MR_TASK(say) {
     mr_span text;
@@ -32,7 +32,7 @@ MR_TASK(say) {
     return mr_return(call, mr_int(getpid()));
 }
 
-/* As plain lines of both streams, and of the other only where it has something to complain of. */
+/* Prints plain lines on both streams. */
 MR_TASK(speak) {
     int64_t number;
     MR_TRY(mr_arg_int(call, 0, &number));
@@ -75,7 +75,7 @@ MR_TASK(repeat) {
     return mr_return(call, mr_int(count));
 }
 
-/* Two names for the same: whose a line is, is in it. */
+/* Two names for the same task: each line contains its name. */
 static mr_status mumble(mr_call *call, const char *name) {
     int64_t number;
     MR_TRY(mr_arg_int(call, 0, &number));
@@ -100,20 +100,20 @@ MR_METHOD(Talker, talk) {
     return mr_return(call, mr_int(getpid()));
 }
 
-/* ---- A program whose streams are kept. */
+/* ---- A driver whose streams are recorded. */
 
 enum { TEXT_MAX = 1 << 20 };
 
 typedef struct program {
     runtime_fixture *fixture;
-    int (*run)(void); /* with the runtime open; 0: all is well */
-    int fds[3];       /* what becomes its stdout and stderr */
+    int (*run)(void); /* with the runtime open; 0: success */
+    int fds[3];       /* its stdout and stderr */
     int log_to_driver;
     mr_print_fn *print;
     void *user;
 } program;
 
-typedef struct told { /* what it has printed in the end; the caller's to free */
+typedef struct told { /* its output at the end; the caller frees it */
     char *out, *err;
 } told;
 
@@ -167,7 +167,7 @@ static size_t lines_of(const char *text) {
     return count;
 }
 
-/* All files of all runs, their bytes together; the runs are removed. */
+/* All log files of all sessions, concatenated; the sessions are removed. */
 static size_t take_logs(const runtime_fixture *fixture, char *out, size_t size, off_t *largest) {
     char base[200], path[600];
     size_t used = 0;
@@ -270,7 +270,7 @@ static void streams_stay_apart(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
     told told = told_by(state, speak_twice, 0);
-    assert_int_equal(strncmp(told.out, own, strlen(own)), 0); /* its buffer is not gone past */
+    assert_int_equal(strncmp(told.out, own, strlen(own)), 0); /* output does not bypass its buffer */
     assert_lines(told.out + strlen(own), "output");
     assert_lines(told.err, "complaint");
     told_free(&told);
@@ -323,7 +323,7 @@ static void the_dead_are_quoted(void **state) {
     static char logs[TEXT_MAX];
     off_t largest = 0;
     told told = told_by(state, ask_for_deaths, 0);
-    size_t seen = 0; /* nothing is lost, whichever way they die */
+    size_t seen = 0; /* nothing is lost, whatever the kind of death */
     for (const char *at = told.err; (at = strstr(at, ") the last words\n")) != NULL; at++) seen++;
     assert_int_equal(seen, 4);
     assert_has(told.out, ") printed before the end\n");
@@ -347,7 +347,7 @@ static void floods_are_not_shown_whole(void **state) {
     assert_string_equal(told.err, "");
     told_free(&told);
     take_logs(*state, logs, sizeof logs, &largest);
-    assert_true(largest > 1024 && largest < 3 * WORKER_LOG_BYTES_MAX); /* the node had other things to do, perhaps */
+    assert_true(largest > 1024 && largest < 3 * WORKER_LOG_BYTES_MAX); /* the node may have been busy */
 }
 
 static int repeat_itself(void) {
@@ -367,7 +367,7 @@ static void repeated_lines_are_counted(void **state) {
     take_logs(*state, logs, sizeof logs, &largest);
 }
 
-/* ---- What there is not, on a node whose log is not this program's stderr. */
+/* ---- Missing resources, on a node whose log is not this driver's stderr. */
 
 static int ask_a_lasting_node(void *argument) {
     program *program = argument;
@@ -409,7 +409,7 @@ static int alternate(void) {
     return 0;
 }
 
-/* How many there are; each has the name of the task that printed it, however fast they follow each other. */
+/* Number of lines; each has the name of the task that printed it, however fast they alternate. */
 static int lines_by_name(char *text) {
     char *next;
     int lines = 0;
@@ -432,7 +432,7 @@ static void a_line_has_the_name_of_its_task(void **state) {
     runtime_fixture_gone(*state, "two tasks");
 }
 
-/* The node stands still when the program ends, as on a machine with too much to do. */
+/* The node is stopped when the driver ends, as on an overloaded machine. */
 static int end_while_it_stands(void) {
     mr_ref ref;
     mr_value value;

@@ -1,5 +1,5 @@
-/* yield_test.c — bodies that give their results one after another: in order, no faster than they are taken, large
- * ones where they lie; and the ways in which that ends. */
+/* yield_test.c — streams: bodies that yield their results one after another: in order, no faster than they are taken,
+ * large ones in place; and the ways in which a stream ends. */
 #include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -20,7 +20,7 @@ enum { PATIENCE_US = 20 * 1000 * 1000, PATIENCE_MS = PATIENCE_US / 1000, LARGE =
 
 static mr_context *mr;
 
-/* ---- What workers do. */
+/* ---- Tasks and actors. */
 
 /* 0, 1, … count-1 */
 static mr_status count_up(mr_call *call) {
@@ -31,7 +31,7 @@ static mr_status count_up(mr_call *call) {
 }
 MR_TASK(count_to) { return count_up(call); }
 
-/* The same, and how often nobody had asked yet. */
+/* The same, and returns how often no item was requested yet. */
 MR_TASK(count_without_waiting) {
     int64_t count, busy = 0;
     MR_TRY(mr_arg_int(call, 0, &count));
@@ -59,7 +59,7 @@ MR_TASK(count_then_die) {
     return MR_OK;
 }
 
-/* Dies the first time: its file is not there yet. */
+/* Dies the first time: its file does not exist yet. */
 MR_TASK(die_then_count) {
     mr_span path;
     char name[256];
@@ -72,7 +72,7 @@ MR_TASK(die_then_count) {
     return count_up(call);
 }
 
-/* Arrays that are all i. */
+/* Arrays with all items equal to i. */
 MR_TASK(arrays) {
     int64_t count;
     MR_TRY(mr_arg_int(call, 0, &count));
@@ -99,7 +99,7 @@ MR_TASK(futures) {
     return mr_return(call, mr_str("all"));
 }
 
-/* Gives for ever, and leaves its file when nobody takes any more. How far it came is written there. */
+/* Yields for ever, and writes a file with its count when the stream is dropped. */
 MR_TASK(endless) {
     mr_span path;
     char name[256];
@@ -121,7 +121,7 @@ MR_TASK(yields_unasked) {
     return mr_return(call, mr_int(status));
 }
 
-/* Takes from a stream of its own, in a worker. */
+/* Takes items of a stream that it owns, in a worker. */
 MR_TASK(sum_of_stream) {
     mr_context *here = mr_call_context(call);
     mr_arg count = mr_int(50);
@@ -143,7 +143,7 @@ MR_TASK(sum_of_stream) {
     return status == MR_END ? mr_return(call, mr_int(sum)) : status;
 }
 
-/* ---- What the program sees. */
+/* ---- Tests. */
 
 static mr_ref stream_of(const char *task, int ahead, mr_arg first, mr_arg second) {
     mr_arg args[] = {first, second};
@@ -191,14 +191,14 @@ static void results_come_in_order(void **state) {
         mr_ref stream = stream_of("count_to", aheads[i], mr_int(300), mr_nil());
         takes(stream, 0, 300);
         ends(stream);
-        assert_int_equal(int_of(stream), 300); /* the whole: how many there were */
+        assert_int_equal(int_of(stream), 300); /* the whole stream: the number of items */
     }
     mr_ref none = stream_of("count_to", 0, mr_int(0), mr_nil());
     ends(none);
     mr_release(mr, none);
 }
 
-/* As long as no more than may wait do. */
+/* If no more items than allowed wait. */
 static void a_body_ends_though_nobody_takes(void **state) {
     mr_value value;
     mr_ref stream = stream_of("count_to", 64, mr_int(60), mr_nil());
@@ -216,7 +216,7 @@ static void a_body_need_not_wait(void **state) {
     assert_int_equal(mr_wait(mr, &stream, 1, 1, 10 * 1000, &(unsigned char){0}, &(size_t){0}), MR_TIMEOUT);
     takes(stream, 1, 50);
     ends(stream);
-    assert_true(int_of(stream) > 0); /* it was refused while nobody took */
+    assert_true(int_of(stream) > 0); /* it was refused while no item was taken */
 }
 
 static void an_actor_gives_too(void **state) {
@@ -230,14 +230,14 @@ static void an_actor_gives_too(void **state) {
         assert_int_equal(mr_call_actor(mr, counter, "hello", &hello), MR_OK);
         takes(stream, 0, i == 1 ? 10 : 100);
         if (i != 1) ends(stream);
-        mr_release(mr, stream); /* the second one is left in the middle, and does not stand in the way */
+        mr_release(mr, stream); /* the second stream is left in the middle, and does not block others */
         assert_int_equal(int_of(hello), 1);
     }
     mr_actor_release(mr, counter);
 }
 
 static void large_results_are_read_where_they_lie(void **state) {
-    mr_ref stream = stream_of("arrays", 2, mr_int(40), mr_nil()), next; /* 16 MB: as much as there is */
+    mr_ref stream = stream_of("arrays", 2, mr_int(40), mr_nil()), next; /* 16 MB: all memory */
     for (int i = 0; i < 40; i++) {
         mr_value value;
         mr_tensor tensor;
@@ -284,7 +284,7 @@ static void a_failure_is_the_last_result(void **state) {
     mr_release(mr, next);
     ends(stream);
     mr_release(mr, stream);
-    /* One that was not taken any further is there all the same. */
+    /* An item of a stream that is not read further is still available. */
     stream = stream_of("count_then_fail", 64, mr_int(3), mr_nil());
     assert_int_equal(mr_get(mr, stream, PATIENCE_US, &value), MR_TASK_FAILED);
     takes(stream, 0, 3);
@@ -300,14 +300,14 @@ static void the_death_of_a_worker_comes_after_what_it_gave(void **state) {
     char name[] = "/tmp/miniray-stream-XXXXXX";
     int fd = mkstemp(name);
     assert_true(fd >= 0 && close(fd) == 0 && unlink(name) == 0);
-    stream = stream_of("die_then_count", 0, mr_int(10), mr_str(name)); /* nothing had come of it: it is tried again */
+    stream = stream_of("die_then_count", 0, mr_int(10), mr_str(name)); /* nothing was yielded yet: it is retried */
     takes(stream, 0, 10);
     ends(stream);
     mr_release(mr, stream);
     unlink(name);
 }
 
-/* Waits for the body's last words. */
+/* Waits for the file that the body writes at its end. */
 static void await_words(const char *name, int *cancelled, int *knows, long long *given) {
     for (int i = 0; i < PATIENCE_MS; i++, usleep(1000)) {
         FILE *file = fopen(name, "r");
@@ -334,7 +334,7 @@ static void nobody_takes_any_more(void **state) {
             mr_ref next;
             mr_value value;
             mr_status status = MR_OK;
-            for (int i = 0; i < 7 && status == MR_OK; i++) { /* what was there, then the cancellation */
+            for (int i = 0; i < 7 && status == MR_OK; i++) { /* available items, then the cancellation */
                 assert_int_equal(mr_stream_next(mr, stream, PATIENCE_US, &next), MR_OK);
                 status = mr_get(mr, next, PATIENCE_US, &value);
                 mr_release(mr, next);
@@ -346,12 +346,12 @@ static void nobody_takes_any_more(void **state) {
         await_words(name, &cancelled, &knows, &given);
         assert_int_equal(cancelled, 1);
         assert_int_equal(knows, 1);
-        assert_true(given >= 3 && given <= 8); /* no more than were taken, and those that might wait */
+        assert_true(given >= 3 && given <= 8); /* no more than were taken, plus those that may wait */
         unlink(name);
     }
 }
 
-/* One worker's slot for both: who waits to be taken from lends it. */
+/* One CPU for both: a body that waits for its reader gives up its CPU. */
 static void a_body_that_waits_lends_its_slot(void **state) {
     mr_ref stream = stream_of("count_to", 1, mr_int(5), mr_nil());
     for (int i = 0; i < 5; i++) {
@@ -388,7 +388,7 @@ static void the_next_one_can_be_stall(void **state) {
     assert_int_equal(mr_get(mr, peeked, PATIENCE_US, &value), MR_END);
     ends(stream);
     mr_release(mr, stream);
-    assert_int_equal(mr_get(mr, peeked, 0, &value), MR_NOT_FOUND); /* it went with the stream */
+    assert_int_equal(mr_get(mr, peeked, 0, &value), MR_NOT_FOUND); /* it was freed with the stream */
 }
 
 static void a_worker_takes_too(void **state) {
@@ -428,7 +428,7 @@ static int set_up(void **state) {
     return mr_init(&MR_OPTIONS(mr_options, .num_workers = 1, .store_bytes = 32 << 20), &mr) != MR_OK;
 }
 
-/* Open streams, taken from and not, end with the runtime. */
+/* Open streams, read or not, end with the runtime. */
 static int tear_down(void **state) {
     mr_ref stream = stream_of("count_to", 4, mr_int(1000), mr_nil());
     takes(stream, 0, 1);

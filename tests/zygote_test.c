@@ -1,5 +1,5 @@
-/* zygote_test.c — workers that are copies of a warm process: whose children they are, how their end is told, and what
- * becomes of everybody when the template, the node or the program dies. */
+/* zygote_test.c — workers that are forked from a zygote: their parent, the report of their end, and the death of the
+ * zygote, the node or the driver. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,12 +20,12 @@
 #include "tests/support/runtime_fixture.h"
 #include "tests/support/test_child.h"
 
-#define HOW "TEMPLATE_TEST" /* how the template shall be: in its environment */
+#define HOW "TEMPLATE_TEST" /* behaviour of the zygote: in its environment */
 
 static mr_context *mr;
-static int begun_by;    /* the process that ran main: the template's pid in all its copies */
+static int begun_by;    /* the process that ran main: the zygote's pid in all its copies */
 static int copy_number; /* in a copy */
-static int befores;     /* of which each copy has its count */
+static int befores;     /* each copy has its own count */
 
 MR_TASK(begun_by_pid) { return mr_return(call, mr_int(begun_by)); }
 MR_TASK(own_pid) { return mr_return(call, mr_int(getpid())); }
@@ -33,7 +33,7 @@ MR_TASK(parent_pid) { return mr_return(call, mr_int(getppid())); }
 MR_TASK(number) { return mr_return(call, mr_int(copy_number == befores ? copy_number : -1)); }
 MR_TASK(leave) { _exit(3); }
 MR_TASK(crash) {
-    raise(SIGKILL); /* a sanitizer makes an exit of any other */
+    raise(SIGKILL); /* a sanitizer turns other deaths into an exit */
     return MR_OK;
 }
 
@@ -139,7 +139,7 @@ static void a_template_that_dies_is_followed_by_another(void **state) {
     runtime_fixture_gone(*state, "mr_shutdown");
 }
 
-/* Actors are made while one template after the other is killed: all of them come. */
+/* Actors are created while one zygote after the other is killed: all of them start. */
 static int lose_templates_at_work(void *argument) {
     enum { ROUNDS = 12, ACTORS = 4 };
     mr_ref refs[ACTORS];
@@ -149,7 +149,7 @@ static int lose_templates_at_work(void *argument) {
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(mr_new_actor(mr, "Home", &actors[i]) == MR_OK);
         for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(mr_call_actor(mr, actors[i], "begun_by", &refs[i]) == MR_OK);
-        poll(NULL, 0, round % 4); /* another moment each time; any is right */
+        poll(NULL, 0, round % 4); /* another moment each time; all are valid */
         kill((pid_t) template, SIGKILL);
         for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK((template = value_of(refs[i])) > 0);
         for (int i = 0; i < ACTORS; i++) TEST_CHILD_CHECK(mr_actor_kill(mr, actors[i]) == MR_OK);

@@ -48,7 +48,7 @@ void group_checker_knows(group_checker *checker, const sim_node *node, const con
         sim_violation(checker->sim, "%s knows another roster %d", sim_node_name(node), (int)number);
 }
 
-/* ---- Parts. */
+/* ---- Shards. */
 
 static void check_parts(group_checker *checker, const consumer_group *group) {
     if (group->epoch < checker->group.epoch)
@@ -97,7 +97,7 @@ static void check_claims(group_checker *checker, const consumer_group *group) {
     }
 }
 
-/* ---- Shares. */
+/* ---- Holders. */
 
 static void check_shares(group_checker *checker, const consumer_group *group) {
     size_t least = SIZE_MAX, most = 0, workers = consumer_group_group(group, CONSUMER_GROUP_WORKER);
@@ -122,8 +122,9 @@ static void check_shares(group_checker *checker, const consumer_group *group) {
     }
 }
 
-/* A decision of which the group leader did not hear is seen together with the one behind it. No claim is missed so: it
- * is forgotten when its worker says that it is over, which has it from the group leader. */
+/* The group leader may miss a decision; the checker then sees that decision together with the next one. No claim is
+ * missed: a claim is dropped when its worker reports the step as over, and the worker learns of the claim from the
+ * group leader. */
 void group_checker_decided(group_checker *checker, const consumer_group *group) {
     if (group->number <= checker->group.number) return;
     sim_count(checker->sim, "rosters", 1);

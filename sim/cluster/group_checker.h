@@ -1,13 +1,13 @@
-/* group_checker.h — checkers of the group scenario: decisions and finished pieces.
+/* group_checker.h — checkers of the group scenario: decisions and finished steps.
  *
  * Checked at each decision:
  *   shards    the position of a shard never goes back in an epoch, nor does the epoch
  *   claims    a step of a rank has one batch, for ever; no item is in the batches of two steps of one epoch, and none
- *             is left out of an epoch that is over. So in each epoch all of the data is given out, once
+ *             is left out of an epoch that is over. So each epoch gives out all of the data, once
  *   holders   every shard that is not claimed to its end has a connected holder, and none has two more than another
  *   agreement all processes that know a consumer group of some number know the same one
  *
- * And whenever a worker does a step: the batch is the one that was decided for it. */
+ * Checked at each step of a worker: it uses the batch that was decided for the step. */
 #pragma once
 #include "cluster/consumer_group.h"
 #include "sim/sim.h"
@@ -15,9 +15,9 @@
 enum {
     GROUP_SITES_MAX = 8,
     GROUP_PARTS_MAX = 12,
-    GROUP_ITEMS_MAX = 6, /* of a part */
+    GROUP_ITEMS_MAX = 6, /* in a shard */
     GROUP_EPOCHS_MAX = 3,
-    GROUP_STEPS_MAX = 1024, /* of a rank */
+    GROUP_STEPS_MAX = 1024, /* per rank */
     GROUP_GROUPS_MAX = 4096
 };
 
@@ -28,11 +28,11 @@ typedef struct group_step {
 
 typedef struct group_checker {
     sim *sim;
-    consumer_group group;                 /* decided last */
-    uint64_t hashes[GROUP_GROUPS_MAX];    /* of consumer groups, by their number */
-    group_step (*steps)[GROUP_STEPS_MAX]; /* owned; by rank, which is the id of its worker */
+    consumer_group group;                 /* the newest decision */
+    uint64_t hashes[GROUP_GROUPS_MAX];    /* hashes of consumer groups, indexed by their number */
+    group_step (*steps)[GROUP_STEPS_MAX]; /* owned; indexed by rank, which is the id of its worker */
     bool given[GROUP_EPOCHS_MAX][GROUP_PARTS_MAX][GROUP_ITEMS_MAX];
-    uint64_t counted; /* epochs that are over, and were looked through */
+    uint64_t counted; /* finished epochs that were checked */
 } group_checker;
 
 void group_checker_init(group_checker *checker, sim *sim);

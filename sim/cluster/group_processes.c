@@ -9,8 +9,8 @@
 #include "cluster/incarnation.h"
 #include "sim/sim_process.h"
 
-#define WORK_US INT64_C(150000)        /* for a piece, at most */
-enum { BATCH_MAX = 3, STEPS_MAX = 3 }; /* items of a step, steps of a claim */
+#define WORK_US INT64_C(150000)        /* maximal duration of a step */
+enum { BATCH_MAX = 3, STEPS_MAX = 3 }; /* maximal items per step, maximal steps per claim */
 
 typedef struct process {
     sim_process process;
@@ -18,8 +18,8 @@ typedef struct process {
     group_consumer *consumer;
     incarnation_acquire *acquire;
     uint64_t incarnation; /* 0: none */
-    uint64_t step;        /* of its rank, the next one */
-    int64_t work_us;      /* not before */
+    uint64_t step;        /* next step of its rank */
+    int64_t work_us;      /* earliest time of the next step */
 } process;
 
 static int64_t now_of(const process *process) { return sim_process_now_us(&process->process); }
@@ -28,9 +28,9 @@ static void send_message(void *context, const char *address, const control_messa
     sim_process_send(&((process *)context)->process, address, message);
 }
 
-/* ---- What a member does: a function of the consumer group. */
+/* ---- Actions of a member: a function of the consumer group. */
 
-/* The step that is next is over when it has been done: what is behind it may be claimed with that. */
+/* Reports all steps before the next one as over, and claims batches for further steps in the same message. */
 static void wish(process *process) {
     const consumer_group *group = group_consumer_group(process->consumer);
     rng *rng = process->process.env->rng;
@@ -74,7 +74,7 @@ static void on_enrolled(void *context, uint64_t incarnation) {
 static void begin_enrol(process *process) {
     if (process->acquire != NULL) incarnation_acquire_destroy(process->acquire);
     process->incarnation = 0;
-    uint32_t member = process->group_process->id * INCARNATION_ACQUIRE_KEYS; /* all are in each other's way */
+    uint32_t member = process->group_process->id * INCARNATION_ACQUIRE_KEYS; /* all members use one key */
     process->acquire = incarnation_acquire_create(sim_process_metadata(&process->process), process->process.env->rng,
                                                   member, now_of(process), on_enrolled, process);
 }
@@ -84,7 +84,7 @@ static void act(process *process) {
     const consumer_group_member *self = consumer_group_find(group, process->group_process->id);
     if (process->incarnation != 0 && group_consumer_is_out(process->consumer)) {
         sim_count(process->group_process->cluster->sim, "taken out", 1);
-        begin_enrol(process); /* takes another */
+        begin_enrol(process); /* takes another incarnation */
     }
     bool is_in = self != NULL && self->incarnation == process->incarnation;
     if (is_in && !is_over(process) && process->group_process->role == CONSUMER_GROUP_WORKER) work(process);
@@ -101,7 +101,7 @@ bool group_done(const group_process *site) {
     return process != NULL && is_over(process);
 }
 
-/* ---- Life. */
+/* ---- Starting, ticking, stopping. */
 
 static void take_bytes(void *context, link_id link, span bytes) {
     process *process = context;
@@ -144,7 +144,7 @@ static int64_t next_us(void *state) {
     return earlier(next_us, incarnation_acquire_next_us(process->acquire));
 }
 
-/* A beat is also when it looks whether there is something to do. */
+/* A member checks for work at each heartbeat. */
 static void tick(void *state, int64_t now_us) {
     process *process = state;
     metadata_remote_tick(process->process.remote, now_us);

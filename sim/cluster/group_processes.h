@@ -10,7 +10,7 @@
 
 typedef struct group_cluster group_cluster;
 
-typedef struct group_process { /* a machine */
+typedef struct group_process { /* one machine */
     group_cluster *cluster;
     sim_node *node;
     uint32_t id;
@@ -23,12 +23,12 @@ struct group_cluster {
     group_process processes[GROUP_SITES_MAX];
     uint32_t site_count, part_count;
     uint64_t sizes[GROUP_PARTS_MAX];
-    uint64_t epochs; /* that are to be done */
+    uint64_t epochs; /* number of epochs to do */
     group_checker checker;
-    history_recorder_book book; /* what was asked of the metadata store */
+    history_recorder_book book; /* requests to the metadata store */
 };
 
 extern const sim_program group_member_program; /* the argument is a group_process */
-void group_decided(void *context, const sim_node *node, const consumer_group *group); /* the context is the world */
-/* it knows that all epochs are over */
+void group_decided(void *context, const sim_node *node, const consumer_group *group); /* context: group_cluster */
+/* the process knows that all epochs are over */
 bool group_done(const group_process *process);

@@ -1,9 +1,9 @@
-/* group_scenario.c — a metadata store, a group leader, servers and workers: roles and shards of the data under fire.
+/* group_scenario.c — a metadata store, a group leader, servers and workers: roles and shards of the data with faults.
  *
- * Each seed draws a cluster and its data. Workers claim the data epoch by epoch; everything goes wrong for a while; it
- * heals, and all epochs must be over within SETTLE_US. What is checked at each step has its own file, group_checker.h.
- * At the end all that was asked of the metadata store must be linearizable (history_recorder.h):
- * incarnations, for which all members ask at once, and consumer groups. */
+ * Each seed draws a cluster and its data. Workers claim the data epoch by epoch; faults of all kinds occur for a while;
+ * they heal, and all epochs must be over within SETTLE_US. group_checker.h has the checks of each step. At the end all
+ * requests to the metadata store must be linearizable (history_recorder.h): requests for incarnations, which all
+ * members make at once, and for consumer groups. */
 #include "sim/cluster/group_scenario.h"
 
 #include <stdio.h>

@@ -169,13 +169,13 @@ void rpc_checker_ended(rpc_checker *checker, rpc_entry *entry, rpc_call_id id, c
     entry->status = result->status;
 }
 
-/* ---- Looking at all of them. */
+/* ---- Checks of all entries. */
 
 static bool runs_now(const rpc_entry *entry) {
     return sim_node_up(entry->node) && sim_node_process(entry->node) == entry->process;
 }
 
-/* Late means late at two looks: at the first the node may be about to wake up at this very moment. */
+/* A call is late if two checks in a row find it open: at the first the node may be about to wake up. */
 static void check_deadline(rpc_checker *checker, rpc_entry *entry) {
     int64_t late_us = sim_node_now_us(entry->node) - entry->deadline_us;
     bool busy = sim_node_free_at_us(entry->node) > sim_now_us(checker->sim);

@@ -1,5 +1,5 @@
-/* rpc_scenario.c — see rpc_scenario.h. The program of a node is a `host`; what outlives its processes is the `world`.
- */
+/* rpc_scenario.c — see rpc_scenario.h. The program of a node is a `host`; the `world` has the state that outlives its
+ * processes. */
 #include "sim/cluster/rpc_scenario.h"
 
 #include <inttypes.h>
@@ -13,10 +13,10 @@
 #include "sim/faults.h"
 #include "sim/sim_network.h"
 
-enum { NODES_MAX = 5, JOINTS_MAX = 64, LOAD_MAX = 300 /* calls, before the probes */, PROBES = 2 };
+enum { NODES_MAX = 5, JOINTS_MAX = 64, LOAD_MAX = 300 /* LOAD_MAX: calls, before the probes */, PROBES = 2 };
 
 #define FAULTS_US     INT64_C(2000000)
-#define SETTLE_US     INT64_C(4000000) /* what opens and restarts need after the faults have ended */
+#define SETTLE_US     INT64_C(4000000) /* time for opens and restarts after the faults have ended */
 #define PROBE_US      INT64_C(1000000)
 #define CLOSE_US      INT64_C(1000000)
 #define CHECK_GAP_US  INT64_C(20000)
@@ -27,15 +27,15 @@ typedef struct world {
     rpc_checker checker;
     size_t node_count;
     int64_t gap_us;                     /* mean time between the calls of a node */
-    bool closing;                       /* links that close stay closed */
-    bool reached[NODES_MAX][NODES_MAX]; /* from one to the other, by a probe */
+    bool closing;                       /* closed links are not opened again */
+    bool reached[NODES_MAX][NODES_MAX]; /* a probe from one to the other was answered */
 } world;
 
 typedef struct joint { /* a link that is open */
     link_id id;
     size_t peer;       /* index of the node */
-    uint32_t process;  /* of that node */
-    bool closing;      /* by us, or all of its calls have just been lost */
+    uint32_t process;  /* process number of that node */
+    bool closing;      /* closed by this node, or all of its calls have just been lost */
     uint8_t *arriving; /* owned: memory for a request's body */
 } joint;
 
@@ -44,8 +44,8 @@ typedef struct hold { /* a request that waits for its answer */
     uint64_t id;
     rpc_call_token token;
     rpc_entry *entry;
-    mr_status status; /* of the answer */
-    uint64_t relay;   /* serial of the call whose end it waits for; 0: none */
+    mr_status status; /* status of the answer */
+    uint64_t relay;   /* serial of the call that it waits for; 0: none */
     bool wants_room, cancelled, answered;
 } hold;
 
@@ -55,7 +55,7 @@ typedef struct host {
     const env *env;
     rpc *rpc;
     bool stopping;
-    link_id opened[NODES_MAX]; /* the link to that node that we opened, or are opening */
+    link_id opened[NODES_MAX]; /* the link to that node that this node opened, or is opening */
     joint joints[JOINTS_MAX];
     size_t joint_count;
     list holds;
@@ -76,7 +76,7 @@ static void close_joint(const host *host, joint *joint) {
     host->env->transport.ops->close(host->env->transport.self, joint->id);
 }
 
-/* Every order of magnitude is as likely as another. */
+/* Log-uniform: every order of magnitude is equally likely. */
 static int64_t draw_time(rng *rng, int64_t low_us, int64_t high_us) {
     int64_t doublings = 0;
     for (int64_t time_us = low_us; time_us * 2 <= high_us; time_us *= 2) doublings++;
@@ -84,7 +84,7 @@ static int64_t draw_time(rng *rng, int64_t low_us, int64_t high_us) {
     return rng_between(rng, time_us, 2 * time_us);
 }
 
-/* ---- Asking. */
+/* ---- Calling. */
 
 static rpc_plan draw_plan(host *host) {
     static const struct {
@@ -318,7 +318,7 @@ static void on_room(void *context, link_id link) {
     }
 }
 
-/* There are no faults any more: only a link whose other end has been gone for a while may still disappoint. */
+/* There are no faults any more: a probe may fail only because its link's peer has been gone for a while. */
 static void probe_ended(host *host, const joint *joint, const rpc_call_result *result) {
     world *world = host->world;
     const sim_node *peer = sim_node_at(world->sim, joint->peer);
@@ -330,7 +330,7 @@ static void probe_ended(host *host, const joint *joint, const rpc_call_result *r
                       sim_node_name(host->node), sim_node_name(peer), mr_status_name(result->status));
 }
 
-/* A call has ended: the ledger looks at it, and whoever waits for it goes on. */
+/* A call has ended: the checker checks it, and the request that waits for it is answered. */
 static void asked_done(void *argument, rpc_call_id id, const rpc_call_result *result) {
     rpc_entry *entry = argument;
     host *host = entry->owner;
@@ -341,7 +341,7 @@ static void asked_done(void *argument, rpc_call_id id, const rpc_call_result *re
     rpc_checker_ended(&host->world->checker, entry, id, result);
     joint *joint = find_joint(host, id.link);
     if (entry->plan.probe && joint != NULL) probe_ended(host, joint, result);
-    if (result->why != NULL && joint != NULL) joint->closing = true; /* on_link_closed is about to come */
+    if (result->why != NULL && joint != NULL) joint->closing = true; /* on_link_closed follows */
     list_for_each (at, &host->holds) {
         hold *hold = container_of(at, struct hold, of_host);
         if (hold->relay != entry->serial) continue;
@@ -440,7 +440,7 @@ static void tick(void *state, int64_t now) { rpc_tick(((host *)state)->rpc, now)
 
 static const sim_program program = {.name = "caller", .start = start, .stop = stop, .next_us = next_us, .tick = tick};
 
-/* ---- Checks from outside. */
+/* ---- Checks of the whole state. */
 
 static void check_host(world *world, const host *host) {
     rpc_call_stats stats = rpc_stats(host->rpc);

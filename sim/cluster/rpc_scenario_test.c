@@ -1,5 +1,5 @@
-/* rpc_scenario_test.c — the first seeds of the call scenario: nothing is broken, everything happens, replays are
- * exact, and each mutation is caught. What a mutation does is tried on two `calls` objects, too. */
+/* rpc_scenario_test.c — the first seeds of the RPC scenario: no violations, every counter is positive, replays are
+ * exact, and each mutation is caught. Each mutation is also tested on two `rpc` objects. */
 #include "sim/cluster/rpc_scenario.h"
 
 #include <setjmp.h>

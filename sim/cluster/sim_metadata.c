@@ -13,7 +13,7 @@ typedef struct metadata_process {
     messenger *messenger;
     metadata_file file;
     metadata_db *db;           /* NULL: the disk could not be read yet */
-    metadata_service *service; /* of the keeper */
+    metadata_service *service; /* of `db` */
     int64_t retry_us;
 } metadata_process;
 

@@ -10,18 +10,18 @@
 #include "base/assert.h"
 #include "cluster/metadata_store.h"
 
-enum { COUNT_MAX = 100000 }; /* of views in one generation: more is no history, but a loop */
+enum { COUNT_MAX = 100000 }; /* views of one generation: a higher number means an endless loop */
 
 typedef struct decision {
     uint64_t number;
-    uint64_t hash;   /* 0: nothing is known yet */
+    uint64_t hash;   /* 0: unknown */
     uint64_t leader; /* incarnation */
     uint64_t incarnations[VIEW_CHECKER_MEMBERS_MAX];
     size_t count;
 } decision;
 
 typedef struct view_checker_write {
-    uint64_t view; /* in which it was sent */
+    uint64_t view; /* view in which the write was sent */
     uint64_t process;
 } view_checker_write;
 
@@ -110,9 +110,9 @@ static decision **sorted_decisions(const view_checker *checker) {
     return sorted;
 }
 
-/* Every incarnation is in the views from its first to its last one, as far as they are known. */
+/* Every incarnation is in all known views from its first to its last one. */
 void view_checker_check_lives(view_checker *checker) {
-    map last = {0}; /* incarnation → number of the last known view that it was in */
+    map last = {0}; /* incarnation → number of the last known view that contains it */
     uint64_t before = 0;
     decision **sorted = sorted_decisions(checker);
     for (size_t at = 0; at < checker->decisions.count; at++) {

@@ -1,18 +1,20 @@
 /* view_scenario.c — a metadata store and a few members: each view is decided once, and no member acts on an old one.
  *
- * Members heartbeat, suspect, enter and leave. The leader of a view writes to all others (the resources), each write
- * bears the leader's stamp. Some seeds have a spare machine on which a second process has a member's id, as when a
- * launcher restarts a live process; in some the metadata store loses its disk. First everything goes wrong for a while;
- * then it heals, and the cluster must settle; then, in the calm, one member loses its power, another one stands still
- * for two seconds, then all do, and in some seeds the keeper loses its disk once more.
+ * Members send heartbeats, suspect others, enter and leave. The leader of a view writes to all others (the resources);
+ * each write carries the leader's incarnation and view. Some seeds have a spare machine on which a second process has a
+ * member's id, as when a launcher restarts a live process; in some seeds the metadata store loses its disk. First,
+ * faults of all kinds occur for a while. Then they heal, and the cluster must settle. Then, without faults, one member
+ * loses its power, another member is paused for two seconds, then all members are paused, and in some seeds the
+ * metadata store loses its disk once more.
  *
- * What is checked at each step has its own file, view_checker.h; at the end:
+ * view_checker.h has the checks of each step. Checked at the end:
  *
- *   settling         after the faults all living members are in one view, which is the keeper's newest, and nobody else
- *   noticing         a member that dies in the calm is out of the view within the bound of membership.h
- *   small cost       a member that stands still is left out and comes back; nobody else's incarnation changes, and if
- *                    all stand still nobody's does
- *   forgetting       a keeper that lost its disk in the calm finds a new order, in which every incarnation is new */
+ *   settling         after the faults, the newest view of the metadata store contains exactly the living members, and
+ *                    all of them have entered it
+ *   noticing         a member that dies without other faults is out of the view within the bound of membership.h
+ *   small cost       a paused member is left out and comes back; no other incarnation changes, and if all members are
+ *                    paused no incarnation changes
+ *   forgetting       a metadata store that lost its disk begins a new generation, in which every incarnation is new */
 #include "sim/cluster/view_scenario.h"
 
 #include <inttypes.h>
@@ -30,14 +32,14 @@
 enum { SITES_MAX = VIEW_CHECKER_MEMBERS_MAX, MESSAGE_WRITE = CONTROL_MESSAGE_USER };
 
 #define FAULTS_US    INT64_C(8000000)
-#define SETTLE_US    INT64_C(1500000) /* after all that is left of the faults */
+#define SETTLE_US    INT64_C(1500000) /* after all effects of the faults */
 #define HEARTBEAT_US INT64_C(100000)
 #define SUSPECT_US   INT64_C(500000)
 #define NOTICE_US    (SUSPECT_US + 3 * HEARTBEAT_US)
 #define WRITE_US     INT64_C(50000)
 #define STAND_US     INT64_C(2000000)
-#define FORGET_US    INT64_C(3000000) /* two polls, in case the first one meets a lower generation; then all enter */
-#define SLACK_US     INT64_C(20000)   /* for control messages that are on their way when a bound ends */
+#define FORGET_US    INT64_C(3000000) /* two polls, in case the first finds a lower generation; then all enter */
+#define SLACK_US     INT64_C(20000)   /* for control messages in flight when a bound ends */
 
 typedef struct world world;
 
@@ -53,10 +55,10 @@ struct world {
     site sites[SITES_MAX];
     size_t site_count;
     view_checker checker;
-    bool loses_disk; /* a seed in which the keeper does */
+    bool loses_disk; /* in this seed the metadata store loses its disk */
 };
 
-typedef struct process { /* of a member */
+typedef struct process { /* process of a member */
     site *site;
     const env *env;
     messenger *messenger;
@@ -181,11 +183,11 @@ static void process_tick(void *state, int64_t now_us) {
 
 static const sim_program member_program = {"member", member_start, member_stop, process_next_us, process_tick};
 
-/* ---- The state of the whole. */
+/* ---- State of the whole cluster. */
 
 static process *process_at(const world *world, size_t index) { return sim_node_state(world->sites[index].node); }
 
-/* The number that the keeper would tell; 0: there is none at present. */
+/* The newest number in the metadata store; 0: none at present. */
 static uint64_t metadata_newest(const world *world) {
     const metadata_db *db = sim_metadata_metadata(world->metadata);
     if (db == NULL) return 0;
@@ -195,7 +197,7 @@ static uint64_t metadata_newest(const world *world) {
     return version;
 }
 
-/* Where the keeper lost its disk, those who knew of a higher number may all be dead. */
+/* If the metadata store lost its disk, all members that knew a higher number may be dead. */
 static bool metadata_agrees(const world *world) {
     uint64_t number = metadata_newest(world);
     return number == world->checker.newest || (number != 0 && world->loses_disk);
@@ -205,7 +207,7 @@ static bool in_newest(const world *world, const process *process) {
     return membership_phase_now(process->membership) == MEMBERSHIP_IN && process->entered == metadata_newest(world);
 }
 
-/* All who live are in the newest view, and nobody else is. */
+/* The newest view contains exactly the living members. */
 static bool settled(void *context) {
     const world *world = context;
     size_t in = 0, members = 0;
@@ -219,7 +221,7 @@ static bool settled(void *context) {
     return in > 0 && in == members && metadata_agrees(world);
 }
 
-/* A seat whose process is in the newest view; -1: there is none but `except`. */
+/* A site whose process is in the newest view; -1: none except `except`. */
 static int any_member(world *world, int except) {
     size_t start = (size_t)rng_below(sim_rng(world->sim), world->site_count);
     for (size_t i = 0; i < world->site_count; i++) {
@@ -257,7 +259,7 @@ static bool settle(world *world, int64_t within_us, const char *after) {
     return false;
 }
 
-/* ---- In the calm. */
+/* ---- Without faults. */
 
 static bool lose_power(world *world) {
     int victim = any_member(world, -1), recorder = any_member(world, victim);
@@ -277,7 +279,7 @@ static bool lose_power(world *world) {
     return settle(world, SLACK_US, "a death in the calm");
 }
 
-/* The incarnation that plays in each seat; 0: none. Returns how many there are. */
+/* The incarnation of each site; 0: none. Returns their number. */
 static size_t note_incarnations(const world *world, uint64_t incarnations[SITES_MAX]) {
     size_t count = 0;
     for (size_t i = 0; i < world->site_count; i++) {
@@ -288,7 +290,7 @@ static size_t note_incarnations(const world *world, uint64_t incarnations[SITES_
     return count;
 }
 
-/* What stands still for STAND_US comes back with another incarnation; nobody else's changes. */
+/* A member that is paused for STAND_US comes back with another incarnation; no other incarnation changes. */
 static bool stand_still(world *world) {
     int sleeper = any_member(world, -1);
     uint64_t before[SITES_MAX], after[SITES_MAX];
@@ -296,7 +298,7 @@ static bool stand_still(world *world) {
     sim_node_spend(world->sites[sleeper].node, STAND_US);
     if (!sim_run(world->sim, sim_now_us(world->sim) + STAND_US)) return false;
     if (!settle(world, SUSPECT_US, "a member stood still")) return false;
-    if (!sim_run(world->sim, sim_now_us(world->sim) + SUSPECT_US)) return false; /* it may hold a grudge */
+    if (!sim_run(world->sim, sim_now_us(world->sim) + SUSPECT_US)) return false; /* it may still suspect others */
     if (!settle(world, 0, "a member stood still")) return false;
     note_incarnations(world, after);
     for (size_t i = 0; i < world->site_count; i++) {
@@ -310,7 +312,7 @@ static bool stand_still(world *world) {
     return true;
 }
 
-/* The lid of the laptop is closed and opened again: everybody stood still, and nobody blames the others for it. */
+/* All members are paused, as on a suspended laptop: no member suspects another afterwards. */
 static bool all_stand_still(world *world) {
     uint64_t before[SITES_MAX], after[SITES_MAX];
     note_incarnations(world, before);
@@ -324,7 +326,7 @@ static bool all_stand_still(world *world) {
     return false;
 }
 
-/* The machine of the keeper is replaced by another one, with the same name and an empty disk. */
+/* Replaces the machine of the metadata store by another one, with the same name and an empty disk. */
 static void lose_disk(void *context, uint64_t unused) {
     world *world = context;
     sim_note(world->sim, world->metadata, "loses its disk");
@@ -333,7 +335,7 @@ static void lose_disk(void *context, uint64_t unused) {
     sim_disk_lose(sim_node_disk(world->metadata));
 }
 
-/* What the lost views said of an incarnation, nobody knows: none of them goes on. */
+/* The lost views are unknown, so every incarnation is replaced by a new one. */
 static bool lose_decisions(world *world) {
     uint64_t before[SITES_MAX], after[SITES_MAX], newest = metadata_newest(world);
     if (!world->loses_disk) return true;

@@ -1,4 +1,4 @@
-/* kv_deployment.c — see kv_deployment.h: its scheduler and its servers. */
+/* kv_deployment.c — see kv_deployment.h: scheduler and servers. */
 #include "sim/kv/kv_deployment.h"
 
 #include <stdio.h>
@@ -9,11 +9,11 @@
 
 #define AGAIN_US INT64_C(50000)
 
-/* A process that cannot begin, since its disk does not do what it should, is started again. */
+/* A process that fails to start, because its disk fails, is started again. */
 typedef struct process {
     const env *env;
     kv_deployment_site *site;
-    kv_scheduler *scheduler; /* one of these two */
+    kv_scheduler *scheduler; /* exactly one of these two is used */
     kv_server *server;
     int64_t again_us;
 } process;

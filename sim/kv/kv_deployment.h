@@ -1,7 +1,6 @@
-/* kv_deployment.h — a parameter server as it runs on machines, on simulated ones: its scheduler, its servers and its
- * workers are the processes of src/kv, from their kv process to their files; a van carries their control messages over
- * the simulator's network instead of sockets, and what the scheduler keeps lies on a simulated disk. Workers play a
- * workload. */
+/* kv_deployment.h — a whole parameter server on simulated machines: scheduler, servers and workers are the processes of
+ * src/kv, from kv_process to their files. A van carries their messages over the simulated network instead of sockets,
+ * and the scheduler's files are on a simulated disk. Workers run a workload. */
 #pragma once
 #include "kv/scheduler/kv_scheduler.h"
 #include "sim/kv/kv_data_checker.h"
@@ -13,31 +12,31 @@ enum { KV_DEPLOYMENT_SERVERS_MAX = 5, KV_DEPLOYMENT_WORKERS_MAX = KV_DATA_CHECKE
 
 struct kv_deployment;
 
-typedef struct kv_deployment_site { /* the argument of a program */
+typedef struct kv_deployment_site { /* argument of a program */
     struct kv_deployment *deployment;
-    uint32_t number; /* of a server, a rank */
+    uint32_t number; /* number of a server, or a rank */
     sim_node *node;
 } kv_deployment_site;
 
 typedef struct kv_deployment {
     sim *sim;
-    kv_scheduler_options scheduler; /* but for its env, and where it is */
-    uint32_t servers, workers;      /* processes */
+    kv_scheduler_options scheduler; /* without env and addresses */
+    uint32_t servers, workers;      /* numbers of processes */
     uint64_t steps;
-    int64_t step_us;     /* that a rank computes in one, at most */
-    double hurry_chance; /* without rounds: that a step is neither looked at first nor waited for */
-    double leave_chance; /* that a rank leaves its data to others behind a step, and comes back */
+    int64_t step_us;     /* maximal compute time of a step */
+    double hurry_chance; /* without rounds: probability that a step neither pulls first nor waits */
+    double leave_chance; /* probability that a rank gives up its data after a step, and comes back */
     kv_workload workload;
     kv_data_checker checker;
     kv_deployment_site scheduler_site, server_sites[KV_DEPLOYMENT_SERVERS_MAX], worker_sites[KV_DEPLOYMENT_WORKERS_MAX];
     bool done[KV_DEPLOYMENT_WORKERS_MAX]; /* the rank has seen the right weights at the end */
-    kv_workload_weights end;              /* that were seen */
+    kv_workload_weights end;              /* weights that were seen */
 } kv_deployment;
 
-/* adds and starts all nodes, for what is filled in up to the workload */
+/* adds and starts all nodes; the caller fills in the fields up to `workload` */
 void kv_deployment_build(kv_deployment *deployment);
 bool kv_deployment_is_done(const kv_deployment *deployment);
-/* the first rank that is not done, and why not */
+/* returns the first rank that is not done, and writes the reason */
 uint32_t kv_deployment_why(const kv_deployment *deployment, char *text, size_t size);
 void kv_deployment_worker_why(const kv_deployment_site *site, char *text, size_t size);
 

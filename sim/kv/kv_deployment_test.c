@@ -1,4 +1,4 @@
-/* kv_deployment_test.c — a workload in which what happens is written down, not drawn. */
+/* kv_deployment_test.c — a workload with a fixed sequence of events instead of random faults. */
 #include "sim/kv/kv_deployment.h"
 
 #include <setjmp.h>
@@ -20,8 +20,9 @@ static void cut_off(kv_deployment *deployment, sim_node *a, sim_node *b, bool cu
     sim_network_cut(sim_get_network(deployment->sim), b, a, cut);
 }
 
-/* A worker runs ahead at one server while the other does not hear it, and dies. Whoever plays its rank next begins with
- * what the other has not, and then leaves its data: but not that of steps which the first server has. */
+/* A worker runs ahead at one server while its messages to the other are lost, and dies. The next process of its rank
+ * begins with the first step that the other server lacks, and then gives up its data, except the data of steps that the
+ * first server has. */
 static void who_comes_next_keeps_what_was_begun(void **state) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         scenario_options options = scenario_options_of(seed, NULL);

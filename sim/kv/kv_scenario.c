@@ -1,9 +1,9 @@
-/* kv_scenario.c — the parameter server's own processes (kv_deployment.h) under fire: a workload ends with the bits of
- * plain sums.
+/* kv_scenario.c — the processes of the parameter server (kv_deployment.h) with faults: a workload ends with exactly the
+ * bits of plain sums.
  *
  * The protocol has a scenario of its own (sim/ps), with a checker of every step. This one is about the layers around
  * it: kv process, kv workers and their requests, tables in engines, the scheduler with its metadata store and its
- * checkpoints. Each seed draws a deployment; everything goes wrong for a while; it heals, and every rank must have
+ * checkpoints. Each seed draws a deployment; faults of all kinds occur for a while; they heal, and every rank must have
  * seen the right weights within SETTLE_US. */
 #include "sim/kv/kv_scenario.h"
 
@@ -27,7 +27,7 @@ static void draw(kv_deployment *deployment, rng *rng) {
     deployment->checker.parts = rng_chance(rng, 0.6) ? 1 + (uint32_t)rng_below(rng, KV_DATA_CHECKER_PARTS) : 0;
     for (uint32_t i = 0; i < deployment->checker.parts; i++) deployment->checker.sizes[i] = 1 + rng_below(rng, 60);
     deployment->step_us = rng_between(rng, 0, 2 * FAULTS_US / (int64_t)deployment->steps);
-    options->server_count = 1 + (uint32_t)rng_below(rng, deployment->servers); /* the others come to join them */
+    options->server_count = 1 + (uint32_t)rng_below(rng, deployment->servers); /* the other servers join later */
     options->table_slots = 1 + (uint32_t)rng_below(rng, 6);
     options->copies = (uint8_t)(1 + rng_below(rng, options->server_count < 3 ? options->server_count : 3));
     if (rng_chance(rng, 0.5)) options->checkpoint_us = rng_between(rng, 50000, 1000000);

@@ -1,9 +1,9 @@
-/* kv_sim_worker.c — see kv_deployment.h: a worker of it.
+/* kv_sim_worker.c — see kv_deployment.h: a simulated worker.
  *
- *   its rank is ready ──► tables, data ──► step ──► shown, computed, pushed ──► step …    again if something is stale
- *                                            └─ the last one is over ──► compares, ends unless everything goes back
+ *   its rank is ready ──► tables, data ──► step ──► pull, compute, push ──► step …    again if something is stale
+ *                                            └─ last step over ──► compare, end unless the tables go back
  *
- * It is a program of users but for one thing: it waits for nothing, and looks again whenever something has come. */
+ * The code follows a user's program with one difference: it never blocks, and checks again after each event. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +22,14 @@ typedef struct kv_sim_worker {
     kv_worker *worker;
     phase phase;
     uint64_t step;
-    int64_t until_us; /* it computes */
-    bool hurries;     /* in this step */
+    int64_t until_us; /* end of its computation */
+    bool hurries;     /* the worker neither pulls nor waits in this step */
     catalog_client_ask question;
     cas_update *ask;
-    dataset_spec spec; /* that it says; then its kv worker has it */
+    dataset_spec spec; /* until its kv_worker has it */
     cas_update *cut;
     table_catalog_table wanted[KV_WORKLOAD_PARTS], found[KV_WORKLOAD_PARTS];
-    size_t asked; /* tables that it has, and the one that it asks for */
+    size_t asked; /* number of tables it has; index of the table it requests */
     table_info tables[KV_WORKLOAD_PARTS];
     uint64_t keys[KV_WORKLOAD_KEYS], tickets[KV_WORKLOAD_PARTS];
     uint32_t lengths[KV_WORKLOAD_KEYS];
@@ -96,7 +96,7 @@ static phase take_cut(kv_sim_worker *worker) {
     return OPENS;
 }
 
-/* Of as many items as the step says: who plays it again says the same. */
+/* The batch size is a function of the step: a process that repeats the step requests the same size. */
 static mr_status eat(kv_sim_worker *worker) {
     kv_data_checker *checker = &worker->site->deployment->checker;
     batch_claims_piece piece;
@@ -106,7 +106,7 @@ static mr_status eat(kv_sim_worker *worker) {
     return MR_OK;
 }
 
-/* Leaves what it has claimed to others, between two steps, and comes back. */
+/* Gives up its claimed batches between two steps, and comes back. */
 static bool leaves(kv_sim_worker *worker) {
     rng *rng = van_env(kv_worker_van(worker->worker))->rng;
     if (worker->site->deployment->checker.parts == 0 || !rng_chance(rng, worker->site->deployment->leave_chance))
@@ -155,7 +155,7 @@ static mr_status push(kv_sim_worker *worker) {
     return kv_worker_end(worker->worker);
 }
 
-/* All of them; one that is over is not asked after again. */
+/* Checks all requests; a finished request is not checked again. */
 static mr_status answered(kv_sim_worker *worker) {
     mr_status all = MR_OK;
     for (int i = 0; i < KV_WORKLOAD_PARTS; i++) {
@@ -172,7 +172,7 @@ static void tell(const kv_sim_worker *worker) {
     if (worker->site->number == 0 && map->origin != 0) sim_count(sim_of(worker), "from a checkpoint", 1);
 }
 
-/* Where nobody knows the order others may not be done yet. */
+/* Without rounds the order of pushes is unknown, and other ranks may not be done yet. */
 static void compare(kv_sim_worker *worker) {
     kv_deployment *deployment = worker->site->deployment;
     kv_workload_weights expected;
@@ -192,11 +192,11 @@ static void compare(kv_sim_worker *worker) {
     worker->phase = late ? COMPARES : ENDED;
 }
 
-/* ---- One thing after the other. */
+/* ---- The state machine. */
 
 static phase from(mr_status status, phase then, phase now) {
     if (status == MR_OK) return then;
-    return status == MR_BUSY ? now : OPENS; /* all else is begun again */
+    return status == MR_BUSY ? now : OPENS; /* any other failure restarts from opening */
 }
 
 static phase goes_on(kv_sim_worker *worker) {
@@ -248,7 +248,7 @@ static phase next_of(kv_sim_worker *worker) {
     case COMPARES: compare(worker); return worker->phase == ENDED ? ENDED : from(look(worker), LOOKS, OPENS);
     case ENDED:
         if (kv_worker == NULL || kv_worker_opened(kv_worker) == MR_OK) return ENDED;
-        worker->site->deployment->done[worker->site->number] = false; /* everything went back to a checkpoint */
+        worker->site->deployment->done[worker->site->number] = false; /* the tables went back to a checkpoint */
         return OPENS;
     }
     return ENDED;
@@ -277,7 +277,7 @@ void kv_deployment_worker_why(const kv_deployment_site *site, char *text, size_t
              status == MR_OK ? "nothing is under way" : mr_last_error());
 }
 
-/* ---- As a process. */
+/* ---- The simulated process. */
 
 static void *start(sim_node *node, const env *env, void *argument) {
     kv_sim_worker *worker = xcalloc(1, sizeof *worker);
@@ -322,7 +322,7 @@ static int64_t next_us(void *state) {
     return worker->phase == COMPUTES && worker->until_us < due_us ? worker->until_us : due_us;
 }
 
-/* What it asks for goes with the turn behind it. */
+/* The second van_turn sends the requests of go_on. */
 static void tick(void *state, int64_t now_us) {
     kv_sim_worker *worker = state;
     van *van = kv_worker_van(worker->worker);

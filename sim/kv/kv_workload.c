@@ -31,7 +31,7 @@ void kv_workload_reference(const kv_workload *workload, uint64_t steps, kv_workl
     }
 }
 
-/* In blocks that are shorter than rows, so that many slots have some. */
+/* Blocks are shorter than rows, so that many slots have some. */
 void kv_workload_tables(kv_workload_table out[KV_WORKLOAD_PARTS]) {
     out[KV_WORKLOAD_ROWS] = (kv_workload_table){
         .name = "rows", .options = MR_OPTIONS(mr_ps_table_options, .kind = MR_PS_SPARSE, .dim = KV_WORKLOAD_WIDTH)};

@@ -1,12 +1,12 @@
-/* kv_workload.h — a small training whose end is known: three tables, one of each kind, with a few weights by key in
+/* kv_workload.h — a small training with a known result: three tables, one of each kind, with a few weights by key in
  * each.
  *
- * The pushes of a rank are a function of its number, the step and the weights that it is shown, so any error shows in
- * the bits at the end: they are those of plain sums in one process. Where there are no rounds the order is unknown, and
- * all push ones: each must have been counted once.
+ * The pushes of a rank are a function of its number, the step and the weights that it pulled, so any error shows in the
+ * bits at the end: they equal plain sums in one process. Without rounds the order of pushes is unknown, and all ranks
+ * push ones: each push must have been counted once.
  *
- * The workload is the same in every process: processes of this machine by shared memory or tcp
- * (tests/support/ps_fixture.h), or simulated ones (kv_sim_worker.c). Pure. */
+ * The workload is the same in every environment: processes of this machine with shared memory or tcp
+ * (tests/support/ps_fixture.h), or simulated processes (kv_sim_worker.c). Pure. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,23 +21,23 @@ typedef enum kv_workload_part {
     KV_WORKLOAD_PARTS
 } kv_workload_part;
 typedef float kv_workload_weights[KV_WORKLOAD_PARTS][KV_WORKLOAD_KEYS][KV_WORKLOAD_WIDTH];
-enum { KV_WORKLOAD_ITEMS = KV_WORKLOAD_KEYS * KV_WORKLOAD_WIDTH }; /* of a part */
+enum { KV_WORKLOAD_ITEMS = KV_WORKLOAD_KEYS * KV_WORKLOAD_WIDTH }; /* items of one table */
 
 typedef struct kv_workload {
     uint32_t workers;
-    bool rounds[KV_WORKLOAD_PARTS]; /* of tables of BSP */
+    bool rounds[KV_WORKLOAD_PARTS]; /* per table: BSP or not */
 } kv_workload;
 
 void kv_workload_gradient(const kv_workload *workload, uint32_t rank, uint64_t step, const kv_workload_weights shown,
                           kv_workload_weights out);
-/* after so many steps of all ranks */
+/* weights after `steps` steps of all ranks */
 void kv_workload_reference(const kv_workload *workload, uint64_t steps, kv_workload_weights out);
 
 typedef struct kv_workload_table {
     const char *name;
-    mr_ps_array array; /* of the dense one: options.arrays */
+    mr_ps_array array; /* of the dense table: options.arrays points to it */
     mr_ps_table_options options;
 } kv_workload_table;
-/* that do not move: options point to arrays in there */
+/* `out` must not move: options point to arrays in it */
 void kv_workload_tables(kv_workload_table out[KV_WORKLOAD_PARTS]);
 void kv_workload_keys(uint64_t keys[KV_WORKLOAD_KEYS], uint32_t lengths[KV_WORKLOAD_KEYS]);

@@ -57,7 +57,7 @@ static size_t places_pushed(span payload, uint8_t out[FLOAT_MACHINE_WIDTH]) {
     return count;
 }
 
-/* The places that a request asks for; SIZE_MAX: it makes no sense. */
+/* The places that a query asks for; SIZE_MAX: malformed query. */
 static size_t places_of(span request, uint8_t out[FLOAT_MACHINE_WIDTH]) {
     if (is_batch(request)) return places_pushed(request, out);
     if (request.size > FLOAT_MACHINE_WIDTH) return SIZE_MAX;
@@ -81,7 +81,7 @@ static shared_bytes *show(void *self, span request, bool kept) {
     return bytes;
 }
 
-/* ---- The whole. */
+/* ---- The whole state. */
 
 static size_t size(const void *self) { return ((const float_machine *)self)->keeps ? 2 * BYTES : BYTES; }
 static void write(const void *self, void *out) { memcpy(out, self, size(self)); }

@@ -1,4 +1,4 @@
-/* float_machine_test.c — the store of tests: order shows in the bits, and what makes no sense changes nothing. */
+/* float_machine_test.c — the state machine of tests: order shows in the bits, and malformed input changes nothing. */
 #include "sim/ps/float_machine.h"
 
 #include <setjmp.h>
@@ -48,8 +48,8 @@ static void what_is_asked_for_is_shown(void **state) {
     assert_shows(values, (span){0}, false, (const double[]){1, 2, 3}, 3);
     assert_shows(values, span_of("\2\0", 2), false, (const double[]){3, 1}, 2);
     assert_shows(values, span_of("\1", 1), true, (const double[]){6}, 1);
-    assert_shows(values, bytes_of((const double[]){0, 9, -1}), false, (const double[]){2, 3}, 2); /* a push of those */
-    assert_shows(values, span_of("\0\3", 2), false, NULL, 0);                                     /* there is none */
+    assert_shows(values, bytes_of((const double[]){0, 9, -1}), false, (const double[]){2, 3}, 2); /* a push to those */
+    assert_shows(values, span_of("\0\3", 2), false, NULL, 0);                                     /* no place 3 */
     assert_shows(values, span_of("\0\0\0\0", 4), false, NULL, 0);
     float_machine_ops.destroy(values);
 }
@@ -93,11 +93,11 @@ static void what_is_kept_goes_along(void **state) {
     float_machine_ops.apply(values, bytes_of((const double[]){1, 2, 3}), 1);
     assert_int_equal(float_machine_ops.size(values), sizeof out);
     float_machine_ops.write(values, out);
-    assert_false(float_machine_ops.read(other, bytes_of(out))); /* half of it */
+    assert_false(float_machine_ops.read(other, bytes_of(out))); /* half of a state */
     assert_true(float_machine_ops.read(other, span_of(out, sizeof out)));
     assert_shows(other, (span){0}, true, before, FLOAT_MACHINE_WIDTH);
     assert_shows(other, (span){0}, false, out, FLOAT_MACHINE_WIDTH);
-    float_machine_ops.apply(other, span_of("abc", 3), 2); /* nothing is changed: that is what is kept now */
+    float_machine_ops.apply(other, span_of("abc", 3), 2); /* malformed: applies nothing, keeps the present numbers */
     assert_shows(other, (span){0}, true, out, FLOAT_MACHINE_WIDTH);
     float_machine_ops.destroy(values);
     float_machine_ops.destroy(other);
@@ -126,7 +126,7 @@ static void norms_are_added_up_in_the_order_of_slots(void **state) {
     assert_non_null(second);
     assert_null(float_machine_ops.measure(values, bytes_of(sum), span_of(norms, sizeof norms), two));
     float_machine_ops.apply_normed(values, bytes_of(sum), span_of(norms, sizeof norms),
-                                   two); /* halved, and then as it is */
+                                   two); /* first halved, then unchanged */
     float_machine_ops.apply(silent, bytes_of((const double[]){0.5, -1, 2}), two);
     assert_memory_equal(((float_machine *)values)->values, ((float_machine *)silent)->values,
                         FLOAT_MACHINE_WIDTH * sizeof(double));

@@ -48,7 +48,7 @@ static bool in_rounds(const ps_checker *checker, uint32_t slot) {
     return slot < checker->round_slots || is_round_state(checker, slot);
 }
 
-/* The last one that this rank was given, as far as there are so many entries. */
+/* The newest contribution record of this rank within the first `count` entries. */
 static ps_contribution contribution_of(const ps_checker_history *history, size_t count, uint32_t rank) {
     for (size_t i = history->contribution_count; i-- > 0;)
         if (history->contributions[i].rank == rank && history->contributions[i].at <= count)
@@ -65,13 +65,13 @@ static uint64_t last_name(const ps_checker *checker, uint32_t slot, size_t count
     return contribution.name;
 }
 
-/* In this round, and not another that had its number before it was new. */
+/* The rank was counted in this round, since its record begins (a round of the same number may precede it). */
 static bool was_counted(ps_checker *checker, uint32_t slot, size_t count, uint32_t rank, uint64_t round) {
     return rank_set_has(&round_at(checker, round)->set, rank) &&
            round >= contribution_of(&checker->histories[slot], count, rank).round;
 }
 
-/* Slots without rounds have all steps before this version, of each rank that was counted in the round that made it. */
+/* A slot without rounds has all steps before this version, of each rank that was counted in the round that made it. */
 static void check_free(ps_checker *checker, uint32_t slot, size_t count, uint64_t version) {
     if (version == 0 || in_rounds(checker, slot)) return;
     for (uint32_t i = 0; i < checker->rank_count; i++)
@@ -81,7 +81,7 @@ static void check_free(ps_checker *checker, uint32_t slot, size_t count, uint64_
                           (int)version - 1, slot, (int)seq_ended(last_name(checker, slot, count, i)));
 }
 
-/* Somebody is missing in a round only if it was given up, or under a policy that goes on without. */
+/* A rank is missing in a round only if it was dropped, or if the round policy allows it. */
 static void check_set(ps_checker *checker, uint64_t round, const ps_round *known) {
     rank_set more = rank_set_without(&known->set, &known->members);
     uint32_t all = rank_set_count(&known->members), here = rank_set_count(&known->set);
@@ -92,7 +92,7 @@ static void check_set(ps_checker *checker, uint64_t round, const ps_round *known
     if (here < all) sim_count(checker->sim, "short rounds", 1);
 }
 
-/* A slot has the norms that it needs, as they are committed, no more. */
+/* A slot closes a round with exactly the committed norms that it needs. */
 static void check_norms(ps_checker *checker, uint32_t slot, uint64_t round, const ps_round *known,
                         const round_state_round *read) {
     size_t size = known->phases * sizeof(double), has = read->norms.size;
@@ -154,7 +154,7 @@ void ps_checker_round(ps_checker *checker, const round_state_terms *terms) {
 
 /* ---- The history. */
 
-/* Beside rounds a rank goes on to another step only if the rounds between were closed without it. */
+/* With rounds in other slots, a rank skips steps only if their rounds were closed without it. */
 static bool passes(ps_checker *checker, uint32_t slot, uint32_t rank, uint64_t from, uint64_t to) {
     size_t count = checker->histories[slot].count;
     if (checker->round_slots == 0) return false;
@@ -163,7 +163,8 @@ static bool passes(ps_checker *checker, uint32_t slot, uint32_t rank, uint64_t f
     return true;
 }
 
-/* The next items of a step, as many as their name says, or its tick when all are there. */
+/* The entry has the next items of a step, as many as its seq says, or it is the end-of-step when all items are
+ * there. */
 static bool follows(ps_checker *checker, uint32_t slot, const replica_log_entry *entry, uint64_t last) {
     uint64_t step = seq_ended(last) + 1;
     if (seq_step(entry->name) > step) {
@@ -187,7 +188,8 @@ static void check_new(ps_checker *checker, uint32_t slot, const replica_log_entr
                       (int)entry->rank, entry->name, entry->payload.size, last);
 }
 
-/* The bytes behind an entry are a function of those before it, and of the entry. Of BSP versions are compared. */
+/* The bytes after an entry are a function of the bytes before it and of the entry. Slots with rounds compare versions
+ * instead. */
 static void check_bytes(ps_checker *checker, uint32_t slot, const replica_log_entry *entry, const ps_event *event) {
     const ps_checker_history *history = &checker->histories[slot];
     float_machine *values = float_machine_ops.create(NULL, slot, false);
@@ -199,8 +201,9 @@ static void check_bytes(ps_checker *checker, uint32_t slot, const replica_log_en
     float_machine_ops.destroy(values);
 }
 
-/* A window of each rank is what a head has under way; a joiner that becomes the head may know of one window less. In
- * BSP it is the sum of a round and, for each rank, an order and a freeze, or a decision. And a mark, and norms. */
+/* A head has at most one window of each rank in its log; a joining replica that becomes the head may know of one window
+ * less. With rounds the log has the sum of a round and, for each rank, an order and a freeze, or a decision; also a
+ * checkpoint mark, and norms. */
 static void check_bounds(ps_checker *checker, const sim_node *node, uint32_t slot, const replica_look *look) {
     size_t most =
         in_rounds(checker, slot) ? 4 + 2 * checker->rank_count : 1 + 2 * checker->rank_count * (RANK_WINDOW + 1);
@@ -209,7 +212,8 @@ static void check_bounds(ps_checker *checker, const sim_node *node, uint32_t slo
                       (int)(look->logged - look->applied), look->open);
 }
 
-/* A rank has its share, or one part that is larger. What waits for the ledger is held besides. */
+/* A server holds at most the credit of a rank, or one message that is larger. Contributions that wait for the round
+ * state are held in addition. */
 static void check_rank(ps_checker *checker, const sim_node *node, const slot_server *server, uint32_t rank) {
     const credit *credit = slot_server_credit(server);
     uint64_t part = checker->items * PS_BYTES, held = 0, most = credit->rank_bytes > part ? credit->rank_bytes : part;
@@ -223,7 +227,7 @@ static void check_rank(ps_checker *checker, const sim_node *node, const slot_ser
                       rank, (int)credit->rank_bytes);
 }
 
-/* A slot that had nothing may have taken one entry more. */
+/* A slot that held nothing may have accepted one entry beyond the credit. */
 void ps_checker_holds(ps_checker *checker, const sim_node *node, const slot_server *server) {
     const credit *credit = slot_server_credit(server);
     uint64_t linked = 0, most = credit->link_bytes;
@@ -287,7 +291,7 @@ void ps_checker_applied(ps_checker *checker, const sim_node *node, const replica
     check_bounds(checker, node, slot, &look);
 }
 
-/* Behind the first entries; 0: it is not in the history. */
+/* Searches after the first `first` entries; 0: not in the history. */
 static uint64_t find_name(const ps_checker_history *history, size_t first, replica_log_kind kind, uint32_t rank,
                           uint64_t name) {
     for (size_t i = history->count; i-- > first;) {
@@ -297,7 +301,7 @@ static uint64_t find_name(const ps_checker_history *history, size_t first, repli
     return 0;
 }
 
-/* The batch that this name is in, of whoever played the rank before; 0: none. */
+/* The batch of an earlier process of the rank that contains this seq; 0: none. */
 static uint64_t find_batch(const ps_checker_history *history, size_t first, uint32_t rank, uint64_t name) {
     uint64_t lsn = 0;
     for (size_t i = history->count; i-- > first;) {
@@ -317,7 +321,7 @@ static void check_counted(ps_checker *checker, uint32_t rank, uint64_t round, sl
     if (status != SLOT_MESSAGE_OK) sim_count(checker->sim, "missed rounds", 1);
 }
 
-/* Ticks are all the same. */
+/* Ends of steps have no payload, so all processes push the same. */
 static void check_own(ps_checker *checker, const ps_session *session, uint32_t rank, uint32_t slot, uint64_t lsn) {
     double items[PS_ITEMS_MAX][FLOAT_MACHINE_WIDTH];
     const ps_event *event = &checker->histories[slot].events[lsn - 1];
@@ -355,7 +359,7 @@ void ps_checker_pushed(ps_checker *checker, ps_session *session, uint32_t rank, 
     if (lsn > session->own[slot]) session->own[slot] = lsn;
 }
 
-/* ---- What is shown. */
+/* ---- Pulled values. */
 
 void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, uint8_t keys, consistency consistency,
                       bool fresh) {
@@ -386,14 +390,14 @@ uint64_t ps_checker_shown_hash(const double values[][FLOAT_MACHINE_WIDTH], uint3
     return XXH3_64bits(seen, slots * sizeof *seen);
 }
 
-/* Are these the values of the keys? */
+/* Whether these are the values of the keys. */
 static bool shows(const double truth[FLOAT_MACHINE_WIDTH], uint8_t keys, span values) {
     double expected[FLOAT_MACHINE_WIDTH];
     size_t size = ps_select(truth, keys, expected);
     return values.size == size && memcmp(values.data, expected, size) == 0;
 }
 
-/* Every rank that is in the round in turn, from the version before. */
+/* Sums the contributions of all ranks in the round, in order of rank, computed from the version before. */
 static void add_up(const ps_checker *checker, const ps_round *round, uint32_t slot, double sum[FLOAT_MACHINE_WIDTH]) {
     uint64_t version = checker->model_count - 1;
     const double(*before)[FLOAT_MACHINE_WIDTH] = checker->models[version];
@@ -407,7 +411,7 @@ static void add_up(const ps_checker *checker, const ps_round *round, uint32_t sl
     }
 }
 
-/* What the slots that need it would report, one after the other; the squares of the first phase, of the second. */
+/* Sum of the reports of the slots that need this phase, in order; `first` is the norm of the first phase. */
 static double add_norms(const ps_checker *checker, const double sums[][FLOAT_MACHINE_WIDTH], uint32_t phase,
                         double first) {
     uint64_t version = checker->model_count - 1;
@@ -452,7 +456,7 @@ static void begin_model(ps_checker *checker) {
     }
 }
 
-/* One more version of the sequential run. */
+/* Adds one version to the sequential run. */
 static void add_model(ps_checker *checker) {
     checker->models = xrealloc(checker->models, (checker->model_count + 1) * sizeof *checker->models);
     if (checker->model_count == 0)
@@ -518,7 +522,7 @@ void ps_checker_whole(ps_checker *checker, uint64_t checkpoint) {
     if (checkpoint > checker->whole) checker->whole = checkpoint;
 }
 
-/* The lsn at which a slot was cut; SIZE_MAX: it was not. */
+/* The lsn of a slot's snapshot in the checkpoint; SIZE_MAX: it has none. */
 static size_t cut_of(const ps_checker *checker, uint32_t slot, uint64_t checkpoint) {
     if (checkpoint == 0) return 0;
     replica_log_kind kind = in_rounds(checker, slot) ? REPLICA_LOG_ROUND : REPLICA_LOG_MARK;
@@ -541,7 +545,8 @@ void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, uint32_t slot, u
         check_free(checker, slot, cut, checkpoint);
 }
 
-/* Outside BSP: whoever begins from it goes on, in every slot, with the step behind this one. */
+/* Outside BSP: every slot has the same last step of each rank, so a restored rank continues with the next step in every
+ * slot. */
 void ps_checker_exact(ps_checker *checker, uint64_t checkpoint) {
     sim_count(checker->sim, "exact checkpoints", 1);
     for (uint32_t rank = 0; rank < checker->rank_count; rank++)
@@ -555,15 +560,15 @@ void ps_checker_exact(ps_checker *checker, uint64_t checkpoint) {
         }
 }
 
-/* What is known of it; NULL: nothing, so a generation begins from nothing. */
+/* The record of a checkpoint; NULL: none, so a generation begins from nothing. */
 static ps_saved *saved_of(ps_checker *checker, uint64_t checkpoint) {
     for (size_t i = checker->saved_count; i-- > 0 && i + PS_SAVED_MAX >= checker->saved_count;)
         if (checker->saved[i % PS_SAVED_MAX].checkpoint == checkpoint) return &checker->saved[i % PS_SAVED_MAX];
     return NULL;
 }
 
-/* With whom a generation goes on: those of the checkpoint, if it has as many ranks. It may not be the first that begins
- * from it, and what was before that is what counts. */
+/* Members of the first round of a generation: those of the checkpoint, if the number of ranks is the same. Several
+ * generations may begin from one checkpoint; the members recorded at the first of them count. */
 static rank_set members_of(ps_checker *checker, const cluster_map *map, const ps_round *open) {
     ps_saved *saved = saved_of(checker, map->origin);
     if (saved != NULL && !saved->used) saved->members = open->members;
@@ -574,7 +579,7 @@ static rank_set members_of(ps_checker *checker, const cluster_map *map, const ps
 
 static void forget_rounds(ps_checker *checker, const cluster_map *map) {
     uint64_t version = map->origin;
-    while (checker->model_count <= version) add_model(checker); /* while it is known who was in those rounds */
+    while (checker->model_count <= version) add_model(checker); /* before the members of these rounds are forgotten */
     if (checker->round_count > version + 1) checker->round_count = version + 1;
     if (checker->model_count > version + 1) checker->model_count = version + 1;
     ps_round *open = round_at(checker, version);
@@ -582,7 +587,7 @@ static void forget_rounds(ps_checker *checker, const cluster_map *map) {
     *open = (ps_round){.begun = true, .members = members};
 }
 
-/* Ranks that are new begin where the slowest is. Those that come back go on with what they had. */
+/* New ranks begin at the step of the slowest rank. Ranks that come back continue from their seqs. */
 static void give_names(ps_checker *checker, uint32_t slot, size_t cut, uint32_t before, const cluster_map *map) {
     ps_checker_history *history = &checker->histories[slot];
     while (history->contribution_count != 0 && history->contributions[history->contribution_count - 1].at >= cut)
@@ -604,7 +609,7 @@ static void give_names(ps_checker *checker, uint32_t slot, size_t cut, uint32_t 
                               .round = checker->round_slots == 0 ? 0 : map->origin};
 }
 
-/* What was asked in a generation, when that is over. */
+/* Checks all requests of a generation at its end. */
 static void check_one_value(ps_checker *checker, uint32_t slot) {
     ps_checker_history *history = &checker->histories[slot];
     if (!ps_history_check(&history->history, history->events, history->count, history->origin))
@@ -626,7 +631,7 @@ void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
         sim_violation(checker->sim, "a generation begins from checkpoint %d, and %d was whole", (int)map->origin,
                       (int)checker->whole);
     if (map->origin != 0 && saved_of(checker, map->origin) == NULL)
-        note_saved(checker, map->origin); /* nobody was told */
+        note_saved(checker, map->origin); /* its completion was not reported */
     const ps_saved *saved = saved_of(checker, map->origin);
     uint32_t known = saved == NULL ? 0 : checker->round_slots != 0 ? saved->ranks : saved->known, all = map->rank_count;
     if (known > all) sim_count(checker->sim, "ranks left out", known - all);

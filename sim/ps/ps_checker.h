@@ -1,34 +1,35 @@
 /* ps_checker.h — checkers of the parameter scenario: committed, acknowledged and pulled values.
  *
- * The checker belongs to no process and survives all of them. It records each slot's one history, lsn by lsn, from the
+ * The checker belongs to no process and survives all of them. It records the history of each slot, lsn by lsn, from the
  * first server that applied an entry, and compares all other servers with it.
  *
  * Checked  one history: at one lsn every server applies the same entry, and has the same bytes afterwards;
- *          its own: beyond the point from which a term of a rank goes on, the term gets answers to its own pushes only,
- *          never to those of another process that holds the same rank;
- *          exactly once, in order: the seqs of a rank are applied as the rank gave them, none twice, none left out,
- *          however its processes group them in pushes;
- *          nothing is lost: every acknowledged push is in the history, and every full copy of a newest cluster map has
- *          it;
- *          a push that also pulls shows a state that has the push;
- *          a pull of some keys shows those keys and no others, whatever other ranks pull meanwhile;
+ *          its own: after the point from which a term of a rank continues, the term gets answers to its own pushes
+ *          only, never to those of another process that holds the same rank;
+ *          exactly once, in order: the seqs of a rank are applied in order, none twice, none left out, however its
+ *          processes group them in pushes;
+ *          nothing is lost: every acknowledged push is in the history, and every full replica of the newest cluster map
+ *          has it;
+ *          a push that also pulls gets a state that contains the push;
+ *          a pull of some keys gets those keys and no others, whatever other ranks pull meanwhile;
  *          one value: outside BSP pushes and fresh pulls of a slot are linearizable (ps_history.h), and the bytes at an
  *          lsn are those of a sequential run of its entries;
- *          causality: a rank is shown its acknowledged pushes, those that others told it of, never less than before;
- *          SSP: no rank is shown a state in which the slowest rank is more than the bound of that pull behind;
- *          beside rounds: when a round is over for the round state, and in every checkpoint, slots without rounds have
- *          all steps up to there of each counted rank; a rank leaves out only steps in whose rounds it was not;
- *          BSP: the set of a round is the same in all slots, and that of the round state: all members, or enough of
- *          them; a rank is told truly whether it counted; no contribution is repeated with other bytes; every version
- *          that is shown is that of a sequential run with that set, bit for bit; no slot is two versions ahead; the
- *          norms of a phase of a round are committed once, and slots close a round with those that are committed by
- *          then, which are those of the sequential run;
+ *          causality: a rank pulls a state with its acknowledged pushes, with those that other ranks reported to it,
+ *          and never an older state than before;
+ *          SSP: no pull gets a state in which the slowest rank is behind by more than the bound of that pull;
+ *          beside rounds: when the round state closes a round, and in every checkpoint, slots without rounds have all
+ *          steps up to that round of each counted rank; a rank skips only steps of rounds that were closed without it;
+ *          BSP: the set of a round is the same in all slots and in the round state: all members, or enough of them; a
+ *          rank gets the true answer whether it counted; no contribution is repeated with other bytes; every pulled
+ *          version equals that of a sequential run with that set, bit for bit; no slot is two versions ahead; the norms
+ *          of a phase of a round are committed once, and slots close a round with the norms committed by then, which
+ *          are those of the sequential run;
  *          bounded: logs and open rounds; the bytes that a server holds for a rank, and for links, are within its
  *          credit, and equal its own count;
- *          checkpoints: a generation begins from one that is no older than any that was reported complete; each slot
- *          begins there with the state, the seqs and, in BSP, the version that it had when it was cut, and its history
- *          goes on from there; of one that is exact, all slots at the same step of each rank, so that nothing is
- *          repeated. Messages of a generation that is over are not checked. */
+ *          checkpoints: a generation begins from a checkpoint that is no older than any reported as complete; each slot
+ *          begins with the state, the seqs and, in BSP, the version of its snapshot, and its history continues from
+ *          there; an exact checkpoint has all slots at the same step of each rank, so that nothing is repeated.
+ *          Messages of an ended generation are not checked. */
 #pragma once
 #include "ps/cluster_map.h"
 #include "ps/round_state.h"
@@ -36,71 +37,71 @@
 #include "sim/ps/ps_history.h"
 #include "sim/sim.h"
 
-typedef struct ps_contribution { /* the name with which a rank begins that is new */
-    size_t at;                   /* behind so many entries: what is before was another's */
+typedef struct ps_contribution { /* first seq of a rank that is new in a generation */
+    size_t at;                   /* number of entries before it: earlier ones are of another rank with this number */
     uint32_t rank;
     uint64_t name;
-    uint64_t round; /* the first that may be its own */
+    uint64_t round; /* first round that may count it */
 } ps_contribution;
 
 typedef struct ps_checker_history { /* of one slot */
     ps_event *events;               /* owned; events[lsn - 1] */
     size_t count, capacity;
-    ps_contribution *contributions; /* owned; in the order of their places. Who goes back behind one has never had it */
+    ps_contribution *contributions; /* owned; ordered by `at`. A restore before one removes it */
     size_t contribution_count;
-    size_t origin;         /* the lsn at which its generation began */
-    uint64_t acknowledged; /* the highest lsn */
-    uint64_t version;      /* of BSP */
+    size_t origin;         /* lsn at which its generation began */
+    uint64_t acknowledged; /* highest acknowledged lsn */
+    uint64_t version;      /* BSP: current version */
     ps_history history;
 } ps_checker_history;
 
-typedef struct ps_round { /* of BSP */
-    bool begun, over;     /* its members are known; the set is */
+typedef struct ps_round { /* a BSP round */
+    bool begun, over;     /* its members are known; its final set is known */
     rank_set members, set;
-    uint32_t phases; /* of norms that the round state has committed */
+    uint32_t phases; /* phases whose norms the round state has committed */
     double norms[STATE_MACHINE_PHASES_MAX];
 } ps_round;
 
-typedef struct ps_session {                         /* of one term of a rank */
-    uint64_t term, clock[PS_SLOTS_MAX];             /* the names from which it goes on */
-    uint64_t own[PS_SLOTS_MAX], seen[PS_SLOTS_MAX]; /* the highest lsn acknowledged, and shown */
-    uint64_t told[PS_SLOTS_MAX];                    /* what others had acknowledged and told it */
-    uint64_t due[PS_SLOTS_MAX];                     /* what it must be shown, since it asked */
-    size_t fresh[PS_SLOTS_MAX];                     /* 1 + the number of a fresh pull; 0: it is none */
-    uint64_t wanted[PS_SLOTS_MAX];                  /* the push of its own that must be in it; 0: none in particular */
-    uint8_t keys[PS_SLOTS_MAX];                     /* that it asked for */
-    consistency consistency[PS_SLOTS_MAX];          /* and how stale that may be; not of rounds */
+typedef struct ps_session {                         /* one term of a rank */
+    uint64_t term, clock[PS_SLOTS_MAX];             /* seqs from which it continues */
+    uint64_t own[PS_SLOTS_MAX], seen[PS_SLOTS_MAX]; /* highest lsn acknowledged, and pulled */
+    uint64_t told[PS_SLOTS_MAX];                    /* highest acknowledged lsn that other ranks reported to it */
+    uint64_t due[PS_SLOTS_MAX];                     /* lowest lsn that the pull may return, fixed at its request */
+    size_t fresh[PS_SLOTS_MAX];                     /* 1 + the number of a fresh pull; 0: the pull is not fresh */
+    uint64_t wanted[PS_SLOTS_MAX];                  /* own push that the pull must contain; 0: none */
+    uint8_t keys[PS_SLOTS_MAX];                     /* requested keys */
+    consistency consistency[PS_SLOTS_MAX];          /* allowed staleness; unused with rounds */
 } ps_session;
 
 enum { PS_SAVED_MAX = 8 }; /* the checkpoint store keeps fewer */
 
 typedef struct ps_saved { /* a checkpoint */
     uint64_t checkpoint;
-    uint32_t ranks, known; /* for how many; how many there have been, up to then */
+    uint32_t ranks, known; /* number of ranks; number of ranks that have ever existed, up to then */
     bool used;             /* a generation has begun from it: */
-    rank_set members;      /* of the round with which it went on */
+    rank_set members;      /* members of the round with which it continued */
 } ps_saved;
 
 typedef struct ps_checker {
     sim *sim;
-    uint32_t known;                   /* ranks that there are, or were: their names are in the slots */
-    uint32_t value_slots, rank_count; /* where there are rounds the slot behind the values is the round state */
-    uint32_t round_slots;             /* the first ones have rounds */
-    uint32_t idle;                    /* a bit for each rank that adds nothing to rounds */
-    uint32_t items;                   /* of a push */
-    float_machine_context machine;    /* with which the values are made */
+    uint32_t known;                   /* ranks that exist or have existed: their seqs are in the slots */
+    uint32_t value_slots, rank_count; /* with rounds, the slot after the value slots is the round state */
+    uint32_t round_slots;             /* the first round_slots slots have rounds */
+    uint32_t idle;                    /* one bit per rank that adds nothing to rounds */
+    uint32_t items;                   /* per push */
+    float_machine_context machine;    /* context of the values */
     cluster_map_rounds terms;
     ps_round *rounds; /* owned */
     size_t round_count;
-    uint32_t drops;               /* ranks that were given up so far */
-    uint64_t birth;               /* of the newest generation; 0: none yet */
-    uint64_t whole;               /* the newest checkpoint that was reported complete */
-    bool rots;                    /* it may be damaged since: an older one takes its place */
-    ps_saved saved[PS_SAVED_MAX]; /* the last ones that were whole */
+    uint32_t drops;               /* number of ranks dropped so far */
+    uint64_t birth;               /* incarnation of the newest generation; 0: none yet */
+    uint64_t whole;               /* newest checkpoint reported as complete */
+    bool rots;                    /* it may be damaged since: then an older one may be restored */
+    ps_saved saved[PS_SAVED_MAX]; /* the last complete checkpoints */
     size_t saved_count;
     ps_checker_history histories[PS_SLOTS_MAX];
-    uint64_t newest;                                     /* cluster map that was checked */
-    double (*models)[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH]; /* of the sequential run, by version; owned */
+    uint64_t newest;                                     /* newest cluster map that was checked */
+    double (*models)[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH]; /* versions of the sequential run; owned */
     size_t model_count;
 } ps_checker;
 
@@ -110,26 +111,26 @@ void ps_checker_fini(ps_checker *checker);
 
 void ps_checker_applied(ps_checker *checker, const sim_node *node, const replica *replica,
                         const replica_log_entry *entry);
-void ps_checker_push(ps_checker *checker, uint32_t rank, uint32_t slot, uint64_t name);      /* values, not of BSP */
-void ps_checker_holds(ps_checker *checker, const sim_node *node, const slot_server *server); /* after whatever it did */
+void ps_checker_push(ps_checker *checker, uint32_t rank, uint32_t slot, uint64_t name);      /* values, not in BSP */
+void ps_checker_holds(ps_checker *checker, const sim_node *node, const slot_server *server); /* after each action */
 void ps_checker_pushed(ps_checker *checker, ps_session *session, uint32_t rank, uint32_t slot, uint64_t name,
                        slot_message_status status);
-void ps_checker_round(ps_checker *checker, const round_state_terms *terms); /* that a rank is shown */
+void ps_checker_round(ps_checker *checker, const round_state_terms *terms); /* members that a rank received */
 void ps_checker_asked(ps_checker *checker, ps_session *session, uint32_t slot, uint8_t keys, consistency consistency,
                       bool fresh); /* a pull */
 void ps_checker_pulled(ps_checker *checker, ps_session *session, uint32_t rank, uint32_t slot, uint64_t step,
                        uint64_t version, uint64_t lsn, span values);
 
-void ps_checker_whole(ps_checker *checker, uint64_t checkpoint); /* it is reported */
-/* The checkpoint store has made one whole, with this slot as it was at that lsn. */
+void ps_checker_whole(ps_checker *checker, uint64_t checkpoint); /* its completion is reported */
+/* The checkpoint store has completed a checkpoint, with this slot at that lsn. */
 void ps_checker_saved(ps_checker *checker, uint64_t checkpoint, uint32_t slot, uint64_t lsn);
-/* It is to be exact: every slot has the same last step of each rank, and all of it. */
+/* The checkpoint must be exact: every slot has the same last step of each rank, and all of that step. */
 void ps_checker_exact(ps_checker *checker, uint64_t checkpoint);
-/* A cluster map is decided; if it is the first of a generation the histories go back to its origin. */
+/* A cluster map is decided; if it is the first of a generation, the histories go back to its checkpoint. */
 void ps_checker_decided(ps_checker *checker, const cluster_map *map);
 void ps_checker_loaded(ps_checker *checker, const sim_node *node, const replica *replica);
 
-void ps_checker_end(ps_checker *checker); /* of the run: what is checked of whole histories */
+void ps_checker_end(ps_checker *checker); /* at the end of the run: checks of whole histories */
 
 /* A member of a chain in a newest cluster map, with the copy that its server has. */
 void ps_checker_member(ps_checker *checker, const sim_node *node, const cluster_map_slot *slot, uint32_t index,

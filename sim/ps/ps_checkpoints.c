@@ -1,4 +1,4 @@
-/* ps_checkpoints.c — see ps_cluster.h: the process that keeps checkpoints. */
+/* ps_checkpoints.c — see ps_cluster.h: the process with the checkpoint store. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

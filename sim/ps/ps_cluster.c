@@ -15,17 +15,17 @@
 typedef struct process {
     sim_process process;
     ps_process *ps_process;
-    slot_server *server; /* one of these three */
+    slot_server *server; /* exactly one of these three is used */
     rank_agent *agent;
     controller *controller;
-    ps_rank *ranks[PS_RANKS_MAX]; /* of a player, owned; NULL: it does not play that rank */
-    ps_data_client *client;       /* of a worker; NULL: its ranks need no data */
+    ps_rank *ranks[PS_RANKS_MAX]; /* ranks of a rank agent, owned; NULL: it does not hold that rank */
+    ps_data_client *client;       /* of a worker; NULL: its ranks use no data */
     incarnation_acquire *acquire; /* of a server or a worker */
 } process;
 
 static int64_t now_of(const process *process) { return sim_process_now_us(&process->process); }
 
-/* ---- What all have. */
+/* ---- Common to all processes. */
 
 static void send_bytes(void *context, const char *address, span bytes) {
     messenger_send(((process *)context)->process.messenger, address, bytes);
@@ -171,7 +171,7 @@ const slot_server *ps_server_of(const ps_process *site) {
 
 /* ---- The controller. */
 
-/* What may yet be decided: whoever asks which copies must live looks at these, too. */
+/* Records cluster maps that may yet be decided: ps_may_crash considers them, too. */
 static void on_propose(void *context, const cluster_map *map) {
     ps_cluster *cluster = ((process *)context)->ps_process->cluster;
     size_t kept = 0;
@@ -252,7 +252,7 @@ controller *ps_controller_of(const ps_process *site) {
     return process == NULL ? NULL : process->controller;
 }
 
-/* ---- A worker: it plays the ranks that the cluster map gives it. */
+/* ---- A worker: it holds the ranks that the cluster map assigns to it. */
 
 static void on_begin(void *context, uint32_t rank, uint64_t term) {
     process *process = context;

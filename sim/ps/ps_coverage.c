@@ -14,7 +14,7 @@ static const struct {
 #undef X
 #define STATUS(kind, status) \
     { #kind " " #status, SLOT_MESSAGE_##kind, SLOT_MESSAGE_##status }
-        STATUS(PUSHED, LATER), /* no credit, or no head that serves */
+        STATUS(PUSHED, LATER), /* no credit, or the head does not serve */
     STATUS(PUSHED, WRONG),
     STATUS(PUSHED, RESEND),
     STATUS(PUSHED, GONE),
@@ -22,7 +22,7 @@ static const struct {
     STATUS(PUSHED, MISSED),
     STATUS(PULLED, GONE),
     STATUS(PULLED, SAME),
-    STATUS(LEVEL, LATER), /* no room down the chain */
+    STATUS(LEVEL, LATER), /* no room in the chain */
     STATUS(GATE, LATER),
     STATUS(FROZEN, GONE),
     STATUS(ORDERED, GONE),

@@ -9,14 +9,14 @@ static bool meet(const batch_claims_piece *a, const batch_claims_piece *b) {
     return a->part == b->part && a->epoch == b->epoch && a->from < b->to && b->from < a->to;
 }
 
-/* Its round is closed without this rank, for all that anybody knows. */
+/* The step's round is known to be closed without this rank. */
 static bool is_unspent(const ps_data_checker *checker, uint32_t rank, uint64_t step) {
     const ps_checker *round_state = checker->checker;
     if (round_state->round_slots == 0 || step >= round_state->round_count) return false;
     return round_state->rounds[step].over && !rank_set_has(&round_state->rounds[step].set, rank);
 }
 
-/* Items of this piece are somebody else's now, or nobody's: the step was over, and had not used it. */
+/* Items of this batch were given to another step or handed back: the step must be over without having used them. */
 static void take_back(ps_data_checker *checker, const consumer_group *group, uint32_t rank, uint64_t step) {
     ps_given *given = &checker->steps[rank][step];
     if (step >= batch_claims_over(&group->claims, rank))
@@ -57,12 +57,12 @@ void ps_data_checker_says(ps_data_checker *checker, uint32_t rank, const batch_c
     said->past = *past;
 }
 
-/* The steps between two numbers are over: those that were not spent, as all say who say so, are handed back. */
+/* The steps from `before` to `over` are over: the batches of steps that all reports call unused must be handed back. */
 static void check_over(ps_data_checker *checker, uint32_t rank, uint64_t before, uint64_t over) {
     if (over >= PS_STEPS_MAX || !checker->said[rank][over].said || checker->said[rank][over].differs) return;
     const batch_claims_past *past = &checker->said[rank][over].past;
     for (uint64_t step = before + 1; step < over; step++)
-        if (checker->said[rank][step].said) return; /* which of them was heard? */
+        if (checker->said[rank][step].said) return; /* unknown which report was received */
     for (uint64_t step = before > past->since ? before : past->since; step < over; step++)
         if (checker->steps[rank][step].given && !checker->steps[rank][step].back &&
             (past->spent >> (over - 1 - step) & 1) == 0)

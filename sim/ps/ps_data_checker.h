@@ -1,4 +1,4 @@
-/* ps_data_checker.h — which data the ranks of the parameter scenario were given, and with which they did their steps.
+/* ps_data_checker.h — checks the data that the ranks of the parameter scenario receive and use in their steps.
  *
  * Checked  a step has one batch, for ever: every process that repeats the step uses the same batch;
  *          steps follow the consumer group: a step is begun with the batch that was decided, not before;
@@ -15,25 +15,25 @@
 enum { PS_PARTS_MAX = 8, PS_STEPS_MAX = 128, PS_EPOCHS_MAX = 1024 };
 
 typedef struct ps_given {
-    bool given, back; /* back: and handed back since */
+    bool given, back; /* back: handed back since */
     batch_claims_piece piece;
 } ps_given;
 
-typedef struct ps_said { /* reports of ranks about the steps before one */
-    bool said, differs;  /* differs: not all of them the same */
+typedef struct ps_said { /* reports of ranks about the steps before a step */
+    bool said, differs;  /* differs: the reports are not equal */
     batch_claims_past past;
 } ps_said;
 
-typedef struct ps_data_checker { /* zero-initialized with its sim and its checker it is ready */
+typedef struct ps_data_checker { /* ready when it is zero-initialized except for sim and checker */
     sim *sim;
     const ps_checker *checker;
-    uint64_t newest; /* consumer group */
+    uint64_t newest; /* newest consumer group */
     ps_given steps[PS_RANKS_MAX][PS_STEPS_MAX];
     ps_said said[PS_RANKS_MAX][PS_STEPS_MAX];
     uint64_t over[PS_RANKS_MAX];
-    uint64_t items[PS_EPOCHS_MAX]; /* that were given */
+    uint64_t items[PS_EPOCHS_MAX]; /* items given, per epoch */
 } ps_data_checker;
 
-void ps_data_checker_knows(ps_data_checker *checker, const consumer_group *group); /* a process knows this one */
+void ps_data_checker_knows(ps_data_checker *checker, const consumer_group *group); /* a process knows this group */
 void ps_data_checker_says(ps_data_checker *checker, uint32_t rank, const batch_claims_past *past);
 void ps_data_checker_used(ps_data_checker *checker, uint32_t rank, uint64_t step, const batch_claims_piece *piece);

@@ -14,7 +14,7 @@ struct ps_data_client {
     ps_process *process;
     sim_process *sim_process;
     group_consumer *consumer;
-    incarnation_acquire *acquire; /* it was taken out, and takes another incarnation; NULL: not yet */
+    incarnation_acquire *acquire; /* takes another incarnation after the member was removed; NULL: none running */
     uint64_t incarnation;         /* 0: none */
 };
 
@@ -82,7 +82,8 @@ static void say(ps_data_client *client, const consumer_group_wish *wish) {
         group_consumer_tick(client->consumer, sim_process_now_us(client->sim_process));
 }
 
-/* A few steps at once, unless it has asked. *guess: what they will have, if nobody else claims meanwhile. */
+/* Claims batches for a few steps at once, unless a claim is pending. *guess: their batches, if no other claim comes
+ * first. */
 static bool ask(ps_data_client *client, uint32_t rank, uint64_t step, const batch_claims_past *past,
                 batch_claims_piece *guess) {
     const consumer_group *group = group_consumer_group(client->consumer);

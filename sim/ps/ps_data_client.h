@@ -1,5 +1,5 @@
-/* ps_data_client.h — where a worker of the parameter scenario has its data from: a member of the consumer group
- * (cluster/group_consumer.h) that claims pieces for the steps of its ranks, before they begin. */
+/* ps_data_client.h — data source of a worker of the parameter scenario: a member of the consumer group
+ * (cluster/group_consumer.h) that claims batches for the steps of its ranks, before they begin. */
 #pragma once
 #include "sim/ps/ps_cluster.h"
 #include "sim/sim_process.h"
@@ -14,9 +14,9 @@ void ps_data_client_take(ps_data_client *client, const control_message *message)
 int64_t ps_data_client_next_us(const ps_data_client *client);
 void ps_data_client_tick(ps_data_client *client, int64_t now_us);
 
-/* The piece for this step; false: there is none yet, and one is asked for. */
+/* The batch of this step; false: none yet, and the client requests one. */
 bool ps_data_client_piece(ps_data_client *client, uint32_t rank, uint64_t step, const batch_claims_past *past,
                           batch_claims_piece *out);
-/* It needs no piece, and says what is over, if the consumer group has a claim of such a step. */
+/* The rank needs no batch; reports finished steps, if the consumer group has a claim of such a step. */
 void ps_data_client_pass(ps_data_client *client, uint32_t rank, const batch_claims_past *past);
-void ps_data_client_leave(ps_data_client *client, uint32_t rank); /* it holds this rank no more */
+void ps_data_client_leave(ps_data_client *client, uint32_t rank); /* this worker no longer holds the rank */

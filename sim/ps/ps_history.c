@@ -51,14 +51,14 @@ static bool changes(const ps_event *event) {
     return event->kind == REPLICA_LOG_PUSH && event->name != seq_tick(seq_step(event->name));
 }
 
-/* Versions behind each entry; versions[0] is before all of them. The caller's. */
+/* The version after each entry; versions[0] is before all entries. The caller frees the array. */
 static uint64_t *number(const ps_event *events, size_t count) {
     uint64_t *versions = xcalloc(count + 1, sizeof *versions);
     for (size_t i = 0; i < count; i++) versions[i + 1] = versions[i] + changes(&events[i]);
     return versions;
 }
 
-/* Which push made which version. False: one that nobody asked for. */
+/* Assigns to each push the version that it made. False: a version was made without a request. */
 static bool find_versions(ps_history *history, const ps_event *events, size_t count, size_t origin,
                           const uint64_t *versions) {
     for (size_t i = origin; i < count; i++) {
@@ -77,7 +77,7 @@ bool ps_history_check(ps_history *recording, const ps_event *events, size_t coun
     for (size_t i = 0; good && i < recording->count; i++) {
         const ps_question *question = &recording->questions[i];
         bool pull = question->name == 0, answered = question->answered_us != LINEARIZABILITY_NEVER;
-        if (pull ? !answered : question->version == 0) continue; /* it shows nothing, or never happened */
+        if (pull ? !answered : question->version == 0) continue; /* an unanswered pull, or a push not applied */
         uint64_t version = pull ? versions[question->lsn] : question->version;
         size_t request = linearizability_ask(&history, pull ? LINEARIZABILITY_LOOK : LINEARIZABILITY_SWAP, version - 1,
                                              question->asked_us);

@@ -1,4 +1,4 @@
-/* ps_history_test.c — what pushes and fresh pulls of a slot may show, and what not. */
+/* ps_history_test.c — allowed and forbidden answers to pushes and fresh pulls of a slot. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,8 @@ static void a_pull_shows_what_was_acknowledged_before_it(void **state) {
     }
 }
 
-/* Nobody was told of the push yet: one pull may show it and another not, but not in this order. */
+/* The push is not acknowledged yet: one pull may see it and another not, but a later pull must see what an earlier pull
+ * saw. */
 static void what_one_has_seen_another_sees_later(void **state) {
     ps_event events[] = {push_of(0, 1)};
     for (int again = 0; again < 2; again++) {
@@ -48,14 +49,14 @@ static void pushes_that_follow_each_other_are_in_that_order(void **state) {
     ps_history_push(&history, 0, seq_of(1, 1), 10);
     ps_history_pushed(&history, 0, seq_of(1, 1), 20);
     ps_history_push(&history, 1, seq_of(1, 1), 30);
-    ps_history_push(&history, 1, seq_of(1, 1), 35); /* given again: asked at 30 */
+    ps_history_push(&history, 1, seq_of(1, 1), 35); /* repeated: its request was at 30 */
     ps_history_pushed(&history, 1, seq_of(1, 1), 40);
     assert_true(ps_history_check(&history, right, 2, 0));
     assert_false(ps_history_check(&history, wrong, 2, 0));
     ps_history_fini(&history);
 }
 
-/* A push without an answer happens when it likes, or never; one of which nobody knows is an error. */
+/* A push without an answer may happen at any time, or never; an entry without a request is an error. */
 static void a_push_without_an_answer_may_be_there_or_not(void **state) {
     ps_event events[] = {push_of(0, 1), push_of(1, 1)};
     ps_history history = {0};
@@ -68,7 +69,7 @@ static void a_push_without_an_answer_may_be_there_or_not(void **state) {
     ps_history_fini(&history);
 }
 
-/* What a checkpoint has was asked for in another generation. */
+/* Entries of a checkpoint were requested in another generation. */
 static void a_generation_begins_behind_its_origin(void **state) {
     ps_event events[] = {push_of(0, 1), push_of(0, 2)};
     ps_history history = {0};

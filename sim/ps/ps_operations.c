@@ -12,7 +12,7 @@ enum { TRIPS_MAX = 100 };
 #define LOOK_US      INT64_C(700000)
 #define BACK_US      INT64_C(500000)
 
-/* ---- Which crashes are no loss. */
+/* ---- Crashes that lose nothing. */
 
 bool ps_lives(const ps_cluster *cluster, const cluster_map_member *member) {
     const slot_server *server = ps_server_of(&cluster->servers[member->server]);
@@ -43,7 +43,7 @@ bool ps_may_crash(void *context, sim_node *node) {
     return true;
 }
 
-/* Somebody wants slots elsewhere: other heads, other servers. */
+/* Pins slots to other servers: heads and replicas move. */
 static void draw_pins(void *context, uint64_t unused) {
     ps_cluster *cluster = context;
     rng *rng = sim_rng(cluster->sim);
@@ -61,7 +61,8 @@ static void mend(void *context, uint64_t pair) {
                     cluster->servers[pair & UINT32_MAX].node, false);
 }
 
-/* The ledger does not hear from a slot for a while, and heads change meanwhile: a rank is given up slowly. */
+/* The round state receives nothing from a slot for a while, and heads change meanwhile: so dropping a rank takes
+ * long. */
 static void draw_out(ps_cluster *cluster) {
     const cluster_map *map = &cluster->newest;
     if (map->number == 0 || map->slots[0].count == 0 || map->slots[cluster->slot_count - 1].count == 0) return;
@@ -73,7 +74,7 @@ static void draw_out(ps_cluster *cluster) {
     sim_after(cluster->sim, DRAWN_OUT_US / 4, draw_pins, cluster, 0);
 }
 
-/* Somebody gives up a rank that may well live. */
+/* Drops a rank that may be alive. */
 static void drop_rank(void *context, uint64_t unused) {
     ps_cluster *cluster = context;
     controller *controller = ps_controller_of(&cluster->controller);
@@ -87,7 +88,7 @@ static void drop_rank(void *context, uint64_t unused) {
     controller_drop(controller, rank, term);
 }
 
-/* A head and a worker that see only each other for a while: the head is replaced, and neither hears of it. */
+/* A head and a worker reach only each other for a while: the head is replaced, and neither learns it. */
 static void set_apart(ps_cluster *cluster, const sim_node *head, const sim_node *worker, bool apart) {
     for (size_t i = 0; i < sim_node_count(cluster->sim); i++) {
         sim_node *node = sim_node_at(cluster->sim, i);
@@ -116,7 +117,7 @@ static void isolate(void *context, uint64_t unused) {
     sim_after(cluster->sim, ISOLATION_US, join_again, cluster, (uint64_t)head << 32 | worker);
 }
 
-/* A worker that hears nothing and goes on speaking to all but the controller: others play its ranks meanwhile. */
+/* A worker receives nothing, and sends to all nodes but the controller: other workers get its ranks meanwhile. */
 static void set_deaf(ps_cluster *cluster, sim_node *worker, bool deaf) {
     sim_network_cut(sim_get_network(cluster->sim), worker, cluster->controller.node, deaf);
     for (size_t i = 0; i < sim_node_count(cluster->sim); i++)
@@ -137,13 +138,13 @@ static void deafen(void *context, uint64_t unused) {
     sim_after(cluster->sim, ISOLATION_US, hear_again, cluster, worker);
 }
 
-/* ---- Checkpoints, and the end of everything. */
+/* ---- Checkpoints, and kills of all processes. */
 
 static void start_again(void *context, uint64_t unused) {
     if (!sim_node_up(context)) sim_node_start(context);
 }
 
-/* A worker dies while it pushes, and all others stand still, or are about to: what it has pushed is in some slots. */
+/* Kills a worker that is pushing while all others are paused, or about to be: its pushes are in some slots only. */
 static void trip(void *context, uint64_t tries) {
     ps_cluster *cluster = context;
     rng *rng = sim_rng(cluster->sim);
@@ -173,7 +174,7 @@ static void kill_node(ps_cluster *cluster, sim_node *node) {
     sim_after(cluster->sim, rng_between(sim_rng(cluster->sim), 1000, KILLED_US), start_again, node, 0);
 }
 
-/* Another machine takes the metadata store's place, with an empty disk; now and then others start with it. */
+/* Replaces the machine of the metadata store by one with an empty disk; some other processes restart, too. */
 static void lose_metadata(void *context, uint64_t unused) {
     ps_cluster *cluster = context;
     rng *rng = sim_rng(cluster->sim);
@@ -196,7 +197,7 @@ static void rot(void *context, uint64_t unused) {
     sim_count(cluster->sim, "files that rot", 1);
 }
 
-/* Another number of servers and ranks comes back, the next time as many ranks as before. */
+/* Kills all processes. Another number of servers and ranks starts; after the next kill as many ranks as before. */
 static void kill_all(void *context, uint64_t unused) {
     ps_cluster *cluster = context;
     uint32_t ranks = cluster->rank_sites;
@@ -216,7 +217,7 @@ static void kill_all(void *context, uint64_t unused) {
     draw_pins(cluster, 0);
 }
 
-/* Somebody looks now and then: what no process has any more is begun anew, whatever the controller hopes for. */
+/* A periodic check, like an operator's: requests a restore if a slot has no living replica in two checks in a row. */
 static void look_after(void *context, uint64_t before) {
     ps_cluster *cluster = context;
     controller *controller = ps_controller_of(&cluster->controller);
@@ -232,7 +233,8 @@ static void look_after(void *context, uint64_t before) {
     sim_after(cluster->sim, LOOK_US, look_after, cluster, gone);
 }
 
-/* Somebody wants to go back, though nothing is lost: right behind a checkpoint, which may be whole or not. */
+/* Requests a restore although nothing is lost, right after a checkpoint request; the checkpoint may be complete or
+ * not. */
 static void go_back(void *context, uint64_t unused) {
     const ps_cluster *cluster = context;
     controller *controller = ps_controller_of(&cluster->controller);

@@ -1,15 +1,14 @@
 /* ps_operations.h — operations and disasters of the parameter scenario, besides faults of processes and network.
  *
- * Slots are wanted elsewhere, ranks given up, checkpoints wanted and gone back to; a head and a worker are alone with
- * each other, a worker hears nothing; everything is killed, the metadata store's disk is lost, a file of the checkpoint
- * store rots.
- */
+ * Slots are pinned to other servers, ranks are dropped, checkpoints are requested and restored; a head and a worker
+ * reach only each other, a worker receives nothing; all processes are killed, the metadata store loses its disk, a file
+ * of the checkpoint store is damaged. */
 #pragma once
 #include "sim/ps/ps_cluster.h"
 
-#define PS_FAULTS_US INT64_C(4000000) /* all of it is over by then */
+#define PS_FAULTS_US INT64_C(4000000) /* all operations are over by then */
 
-void ps_operations_plan(ps_cluster *cluster); /* for the whole run, as it was drawn */
+void ps_operations_plan(ps_cluster *cluster); /* schedules the operations of the whole run, as drawn */
 
-bool ps_lives(const ps_cluster *cluster, const cluster_map_member *member); /* this very process of the server is up */
-bool ps_may_crash(void *context, sim_node *node);                           /* no last copy of a slot goes with it */
+bool ps_lives(const ps_cluster *cluster, const cluster_map_member *member); /* this process of the server is up */
+bool ps_may_crash(void *context, sim_node *node);                           /* its crash loses no last replica */

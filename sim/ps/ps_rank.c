@@ -14,19 +14,19 @@
 typedef struct training {
     ps_session session;
     bool begun, pulling, done;
-    bool out;                    /* of BSP: it is not in this round */
-    bool asked;                  /* of one that is idle: for the members of the round */
-    uint64_t round;              /* that it has to add nothing to, next */
-    size_t kept;                 /* pushes that are not acknowledged */
-    size_t added;                /* of those, what it has added there */
-    uint64_t last[PS_SLOTS_MAX]; /* name that was pushed last, or that the slot has */
-    bool peeks;                  /* it looks, and does not push */
-    uint64_t step;               /* BSP: the version it works from */
+    bool out;                    /* BSP: the rank is not in this round */
+    bool asked;                  /* an idle rank has requested the members of the round */
+    uint64_t round;              /* next round to which an idle rank adds an empty contribution */
+    size_t kept;                 /* unacknowledged pushes */
+    size_t added;                /* of those, empty contributions to rounds */
+    uint64_t last[PS_SLOTS_MAX]; /* last seq pushed, or applied by the slot */
+    bool peeks;                  /* this pull is not followed by a push */
+    uint64_t step;               /* BSP: the version it computes from */
     uint64_t since;              /* the first step of this term */
-    bool spent[PS_STEPS_MAX];    /* steps that may have been done with their piece */
+    bool spent[PS_STEPS_MAX];    /* steps that may have used their batch */
     uint32_t missing;
     double shown[PS_SLOTS_MAX][FLOAT_MACHINE_WIDTH];
-    int64_t next_us; /* not before */
+    int64_t next_us; /* earliest time of the next action */
 } training;
 
 struct ps_rank {
@@ -44,15 +44,15 @@ struct ps_rank {
 
 static int64_t now_of(const ps_rank *rank) { return clock_now_us(rank->env->clock); }
 
-/* Are there rounds? Does this slot have them? */
+/* Whether the cluster has rounds; whether this slot has rounds. */
 static bool in_rounds(const ps_rank *rank) { return ps_has_rounds(rank->process->cluster); }
 static bool has_rounds(const ps_rank *rank, uint32_t slot) { return cluster_map_in_rounds(rank_map(rank->rank), slot); }
 
-/* It has nothing to do with rounds: to those of its steps it adds nothing, in its own time. */
+/* An idle rank only adds empty contributions to the rounds of its steps, at its own pace. */
 static bool is_idle(const ps_rank *rank) { return (rank->process->cluster->idle >> rank->id & 1) != 0; }
 static bool minds(const ps_rank *rank, uint32_t slot) { return !is_idle(rank) || !has_rounds(rank, slot); }
 
-/* In names steps count from 1; rounds, and so versions, and the steps of whoever takes part in them, from 0. */
+/* In seqs, steps count from 1. Rounds, versions, and the steps of ranks in rounds count from 0. */
 static uint64_t ended(const ps_rank *rank) { return in_rounds(rank) ? rank->training.step : rank->training.step - 1; }
 static uint64_t named(const ps_rank *rank) { return ended(rank) + 1; }
 
@@ -74,19 +74,19 @@ static void on_ready(void *context) {
     sim_note(rank->process->cluster->sim, rank->process->node, "resumes rank %u at step %d", rank->id, (int)lowest);
 }
 
-/* Somebody will begin it anew, from wherever the slots are then. */
+/* The generation ended: the rank begins again from the state of the slots in the new one. */
 static void on_over(void *context) {
     ps_rank *rank = context;
     rank->training = (training){.session.term = rank->training.session.term};
     ps_order_checker_reset(&rank->checker);
 }
 
-/* What a generation says that is over while this rank has not heard of it. */
+/* This rank still has a map of an ended generation: the checker ignores its messages. */
 static bool is_over(const ps_rank *rank) {
     return rank_map(rank->rank)->birth != rank->process->cluster->ps_checker.birth;
 }
 
-/* In rounds a step may be over and not done: it is handed back. Outside them every step is done. */
+/* With rounds a step may be over without being counted: its batch is handed back. Without rounds every step counts. */
 static void spend(ps_rank *rank, uint64_t step, bool maybe) {
     if (step < PS_STEPS_MAX) rank->training.spent[step] = maybe;
 }
@@ -137,9 +137,9 @@ static void on_round(void *context, const round_state_terms *terms) {
     if (training->missing > 0) training->missing--;
 }
 
-/* Others went on without it; or, where some slots have no rounds, it begins with a step that they have not, and the
- * rounds of which are over. Slots may be ahead of the ledger by one, and have the version before, so it goes to that
- * one: the ledger may wait for what is its own. */
+/* The rounds went on without this rank; or, in a mixed cluster, the rank begins with a step that slots without rounds
+ * lack, and whose round is over. Slots may be one version ahead of the round state and still have the version before,
+ * so the rank goes to that version: the round state may wait for its contribution. */
 static void on_gone(void *context, uint32_t slot, uint64_t version) {
     ps_rank *rank = context;
     training *training = &rank->training;
@@ -148,11 +148,11 @@ static void on_gone(void *context, uint32_t slot, uint64_t version) {
         if (version > training->round) training->round = version;
         return;
     }
-    if (!training->pulling) return; /* it has gone on already */
+    if (!training->pulling) return; /* the rank has moved on already */
     uint64_t next = version > training->step + 1 ? version - 1 : version;
     sim_note(rank->process->cluster->sim, rank->process->node, "goes from step %d to %d", (int)training->step,
              (int)next);
-    for (; training->step < next; training->step++) spend(rank, training->step, true); /* who knows? */
+    for (; training->step < next; training->step++) spend(rank, training->step, true); /* batches may be used */
     training->pulling = false;
     training->next_us = now_of(rank);
 }
@@ -179,7 +179,7 @@ static void keep_shown(training *training, uint32_t slot, span values) {
 static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t lsn, span values) {
     ps_rank *rank = context;
     training *training = &rank->training;
-    if (!training->pulling && has_rounds(rank, slot)) return; /* it has gone on to another version */
+    if (!training->pulling && has_rounds(rank, slot)) return; /* the rank has moved on to another version */
     sim_count(rank->process->cluster->sim, "pulls", 1);
     if (!is_over(rank))
         ps_checker_pulled(&rank->process->cluster->ps_checker, &training->session, rank->id, slot, ended(rank), version,
@@ -188,7 +188,7 @@ static void on_pulled(void *context, uint32_t slot, uint64_t version, uint64_t l
     if (training->pulling && training->missing > 0) training->missing--;
 }
 
-/* Another process learns what this rank had acknowledged, and may count on it. */
+/* Reports the acknowledged lsns to another process, which may rely on them. */
 static void tell_another(ps_rank *rank) {
     const ps_cluster *cluster = rank->process->cluster;
     const ps_process *other = &cluster->workers[rng_below(rank->env->rng, cluster->worker_count)];
@@ -214,13 +214,13 @@ static bool has_room(const ps_rank *rank) {
     return kept == 0 || (runs && kept + more <= RANK_WINDOW);
 }
 
-/* Everything, or some of it. */
+/* All keys, or some of them. */
 static uint8_t draw_keys(const ps_rank *rank, uint32_t slot) {
     if (has_rounds(rank, slot)) return ps_keys(rank->id, rank->training.step, slot);
     return rng_chance(rank->env->rng, 0.5) ? PS_ALL_KEYS : (uint8_t)(1 + rng_below(rank->env->rng, PS_ALL_KEYS));
 }
 
-/* How stale what it is shown may be: as the cluster map says, or as it likes. */
+/* Allowed staleness of the pull: from the cluster map, or random. */
 static consistency draw_consistency(const ps_rank *rank, uint32_t slot) {
     consistency consistency = cluster_map_consistency(rank_map(rank->rank), slot);
     if (!rank->process->cluster->varied || has_rounds(rank, slot)) return consistency;
@@ -230,7 +230,7 @@ static consistency draw_consistency(const ps_rank *rank, uint32_t slot) {
     return consistency;
 }
 
-/* What it has pushed, acknowledged or not, is in what it is shown. */
+/* A pull whose answer contains all pushes of this rank, acknowledged or not. */
 static void pull_behind(ps_rank *rank, uint32_t slot, uint64_t step, span query) {
     rank->training.session.wanted[slot] = rank->training.last[slot];
     sim_count(rank->process->cluster->sim, "pulls behind pushes", 1);
@@ -258,7 +258,7 @@ static void pull(ps_rank *rank, uint32_t slot) {
         rank_pull(rank->rank, slot, step, query, NULL);
 }
 
-static uint32_t wanted(const ps_rank *rank) { /* so many slots have to answer */
+static uint32_t wanted(const ps_rank *rank) { /* number of slots that must answer */
     const ps_cluster *cluster = rank->process->cluster;
     return is_idle(rank) ? cluster->value_slots - cluster->ps_checker.round_slots : cluster->slot_count;
 }
@@ -272,7 +272,7 @@ static void pull_all(ps_rank *rank) {
     flush(rank);
 }
 
-/* The rounds of steps that it has ended, one after the other. */
+/* Requests the members of the rounds of ended steps, one after the other. */
 static void ask_round(ps_rank *rank) {
     training *training = &rank->training;
     if (!is_idle(rank) || training->asked || training->round >= training->step || training->added != 0) return;
@@ -289,12 +289,12 @@ static void push(ps_rank *rank, uint32_t slot, uint64_t name, span payload) {
     MR_ASSERT(status == MR_OK);
 }
 
-/* Several items at once; in rounds there is one. */
+/* Pushes several items at once; with rounds there is one item. */
 static void push_batch(ps_rank *rank, uint32_t slot, uint64_t name, uint32_t first, uint32_t last) {
     training *training = &rank->training;
     double items[PS_ITEMS_MAX][FLOAT_MACHINE_WIDTH];
     bool rounds = has_rounds(rank, slot);
-    uint64_t shown = training->session.term; /* the ledger can tell one from another */
+    uint64_t shown = training->session.term; /* lets the checker distinguish processes */
     if (rounds)
         shown = ps_checker_shown_hash((const double(*)[FLOAT_MACHINE_WIDTH])training->shown, rank->id, training->step,
                                       rank->process->cluster->ps_checker.round_slots);
@@ -303,7 +303,8 @@ static void push_batch(ps_rank *rank, uint32_t slot, uint64_t name, uint32_t fir
     push(rank, slot, name, span_of(items, size));
 }
 
-/* Whoever plays the step again cuts it into other batches, but none has items on both sides of the clock. */
+/* A process that repeats a step groups its items in other batches, but no batch has items on both sides of the slot's
+ * clock. */
 static void push_items(ps_rank *rank, uint32_t slot) {
     const training *training = &rank->training;
     uint32_t there = ps_items_had(training->session.clock[slot], named(rank)), all = rank->process->cluster->items;
@@ -332,7 +333,7 @@ static void push_all(ps_rank *rank) {
     flush(rank);
 }
 
-/* Now and then a rank leaves, and comes back. */
+/* Sometimes leaves the rounds, or joins them again. */
 static void think_again(ps_rank *rank) {
     if (in_rounds(rank) && !is_idle(rank) && rng_chance(rank->env->rng, rank->process->cluster->order_chance))
         rank_order(rank->rank, rank->training.out ? REPLICA_LOG_JOIN : REPLICA_LOG_LEAVE);
@@ -342,12 +343,12 @@ static uint64_t last_step(const ps_rank *rank) {
     return in_rounds(rank) ? rank->process->cluster->steps - 1 : rank->process->cluster->steps;
 }
 
-/* Others wait for it to stand still, and it has ended this step. */
+/* A quiesce waits for this rank to pause, and it has ended this step. */
 static bool rests(const ps_rank *rank, uint64_t ended) {
     return !in_rounds(rank) && rank_agent_rests(rank->agent, ended);
 }
 
-/* Pushes what it has computed. */
+/* Pushes the results of the step. */
 static void end_step(ps_rank *rank) {
     training *training = &rank->training;
     const ps_cluster *cluster = rank->process->cluster;
@@ -362,7 +363,8 @@ static void end_step(ps_rank *rank) {
 
 static bool is_shown(const ps_rank *rank) { return rank->training.pulling && rank->training.missing == 0; }
 
-/* Steps before it are in every slot: nobody plays them again, unless everything goes back to a checkpoint. */
+/* Steps before the returned one are in every slot: no process repeats them, unless the cluster goes back to a
+ * checkpoint. */
 static uint64_t over(const ps_rank *rank) {
     const ps_cluster *cluster = rank->process->cluster;
     if (cluster->keeps) return 0;
@@ -378,13 +380,13 @@ static uint64_t over(const ps_rank *rank) {
 static batch_claims_past past_of(const ps_rank *rank) {
     bool forgets = MUTATED("returns-spent");
     batch_claims_past past = {.over = over(rank), .since = rank->training.since};
-    if (!in_rounds(rank)) past.since = past.over; /* all of them are done */
+    if (!in_rounds(rank)) past.since = past.over; /* without rounds all steps before `over` are done */
     for (uint64_t i = 0; i < 64 && i < past.over && past.over - 1 - i < PS_STEPS_MAX; i++)
         if (rank->training.spent[past.over - 1 - i] && !forgets) past.spent |= UINT64_C(1) << i;
     return past;
 }
 
-/* It has what it needs to push: whoever played this step before did it with the same piece. */
+/* Whether the rank has its batch: earlier processes that did this step used the same batch. */
 static bool is_fed(ps_rank *rank) {
     batch_claims_piece piece;
     if (rank->client == NULL) return true;
@@ -398,7 +400,7 @@ static bool is_fed(ps_rank *rank) {
     return true;
 }
 
-/* One thing after the other: to be shown, to push, to wait. */
+/* The state machine of a rank: pull, push, wait. */
 static void train(ps_rank *rank) {
     training *training = &rank->training;
     if (!training->begun || training->done) return;
@@ -429,7 +431,7 @@ static void train(ps_rank *rank) {
     }
 }
 
-/* ---- Life. */
+/* ---- Beginning, receiving, ending. */
 
 static void send_bytes(void *context, const char *address, span bytes) {
     ps_rank *rank = context;

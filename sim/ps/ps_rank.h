@@ -6,20 +6,20 @@
 
 typedef struct ps_rank ps_rank;
 
-/* `send` has the context; `client`: where its data comes from, NULL: it needs none. All borrowed for its life. */
+/* `send` gets the context; `client`: source of its data, NULL: none. All borrowed for the rank's life. */
 ps_rank *ps_rank_begin(ps_process *process, const env *env, const rank_agent *agent, ps_data_client *client,
                        uint32_t rank, uint64_t term, void (*send)(void *context, const char *address, span bytes),
                        void *context);
 void ps_rank_end(ps_rank *rank);
 
 void ps_rank_take(ps_rank *rank, span bytes);
-/* Another rank says what it has had acknowledged, by slot. It is heard only by one that knows the cluster map that the
- * speaker knew: what follows from it is asked of servers that have everything that the speaker had acknowledged. */
+/* Another rank reports its acknowledged lsns, by slot. Only a rank that knows the reporter's cluster map, or a newer
+ * one, accepts the report: then it sends its pulls to servers that have all acknowledged pushes of the reporter. */
 void ps_rank_told(ps_rank *rank, const cluster_map *known, const uint64_t own[PS_SLOTS_MAX]);
 int64_t ps_rank_next_us(const ps_rank *rank);
 void ps_rank_tick(ps_rank *rank, int64_t now_us);
-/* It has ended this step, and all of it is acknowledged; false: it is in that step, or about to end it. */
+/* The rank has ended this step, and all of it is acknowledged; false: it is in that step, or about to end it. */
 bool ps_rank_stands(const ps_rank *rank, uint64_t *step);
-bool ps_rank_pushes(const ps_rank *rank); /* something is not acknowledged */
+bool ps_rank_pushes(const ps_rank *rank); /* it has unacknowledged pushes */
 uint64_t ps_rank_term(const ps_rank *rank);
-bool ps_rank_done(const ps_rank *rank); /* all steps, and everything is acknowledged */
+bool ps_rank_done(const ps_rank *rank); /* all steps are done and acknowledged */

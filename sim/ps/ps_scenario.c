@@ -1,20 +1,20 @@
-/* ps_scenario.c — a metadata store, a controller, servers and workers that train: the parameter protocol under fire.
+/* ps_scenario.c — a metadata store, a controller, servers and workers that train: the parameter protocol with faults.
  *
- * Each seed draws a cluster (1 to 8 servers, 1 to 16 ranks, as many workers or some more or fewer, of which some go for
- * good; chains of 1 to 3 copies, a consistency, or tables with rounds beside others; bounds that are the same for all
- * pulls or not); now and then slots are pinned to other servers, and must move while
- * training goes on. Everything goes wrong for a while; it heals, and all ranks must end their steps, and every slot
- * must have its copies, equal and where they belong.
+ * Each seed draws a cluster: 1 to 8 servers; 1 to 16 ranks; as many workers, or some more or fewer, of which some leave
+ * for good; chains of 1 to 3 replicas; a consistency, or tables with rounds beside others; bounds that are the same for
+ * all pulls or not. In some seeds slots are pinned to other servers, and must move while training continues. Faults of
+ * all kinds occur for a while; they heal, and all ranks must end their steps, and every slot must have its replicas,
+ * equal and on the right servers.
  *
- * A server is not killed while it has the last living copy of a slot, in the newest cluster map or in one that may yet
- * be decided: that would be a loss, which no protocol undoes. One kind of loss is left: a server dies, and before that
- * is noticed the controller gives up the other copy on a suspicion that is false. The checks of each step have their
- * own file, ps_checker.h; at the end:
+ * A server is not killed while it has the last living replica of a slot, in the newest cluster map or in one that may
+ * yet be decided: no protocol can repair that loss. One kind of loss remains: a server dies, and before the controller
+ * notices, it gives up the other replica on a false suspicion. ps_checker.h has the checks of each step. Checked at the
+ * end:
  *
- *   progress     every rank has done all its steps within SETTLE_US, or the controller names a slot that is lost
- *   true losses    no server has a copy of a slot that is reported lost
- *   filling        every slot has as many copies as it should, on the servers of its target
- *   same bytes     all copies of a slot are at the same lsn */
+ *   progress       every rank has done all its steps within SETTLE_US, or the controller names a lost slot
+ *   true losses    no server has a replica of a slot that is reported lost
+ *   filling        every slot has its number of replicas, on the servers of its target
+ *   same bytes     all replicas of a slot are at the same lsn */
 #include "sim/ps/ps_scenario.h"
 
 #include <inttypes.h>
@@ -43,7 +43,7 @@ enum {
 #define SETTLE_US      INT64_C(20000000)
 #define PAUSE_LEAST_US INT64_C(300000)
 
-/* Workers may go for good: others play their ranks. */
+/* Workers may die for good: other workers get their ranks. */
 static bool may_die(void *context, sim_node *node) {
     const ps_cluster *cluster = context;
     for (uint32_t i = 0; i < cluster->worker_count; i++)
@@ -89,7 +89,7 @@ static bool all_settled(void *context) {
     return true;
 }
 
-/* The first slot that the controller says is lost; slot_count: none. */
+/* The first slot that the controller reports as lost; slot_count: none. */
 static uint32_t find_lost(const ps_cluster *cluster) {
     controller *controller = ps_controller_of(&cluster->controller);
     uint32_t slot = 0;
@@ -107,7 +107,8 @@ static bool check_loss(ps_cluster *cluster, uint32_t slot) {
     return false;
 }
 
-/* Something is damaged on the checkpoint store's disk, and it says so: without another checkpoint nothing may begin. */
+/* A file on the checkpoint store's disk is damaged, and the store reports it: without another checkpoint no generation
+ * may begin. */
 static bool is_rotten(const ps_cluster *cluster) {
     const checkpoint_store *store = cluster->ps_checker.rots ? ps_checkpoints_of(&cluster->checkpoints) : NULL;
     if (store == NULL || checkpoint_store_check(store) == MR_OK) return false;
@@ -115,7 +116,7 @@ static bool is_rotten(const ps_cluster *cluster) {
     return true;
 }
 
-/* What is lost is lost, whether ranks wait for it or were done before. */
+/* A lost slot must be truly lost, whether ranks wait for it or were done before. */
 static bool check_unsettled(ps_cluster *cluster) {
     uint32_t lost = find_lost(cluster);
     if (is_rotten(cluster)) return false;
@@ -139,7 +140,8 @@ static bool settle(ps_cluster *cluster) {
 
 /* ---- The run. */
 
-/* Who is in a round: some or all at first; some come and go; some rounds go on without the last ones, or the late. */
+/* Members of rounds: some or all ranks at first; some ranks join and leave; some rounds close without backup or late
+ * ranks. */
 static void draw_rounds(ps_cluster *cluster, rng *rng) {
     cluster->slot_count++;
     cluster->rounds.first_count =
@@ -150,7 +152,8 @@ static void draw_rounds(ps_cluster *cluster, rng *rng) {
     if (rng_chance(rng, 0.4)) cluster->drop_rounds = 1 + (uint32_t)rng_below(rng, 6);
 }
 
-/* Some seeds have slots with rounds beside others. A bound there counts all ranks, so all of them are in all rounds. */
+/* Some seeds have slots with rounds beside others. A bound of the others counts all ranks, so then all ranks are in all
+ * rounds. */
 static void draw_mixed(ps_cluster *cluster, rng *rng) {
     uint32_t slots = cluster->value_slots < MIXED_SLOTS_MAX ? cluster->value_slots : MIXED_SLOTS_MAX;
     bool rounds = cluster->consistency.kind == CONSISTENCY_BSP;
@@ -168,7 +171,7 @@ static void draw_mixed(ps_cluster *cluster, rng *rng) {
     cluster->drop_rounds = 0;
 }
 
-/* Some servers hold one part for a rank at a time, or a few; some links one entry. */
+/* Some servers hold one message of a rank at a time, or a few; some links one entry. */
 static void draw_credit(ps_cluster *cluster, rng *rng) {
     static const uint64_t bytes[] = {1, PS_BYTES, 2 * PS_BYTES, 5 * PS_BYTES};
     if (rng_chance(rng, 0.5)) cluster->rank_bytes = bytes[rng_below(rng, 4)];
@@ -176,7 +179,8 @@ static void draw_credit(ps_cluster *cluster, rng *rng) {
     if (rng_chance(rng, 0.3)) cluster->pulls_max = 1 + (uint32_t)rng_below(rng, 2);
 }
 
-/* Some seeds keep checkpoints, and lose everything now and then. What comes after that may be another cluster. */
+/* Some seeds keep checkpoints, and sometimes lose all processes. The cluster that starts afterwards may have other
+ * sizes. */
 static void draw_checkpoints(ps_cluster *cluster, rng *rng) {
     cluster->keeps = true;
     cluster->mark_rounds = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.3) ? 40 : 8);
@@ -185,15 +189,15 @@ static void draw_checkpoints(ps_cluster *cluster, rng *rng) {
     cluster->reckless = rng_chance(rng, 0.4);
     if (rng_chance(rng, 0.5)) cluster->server_sites = 1 + (uint32_t)rng_below(rng, PS_SERVERS_MAX);
     if (rng_chance(rng, 0.3)) cluster->rank_sites = 1 + (uint32_t)rng_below(rng, 8);
-    struct rng own = sim_fork_rng(cluster->sim, AWAY_STREAM); /* ranks that go, and come back: there is time for both */
+    struct rng own = sim_fork_rng(cluster->sim, AWAY_STREAM); /* ranks that leave and come back: time for both */
     if (cluster->rank_count < 2 || !rng_chance(&own, 0.3)) return;
     cluster->rank_sites = 1 + (uint32_t)rng_below(&own, cluster->rank_count - 1);
     cluster->kill_rounds = 2 + (uint32_t)rng_below(&own, 2);
     cluster->mark_rounds = 20;
 }
 
-/* Some seeds take data from a consumer group, a few parts of it; a step more to do, so there are fewer of them. Ranks
- * that come back go on with what they had claimed. */
+/* Some seeds take data from a consumer group with a few shards. Each step takes longer, so there are fewer steps. Ranks
+ * that come back continue with their claims. */
 static void draw_data(ps_cluster *cluster, rng *rng) {
     cluster->fed = true;
     cluster->leader.part_count = 1 + rng_below(rng, PS_PARTS_MAX);
@@ -204,7 +208,7 @@ static void draw_data(ps_cluster *cluster, rng *rng) {
 
 static void draw(ps_cluster *cluster, rng *rng) {
     static const consistency_kind kinds[] = {CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_BSP};
-    bool dense = rng_chance(rng, 0.6); /* one slot that is never left alone */
+    bool dense = rng_chance(rng, 0.6); /* one slot under constant load */
     cluster->server_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_SERVERS_MAX : 5);
     cluster->rank_count = 1 + (uint32_t)rng_below(rng, rng_chance(rng, 0.1) ? PS_RANKS_MAX : 4);
     cluster->worker_count = cluster->rank_count;
@@ -225,7 +229,7 @@ static void draw(ps_cluster *cluster, rng *rng) {
     if (cluster->consistency.kind == CONSISTENCY_BSP) draw_rounds(cluster, rng);
     cluster->server_sites = cluster->server_count;
     cluster->rank_sites = cluster->rank_count;
-    struct rng own = sim_fork_rng(cluster->sim, MIXED_STREAM); /* the other seeds are as they would be without */
+    struct rng own = sim_fork_rng(cluster->sim, MIXED_STREAM); /* a stream of its own: other seeds stay unchanged */
     if (rng_chance(&own, 0.3))
         draw_mixed(cluster, &own);
     else
@@ -238,10 +242,10 @@ static void draw(ps_cluster *cluster, rng *rng) {
     own = sim_fork_rng(cluster->sim, NORMS_STREAM);
     cluster->machine.measures = ps_has_rounds(cluster) && rng_chance(&own, 0.3);
     own = sim_fork_rng(cluster->sim, DATA_STREAM);
-    bool whole = !cluster->mixed || (ps_bounds_rounds(cluster) &&
-                                     cluster->idle == 0); /* what misses its round has been pushed to the others */
+    bool whole =
+        !cluster->mixed || (ps_bounds_rounds(cluster) && cluster->idle == 0); /* a missed step is in other slots */
     if (cluster->drop_rounds == 0 && whole && rng_chance(&own, 0.25))
-        draw_data(cluster, &own); /* who is given up skips its data */
+        draw_data(cluster, &own); /* a dropped rank skips its data */
     own = sim_fork_rng(cluster->sim, ROT_STREAM);
     cluster->rots = cluster->keeps && rng_chance(&own, 0.3);
     own = sim_fork_rng(cluster->sim, PAUSE_STREAM);

@@ -5,4 +5,4 @@
 
 extern const scenario ps_scenario;
 
-sim_describe_fn ps_describe; /* what a batch of parts says */
+sim_describe_fn ps_describe; /* describes the slot messages of a packet */

@@ -9,7 +9,7 @@
 #include "ps/balancer.h"
 #include "sim/cluster/sim_metadata.h"
 
-#define STEP_US INT64_C(20000) /* how often it is asked whether a change has settled */
+#define STEP_US INT64_C(20000) /* interval of the checks whether a change has settled */
 
 struct scale_cluster {
     scale_size size;
@@ -17,11 +17,11 @@ struct scale_cluster {
     sim *sim;
     scale_counts counts;
     uint64_t incarnations;
-    /* shared with all: thousands of cluster maps of their own would be gigabytes */
+    /* shared by all processes: a cluster map for each of thousands would take gigabytes */
     map_cache *cache;
     scale_process controller, *servers, *ranks; /* owned */
-    uint32_t server_count, server_room;         /* that were ever here */
-    bool *gone;                                 /* by server, owned: it has left, or is dead */
+    uint32_t server_count, server_room;         /* servers that ever existed */
+    bool *gone;                                 /* per server, owned: it has left, or is dead */
     uint32_t leaving[SCALE_CHANGES_MAX], leaving_count;
 };
 
@@ -71,7 +71,7 @@ void scale_destroy(scale_cluster *cluster) {
     free(cluster);
 }
 
-/* ---- Has it settled? */
+/* ---- Settling. */
 
 static const cluster_map *newest(const scale_cluster *cluster) {
     return controller_map(scale_controller_of(&cluster->controller));
@@ -114,7 +114,7 @@ static bool in_place(const scale_cluster *cluster) {
     return placed;
 }
 
-/* A cluster map is compared with the ring once: it takes a while to make one. */
+/* Each cluster map is compared with the hash ring once, because computing the ring is slow. */
 static bool settle(scale_cluster *cluster, int64_t *settled_us) {
     int64_t from_us = sim_now_us(cluster->sim);
     uint64_t compared = 0;
@@ -141,9 +141,9 @@ bool scale_begin(scale_cluster *cluster) {
     return true;
 }
 
-/* ---- What it costs. */
+/* ---- Cost of a change. */
 
-static uint64_t copies_of(const scale_cluster *cluster, const cluster_map *map) { /* that lie with those who are gone */
+static uint64_t copies_of(const scale_cluster *cluster, const cluster_map *map) { /* those on servers that are gone */
     uint64_t copies = 0;
     for (uint32_t i = 0; i < map->slot_count; i++)
         for (uint8_t k = 0; k < map->slots[i].count; k++) copies += cluster->gone[map->slots[i].chain[k].server];
@@ -174,7 +174,7 @@ static void compare(const scale_cluster *cluster, const cluster_map *before, uin
         }
 }
 
-/* The change has been made; `before` is what was so far. */
+/* Measures a change that has just been made; `before` is the map before it. */
 static bool watch(scale_cluster *cluster, const scale_counts *counts, cluster_map *before, uint32_t newcomers,
                   double ideal, scale_cost *cost) {
     *cost = (scale_cost){.ideal = ideal};
@@ -223,7 +223,7 @@ static bool has_copy(const cluster_map *map, uint32_t server) {
     return false;
 }
 
-/* One that would be missed. */
+/* A server that has replicas. */
 static uint32_t any_server(const scale_cluster *cluster) {
     uint32_t at;
     do at = (uint32_t)rng_below(sim_rng(cluster->sim), cluster->server_count);
@@ -255,7 +255,7 @@ bool scale_leave(scale_cluster *cluster, uint32_t count, scale_cost *cost) {
     return settled;
 }
 
-/* One of those who stay must have each slot. */
+/* Every slot must have a replica on a server that stays. */
 static bool survives(const scale_cluster *cluster, const cluster_map *map) {
     for (uint32_t i = 0; i < map->slot_count; i++) {
         uint8_t left = 0;
@@ -284,7 +284,7 @@ bool scale_die(scale_cluster *cluster, uint32_t count, scale_cost *cost) {
 
 /* ---- Load. */
 
-/* Each rank asks as often as any other; the head of a slot carries it. */
+/* All ranks make requests at the same rate; the head of a slot carries them. */
 static double *true_loads(const scale_cluster *cluster) {
     double *loads = xcalloc(cluster->size.slots, sizeof *loads);
     for (uint32_t i = 0; i < cluster->size.ranks; i++)

@@ -9,18 +9,18 @@
 #include "sim/ps/float_machine.h"
 #include "sim/sim_process.h"
 
-#define PACE_US INT64_C(1000000) /* between two steps of a rank, on average */
+#define PACE_US INT64_C(1000000) /* mean time between two steps of a rank */
 
 typedef struct process {
-    sim_process process; /* the controller's has a metadata store */
+    sim_process process; /* the controller's has a metadata client */
     scale_process *scale_process;
-    slot_server *server; /* one of these */
-    rank_agent *agent;   /* of a worker, and the rank that it plays; NULL: none yet */
+    slot_server *server; /* exactly one of these is used */
+    rank_agent *agent;   /* of a worker, and its rank; NULL: none yet */
     rank *rank;
     controller *controller;
-    /* Of a rank. */
+    /* State of a rank. */
     uint64_t step;
-    uint32_t missing; /* answers to this step */
+    uint32_t missing; /* outstanding answers of this step */
     int64_t began_us, next_us;
 } process;
 
@@ -181,7 +181,7 @@ static void step(process *process) {
     rank_flush(process->rank);
 }
 
-/* Each plays the rank of its number, and none of them dies. */
+/* Each worker holds the rank of its number, and no worker dies. */
 static void on_begin(void *context, uint32_t rank, uint64_t term) {
     process *process = context;
     scale_process *site = process->scale_process;
@@ -206,7 +206,7 @@ static void on_end(void *context, uint32_t rank) { MR_ASSERT(false); }
 static void *worker_start(sim_node *node, const env *env, void *argument) {
     process *process = start(node, env, argument, false);
     scale_process *site = process->scale_process;
-    for (uint32_t i = 0; i < SCALE_TOUCHES; i++) /* one of each part of the table: never the same twice */
+    for (uint32_t i = 0; i < SCALE_TOUCHES; i++) /* one slot of each part of the table: all different */
         site->touches[i] =
             (uint32_t)((stable_hash2(site->id, i) % (site->size->slots / SCALE_TOUCHES)) * SCALE_TOUCHES + i);
     rank_agent_options options = {.worker = site->id,

@@ -1,8 +1,8 @@
-/* scale_test.c — what it costs when servers come and go, with few and with many.
+/* scale_test.c — cost of servers that join and leave, in small and large clusters.
  *
- * The same bars hold for every size; so what is bounded here for one change does not grow with the cluster, and what is
- * bounded for each process grows with their number and no faster. MINIRAY_SCALE=1000 runs that many servers, and four
- * ranks for each, too (`make soak` does). */
+ * The same bars hold for every size; so costs bounded per change do not grow with the cluster, and costs bounded per
+ * process grow at most linearly with the number of processes. MINIRAY_SCALE=1000 runs that many servers, and four ranks
+ * for each, too (`make soak` does). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,14 +16,14 @@
 
 enum { JOINS = 5, COPIES = 2, SLOTS_MAX = 2048 };
 
-/* Of one change, whatever the size. */
+/* Bars for one change, at every size. */
 #define SETTLED_MAX_US INT64_C(3000000)
 #define MAPS_MAX       6
-#define MOVED_MAX      1.2 /* times what must move */
+#define MOVED_MAX      1.2 /* relative to the replicas that must move */
 #define WAITED_MAX_US  INT64_C(3000000)
-#define LEVEL_MAX      1.3 /* shares that one server carries: BALANCER_TOLERANCE, and what is measured by chance */
+#define LEVEL_MAX      1.3 /* shares of the fullest server: BALANCER_TOLERANCE, and random error of the measurement */
 
-/* Of each process: in a second in which nothing changes, for a change, and for each copy that moves. */
+/* Bars per process: for a second without changes, for a change, and for each replica that moves. */
 #define MESSAGES_MAX 40.0
 #define MORE_MAX     12.0
 #define BYTES_MAX    1000.0
@@ -38,7 +38,7 @@ static void show(const char *what, const scale_size *size, const scale_cost *cos
                   (double)cost->bytes / processes);
 }
 
-/* What a change costs over a rest of the same length. */
+/* Checks the cost of a change beyond that of a rest of the same length. */
 static void check(const char *what, const scale_size *size, const scale_cost *rest, const scale_cost *cost) {
     double processes = size->servers + size->ranks, seconds = (double)cost->settled_us / 1e6;
     show(what, size, cost);
@@ -99,7 +99,7 @@ static void four_times_as_many(void **state) {
     run(&size);
 }
 
-/* While ranks train: the fullest server comes near its share, few copies move, and then it rests. */
+/* While ranks train: the load of the fullest server comes near its share, few replicas move, and then none. */
 static void load_is_balanced(void **state) {
     scale_size size = size_of(16);
     size.balance_us = 6000000;

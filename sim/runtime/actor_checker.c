@@ -16,7 +16,7 @@ static actor_entry *entry_of(actor_checker *checker, const node_actor *actor) {
     return &checker->entries[actor_checker_index(actor->id)];
 }
 
-/* ---- What the book asks of its host goes through here. */
+/* ---- Calls of the actor table to its host pass through here. */
 
 static uint64_t request(void *host, node_actor *actor) {
     actor_checker *checker = host;
@@ -76,7 +76,7 @@ void actor_checker_fini(actor_checker *checker) {
     value_pack_unref(checker->args);
 }
 
-/* ---- The entries against the book. */
+/* ---- The entries compared with the actor table. */
 
 static void check_actor(actor_checker *checker, size_t index) {
     const actor_entry *entry = &checker->entries[index];
@@ -113,7 +113,7 @@ static void check(actor_checker *checker) {
     check_names(checker);
 }
 
-/* What the actor still had must have been given up. */
+/* The resources that the actor still had must have been given up. */
 static void die(actor_checker *checker, actor_entry *entry, bool process_lives) {
     if (entry->state == NODE_ACTOR_PENDING && !entry->forgot)
         sim_violation(checker->sim, "a worker is still asked for, although actor %zu is dead",

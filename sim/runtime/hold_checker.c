@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { LOOK_EVERY = 1024 }; /* bytes: a word of each is compared, and the last one */
+enum { LOOK_EVERY = 1024 }; /* bytes: one word per LOOK_EVERY is compared, and the last one */
 
 void hold_checker_init(hold_checker *checker, sim *sim, const arena *arena) {
     *checker = (hold_checker){.sim = sim, .arena = arena};

@@ -1,9 +1,10 @@
 /* hold_checker.h — checkers of the hold scenario: objects, their holds and views, and their bytes.
  *
- * The checker learns of objects when their refs are given out, of holds and views when they are valid (their process
- * has confirmed them) and when they end, by the process's act or its death. It reads the slots itself.
+ * The checker learns of an object when its reference is given out, and of holds and views when they are valid (their
+ * process has confirmed them) and when they end, by an act of the process or its death. The checker reads the object
+ * headers itself.
  *
- * Checked  a held object is there: its slot has its sequence and a state that can be held;
+ * Checked  a held object exists: its header has its sequence number and a state that can be held;
  *          a viewed object is in memory, and its bytes are those that were sealed;
  *          an object is lost only if it was deleted, or its file was lost;
  *          a process that gets a reference from a process that keeps its own hold finds the object. */
@@ -17,11 +18,11 @@ enum { HOLD_OBJECTS_MAX = 256, HOLD_PLACES_MAX = 6 };
 typedef struct hold_object {
     object_ref ref;
     uint64_t size;
-    bool shown;       /* somebody was given the ref */
+    bool shown;       /* its reference was given out */
     bool may_be_lost; /* it was deleted, or its file was lost */
     struct {
-        uint32_t holds, views; /* of the process that is in this place now */
-        const uint8_t *data;   /* of the view */
+        uint32_t holds, views; /* of the present process of this place */
+        const uint8_t *data;   /* bytes of the view */
     } at[HOLD_PLACES_MAX];
 } hold_object;
 
@@ -34,17 +35,17 @@ typedef struct hold_checker {
 
 void hold_checker_init(hold_checker *checker, sim *sim, const arena *arena);
 
-/* NULL: there were enough. The bytes of an object follow from its number here. */
+/* NULL: there are enough objects. The bytes of an object follow from its number. */
 hold_object *hold_checker_add(hold_checker *checker, uint64_t size);
 void hold_checker_write(const hold_checker *checker, const hold_object *object, uint8_t *data);
 
-/* bytes checked */
+/* checks the bytes */
 void hold_checker_viewed(hold_checker *checker, hold_object *object, size_t place, const void *data);
-/* before it ends */
+/* before the view ends */
 void hold_checker_unview(hold_checker *checker, hold_object *object, size_t place);
 void hold_checker_gone(hold_checker *checker, size_t place); /* the process there holds nothing any more */
 void hold_checker_file_lost(hold_checker *checker, uint64_t slot);
 
 bool hold_checker_is_held(const hold_object *object);
 void hold_checker_check(hold_checker *checker);       /* after every event */
-void hold_checker_check_bytes(hold_checker *checker); /* of everything that is viewed */
+void hold_checker_check_bytes(hold_checker *checker); /* of all viewed objects */

@@ -13,13 +13,13 @@ enum { WAY_US = 60, DEATH_SEEN_US = 200, JOIN_US = 100 };
 
 typedef enum note_kind { NOTE_REF, NOTE_TOOK, NOTE_ANSWER, NOTE_JOIN, NOTE_BURIAL } note_kind;
 
-typedef struct note { /* something on its way */
+typedef struct note { /* a message in flight */
     list place;
     hold_processes *all;
     note_kind kind;
     size_t to;
     uint64_t to_process;
-    size_t from; /* NOTE_REF: who keeps a hold for it; from_process 0: nobody */
+    size_t from; /* NOTE_REF: process that keeps a hold for it; from_process 0: none */
     uint64_t from_process;
     hold_object *object;
     store_client_request request; /* NOTE_ANSWER */
@@ -44,7 +44,7 @@ static bool is_alive(const hold_processes *all, size_t place, uint64_t process) 
     return all->places[place].state == PLACE_ALIVE && all->places[place].process == process;
 }
 
-/* ---- Hands. */
+/* ---- Hands: what a process has of an object. */
 
 static hand *find_hand(hold_place *place, const hold_object *object) {
     for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
@@ -63,7 +63,7 @@ static void count_holds(hold_place *place, hand *hand, int by) {
     hand->object->at[place->index].holds = hand->holds;
 }
 
-/* One hold less; the hand ends with the last. */
+/* Drops one hold; the hand ends with the last. */
 static void let_go(hold_place *place, hand *hand) {
     count_holds(place, hand, -1);
     if (!place->bare)
@@ -73,13 +73,13 @@ static void let_go(hold_place *place, hand *hand) {
     if (hand->holds == 0) *hand = (struct hand){0};
 }
 
-/* ---- Making. */
+/* ---- Creating. */
 
 static uint64_t draw_size(hold_processes *all) {
     rng *rng = rng_of(all);
     if (rng_below(rng, 10) < all->small) return rng_below(rng, 3000);
     return rng_chance(rng, 0.3) ? (uint64_t)rng_between(rng, STORE_CLIENT_SMALL + 1, 60000)
-                                : (uint64_t)rng_between(rng, 65536, 150000); /* these can be spilled */
+                                : (uint64_t)rng_between(rng, 65536, 150000); /* large enough to be spilled */
 }
 
 static void create(hold_place *place) {
@@ -112,13 +112,13 @@ static void finish(hold_place *place, hand *hand) {
     count_holds(place, hand, 1);
 }
 
-/* ---- Handing on. */
+/* ---- Passing references on. */
 
 static void remember(hold_place *place, hold_object *object) {
     place->known[rng_below(rng_of(place->all), HOLD_KNOWN_MAX)] = object;
 }
 
-/* One more hold of an object that this process holds. */
+/* Takes one more hold of an object that this process holds. */
 static void take_again(hold_place *place, hand *hand) {
     store_client_object *same;
     mr_status status = store_client_take(place->store, &hand->object->ref, &same);
@@ -152,14 +152,14 @@ static void tell_sender(hold_processes *all, size_t from, uint64_t from_process,
         send_after(all, WAY_US, (note){.kind = NOTE_TOOK, .to = from, .to_process = from_process, .object = object});
 }
 
-/* The object was not there. That is right only if who sent the reference is gone, and with it its hold. */
+/* The object does not exist. This is correct only if the sender of the reference is dead, and its hold with it. */
 static void missed(hold_processes *all, size_t from, uint64_t from_process) {
     sim_count(all->sim, "missed", 1);
     if (from_process != 0 && is_alive(all, from, from_process))
         sim_violation(all->sim, "process %" PRIu64 " gave a reference to an object that is gone", from_process);
 }
 
-/* The receiver has its own hold, or is gone. */
+/* The receiver has its own hold, or is dead. */
 static void took(hold_processes *all, const note *note) {
     hold_place *place = &all->places[note->to];
     hand *hand = find_hand(place, note->object);
@@ -168,12 +168,12 @@ static void took(hold_processes *all, const note *note) {
     let_go(place, hand);
 }
 
-/* A store takes it at once. False: it has no room for the entry, and is asked again. */
+/* A store process takes the hold at once. False: no room for the entry; it tries again. */
 static bool take(hold_place *place, const note *note) {
     hold_processes *all = place->all;
     hand *hand = find_hand(place, note->object);
     if (hand == NULL) hand = free_hand(place);
-    if (hand == NULL) { /* not wanted: the message is answered all the same */
+    if (hand == NULL) { /* not wanted: the message is answered in any case */
         tell_sender(all, note->from, note->from_process, note->object);
         return true;
     }
@@ -213,7 +213,7 @@ static bool is_named(const object_header *header, const object_ref *ref) {
     return atomic_load(&header->owner) == ref->id.owner && atomic_load(&header->number) == ref->id.number;
 }
 
-/* What store_client_take does after its entry is written. */
+/* The part of store_client_take after its entry is written. */
 static void confirm_hold(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
     const object_ref *ref = &hand->object->ref;
@@ -245,7 +245,7 @@ static void ask_restore(hold_place *place, hand *hand) {
     hold_server_ask(place->all->server, place->process, &request);
 }
 
-/* What store_client_view does after the entry is pinned. */
+/* The part of store_client_view after the entry is pinned. */
 static void confirm_pin(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
     object_header *header = slot_of(place, hand->object);
@@ -298,7 +298,7 @@ static void unview(hold_place *place, hand *hand) {
         store_client_unview(place->store, hand->stored);
 }
 
-/* ---- Acting. */
+/* ---- Random actions. */
 
 static void act_held(hold_place *place, hand *hand) {
     hold_processes *all = place->all;
@@ -330,7 +330,7 @@ static void act_on(hold_place *place, hand *hand) {
     }
 }
 
-/* A ref that was seen once is tried again; nobody keeps the object for us. */
+/* Tries an old reference again; no process keeps the object for it. */
 static void try_again(hold_place *place) {
     hold_object *object = place->known[rng_below(rng_of(place->all), HOLD_KNOWN_MAX)];
     note note = {.kind = NOTE_REF, .object = object};
@@ -365,11 +365,11 @@ void hold_place_act(hold_place *place) {
     hold_checker_check(all->checker);
 }
 
-/* ---- What arrives. */
+/* ---- Receiving. */
 
 static void opened(hold_place *place, mr_status status, extent lease_page) {
     hold_processes *all = place->all;
-    if (status != MR_OK) { /* no room for a desk: again, later */
+    if (status != MR_OK) { /* no room for a process page: retried later */
         place->state = PLACE_EMPTY;
         send_after(all, JOIN_US, (note){.kind = NOTE_JOIN, .to = place->index});
         return;
@@ -464,7 +464,7 @@ void hold_processes_answered(hold_processes *all, uint64_t process, const store_
                               .retry_us = retry_us});
 }
 
-/* ---- Coming and going. */
+/* ---- Joining and leaving. */
 
 static mr_status ask(void *context, const store_client_request *request) {
     hold_place *place = context;
@@ -473,12 +473,12 @@ static mr_status ask(void *context, const store_client_request *request) {
 }
 
 enum {
-    OTHERS_GO_ON = 5,  /* one step in so many */
-    ROUND_STEPS = 8,   /* of the store server: up to two whole rounds */
-    DEATHS_INSIDE = 3, /* a part of the deaths of an act */
+    OTHERS_GO_ON = 5,  /* one step in this many */
+    ROUND_STEPS = 8,   /* steps of the store server: up to two whole rounds */
+    DEATHS_INSIDE = 3, /* divisor of `deaths` for each step inside an operation */
 };
 
-/* Inside an operation of a store. */
+/* Called between two steps of an operation of a store process. */
 static void step(void *context) {
     hold_place *place = context;
     hold_processes *all = place->all;
@@ -505,7 +505,7 @@ void hold_place_join(hold_place *place) {
 
 static void close_place(hold_place *place) {
     hold_checker_gone(place->all->checker, place->index);
-    for (size_t i = 0; i < HOLD_HANDS_MAX; i++) { /* who waits for it to confirm sees its end */
+    for (size_t i = 0; i < HOLD_HANDS_MAX; i++) { /* processes that wait for its confirmation see its end */
         const hand *hand = &place->hands[i];
         if (hand->state == HAND_ADDED) tell_sender(place->all, hand->from, hand->from_process, hand->object);
     }
@@ -529,7 +529,7 @@ void hold_place_leave(hold_place *place) {
         hold_place_kill(place);
         return;
     }
-    hold_checker_gone(place->all->checker, place->index); /* others go on while it closes */
+    hold_checker_gone(place->all->checker, place->index); /* other processes run while it closes */
     if (place->bare) {
         for (size_t i = 0; i < HOLD_HANDS_MAX; i++)
             if (place->hands[i].state != HAND_NONE) hold_table_remove(&place->holds, place->hands[i].entry);

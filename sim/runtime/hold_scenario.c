@@ -1,11 +1,10 @@
 /* hold_scenario.c — see hold_scenario.h.
  *
- * Two to four processes over one small arena: they make objects, hand references on, take, view, delete and drop them,
- * try old references again, and die between any two steps, those inside an operation of a store included
- * (hold_process.h). Beside them the store server collects, spills, restores and inherits, in steps too. In the end
- * no process dies any more and all is dropped; then nothing may be left: no object, no stretch, no file, no byte.
- *
- * Real processes that are killed inside each operation are the business of tests/store_kill_test.c. */
+ * Two to four processes over one small arena: they create objects, pass references on, take, view, delete and drop
+ * them, try old references again, and die between any two steps, also inside an operation of a store process
+ * (hold_process.h). Meanwhile the store server collects, spills, restores and takes over holds of dead processes, in
+ * steps too. In the end no process dies any more and all objects are dropped; then nothing may be left: no object, no
+ * extent, no file, no byte. tests/store_kill_test.c kills real processes inside each operation. */
 #include "sim/runtime/hold_scenario.h"
 
 #include <inttypes.h>
@@ -25,7 +24,7 @@ typedef struct world {
     hold_processes processes;
 } world;
 
-/* ---- The house's events. */
+/* ---- Events of the store server. */
 
 static void on_answered(void *context, uint64_t process, const store_client_request *request, mr_status status,
                         extent extent, int64_t retry_us) {
@@ -66,7 +65,7 @@ static bool is_drained(void *context) {
     return hold_processes_are_done(&world->processes) && hold_server_is_quiet(&world->server);
 }
 
-/* All holds are gone, the processes are there: their makers can use every byte again. */
+/* All holds are gone, the processes still exist: their creators can use every byte again. */
 static void check_dropped(world *world) {
     hold_processes *all = &world->processes;
     for (int round = 0; round < 2; round++) {
@@ -89,7 +88,7 @@ static void check_dropped(world *world) {
     }
 }
 
-/* Everybody is gone: what is left are the pages of slots, all free. */
+/* All processes are gone: only pages of object headers are left, all free. */
 static void check_empty(world *world) {
     store_server_stats stats = store_server_stats_now(world->server.server);
     uint64_t used = extent_allocator_stats_now(world->server.allocator).used;

@@ -1,5 +1,5 @@
-/* hold_scenario.h — processes share objects in one arena, and die at any moment: the store server, the stores, the hold
- * tables. */
+/* hold_scenario.h — processes share objects in one arena, and die at any moment: tests the store server, the store
+ * clients and the hold tables. */
 #pragma once
 #include "sim/scenario.h"
 

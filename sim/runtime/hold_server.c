@@ -33,7 +33,7 @@ typedef struct house_job { /* a save or a load */
     list place;
     bool load;
     uint64_t ticket, file, size;
-    uint64_t slot; /* of a load: whose file it is */
+    uint64_t slot; /* of a load: object of the file */
     uint8_t *data; /* in the arena */
 } house_job;
 
@@ -130,7 +130,7 @@ static mr_status run_load(hold_server *server, const house_job *job) {
         memcpy(job->data, file->bytes, job->size);
         return MR_OK;
     }
-    if (file == NULL) return error_set(MR_CORRUPT, "the file was forgotten"); /* and so was the object */
+    if (file == NULL) return error_set(MR_CORRUPT, "the file was forgotten"); /* so the object was forgotten, too */
     sim_count(server->sim, "files lost", 1);
     server->events->file_lost(server->context, job->slot);
     return error_set(MR_CORRUPT, "the file has other bytes");
@@ -150,7 +150,7 @@ static mr_status run_save(hold_server *server, const house_job *job) {
 static void disk_work(void *context, uint64_t unused) {
     hold_server *server = context;
     if (server->stopped || list_empty(&server->jobs)) return;
-    if (server->round != 0) { /* the loop is busy: the answer waits */
+    if (server->round != 0) { /* a round is in progress: the answer waits */
         sim_after(server->sim, STEP_US, disk_work, server, 0);
         return;
     }
@@ -169,7 +169,7 @@ static void nudge(void *context, uint64_t process) { sim_count(((hold_server *)c
 
 static const store_server_ops ops = {extent_alloc, extent_free, save, load, forget, nudge};
 
-/* ---- The line of requests. */
+/* ---- The queue of requests. */
 
 static void serve(void *context, uint64_t unused);
 
@@ -212,7 +212,7 @@ static void lend(hold_server *server, house_message *message, lease_kind kind, u
     server->events->answered(server->context, message->process, &message->request, status, extent, retry_us);
 }
 
-/* True: the control message is still needed. */
+/* True: the message must not be freed yet. */
 static bool serve_message(hold_server *server, house_message *message) {
     switch (message->kind) {
     case MESSAGE_JOIN: lend(server, message, LEASE_PAGE, 0); return false;
@@ -252,7 +252,7 @@ static void serve(void *context, uint64_t unused) {
     sim_after(server->sim, draw(server, SERVE_US), serve, server, 0);
 }
 
-/* ---- Rounds. */
+/* ---- Rounds of the store server. */
 
 /* 1: read the tables. 2: condemn, or choose. 3: read again. 4: decide, or send. */
 static void round_step(hold_server *server) {
@@ -303,7 +303,7 @@ void hold_server_collect_now(hold_server *server) {
     server->events->changed(server->context);
 }
 
-/* ---- Life. */
+/* ---- Creating and destroying. */
 
 void hold_server_init(hold_server *server, sim *sim, uint64_t bytes, const hold_server_events *events, void *context) {
     *server = (hold_server){.sim = sim, .events = events, .context = context, .saves_left = UINT64_MAX};

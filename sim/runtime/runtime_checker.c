@@ -7,8 +7,8 @@
 #include "base/assert.h"
 
 enum {
-    FAILED_STARTS = 5, /* then the node says that there will be no workers */
-    NOTICE_US = 10000, /* by then everybody knows that a process is dead */
+    FAILED_STARTS = 5, /* after this many the node reports that no workers can start */
+    NOTICE_US = 10000, /* by then all processes know that a process is dead */
 };
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -16,7 +16,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
     return x ^ x >> 31;
 }
 
-/* Whether, and how many, others a body starts follows from its key. */
+/* The key decides whether a body starts other works, and how many. */
 static uint32_t nested_of(const runtime_checker *checker, uint64_t key, uint32_t depth) {
     if (depth >= RUNTIME_DEPTH_MAX || mix(key, 1) % 1000 >= checker->nesting) return 0;
     return 1 + (uint32_t)(mix(key, 2) % 2);
@@ -116,7 +116,7 @@ bool runtime_checker_is_alive(const runtime_checker *checker, uint64_t process) 
 
 /* ---- Begins. */
 
-/* What was lost with a process may come again in the next one. */
+/* Calls that were lost with a process may be begun again in the next one. */
 static void check_order(runtime_checker *checker, const runtime_work *work, uint64_t process) {
     for (size_t i = 0; i < checker->count; i++) {
         const runtime_work *other = &checker->works[i];
@@ -154,7 +154,7 @@ void runtime_checker_reset(runtime_checker *checker, uint64_t a, uint64_t b) {
     size_t at = checker->reset_count++ % RUNTIME_RESETS;
     checker->resets[at].a = a, checker->resets[at].b = b;
     checker->resets[at].known_us = sim_now_us(checker->sim) + NOTICE_US;
-    runtime_checker_died(checker); /* for all that is lost, it might as well have been */
+    runtime_checker_died(checker); /* a break loses works as a death does */
     for (size_t i = 0; i < checker->count; i++) {
         runtime_work *work = &checker->works[i];
         if (!work->settled && (work->owner == a || work->owner == b)) work->unsure = true;
@@ -200,7 +200,7 @@ void runtime_checker_check_actor(runtime_checker *checker, mr_actor id, bool dea
 
 static bool failed_with(const runtime_work *work, mr_status status) { return work->settled && work->status == status; }
 
-/* Something that it needs has failed in this way. */
+/* One of its arguments failed with this status. */
 static bool is_inherited(const runtime_checker *checker, const runtime_work *work, mr_status status) {
     for (size_t i = 0; i < work->input_count; i++)
         if (failed_with(&checker->works[work->inputs[i]], status)) return true;
@@ -210,7 +210,7 @@ static bool is_inherited(const runtime_checker *checker, const runtime_work *wor
     return false;
 }
 
-/* A process that was dead already may not have been known to be. */
+/* Includes recent earlier deaths, which may have been unknown then. */
 static size_t deaths_since(const runtime_checker *checker, int64_t since_us) {
     size_t count = 0;
     for (size_t i = 0; i < checker->deaths; i++) count += checker->deaths_us[i] + NOTICE_US >= since_us;
@@ -219,14 +219,14 @@ static size_t deaths_since(const runtime_checker *checker, int64_t since_us) {
 
 static bool actor_is_lost(const runtime_checker *checker, const runtime_work *work) {
     const runtime_actor *actor = &checker->actors[work->actor];
-    /* it goes with its program */
+    /* it ends with its job */
     if (!actor->detached && !runtime_checker_is_alive(checker, actor->owner)) return true;
-    bool died = deaths_since(checker, actor->created_us) > actor->restarts; /* also one that was not made yet */
+    bool died = deaths_since(checker, actor->created_us) > actor->restarts; /* also an actor that was not created yet */
     return actor->killed || actor->fails || may_be_evicted(checker, actor) || died ||
            deaths_since(checker, work->submitted_us) > 0;
 }
 
-/* It, or the work whose body has started it; or nobody is left who waits for that. */
+/* The work was cancelled, or the work whose body started it; or no process waits for that any more. */
 static bool is_cancelled(const runtime_checker *checker, const runtime_work *work) {
     for (;; work = &checker->works[work->parent]) {
         if (work->cancelled || work->unsure || !runtime_checker_is_alive(checker, work->owner)) return true;
@@ -238,7 +238,7 @@ bool runtime_checker_place_may_be_gone(const runtime_checker *checker, const run
     return place->removed || !runtime_checker_is_alive(checker, place->owner);
 }
 
-/* The worker that submitted it is about to be killed, with its program or for the actor that it was. */
+/* The worker that submitted it is about to be killed, with its job or with its actor. */
 static bool is_programs_end(const runtime_checker *checker, const runtime_work *work) {
     if (work->parent == SIZE_MAX) return false;
     const runtime_work *parent = &checker->works[work->parent];
@@ -256,13 +256,13 @@ static bool is_true(const runtime_checker *checker, const runtime_work *work, mr
     if (work->place != SIZE_MAX && status == MR_NOT_FOUND)
         return runtime_checker_place_may_be_gone(checker, &checker->places[work->place]);
     if (work->actor != SIZE_MAX && status == MR_NOT_FOUND)
-        return may_be_evicted(checker, &checker->actors[work->actor]); /* before it was made */
+        return may_be_evicted(checker, &checker->actors[work->actor]); /* before it was created */
     if (work->actor != SIZE_MAX) return status == MR_ACTOR_DIED && actor_is_lost(checker, work);
     if (status != MR_WORKER_DIED && !(status == MR_OBJECT_LOST && checker->large)) return false;
     return deaths_since(checker, work->submitted_us) > (work->gave ? 0 : work->retries);
 }
 
-/* A moment later: what it hangs on may end behind it. */
+/* Checks a moment later: the cause of the failure may be recorded after it. */
 static void check_reason(void *context, uint64_t number) {
     runtime_checker *checker = context;
     const runtime_work *work = &checker->works[number];

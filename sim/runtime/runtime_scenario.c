@@ -1,17 +1,17 @@
 /* runtime_scenario.c — see runtime_scenario.h.
  *
- * A few programs that come and go on one machine (sim_runtime.h): graphs of tasks, nested ones, joins, groups, actors
- * and calls, cancellations (of bodies that ask and of bodies that do not), results without a waiter, and in some
- * seeds detached actors, which others call when their program is over, large values, which lie in shared memory
- * (sim_store.h), placement groups, and streams (sim_stream.h). The network is that of shared memory: it loses
- * and reorders nothing, takes its time, and is full at times; in some seeds links between programs and workers break.
+ * A few drivers that start and end on one machine (sim_runtime.h): graphs of tasks, nested ones, joins, batches, actors
+ * and calls, cancellations (of bodies that check for it and of bodies that do not), results without a waiter. Some
+ * seeds have detached actors, which others call after their job is over; large values, which lie in shared memory
+ * (sim_store.h); placement groups; and streams (sim_stream.h). The network models shared memory: it loses and reorders
+ * nothing, delays messages, and is full at times; in some seeds links between drivers and workers break.
  *
  *   trouble   workers die at any moment or fail to start; drivers die, and sometimes the node
- *   calm      nothing dies any more, nothing is submitted: every work ends
- *   rest      results are dropped, actors killed: no lease, no object, nothing is taken
+ *   calm      no process dies any more, nothing is submitted: every work ends
+ *   rest      results are dropped, actors killed: no lease and no object is left, no resource is in use
  *   empty     the drivers leave: no worker is left
  *
- * The checker (runtime_checker.h) checks every work on the way. */
+ * The checker (runtime_checker.h) checks every work. */
 #include "sim/runtime/runtime_scenario.h"
 
 #include <inttypes.h>
@@ -25,14 +25,14 @@
 
 #define TROUBLE_US INT64_C(40000)
 #define CALM_US    INT64_C(2000000)
-#define REST_US    INT64_C(5000000) /* some leases stay a while without work, one after the other */
+#define REST_US    INT64_C(5000000) /* leases stay idle for a while, one after the other */
 #define EMPTY_US   INT64_C(100000)
 #define ACT_US     INT64_C(1500)
 #define DEATH_US   INT64_C(6000)
 #define KILL_US    INT64_C(3000)
 #define LATE_US    INT64_C(10000)
 
-#define LARGE_SEEDS 0.06 /* the memory that they need takes more time than all the rest */
+#define LARGE_SEEDS 0.06 /* rare, because memory for large values dominates the run time */
 #define ARENA_BYTES (ARENA_EXTENTS_OFFSET + (UINT64_C(24) << 20))
 
 static sim_runtime *cluster_of(const sim_node *node) { return sim_node_state(node); }
@@ -93,7 +93,7 @@ static void lose_driver(sim_runtime_world *world) {
     add_driver(world);
 }
 
-/* All links between two processes that are no node. */
+/* Breaks all links between two processes other than the node. */
 static void break_links(sim_runtime_world *world) {
     rng *rng = sim_rng(world->sim);
     sim_node *driver = world->drivers[rng_below(rng, world->driver_count)];
@@ -121,7 +121,7 @@ static void strike(void *context, uint64_t node_dies) {
     } else if (rng_chance(rng, world->detached > 0 ? 0.3 : 0.1)) {
         lose_driver(world);
     } else if (world->site_count >= SIM_RUNTIME_SITES / 2) {
-        ; /* some are left for the calm */
+        ; /* some are kept for the calm phase */
     } else if (world->resets && world->site_count > 0 && rng_chance(rng, 0.4)) {
         break_links(world);
     } else {
@@ -141,7 +141,7 @@ static bool all_ended(void *context) {
 
 static void drop_all(void *context, uint64_t unused) {
     sim_runtime *runtime = context;
-    if (!runtime->worker.joined && runtime->worker.over == NULL) { /* it has just begun: mr_init has not returned */
+    if (!runtime->worker.joined && runtime->worker.over == NULL) { /* it has just started: mr_init has not returned */
         sim_node_after(runtime->node, LATE_US, drop_all, runtime, 0);
         return;
     }
@@ -157,7 +157,7 @@ static void on_drivers(sim_runtime_world *world, sim_fn *fn) {
 static void remove_places(void *context, uint64_t again) {
     sim_runtime *runtime = context;
     sim_runtime_remove_places(runtime);
-    if (again) sim_node_after(runtime->node, LATE_US, remove_places, runtime, 0); /* some were on their way */
+    if (again) sim_node_after(runtime->node, LATE_US, remove_places, runtime, 0); /* some requests were in flight */
 }
 
 static bool is_at_rest(void *context) {
@@ -235,7 +235,7 @@ static void play(sim_runtime_world *world) {
         return;
     }
     sim_runtime_world_check_actors(world);
-    if (!sim_run(world->sim, sim_now_us(world->sim) + LATE_US)) return; /* what drivers said that are gone comes, too */
+    if (!sim_run(world->sim, sim_now_us(world->sim) + LATE_US)) return; /* messages of dead drivers arrive, too */
     on_drivers(world, drop_all);
     if (!sim_run_until(world->sim, sim_now_us(world->sim) + REST_US, is_at_rest, world, &ended)) return;
     check_rest(world);
@@ -263,7 +263,8 @@ static void set_network(sim *sim, rng *rng) {
     use_network(sim, &conditions);
 }
 
-/* Where values travel by name, what is said about them takes long and crosses other messages, and much is cancelled. */
+/* Large values are passed by reference: the messages about them take long and overtake others, and many works are
+ * cancelled. */
 static void begin_large(sim_runtime_world *world, rng *rng) {
     sim_network_conditions conditions = sim_network_calm;
     conditions.delay_min_us = 1;

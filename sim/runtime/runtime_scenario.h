@@ -1,4 +1,4 @@
-/* runtime_scenario.h — a node, its programs and their workers: tasks and actors while processes die. */
+/* runtime_scenario.h — a node, its drivers and their workers: tasks and actors while processes die. */
 #pragma once
 #include "sim/scenario.h"
 

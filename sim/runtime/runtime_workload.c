@@ -12,7 +12,7 @@
 
 enum { GROUP_US = 2000, JOIN_RETRIES = 3 };
 
-/* ---- Values: a number, many bytes that begin and end with it, or (of a join) a list of such. */
+/* ---- Values: a number, many bytes that begin and end with it, or (of a join) a list of these. */
 
 static mr_status read_number(const mr_value *value, int64_t *out) {
     mr_span bytes;
@@ -65,7 +65,7 @@ static void tell_failure(const sim_runtime *runtime, const runtime_work *work, c
                    "work %d failed: %s", (int)runtime_checker_number(&runtime->world->checker, work), text);
 }
 
-/* What came of a work without anybody waiting for it. */
+/* Settles a work for which no process waits. */
 mr_status sim_runtime_settle_now(sim_runtime *runtime, runtime_work *work, object *result) {
     int64_t value = 0;
     result->seen = true;
@@ -98,12 +98,12 @@ watch *sim_runtime_watch(sim_runtime *runtime, runtime_work *work, object *objec
     return watch;
 }
 
-/* Sends the work off; its maker's hold on the result goes with it. */
+/* Submits the work; the creator's hold on the result goes with it. */
 mr_status sim_runtime_send(sim_runtime *runtime, runtime_work *work, const mr_arg *args, object *result) {
     core_worker *worker = &runtime->worker;
     const char *name = work->is_join ? SIM_RUNTIME_JOIN : work->actor == SIZE_MAX ? "sim_work" : "work";
     invocation_plan plan = {.name = name_table_get_text(&worker->names, name, (span){0}),
-                            .args = args + work->is_join, /* which has no number */
+                            .args = args + work->is_join, /* a join has no number */
                             .count = !work->is_join + work->input_count,
                             .results = &result,
                             .returns = 1,
@@ -125,8 +125,9 @@ mr_status sim_runtime_send(sim_runtime *runtime, runtime_work *work, const mr_ar
     return status;
 }
 
-/* `held`: also one of a group that was not submitted. A call outside of it that waits for a later call of the same
- * actor in it would wait for ever, as it should. Streams are nobody's arguments: they are dropped on the way. */
+/* `held`: also a result of a batch that was not submitted. A call outside the batch that waits for a later call of the
+ * same actor in the batch would wait for ever, which is correct behaviour. Streams are never arguments: they are
+ * dropped early. */
 static size_t draw_kept(sim_runtime *runtime, bool held, bool streams) {
     size_t start = rng_below(sim_runtime_rng(runtime), SIM_RUNTIME_KEPT);
     for (size_t i = 0; i < SIM_RUNTIME_KEPT; i++) {
@@ -163,7 +164,7 @@ static void draw_plan(sim_runtime *runtime, runtime_work *work, mr_arg *args) {
     work->sequence = work->is_held ? RUNTIME_UNSENT : sequence;
 }
 
-/* Submits what was drawn, and keeps its result there. */
+/* Submits the drawn work, and keeps its result at that index. */
 static void submit_and_keep(sim_runtime *runtime, runtime_work *work, const mr_arg *args, size_t place) {
     runtime_checker *checker = &runtime->world->checker;
     object *result = object_create(&runtime->worker.objects, true);
@@ -184,7 +185,7 @@ static void submit_and_keep(sim_runtime *runtime, runtime_work *work, const mr_a
     }
     if (result->state == OBJECT_PENDING)
         sim_runtime_watch(runtime, work, result);
-    else /* failed at once: what it needs has */
+    else /* failed at once: one of its arguments failed */
         (void)sim_runtime_settle_now(runtime, work, result);
     runtime->kept[place] = result;
     runtime->kept_works[place] = (size_t)runtime_checker_number(checker, work);
@@ -224,7 +225,8 @@ void sim_runtime_join(sim_runtime *runtime) {
     submit_and_keep(runtime, work, args, place);
 }
 
-/* What is in the group runs from now on, calls of actors in the order in which they are in it; or never. */
+/* Submits the batch: its works run from now on, calls of an actor in the order of the batch; or drops it: they never
+ * run. */
 static void end_group(void *context, uint64_t dropped) {
     sim_runtime *runtime = context;
     runtime_checker *checker = &runtime->world->checker;
@@ -272,9 +274,9 @@ void sim_runtime_cancel(sim_runtime *runtime) {
     if (kept == SIZE_MAX || runtime->kept[kept]->state != OBJECT_PENDING) return;
     runtime_work *work = &runtime->world->checker.works[runtime->kept_works[kept]];
     bool force = work->actor == SIZE_MAX && !work->is_held && rng_chance(sim_runtime_rng(runtime), 0.1) &&
-                 runtime->world->site_count < SIM_RUNTIME_SITES / 2; /* it costs a worker */
+                 runtime->world->site_count < SIM_RUNTIME_SITES / 2; /* a forced cancellation costs a worker */
     mr_status status = invocation_cancel(runtime->kept[kept], force ? WIRE_BY_FORCE : WIRE_WITH_CHILDREN);
-    if (status == MR_BUSY && force) return; /* a forced one may be asked to come again */
+    if (status == MR_BUSY && force) return; /* a forced one may have to be repeated */
     work->cancelled = true;
     if (status != MR_OK)
         sim_violation(runtime->world->sim, "a work without a result cannot be cancelled: %s", mr_last_error());

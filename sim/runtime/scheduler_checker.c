@@ -13,7 +13,7 @@ void scheduler_checker_init(scheduler_checker *checker, sim *sim, const resource
 
 void scheduler_checker_fini(scheduler_checker *checker) { scheduler_destroy(checker->scheduler); }
 
-/* ---- Finding. */
+/* ---- Lookup. */
 
 static checker_client *client_of(scheduler_checker *checker, uint64_t id) {
     for (size_t i = 0; i < checker->client_count; i++)
@@ -71,7 +71,7 @@ const checker_group *scheduler_checker_group(const scheduler_checker *checker, u
 
 static bool is_the_machines(const checker_request *request) { return request->need.group == 0; }
 
-/* Of what the machine has besides groups. */
+/* Whether the worker uses needed resources of the machine outside placement groups. */
 static bool takes_of(const checker_worker *worker, const resources *need) {
     if (worker->need.group != 0) return false;
     for (uint32_t k = 0; k < need->count && worker->lease != 0 && !worker->blocked; k++)
@@ -79,7 +79,7 @@ static bool takes_of(const checker_worker *worker, const resources *need) {
     return false;
 }
 
-/* How many leases the client has that take of what is needed. */
+/* Number of the client's leases that use a needed resource. */
 static uint32_t share_of(const scheduler_checker *checker, uint64_t client, const resources *need) {
     uint32_t count = 0;
     for (size_t i = 0; i < checker->worker_count; i++)
@@ -87,7 +87,7 @@ static uint32_t share_of(const scheduler_checker *checker, uint64_t client, cons
     return count;
 }
 
-/* The same of all clients of a program, whose workers they have. */
+/* The same for all clients of a job, whose workers they use. */
 static uint32_t program_share_of(const scheduler_checker *checker, uint32_t program, const resources *need) {
     uint32_t count = 0;
     for (size_t i = 0; i < checker->worker_count; i++)
@@ -95,7 +95,7 @@ static uint32_t program_share_of(const scheduler_checker *checker, uint32_t prog
     return count;
 }
 
-/* Whether it could be met at all. */
+/* Whether the request could ever be met. */
 static bool can_be_met(const scheduler_checker *checker, const checker_request *request) {
     const checker_group *group = scheduler_checker_group(checker, request->places);
     return group == NULL || !group->never;
@@ -116,7 +116,7 @@ static void drop_worker(scheduler_checker *checker, checker_worker *worker) {
     *worker = checker->workers[--checker->worker_count];
 }
 
-/* ---- The books against what the scheduler shows. */
+/* ---- The records compared with the scheduler's state. */
 
 static bool has_something(const checker_worker *worker) { return worker->lease != 0 || worker->kept; }
 
@@ -144,7 +144,7 @@ static resources free_in(const scheduler_checker *checker, const checker_group *
     return left;
 }
 
-/* The bundle that it is met from, counted from 1; 0: none has room. */
+/* The bundle that meets the need, counted from 1; 0: none has room. */
 static uint32_t bundle_for(const scheduler_checker *checker, const resources *need) {
     const checker_group *group = scheduler_checker_group(checker, need->group);
     for (uint32_t i = 0; group != NULL && group->placed && i < group->count; i++) {
@@ -280,7 +280,7 @@ void scheduler_checker_keep(scheduler_checker *checker, uint64_t client, uint64_
     end_lease(worker);
     worker->kept = true;
     worker->need = *from_now_on;
-    worker->need.bundle = bundle; /* that it was met from */
+    worker->need.bundle = bundle; /* bundle that met it */
     mr_status status = scheduler_keep(checker->scheduler, client, lease, from_now_on);
     if (status != MR_OK) sim_violation(checker->sim, "lease %" PRIu64 " cannot be kept", lease);
     check(checker);
@@ -333,15 +333,15 @@ static const checker_request *due(const scheduler_checker *checker) {
     return NULL;
 }
 
-/* Whatever it has asked for in a group may come first. */
+/* A client's requests in placement groups may come first. */
 static bool is_first_fitting(const scheduler_checker *checker, const checker_request *request, const resources *left) {
     for (const checker_request *at = checker->requests; at < request; at++)
         if (at->client == request->client && (!is_the_machines(at) || resources_fit(&at->need, left))) return false;
     return true;
 }
 
-/* Only those are compared that could have had it: what they need is free, and not kept for another, and a worker of
- * their program is idle. */
+/* Compares only requests that could have been granted: their resources are free and not kept for another request, and a
+ * worker of their job is idle. */
 static void check_fairness(scheduler_checker *checker, const checker_request *granted, resources left) {
     const checker_request *first = due(checker);
     if (first == granted) return;
@@ -377,7 +377,7 @@ static void note_passed(scheduler_checker *checker, const checker_request *grant
         at->passed += is_the_machines(at) && share_of(checker, at->client, &at->need) == 0;
 }
 
-/* What is not a group's own affair. */
+/* Checks the order of requests outside placement groups. */
 static void check_turn(scheduler_checker *checker, const checker_request *request) {
     resources left = free_now(checker, false);
     if (!resources_fit(&request->need, &left))

@@ -18,15 +18,15 @@ typedef enum tell_kind {
     TELL_LOST,      /* a client: lease */
     TELL_REFUSED,   /* a client: ticket */
     TELL_JOB,       /* a worker: owner, lease */
-    TELL_STEP,      /* a worker: what it runs goes on */
+    TELL_STEP,      /* a worker: its job continues */
     TELL_DEATH,     /* the node: process */
     TELL_SPAWNED,   /* the node: program */
     TELL_UNSPAWNED, /* the node: program */
-    TELL_CREATED,   /* the node: actor, start, whether it was said before the process died */
+    TELL_CREATED,   /* the node: actor, start, whether the report precedes the death of the process */
     TELL_UNCREATED,
 } tell_kind;
 
-typedef struct notice { /* something on its way to somebody */
+typedef struct notice { /* a message in flight */
     list place;
     machine *machine;
     tell_kind kind;
@@ -43,7 +43,7 @@ static void tell_after(machine *machine, int64_t delay_us, notice what) {
     sim_after(machine->sim, delay_us, arrive, sent, 0);
 }
 
-/* To a process: in order. */
+/* Sends a message to a process: in order. */
 static void tell(machine *machine, notice what) {
     machine_process *to = machine_process_of(machine, what.to);
     int64_t now_us = sim_now_us(machine->sim), at_us = now_us + rng_between(sim_rng(machine->sim), 1, TELL_US);
@@ -96,7 +96,7 @@ static bool has_group(const machine *machine, const resources *need) {
 
 static void ask(machine *machine, machine_process *client, size_t index) {
     machine_shape *shape = &client->shapes[index];
-    if (!has_group(machine, &shape->need)) shape->backlog = 0; /* whoever waits for it is told */
+    if (!has_group(machine, &shape->need)) shape->backlog = 0; /* its waiting clients are notified */
     while (shape->requested < REQUESTS && shape->requested < shape->backlog &&
            client->lease_count + shape->requested < LEASES_WANTED) {
         size_t place = 0;
@@ -128,7 +128,7 @@ void machine_drop_work(machine *machine, machine_process *process) {
                 scheduler_checker_cancel(&machine->scheduler, process->id, shape->tickets[place]);
                 shape->tickets[place] = 0;
                 shape->requested--;
-            } else { /* the grant is on its way */
+            } else { /* the grant is in flight */
                 scheduler_checker_cancel(&machine->scheduler, process->id, shape->tickets[place]);
                 shape->cancelled[place] = true;
             }
@@ -153,7 +153,7 @@ static void give_back(machine *machine, machine_process *client, machine_lease *
     drop_lease(client, lease);
 }
 
-/* The lease gets the next job, or goes back. */
+/* Gives the lease the next job, or returns it. */
 static void use_lease(machine *machine, machine_process *client, machine_lease *lease) {
     machine_shape *shape = &client->shapes[lease->shape];
     if (shape->backlog == 0 || lease->reclaimed) {
@@ -186,7 +186,7 @@ static void granted(machine *machine, machine_process *client, uint64_t ticket, 
 
 static void go_on(machine *machine, machine_process *worker);
 
-/* A job that this client waited for is done; what a worker waited for lets its own job go on. */
+/* A job that this client waited for is done; if the client is a worker, its own job continues. */
 static void job_done(machine *machine, machine_process *client, uint64_t id) {
     machine_lease *lease = lease_of(client, id);
     if (lease == NULL) return;
@@ -197,7 +197,7 @@ static void job_done(machine *machine, machine_process *client, uint64_t id) {
     if (resumes) go_on(machine, client);
 }
 
-/* A worker whose job waits for another one that will never run. */
+/* The job of this worker waits for another job that will never run: it continues without it. */
 static void go_on_without(machine *machine, machine_process *client) {
     const machine_shape *shape = &client->shapes[0];
     if (client->blocked && shape->backlog + shape->requested == 0 && client->lease_count == 0) go_on(machine, client);
@@ -227,7 +227,7 @@ static void refused(machine *machine, machine_process *client, uint64_t ticket) 
 
 static void reclaimed(machine *machine, machine_process *client, uint64_t id) {
     machine_lease *lease = lease_of(client, id);
-    if (lease == NULL) return; /* it went back meanwhile */
+    if (lease == NULL) return; /* it was returned meanwhile */
     lease->reclaimed = true;
     if (!lease->running) use_lease(machine, client, lease);
 }
@@ -240,7 +240,7 @@ static void begin_job(machine *machine, machine_process *worker) {
 }
 
 static void take_job(machine *machine, machine_process *worker, uint64_t owner, uint64_t lease) {
-    if (lease == 0 && worker->job_count >= MACHINE_JOBS_MAX / 2) return; /* nobody waits for a call to an actor */
+    if (lease == 0 && worker->job_count >= MACHINE_JOBS_MAX / 2) return; /* no process waits for an actor call */
     MR_ASSERT(worker->job_count < MACHINE_JOBS_MAX);
     worker->jobs[worker->job_count++] = (machine_job){owner, lease};
     if (worker->job_count == 1) begin_job(machine, worker);
@@ -260,7 +260,7 @@ static const resources *draw_need(machine *machine) {
     return &other->shapes[rng_below(sim_rng(machine->sim), other->shape_count)].need;
 }
 
-/* Half way: the job ends, or needs another one first. */
+/* Half of the job is done: the job ends, or needs another one first. */
 static void step(machine *machine, machine_process *worker) {
     if (machine_alive_count(machine) >= MACHINE_ALIVE_MAX || !rng_chance(sim_rng(machine->sim), machine->nesting)) {
         end_job(machine, worker);
@@ -365,7 +365,7 @@ void machine_decide(machine *machine) {
     if (!sim_failed(machine->sim)) scheduler_checker_check_refused(&machine->scheduler);
 }
 
-/* ---- Groups. */
+/* ---- Placement groups. */
 
 void machine_group_add(machine *machine, machine_process *driver, const resources *bundles, uint32_t count, bool apart,
                        bool detached) {
@@ -438,16 +438,16 @@ static const node_actor_ops actor_ops = {.request = actor_request,
                                          .forget = actor_forget,
                                          .start = actor_start,
                                          .kill = actor_kill,
-                                         .dismiss = actor_kill, /* and it goes at once */
+                                         .dismiss = actor_kill, /* the process ends at once */
                                          .tell = actor_tell,
-                                         .died = actor_died}; /* no arguments that need anything */
+                                         .died = actor_died}; /* no arguments that hold resources */
 
 void machine_call_actor(machine *machine, size_t index) {
     const actor_entry *entry = &machine->actors.entries[index];
     if (entry->state == NODE_ACTOR_ALIVE) tell(machine, (notice){.kind = TELL_JOB, .to = entry->process});
 }
 
-/* ---- What arrives. */
+/* ---- Receiving. */
 
 static void at_node(machine *machine, const notice *notice) {
     switch (notice->kind) {
@@ -477,7 +477,7 @@ static void at_process(machine *machine, machine_process *to, const notice *noti
     }
 }
 
-/* A job for a worker that is dead is lost, and its owner learns it. */
+/* A job for a dead worker is lost, and its owner learns it. */
 static void at_nobody(machine *machine, const notice *notice) {
     if (notice->kind == TELL_JOB && notice->b != 0 && machine_process_of(machine, notice->a)->alive)
         tell(machine, (struct notice){.kind = TELL_LOST, .to = notice->a, .a = notice->b});
@@ -499,7 +499,7 @@ static void arrive(void *context, uint64_t unused) {
     machine_decide(machine);
 }
 
-/* ---- Life. */
+/* ---- Creating and destroying. */
 
 void machine_init(machine *machine, sim *sim, const resources *total, uint32_t prestart, uint32_t program_count) {
     *machine = (struct machine){.sim = sim, .total = *total, .program_count = program_count, .next_ticket = 1};

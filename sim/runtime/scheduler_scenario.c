@@ -1,17 +1,17 @@
 /* scheduler_scenario.c — see scheduler_scenario.h.
  *
- * One to three programs with a driver or two each, on a machine with a few CPUs, perhaps GPUs and something of the
- * owner's. Each driver has work of two or three shapes, from a hundredth of a CPU to the whole machine; some are greedy
- * and never run out of it. Jobs nest. Actors with and without names are made, called, killed and asked for. Placement
- * groups are made, used and removed, and go with their creators, unless they are detached.
+ * One to three jobs (Ray's sense) with a driver or two each, on a machine with a few CPUs, perhaps GPUs and a custom
+ * resource. Each driver has work of two or three shapes, from a hundredth of a CPU to the whole machine; some drivers
+ * never run out of work. Work nests. Actors with and without names are created, called, killed and looked up. Placement
+ * groups are created, used and removed, and end with their creators, unless they are detached.
  *
- *   trouble   processes end at any moment, workers fail to start, actors fail to be made
- *   load      nothing fails any more, and all drivers still want everything, in some seeds for long: none may wait
+ *   trouble   processes end at any moment, workers fail to start, actors fail to be created
+ *   load      there are no more failures, and all drivers still have work, in some seeds for long: no client may wait
  *             too long
- *   drain     no new work, no actors: everything that was asked for is granted and done
- *   empty     the drivers leave: nothing is leased, nothing is taken
+ *   drain     no new work, no actors: every request is granted and done
+ *   empty     the drivers leave: no lease is left, no resource is in use
  *
- * Two checkers (scheduler_checker.h, actor_checker.h) check every event and every decision on the way. */
+ * Two checkers (scheduler_checker.h, actor_checker.h) check every event and every decision. */
 #include "sim/runtime/scheduler_scenario.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@
 #define TROUBLE_US INT64_C(15000)
 #define LOAD_US    INT64_C(65000)
 #define DRAIN_US   INT64_C(200000)
-#define WAIT_US    INT64_C(60000) /* nobody waits longer than this while nothing fails */
+#define WAIT_US    INT64_C(60000) /* maximal wait of a client without failures */
 #define GAP_US     INT64_C(700)
 
 enum { DRIVERS_MAX = 5, GREEDY_WORK = 1000000 };
@@ -35,14 +35,14 @@ typedef struct world {
     machine machine;
     phase phase;
     double deaths;       /* share of ticks in which a process ends */
-    double actors;       /* in which something is done with actors */
-    double groups;       /* with groups */
-    resources shapes[6]; /* what work may need */
+    double actors;       /* share of ticks with an action on actors */
+    double groups;       /* share of ticks with an action on placement groups */
+    resources shapes[6]; /* resource needs of work */
     size_t shape_count;
-    char unrest[96]; /* who still has something to do in the end */
+    char unrest[96]; /* a process that still has work at the end */
 } world;
 
-/* ---- What is drawn. */
+/* ---- Random choices. */
 
 static void set(resources *resources, const char *name, double amount) {
     mr_status status = resources_set(resources, name, amount);
@@ -57,7 +57,7 @@ static resources draw_total(rng *rng) {
     return total;
 }
 
-/* A part of the machine: a fraction, one, all there is, or (rarely) more than that. */
+/* A part of the machine: a fraction, one, everything, or (rarely) more than that. */
 static resources draw_shape(rng *rng, const resources *total) {
     resources need = {0};
     for (uint32_t i = 0; i < total->count; i++) {
@@ -87,7 +87,7 @@ static machine_process *add_driver(world *world, uint32_t program) {
     return driver;
 }
 
-/* ---- The load. */
+/* ---- The workload. */
 
 static machine_process *draw_process(world *world, bool driver) {
     machine *machine = &world->machine;
@@ -99,7 +99,7 @@ static machine_process *draw_process(world *world, bool driver) {
     return NULL;
 }
 
-/* A bundle's worth of a group, if there is that group. */
+/* The resources of one bundle of the placement group, if that group exists. */
 static bool draw_bundle(world *world, const machine_group *group, resources *out) {
     const checker_group *known = scheduler_checker_group(&world->machine.scheduler, group->id);
     if (known == NULL) return false;

@@ -1,4 +1,4 @@
-/* scheduler_scenario.h — several programs share a machine's workers: the node's scheduler and its book of actors. */
+/* scheduler_scenario.h — several jobs share a machine's workers: the node's scheduler and its actor table. */
 #pragma once
 #include "sim/scenario.h"
 

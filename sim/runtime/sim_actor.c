@@ -1,4 +1,4 @@
-/* sim_actor.c — actors of the runtime scenario: drivers make them and kill them. See sim_runtime.h. */
+/* sim_actor.c — actors of the runtime scenario: drivers create and kill them. See sim_runtime.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -41,7 +41,7 @@ static void make_actor(sim_runtime *runtime) {
     birth->birth.told = birth_told;
     birth->actor = actor;
     list_push_back(&runtime->births, &birth->place);
-    if (actors_create(&runtime->worker.actors, &plan, args, 1, &birth->birth, &actor->id) != MR_OK) { /* it is over */
+    if (actors_create(&runtime->worker.actors, &plan, args, 1, &birth->birth, &actor->id) != MR_OK) { /* node gone */
         list_remove(&birth->place);
         free(birth);
     }

@@ -46,7 +46,7 @@ static void read_inputs(sim_runtime *runtime, int64_t *inputs) {
     }
 }
 
-/* The body's outcome is set; now it is called, and answered. */
+/* The body's result is set; now the body is called, and answered. */
 static void end_body(void *context, uint64_t unused) {
     sim_runtime *runtime = context;
     mr_call *call = runtime->call;
@@ -55,7 +55,7 @@ static void end_body(void *context, uint64_t unused) {
     if (work != NULL) {
         read_inputs(runtime, inputs);
         work->ends++;
-        /* when it has done all it should */
+        /* after all its works */
         if (work->fails && runtime->failed != MR_CLOSED) runtime->failed = MR_INVALID;
     }
     if (runtime->failed != MR_OK)
@@ -78,13 +78,13 @@ void sim_runtime_nested_ended(sim_runtime *runtime, const watch *watch, mr_statu
     sim_node_after(runtime->node, 1, end_body, runtime, 0);
 }
 
-/* One of the works that a body needs. MR_OK: it waits for it. */
+/* Starts one of the works that a body needs. MR_OK: the body waits for it. */
 static mr_status start_one_nested(sim_runtime *runtime, runtime_work *parent, uint32_t index) {
     runtime_checker *checker = &runtime->world->checker;
     objects *objects = &runtime->worker.objects;
     runtime_work *work = runtime_checker_add(checker, runtime->process, (size_t)(parent - checker->works), index);
     if (work == NULL) {
-        parent->fails = true; /* the scene is full: it ends as if it had failed by itself */
+        parent->fails = true; /* no room for another work: the body ends as if it had failed by itself */
         return MR_NOMEM;
     }
     work->retries = parent->retries;
@@ -110,7 +110,7 @@ static mr_status start_one_nested(sim_runtime *runtime, runtime_work *parent, ui
     return status;
 }
 
-/* Starts the works that its own needs. False: there are none. */
+/* Starts the works that its own work needs. False: there are none. */
 static bool start_nested(sim_runtime *runtime) {
     runtime_work *parent = runtime->work;
     runtime->waits = parent->nested + 1; /* one more than there are, until all are submitted */
@@ -125,12 +125,12 @@ static bool start_nested(sim_runtime *runtime) {
 
 static void half_body(void *context, uint64_t unused) {
     sim_runtime *runtime = context;
-    /* bodies are short: so must be its ticks */
+    /* bodies are short: so must be the intervals of ticks */
     worker_tick(runtime->worker.worker, 8 * sim_node_now_us(runtime->node));
     bool stops = runtime->call->cancelled && (runtime->work == NULL || !runtime->work->stubborn);
     bool has_nested = runtime->work != NULL && runtime->work->nested > 0;
     if (has_nested && runtime->worker.over != NULL) runtime->failed = MR_CLOSED;
-    if (stops) runtime->failed = MR_CANCELLED; /* a body that looks starts nothing more */
+    if (stops) runtime->failed = MR_CANCELLED; /* a body that checks for cancellation starts nothing more */
     if (!has_nested || runtime->worker.over != NULL || stops) {
         end_body(runtime, 0);
     } else if (start_nested(runtime)) {
@@ -146,7 +146,7 @@ static void begin_body(sim_runtime *runtime) {
     runtime_checker *checker = &runtime->world->checker;
     int64_t number = 0;
     runtime->failed = MR_OK;
-    if (strcmp(runtime->call->name->text, SIM_RUNTIME_JOIN) == 0) { /* its body is the library's own */
+    if (strcmp(runtime->call->name->text, SIM_RUNTIME_JOIN) == 0) { /* the library implements this body */
         sim_node_after(runtime->node, rng_between(sim_runtime_rng(runtime), 1, runtime->world->body_us), half_body,
                        runtime, 0);
         return;
@@ -166,7 +166,7 @@ static void begin_body(sim_runtime *runtime) {
 
 void sim_runtime_work_later(void *context, uint64_t unused) { sim_runtime_work(context); }
 
-/* The first look asks for memory, so that the first large value has some. */
+/* The first call requests memory, so that the first large value has some. */
 bool sim_runtime_is_ready(sim_runtime *runtime) {
     store_provider *provider = &runtime->worker.provider;
     stored_object *object;
@@ -182,7 +182,7 @@ bool sim_runtime_is_ready(sim_runtime *runtime) {
 
 void sim_runtime_work(sim_runtime *runtime) {
     worker *worker = runtime->worker.worker;
-    /* bodies run when mr_init is done, not before */
+    /* bodies run only after mr_init */
     if (!sim_runtime_is_ready(runtime) && runtime->worker.over == NULL) {
         sim_node_after(runtime->node, JOIN_LOOK_US, sim_runtime_work_later, runtime, 0);
         return;

@@ -1,5 +1,5 @@
-/* sim_placement.c — placement groups of the runtime scenario: drivers make them, wait for them, put tasks into them
- * and actors, and remove them. See sim_runtime.h. */
+/* sim_placement.c — placement groups of the runtime scenario: drivers create them, wait for them, submit tasks and
+ * actors into them, and remove them. See sim_runtime.h. */
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 #include "miniray/placement.h"
 #include "sim/runtime/sim_runtime.h"
 
-typedef struct place_wait { /* for the node's word that it is placed */
+typedef struct place_wait { /* a wait for the node's confirmation that it is placed */
     wire_call call;
     list place;
     sim_runtime *runtime;
@@ -55,7 +55,7 @@ static void waited(wire_call *call, const rpc_call_result *result) {
     runtime_checker *checker = &wait->runtime->world->checker;
     const runtime_place *place = &checker->places[wait->index];
     list_remove(&wait->place);
-    bool its_own = place->owner == wait->runtime->process; /* another's may not be there yet */
+    bool its_own = place->owner == wait->runtime->process; /* a group of another process may not exist yet */
     if (its_own && !wait->runtime->stopping && result->status == MR_NOT_FOUND && !place->removed)
         sim_violation(checker->sim, "who waits for placement group %zu is told that it is gone", wait->index);
     sim_count(checker->sim, result->status == MR_OK ? "placed" : "not placed", 1);
@@ -76,7 +76,7 @@ static void wait_for(sim_runtime *runtime, size_t index) {
     *wait = (place_wait){.call = {.done = waited, .free = wait_free}, .runtime = runtime, .index = index};
     list_push_back(&runtime->place_waits, &wait->place);
     if (core_worker_ask_node(&runtime->worker, NODE_GROUP_WAIT, &message, &wait->call) == MR_OK) return;
-    list_remove(&wait->place); /* no room, or it is over */
+    list_remove(&wait->place); /* no room, or the group is gone */
     free(wait);
 }
 

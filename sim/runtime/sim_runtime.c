@@ -1,4 +1,4 @@
-/* sim_runtime.c — see sim_runtime.h: the life of its processes. The node is in sim_runtime_node.c. */
+/* sim_runtime.c — see sim_runtime.h: starting and ending its processes. The node is in sim_runtime_node.c. */
 #include "sim/runtime/sim_runtime.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ static sim_runtime *sim_runtime_start(sim_node *node, const env *env, sim_runtim
     list_init(&runtime->place_waits);
     list_init(&runtime->group);
     writer writer = writer_of(runtime->about, sizeof runtime->about);
-    writer_span32(&writer, (span){0}); /* no name space of its own; nothing that a launcher needs */
+    writer_span32(&writer, (span){0}); /* no namespace of its own; no data for a launcher */
     runtime->host = (core_worker_host){.context = runtime,
                                        .node = sim_node_name(world->node),
                                        .address = address,
@@ -76,7 +76,7 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
     return sim_runtime_start(node, env, ((sim_runtime_site *)argument)->world, argument);
 }
 
-/* A process that dies touches nothing any more: what it has in shared memory stays as it is. */
+/* A process that dies writes nothing any more: its data in shared memory stays as it is. */
 static void leave_memory(store_provider *provider) {
     if (provider->store != NULL) store_client_abandon(provider->store);
     provider->store = provider->store_server.store = NULL;

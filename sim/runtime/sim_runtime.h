@@ -1,14 +1,14 @@
-/* sim_runtime.h — the processes of the runtime scenario: real clients, workers and a node's core over the simulated
- * network, and a launcher of simulated processes.
+/* sim_runtime.h — the processes of the runtime scenario: real core workers, workers and a real node manager over the
+ * simulated network, and a launcher of simulated processes.
  *
  *   node    runtime/node/node_manager with a launcher that starts simulated machines as workers
- *   driver  runtime/client/core_worker: submits tasks, calls, joins and groups, some of which take others' results,
- *           cancels, drops; takes from streams (sim_stream.h)
+ *   driver  runtime/client/core_worker: submits tasks, calls, joins and batches, some of which take results of others
+ *           as arguments; cancels works, drops results; takes items from streams (sim_stream.h)
  *   worker  runtime/client/core_worker with worker/worker: begins its tasks and calls, one at a time; a body takes a
- *           while, may start tasks of its own and wait for them, and then gives the checker's value, or fails
+ *           while, may start tasks of its own and wait for them, and then returns the checker's value, or fails
  *
- * A machine hosts one process in its life, so that an address means one process, as on a real one. A process that the
- * node kills goes on for a while: its messages until then reach the node. */
+ * A machine hosts one process in its life, so that an address identifies one process, as on a real machine. A process
+ * that the node kills continues for a while: its messages until then reach the node. */
 #pragma once
 #include "base/list.h"
 #include "runtime/client/core_worker.h"
@@ -34,7 +34,7 @@ typedef struct sim_runtime_site { /* a machine for one worker */
     uint64_t process; /* its name in the network */
     uint32_t program;
     bool ended;
-    bool killed; /* by the node, or it ended by itself: no fault's doing */
+    bool killed; /* by the node, or it ended by itself: not by a fault */
 } sim_runtime_site;
 
 typedef struct sim_runtime { /* a driver or a worker */
@@ -46,24 +46,24 @@ typedef struct sim_runtime { /* a driver or a worker */
     core_worker_host host;
     int64_t tick_at_us;
     bool stopping;
-    uint8_t about[16];              /* what it joins with */
-    list births;                    /* of actors that the node has not answered for; owned */
-    list place_waits;               /* of those for placement groups; owned */
-    list watches;                   /* of works that it has submitted and that are not settled; owned */
-    list takers;                    /* of streams (sim_stream.h); owned */
+    uint8_t about[16];              /* data that it joins with */
+    list births;                    /* actors that the node has not confirmed yet; owned */
+    list place_waits;               /* waits for placement groups; owned */
+    list watches;                   /* works that it has submitted and that are not settled; owned */
+    list takers;                    /* readers of streams (sim_stream.h); owned */
     object *kept[SIM_RUNTIME_KEPT]; /* of a driver: results that it still has; with their works */
     size_t kept_works[SIM_RUNTIME_KEPT];
-    list group; /* of a driver: requests that were not submitted yet; their works: */
+    list group; /* of a driver: a batch that was not submitted yet; its works: */
     runtime_work *grouped[SIM_RUNTIME_GROUP];
     size_t grouped_count;
-    /* Of a worker: what it runs. */
+    /* Of a worker: the work that it runs. */
     mr_call *call;
     runtime_work *work;
-    size_t waits;                       /* for so many works of its own */
+    size_t waits;                       /* number of works of its own that it waits for */
     int64_t nested[RUNTIME_NESTED_MAX]; /* their values */
-    mr_status failed;                   /* of one of them */
-    uint32_t given;                     /* items of a stream, in this run */
-    sim_fn *then;                       /* what its body does after them */
+    mr_status failed;                   /* failure of one of them */
+    uint32_t given;                     /* items of a stream given in this run */
+    sim_fn *then;                       /* next action of its body */
 } sim_runtime;
 
 typedef struct sim_runtime_world {
@@ -79,71 +79,70 @@ typedef struct sim_runtime_world {
     bool quiet; /* drivers submit nothing new */
     double start_failures;
     int64_t kill_us;  /* a process that the node kills is dead by then */
-    double detached;  /* of the actors, those that outlive their programs */
-    double places;    /* of the acts on actors, those on placement groups, and of the tasks those in one */
-    uint32_t cancels; /* of a hundred acts of a driver */
+    double detached;  /* share of actors that outlive their job */
+    double places;    /* share of placement groups among acts on actors, and of tasks in one */
+    uint32_t cancels; /* per hundred acts of a driver */
     int64_t body_us;
     uint32_t workers_wanted;
     resources total;
-    arena arena; /* of large values, if the checker has any */
-    bool resets; /* links between programs and workers break */
+    arena arena; /* memory of large values, if the checker has any */
+    bool resets; /* links between drivers and workers break */
 } sim_runtime_world;
 
 extern const sim_program runtime_node_program, runtime_driver_program, runtime_worker_program;
 
 void sim_runtime_world_init(sim_runtime_world *world, sim *sim);
 node_core *sim_runtime_world_core(const sim_runtime_world *world); /* NULL: the node is down */
-/* NULL: likewise, or there is none */
+/* NULL: the node is down, or has none */
 runtime_store_server *sim_runtime_world_store_server(const sim_runtime_world *world);
 size_t sim_runtime_world_workers(const sim_runtime_world *world); /* alive */
-/* its process ends by itself, or as it is told to */
+/* its process ends by itself, or by the node's order */
 void sim_runtime_world_end(sim_runtime_world *world, sim_runtime_site *site);
-void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_site *site); /* it dies */
-/* what the node's book says of them, and may say */
+void sim_runtime_world_lose(sim_runtime_world *world, sim_runtime_site *site); /* its process dies */
+/* compares actors with the node's actor table */
 void sim_runtime_world_check_actors(sim_runtime_world *world);
 void sim_runtime_world_fini(sim_runtime_world *world); /* after the simulation */
 
-void sim_runtime_work(sim_runtime *runtime); /* of a worker: begins what is next, if it runs nothing */
+void sim_runtime_work(sim_runtime *runtime); /* of a worker: begins the next work, if it runs none */
 
 /* Inside a driver's process. */
-bool sim_runtime_is_ready(sim_runtime *runtime); /* it has joined, and has its store */
+bool sim_runtime_is_ready(sim_runtime *runtime); /* it has joined, and has its store client */
 void sim_runtime_submit(sim_runtime *runtime);
 void sim_runtime_join(sim_runtime *runtime);
-void sim_runtime_group(sim_runtime *runtime); /* opens one, and submits or drops it a while later */
+void sim_runtime_group(sim_runtime *runtime); /* opens a batch, and submits or drops it a while later */
 void sim_runtime_cancel(sim_runtime *runtime);
-void sim_runtime_drop(sim_runtime *runtime, size_t index); /* a result that it has; no-op if there is none */
-void sim_runtime_actor(sim_runtime *runtime);              /* makes one, or kills one */
-void sim_runtime_kill_actors(sim_runtime *runtime);        /* its own, and those whose program is over */
-void sim_runtime_place(sim_runtime *runtime);              /* makes a placement group, waits for one, or removes one */
-void sim_runtime_remove_places(sim_runtime *runtime);      /* its own, and those whose program is over */
+void sim_runtime_drop(sim_runtime *runtime, size_t index); /* drops a result that it has; no-op if there is none */
+void sim_runtime_actor(sim_runtime *runtime);              /* creates an actor, or kills one */
+void sim_runtime_kill_actors(sim_runtime *runtime);        /* its own, and those whose job is over */
+void sim_runtime_place(sim_runtime *runtime);              /* creates a placement group, waits for or removes one */
+void sim_runtime_remove_places(sim_runtime *runtime);      /* its own, and those whose job is over */
 bool sim_runtime_is_idle(const sim_runtime *runtime);      /* it has no task, lease or object */
 
-/* ---- Among the files that are it: sim_runtime.c, runtime_workload.c, sim_actor.c, sim_placement.c and
- * sim_body.c. */
+/* ---- Internal to sim_runtime.c, runtime_workload.c, sim_actor.c, sim_placement.c and sim_body.c. */
 
-typedef struct watch { /* of a work that was submitted here */
+typedef struct watch { /* a wait for a work that was submitted here */
     object_waiter waiter;
     list place;
     sim_runtime *runtime;
     runtime_work *work;
     bool is_nested;
-    uint32_t index; /* of a nested one: among its parent's */
+    uint32_t index; /* of a nested work: index in its parent */
 } watch;
 
 #define SIM_RUNTIME_JOIN ".join" /* runtime/process/join.c */
 
 static inline rng *sim_runtime_rng(const sim_runtime *runtime) { return sim_rng(runtime->world->sim); }
 
-/* A value is a number, many bytes that begin and end with it, or (of a join) a list of such. */
-/* A placement group of its own: of others' it would not know whether they are there yet. SIZE_MAX: none. */
+/* A value is a number, many bytes that begin and end with it, or (of a join) a list of these. */
+/* A placement group of its own: a group of another process may not exist yet. SIZE_MAX: none. */
 size_t sim_runtime_draw_place(sim_runtime *runtime);
 mr_status sim_runtime_read_value(const mr_value *value, int64_t *out);
-mr_status sim_runtime_outcome(const object *object, int64_t *value); /* of an object that is there, or failed */
-uint8_t *sim_runtime_large_of(int64_t value);                        /* SIM_RUNTIME_LARGE bytes; the caller's */
-/* Sends the work off; its maker's hold on the result goes with it. */
+mr_status sim_runtime_outcome(const object *object, int64_t *value); /* of a finished or failed object */
+uint8_t *sim_runtime_large_of(int64_t value);                        /* SIM_RUNTIME_LARGE bytes; freed by the caller */
+/* Submits the work; the creator's hold on the result goes with it. */
 mr_status sim_runtime_send(sim_runtime *runtime, runtime_work *work, const mr_arg *args, object *result);
 watch *sim_runtime_watch(sim_runtime *runtime, runtime_work *work, object *object);
-/* The outcome of a work for which no process waits. */
+/* Settles a work for which no process waits. */
 mr_status sim_runtime_settle_now(sim_runtime *runtime, runtime_work *work, object *result);
 void sim_runtime_nested_ended(sim_runtime *runtime, const watch *watch, mr_status status, int64_t value);
 void sim_runtime_work_later(void *context, uint64_t unused); /* sim_runtime_work, as an event */

@@ -12,7 +12,7 @@ enum { START_US = 2000, END_SEEN_US = 800 };
 typedef struct sim_runtime_node_process {
     sim_runtime_world *world;
     node_core *core;
-    runtime_store_server *server; /* NULL: nothing is large */
+    runtime_store_server *server; /* NULL: no large values */
 } sim_runtime_node_process;
 
 /* ---- The launcher. */
@@ -23,7 +23,7 @@ static void child_ended(void *context, uint64_t pid) {
     sim_runtime_world_check_actors(process->world);
 }
 
-/* The actor in that process loses it, and not because the node wants it to. */
+/* The actor in that process loses it by a fault, not by the node. */
 static void note_loss(const sim_runtime_site *site) {
     sim_runtime_world *world = site->world;
     const node_core *core = sim_runtime_world_core(world);
@@ -31,7 +31,7 @@ static void note_loss(const sim_runtime_site *site) {
     if (actor != NULL && !site->killed) runtime_checker_lost(&world->checker, actor->id);
 }
 
-/* The process of a seat is gone, or never came: the node learns it in its own time. */
+/* The process of a site is gone, or never started: the node learns it later. */
 static void site_ended(sim_runtime_site *site) {
     sim_runtime_world *world = site->world;
     site->ended = true;
@@ -98,13 +98,13 @@ static void kill_worker(void *self, int pid) {
     }
 }
 
-/* An actor is put there; it may be dead already, which the node does not know. */
+/* An actor is created there; the process may be dead already, which the node does not know. */
 static void label(void *self, int pid, const char *text) {
     const sim_runtime_world *world = ((sim_runtime_node_process *)self)->world;
     for (size_t i = 0; i < world->site_count; i++)
         if (world->sites[i].pid == pid && world->sites[i].ended) note_loss(&world->sites[i]);
 }
-static void drain(void *self) {} /* they print nothing */
+static void drain(void *self) {} /* simulated processes print nothing */
 
 static const launcher_ops launcher_table = {.program_add = program_add,
                                             .program_end = program_end,

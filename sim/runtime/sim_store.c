@@ -1,4 +1,4 @@
-/* sim_store.c — see sim_store.h. It does what runtime/node/node_store does on a machine. */
+/* sim_store.c — see sim_store.h. It does the work of runtime/node/node_store. */
 #include "sim/runtime/sim_store.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 
 enum { OFTEN_US = 300, OFTEN_UNTIL_US = 40 * 1000 };
 
-typedef struct store_peer { /* a process that has a store */
+typedef struct store_peer { /* a process that has a store client */
     link_id link;
-    bool again; /* it is to look at its store, but there was no room to say so */
+    bool again; /* a message to check its store is due, but found no room */
 } store_peer;
 
 struct runtime_store_server {
@@ -27,7 +27,7 @@ struct runtime_store_server {
     bool ticking;
 };
 
-/* ---- What the store server needs. */
+/* ---- Operations of the store server. */
 
 static mr_status extent_alloc(void *context, uint64_t size, extent *out) {
     return extent_allocator_alloc(((runtime_store_server *)context)->allocator, size, out);
@@ -46,7 +46,7 @@ static void nudge(void *context, uint64_t process) {
 
 static const store_server_ops ops = {.extent_alloc = extent_alloc, .extent_free = extent_free, .nudge = nudge};
 
-/* ---- When it looks: as a real one does, and at first far more often, for whom that might surprise. */
+/* ---- Collections: at the interval of a real store server, and at first far more often, to provoke races. */
 
 static void look(void *context, uint64_t unused) {
     runtime_store_server *self = context;
@@ -113,7 +113,7 @@ static void let_go(void *context, const object_ref *ref) {
 
 static const node_extension_ops extension_ops = {on_request, on_room, on_gone, keep, let_go};
 
-/* ---- Life. */
+/* ---- Creating and destroying. */
 
 runtime_store_server *runtime_store_server_open(sim_node *node, node_core *core, const arena *arena) {
     runtime_store_server *self = xcalloc(1, sizeof *self);

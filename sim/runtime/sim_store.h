@@ -1,8 +1,7 @@
-/* sim_store.h — the machine's shared memory in the runtime scenario: a real arena, in which the stores of all
- * processes write, and a real store server inside the node, asked over the simulated network.
- *
- * A process that dies leaves everything in the arena as it is: its holds, its stretches, what it was writing. Nothing
- * is spilled here; that is the hold scenario's. */
+/* sim_store.h — shared memory in the runtime scenario: a real arena, in which the store clients of all processes write,
+ * and a real store server inside the node, called over the simulated network. A process that dies leaves everything in
+ * the arena as it is: its holds, its extents, a half-written object. Nothing is spilled here; the hold scenario tests
+ * that. */
 #pragma once
 #include "net/shm/arena.h"
 #include "runtime/node/node_manager.h"

@@ -8,7 +8,7 @@
 #include "runtime/worker/stream_writer.h"
 #include "runtime/worker/worker.h"
 
-/* ---- Giving. */
+/* ---- Yielding. */
 
 static mr_status give_item(sim_runtime *runtime, int64_t item) {
     stream_writer_value value;
@@ -44,10 +44,10 @@ static void step(void *context, uint64_t unused) {
     mr_status status = give_item(runtime, runtime_work_item(work, runtime->given));
     if (status == MR_OK) {
         given(runtime);
-    } else if (status == MR_CANCELLED) { /* nobody takes any more: a stubborn body goes on without */
+    } else if (status == MR_CANCELLED) { /* the reader is gone: a stubborn body goes on without it */
         runtime->then(runtime, 0);
         return;
-    } else if (status == MR_CLOSED) { /* somebody may, and is told that these are not all */
+    } else if (status == MR_CLOSED) { /* a reader may remain, and gets an error after these items */
         runtime->failed = MR_CLOSED;
         runtime->then(runtime, 0);
         return;
@@ -71,13 +71,13 @@ void sim_stream_give(sim_runtime *runtime, sim_fn *then) {
 
 typedef struct taker {
     list place;
-    object_waiter waiter; /* for the head */
+    object_waiter waiter; /* for the next item */
     sim_runtime *runtime;
     runtime_work *work;
-    object *whole; /* the driver's own */
+    object *whole; /* the driver's reference */
     object *head;  /* held while it is waited for; NULL */
     int64_t pace_us;
-    bool told; /* of the failure */
+    bool told; /* the failure was returned */
 } taker;
 
 static void taker_free(taker *taker) {
@@ -119,7 +119,7 @@ static void check_item(taker *taker, const object *head) {
     int number = (int)runtime_checker_number(&taker->runtime->world->checker, work);
     int64_t value = 0;
     mr_status status = sim_runtime_outcome(head, &value);
-    bool lost = status == MR_OBJECT_LOST && taker->runtime->world->checker.large; /* with the process that gave it */
+    bool lost = status == MR_OBJECT_LOST && taker->runtime->world->checker.large; /* lost with its producer */
     if (status != MR_OK && !lost) {
         if (taker->told) sim_violation(sim, "the stream of work %d fails twice", number);
         taker->told = true;
@@ -132,7 +132,7 @@ static void check_item(taker *taker, const object *head) {
     sim_count(sim, "items taken", 1);
 }
 
-/* No more results. */
+/* Checks the end of the stream. */
 static void check_end(const taker *taker) {
     const runtime_work *work = taker->work;
     sim *sim = taker->runtime->world->sim;
@@ -148,7 +148,7 @@ static void check_end(const taker *taker) {
     sim_count(sim, "streams", 1);
 }
 
-/* Where items travel by name, more streams are dropped on the way: what is said about them crosses what they give. */
+/* With large values more streams are dropped early, so that messages about items cross the items. */
 static bool has_enough(sim_runtime *runtime, const runtime_work *work) {
     if (!runtime->world->checker.large || !rng_chance(sim_runtime_rng(runtime), 0.2)) return false;
     for (size_t i = 0; i < SIM_RUNTIME_KEPT; i++)
@@ -157,7 +157,7 @@ static bool has_enough(sim_runtime *runtime, const runtime_work *work) {
     return true;
 }
 
-/* Its taker may be gone since. */
+/* The taker may be gone by now. */
 static void take_next(void *context, uint64_t number) {
     sim_runtime *runtime = context;
     objects *objects = &runtime->worker.objects;

@@ -1,4 +1,4 @@
-"""What tests of deployments look at: their processes, and the folder that one has."""
+"""Helpers for tests of deployments: their processes, and the folder of a deployment."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-/* guest.c — a C program beside Python ones, for test_cluster.py: it calls their actor, or has one that they call.
+/* guest.c — a C driver beside Python drivers, for test_cluster.py: it calls their actor, or has one that they call.
  *
  *     guest call    finds the actor "python's" and calls it with plain data
  *     guest serve   starts the actor "c's", and ends with its input */
@@ -17,7 +17,7 @@ MR_METHOD(Counter, add) {
     MR_TRY(mr_arg_int(call, 0, &step));
     return mr_return(call, mr_int(*(int64_t *)mr_self(call) += step));
 }
-MR_METHOD(Counter, total) { /* of a float32 tensor */
+MR_METHOD(Counter, total) { /* sum of a float32 tensor */
     mr_tensor tensor;
     MR_TRY(mr_arg_tensor(call, 0, &tensor));
     if (tensor.dtype != MR_F32) return mr_fail(call, "float32 is wanted, not %s", mr_dtype_name(tensor.dtype));

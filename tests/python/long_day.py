@@ -1,7 +1,5 @@
-"""long_day.py CALLS SEED: mixed calls with exceptions, cancellations and workers that are killed.
-
-Memory stays as it is after a quarter of them, and at the end the store is empty; else the exit code is not 0.
-"""
+"""long_day.py CALLS SEED: mixed calls with exceptions, cancellations and killed workers. Memory must not grow after a
+quarter of the calls, and at the end the store must be empty; else the exit code is not 0."""
 
 import gc
 import json
@@ -54,7 +52,7 @@ class Keeper:
 
 
 class Day:
-    """What is under way, and what must come of it."""
+    """The calls in flight, with their expected results."""
 
     def __init__(self, seed):
         self.chance = random.Random(seed)
@@ -97,7 +95,7 @@ class Day:
     def batch(self):
         refs = [self.submit() for _ in range(BATCH)]
         if self.chance.random() < 0.1:
-            return  # futures that nobody wants
+            return  # dropped futures
         for ref in refs:
             self.counts[outcome(ref)] += 1
 
@@ -116,7 +114,7 @@ def outcome(ref):
 
 def own_kilobytes(pid):
     try:
-        with open(f"/proc/{pid}/status") as lines:  # without the shared memory, whoever has it mapped
+        with open(f"/proc/{pid}/status") as lines:  # without shared memory
             return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
     except (OSError, StopIteration):
         return 0  # it has just ended
@@ -129,7 +127,7 @@ def status():
 
 
 def memory():
-    """Of its own, in KB, by role; of workers the largest."""
+    """Private memory in KB, by role; of workers the largest."""
     gc.collect()
     seen = status()
     workers = [own_kilobytes(process["pid"]) for process in seen["processes"] if process["role"] == "worker"]

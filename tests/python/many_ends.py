@@ -1,7 +1,6 @@
-"""many_ends.py COUNT SEED: programs that are ended at random instants, by Ctrl-C, or by kill -9 of them or their node.
-
-Nothing may be left of any: no process, no socket, no file but logs. What took longest is printed; the exit code tells.
-"""
+"""many_ends.py COUNT SEED: drivers that are ended at random instants, by Ctrl-C, or by kill -9 of them or their node.
+Nothing may be left of any: no process, no socket, no file but logs. The longest time is printed; the exit code tells
+success."""
 
 import os
 import random
@@ -37,7 +36,7 @@ while True:
 
 
 def processes(folder):
-    """Of those that have this folder as TMPDIR: (pid, whether it is the node)."""
+    """The processes that have this folder as TMPDIR: (pid, whether it is the node)."""
     mark, found = f"TMPDIR={folder}".encode(), []
     for entry in os.listdir("/proc"):
         try:
@@ -45,7 +44,7 @@ def processes(folder):
                 if mark in file.read().split(b"\0"):
                     with open(f"/proc/{entry}/comm") as name:
                         found.append((int(entry), name.read() == "miniray-node\n"))
-        except OSError:  # no process, or none any more
+        except OSError:  # the process does not exist, or has ended
             pass
     return found
 
@@ -64,12 +63,12 @@ def end(process, folder, way):
         nodes = [pid for pid, is_node in processes(folder) if is_node]
         for pid in nodes:
             os.kill(pid, signal.SIGKILL)
-        process.send_signal(signal.SIGINT)  # it goes on otherwise, with another one
+        process.send_signal(signal.SIGINT)  # without its node it continues with another one
     return way
 
 
 def one(way, delay_s):
-    """How long after its end something was left of it."""
+    """Seconds after its end during which something was left of it."""
     folder = tempfile.mkdtemp(prefix="end-")
     process = subprocess.Popen([sys.executable, "-c", PROGRAM], env={**os.environ, "TMPDIR": folder},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -92,7 +91,7 @@ def one(way, delay_s):
 
 
 def main(count, seed):
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process of a shell ignores it
     chance, worst = random.Random(seed), 0
     for number in range(count):
         way = chance.choice(("interrupt", "interrupt", "kill", "node"))

@@ -1,8 +1,8 @@
-/* optim_guest.c — lends the optimizers to tests/python/test_optim.py.
+/* optim_guest.c — runs the optimizers for tests/python/test_optim.py.
  *
  * Arguments: the optimizer, dense or rows, dim, count of rows, steps, rate, scale, then name=value settings. Standard
- * input has the values, then one array of gradients for each step, all fp32; standard output gets the values and the
- * state as they are at the end: of `dense` the arrays one after another, of `rows` each row as it lies. */
+ * input has the values, then one array of gradients for each step, all fp32; standard output gets the final values and
+ * state: for `dense` the arrays one after another, for `rows` each row as it is stored. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void write_floats(const float *from, size_t count) {
 static void run_dense(const work *work) {
     size_t items = work->dim * work->count, states = work->optim.ops->states;
     float *memory = xcalloc((states + 3) * items, sizeof *memory), *gradient = memory + (states + 2) * items;
-    float *turns[2] = {memory, memory + (states + 1) * items}; /* versions: from one to the other and back */
+    float *turns[2] = {memory, memory + (states + 1) * items}; /* two versions, used alternately */
     read_floats(turns[0], items);
     for (size_t step = 0; step < work->steps; step++) {
         read_floats(gradient, items);

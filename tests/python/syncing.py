@@ -1,4 +1,4 @@
-"""What the tests of miniray.ps with NumPy models share: a worker, models, and a strategy of the user's own."""
+"""Helpers for tests of miniray.ps with NumPy models: a worker, models, and a user strategy."""
 
 import os
 
@@ -10,7 +10,7 @@ from miniray.ps import STRATEGIES, SyncStrategy
 NAMES = ["average", "weighted", "momentum", "median", "trimmed_mean", "max"]
 
 class Worker:
-    """A model of lists, dicts or both; a step adds to all its floats."""
+    """A worker whose model is made of lists, dicts or both; a step adds to all its floats."""
 
     def __init__(self, weights):
         self.weights, self.errors = weights, {}
@@ -31,7 +31,7 @@ class Worker:
         for at, array in enumerate(self.weights):
             if array.flags.writeable:
                 array += amount
-            else:  # as it came with the constructor
+            else:  # as the constructor got it
                 self.weights[at] = array + amount
 
     def fail(self, error, method="get_weights"):
@@ -51,7 +51,7 @@ def hire(ray):
 
 
 def rows(*values):
-    """Models of two tensors, all of whose floats are the same; the first is larger than what travels in messages."""
+    """Models of two tensors, all of whose floats are equal; the first is too large for messages."""
     return [[np.full((200, 200), value, np.float32), np.full(3, value, np.float64)] for value in values]
 
 
@@ -64,7 +64,7 @@ def weights_of(ray, workers):
 
 
 class Mine(SyncStrategy):
-    """The first worker's, and what was set."""
+    """A user strategy: the first worker's weights plus the sum of all worker_weights."""
 
     seen = None
 

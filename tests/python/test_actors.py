@@ -195,7 +195,7 @@ def test_an_actor_ends_with_its_last_handle(ray, Counter):
     del counter
     assert ray.get(kept[0].add.remote()) == 1
     last = kept.pop().add.remote()
-    assert ray.get(last) == 2  # what was called before still runs
+    assert ray.get(last) == 2  # earlier calls still run
     until = time.monotonic() + 20
     while alive(pid):
         assert time.monotonic() < until
@@ -403,7 +403,7 @@ def test_no_more_calls_wait_than_max_pending_calls(ray, tmp_path):
     refs = [busy.work.remote(), busy.work.remote()]
     with pytest.raises(ray.exceptions.PendingCallsLimitExceeded, match="max_pending_calls is 2"):
         busy.work.remote()
-    assert ray.get(call_too_often.remote(busy), timeout=60) == 2  # each handle has its own
+    assert ray.get(call_too_often.remote(busy), timeout=60) == 2  # each handle has its own limit
     open(gate, "w").close()
     assert ray.get(refs, timeout=60) == [1, 1]
     assert ray.get([busy.work.remote(), busy.work.remote()], timeout=60) == [1, 1]

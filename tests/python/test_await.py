@@ -1,4 +1,4 @@
-"""await ref, ref.future(), and async actors beside them."""
+"""await ref, ref.future(), and async actors."""
 
 import asyncio
 import gc
@@ -68,7 +68,7 @@ def test_waiting_takes_no_threads(ray, later):
 
 @pytest.fixture
 def gate(ray):
-    """What waits at it comes when it is opened."""
+    """An actor whose calls of wait() return when the gate is opened."""
     @ray.remote
     class Gate:
         def __init__(self):

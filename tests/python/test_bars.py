@@ -1,4 +1,4 @@
-"""experimental.tqdm_ray: progress bars of workers, which the program shows."""
+"""experimental.tqdm_ray: progress bars of workers, which the driver draws."""
 
 import os
 import pty
@@ -32,7 +32,7 @@ PROGRAM = """
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What a display writes where there is no terminal, or on one."""
+    """The output of a display, without or on a terminal."""
     class Stream(list):
         terminal = False
 
@@ -88,7 +88,7 @@ def test_a_bar_stays_below_what_is_printed(shown):
     display.take(state(done=10, closed=True))
     assert "work: 100%" in shown[-1] and shown[-1].endswith("\n")
     display.hide_bars()
-    assert "work: 100%" in shown[-1]  # it is no bar any more
+    assert "work: 100%" in shown[-1]  # it is not a bar any more
 
 
 def test_bars_are_drawn_by_their_positions(shown):
@@ -143,7 +143,7 @@ def test_bars_on_a_terminal(tmp_path):
     try:
         while part := os.read(ours, 65536):
             text += part
-    except OSError:  # its end
+    except OSError:  # end of the terminal's output
         pass
     assert process.wait(60) == 0
     os.close(ours)

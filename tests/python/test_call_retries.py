@@ -6,7 +6,7 @@ import pytest
 
 
 class Tally:
-    """Counts its calls in a file, so that they are counted across deaths."""
+    """Counts its calls in a file, so that the count survives restarts."""
 
     def __init__(self, path):
         self.path = path

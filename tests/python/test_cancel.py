@@ -1,4 +1,4 @@
-"""cancel(): what waits never runs, what runs is interrupted, what it started goes with it."""
+"""cancel(): waiting tasks never run, running tasks are interrupted, and their children are cancelled too."""
 
 import asyncio
 import os
@@ -46,14 +46,14 @@ def test_a_sleeping_task_is_interrupted(ray, sleeper, note):
 
 
 def test_a_task_that_misses_its_interrupt_is_interrupted_again(ray, note):
-    """As one does to which it comes just before it begins to sleep."""
+    """As when the interrupt arrives just before the task begins to sleep."""
     @ray.remote(max_retries=0)
     def misses(note):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         note.write_text("begun")
         signal.sigwait([signal.SIGINT])
         note.write_text("missed")
-        try:  # the next one may have come while that was written
+        try:  # the next interrupt may arrive during the write
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
             time.sleep(60)
         except KeyboardInterrupt:
@@ -98,7 +98,7 @@ def test_a_computing_task_is_interrupted(ray, note):
     @ray.remote
     def after():
         return 1
-    assert ray.get([after.remote() for _ in range(20)], timeout=30) == [1] * 20  # its worker is of use again
+    assert ray.get([after.remote() for _ in range(20)], timeout=30) == [1] * 20  # its worker runs tasks again
 
 
 def test_a_task_that_waits_for_another_is_interrupted(ray, sleeper, note, tmp_path):
@@ -106,7 +106,7 @@ def test_a_task_that_waits_for_another_is_interrupted(ray, sleeper, note, tmp_pa
     def parent(note, other):
         try:
             ray.get(sleeper.remote(other))
-        except BaseException as error:  # the other's end, or the interrupt, which may come while that is told
+        except BaseException as error:  # the peer's end, or the interrupt, which may arrive during the report
             try:
                 note.write_text(type(error).__name__)
             except KeyboardInterrupt:

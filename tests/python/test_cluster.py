@@ -1,4 +1,4 @@
-"""A node that several programs join: Python and C call each other's actors with plain data."""
+"""A node that several drivers join: Python and C call each other's actors with plain data."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ GUEST = os.path.join(BUILD, "tests", "python-guest")
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    """The address of a lasting node."""
+    """The address of a standalone node."""
     address = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"python-{os.getpid()}")
     subprocess.run([COMMAND, "start", f"--address={address}", "--num-cpus=2"], check=True, stdout=subprocess.DEVNULL)
     yield address
@@ -112,7 +112,7 @@ def test_a_detached_placement_group_outlives_its_program(joined, node, run_progr
     group = joined.util.get_placement_group("lasting")
     assert joined.util.placement_group_table(group)["state"] == "CREATED"
     while "passing" in [facts["name"] for facts in joined.util.placement_group_table().values()]:
-        time.sleep(0.01)  # its program has just ended
+        time.sleep(0.01)  # its driver has just ended
     inside = joined.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group)
     where = joined.remote(lambda: miniray.util.get_current_placement_group())
     assert joined.get(where.options(num_cpus=0.1, scheduling_strategy=inside).remote()) == group
@@ -148,7 +148,7 @@ def test_python_calls_a_c_actor(joined, node):
         value = {"a": [1, 2.5, None, True], "b": (b"x", "y"), ("k", 1): np.arange(3)}
         got = joined.get(counter.echo.remote(value))
         assert got["a"] == value["a"] and got["b"] == value["b"] and (got["k", 1] == value["k", 1]).all()
-        assert joined.get(counter.echo.remote({1, 2})) == {1, 2}  # what C cannot read it passes on
+        assert joined.get(counter.echo.remote({1, 2})) == {1, 2}  # C passes on values that it cannot read
         with pytest.raises(miniray.exceptions.RayError, match="float32 is wanted, not float64"):
             joined.get(counter.total.remote(np.ones(3)))
         with pytest.raises(Exception, match="no_such_method"):

@@ -1,4 +1,5 @@
-"""Twins of the parameter server's codecs in NumPy: the same bytes, from the formats of src/kv/codec/codec.h."""
+"""Implementations of the parameter server's codecs in NumPy: the same bytes, from the formats of
+src/kv/codec/codec.h."""
 
 import os
 import struct
@@ -34,7 +35,7 @@ def blocks(x, size):
 
 
 def int8(x):
-    """(bytes, values that come back)"""
+    """(bytes, decoded values)"""
     out, back = b"", []
     for block in blocks(x, 256):
         scale = np.float32(float(np.abs(block).max()) / 127)
@@ -63,7 +64,7 @@ def some(x, places):
 
 
 def twin(name, x, part, seed=SEED, step=STEP):
-    """(bytes behind the head of the message, values that come back)"""
+    """(bytes after the head of the message, decoded values)"""
     k = max(1, int(part * len(x)))
     if name == "none":
         return x.tobytes(), x

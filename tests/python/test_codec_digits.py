@@ -1,11 +1,11 @@
-"""What codecs cost a training: the digits, learned by four workers whose gradients go through a codec, with error
-feedback (src/kv/codec/residual.h), as well as without one. In NumPy, by the twins that test_codec.py proves to be the
-codecs."""
+"""Effect of codecs on a training: four workers learn the digits with gradients that go through a codec, with error
+feedback (src/kv/codec/residual.h), as well as without a codec. In NumPy, by the implementations that test_codec.py
+compares with the codecs."""
 
 import os
 import sys
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are small, and threads that wait for each other are not
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are small, and waiting threads are expensive
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from test_codec import twin  # noqa: E402
@@ -53,7 +53,7 @@ class Worker:
         self.name, self.part, self.rest = name, part, np.zeros(size, F)
 
     def send(self, values, seed, step):
-        """What arrives; what was lost is added to the next."""
+        """The decoded gradient; the residual is added to the next one."""
         wanted = values + self.rest
         arrived = twin(self.name, wanted, self.part, seed, step)[1].astype(F)
         self.rest = wanted - arrived

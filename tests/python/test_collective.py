@@ -1,4 +1,5 @@
-"""util.collective: what all members of a group have, combined in place. Its twin is NumPy over the same numbers."""
+"""util.collective: arrays of all members of a group, combined in place. The reference is NumPy with the same
+numbers."""
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ OPERATIONS = {"SUM": np.sum, "PRODUCT": np.prod, "MIN": np.min, "MAX": np.max}
 
 
 class Member:
-    """Does what it is told, beside the others."""
+    """An actor that runs a given operation, together with the others."""
 
     def init(self, rank, group="default", timeout_ms=60_000):
         col.init_collective_group(N, rank, "gloo", group, timeout_ms)
@@ -39,7 +40,7 @@ def together(members, function, *args):
 
 
 def given(rank, shape, dtype):
-    """What a rank has: small, so that sums of them are exact in every type."""
+    """The array of a rank: small numbers, so that sums are exact in every type."""
     return np.random.default_rng(rank).integers(1, 5, shape).astype(dtype)
 
 
@@ -147,7 +148,7 @@ def test_those_who_do_not_come_are_named(members):
 
 def test_a_member_that_begins_again_begins_the_group_again(members):
     def leave_quietly(rank):
-        del col._groups["again"]  # as a process does that is started again
+        del col._groups["again"]  # as in a restarted process
 
     def barrier(rank):
         col.barrier("again")

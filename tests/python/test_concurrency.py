@@ -1,4 +1,4 @@
-"""Actors that run several methods at once, and tasks that are tried again."""
+"""Actors that run several methods at once, and retried tasks."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import pytest
 def Signal(ray):
     @ray.remote
     class Signal:
-        """Those who wait go on when somebody sends."""
+        """Waiting calls continue when a call sends."""
 
         def __init__(self):
             self.event = asyncio.Event()
@@ -86,7 +86,7 @@ def test_a_method_of_an_async_actor_may_give_back_a_reference(ray):
         async def later(self):
             return ray.put("later")
 
-        def promised(self):  # a plain method that makes a coroutine, as decorators do
+        def promised(self):  # a plain method that returns a coroutine, as decorators do
             return self.later()
     mixed = Mixed.remote()
     for name in ("now", "later"):
@@ -132,7 +132,7 @@ def test_references_are_awaited_in_actors(ray):
 
 
 def test_the_loop_of_an_actor_is_a_whole_one(ray):
-    """Timers, threads, pipes and processes, while calls come."""
+    """Timers, threads, pipes and processes work while calls arrive."""
     @ray.remote
     class Busy:
         def __init__(self):
@@ -288,7 +288,7 @@ def test_the_concurrency_group_of_a_call_can_be_chosen(ray):
     waits = actor.wait.options(concurrency_group="io").remote()
     behind = actor.open.options(concurrency_group="io").remote(set=False)
     assert ray.get(actor.open.options(concurrency_group="compute").remote(set=False)).startswith("compute")
-    last = actor.open.options(concurrency_group="io").options(concurrency_group="compute")  # the last word counts
+    last = actor.open.options(concurrency_group="io").options(concurrency_group="compute")  # the last option counts
     assert ray.get(last.remote(set=False)).startswith("compute")
     assert not ray.wait([behind], timeout=0)[0]
     with pytest.raises(ValueError, match=r"Threads has no concurrency group 'other', .* open\(\) .* \['compute', 'io'\]"):
@@ -303,7 +303,7 @@ def test_the_concurrency_group_of_a_coroutine_can_be_chosen(ray):
         is_open = False
 
         async def wait(self):
-            while not self.is_open:  # groups have loops of their own: an asyncio.Event would be of one of them
+            while not self.is_open:  # groups have loops of their own: an asyncio.Event belongs to one of them
                 await asyncio.sleep(0.001)
             return "waited"
 
@@ -338,7 +338,7 @@ def test_an_actor_without_groups_takes_no_notice_of_one(ray):
 
 
 def test_each_concurrency_group_of_coroutines_has_a_loop(ray):
-    """So a method that does not give way holds up its own group alone."""
+    """So a method that blocks holds up only its own group."""
     @ray.remote(concurrency_groups={"io": 2, "compute": 1})
     class Groups:
         def __init__(self):
@@ -355,7 +355,7 @@ def test_each_concurrency_group_of_coroutines_has_a_loop(ray):
 
         @ray.method(concurrency_group="compute")
         async def compute(self):
-            self.gate.wait()  # as nothing in a loop should
+            self.gate.wait()  # blocks the loop, as no coroutine should
             return "computed"
 
         def open(self):

@@ -1,5 +1,5 @@
-"""The code of the two documents on the parameter server and the train framework, as it stands there, with the imports,
-data and workers that it leaves out. The workers here are NumPy's; test_documents_torch.py has those in torch."""
+"""The code of the two documents on the parameter server and the train framework, unchanged, with the imports, data and
+workers that it leaves out. The workers here use NumPy; test_documents_torch.py has those in torch."""
 
 import re
 
@@ -198,7 +198,7 @@ print("summary", result['epochs'], len(result['history']), stats['num_syncs'], m
 
 
 def shown(done, pattern):
-    """The lines that a hook printed, whatever the display of the trainer prints beside them."""
+    """The lines that a hook printed, without the trainer's display."""
     return re.findall(rf"^{pattern}$", done.stdout, re.M)
 
 
@@ -457,7 +457,7 @@ for name in ("set_worker_weight", "get_sync_stats"):
 
 
 def test_the_loop_that_people_wrote_before(run_program):
-    """The trainer by hand that the document begins with, with its gaps filled."""
+    """The handwritten training loop that the document begins with, with its gaps filled."""
     done = run_program(WORKERS + """
 class DistributedGANTrainer:
     num_workers, sync_interval = 4, 5

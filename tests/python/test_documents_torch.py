@@ -1,10 +1,10 @@
-"""What the two documents show with torch, as it stands there, with the imports and data that it leaves out. Where torch
-is not installed there is nothing to test."""
+"""The torch code of the two documents, unchanged, with the imports and data that it leaves out. Skipped without
+torch."""
 
 import pytest
 
 pytest.importorskip("torch")
-LONG = 180  # seconds: torch takes its time to be imported, by a program and by its workers
+LONG = 180  # seconds: importing torch is slow, in a driver and in its workers
 
 WORKER = """
 import torch

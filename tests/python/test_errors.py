@@ -1,4 +1,4 @@
-"""Errors: raised again where the result is asked for, as what they were."""
+"""Errors: get() raises them again with their original types."""
 
 import os
 import pickle
@@ -241,7 +241,7 @@ def test_an_error_has_the_fields_of_its_cause(ray):
     assert (raised.value.object, raised.value.start, raised.value.reason) == (b"abc", 1, "a reason")
 
 
-# ---- Exceptions whose constructor takes something else than they keep.
+# ---- Exceptions whose constructor arguments differ from their args.
 
 class Refused(Exception):
     def __init__(self, code, where):

@@ -1,4 +1,4 @@
-"""What happens at the end of a worker: of an actor whose last handle goes, and of one that has run enough tasks."""
+"""End of a worker: of an actor whose last handle is dropped, and of a worker after max_calls tasks."""
 
 import atexit
 import os
@@ -23,7 +23,7 @@ def await_end(pid, seconds=20):
 
 
 class Leaver:
-    """Writes down in a folder what is called at its end, in that order."""
+    """Writes the names of its exit handlers to a folder, in the order of their calls."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -189,7 +189,7 @@ def test_a_worker_leaves_when_what_it_has_started_is_done(ray):
     found = ray.get([starts.remote(number) for number in range(4)])
     assert ray.get([ref for _, refs in found for ref in refs]) == list(range(4))
     pids = [pid for pid, _ in found]
-    del found  # a worker stays while somebody has a reference to what it owns
+    del found  # a worker stays while a process has a reference to an object that it owns
     for pid in pids:
         await_end(pid)
 
@@ -206,7 +206,7 @@ def test_a_reference_is_given_back_while_the_program_does_nothing(ray):
 
     pid, ref = ray.get(owner.remote())
     assert ray.get(ref) == "owned"
-    time.sleep(1)  # nothing is under way any more, and nobody looks after it
+    time.sleep(1)  # no call is in flight, and no thread waits
     assert not gone(pid)
     del ref
     await_end(pid)

@@ -1,5 +1,6 @@
-"""The samples in tests/formats that Python reads: weights of a trainer, and a timeline. With another format number they are
-rejected by an error that gives both numbers and the action. `test_formats.py FOLDER` writes the samples of this version."""
+"""The samples in tests/formats that Python reads: weights of a trainer, and a timeline. Another format number is
+rejected with an error that gives both numbers and the action. `test_formats.py FOLDER` writes the samples of this
+version."""
 
 import json
 import os
@@ -24,7 +25,7 @@ def sample(release, *names):
 
 
 def renumbered(path, to):
-    """A copy of weights that says format 9."""
+    """A copy of weights with format number 9."""
     data = open(path, "rb").read()
     assert data.endswith(b"miniray weights 1")
     to.write_bytes(data[:-1] + b"9")
@@ -60,7 +61,7 @@ def test_tensors_of_another_format(release, tmp_path):
 
 
 def test_weights_without_a_number(tmp_path):
-    """What numpy.savez itself writes is read, as far as the names are those of save_weights."""
+    """A file of numpy.savez itself is readable, if its names are those of save_weights."""
     np.savez(tmp_path / "plain.npz", **{"list:0": np.ones(2)})
     assert np.array_equal(load_weights(tmp_path / "plain.npz")[0], np.ones(2))
 
@@ -82,7 +83,7 @@ class Worker:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_trainer_continues(ray, release, tmp_path):
-    """From the checkpoint of that release; its own is then of this one."""
+    """From the checkpoint of that release; its own checkpoint has this version."""
     shutil.copy(sample(release, "weights", "model.npz"), tmp_path / "model.npz")
     with DataParallelTrainer(2, worker_class=Worker, display="quiet") as trainer:
         trainer.train(epochs=1, path=str(tmp_path / "model.npz"))
@@ -92,7 +93,7 @@ def test_a_trainer_continues(ray, release, tmp_path):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_timeline(release):
-    """Nothing here reads one: chrome://tracing and Perfetto do."""
+    """Miniray does not read timelines: chrome://tracing and Perfetto do."""
     with open(sample(release, "timeline", "trace.json")) as file:
         trace = json.load(file)
     assert trace["format"] == 1

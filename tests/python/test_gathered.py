@@ -1,11 +1,11 @@
-"""Arguments of some kilobytes: they leave straight from the caller's memory, if there is room for all of them."""
+"""Arguments of some kilobytes: they are sent directly from the caller's memory, if there is room for all of them."""
 
 import threading
 
 import numpy
 import pytest
 
-# Around what a message takes in, what lies in a buffer of its own, and what rings hold, small or grown.
+# Sizes around the limits of messages, of separate buffers, and of rings, small or grown.
 EDGES = [1024, 8 * 1024 - 56, 8 * 1024, 16 * 1024 - 200, 16 * 1024, 64 * 1024]
 SIZES = [0, 1, 10 * 1024] + [edge + by for edge in EDGES for by in (-8, -1, 0, 1, 8)]
 

@@ -1,4 +1,4 @@
-"""Generators as tasks and methods: what they yield comes while they run."""
+"""Generators as tasks and methods: their items arrive while they run."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ def Async(ray):
 
 @pytest.fixture(params=["task", "actor", "threads", "loop"])
 def source(request, ray, count, Counter, Threaded, Async):
-    """count(number, fails_at) of every kind, as something with .remote and .options."""
+    """count(number, fails_at) of every kind, as an object with .remote and .options."""
     if request.param == "task":
         yield count
         return

@@ -1,4 +1,4 @@
-"""What programs that were written for Ray take for granted."""
+"""Idioms of programs that were written for Ray."""
 
 import os
 import pickle
@@ -70,7 +70,7 @@ def test_an_actor_that_exits_with_an_error_is_started_again_if_it_may_be(ray, tm
             sys.exit(0)
     immortal = Immortal.remote()
     assert ray.get(immortal.work.remote()) == 2
-    for method in (immortal.leave, immortal.work):  # that is its own wish
+    for method in (immortal.leave, immortal.work):  # it exits by itself
         with pytest.raises(ActorDiedError):
             ray.get(method.remote())
 
@@ -133,7 +133,7 @@ def test_an_actor_whose_argument_failed_is_dead(ray):
             return True
     failed = fail.remote(0)
     ray.wait([failed])
-    for argument in (failed, fail.remote(0.1)):  # one that is there when the actor is asked for, and one that comes
+    for argument in (failed, fail.remote(0.1)):  # failed before the actor is requested, or after
         actor = Actor.remote(argument)
         with pytest.raises(ActorDiedError, match="no argument"):
             ray.get(actor.here.remote())
@@ -373,7 +373,7 @@ def test_a_handle_that_was_made_for_a_constructor_stays_with_the_actor(ray):
         outer = made.remote(Inner.remote(), more={"list": [Inner.remote()]})
         before = ray.get(outer.both.remote(), timeout=60)
         ray.get(outer.die.remote(), timeout=60)
-        assert ray.get(outer.both.remote(), timeout=60) == before  # started again, with the same ones
+        assert ray.get(outer.both.remote(), timeout=60) == before  # restarted, with the same arguments
         ray.kill(outer)
         until(lambda: not any(os.path.exists(f"/proc/{process}") for process in before))
 
@@ -401,7 +401,7 @@ def test_references_inside_of_a_constructors_arguments(ray, Holder, size):
     holder = Holder.remote(ray.put("plain"), [ray.put([1] * size)], more={"b": ray.put([2] * size)})
     assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])
     os.kill(ray.get(holder.process.remote()), signal.SIGKILL)
-    assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])  # started again, they are still there
+    assert ray.get(holder.get.remote(), timeout=60) == ("plain", [1, 2])  # restarted, they are still available
 
 
 def test_references_to_what_is_still_to_come_inside_of_a_constructors_arguments(ray, Holder):

@@ -1,4 +1,4 @@
-"""Handles know the methods of their class, wherever they come from."""
+"""Handles know the methods of their class, whatever process they come from."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def Pair(ray):
 
 
 def wrong_ways(handle):
-    """What each wrong use raises."""
+    """The error of each wrong use."""
     def told(way):
         try:
             way()

@@ -1,4 +1,4 @@
-"""init(): what it takes, what it gives back, and what workers then find."""
+"""init(): its arguments, its result, and the environment of workers."""
 
 import contextlib
 import os
@@ -104,7 +104,7 @@ def test_many_kinds_of_resources(run_program):
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
-    """A running program with an environment for all, in a folder with a module."""
+    """A running driver with a runtime_env, in a folder with a module."""
     folder = tmp_path_factory.mktemp("shop")
     (folder / "goods_of_the_shop.py").write_text("price = 7\n")
     miniray.shutdown()
@@ -279,7 +279,7 @@ def test_what_is_left_of_a_runtime_that_was_shut_down_starts_no_other(stopped):
 
 
 def _own_memory_group():
-    """The folder of the memory cgroup that this process is in, and the name of the file with its limit."""
+    """The folder of this process's memory cgroup, and the name of the file with its limit."""
     with open("/proc/self/cgroup") as lines:
         for line in lines:
             _, controllers, path = line.rstrip("\n").split(":", 2)
@@ -290,8 +290,7 @@ def _own_memory_group():
 
 @pytest.fixture
 def memory_group():
-    """Makes a memory cgroup with that limit, with another one in it; gives the file that takes the processes of the inner
-    one."""
+    """Create a memory cgroup with that limit, with another one inside; return the inner one's file for processes."""
     folders = []
 
     def make(limit):

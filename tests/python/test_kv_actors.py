@@ -1,4 +1,4 @@
-"""Parameter servers whose scheduler and servers are actors of the runtime: the node starts again whoever dies."""
+"""Parameter servers whose scheduler and servers are actors of the runtime: the node restarts them after a death."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ input()
 
 
 def rows():
-    """{"scheduler": what `miniray list actors` shows of it, "server-0": …} of those that are alive."""
+    """{"scheduler": its row of `miniray list actors`, "server-0": …} of the living ones."""
     return {each["name"].rpartition("/")[2]: each for each in state.list_actors() if each["state"] == "ALIVE"}
 
 

@@ -1,10 +1,10 @@
-"""Codecs of pushes from Python: the digits are learned as well with each of them, through a parameter server."""
+"""Codecs of pushes from Python: the digits are learned equally well with each of them, through a parameter server."""
 
 import os
 import sys
 import threading
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are small, and threads that wait for each other are not
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices are small, and waiting threads are expensive
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from test_codec_digits import BATCH, HIDDEN, begin, forward, gradient  # noqa: E402
@@ -83,7 +83,7 @@ def test_fewer_bytes_are_sent(trained):
 
 
 def test_a_rank_that_another_process_plays_again(tmp_path):
-    """In the same bits: its feedback is kept."""
+    """With the same bits: its error feedback is kept."""
     def some(deployment, steps, folder):
         with deployment.connect(0) as connection:
             connection.set_state_dir(folder)

@@ -1,4 +1,4 @@
-"""Data for workers: every item once in an epoch, by whichever worker, and what cannot be."""
+"""Data for workers: every item once in an epoch, by any worker; and invalid requests."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def learn(deployment, rank, seen, pause=0.0):
 
 
 def counts(deployment):
-    """As the rank that is still in the rounds, if there are any: the others have left."""
+    """Pulled by the rank that is still in the rounds, if there are any: the others have left."""
     for rank in range(3):
         with ps.connect(deployment.address, rank, timeout=60 if rank == 2 else 3) as connection:
             try:

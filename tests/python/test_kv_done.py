@@ -1,4 +1,4 @@
-"""Functions that are told of the end of a request: `done=` of tables."""
+"""Completion callbacks of requests: `done=` of tables."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ def connection(deployment):
 
 
 class Heard:
-    """Tickets, in the order in which they were told of."""
+    """Tickets, in the order of their callbacks."""
 
     def __init__(self):
         self.tickets, self._semaphore = [], threading.Semaphore(0)

@@ -1,4 +1,4 @@
-"""Requests at the edge of what can be: what a program gets wrong is said in words, and nothing is taken for another."""
+"""Requests at the limits: mistakes of a program raise errors with a text, and no request is taken for another."""
 
 import os
 import signal
@@ -124,7 +124,7 @@ def test_vectors_and_arrays_pushed_and_pulled_at_once(connection):
                       (lambda: arrays.pull("w"), "names"), (lambda: arrays.push_pull({"x": 1.0}), "no array 'x'")):
         with pytest.raises((TypeError, ValueError, KeyError), match=told):
             ask()
-    assert vectors.push_pull([1], [[5]])[0].tolist() == [5]  # nothing is in its way
+    assert vectors.push_pull([1], [[5]])[0].tolist() == [5]  # nothing delays it
 
 
 def test_arrays_that_servers_see(connection):
@@ -210,7 +210,7 @@ COMMAND = os.path.join(os.path.dirname(miniray.__file__), "miniray-node")
 
 
 class ByHand:
-    """A scheduler, and a server if one is wanted, as from a shell."""
+    """A scheduler, and a server if requested, started by commands."""
 
     def __init__(self, folder, *server):
         self.address, self._processes = f"unix:{folder}/s", []
@@ -233,7 +233,7 @@ class ByHand:
 @pytest.fixture
 def by_hand():
     made = []
-    with tempfile.TemporaryDirectory() as folder:  # addresses are short
+    with tempfile.TemporaryDirectory() as folder:  # short, because addresses are limited
         yield lambda *server: made.append(ByHand(folder, *server)) or made[-1]
         for each in made:
             each.end()
@@ -251,7 +251,7 @@ def test_servers_that_do_not_come_are_named(by_hand):
 
 
 def test_a_server_without_memory_keeps_what_it_was_lent(by_hand):
-    """What it refuses is under way still, also if the program has no more use for it. Other slots go on."""
+    """A refused push stays in flight, also after the program has dropped its array. Other slots continue."""
     with ps.connect(by_hand("--memory", 128).address, 0, timeout=30) as connection:
         small = connection.table("small", dim=2)
         small.push(np.arange(32), np.ones((32, 2), np.float32))
@@ -282,7 +282,7 @@ def test_ctrl_c_ends_a_wait(by_hand):
 
 
 def test_ctrl_c_ends_a_question(by_hand):
-    """A scheduler that is not there, and one whose ranks are all played."""
+    """A scheduler that does not run, and one whose ranks are all taken."""
     address = by_hand("--memory", 128).address
     with ps.connect(address, 0, timeout=30):
         for ask in (lambda: ps.connect(address, timeout=60), lambda: ps.Deployment("unix:/tmp/no/s").processes(60)):

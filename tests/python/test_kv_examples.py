@@ -1,4 +1,4 @@
-"""The examples of the parameter server do what they say."""
+"""The examples of the parameter server run with the documented output."""
 
 import re
 from xml.etree import ElementTree

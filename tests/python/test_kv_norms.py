@@ -1,4 +1,5 @@
-"""Clipping by the norm of a whole table, and LAMB of whole arrays: twins in NumPy, from src/kv/optim/optim.h and l2_norm.h."""
+"""Clipping by the norm of a whole table, and LAMB of whole arrays: the same arithmetic in NumPy, from
+src/kv/optim/optim.h and l2_norm.h."""
 
 import time
 
@@ -13,7 +14,7 @@ SHAPES = {"w": (30, DIM), "b": (11,)}
 
 
 def squares(values, stretch):
-    """l2_norm.h: lanes of 16, then pairs; stretches are added up in their order."""
+    """l2_norm.h: lanes of 16, then pairs; the sums of stretches are added in their order."""
     total = 0.0
     for at in range(0, values.size, stretch):
         part = values.ravel()[at:at + stretch].astype(np.float64)
@@ -28,7 +29,7 @@ def squares(values, stretch):
 
 
 def clipped(gradients, limit):
-    """The factor that all gradients of a table are multiplied by."""
+    """The factor for all gradients of a table."""
     norm = np.sqrt(sum(squares(gradient, gradient.size) for gradient in gradients))
     return F(limit / norm) if norm > limit else F(1)
 
@@ -46,7 +47,7 @@ def lamb(w, state, d, t, rate, scale, decay, beta1=F(0.9), beta2=F(0.999), epsil
 
 def drawn(step):
     chance = np.random.default_rng([3, step])
-    size = 0.01 if step % 3 == 2 else 1  # some are short enough
+    size = 0.01 if step % 3 == 2 else 1  # some gradients are short enough
     return {name: (chance.normal(size=shape) * size).astype(F) for name, shape in SHAPES.items()}
 
 
@@ -107,8 +108,8 @@ def test_rows_are_clipped_as_one_gradient():
 
 
 def test_slots_that_have_nothing_to_tell_hold_nobody_up():
-    """Arrays lie in two of the slots, and keys in others each time; a server asks again after 60 ms, in case something was
-    lost, which nobody should have to wait for."""
+    """Arrays lie in two of the slots, and keys in others each time. A server repeats a lost report after 60 ms; without
+    a loss no step may take that long."""
     steps, chance = 40, np.random.default_rng(2)
     with ps.start(num_servers=2, replicas=2, num_workers=1, slots=16, consistency="bsp") as deployment:
         with deployment.connect(0) as connection:

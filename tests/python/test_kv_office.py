@@ -1,4 +1,4 @@
-"""Barriers, reports and messages of a parameter server from Python."""
+"""Barriers, metrics and app messages of a parameter server from Python."""
 
 import threading
 import time
@@ -105,7 +105,7 @@ def test_messages_are_answered(deployment):
             one.send(("server", 0), APP)
         with pytest.raises(ValueError, match="a message is for"):
             one.send("everybody", APP)
-        two.handle(APP, lambda request: bytes(65537))  # its sender is told, and the next one is handled all the same
+        two.handle(APP, lambda request: bytes(65537))  # its sender gets an error, and the next request is handled
         for _ in range(2):
             with pytest.raises(ps.PsError, match="worker 1: no answer"):
                 one.send(("worker", 1), APP)
@@ -150,7 +150,7 @@ def test_answers(deployment, answer, found):
 
     with one, two:
         two.handle(APP, handle)
-        for _ in range(2):  # whatever it was, the next one is handled
+        for _ in range(2):  # after any error the next request is handled
             response = one.send(("worker", 1), APP)
             assert response[2:4] == found if found is not None else response.head == -1 and b": " in response.body
 
@@ -174,7 +174,7 @@ def test_what_is_dropped_without_steps_is_told_to_servers_at_once(deployment):
         table.drop()
         deadline = time.monotonic() + 60
         step = before
-        while step <= before and time.monotonic() < deadline:  # with the end of a step, which nobody else ends
+        while step <= before and time.monotonic() < deadline:  # with the end of a step, which no other process ends
             time.sleep(0.05)
             step = next(row["step"] for row in deployment.processes() if (row["role"], row["number"]) == ("worker", 0))
         assert step > before

@@ -1,4 +1,4 @@
-"""Optimizers and schedules of tables beside torch's own. Where torch is not installed there is nothing to compare with."""
+"""Optimizers and schedules of tables compared with torch's own. Skipped without torch."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def gradient(step):
 
 @pytest.fixture(scope="module", params=["bsp", "asp"])
 def learned(request):
-    """What arrays in blocks and rows of every optimizer, and with every schedule, have come to."""
+    """The final values of arrays in blocks and of rows, for every optimizer and every schedule."""
     with ps.start(num_servers=2, replicas=2, num_workers=1, slots=4, consistency=request.param) as deployment:
         with deployment.connect(0) as connection:
             made = {name: dict(optimizer=name, **options) for name, (options, _) in OPTIMIZERS.items()}

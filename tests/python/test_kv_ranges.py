@@ -22,7 +22,7 @@ def test_ranges_of_an_ordered_table(connection):
     assert after["push_bytes"] - before["push_bytes"] > rows.nbytes + 8 * len(rows)
     assert after["push_bytes_sent"] - before["push_bytes_sent"] < rows.nbytes + 1000  # no keys
     rows[:2] *= 2
-    keys, found = table.pull_range(39_000, 70_000)  # more than it asks for at first
+    keys, found = table.pull_range(39_000, 70_000)  # more than the first request returns
     assert np.array_equal(keys, np.arange(40_000, 60_000)) and np.array_equal(found, rows)
     assert np.array_equal(table.pull(np.arange(40_000, 60_000)), rows)  # its keys are not sent either
     keys, found = table.pull_range(last=40_001)
@@ -52,10 +52,10 @@ def test_conditional_pulls_of_rows(connection):
     assert table.pull(keys, out=rows, version=version) is rows and version.changed and (rows == 1).all()
     rows[:] = 5
     table.pull(keys, out=rows, version=version)
-    assert not version.changed and (rows == 5).all()  # nothing came
+    assert not version.changed and (rows == 5).all()  # nothing was sent
     table.push([4], np.ones((1, 2), np.float32))
     table.pull(keys, out=rows, version=version)
-    assert version.changed and rows[2].tolist() == [2, 2] and (rows == 5).any()  # of its slot only
+    assert version.changed and rows[2].tolist() == [2, 2] and (rows == 5).any()  # only of its slot
     for wrong, told in ((dict(keys=[3, 1], out=np.zeros((2, 2), np.float32)), "ascend"), (dict(keys=[1]), "out")):
         with pytest.raises(ValueError, match=told):
             table.pull(**wrong, version=table.version())

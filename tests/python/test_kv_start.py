@@ -1,4 +1,4 @@
-"""Parameter servers that a program starts: they end with it, and whoever dies is started again."""
+"""Parameter servers that a program starts: they end with it, and are restarted after a death."""
 
 import os
 import signal
@@ -138,7 +138,7 @@ def test_a_rank_that_is_free_soon_is_waited_for():
             assert first.rank == 0
             with pytest.raises(ps.PsTimeoutError, match="every rank .* is held"):
                 deployment.connect(timeout=0.5)
-        with deployment.connect() as second:  # at once, as a script that is run again does
+        with deployment.connect() as second:  # at once, as in a script that is run again
             assert second.rank == 0
 
 

@@ -60,7 +60,7 @@ def test_requests_with_tickets(connection):
     pull = table.pull([39, 1], wait=False)
     assert pull.wait().tolist() == [[1, 1, 1], [38, 38, 38]] and pull.done and pull.wait() is not None
     for _ in range(100):
-        table.push([1], np.ones((1, 3), np.float32), wait=False)  # dropped at once
+        table.push([1], np.ones((1, 3), np.float32), wait=False)  # its array is dropped at once
     connection.flush()
     assert table.pull([1])[0, 0] == 138
     assert table.push_pull([1, 50], np.ones((2, 3), np.float32))[:, 0].tolist() == [139, 1]
@@ -78,7 +78,7 @@ def test_dense_arrays_by_name(connection):
     assert list(table.pull(["b"])) == ["b"]
     into = {"b": np.zeros(4, np.float32)}
     assert table.pull(out=into) is into and into["b"].tolist() == [1, 2, 3, 4]
-    big = np.asfortranarray(rows(300, 2000))  # several blocks, and not in a row
+    big = np.asfortranarray(rows(300, 2000))  # several blocks, and not contiguous
     table = connection.table("large", arrays={"w": big.shape})
     table.push({"w": big}, wait=False).wait()
     assert np.array_equal(table.pull()["w"], big)
@@ -151,7 +151,7 @@ def test_options_as_numpy_has_them(connection):
                              optimizer="sgd", lr=np.float32(0.5), average=np.bool_(False))
     assert table.shapes == {"w": (3,), "b": (2, 2)} and table.dtype == "float16" and table.options["lr"] == 0.5
     rows = connection.table("numpy's rows", dim=np.int32(3), optimizer="adam", seed=np.uint64(7))
-    for made in (table, rows):  # what it says of itself makes the same table
+    for made in (table, rows):  # its repr creates the same table
         assert connection.table(made.name, **made.options).options == made.options
 
 
@@ -210,7 +210,7 @@ def test_without_numpy(run_program):
 
 
 def test_an_optimizer_that_only_servers_know_is_asked_for_there(connection):
-    """Server programs in C have them (tests/ps_server_test.c); these have none."""
+    """Server programs in C have them (tests/ps_server_test.c); the servers here have none."""
     with pytest.raises(ps.PsError, match="server 0 has no optimizer 'mine': every server program must list it"):
         connection.table("wrong", dim=2, optimizer="own:mine", lr=0.1)
     assert "wrong" not in connection.tables()

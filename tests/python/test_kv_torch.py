@@ -1,4 +1,4 @@
-"""torch on a parameter server: the optimizer and the embedding. Where torch is not installed there is nothing to test."""
+"""torch on a parameter server: the optimizer and the embedding. Skipped without torch."""
 
 import copy
 import threading
@@ -128,7 +128,7 @@ def learn(model, optimizer, steps=3):
 
 
 def test_a_second_optimizer_begins_with_its_own_weights(connection):
-    """As in a GAN, or where weights and biases have rates of their own: steps have been done already."""
+    """As in a GAN, or with separate rates for weights and biases: some steps are done already."""
     for name in ("generator", "critic"):
         model, twin = model_of(5), model_of(5)
         optimizer = Optimizer(model.named_parameters(), connection, lr=0.05, name=name)
@@ -145,7 +145,7 @@ def test_ranks_have_the_same_frozen_weights():
             with deployment.connect(rank) as connection:
                 optimizer = Optimizer(models[rank].named_parameters(), connection, lr=0.05)
                 learn(models[rank], optimizer)
-                models[rank][0].requires_grad_(True)  # freed: it learns from now on
+                models[rank][0].requires_grad_(True)  # unfrozen: it learns from now on
                 learn(models[rank], optimizer)
 
         threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
@@ -230,7 +230,7 @@ def test_parameters_that_are_none(connection):
 def test_an_embedding_with_padding(connection):
     table = connection.table("padded", dim=2, optimizer="adam", lr=0.5, initializer="constant:7")
     embedding = Embedding(table, padding_idx=4)
-    connection.end()  # a table is there with the next step
+    connection.end()  # a table exists from the next step on
     connection.begin()
     rows = embedding(torch.tensor([[4, 1], [1, 4]]))
     assert rows[0].tolist() == [[0, 0], [7, 7]]

@@ -1,4 +1,4 @@
-"""Programs without steps: what they push counts, whichever process of the rank pushes it, and a loss is told once."""
+"""Programs without steps: each push counts, whichever process of the rank pushes it, and a loss raises one error."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Starting and ending, in every way that a program does."""
+"""Starting and ending a program, in every way."""
 
 import os
 import signal
@@ -182,7 +182,7 @@ def test_output_of_workers_is_seen(run_program):
 
 
 def test_output_of_workers_goes_where_the_program_prints(run_program):
-    """As in Ray, also where its streams are others than the process has: in a notebook, say."""
+    """As in Ray, also if sys.stdout is not the process's stdout: in a notebook, say."""
     done = run_program("""
         import contextlib, io, miniray, sys
         @miniray.remote
@@ -216,7 +216,7 @@ def test_output_of_workers_is_not_lost_with_the_streams_of_the_program(run_progr
 
 
 def test_a_program_that_holds_the_gil_is_told_later(run_program):
-    """Lines that come meanwhile wait, in their order, and hold up nothing."""
+    """Output lines wait meanwhile, in their order, and delay nothing else."""
     done = run_program("""
         import ctypes, miniray, time
         @miniray.remote

@@ -1,4 +1,4 @@
-"""local_mode: everything runs in the program itself, with the same results."""
+"""local_mode: everything runs in the driver itself, with the same results."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""util.metrics: a program's own counters, gauges and histograms."""
+"""util.metrics: counters, gauges and histograms of the user."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What of ml/ needs NumPy alone: the digits are what data/README.md says, the classifier learns, PNGs are valid."""
+"""The parts of ml/ that need NumPy alone: the digits match data/README.md, the classifier learns, PNGs are valid."""
 
 import os
 import pickle
@@ -68,7 +68,7 @@ def test_cifar10_is_read_from_its_folder_or_the_error_says_where_to_get_it(tmp_p
 
 
 def test_a_step_goes_down_the_gradient():
-    """The slope along every weight is that of the loss itself, by differences."""
+    """The gradient equals finite differences of the loss, for every weight."""
     draw = np.random.default_rng(1)
     x, y = draw.standard_normal((5, 6)).astype(np.float32), np.array([0, 1, 2, 1, 0])
     fresh = lambda: classifier.Classifier(6, 3, hidden=4, seed=2)  # noqa: E731
@@ -132,7 +132,7 @@ def test_shards_have_each_image_once():
 
 
 def read_png(path):
-    """What the standard says of it, checked; the pixels."""
+    """Check a PNG against the standard; return its pixels."""
     data, at, chunks = path.read_bytes(), 8, []
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     while at < len(data):
@@ -151,7 +151,7 @@ def read_png(path):
 
 def test_a_grid_of_images_as_a_png(tmp_path):
     images = np.zeros((5, 8, 8))
-    images[3], images[4, 0, 0] = 1, 7  # beyond black is black
+    images[3], images[4, 0, 0] = 1, 7  # values above black are clipped to black
     picture = image.grid(images, 3, scale=2)
     assert picture.shape == (2 * (2 * 9 + 1), 2 * (3 * 9 + 1))
     image.write_png(tmp_path / "grid.png", picture)

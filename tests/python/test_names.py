@@ -1,4 +1,4 @@
-"""The names of Ray 2's that programs use, and their parameters: each is there, or says what to use instead."""
+"""The names of Ray 2 that programs use, and their parameters: each exists, or its error names the alternative."""
 
 import importlib
 import inspect
@@ -10,7 +10,7 @@ import pytest
 import miniray
 from miniray._compat import missing as _missing
 
-# What `import ray` offers (its __all__), and what of it is of no use here.
+# The names of `import ray` (its __all__), and those of them that are useless here.
 TOP = """
     ActorClassID ActorID ClientBuilder DynamicObjectRefGenerator FunctionID JobID Language LoggingConfig NodeID ObjectID
     ObjectRef ObjectRefGenerator PlacementGroupID SCRIPT_MODE TaskID UniqueID WORKER_MODE WorkerID __version__ actor
@@ -49,7 +49,7 @@ def test_a_library_that_is_not_here_is_an_import_error_that_tells_why(name):
 
 @pytest.mark.parametrize("module", ["miniray", "miniray.dag", "miniray.ps", "miniray.train", "miniray.util"])
 def test_every_public_name_is_documented(module):
-    """Also those of the extension, which tools/check-docstrings does not see."""
+    """Also those of the extension, which tools/check-docstrings does not check."""
     there = importlib.import_module(module)
     for name in there.__all__:
         found = getattr(there, name)
@@ -141,7 +141,7 @@ def test_a_function_takes_what_rays_takes(path):
     assert [name for name in wanted if name not in taken | private] == []
     ours = [name for name in signature.parameters if name in wanted]
     same = [name for name in wanted if name in ours]
-    if path != "init":  # whose parameters are all named but the first
+    if path != "init":  # all of its parameters but the first are keyword-only
         assert ours == same
 
 

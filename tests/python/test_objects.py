@@ -304,7 +304,7 @@ def test_references_come_back_to_who_made_them(ray):
         assert ray.get(maker.kept.remote()) == (value, [value])
 
 
-# ---- What Ray's own functions and references take and have as well.
+# ---- Arguments and attributes of Ray's functions and references.
 
 
 def test_arguments_by_their_names(ray):
@@ -401,14 +401,14 @@ def test_what_is_written_into_one_is_not_seen_in_another(ray):
     one, other = ray.get(ref), ray.get(ref)
     assert one[0].flags.writeable and other[0].flags.writeable
     one[0][:] = 0
-    third = ray.get(ref)  # while the one that was written to is alive
+    third = ray.get(ref)  # while the written one is alive
     assert (other[0] == 1).all() and (third[0] == 1).all() and (third[1] == 1).all()
     other[0][:] = 2
     third[0][:] = 3
     assert (one[0] == 0).all() and (other[0] == 2).all() and (ray.get(ref)[0] == 1).all()
     where, kept = one[0].ctypes.data, one[1]
     del one, other, third
-    again = ray.get(ref)  # what is kept is of the same value as what was written to
+    again = ray.get(ref)  # the cached value has the content of the written one
     assert (again[0] == 1).all() and again[0].ctypes.data != where and (kept == 1).all()
     del again, kept
     last = ray.get(ref)

@@ -1,4 +1,5 @@
-"""Twins of the parameter server's optimizers in NumPy: the same bits, from the formulas of src/kv/optim/optim.h."""
+"""Implementations of the parameter server's optimizers in NumPy: the same bits, from the formulas of
+src/kv/optim/optim.h."""
 
 import os
 import subprocess
@@ -33,7 +34,7 @@ def power(base, exponent):
 
 
 def squares(values):
-    """l2_norm.h: lanes of 16, then pairs; stretches of 1024 are added up in their order."""
+    """l2_norm.h: lanes of 16, then pairs; the sums of stretches of 1024 are added in their order."""
     total = 0.0
     for at in range(0, len(values), 1024):
         part = values[at:at + 1024].astype(np.float64)
@@ -55,7 +56,7 @@ def adam_direction(g, state, s, t):
 
 
 def update(name, w, state, d, s, t, rate, scale):
-    """The new values; the state is changed in place."""
+    """Return the new values; change the state in place."""
     if name == "add":
         return w + scale * d
     g = scale * d if name in ("adamw", "lamb") else scale * d + s["decay"] * w

@@ -1,4 +1,5 @@
-"""Options of tasks and actors: those that Ray documents are taken, wrong ones are told where they are given."""
+"""Options of tasks and actors: those that Ray documents are accepted, wrong ones raise errors at the place of their
+use."""
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_the_old_way_to_give_options(ray):
 
 
 def the_same(ray, function, *args, **kwargs):
-    """Whether `.remote` says what a call would."""
+    """Whether `.remote` and a call raise the same error."""
     with pytest.raises(TypeError) as here:
         function(*args, **kwargs)
     with pytest.raises(TypeError) as there:
@@ -197,7 +198,7 @@ def test_amounts_are_thousandths(ray):
         return ray.get_runtime_context().get_assigned_resources()["CPU"]
 
     assert ray.get(third.remote()) == 0.333
-    assert ray.get(third.options(num_cpus=0.29).remote()) == 0.29  # which is a bit less than that as a float
+    assert ray.get(third.options(num_cpus=0.29).remote()) == 0.29  # a bit less than that as a float
     with pytest.raises(ValueError, match="0.001"):
         third.options(num_cpus=0.0001)
 

@@ -1,4 +1,4 @@
-"""Placement groups: resources that are set aside together."""
+"""Placement groups: resources that are reserved together."""
 
 import os
 import time
@@ -21,7 +21,7 @@ def ray():
 
 @pytest.fixture
 def group():
-    """Makes groups, and removes them afterwards."""
+    """Creates placement groups, and removes them afterwards."""
     made = []
 
     def make(*args, **kwargs):
@@ -338,7 +338,7 @@ def test_a_group_captures_what_is_started_in_it(ray, group):
     assert run(True) == (True, [made.id, made.id, None, None])
     assert run(False) == (False, [None] * 4)
     assert run(None) == (False, [None] * 4)
-    assert ray.get(where.remote()) is None  # nothing of it is left in a worker
+    assert ray.get(where.remote()) is None  # a worker does not keep it
 
 
 def test_an_actor_in_a_group_captures_what_it_starts(ray, group):

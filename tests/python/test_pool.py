@@ -1,4 +1,4 @@
-"""util.multiprocessing.Pool: what programs that were written for multiprocessing.Pool or Ray's expect of one."""
+"""util.multiprocessing.Pool: behaviour that programs written for multiprocessing.Pool or Ray's expect."""
 
 import itertools
 import os

@@ -1,4 +1,4 @@
-"""Processes, threads and ends of the user's own making, and programs that are typed in."""
+"""Processes, threads and exits that the user's code makes, and interactive programs."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ def test_a_fork_inside_a_task_has_no_runtime_and_may_end(ray):
 
 
 def _forked(ending):
-    """The body of a task whose child leaves it by `ending`; (what the child's status was, this process)."""
+    """The body of a task whose child ends by `ending`; returns (the child's status, this process)."""
     child = os.fork()
     if child == 0:
         return ending()
@@ -104,7 +104,7 @@ def test_a_child_that_goes_on_with_a_stream_ends(ray):
         if child != 0:
             os.waitpid(child, 0)
         yield os.getpid()
-    assert len({ray.get(list(numbers.remote())[1]) for _ in range(3)}) <= 2  # workers there are
+    assert len({ray.get(list(numbers.remote())[1]) for _ in range(3)}) <= 2  # number of workers
 
 
 def test_a_subprocess_of_a_task_is_a_program_of_its_own(ray):
@@ -177,7 +177,7 @@ def test_daemon_threads_that_wait_do_not_keep_a_program(run_program):
 # ---- Interactive programs.
 
 def test_functions_that_are_defined_again_take_effect(run_program):
-    """As cells of a notebook do it: each is run in the names of __main__."""
+    """As in cells of a notebook: each runs in the namespace of __main__."""
     cells = ["import miniray\nminiray.init(num_workers=1)",
              "def helper(x):\n    return x + 1\n@miniray.remote\ndef f(x):\n    return helper(x)",
              "print(miniray.get(f.remote(1)))",

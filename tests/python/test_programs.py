@@ -1,4 +1,4 @@
-"""The programs of the documents that Miniray was made after, as they stand there, but for the time they sleep."""
+"""The programs of the documents that Miniray was made after, unchanged except for the time they sleep."""
 
 SHARDED = """
 import time, numpy as np, miniray as ray

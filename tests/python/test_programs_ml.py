@@ -16,10 +16,10 @@ def test_the_strategies_side_by_side(run_here):
     assert list(table)[:3] == ["average", "weighted", "momentum"] and list(table)[-1] == "middle"
     assert {"median", "trimmed_mean", "max"} <= set(table)
     assert table["average"].endswith("AverageStrategy") and table["middle"].endswith("MiddleStrategy")
-    assert all(line.split()[3] == "8" for line in table.values())  # syncs
+    assert all(line.split()[3] == "8" for line in table.values())  # number of syncs
     right, wrong = percentages(table["average"])
     assert right > 90
-    assert percentages(table["median"])[1] > wrong  # which does not listen to the one that is wrong
+    assert percentages(table["median"])[1] > wrong  # which ignores the worker that is wrong
 
 
 def test_the_framework_classifies_digits(run_here):

@@ -1,4 +1,4 @@
-"""python -m ml.train: the GAN in each of its ways. Where torch is not installed, that is what it says."""
+"""python -m ml.train: the GAN in each of its modes. Without torch, its error says so."""
 
 import re
 
@@ -31,7 +31,7 @@ def test_it_trains_and_draws_a_grid(train, mode, tmp_path):
 
 
 def test_workers_share_what_they_learn(train, tmp_path):
-    """Two ways to write the same training: by hand and on the framework, they draw the same."""
+    """Two ways to write the same training, by hand and on the framework, draw the same images."""
     pytest.importorskip("torch")
     options = ("--workers", "2", "--epochs", "3", "--steps", "3", "--seed", "5", "--output")
     for mode in ("distributed", "framework"):

@@ -1,4 +1,4 @@
-"""miniray.ps with NumPy models: what a sync gives, in which order, of weights of any shape and by any strategy."""
+"""miniray.ps with NumPy models: results and order of syncs, with weights of any shape and any strategy."""
 
 import collections
 
@@ -55,7 +55,7 @@ def test_push(ray, hire):
 
 
 def test_steps_before_a_sync_are_in_it_and_steps_after_see_it(ray, hire):
-    """Nobody waits until the end; any other order gives another number."""
+    """Nothing waits until the end; any other order gives another number."""
     workers, ps, expected = hire(*rows(0, 10)), create_parameter_server("max"), [0.0, 10.0]
     for turn in range(1, 21):
         for number, worker in enumerate(workers):
@@ -88,7 +88,7 @@ def test_a_worker_may_be_there_twice(ray, hire):
 
 @pytest.mark.parametrize("size", [10, 90_000])
 def test_a_worker_may_be_there_as_often_as_one_wants(ray, size):
-    """Also if its weights are others each time: more models than it has places to lend from."""
+    """Also if its weights differ each time: more models than it has places for copies."""
     @ray.remote
     class Counts:
         def __init__(self):
@@ -167,7 +167,7 @@ def leaf(tree):
                                     ([[1.0], {"b": 5.0}], [[3.0], {"b": 9.0}]),
                                     ([1.0, np.ones(3) * 5], [3.0, np.ones(3) * 9])])
 def test_a_float_is_a_weight(ray, hire, models):
-    """A bias that nobody made an array of is not the first worker's in silence."""
+    """A bias that is a plain float is averaged, not taken silently from the first worker."""
     workers, ps = hire(*models), create_parameter_server()
     assert ray.get(ps.sync_from_workers.remote(workers)) == 1
     for got in (*weights_of(ray, workers), ray.get(ps.pull_weights.remote())):
@@ -222,7 +222,7 @@ Layer = collections.namedtuple("Layer", "weight, bias")
 
 
 class Named(dict):
-    """Has more than its items."""
+    """Has more attributes than its items."""
 
     epoch = 0
 
@@ -232,7 +232,7 @@ class Row(list):
 
 
 class Odd(tuple):
-    """Cannot be made from items alone."""
+    """Cannot be created from items alone."""
 
     def __new__(cls, items, wanted):
         return super().__new__(cls, items)
@@ -287,7 +287,7 @@ def test_a_type_that_cannot_be_made_again_comes_back_plain(ray, hire):
 
 
 def test_each_worker_has_its_own_types(ray, hire):
-    """The order of the first one's, as ever."""
+    """Weights keep the order of the first worker's model."""
     workers = hire(layer(1.0), tuple(layer(3.0)), list(layer(5.0)))
     assert ray.get(create_parameter_server().sync_from_workers.remote(workers)) == 1
     assert [type(got) for got in weights_of(ray, workers)] == [Layer, tuple, tuple]
@@ -449,7 +449,7 @@ def test_classes_and_instances_are_strategies_too(ray, hire):
 
 
 class Last:
-    """Not derived from anything."""
+    """Derived from nothing."""
 
     def aggregate(self, weight_lists):
         return weight_lists[-1]
@@ -466,7 +466,7 @@ def test_functions_and_whatever_aggregates_are_strategies(ray, hire, monkeypatch
 
 
 def test_what_has_no_dimensions_stays_an_array(ray, hire, mine):
-    """Of NumPy, the mean of such arrays is a number."""
+    """In NumPy, the mean of such arrays is a number."""
     workers = hire([np.array(1.0), 1.0], [np.array(3.0), 3.0])
     ray.get(create_parameter_server(lambda lists: [np.mean(each) for each in zip(*lists)]).sync_from_workers.remote(workers))
     array, number = weights_of(ray, workers)[1]

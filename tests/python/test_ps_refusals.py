@@ -1,4 +1,4 @@
-"""miniray.ps with NumPy models: what a sync refuses, and that errors keep their type and are never silent."""
+"""miniray.ps with NumPy models: syncs that are refused; errors keep their type and are never silent."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from syncing import NAMES, blend, hire, mine, rows, weights_of  # noqa: F401  fi
 
 
 def test_syncs_that_fail_leave_no_trace(ray, hire):
-    """What workers lend to a sync that is never aggregated stays lent; models are sent then."""
+    """Models that workers export for a sync that is never aggregated stay exported; then models are sent."""
     workers, ps = hire(*rows(0, 10, 20)), create_parameter_server()
     os.kill(ray.get(workers[2].pid.remote()), signal.SIGKILL)
     for _ in range(12):
@@ -95,7 +95,7 @@ def test_a_weight_without_effect_warns(ray):
 def test_errors_are_never_silent(ray, hire, name, mine, capfd):
     workers, ps = hire(*rows(1, 3)), create_parameter_server(name)
     workers[1].fail.remote(KeyError("lost"))
-    with pytest.raises(KeyError) as caught:  # who looks is told, with the type
+    with pytest.raises(KeyError) as caught:  # get() raises the error, with its type
         ray.get(ps.sync_from_workers.remote(workers))
     assert caught.value.__notes__ == ["in worker 1 of the sync"]
     workers[1].fail.remote(None)
@@ -126,7 +126,7 @@ class Lost(Exception):
 @pytest.mark.parametrize("on_dead", ["raise", "skip"])
 @pytest.mark.parametrize("method", ["get_weights", "set_weights"])
 def test_what_a_worker_raises_keeps_its_type(ray, hire, mine, name, on_dead, method):
-    """Also if the dead are skipped, and beside one that is dead."""
+    """Also if dead workers are skipped, and beside a dead one."""
     workers, ps = hire(*rows(1, 3, 5)), create_parameter_server(name)
     if on_dead == "skip":
         ray.kill(workers[0])
@@ -170,7 +170,7 @@ def test_a_failure_that_was_looked_at_is_not_printed(ray, hire, capfd):
 
 
 def weighed(run_program, workers, rounds):
-    """What a program prints that syncs so many workers; before each round it sets the weights of (worker, weight)."""
+    """The output of a program that syncs `count` workers; before each round it sets the weights of (worker, weight)."""
     done = run_program(f"""
         import miniray, numpy
         from miniray.ps import create_parameter_server
@@ -204,7 +204,7 @@ def test_a_weight_of_nobody_is_warned_of(run_program):
 
 
 class Module:
-    """No tensors, though it has some."""
+    """Has tensors, but is no tensor."""
 
 
 @pytest.mark.parametrize("name", ["average", "mine"])

@@ -32,7 +32,7 @@ class Worker:
             array += amount
 
     def look(self):
-        """(all that it is, copies)"""
+        """(its values, number of copies)"""
         assert (self.kept == np.arange(1000)).all()
         assert (self.view == self.model["w"][3]).all()  # addresses stay
         values = {float(value) for array in self.model.values() for value in np.unique(array)}

@@ -1,4 +1,4 @@
-"""miniray.ps with torch models. Where torch is not installed there is nothing to test."""
+"""miniray.ps with torch models. Skipped without torch."""
 
 import numpy as np
 import pytest
@@ -85,7 +85,7 @@ def test_a_strategy_of_the_users_script(run_program):
 
 
 class Worker:
-    """Any module; what it sends is its state_dict, or the list of its parameters."""
+    """A worker with any module; it sends its state_dict, or the list of its parameters."""
 
     def __init__(self, make, seed, named=True):
         torch.manual_seed(seed)
@@ -152,7 +152,7 @@ def test_parameters_of_every_precision(ray, kind):
 
 
 def test_the_state_of_an_optimizer_may_be_among_the_weights(ray):
-    """Its numbers are averaged, too, and are floats again, which is what torch takes."""
+    """Its numbers are averaged, too, and are floats again, as torch requires."""
     @ray.remote(num_cpus=0)
     class Trains:
         def __init__(self, lr):
@@ -217,7 +217,7 @@ def test_everybody_gets_the_flavour_that_he_sent(ray, name):
 
         def set_weights(self, weights):
             assert type(weights[0]) is type(self.weights[0])
-            weights[0][0, 0] = 7  # one's own
+            weights[0][0, 0] = 7  # a private copy
             self.weights = weights
 
         def value(self):
@@ -270,7 +270,7 @@ def test_tensors_with_gaps_and_parameters(ray):
 @pytest.mark.parametrize("strategy", ["average", "mine"])
 @pytest.mark.parametrize("kind", ["as they are", "dicts", "negative", "with others"])
 def test_weights_as_a_module_has_them(ray, monkeypatch, strategy, kind):
-    """Parameters that are trained, one of them twice; dicts in a list; and what has to be copied before it is sent."""
+    """Trained parameters, one of them twice; dicts in a list; and tensors that must be copied before they are sent."""
     if strategy == "mine":
         monkeypatch.setitem(STRATEGIES, "mine", type("Mine", (strategies.AverageStrategy,), {}))
 
@@ -305,7 +305,7 @@ def test_weights_as_a_module_has_them(ray, monkeypatch, strategy, kind):
 
 
 def test_tensors_that_were_received_are_apart(ray):
-    """Each has memory of its own, for as long as it is there."""
+    """Each has memory of its own, as long as it lives."""
     @ray.remote
     class Keeper:
         def __init__(self):
@@ -348,7 +348,7 @@ def test_what_differs_is_named(ray):
 
 @pytest.mark.parametrize("first", ["get_weights", "set_weights"])
 def test_tensors_are_made_in_one_step_whatever_a_worker_is_asked_first(ray, first):
-    """And not in Python for each, which takes longer than all the rest of a small one."""
+    """And not in Python for each tensor, which takes longer than the rest of a small sync."""
     @ray.remote
     class Worker:
         def __init__(self):

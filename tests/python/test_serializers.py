@@ -1,4 +1,4 @@
-"""How classes of the user's own are sent, and what says why they are not."""
+"""Serialization of user classes, and the errors about classes that cannot be sent."""
 
 import threading
 
@@ -42,7 +42,7 @@ def test_a_class_that_is_not_registered_any_more_is_not_sent(ray, registered):
     deregister_serializer(Connection)
     with pytest.raises(TypeError, match="lock"):
         ray.put(Connection("here"))
-    deregister_serializer(Connection)  # nothing to do
+    deregister_serializer(Connection)  # no effect
 
 
 def test_inspect_finds_what_cannot_be_sent(capsys):

@@ -1,4 +1,4 @@
-"""util.state: lists of what there is, as Ray's state API gives them."""
+"""util.state: lists of actors, tasks, objects and workers, in the form of Ray's state API."""
 
 import os
 import threading
@@ -24,7 +24,7 @@ def Named(ray):
 
 
 def until(found):
-    """What it gives, once that is something."""
+    """The result of the call, once it is not empty."""
     end = time.monotonic() + 60
     while not (result := found()):
         assert time.monotonic() < end

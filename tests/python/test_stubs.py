@@ -1,4 +1,4 @@
-"""What the stubs say is there is there, and the other way round."""
+"""The stubs and the modules have the same names."""
 
 import ast
 import pathlib

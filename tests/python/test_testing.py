@@ -1,4 +1,4 @@
-"""What tests that were written for Ray bring along: signals, conditions, and modules by Ray's names."""
+"""Helpers of tests that were written for Ray: signals, conditions, and modules by Ray's names."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Threads of one program, while another one puts or submits something large."""
+"""Threads of one driver, while another thread puts or submits a large value."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ np = pytest.importorskip("numpy")
 
 @pytest.fixture
 def patient():
-    """A thread gives way to others only where it says so: in a call that lets go of the GIL."""
+    """Threads switch only in calls that release the GIL."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(60)
     yield
@@ -20,7 +20,7 @@ def patient():
 
 
 def _others_run_during(call):
-    """Whether another thread has run while `call` did."""
+    """Whether another thread has run during `call`."""
     go, ran = threading.Event(), []
     thread = threading.Thread(target=lambda: (go.wait(), ran.append(True)))
     thread.start()
@@ -61,7 +61,7 @@ def test_others_run_while_something_large_is_put_or_submitted(ray, patient, valu
 
 
 def test_what_is_in_a_list_stays_while_another_thread_empties_it(ray):
-    """The values are those of the moment of the call, whatever becomes of the containers."""
+    """The values are those at the time of the call, whatever happens to the containers."""
     for _ in range(20):
         texts, numbers = [f"{i}-" + "x" * 1000 for i in range(500)], {str(i): [float(i)] * 10 for i in range(1000)}
         value = [texts, numbers, np.arange(1 << 21)]

@@ -1,4 +1,4 @@
-"""torch tensors: plain values with their flavour kept. Where torch is not installed there is nothing to test."""
+"""torch tensors: plain values that keep their kind. Skipped without torch."""
 
 import gc
 import threading
@@ -65,7 +65,7 @@ def test_what_is_written_into_one_is_not_seen_in_another(ray, sizes):
     ref = ray.put([torch.ones(size) for size in sizes])
     one, other = ray.get(ref), ray.get(ref)
     fill(one, 0)
-    third = ray.get(ref)  # while the one that was written to is alive
+    third = ray.get(ref)  # while the written one is alive
     assert are(other, 1) and are(third, 1)
     fill(other, 2)
     fill(third, 3)
@@ -98,7 +98,7 @@ def test_an_argument_that_is_written_to_is_not_what_get_gives(ray):
 
 
 def test_the_first_tensor_lies_where_the_value_lies(ray):
-    """Without a copy; a second one beside it is a copy."""
+    """Without a copy; a second tensor in the value is a copy."""
     ref = ray.put(torch.ones(100_000))
     one, other = ray.get(ref), ray.get(ref)
     where = one.data_ptr()
@@ -122,7 +122,7 @@ def test_tensors_of_some_size_lie_where_a_large_value_lies(ray):
     ref = ray.put([torch.full((15_000,), float(i)) for i in range(100)])
     first, second = ray.get(ref), ray.get(ref)
     where = [tensor.data_ptr() for tensor in first]
-    assert {b - a for a, b in zip(where, where[1:])} == {60_032}  # one behind the other, each on a line of the cache
+    assert {b - a for a, b in zip(where, where[1:])} == {60_032}  # contiguous, each on a cache line
     assert not set(where) & {tensor.data_ptr() for tensor in second}
     del first
     gc.collect()

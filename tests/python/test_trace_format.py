@@ -1,4 +1,4 @@
-"""The timeline is what the Trace Event Format says, so that Perfetto shows it: each field of each kind of event."""
+"""The timeline follows the Trace Event Format, so that Perfetto can show it: each field of each kind of event."""
 import json
 import os
 import signal
@@ -27,7 +27,7 @@ def check_event(event):
 
 
 def check_nesting(events):
-    """Events of one track are inside each other or apart: Perfetto drops those that overlap otherwise."""
+    """Events of one track are nested or disjoint: Perfetto drops other overlaps."""
     tracks = {}
     for event in events:
         if event["ph"] == "X":
@@ -42,7 +42,7 @@ def check_nesting(events):
 
 
 def check_arrows(events):
-    """Each has two ends, the first inside of the calls of a program or of a body, the second not before it."""
+    """Each flow has two ends, the first inside the calls of a driver or of a body, the second not before it."""
     begins = {event["id"]: event for event in events if event["ph"] == "s"}
     ends = {event["id"]: event for event in events if event["ph"] == "f"}
     assert begins and begins.keys() == ends.keys()

@@ -80,7 +80,7 @@ def test_hooks_in_their_order_and_with_the_arguments(train):
     assert told == [("create", 0, given), ("create", 1, given), ("start", [((0, 2), 16), ((1, 2), 16)], given),
                     ("epoch", 0, given), ("result", 0, given), ("epoch", 1, given), ("result", 1, given),
                     ("end", 2, given)]
-    assert [each["extra"] for each in result["history"]] == [0, 10]  # on_train_end gave None: the usual result
+    assert [each["extra"] for each in result["history"]] == [0, 10]  # on_train_end returned None: the usual result
     assert result["final"] is result["history"][-1] and result["time_s"] > 0 and result["sync"]["num_syncs"] == 2
 
 
@@ -195,7 +195,7 @@ def test_an_interrupt_of_a_worker_is_an_error(train):
 
 
 class Late:
-    """A handle that takes its time, so that what others were asked for has ended."""
+    """A handle with slow calls, so that calls to others have ended before."""
 
     def __init__(self, worker):
         self.worker = worker
@@ -206,7 +206,7 @@ class Late:
 
 
 def test_what_several_workers_raise_is_told_once(train, capfd):
-    """The trainer has asked for all of it: what it does not raise is not printed as nobody's."""
+    """The trainer has read all of the errors: those that it does not raise are not printed as unread."""
     def say(i):
         raise KeyError("lost")
 
@@ -255,7 +255,7 @@ def test_a_strategy_needs_no_name(train, strategy):
     trainer = train(Quiet, 3, sync_strategy=strategy)
     assert trainer.get_sync_stats()["strategy"] in ("middle", "Middle")
     assert trainer.train(epochs=1)["sync"]["strategy"] in ("middle", "Middle")
-    assert miniray.get(trainer.workers[0].get_weights.remote())[0][0] == 1.5  # as worker 1 has it
+    assert miniray.get(trainer.workers[0].get_weights.remote())[0][0] == 1.5  # the weights of worker 1
     with pytest.raises(TypeError, match="takes no momentum"):
         train(Quiet, 3, sync_strategy=strategy, momentum=0.5)
 

@@ -18,7 +18,7 @@ def final_weights(train, folder, deaths, **options):
     return [each.tobytes() for worker in weights for each in worker], history
 
 
-CALM = {}  # by the interval: what an undisturbed run ends with
+CALM = {}  # by interval: the final weights of an undisturbed run
 
 
 @pytest.mark.parametrize("interval, deaths", [(1, ["train-1-0", "get-1"]), (3, ["train-0-3", "train-2-4", "train-2-5"]),
@@ -66,7 +66,7 @@ def test_a_constructor_that_fails_is_told_at_once(train):
 
 
 def test_a_random_worker_is_killed_again_and_again(run_program):
-    """`make soak` has more of it."""
+    """`make soak` repeats it more often."""
     program = os.path.join(os.path.dirname(__file__), "train_kills.py")
     print(run_program("", arguments=[program, "1", "0.02", "8"], timeout=200).stdout)
 

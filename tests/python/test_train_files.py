@@ -1,4 +1,4 @@
-"""What miniray.train writes and shows: files that others read, shards, the display."""
+"""Output of miniray.train: files that other programs read, shards, the display."""
 
 import concurrent.futures
 import csv
@@ -23,7 +23,7 @@ from miniray.train import (BaseTrainer, CSVLogger, DataParallelTrainer, JSONLLog
 
 
 class Scripted(BaseTrainer):
-    """Has no work: its results are given."""
+    """Does no work: its results are given."""
 
     def __init__(self, results, **options):
         super().__init__(1, **{"display": "quiet", **options})
@@ -173,7 +173,7 @@ def test_what_no_file_can_have_is_named(tmp_path, weights, text):
 
 
 def torn(data):
-    """What is left of a file, or lies in its place."""
+    """Replacements of a file: the rest of it, or another content."""
     return {"half": data[:len(data) // 2], "empty": b"", "less": data[:-1], "text": b"epoch,loss\n0,0.5\n",
             "zeros": bytes(len(data)), "other": data[:120] + bytes([data[120] ^ 255]) + data[121:]}
 
@@ -306,7 +306,7 @@ def test_the_sampler_in_a_loader():
     assert sorted(int(i) for batch in loader for i in batch) == sorted(shard_indices(20, 0, 2))
 
 
-# ---- What people look at.
+# ---- The display.
 
 PROGRAM = textwrap.dedent("""
     import sys
@@ -342,7 +342,7 @@ def test_quiet_says_nothing(run_program):
 
 
 def on_terminal(*arguments, **environment):
-    """What a program writes to a terminal of 100 columns."""
+    """The output of a program on a terminal of 100 columns."""
     import fcntl
     import termios
     main, side = pty.openpty()
@@ -386,7 +386,7 @@ def test_a_terminal_of_few_letters():
 
 
 class Gone:
-    """What a pipe is when nobody reads it any more."""
+    """A pipe whose reader is gone."""
 
     def write(self, text):
         raise BrokenPipeError
@@ -398,7 +398,7 @@ class Gone:
 @pytest.mark.parametrize("out", [Gone(), None])
 @pytest.mark.parametrize("mode", ["lines", "live"])
 def test_who_looks_may_go(ray, monkeypatch, mode, out):
-    """A training does not end because nobody reads what it says."""
+    """A training does not end when the reader of its output ends."""
     monkeypatch.setattr(sys, "stdout", out)
     trained = Scripted([{"loss": 1.0}, {"loss": 0.5}], display=mode).train(epochs=2)["epochs"]
     monkeypatch.undo()
@@ -448,7 +448,7 @@ def test_plot(ray, tmp_path):
 
 
 def test_what_is_plotted(ray, monkeypatch, tmp_path):
-    """With a stand-in for matplotlib that only writes down what it is told, so that it is tested everywhere."""
+    """With a stand-in for matplotlib that only records calls, so that the test runs everywhere."""
     told = []
 
     class Figure:
@@ -493,7 +493,7 @@ def test_a_drawing_needs_nothing(ray, tmp_path, monkeypatch):
     assert texts[-3:] == ["step", "loss", "a < b"] and {"0", "1", "2", "3", "4"} <= set(texts)
     places = [(float(element.get("cx")), float(element.get("cy"))) for tag, element in drawn if tag == "circle"]
     curves = [element.get("points") for tag, element in drawn if tag == "polyline"]
-    assert len(places) == 2 and places[0][0] == places[1][0] == 68 and places[0][1] > places[1][1]  # one by itself each
+    assert len(places) == 2 and places[0][0] == places[1][0] == 68 and places[0][1] > places[1][1]  # each by itself
     assert len(curves) == 1 and len(curves[0].split()) == 2  # between the gaps
     for values in ([0], [0, 0], [1e-30, 1e30], [-5, -5.0000001], [float("nan")], [1e300, -1e300]):
         plot.draw([{"x": value} for value in values], tmp_path / "odd.svg")

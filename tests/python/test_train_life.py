@@ -1,4 +1,4 @@
-"""What a trainer starts, and what it ends: these begin and end runtimes."""
+"""Runtimes and workers that a trainer starts and ends: these tests begin and end runtimes."""
 
 import pytest
 

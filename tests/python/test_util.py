@@ -242,7 +242,7 @@ def test_a_pool_is_given_all_its_work_at_once(ray):
     for name in ("map", "map_unordered"):
         before = sum(ray.get([actor.seen.remote() for actor in actors]))
         results = getattr(ActorPool(actors), name)(lambda actor, value: actor.call.remote(value), [1, 2])
-        assert sum(ray.get([actor.seen.remote() for actor in actors])) == before + 2  # nobody has asked for a result
+        assert sum(ray.get([actor.seen.remote() for actor in actors])) == before + 2  # no result was requested
         assert sorted(results) == [1, 2]
 
 

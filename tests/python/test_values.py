@@ -1,4 +1,4 @@
-"""Values: what comes out equals what pickle gives, types included."""
+"""Values: the received value equals pickle's, including types."""
 
 import collections
 import enum
@@ -18,7 +18,7 @@ def travel(ray, value):
 
 
 def same(a, b):
-    """Equal, with the same types all the way down; NaN equals NaN."""
+    """Whether two values are equal, with the same types at all levels; NaN equals NaN."""
     if type(a) is not type(b):
         return False
     if isinstance(a, np.ndarray):

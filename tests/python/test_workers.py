@@ -1,4 +1,4 @@
-"""Processes of workers: what they share and what they do not, and how they end."""
+"""Processes of workers: their shared and private state, and their ends."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ def test_workers_are_copies_of_one_process_and_the_nodes_children(run_program):
 
 @pytest.mark.parametrize("imports", ["", "import numpy, threading"], ids=["bare", "numpy"])
 def test_a_process_that_a_task_forks_forgets_the_tasks_threads(run_program, imports):
-    """Copies of the template leave out what threading does in copies; what they fork themselves does not."""
+    """Processes forked from the zygote skip threading's own fork handling; processes that a task forks do not."""
     run_program(f"""
         import miniray
         {imports}
@@ -210,7 +210,7 @@ def test_the_programs_own_number_of_intra_op_threads_stays(run_program):
 
 
 def test_workers_with_torch(run_program):
-    """One program for all of it, since torch takes long to import."""
+    """One program for all checks, because torch takes long to import."""
     pytest.importorskip("torch")
     run_program("""
         import miniray, os
@@ -246,7 +246,7 @@ def test_a_segfault_shows_where_it_happened(ray):
     with pytest.raises(ray.exceptions.WorkerCrashedError, match="SIGSEGV") as caught:
         ray.get(read_nothing.remote())
     assert "Fatal Python error: Segmentation fault" in str(caught.value)
-    assert "in read_nothing" in str(caught.value)  # the line of it
+    assert "in read_nothing" in str(caught.value)  # the source line
 
 
 def test_a_stack_that_really_overflows_is_a_death_with_its_cause(ray):
@@ -303,7 +303,7 @@ def test_what_was_printed_before_a_crash_is_in_the_error(ray):
         ray.get(last_words.remote())
 
 
-# ---- What workers print.
+# ---- Output of workers.
 
 def test_output_of_every_kind_has_its_prefix(tmp_path):
     program = tmp_path / "program.py"
@@ -324,7 +324,7 @@ def test_output_of_every_kind_has_its_prefix(tmp_path):
     """))
     done = subprocess.run([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
     lines = done.stdout.decode().splitlines()
-    pid = next(line for line in lines if line.isdecimal())  # the program's own, anywhere among the others
+    pid = next(line for line in lines if line.isdecimal())  # the driver's own, anywhere among the others
     said = [line.split(") ", 1) for line in lines if line != pid]
     assert all(prefix.endswith(f"pid={pid}") for prefix, _ in said), done.stdout
     words = [line for _, line in said]

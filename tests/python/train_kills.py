@@ -1,6 +1,6 @@
 """train_kills.py SEEDS PERIOD_S EPOCHS: learns the handwritten digits, once undisturbed and once with a random worker
-killed every PERIOD_S seconds, for each seed; the accuracies must be within 1 %, and since the workers' work depends on
-weights, shard and epoch alone, the weights the same bits."""
+killed every PERIOD_S seconds, for each seed. The accuracies must be within 1 %. The work of workers depends only on
+weights, shard and epoch, so the weights must have the same bits."""
 
 import os
 import random
@@ -50,7 +50,7 @@ class Softmax:
 
 
 class Killer(Callback):
-    """Kills a random worker every so many seconds, but one an epoch at most: whatever the machine is doing, it goes on. The
+    """Kills a random worker every `period` seconds, but at most one per epoch, so that training always progresses. The
     first one dies in any case."""
 
     def __init__(self, period, seed):

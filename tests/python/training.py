@@ -1,4 +1,4 @@
-"""What the tests of miniray.train share: a worker, a trainer, and trainers that are shut down at the end."""
+"""Helpers for tests of miniray.train: a worker, a trainer, and trainers that are shut down at the end."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from miniray.train import BaseTrainer, DataParallelTrainer
 
 
 class Plain:
-    """A worker whose weights depend on what it was given alone. A file in `folder` with its name kills it, once."""
+    """A worker whose weights depend on its arguments only. A file in `folder` with its name kills it, once."""
 
     def __init__(self, worker_id, folder=None):
         self.id, self.folder, self.shard, self.batch_size = worker_id, folder, None, None
@@ -58,7 +58,7 @@ class Quiet(DataParallelTrainer):
 
 @pytest.fixture
 def train(ray):
-    """Makes trainers that are shut down at the end."""
+    """Creates trainers that are shut down at the end."""
     made = []
 
     def make(cls=Quiet, *args, **kwargs):
@@ -70,7 +70,7 @@ def train(ray):
 
 
 class Says(BaseTrainer):
-    """Workers say what the first of them that is asked says of its number."""
+    """A trainer whose workers return say(worker id) as the result of an epoch."""
 
     def __init__(self, num_workers, say):
         super().__init__(num_workers, display="quiet")

@@ -8,15 +8,14 @@
 typedef struct broker_process {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 8];
     pid_t pid;
-    int stop_fd; /* closing it asks the broker to end */
-    uint32_t
-        *visits; /* set before the start: shared memory where it leaves how often it passed each failpoint, or NULL */
+    int stop_fd;      /* closing it ends the broker */
+    uint32_t *visits; /* set before the start: shared memory for its counts of failpoint visits, or NULL */
     size_t visits_max;
 } broker_process;
 
-/* Starts it; asserts that it stands. `failpoint` is armed in it (NULL: none), `arena_bytes` 0: 64 MB. */
+/* Starts the broker; asserts that it is ready. `failpoint` is armed in it (NULL: none), `arena_bytes` 0: 64 MB. */
 void broker_process_start(broker_process *process, uint64_t arena_bytes, const char *failpoint);
 
-/* Ends it. 0: every guest had left within two seconds, and not a byte, link or descriptor was left over. -9: it had
- * been killed. Removes the folder; 90: something else was left in it. */
+/* Ends the broker. 0: every client left within two seconds, and no byte, link or descriptor was left. -9: it had been
+ * killed. Removes the folder; 90: other files were left in it. */
 int broker_process_stop(broker_process *process);

@@ -41,7 +41,7 @@ static mr_status return_filled(mr_call *call, size_t index, float start, size_t 
     return status;
 }
 
-MR_TASK(chaos_split) { /* a number: itself, its successor, and a large value that begins with it */
+MR_TASK(chaos_split) { /* a number: returns it, its successor, and a large value that begins with it */
     int64_t number;
     MR_TRY(mr_arg_int(call, 0, &number));
     MR_TRY(mr_return_at(call, 0, mr_int(number)));
@@ -57,7 +57,8 @@ static mr_status get_int(mr_context *mr, mr_ref ref, int64_t *out) {
     return status;
 }
 
-/* depth, stubborn: as many levels below, each of which adds one. The stubborn never ask whether they are cancelled. */
+/* depth, stubborn: runs that many nested levels, each of which adds one. Stubborn bodies never check for
+ * cancellation. */
 MR_TASK(chaos_nested) {
     int64_t depth, stubborn, below = 0;
     mr_ref ref;
@@ -75,7 +76,7 @@ MR_TASK(chaos_nested) {
     return mr_return(call, mr_int(below + 1));
 }
 
-MR_TASK(chaos_enlarge) { /* every item one more than it was */
+MR_TASK(chaos_enlarge) { /* adds one to every item */
     mr_tensor tensor;
     MR_TRY(mr_arg_tensor(call, 0, &tensor));
     return return_filled(call, 0, ((const float *)tensor.data)[0] + 1, tensor.bytes / sizeof(float));
@@ -95,7 +96,7 @@ MR_TASK(chaos_sum) { /* a list of references to numbers */
     return mr_return(call, mr_int(sum));
 }
 
-MR_TASK(chaos_lend) { /* a reference of the worker's own */
+MR_TASK(chaos_lend) { /* returns a reference that the worker owns */
     mr_ref ref;
     int64_t number;
     MR_TRY(mr_arg_int(call, 0, &number));
@@ -106,7 +107,7 @@ MR_TASK(chaos_lend) { /* a reference of the worker's own */
     return status;
 }
 
-MR_TASK(chaos_ring) { /* calls an actor whose handle it was given */
+MR_TASK(chaos_ring) { /* calls an actor whose handle is its argument */
     mr_actor actor;
     mr_ref ref;
     int64_t number = 0;
@@ -118,7 +119,7 @@ MR_TASK(chaos_ring) { /* calls an actor whose handle it was given */
     return mr_return(call, mr_int(number));
 }
 
-/* An actor that sees that the calls of each caller come in their order. */
+/* An actor that checks the order of the calls of each caller. */
 typedef struct book {
     uint64_t callers[CALLERS_MAX];
     int64_t last[CALLERS_MAX];
@@ -138,7 +139,7 @@ MR_CREATE(ChaosBook) {
     return book == NULL ? MR_NOMEM : mr_set_self(call, book, close_book);
 }
 
-MR_METHOD(ChaosBook, say) { /* caller, number: the number of the caller's last call before, 0 if there was none */
+MR_METHOD(ChaosBook, say) { /* caller, number: returns the number of the caller's previous call, 0 if there was none */
     book *book = mr_self(call);
     int64_t caller, number, before;
     MR_TRY(mr_arg_int(call, 0, &caller));
@@ -160,7 +161,7 @@ MR_METHOD(ChaosBook, double) {
     return mr_return(call, mr_int(2 * number));
 }
 
-MR_METHOD(ChaosBook, keep) { /* a large value, for later */
+MR_METHOD(ChaosBook, keep) { /* keeps a large value */
     book *book = mr_self(call);
     if (book->has_kept) mr_value_release(&book->kept);
     book->has_kept = false;
@@ -171,5 +172,5 @@ MR_METHOD(ChaosBook, keep) { /* a large value, for later */
 
 MR_METHOD(ChaosBook, show) {
     book *book = mr_self(call);
-    return mr_return(call, book->has_kept ? mr_value_arg(&book->kept) : mr_nil()); /* nil: it was started again */
+    return mr_return(call, book->has_kept ? mr_value_arg(&book->kept) : mr_nil()); /* nil: the actor was restarted */
 }

@@ -1,8 +1,8 @@
-/* chaos_bodies.h — bodies of workers under the load of chaos_load.h: tasks, and an actor that checks the order of
+/* chaos_bodies.h — bodies for workers under the load of chaos_load.h: tasks, and an actor that checks the order of
  * calls. A program that calls a function of this file is linked with all of them. */
 #pragma once
 #include "miniray/runtime.h"
 
 enum { CHAOS_LARGE_MIN = 20 * 1000 }; /* floats: more than fits a message */
 
-float *chaos_filled(float start, size_t count); /* what large values have in them; the caller's. NULL: no memory */
+float *chaos_filled(float start, size_t count); /* content of large values; the caller frees it. NULL: no memory */

@@ -13,7 +13,7 @@ static bool names_the_node(mr_status status, const char *text) {
            strstr(text, "node") != NULL;
 }
 
-/* Something hangs: what the node and the processes say about it. */
+/* A result is missing: prints the reports of the node and the processes. */
 static void look(chaos_load *load) {
     static const char *const questions[] = {"status", "tasks", "actors", "objects"};
     mr_inspect *inspect;

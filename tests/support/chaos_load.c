@@ -15,7 +15,7 @@ enum { BATCH = 12, RETURNS = 3, LARGE_MAX = 600 * 1000 };
 static size_t draw_count(chaos_load *load) { return (size_t)rng_between(&load->rng, CHAOS_LARGE_MIN, LARGE_MAX); }
 static int draw_retries(chaos_load *load) { return rng_chance(&load->rng, 0.3) ? -1 : 0; }
 
-/* ---- Acts. Each returns false if something is wrong, which is more than a death. */
+/* ---- Acts. Each returns false on a wrong result or an error without a cause. */
 
 static bool some_tasks(chaos_load *load) {
     mr_context *mr = load->mr;
@@ -58,7 +58,7 @@ static bool some_nested(chaos_load *load) {
     return status == MR_OK ? chaos_expect_int(load, ref, depth + 1) : chaos_is_begun(load, status);
 }
 
-/* Of one that was cancelled. */
+/* The result of a cancelled task. */
 static bool expect_cancelled(chaos_load *load, mr_ref ref, int64_t expected) {
     mr_value value;
     mr_status status = mr_get(load->mr, ref, CHAOS_PATIENCE_US, &value);
@@ -86,7 +86,7 @@ static bool some_cancels(chaos_load *load) {
     return fine;
 }
 
-/* A failure on purpose, as it is, as an argument that fails another task, and among those of a join. */
+/* A deliberate failure: by itself, as an argument that fails another task, and as an input of a join. */
 static bool some_failures(chaos_load *load) {
     mr_context *mr = load->mr;
     mr_ref refs[3];
@@ -113,7 +113,7 @@ static bool some_failures(chaos_load *load) {
     return fine;
 }
 
-/* What is kept for long is more than the store has room for: some of it is on disk. */
+/* Values kept for long exceed the store's memory: some of them are spilled. */
 static bool some_kept(chaos_load *load) {
     struct chaos_kept *kept = &load->kept[rng_below(&load->rng, CHAOS_KEPT)];
     bool fine = true;
@@ -145,7 +145,7 @@ static bool some_large(chaos_load *load) {
     return (status == MR_OK ? chaos_expect_filled(load, two, start + 2, count) : chaos_is_begun(load, status)) && fine;
 }
 
-/* References to what is there, to what is still to come, and to what a worker has. */
+/* References to existing objects, to pending ones, and to objects of workers. */
 static bool some_references(chaos_load *load) {
     mr_context *mr = load->mr;
     mr_ref refs[3], list, sum, other;
@@ -166,7 +166,7 @@ static bool some_references(chaos_load *load) {
     return (status == MR_OK ? chaos_expect_int(load, other, number * number) : chaos_is_begun(load, status)) && fine;
 }
 
-/* A group: two tasks, one of which takes the other's result, and their join; or one that is dropped. */
+/* A batch: two tasks, one of which takes the other's result, and their join; or a batch that is dropped. */
 static bool some_group(chaos_load *load) {
     mr_batch *group;
     mr_ref one, two, all;
@@ -203,8 +203,8 @@ static bool some_group(chaos_load *load) {
 
 /* ---- Actors. */
 
-/* What the actor was told before: the call before this one, or nothing because it was started again; it may have missed
- * some that were lost with its process. */
+/* The actor returns the number of the previous call, or 0 because it was restarted; calls may be missing that were lost
+ * with its process. */
 static bool expect_said(chaos_load *load, mr_ref ref, int64_t number) {
     int64_t before = 0;
     bool got;
@@ -266,7 +266,7 @@ static bool some_shared(chaos_load *load) {
     if (load->shared.word[0] == 0 && mr_actor_find(mr, "chaos", "chaos", &load->shared) != MR_OK) {
         status = mr_actor_create(mr, "ChaosBook", &options, NULL, 0, &load->shared);
         if (status == MR_EXISTS)
-            status = mr_actor_find(mr, "chaos", "chaos", &load->shared); /* another one was faster */
+            status = mr_actor_find(mr, "chaos", "chaos", &load->shared); /* another thread created it first */
         if (status != MR_OK) return chaos_is_begun(load, status);
     }
     for (; status == MR_OK && count < CALLS; count += status == MR_OK)

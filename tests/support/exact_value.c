@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-/* No byte more than asked for, and aligned. */
+/* Allocates exactly this size, aligned. */
 static uint8_t *exact(size_t align, size_t size) {
     void *memory = NULL;
     MR_ASSERT(posix_memalign(&memory, align, size ? size : 1) == 0 && memory != NULL);

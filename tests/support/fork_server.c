@@ -30,16 +30,16 @@ static bool carry_whole(ssize_t (*carry)(int, void *, size_t), int fd, void *byt
 static ssize_t send_some(int fd, void *bytes, size_t size) { return send(fd, bytes, size, MSG_NOSIGNAL); }
 static ssize_t receive_some(int fd, void *bytes, size_t size) { return recv(fd, bytes, size, 0); }
 
-/* ---- In the nursery. */
+/* ---- In the fork server. */
 
 static int be_born(order *order, pid_t test) {
-    for (int i = 0; i < 100000 && getppid() != test; i++) usleep(100); /* whoever forked it ends now */
+    for (int i = 0; i < 100000 && getppid() != test; i++) usleep(100); /* until the process that forked it ends */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != test) return 125; /* it died before that */
+    if (getppid() != test) return 125; /* the test died before that */
     return order->fn(order->argument);
 }
 
-/* The child is forked by one that ends at once: so it becomes a child of the nearest who has asked for such. */
+/* Forks a process that forks the child and ends at once: so the child becomes a child of the nearest subreaper. */
 static pid_t bear(order *order, pid_t test, int fd) {
     int ends[2];
     if (pipe(ends) != 0) return -1;
@@ -79,7 +79,7 @@ bool fork_server_open(fork_server *server) {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return false;
     fflush(NULL);
-    signal(SIGINT, SIG_DFL); /* what a shell runs in the background ignores it, from the first moment on */
+    signal(SIGINT, SIG_DFL); /* a background process of a shell ignores SIGINT from the start */
     server->pid = fork();
     if (server->pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,16 +1,16 @@
-/* fork_server.h — children of a test whose process has threads by then.
+/* fork_server.h — starts children of a test whose process has threads.
  *
  * A library thread may hold a lock at the moment of a fork (the allocator's of a sanitizer, say), and the child has it
- * locked for ever. So whoever starts processes beside an open connection has them started by a process without threads:
- * the nursery, which is forked before there are any.
+ * locked for ever. So a test that starts processes while it has an open connection uses a process without threads: the
+ * fork server, which is forked before there are any threads.
  *
- *   test ── function, argument ──► nursery ── fork ──► one that forks the child, says its number and ends
- *     ▲                                                                    │
- *     └────────────── the child: the test is its parent now ◄──────────────┘
+ *   test ── function, argument ──► fork server ── fork ──► forks the child, sends its pid and ends
+ *    ▲                                                                       │
+ *    └──────────────── the child: the test is its parent now ◄───────────────┘
  *
- * What is started is a child of the test like any other (test_child.h): it is waited for in the same way, and dies with
- * it. It begins with the memory that the nursery has: what was set before fork_server_open, memory that is shared, and
- * a copy of the argument. Functions and what is static lie at the same places. */
+ * The child is a child of the test like any other (test_child.h): the test waits for it in the same way, and the child
+ * dies with the test. It begins with the memory of the fork server: the state before fork_server_open, shared memory,
+ * and a copy of the argument. Functions and static variables have the same addresses. */
 #pragma once
 #include <stddef.h>
 
@@ -18,13 +18,13 @@
 
 typedef struct fork_server {
     pid_t pid;
-    int fd; /* a socket to it */
+    int fd; /* socket to the fork server */
 } fork_server;
 
 enum { FORK_SERVER_ARGUMENT_MAX = 4096 };
 
-bool fork_server_open(fork_server *server);  /* while this process has one thread only. False: it cannot be made */
-void fork_server_close(fork_server *server); /* what it has started lives on */
+bool fork_server_open(fork_server *server);  /* call it while this process has one thread. False: failed */
+void fork_server_close(fork_server *server); /* its children live on */
 
-/* -1: it could not be started. The argument is copied, FORK_SERVER_ARGUMENT_MAX bytes at most. */
+/* -1: failed. The argument is copied, FORK_SERVER_ARGUMENT_MAX bytes at most. */
 pid_t fork_server_start(const fork_server *server, test_child_fn *fn, const void *argument, size_t size);

@@ -17,10 +17,10 @@
 
 inspect_fixture_program seen;
 
-static const char *outside; /* TMPDIR as it was */
-static bool has_looked;     /* for that */
+static const char *outside; /* original TMPDIR */
+static bool has_looked;     /* `outside` is set */
 
-/* ---- What workers do. */
+/* ---- Tasks of workers. */
 
 /* Runs until the test opens the gate. */
 MR_TASK(hold) {
@@ -39,7 +39,7 @@ MR_TASK(add) {
     return mr_return(call, mr_int(a + b));
 }
 
-/* ---- Finding the node: the one socket below our folder. */
+/* ---- Finding the node: the only socket below the test's folder. */
 
 static bool find_socket(const char *path, int depth) {
     DIR *dir = opendir(path);

@@ -44,7 +44,7 @@ static void tell_room(loopback_end *end, uint32_t pair) {
     end->events->on_room(end->context, loopback_link(pair, end_of(end)));
 }
 
-/* ---- The slots. */
+/* ---- Operations of the transport. */
 
 static mr_status slot_open(void *self, const char *address, link_id *out) { return MR_INVALID; }
 
@@ -109,7 +109,7 @@ static const transport_ops ops = {
     .flush = slot_flush,
 };
 
-/* ---- What the test does. */
+/* ---- Functions for the test. */
 
 void loopback_init(loopback *loopback) {
     memset(loopback, 0, sizeof *loopback);

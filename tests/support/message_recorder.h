@@ -9,7 +9,7 @@ enum { MESSAGE_RECORDER_MAX = 64 };
 typedef struct message_recorder {
     struct {
         char to[SLOT_MESSAGE_ADDRESS_MAX];
-        slot_message message; /* its payload and terms are gone */
+        slot_message message; /* its payload and terms are invalid */
     } list[MESSAGE_RECORDER_MAX];
     size_t count, batches;
 } message_recorder;
@@ -19,9 +19,9 @@ size_t message_recorder_count(const message_recorder *recorder, const char *to, 
 size_t message_recorder_named(const message_recorder *recorder, const char *to, slot_message_kind kind,
                               slot_message_status status, uint64_t name);
 
-void part_begin(slot_packet *packet, const slot_message_head *head); /* whatever was in it is dropped */
+void part_begin(slot_packet *packet, const slot_message_head *head); /* drops earlier messages of the packet */
 
-/* A batch of at most one part (NULL: none), as somebody would send it; owned, freed by message_recorder_free. */
+/* A packet of at most one slot message (NULL: none), as a sender encodes it; owned, freed by message_recorder_free. */
 typedef struct message_recorder_batch {
     slot_packet packet;
     span bytes;

@@ -48,7 +48,7 @@ size_t object_listing_here(mr_context *mr) {
     return count;
 }
 
-/* RETURNs come when their senders have nothing better to do: something has to be driven for them. */
+/* Processes send RETURNs when they are otherwise idle: this process must be driven meanwhile. */
 bool object_listing_empties(mr_context *mr) {
     int64_t until_us = clock_now_us(clock_real()) + PATIENCE_US;
     while (object_listing_here(mr) > 0 && clock_now_us(clock_real()) < until_us) {

@@ -1,9 +1,9 @@
-/* payload_builder.h — payloads for tests, a line each; what fails ends the test. */
+/* payload_builder.h — builds payloads for tests, one line each; a failure ends the test. */
 #pragma once
 #include "kv/payload/payload.h"
 #include "kv/payload/table_schema.h"
 
-/* As mr_ps_table_options, with a number and in one literal. */
+/* As mr_ps_table_options, with a table number and in one literal. */
 typedef struct definition_options {
     uint32_t id; /* 0: 1 */
     table_schema_kind kind;

@@ -1,5 +1,5 @@
-/* process_dump.h — dump of a process's threads on stderr, for a test that waited for its end in vain. */
+/* process_dump.h — prints the threads of a process on stderr, for a test whose wait for the process timed out. */
 #pragma once
 #include <sys/types.h>
 
-void process_dump_print(pid_t pid); /* a line for it, and one for each thread: its name, its state, where it waits */
+void process_dump_print(pid_t pid); /* one line for the process, and one per thread: name, state, wait channel */

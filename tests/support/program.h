@@ -2,17 +2,17 @@
  *
  * Linking a program for each test file takes longer than running most of them. So the files of a kind are linked into
  * one executable, each with its own main under another name (tools/test-programs writes the files that rename it). The
- * environment says which of them runs, MINIRAY_TEST_PROGRAM=net-frame-test, and so do symbolic links of that name; what
- * a test starts again (a node, a worker, itself) inherits that and is the same program.
+ * environment selects the program that runs, MINIRAY_TEST_PROGRAM=net-frame-test, and so do symbolic links of that
+ * name; processes that a test starts (a node, a worker, itself) inherit the variable and run the same program.
  *
- * Tasks and classes (MR_TASK, MR_METHOD) are registered before main, by every file. Those of other programs than the
- * one that runs are left out: two of them may have the same name. */
+ * Tasks and classes (MR_TASK, MR_METHOD) are registered before main, by every file. Those of other programs are left
+ * out: two of them may have the same name. */
 #pragma once
 #include "miniray/runtime.h"
 
 typedef struct test_program {
     const char *name;
-    int (*plain)(void); /* one of the two */
+    int (*plain)(void); /* exactly one of the two is set */
     int (*full)(int argc, char **argv);
 } test_program;
 
@@ -29,5 +29,5 @@ typedef struct test_program {
 void test_program_task(const char *program, const char *name, mr_body_fn *body);
 void test_program_method(const char *program, const char *class_name, const char *method, mr_body_fn *body);
 
-/* All that are linked here, NULL behind the last; written by tools/test-programs. */
+/* All programs linked here, NULL after the last; written by tools/test-programs. */
 extern const test_program *const test_programs[];

@@ -1,5 +1,5 @@
-/* program_tasks.h — for a file of tests/support with tasks of its own: they are those of every test with
- * processes (tests/), and of no unit test. */
+/* program_tasks.h — for a file of tests/support with tasks of its own: every test with processes (tests/) has these
+ * tasks, and no unit test. */
 #pragma once
 #include "tests/support/program.h"
 

@@ -17,9 +17,9 @@
 #include "tests/support/test_child.h"
 
 enum { PATIENCE_MS = 60000, LOOK_US = 2000000 };
-#define ANY UINT32_MAX /* number of a server */
+#define ANY UINT32_MAX /* any server number */
 
-/* ---- What is computed. */
+/* ---- The workload. */
 
 static kv_workload lesson_of(const ps_fixture *fixture) {
     kv_workload workload = {.workers = fixture->workers};
@@ -30,10 +30,10 @@ static kv_workload lesson_of(const ps_fixture *fixture) {
 
 struct ps_fixture_page {
     uint64_t progress[PS_FIXTURE_WORKERS_MAX];
-    uint64_t steps;                  /* that there are */
+    uint64_t steps;                  /* number of steps */
     char address[MR_PS_ADDRESS_MAX]; /* of the scheduler */
-    uint32_t listening;              /* 1: it is there */
-    kv_workload_weights seen;        /* by who looked last */
+    uint32_t listening;              /* 1: the scheduler listens */
+    kv_workload_weights seen;        /* weights of the last check */
     int64_t begun_us[PS_FIXTURE_WORKERS_MAX][PS_FIXTURE_BEGUN];
 };
 
@@ -42,7 +42,7 @@ static uint64_t steps_of(const ps_fixture *fixture) { return __atomic_load_n(&fi
 /* ---- Children. */
 
 typedef struct role {
-    ps_fixture fixture[1]; /* as it was when this one was started */
+    ps_fixture fixture[1]; /* state at the start of this child */
     uint32_t number;
 } role;
 
@@ -126,7 +126,7 @@ static mr_status wait_for(mr_ps *ps, const mr_ps_ticket tickets[KV_WORKLOAD_PART
     return MR_OK;
 }
 
-/* Beside rounds all have pushed everything before they ended the round. */
+/* With rounds beside: all ranks have pushed everything before they end the round. */
 static bool has_all(const ps_fixture *fixture, uint64_t step, const kv_workload_weights shown) {
     const float *values = &shown[KV_WORKLOAD_VECTORS][0][0];
     for (size_t i = 0; fixture->mixed && i < sizeof(kv_workload_weights) / sizeof(float) / KV_WORKLOAD_PARTS * 2; i++)
@@ -134,7 +134,7 @@ static bool has_all(const ps_fixture *fixture, uint64_t step, const kv_workload_
     return true;
 }
 
-/* A step; MR_STALE: it has to be played again, or another one. */
+/* Runs a step; MR_STALE: it must be repeated, or another step begun. */
 static mr_status play(const ps_fixture *fixture, mr_ps *ps, const model *model, uint32_t rank, uint64_t step) {
     kv_workload_weights shown, parts;
     mr_ps_ticket tickets[KV_WORKLOAD_PARTS];
@@ -166,9 +166,9 @@ static mr_status compare(const ps_fixture *fixture, mr_ps *ps, const model *mode
            count = (KV_WORKLOAD_PARTS - first) * (sizeof shown / sizeof(float) / KV_WORKLOAD_PARTS);
     const float *all = &shown[first][0][0], *most = &expected[first][0][0];
     for (size_t i = 0; i < count; i++)
-        if (all[i] > most[i]) return MR_OK; /* something was counted twice */
+        if (all[i] > most[i]) return MR_OK; /* a push was counted twice */
     usleep(2000);
-    return MR_BUSY; /* others are not done yet */
+    return MR_BUSY; /* other ranks are not done yet */
 }
 
 static void note_begun(const ps_fixture *fixture, uint32_t rank, uint64_t step) {
@@ -198,7 +198,7 @@ static int be_worker(void *argument) {
         else if (status == MR_OK)
             over = compare(fixture, ps, &model, &same) == MR_OK;
         if (status == MR_OK && !over && step >= steps_of(fixture) && fixture->exact)
-            status = mr_ps_end(ps); /* who waits within a step for others would hold up a pause, and the pause them */
+            status = mr_ps_end(ps); /* a wait inside a step would block a quiesce, and the quiesce the others */
         if (status != MR_OK && status != MR_STALE) {
             fprintf(stderr, "rank %u: %s\n", role->number, mr_last_error());
             return 102;
@@ -225,7 +225,7 @@ static int look(void *argument) {
     return 0;
 }
 
-/* ---- The world. */
+/* ---- The fixture. */
 
 bool ps_fixture_init(ps_fixture *fixture) {
     if (!temp_dir_folder(fixture->folder)) return false;
@@ -247,7 +247,7 @@ static pid_t start(const ps_fixture *fixture, test_child_fn *fn, uint32_t number
     return fork_server_start(&fixture->fork_server, fn, &role, sizeof role);
 }
 
-/* It has not ended, and listens or will. */
+/* Waits until the process listens; false if it has ended or time is up. */
 static bool awaits(const ps_fixture *fixture, pid_t pid, int64_t until_us) {
     siginfo_t info = {0};
     if (__atomic_load_n(&fixture->page->listening, __ATOMIC_ACQUIRE) != 0) return false;
@@ -317,7 +317,7 @@ bool ps_fixture_terminate(pid_t *pid) {
     return code == 0;
 }
 
-/* ---- Looking on. */
+/* ---- Observing. */
 
 static bool is_full(const mr_ps_cluster_map *map, uint64_t past, const mr_ps_replica *dead) {
     if (map->number == 0 || map->generation == past) return false;
@@ -404,7 +404,7 @@ bool ps_fixture_even(ps_fixture *fixture) {
     return true;
 }
 
-/* Whoever is furthest has begun few steps since it said so: this one is ahead of all. */
+/* Ranks have begun few steps since their last report: the chosen end is ahead of all. */
 void ps_fixture_stop(ps_fixture *fixture) {
     uint64_t last = 0;
     for (uint32_t i = 0; i < fixture->workers; i++) {
@@ -429,7 +429,7 @@ bool ps_fixture_trained(ps_fixture *fixture) {
     return good;
 }
 
-/* The files that a scheduler and ranks keep, and the sockets of those that were killed; nothing else. */
+/* Removes the files of schedulers and ranks, and the sockets of killed processes; nothing else. */
 static bool sweep(ps_fixture *fixture) {
     DIR *folder = opendir(fixture->folder);
     if (folder == NULL) return false;

@@ -1,6 +1,6 @@
-"""read_safetensors.py FILE: a reader of its own of the public format, for tests of ours.
+"""read_safetensors.py FILE: an independent reader of the public format, for tests of our writer.
 
-Prints a line for each tensor, by name: name, dtype, shape, and the sum of its items; and before them the texts.
+Prints the metadata texts, then a line for each tensor, sorted by name: name, dtype, shape, and the sum of its items.
 """
 import json
 import struct

@@ -1,7 +1,8 @@
-/* replica_fixture.h — copies of one slot on four servers, driven by hand: parts go where a test lets them go.
+/* replica_fixture.h — replicas of one slot on four servers, driven by hand: the test decides which slot messages are
+ * delivered.
  *
- * Whatever a copy says lies in a queue. replica_fixture_settle delivers what is for other servers; what is for ranks,
- * the controller, other slots and the checkpoint store stays there, for the test to look at. */
+ * Messages of a replica wait in a queue. replica_fixture_settle delivers those for other servers; messages for ranks,
+ * the controller, other slots and the checkpoint store stay in the queue, for the test to check. */
 #pragma once
 #include "ps/replica.h"
 #include "ps/replica_internal.h"
@@ -36,26 +37,26 @@ struct replica_fixture {
 };
 
 #define ON_SITES(test) cmocka_unit_test_setup_teardown(test, replica_fixture_setup, replica_fixture_teardown)
-int replica_fixture_setup(void **state); /* the state is a seats */
+int replica_fixture_setup(void **state); /* the state is a replica_fixture */
 int replica_fixture_teardown(void **state);
 
-/* The next cluster map has this chain of a slot; `since` of whoever stays is kept. */
+/* The next cluster map has this chain of a slot; members that stay keep their `since`. */
 void replica_fixture_chain(replica_fixture *world, uint32_t index, const uint32_t *servers, uint8_t count);
-void replica_fixture_enter(replica_fixture *world, uint32_t server); /* it learns of the cluster map */
+void replica_fixture_enter(replica_fixture *world, uint32_t server); /* the server receives the cluster map */
 void replica_fixture_enter_all(replica_fixture *world);
-void replica_fixture_start(replica_fixture *world, uint8_t count); /* a chain of so many, the first of which serves */
+void replica_fixture_start(replica_fixture *world, uint8_t count); /* a chain of `count` replicas; the first serves */
 void replica_fixture_start_rounds(replica_fixture *world, uint64_t members, bool waits);
-void replica_fixture_settle(replica_fixture *world, int deaf); /* delivers, but nothing to `deaf`; -1: to all */
+void replica_fixture_settle(replica_fixture *world, int deaf); /* delivers messages, but none to `deaf`; -1: to all */
 
 /* a push gets values and terms */
 void replica_fixture_ask(replica_fixture *world, uint32_t server, slot_message message);
 void replica_fixture_push(replica_fixture *world, uint32_t server, uint32_t rank, uint64_t name, uint64_t prev);
-/* no values */
+/* an end-of-step: no values */
 void replica_fixture_tick_of(replica_fixture *world, uint32_t server, uint32_t rank, uint64_t name, uint64_t prev);
-/* What the ledger says to slot 0. */
+/* A message of the round state to slot 0. */
 void replica_fixture_say(replica_fixture *world, slot_message_kind kind, uint32_t rank, uint64_t round, uint64_t set);
 
-/* How often a rank was told so. */
+/* How often a rank received this message. */
 size_t replica_fixture_told(const replica_fixture *world, uint32_t rank, slot_message_kind kind,
                             slot_message_status status, uint64_t name);
 replica_look replica_fixture_look(const replica_fixture *world, uint32_t server);

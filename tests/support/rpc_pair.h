@@ -1,12 +1,12 @@
-/* rpc_pair.h — two `rpc` objects joined by a loopback, that write down everything that happens to them. */
+/* rpc_pair.h — two `rpc` objects joined by a loopback, that record all their events. */
 #pragma once
 #include "net/rpc/rpc.h"
 #include "tests/support/loopback.h"
 
 enum { RPC_LOG_MAX = 20000, RPC_TEXT_KEPT = 64 };
 
-typedef struct rpc_outcome { /* what done said */
-    int count;               /* how often it came */
+typedef struct rpc_outcome { /* arguments of done */
+    int count;               /* number of calls of done */
     rpc_call_id id;
     mr_status status;
     char payload[RPC_TEXT_KEPT];
@@ -21,7 +21,7 @@ typedef enum rpc_habit {
     RPC_HOLD, /* keeps the tokens */
 } rpc_habit;
 
-typedef struct rpc_seen { /* what a handler saw */
+typedef struct rpc_seen { /* a request that a handler received */
     rpc_call_token token;
     uint32_t method;
     int64_t deadline_us;
@@ -41,17 +41,18 @@ typedef struct rpc_side {
     size_t cancelled_count, crossed_count;
     size_t opened, closed, rooms;
     cause closed_why;
-    uint8_t body[256]; /* where bodies go */
+    uint8_t body[256]; /* target of bodies */
     bool refuse_bodies;
-    size_t bodies; /* how often on_body came */
-    /* A test may look at a request before the habit does. */
+    size_t bodies; /* number of on_body calls */
+    /* A test may read a request before the habit handles it. */
     void (*peek)(struct rpc_side *side, const rpc_call_request *request);
     void (*peek_room)(struct rpc_side *side);
     void (*peek_cancel)(struct rpc_side *side, rpc_call_token token);
     void *test;
 } rpc_side;
 
-/* Where a started call writes its outcome. A test may end with open calls: its outcomes are gone by the teardown. */
+/* The place for the outcome of a started call. A test may end with open calls: its local outcomes are gone by the
+ * teardown. */
 typedef struct rpc_slot {
     struct rpc_pair *pair;
     rpc_outcome *outcome;
@@ -74,7 +75,7 @@ int rpc_pair_teardown(void **state);
 
 link_id rpc_pair_link(const rpc_pair *pair, int end);
 
-/* The whole of it: begin, copy the text, commit. The outcome is written when done comes. */
+/* A whole call: begin, copy the text, commit. The outcome is written when done is called. */
 mr_status rpc_pair_start(rpc_pair *pair, int end, const char *text, const rpc_call_options *options,
                          rpc_outcome *outcome);
 mr_status rpc_pair_reply(rpc_pair *pair, int end, rpc_call_token token, const char *text);

@@ -19,7 +19,7 @@
 #include "tests/support/process_dump.h"
 #include "tests/support/program_tasks.h"
 
-/* ---- What workers do. */
+/* ---- Tasks of workers. */
 
 MR_TASK(add) {
     int64_t a, b;
@@ -50,7 +50,7 @@ int runtime_fixture_make(void **state) {
     return !temp_dir_folder(fixture->folder) || pipe2(fixture->ready, O_CLOEXEC) != 0;
 }
 
-/* Fails if anything was left in the folder. */
+/* Fails if a file was left in the folder. */
 int runtime_fixture_unmake(void **state) {
     runtime_fixture *fixture = *state;
     int failed = temp_dir_remove_empty(fixture->folder) ? 0 : -1;
@@ -101,7 +101,7 @@ static void remove_logs(const char *run) {
     rmdir(run);
 }
 
-/* A process that is killed while ThreadSanitizer gets ready leaves a file of the sanitizer's. */
+/* A process that is killed while ThreadSanitizer starts leaves a file of the sanitizer. */
 static void remove_sanitizers(const char *path) {
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
@@ -166,7 +166,7 @@ void runtime_fixture_await(const runtime_fixture *fixture) {
 
 bool runtime_fixture_ready(const runtime_fixture *fixture) { return write(fixture->ready[1], "r", 1) == 1; }
 
-/* What a sanitizer finds in the node or a worker goes into the folder too, where it does not go unseen. */
+/* Sanitizer reports of the node or a worker go into the folder too, so that the test finds them. */
 static void report_into(const char *folder, const char *variable) {
     char options[512];
     const char *before = getenv(variable);

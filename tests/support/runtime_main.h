@@ -1,4 +1,4 @@
-/* runtime_main.h — the frame of a test program whose tests share one runtime: its main ends with
+/* runtime_main.h — main function of a test program whose tests share one runtime: its main ends with
  *
  *     return runtime_main(tests);
  *     return runtime_main_with(tests, .num_workers = 3);      where two workers and 64 MB do not fit
@@ -9,11 +9,11 @@
 
 #include "miniray/runtime.h"
 
-extern mr_context *mr; /* in the program and in its workers */
+extern mr_context *mr; /* in the driver and in its workers */
 
-int runtime_main_serve(void); /* what a worker does, in mr_init */
+int runtime_main_serve(void); /* runs the worker, in mr_init */
 void runtime_main_want(const mr_options *options);
-int runtime_main_open(void **state); /* as wanted */
+int runtime_main_open(void **state); /* opens the runtime with the given options */
 int runtime_main_close(void **state);
 
 #define runtime_main_with(tests, ...)                                                           \

@@ -23,7 +23,7 @@ enum { BLOCK = 5 };
 static const float rate = 0.5f;
 const uint64_t sample_parts[SAMPLE_PARTS] = {7, 5};
 
-/* ---- What is in the samples. */
+/* ---- Content of the samples. */
 
 uint64_t sample_key(int i) { return (uint64_t)i * 7919 + 3; }
 float sample_row(int i) { return (float)i + 1; }
@@ -250,7 +250,7 @@ static void write_feedback(const char *folder) {
     feedback_file *file = feedback_file_create(0);
     feedback_file_keep(file, path);
     feedback_file_begin(file, SAMPLE_RANK, SAMPLE_GENERATION, 0);
-    for (uint64_t step = 0; step < SAMPLE_STEP; step++) { /* so there are records of what has changed, too */
+    for (uint64_t step = 0; step < SAMPLE_STEP; step++) { /* so that records of changes exist, too */
         error_feedback_write(feedback_file_of(file, 1), &(error_feedback_keys){.keys = keys, .count = 2, .dim = 2},
                              rests);
         must(error_feedback_stretch(feedback_file_of(file, 9), 0, 200, SAMPLE_FIRST, SAMPLE_RESTS, &stretch));

@@ -35,14 +35,14 @@ enum {
 
 /* ---- Content. */
 
-extern const uint64_t sample_parts[SAMPLE_PARTS]; /* items of each part of the data */
+extern const uint64_t sample_parts[SAMPLE_PARTS]; /* items of each shard of the data */
 uint64_t sample_key(int i);
 float sample_row(int i);        /* a value that each push adds to table "rows" */
 float sample_vector(int i);     /* the same for table "vectors" */
 float sample_rest(int i);       /* of the feedback file, table 9 */
 float sample_weight(int times); /* a value of table "model" after `times` pushes: adagrad, gradients of 1 */
 
-void samples_write(const char *folder); /* one of each format; none of them may exist */
+void samples_write(const char *folder); /* one of each format; the files must not exist */
 
 /* ---- A worker that has the tables of scheduler/. */
 
@@ -78,7 +78,7 @@ typedef struct sample_values {
     size_t count;
 } sample_values;
 
-/* an metadata_storage_take_fn */
+/* a metadata_storage_take_fn */
 bool sample_values_take(void *context, uint64_t generation, const metadata_storage_record *record);
 sample_values sample_values_load(metadata_storage storage);
 void sample_values_save(metadata_storage storage, const sample_values *values);

@@ -1,4 +1,4 @@
-/* sanitized.h — whether this build has a sanitizer: it is some ten times slower, and its shadow is large. */
+/* sanitized.h — whether this build has a sanitizer: it is some ten times slower, and uses much more address space. */
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

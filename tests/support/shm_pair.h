@@ -1,4 +1,4 @@
-/* shm_pair.h — two ports of one broker in this process, which count what happens to them. */
+/* shm_pair.h — two shm transports of one broker in this process, which count their events. */
 #pragma once
 #include "base/clock.h"
 #include "net/shm/shm_transport.h"
@@ -6,16 +6,16 @@
 
 enum { SHM_PATIENCE_US = 10 * 1000 * 1000 };
 
-/* One end: a port and what happened to it. */
+/* One end: a transport and its events. */
 typedef struct shm_end {
     shm_transport *shm_transport;
     transport transport;
-    link_id link; /* the last one opened, by either side */
+    link_id link; /* the link opened last, by either side */
     peer peer;
     unsigned opened, closed, rooms, messages, wrong;
     cause cause;
     uint64_t next_number; /* messages carry ascending numbers */
-    uint8_t *body;        /* where the next body goes; NULL refuses; BODY_DISCARD */
+    uint8_t *body;        /* target of the next body; NULL refuses; BODY_DISCARD */
     uint64_t body_size, bodies;
     const uint8_t *expected_body;
     bool echo, close_on_message;
@@ -30,11 +30,11 @@ MR_MUST mr_status shm_end_open(shm_end *end, const broker_process *process, cons
 /* Sends one numbered message with a head of `size` bytes. */
 MR_MUST mr_status shm_end_send(shm_end *end, uint64_t number, size_t size);
 
-/* With both ends open, "alice" and "bob": set-up and tear-down of a test. */
+/* Both ends are open, as "alice" and "bob": set-up and tear-down of a test. */
 int shm_pair_set_up(void **state);
 int shm_pair_tear_down(void **state);
 
-bool shm_pair_until(shm_pair *pair, const unsigned *counter, unsigned value);   /* polls both; false: out of patience */
+bool shm_pair_until(shm_pair *pair, const unsigned *counter, unsigned value);   /* polls both; false: timed out */
 void shm_pair_join(shm_pair *pair);                                             /* a link from a to b */
-void shm_pair_await_room(shm_pair *pair, const shm_end *end);                   /* that has just been refused some */
-void shm_pair_send(shm_pair *pair, shm_end *end, uint64_t number, size_t size); /* shm_end_send, with patience */
+void shm_pair_await_room(shm_pair *pair, const shm_end *end);                   /* after `end` got MR_BUSY */
+void shm_pair_send(shm_pair *pair, shm_end *end, uint64_t number, size_t size); /* waits for room, then shm_end_send */

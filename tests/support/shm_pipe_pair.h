@@ -1,4 +1,4 @@
-/* shm_pipe_pair.h — both ends of a shm pipe in one process, and its shared memory as a stranger sees it. */
+/* shm_pipe_pair.h — both ends of a shm pipe in one process, and its shared memory as a hostile peer sees it. */
 #pragma once
 #include "net/socket/shm_pipe.h"
 
@@ -10,6 +10,6 @@ typedef struct shm_pipe_pair {
 void shm_pipe_pair_start(shm_pipe_pair *pair);
 void shm_pipe_pair_stop(shm_pipe_pair *pair);
 
-/* How many bytes were moved. */
+/* Returns the number of bytes moved. */
 size_t pipe_put(shm_pipe *pipe, const void *bytes, size_t size, bool *wake);
 size_t pipe_get(shm_pipe *pipe, void *bytes, size_t size, bool *wake);

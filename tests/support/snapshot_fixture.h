@@ -1,14 +1,14 @@
-/* snapshot_fixture.h — snapshot of a slot, for tests: a shard with tables of all kinds, and their names. */
+/* snapshot_fixture.h — snapshot of a slot for tests, with tables of all kinds, and their names. */
 #pragma once
 #include "base/shared_bytes.h"
 #include "kv/control/table_catalog.h"
 
 enum { SNAPSHOT_FIXTURE_RANKS = 3 };
 
-/* As replica_snapshot.c writes it, with these values: version 41, and names from 100 on for the ranks. */
+/* As replica_snapshot.c writes it, with these values: version 41, and seqs from 100 on for the ranks. */
 shared_bytes *snapshot_fixture_shard(span values);
 
 /* 1 "users", rows of two; 2 "words", vectors; 3 "net", blocks of four with momentum; 4, rows of one of which one key is
  * only counted. `keeps`: with the version before. */
 shared_bytes *snapshot_fixture_shard_of_tables(bool keeps);
-table_catalog snapshot_fixture_names(void); /* of the tables but the last */
+table_catalog snapshot_fixture_names(void); /* of all tables but the last */

@@ -1,18 +1,17 @@
-/* socket_end.h — one side of a stream in a test: it writes down what happens and lets the test take part.
+/* socket_end.h — one side of a socket transport in a test: it records events and calls functions of the test.
  *
  *     endpoint server, client;
  *   socket_end_open(&server, loop, NULL);
  *   socket_end_listen(&server, "tcp:127.0.0.1:0");
  *   socket_end_open(&client, loop, NULL);
  *   link_id link = socket_end_connect(&client, server.address);
- *     WAIT_FOR(loop, client.opened == 1 && server.opened == 1);
- */
+ *     WAIT_FOR(loop, client.opened == 1 && server.opened == 1); */
 #pragma once
 #include "base/clock.h"
 #include "net/event_loop.h"
 #include "net/socket/socket_transport.h"
 
-enum { SOCKET_END_PATIENCE_US = 60 * 1000 * 1000 }; /* how long WAIT_FOR believes in it */
+enum { SOCKET_END_PATIENCE_US = 60 * 1000 * 1000 }; /* timeout of WAIT_FOR */
 
 typedef struct socket_end socket_end;
 
@@ -21,22 +20,22 @@ struct socket_end {
     transport wire;
     char address[ADDRESS_TEXT_MAX]; /* where it listens */
 
-    /* What happened. */
+    /* Recorded events. */
     unsigned opened, closed, messages, rooms, bodies, sent, sent_failed;
-    uint64_t bytes; /* of heads and bodies that came */
-    link_id link;   /* opened last */
+    uint64_t bytes; /* bytes of received heads and bodies */
+    link_id link;   /* the link opened last */
     peer peer;
-    cause why; /* of the last end */
+    cause why; /* cause of the last on_closed */
     mr_status sent_status;
 
-    /* What the test wants. */
+    /* Set by the test. */
     void *user;
     void (*on_open)(socket_end *end, link_id link);
     void (*on_message)(socket_end *end, link_id link, const message *message);
     void *(*on_body)(socket_end *end, link_id link, span head, uint64_t size); /* NULL: endpoint->body */
     void (*on_room)(socket_end *end, link_id link);
     void (*on_closed)(socket_end *end, link_id link, const cause *why);
-    uint8_t *body; /* owned: where bodies go unless on_body says otherwise; grown as needed */
+    uint8_t *body; /* owned: target of bodies without on_body; grown as needed */
     size_t body_size;
 };
 
@@ -44,12 +43,12 @@ extern const transport_events socket_end_events; /* the context is the endpoint 
 body_sent_fn socket_end_sent;                    /* counts; the argument is the endpoint */
 void socket_end_keep_head(socket_end *end, link_id link, const message *message); /* an on_message: into `body` */
 
-/* Both give false if it did not work; mr_last_error says why. */
+/* Both return false on failure; mr_last_error has the cause. */
 bool socket_end_open(socket_end *end, event_loop *loop, const socket_transport_options *options);
 bool socket_end_listen(socket_end *end, const char *address);
 void socket_end_close(socket_end *end);
 
-link_id socket_end_connect(socket_end *end, const char *address); /* v == 0: it did not work */
+link_id socket_end_connect(socket_end *end, const char *address); /* v == 0: failed */
 mr_status socket_end_send(socket_end *end, link_id link, const void *head, size_t size);
 mr_status socket_end_send_body(socket_end *end, link_id link, span head, span body);
 
@@ -62,14 +61,14 @@ mr_status socket_end_send_body(socket_end *end, link_id link, span head, span bo
     }))
 #define WAIT_FOR(the_loop, condition) assert_true(UNTIL(the_loop, condition))
 
-/* ---- A client made of plain system calls, which says what the test wants. It blocks. */
+/* ---- A client made of plain system calls, which sends bytes chosen by the test. It blocks. */
 
-int raw_connect(const char *address);                       /* -1: it did not work */
-bool raw_send(int fd, const void *data, size_t size);       /* all of it */
-bool raw_frame(int fd, int kind, span head, uint64_t body); /* a good frame; the body is left to the caller */
-bool raw_hello(int fd);                                     /* says HELLO */
-bool raw_hello_answer(int fd);                              /* reads the other side's */
-/* Reads until the end; how many bytes that were, at most `size` of which are kept. */
+int raw_connect(const char *address);                       /* -1: failed */
+bool raw_send(int fd, const void *data, size_t size);       /* sends all bytes */
+bool raw_frame(int fd, int kind, span head, uint64_t body); /* a valid frame; the caller sends the body */
+bool raw_hello(int fd);                                     /* sends HELLO */
+bool raw_hello_answer(int fd);                              /* reads the peer's HELLO */
+/* Reads until the end; returns the number of bytes, and keeps at most `size` of them. */
 size_t raw_read_all(int fd, void *data, size_t size);
 
-size_t open_fd_count(void); /* of this process */
+size_t open_fd_count(void); /* open descriptors of this process */

@@ -1,9 +1,9 @@
-/* socket_pair.h — two streams for a test, their loop, and an address of each kind to meet at.
+/* socket_pair.h — two socket transports for a test, their event loop, and an address of each kind.
  *
- *   setup ── socket_pair_start ──► both there ── socket_pair_link ──► linked ── socket_pair_down ──► neither ──► …
- *     └───── socket_pair_link_apart: linked, each in a loop of its own, so that one can stand still ─────┘
+ *   setup ── socket_pair_start ──► both open ── socket_pair_link ──► linked ── socket_pair_down ──► both closed ──► …
+ *     └───── socket_pair_link_apart: linked, each in a loop of its own, so that one can pause ─────┘
  *
- * The teardown asserts that whatever the test did, no descriptor and no file is left. */
+ * The teardown asserts that no descriptor and no file is left. */
 #pragma once
 #include "tests/support/socket_end.h"
 #include "tests/support/temp_dir.h"
@@ -15,7 +15,7 @@ typedef struct socket_pair {
     const char *path;                             /* of the unix socket */
     const char *addresses[SOCKET_PAIR_ADDRESSES]; /* tcp, tcp over IPv6, unix */
     event_loop *loop;                             /* of both, or of the client */
-    struct event_loop *other;                     /* of the server, if they are apart */
+    struct event_loop *other;                     /* of the server, if they have separate loops */
     socket_end server, client;
     link_id link; /* the client's */
     size_t fds;
@@ -27,7 +27,7 @@ int socket_pair_setup(void **state);
 int socket_pair_setup_shared(void **state); /* bytes go through shared memory; all addresses are the unix one */
 int socket_pair_teardown(void **state);
 
-/* The options are those of the server and of the client; NULL: the usual ones. */
+/* Options of the server and of the client; NULL: the defaults. */
 void socket_pair_start(socket_pair *pair, const char *address, const socket_transport_options *server,
                        const socket_transport_options *client);
 void socket_pair_link(socket_pair *pair, const char *address, const socket_transport_options *server,

@@ -1,6 +1,7 @@
-/* status_assert.h — a call went well, or said what was wrong: for tests. What it said instead goes to stderr. */
+/* status_assert.h — for tests: asserts that a call succeeded, or failed with a given message. Another result is printed
+ * on stderr. */
 #pragma once
 #include "miniray/status.h"
 
 void must(mr_status status);
-void assert_said(const char *words); /* mr_last_error has them */
+void assert_said(const char *words); /* mr_last_error contains them */

@@ -24,7 +24,7 @@ static mr_status extent_take(void *context, extent wanted) {
 
 static void extent_free(void *context, extent extent) {
     store_fixture *fixture = context;
-    memset(arena_at(&fixture->arena, extent.offset), 0xdd, extent.size); /* whoever still reads it shall notice */
+    memset(arena_at(&fixture->arena, extent.offset), 0xdd, extent.size); /* late readers get wrong bytes */
     extent_allocator_free(fixture->allocator, extent);
 }
 
@@ -129,7 +129,7 @@ static mr_status ask(void *context, const store_client_request *request) {
 
 static const store_client_ops direct_ops = {.ask = ask};
 
-/* ---- Life. */
+/* ---- Opening, killing, closing. */
 
 void store_fixture_open(store_fixture *fixture, uint64_t arena_bytes, const store_server_options *options) {
     memset(fixture, 0, sizeof *fixture);

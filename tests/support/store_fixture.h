@@ -1,8 +1,9 @@
-/* store_fixture.h — a store server and several stores in one process, for tests: no broker, no messages, a disk of
- * memory.
+/* store_fixture.h — a store server and several store clients in one process, for tests: no broker, no messages, a disk
+ * in memory.
  *
- * What a store asks is answered at once. Saves and loads wait until store_fixture_disk runs them. A store "dies" by
- * store_fixture_kill: nothing of it is closed, the store server is told that its process is gone. */
+ * Requests of a client are answered at once. Saves and loads wait until store_fixture_disk runs them.
+ * store_fixture_kill simulates the death of a client: it closes nothing, and the store server is notified of the death
+ * of its process. */
 #pragma once
 #include "net/shm/extent_allocator.h"
 #include "store/store_client.h"
@@ -22,7 +23,7 @@ typedef struct store_fixture_job {
 } store_fixture_job;
 
 typedef struct store_fixture_file {
-    uint64_t name, size; /* name 0: none */
+    uint64_t name, size; /* name 0: unused */
     uint8_t *bytes;      /* owned */
 } store_fixture_file;
 
@@ -42,16 +43,16 @@ typedef struct store_fixture {
 } store_fixture;
 
 void store_fixture_open(store_fixture *fixture, uint64_t arena_bytes, const store_server_options *options);
-void store_fixture_close(store_fixture *fixture); /* asserts that every byte of the arena is back */
+void store_fixture_close(store_fixture *fixture); /* asserts that every byte of the arena is free */
 
 void store_fixture_join(store_fixture *fixture, unsigned index);  /* a new process takes this place */
-void store_fixture_leave(store_fixture *fixture, unsigned index); /* closes its store and goes */
+void store_fixture_leave(store_fixture *fixture, unsigned index); /* closes its store client and leaves */
 void store_fixture_kill(store_fixture *fixture, unsigned index);
-size_t store_fixture_disk(store_fixture *fixture); /* does what waits; how much that was */
+size_t store_fixture_disk(store_fixture *fixture); /* runs waiting operations; returns their number */
 size_t store_fixture_file_count(const store_fixture *fixture);
 
-/* Creates, fills with bytes that follow from the seed, seals. */
+/* Creates an object, fills it with bytes that follow from the seed, seals it. */
 mr_status store_fixture_make(store_fixture *fixture, unsigned index, uint64_t size, uint8_t seed,
                              store_client_object **out);
-/* Takes a view, compares, lets it go. The status of the view; MR_CORRUPT: other bytes. */
+/* Takes a view, compares the bytes, releases it. Returns the status of the view; MR_CORRUPT: other bytes. */
 mr_status store_fixture_look(store_fixture *fixture, unsigned index, store_client_object *object, uint8_t seed);

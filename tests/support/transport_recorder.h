@@ -1,17 +1,17 @@
-/* transport_recorder.h — a transport for tests that only writes down what is done to it; the test plays the world.
+/* transport_recorder.h — a transport for tests that only records calls; the test acts as the peers.
  *
- *  transport_recorder_init(&recorder);
+ *     transport_recorder_init(&recorder);
  *     thing *thing = thing_create(&recorder.env, …);
- *  transport_recorder_listen(&recorder, &thing_events, thing);
- *  … recorder.opened == 1 … transport_recorder_open(&recorder, 1) … transport_recorder_take(&recorder, &link, &bytes) …
- */
+ *     transport_recorder_listen(&recorder, &thing_events, thing);
+ *     … recorder.opened == 1 … transport_recorder_open(&recorder, 1) …
+ *     transport_recorder_take(&recorder, &link, &bytes) … */
 #pragma once
 #include "net/env.h"
 
 enum { TRANSPORT_RECORDER_LINKS_MAX = 256, TRANSPORT_RECORDER_SENT_MAX = 4096 };
 
 typedef struct transport_recorder_link {
-    char address[64]; /* "" for one that the other side opened */
+    char address[64]; /* "" for a link that the peer opened */
     enum {
         TRANSPORT_RECORDER_OPENING = 1,
         TRANSPORT_RECORDER_OPEN,
@@ -26,16 +26,16 @@ typedef struct transport_recorder_sent {
 } transport_recorder_sent;
 
 typedef struct transport_recorder {
-    env env; /* its clock stands still until the test moves it; it has no disk */
+    env env; /* its clock moves only when the test moves it; it has no disk */
     virtual_clock clock;
     rng rng;
     const transport_events *events;
     void *context;
     transport_recorder_link links[TRANSPORT_RECORDER_LINKS_MAX]; /* link n is at n - 1 */
-    uint32_t opened;                                             /* links there are, of either side */
+    uint32_t opened;                                             /* number of links, opened by either side */
     transport_recorder_sent sent[TRANSPORT_RECORDER_SENT_MAX];   /* owned */
     size_t sent_count, taken;
-    bool refuses, full; /* open answers MR_INVALID; reserve answers MR_BUSY */
+    bool refuses, full; /* open returns MR_INVALID; reserve returns MR_BUSY */
     buffer reserved;
 } transport_recorder;
 
@@ -43,12 +43,12 @@ void transport_recorder_init(transport_recorder *recorder);
 void transport_recorder_fini(transport_recorder *recorder);
 void transport_recorder_listen(transport_recorder *recorder, const transport_events *events, void *context);
 
-/* the other side opens a link: on_open */
+/* the peer opens a link: on_open */
 link_id transport_recorder_dial_in(transport_recorder *recorder);
-/* what was asked for opens: on_open */
+/* a requested link opens: on_open */
 void transport_recorder_open(transport_recorder *recorder, uint32_t link);
 void transport_recorder_close(transport_recorder *recorder, uint32_t link, mr_status status); /* on_closed */
 void transport_recorder_deliver(transport_recorder *recorder, link_id link, span head);
 
-/* The oldest message that was sent and not taken; its bytes are valid until fini. False: there is none. */
+/* The oldest message that was not taken yet; its bytes are valid until fini. False: none. */
 bool transport_recorder_take(transport_recorder *recorder, link_id *link, span *bytes);

@@ -12,7 +12,7 @@ import miniray
 
 BUILD = os.environ["MINIRAY_TEST_BUILD"]
 COMMAND = os.path.join(BUILD, "miniray")
-GUEST = os.path.join(BUILD, "tests", "python-guest")
+PROGRAM = os.path.join(BUILD, "tests", "c-program")
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,8 @@ def joined(node, stopped):
     stopped.shutdown()
 
 
-def guest(node, what, **options):
-    return subprocess.Popen([GUEST, what], env={**os.environ, "MINIRAY_ADDRESS": node}, text=True,
+def program(node, what, **options):
+    return subprocess.Popen([PROGRAM, what], env={**os.environ, "MINIRAY_ADDRESS": node}, text=True,
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -133,13 +133,13 @@ def test_c_calls_a_python_actor(joined, node):
             raise ValueError("on purpose")
     kept = Python.options(name="python's").remote()
     assert joined.get(kept.add.remote(1, 1)) == 2
-    out, errors = guest(node, "call").communicate(timeout=60)
+    out, errors = program(node, "call").communicate(timeout=60)
     assert out == "42\nfloat32 1 8\nTASK_FAILED\ntold\n", errors
     joined.kill(kept)
 
 
 def test_python_calls_a_c_actor(joined, node):
-    process = guest(node, "serve")
+    process = program(node, "serve")
     try:
         assert process.stdout.readline() == "ready\n"
         counter = joined.get_actor("c's")

@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-GUEST = os.path.join(os.environ["MINIRAY_TEST_BUILD"], "tests", "codec-guest")
+PROGRAM = os.path.join(os.environ["MINIRAY_TEST_BUILD"], "tests", "codec-program")
 IDS = {"none": 0, "fp16": 1, "bf16": 2, "int8": 3, "sign": 4, "topk": 5, "randk": 6}
 MASK = 2**64 - 1
 SEED, STEP = 11, 3
@@ -95,8 +95,8 @@ def values(kind, count):
     return x
 
 
-def guest(data, *words):
-    return subprocess.run([GUEST, *map(str, words)], input=data, stdout=subprocess.PIPE, check=True).stdout
+def program(data, *words):
+    return subprocess.run([PROGRAM, *map(str, words)], input=data, stdout=subprocess.PIPE, check=True).stdout
 
 
 @pytest.mark.parametrize("kind", ["normal", "zeros", "equal"])
@@ -106,6 +106,6 @@ def test_twin(name, kind):
         x = values(kind, count)
         text = f"{name}:0.05" if name in ("topk", "randk") else name
         body, back = twin(name, x, 0.05)
-        message = guest(x.tobytes(), "encode", text, SEED, STEP)
+        message = program(x.tobytes(), "encode", text, SEED, STEP)
         assert message == struct.pack("<II", IDS[name], count) + body
-        assert guest(message, "decode", count) == back.astype(np.float32).tobytes()
+        assert program(message, "decode", count) == back.astype(np.float32).tobytes()

@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-GUEST = os.path.join(os.environ["MINIRAY_TEST_BUILD"], "tests", "optim-guest")
+PROGRAM = os.path.join(os.environ["MINIRAY_TEST_BUILD"], "tests", "optim-program")
 F = np.float32
 DEFAULTS = {"momentum": 0.9, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "decay": 0.0, "beta": 1.0, "l1": 0.0, "l2": 0.0}
 STATES = {"add": 0, "sgd": 0, "momentum": 1, "nesterov": 1, "adagrad": 1, "rmsprop": 1, "adam": 2, "adamw": 2, "lamb": 2,
@@ -88,8 +88,8 @@ def update(name, w, state, d, s, t, rate, scale):
     return w - (rate * trust) * u
 
 
-def guest(name, kind, dim, count, rate, scale, settings, values, gradients):
-    words = [GUEST, name, kind, str(dim), str(count), str(len(gradients)), repr(float(rate)), repr(float(scale))]
+def program(name, kind, dim, count, rate, scale, settings, values, gradients):
+    words = [PROGRAM, name, kind, str(dim), str(count), str(len(gradients)), repr(float(rate)), repr(float(scale))]
     words += [f"{key}={float(value)!r}" for key, value in settings.items()]
     done = subprocess.run(words, input=values.tobytes() + gradients.tobytes(), stdout=subprocess.PIPE, check=True)
     return np.frombuffer(done.stdout, dtype=F)
@@ -118,7 +118,7 @@ def test_dense(name, changes):
     for t, d in enumerate(gradients[:, :, 0], 1):
         w = update(name, w, state, d, s, t, rate, scale)
         assert w.dtype == F
-    got = guest(name, "dense", 1, 3001, rate, scale, s, values, gradients)
+    got = program(name, "dense", 1, 3001, rate, scale, s, values, gradients)
     assert got.tobytes() == np.concatenate([w, *state]).tobytes()
 
 
@@ -138,4 +138,4 @@ def test_rows(name, dim):
                 w = update(name, w, state, gradients[step, i], s, t, rate, scale)
         row = np.concatenate([w, *state]).tobytes()
         expected.append(row + (np.uint32(t).tobytes() if name in ("adam", "adamw", "lamb") else b""))
-    assert guest(name, "rows", dim, count, rate, scale, s, values, gradients).tobytes() == b"".join(expected)
+    assert program(name, "rows", dim, count, rate, scale, s, values, gradients).tobytes() == b"".join(expected)

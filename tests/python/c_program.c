@@ -1,7 +1,7 @@
-/* guest.c — a C driver beside Python drivers, for test_cluster.py: it calls their actor, or has one that they call.
+/* c_program.c — a C driver beside Python drivers, for test_cluster.py: it calls their actor, or has one that they call.
  *
- *     guest call    finds the actor "python's" and calls it with plain data
- *     guest serve   starts the actor "c's", and ends with its input */
+ *     c-program call    finds the actor "python's" and calls it with plain data
+ *     c-program serve   starts the actor "c's", and ends with its input */
 #include <miniray/runtime.h>
 #include <stdio.h>
 #include <stdlib.h>

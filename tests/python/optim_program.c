@@ -1,4 +1,4 @@
-/* optim_guest.c — runs the optimizers for tests/python/test_optim.py.
+/* optim_program.c — runs the optimizers for tests/python/test_optim.py.
  *
  * Arguments: the optimizer, dense or rows, dim, count of rows, steps, rate, scale, then name=value settings. Standard
  * input has the values, then one array of gradients for each step, all fp32; standard output gets the final values and

@@ -1,6 +1,6 @@
-/* codec_guest.c — runs the codecs for tests/python/test_codec.py.
+/* codec_program.c — runs the codecs for tests/python/test_codec.py.
  *
- * `codec-guest encode CODEC SEED STEP`: fp32 values in, a message out. `codec-guest decode COUNT`: the reverse. */
+ * `codec-program encode CODEC SEED STEP`: fp32 values in, a message out. `codec-program decode COUNT`: the reverse. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -260,10 +260,7 @@ static mr_status bind_array(checkpoint_export *export, const bound_table *table,
     uint8_t *values = make_room(export, array->items * item);
     if (values == NULL) return MR_NOMEM;
     init.table = (uint64_t)table->schema.id << 32 | number;
-    if (dtype == SAFETENSORS_F32)
-        initializer_fill(&init, 0, 0, array->items, (float *)(void *)values);
-    else
-        initializer_fill_counters(&init, array->items, (int64_t *)(void *)values);
+    initializer_fill(&init, table->schema.dtype, 0, 0, array->items, values);
     for (size_t i = 0; i < array->count; i++) {
         const snapshot_block *block = &array->blocks[i];
         memcpy(values + (uint64_t)block->number * table->schema.block * item, block->values.data, block->values.size);

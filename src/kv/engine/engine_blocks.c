@@ -79,9 +79,8 @@ static stretch begin(const engine_push *push, engine_block *block) {
     size_t item = engine_item(push->table), first = push->section->place.first * item;
     size_t end = first + push->section->count * item, all = dense_table_items(table) * item;
     const uint8_t *from = dense_table_values(table);
-    uint8_t *to = dense_table_next(table);
     bool again = block->touched == push->engine->applies;
-    if (again) to = dense_table_present(table);
+    uint8_t *to = again ? dense_table_values(table) : dense_table_next(table);
     dense_table_change(table, to);
     if (!again && to != from) {
         memcpy(to, from, first);

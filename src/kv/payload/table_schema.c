@@ -112,7 +112,7 @@ static mr_status parse_initializer(const char *text, initializer *out) {
         out->kind = INITIALIZER_NORMAL;
     else
         return unknown("initializer", text, forms);
-    mr_status status = initializer_check(out);
+    mr_status status = initializer_check(out, MR_F32);
     return status == MR_OK ? MR_OK : error_wrap(status, "initializer '%s'", text);
 }
 

@@ -22,9 +22,7 @@ static size_t part_size(const overflow_index_part *part) { return (size_t)part->
 
 static mr_status part_make(uint64_t capacity, uint64_t tail, overflow_index_part *out) {
     overflow_index_part part = {NULL, capacity, capacity + tail};
-    void *entries;
-    MR_TRY(huge_pages_take(part_size(&part), &entries));
-    part.entries = entries;
+    MR_TRY(huge_pages_take(part_size(&part), &part.entries));
     *out = part;
     return MR_OK;
 }
@@ -68,8 +66,6 @@ static void take(overflow_index_part *part, uint64_t hash) {
     memmove(part->entries + at, part->entries + at + 1, (size_t)(end - at - 1) * sizeof(overflow_index_entry));
     part->entries[end - 1] = (overflow_index_entry){0};
 }
-
-void overflow_index_init(overflow_index *index) { *index = (struct overflow_index){0}; }
 
 void overflow_index_fini(overflow_index *index) {
     part_free(&index->now);

@@ -144,7 +144,7 @@ static slot_norms measured(twin *twin, const float *gradient, bool whole, const 
         spans[slot] = shared_bytes_bytes(parts[slot]);
         slot_norms_fini(&at.found);
     }
-    shared_bytes *sum = slot_norms_combine(spans, SLOTS);
+    shared_bytes *sum = slot_norms_combine(NULL, spans, SLOTS);
     CHECK(slot_norms_read(&all, shared_bytes_bytes(sum)));
     shared_bytes_unref(sum);
     for (uint32_t slot = 0; slot < SLOTS; slot++) shared_bytes_unref(parts[slot]);

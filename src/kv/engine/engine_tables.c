@@ -48,14 +48,18 @@ mr_status engine_table_create(const engine *engine, const table_schema *schema, 
     return MR_OK;
 }
 
+engine_table *engine_table_try(const engine *engine, const table_schema *schema) {
+    engine_table *table = NULL;
+    mr_status status = engine_table_create(engine, schema, &table);
+    if (status != MR_INVALID) section_decoder_must(status);
+    return table;
+}
+
 void engine_table_destroy(engine_table *table) {
     if (table == NULL) return;
     if (table->sparse != NULL) sparse_table_destroy(table->sparse);
     vector_table_fini(&table->table);
-    for (size_t i = 0; i < table->block_count; i++) {
-        dense_table_destroy(table->blocks[i]->table);
-        free(table->blocks[i]);
-    }
+    for (size_t i = 0; i < table->block_count; i++) dense_table_destroy(table->blocks[i].table);
     free(table->blocks);
     undo_log_fini(&table->log);
     free(table);
@@ -126,6 +130,6 @@ payload_look engine_table_look(const engine_table *table) {
     look.keys += vector_table_count(&table->table) + table->block_count;
     look.bytes += table->table.bytes;
     for (size_t i = 0; i < table->block_count; i++)
-        look.bytes += dense_table_piece_size(table->blocks[i]->table, dense_table_items(table->blocks[i]->table));
+        look.bytes += dense_table_piece_size(table->blocks[i].table, dense_table_items(table->blocks[i].table));
     return look;
 }

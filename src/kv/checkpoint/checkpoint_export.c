@@ -97,18 +97,12 @@ static void add_row(bound_table *table, row row) {
     table->rows[table->count++] = row;
 }
 
-static uint32_t number_at(span column, size_t index) {
-    uint32_t number;
-    memcpy(&number, column.data + index * sizeof number, sizeof number);
-    return number;
-}
-
 static void gather_rows(bound_table *to, const snapshot_table *from) {
     size_t item = safetensors_item(snapshot_reader_dtype(&from->schema)), at = 0;
     bool vectors = from->schema.kind == TABLE_SCHEMA_VECTORS;
     for (size_t i = 0; i < from->keys.size / sizeof(uint64_t); i++) {
-        row row = {.items = vectors ? number_at(from->lengths, i) : from->schema.dim};
-        if (!vectors && number_at(from->touches, i) != 0) continue;
+        row row = {.items = vectors ? snapshot_reader_number(from->lengths, i) : from->schema.dim};
+        if (!vectors && snapshot_reader_number(from->touches, i) != 0) continue;
         memcpy(&row.key, from->keys.data + i * sizeof row.key, sizeof row.key);
         row.values = from->values.data + at;
         at += row.items * item;
@@ -140,6 +134,7 @@ static mr_status gather_blocks(bound_table *to, const snapshot_reader *reader, c
     for (uint32_t i = 0; i < from->blocks; i++) {
         snapshot_block block;
         MR_TRY(snapshot_reader_block(reader, from, i, &block));
+        if (block.array >= MR_PS_ARRAYS_MAX) return snapshot_reader_wrong(from->name);
         array *array = reach_array(to, block.array);
         snprintf(array->name, sizeof array->name, "%s", block.name);
         array->blocks = xrealloc(array->blocks, (array->count + 1) * sizeof *array->blocks);

@@ -38,10 +38,6 @@ static void maker_fini(maker *maker) {
 
 typedef char name_text[SAFETENSORS_NAME_MAX];
 
-static void add_bytes(maker *maker, const char *name, const void *bytes, size_t size) {
-    safetensors_add(&maker->list, name, SAFETENSORS_U8, (uint64_t[]){size}, 1, bytes);
-}
-
 static void add_of(maker *maker, const char *table, const char *what, safetensors_dtype dtype, const uint64_t *shape,
                    uint32_t dims, const void *data) {
     name_text name;
@@ -49,7 +45,7 @@ static void add_of(maker *maker, const char *table, const char *what, safetensor
     safetensors_add(&maker->list, name, dtype, shape, dims, data);
 }
 
-static void add_bytes_of(maker *maker, const char *table, const char *what, const void *bytes, size_t size) {
+static void add_bytes(maker *maker, const char *table, const char *what, const void *bytes, size_t size) {
     add_of(maker, table, what, SAFETENSORS_U8, (uint64_t[]){size}, 1, bytes);
 }
 
@@ -81,7 +77,7 @@ static bool split_sparse(maker *maker, const char *table, const table_schema *sc
         memcpy(state + rows++ * (row - values), from + values, row - values);
     }
     if (reader.failed || reader_left(&reader) != 0) return false;
-    add_bytes_of(maker, table, "piece", piece, SPARSE_TABLE_PIECE_HEAD);
+    add_bytes(maker, table, "piece", piece, SPARSE_TABLE_PIECE_HEAD);
     add_of(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){head[1]}, 1, keys);
     add_of(maker, table, "seen", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, seen);
     add_of(maker, table, "touches", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, touches);
@@ -114,24 +110,21 @@ static bool split_vectors(maker *maker, const char *table, const table_schema *s
 
 /* The name of an array of a block: the first has the values, then the previous version, if there is one, then the state
  * of the optimizer. */
-static void name_part(char out[16], uint32_t part, bool keeps) {
-    if (part == 0 || (part == 1 && keeps))
-        snprintf(out, 16, "%s", part == 0 ? "values" : "before");
-    else
-        snprintf(out, 16, "state-%u", part - 1 - keeps);
+static const char *part_name(uint32_t part, bool keeps, char room[20]) {
+    if (part <= (uint32_t)keeps) return part == 0 ? "values" : "before";
+    snprintf(room, 20, "state-%u", part - 1 - keeps);
+    return room;
 }
 
 static safetensors_dtype part_dtype(const table_schema *schema, uint32_t part, bool keeps) {
     return part > (uint32_t)keeps ? SAFETENSORS_F32 : snapshot_reader_dtype(schema);
 }
 
-static void name_array(const maker *maker, const table_schema *schema, uint32_t array, char out[MR_PS_NAME_MAX]) {
+static const char *array_name(const maker *maker, const table_schema *schema, uint32_t array, char room[20]) {
     const table_catalog_table *table = find_table(maker->catalog, schema->id);
-    bool named = table != NULL && array < table->array_count;
-    if (named)
-        snprintf(out, MR_PS_NAME_MAX, "%s", table->arrays[array].name);
-    else
-        snprintf(out, MR_PS_NAME_MAX, "array-%u", array);
+    if (table != NULL && array < table->array_count) return table->arrays[array].name;
+    snprintf(room, 20, "array-%u", array);
+    return room;
 }
 
 /* Once for each array. */
@@ -167,20 +160,19 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *head = reader_bytes(&reader, SNAPSHOT_READER_BLOCK);
         uint32_t place[3], arrays;
-        char array[MR_PS_NAME_MAX], what[16];
+        char unnamed[20], state[20];
         if (head == NULL) return false;
         memcpy(heads + (size_t)i * SNAPSHOT_READER_BLOCK, head, SNAPSHOT_READER_BLOCK);
         memcpy(place, head, sizeof place);
         memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
         if (arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false; /* no bytes bound it: they may be empty */
-        name_array(maker, schema, place[0], array);
+        const char *array = array_name(maker, schema, place[0], unnamed);
         say_array(maker, index, place[0], array);
         for (uint32_t part = 0; part < arrays; part++) {
             const uint8_t *from = reader_bytes(&reader, place[2] * item);
             if (from == NULL) return false;
             name_text name;
-            name_part(what, part, keeps);
-            snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], what);
+            snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], part_name(part, keeps, state));
             safetensors_add(&maker->list, name, part_dtype(schema, part, keeps), (uint64_t[]){place[2]}, 1, from);
         }
     }
@@ -208,21 +200,19 @@ static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader
     const uint8_t *content = reader_bytes(reader, size);
     if (content == NULL || table_schema_decode(span_of(defined, TABLE_SCHEMA_SIZE), &schema) != MR_OK) return false;
     const table_catalog_table *listed = find_table(maker->catalog, schema.id);
-    char table[MR_PS_NAME_MAX];
+    char unnamed[20];
     name_text key;
-    if (listed != NULL)
-        snprintf(table, sizeof table, "%s", listed->name);
-    else
-        snprintf(table, sizeof table, "table-%u", schema.id);
+    snprintf(unnamed, sizeof unnamed, "table-%u", schema.id);
+    const char *table = listed != NULL ? listed->name : unnamed;
     snprintf(key, sizeof key, "table.%u", index);
     safetensors_say(&maker->list, key, table);
-    add_bytes_of(maker, table, "definition", defined, TABLE_SCHEMA_SIZE);
-    add_bytes_of(maker, table, "head", head, TABLE_BYTES);
+    add_bytes(maker, table, "definition", defined, TABLE_SCHEMA_SIZE);
+    add_bytes(maker, table, "head", head, TABLE_BYTES);
     if (schema.kind == TABLE_SCHEMA_DENSE) say_arrays(maker, index, listed);
     size_t undo_bytes;
     const uint8_t *undo = keeps ? read_undo(reader, item_of(&schema), &undo_bytes) : NULL;
     if (keeps && undo == NULL) return false;
-    if (keeps) add_bytes_of(maker, table, "undo", undo, undo_bytes);
+    if (keeps) add_bytes(maker, table, "undo", undo, undo_bytes);
     span bytes = span_of(content, size);
     switch (schema.kind) {
     case TABLE_SCHEMA_SPARSE: return split_sparse(maker, table, &schema, bytes);
@@ -232,25 +222,23 @@ static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader
     return false;
 }
 
-static bool split_engine(maker *maker, span values) {
+static bool split_values(maker *maker, span values) {
     reader reader = reader_of(values.data, values.size);
-    bool is_engine = reader_u64(&reader) == ENGINE_MAGIC;
-    uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader), count;
+    if (reader_u64(&reader) != ENGINE_MAGIC) {
+        add_bytes(maker, ".slot", "values", values.data, values.size);
+        return true;
+    }
+    uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader);
+    (void)reader_bytes(&reader, (size_t)dropped * 8);
+    uint32_t count = reader_u32(&reader);
     char text[16];
-    if (!is_engine || keeps > 1 || reader_bytes(&reader, (size_t)dropped * 8) == NULL) return false;
-    count = reader_u32(&reader);
-    if (reader.failed) return false;
-    add_bytes(maker, ".shelf/head", values.data, (size_t)(reader.at - values.data));
+    if (keeps > 1 || reader.failed) return false;
+    add_bytes(maker, ".shelf", "head", values.data, (size_t)(reader.at - values.data));
     for (uint32_t i = 0; i < count; i++)
         if (!split_table(maker, i, keeps != 0, &reader)) return false;
     snprintf(text, sizeof text, "%u", count);
     safetensors_say(&maker->list, "tables", text);
     return reader_left(&reader) == 0;
-}
-
-static bool is_engine(span values) {
-    reader reader = reader_of(values.data, values.size);
-    return reader_u64(&reader) == ENGINE_MAGIC;
 }
 
 static bool split(maker *maker, span shard) {
@@ -263,10 +251,8 @@ static bool split(maker *maker, span shard) {
     safetensors_add(&maker->list, ".slot/version", SAFETENSORS_U64, NULL, 0, head);
     safetensors_add(&maker->list, ".slot/checkpoint", SAFETENSORS_U64, NULL, 0, head + 8);
     safetensors_add(&maker->list, ".slot/clock", SAFETENSORS_U64, (uint64_t[]){ranks}, 1, head + 16);
-    add_bytes(maker, ".slot/rounds", head + 16 + clock, size - 16 - clock);
-    if (is_engine(values)) return split_engine(maker, values);
-    add_bytes(maker, ".slot/values", values.data, values.size);
-    return true;
+    add_bytes(maker, ".slot", "rounds", head + 16 + clock, size - 16 - clock);
+    return split_values(maker, values);
 }
 
 static void say_slot(maker *maker, uint32_t slot) {
@@ -294,7 +280,7 @@ mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *c
     if (good) return MR_OK;
     maker = (struct maker){.catalog = catalog};
     say_slot(&maker, slot);
-    add_bytes(&maker, ".slot/shard", shard.data, shard.size);
+    add_bytes(&maker, ".slot", "shard", shard.data, shard.size);
     mr_status status = safetensors_write(&maker.list, out);
     maker_fini(&maker);
     return status;
@@ -318,8 +304,7 @@ static void join_sparse(joiner *joiner, const snapshot_table *table) {
     span piece = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, SPARSE_TABLE_PIECE_HEAD, "%s/piece",
                                       table->name);
     span seen = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U32, count, "%s/seen", table->name);
-    span state =
-        snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, SNAPSHOT_READER_ANY, "%s/state", table->name);
+    span state = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, UINT64_MAX, "%s/state", table->name);
     size_t more = rows == 0 ? 0 : state.size / rows;
     if (joiner->status == MR_OK && state.size != rows * more) joiner->status = snapshot_reader_wrong(table->name);
     put(joiner, piece.data, piece.size);
@@ -357,10 +342,10 @@ static void join_blocks(joiner *joiner, const snapshot_table *table) {
         memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
         put(joiner, head, SNAPSHOT_READER_BLOCK);
         for (uint32_t part = 0; part < arrays && joiner->status == MR_OK; part++) {
-            char what[16];
-            name_part(what, part, keeps);
+            char state[20];
             span data = snapshot_reader_find(&joiner->reader, &joiner->status, part_dtype(&table->schema, part, keeps),
-                                             block.items, "%s/%s/%u/%s", table->name, block.name, block.number, what);
+                                             block.items, "%s/%s/%u/%s", table->name, block.name, block.number,
+                                             part_name(part, keeps, state));
             put(joiner, data.data, data.size);
         }
     }
@@ -391,15 +376,13 @@ static void join_table(joiner *joiner, uint32_t index) {
     put(joiner, head.data, head.size);
     join_content(joiner, &table);
     if (!reader->rounds) return;
-    span undo =
-        snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, SNAPSHOT_READER_ANY, "%s/undo", table.name);
+    span undo = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, UINT64_MAX, "%s/undo", table.name);
     put(joiner, undo.data, undo.size);
 }
 
 static void join_values(joiner *joiner) {
     const char *name = joiner->reader.has_tables ? ".shelf/head" : ".slot/values";
-    span values =
-        snapshot_reader_find(&joiner->reader, &joiner->status, SAFETENSORS_U8, SNAPSHOT_READER_ANY, "%s", name);
+    span values = snapshot_reader_find(&joiner->reader, &joiner->status, SAFETENSORS_U8, UINT64_MAX, "%s", name);
     size_t at = joiner->out->size;
     uint32_t size = 0;
     put(joiner, &size, sizeof size);
@@ -416,13 +399,13 @@ static span slot_data(joiner *joiner, safetensors_dtype dtype, uint64_t items, c
 
 static void join(joiner *joiner) {
     if (safetensors_find(&joiner->reader.list, ".slot/shard") != NULL) {
-        span shard = slot_data(joiner, SAFETENSORS_U8, SNAPSHOT_READER_ANY, "shard");
+        span shard = slot_data(joiner, SAFETENSORS_U8, UINT64_MAX, "shard");
         put(joiner, shard.data, shard.size);
         return;
     }
     span marked = slot_data(joiner, SAFETENSORS_U64, 1, "checkpoint");
-    span clock = slot_data(joiner, SAFETENSORS_U64, SNAPSHOT_READER_ANY, "clock");
-    span rounds = slot_data(joiner, SAFETENSORS_U8, SNAPSHOT_READER_ANY, "rounds");
+    span clock = slot_data(joiner, SAFETENSORS_U64, UINT64_MAX, "clock");
+    span rounds = slot_data(joiner, SAFETENSORS_U8, UINT64_MAX, "rounds");
     if (joiner->status == MR_OK && clock.size > CLUSTER_MAP_RANKS_MAX * 8)
         joiner->status = snapshot_reader_wrong(".slot/clock");
     put(joiner, &(uint32_t){(uint32_t)(clock.size / 8)}, 4);

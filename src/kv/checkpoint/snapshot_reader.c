@@ -24,7 +24,7 @@ span snapshot_reader_find(const snapshot_reader *reader, mr_status *status, safe
     va_end(arguments);
     const safetensor *found = fits ? safetensors_find(&reader->list, name) : NULL;
     bool good = found != NULL && found->dtype == dtype &&
-                (items == SNAPSHOT_READER_ANY || found->data.size == items * safetensors_item(dtype));
+                (items == UINT64_MAX || found->data.size == items * safetensors_item(dtype));
     if (!good) *status = snapshot_reader_wrong(name);
     return good ? found->data : (span){0};
 }
@@ -32,7 +32,7 @@ span snapshot_reader_find(const snapshot_reader *reader, mr_status *status, safe
 /* The head of the engine: there are as many tables as it says. */
 static mr_status read_engine(snapshot_reader *look, const char *tables) {
     mr_status status = MR_OK;
-    span head = snapshot_reader_find(look, &status, SAFETENSORS_U8, SNAPSHOT_READER_ANY, ".shelf/head");
+    span head = snapshot_reader_find(look, &status, SAFETENSORS_U8, UINT64_MAX, ".shelf/head");
     reader reader = reader_of(head.data, head.size);
     bool is_engine = reader_u64(&reader) == ENGINE_MAGIC;
     uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader);
@@ -84,7 +84,7 @@ uint32_t snapshot_reader_number(span column, size_t index) {
 static mr_status look_at_rows(const snapshot_reader *reader, snapshot_table *table) {
     const char *name = table->name;
     mr_status status = MR_OK;
-    table->keys = snapshot_reader_find(reader, &status, SAFETENSORS_U64, SNAPSHOT_READER_ANY, "%s/keys", name);
+    table->keys = snapshot_reader_find(reader, &status, SAFETENSORS_U64, UINT64_MAX, "%s/keys", name);
     size_t count = table->keys.size / sizeof(uint64_t);
     table->touches = snapshot_reader_find(reader, &status, SAFETENSORS_U32, count, "%s/touches", name);
     for (size_t i = 0; status == MR_OK && i < count; i++) table->rows += snapshot_reader_number(table->touches, i) == 0;
@@ -97,7 +97,7 @@ static mr_status look_at_vectors(const snapshot_reader *reader, snapshot_table *
     const char *name = table->name;
     mr_status status = MR_OK;
     uint64_t items = 0;
-    table->keys = snapshot_reader_find(reader, &status, SAFETENSORS_U64, SNAPSHOT_READER_ANY, "%s/keys", name);
+    table->keys = snapshot_reader_find(reader, &status, SAFETENSORS_U64, UINT64_MAX, "%s/keys", name);
     table->rows = table->keys.size / sizeof(uint64_t);
     table->lengths = snapshot_reader_find(reader, &status, SAFETENSORS_U32, table->rows, "%s/lengths", name);
     for (size_t i = 0; status == MR_OK && i < table->rows; i++) items += snapshot_reader_number(table->lengths, i);
@@ -108,8 +108,7 @@ static mr_status look_at_vectors(const snapshot_reader *reader, snapshot_table *
 
 static mr_status look_at_blocks(const snapshot_reader *reader, snapshot_table *table) {
     mr_status status = MR_OK;
-    span heads =
-        snapshot_reader_find(reader, &status, SAFETENSORS_U8, SNAPSHOT_READER_ANY, "%s/blocks", table->name);
+    span heads = snapshot_reader_find(reader, &status, SAFETENSORS_U8, UINT64_MAX, "%s/blocks", table->name);
     if (heads.size % SNAPSHOT_READER_BLOCK != 0) return snapshot_reader_wrong(table->name);
     table->heads = heads.data;
     table->blocks = (uint32_t)(heads.size / SNAPSHOT_READER_BLOCK);
@@ -128,8 +127,7 @@ mr_status snapshot_reader_table(const snapshot_reader *reader, uint32_t index, s
     snprintf(key, sizeof key, "table.%u", index);
     *out = (snapshot_table){.name = safetensors_text_of(&reader->list, key), .index = index};
     if (out->name == NULL || strlen(out->name) >= MR_PS_NAME_MAX) return snapshot_reader_wrong(key);
-    span schema =
-        snapshot_reader_find(reader, &status, SAFETENSORS_U8, SNAPSHOT_READER_ANY, "%s/definition", out->name);
+    span schema = snapshot_reader_find(reader, &status, SAFETENSORS_U8, UINT64_MAX, "%s/definition", out->name);
     if (status != MR_OK) return status;
     MR_TRY(table_schema_decode(schema, &out->schema));
     switch (out->schema.kind) {

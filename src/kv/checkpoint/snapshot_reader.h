@@ -5,7 +5,6 @@
 #include "kv/checkpoint/snapshot_file.h"
 #include "kv/engine/engine_internal.h"
 
-#define SNAPSHOT_READER_ANY UINT64_MAX                                              /* any number of items */
 enum { SNAPSHOT_READER_BLOCK = ENGINE_BLOCK_HEAD + DENSE_TABLE_PIECE_HEAD }; /* bytes of the head of a block */
 
 typedef struct snapshot_reader {
@@ -49,8 +48,8 @@ const char *snapshot_reader_array(const snapshot_reader *reader, const snapshot_
 bool snapshot_reader_shape(const snapshot_reader *reader, const snapshot_table *table, uint32_t array,
                            uint64_t shape[SAFETENSORS_DIMS_MAX], uint32_t *dims);
 
-/* The data of the tensor of this name (as of printf), dtype and number of items. Not found: *status becomes MR_CORRUPT
- * (snapshot_reader_wrong), the data is empty. No-op if *status is not MR_OK. */
+/* The data of the tensor of this name (as of printf), dtype and number of items (UINT64_MAX: any). Not found: *status
+ * becomes MR_CORRUPT (snapshot_reader_wrong), the data is empty. No-op if *status is not MR_OK. */
 span snapshot_reader_find(const snapshot_reader *reader, mr_status *status, safetensors_dtype dtype, uint64_t items,
                           const char *format, ...) __attribute__((format(printf, 5, 6)));
 uint32_t snapshot_reader_number(span column, size_t index); /* of a U32 tensor */

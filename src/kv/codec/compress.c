@@ -51,8 +51,7 @@ static bool load(compressor *compressor) {
 
 mr_status compressor_open(compressor_id id, compressor **out) {
     if (id >= COMPRESSOR_IDS) return error_set(MR_INVALID, "unknown compression %d", (int)id);
-    compressor *compressor = xcalloc(1, sizeof *compressor);
-    compressor->id = id;
+    compressor *compressor = XNEW(struct compressor, .id = id);
     if (!load(compressor)) {
         compressor_close(compressor);
         return error_set(MR_NOT_FOUND, "cannot load %s; install it", libraries[id]);

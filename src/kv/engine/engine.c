@@ -8,10 +8,7 @@
 #include "kv/engine/round_sum.h"
 
 static void *create(void *context, uint32_t slot, bool keeps) {
-    engine *engine = xcalloc(1, sizeof *engine);
-    engine->host = context;
-    engine->keeps = keeps;
-    return engine;
+    return XNEW(engine, .host = context, .keeps = keeps);
 }
 
 static void destroy(void *self) {
@@ -202,11 +199,7 @@ size_t engine_look_at(const void *self, engine_look *out, size_t room) {
     for (size_t i = 0; i < engine->count; i++) {
         const engine_table *table = engine->tables[i];
         if (table->gone != 0) continue;
-        if (count < room)
-            out[count] = (engine_look){.table = table->schema.id,
-                                       .kind = table->schema.kind,
-                                       .version = table->version,
-                                       .now = engine_table_look(table)};
+        if (count < room) out[count] = (engine_look){table->schema.id, engine_table_look(table)};
         count++;
     }
     return count;

@@ -67,14 +67,10 @@ static uint8_t *reserve(writer *writer, size_t size) { /* room that the caller w
 }
 
 static void write_sparse(const sparse *sparse, writer *writer) {
-    size_t size = sparse_size(sparse), least = sparse_table_piece_min(sparse);
+    size_t size = sparse_size(sparse);
     sparse_table_cursor cursor = {0};
-    void *small = size < least ? xmalloc(least) : NULL; /* the smallest piece has room for an absent key */
-    uint8_t *out = reserve(writer, size);
-    size_t written = sparse_table_pack(sparse, &cursor, small != NULL ? small : out, size < least ? least : size);
+    size_t written = sparse_table_pack(sparse, &cursor, reserve(writer, size), size);
     MR_ASSERT(written == size && cursor.done);
-    if (small != NULL) memcpy(out, small, size);
-    free(small);
 }
 
 static void write_vectors(const vector_table *table, writer *writer) {
@@ -248,12 +244,10 @@ static bool read_all(engine *engine, reader *reader) {
 bool engine_read(void *self, span bytes) {
     engine *engine = self;
     reader reader = reader_of(bytes.data, bytes.size);
-    struct engine *fresh = xcalloc(1, sizeof *fresh), other;
-    fresh->host = engine->host;
-    fresh->keeps = engine->keeps;
+    struct engine *fresh = XNEW(struct engine, .host = engine->host, .keeps = engine->keeps);
     bool good = read_all(fresh, &reader);
-    if (good) { /* the contents were swapped, and the other is freed */
-        other = *engine;
+    if (good) { /* the contents are swapped, and the former ones freed */
+        struct engine other = *engine;
         *engine = *fresh;
         *fresh = other;
     }

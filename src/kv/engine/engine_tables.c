@@ -30,21 +30,15 @@ static mr_status make_sparse(engine_table *table) {
 mr_status engine_table_create(const engine *engine, const table_schema *schema, engine_table **out) {
     const optim_ops *ops;
     MR_TRY(find_optimizer(engine, schema->optimizer, &ops));
-    engine_table *table = xcalloc(1, sizeof *table);
-    table->schema = *schema;
-    table->schema.init.table = schema->id;
-    table->version = 1;
-    mr_status status = optim_init(&table->optim, ops, &schema->settings);
-    if (status == MR_OK && engine_needs_norms(table) && !engine->keeps)
-        status = error_set(MR_INVALID, "table %u needs bsp for clip_norm or lamb", schema->id);
-    if (status == MR_OK && schema->kind == TABLE_SCHEMA_SPARSE) status = make_sparse(table);
-    if (status != MR_OK) {
-        free(table);
-        return status;
-    }
-    vector_table_init(&table->table, engine_item(table));
-    table->log = (undo_log){.item = engine_item(table), .sorted = true};
-    *out = table;
+    engine_table table = {.schema = *schema, .version = 1};
+    table.schema.init.table = schema->id;
+    MR_TRY(optim_init(&table.optim, ops, &schema->settings));
+    if (engine_needs_norms(&table) && !engine->keeps)
+        return error_set(MR_INVALID, "table %u needs bsp for clip_norm or lamb", schema->id);
+    if (schema->kind == TABLE_SCHEMA_SPARSE) MR_TRY(make_sparse(&table));
+    vector_table_init(&table.table, engine_item(&table));
+    table.log = (undo_log){.item = engine_item(&table), .sorted = true};
+    *out = xcopy(&table, sizeof table);
     return MR_OK;
 }
 

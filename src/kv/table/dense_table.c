@@ -85,18 +85,12 @@ mr_status dense_table_create(const dense_table_options *options, uint32_t block,
     dense_table_plan plan = {0};
     MR_TRY(dense_table_cut(options, &plan));
     if (block >= plan.blocks) return error_set(MR_INVALID, "no block %u: the array has %u", block, plan.blocks);
-    dense_table *table = xcalloc(1, sizeof *table);
-    table->options = *options;
-    table->items = dense_table_count(&plan, block);
-    table->item = options->dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
-    mr_status status = take_arrays(table);
-    if (status != MR_OK) {
-        free(table);
-        return status;
-    }
-    initializer_fill(&options->init, options->dtype, 0, (size_t)dense_table_first(&plan, block), table->items,
-                     table->arrays[0]);
-    *out = table;
+    dense_table table = {.options = *options, .items = dense_table_count(&plan, block)};
+    table.item = options->dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
+    MR_TRY(take_arrays(&table));
+    initializer_fill(&options->init, options->dtype, 0, (size_t)dense_table_first(&plan, block), table.items,
+                     table.arrays[0]);
+    *out = xcopy(&table, sizeof table);
     return MR_OK;
 }
 

@@ -48,11 +48,6 @@ static float normal(uint64_t row, size_t i) {
     return square > 0 && square < 1 ? (float)(u * sqrt(-2 * math_log(square) / square)) : 0;
 }
 
-static void fill_counters(const initializer *init, size_t count, int64_t *out) {
-    int64_t value = init->kind == INITIALIZER_CONSTANT ? (int64_t)init->a : 0;
-    for (size_t i = 0; i < count; i++) out[i] = value;
-}
-
 static void fill_floats(const initializer *init, uint64_t key, size_t first, size_t count, float *out) {
     uint64_t row = stable_hash2(stable_hash2(init->seed, init->table), key);
     float a = init->a, b = init->b, width = b - a;
@@ -72,10 +67,9 @@ static void fill_floats(const initializer *init, uint64_t key, size_t first, siz
 }
 
 void initializer_fill(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out) {
-    if (dtype == MR_I64)
-        fill_counters(init, count, out);
-    else
-        fill_floats(init, key, first, count, out);
+    if (dtype != MR_I64) return fill_floats(init, key, first, count, out);
+    int64_t value = init->kind == INITIALIZER_CONSTANT ? (int64_t)init->a : 0, *counters = out;
+    for (size_t i = 0; i < count; i++) counters[i] = value;
 }
 
 void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out) {

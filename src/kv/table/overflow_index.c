@@ -73,11 +73,6 @@ void overflow_index_fini(overflow_index *index) {
     *index = (struct overflow_index){0};
 }
 
-static void end_growth(overflow_index *index) {
-    part_free(&index->old);
-    index->frontier = index->dropped = 0;
-}
-
 static void drop_moved(overflow_index *index) {
     if (index->frontier - index->dropped < DROP) return;
     huge_pages_drop(index->old.entries + index->dropped,
@@ -100,10 +95,12 @@ static mr_status step(overflow_index *index, uint64_t places) {
         return status;
     }
     index->frontier = at;
-    if (at >= old->length)
-        end_growth(index);
-    else
+    if (at < old->length) {
         drop_moved(index);
+    } else {
+        part_free(old);
+        index->frontier = index->dropped = 0;
+    }
     return MR_OK;
 }
 

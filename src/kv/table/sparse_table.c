@@ -35,18 +35,14 @@ mr_status sparse_table_check(const sparse_table_options *options) {
 }
 
 mr_status sparse_table_create(const sparse_table_options *options, sparse **out) {
+    key_index index;
     MR_TRY(sparse_table_check(options));
-    sparse *table = xcalloc(1, sizeof *table);
-    table->options = *options;
+    MR_TRY(key_index_init(&index, options->ages));
+    sparse *table = XNEW(sparse, .options = *options, .index = index);
     if (table->options.admit == 0) table->options.admit = 1;
     size_t align = options->dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
     table->value_bytes = options->dim * align;
     row_pool_init(&table->pool, (sparse_table_row_bytes(table) + align - 1) / align * align);
-    mr_status status = key_index_init(&table->index, options->ages);
-    if (status != MR_OK) {
-        free(table);
-        return status;
-    }
     *out = table;
     return MR_OK;
 }

@@ -116,9 +116,8 @@ size_t sparse_table_erase(sparse *table, const uint64_t *keys, size_t count); /*
 #define SPARSE_TABLE_MAGIC UINT32_C(0x3152534d)
 enum { SPARSE_TABLE_PIECE_HEAD = 32, SPARSE_TABLE_PIECE_KEY = 16 };
 
-size_t sparse_table_piece_min(const sparse *table); /* room that every piece fits into */
-
-/* Writes the next piece, in at most `room` ≥ sparse_table_piece_min bytes; returns its size. Not when done. */
+/* Writes the next piece, in at most `room` bytes, which is enough for the head and for the next key, if there is one;
+ * returns its size. Not when done. */
 size_t sparse_table_pack(const sparse *table, sparse_table_cursor *cursor, void *out, size_t room);
 
 /* Takes a piece of a table with the same options; the table has no key of its interval. MR_CORRUPT: not a piece;

@@ -35,9 +35,9 @@ typedef struct engine_table {
     uint64_t swept;
     uint64_t rate_of; /* moment of `rate`; 0: none */
     float rate;
-    sparse *sparse;        /* owned; of a sparse table */
-    vector_table table;    /* of vectors */
-    engine_block *blocks;  /* owned; of a dense one; by array and number */
+    sparse *sparse;       /* owned; of a sparse table */
+    vector_table table;   /* of vectors */
+    engine_block *blocks; /* owned; of a dense one; by array and number */
     size_t block_count;
     undo_log log; /* of rows and vectors */
 } engine_table;

@@ -139,11 +139,11 @@ static void bare(const bench_run *run, const void *argument, double *values) {
     float *row_values = bench_memory((size_t)scene->keys * scene->dim * sizeof *row_values);
     for (uint64_t at = 0; at < scene->rows; at += FILL) {
         for (uint64_t i = 0; i < FILL; i++) some[i] = key_of(at + i);
-        must(sparse_table_touch(table, some, FILL, 0, rows));
+        must(sparse_table_touch(table, some, FILL, 0, rows, NULL));
     }
     for (uint64_t had = 0; had < scene->rows; had += scene->keys) { /* see settle */
         draw(scene, keys, &rng);
-        must(sparse_table_touch(table, keys, scene->keys, 0, rows));
+        must(sparse_table_touch(table, keys, scene->keys, 0, rows, NULL));
     }
     for (size_t i = 0; i < REQUESTS; i++) draw(scene, keys + i * scene->keys, &rng);
     double spent = 0, count = 0;
@@ -151,7 +151,7 @@ static void bare(const bench_run *run, const void *argument, double *values) {
         const uint64_t *wanted = keys + turn * scene->keys;
         int64_t start = clock_ns();
         if (payload_is_push(scene->op)) {
-            must(sparse_table_touch(table, wanted, scene->keys, 0, rows));
+            must(sparse_table_touch(table, wanted, scene->keys, 0, rows, NULL));
             optim_rows(&sgd, rows, scene->keys, scene->dim, row_values, 0.01f, 1);
         } else {
             sparse_table_read(table, wanted, scene->keys, row_values);

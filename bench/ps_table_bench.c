@@ -40,7 +40,7 @@ static void fill(sparse *table, uint64_t rows) {
     void *places[1000];
     for (uint64_t at = 0; at < rows; at += 1000) {
         for (uint64_t i = 0; i < 1000; i++) keys[i] = key_of(at + i);
-        if (sparse_table_touch(table, keys, 1000, 0, places) != MR_OK) failed("touch");
+        if (sparse_table_touch(table, keys, 1000, 0, places, NULL) != MR_OK) failed("touch");
     }
 }
 
@@ -82,7 +82,8 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     optim sgd = optimizer("sgd");
     requests requests = draw(scene, false);
     for (size_t turn = 0; turn < scene->rows / REQUEST; turn++) /* steady state of a server: the growth is complete */
-        if (sparse_table_touch(table, requests.keys + turn % REQUESTS * REQUEST, REQUEST, 0, requests.rows) != MR_OK)
+        if (sparse_table_touch(table, requests.keys + turn % REQUESTS * REQUEST, REQUEST, 0, requests.rows, NULL) !=
+            MR_OK)
             failed("touch");
     double spent = 0, keys = 0;
     for (size_t turn = 0; spent < run->seconds * 1e9; turn = (turn + 1) % REQUESTS, keys += REQUEST) {
@@ -91,7 +92,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
         if (!scene->pushes) {
             sparse_table_read(table, wanted, REQUEST, requests.values);
         } else {
-            if (sparse_table_touch(table, wanted, REQUEST, 0, requests.rows) != MR_OK) failed("touch");
+            if (sparse_table_touch(table, wanted, REQUEST, 0, requests.rows, NULL) != MR_OK) failed("touch");
             optim_rows(&sgd, requests.rows, REQUEST, scene->dim, requests.values, 0.01f, 1);
         }
         spent += (double)(clock_ns() - start);
@@ -223,7 +224,7 @@ static void grow(const bench_run *run, const void *argument, double *values) {
     for (uint64_t at = 0; at < rows; at += NEW) {
         for (uint64_t i = 0; i < NEW; i++) keys[i] = key_of(at + i);
         int64_t start = clock_ns();
-        if (sparse_table_touch(table, keys, NEW, 0, places) != MR_OK) failed("touch");
+        if (sparse_table_touch(table, keys, NEW, 0, places, NULL) != MR_OK) failed("touch");
         double took = (double)(clock_ns() - start);
         spent += took;
         bench_samples_add(&samples, took / 1e3);

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             MR_ASSERT(item->squares[0] == item->squares[0] && item->squares[1] == item->squares[1]);
         }
         span parts[] = {span_of(data, size), shared_bytes_bytes(bytes)};
-        shared_bytes *both = slot_norms_combine(parts, 2);
+        shared_bytes *both = slot_norms_combine(NULL, parts, 2);
         MR_ASSERT(shared_bytes_bytes(both).size == shared_bytes_bytes(bytes).size);
         shared_bytes_unref(both);
         shared_bytes_unref(bytes);

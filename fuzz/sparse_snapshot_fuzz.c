@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     MR_ASSERT(sparse_table_create(&options, &table) == MR_OK);
     span piece = span_of(data + 1, size - 1);
     if (sparse_table_unpack(table, piece) == MR_OK) {
-        size_t room = piece.size > sparse_table_piece_min(table) ? piece.size : sparse_table_piece_min(table);
+        size_t least = SPARSE_TABLE_PIECE_HEAD + SPARSE_TABLE_PIECE_KEY + sparse_table_row_bytes(table);
+        size_t room = piece.size > least ? piece.size : least;
         uint8_t *again = xmalloc(room);
         sparse_table_cursor cursor = {0};
         MR_ASSERT(sparse_table_pack(table, &cursor, again, room) == piece.size && cursor.done);

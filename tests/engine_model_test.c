@@ -34,13 +34,13 @@ static const initializer block_init = {INITIALIZER_NORMAL, 0, 1, 3, (uint64_t)AR
 
 static void begin_row(model *model, uint64_t key) {
     model->rows[key].there = false;
-    initializer_fill(&row_init, key, 0, DIM, model->rows[key].values);
+    initializer_fill(&row_init, MR_F32, key, 0, DIM, model->rows[key].values);
 }
 
 static void begin(model *model) {
     memset(model, 0, sizeof *model);
     for (uint64_t key = 0; key < KEYS; key++) begin_row(model, key);
-    initializer_fill(&block_init, 0, 0, BLOCKS * BLOCK, &model->blocks[0][0]);
+    initializer_fill(&block_init, MR_F32, 0, 0, BLOCKS * BLOCK, &model->blocks[0][0]);
 }
 
 static void descend(float *values, const float *gradient, size_t count) { /* sgd, rate 0.5 */

@@ -70,10 +70,10 @@ static void twin_init(twin *twin, mr_ps_table *handle, uint32_t id) {
     initializer init = table.schema.init;
     init.table = id;
     for (uint64_t i = 0; options.kind == MR_PS_SPARSE && i < KEYS; i++)
-        initializer_fill(&init, i * 11 + 2, 0, DIM, twin->values + i * DIM);
+        initializer_fill(&init, MR_F32, i * 11 + 2, 0, DIM, twin->values + i * DIM);
     for (uint32_t i = 0, first = 0; options.kind == MR_PS_DENSE && i < ARRAYS; first += (uint32_t)array_items[i++]) {
         init.table = (uint64_t)id << 32 | i;
-        initializer_fill(&init, 0, 0, (size_t)array_items[i], twin->values + first);
+        initializer_fill(&init, MR_F32, 0, 0, (size_t)array_items[i], twin->values + first);
     }
     table_catalog_table_fini(&table);
 }
@@ -144,7 +144,7 @@ static slot_norms measured(twin *twin, const float *gradient, bool whole, const 
         spans[slot] = shared_bytes_bytes(parts[slot]);
         slot_norms_fini(&at.found);
     }
-    shared_bytes *sum = slot_norms_combine(spans, SLOTS);
+    shared_bytes *sum = slot_norms_combine(NULL, spans, SLOTS);
     CHECK(slot_norms_read(&all, shared_bytes_bytes(sum)));
     shared_bytes_unref(sum);
     for (uint32_t slot = 0; slot < SLOTS; slot++) shared_bytes_unref(parts[slot]);

@@ -34,7 +34,7 @@ typedef struct row {
 } row;
 
 typedef struct array {
-    char name[MR_PS_NAME_MAX];
+    const char *name; /* in its file; NULL: not there */
     bool shaped;
     uint64_t shape[SAFETENSORS_DIMS_MAX], items;
     uint32_t dims;
@@ -43,7 +43,7 @@ typedef struct array {
 } array;
 
 typedef struct bound_table {
-    char name[MR_PS_NAME_MAX];
+    const char *name; /* in its file */
     table_schema schema;
     row *rows; /* owned */
     size_t count, room;
@@ -53,8 +53,8 @@ typedef struct bound_table {
 
 typedef struct checkpoint_export {
     buffer *files;            /* owned, by slot */
-    snapshot_reader *readers; /* owned, by slot: the open ones */
-    uint32_t slots, open;
+    snapshot_reader *readers; /* owned, by slot; zeroed: not open */
+    uint32_t slots;
     bound_table *tables; /* owned */
     size_t count;
     void **memory; /* owned: new tensors */
@@ -70,8 +70,10 @@ static void checkpoint_export_fini(checkpoint_export *export) {
         free(table->arrays);
         free(table->rows);
     }
-    for (uint32_t i = 0; i < export->open; i++) snapshot_reader_close(&export->readers[i]);
-    for (uint32_t i = 0; i < export->slots; i++) buffer_fini(&export->files[i]);
+    for (uint32_t i = 0; i < export->slots; i++) {
+        snapshot_reader_close(&export->readers[i]);
+        buffer_fini(&export->files[i]);
+    }
     for (size_t i = 0; i < export->memory_count; i++) free(export->memory[i]);
     free(export->memory);
     free(export->files);
@@ -86,10 +88,8 @@ static bound_table *reach_table(checkpoint_export *export, const snapshot_table 
     for (size_t i = 0; i < export->count; i++)
         if (strcmp(export->tables[i].name, table->name) == 0) return &export->tables[i];
     export->tables = xrealloc(export->tables, (export->count + 1) * sizeof *export->tables);
-    bound_table *made = &export->tables[export->count++];
-    *made = (bound_table){.schema = table->schema};
-    snprintf(made->name, sizeof made->name, "%s", table->name);
-    return made;
+    export->tables[export->count] = (bound_table){.name = table->name, .schema = table->schema};
+    return &export->tables[export->count++];
 }
 
 static void add_row(bound_table *table, row row) {
@@ -97,18 +97,12 @@ static void add_row(bound_table *table, row row) {
     table->rows[table->count++] = row;
 }
 
-static uint32_t number_at(span column, size_t index) {
-    uint32_t number;
-    memcpy(&number, column.data + index * sizeof number, sizeof number);
-    return number;
-}
-
 static void gather_rows(bound_table *to, const snapshot_table *from) {
     size_t item = safetensors_item(snapshot_reader_dtype(&from->schema)), at = 0;
     bool vectors = from->schema.kind == TABLE_SCHEMA_VECTORS;
     for (size_t i = 0; i < from->keys.size / sizeof(uint64_t); i++) {
-        row row = {.items = vectors ? number_at(from->lengths, i) : from->schema.dim};
-        if (!vectors && number_at(from->touches, i) != 0) continue;
+        row row = {.items = vectors ? snapshot_reader_number(from->lengths, i) : from->schema.dim};
+        if (!vectors && snapshot_reader_number(from->touches, i) != 0) continue;
         memcpy(&row.key, from->keys.data + i * sizeof row.key, sizeof row.key);
         row.values = from->values.data + at;
         at += row.items * item;
@@ -130,7 +124,7 @@ static void gather_arrays(bound_table *to, const snapshot_reader *reader, const 
     const char *name;
     for (uint32_t i = 0; i < MR_PS_ARRAYS_MAX && (name = snapshot_reader_array(reader, from, i)) != NULL; i++) {
         array *array = reach_array(to, i);
-        snprintf(array->name, sizeof array->name, "%s", name);
+        array->name = name;
         array->shaped = snapshot_reader_shape(reader, from, i, array->shape, &array->dims);
     }
 }
@@ -140,8 +134,9 @@ static mr_status gather_blocks(bound_table *to, const snapshot_reader *reader, c
     for (uint32_t i = 0; i < from->blocks; i++) {
         snapshot_block block;
         MR_TRY(snapshot_reader_block(reader, from, i, &block));
+        if (block.array >= MR_PS_ARRAYS_MAX) return snapshot_reader_wrong(from->name);
         array *array = reach_array(to, block.array);
-        snprintf(array->name, sizeof array->name, "%s", block.name);
+        array->name = block.name;
         array->blocks = xrealloc(array->blocks, (array->count + 1) * sizeof *array->blocks);
         array->blocks[array->count++] = block;
     }
@@ -171,13 +166,12 @@ static mr_status read_slots(checkpoint_export *export, const checkpoint_list *li
     export->slots = manifest->slot_count;
     export->files = xcalloc(export->slots + 1, sizeof *export->files);
     export->readers = xcalloc(export->slots + 1, sizeof *export->readers);
-    for (uint32_t i = 0; i < export->slots; i++) buffer_init(&export->files[i], CHECKPOINT_STORE_FILE_MAX);
     for (uint32_t i = 0; i < export->slots; i++) {
         char name[DISK_NAME_MAX];
         buffer *file = &export->files[i];
+        buffer_init(file, CHECKPOINT_STORE_FILE_MAX);
         MR_TRY(checkpoint_list_read(list, manifest, i, name, file));
         MR_TRY(snapshot_reader_open(span_of(file->data, file->size), &export->readers[i]));
-        export->open++;
         MR_TRY(gather(export, &export->readers[i]));
     }
     return MR_OK;
@@ -260,10 +254,7 @@ static mr_status bind_array(checkpoint_export *export, const bound_table *table,
     uint8_t *values = make_room(export, array->items * item);
     if (values == NULL) return MR_NOMEM;
     init.table = (uint64_t)table->schema.id << 32 | number;
-    if (dtype == SAFETENSORS_F32)
-        initializer_fill(&init, 0, 0, array->items, (float *)(void *)values);
-    else
-        initializer_fill_counters(&init, array->items, (int64_t *)(void *)values);
+    initializer_fill(&init, table->schema.dtype, 0, 0, array->items, values);
     for (size_t i = 0; i < array->count; i++) {
         const snapshot_block *block = &array->blocks[i];
         memcpy(values + (uint64_t)block->number * table->schema.block * item, block->values.data, block->values.size);

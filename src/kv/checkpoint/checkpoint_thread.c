@@ -1,7 +1,7 @@
 /* checkpoint_thread.c — see checkpoint_thread.h.
  *
- *   crate:  in ── checkpoint_store_take_bytes ──► done ── the loop ──► freed  a received packet
- *   crate:  the checkpoint store's send ──► out ── host.send ──► freed  a control message to be sent */
+ *   job:  in ── checkpoint_store_take_bytes ──► done ── the loop ──► freed  a received packet
+ *   job:  the checkpoint store's send ──► out ── host.send ──► freed  a control message to be sent */
 #include "kv/checkpoint/checkpoint_thread.h"
 
 #include <stdio.h>
@@ -73,13 +73,20 @@ static void destroy_job(job *job) {
     free(job);
 }
 
-/* The shared buffer is moved into it. */
-static job *create_job(shared_bytes *bytes, span batch, const char *address) {
-    job *job = xcalloc(1, sizeof *job);
-    job->bytes = bytes;
-    job->batch = batch;
+/* Without room in the queue the batch is dropped. It lies in the shared buffer, which is then held, or is copied. Only
+ * one thread adds to each queue. */
+static void add_job(checkpoint_thread *thread, queue *queue, shared_bytes *bytes, span batch, const char *address) {
+    pthread_mutex_lock(&thread->lock);
+    bool room = has_room(queue, batch.size);
+    pthread_mutex_unlock(&thread->lock);
+    if (!room) return;
+    struct shared_bytes *held = bytes != NULL ? shared_bytes_ref(bytes) : shared_bytes_copy(batch);
+    job *job = XNEW(struct job, .bytes = held, .batch = bytes != NULL ? batch : shared_bytes_bytes(held));
     snprintf(job->address, sizeof job->address, "%s", address);
-    return job;
+    pthread_mutex_lock(&thread->lock);
+    put(queue, job);
+    pthread_cond_signal(&thread->work);
+    pthread_mutex_unlock(&thread->lock);
 }
 
 static void tell_loop(checkpoint_thread *thread) {
@@ -90,15 +97,7 @@ static void tell_loop(checkpoint_thread *thread) {
 
 static void send_bytes(void *context, const char *address, span bytes) {
     checkpoint_thread *thread = context;
-    pthread_mutex_lock(&thread->lock);
-    bool room = has_room(&thread->out, bytes.size);
-    pthread_mutex_unlock(&thread->lock);
-    if (!room) return; /* only this thread adds to this queue */
-    shared_bytes *shared = shared_bytes_copy(bytes);
-    job *job = create_job(shared, shared_bytes_bytes(shared), address);
-    pthread_mutex_lock(&thread->lock);
-    put(&thread->out, job);
-    pthread_mutex_unlock(&thread->lock);
+    add_job(thread, &thread->out, NULL, bytes, address);
     tell_loop(thread);
 }
 
@@ -259,17 +258,7 @@ static bool is_for_checkpoints(span batch) {
 }
 
 void checkpoint_thread_take(checkpoint_thread *thread, span batch, shared_bytes *bytes) {
-    if (!is_for_checkpoints(batch)) return;
-    pthread_mutex_lock(&thread->lock);
-    bool room = has_room(&thread->in, batch.size);
-    pthread_mutex_unlock(&thread->lock);
-    if (!room) return; /* only this thread adds to this queue */
-    struct shared_bytes *held = bytes != NULL ? shared_bytes_ref(bytes) : shared_bytes_copy(batch);
-    job *job = create_job(held, bytes != NULL ? batch : shared_bytes_bytes(held), "");
-    pthread_mutex_lock(&thread->lock);
-    put(&thread->in, job);
-    pthread_cond_signal(&thread->work);
-    pthread_mutex_unlock(&thread->lock);
+    if (is_for_checkpoints(batch)) add_job(thread, &thread->in, bytes, batch, "");
 }
 
 void checkpoint_thread_name_tables(checkpoint_thread *thread, span catalog) {
@@ -298,11 +287,6 @@ static void queue_init(queue *queue, size_t bytes_max) {
 
 static void queue_fini(queue *queue) {
     for (job *job; (job = take(queue)) != NULL;) destroy_job(job);
-}
-
-static mr_status start(checkpoint_thread *thread) {
-    int failed = thread_start(&thread->thread, keep, thread);
-    return failed == 0 ? MR_OK : error_set(MR_IO, "cannot start the thread of the checkpoint store: error %d", failed);
 }
 
 static void init_lock(checkpoint_thread *thread) {
@@ -334,12 +318,11 @@ static mr_status begin_thread(checkpoint_thread *thread, event_loop *loop) {
     mr_status status = event_loop_watch_add(loop, thread->event_fd, on_event, thread, &thread->watch);
     if (status != MR_OK) goto close_event;
     thread->threaded = true;
-    status = start(thread);
-    if (status != MR_OK) goto remove_watch;
-    return MR_OK;
-
-remove_watch:
+    int failed = thread_start(&thread->thread, keep, thread);
+    if (failed == 0) return MR_OK;
+    status = error_set(MR_IO, "cannot start the thread of the checkpoint store: error %d", failed);
     event_loop_watch_remove(thread->watch);
+
 close_event:
     close(thread->event_fd);
     return status;
@@ -347,9 +330,8 @@ close_event:
 
 mr_status checkpoint_thread_open(event_loop *loop, const checkpoint_thread_options *options,
                                  const checkpoint_thread_host *host, void *context, checkpoint_thread **out) {
-    checkpoint_thread *thread = xcalloc(1, sizeof *thread);
-    *thread = (struct checkpoint_thread){
-        .host = host, .context = context, .clock = options->clock, .look.written_us = options->written_us};
+    checkpoint_thread *thread = XNEW(struct checkpoint_thread, .host = host, .context = context,
+                                     .clock = options->clock, .look.written_us = options->written_us);
     queue_init(&thread->in, options->bytes_max);
     queue_init(&thread->done, options->bytes_max);
     queue_init(&thread->out, options->bytes_max);

@@ -9,14 +9,10 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "kv/checkpoint/snapshot_reader.h"
-#include "kv/engine/engine_internal.h"
 #include "kv/table/sparse_internal.h"
 #include "ps/cluster_map.h"
 
-enum {
-    BLOCK_BYTES = ENGINE_BLOCK_HEAD + DENSE_TABLE_PIECE_HEAD,
-    TABLE_BYTES = ENGINE_TABLE_HEAD - TABLE_SCHEMA_SIZE - 8
-};
+enum { TABLE_BYTES = ENGINE_TABLE_HEAD - TABLE_SCHEMA_SIZE - 8 };
 
 static size_t item_of(const table_schema *schema) { return safetensors_item(snapshot_reader_dtype(schema)); }
 
@@ -42,10 +38,6 @@ static void maker_fini(maker *maker) {
 
 typedef char name_text[SAFETENSORS_NAME_MAX];
 
-static void add_bytes(maker *maker, const char *name, const void *bytes, size_t size) {
-    safetensors_add(&maker->list, name, SAFETENSORS_U8, (uint64_t[]){size}, 1, bytes);
-}
-
 static void add_of(maker *maker, const char *table, const char *what, safetensors_dtype dtype, const uint64_t *shape,
                    uint32_t dims, const void *data) {
     name_text name;
@@ -53,7 +45,7 @@ static void add_of(maker *maker, const char *table, const char *what, safetensor
     safetensors_add(&maker->list, name, dtype, shape, dims, data);
 }
 
-static void add_bytes_of(maker *maker, const char *table, const char *what, const void *bytes, size_t size) {
+static void add_bytes(maker *maker, const char *table, const char *what, const void *bytes, size_t size) {
     add_of(maker, table, what, SAFETENSORS_U8, (uint64_t[]){size}, 1, bytes);
 }
 
@@ -64,7 +56,7 @@ static const table_catalog_table *find_table(const table_catalog *catalog, uint3
 }
 
 static bool split_sparse(maker *maker, const char *table, const table_schema *schema, span bytes) {
-    reader reader = reader_of(bytes.data, bytes.size), once = reader;
+    reader reader = reader_of(bytes.data, bytes.size);
     uint32_t head[4] = {0};
     const uint8_t *piece = reader_bytes(&reader, SPARSE_TABLE_PIECE_HEAD);
     if (piece == NULL) return false;
@@ -73,23 +65,19 @@ static bool split_sparse(maker *maker, const char *table, const table_schema *sc
     if (row < values || head[1] > reader_left(&reader) / SPARSE_TABLE_PIECE_KEY) return false;
     uint64_t *keys = make_room(maker, head[1] * sizeof *keys);
     uint32_t *seen = make_room(maker, head[1] * sizeof *seen), *touches = make_room(maker, head[1] * sizeof *touches);
-    once = reader;
+    uint8_t *shown = make_room(maker, bytes.size), *state = make_room(maker, bytes.size);
     for (uint32_t i = 0; i < head[1]; i++) {
-        keys[i] = sparse_key(reader_u64(&once));
-        seen[i] = reader_u32(&once);
-        touches[i] = reader_u32(&once);
-        if (touches[i] == 0 && reader_bytes(&once, row) != NULL) rows++;
-    }
-    if (once.failed || reader_left(&once) != 0) return false;
-    uint8_t *shown = make_room(maker, rows * values), *state = make_room(maker, rows * (row - values));
-    for (uint32_t i = 0, at = 0; i < head[1]; i++) {
-        (void)reader_bytes(&reader, SPARSE_TABLE_PIECE_KEY);
+        keys[i] = sparse_key(reader_u64(&reader));
+        seen[i] = reader_u32(&reader);
+        touches[i] = reader_u32(&reader);
         if (touches[i] != 0) continue;
         const uint8_t *from = reader_bytes(&reader, row);
-        memcpy(shown + at * values, from, values);
-        memcpy(state + at++ * (row - values), from + values, row - values);
+        if (from == NULL) return false;
+        memcpy(shown + rows * values, from, values);
+        memcpy(state + rows++ * (row - values), from + values, row - values);
     }
-    add_bytes_of(maker, table, "piece", piece, SPARSE_TABLE_PIECE_HEAD);
+    if (reader.failed || reader_left(&reader) != 0) return false;
+    add_bytes(maker, table, "piece", piece, SPARSE_TABLE_PIECE_HEAD);
     add_of(maker, table, "keys", SAFETENSORS_U64, (uint64_t[]){head[1]}, 1, keys);
     add_of(maker, table, "seen", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, seen);
     add_of(maker, table, "touches", SAFETENSORS_U32, (uint64_t[]){head[1]}, 1, touches);
@@ -122,20 +110,21 @@ static bool split_vectors(maker *maker, const char *table, const table_schema *s
 
 /* The name of an array of a block: the first has the values, then the previous version, if there is one, then the state
  * of the optimizer. */
-static void name_part(char out[16], uint32_t part, bool keeps) {
-    if (part == 0 || (part == 1 && keeps))
-        snprintf(out, 16, "%s", part == 0 ? "values" : "before");
-    else
-        snprintf(out, 16, "state-%u", part - 1 - keeps);
+static const char *part_name(uint32_t part, bool keeps, char room[20]) {
+    if (part <= (uint32_t)keeps) return part == 0 ? "values" : "before";
+    snprintf(room, 20, "state-%u", part - 1 - keeps);
+    return room;
 }
 
-static void name_array(const maker *maker, const table_schema *schema, uint32_t array, char out[MR_PS_NAME_MAX]) {
+static safetensors_dtype part_dtype(const table_schema *schema, uint32_t part, bool keeps) {
+    return part > (uint32_t)keeps ? SAFETENSORS_F32 : snapshot_reader_dtype(schema);
+}
+
+static const char *array_name(const maker *maker, const table_schema *schema, uint32_t array, char room[20]) {
     const table_catalog_table *table = find_table(maker->catalog, schema->id);
-    bool named = table != NULL && array < table->array_count;
-    if (named)
-        snprintf(out, MR_PS_NAME_MAX, "%s", table->arrays[array].name);
-    else
-        snprintf(out, MR_PS_NAME_MAX, "array-%u", array);
+    if (table != NULL && array < table->array_count) return table->arrays[array].name;
+    snprintf(room, 20, "array-%u", array);
+    return room;
 }
 
 /* Once for each array. */
@@ -166,31 +155,28 @@ static bool split_blocks(maker *maker, uint32_t index, const char *table, const 
     reader reader = reader_of(bytes.data, bytes.size);
     uint32_t count = reader_u32(&reader);
     size_t item = item_of(schema);
-    if (reader.failed || count > reader_left(&reader) / BLOCK_BYTES) return false;
-    uint8_t *heads = make_room(maker, (size_t)count * BLOCK_BYTES);
+    if (reader.failed || count > reader_left(&reader) / SNAPSHOT_READER_BLOCK) return false;
+    uint8_t *heads = make_room(maker, (size_t)count * SNAPSHOT_READER_BLOCK);
     for (uint32_t i = 0; i < count; i++) {
-        const uint8_t *head = reader_bytes(&reader, BLOCK_BYTES);
+        const uint8_t *head = reader_bytes(&reader, SNAPSHOT_READER_BLOCK);
         uint32_t place[3], arrays;
-        char array[MR_PS_NAME_MAX], what[16];
+        char unnamed[20], state[20];
         if (head == NULL) return false;
-        memcpy(heads + (size_t)i * BLOCK_BYTES, head, BLOCK_BYTES);
+        memcpy(heads + (size_t)i * SNAPSHOT_READER_BLOCK, head, SNAPSHOT_READER_BLOCK);
         memcpy(place, head, sizeof place);
         memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
         if (arrays > 1 + (uint32_t)keeps + OPTIM_STATES_MAX) return false; /* no bytes bound it: they may be empty */
-        name_array(maker, schema, place[0], array);
+        const char *array = array_name(maker, schema, place[0], unnamed);
         say_array(maker, index, place[0], array);
         for (uint32_t part = 0; part < arrays; part++) {
             const uint8_t *from = reader_bytes(&reader, place[2] * item);
             if (from == NULL) return false;
             name_text name;
-            name_part(what, part, keeps);
-            snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], what);
-            bool state = part > (uint32_t)keeps;
-            safetensors_add(&maker->list, name, state ? SAFETENSORS_F32 : snapshot_reader_dtype(schema),
-                            (uint64_t[]){place[2]}, 1, from);
+            snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], part_name(part, keeps, state));
+            safetensors_add(&maker->list, name, part_dtype(schema, part, keeps), (uint64_t[]){place[2]}, 1, from);
         }
     }
-    add_of(maker, table, "blocks", SAFETENSORS_U8, (uint64_t[]){count, BLOCK_BYTES}, 2, heads);
+    add_of(maker, table, "blocks", SAFETENSORS_U8, (uint64_t[]){count, SNAPSHOT_READER_BLOCK}, 2, heads);
     return reader_left(&reader) == 0;
 }
 
@@ -214,21 +200,19 @@ static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader
     const uint8_t *content = reader_bytes(reader, size);
     if (content == NULL || table_schema_decode(span_of(defined, TABLE_SCHEMA_SIZE), &schema) != MR_OK) return false;
     const table_catalog_table *listed = find_table(maker->catalog, schema.id);
-    char table[MR_PS_NAME_MAX];
+    char unnamed[20];
     name_text key;
-    if (listed != NULL)
-        snprintf(table, sizeof table, "%s", listed->name);
-    else
-        snprintf(table, sizeof table, "table-%u", schema.id);
+    snprintf(unnamed, sizeof unnamed, "table-%u", schema.id);
+    const char *table = listed != NULL ? listed->name : unnamed;
     snprintf(key, sizeof key, "table.%u", index);
     safetensors_say(&maker->list, key, table);
-    add_bytes_of(maker, table, "definition", defined, TABLE_SCHEMA_SIZE);
-    add_bytes_of(maker, table, "head", head, TABLE_BYTES);
+    add_bytes(maker, table, "definition", defined, TABLE_SCHEMA_SIZE);
+    add_bytes(maker, table, "head", head, TABLE_BYTES);
     if (schema.kind == TABLE_SCHEMA_DENSE) say_arrays(maker, index, listed);
     size_t undo_bytes;
     const uint8_t *undo = keeps ? read_undo(reader, item_of(&schema), &undo_bytes) : NULL;
     if (keeps && undo == NULL) return false;
-    if (keeps) add_bytes_of(maker, table, "undo", undo, undo_bytes);
+    if (keeps) add_bytes(maker, table, "undo", undo, undo_bytes);
     span bytes = span_of(content, size);
     switch (schema.kind) {
     case TABLE_SCHEMA_SPARSE: return split_sparse(maker, table, &schema, bytes);
@@ -238,25 +222,23 @@ static bool split_table(maker *maker, uint32_t index, bool keeps, reader *reader
     return false;
 }
 
-static bool split_engine(maker *maker, span values) {
+static bool split_values(maker *maker, span values) {
     reader reader = reader_of(values.data, values.size);
-    bool is_engine = reader_u64(&reader) == ENGINE_MAGIC;
-    uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader), count;
+    if (reader_u64(&reader) != ENGINE_MAGIC) {
+        add_bytes(maker, ".slot", "values", values.data, values.size);
+        return true;
+    }
+    uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader);
+    (void)reader_bytes(&reader, (size_t)dropped * 8);
+    uint32_t count = reader_u32(&reader);
     char text[16];
-    if (!is_engine || keeps > 1 || reader_bytes(&reader, (size_t)dropped * 8) == NULL) return false;
-    count = reader_u32(&reader);
-    if (reader.failed) return false;
-    add_bytes(maker, ".shelf/head", values.data, (size_t)(reader.at - values.data));
+    if (keeps > 1 || reader.failed) return false;
+    add_bytes(maker, ".shelf", "head", values.data, (size_t)(reader.at - values.data));
     for (uint32_t i = 0; i < count; i++)
         if (!split_table(maker, i, keeps != 0, &reader)) return false;
     snprintf(text, sizeof text, "%u", count);
     safetensors_say(&maker->list, "tables", text);
     return reader_left(&reader) == 0;
-}
-
-static bool is_engine(span values) {
-    reader reader = reader_of(values.data, values.size);
-    return reader_u64(&reader) == ENGINE_MAGIC;
 }
 
 static bool split(maker *maker, span shard) {
@@ -269,10 +251,8 @@ static bool split(maker *maker, span shard) {
     safetensors_add(&maker->list, ".slot/version", SAFETENSORS_U64, NULL, 0, head);
     safetensors_add(&maker->list, ".slot/checkpoint", SAFETENSORS_U64, NULL, 0, head + 8);
     safetensors_add(&maker->list, ".slot/clock", SAFETENSORS_U64, (uint64_t[]){ranks}, 1, head + 16);
-    add_bytes(maker, ".slot/rounds", head + 16 + clock, size - 16 - clock);
-    if (is_engine(values)) return split_engine(maker, values);
-    add_bytes(maker, ".slot/values", values.data, values.size);
-    return true;
+    add_bytes(maker, ".slot", "rounds", head + 16 + clock, size - 16 - clock);
+    return split_values(maker, values);
 }
 
 static void say_slot(maker *maker, uint32_t slot) {
@@ -300,7 +280,7 @@ mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *c
     if (good) return MR_OK;
     maker = (struct maker){.catalog = catalog};
     say_slot(&maker, slot);
-    add_bytes(&maker, ".slot/shard", shard.data, shard.size);
+    add_bytes(&maker, ".slot", "shard", shard.data, shard.size);
     mr_status status = safetensors_write(&maker.list, out);
     maker_fini(&maker);
     return status;
@@ -309,191 +289,132 @@ mr_status snapshot_file_encode(uint32_t slot, span shard, const table_catalog *c
 /* ---- Joining. */
 
 typedef struct joiner {
-    safetensors list;
+    snapshot_reader reader;
     buffer *out;
     mr_status status; /* of the first failure */
 } joiner;
-
-static void fail(joiner *joiner, const char *name) {
-    if (joiner->status == MR_OK) joiner->status = snapshot_reader_wrong(name);
-}
 
 static void put(joiner *joiner, const void *bytes, size_t size) {
     if (joiner->status == MR_OK && size != 0) joiner->status = buffer_append(joiner->out, bytes, size);
 }
 
-/* The data of a tensor of this dtype; none after a failure. */
-static span data_of(joiner *joiner, const char *name, safetensors_dtype dtype) {
-    span data = {0};
-    if (joiner->status == MR_OK) joiner->status = snapshot_reader_find(&joiner->list, name, dtype, &data);
-    return data;
-}
-
-static span data_in(joiner *joiner, const char *table, const char *what, safetensors_dtype dtype) {
-    name_text name;
-    snprintf(name, sizeof name, "%s/%s", table, what);
-    return data_of(joiner, name, dtype);
-}
-
-static uint64_t number_at(span column, size_t index, size_t item) {
-    uint64_t value = 0;
-    memcpy(&value, column.data + index * item, item);
-    return value;
-}
-
-static void join_sparse(joiner *joiner, const char *table, const table_schema *schema) {
-    span piece = data_in(joiner, table, "piece", SAFETENSORS_U8),
-         keys = data_in(joiner, table, "keys", SAFETENSORS_U64);
-    span seen = data_in(joiner, table, "seen", SAFETENSORS_U32);
-    span touches = data_in(joiner, table, "touches", SAFETENSORS_U32);
-    span values = data_in(joiner, table, "values", snapshot_reader_dtype(schema));
-    span state = data_in(joiner, table, "state", SAFETENSORS_U8);
-    size_t count = keys.size / 8, width = schema->dim * item_of(schema), rows = 0;
-    if (joiner->status != MR_OK) return;
-    if (piece.size != SPARSE_TABLE_PIECE_HEAD || seen.size != count * 4 || touches.size != count * 4)
-        return fail(joiner, table);
-    for (size_t i = 0; i < count; i++) rows += number_at(touches, i, 4) == 0;
+static void join_sparse(joiner *joiner, const snapshot_table *table) {
+    const snapshot_reader *reader = &joiner->reader;
+    size_t count = table->keys.size / 8, width = table->schema.dim * item_of(&table->schema), rows = table->rows;
+    span piece = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, SPARSE_TABLE_PIECE_HEAD, "%s/piece",
+                                      table->name);
+    span seen = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U32, count, "%s/seen", table->name);
+    span state = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, UINT64_MAX, "%s/state", table->name);
     size_t more = rows == 0 ? 0 : state.size / rows;
-    if (values.size != rows * width || state.size != rows * more) return fail(joiner, table);
+    if (joiner->status == MR_OK && state.size != rows * more) joiner->status = snapshot_reader_wrong(table->name);
     put(joiner, piece.data, piece.size);
-    for (size_t i = 0, at = 0; i < count; i++) {
-        uint64_t hash = sparse_hash(number_at(keys, i, 8));
-        put(joiner, &hash, 8);
+    for (size_t i = 0, at = 0; i < count && joiner->status == MR_OK; i++) {
+        uint64_t key;
+        memcpy(&key, table->keys.data + i * 8, sizeof key);
+        put(joiner, &(uint64_t){sparse_hash(key)}, 8);
         put(joiner, seen.data + i * 4, 4);
-        put(joiner, touches.data + i * 4, 4);
-        if (number_at(touches, i, 4) != 0) continue;
-        put(joiner, values.data + at * width, width);
+        put(joiner, table->touches.data + i * 4, 4);
+        if (snapshot_reader_number(table->touches, i) != 0) continue;
+        put(joiner, table->values.data + at * width, width);
         put(joiner, state.data + at++ * more, more);
     }
 }
 
-static void join_vectors(joiner *joiner, const char *table, const table_schema *schema) {
-    span keys = data_in(joiner, table, "keys", SAFETENSORS_U64);
-    span lengths = data_in(joiner, table, "lengths", SAFETENSORS_U32);
-    span values = data_in(joiner, table, "values", snapshot_reader_dtype(schema));
-    size_t count = keys.size / 8, item = item_of(schema);
-    if (joiner->status != MR_OK) return;
-    if (lengths.size != count * 4) return fail(joiner, table);
-    put(joiner, &(uint32_t){(uint32_t)count}, 4);
-    reader reader = reader_of(values.data, values.size);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t size = number_at(lengths, i, 4) * item;
-        const uint8_t *from = reader_bytes(&reader, size);
-        if (from == NULL) return fail(joiner, table);
-        put(joiner, keys.data + i * 8, 8);
-        put(joiner, lengths.data + i * 4, 4);
-        put(joiner, from, size);
+static void join_vectors(joiner *joiner, const snapshot_table *table) {
+    put(joiner, &(uint32_t){(uint32_t)table->rows}, 4);
+    for (size_t i = 0, at = 0; i < table->rows; i++) {
+        size_t size = snapshot_reader_number(table->lengths, i) * item_of(&table->schema);
+        put(joiner, table->keys.data + i * 8, 8);
+        put(joiner, table->lengths.data + i * 4, 4);
+        put(joiner, table->values.data + at, size);
+        at += size;
     }
-    if (reader_left(&reader) != 0) fail(joiner, table);
 }
 
-static void join_blocks(joiner *joiner, uint32_t index, const char *table, const table_schema *schema, bool keeps) {
-    span heads = data_in(joiner, table, "blocks", SAFETENSORS_U8);
-    size_t count = heads.size / BLOCK_BYTES;
-    if (heads.size % BLOCK_BYTES != 0) return fail(joiner, table);
-    put(joiner, &(uint32_t){(uint32_t)count}, 4);
-    for (size_t i = 0; i < count && joiner->status == MR_OK; i++) {
-        const uint8_t *head = heads.data + i * BLOCK_BYTES;
-        uint32_t place[3], arrays;
-        name_text key, name;
-        char what[16];
-        memcpy(place, head, sizeof place);
+static void join_blocks(joiner *joiner, const snapshot_table *table) {
+    bool keeps = joiner->reader.rounds;
+    put(joiner, &table->blocks, 4);
+    for (uint32_t i = 0; i < table->blocks && joiner->status == MR_OK; i++) {
+        const uint8_t *head = table->heads + (size_t)i * SNAPSHOT_READER_BLOCK;
+        snapshot_block block;
+        uint32_t arrays;
+        joiner->status = snapshot_reader_block(&joiner->reader, table, i, &block);
         memcpy(&arrays, head + ENGINE_BLOCK_HEAD + 4, sizeof arrays);
-        snprintf(key, sizeof key, "table.%u.array.%u", index, place[0]);
-        const char *array = safetensors_text_of(&joiner->list, key);
-        if (array == NULL) return fail(joiner, key);
-        put(joiner, head, BLOCK_BYTES);
+        put(joiner, head, SNAPSHOT_READER_BLOCK);
         for (uint32_t part = 0; part < arrays && joiner->status == MR_OK; part++) {
-            name_part(what, part, keeps);
-            bool fits = snprintf(name, sizeof name, "%s/%s/%u/%s", table, array, place[1], what) < (int)sizeof name;
-            span data = data_of(joiner, fits ? name : table,
-                                part > (uint32_t)keeps ? SAFETENSORS_F32 : snapshot_reader_dtype(schema));
-            if (data.size != place[2] * item_of(schema)) return fail(joiner, name);
+            char state[20];
+            span data = snapshot_reader_find(&joiner->reader, &joiner->status, part_dtype(&table->schema, part, keeps),
+                                             block.items, "%s/%s/%u/%s", table->name, block.name, block.number,
+                                             part_name(part, keeps, state));
             put(joiner, data.data, data.size);
         }
     }
 }
 
 /* The size of the content precedes it. */
-static void join_content(joiner *joiner, uint32_t index, const char *table, const table_schema *schema, bool keeps) {
+static void join_content(joiner *joiner, const snapshot_table *table) {
     size_t at = joiner->out->size;
     uint64_t size = 0;
     put(joiner, &size, sizeof size);
-    if (schema->kind == TABLE_SCHEMA_SPARSE) join_sparse(joiner, table, schema);
-    if (schema->kind == TABLE_SCHEMA_VECTORS) join_vectors(joiner, table, schema);
-    if (schema->kind == TABLE_SCHEMA_DENSE) join_blocks(joiner, index, table, schema, keeps);
+    if (table->schema.kind == TABLE_SCHEMA_SPARSE) join_sparse(joiner, table);
+    if (table->schema.kind == TABLE_SCHEMA_VECTORS) join_vectors(joiner, table);
+    if (table->schema.kind == TABLE_SCHEMA_DENSE) join_blocks(joiner, table);
     if (joiner->status != MR_OK) return;
     size = joiner->out->size - at - sizeof size;
     memcpy(joiner->out->data + at, &size, sizeof size);
 }
 
-static void join_table(joiner *joiner, uint32_t index, bool keeps) {
-    name_text key;
-    table_schema schema;
-    snprintf(key, sizeof key, "table.%u", index);
-    const char *table = safetensors_text_of(&joiner->list, key);
-    if (table == NULL || strlen(table) >= MR_PS_NAME_MAX) return fail(joiner, key);
-    span defined = data_in(joiner, table, "definition", SAFETENSORS_U8);
-    span head = data_in(joiner, table, "head", SAFETENSORS_U8);
+static void join_table(joiner *joiner, uint32_t index) {
+    const snapshot_reader *reader = &joiner->reader;
+    snapshot_table table;
+    joiner->status = snapshot_reader_table(reader, index, &table);
     if (joiner->status != MR_OK) return;
-    if (head.size != TABLE_BYTES || table_schema_decode(defined, &schema) != MR_OK) return fail(joiner, table);
+    span head = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, TABLE_BYTES, "%s/head", table.name);
     uint8_t encoded[TABLE_SCHEMA_SIZE]; /* the file may be of a release with fewer hyperparameters */
-    table_schema_encode(&schema, encoded);
+    table_schema_encode(&table.schema, encoded);
     put(joiner, encoded, sizeof encoded);
     put(joiner, head.data, head.size);
-    join_content(joiner, index, table, &schema, keeps);
-    if (!keeps || joiner->status != MR_OK) return;
-    span undo = data_in(joiner, table, "undo", SAFETENSORS_U8);
+    join_content(joiner, &table);
+    if (!reader->rounds) return;
+    span undo = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, UINT64_MAX, "%s/undo", table.name);
     put(joiner, undo.data, undo.size);
 }
 
-static void join_engine(joiner *joiner) {
-    span head = data_of(joiner, ".shelf/head", SAFETENSORS_U8);
-    if (joiner->status != MR_OK) return;
-    reader reader = reader_of(head.data, head.size);
-    bool good = reader_u64(&reader) == ENGINE_MAGIC;
-    uint32_t keeps = reader_u32(&reader), dropped = reader_u32(&reader);
-    good = good && keeps <= 1 && reader_bytes(&reader, (size_t)dropped * 8) != NULL;
-    uint32_t count = reader_u32(&reader);
-    if (!good || reader.failed || reader_left(&reader) != 0) return fail(joiner, ".shelf/head");
-    put(joiner, head.data, head.size);
-    for (uint32_t i = 0; i < count && joiner->status == MR_OK; i++) join_table(joiner, i, keeps != 0);
-}
-
 static void join_values(joiner *joiner) {
+    const char *name = joiner->reader.has_tables ? ".shelf/head" : ".slot/values";
+    span values = snapshot_reader_find(&joiner->reader, &joiner->status, SAFETENSORS_U8, UINT64_MAX, "%s", name);
     size_t at = joiner->out->size;
     uint32_t size = 0;
     put(joiner, &size, sizeof size);
-    if (safetensors_find(&joiner->list, ".shelf/head") != NULL) {
-        join_engine(joiner);
-    } else {
-        span values = data_of(joiner, ".slot/values", SAFETENSORS_U8);
-        put(joiner, values.data, values.size);
-    }
+    put(joiner, values.data, values.size);
+    for (uint32_t i = 0; i < joiner->reader.tables && joiner->status == MR_OK; i++) join_table(joiner, i);
     if (joiner->status != MR_OK) return;
     size = (uint32_t)(joiner->out->size - at - sizeof size);
     memcpy(joiner->out->data + at, &size, sizeof size);
 }
 
+static span slot_data(joiner *joiner, safetensors_dtype dtype, uint64_t items, const char *what) {
+    return snapshot_reader_find(&joiner->reader, &joiner->status, dtype, items, ".slot/%s", what);
+}
+
 static void join(joiner *joiner) {
-    if (safetensors_find(&joiner->list, ".slot/shard") != NULL) {
-        span shard = data_of(joiner, ".slot/shard", SAFETENSORS_U8);
+    if (safetensors_find(&joiner->reader.list, ".slot/shard") != NULL) {
+        span shard = slot_data(joiner, SAFETENSORS_U8, UINT64_MAX, "shard");
         put(joiner, shard.data, shard.size);
         return;
     }
-    span version = data_of(joiner, ".slot/version", SAFETENSORS_U64);
-    span marked = data_of(joiner, ".slot/checkpoint", SAFETENSORS_U64);
-    span clock = data_of(joiner, ".slot/clock", SAFETENSORS_U64),
-         rounds = data_of(joiner, ".slot/rounds", SAFETENSORS_U8);
-    if (joiner->status == MR_OK && (version.size != 8 || marked.size != 8 || clock.size > CLUSTER_MAP_RANKS_MAX * 8))
-        fail(joiner, ".slot/clock");
+    span marked = slot_data(joiner, SAFETENSORS_U64, 1, "checkpoint");
+    span clock = slot_data(joiner, SAFETENSORS_U64, UINT64_MAX, "clock");
+    span rounds = slot_data(joiner, SAFETENSORS_U8, UINT64_MAX, "rounds");
+    if (joiner->status == MR_OK && clock.size > CLUSTER_MAP_RANKS_MAX * 8)
+        joiner->status = snapshot_reader_wrong(".slot/clock");
     put(joiner, &(uint32_t){(uint32_t)(clock.size / 8)}, 4);
     put(joiner, &(uint32_t){(uint32_t)(16 + clock.size + rounds.size)}, 4);
-    put(joiner, version.data, version.size);
+    put(joiner, &joiner->reader.version, 8);
     put(joiner, marked.data, marked.size);
     put(joiner, clock.data, clock.size);
     put(joiner, rounds.data, rounds.size);
-    if (joiner->status == MR_OK) join_values(joiner);
+    join_values(joiner);
 }
 
 mr_status snapshot_file_check(const safetensors *list) {
@@ -508,9 +429,8 @@ mr_status snapshot_file_check(const safetensors *list) {
 mr_status snapshot_file_decode(span file, buffer *out) {
     joiner joiner = {.out = out};
     buffer_clear(out);
-    MR_TRY(safetensors_read(file, &joiner.list));
-    joiner.status = snapshot_file_check(&joiner.list);
-    if (joiner.status == MR_OK) join(&joiner);
-    safetensors_fini(&joiner.list);
+    MR_TRY(snapshot_reader_open(file, &joiner.reader));
+    join(&joiner);
+    snapshot_reader_close(&joiner.reader);
     return joiner.status;
 }

@@ -3,10 +3,14 @@
  * Ownership   everything borrows from the bytes of the file. Pure. */
 #pragma once
 #include "kv/checkpoint/snapshot_file.h"
+#include "kv/engine/engine_internal.h"
+
+enum { SNAPSHOT_READER_BLOCK = ENGINE_BLOCK_HEAD + DENSE_TABLE_PIECE_HEAD }; /* bytes of the head of a block */
 
 typedef struct snapshot_reader {
     safetensors list; /* owned */
     uint64_t version; /* of the slot */
+    bool has_tables;  /* its values are those of an engine */
     bool rounds;      /* it has versions: those of the rounds */
     uint32_t tables;
 } snapshot_reader;
@@ -44,7 +48,10 @@ const char *snapshot_reader_array(const snapshot_reader *reader, const snapshot_
 bool snapshot_reader_shape(const snapshot_reader *reader, const snapshot_table *table, uint32_t array,
                            uint64_t shape[SAFETENSORS_DIMS_MAX], uint32_t *dims);
 
-/* The data of a tensor of this dtype; MR_CORRUPT (snapshot_reader_wrong): not found. */
-MR_MUST mr_status snapshot_reader_find(const safetensors *list, const char *name, safetensors_dtype dtype, span *out);
+/* The data of the tensor of this name (as of printf), dtype and number of items (UINT64_MAX: any). Not found: *status
+ * becomes MR_CORRUPT (snapshot_reader_wrong), the data is empty. No-op if *status is not MR_OK. */
+span snapshot_reader_find(const snapshot_reader *reader, mr_status *status, safetensors_dtype dtype, uint64_t items,
+                          const char *format, ...) __attribute__((format(printf, 5, 6)));
+uint32_t snapshot_reader_number(span column, size_t index); /* of a U32 tensor */
 mr_status snapshot_reader_wrong(const char *name); /* MR_CORRUPT: this part of a slot's file is missing or wrong */
 safetensors_dtype snapshot_reader_dtype(const table_schema *schema); /* of values as they lie in files */

@@ -151,9 +151,8 @@ static uint8_t *encode_topk(const codec *codec, const float *values, size_t coun
 
 static bool decode_topk(reader *reader, float *out, size_t count) {
     uint32_t k = reader_u32(reader);
-    if (k > count || reader_left(reader) != (size_t)k * 8) return false;
+    if (reader->failed || k > count || reader_left(reader) != (size_t)k * 8) return false;
     const uint8_t *places = reader_bytes(reader, (size_t)k * 4), *values = reader_bytes(reader, (size_t)k * 4);
-    if (places == NULL || values == NULL) return false;
     memset(out, 0, count * sizeof *out);
     for (uint32_t i = 0, least = 0, place; i < k; i++, least = place + 1) {
         memcpy(&place, places + (size_t)i * 4, sizeof place);
@@ -176,9 +175,8 @@ static uint8_t *encode_randk(const codec *codec, uint64_t step, const float *val
 static bool decode_randk(reader *reader, float *out, size_t count) {
     uint32_t k = reader_u32(reader);
     uint64_t seed = reader_u64(reader);
-    if (k > count || reader_left(reader) != (size_t)k * 4) return false;
+    if (reader->failed || k > count || reader_left(reader) != (size_t)k * 4) return false;
     const uint8_t *values = reader_bytes(reader, (size_t)k * 4);
-    if (values == NULL) return false;
     memset(out, 0, count * sizeof *out);
     for (uint32_t i = 0; i < k; i++) memcpy(&out[sparsify_one(seed, count, k, i)], values + (size_t)i * 4, sizeof *out);
     return true;

@@ -24,41 +24,37 @@ struct compressor {
     unsigned (*zstd_is_error)(size_t code);
 };
 
-static bool load_zstd(compressor *compressor) {
-    *(void **)&compressor->zstd_packer_create = dlsym(compressor->library, "ZSTD_createCCtx");
-    *(void **)&compressor->zstd_packer_free = dlsym(compressor->library, "ZSTD_freeCCtx");
-    *(void **)&compressor->zstd_compress = dlsym(compressor->library, "ZSTD_compressCCtx");
-    *(void **)&compressor->zstd_unpacker_create = dlsym(compressor->library, "ZSTD_createDCtx");
-    *(void **)&compressor->zstd_unpacker_free = dlsym(compressor->library, "ZSTD_freeDCtx");
-    *(void **)&compressor->zstd_decompress = dlsym(compressor->library, "ZSTD_decompressDCtx");
-    *(void **)&compressor->zstd_is_error = dlsym(compressor->library, "ZSTD_isError");
-    return compressor->zstd_packer_create != NULL && compressor->zstd_packer_free != NULL &&
-           compressor->zstd_compress != NULL && compressor->zstd_unpacker_create != NULL &&
-           compressor->zstd_unpacker_free != NULL && compressor->zstd_decompress != NULL &&
-           compressor->zstd_is_error != NULL;
+/* A function of the library, for the field at `out`. False: not found. */
+static bool find(compressor *compressor, const char *name, void *out) {
+    *(void **)out = dlsym(compressor->library, name);
+    return *(void **)out != NULL;
 }
+
+static const char *const libraries[COMPRESSOR_IDS] = {
+    [COMPRESSOR_LZ4] = "liblz4.so.1", [COMPRESSOR_ZSTD] = "libzstd.so.1"};
 
 static bool load(compressor *compressor) {
     if (compressor->id == COMPRESSOR_STORED) return true;
-    compressor->library =
-        dlopen(compressor->id == COMPRESSOR_LZ4 ? "liblz4.so.1" : "libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
+    compressor->library = dlopen(libraries[compressor->id], RTLD_NOW | RTLD_LOCAL);
     if (compressor->library == NULL) return false;
-    if (compressor->id == COMPRESSOR_LZ4) {
-        *(void **)&compressor->lz4_compress = dlsym(compressor->library, "LZ4_compress_default");
-        *(void **)&compressor->lz4_decompress = dlsym(compressor->library, "LZ4_decompress_safe");
-        return compressor->lz4_compress != NULL && compressor->lz4_decompress != NULL;
-    }
-    return load_zstd(compressor);
+    if (compressor->id == COMPRESSOR_LZ4)
+        return find(compressor, "LZ4_compress_default", &compressor->lz4_compress) &&
+               find(compressor, "LZ4_decompress_safe", &compressor->lz4_decompress);
+    return find(compressor, "ZSTD_createCCtx", &compressor->zstd_packer_create) &&
+           find(compressor, "ZSTD_freeCCtx", &compressor->zstd_packer_free) &&
+           find(compressor, "ZSTD_compressCCtx", &compressor->zstd_compress) &&
+           find(compressor, "ZSTD_createDCtx", &compressor->zstd_unpacker_create) &&
+           find(compressor, "ZSTD_freeDCtx", &compressor->zstd_unpacker_free) &&
+           find(compressor, "ZSTD_decompressDCtx", &compressor->zstd_decompress) &&
+           find(compressor, "ZSTD_isError", &compressor->zstd_is_error);
 }
 
 mr_status compressor_open(compressor_id id, compressor **out) {
     if (id >= COMPRESSOR_IDS) return error_set(MR_INVALID, "unknown compression %d", (int)id);
-    compressor *compressor = xcalloc(1, sizeof *compressor);
-    compressor->id = id;
+    compressor *compressor = XNEW(struct compressor, .id = id);
     if (!load(compressor)) {
         compressor_close(compressor);
-        return error_set(MR_NOT_FOUND, "cannot load %s; install it",
-                         id == COMPRESSOR_LZ4 ? "liblz4.so.1" : "libzstd.so.1");
+        return error_set(MR_NOT_FOUND, "cannot load %s; install it", libraries[id]);
     }
     *out = compressor;
     return MR_OK;

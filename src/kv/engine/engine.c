@@ -8,10 +8,7 @@
 #include "kv/engine/round_sum.h"
 
 static void *create(void *context, uint32_t slot, bool keeps) {
-    engine *engine = xcalloc(1, sizeof *engine);
-    engine->host = context;
-    engine->keeps = keeps;
-    return engine;
+    return XNEW(engine, .host = context, .keeps = keeps);
 }
 
 static void destroy(void *self) {
@@ -32,18 +29,14 @@ static void destroy(void *self) {
 /* A present table is unchanged; an impossible schema is ignored. */
 static void define(engine *engine, span bytes) {
     table_schema schema;
-    engine_table *table;
     if (table_schema_decode(bytes, &schema) != MR_OK || engine_was_dropped(engine, schema.id, false)) return;
-    table = engine_table_find(engine, schema.id, false);
+    engine_table *table = engine_table_find(engine, schema.id, false);
     if (table != NULL) {
         table->refused += table_schema_differs(&table->schema, &schema) != NULL;
-        return;
+    } else if ((table = engine_table_try(engine, &schema)) != NULL) {
+        table->made = engine->applies;
+        engine_insert(engine, table);
     }
-    mr_status status = engine_table_create(engine, &schema, &table);
-    if (status == MR_INVALID) return;
-    section_decoder_must(status);
-    table->made = engine->applies;
-    engine_insert(engine, table);
 }
 
 static void take_out(engine *engine, size_t at) {
@@ -65,23 +58,15 @@ static void drop(engine *engine, uint32_t id) {
 
 /* ---- Sections. */
 
-static bool is_of(payload_op op, table_schema_kind kind) {
-    switch (kind) {
-    case TABLE_SCHEMA_SPARSE: return op == PAYLOAD_ADD_ROWS || op == PAYLOAD_SET_ROWS || op == PAYLOAD_ERASE;
-    case TABLE_SCHEMA_VECTORS: return op == PAYLOAD_ADD_VECTORS || op == PAYLOAD_SET_VECTORS || op == PAYLOAD_ERASE;
-    case TABLE_SCHEMA_DENSE: return op == PAYLOAD_ADD_BLOCK || op == PAYLOAD_SET_BLOCK;
-    }
-    return false;
-}
-
 static bool change(const engine_push *push) {
     const payload_section *section = push->section;
-    if (!is_of(section->op, push->table->schema.kind)) return false;
+    table_schema_kind kind = push->table->schema.kind;
     if (section->op == PAYLOAD_ERASE) {
-        engine_erase(push->engine, push->table, section->keys, section->count);
-        return true;
+        if (kind != TABLE_SCHEMA_DENSE) engine_erase(push->engine, push->table, section->keys, section->count);
+        return kind != TABLE_SCHEMA_DENSE;
     }
-    switch (push->table->schema.kind) {
+    if (payload_add_of(section->op) != engine_add_op(push->table)) return false;
+    switch (kind) {
     case TABLE_SCHEMA_SPARSE: return engine_push_rows(push);
     case TABLE_SCHEMA_VECTORS: return engine_push_vectors(push);
     case TABLE_SCHEMA_DENSE: return engine_push_block(push);
@@ -214,17 +199,14 @@ size_t engine_look_at(const void *self, engine_look *out, size_t room) {
     for (size_t i = 0; i < engine->count; i++) {
         const engine_table *table = engine->tables[i];
         if (table->gone != 0) continue;
-        if (count < room)
-            out[count] = (engine_look){.table = table->schema.id,
-                                       .kind = table->schema.kind,
-                                       .version = table->version,
-                                       .now = engine_table_look(table)};
+        if (count < room) out[count] = (engine_look){table->schema.id, engine_table_look(table)};
         count++;
     }
     return count;
 }
 
-const state_machine_ops engine_ops = {"shelf",       create,         destroy,         apply,          round_sum_begin,
-                                      round_sum_add, round_sum_size, round_sum_write, round_sum_end,  engine_answer,
-                                      engine_size,   engine_write,   engine_read,     engine_measure, engine_combine,
-                                      apply_normed,  settle};
+const state_machine_ops engine_ops = {"shelf",         create,         destroy,            apply,
+                                      round_sum_begin, round_sum_add,  round_sum_size,     round_sum_write,
+                                      round_sum_end,   engine_answer,  engine_size,        engine_write,
+                                      engine_read,     engine_measure, slot_norms_combine, apply_normed,
+                                      settle};

@@ -51,8 +51,6 @@ typedef struct engine_host { /* borrowed by every engine of a server */
 
 typedef struct engine_look {
     uint32_t table;
-    table_schema_kind kind;
-    uint64_t version;
     payload_look now;
 } engine_look;
 

@@ -6,21 +6,14 @@
 
 /* ---- Finding. */
 
-static int compare(const void *key, const void *item) {
-    const engine_block *wanted = key, *block = *(engine_block *const *)item;
-    if (wanted->array != block->array) return wanted->array < block->array ? -1 : 1;
-    return (wanted->number > block->number) - (wanted->number < block->number);
-}
-
-size_t engine_block_place(const engine_table *table, uint32_t array, uint32_t number) {
-    const engine_block wanted = {.array = array, .number = number};
-    return binary_search_first(&wanted, table->blocks, table->block_count, sizeof *table->blocks, compare);
+size_t engine_block_place(const engine_table *table, uint64_t key) {
+    return binary_search_first(&key, table->blocks, table->block_count, sizeof *table->blocks, binary_search_u64);
 }
 
 engine_block *engine_block_find(const engine_table *table, const payload_place *place) {
-    size_t at = engine_block_place(table, place->array, place->block);
-    engine_block *block = at < table->block_count ? table->blocks[at] : NULL;
-    return block != NULL && block->array == place->array && block->number == place->block ? block : NULL;
+    uint64_t key = engine_block_key(place);
+    size_t at = engine_block_place(table, key);
+    return at < table->block_count && table->blocks[at].key == key ? &table->blocks[at] : NULL;
 }
 
 /* A block does not know the array around it: for its purpose the last block will do. */
@@ -46,23 +39,22 @@ bool engine_block_fits(const engine *engine, const engine_table *table, const pa
     return place->items <= table->schema.block && dense_table_cut(&options, &plan) == MR_OK;
 }
 
-void engine_block_insert(engine_table *table, engine_block *block) {
-    size_t at = engine_block_place(table, block->array, block->number);
+engine_block *engine_block_insert(engine_table *table, engine_block block) {
+    size_t at = engine_block_place(table, block.key);
     table->blocks = xrealloc(table->blocks, (table->block_count + 1) * sizeof *table->blocks);
     memmove(table->blocks + at + 1, table->blocks + at, (table->block_count++ - at) * sizeof *table->blocks);
     table->blocks[at] = block;
+    return &table->blocks[at];
 }
 
 static engine_block *reach(const engine_push *push) {
     const payload_place *place = &push->section->place;
     engine_block *block = engine_block_find(push->table, place);
     if (block != NULL) return block;
-    block = xcalloc(1, sizeof *block);
-    *block = (engine_block){.array = place->array, .number = place->block};
+    engine_block made = {.key = engine_block_key(place)};
     dense_table_options options = engine_block_options(push->engine, push->table, place);
-    section_decoder_must(dense_table_create(&options, place->block, &block->table));
-    engine_block_insert(push->table, block);
-    return block;
+    section_decoder_must(dense_table_create(&options, place->block, &made.table));
+    return engine_block_insert(push->table, made);
 }
 
 /* ---- Pushes. The first change of an apply writes the other array, and with it the next version; further changes of
@@ -79,9 +71,8 @@ static stretch begin(const engine_push *push, engine_block *block) {
     size_t item = engine_item(push->table), first = push->section->place.first * item;
     size_t end = first + push->section->count * item, all = dense_table_items(table) * item;
     const uint8_t *from = dense_table_values(table);
-    uint8_t *to = dense_table_next(table);
     bool again = block->touched == push->engine->applies;
-    if (again) to = dense_table_present(table);
+    uint8_t *to = again ? dense_table_values(table) : dense_table_next(table);
     dense_table_change(table, to);
     if (!again && to != from) {
         memcpy(to, from, first);
@@ -99,7 +90,7 @@ static void update(const engine_push *push, engine_block *block, stretch stretch
     for (uint32_t k = 0; k < table->optim.ops->states; k++)
         arrays.state[k] = dense_table_state(block->table, k) + push->section->place.first;
     optim_moment moment = optim_at(&table->optim, ++block->updates, engine_rate(table, push->moment), push->scale);
-    moment.trust = engine_trust(table, block->array, &push->engine->norms);
+    moment.trust = engine_trust(table, push->section->place.array, &push->engine->norms);
     optim_apply(&table->optim, &moment, &arrays, push->section->count);
 }
 

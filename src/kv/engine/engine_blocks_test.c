@@ -17,7 +17,7 @@ static void blocks_begin_where_the_array_does(void **state) {
     const payload_place second = {2, 1, 5, 0}, part = {2, 1, 5, 3};
     initializer init = {INITIALIZER_UNIFORM, -1, 1, 4, (uint64_t)1 << 32 | 2};
     float expected[5], speeds[5] = {0};
-    initializer_fill(&init, 0, 8, 5, expected);
+    initializer_fill(&init, MR_F32, 0, 8, 5, expected);
     for (int turn = 0; turn < 3; turn++) {
         const float gradient[] = {1, 2, 3, 4, 5};
         payload_writer writer = {0};

@@ -16,7 +16,7 @@ enum { ENGINE_CHUNK = 1024 }; /* keys of one batch: their rows stay in the cache
 enum { ENGINE_TABLE_HEAD = TABLE_SCHEMA_SIZE + 8 + 4 + 8 * 6 + 8, ENGINE_VECTOR_HEAD = 12, ENGINE_BLOCK_HEAD = 24 };
 
 typedef struct engine_block {
-    uint32_t array, number;
+    uint64_t key;       /* engine_block_key */
     uint64_t updates;   /* by the optimizer */
     uint64_t touched;   /* apply that changed it last */
     dense_table *table; /* owned */
@@ -35,9 +35,9 @@ typedef struct engine_table {
     uint64_t swept;
     uint64_t rate_of; /* moment of `rate`; 0: none */
     float rate;
-    sparse *sparse;        /* owned; of a sparse table */
-    vector_table table;    /* of vectors */
-    engine_block **blocks; /* owned, each too; of a dense one; by array and number */
+    sparse *sparse;       /* owned; of a sparse table */
+    vector_table table;   /* of vectors */
+    engine_block *blocks; /* owned; of a dense one; by array and number */
     size_t block_count;
     undo_log log; /* of rows and vectors */
 } engine_table;
@@ -75,6 +75,10 @@ typedef struct engine_push {
 static inline size_t engine_item(const engine_table *table) { /* bytes of a value, as it lies here */
     return table->schema.dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
 }
+_Static_assert(PAYLOAD_ADD_VECTORS == PAYLOAD_ADD_ROWS + 2 * TABLE_SCHEMA_VECTORS &&
+                   PAYLOAD_ADD_BLOCK == PAYLOAD_ADD_ROWS + 2 * TABLE_SCHEMA_DENSE,
+               "pushes are in the order of the kinds of tables");
+static inline payload_op engine_add_op(const engine_table *table) { return PAYLOAD_ADD_ROWS + 2 * table->schema.kind; }
 /* Its version, and whether it existed, now or before the last apply. */
 static inline uint64_t engine_version(const engine *engine, const engine_table *table, bool kept) {
     return table->version - (kept && table->touched == engine->applies);
@@ -84,6 +88,7 @@ static inline uint64_t engine_version(const engine *engine, const engine_table *
 
 /* MR_INVALID: the schema is not possible here; MR_NOMEM. */
 MR_MUST mr_status engine_table_create(const engine *engine, const table_schema *schema, engine_table **out);
+engine_table *engine_table_try(const engine *engine, const table_schema *schema); /* NULL: not possible here */
 void engine_table_destroy(engine_table *table);
 size_t engine_place(const engine *engine, uint32_t id); /* index of the table, or where it would be */
 /* The table, as it is or as it was; NULL: not found. */
@@ -137,15 +142,18 @@ bool engine_look_for_block(const engine *engine, const engine_table *table, cons
 void engine_show_block(const engine *engine, const engine_table *table, const payload_place *place, uint32_t count,
                        bool kept, void *out);
 dense_table_options engine_block_options(const engine *engine, const engine_table *table, const payload_place *place);
-size_t engine_block_place(const engine_table *table, uint32_t array, uint32_t number);
-engine_block *engine_block_find(const engine_table *table, const payload_place *place); /* NULL: not found */
-void engine_block_insert(engine_table *table, engine_block *block);
+static inline uint64_t engine_block_key(const payload_place *place) {
+    return (uint64_t)place->array << 32 | place->block;
+}
+size_t engine_block_place(const engine_table *table, uint64_t key);
+/* Both are valid until the next insert. NULL: not found. */
+engine_block *engine_block_find(const engine_table *table, const payload_place *place);
+engine_block *engine_block_insert(engine_table *table, engine_block block); /* its table is moved */
 
 /* ---- Operations (state_machine.h) that have files of their own. */
 
 shared_bytes *engine_answer(void *self, span request, bool kept);                /* engine_query.c */
 shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment); /* engine_norms.c */
-shared_bytes *engine_combine(void *context, const span *parts, size_t count);
 size_t engine_size(const void *self); /* engine_snapshot.c */
 void engine_write(const void *self, void *out);
 bool engine_read(void *self, span bytes);

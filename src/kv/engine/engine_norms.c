@@ -63,10 +63,7 @@ static void measure_block(survey *survey, engine_table *table, const payload_sec
     if (!engine_block_fits(survey->engine, table, place)) return;
     if (table->schema.refuse_nan && !engine_finite(gradient, section->count)) return;
     const engine_block *block = engine_block_find(table, place);
-    if (block != NULL) {
-        measure_with(survey, table, block->table, block->updates, section, gradient);
-        return;
-    }
+    if (block != NULL) return measure_with(survey, table, block->table, block->updates, section, gradient);
     dense_table *dense_table;
     dense_table_options options = engine_block_options(survey->engine, table, place);
     options.versions = false;
@@ -89,11 +86,8 @@ static bool is_known(const survey *survey, const engine_table *table, uint32_t o
 }
 
 static void measure_section(survey *survey, engine_table *table, const payload_section *folded) {
-    static const payload_op adds[] = {[TABLE_SCHEMA_SPARSE] = PAYLOAD_ADD_ROWS,
-                                      [TABLE_SCHEMA_VECTORS] = PAYLOAD_ADD_VECTORS,
-                                      [TABLE_SCHEMA_DENSE] = PAYLOAD_ADD_BLOCK};
     const table_schema *schema = &table->schema;
-    if (folded->op != adds[schema->kind] || !engine_needs_norms(table)) return;
+    if (folded->op != engine_add_op(table) || !engine_needs_norms(table)) return;
     const payload_section *section = section_decoder_unfold(&survey->engine->decoder, folded);
     if (section == NULL) return;
     size_t items = items_of(table, section);
@@ -118,12 +112,10 @@ static engine_table *find(const survey *survey, uint32_t id) {
 /* A table that the round itself defines, if the schema is valid. */
 static void meet(survey *survey, span bytes) {
     table_schema schema;
-    engine_table *table;
     if (table_schema_decode(bytes, &schema) != MR_OK) return;
     if (find(survey, schema.id) != NULL || engine_was_dropped(survey->engine, schema.id, false)) return;
-    mr_status status = engine_table_create(survey->engine, &schema, &table);
-    if (status == MR_INVALID) return;
-    section_decoder_must(status);
+    engine_table *table = engine_table_try(survey->engine, &schema);
+    if (table == NULL) return;
     survey->fresh = xrealloc(survey->fresh, (survey->fresh_count + 1) * sizeof(engine_table *));
     survey->fresh[survey->fresh_count++] = table;
 }
@@ -167,10 +159,6 @@ shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment) 
     slot_norms_fini(&known);
     payload_clear(&scratch);
     return shared;
-}
-
-shared_bytes *engine_combine(void *context, const span *parts, size_t count) {
-    return slot_norms_combine(parts, count);
 }
 
 /* ---- Use of the norms. */

@@ -20,17 +20,13 @@ typedef struct question {
     payload_writer *answer;
 } question;
 
-static payload_head head_of(const question *question, payload_op op, uint32_t count) {
-    return (payload_head){
-        .table = question->section->table, .op = op, .dtype = question->table->schema.dtype, .count = count};
-}
-
 /* ---- One section. MR_INVALID: it does not fit the kind of the table; MR_TOO_LARGE, MR_NOMEM. */
 
-static mr_status open_answer(const question *question, payload_op op, size_t count, size_t value_bytes,
+static mr_status open_answer(const question *question, payload_op op, size_t count, uint8_t flags, size_t value_bytes,
                              payload_room *room) {
     if (count > UINT32_MAX) return MR_TOO_LARGE;
-    MR_TRY(payload_add(question->answer, head_of(question, op, (uint32_t)count), value_bytes, room));
+    payload_head head = {question->section->table, op, flags, question->table->schema.dtype, (uint32_t)count};
+    MR_TRY(payload_add(question->answer, head, value_bytes, room));
     *room->version = question->version;
     return MR_OK;
 }
@@ -40,8 +36,8 @@ static mr_status answer_rows(const question *question) {
     const engine_table *table = question->table;
     payload_room room;
     if (table->schema.kind != TABLE_SCHEMA_SPARSE) return MR_INVALID;
-    MR_TRY(open_answer(question, PAYLOAD_ROWS, section->count, section->count * sparse_table_value_bytes(table->sparse),
-                       &room));
+    size_t bytes = section->count * sparse_table_value_bytes(table->sparse);
+    MR_TRY(open_answer(question, PAYLOAD_ROWS, section->count, 0, bytes, &room));
     engine_show_rows(table, section->keys, section->count, question->kept, question->note, room.values);
     return MR_OK;
 }
@@ -54,8 +50,8 @@ static mr_status answer_range(const question *question) {
     if (table->schema.kind != TABLE_SCHEMA_SPARSE) return MR_INVALID;
     MR_TRY(engine_range(table, question->section->first, question->section->last, question->section->count,
                         question->kept, &keys, &count));
-    mr_status status =
-        open_answer(question, PAYLOAD_RANGE, count, count * sparse_table_value_bytes(table->sparse), &room);
+    size_t bytes = count * sparse_table_value_bytes(table->sparse);
+    mr_status status = open_answer(question, PAYLOAD_RANGE, count, 0, bytes, &room);
     if (status == MR_OK && count > 0) {
         memcpy(room.keys, keys, count * sizeof *keys);
         engine_show_rows(table, keys, count, question->kept, NULL, room.values);
@@ -74,7 +70,7 @@ static mr_status answer_vectors(const question *question) {
     if (table->schema.kind != TABLE_SCHEMA_VECTORS) return MR_INVALID;
     for (uint32_t i = 0; i < section->count; i++, items += length)
         (void)engine_vector(table, section->keys[i], question->kept, &from, &length);
-    MR_TRY(open_answer(question, PAYLOAD_VECTORS, section->count, items * mr_dtype_size(dtype), &room));
+    MR_TRY(open_answer(question, PAYLOAD_VECTORS, section->count, 0, items * mr_dtype_size(dtype), &room));
     uint8_t *to = room.values;
     from = 0;
     for (uint32_t i = 0; i < section->count; i++) {
@@ -94,15 +90,12 @@ static mr_status answer_block(const question *question) {
         return MR_INVALID;
     bool looks = section->op == PAYLOAD_GET_BLOCK && (section->flags & PAYLOAD_AFAR) != 0;
     if (looks && engine_look_for_block(question->engine, table, &section->place, question->kept, &afar)) {
-        payload_head head = head_of(question, PAYLOAD_BLOCK, section->count);
-        head.flags = PAYLOAD_AFAR;
-        MR_TRY(payload_add(question->answer, head, sizeof afar, &room));
-        *room.version = question->version;
+        MR_TRY(open_answer(question, PAYLOAD_BLOCK, section->count, PAYLOAD_AFAR, sizeof afar, &room));
         memcpy(room.values, &afar, sizeof afar);
         return MR_OK;
     }
-    MR_TRY(open_answer(question, PAYLOAD_BLOCK, section->count, section->count * mr_dtype_size(table->schema.dtype),
-                       &room));
+    size_t bytes = section->count * mr_dtype_size(table->schema.dtype);
+    MR_TRY(open_answer(question, PAYLOAD_BLOCK, section->count, 0, bytes, &room));
     engine_show_block(question->engine, table, &section->place, section->count, question->kept, room.values);
     return MR_OK;
 }
@@ -110,7 +103,7 @@ static mr_status answer_block(const question *question) {
 static mr_status answer_look(const question *question) {
     payload_look look = engine_table_look(question->table);
     payload_room room;
-    MR_TRY(open_answer(question, PAYLOAD_LOOK, 0, sizeof look, &room));
+    MR_TRY(open_answer(question, PAYLOAD_LOOK, 0, 0, sizeof look, &room));
     memcpy(room.values, &look, sizeof look);
     return MR_OK;
 }
@@ -119,7 +112,7 @@ static mr_status answer(const question *question) {
     payload_room room;
     uint64_t known = question->section->version;
     if (known != 0 && known == question->version && question->section->op != PAYLOAD_GET_LOOK)
-        return open_answer(question, PAYLOAD_SAME, 0, 0, &room);
+        return open_answer(question, PAYLOAD_SAME, 0, 0, 0, &room);
     switch (question->section->op) {
     case PAYLOAD_ADD_ROWS:
     case PAYLOAD_SET_ROWS:

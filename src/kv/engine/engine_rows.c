@@ -27,12 +27,11 @@ static void touch(const engine_push *push, const uint64_t *keys, size_t count) {
     engine_table *table = push->table;
     void **rows = push->engine->rows;
     bool absent[ENGINE_CHUNK];
-    if (!push->engine->keeps) {
-        section_decoder_must(sparse_table_touch(table->sparse, keys, count, (uint32_t)table->now, rows));
-        return;
-    }
-    section_decoder_must(sparse_table_touch_telling(table->sparse, keys, count, (uint32_t)table->now, rows, absent));
-    section_decoder_must(undo_log_note_rows(&table->log, keys, count, rows, absent, table->schema.dim));
+    bool keeps = push->engine->keeps;
+    section_decoder_must(
+        sparse_table_touch(table->sparse, keys, count, (uint32_t)table->now, rows, keeps ? absent : NULL));
+    if (keeps)
+        section_decoder_must(undo_log_note_rows(&table->log, keys, count, rows, absent, table->schema.dim));
 }
 
 static void set_rows(const engine_push *push, size_t count, const uint8_t *values) {
@@ -62,9 +61,8 @@ static void change(const engine_push *push, const uint64_t *keys, size_t count, 
 /* Some of the rows are not finite: the others are applied. */
 static void change_finite(const engine_push *push, const float *values) {
     uint32_t dim = push->table->schema.dim, count = 0;
-    void *memory;
-    section_decoder_must(alloc_try(push->section->count * (sizeof(uint64_t) + dim * sizeof(float)), &memory));
-    uint64_t *keys = memory;
+    uint64_t *keys;
+    section_decoder_must(alloc_try(push->section->count * (sizeof *keys + dim * sizeof(float)), &keys));
     float *finite = (float *)(keys + push->section->count);
     for (uint32_t i = 0; i < push->section->count; i++, values += dim) {
         if (!engine_finite(values, dim)) continue;
@@ -72,8 +70,8 @@ static void change_finite(const engine_push *push, const float *values) {
         memcpy(finite + (size_t)count++ * dim, values, dim * sizeof *finite);
     }
     push->table->left_out += push->section->count - count;
-    change(push, keys, count, memory == NULL ? NULL : (const uint8_t *)finite);
-    free(memory);
+    change(push, keys, count, (const uint8_t *)finite);
+    free(keys);
 }
 
 bool engine_push_rows(const engine_push *push) {
@@ -131,10 +129,7 @@ static void sweep_on(engine *engine, engine_table *table) {
     uint64_t period = table->schema.age_max / SWEEPS + 1, passed = table->now - table->swept_at;
     if (passed == 0) return;
     table->swept_at = table->now;
-    if (passed >= period) {
-        sweep(engine, table, 0, UINT64_MAX);
-        return;
-    }
+    if (passed >= period) return sweep(engine, table, 0, UINT64_MAX);
     uint64_t first = table->swept, end = first + UINT64_MAX / period * passed;
     table->swept = end + 1;
     if (end < first) sweep(engine, table, 0, end);
@@ -146,8 +141,8 @@ static void cut_down(engine *engine, engine_table *table) {
     uint64_t limit = table->schema.rows_max, there = look.rows + look.candidates;
     if (there <= limit) return;
     size_t count = there - (limit - limit / SPARE);
-    void *keys;
-    section_decoder_must(alloc_try(count * sizeof(uint64_t), &keys));
+    uint64_t *keys;
+    section_decoder_must(alloc_try(count * sizeof *keys, &keys));
     section_decoder_must(sparse_table_oldest(table->sparse, (uint32_t)table->now, count, keys, &count));
     engine_erase(engine, table, keys, count);
     table->evicted += count;
@@ -171,15 +166,10 @@ static void show_old(const engine_table *table, uint64_t key, const undo_log_ent
 }
 
 static void read_rows(const engine_table *table, const uint64_t *keys, size_t count, engine_note *note, void *out) {
-    if (note == NULL) {
-        sparse_table_read(table->sparse, keys, count, out);
-        return;
-    }
+    if (note == NULL) return sparse_table_read(table->sparse, keys, count, out);
     uint64_t changes = sparse_table_changes(table->sparse);
-    if (note->table == table->schema.id && note->changes == changes) {
-        sparse_table_read_noted(table->sparse, keys, count, note->numbers, out);
-        return;
-    }
+    if (note->table == table->schema.id && note->changes == changes)
+        return sparse_table_read_noted(table->sparse, keys, count, note->numbers, out);
     sparse_table_read_noting(table->sparse, keys, count, note->numbers, out);
     note->table = table->schema.id;
     note->changes = changes;
@@ -202,9 +192,8 @@ static mr_status list_now(const engine_table *table, uint64_t first, uint64_t la
     uint64_t rows = sparse_table_look_at(sparse).rows;
     bool narrow = last - first < rows;
     size_t room = narrow ? last - first + 1 : sparse_table_range(sparse, first, last, NULL, 0), found = 0;
-    void *memory;
-    MR_TRY(alloc_try((room + more) * sizeof(uint64_t), &memory));
-    uint64_t *keys = memory;
+    uint64_t *keys;
+    MR_TRY(alloc_try((room + more) * sizeof *keys, &keys));
     if (!narrow) {
         found = sparse_table_range(sparse, first, last, keys, room);
         key_sort_keys(keys, found);

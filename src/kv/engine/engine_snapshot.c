@@ -41,7 +41,7 @@ static size_t content_size(const engine_table *table) {
         return size + vector_table_count(&table->table) * ENGINE_VECTOR_HEAD + table->table.bytes;
     case TABLE_SCHEMA_DENSE:
         for (size_t i = 0; i < table->block_count; i++) {
-            const dense_table *dense_table = table->blocks[i]->table;
+            const dense_table *dense_table = table->blocks[i].table;
             size += ENGINE_BLOCK_HEAD + dense_table_piece_size(dense_table, dense_table_items(dense_table));
         }
         return size;
@@ -67,14 +67,10 @@ static uint8_t *reserve(writer *writer, size_t size) { /* room that the caller w
 }
 
 static void write_sparse(const sparse *sparse, writer *writer) {
-    size_t size = sparse_size(sparse), least = sparse_table_piece_min(sparse);
+    size_t size = sparse_size(sparse);
     sparse_table_cursor cursor = {0};
-    void *small = size < least ? xmalloc(least) : NULL; /* the smallest piece has room for an absent key */
-    uint8_t *out = reserve(writer, size);
-    size_t written = sparse_table_pack(sparse, &cursor, small != NULL ? small : out, size < least ? least : size);
+    size_t written = sparse_table_pack(sparse, &cursor, reserve(writer, size), size);
     MR_ASSERT(written == size && cursor.done);
-    if (small != NULL) memcpy(out, small, size);
-    free(small);
 }
 
 static void write_vectors(const vector_table *table, writer *writer) {
@@ -95,10 +91,10 @@ static void write_vectors(const vector_table *table, writer *writer) {
 static void write_blocks(const engine *engine, const engine_table *table, writer *writer) {
     writer_u32(writer, (uint32_t)table->block_count);
     for (size_t i = 0; i < table->block_count; i++) {
-        const engine_block *block = table->blocks[i];
+        const engine_block *block = &table->blocks[i];
         uint32_t items = dense_table_items(block->table);
-        writer_u32(writer, block->array);
-        writer_u32(writer, block->number);
+        writer_u32(writer, (uint32_t)(block->key >> 32));
+        writer_u32(writer, (uint32_t)block->key);
         writer_u32(writer, items);
         writer_u32(writer, engine->keeps && block->touched == engine->applies);
         writer_u64(writer, block->updates);
@@ -159,27 +155,25 @@ static bool read_vectors(vector_table *table, reader *reader) {
 }
 
 static bool read_block(const engine *engine, engine_table *table, reader *reader) {
-    engine_block read = {.array = reader_u32(reader)};
-    read.number = reader_u32(reader);
-    const payload_place place = {read.array, read.number, reader_u32(reader), 0};
+    payload_place place = {.array = reader_u32(reader)};
+    place.block = reader_u32(reader);
+    place.items = reader_u32(reader);
     uint32_t touched = reader_u32(reader), first, count;
-    read.updates = reader_u64(reader);
-    read.touched = touched != 0 ? LAST : 0;
-    size_t at = engine_block_place(table, read.array, read.number);
-    if (reader->failed || touched > 1 || at != table->block_count || !engine_block_fits(engine, table, &place))
+    engine_block read = {
+        .key = engine_block_key(&place), .updates = reader_u64(reader), .touched = touched != 0 ? LAST : 0};
+    if (reader->failed || touched > 1 || engine_block_place(table, read.key) != table->block_count ||
+        !engine_block_fits(engine, table, &place))
         return false;
     const dense_table_options options = engine_block_options(engine, table, &place);
     size_t values = (1 + options.versions + options.states) * engine_item(table); /* of one item */
     const uint8_t *piece = reader_bytes(reader, DENSE_TABLE_PIECE_HEAD + place.items * values);
-    if (piece == NULL || dense_table_create(&options, read.number, &read.table) != MR_OK) return false;
+    if (piece == NULL || dense_table_create(&options, place.block, &read.table) != MR_OK) return false;
     size_t size = dense_table_piece_size(read.table, place.items);
     if (dense_table_unpack(read.table, span_of(piece, size), &first, &count) != MR_OK || count != place.items) {
         dense_table_destroy(read.table);
         return false;
     }
-    engine_block *block = xmalloc(sizeof *block);
-    *block = read;
-    engine_block_insert(table, block);
+    (void)engine_block_insert(table, read);
     return true;
 }
 
@@ -203,17 +197,17 @@ static engine_table *read_table(const engine *engine, reader *reader) {
     if (bytes == NULL || table_schema_decode(span_of(bytes, TABLE_SCHEMA_SIZE), &schema) != MR_OK) return NULL;
     if (engine_table_create(engine, &schema, &table) != MR_OK) return NULL;
     table->version = reader_u64(reader);
-    uint8_t made = reader_u8(reader), touched = reader_u8(reader), gone = reader_u8(reader), zero = reader_u8(reader);
-    table->made = made != 0 ? LAST : 0;
-    table->touched = touched != 0 ? LAST : 0;
-    table->gone = gone != 0 ? LAST : 0;
+    table->made = reader_flag(reader) ? LAST : 0;
+    table->touched = reader_flag(reader) ? LAST : 0;
+    table->gone = reader_flag(reader) ? LAST : 0;
+    uint8_t zero = reader_u8(reader);
     uint64_t *const numbers[] = {&table->refused, &table->left_out, &table->evicted,
                                  &table->now,     &table->swept_at, &table->swept};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) *numbers[i] = reader_u64(reader);
     uint64_t size = reader_u64(reader);
     const uint8_t *content = reader_bytes(reader, size);
-    bool good = content != NULL && (made | touched | gone) <= 1 && zero == 0 && table->version > 0;
-    good = good && read_content(engine, table, span_of(content, size));
+    bool good = content != NULL && zero == 0 && table->version > 0 &&
+                read_content(engine, table, span_of(content, size));
     if (good && engine->keeps) good = undo_log_read(&table->log, reader) == MR_OK;
     if (good) return table;
     engine_table_destroy(table);
@@ -250,12 +244,10 @@ static bool read_all(engine *engine, reader *reader) {
 bool engine_read(void *self, span bytes) {
     engine *engine = self;
     reader reader = reader_of(bytes.data, bytes.size);
-    struct engine *fresh = xcalloc(1, sizeof *fresh), other;
-    fresh->host = engine->host;
-    fresh->keeps = engine->keeps;
+    struct engine *fresh = XNEW(struct engine, .host = engine->host, .keeps = engine->keeps);
     bool good = read_all(fresh, &reader);
-    if (good) { /* the contents were swapped, and the other is freed */
-        other = *engine;
+    if (good) { /* the contents are swapped, and the former ones freed */
+        struct engine other = *engine;
         *engine = *fresh;
         *fresh = other;
     }

@@ -30,32 +30,30 @@ static mr_status make_sparse(engine_table *table) {
 mr_status engine_table_create(const engine *engine, const table_schema *schema, engine_table **out) {
     const optim_ops *ops;
     MR_TRY(find_optimizer(engine, schema->optimizer, &ops));
-    engine_table *table = xcalloc(1, sizeof *table);
-    table->schema = *schema;
-    table->schema.init.table = schema->id;
-    table->version = 1;
-    mr_status status = optim_init(&table->optim, ops, &schema->settings);
-    if (status == MR_OK && engine_needs_norms(table) && !engine->keeps)
-        status = error_set(MR_INVALID, "table %u needs bsp for clip_norm or lamb", schema->id);
-    if (status == MR_OK && schema->kind == TABLE_SCHEMA_SPARSE) status = make_sparse(table);
-    if (status != MR_OK) {
-        free(table);
-        return status;
-    }
-    vector_table_init(&table->table, engine_item(table));
-    table->log = (undo_log){.item = engine_item(table), .sorted = true};
-    *out = table;
+    engine_table table = {.schema = *schema, .version = 1};
+    table.schema.init.table = schema->id;
+    MR_TRY(optim_init(&table.optim, ops, &schema->settings));
+    if (engine_needs_norms(&table) && !engine->keeps)
+        return error_set(MR_INVALID, "table %u needs bsp for clip_norm or lamb", schema->id);
+    if (schema->kind == TABLE_SCHEMA_SPARSE) MR_TRY(make_sparse(&table));
+    vector_table_init(&table.table, engine_item(&table));
+    table.log = (undo_log){.item = engine_item(&table), .sorted = true};
+    *out = xcopy(&table, sizeof table);
     return MR_OK;
+}
+
+engine_table *engine_table_try(const engine *engine, const table_schema *schema) {
+    engine_table *table = NULL;
+    mr_status status = engine_table_create(engine, schema, &table);
+    if (status != MR_INVALID) section_decoder_must(status);
+    return table;
 }
 
 void engine_table_destroy(engine_table *table) {
     if (table == NULL) return;
     if (table->sparse != NULL) sparse_table_destroy(table->sparse);
     vector_table_fini(&table->table);
-    for (size_t i = 0; i < table->block_count; i++) {
-        dense_table_destroy(table->blocks[i]->table);
-        free(table->blocks[i]);
-    }
+    for (size_t i = 0; i < table->block_count; i++) dense_table_destroy(table->blocks[i].table);
     free(table->blocks);
     undo_log_fini(&table->log);
     free(table);
@@ -126,6 +124,6 @@ payload_look engine_table_look(const engine_table *table) {
     look.keys += vector_table_count(&table->table) + table->block_count;
     look.bytes += table->table.bytes;
     for (size_t i = 0; i < table->block_count; i++)
-        look.bytes += dense_table_piece_size(table->blocks[i]->table, dense_table_items(table->blocks[i]->table));
+        look.bytes += dense_table_piece_size(table->blocks[i].table, dense_table_items(table->blocks[i].table));
     return look;
 }

@@ -35,7 +35,7 @@ typedef struct table {
 typedef struct round_sum {
     uint32_t members;
     bool any;
-    table **tables; /* owned, by id */
+    table *tables; /* owned, by id */
     size_t count;
     section_decoder decoder;
 } round_sum;
@@ -50,54 +50,40 @@ static void free_stretches(stretches *stretches) {
 void round_sum_end(void *sum) {
     round_sum *round_sum = sum;
     for (size_t i = 0; i < round_sum->count; i++) {
-        table *table = round_sum->tables[i];
+        table *table = &round_sum->tables[i];
         free(table->schema);
         round_sum_keys_fini(&table->added);
         round_sum_keys_fini(&table->set);
         round_sum_keys_fini(&table->erased);
         free_stretches(&table->added_blocks);
         free_stretches(&table->set_blocks);
-        free(table);
     }
     free(round_sum->tables);
     section_decoder_fini(&round_sum->decoder);
     free(round_sum);
 }
 
-static int compare_id(const void *key, const void *item) {
-    uint32_t id = *(const uint32_t *)key, other = (*(table *const *)item)->id;
-    return (id > other) - (id < other);
-}
-
+/* Valid until the next call. */
 static table *reach(round_sum *sum, uint32_t id) {
-    size_t at = binary_search_first(&id, sum->tables, sum->count, sizeof *sum->tables, compare_id);
-    if (at < sum->count && sum->tables[at]->id == id) return sum->tables[at];
-    table *made = xcalloc(1, sizeof *made);
-    made->id = id;
-    sum->tables = xrealloc(sum->tables, (sum->count + 1) * sizeof(table *));
-    memmove(sum->tables + at + 1, sum->tables + at, (sum->count++ - at) * sizeof(table *));
-    sum->tables[at] = made;
-    return made;
+    size_t at = binary_search_first(&id, sum->tables, sum->count, sizeof *sum->tables, binary_search_u32);
+    if (at < sum->count && sum->tables[at].id == id) return &sum->tables[at];
+    sum->tables = xrealloc(sum->tables, (sum->count + 1) * sizeof *sum->tables);
+    memmove(sum->tables + at + 1, sum->tables + at, (sum->count++ - at) * sizeof *sum->tables);
+    sum->tables[at] = (table){.id = id};
+    return &sum->tables[at];
 }
 
 /* ---- Contributions: values by key. */
-
-static payload_op kind_of(payload_op op) { /* the ADD of its kind */
-    return op == PAYLOAD_SET_ROWS      ? PAYLOAD_ADD_ROWS
-           : op == PAYLOAD_SET_VECTORS ? PAYLOAD_ADD_VECTORS
-           : op == PAYLOAD_SET_BLOCK   ? PAYLOAD_ADD_BLOCK
-                                       : op;
-}
 
 /* The first contribution decides the kind of a table. */
 static bool fits(table *table, const payload_section *section, uint32_t dim) {
     bool counters = section->dtype == MR_I64;
     if (table->kind == 0) {
-        table->kind = kind_of(section->op);
+        table->kind = payload_add_of(section->op);
         table->counters = counters;
         table->dim = dim;
     }
-    return table->kind == kind_of(section->op) && table->counters == counters && table->dim == dim;
+    return table->kind == payload_add_of(section->op) && table->counters == counters && table->dim == dim;
 }
 
 static size_t items_of(const payload_section *section, uint32_t dim) {
@@ -124,12 +110,10 @@ static void add_keys(round_sum *sum, table *table, const payload_section *sectio
 }
 
 static void add_erased(table *table, const payload_section *section) {
-    const round_sum_contribution contribution = {.keys = section->keys,
-                                                 .count = section->count,
-                                                 .values =
-                                                     (const uint8_t *)section->keys, /* none of them, but not NULL */
-                                                 .sets = true};
-    round_sum_keys_add(&table->erased, &contribution);
+    const uint8_t *none = (const uint8_t *)section->keys; /* no values, but not NULL */
+    const round_sum_contribution erased = {
+        .keys = section->keys, .count = section->count, .values = none, .sets = true};
+    round_sum_keys_add(&table->erased, &erased);
 }
 
 /* ---- Blocks. */
@@ -170,10 +154,8 @@ static void add_block(table *table, const payload_section *section, const void *
     stretches *all = &table->added_blocks;
     size_t item = table->counters ? sizeof(int64_t) : sizeof(float);
     size_t at = binary_search_first(&section->place, all->list, all->count, sizeof *all->list, compare_block);
-    if (at == all->count || compare_block(&section->place, &all->list[at]) != 0) {
-        fill(insert(all, at), section, values, item);
-        return;
-    }
+    if (at == all->count || compare_block(&section->place, &all->list[at]) != 0)
+        return fill(insert(all, at), section, values, item);
     stretch *there = &all->list[at];
     if (there->place.items != section->place.items) return;
     widen(there, section, item);
@@ -223,7 +205,7 @@ static void take(round_sum *sum, const payload_section *section) {
         table->dropped = true;
     else if (erases)
         add_erased(table, section);
-    else if (kind_of(section->op) == PAYLOAD_ADD_BLOCK)
+    else if (payload_add_of(section->op) == PAYLOAD_ADD_BLOCK)
         take_block(sum, table, section);
     else
         add_keys(sum, table, section);
@@ -268,16 +250,15 @@ static void visit_blocks(const table *table, payload_op op, const stretches *all
 static void visit_all(const round_sum *sum, visit_fn *visit, void *context) {
     visit(context, (payload_head){.op = PAYLOAD_ROUND, .count = sum->members}, 0, NULL);
     for (size_t i = 0; i < sum->count; i++) {
-        const table *table = sum->tables[i];
+        const table *table = &sum->tables[i];
         if (table->schema == NULL) continue;
         visit(context, (payload_head){.table = table->id, .op = PAYLOAD_DEFINE}, table->schema_size, table);
     }
     for (size_t i = 0; i < sum->count; i++) {
-        const table *table = sum->tables[i];
-        bool rows = table->kind == PAYLOAD_ADD_ROWS;
+        const table *table = &sum->tables[i];
         visit_keys(table, PAYLOAD_ERASE, &table->erased, visit, context);
-        visit_keys(table, rows ? PAYLOAD_SET_ROWS : PAYLOAD_SET_VECTORS, &table->set, visit, context);
-        visit_keys(table, rows ? PAYLOAD_ADD_ROWS : PAYLOAD_ADD_VECTORS, &table->added, visit, context);
+        visit_keys(table, table->kind + 1, &table->set, visit, context); /* the SET of its kind */
+        visit_keys(table, table->kind, &table->added, visit, context);
         visit_blocks(table, PAYLOAD_SET_BLOCK, &table->set_blocks, visit, context);
         visit_blocks(table, PAYLOAD_ADD_BLOCK, &table->added_blocks, visit, context);
         if (table->dropped) visit(context, (payload_head){.table = table->id, .op = PAYLOAD_DROP}, 0, NULL);

@@ -30,8 +30,8 @@ void round_sum_add_up(void *to, const void *from, size_t count, bool counters) {
         add_floats(to, from, count);
 }
 
-static size_t item_of(const round_sum_contribution *contribution) {
-    return contribution->counters ? sizeof(int64_t) : sizeof(float);
+static size_t item_of(const round_sum_contribution *added) {
+    return added->counters ? sizeof(int64_t) : sizeof(float);
 }
 
 /* Appends values. There is room for them. */
@@ -49,26 +49,26 @@ static inline void add_few(float *restrict to, const float *restrict from, size_
     for (size_t i = 0; i < count; i++) to[i] += from[i];
 }
 
-static void meet(round_sum_keys *keys, round_sum_key *entry, const round_sum_contribution *contribution,
+static void meet(round_sum_keys *keys, round_sum_key *entry, const round_sum_contribution *added,
                  const uint8_t *from, uint32_t length) {
-    size_t item = item_of(contribution);
+    size_t item = item_of(added);
     uint8_t *there = keys->values + entry->at * item;
     uint32_t before = entry->length;
     bool longer = length > before;
     if (longer) {
         entry->at = append(keys, from, length, item);
-        if (!contribution->sets) { /* old values first, then the new ones */
+        if (!added->sets) { /* old values first, then the new ones */
             memcpy(keys->values + entry->at * item, there, before * item);
-            round_sum_add_up(keys->values + entry->at * item, from, before, contribution->counters);
+            round_sum_add_up(keys->values + entry->at * item, from, before, added->counters);
         }
-    } else if (contribution->sets) {
+    } else if (added->sets) {
         memcpy(there, from, length * item);
-    } else if (!contribution->counters && length <= FEW) {
+    } else if (!added->counters && length <= FEW) {
         add_few((float *)(void *)there, (const float *)(const void *)from, length);
     } else {
-        round_sum_add_up(there, from, length, contribution->counters);
+        round_sum_add_up(there, from, length, added->counters);
     }
-    entry->length = longer || contribution->sets ? length : before;
+    entry->length = longer || added->sets ? length : before;
     keys->total = keys->total - before + entry->length;
 }
 
@@ -83,21 +83,20 @@ static void merge(round_sum_keys *keys, size_t fresh) {
     }
 }
 
-void round_sum_keys_add(round_sum_keys *keys, const round_sum_contribution *contribution) {
-    size_t item = item_of(contribution), items = 0, fresh = 0, at = 0;
-    const uint8_t *from = contribution->values;
-    for (size_t i = 0; contribution->lengths != NULL && i < contribution->count; i++) items += contribution->lengths[i];
-    if (contribution->lengths == NULL) items = contribution->count * contribution->dim;
+void round_sum_keys_add(round_sum_keys *keys, const round_sum_contribution *added) {
+    size_t item = item_of(added), items = 0, fresh = 0, at = 0;
+    const uint8_t *from = added->values;
+    for (size_t i = 0; added->lengths != NULL && i < added->count; i++) items += added->lengths[i];
+    if (added->lengths == NULL) items = added->count * added->dim;
     /* never NULL */
     section_decoder_must(alloc_try_grow(&keys->values, &keys->items_room, keys->items + items + 1, item));
-    section_decoder_must(
-        alloc_try_grow(&keys->scratch, &keys->scratch_room, contribution->count, sizeof *keys->scratch));
-    for (size_t i = 0; i < contribution->count; i++) {
-        uint64_t key = contribution->keys[i];
-        uint32_t length = contribution->lengths == NULL ? contribution->dim : contribution->lengths[i];
+    section_decoder_must(alloc_try_grow(&keys->scratch, &keys->scratch_room, added->count, sizeof *keys->scratch));
+    for (size_t i = 0; i < added->count; i++) {
+        uint64_t key = added->keys[i];
+        uint32_t length = added->lengths == NULL ? added->dim : added->lengths[i];
         while (at < keys->count && keys->index[at].key < key) at++;
         if (at < keys->count && keys->index[at].key == key) {
-            meet(keys, &keys->index[at], contribution, from, length);
+            meet(keys, &keys->index[at], added, from, length);
         } else {
             keys->scratch[fresh++] = (round_sum_key){key, append(keys, from, length, item), length};
             keys->total += length;

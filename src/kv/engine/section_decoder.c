@@ -25,15 +25,9 @@ void section_decoder_must(mr_status status) {
     abort();
 }
 
-static void *room(void **memory, size_t *room, size_t size) {
-    if (size > *room) {
-        free(*memory);
-        *memory = NULL;
-        *room = 0;
-        section_decoder_must(alloc_try_aligned(PAYLOAD_ALIGN, size, memory));
-        *room = size;
-    }
-    return *memory;
+static void *room(void *memory, size_t *room, size_t size) {
+    section_decoder_must(alloc_try_grow((void **)memory, room, size, 1));
+    return *(void **)memory;
 }
 
 static const payload_section *unpress(section_decoder *decoder, const payload_section *section) {

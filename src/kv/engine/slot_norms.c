@@ -40,9 +40,9 @@ void slot_norms_add(slot_norms *norms, uint32_t table, uint32_t of, double first
     if (!is_at(norms, at, &item)) {
         insert(norms, at, &item);
         if (norms->count > SLOT_NORMS_MAX) norms->count = SLOT_NORMS_MAX;
-        return;
+    } else {
+        for (int i = 0; i < 2; i++) norms->list[at].squares[i] = number(norms->list[at].squares[i] + item.squares[i]);
     }
-    for (int i = 0; i < 2; i++) norms->list[at].squares[i] = number(norms->list[at].squares[i] + item.squares[i]);
 }
 
 const slot_norms_item *slot_norms_find(const slot_norms *norms, uint32_t table, uint32_t of) {
@@ -69,7 +69,7 @@ bool slot_norms_read(slot_norms *norms, span bytes) {
     return true;
 }
 
-shared_bytes *slot_norms_combine(const span *parts, size_t count) {
+shared_bytes *slot_norms_combine(void *context, const span *parts, size_t count) {
     slot_norms all = {0}, part = {0};
     for (size_t i = 0; i < count; i++) {
         if (!slot_norms_read(&part, parts[i])) continue;

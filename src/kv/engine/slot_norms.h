@@ -42,5 +42,6 @@ shared_bytes *slot_norms_write(const slot_norms *norms); /* moved to the caller 
  * counts. */
 bool slot_norms_read(slot_norms *norms, span bytes);
 
-/* The items of all parts, added up in the order of the parts. A malformed part counts as empty. */
-shared_bytes *slot_norms_combine(const span *parts, size_t count);
+/* The items of all parts, added up in the order of the parts. A malformed part counts as empty. The operation `combine`
+ * of state_machine.h: the context is not used. */
+shared_bytes *slot_norms_combine(void *context, const span *parts, size_t count);

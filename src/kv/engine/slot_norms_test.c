@@ -42,13 +42,13 @@ static void parts_are_added_in_their_order(void **state) {
         slot_norms_fini(&one);
     }
     spans[4] = span_of("no lengths", 10);
-    shared_bytes *all = slot_norms_combine(spans, 5);
+    shared_bytes *all = slot_norms_combine(NULL, spans, 5);
     slot_norms read = {0};
     assert_true(slot_norms_read(&read, shared_bytes_bytes(all)));
     assert_int_equal(read.count, 2);
     assert_true(slot_norms_find(&read, 1, SLOT_NORMS_WHOLE)->squares[0] == expected);
     assert_true(slot_norms_find(&read, 2, 5)->squares[1] == 8);
-    shared_bytes *turned = slot_norms_combine((const span[]){spans[1], spans[2], spans[3], spans[0]}, 4);
+    shared_bytes *turned = slot_norms_combine(NULL, (const span[]){spans[1], spans[2], spans[3], spans[0]}, 4);
     /* the order shows */
     assert_memory_not_equal(shared_bytes_bytes(all).data, shared_bytes_bytes(turned).data, SLOT_NORMS_ITEM);
     shared_bytes_unref(turned);

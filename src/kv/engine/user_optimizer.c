@@ -1,13 +1,11 @@
 /* user_optimizer.c — see user_optimizer.h. */
 #include "kv/engine/user_optimizer.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/list.h"
 
 typedef struct user_optimizer_optimizer {
     optim_ops ops; /* its name is the one here */
@@ -23,9 +21,7 @@ struct user_optimizer {
 };
 
 static void apply(const optim *optim, const optim_moment *moment, const optim_arrays *arrays, size_t count) {
-    const user_optimizer_optimizer *own =
-        (const user_optimizer_optimizer *)(const void *)((const char *)optim->ops -
-                                                         offsetof(user_optimizer_optimizer, ops));
+    const user_optimizer_optimizer *own = (const void *)optim->ops; /* its first field */
     mr_ps_update update = {.count = count,
                            .from = arrays->from,
                            .to = arrays->to,

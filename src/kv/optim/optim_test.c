@@ -145,7 +145,7 @@ static void rows_have_the_state_that_they_need(void **state) {
     void *rows[2];
     float gradients[6] = {1, 1, 1, 2, 2, 2};
     for (uint32_t t = 1; t <= 3; t++) {
-        assert_int_equal(sparse_table_touch(table, keys, 2, t, rows), MR_OK);
+        assert_int_equal(sparse_table_touch(table, keys, 2, t, rows, NULL), MR_OK);
         if (t == 2) rows[1] = NULL; /* as of a key that is not admitted */
         optim_rows(&adam, rows, 2, 3, gradients, 0.1f, 1);
     }

@@ -48,13 +48,15 @@ key_list_cache_item *key_list_cache_find(key_list_cache *cache, key_list_cache_n
     return item;
 }
 
-/* Held lists stay, and count. */
-static void make_room(key_list_cache *cache) {
+/* Held lists and `item` stay, and count. */
+static void make_room(key_list_cache *cache, key_list_cache_item *item) {
+    item->holders++;
     list_for_each (link, &cache->ages) {
-        key_list_cache_item *item = container_of(link, key_list_cache_item, link);
-        if (cache->bytes <= cache->bytes_max) return;
-        if (item->holders == 0) drop(cache, item);
+        key_list_cache_item *old = container_of(link, key_list_cache_item, link);
+        if (cache->bytes <= cache->bytes_max) break;
+        if (old->holders == 0) drop(cache, old);
     }
+    item->holders--;
 }
 
 void *key_list_cache_note(key_list_cache *cache, key_list_cache_item *item, size_t size) {
@@ -62,9 +64,7 @@ void *key_list_cache_note(key_list_cache *cache, key_list_cache_item *item, size
     if (alloc_try(size, &item->note) != MR_OK) return NULL;
     item->note_size = size;
     cache->bytes += size;
-    item->holders++;
-    make_room(cache);
-    item->holders--;
+    make_room(cache, item);
     return item->note;
 }
 
@@ -76,18 +76,15 @@ key_list_cache_item *key_list_cache_keep(key_list_cache *cache, key_list_cache_n
     there = map_get(&cache->by_name, name.low);
     if (there != NULL && there->holders != 0) return NULL;
     if (there != NULL) drop(cache, there);
-    void *memory;
+    key_list_cache_item *item;
     if (map_reserve(&cache->by_name, 1) != MR_OK) return NULL;
-    if (alloc_try(sizeof(key_list_cache_item) + count * sizeof *keys, &memory) != MR_OK) return NULL;
-    key_list_cache_item *item = memory;
+    if (alloc_try(sizeof *item + count * sizeof *keys, &item) != MR_OK) return NULL;
     item->name = name;
     item->count = count;
     memcpy(item->keys, keys, count * sizeof *keys);
     list_push_back(&cache->ages, &item->link);
     (void)map_put(&cache->by_name, name.low, item);
     cache->bytes += size_of(count);
-    item->holders++;
-    make_room(cache);
-    item->holders--;
+    make_room(cache, item);
     return item;
 }

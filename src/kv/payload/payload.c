@@ -379,9 +379,7 @@ static size_t rows_size(const payload_writer *writer, uint32_t rows) {
 mr_status payload_add_rows(payload_writer *writer, payload_head head, size_t row, uint64_t key, void **values) {
     payload_room room;
     MR_ASSERT((head.op == PAYLOAD_ADD_ROWS || head.op == PAYLOAD_SET_ROWS) && head.count == 1 && head.flags == 0);
-    void *keys = writer->keys;
-    if (keys == NULL) MR_TRY(alloc_try(PAYLOAD_ROWS_MAX * sizeof *writer->keys, &keys));
-    writer->keys = keys;
+    if (writer->keys == NULL) MR_TRY(alloc_try(PAYLOAD_ROWS_MAX * sizeof *writer->keys, &writer->keys));
     MR_TRY(payload_add(writer, head, row, &room));
     room.keys[0] = writer->keys[0] = key;
     writer->rows = 1;

@@ -193,6 +193,8 @@ static inline bool payload_is_push(payload_op op) { return op >= PAYLOAD_ADD_ROW
 static inline bool payload_is_set(payload_op op) {
     return op == PAYLOAD_SET_ROWS || op == PAYLOAD_SET_VECTORS || op == PAYLOAD_SET_BLOCK;
 }
+/* The ADD of the same kind: each SET follows its ADD. */
+static inline payload_op payload_add_of(payload_op op) { return payload_is_set(op) ? op - 1 : op; }
 static inline bool payload_is_query(payload_op op) { return op >= PAYLOAD_GET_ROWS && op <= PAYLOAD_GET_LOOK; }
 static inline bool payload_asks(const payload_section *section) { /* it has an answer */
     return (payload_is_push(section->op) || payload_is_query(section->op)) && (section->flags & PAYLOAD_MUTE) == 0;

@@ -98,21 +98,17 @@ static mr_status parse_schedule(const char *text, lr_schedule *out) {
 
 static mr_status parse_initializer(const char *text, initializer *out) {
     static const char forms[] = "zeros, constant:A, uniform:FROM:TO and normal:MEAN:DEVIATION";
+    static const char *const kinds[] = {"zeros", "constant", "uniform", "normal"}; /* as initializer_kind */
+    static const size_t numbers[] = {0, 1, 2, 2};
+    size_t kind = 0;
     words words;
     if (!split(text, strlen(text), &words)) return unknown("initializer", text, forms);
     out->a = (float)number(&words, 1, 0);
     out->b = (float)number(&words, 2, 0);
-    if (is(&words, "zeros", 0, 0))
-        out->kind = INITIALIZER_ZEROS;
-    else if (is(&words, "constant", 1, 1))
-        out->kind = INITIALIZER_CONSTANT;
-    else if (is(&words, "uniform", 2, 2))
-        out->kind = INITIALIZER_UNIFORM;
-    else if (is(&words, "normal", 2, 2))
-        out->kind = INITIALIZER_NORMAL;
-    else
-        return unknown("initializer", text, forms);
-    mr_status status = initializer_check(out);
+    while (kind <= INITIALIZER_NORMAL && !is(&words, kinds[kind], numbers[kind], numbers[kind])) kind++;
+    if (kind > INITIALIZER_NORMAL) return unknown("initializer", text, forms);
+    out->kind = (initializer_kind)kind;
+    mr_status status = initializer_check(out, MR_F32);
     return status == MR_OK ? MR_OK : error_wrap(status, "initializer '%s'", text);
 }
 

@@ -24,8 +24,6 @@ struct dense_table {
     uint32_t words[2]; /* of the arrays of values; 0: not exported */
 };
 
-static bool counts(const dense_table_options *options) { return options->dtype == MR_I64; }
-
 static mr_status check_shape(const dense_table_options *options, uint64_t *items) {
     if (options->dims < 0 || options->dims > MR_TENSOR_DIMS_MAX)
         return error_set(MR_INVALID, "%d dimensions: expected 0 to %d", options->dims, MR_TENSOR_DIMS_MAX);
@@ -52,10 +50,10 @@ mr_status dense_table_cut(const dense_table_options *options, dense_table_plan *
     if (plan.block > DENSE_TABLE_BLOCK_MAX || blocks > DENSE_TABLE_BLOCKS_MAX)
         return error_set(MR_INVALID, "%llu blocks of %u items: the limit is %d blocks of %d items",
                          (unsigned long long)blocks, plan.block, DENSE_TABLE_BLOCKS_MAX, DENSE_TABLE_BLOCK_MAX);
-    if (options->states > (counts(options) ? 0 : DENSE_TABLE_STATES_MAX))
+    if (options->states > (dtype == MR_I64 ? 0 : DENSE_TABLE_STATES_MAX))
         return error_set(MR_INVALID, "%u state arrays: the limit is %d, and 0 for int64", options->states,
                          DENSE_TABLE_STATES_MAX);
-    MR_TRY(counts(options) ? initializer_check_counters(&options->init) : initializer_check(&options->init));
+    MR_TRY(initializer_check(&options->init, dtype));
     plan.blocks = (uint32_t)blocks;
     *out = plan;
     return MR_OK;
@@ -87,21 +85,12 @@ mr_status dense_table_create(const dense_table_options *options, uint32_t block,
     dense_table_plan plan = {0};
     MR_TRY(dense_table_cut(options, &plan));
     if (block >= plan.blocks) return error_set(MR_INVALID, "no block %u: the array has %u", block, plan.blocks);
-    dense_table *table = xcalloc(1, sizeof *table);
-    table->options = *options;
-    table->items = dense_table_count(&plan, block);
-    table->item = counts(options) ? sizeof(int64_t) : sizeof(float);
-    mr_status status = take_arrays(table);
-    if (status != MR_OK) {
-        free(table);
-        return status;
-    }
-    if (counts(options))
-        initializer_fill_counters(&options->init, table->items, (int64_t *)table->arrays[0]);
-    else
-        initializer_fill(&options->init, 0, (size_t)dense_table_first(&plan, block), table->items,
-                         (float *)table->arrays[0]);
-    *out = table;
+    dense_table table = {.options = *options, .items = dense_table_count(&plan, block)};
+    table.item = options->dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
+    MR_TRY(take_arrays(&table));
+    initializer_fill(&options->init, options->dtype, 0, (size_t)dense_table_first(&plan, block), table.items,
+                     table.arrays[0]);
+    *out = xcopy(&table, sizeof table);
     return MR_OK;
 }
 
@@ -130,9 +119,7 @@ uint32_t dense_table_items(const dense_table *table) { return table->items; }
 /* With versions, an even one is in the first array. */
 static uint32_t present(const dense_table *table) { return table->options.versions ? table->version % 2 : 0; }
 
-const void *dense_table_values(const dense_table *table) { return table->arrays[present(table)]; }
-
-void *dense_table_present(dense_table *table) { return table->arrays[present(table)]; }
+void *dense_table_values(const dense_table *table) { return table->arrays[present(table)]; }
 
 const void *dense_table_kept(const dense_table *table) {
     return table->options.versions && table->version > 0 ? table->arrays[1 - present(table)] : NULL;

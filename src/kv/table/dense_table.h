@@ -69,14 +69,13 @@ MR_MUST mr_status dense_table_create(const dense_table_options *options, uint32_
 void dense_table_destroy(dense_table *table);
 
 uint32_t dense_table_items(const dense_table *table);
-const void *dense_table_values(const dense_table *table);
+void *dense_table_values(const dense_table *table);     /* to be read, or to be changed further in the same version */
 const void *dense_table_kept(const dense_table *table); /* the previous version; NULL: none */
 void *dense_table_next(dense_table *table);             /* the complete next version is written there */
-void *dense_table_present(dense_table *table);          /* the values, to be changed further in the same version */
 float *dense_table_state(dense_table *table, uint32_t k);
 void dense_table_turn(dense_table *table);
 
-/* the array that dense_table_next or dense_table_present returned will be written */
+/* the array that dense_table_next or dense_table_values returned will be written */
 void dense_table_change(dense_table *table, const void *values);
 void dense_table_changed(dense_table *table, const void *values);
 /* The place of the item `first` of dense_table_values or dense_table_kept in the export, and the word of that array

@@ -4,7 +4,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
 
 enum { LARGE = 256 << 10, MAPPED = 32 << 20, KEPT = 256 << 20 }; /* the most that glibc lets MAPPED be */
@@ -28,15 +27,17 @@ static void *map(size_t size) {
     return memory + before;
 }
 
-mr_status huge_pages_take(size_t size, void **out) {
-    if (size < LARGE) return alloc_try_lines(size, out);
+#undef huge_pages_take /* the function behind the macro */
+
+mr_status huge_pages_take(size_t size, void *out) {
+    if (size < LARGE) return alloc_try_lines(size, (void **)out);
     void *memory;
     MR_TRY(alloc_try(0, &memory)); /* so that tests can make this one fail, too */
     free(memory);
     memory = map(mapped(size));
     if (memory == MAP_FAILED) return error_errno("out of memory for %zu bytes of a table", size);
     huge_pages_prefer_huge(memory, mapped(size));
-    *out = memory;
+    *(void **)out = memory;
     return MR_OK;
 }
 

@@ -6,13 +6,15 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
+#include "base/alloc.h"
 #include "miniray/status.h"
 
 enum { HUGE_PAGES_LINE = 64, HUGE_PAGES_PAGE = 4096, HUGE_PAGES_HUGE_PAGE = 2 << 20 };
 
 /* Zeroed memory, aligned to a cache line. Large memory comes straight from the system, which clears a page at its first
  * touch: a table does not wait for all of it. To be freed with its size; NULL: no-op. */
-MR_MUST mr_status huge_pages_take(size_t size, void **out); /* MR_NOMEM */
+MR_MUST mr_status huge_pages_take(size_t size, void *out); /* `out` and MR_NOMEM as of alloc_try */
+#define huge_pages_take(size, out) huge_pages_take(size, ALLOC_ADDRESS(out))
 void huge_pages_give(void *memory, size_t size);
 
 /* Asks malloc to keep freed memory, which this process will need again soon. For servers, whose requests use large

@@ -11,7 +11,7 @@
 
 enum { ATTEMPTS = 256 }; /* words of a normal value; that all of them fail has a chance of 2^-568 */
 
-mr_status initializer_check(const initializer *init) {
+static mr_status check_floats(const initializer *init) {
     if (!isfinite(init->a) || !isfinite(init->b))
         return error_set(MR_INVALID, "initializer %d needs finite numbers", (int)init->kind);
     switch (init->kind) {
@@ -27,8 +27,9 @@ mr_status initializer_check(const initializer *init) {
     return error_set(MR_INVALID, "unknown initializer %d", (int)init->kind);
 }
 
-mr_status initializer_check_counters(const initializer *init) {
-    MR_TRY(initializer_check(init));
+mr_status initializer_check(const initializer *init, mr_dtype dtype) {
+    MR_TRY(check_floats(init));
+    if (dtype != MR_I64) return MR_OK;
     if (init->kind != INITIALIZER_ZEROS && init->kind != INITIALIZER_CONSTANT)
         return error_set(MR_INVALID, "initializer %d: int64 tables begin with zeros or a constant", (int)init->kind);
     if (init->kind == INITIALIZER_CONSTANT && (truncf(init->a) != init->a || fabsf(init->a) > 0x1p62f))
@@ -47,7 +48,7 @@ static float normal(uint64_t row, size_t i) {
     return square > 0 && square < 1 ? (float)(u * sqrt(-2 * math_log(square) / square)) : 0;
 }
 
-void initializer_fill(const initializer *init, uint64_t key, size_t first, size_t count, float *out) {
+static void fill_floats(const initializer *init, uint64_t key, size_t first, size_t count, float *out) {
     uint64_t row = stable_hash2(stable_hash2(init->seed, init->table), key);
     float a = init->a, b = init->b, width = b - a;
     switch (init->kind) {
@@ -65,19 +66,19 @@ void initializer_fill(const initializer *init, uint64_t key, size_t first, size_
     }
 }
 
-void initializer_fill_counters(const initializer *init, size_t count, int64_t *out) {
-    int64_t value = init->kind == INITIALIZER_CONSTANT ? (int64_t)init->a : 0;
-    for (size_t i = 0; i < count; i++) out[i] = value;
+void initializer_fill(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out) {
+    if (dtype != MR_I64) return fill_floats(init, key, first, count, out);
+    int64_t value = init->kind == INITIALIZER_CONSTANT ? (int64_t)init->a : 0, *counters = out;
+    for (size_t i = 0; i < count; i++) counters[i] = value;
 }
 
 void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out) {
     enum { STEP = 64 };
     float values[STEP];
-    if (dtype == MR_I64) initializer_fill_counters(init, count, out);
-    if (dtype == MR_F32) initializer_fill(init, key, first, count, out);
-    for (size_t at = 0; dtype != MR_I64 && dtype != MR_F32 && at < count; at += STEP) {
+    if (dtype == MR_I64 || dtype == MR_F32) return initializer_fill(init, dtype, key, first, count, out);
+    for (size_t at = 0; at < count; at += STEP) {
         size_t size = count - at < STEP ? count - at : STEP;
-        initializer_fill(init, key, first + at, size, values);
+        fill_floats(init, key, first + at, size, values);
         dtype_convert_values(dtype, values, size, (uint16_t *)out + at);
     }
 }

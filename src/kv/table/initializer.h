@@ -31,14 +31,13 @@ typedef struct initializer { /* zeroed: zeros */
     uint64_t seed, table;
 } initializer;
 
-MR_MUST mr_status initializer_check(const initializer *init); /* MR_INVALID, and the error names the field */
+/* For a table of this dtype; counters (MR_I64) begin with zeros or with a whole number. MR_INVALID, and the error names
+ * the field. */
+MR_MUST mr_status initializer_check(const initializer *init, mr_dtype dtype);
 
-/* The `count` values from the place `first` of the row of `key`. */
-void initializer_fill(const initializer *init, uint64_t key, size_t first, size_t count, float *out);
+/* The `count` values from the place `first` of the row of `key`, as a table of this dtype stores them: as int64_t
+ * (MR_I64) or as float. */
+void initializer_fill(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out);
 
-/* Of counters: zeros, or the constant, which is a whole number then. */
-MR_MUST mr_status initializer_check_counters(const initializer *init);
-void initializer_fill_counters(const initializer *init, size_t count, int64_t *out);
-
-/* Of a table of this dtype, as pulls show them. */
+/* The same values in this dtype, as pulls show them. */
 void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out);

@@ -25,8 +25,9 @@ static void a_row_may_be_filled_in_pieces(void **state) {
                                {INITIALIZER_NORMAL, 0, 1, 7, 3}};
     for (size_t k = 0; k < 4; k++) {
         float whole[50], pieces[50];
-        initializer_fill(&all[k], 42, 0, 50, whole);
-        for (size_t at = 0; at < 50; at += 7) initializer_fill(&all[k], 42, at, at + 7 > 50 ? 50 - at : 7, pieces + at);
+        initializer_fill(&all[k], MR_F32, 42, 0, 50, whole);
+        for (size_t at = 0; at < 50; at += 7)
+            initializer_fill(&all[k], MR_F32, 42, at, at + 7 > 50 ? 50 - at : 7, pieces + at);
         assert_memory_equal(whole, pieces, sizeof whole);
     }
 }
@@ -37,19 +38,19 @@ static void all_that_it_depends_on_counts(void **state) {
     seed.seed++;
     table.table++;
     float a[4], b[4];
-    initializer_fill(&base, 42, 0, 4, a);
-    initializer_fill(&base, 43, 0, 4, b);
+    initializer_fill(&base, MR_F32, 42, 0, 4, a);
+    initializer_fill(&base, MR_F32, 43, 0, 4, b);
     assert_memory_not_equal(a, b, sizeof a);
-    initializer_fill(&seed, 42, 0, 4, b);
+    initializer_fill(&seed, MR_F32, 42, 0, 4, b);
     assert_memory_not_equal(a, b, sizeof a);
-    initializer_fill(&table, 42, 0, 4, b);
+    initializer_fill(&table, MR_F32, 42, 0, 4, b);
     assert_memory_not_equal(a, b, sizeof a);
 }
 
 static void moments(const initializer *init, double *mean, double *deviation, double *fourth) {
     static float values[COUNT];
     double sum = 0, squares = 0, fourths = 0;
-    for (size_t i = 0; i < COUNT / 100; i++) initializer_fill(init, i, 0, 100, values + i * 100);
+    for (size_t i = 0; i < COUNT / 100; i++) initializer_fill(init, MR_F32, i, 0, 100, values + i * 100);
     for (size_t i = 0; i < COUNT; i++) sum += (double)values[i] / COUNT;
     for (size_t i = 0; i < COUNT; i++) {
         double off = (double)values[i] - sum;
@@ -72,8 +73,8 @@ static void they_are_distributed_as_they_say(void **state) {
 /* The same on every machine: stored rows were begun with them. */
 static void the_bits_are_these(void **state) {
     float uniform[2], normal[2];
-    initializer_fill(&(initializer){INITIALIZER_UNIFORM, -1, 1, 7, 3}, 42, 0, 2, uniform);
-    initializer_fill(&(initializer){INITIALIZER_NORMAL, 0, 1, 7, 3}, 42, 0, 2, normal);
+    initializer_fill(&(initializer){INITIALIZER_UNIFORM, -1, 1, 7, 3}, MR_F32, 42, 0, 2, uniform);
+    initializer_fill(&(initializer){INITIALIZER_NORMAL, 0, 1, 7, 3}, MR_F32, 42, 0, 2, normal);
     assert_true(uniform[0] == -0x1.117198p-1f && uniform[1] == -0x1.0a7dap-1f);
     assert_true(normal[0] == 0x1.29bebcp+0f && normal[1] == 0x1.42d528p-4f);
 }
@@ -84,14 +85,14 @@ static void what_makes_no_sense_is_refused(void **state) {
                                  {INITIALIZER_NORMAL, 0, -1},
                                  {INITIALIZER_CONSTANT, NAN},
                                  {(initializer_kind)9}};
-    for (size_t i = 0; i < 5; i++) assert_int_equal(initializer_check(&wrong[i]), MR_INVALID);
-    assert_int_equal(initializer_check(&(initializer){INITIALIZER_UNIFORM, 0, 0}), MR_OK);
-    assert_int_equal(initializer_check_counters(&(initializer){INITIALIZER_UNIFORM, 0, 1}), MR_INVALID);
-    assert_int_equal(initializer_check_counters(&(initializer){INITIALIZER_CONSTANT, 0.5f}), MR_INVALID);
-    assert_int_equal(initializer_check_counters(&(initializer){INITIALIZER_CONSTANT, 1e30f}), MR_INVALID);
-    assert_int_equal(initializer_check_counters(&(initializer){INITIALIZER_CONSTANT, -3}), MR_OK);
+    for (size_t i = 0; i < 5; i++) assert_int_equal(initializer_check(&wrong[i], MR_F32), MR_INVALID);
+    assert_int_equal(initializer_check(&(initializer){INITIALIZER_UNIFORM, 0, 0}, MR_F32), MR_OK);
+    assert_int_equal(initializer_check(&(initializer){INITIALIZER_UNIFORM, 0, 1}, MR_I64), MR_INVALID);
+    assert_int_equal(initializer_check(&(initializer){INITIALIZER_CONSTANT, 0.5f}, MR_I64), MR_INVALID);
+    assert_int_equal(initializer_check(&(initializer){INITIALIZER_CONSTANT, 1e30f}, MR_I64), MR_INVALID);
+    assert_int_equal(initializer_check(&(initializer){INITIALIZER_CONSTANT, -3}, MR_I64), MR_OK);
     int64_t counters[2];
-    initializer_fill_counters(&(initializer){INITIALIZER_CONSTANT, -3}, 2, counters);
+    initializer_fill(&(initializer){INITIALIZER_CONSTANT, -3}, MR_I64, 0, 0, 2, counters);
     assert_true(counters[0] == -3 && counters[1] == -3);
 }
 

@@ -31,15 +31,12 @@ static void part_free(key_index_part *part) {
 
 static mr_status part_make(uint64_t capacity, bool ages, key_index_part *out) {
     key_index_part part = {.capacity = capacity, .shift = 63 - (uint32_t)__builtin_clzll(capacity)};
-    void *memory;
-    MR_TRY(huge_pages_take(bucket_size(&part), &memory));
-    part.buckets = memory;
-    mr_status status = ages ? huge_pages_take(seen_size(&part), &memory) : MR_OK;
+    MR_TRY(huge_pages_take(bucket_size(&part), &part.buckets));
+    mr_status status = ages ? huge_pages_take(seen_size(&part), &part.seen) : MR_OK;
     if (status != MR_OK) {
         part_free(&part);
         return status;
     }
-    if (ages) part.seen = memory;
     *out = part;
     return MR_OK;
 }
@@ -118,10 +115,7 @@ static void refill(key_index *index, key_index_part *part, uint64_t home) {
 
 static void take(key_index *index, key_index_part *part, uint64_t hash) {
     place_of of = place_in(part, hash);
-    if (of.found == 0) {
-        overflow_index_remove(&index->index, hash);
-        return;
-    }
+    if (of.found == 0) return overflow_index_remove(&index->index, hash);
     key_index_bucket *bucket = &part->buckets[of.home];
     uint64_t at = of.found - KEY_INDEX_FOUND, last = --bucket->count;
     bucket->words[at] = bucket->words[last];
@@ -134,7 +128,6 @@ static void take(key_index *index, key_index_part *part, uint64_t hash) {
 
 mr_status key_index_init(key_index *index, bool ages) {
     *index = (struct key_index){.ages = ages};
-    overflow_index_init(&index->index);
     return part_make(CAPACITY_FIRST, ages, &index->now);
 }
 

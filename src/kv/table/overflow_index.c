@@ -22,9 +22,7 @@ static size_t part_size(const overflow_index_part *part) { return (size_t)part->
 
 static mr_status part_make(uint64_t capacity, uint64_t tail, overflow_index_part *out) {
     overflow_index_part part = {NULL, capacity, capacity + tail};
-    void *entries;
-    MR_TRY(huge_pages_take(part_size(&part), &entries));
-    part.entries = entries;
+    MR_TRY(huge_pages_take(part_size(&part), &part.entries));
     *out = part;
     return MR_OK;
 }
@@ -69,17 +67,10 @@ static void take(overflow_index_part *part, uint64_t hash) {
     part->entries[end - 1] = (overflow_index_entry){0};
 }
 
-void overflow_index_init(overflow_index *index) { *index = (struct overflow_index){0}; }
-
 void overflow_index_fini(overflow_index *index) {
     part_free(&index->now);
     part_free(&index->old);
     *index = (struct overflow_index){0};
-}
-
-static void end_growth(overflow_index *index) {
-    part_free(&index->old);
-    index->frontier = index->dropped = 0;
 }
 
 static void drop_moved(overflow_index *index) {
@@ -104,10 +95,12 @@ static mr_status step(overflow_index *index, uint64_t places) {
         return status;
     }
     index->frontier = at;
-    if (at >= old->length)
-        end_growth(index);
-    else
+    if (at < old->length) {
         drop_moved(index);
+    } else {
+        part_free(old);
+        index->frontier = index->dropped = 0;
+    }
     return MR_OK;
 }
 

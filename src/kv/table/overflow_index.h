@@ -45,14 +45,13 @@ typedef struct overflow_index_part {
     uint64_t length;               /* places: some more behind the last home */
 } overflow_index_part;
 
-typedef struct overflow_index {
+typedef struct overflow_index {   /* zeroed: empty, without memory */
     overflow_index_part now, old; /* old: NULL if it does not grow */
     uint64_t frontier;            /* a home of `old` */
     uint64_t dropped;             /* places of `old` whose memory was given back */
     uint64_t count;
 } overflow_index;
 
-void overflow_index_init(overflow_index *index); /* without memory */
 void overflow_index_fini(overflow_index *index);
 
 /* Room for `more` entries, so that no add allocates: except for a very rare long run at the very end, for which an add

@@ -100,8 +100,7 @@ static void it_agrees_with_a_list(void **state) {
         rng_init(&rng, seed);
         bool crowded = seed % 3 == 0, failing = seed % 2 == 0;
         plain_init(&plain, &rng, crowded);
-        overflow_index index;
-        overflow_index_init(&index);
+        overflow_index index = {0};
         for (int step = 0; step < (crowded ? 1500 : 6000); step++) {
             change(&index, &plain, &rng, step % 2000 < 1400 ? 0.9 : 0.2, failing);
             if (step % 97 == 0) agree(&index, &plain);
@@ -117,9 +116,7 @@ static void places_depend_on_what_is_there_only(void **state) {
     rng_init(&rng, 5);
     uint64_t hashes[500];
     for (size_t i = 0; i < 500; i++) hashes[i] = rng_next(&rng);
-    overflow_index a, b;
-    overflow_index_init(&a);
-    overflow_index_init(&b);
+    overflow_index a = {0}, b = {0};
     assert_true(overflow_index_reserve(&a, 600) == MR_OK && overflow_index_reserve(&b, 600) == MR_OK);
     for (size_t i = 0; i < 500; i++)
         assert_int_equal(overflow_index_add(&a, (overflow_index_entry){hashes[i], 7, 0}), MR_OK);
@@ -137,10 +134,9 @@ static void places_depend_on_what_is_there_only(void **state) {
 
 /* No add moves more than a run or two: growth is spread. (The longest run grows with the logarithm of the count.) */
 static void growth_is_spread_and_memory_bounded(void **state) {
-    overflow_index index;
+    overflow_index index = {0};
     rng rng;
     rng_init(&rng, 9);
-    overflow_index_init(&index);
     assert_true(overflow_index_bytes(&index) == 0 && overflow_index_find(&index, 1) == NULL &&
                 overflow_index_next(&index, 0) == NULL);
     uint64_t growing = 0;

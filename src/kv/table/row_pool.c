@@ -26,10 +26,8 @@ static uint32_t chunk_rows(const row_pool *pool) { return UINT32_C(1) << pool->s
 
 static mr_status take_memory(const row_pool *pool, uint32_t count, uint8_t **out) {
     size_t size = (size_t)count * pool->stride;
-    void *memory;
-    MR_TRY(alloc_try_aligned(size >= HUGE_PAGES_HUGE_PAGE ? HUGE_PAGES_HUGE_PAGE : HUGE_PAGES_LINE, size, &memory));
-    huge_pages_prefer_huge(memory, size);
-    *out = memory;
+    MR_TRY(alloc_try_aligned(size >= HUGE_PAGES_HUGE_PAGE ? HUGE_PAGES_HUGE_PAGE : HUGE_PAGES_LINE, size, out));
+    huge_pages_prefer_huge(*out, size);
     return MR_OK;
 }
 

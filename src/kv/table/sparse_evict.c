@@ -67,14 +67,12 @@ static uint32_t half_of_last(const uint64_t *counts, uint64_t *count) {
 
 mr_status sparse_table_oldest(const sparse *table, uint32_t now, size_t count, uint64_t *keys, size_t *out) {
     uint64_t of_limit = count < table->index.count ? count : table->index.count, *counts;
-    void *memory;
-    MR_TRY(alloc_try(HALF * sizeof *counts, &memory));
-    counts = memory;
+    MR_TRY(alloc_try(HALF * sizeof *counts, &counts));
     count_ages(table, now, false, 0, counts);
     uint32_t upper = half_of_last(counts, &of_limit);
     count_ages(table, now, true, upper, counts);
     uint32_t limit = upper << 16 | half_of_last(counts, &of_limit);
-    free(memory);
+    free(counts);
     size_t found = 0;
     key_index_entry e;
     bool more = key_index_next(&table->index, 0, &e);

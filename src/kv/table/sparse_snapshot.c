@@ -12,10 +12,6 @@ typedef struct head {
 
 _Static_assert(sizeof(head) == SPARSE_TABLE_PIECE_HEAD, "a head has no gaps");
 
-size_t sparse_table_piece_min(const sparse *table) {
-    return SPARSE_TABLE_PIECE_HEAD + SPARSE_TABLE_PIECE_KEY + sparse_table_row_bytes(table);
-}
-
 static size_t key_size(const sparse *table, const key_index_entry *entry) {
     return SPARSE_TABLE_PIECE_KEY + (sparse_is_row(entry->row) ? sparse_table_row_bytes(table) : 0);
 }
@@ -32,7 +28,7 @@ static uint8_t *write_key(const sparse *table, const key_index_entry *entry, uin
 }
 
 size_t sparse_table_pack(const sparse *table, sparse_table_cursor *cursor, void *out, size_t room) {
-    MR_ASSERT(!cursor->done && room >= sparse_table_piece_min(table));
+    MR_ASSERT(!cursor->done && room >= SPARSE_TABLE_PIECE_HEAD);
     head head = {SPARSE_TABLE_MAGIC, 0,         (uint32_t)sparse_table_row_bytes(table), table->options.admit,
                  cursor->from,       UINT64_MAX};
     uint8_t *at = (uint8_t *)out + sizeof head, *end = (uint8_t *)out + room;
@@ -42,6 +38,7 @@ size_t sparse_table_pack(const sparse *table, sparse_table_cursor *cursor, void 
         at = write_key(table, &entry, at);
         more = sparse_following(table, entry.hash, &entry);
     }
+    MR_ASSERT(!more || head.count > 0);
     if (more) head.last = entry.hash - 1; /* at least one was written, which is below it */
     *cursor = (sparse_table_cursor){head.last + 1, !more};
     memcpy(out, &head, sizeof head);

@@ -17,8 +17,6 @@ enum {
     SETTLE = 1       /* buckets that move with each touched key while the key index grows */
 };
 
-static bool counts(const sparse_table_options *options) { return options->dtype == MR_I64; }
-
 mr_status sparse_table_check(const sparse_table_options *options) {
     mr_dtype dtype = options->dtype;
     if (dtype != MR_F32 && dtype != MR_F16 && dtype != MR_BF16 && dtype != MR_I64)
@@ -33,22 +31,18 @@ mr_status sparse_table_check(const sparse_table_options *options) {
         return error_set(MR_INVALID, "admit is %u; the limit is %d", options->admit, SPARSE_TABLE_ADMIT_MAX);
     if (options->rows_max > ROW_POOL_MAX - 1)
         return error_set(MR_INVALID, "rows_max is %u; the limit is %u", options->rows_max, ROW_POOL_MAX - 1);
-    return counts(options) ? initializer_check_counters(&options->init) : initializer_check(&options->init);
+    return initializer_check(&options->init, dtype);
 }
 
 mr_status sparse_table_create(const sparse_table_options *options, sparse **out) {
+    key_index index;
     MR_TRY(sparse_table_check(options));
-    sparse *table = xcalloc(1, sizeof *table);
-    table->options = *options;
+    MR_TRY(key_index_init(&index, options->ages));
+    sparse *table = XNEW(sparse, .options = *options, .index = index);
     if (table->options.admit == 0) table->options.admit = 1;
-    table->value_bytes = options->dim * (counts(options) ? sizeof(int64_t) : sizeof(float));
-    size_t align = counts(options) ? sizeof(int64_t) : sizeof(float);
+    size_t align = options->dtype == MR_I64 ? sizeof(int64_t) : sizeof(float);
+    table->value_bytes = options->dim * align;
     row_pool_init(&table->pool, (sparse_table_row_bytes(table) + align - 1) / align * align);
-    mr_status status = key_index_init(&table->index, options->ages);
-    if (status != MR_OK) {
-        free(table);
-        return status;
-    }
     *out = table;
     return MR_OK;
 }
@@ -187,10 +181,7 @@ static size_t look_up(const sparse *table, const uint64_t *keys, size_t count, v
 
 static void begin_row(const sparse *table, uint64_t key, void *row) {
     const sparse_table_options *options = &table->options;
-    if (counts(options))
-        initializer_fill_counters(&options->init, options->dim, row);
-    else
-        initializer_fill(&options->init, key, 0, options->dim, row);
+    initializer_fill(&options->init, options->dtype, key, 0, options->dim, row);
     memset((uint8_t *)row + table->value_bytes, 0, options->state);
 }
 
@@ -273,8 +264,8 @@ static bool touch_one(sparse *table, uint64_t key, uint32_t now, void **row) {
     return true;
 }
 
-mr_status sparse_table_touch_telling(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
-                                     bool *absent) {
+mr_status sparse_table_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
+                             bool *absent) {
     key_index_settle(&table->index, SETTLE * (uint64_t)count);
     if (count == 1 && touch_one(table, keys[0], now, rows)) {
         if (absent != NULL) absent[0] = false;
@@ -289,10 +280,6 @@ mr_status sparse_table_touch_telling(sparse *table, const uint64_t *keys, size_t
     for (size_t i = 0; absent != NULL && i < count; i++) absent[i] = rows[i] == NULL || was_made(rows[i]);
     show_rows(&table->pool, count, rows);
     return MR_OK;
-}
-
-mr_status sparse_table_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows) {
-    return sparse_table_touch_telling(table, keys, count, now, rows, NULL);
 }
 
 /* ---- Reading. */

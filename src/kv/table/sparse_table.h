@@ -1,7 +1,9 @@
 /* sparse_table.h — sparse table of rows by 64-bit key: embeddings, features, counters.
  *
- *     sparse_table_touch(table, keys, count, round, rows);  // a push: rows are made as needed, then changed in place
- *     sparse_table_read(table, keys, count, values);  // a pull: makes nothing; an absent row has its initial value
+ *     sparse_table_touch(table, keys, count, round, rows, NULL);
+ *                     // a push: rows are made as needed, then changed in place
+ *     sparse_table_read(table, keys, count, values);
+ *                     // a pull: makes nothing; an absent row has its initial value
  *
  * A row has `dim` values and, beside them, `state` bytes for an optimizer (optim.h), which begin with zeros. Values are
  * kept as fp32, also where the table's dtype is fp16 or bf16 (narrowed when they are read), or as int64.
@@ -62,11 +64,10 @@ size_t sparse_table_value_bytes(const sparse *table); /* of a row as sparse_tabl
 size_t sparse_table_row_bytes(const sparse *table);   /* of a stored row: values, then state */
 
 /* The rows of these keys, made where they are missing; NULL where a key is not admitted yet. Each is valid until the
- * next touch or unpack. A key that comes several times is touched several times. MR_NOMEM: nothing was touched. */
-MR_MUST mr_status sparse_table_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows);
-/* The same, and for each key whether it had no row before. */
-MR_MUST mr_status sparse_table_touch_telling(sparse *table, const uint64_t *keys, size_t count, uint32_t now,
-                                             void **rows, bool *absent);
+ * next touch or unpack. A key that comes several times is touched several times. absent[i], unless NULL: the key had
+ * no row before. MR_NOMEM: nothing was touched. */
+MR_MUST mr_status sparse_table_touch(sparse *table, const uint64_t *keys, size_t count, uint32_t now, void **rows,
+                                     bool *absent);
 
 /* The values of these keys, in the table's dtype, one row after another; `out` is aligned for it. */
 void sparse_table_read(const sparse *table, const uint64_t *keys, size_t count, void *out);
@@ -115,9 +116,8 @@ size_t sparse_table_erase(sparse *table, const uint64_t *keys, size_t count); /*
 #define SPARSE_TABLE_MAGIC UINT32_C(0x3152534d)
 enum { SPARSE_TABLE_PIECE_HEAD = 32, SPARSE_TABLE_PIECE_KEY = 16 };
 
-size_t sparse_table_piece_min(const sparse *table); /* room that every piece fits into */
-
-/* Writes the next piece, in at most `room` ≥ sparse_table_piece_min bytes; returns its size. Not when done. */
+/* Writes the next piece, in at most `room` bytes, which is enough for the head and for the next key, if there is one;
+ * returns its size. Not when done. */
 size_t sparse_table_pack(const sparse *table, sparse_table_cursor *cursor, void *out, size_t room);
 
 /* Takes a piece of a table with the same options; the table has no key of its interval. MR_CORRUPT: not a piece;

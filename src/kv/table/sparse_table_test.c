@@ -26,7 +26,7 @@ static sparse_table_options embedding(uint32_t dim, uint32_t state) {
 }
 
 static void touch_one(sparse *table, uint64_t key, uint32_t now, void **row) {
-    assert_int_equal(sparse_table_touch(table, &key, 1, now, row), MR_OK);
+    assert_int_equal(sparse_table_touch(table, &key, 1, now, row, NULL), MR_OK);
 }
 
 static void rows_begin_as_they_read_before(void **state) {
@@ -38,7 +38,7 @@ static void rows_begin_as_they_read_before(void **state) {
     for (uint64_t i = 0; i < COUNT; i++) keys[i] = i * i * 977;
     sparse_table_read(table, keys, COUNT, before);
     assert_int_equal(sparse_table_look_at(table).rows, 0);
-    assert_int_equal(sparse_table_touch(table, keys, COUNT, 0, rows), MR_OK);
+    assert_int_equal(sparse_table_touch(table, keys, COUNT, 0, rows, NULL), MR_OK);
     for (size_t i = 0; i < COUNT; i++) {
         assert_memory_equal(rows[i], before + i * DIM, DIM * sizeof *before);
         assert_memory_equal((float *)rows[i] + DIM, "\0\0\0\0\0\0\0", 8);
@@ -64,13 +64,13 @@ static void one_alone_is_touched_as_many_are(void **state) {
     bool absent[2] = {false, false};
     float shown[2][DIM];
     sparse_table_read(table, &keys[0], 1, shown[0]);
-    assert_int_equal(sparse_table_touch_telling(table, &keys[0], 1, 0, &one, absent), MR_OK);
+    assert_int_equal(sparse_table_touch(table, &keys[0], 1, 0, &one, absent), MR_OK);
     assert_true(absent[0]);
     assert_memory_equal(one, shown[0], sizeof shown[0]);
-    assert_int_equal(sparse_table_touch_telling(table, &keys[0], 1, 0, &one, absent), MR_OK);
+    assert_int_equal(sparse_table_touch(table, &keys[0], 1, 0, &one, absent), MR_OK);
     assert_false(absent[0]);
     assert_ptr_equal(one, sparse_table_find(table, 5));
-    assert_int_equal(sparse_table_touch_telling(table, keys, 2, 0, both, absent), MR_OK);
+    assert_int_equal(sparse_table_touch(table, keys, 2, 0, both, absent), MR_OK);
     assert_true(!absent[0] && absent[1]);
     assert_ptr_equal(both[0], sparse_table_find(table, 5));
     sparse_table_destroy(table);
@@ -87,13 +87,13 @@ static void rows_are_read_by_their_numbers(void **state) {
     for (uint64_t i = 0; i < COUNT; i++) keys[i] = i * 31;
     for (uint64_t i = 0; i < COUNT / 2; i++) made[i] = keys[2 * i];
     assert_int_equal(sparse_table_changes(table), 0);
-    assert_int_equal(sparse_table_touch(table, made, COUNT / 2, 0, rows), MR_OK);
+    assert_int_equal(sparse_table_touch(table, made, COUNT / 2, 0, rows, NULL), MR_OK);
     uint64_t changes = sparse_table_changes(table);
     assert_true(changes != 0);
     sparse_table_read_noting(table, keys, COUNT, numbers, found);
     for (size_t i = 0; i < COUNT; i++) assert_true((numbers[i] != 0) == (i % 2 == 0));
     for (int again = 0; again < 2; again++) {
-        assert_int_equal(sparse_table_touch(table, made, COUNT / 2, 0, rows), MR_OK); /* all are there already */
+        assert_int_equal(sparse_table_touch(table, made, COUNT / 2, 0, rows, NULL), MR_OK); /* all are there already */
         for (size_t i = 0; i < COUNT / 2; i++) ((float *)rows[i])[1] += 1;
         assert_int_equal(sparse_table_changes(table), changes);
         sparse_table_read(table, keys, COUNT, found);
@@ -103,7 +103,7 @@ static void rows_are_read_by_their_numbers(void **state) {
             assert_memory_equal(noted, found, count * sizeof *noted);
         }
     }
-    assert_int_equal(sparse_table_touch(table, keys, 2, 0, rows), MR_OK); /* one is new */
+    assert_int_equal(sparse_table_touch(table, keys, 2, 0, rows, NULL), MR_OK); /* one is new */
     assert_true(sparse_table_changes(table) > changes);
     changes = sparse_table_changes(table);
     assert_int_equal(sparse_table_erase(table, keys, 1), 1);
@@ -125,8 +125,8 @@ static void keys_are_found_while_it_grows(void **state) {
     for (uint64_t i = 0; i < MOST; i++) keys[i] = i * 77;
     for (size_t count = BATCH; count <= MOST; count += BATCH) {
         const uint64_t *last = keys + count - BATCH;
-        assert_int_equal(sparse_table_touch(table, last, BATCH, 0, rows), MR_OK);
-        assert_int_equal(sparse_table_touch(table, last, BATCH / 2, 0, rows), MR_OK);
+        assert_int_equal(sparse_table_touch(table, last, BATCH, 0, rows, NULL), MR_OK);
+        assert_int_equal(sparse_table_touch(table, last, BATCH / 2, 0, rows, NULL), MR_OK);
         (table->index.old.buckets != NULL ? &growing : &settled)[0]++;
         if (table->index.index.count > overflow) overflow = table->index.index.count;
         sparse_table_rows_of(table, keys, MOST, found);
@@ -165,7 +165,7 @@ static void many_keys_are_found_as_one_is(void **state) {
         bool absent[MOST];
         uint64_t last = count == 0 ? 0 : keys[count - 1];
         bool is_new = count != 0 && sparse_table_find(table, last) == NULL;
-        assert_int_equal(sparse_table_touch_telling(table, keys, count, 0, rows, absent), MR_OK);
+        assert_int_equal(sparse_table_touch(table, keys, count, 0, rows, absent), MR_OK);
         for (size_t i = 0; i < count; i++) {
             assert_ptr_equal(rows[i], sparse_table_find(table, keys[i]));
             assert_int_equal(absent[i], is_new && i + 1 == count);
@@ -196,7 +196,7 @@ static void halves_are_read_from_a_whole_master(void **state) {
             assert_memory_equal(alone, out + 3 * i, sizeof alone);
         }
         float absent[3];
-        initializer_fill(&options.init, 6, 0, 3, absent);
+        initializer_fill(&options.init, MR_F32, 6, 0, 3, absent);
         assert_int_equal(out[4], k == 0 ? half_to_fp16(absent[1]) : half_to_bf16(absent[1]));
         assert_true(((const float *)sparse_table_find(table, 5))[1] == 1 + 0x1p-20f);
         assert_int_equal(sparse_table_value_bytes(table), 6);
@@ -208,7 +208,7 @@ static void counters_count(void **state) {
     sparse *table = make((sparse_table_options){.dtype = MR_I64, .dim = 2, .init = {INITIALIZER_CONSTANT, 5}});
     uint64_t keys[3] = {1, 2, 1};
     void *rows[3];
-    assert_int_equal(sparse_table_touch(table, keys, 3, 0, rows), MR_OK);
+    assert_int_equal(sparse_table_touch(table, keys, 3, 0, rows, NULL), MR_OK);
     for (size_t i = 0; i < 3; i++) ((int64_t *)rows[i])[1] += INT64_C(1) << 40;
     assert_ptr_equal(rows[0], rows[2]);
     int64_t out[4];
@@ -250,7 +250,7 @@ static void a_key_is_admitted_when_it_came_often_enough(void **state) {
     assert_non_null(row);
     uint64_t keys[4] = {8, 8, 8, 8}; /* all in one push */
     void *rows[4];
-    assert_int_equal(sparse_table_touch(table, keys, 4, 0, rows), MR_OK);
+    assert_int_equal(sparse_table_touch(table, keys, 4, 0, rows, NULL), MR_OK);
     assert_true(rows[0] == NULL && rows[1] == NULL && rows[2] != NULL && rows[3] == rows[2]);
     assert_true(sparse_table_look_at(table).rows == 2 && sparse_table_look_at(table).candidates == 0);
     sparse_table_destroy(table);
@@ -262,10 +262,10 @@ static void a_table_has_no_more_rows_than_it_may(void **state) {
     sparse *table = make(options);
     uint64_t keys[4] = {1, 2, 3, 4};
     void *rows[4];
-    assert_int_equal(sparse_table_touch(table, keys, 2, 0, rows), MR_OK);
-    assert_int_equal(sparse_table_touch(table, keys, 4, 0, rows), MR_NOMEM);
+    assert_int_equal(sparse_table_touch(table, keys, 2, 0, rows, NULL), MR_OK);
+    assert_int_equal(sparse_table_touch(table, keys, 4, 0, rows, NULL), MR_NOMEM);
     assert_true(sparse_table_look_at(table).rows == 2 && sparse_table_find(table, 3) == NULL);
-    assert_int_equal(sparse_table_touch(table, keys, 3, 0, rows), MR_OK);
+    assert_int_equal(sparse_table_touch(table, keys, 3, 0, rows, NULL), MR_OK);
     sparse_table_destroy(table);
 }
 
@@ -493,7 +493,7 @@ static void without_memory_nothing_is_half_done(void **state) {
             mr_status status;
             do {
                 alloc_fail_at(++nth);
-                status = sparse_table_touch(table, keys, COUNT, (uint32_t)round, rows);
+                status = sparse_table_touch(table, keys, COUNT, (uint32_t)round, rows, NULL);
                 alloc_fail_at(0);
                 if (status == MR_OK) break;
                 assert_int_equal(status, MR_NOMEM);
@@ -524,7 +524,7 @@ static void a_row_costs_what_it_should(void **state) {
     double worst = 0, best = 1000;
     for (uint64_t batch = 0; batch < LAST; batch++) {
         for (uint64_t i = 0; i < BATCH; i++) keys[i] = batch * BATCH + i;
-        assert_int_equal(sparse_table_touch(table, keys, BATCH, 0, rows), MR_OK);
+        assert_int_equal(sparse_table_touch(table, keys, BATCH, 0, rows, NULL), MR_OK);
         sparse_table_look look = sparse_table_look_at(table);
         double over = ((double)look.bytes - (4 << 20)) / (double)look.rows - DIM * sizeof(float);
         if (batch > 100 && over > worst) worst = over;

@@ -30,10 +30,8 @@ const void *vector_table_find(const vector_table *table, uint64_t key, uint32_t 
 
 static mr_status grow(vector_table *table, uint64_t key, uint32_t length, vector **vector) {
     bool is_new = *vector == NULL;
-    void *memory = *vector;
     if (is_new) MR_TRY(map_reserve(&table->by_key, 1));
-    MR_TRY(alloc_try_resize(&memory, sizeof **vector + length * table->item));
-    *vector = memory;
+    MR_TRY(alloc_try_resize(vector, sizeof **vector + length * table->item));
     if (is_new) (*vector)->length = 0;
     (*vector)->room = length;
     (void)map_put(&table->by_key, key, *vector);

@@ -24,7 +24,7 @@ typedef struct actors {
     list known;           /* of actor */
     map by_key;           /* the same, by id */
     struct actor *recent; /* actor called last; NULL: none */
-    slab slab;            /* of actor_call */
+    slab slab;            /* of actor_call: calls without an answer */
     list creations;       /* actors not requested from the node yet */
     uint64_t next_serial;
 } actors;
@@ -59,8 +59,6 @@ MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, invocation_plan 
 object *actors_submit_straight(actors *actors, mr_actor actor, interned_name *name, const mr_arg *args, size_t count);
 /* Hint: a call to this actor will probably be sent in a moment. */
 void actors_foresee(const actors *actors, mr_actor actor);
-bool actors_have_calls(const actors *actors);                 /* calls without an answer; visits all */
-void actors_cancel_children(actors *actors, uint64_t parent); /* calls made by this run of a body */
 /* Ends an actor that was not requested from the node yet because its arguments are pending. False: no such actor. */
 bool actors_kill_unborn(actors *actors, mr_actor actor);
 /* The program itself ends the actor: failures of its calls are not logged if the program does not read them. */

@@ -148,7 +148,3 @@ MR_MUST mr_status core_worker_ask_node(core_worker *worker, wire_method method, 
 /* The same for messages without an answer: sent in order, now or when there is room; the end of the node is detected by
  * other means. */
 void core_worker_tell_node(core_worker *worker, wire_method method, span fields);
-
-/* Failure of a call that was lost with its link: the node's end, or else `code` and `message` with the cause, a
- * reference to which is taken over. */
-failure *core_worker_lost(core_worker *worker, failure *cause, mr_status code, const char *message, const char *origin);

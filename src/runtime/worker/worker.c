@@ -97,8 +97,8 @@ static void cancel_running(worker *worker, mr_call *call) {
     if (call->yield != NULL) stream_writer_wake(call);
     if (call->run == 0 || call->alone) return;
     worker->worker->cancelled_run = call->run;
-    tasks_cancel_children(&worker->worker->tasks, call->run);
-    actors_cancel_children(&worker->worker->actors, call->run);
+    invocations_cancel_children(&worker->worker->tasks.slab, call->run);
+    invocations_cancel_children(&worker->worker->actors.slab, call->run);
 }
 
 static void cancel(worker *worker, rpc_call_token token) {
@@ -297,8 +297,8 @@ void worker_bid_drain(worker *worker) {
 bool worker_is_needed(const worker *worker) {
     const core_worker *core_worker = worker->worker;
     if (!worker->leaves || worker->is_actor || core_worker->over != NULL) return false;
-    return core_worker->tasks.open > 0 || core_worker->borrow_rpc.borrow.borrowed > 0 ||
-           !list_empty(&core_worker->holds.kept) || actors_have_calls(&core_worker->actors);
+    return core_worker->tasks.slab.taken > 0 || core_worker->borrow_rpc.borrow.borrowed > 0 ||
+           !list_empty(&core_worker->holds.kept) || core_worker->actors.slab.taken > 0;
 }
 
 uint32_t worker_threads(const worker *worker) { return worker->threads; }

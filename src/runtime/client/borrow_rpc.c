@@ -42,12 +42,6 @@ typedef struct plea { /* a request to cancel a borrowed object */
     wire_how how;
 } plea;
 
-typedef struct owed {
-    list place;
-    rpc_call_token token;
-    bool again;
-} owed;
-
 /* ---- Ways to owners. */
 
 static void way_opened(peer_link_user *user) { borrow_rpc_feed(container_of(user, way, user)->rpc); }
@@ -320,15 +314,9 @@ static const objects_ops object_ops = {wanted, let_go, abandoned};
 
 /* ---- Answering. */
 
-static mr_status say_again(borrow_rpc *rpc, rpc_call_token token, bool again) {
-    return wire_answer(rpc->worker->rpc, token, span_of("", again ? 1 : 0));
-}
-
-/* Heard, or to be asked again: now, or when there is room for it. */
+/* Heard, or to be asked again. */
 static void acknowledge(borrow_rpc *rpc, rpc_call_token token, bool again) {
-    if (say_again(rpc, token, again) != MR_BUSY) return;
-    owed *owed = XNEW(struct owed, .token = token, .again = again);
-    list_push_back(&rpc->owed, &owed->place);
+    reply_queue_acknowledge(&rpc->worker->replies, rpc->worker->rpc, token, again);
 }
 
 static void cancel_asked(borrow_rpc *rpc, const rpc_call_request *request) {
@@ -353,15 +341,6 @@ static void borrow_asked(borrow_rpc *rpc, const rpc_call_request *request) {
     else
         borrow_take_back(&rpc->borrow, request->token.link.v, serials, count);
     acknowledge(rpc, request->token, false);
-}
-
-static void answer_owed(borrow_rpc *rpc) {
-    list_for_each (at, &rpc->owed) {
-        owed *owed = container_of(at, struct owed, place);
-        if (say_again(rpc, owed->token, owed->again) == MR_BUSY) continue;
-        list_remove(&owed->place);
-        free(owed);
-    }
 }
 
 bool borrow_rpc_request(borrow_rpc *rpc, const rpc_call_request *request) {
@@ -465,7 +444,6 @@ void borrow_rpc_feed(borrow_rpc *rpc) {
             if (!send_plea(way, container_of(item, plea, place))) break;
     }
     fail_unreachable(rpc);
-    answer_owed(rpc);
     borrow_rpc_answer_again(rpc);
 }
 
@@ -476,7 +454,6 @@ void borrow_rpc_init(borrow_rpc *rpc, core_worker *worker) {
     borrow_init(&rpc->borrow, &ops, rpc);
     list_init(&rpc->askers);
     list_init(&rpc->answers);
-    list_init(&rpc->owed);
     list_init(&rpc->unreachable);
 }
 
@@ -487,7 +464,6 @@ void borrow_rpc_start(borrow_rpc *rpc) {
 
 void borrow_rpc_fini(borrow_rpc *rpc) {
     borrow_rpc_askers_fini(rpc);
-    for (list *at; (at = list_pop_front(&rpc->owed)) != NULL;) free(container_of(at, owed, place));
     map_entry entry;
     while (map_next(&rpc->fetches, 0, &entry) != 0) fetch_drop(entry.value);
     for (size_t at = 0; (at = map_next(&rpc->routes, at, &entry)) != 0;) {

@@ -26,7 +26,6 @@ typedef struct borrow_rpc {
     map fetches;      /* place of an object → fetch of its outcome */
     list askers;      /* fetches of our outcomes by other processes */
     list answers;     /* of these: outcome ready, no room for the answer */
-    list owed;        /* answers to BORROW and RETURN that found no room */
     list unreachable; /* fetches from unreachable owners: about to fail */
 } borrow_rpc;
 

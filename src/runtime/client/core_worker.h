@@ -91,7 +91,7 @@ typedef struct core_worker {
     placement_cache cache;
     worker *worker; /* owned; NULL in a driver; worker_attach sets it between core_worker_init and core_worker_start */
     const core_worker_worker_ops *worker_ops;
-    reply_queue replies; /* answers to queries that found no room */
+    reply_queue replies; /* answers that found no room: to queries, and about borrowed references */
     list deferrals;      /* likewise messages to the node; owned */
     event_writer writer; /* latest calls of the worker */
 

@@ -371,58 +371,58 @@ static void keep(borrow_rpc *rpc, object *object, borrow_gate *gate) {
     if (object->borrowed_ref.state != BORROWED_REF_LOST && !object->fetching) start_fetch(rpc, object, true);
 }
 
+static void keep_ref(borrow_rpc *rpc, const attachment_ref *ref, borrow_gate *gate) {
+    if (ref->is_actor)
+        borrow_keep(&rpc->worker->handles.borrow, &ref->handle->ref, gate);
+    else if (is_on_loan(ref->object))
+        keep(rpc, ref->object, gate);
+}
+
 void borrow_rpc_keep_all(borrow_rpc *rpc, const value_pack *values, borrow_gate *gate) {
     const attachment *attachment = values->attachment;
     for (uint32_t i = 0; attachment != NULL && i < attachment->ref_count; i++)
-        if (is_on_loan(attachment->refs[i].object)) keep(rpc, attachment->refs[i].object, gate);
-    for (uint32_t i = 0; attachment != NULL && i < attachment->handle_count; i++)
-        borrow_keep(&rpc->worker->handles.borrow, &attachment->handles[i].handle->ref, gate);
+        keep_ref(rpc, &attachment->refs[i], gate);
 }
 
 bool borrow_rpc_through(borrow_rpc *rpc, borrow_gate *gate) {
-    if (gate->left == 0) return true;
-    (void)borrow_feed(&rpc->borrow);
+    if (borrow_through(&rpc->borrow, gate)) return true;
     actor_handles_feed(&rpc->worker->handles);
     return false;
 }
 
-typedef struct rest { /* objects that a value pack referred to, held while it is freed */
-    object **loans;
-    actor_handle **handles;
-    uint32_t loan_count, handle_count;
-} rest;
-
-static mr_status rest_of(const attachment *attachment, rest *out) {
-    MR_TRY(alloc_try(((size_t)attachment->ref_count + attachment->handle_count + 1) * sizeof(void *), &out->loans));
-    out->handles = (actor_handle **)(void *)(out->loans + attachment->ref_count);
-    for (uint32_t i = 0; i < attachment->ref_count; i++)
-        if (is_on_loan(attachment->refs[i].object))
-            out->loans[out->loan_count++] = object_hold(attachment->refs[i].object);
-    for (uint32_t i = 0; i < attachment->handle_count; i++) {
-        actor_handle_use(attachment->handles[i].handle);
-        out->handles[out->handle_count++] = attachment->handles[i].handle;
+/* Copies those references that may have to be kept, each of them held. */
+static mr_status hold_refs(const attachment *attachment, attachment_ref **out, uint32_t *count) {
+    MR_TRY(alloc_try(((size_t)attachment->ref_count + 1) * sizeof(attachment_ref), out));
+    for (uint32_t i = 0; i < attachment->ref_count; i++) {
+        const attachment_ref *ref = &attachment->refs[i];
+        if (ref->is_actor)
+            actor_handle_use(ref->handle);
+        else if (is_on_loan(ref->object))
+            object_hold(ref->object);
+        else
+            continue;
+        (*out)[(*count)++] = *ref;
     }
     return MR_OK;
 }
 
 void borrow_rpc_keep_rest(borrow_rpc *rpc, value_pack *values, borrow_gate *gate) {
-    rest rest = {0};
-    if (values->attachment != NULL && rest_of(values->attachment, &rest) != MR_OK) {
+    attachment_ref *refs = NULL;
+    uint32_t count = 0;
+    if (values->attachment != NULL && hold_refs(values->attachment, &refs, &count) != MR_OK) {
         error_clear();
-        borrow_rpc_keep_all(rpc, values,
-                            gate); /* without memory for a closer check: unneeded references are returned later */
+        borrow_rpc_keep_all(rpc, values, gate); /* unneeded references are returned later */
     }
     value_pack_unref(values);
-    for (uint32_t i = 0; i < rest.loan_count; i++) {
-        if (rest.loans[i]->holds > 1) keep(rpc, rest.loans[i], gate);
-        object_drop(&rpc->worker->objects, rest.loans[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        attachment_ref *ref = &refs[i];
+        if (ref->is_actor ? actor_handle_had(ref->handle) > 1 : ref->object->holds > 1) keep_ref(rpc, ref, gate);
+        if (ref->is_actor)
+            actor_handle_unuse(&rpc->worker->handles, ref->handle);
+        else
+            object_drop(&rpc->worker->objects, ref->object);
     }
-    for (uint32_t i = 0; i < rest.handle_count; i++) {
-        if (actor_handle_had(rest.handles[i]) > 1)
-            borrow_keep(&rpc->worker->handles.borrow, &rest.handles[i]->ref, gate);
-        actor_handle_unuse(&rpc->worker->handles, rest.handles[i]);
-    }
-    free(rest.loans);
+    free(refs);
 }
 
 /* ---- Life. */

@@ -71,9 +71,7 @@ static void close_docs(mr_call *call) {
 
 value_pack *call_give_up_args(mr_call *call) {
     value_pack *owner = call->args_owner;
-    if (owner == NULL || owner->attachment == NULL ||
-        owner->attachment->ref_count + owner->attachment->handle_count == 0)
-        return NULL;
+    if (owner == NULL || owner->attachment == NULL || owner->attachment->ref_count == 0) return NULL;
     if (call->docs != NULL) close_docs(call);
     if (call->entries != NULL) call_hide_args(call);
     call->args.count = 0;

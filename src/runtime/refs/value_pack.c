@@ -141,11 +141,10 @@ bool value_pack_one_plain(span bytes, span *value) {
     return true;
 }
 
-mr_status value_pack_check(value_pack *pack) {
-    value_pack_view view;
-    MR_TRY(value_pack_open(span_of(pack->bytes, pack->size), &view));
-    pack->count = view.count;
-    pack->hidden = view.hidden;
+mr_status value_pack_check(value_pack *pack, value_pack_view *view) {
+    MR_TRY(value_pack_open(span_of(pack->bytes, pack->size), view));
+    pack->count = view->count;
+    pack->hidden = view->hidden;
     return MR_OK;
 }
 

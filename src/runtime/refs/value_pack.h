@@ -84,9 +84,9 @@ typedef struct value_pack { /* its bytes follow, 64 behind its own address, whic
     struct attachment *attachment; /* owned; attachment (attachment.h), NULL: none */
 } value_pack;
 
-/* Room for a received value pack; value_pack_check validates the bytes after they were copied. */
+/* Room for a received value pack; value_pack_check validates the bytes after they were copied, and opens them. */
 MR_MUST mr_status value_pack_room(size_t size, value_pack **out);
-MR_MUST mr_status value_pack_check(value_pack *pack);
+MR_MUST mr_status value_pack_check(value_pack *pack, value_pack_view *view);
 
 /* Spare memory of freed value packs, for the next ones: malloc returns large memory to the system at once, and every
  * page would be a fresh one each time. */

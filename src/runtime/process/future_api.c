@@ -181,25 +181,13 @@ static object *find_object(mr_context *mr, mr_ref ref) {
     return object;
 }
 
-typedef struct alone { /* waits for one object */
-    object_waiter object;
-    poller_waiter thread;
-    mr_context *mr;
-} alone;
-
-static void came(object_waiter *waiter, object *object) {
-    alone *alone = container_of(waiter, struct alone, object);
-    poller_finish(&alone->mr->poller, &alone->thread);
-}
-
 mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us) {
-    alone alone;
-    alone.object.fn = came;
-    alone.mr = mr;
-    poller_waiter_init(&alone.thread);
-    object_wait(&mr->worker.objects, object, &alone.object);
-    mr_status status = context_wait_lending(mr, &alone.thread, timeout_us);
-    object_unwait(&alone.object);
+    many many = {.mr = mr, .left = 1};
+    one alone = {.waiter.fn = one_came, .many = &many};
+    poller_waiter_init(&many.waiter);
+    object_wait(&mr->worker.objects, object, &alone.waiter);
+    mr_status status = context_wait_lending(mr, &many.waiter, timeout_us);
+    object_unwait(&alone.waiter);
     return status;
 }
 

@@ -17,11 +17,9 @@ mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options
     MR_TRY(context_check(mr, mr));
     OPTION_STRUCT_READ(mr_task_options, code, options, copy);
     context_lock(mr);
-    mr_status status = MR_OK;
-    bool done = submit_task_straight(mr, name, options, args, count, out), large = !done && large_args_any(args, count);
-    if (!done && !large) status = submit_task(mr, name, options, &(invocation_plan){.args = args, .count = count}, out);
-    context_unlock(mr);
-    return large ? submit_large_task(mr, name, options, args, count, NULL, out) : status;
+    if (submit_task_straight(mr, name, options, args, count, out)) return context_done(mr, MR_OK);
+    const submission task = {name, .task_options = options, .args = args, .count = count, .out = out};
+    return submit_and_unlock(mr, &task);
 }
 
 typedef struct birth { /* waits for the node's response about an actor */
@@ -108,13 +106,9 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
     MR_TRY(context_check(mr, mr));
     OPTION_STRUCT_READ(mr_call_options, max_retries, options, copy);
     context_lock(mr);
-    mr_status status = MR_OK;
-    bool done = options == NULL && submit_call_straight(mr, actor, method, args, count, out);
-    bool large = !done && large_args_any(args, count);
-    if (!done && !large)
-        status = submit_call(mr, actor, method, options, &(invocation_plan){.args = args, .count = count}, out);
-    context_unlock(mr);
-    return large ? submit_large_call(mr, actor, method, options, args, count, NULL, out) : status;
+    if (options == NULL && submit_call_straight(mr, actor, method, args, count, out)) return context_done(mr, MR_OK);
+    const submission call = {method, &actor, .call_options = options, .args = args, .count = count, .out = out};
+    return submit_and_unlock(mr, &call);
 }
 
 mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space, mr_actor *out) {

@@ -39,8 +39,8 @@ typedef struct actor_plan {
 } actor_plan;
 
 typedef struct actor_birth { /* waits for the node's response; lives until told */
-    void (*told)(struct actor_birth *birth, const failure *refused); /* NULL: the node has taken it */
-    bool due;                                                        /* whether `told` will come; see actors_create */
+    void (*told)(struct actor_birth *birth, failure *refused); /* NULL: the node has taken it */
+    bool due;                                                  /* whether `told` will come; see actors_create */
 } actor_birth;
 
 /* Requests an actor from the node. If all arguments are ready, `birth` is told the node's response (MR_EXISTS for a

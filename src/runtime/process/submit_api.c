@@ -26,16 +26,12 @@ typedef struct birth { /* waits for the node's response about an actor */
     actor_birth birth;
     mr_context *mr;
     poller_waiter waiter;
-    mr_status status;
-    char text[512];
+    failure *refused; /* a reference; NULL: it was not */
 } birth;
 
-static void birth_told(actor_birth *told, const failure *refused) {
+static void birth_told(actor_birth *told, failure *refused) {
     birth *birth = container_of(told, struct birth, birth);
-    if (refused != NULL) {
-        birth->status = refused->code;
-        failure_text(refused, birth->text, sizeof birth->text);
-    }
+    if (refused != NULL) birth->refused = failure_ref(refused);
     poller_finish(&birth->mr->poller, &birth->waiter);
 }
 
@@ -46,7 +42,8 @@ static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_
     poller_waiter_init(&birth.waiter);
     MR_TRY(actors_create(&mr->worker.actors, plan, args, count, &birth.birth, &actor));
     mr_status status = birth.birth.due ? context_wait(mr, &birth.waiter, -1) : MR_OK;
-    if (status == MR_OK && birth.status != MR_OK) status = error_set(birth.status, "%s", birth.text);
+    if (status == MR_OK && birth.refused != NULL) status = failure_raise(birth.refused);
+    failure_unref(birth.refused);
     if (status != MR_OK) {
         actor_handle_unname(&mr->worker.handles, actor_handle_meet(&mr->worker.handles, actor));
         return status;

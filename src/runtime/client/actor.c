@@ -235,16 +235,13 @@ static bool show(const actor *actor, const list *calls, bool sent, task_snapshot
         const invocation *invocation = &actor_call_at(at)->invocation;
         bool settled = arguments_are_settled(&invocation->arguments);
         task_snapshot snapshot = {.is_call = true,
-                                  .name = invocation->name->text,
-                                  .result = invocation->result,
-                                  .arguments = &invocation->arguments,
+                                  .invocation = invocation,
                                   .state = sent      ? TASK_SNAPSHOT_SENT
                                            : settled ? TASK_SNAPSHOT_QUEUED
                                                      : TASK_SNAPSHOT_ARGUMENTS,
                                   .process = !sent                 ? 0
                                              : actor->link != NULL ? actor->link->process
                                                                    : invocation->worker->objects.process,
-                                  .since_us = invocation->since_us,
                                   .actor = actor->id,
                                   .actor_state = state_names[actor->state]};
         if (!fn(context, &snapshot)) return false;

@@ -66,13 +66,6 @@ static void call_done(wire_call *wire, const rpc_call_result *result) {
 
 /* ---- Sending. */
 
-static mr_status send_call(actor *actor, actor_call *call) {
-    MR_TRY(invocation_send(&call->invocation, actor->link, &actor->id));
-    list_remove(&call->invocation.place);
-    list_push_back(&actor->sent, &call->invocation.place);
-    return MR_OK;
-}
-
 /* To the worker of this process: the actor calls itself. */
 static mr_status send_here(actor *actor, actor_call *call) {
     if (call->invocation.streams)
@@ -80,15 +73,17 @@ static mr_status send_here(actor *actor, actor_call *call) {
                          call->invocation.name->text);
     core_worker *worker = actor->actors->worker;
     MR_TRY(worker->worker_ops->call_here(worker->worker, &call->invocation, actor->id, call->number));
-    list_remove(&call->invocation.place);
-    list_push_back(&actor->sent, &call->invocation.place);
     call->here = true;
     return MR_OK;
 }
 
 mr_status actor_call_send(actor_call *call) {
     actor *actor = call->actor;
-    return actor->state == ACTOR_HERE ? send_here(actor, call) : send_call(actor, call);
+    MR_TRY(actor->state == ACTOR_HERE ? send_here(actor, call)
+                                      : invocation_send(&call->invocation, actor->link, &actor->id));
+    list_remove(&call->invocation.place);
+    list_push_back(&actor->sent, &call->invocation.place);
+    return MR_OK;
 }
 
 static void settled(arguments *arguments) {
@@ -101,7 +96,7 @@ static void start(invocation *invocation) {
     call->number = ++actor->calls;
     const arguments *arguments = &invocation->arguments;
     bool ready = actor_is_free(actor) && arguments_are_settled(arguments) && arguments->failed == NULL;
-    if (ready && send_call(actor, call) == MR_OK) {
+    if (ready && actor_call_send(call) == MR_OK) {
         core_worker_stir(actor->actors->worker);
         return;
     }

@@ -323,35 +323,15 @@ failure *invocation_outcome(invocation *invocation, const rpc_call_result *resul
     return status == MR_OK ? failed : failure_of(invocation, status, mr_last_error(), NULL);
 }
 
-/* The objects that an ended request has made, and now gives away. */
-typedef struct results {
-    objects *objects;
-    object *one, **all;
-    uint32_t count;
-} results;
-
-/* The record goes, the objects stay held by us. */
-static results leave_record(invocation *invocation) {
-    results results = {&invocation->worker->objects, invocation->result, invocation->results, invocation->returns};
+/* The record goes, the objects that it has made stay held by the caller: the array is `one` or the caller's own. */
+static object **leave_record(invocation *invocation, object **one) {
+    object **results = invocation->results;
+    *one = invocation->result;
     invocation->results = NULL;
     list_remove(&invocation->place);
     list_remove(&invocation->group);
     wire_call_end(&invocation->call);
-    return results;
-}
-
-static object *result_at(const results *results, uint32_t index) {
-    return results->all == NULL ? results->one : results->all[index];
-}
-
-static void fail_results(const results *results, failure *failed) {
-    for (uint32_t i = 0; i < results->count; i++) {
-        object *object = result_at(results, i);
-        object_fail(results->objects, object, failed);
-        object_drop(results->objects, object);
-    }
-    failure_unref(failed);
-    free(results->all);
+    return results != NULL ? results : one;
 }
 
 /* Values that do not fit into their objects must last. */
@@ -365,26 +345,34 @@ static bool are_small(const value_pack_view *view) {
 
 void invocation_end_values(invocation *invocation, wire_values *values) {
     mr_status status = values->owner == NULL && !are_small(&values->view) ? wire_values_keep(values) : MR_OK;
-    results results = leave_record(invocation);
     if (status != MR_OK) {
-        fail_results(&results, failure_create(status, mr_last_error(), "", NULL));
+        invocation_end_failure(invocation, failure_create(status, mr_last_error(), "", NULL));
         return;
     }
-    for (uint32_t i = 0; i < results.count; i++) {
-        object *object = result_at(&results, i);
+    objects *objects = &invocation->worker->objects;
+    uint32_t count = invocation->returns;
+    object *one, **all = leave_record(invocation, &one);
+    for (uint32_t i = 0; i < count; i++) {
         if (values->owner != NULL)
-            object_fulfil(results.objects, object, values->owner, i);
+            object_fulfil(objects, all[i], values->owner, i);
         else
-            object_fulfil_small(results.objects, object, value_pack_view_entry(&values->view, i).bytes);
-        object_drop(results.objects, object);
+            object_fulfil_small(objects, all[i], value_pack_view_entry(&values->view, i).bytes);
+        object_drop(objects, all[i]);
     }
     value_pack_unref(values->owner);
-    free(results.all);
+    if (all != &one) free(all);
 }
 
 void invocation_end_failure(invocation *invocation, failure *failed) {
-    results results = leave_record(invocation);
-    fail_results(&results, failed);
+    objects *objects = &invocation->worker->objects;
+    uint32_t count = invocation->returns;
+    object *one, **all = leave_record(invocation, &one);
+    for (uint32_t i = 0; i < count; i++) {
+        object_fail(objects, all[i], failed);
+        object_drop(objects, all[i]);
+    }
+    failure_unref(failed);
+    if (all != &one) free(all);
 }
 
 void invocation_fail(invocation *invocation, mr_status code, const char *message, failure *cause) {

@@ -386,13 +386,9 @@ void tasks_fini(tasks *tasks) {
 static bool show(const list *tasks, task_snapshot_state state, task_snapshot_fn *fn, void *context) {
     list_for_each (at, tasks) {
         const task *task = task_at(at);
-        const invocation *invocation = &task->invocation;
-        task_snapshot snapshot = {.name = invocation->name->text,
-                                  .result = invocation->result,
-                                  .arguments = &invocation->arguments,
+        task_snapshot snapshot = {.invocation = &task->invocation,
                                   .state = state,
                                   .process = task->lease == NULL ? 0 : task->lease->process,
-                                  .since_us = invocation->since_us,
                                   .need = &task->class->need,
                                   .retries = task->retries};
         if (!fn(context, &snapshot)) return false;

@@ -41,14 +41,16 @@ void actor_handles_feed(actor_handles *handles); /* a link has room, or a tick *
 actor_handle *actor_handle_find(const actor_handles *handles, mr_actor actor); /* NULL: this process has none */
 /* created if there is none, CARRIED; without users */
 actor_handle *actor_handle_meet(actor_handles *handles, mr_actor actor);
-mr_actor actor_handle_actor(const actor_handle *handle);
+static inline mr_actor actor_handle_actor(const actor_handle *handle) {
+    return (mr_actor){{handle->ref.owner, handle->ref.serial}};
+}
 
 /* One more or one less use; the last release frees the handle. */
-void actor_handle_name(actor_handle *handle);
+static inline void actor_handle_name(actor_handle *handle) { handle->names++; }
 void actor_handle_unname(actor_handles *handles, actor_handle *handle);
-void actor_handle_enclose(actor_handle *handle);
+static inline void actor_handle_enclose(actor_handle *handle) { handle->inside++; }
 void actor_handle_disclose(actor_handles *handles, actor_handle *handle);
-void actor_handle_use(actor_handle *handle);
+static inline void actor_handle_use(actor_handle *handle) { handle->uses++; }
 void actor_handle_unuse(actor_handles *handles, actor_handle *handle);
 
 void actor_handle_take(actor_handles *handles,

@@ -31,11 +31,6 @@ failure *failure_create(mr_status code, const char *message, const char *origin,
     return create(code, span_of(message, strlen(message)), span_of(origin, strlen(origin)), cause);
 }
 
-failure *failure_ref(failure *failure) {
-    failure->refs++;
-    return failure;
-}
-
 static bool may_attach(span detail) { return detail.size > 0 && detail.size <= FAILURE_DETAIL_MAX; }
 
 void failure_attach(failure *failure, span detail) {

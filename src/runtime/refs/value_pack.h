@@ -101,7 +101,10 @@ bool value_pack_spares_keep(value_pack_spares *spares, value_pack *pack);
 /* as value_pack_room */
 MR_MUST mr_status value_pack_spares_room(value_pack_spares *spares, size_t size, value_pack **out);
 
-value_pack *value_pack_ref(value_pack *pack);
+static inline value_pack *value_pack_ref(value_pack *pack) {
+    pack->refs++;
+    return pack;
+}
 void value_pack_unref(value_pack *pack); /* NULL is a no-op */
 
 value_pack_entry value_pack_value(const value_pack *pack, uint32_t index); /* from count on: hidden ones */

@@ -102,9 +102,9 @@ static void way_closed(peer_link_user *user, const cause *why) {
             fetch_end(container_of(at, fetch, place), NULL, gone_failure(why->text));
     for (list *at; (at = list_pop_front(&way->pleas)) != NULL;) wire_call_end(&container_of(at, plea, place)->call);
     const map *theirs = map_get(&objects->owners, way->process);
-    map_entry entry;
-    for (size_t at = 0; theirs != NULL && (at = map_next(theirs, at, &entry)) != 0;)
-        ((object *)entry.value)->borrowed_ref.state = BORROWED_REF_LOST;
+    if (theirs != NULL) {
+        map_for_each (slot, theirs) ((object *)slot.value)->borrowed_ref.state = BORROWED_REF_LOST;
+    }
     free(way);
 }
 
@@ -181,9 +181,8 @@ static void fetched(wire_call *call, const rpc_call_result *result) {
     objects *objects = &fetch->rpc->worker->objects;
     value_pack *values;
     failure *failed;
-    object *object = fetch->object == NULL
-                         ? NULL
-                         : object_hold(fetch->object); /* stays, even if references are released meanwhile */
+    object *object = fetch->object; /* stays, even if references are released meanwhile */
+    if (object != NULL) object_hold(object);
     wire_outcome(call, result, "object of another process", &values, &failed);
     if (values != NULL && values->count != 1) {
         value_pack_unref(values);
@@ -466,10 +465,9 @@ void borrow_rpc_fini(borrow_rpc *rpc) {
     borrow_rpc_askers_fini(rpc);
     map_entry entry;
     while (map_next(&rpc->fetches, 0, &entry) != 0) fetch_drop(entry.value);
-    for (size_t at = 0; (at = map_next(&rpc->routes, at, &entry)) != 0;) {
-        way *way = entry.value;
-        peer_link_leave(&way->user);
-        free(way);
+    map_for_each (slot, &rpc->routes) {
+        peer_link_leave(&((way *)slot.value)->user);
+        free(slot.value);
     }
     map_fini(&rpc->routes);
     map_fini(&rpc->fetches);

@@ -90,20 +90,7 @@ static void outputs_drop(mr_context *mr, outputs *outputs) {
     }
 }
 
-static mr_status output_stream(mr_context *mr, outputs *outputs, int ahead) {
-    outputs->all = outputs->few;
-    outputs->few[0] = object_create(&mr->worker.objects, true);
-    if (outputs->few[0] == NULL) return MR_NOMEM;
-    outputs->count = 1;
-    mr_status status =
-        stream_reader_open(&mr->worker.readers, outputs->few[0], ahead == 0 ? STREAM_AHEAD : (uint32_t)ahead);
-    if (status != MR_OK) outputs_drop(mr, outputs);
-    return status;
-}
-
-static mr_status outputs_several(mr_context *mr, outputs *outputs, const results_wanted *results, bool named) {
-    if (results->count == MR_STREAM) return output_stream(mr, outputs, results->ahead);
-    uint32_t wanted = (uint32_t)results->count;
+static mr_status outputs_several(mr_context *mr, outputs *outputs, uint32_t wanted, bool named) {
     outputs->all = outputs->few;
     if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &outputs->all));
     for (outputs->count = 0; outputs->count < wanted; outputs->count++) {
@@ -119,11 +106,16 @@ static mr_status outputs_several(mr_context *mr, outputs *outputs, const results
 }
 
 static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const results_wanted *wanted, bool named) {
-    if (wanted->count != 0 && wanted->count != 1) return outputs_several(mr, outputs, wanted, named);
+    if (wanted->count > 1) return outputs_several(mr, outputs, (uint32_t)wanted->count, named);
     outputs->all = outputs->few; /* one, as most give */
     outputs->few[0] = object_create(&mr->worker.objects, named);
     outputs->count = 1;
-    return outputs->few[0] == NULL ? MR_NOMEM : MR_OK;
+    if (outputs->few[0] == NULL) return MR_NOMEM;
+    if (wanted->count != MR_STREAM) return MR_OK;
+    uint32_t ahead = wanted->ahead == 0 ? STREAM_AHEAD : (uint32_t)wanted->ahead;
+    mr_status status = stream_reader_open(&mr->worker.readers, outputs->few[0], ahead);
+    if (status != MR_OK) outputs_drop(mr, outputs);
+    return status;
 }
 
 /* Polls for answers: a program that only submits receives its answers, too. */

@@ -350,12 +350,6 @@ mr_status attachment_undress(objects *objects, value_pack *pack) {
 
 /* ---- Keeping unread. */
 
-static mr_status need_of_row(const table_row *row, attachment_need_fn *fn, void *context) {
-    attachment_need need = {.what = row->place == ATTACHMENT_ACTOR ? ATTACHMENT_NEEDS_ACTOR : ATTACHMENT_NEEDS_FUTURE,
-                            .ref = row->ref};
-    return row->place == 0 || row->place == ATTACHMENT_ACTOR ? fn(context, &need) : MR_OK;
-}
-
 mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, void *context) {
     for (uint32_t i = 0; i < pack->count + pack->hidden; i++) {
         value_pack_entry entry = value_pack_value(pack, i);
@@ -369,7 +363,9 @@ mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, v
     for (size_t i = 0; i < table.size / sizeof(table_row); i++) {
         table_row row;
         MR_TRY(read_row(pack, table, i, &row));
-        MR_TRY(need_of_row(&row, fn, context));
+        bool is_actor = row.place == ATTACHMENT_ACTOR;
+        attachment_need need = {.what = is_actor ? ATTACHMENT_NEEDS_ACTOR : ATTACHMENT_NEEDS_FUTURE, .ref = row.ref};
+        if (is_actor || row.place == 0) MR_TRY(fn(context, &need));
     }
     return MR_OK;
 }

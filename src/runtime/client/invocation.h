@@ -1,6 +1,6 @@
 /* invocation.h — caller's record of a task or actor call, from its submission to its results: the common part of both.
  *
- *  invocation_init ──► arguments settled ── invocation_send ──► answered ──► request_end: the results are there
+ *  invocation_init ──► arguments settled ── invocation_send ──► answered ──► invocation_end_…: the results are there
  *                          └──────────────────────────────────────────────┘
  *
  * An invocation holds its result objects, and a reference to its name. Records are recycled: invocation_init sets every
@@ -83,8 +83,7 @@ static inline size_t invocation_words(const interned_name *name, const mr_arg *a
 }
 /* Fills in the record of an invocation sent that way, except its call and its ops. As invocation_init; cannot fail. */
 void invocation_sent(invocation *invocation, struct core_worker *worker, interned_name *name, object *result);
-/* Keeps the arguments, at least one, for a retry: the same words, `count` as returned by invocation_words.
- * */
+/* Keeps the arguments, at least one, for a retry: the same words, `count` as returned by invocation_words. */
 void invocation_keep_words(invocation *invocation, const uint64_t words[INVOCATION_WORDS], size_t count);
 
 /* Cancels the invocation that makes this object. MR_NOT_FOUND: no invocation makes it, or it is ready. By force only:

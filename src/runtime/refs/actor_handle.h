@@ -31,8 +31,7 @@ typedef struct actor_handles { /* embedded in the record of its host */
 } actor_handles;
 
 /* `send` is as in borrow_ops, with the handles as its host: the node is the owner of all. `part` is called when the
- * last handle of the actor is released; true: calls are pending, and the last of them calls actor_handle_unuse.
- * */
+ * last handle of the actor is released; true: calls are pending, and the last of them calls actor_handle_unuse. */
 void actor_handles_init(actor_handles *handles, mr_status (*send)(void *handles, borrow_message *message),
                         bool (*part)(struct actor_handles *handles, mr_actor actor));
 void actor_handles_fini(actor_handles *handles);

@@ -59,8 +59,7 @@ MR_MUST mr_status value_pack_open(span bytes, value_pack_view *out); /* MR_CORRU
 /* Whether the bytes are a value pack of one plain value. The bytes after the value up to the next multiple of 8 are
  * zero in a pack of this process. */
 bool value_pack_one_plain(span bytes, span *value);
-/* The same for one value of one byte, such as nil: the shortest value pack but the empty one, read as it was written.
- * */
+/* The same for one value of one byte, such as nil: the shortest value pack but the empty one, read as written. */
 #define VALUE_PACK_BYTE_ENTRY (UINT64_C(16) | UINT64_C(1) << 32) /* where, with the kind PLAIN, and size */
 static inline bool value_pack_one_byte(span bytes, uint64_t *value) {
     uint64_t words[3];

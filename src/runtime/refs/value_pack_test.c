@@ -387,7 +387,7 @@ static void scalars_need_no_document(void **state) {
     assert_false(value_read_scalar(span_of(bytes, 2), &value));
 }
 
-/* What passes the check is read to the last byte: a sanitizer sees a step outside. */
+/* A pack that passes the check is read to the last byte: a sanitizer detects a read outside. */
 static void mutated_bytes_lead_nowhere(void **state) {
     sample *sample = sample_create();
     value_pack *made = value_pack_of(sample->args, SAMPLE_COUNT);

@@ -234,7 +234,7 @@ static int live_and_look(void *argument) { /* and checks that nothing is left in
     TEST_CHILD_CHECK(write(program->told[1], &totals, sizeof totals) == sizeof totals);
     TEST_CHILD_CHECK(end == CHAOS_DONE);
     context_lock(mr);
-    size_t objects = mr->worker.objects.count, open = mr->worker.tasks.open;
+    size_t objects = mr->worker.objects.count, open = mr->worker.tasks.slab.taken;
     context_unlock(mr);
     TEST_CHILD_CHECK(open == 0);
     TEST_CHILD_CHECK(objects == 0);

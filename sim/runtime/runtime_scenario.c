@@ -179,8 +179,8 @@ static void check_rest(sim_runtime_world *world) {
     for (size_t i = 0; i < world->driver_count; i++) {
         const sim_runtime *runtime = cluster_of(world->drivers[i]);
         if (runtime != NULL && !sim_runtime_is_idle(runtime))
-            sim_violation(world->sim, "a driver has nothing to do, but %zu tasks and %zu objects are left, leases: %d",
-                          runtime->worker.tasks.open, runtime->worker.objects.count,
+            sim_violation(world->sim, "a driver has nothing to do, but %u tasks and %zu objects are left, leases: %d",
+                          runtime->worker.tasks.slab.taken, runtime->worker.objects.count,
                           (int)tasks_have_leases(&runtime->worker.tasks));
     }
     const node_core *core = sim_runtime_world_core(world);

@@ -11,7 +11,7 @@ typedef struct birth {
     runtime_actor *actor;
 } birth;
 
-static void birth_told(actor_birth *told, const failure *refused) {
+static void birth_told(actor_birth *told, failure *refused) {
     birth *birth = container_of(told, struct birth, birth);
     birth->actor->known = refused == NULL;
     list_remove(&birth->place);

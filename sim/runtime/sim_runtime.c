@@ -16,7 +16,7 @@ static uint64_t process_of(const sim_node *node) {
 }
 
 bool sim_runtime_is_idle(const sim_runtime *runtime) {
-    return runtime->worker.tasks.open == 0 && !tasks_have_leases(&runtime->worker.tasks) &&
+    return runtime->worker.tasks.slab.taken == 0 && !tasks_have_leases(&runtime->worker.tasks) &&
            runtime->worker.objects.count == 0 && list_empty(&runtime->watches) && list_empty(&runtime->place_waits) &&
            list_empty(&runtime->takers) && runtime->worker.readers.by_serial.count == 0;
 }

@@ -31,8 +31,8 @@ void actor_part(actor *actor) {
 static void fail_waiting(actor *actor, failure *why) {
     actor->feeding = true;
     while (!list_empty(&actor->waiting)) {
-        actor_call *call = actor_call_at(actor->waiting.next);
-        invocation_end_failure(&call->invocation, actor_call_failure(call, why->code, "never ran", failure_ref(why)));
+        invocation *invocation = &actor_call_at(actor->waiting.next)->invocation;
+        invocation_fail(invocation, why->code, "never ran", failure_ref(why));
     }
     actor->feeding = false;
 }
@@ -159,13 +159,12 @@ void actor_feed(actor *actor) {
         if (!arguments_are_settled(arguments)) break; /* holds back those after it */
         if (arguments->failed != NULL) {
             failure *cause = failure_ref(arguments->failed);
-            invocation_end_failure(&call->invocation, actor_call_failure(call, cause->code, "could not start", cause));
+            invocation_fail(&call->invocation, cause->code, "could not start", cause);
             continue;
         }
         mr_status status = actor_call_send(call);
         if (status == MR_BUSY || status == MR_CLOSED) break;
-        if (status != MR_OK)
-            invocation_end_failure(&call->invocation, actor_call_failure(call, status, mr_last_error(), NULL));
+        if (status != MR_OK) invocation_fail(&call->invocation, status, mr_last_error(), NULL);
     }
     actor->feeding = false;
     core_worker_stir(actor->actors->worker);
@@ -197,7 +196,7 @@ void actors_expect_end(actors *actors, mr_actor id) {
 /* Calls sent to other processes fail with their link; calls in this process will never be run. */
 static void fail_here(actor *actor, failure *why) {
     for (actor_call *call; (call = actor_call_here(actor, 0)) != NULL;)
-        invocation_end_failure(&call->invocation, actor_call_failure(call, why->code, "was lost", failure_ref(why)));
+        invocation_fail(&call->invocation, why->code, "was lost", failure_ref(why));
 }
 
 void actors_over(actors *actors, failure *why) {
@@ -236,16 +235,13 @@ static bool show(const actor *actor, const list *calls, bool sent, task_snapshot
         const invocation *invocation = &actor_call_at(at)->invocation;
         bool settled = arguments_are_settled(&invocation->arguments);
         task_snapshot snapshot = {.is_call = true,
-                                  .name = invocation->name->text,
-                                  .result = invocation->result,
-                                  .arguments = &invocation->arguments,
+                                  .invocation = invocation,
                                   .state = sent      ? TASK_SNAPSHOT_SENT
                                            : settled ? TASK_SNAPSHOT_QUEUED
                                                      : TASK_SNAPSHOT_ARGUMENTS,
                                   .process = !sent                 ? 0
                                              : actor->link != NULL ? actor->link->process
                                                                    : invocation->worker->objects.process,
-                                  .since_us = invocation->since_us,
                                   .actor = actor->id,
                                   .actor_state = state_names[actor->state]};
         if (!fn(context, &snapshot)) return false;

@@ -24,7 +24,7 @@ typedef struct actors {
     list known;           /* of actor */
     map by_key;           /* the same, by id */
     struct actor *recent; /* actor called last; NULL: none */
-    slab slab;            /* of actor_call */
+    slab slab;            /* of actor_call: calls without an answer */
     list creations;       /* actors not requested from the node yet */
     uint64_t next_serial;
 } actors;
@@ -39,8 +39,8 @@ typedef struct actor_plan {
 } actor_plan;
 
 typedef struct actor_birth { /* waits for the node's response; lives until told */
-    void (*told)(struct actor_birth *birth, const failure *refused); /* NULL: the node has taken it */
-    bool due;                                                        /* whether `told` will come; see actors_create */
+    void (*told)(struct actor_birth *birth, failure *refused); /* NULL: the node has taken it */
+    bool due;                                                  /* whether `told` will come; see actors_create */
 } actor_birth;
 
 /* Requests an actor from the node. If all arguments are ready, `birth` is told the node's response (MR_EXISTS for a
@@ -59,8 +59,6 @@ MR_MUST mr_status actors_submit(actors *actors, mr_actor actor, invocation_plan 
 object *actors_submit_straight(actors *actors, mr_actor actor, interned_name *name, const mr_arg *args, size_t count);
 /* Hint: a call to this actor will probably be sent in a moment. */
 void actors_foresee(const actors *actors, mr_actor actor);
-bool actors_have_calls(const actors *actors);                 /* calls without an answer; visits all */
-void actors_cancel_children(actors *actors, uint64_t parent); /* calls made by this run of a body */
 /* Ends an actor that was not requested from the node yet because its arguments are pending. False: no such actor. */
 bool actors_kill_unborn(actors *actors, mr_actor actor);
 /* The program itself ends the actor: failures of its calls are not logged if the program does not read them. */

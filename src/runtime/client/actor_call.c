@@ -13,7 +13,6 @@ static void call_free(wire_call *wire) {
     actors *actors = call->actor->actors;
     actor *actor = call->actor;
     invocation_fini(&call->invocation);
-    call->actor = NULL; /* belongs to no actor */
     slab_give(&actors->slab, call);
     if (--actor->open == 0 && actor->parting) actor_part(actor);
 }
@@ -22,10 +21,6 @@ static void describe(const invocation *invocation, char *out, size_t size) {
     const actor_call *call = (const actor_call *)(const void *)invocation; /* its first field */
     snprintf(out, size, "method '%s' of actor %llx", invocation->name->text,
              (unsigned long long)call->actor->id.word[1]);
-}
-
-failure *actor_call_failure(const actor_call *call, mr_status code, const char *message, failure *cause) {
-    return invocation_failure(&call->invocation, describe, code, message, cause);
 }
 
 /* Lost with the actor's process: waits for the next one, among those that wait already, in the order they were made. */
@@ -46,7 +41,7 @@ static __attribute__((noinline)) void end_otherwise(actor_call *call, const rpc_
     actor *actor = call->actor;
     bool lost;
     wire_values values;
-    failure *failed = invocation_outcome(&call->invocation, result, describe, &values, &lost);
+    failure *failed = invocation_outcome(&call->invocation, result, &values, &lost);
     if (lost && try_again(call)) {
         failure_unref(failed);
         if (result->why == NULL) actor_feed(actor); /* the actor lives: only its results are lost */
@@ -54,10 +49,7 @@ static __attribute__((noinline)) void end_otherwise(actor_call *call, const rpc_
     }
     if (lost) {
         if (failed != NULL && worker_exit_was_wished(failed->message)) invocation_expect_failure(&call->invocation);
-        char origin[INVOCATION_TEXT_MAX];
-        describe(&call->invocation, origin, sizeof origin);
-        failed = core_worker_lost(actor->actors->worker, failed, MR_ACTOR_DIED, "the actor died while it ran or waited",
-                                  origin);
+        failed = invocation_lost(&call->invocation, MR_ACTOR_DIED, "the actor died while it ran or waited", failed);
     }
     if (failed != NULL)
         invocation_end_failure(&call->invocation, failed);
@@ -74,13 +66,6 @@ static void call_done(wire_call *wire, const rpc_call_result *result) {
 
 /* ---- Sending. */
 
-static mr_status send_call(actor *actor, actor_call *call) {
-    MR_TRY(invocation_send(&call->invocation, actor->link, &actor->id));
-    list_remove(&call->invocation.place);
-    list_push_back(&actor->sent, &call->invocation.place);
-    return MR_OK;
-}
-
 /* To the worker of this process: the actor calls itself. */
 static mr_status send_here(actor *actor, actor_call *call) {
     if (call->invocation.streams)
@@ -88,15 +73,17 @@ static mr_status send_here(actor *actor, actor_call *call) {
                          call->invocation.name->text);
     core_worker *worker = actor->actors->worker;
     MR_TRY(worker->worker_ops->call_here(worker->worker, &call->invocation, actor->id, call->number));
-    list_remove(&call->invocation.place);
-    list_push_back(&actor->sent, &call->invocation.place);
     call->here = true;
     return MR_OK;
 }
 
 mr_status actor_call_send(actor_call *call) {
     actor *actor = call->actor;
-    return actor->state == ACTOR_HERE ? send_here(actor, call) : send_call(actor, call);
+    MR_TRY(actor->state == ACTOR_HERE ? send_here(actor, call)
+                                      : invocation_send(&call->invocation, actor->link, &actor->id));
+    list_remove(&call->invocation.place);
+    list_push_back(&actor->sent, &call->invocation.place);
+    return MR_OK;
 }
 
 static void settled(arguments *arguments) {
@@ -109,7 +96,7 @@ static void start(invocation *invocation) {
     call->number = ++actor->calls;
     const arguments *arguments = &invocation->arguments;
     bool ready = actor_is_free(actor) && arguments_are_settled(arguments) && arguments->failed == NULL;
-    if (ready && send_call(actor, call) == MR_OK) {
+    if (ready && actor_call_send(call) == MR_OK) {
         core_worker_stir(actor->actors->worker);
         return;
     }
@@ -130,25 +117,9 @@ static mr_status cancel(invocation *invocation, wire_how how) {
     core_worker *worker = invocation->worker;
     if (call->here && alone) worker->worker_ops->spare_children(worker->worker, here);
     if (call->here) worker->worker_ops->cancel(worker->worker, here);
-    invocation_end_failure(invocation, actor_call_failure(call, MR_CANCELLED, "cancelled", NULL));
+    invocation_fail(invocation, MR_CANCELLED, "cancelled", NULL);
     actor_feed(actor); /* it may have held back others */
     return MR_OK;
-}
-
-bool actors_have_calls(const actors *actors) {
-    for (uint32_t i = 0; i < actors->slab.count; i++) {
-        const actor_call *call = slab_at(&actors->slab, i);
-        if (call->actor != NULL) return true;
-    }
-    return false;
-}
-
-void actors_cancel_children(actors *actors, uint64_t parent) {
-    for (uint32_t i = 0; i < actors->slab.count; i++) {
-        actor_call *call = slab_at(&actors->slab, i);
-        if (call->actor == NULL || call->invocation.parent != parent) continue;
-        if (cancel(&call->invocation, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* it has just ended */
-    }
 }
 
 /* ---- Submitting. */
@@ -182,7 +153,7 @@ static mr_status begin_call(actor_call *call, const invocation_plan *plan) {
     return MR_OK;
 }
 
-static const invocation_ops call_ops = {.start = start, .fail = invocation_end_failure, .cancel = cancel};
+static const invocation_ops call_ops = {.start = start, .cancel = cancel, .describe = describe};
 
 /* Fields of a call's record before it is sent. */
 static inline void name_call(actor_call *call, actor *actor, uint32_t retries) {
@@ -240,9 +211,7 @@ mr_status actors_submit(actors *actors, mr_actor id, invocation_plan *plan, int 
         if (status != MR_OK) invocation_fini(&call->invocation);
     }
     plan->straight = NULL;
-    if (status == MR_OK) return MR_OK;
-    call->actor = NULL; /* belongs to no actor */
-    slab_give(&actors->slab, call);
+    if (status != MR_OK) slab_give(&actors->slab, call);
     return status;
 }
 

@@ -68,7 +68,6 @@ static inline bool actor_is_free(const actor *actor) {
 /* Sends a call whose arguments are ready to the actor's process. As invocation_send. */
 mr_status actor_call_send(actor_call *call);
 actor_call *actor_call_here(const actor *actor, uint64_t number); /* given to our worker; number 0: any; NULL: none */
-failure *actor_call_failure(const actor_call *call, mr_status code, const char *message, failure *cause);
 
 /* ---- actor_create.c: actors not requested from the node yet. */
 

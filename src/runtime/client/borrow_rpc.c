@@ -42,12 +42,6 @@ typedef struct plea { /* a request to cancel a borrowed object */
     wire_how how;
 } plea;
 
-typedef struct owed {
-    list place;
-    rpc_call_token token;
-    bool again;
-} owed;
-
 /* ---- Ways to owners. */
 
 static void way_opened(peer_link_user *user) { borrow_rpc_feed(container_of(user, way, user)->rpc); }
@@ -108,9 +102,9 @@ static void way_closed(peer_link_user *user, const cause *why) {
             fetch_end(container_of(at, fetch, place), NULL, gone_failure(why->text));
     for (list *at; (at = list_pop_front(&way->pleas)) != NULL;) wire_call_end(&container_of(at, plea, place)->call);
     const map *theirs = map_get(&objects->owners, way->process);
-    map_entry entry;
-    for (size_t at = 0; theirs != NULL && (at = map_next(theirs, at, &entry)) != 0;)
-        ((object *)entry.value)->borrowed_ref.state = BORROWED_REF_LOST;
+    if (theirs != NULL) {
+        map_for_each (slot, theirs) ((object *)slot.value)->borrowed_ref.state = BORROWED_REF_LOST;
+    }
     free(way);
 }
 
@@ -187,9 +181,8 @@ static void fetched(wire_call *call, const rpc_call_result *result) {
     objects *objects = &fetch->rpc->worker->objects;
     value_pack *values;
     failure *failed;
-    object *object = fetch->object == NULL
-                         ? NULL
-                         : object_hold(fetch->object); /* stays, even if references are released meanwhile */
+    object *object = fetch->object; /* stays, even if references are released meanwhile */
+    if (object != NULL) object_hold(object);
     wire_outcome(call, result, "object of another process", &values, &failed);
     if (values != NULL && values->count != 1) {
         value_pack_unref(values);
@@ -320,15 +313,9 @@ static const objects_ops object_ops = {wanted, let_go, abandoned};
 
 /* ---- Answering. */
 
-static mr_status say_again(borrow_rpc *rpc, rpc_call_token token, bool again) {
-    return wire_answer(rpc->worker->rpc, token, span_of("", again ? 1 : 0));
-}
-
-/* Heard, or to be asked again: now, or when there is room for it. */
+/* Heard, or to be asked again. */
 static void acknowledge(borrow_rpc *rpc, rpc_call_token token, bool again) {
-    if (say_again(rpc, token, again) != MR_BUSY) return;
-    owed *owed = XNEW(struct owed, .token = token, .again = again);
-    list_push_back(&rpc->owed, &owed->place);
+    reply_queue_acknowledge(&rpc->worker->replies, rpc->worker->rpc, token, again);
 }
 
 static void cancel_asked(borrow_rpc *rpc, const rpc_call_request *request) {
@@ -353,15 +340,6 @@ static void borrow_asked(borrow_rpc *rpc, const rpc_call_request *request) {
     else
         borrow_take_back(&rpc->borrow, request->token.link.v, serials, count);
     acknowledge(rpc, request->token, false);
-}
-
-static void answer_owed(borrow_rpc *rpc) {
-    list_for_each (at, &rpc->owed) {
-        owed *owed = container_of(at, struct owed, place);
-        if (say_again(rpc, owed->token, owed->again) == MR_BUSY) continue;
-        list_remove(&owed->place);
-        free(owed);
-    }
 }
 
 bool borrow_rpc_request(borrow_rpc *rpc, const rpc_call_request *request) {
@@ -392,58 +370,58 @@ static void keep(borrow_rpc *rpc, object *object, borrow_gate *gate) {
     if (object->borrowed_ref.state != BORROWED_REF_LOST && !object->fetching) start_fetch(rpc, object, true);
 }
 
+static void keep_ref(borrow_rpc *rpc, const attachment_ref *ref, borrow_gate *gate) {
+    if (ref->is_actor)
+        borrow_keep(&rpc->worker->handles.borrow, &ref->handle->ref, gate);
+    else if (is_on_loan(ref->object))
+        keep(rpc, ref->object, gate);
+}
+
 void borrow_rpc_keep_all(borrow_rpc *rpc, const value_pack *values, borrow_gate *gate) {
     const attachment *attachment = values->attachment;
     for (uint32_t i = 0; attachment != NULL && i < attachment->ref_count; i++)
-        if (is_on_loan(attachment->refs[i].object)) keep(rpc, attachment->refs[i].object, gate);
-    for (uint32_t i = 0; attachment != NULL && i < attachment->handle_count; i++)
-        borrow_keep(&rpc->worker->handles.borrow, &attachment->handles[i].handle->ref, gate);
+        keep_ref(rpc, &attachment->refs[i], gate);
 }
 
 bool borrow_rpc_through(borrow_rpc *rpc, borrow_gate *gate) {
-    if (gate->left == 0) return true;
-    (void)borrow_feed(&rpc->borrow);
+    if (borrow_through(&rpc->borrow, gate)) return true;
     actor_handles_feed(&rpc->worker->handles);
     return false;
 }
 
-typedef struct rest { /* objects that a value pack referred to, held while it is freed */
-    object **loans;
-    actor_handle **handles;
-    uint32_t loan_count, handle_count;
-} rest;
-
-static mr_status rest_of(const attachment *attachment, rest *out) {
-    MR_TRY(alloc_try(((size_t)attachment->ref_count + attachment->handle_count + 1) * sizeof(void *), &out->loans));
-    out->handles = (actor_handle **)(void *)(out->loans + attachment->ref_count);
-    for (uint32_t i = 0; i < attachment->ref_count; i++)
-        if (is_on_loan(attachment->refs[i].object))
-            out->loans[out->loan_count++] = object_hold(attachment->refs[i].object);
-    for (uint32_t i = 0; i < attachment->handle_count; i++) {
-        actor_handle_use(attachment->handles[i].handle);
-        out->handles[out->handle_count++] = attachment->handles[i].handle;
+/* Copies those references that may have to be kept, each of them held. */
+static mr_status hold_refs(const attachment *attachment, attachment_ref **out, uint32_t *count) {
+    MR_TRY(alloc_try(((size_t)attachment->ref_count + 1) * sizeof(attachment_ref), out));
+    for (uint32_t i = 0; i < attachment->ref_count; i++) {
+        const attachment_ref *ref = &attachment->refs[i];
+        if (ref->is_actor)
+            actor_handle_use(ref->handle);
+        else if (is_on_loan(ref->object))
+            object_hold(ref->object);
+        else
+            continue;
+        (*out)[(*count)++] = *ref;
     }
     return MR_OK;
 }
 
 void borrow_rpc_keep_rest(borrow_rpc *rpc, value_pack *values, borrow_gate *gate) {
-    rest rest = {0};
-    if (values->attachment != NULL && rest_of(values->attachment, &rest) != MR_OK) {
+    attachment_ref *refs = NULL;
+    uint32_t count = 0;
+    if (values->attachment != NULL && hold_refs(values->attachment, &refs, &count) != MR_OK) {
         error_clear();
-        borrow_rpc_keep_all(rpc, values,
-                            gate); /* without memory for a closer check: unneeded references are returned later */
+        borrow_rpc_keep_all(rpc, values, gate); /* unneeded references are returned later */
     }
     value_pack_unref(values);
-    for (uint32_t i = 0; i < rest.loan_count; i++) {
-        if (rest.loans[i]->holds > 1) keep(rpc, rest.loans[i], gate);
-        object_drop(&rpc->worker->objects, rest.loans[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        attachment_ref *ref = &refs[i];
+        if (ref->is_actor ? actor_handle_had(ref->handle) > 1 : ref->object->holds > 1) keep_ref(rpc, ref, gate);
+        if (ref->is_actor)
+            actor_handle_unuse(&rpc->worker->handles, ref->handle);
+        else
+            object_drop(&rpc->worker->objects, ref->object);
     }
-    for (uint32_t i = 0; i < rest.handle_count; i++) {
-        if (actor_handle_had(rest.handles[i]) > 1)
-            borrow_keep(&rpc->worker->handles.borrow, &rest.handles[i]->ref, gate);
-        actor_handle_unuse(&rpc->worker->handles, rest.handles[i]);
-    }
-    free(rest.loans);
+    free(refs);
 }
 
 /* ---- Life. */
@@ -465,7 +443,6 @@ void borrow_rpc_feed(borrow_rpc *rpc) {
             if (!send_plea(way, container_of(item, plea, place))) break;
     }
     fail_unreachable(rpc);
-    answer_owed(rpc);
     borrow_rpc_answer_again(rpc);
 }
 
@@ -476,7 +453,6 @@ void borrow_rpc_init(borrow_rpc *rpc, core_worker *worker) {
     borrow_init(&rpc->borrow, &ops, rpc);
     list_init(&rpc->askers);
     list_init(&rpc->answers);
-    list_init(&rpc->owed);
     list_init(&rpc->unreachable);
 }
 
@@ -487,13 +463,11 @@ void borrow_rpc_start(borrow_rpc *rpc) {
 
 void borrow_rpc_fini(borrow_rpc *rpc) {
     borrow_rpc_askers_fini(rpc);
-    for (list *at; (at = list_pop_front(&rpc->owed)) != NULL;) free(container_of(at, owed, place));
     map_entry entry;
     while (map_next(&rpc->fetches, 0, &entry) != 0) fetch_drop(entry.value);
-    for (size_t at = 0; (at = map_next(&rpc->routes, at, &entry)) != 0;) {
-        way *way = entry.value;
-        peer_link_leave(&way->user);
-        free(way);
+    map_for_each (slot, &rpc->routes) {
+        peer_link_leave(&((way *)slot.value)->user);
+        free(slot.value);
     }
     map_fini(&rpc->routes);
     map_fini(&rpc->fetches);

@@ -26,7 +26,6 @@ typedef struct borrow_rpc {
     map fetches;      /* place of an object → fetch of its outcome */
     list askers;      /* fetches of our outcomes by other processes */
     list answers;     /* of these: outcome ready, no room for the answer */
-    list owed;        /* answers to BORROW and RETURN that found no room */
     list unreachable; /* fetches from unreachable owners: about to fail */
 } borrow_rpc;
 
@@ -46,8 +45,7 @@ MR_MUST mr_status borrow_rpc_cancel(borrow_rpc *rpc, object *object, wire_how ho
 
 /* After the last keep: closes the list of the gate. True: the gate is open already, and its `open` is not called. */
 bool borrow_rpc_through(borrow_rpc *rpc, borrow_gate *gate);
-/* Keeps, through the gate, the references of a received value pack whose values are not here, and its actor handles.
- * */
+/* Keeps, through the gate, the references of a received value pack whose values are not here, and actor handles. */
 void borrow_rpc_keep_all(borrow_rpc *rpc, const value_pack *values, borrow_gate *gate);
 /* Releases a value pack, a reference to which is taken over; the parts that this process still uses are kept through
  * the gate. */

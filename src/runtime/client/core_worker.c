@@ -202,13 +202,6 @@ mr_status core_worker_use(core_worker *worker, uint64_t process, peer_link_user 
     return say_gone(peer_links_use(&worker->links, process, user, out));
 }
 
-failure *core_worker_lost(core_worker *worker, failure *cause, mr_status code, const char *message,
-                          const char *origin) {
-    if (worker->over == NULL) return failure_create(code, message, origin, cause);
-    failure_unref(cause);
-    return failure_create(worker->over->code, "was lost", origin, failure_ref(worker->over));
-}
-
 /* The request does not overtake earlier messages: a task requests a worker in a group that the node already knows. */
 mr_status core_worker_ask_node(core_worker *worker, wire_method method, const wire_message *message, wire_call *call) {
     if (worker->over != NULL) return failure_raise(worker->over);

@@ -91,7 +91,7 @@ typedef struct core_worker {
     placement_cache cache;
     worker *worker; /* owned; NULL in a driver; worker_attach sets it between core_worker_init and core_worker_start */
     const core_worker_worker_ops *worker_ops;
-    reply_queue replies; /* answers to queries that found no room */
+    reply_queue replies; /* answers that found no room: to queries, and about borrowed references */
     list deferrals;      /* likewise messages to the node; owned */
     event_writer writer; /* latest calls of the worker */
 
@@ -148,7 +148,3 @@ MR_MUST mr_status core_worker_ask_node(core_worker *worker, wire_method method, 
 /* The same for messages without an answer: sent in order, now or when there is room; the end of the node is detected by
  * other means. */
 void core_worker_tell_node(core_worker *worker, wire_method method, span fields);
-
-/* Failure of a call that was lost with its link: the node's end, or else `code` and `message` with the cause, a
- * reference to which is taken over. */
-failure *core_worker_lost(core_worker *worker, failure *cause, mr_status code, const char *message, const char *origin);

@@ -70,16 +70,17 @@ static mr_arg age_of(const rows *rows, int64_t since_us) {
 static mr_arg task_row(rows *rows, const task_snapshot *snapshot) {
     static const char *const states[] = {
         [TASK_SNAPSHOT_ARGUMENTS] = "arguments", [TASK_SNAPSHOT_QUEUED] = "queued", [TASK_SNAPSHOT_SENT] = "sent"};
+    const invocation *invocation = snapshot->invocation;
     report *report = &rows->report;
     char need[RESOURCES_TEXT_MAX] = "";
     if (snapshot->need != NULL) resources_text(snapshot->need, need, sizeof need);
     mr_arg worker = snapshot->process == 0 ? mr_nil() : report_id_arg(report, 'p', snapshot->process, 0);
     mr_arg actor =
         !snapshot->is_call ? mr_nil() : report_id_arg(report, 'a', snapshot->actor.word[0], snapshot->actor.word[1]);
-    return REPORT_MAP(report, {"id", id_of(rows, snapshot->is_call ? 'c' : 't', snapshot->result->ref)},
-                      {"kind", mr_str(snapshot->is_call ? "call" : "task")}, {"name", mr_str(snapshot->name)},
-                      {"state", mr_str(states[snapshot->state])}, {"age_us", age_of(rows, snapshot->since_us)},
-                      {"waits_for", waits_for(rows, snapshot->arguments)}, {"worker", worker},
+    return REPORT_MAP(report, {"id", id_of(rows, snapshot->is_call ? 'c' : 't', invocation->result->ref)},
+                      {"kind", mr_str(snapshot->is_call ? "call" : "task")}, {"name", mr_str(invocation->name->text)},
+                      {"state", mr_str(states[snapshot->state])}, {"age_us", age_of(rows, invocation->since_us)},
+                      {"waits_for", waits_for(rows, &invocation->arguments)}, {"worker", worker},
                       {"needs", snapshot->need != NULL ? report_copy(report, span_of(need, strlen(need))) : mr_nil()},
                       {"retries", snapshot->is_call ? mr_nil() : mr_int(snapshot->retries)}, {"actor", actor},
                       {"actor_state", snapshot->is_call ? mr_str(snapshot->actor_state) : mr_nil()});
@@ -88,7 +89,7 @@ static mr_arg task_row(rows *rows, const task_snapshot *snapshot) {
 static bool add_task(void *context, const task_snapshot *snapshot) {
     rows *rows = context;
     uint64_t wanted = rows->question->serial;
-    if (wanted != 0 && snapshot->result->ref.word[1] != wanted) return true;
+    if (wanted != 0 && snapshot->invocation->result->ref.word[1] != wanted) return true;
     if (report_wants(&rows->list)) report_add(&rows->report, &rows->list, task_row(rows, snapshot));
     return wanted == 0;
 }
@@ -106,7 +107,7 @@ static uint64_t bytes_of(const object *object) {
 
 static bool note_arguments(void *context, const task_snapshot *snapshot) {
     rows *rows = context;
-    const arguments_futures *futures = snapshot->arguments->futures;
+    const arguments_futures *futures = snapshot->invocation->arguments.futures;
     if (futures != NULL && map_reserve(&rows->arguments, futures->count) != MR_OK) {
         error_clear(); /* then less is known */
         return false;

@@ -11,6 +11,8 @@
 #include "runtime/client/core_worker.h"
 #include "runtime/refs/attachment.h"
 
+enum { ORIGIN_MAX = 340 };
+
 static mr_status keep_results(invocation *invocation, const invocation_plan *plan) {
     invocation->results = NULL;
     invocation->returns = plan->returns;
@@ -56,6 +58,7 @@ void invocation_fini(invocation *invocation) {
     arguments_fini(&invocation->arguments);
     interned_name_unref(invocation->name);
     if (invocation->results != NULL) free(invocation->results);
+    invocation->worker = NULL;
 }
 
 void invocation_expect_failure(invocation *invocation) {
@@ -221,6 +224,15 @@ mr_status invocation_spare_children(const invocation *invocation, const peer_lin
     return status == MR_BUSY ? status : MR_OK; /* a link that closes takes it along anyway */
 }
 
+/* The end of one invocation may end others and create new ones: the loop visits the slab's current content. */
+void invocations_cancel_children(const slab *slab, uint64_t parent) {
+    for (uint32_t i = 0; i < slab->count; i++) {
+        invocation *invocation = slab_at(slab, i);
+        if (invocation->worker == NULL || invocation->call.ended || invocation->parent != parent) continue;
+        if (invocation->ops->cancel(invocation, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* it has just ended */
+    }
+}
+
 void invocations_start(list *group) {
     for (list *at; (at = list_pop_front(group)) != NULL;) {
         invocation *invocation = container_of(at, struct invocation, group);
@@ -234,7 +246,7 @@ void invocations_drop(list *group) {
     while (!list_empty(group)) {
         invocation *invocation = container_of(group->prev, struct invocation, group);
         invocation->held = false;
-        invocation->ops->fail(invocation, failure_create(MR_CANCELLED, "its batch was dropped", "", NULL));
+        invocation_end_failure(invocation, failure_create(MR_CANCELLED, "its batch was dropped", "", NULL));
     }
 }
 
@@ -248,11 +260,17 @@ mr_status invocation_send(invocation *invocation, peer_link *link, const mr_acto
     return status;
 }
 
-failure *invocation_failure(const invocation *invocation, invocation_describe_fn *describe, mr_status code,
-                            const char *message, failure *cause) {
-    char origin[INVOCATION_TEXT_MAX];
-    describe(invocation, origin, sizeof origin);
+static failure *failure_of(const invocation *invocation, mr_status code, const char *message, failure *cause) {
+    char origin[ORIGIN_MAX];
+    invocation->ops->describe(invocation, origin, sizeof origin);
     return failure_create(code, message, origin, cause);
+}
+
+failure *invocation_lost(const invocation *invocation, mr_status code, const char *message, failure *cause) {
+    failure *over = invocation->worker->over;
+    if (over == NULL) return failure_of(invocation, code, message, cause);
+    failure_unref(cause);
+    return failure_of(invocation, over->code, "was lost", failure_ref(over));
 }
 
 /* Takes the objects that the values name and refer to. */
@@ -292,49 +310,28 @@ bool invocation_end_small(invocation *invocation, const rpc_call_result *result)
     return true;
 }
 
-failure *invocation_outcome(invocation *invocation, const rpc_call_result *result, invocation_describe_fn *describe,
-                            wire_values *values, bool *lost) {
+failure *invocation_outcome(invocation *invocation, const rpc_call_result *result, wire_values *values, bool *lost) {
     failure *failed = NULL;
     *lost = result->why != NULL;
     if (result->status != MR_OK) {
-        char origin[INVOCATION_TEXT_MAX];
-        describe(invocation, origin, sizeof origin);
+        char origin[ORIGIN_MAX];
+        invocation->ops->describe(invocation, origin, sizeof origin);
         return wire_failure(result, origin);
     }
     mr_status status = read_values(invocation, result, values, &failed);
     *lost = status == MR_OBJECT_LOST;
-    return status == MR_OK ? failed : invocation_failure(invocation, describe, status, mr_last_error(), NULL);
+    return status == MR_OK ? failed : failure_of(invocation, status, mr_last_error(), NULL);
 }
 
-/* The objects that an ended request has made, and now gives away. */
-typedef struct results {
-    objects *objects;
-    object *one, **all;
-    uint32_t count;
-} results;
-
-/* The record goes, the objects stay held by us. */
-static results leave_record(invocation *invocation) {
-    results results = {&invocation->worker->objects, invocation->result, invocation->results, invocation->returns};
+/* The record goes, the objects that it has made stay held by the caller: the array is `one` or the caller's own. */
+static object **leave_record(invocation *invocation, object **one) {
+    object **results = invocation->results;
+    *one = invocation->result;
     invocation->results = NULL;
     list_remove(&invocation->place);
     list_remove(&invocation->group);
     wire_call_end(&invocation->call);
-    return results;
-}
-
-static object *result_at(const results *results, uint32_t index) {
-    return results->all == NULL ? results->one : results->all[index];
-}
-
-static void fail_results(const results *results, failure *failed) {
-    for (uint32_t i = 0; i < results->count; i++) {
-        object *object = result_at(results, i);
-        object_fail(results->objects, object, failed);
-        object_drop(results->objects, object);
-    }
-    failure_unref(failed);
-    free(results->all);
+    return results != NULL ? results : one;
 }
 
 /* Values that do not fit into their objects must last. */
@@ -348,24 +345,36 @@ static bool are_small(const value_pack_view *view) {
 
 void invocation_end_values(invocation *invocation, wire_values *values) {
     mr_status status = values->owner == NULL && !are_small(&values->view) ? wire_values_keep(values) : MR_OK;
-    results results = leave_record(invocation);
     if (status != MR_OK) {
-        fail_results(&results, failure_create(status, mr_last_error(), "", NULL));
+        invocation_end_failure(invocation, failure_create(status, mr_last_error(), "", NULL));
         return;
     }
-    for (uint32_t i = 0; i < results.count; i++) {
-        object *object = result_at(&results, i);
+    objects *objects = &invocation->worker->objects;
+    uint32_t count = invocation->returns;
+    object *one, **all = leave_record(invocation, &one);
+    for (uint32_t i = 0; i < count; i++) {
         if (values->owner != NULL)
-            object_fulfil(results.objects, object, values->owner, i);
+            object_fulfil(objects, all[i], values->owner, i);
         else
-            object_fulfil_small(results.objects, object, value_pack_view_entry(&values->view, i).bytes);
-        object_drop(results.objects, object);
+            object_fulfil_small(objects, all[i], value_pack_view_entry(&values->view, i).bytes);
+        object_drop(objects, all[i]);
     }
     value_pack_unref(values->owner);
-    free(results.all);
+    if (all != &one) free(all);
 }
 
 void invocation_end_failure(invocation *invocation, failure *failed) {
-    results results = leave_record(invocation);
-    fail_results(&results, failed);
+    objects *objects = &invocation->worker->objects;
+    uint32_t count = invocation->returns;
+    object *one, **all = leave_record(invocation, &one);
+    for (uint32_t i = 0; i < count; i++) {
+        object_fail(objects, all[i], failed);
+        object_drop(objects, all[i]);
+    }
+    failure_unref(failed);
+    if (all != &one) free(all);
+}
+
+void invocation_fail(invocation *invocation, mr_status code, const char *message, failure *cause) {
+    invocation_end_failure(invocation, failure_of(invocation, code, message, cause));
 }

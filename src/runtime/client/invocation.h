@@ -1,6 +1,6 @@
 /* invocation.h — caller's record of a task or actor call, from its submission to its results: the common part of both.
  *
- *  invocation_init ──► arguments settled ── invocation_send ──► answered ──► request_end: the results are there
+ *  invocation_init ──► arguments settled ── invocation_send ──► answered ──► invocation_end_…: the results are there
  *                          └──────────────────────────────────────────────┘
  *
  * An invocation holds its result objects, and a reference to its name. Records are recycled: invocation_init sets every
@@ -18,9 +18,9 @@ typedef struct invocation invocation;
 struct invocation {
     slab_place slot;
     wire_call call;
-    list place; /* in a list of its owner */
-    struct core_worker *worker;
-    interned_name *name; /* a reference */
+    list place;                 /* in a list of its owner */
+    struct core_worker *worker; /* NULL: the record is not in use */
+    interned_name *name;        /* a reference */
     arguments arguments;
     object *result;   /* held: the first one */
     object **results; /* all of them, held, if there are several; owned */
@@ -35,8 +35,9 @@ struct invocation {
 
 typedef struct invocation_ops {                                /* differences between a task and an actor call */
     void (*start)(invocation *invocation);                     /* of an invocation that was held */
-    void (*fail)(invocation *invocation, failure *failed);     /* before it was sent; the reference is taken over */
     mr_status (*cancel)(invocation *invocation, wire_how how); /* as invocation_cancel */
+    /* Writes a text such as "task 'add'". */
+    void (*describe)(const invocation *invocation, char *out, size_t size);
 } invocation_ops;
 
 typedef struct invocation_plan {
@@ -82,8 +83,7 @@ static inline size_t invocation_words(const interned_name *name, const mr_arg *a
 }
 /* Fills in the record of an invocation sent that way, except its call and its ops. As invocation_init; cannot fail. */
 void invocation_sent(invocation *invocation, struct core_worker *worker, interned_name *name, object *result);
-/* Keeps the arguments, at least one, for a retry: the same words, `count` as returned by invocation_words.
- * */
+/* Keeps the arguments, at least one, for a retry: the same words, `count` as returned by invocation_words. */
 void invocation_keep_words(invocation *invocation, const uint64_t words[INVOCATION_WORDS], size_t count);
 
 /* Cancels the invocation that makes this object. MR_NOT_FOUND: no invocation makes it, or it is ready. By force only:
@@ -92,16 +92,16 @@ MR_MUST mr_status invocation_cancel(const object *result, wire_how how);
 /* For an invocation sent there, before its cancellation: its children go on. MR_BUSY: no room for the message. */
 MR_MUST mr_status invocation_spare_children(const invocation *invocation, const peer_link *link);
 
+/* Cancels the invocations that this run of a body has made; they are the first fields of the slab's records. */
+void invocations_cancel_children(const slab *slab, uint64_t parent);
+
 /* Of a batch: starts the invocations of the list, in order; or cancels them all. */
 void invocations_start(list *group);
 void invocations_drop(list *group);
 
-typedef void invocation_describe_fn(const invocation *invocation, char *out, size_t size); /* "task 'add'" */
-enum { INVOCATION_TEXT_MAX = 340 };
-
-/* A failure of this invocation; the reference to the cause is taken over. */
-failure *invocation_failure(const invocation *invocation, invocation_describe_fn *describe, mr_status code,
-                            const char *message, failure *cause);
+/* The failure of an invocation that was lost with its link: if the core worker is over, that is the cause; else the
+ * given one, a reference to which is taken over. */
+failure *invocation_lost(const invocation *invocation, mr_status code, const char *message, failure *cause);
 /* In `done` of an answered call: the worker knows the name from now on. */
 static inline void invocation_learn(const invocation *invocation, peer_link *link) {
     peer_link_learn(link, invocation->name->number);
@@ -113,10 +113,11 @@ bool invocation_end_small(invocation *invocation, const rpc_call_result *result)
 
 /* In `done` of its call: the outcome. NULL: *values, which invocation_end_values takes; else the failure. The objects
  * that the values name are taken, and the worker is told. *lost: lost with its link, or with those objects. */
-failure *invocation_outcome(invocation *invocation, const rpc_call_result *result, invocation_describe_fn *describe,
-                            wire_values *values, bool *lost);
+failure *invocation_outcome(invocation *invocation, const rpc_call_result *result, wire_values *values, bool *lost);
 
 /* Ends the invocation: wire_call_end, then its objects are fulfilled or fail. References are taken over. The record is
  * freed when this function returns; waiters may have been called. */
 void invocation_end_values(invocation *invocation, wire_values *values);
 void invocation_end_failure(invocation *invocation, failure *failed);
+/* The same with a failure of this invocation; the reference to the cause is taken over. */
+void invocation_fail(invocation *invocation, mr_status code, const char *message, failure *cause);

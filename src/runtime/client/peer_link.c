@@ -54,8 +54,7 @@ void peer_links_opened(peer_links *links, link_id link) {
     peer_link->open = true;
     list told;
     list_init(&told);
-    while (!list_empty(&peer_link->users)) {
-        list *at = list_pop_front(&peer_link->users);
+    for (list *at; (at = list_pop_front(&peer_link->users)) != NULL;) {
         list_push_back(&told, at);
         peer_link_user *user = container_of(at, peer_link_user, place);
         user->opened(user);

@@ -78,6 +78,11 @@ static void pulled(wire_call *call, const rpc_call_result *result) {
     object_drop(objects, whole);
 }
 
+/* Ends in `pulled`. */
+static void cancel_call(const core_worker *worker, const pull *pull) {
+    if (pull->call.id.number != 0 && rpc_cancel(worker->rpc, pull->call.id) != MR_OK) error_clear();
+}
+
 /* Leaves the line; the record goes when its call has ended. */
 static void pull_drop(pull *pull) {
     core_worker *worker = pull->stream->readers->worker;
@@ -88,8 +93,8 @@ static void pull_drop(pull *pull) {
     pull->stream = NULL;
     if (pull->call.id.number == 0)
         wire_call_end(&pull->call);
-    else if (rpc_cancel(worker->rpc, pull->call.id) != MR_OK) /* it ends in `pulled` */
-        error_clear();
+    else
+        cancel_call(worker, pull);
     if (peeked) object_unname(&worker->objects, object);
     object_drop(&worker->objects, object);
 }
@@ -155,8 +160,7 @@ static void whole_settled(object_waiter *waiter, object *whole) {
     list_for_each (at, &stream->pulls) {
         pull *pull = container_of(at, struct pull, place);
         if (pull->object->state != OBJECT_PENDING || MUTATED("no-end")) continue;
-        if (pull->call.id.number != 0 && rpc_cancel(stream->readers->worker->rpc, pull->call.id) != MR_OK)
-            error_clear();
+        cancel_call(stream->readers->worker, pull);
         fail_pull(stream, pull);
     }
     object_drop(&stream->readers->worker->objects, whole);
@@ -174,11 +178,7 @@ void stream_reader_unsent(const invocation *invocation) {
     stream_reader *stream = stream_reader_find(&invocation->worker->readers, invocation->result);
     if (stream == NULL) return;
     stream->number = 0; /* nothing is asked until it is sent again */
-    list_for_each (at, &stream->pulls) {
-        pull *pull = container_of(at, struct pull, place);
-        if (pull->call.id.number == 0) continue;
-        if (rpc_cancel(invocation->worker->rpc, pull->call.id) != MR_OK) error_clear();
-    }
+    list_for_each (at, &stream->pulls) cancel_call(invocation->worker, container_of(at, pull, place));
 }
 
 bool stream_reader_began(const invocation *invocation) {

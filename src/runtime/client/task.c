@@ -24,7 +24,6 @@ static void task_free(wire_call *call) {
     task *task = task_of(container_of(call, invocation, call));
     tasks *tasks = task->class->tasks;
     task->class->open--;
-    task->class = NULL; /* belongs to no class */
     invocation_fini(&task->invocation);
     slab_give(&tasks->slab, task);
 }
@@ -33,22 +32,12 @@ static void describe(const invocation *invocation, char *out, size_t size) {
     snprintf(out, size, "task '%s'", invocation->name->text);
 }
 
-/* The reference to the failure is taken over. */
-static void task_fail(task *task, failure *failed) {
-    task->class->tasks->open--;
-    invocation_end_failure(&task->invocation, failed);
-}
-
-static failure *task_failure(const task *task, mr_status code, const char *message, failure *cause) {
-    return invocation_failure(&task->invocation, describe, code, message, cause);
-}
-
 /* No worker will come for what is queued. */
 void scheduling_class_fail(scheduling_class *class, failure *why) {
     while (!list_empty(&class->queue)) {
         task *task = task_at(class->queue.next);
         class->queued--;
-        task_fail(task, task_failure(task, why->code, "could not run", failure_ref(why)));
+        invocation_fail(&task->invocation, why->code, "could not run", failure_ref(why));
     }
 }
 
@@ -100,7 +89,7 @@ void scheduling_class_feed(scheduling_class *class) {
         if (status == MR_BUSY || status == MR_CLOSED) break; /* on_room, or the link's end, comes */
         if (status != MR_OK) {
             class->queued--;
-            task_fail(task, task_failure(task, status, mr_last_error(), NULL));
+            invocation_fail(&task->invocation, status, mr_last_error(), NULL);
             continue;
         }
         if (lease->in_flight == 1 && class->service_us >= TASK_SERVICE_US_SHORT)
@@ -153,9 +142,8 @@ static void task_lost(task *task, failure *cause, bool began) {
         failure_unref(cause);
         return;
     }
-    char origin[INVOCATION_TEXT_MAX];
-    describe(&task->invocation, origin, sizeof origin);
-    task_fail(task, core_worker_lost(task->class->tasks->worker, cause, MR_WORKER_DIED, "its worker died", origin));
+    invocation *invocation = &task->invocation;
+    invocation_end_failure(invocation, invocation_lost(invocation, MR_WORKER_DIED, "its worker died", cause));
 }
 
 /* A task of this lease is done. */
@@ -197,20 +185,17 @@ static void task_done(wire_call *call, const rpc_call_result *result) {
     wire_values values;
     if (result->status == MR_OK) {
         invocation_learn(&task->invocation, lease->link);
-        class->tasks->open--;
         if (invocation_end_small(&task->invocation, result)) {
             lease_next(lease, give_back);
             return;
         }
-        class->tasks->open++;
     }
-    failure *failed = invocation_outcome(&task->invocation, result, describe, &values, &lost);
+    failure *failed = invocation_outcome(&task->invocation, result, &values, &lost);
     if (lost) {
         task_lost(task, failed, true);
         if (result->why == NULL) scheduling_class_feed(class); /* its worker lives: only its results are lost */
         return;
     }
-    class->tasks->open--;
     if (failed != NULL)
         invocation_end_failure(&task->invocation, failed);
     else
@@ -230,7 +215,7 @@ static void doom(tasks *tasks, task *first) {
     while (!list_empty(&tasks->doomed)) {
         task *task = task_at(tasks->doomed.next);
         failure *why = task->invocation.arguments.failed;
-        task_fail(task, task_failure(task, why->code, "could not start", failure_ref(why)));
+        invocation_fail(&task->invocation, why->code, "could not start", failure_ref(why));
     }
     tasks->dooming = false;
 }
@@ -242,7 +227,7 @@ static void arguments_settled(arguments *arguments) {
     if (arguments->failed != NULL)
         doom(task->class->tasks, task);
     else if (over != NULL) /* its arguments came after all, from a worker that outlived the node */
-        task_fail(task, task_failure(task, over->code, "could not run", failure_ref(over)));
+        invocation_fail(&task->invocation, over->code, "could not run", failure_ref(over));
     else
         queue_task(task);
 }
@@ -263,8 +248,6 @@ static void start(invocation *invocation) {
     else
         list_push_back(&task->class->tasks->waiting, &invocation->place);
 }
-
-static void fail(invocation *invocation, failure *failed) { task_fail(task_of(invocation), failed); }
 
 typedef struct ending { /* a worker was asked to end */
     wire_call call;
@@ -304,7 +287,7 @@ static mr_status cancel(invocation *invocation, wire_how how) {
     task->cancelled = true;
     if (sent) return rpc_cancel(invocation->worker->rpc, invocation->call.id); /* ends in task_done */
     if (arguments_are_settled(&invocation->arguments) && !invocation->held) task->class->queued--;
-    task_fail(task, task_failure(task, MR_CANCELLED, "cancelled", NULL));
+    invocation_fail(&task->invocation, MR_CANCELLED, "cancelled", NULL);
     return MR_OK;
 }
 
@@ -314,7 +297,7 @@ static bool is_late(const core_worker *worker) {
     return worker->run != 0 && worker->run == worker->cancelled_run && !MUTATED("no-late-cancel");
 }
 
-static const invocation_ops task_ops = {.start = start, .fail = fail, .cancel = cancel};
+static const invocation_ops task_ops = {.start = start, .cancel = cancel, .describe = describe};
 
 /* Fields of a task's record besides its invocation; the task was not sent yet. */
 static inline void name_task(task *task, scheduling_class *class, int retries, uint32_t calls_max) {
@@ -361,7 +344,6 @@ object *tasks_submit_straight(tasks *tasks, lease *lease, interned_name *name, c
     list_push_back(&lease->running, &task->invocation.place);
     lease->in_flight++;
     if (lease->in_flight == 1 && class->service_us >= TASK_SERVICE_US_SHORT) task->sent_us = task_now(tasks);
-    tasks->open++;
     core_worker_stir(worker);
     return result;
 }
@@ -373,29 +355,18 @@ mr_status tasks_submit(tasks *tasks, const task_plan *plan) {
     if (task == NULL) return MR_NOMEM;
     mr_status status = invocation_init(&task->invocation, worker, &plan->request, arguments_settled);
     if (status != MR_OK) {
-        task->class = NULL;
         slab_give(&tasks->slab, task);
         return status;
     }
     task->invocation.call = (wire_call){.done = task_done, .free = task_free};
     name_task(task, plan->need != NULL ? scheduling_class_find(tasks, plan->need) : usual_shape(tasks), plan->retries,
               plan->calls_max);
-    tasks->open++;
     if (is_late(worker))
-        task_fail(task, task_failure(task, MR_CANCELLED, "cancelled, because the task that submitted it was cancelled",
-                                     NULL));
+        invocation_fail(&task->invocation, MR_CANCELLED, "cancelled, because the task that submitted it was cancelled",
+                        NULL);
     else if (!task->invocation.held)
         start(&task->invocation);
     return MR_OK;
-}
-
-/* The end of one task may end others and create new ones: the loop visits the slab's current content. */
-void tasks_cancel_children(tasks *tasks, uint64_t parent) {
-    for (uint32_t i = 0; i < tasks->slab.count; i++) {
-        task *task = slab_at(&tasks->slab, i);
-        if (task->class == NULL || task->invocation.parent != parent || task->cancelled) continue;
-        if (cancel(&task->invocation, WIRE_WITH_CHILDREN) != MR_OK) error_clear(); /* it has just ended */
-    }
 }
 
 /* ---- The end. */
@@ -415,13 +386,9 @@ void tasks_fini(tasks *tasks) {
 static bool show(const list *tasks, task_snapshot_state state, task_snapshot_fn *fn, void *context) {
     list_for_each (at, tasks) {
         const task *task = task_at(at);
-        const invocation *invocation = &task->invocation;
-        task_snapshot snapshot = {.name = invocation->name->text,
-                                  .result = invocation->result,
-                                  .arguments = &invocation->arguments,
+        task_snapshot snapshot = {.invocation = &task->invocation,
                                   .state = state,
                                   .process = task->lease == NULL ? 0 : task->lease->process,
-                                  .since_us = invocation->since_us,
                                   .need = &task->class->need,
                                   .retries = task->retries};
         if (!fn(context, &snapshot)) return false;

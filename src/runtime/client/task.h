@@ -24,13 +24,12 @@
 
 typedef struct tasks {
     struct core_worker *worker;
-    slab slab; /* of task */
+    slab slab; /* of task: those without a result */
     list shapes;
     map shapes_by_need;             /* hash of the need → scheduling class */
     size_t shape_count;             /* number of classes; */
     size_t shapes_most;             /* at this count a new class first frees unused ones */
     struct scheduling_class *usual; /* class of tasks that need one CPU; NULL: none yet */
-    size_t open;                    /* tasks without a result */
     list waiting;                   /* of task: waiting for their arguments */
     list doomed;                    /* of task: an argument failed, about to end */
     bool dooming;                   /* those are being ended */
@@ -55,8 +54,6 @@ MR_MUST mr_status tasks_submit(tasks *tasks, const task_plan *plan); /* as invoc
 struct lease *tasks_foresee(const tasks *tasks, const interned_name *name);
 object *tasks_submit_straight(tasks *tasks, struct lease *lease, interned_name *name, const mr_arg *args,
                               size_t args_count, int retries);
-
-void tasks_cancel_children(tasks *tasks, uint64_t parent); /* tasks submitted by this run of a body */
 
 void tasks_feed(tasks *tasks);                          /* a link has room again */
 void tasks_reclaim(tasks *tasks, uint64_t lease);       /* the node reclaims it */

@@ -48,7 +48,7 @@ typedef struct lease {
 } lease;
 
 typedef struct task {
-    invocation invocation; /* its place: in tasks.waiting, a class's queue or a lease's running */
+    invocation invocation; /* first; its place: in tasks.waiting, a class's queue or a lease's running */
     scheduling_class *class;
     lease *lease; /* NULL: not sent */
     int retries;

@@ -46,6 +46,12 @@ void task_lease_give_back(lease *lease) {
     lease_end(lease, lease->ended ? WIRE_KILLED : lease->bounded.count > 0 ? WIRE_LEAVES : WIRE_GOES_ON);
 }
 
+/* Queued tasks fail, unless other workers take them. The reference is taken over. */
+static void refuse(scheduling_class *class, failure *refused) {
+    if (list_empty(&class->leases)) scheduling_class_fail(class, refused);
+    failure_unref(refused);
+}
+
 static void lease_opened(peer_link_user *user) { scheduling_class_feed(container_of(user, lease, user)->class); }
 
 /* The worker is gone, and the calls to it have ended already. If only the link broke, the worker must end: it may still
@@ -59,9 +65,7 @@ static void lease_closed(peer_link_user *user, const cause *why) {
         return;
     }
     task_lease_give_back(lease);
-    failure *refused = failure_create(why->status, why->text, "cannot connect to a worker", NULL);
-    if (list_empty(&class->leases)) scheduling_class_fail(class, refused);
-    failure_unref(refused);
+    refuse(class, failure_create(why->status, why->text, "cannot connect to a worker", NULL));
 }
 
 static void lease_answered(wire_call *call, const rpc_call_result *result) {
@@ -75,8 +79,7 @@ static void lease_answered(wire_call *call, const rpc_call_result *result) {
     bool lost = result->why != NULL || worker->over != NULL; /* with the node: tasks_over follows */
     failure *refused = granted || lost ? NULL : wire_failure(result, "the node");
     wire_call_end(call);
-    if (refused != NULL && list_empty(&class->leases)) scheduling_class_fail(class, refused);
-    failure_unref(refused);
+    if (refused != NULL) refuse(class, refused);
     if (!granted || worker->over != NULL) return;
     lease *lease =
         XNEW(struct lease, .class = class, .id = id, .process = process,
@@ -91,8 +94,7 @@ static void lease_answered(wire_call *call, const rpc_call_result *result) {
     }
     refused = failure_create(status, mr_last_error(), "cannot connect to a worker", NULL);
     task_lease_give_back(lease);
-    if (list_empty(&class->leases)) scheduling_class_fail(class, refused);
-    failure_unref(refused);
+    refuse(class, refused);
 }
 
 /* How many workers these tasks are worth: no more than we can keep busy and, if they are too short to wait for anything
@@ -123,8 +125,8 @@ void scheduling_class_ask(scheduling_class *class) {
     core_worker *worker = class->tasks->worker;
     while (class->requests < class->queued && class->requests < REQUESTS_MAX && class->requests < worker->workers &&
            !has_enough(class)) {
-        lease_request *request = xcalloc(1, sizeof *request);
-        *request = (lease_request){.call = {.done = lease_answered, .free = wire_call_free}, .class = class};
+        lease_request *request =
+            XNEW(lease_request, .call = {.done = lease_answered, .free = wire_call_free}, .class = class);
         uint8_t fields[RESOURCES_BYTES_MAX];
         writer writer = writer_of(fields, sizeof fields);
         resources_encode(&class->need, &writer);

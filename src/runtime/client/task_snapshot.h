@@ -1,7 +1,7 @@
 /* task_snapshot.h — state of a task or call without a result, in its owner: description and cause of waiting. For
  * reports only. */
 #pragma once
-#include "runtime/client/arguments.h"
+#include "runtime/client/invocation.h"
 #include "runtime/common/resources.h"
 
 typedef enum task_snapshot_state {
@@ -12,12 +12,9 @@ typedef enum task_snapshot_state {
 
 typedef struct task_snapshot { /* all borrowed */
     bool is_call;              /* of an actor; else a task */
-    const char *name;
-    const object *result;
-    const arguments *arguments;
+    const invocation *invocation;
     task_snapshot_state state;
     uint64_t process;        /* worker it was sent to; 0: not sent */
-    int64_t since_us;        /* time of submission, to some milliseconds */
     const resources *need;   /* of a task */
     int retries;             /* of a task: retries left */
     mr_actor actor;          /* of a call */

@@ -116,9 +116,8 @@ cancel_wish callback_spared(mr_call *call) {
 }
 
 void callback_cancelled(void *context, mr_call *call) {
-    cancel_wish wish = callback_spared(call);
-    cancel_notice *made = xcalloc(1, sizeof *made); /* the call may be gone when the callback runs */
-    *made = (cancel_notice){.callback.tell = tell_cancelled, .wish = wish};
+    /* the call may be gone when the callback runs */
+    cancel_notice *made = XNEW(cancel_notice, .callback.tell = tell_cancelled, .wish = callback_spared(call));
     callback_post(context, &made->callback);
 }
 

@@ -183,26 +183,20 @@ typedef struct node_answer {
     wire_call call;
     mr_context *mr;
     poller_waiter waiter;
-    mr_status status;
-    char text[512];
+    failure *failed; /* owned; NULL: answered */
     void *out;
     size_t room, size;
 } node_answer;
 
 static void node_answered(wire_call *call, const rpc_call_result *result) {
     node_answer *answer = container_of(call, node_answer, call);
-    answer->status = result->status;
-    if (result->status != MR_OK) {
-        failure *failure = wire_failure(result, "the node");
-        failure_text(failure, answer->text, sizeof answer->text);
-        failure_unref(failure);
-    } else if (result->payload.size <= answer->room) {
-        answer->size = result->payload.size;
-        if (result->payload.size > 0) memcpy(answer->out, result->payload.data, result->payload.size);
-    } else {
-        answer->status = MR_CORRUPT;
-        snprintf(answer->text, sizeof answer->text, "the node's answer is too long");
-    }
+    answer->size = result->payload.size;
+    if (result->status != MR_OK)
+        answer->failed = wire_failure(result, "the node");
+    else if (answer->size > answer->room)
+        answer->failed = failure_create(MR_CORRUPT, "the node's answer is too long", "", NULL);
+    else if (answer->size > 0)
+        memcpy(answer->out, result->payload.data, answer->size);
     poller_finish(&answer->mr->poller, &answer->waiter);
 }
 
@@ -217,12 +211,14 @@ mr_status context_call_node(mr_context *mr, wire_method method, span fields, int
     status = context_wait(mr, &answer.waiter, timeout_us);
     if (status != MR_OK) {
         if (rpc_cancel(mr->worker.rpc, answer.call.id) != MR_OK) MR_UNREACHABLE(); /* it has not ended yet */
-        return error_set(status, "no answer from the node to request %d within %lld µs", (int)method,
-                         (long long)timeout_us);
+        error_set(status, "no answer from the node to request %d within %lld µs", (int)method, (long long)timeout_us);
+    } else if (answer.failed != NULL) {
+        status = failure_raise(answer.failed);
+    } else if (size != NULL) {
+        *size = answer.size;
     }
-    if (answer.status != MR_OK) return error_set(answer.status, "%s", answer.text);
-    if (size != NULL) *size = answer.size;
-    return MR_OK;
+    failure_unref(answer.failed);
+    return status;
 }
 
 void context_blocked(mr_context *mr, int change) {

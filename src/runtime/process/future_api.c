@@ -79,13 +79,6 @@ static void view_release(value_doc *doc) {
 
 void context_views_init(mr_context *mr) { slab_init(&mr->views, sizeof(view)); }
 
-/* The value, from the store if it is stored there; hidden again by the view's release. */
-static mr_status show(object *object, value_pack_entry *out) {
-    if (object->owner != NULL) return attachment_show(object->owner, object->index, true, out);
-    *out = object->value;
-    return MR_OK;
-}
-
 static mr_status open_shown(mr_context *mr, object *object, const value_pack_entry *entry, mr_value *out) {
     view *view = slab_take(&mr->views);
     if (view == NULL) return MR_NOMEM;
@@ -103,8 +96,9 @@ static mr_status open_shown(mr_context *mr, object *object, const value_pack_ent
 
 static mr_status open_view(mr_context *mr, object *object, mr_value *out) {
     if (object->value.kind == VALUE_PACK_PLAIN && value_read_scalar(object->value.bytes, out)) return MR_OK;
-    value_pack_entry entry;
-    MR_TRY(show(object, &entry));
+    value_pack_entry entry = object->value;
+    /* from the store if it is stored there; hidden again by the view's release */
+    if (object->owner != NULL) MR_TRY(attachment_show(object->owner, object->index, true, &entry));
     mr_status status = open_shown(mr, object, &entry, out);
     if (status != MR_OK && object->owner != NULL) attachment_hide(object->owner, object->index);
     return status;
@@ -181,25 +175,13 @@ static object *find_object(mr_context *mr, mr_ref ref) {
     return object;
 }
 
-typedef struct alone { /* waits for one object */
-    object_waiter object;
-    poller_waiter thread;
-    mr_context *mr;
-} alone;
-
-static void came(object_waiter *waiter, object *object) {
-    alone *alone = container_of(waiter, struct alone, object);
-    poller_finish(&alone->mr->poller, &alone->thread);
-}
-
 mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us) {
-    alone alone;
-    alone.object.fn = came;
-    alone.mr = mr;
-    poller_waiter_init(&alone.thread);
-    object_wait(&mr->worker.objects, object, &alone.object);
-    mr_status status = context_wait_lending(mr, &alone.thread, timeout_us);
-    object_unwait(&alone.object);
+    many many = {.mr = mr, .left = 1};
+    one alone = {.waiter.fn = one_came, .many = &many};
+    poller_waiter_init(&many.waiter);
+    object_wait(&mr->worker.objects, object, &alone.waiter);
+    mr_status status = context_wait_lending(mr, &many.waiter, timeout_us);
+    object_unwait(&alone.waiter);
     return status;
 }
 

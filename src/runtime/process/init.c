@@ -120,12 +120,11 @@ static mr_status begin_private(const mr_options *options, mr_context **out) {
     boot_node told;
     mr_node_options node = MR_OPTIONS(mr_node_options, .num_cpus = options->num_workers, .num_gpus = options->num_gpus,
                                       .resources = options->resources, .store_bytes = options->store_bytes);
-    mr_status status = node_options_read(&node, "num_workers", &told);
-    if (status != MR_OK) return status;
+    MR_TRY(node_options_read(&node, "num_workers", &told));
     told.executable = options->node;
     MR_TRY(add_launch_spec(options, &told));
     session_dir run;
-    status = session_dir_open(&run);
+    mr_status status = session_dir_open(&run);
     if (status != MR_OK) goto free_recipe;
     char broker[SESSION_DIR_MAX + 8];
     snprintf(broker, sizeof broker, "%s/hub", run.path);

@@ -90,20 +90,7 @@ static void outputs_drop(mr_context *mr, outputs *outputs) {
     }
 }
 
-static mr_status output_stream(mr_context *mr, outputs *outputs, int ahead) {
-    outputs->all = outputs->few;
-    outputs->few[0] = object_create(&mr->worker.objects, true);
-    if (outputs->few[0] == NULL) return MR_NOMEM;
-    outputs->count = 1;
-    mr_status status =
-        stream_reader_open(&mr->worker.readers, outputs->few[0], ahead == 0 ? STREAM_AHEAD : (uint32_t)ahead);
-    if (status != MR_OK) outputs_drop(mr, outputs);
-    return status;
-}
-
-static mr_status outputs_several(mr_context *mr, outputs *outputs, const results_wanted *results, bool named) {
-    if (results->count == MR_STREAM) return output_stream(mr, outputs, results->ahead);
-    uint32_t wanted = (uint32_t)results->count;
+static mr_status outputs_several(mr_context *mr, outputs *outputs, uint32_t wanted, bool named) {
     outputs->all = outputs->few;
     if (wanted > RETURNS_FEW) MR_TRY(alloc_try(wanted * sizeof(object *), &outputs->all));
     for (outputs->count = 0; outputs->count < wanted; outputs->count++) {
@@ -119,11 +106,16 @@ static mr_status outputs_several(mr_context *mr, outputs *outputs, const results
 }
 
 static inline mr_status outputs_init(mr_context *mr, outputs *outputs, const results_wanted *wanted, bool named) {
-    if (wanted->count != 0 && wanted->count != 1) return outputs_several(mr, outputs, wanted, named);
+    if (wanted->count > 1) return outputs_several(mr, outputs, (uint32_t)wanted->count, named);
     outputs->all = outputs->few; /* one, as most give */
     outputs->few[0] = object_create(&mr->worker.objects, named);
     outputs->count = 1;
-    return outputs->few[0] == NULL ? MR_NOMEM : MR_OK;
+    if (outputs->few[0] == NULL) return MR_NOMEM;
+    if (wanted->count != MR_STREAM) return MR_OK;
+    uint32_t ahead = wanted->ahead == 0 ? STREAM_AHEAD : (uint32_t)wanted->ahead;
+    mr_status status = stream_reader_open(&mr->worker.readers, outputs->few[0], ahead);
+    if (status != MR_OK) outputs_drop(mr, outputs);
+    return status;
 }
 
 /* Polls for answers: a program that only submits receives its answers, too. */
@@ -207,77 +199,75 @@ bool submit_task_straight(mr_context *mr, const char *text, const mr_task_option
     return end_straight(mr, name, result, out);
 }
 
-mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, invocation_plan *request,
-                      mr_ref *out) {
-    static const mr_task_options usual = MR_INIT(mr_task_options);
-    if (options == NULL) options = &usual;
-    const results_wanted wanted = {options->num_returns, options->stream_ahead, options->errors_as_values};
+/* The options were read into the plan. */
+static mr_status submit_planned(mr_context *mr, const submission *submission, const results_wanted *wanted,
+                                task_plan *plan) {
     outputs outputs;
+    mr_status status = outputs_init(mr, &outputs, wanted, submission->out != NULL);
+    if (status == MR_OK) {
+        plan->request.results = outputs.all;
+        plan->request.returns = (uint16_t)outputs.count;
+        status = submission->actor == NULL
+                     ? tasks_submit(&mr->worker.tasks, plan)
+                     : actors_submit(&mr->worker.actors, *submission->actor, &plan->request, plan->retries);
+        status = hand_out(mr, &outputs, status, submission->out);
+    }
+    interned_name_unref(plan->request.name);
+    return status;
+}
+
+static mr_status submit_task(mr_context *mr, const submission *submission, task_plan *plan) {
+    static const mr_task_options usual = MR_INIT(mr_task_options);
+    const mr_task_options *options = submission->task_options == NULL ? &usual : submission->task_options;
+    const results_wanted wanted = {options->num_returns, options->stream_ahead, options->errors_as_values};
     resources need;
-    task_plan plan = {.request = *request, .retries = retries_of(options), .calls_max = (uint32_t)options->max_calls};
+    plan->retries = retries_of(options);
+    plan->calls_max = (uint32_t)options->max_calls;
     if (options->max_calls < 0)
         return error_set(MR_INVALID, "max_calls is %d: 1 or more, or 0 for no limit", options->max_calls);
     if (!needs_one_cpu(options)) {
         double cpus = options->num_cpus == 0 ? 1 : options->num_cpus < 0 ? 0 : options->num_cpus;
         MR_TRY(submit_read_need(cpus, options->num_gpus, options->resources, options->placement_group, options->bundle,
                                 &need));
-        plan.need = &need;
+        plan->need = &need;
     }
-    MR_TRY(submit_check_args(request->args, request->count));
-    MR_TRY(check_results(&wanted, &plan.request, out));
-    MR_TRY(task_name_of(mr, name, options->code, &plan.request.name));
-    mr_status status = outputs_init(mr, &outputs, &wanted, out != NULL);
-    if (status == MR_OK) {
-        plan.request.results = outputs.all;
-        plan.request.returns = (uint16_t)outputs.count;
-        status = hand_out(mr, &outputs, tasks_submit(&mr->worker.tasks, &plan), out);
-    }
-    interned_name_unref(plan.request.name);
-    return status;
+    MR_TRY(submit_check_args(plan->request.args, plan->request.count));
+    MR_TRY(check_results(&wanted, &plan->request, submission->out));
+    MR_TRY(task_name_of(mr, submission->name, options->code, &plan->request.name));
+    return submit_planned(mr, submission, &wanted, plan);
 }
 
-mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
-                      invocation_plan *plan, mr_ref *out) {
+static mr_status submit_call(mr_context *mr, const submission *submission, task_plan *plan) {
     static const mr_call_options usual = MR_INIT(mr_call_options);
-    if (options == NULL) options = &usual;
+    const mr_call_options *options = submission->call_options == NULL ? &usual : submission->call_options;
     const results_wanted wanted = {options->num_returns, options->stream_ahead, options->errors_as_values};
-    outputs outputs;
-    int retries = options->max_retries == 0 ? -1 : options->max_retries < 0 ? 0 : options->max_retries;
-    MR_TRY(check_results(&wanted, plan, out));
-    MR_TRY(submit_check_args(plan->args, plan->count));
-    MR_TRY(name_of(mr, "method", method, (span){0}, &plan->name));
-    mr_status status = outputs_init(mr, &outputs, &wanted, out != NULL);
-    if (status == MR_OK) {
-        plan->results = outputs.all;
-        plan->returns = (uint16_t)outputs.count;
-        status = hand_out(mr, &outputs, actors_submit(&mr->worker.actors, actor, plan, retries), out);
-    }
-    interned_name_unref(plan->name);
-    return status;
+    plan->retries = options->max_retries == 0 ? -1 : options->max_retries < 0 ? 0 : options->max_retries;
+    MR_TRY(check_results(&wanted, &plan->request, submission->out));
+    MR_TRY(submit_check_args(plan->request.args, plan->request.count));
+    MR_TRY(name_of(mr, "method", submission->name, (span){0}, &plan->request.name));
+    return submit_planned(mr, submission, &wanted, plan);
 }
 
-mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
-                            size_t count, list *group, mr_ref *out) {
+static mr_status submit_locked(mr_context *mr, const submission *submission, const mr_arg *args) {
+    task_plan plan = {.request = {.args = args, .count = submission->count, .group = submission->group}};
+    return submission->actor == NULL ? submit_task(mr, submission, &plan) : submit_call(mr, submission, &plan);
+}
+
+mr_status submit_unlocked(mr_context *mr, const submission *submission) {
     large_args large;
-    MR_TRY(large_args_put(mr, args, count, &large));
-    invocation_plan plan = {.args = large.args, .count = count, .group = group};
+    MR_TRY(large_args_put(mr, submission->args, submission->count, &large));
     context_lock(mr);
-    mr_status status = submit_task(mr, name, options, &plan, out);
+    mr_status status = submit_locked(mr, submission, large.args);
     context_unlock(mr);
     large_args_release(mr, &large);
     return status;
 }
 
-mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
-                            const mr_arg *args, size_t count, list *group, mr_ref *out) {
-    large_args large;
-    MR_TRY(large_args_put(mr, args, count, &large));
-    invocation_plan plan = {.args = large.args, .count = count, .group = group};
-    context_lock(mr);
-    mr_status status = submit_call(mr, actor, method, options, &plan, out);
+mr_status submit_and_unlock(mr_context *mr, const submission *submission) {
+    if (!large_args_any(submission->args, submission->count))
+        return context_done(mr, submit_locked(mr, submission, submission->args));
     context_unlock(mr);
-    large_args_release(mr, &large);
-    return status;
+    return submit_unlocked(mr, submission);
 }
 
 bool submit_call_straight(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args, size_t count,

@@ -12,19 +12,23 @@ MR_MUST mr_status submit_check_args(const mr_arg *args, size_t count);
 MR_MUST mr_status submit_read_need(double num_cpus, double num_gpus, const char *names, mr_placement_group group,
                                    int bundle, resources *out);
 
-/* Reads the plan's arguments and batch; fills in the rest. `out` as in miniray/runtime.h. */
-MR_MUST mr_status submit_task(mr_context *mr, const char *name, const mr_task_options *options, invocation_plan *plan,
-                              mr_ref *out);
-MR_MUST mr_status submit_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
-                              invocation_plan *plan, mr_ref *out);
-/* The same without the lock, for arguments that may be large (large_args.h). `group` is the batch that holds it back;
- * NULL: none. */
-MR_MUST mr_status submit_large_task(mr_context *mr, const char *name, const mr_task_options *options,
-                                    const mr_arg *args, size_t count, list *group, mr_ref *out);
-MR_MUST mr_status submit_large_call(mr_context *mr, mr_actor actor, const char *method, const mr_call_options *options,
-                                    const mr_arg *args, size_t count, list *group, mr_ref *out);
+typedef struct submission { /* of a task or of a call; all borrowed */
+    const char *name;
+    const mr_actor *actor; /* of a call; NULL: a task */
+    const mr_task_options *task_options;
+    const mr_call_options *call_options;
+    const mr_arg *args;
+    size_t count;
+    list *group; /* batch that holds it back; NULL: none */
+    mr_ref *out; /* as in miniray/runtime.h */
+} submission;
+
+/* Without the lock, for arguments that may be large (large_args.h). */
+MR_MUST mr_status submit_unlocked(mr_context *mr, const submission *submission);
+/* The same with the lock held, which is released. */
+MR_MUST mr_status submit_and_unlock(mr_context *mr, const submission *submission);
 /* Fast path (tasks_submit_straight, actors_submit_straight): a task with usual options or a call without options, both
- * without a batch. False: nothing has happened, and submit_task or submit_call takes it. */
+ * without a batch. False: nothing has happened, and submit_and_unlock takes it. */
 bool submit_task_straight(mr_context *mr, const char *name, const mr_task_options *options, const mr_arg *args,
                           size_t count, mr_ref *out);
 bool submit_call_straight(mr_context *mr, mr_actor actor, const char *method, const mr_arg *args, size_t count,

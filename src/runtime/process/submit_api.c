@@ -17,27 +17,21 @@ mr_status mr_task_submit(mr_context *mr, const char *name, const mr_task_options
     MR_TRY(context_check(mr, mr));
     OPTION_STRUCT_READ(mr_task_options, code, options, copy);
     context_lock(mr);
-    mr_status status = MR_OK;
-    bool done = submit_task_straight(mr, name, options, args, count, out), large = !done && large_args_any(args, count);
-    if (!done && !large) status = submit_task(mr, name, options, &(invocation_plan){.args = args, .count = count}, out);
-    context_unlock(mr);
-    return large ? submit_large_task(mr, name, options, args, count, NULL, out) : status;
+    if (submit_task_straight(mr, name, options, args, count, out)) return context_done(mr, MR_OK);
+    const submission task = {name, .task_options = options, .args = args, .count = count, .out = out};
+    return submit_and_unlock(mr, &task);
 }
 
 typedef struct birth { /* waits for the node's response about an actor */
     actor_birth birth;
     mr_context *mr;
     poller_waiter waiter;
-    mr_status status;
-    char text[512];
+    failure *refused; /* a reference; NULL: it was not */
 } birth;
 
-static void birth_told(actor_birth *told, const failure *refused) {
+static void birth_told(actor_birth *told, failure *refused) {
     birth *birth = container_of(told, struct birth, birth);
-    if (refused != NULL) {
-        birth->status = refused->code;
-        failure_text(refused, birth->text, sizeof birth->text);
-    }
+    if (refused != NULL) birth->refused = failure_ref(refused);
     poller_finish(&birth->mr->poller, &birth->waiter);
 }
 
@@ -48,7 +42,8 @@ static mr_status create_locked(mr_context *mr, const actor_plan *plan, const mr_
     poller_waiter_init(&birth.waiter);
     MR_TRY(actors_create(&mr->worker.actors, plan, args, count, &birth.birth, &actor));
     mr_status status = birth.birth.due ? context_wait(mr, &birth.waiter, -1) : MR_OK;
-    if (status == MR_OK && birth.status != MR_OK) status = error_set(birth.status, "%s", birth.text);
+    if (status == MR_OK && birth.refused != NULL) status = failure_raise(birth.refused);
+    failure_unref(birth.refused);
     if (status != MR_OK) {
         actor_handle_unname(&mr->worker.handles, actor_handle_meet(&mr->worker.handles, actor));
         return status;
@@ -108,13 +103,9 @@ mr_status mr_actor_submit(mr_context *mr, mr_actor actor, const char *method, co
     MR_TRY(context_check(mr, mr));
     OPTION_STRUCT_READ(mr_call_options, max_retries, options, copy);
     context_lock(mr);
-    mr_status status = MR_OK;
-    bool done = options == NULL && submit_call_straight(mr, actor, method, args, count, out);
-    bool large = !done && large_args_any(args, count);
-    if (!done && !large)
-        status = submit_call(mr, actor, method, options, &(invocation_plan){.args = args, .count = count}, out);
-    context_unlock(mr);
-    return large ? submit_large_call(mr, actor, method, options, args, count, NULL, out) : status;
+    if (options == NULL && submit_call_straight(mr, actor, method, args, count, out)) return context_done(mr, MR_OK);
+    const submission call = {method, &actor, .call_options = options, .args = args, .count = count, .out = out};
+    return submit_and_unlock(mr, &call);
 }
 
 mr_status mr_actor_find(mr_context *mr, const char *name, const char *name_space, mr_actor *out) {

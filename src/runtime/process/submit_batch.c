@@ -32,7 +32,8 @@ mr_status mr_batch_task(mr_batch *group, const char *name, const mr_task_options
     mr_task_options copy;
     MR_TRY(check(group));
     OPTION_STRUCT_READ(mr_task_options, code, options, copy);
-    return submit_large_task(group->mr, name, options, args, count, &group->requests, out);
+    const submission task = {name, .task_options = options, .args = args, .count = count, &group->requests, out};
+    return submit_unlocked(group->mr, &task);
 }
 
 mr_status mr_batch_actor(mr_batch *group, mr_actor actor, const char *method, const mr_call_options *options,
@@ -40,7 +41,8 @@ mr_status mr_batch_actor(mr_batch *group, mr_actor actor, const char *method, co
     mr_call_options copy;
     MR_TRY(check(group));
     OPTION_STRUCT_READ(mr_call_options, max_retries, options, copy);
-    return submit_large_call(group->mr, actor, method, options, args, count, &group->requests, out);
+    const submission call = {method, &actor, NULL, options, args, count, &group->requests, out};
+    return submit_unlocked(group->mr, &call);
 }
 
 void submit_batch_name_arguments(mr_batch *group, const char *noun, uint32_t first) {

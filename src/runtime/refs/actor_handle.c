@@ -49,8 +49,6 @@ actor_handle *actor_handle_meet(actor_handles *handles, mr_actor actor) {
     return made;
 }
 
-mr_actor actor_handle_actor(const actor_handle *handle) { return (mr_actor){{handle->ref.owner, handle->ref.serial}}; }
-
 /* The handle has no users any more, except pending calls, which free it later. */
 static void settle(actor_handles *handles, actor_handle *handle) {
     if (actor_handle_had(handle) > 0 || handles->part(handles, actor_handle_actor(handle))) return;
@@ -59,8 +57,6 @@ static void settle(actor_handles *handles, actor_handle *handle) {
     free(handle);
 }
 
-void actor_handle_name(actor_handle *handle) { handle->names++; }
-
 void actor_handle_unname(actor_handles *handles, actor_handle *handle) {
     if (handle->names == 0) return;
     handle->names--;
@@ -68,14 +64,10 @@ void actor_handle_unname(actor_handles *handles, actor_handle *handle) {
     actor_handles_feed(handles);
 }
 
-void actor_handle_enclose(actor_handle *handle) { handle->inside++; }
-
 void actor_handle_disclose(actor_handles *handles, actor_handle *handle) {
     handle->inside--;
     settle(handles, handle);
 }
-
-void actor_handle_use(actor_handle *handle) { handle->uses++; }
 
 void actor_handle_unuse(actor_handles *handles, actor_handle *handle) {
     MR_ASSERT(handle->uses > 0);

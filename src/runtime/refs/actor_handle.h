@@ -31,8 +31,7 @@ typedef struct actor_handles { /* embedded in the record of its host */
 } actor_handles;
 
 /* `send` is as in borrow_ops, with the handles as its host: the node is the owner of all. `part` is called when the
- * last handle of the actor is released; true: calls are pending, and the last of them calls actor_handle_unuse.
- * */
+ * last handle of the actor is released; true: calls are pending, and the last of them calls actor_handle_unuse. */
 void actor_handles_init(actor_handles *handles, mr_status (*send)(void *handles, borrow_message *message),
                         bool (*part)(struct actor_handles *handles, mr_actor actor));
 void actor_handles_fini(actor_handles *handles);
@@ -41,14 +40,16 @@ void actor_handles_feed(actor_handles *handles); /* a link has room, or a tick *
 actor_handle *actor_handle_find(const actor_handles *handles, mr_actor actor); /* NULL: this process has none */
 /* created if there is none, CARRIED; without users */
 actor_handle *actor_handle_meet(actor_handles *handles, mr_actor actor);
-mr_actor actor_handle_actor(const actor_handle *handle);
+static inline mr_actor actor_handle_actor(const actor_handle *handle) {
+    return (mr_actor){{handle->ref.owner, handle->ref.serial}};
+}
 
 /* One more or one less use; the last release frees the handle. */
-void actor_handle_name(actor_handle *handle);
+static inline void actor_handle_name(actor_handle *handle) { handle->names++; }
 void actor_handle_unname(actor_handles *handles, actor_handle *handle);
-void actor_handle_enclose(actor_handle *handle);
+static inline void actor_handle_enclose(actor_handle *handle) { handle->inside++; }
 void actor_handle_disclose(actor_handles *handles, actor_handle *handle);
-void actor_handle_use(actor_handle *handle);
+static inline void actor_handle_use(actor_handle *handle) { handle->uses++; }
 void actor_handle_unuse(actor_handles *handles, actor_handle *handle);
 
 void actor_handle_take(actor_handles *handles,

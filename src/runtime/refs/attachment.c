@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/binary_search.h"
 #include "base/error.h"
 #include "base/failpoint.h"
 #include "net/value_extension.h"
@@ -22,28 +23,23 @@ _Static_assert(sizeof(attachment_name) == 40, "layout");
 void attachment_free(attachment *attachment) {
     if (attachment == NULL) return;
     for (uint32_t i = 0; i < attachment->count; i++) stored_object_unref(attachment->items[i].object);
-    for (uint32_t i = 0; i < attachment->ref_count; i++)
-        object_disclose(attachment->objects, attachment->refs[i].object);
-    for (uint32_t i = 0; i < attachment->handle_count; i++)
-        actor_handle_disclose(attachment->objects->handles, attachment->handles[i].handle);
+    for (uint32_t i = 0; i < attachment->ref_count; i++) {
+        const attachment_ref *ref = &attachment->refs[i];
+        if (ref->is_actor)
+            actor_handle_disclose(attachment->objects->handles, ref->handle);
+        else
+            object_disclose(attachment->objects, ref->object);
+    }
     free(attachment->refs);
-    free(attachment->handles);
     free(attachment);
 }
 
 static stored_object *find(const value_pack *pack, uint32_t index) {
     const attachment *attachment = pack->attachment;
-    uint32_t low = 0, high = attachment == NULL ? 0 : attachment->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (attachment->items[middle].index < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return attachment != NULL && low < attachment->count && attachment->items[low].index == index
-               ? attachment->items[low].object
-               : NULL;
+    if (attachment == NULL) return NULL;
+    const struct attachment_item *items = attachment->items;
+    size_t at = binary_search_first(&index, items, attachment->count, sizeof *items, binary_search_u32);
+    return at < attachment->count && items[at].index == index ? items[at].object : NULL;
 }
 
 static mr_status room_for(objects *objects, size_t count, attachment **out) {
@@ -53,10 +49,7 @@ static mr_status room_for(objects *objects, size_t count, attachment **out) {
 }
 
 attachment *attachment_of(objects *objects, value_pack *pack) {
-    if (pack->attachment == NULL) {
-        pack->attachment = xcalloc(1, sizeof *pack->attachment);
-        pack->attachment->objects = objects;
-    }
+    if (pack->attachment == NULL) pack->attachment = XNEW(attachment, .objects = objects);
     return pack->attachment;
 }
 
@@ -211,6 +204,7 @@ static void shelve_referred(const attachment_packer *packer, const value_pack *m
         const attachment *attachment = requests[at].attachment;
         for (uint32_t i = 0; i < attachment->ref_count; i++) {
             object *object = attachment->refs[i].object;
+            if (attachment->refs[i].is_actor) continue;
             if (requests[at].index != ATTACHMENT_WITHIN && attachment->refs[i].index != requests[at].index) continue;
             if (!shelve_one(packer, object, &pauses)) return;
             if (object->owner != NULL && object->owner->attachment != NULL && count < SHELVE_REQUESTS)
@@ -235,7 +229,7 @@ mr_status attachment_pack(const attachment_packer *packer, value_pack_item *item
     mr_status status = MR_OK;
     for (size_t i = 0; i < count && status == MR_OK; i++) {
         if (items[i].arg == NULL) continue;
-        status = attachment_find_refs(items[i].arg, (uint32_t)i, &found);
+        status = attachment_find_refs(items[i].arg, (uint32_t)i, 0, &found);
         large = large || (shelf && attachment_is_large(items[i].arg));
     }
     if (status == MR_OK)
@@ -326,38 +320,29 @@ bool attachment_refers(const value_pack *pack, uint32_t index) {
     const attachment *attachment = pack->attachment;
     for (uint32_t i = 0; attachment != NULL && i < attachment->ref_count; i++)
         if (attachment->refs[i].index == index) return true;
-    for (uint32_t i = 0; attachment != NULL && i < attachment->handle_count; i++)
-        if (attachment->handles[i].index == index) return true;
     return false;
-}
-
-static void count_refs(const value_pack_item *items, size_t count, size_t *refs, size_t *handles) {
-    for (size_t i = 0; i < count; i++) {
-        const attachment *from = items[i].from == NULL ? NULL : items[i].from->attachment;
-        if (from == NULL) continue;
-        *refs += from->ref_count;
-        *handles += from->handle_count;
-    }
 }
 
 static void copy_refs_of(const value_pack_item *item, uint32_t index, attachment *attachment) {
     const struct attachment *from = item->from == NULL ? NULL : item->from->attachment;
-    for (uint32_t j = 0; from != NULL && j < from->ref_count; j++)
-        if (from->refs[j].index == item->index) attachment_add_ref(attachment, index, from->refs[j].object);
-    for (uint32_t j = 0; from != NULL && j < from->handle_count; j++) {
-        if (from->handles[j].index != item->index) continue;
-        actor_handle_enclose(from->handles[j].handle);
-        attachment->handles[attachment->handle_count++] = (attachment_handle){index, from->handles[j].handle};
+    for (uint32_t i = 0; from != NULL && i < from->ref_count; i++) {
+        const attachment_ref *ref = &from->refs[i];
+        if (ref->index != item->index) continue;
+        if (ref->is_actor)
+            attachment_add_handle(attachment, index, ref->handle);
+        else
+            attachment_add_ref(attachment, index, ref->object);
     }
 }
 
 /* The objects that the items refer to are included. */
 static mr_status copy_refs(objects *objects, const value_pack_item *items, size_t count, value_pack *made) {
-    size_t refs = 0, handles = 0;
-    count_refs(items, count, &refs, &handles);
-    if (refs + handles == 0) return MR_OK;
+    size_t refs = 0;
+    for (size_t i = 0; i < count; i++)
+        if (items[i].from != NULL && items[i].from->attachment != NULL) refs += items[i].from->attachment->ref_count;
+    if (refs == 0) return MR_OK;
     attachment *attachment = attachment_of(objects, made);
-    MR_TRY(attachment_room(attachment, refs, handles));
+    MR_TRY(attachment_room(attachment, refs));
     for (size_t i = 0; i < count; i++) copy_refs_of(&items[i], (uint32_t)i, attachment);
     return MR_OK;
 }

@@ -36,15 +36,14 @@
 #include "runtime/refs/object.h"
 #include "runtime/refs/store_provider.h"
 
-typedef struct attachment_ref { /* a reference inside a value */
+typedef struct attachment_ref { /* a reference or an actor handle inside a value */
     uint32_t index;             /* of the value */
-    object *object;             /* held, and counted as contained */
+    bool is_actor;
+    union {
+        object *object;       /* held, and counted as contained */
+        actor_handle *handle; /* counted as contained */
+    };
 } attachment_ref;
-
-typedef struct attachment_handle { /* a handle inside a value */
-    uint32_t index;
-    actor_handle *handle; /* counted as contained */
-} attachment_handle;
 
 #define ATTACHMENT_ACTOR  UINT32_MAX
 #define ATTACHMENT_FAILED (UINT32_C(1) << 31) /* in a place: the included entry is a failure (failure.h) */
@@ -52,9 +51,7 @@ typedef struct attachment_handle { /* a handle inside a value */
 #define ATTACHMENT_WITHIN UINT32_MAX
 
 typedef struct attachment {
-    objects *objects;           /* borrowed */
-    attachment_handle *handles; /* owned */
-    uint32_t handle_count;
+    objects *objects;     /* borrowed */
     attachment_ref *refs; /* owned */
     uint32_t ref_count;
     uint32_t count;
@@ -128,12 +125,12 @@ typedef struct attachment_found { /* references and handles inside arguments */
     } * items; /* owned */
     size_t count, capacity;
 } attachment_found;
-MR_MUST mr_status attachment_find_refs(const mr_arg *arg, uint32_t index, attachment_found *found);
+MR_MUST mr_status attachment_find_refs(const mr_arg *arg, uint32_t index, int depth, attachment_found *found);
 MR_MUST mr_status attachment_attach(objects *objects, const attachment_found *found, value_pack *pack); /* MR_INVALID */
-/* room for that many of each, in an attachment without any */
-MR_MUST mr_status attachment_room(attachment *attachment, size_t refs, size_t handles);
+static inline mr_actor attachment_actor(mr_ref words) { return (mr_actor){{words.word[0], words.word[1]}}; }
+MR_MUST mr_status attachment_room(attachment *attachment, size_t count); /* for references, where there are none */
 void attachment_add_ref(attachment *attachment, uint32_t index, object *object);
-void attachment_add_handle(attachment *attachment, uint32_t index, mr_ref words);
+void attachment_add_handle(attachment *attachment, uint32_t index, actor_handle *handle);
 
 /* ---- attachment_table.c, for attachment.c */
 

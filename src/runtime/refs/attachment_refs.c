@@ -34,7 +34,7 @@ static mr_status find_in_value(const mr_value *value, uint32_t index, attachment
     return MR_OK;
 }
 
-static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, attachment_found *found) {
+mr_status attachment_find_refs(const mr_arg *arg, uint32_t index, int depth, attachment_found *found) {
     if (arg->received) return find_in_value(arg->value, index, found);
     if (arg->kind == MR_KIND_REF) return found_one(found, arg->ref, index, false);
     if (arg->kind == MR_KIND_ACTOR)
@@ -44,59 +44,46 @@ static mr_status find_in_items(const mr_arg *arg, uint32_t index, int depth, att
         arg->items.count > value_count_max(arg->kind))
         return MR_OK; /* refused when measured */
     size_t count = arg->items.count * (arg->kind == MR_KIND_MAP ? 2 : 1);
-    for (size_t i = 0; i < count; i++) MR_TRY(find_in_items(&arg->items.first[i], index, depth + 1, found));
+    for (size_t i = 0; i < count; i++) MR_TRY(attachment_find_refs(&arg->items.first[i], index, depth + 1, found));
     return MR_OK;
-}
-
-mr_status attachment_find_refs(const mr_arg *arg, uint32_t index, attachment_found *found) {
-    return find_in_items(arg, index, 0, found);
 }
 
 void attachment_add_ref(attachment *attachment, uint32_t index, object *object) {
     object_enclose(object);
-    attachment->refs[attachment->ref_count++] = (attachment_ref){index, object};
+    attachment->refs[attachment->ref_count++] = (attachment_ref){.index = index, .object = object};
 }
 
-void attachment_add_handle(attachment *attachment, uint32_t index, mr_ref words) {
-    actor_handle *handle = actor_handle_meet(attachment->objects->handles, (mr_actor){{words.word[0], words.word[1]}});
+void attachment_add_handle(attachment *attachment, uint32_t index, actor_handle *handle) {
     actor_handle_enclose(handle);
-    attachment->handles[attachment->handle_count++] = (attachment_handle){index, handle};
+    attachment->refs[attachment->ref_count++] = (attachment_ref){index, .is_actor = true, .handle = handle};
 }
 
-mr_status attachment_room(attachment *attachment, size_t refs, size_t handles) {
-    MR_TRY(alloc_try((refs + 1) * sizeof(attachment_ref), &attachment->refs));
-    MR_TRY(alloc_try((handles + 1) * sizeof(attachment_handle), &attachment->handles));
-    return MR_OK;
-}
-
-static size_t count_actors(const attachment_found *found) {
-    size_t actors = 0;
-    for (size_t i = 0; i < found->count; i++) actors += found->items[i].is_actor;
-    return actors;
+mr_status attachment_room(attachment *attachment, size_t count) {
+    return alloc_try((count + 1) * sizeof(attachment_ref), &attachment->refs);
 }
 
 mr_status attachment_attach(objects *objects, const attachment_found *found, value_pack *pack) {
-    size_t actors = count_actors(found);
-    if (objects == NULL || objects->handles == NULL) {
-        if (actors == found->count) return MR_OK; /* handles may be passed on without being kept */
-        if (objects == NULL)
-            return error_set(MR_INVALID, "value %u contains a future, which is not allowed here",
-                             found->items[0].index);
-    }
+    actor_handles *handles = objects == NULL ? NULL : objects->handles; /* NULL: handles are not kept */
+    size_t actors = 0;
+    for (size_t i = 0; i < found->count; i++) actors += found->items[i].is_actor;
+    if (handles == NULL && actors == found->count) return MR_OK;
+    if (objects == NULL)
+        return error_set(MR_INVALID, "value %u contains a future, which is not allowed here", found->items[0].index);
     attachment *attachment = attachment_of(objects, pack);
-    MR_TRY(attachment_room(attachment, found->count - actors, actors));
+    MR_TRY(attachment_room(attachment, found->count));
     for (size_t i = 0; i < found->count; i++) {
-        if (found->items[i].is_actor) {
-            if (objects->handles != NULL) attachment_add_handle(attachment, found->items[i].index, found->items[i].ref);
-            continue;
-        }
-        object *object = object_find(objects, found->items[i].ref);
-        if (object == NULL)
+        uint32_t index = found->items[i].index;
+        mr_ref ref = found->items[i].ref;
+        object *object = found->items[i].is_actor ? NULL : object_find(objects, ref);
+        if (object != NULL)
+            attachment_add_ref(attachment, index, object);
+        else if (!found->items[i].is_actor)
             return error_set(MR_INVALID,
                              "argument %u contains object " OBJECT_ID
                              ", which this process does not have: it was released",
-                             found->items[i].index, OBJECT_ID_OF(found->items[i].ref));
-        attachment_add_ref(attachment, found->items[i].index, object);
+                             index, OBJECT_ID_OF(ref));
+        else if (handles != NULL)
+            attachment_add_handle(attachment, index, actor_handle_meet(handles, attachment_actor(ref)));
     }
     return MR_OK;
 }

@@ -22,13 +22,17 @@ _Static_assert(sizeof(table_row) == 24, "layout");
 
 /* ---- Dressing. */
 
+typedef struct nested {
+    object *object;
+    uint32_t place;
+} nested;
+
 typedef struct dressing {
     const value_pack *pack;
     objects *objects;
     value_pack_item *items; /* owned: the values, the table, what comes along */
     table_row *rows;        /* owned */
-    object **nested;        /* owned: included values that refer to others, in order of inclusion */
-    uint32_t *places;       /* owned: of each of them */
+    nested *nested;         /* owned: included values that refer to others, in order of inclusion */
     size_t item_count, item_room, row_count, row_room, nested_count, nested_room;
     size_t nested_rows, nested_bytes;
     map met;         /* nested objects → which of them, plus one */
@@ -55,9 +59,14 @@ static size_t count_inside(const object *object) { /* references and handles in 
     size_t inside = 0;
     for (uint32_t i = 0; attachment != NULL && i < attachment->ref_count; i++)
         inside += attachment->refs[i].index == object->index;
-    for (uint32_t i = 0; attachment != NULL && i < attachment->handle_count; i++)
-        inside += attachment->handles[i].index == object->index;
     return inside;
+}
+
+static mr_status add_item(dressing *dressing, value_pack_entry entry, uint32_t *place) {
+    MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
+    *place = (uint32_t)(dressing->item_count - dressing->pack->count);
+    dressing->items[dressing->item_count++] = (value_pack_item){.entry = entry};
+    return MR_OK;
 }
 
 /* Its value comes along as the next item: a small one itself, a larger one by its name in the store, where it is put
@@ -67,12 +76,9 @@ static mr_status add_value(dressing *dressing, object *object, uint32_t *place) 
     if (attachment_needs_provider(object)) object->stored = attachment_shelve(dressing->objects, object);
     if (attachment_needs_provider(object))
         return MR_OK; /* no room in the store: receivers fetch it from this process */
-    MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
     value_pack_entry entry = object->stored != NULL ? value_pack_value(object->stored, 0) : object->value;
     if (entry.kind == VALUE_PACK_STORED) show_name(object);
-    *place = (uint32_t)(dressing->item_count - dressing->pack->count);
-    dressing->items[dressing->item_count++] = (value_pack_item){.entry = entry};
-    return MR_OK;
+    return add_item(dressing, entry, place);
 }
 
 /* A value that refers to others is included if those fit. */
@@ -80,19 +86,16 @@ static mr_status add_nested(dressing *dressing, object *object, size_t inside, u
     *place = 0;
     size_t met = (size_t)(uintptr_t)map_get(&dressing->met, (uintptr_t)object);
     if (met > 0) {
-        *place = dressing->places[met - 1];
+        *place = dressing->nested[met - 1].place;
         return MR_OK;
     }
     if (dressing->nested_rows + inside > NESTED_ROWS_MAX) return MR_OK;
-    size_t room = dressing->nested_room;
-    MR_TRY(alloc_try_grow(&dressing->places, &room, dressing->nested_count + 1, sizeof *dressing->places));
-    MR_TRY(alloc_try_grow(&dressing->nested, &dressing->nested_room, dressing->nested_count + 1, sizeof(void *)));
+    MR_TRY(alloc_try_grow(&dressing->nested, &dressing->nested_room, dressing->nested_count + 1, sizeof(nested)));
     MR_TRY(map_reserve(&dressing->met, 1));
     MR_TRY(add_value(dressing, object, place));
     if (*place == 0) return MR_OK;
     dressing->nested_rows += inside;
-    dressing->places[dressing->nested_count] = *place;
-    dressing->nested[dressing->nested_count++] = object;
+    dressing->nested[dressing->nested_count++] = (nested){object, *place};
     map_put(&dressing->met, (uintptr_t)object, (void *)(uintptr_t)dressing->nested_count);
     return MR_OK;
 }
@@ -104,16 +107,25 @@ static mr_status add_failure(dressing *dressing, const object *object, uint32_t 
     *place = 0;
     if (dressing->nested_bytes + size > NESTED_BYTES_MAX) return MR_OK;
     MR_TRY(alloc_try_grow(&dressing->failures, &dressing->failure_room, dressing->failure_count + 1, sizeof(void *)));
-    MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));
     MR_TRY(alloc_try(size, &bytes));
     dressing->failures[dressing->failure_count++] = bytes;
     dressing->nested_bytes += size;
     writer writer = writer_of(bytes, size);
     failure_encode(object->failure, &writer);
-    *place = ATTACHMENT_FAILED | (uint32_t)(dressing->item_count - dressing->pack->count);
-    dressing->items[dressing->item_count++] =
-        (value_pack_item){.entry = {.kind = VALUE_PACK_PLAIN, .bytes = span_of(bytes, size)}};
+    MR_TRY(add_item(dressing, (value_pack_entry){.kind = VALUE_PACK_PLAIN, .bytes = span_of(bytes, size)}, place));
+    *place |= ATTACHMENT_FAILED;
     return MR_OK;
+}
+
+static mr_status put_row(dressing *dressing, table_row row) {
+    MR_TRY(alloc_try_grow(&dressing->rows, &dressing->row_room, dressing->row_count + 1, sizeof row));
+    dressing->rows[dressing->row_count++] = row;
+    return MR_OK;
+}
+
+static mr_status add_actor(dressing *dressing, const actor_handle *handle, uint32_t index) {
+    mr_actor actor = actor_handle_actor(handle);
+    return put_row(dressing, (table_row){{{actor.word[0], actor.word[1]}}, index, ATTACHMENT_ACTOR});
 }
 
 /* A value included with a reference is not lost with its owner. */
@@ -131,25 +143,19 @@ static mr_status add_row(dressing *dressing, object *object, uint32_t index) {
     else
         MR_TRY(add_value(dressing, object, &row.place));
     if (is_nested && row.place > 0 && object->state == OBJECT_READY) dressing->nested_bytes += small;
-    MR_TRY(alloc_try_grow(&dressing->rows, &dressing->row_room, dressing->row_count + 1, sizeof row));
-    dressing->rows[dressing->row_count++] = row;
-    return MR_OK;
+    return put_row(dressing, row);
 }
 
 /* The rows of value `from` of a value pack, which is `index` of those that travel; UINT32_MAX: of each, as it is. */
 static mr_status add_rows(dressing *dressing, const attachment *attachment, uint32_t from, uint32_t index) {
-    for (uint32_t i = 0; i < attachment->ref_count; i++) {
-        uint32_t at = attachment->refs[i].index;
-        if (at == ATTACHMENT_WITHIN || (from != UINT32_MAX && at != from)) continue;
-        MR_TRY(add_row(dressing, attachment->refs[i].object, from == UINT32_MAX ? at : index));
-    }
-    for (uint32_t i = 0; i < attachment->handle_count; i++) {
-        uint32_t at = attachment->handles[i].index;
-        if (at == ATTACHMENT_WITHIN || (from != UINT32_MAX && at != from)) continue;
-        MR_TRY(alloc_try_grow(&dressing->rows, &dressing->row_room, dressing->row_count + 1, sizeof(table_row)));
-        mr_actor actor = actor_handle_actor(attachment->handles[i].handle);
-        dressing->rows[dressing->row_count++] =
-            (table_row){{{actor.word[0], actor.word[1]}}, from == UINT32_MAX ? at : index, ATTACHMENT_ACTOR};
+    for (int actors = 0; actors < 2; actors++) { /* futures come first */
+        for (uint32_t i = 0; i < attachment->ref_count; i++) {
+            const attachment_ref *ref = &attachment->refs[i];
+            bool other = ref->is_actor != (actors != 0) || (from != UINT32_MAX && ref->index != from);
+            uint32_t at = from == UINT32_MAX ? ref->index : index;
+            if (ref->index == ATTACHMENT_WITHIN || other) continue;
+            MR_TRY(ref->is_actor ? add_actor(dressing, ref->handle, at) : add_row(dressing, ref->object, at));
+        }
     }
     return MR_OK;
 }
@@ -158,7 +164,7 @@ static mr_status dress(dressing *dressing, struct value_pack **out) {
     const value_pack *pack = dressing->pack;
     const attachment *attachment = pack->attachment;
     dressing->item_room = pack->count + 1 + (size_t)attachment->ref_count;
-    dressing->row_room = (size_t)attachment->ref_count + attachment->handle_count;
+    dressing->row_room = attachment->ref_count;
     MR_TRY(alloc_try(dressing->item_room * sizeof *dressing->items, &dressing->items));
     MR_TRY(alloc_try(dressing->row_room * sizeof *dressing->rows, &dressing->rows));
     for (uint32_t i = 0; i < pack->count; i++)
@@ -166,8 +172,8 @@ static mr_status dress(dressing *dressing, struct value_pack **out) {
     dressing->item_count = pack->count + 1; /* the table is filled in below */
     MR_TRY(add_rows(dressing, attachment, UINT32_MAX, 0));
     for (size_t i = 0; i < dressing->nested_count; i++) {
-        const object *object = dressing->nested[i];
-        MR_TRY(add_rows(dressing, object->owner->attachment, object->index, pack->count + dressing->places[i]));
+        const object *object = dressing->nested[i].object;
+        MR_TRY(add_rows(dressing, object->owner->attachment, object->index, pack->count + dressing->nested[i].place));
     }
     dressing->items[pack->count] = (value_pack_item){
         .entry = {.kind = VALUE_PACK_PLAIN, .bytes = span_of(dressing->rows, dressing->row_count * sizeof(table_row))}};
@@ -177,7 +183,7 @@ static mr_status dress(dressing *dressing, struct value_pack **out) {
 }
 
 mr_status attachment_dress(value_pack *pack, struct value_pack **out) {
-    if (pack->attachment == NULL || pack->attachment->ref_count + pack->attachment->handle_count == 0) {
+    if (pack->attachment == NULL || pack->attachment->ref_count == 0) {
         *out = value_pack_ref(pack);
         return MR_OK;
     }
@@ -186,7 +192,6 @@ mr_status attachment_dress(value_pack *pack, struct value_pack **out) {
     free(dressing.items);
     free(dressing.rows);
     free(dressing.nested);
-    free(dressing.places);
     for (size_t i = 0; i < dressing.failure_count; i++) free(dressing.failures[i]);
     free(dressing.failures);
     map_fini(&dressing.met);
@@ -244,7 +249,7 @@ static mr_status unpack_nested(undressing *undressing, uint32_t place) {
     const value_pack_item item = {.entry = value_pack_value(from, from->count + place)};
     MR_TRY(attachment_repack(undressing->objects, &item, 1, &undressing->own[place]));
     attachment *attachment = attachment_of(undressing->objects, undressing->own[place]);
-    return attachment_room(attachment, undressing->inside[place], undressing->inside[place]);
+    return attachment_room(attachment, undressing->inside[place]);
 }
 
 /* The included values, except those that refer to others, form a value pack: objects hold it, and the received value
@@ -275,9 +280,11 @@ static void meet(undressing *undressing, size_t at) {
     attachment *holder = is_nested ? undressing->own[row->index - pack->count]->attachment : pack->attachment;
     uint32_t index = is_nested ? 0 : row->index;
     if (row->place == ATTACHMENT_ACTOR) {
-        if (undressing->objects->handles == NULL) return;
-        attachment_add_handle(holder, index, row->ref);
-        if (is_nested) attachment_add_handle(pack->attachment, ATTACHMENT_WITHIN, row->ref);
+        actor_handles *handles = undressing->objects->handles;
+        if (handles == NULL) return;
+        actor_handle *handle = actor_handle_meet(handles, attachment_actor(row->ref));
+        attachment_add_handle(holder, index, handle);
+        if (is_nested) attachment_add_handle(pack->attachment, ATTACHMENT_WITHIN, handle);
         return;
     }
     object *object = object_meet(undressing->objects, row->ref);
@@ -319,7 +326,7 @@ static void settle(undressing *undressing, size_t at) {
 static mr_status undress(undressing *undressing) {
     MR_TRY(read_table(undressing));
     MR_TRY(unpack_values(undressing));
-    MR_TRY(attachment_room(attachment_of(undressing->objects, undressing->pack), undressing->count, undressing->count));
+    MR_TRY(attachment_room(attachment_of(undressing->objects, undressing->pack), undressing->count));
     for (size_t i = 0; i < undressing->count; i++) meet(undressing, i);
     for (size_t i = 0; i < undressing->count; i++) settle(undressing, i);
     return MR_OK;
@@ -343,12 +350,6 @@ mr_status attachment_undress(objects *objects, value_pack *pack) {
 
 /* ---- Keeping unread. */
 
-static mr_status need_of_row(const table_row *row, attachment_need_fn *fn, void *context) {
-    attachment_need need = {.what = row->place == ATTACHMENT_ACTOR ? ATTACHMENT_NEEDS_ACTOR : ATTACHMENT_NEEDS_FUTURE,
-                            .ref = row->ref};
-    return row->place == 0 || row->place == ATTACHMENT_ACTOR ? fn(context, &need) : MR_OK;
-}
-
 mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, void *context) {
     for (uint32_t i = 0; i < pack->count + pack->hidden; i++) {
         value_pack_entry entry = value_pack_value(pack, i);
@@ -362,7 +363,9 @@ mr_status attachment_each_need(const value_pack *pack, attachment_need_fn *fn, v
     for (size_t i = 0; i < table.size / sizeof(table_row); i++) {
         table_row row;
         MR_TRY(read_row(pack, table, i, &row));
-        MR_TRY(need_of_row(&row, fn, context));
+        bool is_actor = row.place == ATTACHMENT_ACTOR;
+        attachment_need need = {.what = is_actor ? ATTACHMENT_NEEDS_ACTOR : ATTACHMENT_NEEDS_FUTURE, .ref = row.ref};
+        if (is_actor || row.place == 0) MR_TRY(fn(context, &need));
     }
     return MR_OK;
 }

@@ -6,38 +6,28 @@
 #include "base/alloc.h"
 #include "base/assert.h"
 
-typedef struct owner {
-    uint64_t process;
-    list messages; /* of borrow_message, in order; those that were sent come first */
-} owner;
-
-typedef struct borrower {
-    map has; /* serial → object, held */
-} borrower;
-
 void borrow_init(borrow *borrow, const borrow_ops *ops, void *host) {
     *borrow = (struct borrow){.ops = ops, .host = host, .batch = BORROW_BATCH};
 }
 
 /* ---- Messages to owners. */
 
-static owner *owner_of(borrow *borrow, uint64_t process) {
-    owner *found = map_get(&borrow->owners, process);
-    if (found != NULL) return found;
-    owner *made = XNEW(owner, .process = process);
-    list_init(&made->messages);
-    map_put(&borrow->owners, process, made);
-    return made;
+static list *messages_to(borrow *borrow, uint64_t process) {
+    list *messages = map_get(&borrow->owners, process);
+    if (messages == NULL) {
+        messages = xmalloc(sizeof *messages);
+        list_init(messages);
+        map_put(&borrow->owners, process, messages);
+    }
+    return messages;
 }
 
 static void say(borrow *borrow, uint64_t process, borrow_verb verb, uint64_t serial, borrow_gate *gate) {
-    owner *owner = owner_of(borrow, process);
-    borrow_message *last =
-        list_empty(&owner->messages) ? NULL : container_of(owner->messages.prev, borrow_message, place);
+    list *messages = messages_to(borrow, process);
+    borrow_message *last = list_empty(messages) ? NULL : container_of(messages->prev, borrow_message, place);
     if (last == NULL || last->sent || last->verb != verb || last->gate != gate || last->count >= borrow->batch) {
-        last = xmalloc(sizeof *last);
-        *last = (borrow_message){.owner = process, .verb = verb, .gate = gate};
-        list_push_back(&owner->messages, &last->place);
+        last = XNEW(borrow_message, .owner = process, .verb = verb, .gate = gate);
+        list_push_back(messages, &last->place);
         if (gate != NULL) gate->left++;
     }
     last->serials[last->count++] = serial;
@@ -53,8 +43,8 @@ static void message_end(borrow_message *message) {
     if (--gate->left == 0) gate->open(gate);
 }
 
-static bool feed(borrow *borrow, owner *owner) {
-    list_for_each (at, &owner->messages) {
+static bool feed(borrow *borrow, const list *messages) {
+    list_for_each (at, messages) {
         borrow_message *message = container_of(at, borrow_message, place);
         if (message->sent) continue;
         if (borrow->ops->send(borrow->host, message) != MR_OK) return false; /* or its end is about to be told */
@@ -78,13 +68,10 @@ void borrow_answered(borrow *borrow, borrow_message *message) {
 }
 
 void borrow_owner_gone(borrow *borrow, uint64_t process) {
-    owner *gone = map_remove(&borrow->owners, process);
-    if (gone == NULL) return;
-    list messages; /* a gate's callback may send to the same process again */
-    list_init(&messages);
-    for (list *at; (at = list_pop_front(&gone->messages)) != NULL;) list_push_back(&messages, at);
-    free(gone);
-    while (!list_empty(&messages)) message_end(container_of(messages.next, borrow_message, place));
+    list *messages = map_remove(&borrow->owners, process); /* a gate's callback may send to the same process again */
+    if (messages == NULL) return;
+    while (!list_empty(messages)) message_end(container_of(messages->next, borrow_message, place));
+    free(messages);
 }
 
 /* ---- Borrowed references. */
@@ -109,24 +96,24 @@ void borrow_let_go(borrow *borrow, borrowed_ref *ref) {
 /* ---- Borrowers. */
 
 void borrow_lend(borrow *borrow, uint64_t link, const uint64_t *serials, uint32_t count) {
-    borrower *borrower = map_get(&borrow->borrowers, link);
-    if (borrower == NULL) {
-        borrower = xcalloc(1, sizeof *borrower);
-        map_put(&borrow->borrowers, link, borrower);
+    map *lent = map_get(&borrow->borrowers, link);
+    if (lent == NULL) {
+        lent = XNEW(map, 0);
+        map_put(&borrow->borrowers, link, lent);
     }
     for (uint32_t i = 0; i < count; i++) {
-        if (map_get(&borrower->has, serials[i]) != NULL) continue;
+        if (map_get(lent, serials[i]) != NULL) continue;
         void *object = borrow->ops->hold(borrow->host, serials[i]);
         if (object == NULL) continue;
-        map_put(&borrower->has, serials[i], object);
+        map_put(lent, serials[i], object);
         borrow->borrowed++;
     }
 }
 
 void borrow_take_back(borrow *borrow, uint64_t link, const uint64_t *serials, uint32_t count) {
-    borrower *borrower = map_get(&borrow->borrowers, link);
-    for (uint32_t i = 0; borrower != NULL && i < count; i++) {
-        void *object = map_remove(&borrower->has, serials[i]);
+    map *lent = map_get(&borrow->borrowers, link);
+    for (uint32_t i = 0; lent != NULL && i < count; i++) {
+        void *object = map_remove(lent, serials[i]);
         if (object == NULL) continue;
         borrow->borrowed--;
         borrow->ops->drop(borrow->host, object);
@@ -134,23 +121,23 @@ void borrow_take_back(borrow *borrow, uint64_t link, const uint64_t *serials, ui
 }
 
 void borrow_borrower_gone(borrow *borrow, uint64_t link) {
-    borrower *borrower = map_remove(&borrow->borrowers, link);
-    if (borrower == NULL) return;
-    map_for_each (slot, &borrower->has) {
+    map *lent = map_remove(&borrow->borrowers, link);
+    if (lent == NULL) return;
+    map_for_each (slot, lent) {
         borrow->borrowed--;
         borrow->ops->drop(borrow->host, slot.value);
     }
-    map_fini(&borrower->has);
-    free(borrower);
+    map_fini(lent);
+    free(lent);
 }
 
 void borrow_fini(borrow *borrow) {
     map_entry entry;
     while (map_next(&borrow->borrowers, 0, &entry) != 0) borrow_borrower_gone(borrow, entry.key);
     while (map_next(&borrow->owners, 0, &entry) != 0) {
-        owner *owner = map_remove(&borrow->owners, entry.key);
-        for (list *at; (at = list_pop_front(&owner->messages)) != NULL;) free(container_of(at, borrow_message, place));
-        free(owner);
+        list *messages = map_remove(&borrow->owners, entry.key);
+        for (list *at; (at = list_pop_front(messages)) != NULL;) free(container_of(at, borrow_message, place));
+        free(messages);
     }
     map_fini(&borrow->borrowers);
     map_fini(&borrow->owners);

@@ -71,8 +71,8 @@ typedef struct borrow_ops {
 typedef struct borrow {
     const borrow_ops *ops; /* borrowed, like the host */
     void *host;
-    map owners;      /* process → its messages in order; owned */
-    map borrowers;   /* link → set of serials it borrows; owned */
+    map owners;      /* process → list of its borrow_message, in order, those that were sent first; owned */
+    map borrowers;   /* link → map of serial → object, held for the borrower; owned */
     size_t borrowed; /* how many objects, over all borrowers */
     uint32_t batch;  /* serials in one message; BORROW_BATCH unless the host sets less */
 } borrow;

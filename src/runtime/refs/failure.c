@@ -13,19 +13,17 @@
 #include "base/error.h"
 #include "net/value.h"
 
-static char *copy_text(const char *text, size_t size) {
-    if (size > FAILURE_TEXT_MAX) size = FAILURE_TEXT_MAX;
+static char *copy_text(span text) {
+    size_t size = text.size > FAILURE_TEXT_MAX ? FAILURE_TEXT_MAX : text.size;
     char *copy = xmalloc(size + 1);
-    memcpy(copy, text, size);
+    memcpy(copy, text.data, size);
     copy[size] = '\0';
     return copy;
 }
 
 static failure *create(mr_status code, span message, span origin, failure *cause) {
-    failure *made =
-        XNEW(failure, .refs = 1, .code = code, .message = copy_text((const char *)message.data, message.size),
-             .origin = copy_text((const char *)origin.data, origin.size), .cause = cause);
-    return made;
+    return XNEW(failure, .refs = 1, .code = code, .message = copy_text(message), .origin = copy_text(origin),
+                .cause = cause);
 }
 
 failure *failure_create(mr_status code, const char *message, const char *origin, failure *cause) {
@@ -33,18 +31,12 @@ failure *failure_create(mr_status code, const char *message, const char *origin,
     return create(code, span_of(message, strlen(message)), span_of(origin, strlen(origin)), cause);
 }
 
-failure *failure_ref(failure *failure) {
-    failure->refs++;
-    return failure;
-}
-
 static bool may_attach(span detail) { return detail.size > 0 && detail.size <= FAILURE_DETAIL_MAX; }
 
 void failure_attach(failure *failure, span detail) {
     MR_ASSERT(failure->detail == NULL);
     if (!may_attach(detail)) return;
-    failure->detail = xmalloc(detail.size);
-    memcpy(failure->detail, detail.data, detail.size);
+    failure->detail = xcopy(detail.data, detail.size);
     failure->detail_size = detail.size;
 }
 
@@ -73,12 +65,9 @@ static const failure *next_kept(const failure *failure, int depth, int depth_max
 }
 
 size_t failure_encoded_size(const failure *failure) {
-    size_t size = 1;
-    int depth = 0;
-    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++)
-        size += 1 + 4 + 4 + strlen(failure->message) + 4 + strlen(failure->origin) +
-                (failure->detail != NULL ? 4 + failure->detail_size : 0);
-    return size;
+    writer writer = writer_of(NULL, 0);
+    failure_encode(failure, &writer);
+    return writer_needs(&writer);
 }
 
 void failure_encode(const failure *failure, writer *writer) {
@@ -118,34 +107,28 @@ mr_status failure_decode(reader *reader, failure **out) {
     return MR_OK;
 }
 
-static size_t error_size(const failure *failure) {
-    size_t size = 0;
-    int depth = 0;
-    for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++)
-        size += 4 + 4 + 4 + strlen(failure->message) + strlen(failure->origin);
-    return size;
-}
-
-static void error_write(const failure *failure, uint8_t *out) {
+static void error_write(const failure *failure, writer *writer) {
     _Static_assert((int)FAILURE_CHAIN_MAX <= (int)VALUE_ERRORS_MAX, "the chain fits");
-    writer writer = writer_of(out, error_size(failure));
     int depth = 0;
     for (; failure != NULL; failure = next_kept(failure, depth, FAILURE_CHAIN_MAX), depth++) {
         size_t message = strlen(failure->message), origin = strlen(failure->origin);
-        writer_u32(&writer, (uint32_t)failure->code);
-        writer_u32(&writer, (uint32_t)message);
-        writer_u32(&writer, (uint32_t)origin);
-        writer_bytes(&writer, failure->message, message);
-        writer_bytes(&writer, failure->origin, origin);
+        writer_u32(writer, (uint32_t)failure->code);
+        writer_u32(writer, (uint32_t)message);
+        writer_u32(writer, (uint32_t)origin);
+        writer_bytes(writer, failure->message, message);
+        writer_bytes(writer, failure->origin, origin);
     }
-    MR_ASSERT(!writer.failed);
 }
 
 mr_status failure_bundle(const failure *failure, value_pack **out) {
     void *payload;
-    size_t size = error_size(failure);
+    writer writer = writer_of(NULL, 0);
+    error_write(failure, &writer);
+    size_t size = writer_needs(&writer);
     MR_TRY(alloc_try(size, &payload));
-    error_write(failure, payload);
+    writer = writer_of(payload, size);
+    error_write(failure, &writer);
+    MR_ASSERT(!writer.failed);
     mr_arg error = {.kind = MR_KIND_ERROR, .bytes = {payload, size}};
     mr_status status = value_pack_create(&(value_pack_item){.arg = &error}, 1, out);
     free(payload);

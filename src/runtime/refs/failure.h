@@ -20,7 +20,10 @@ typedef struct failure {
 
 /* Takes over the reference to the cause (NULL: none). Texts are copied and cut at FAILURE_TEXT_MAX. */
 failure *failure_create(mr_status code, const char *message, const char *origin, failure *cause);
-failure *failure_ref(failure *failure);
+static inline failure *failure_ref(failure *failure) {
+    failure->refs++;
+    return failure;
+}
 void failure_unref(failure *failure); /* NULL is a no-op */
 
 /* Copies the detail, unless it is empty or larger than FAILURE_DETAIL_MAX. Once, before the failure is shared. */

@@ -195,19 +195,10 @@ void object_dropped(objects *objects, object *object) {
         doom(objects, object);
 }
 
-void object_name(object *object) {
-    if (object->names++ == 0) object_hold(object);
-}
-
 void object_unname(objects *objects, object *object) {
     if (object->names == 0 || --object->names > 0) return;
     if (object->inside == 0) forgotten(objects, object);
     object_drop(objects, object);
-}
-
-void object_enclose(object *object) {
-    object->inside++;
-    object_hold(object);
 }
 
 void object_disclose(objects *objects, object *object) {
@@ -267,5 +258,3 @@ void object_wait(objects *objects, object *object, object_waiter *waiter) {
     list_push_back(&object->waiters, &waiter->place);
     if (object->foreign) objects->ops->wanted(objects->host, object);
 }
-
-void object_unwait(object_waiter *waiter) { list_remove(&waiter->place); }

@@ -99,7 +99,9 @@ static inline void object_drop(objects *objects, object *object) {
     MR_ASSERT(object->holds > 0);
     if (--object->holds == 0) object_dropped(objects, object);
 }
-void object_name(object *object);                     /* mr_retain */
+static inline void object_name(object *object) { /* mr_retain */
+    if (object->names++ == 0) object->holds++;
+}
 void object_unname(objects *objects, object *object); /* mr_release */
 
 /* The object of a reference that came inside a value, with a hold; created if it is another process's and unknown.
@@ -109,7 +111,10 @@ object *object_meet(objects *objects, mr_ref ref);
 object *object_meet_again(objects *objects, mr_ref ref);
 /* As object_known. */
 __attribute__((noinline)) object *object_known_of_others(objects *objects, uint64_t owner, uint64_t serial);
-void object_enclose(object *object); /* a value pack's value refers to it: a hold */
+static inline void object_enclose(object *object) { /* a value pack's value refers to it: a hold */
+    object->inside++;
+    object->holds++;
+}
 void object_disclose(objects *objects, object *object);
 
 /* ---- Finding. */
@@ -151,4 +156,5 @@ void object_fulfil_small(objects *objects, object *object, span value);
 void object_fail(objects *objects, object *object, failure *failure); /* takes a reference of its own */
 
 void object_wait(objects *objects, object *object, object_waiter *waiter); /* the object must be pending */
-void object_unwait(object_waiter *waiter);                                 /* no-op if it was called */
+/* no-op if it was called */
+static inline void object_unwait(object_waiter *waiter) { list_remove(&waiter->place); }

@@ -9,7 +9,8 @@
 typedef struct answer {
     list place;
     rpc_call_token token;
-    value_pack *values;
+    value_pack *values; /* NULL: no values, but perhaps a byte */
+    bool byte;
 } answer;
 
 void reply_queue_init(reply_queue *replies) { list_init(&replies->answers); }
@@ -24,19 +25,32 @@ void reply_queue_fini(reply_queue *replies) {
     while (!list_empty(&replies->answers)) drop(container_of(replies->answers.next, answer, place));
 }
 
-void reply_queue_answer(reply_queue *replies, rpc *rpc, rpc_call_token token, value_pack *values) {
-    if (wire_answer_values(rpc, token, values) != MR_BUSY) {
-        value_pack_unref(values);
+static mr_status try_answer(rpc *rpc, const answer *answer) {
+    return answer->values != NULL ? wire_answer_values(rpc, answer->token, answer->values)
+                                  : wire_answer(rpc, answer->token, span_of("", answer->byte));
+}
+
+static void answer_or_keep(reply_queue *replies, rpc *rpc, answer given) {
+    if (try_answer(rpc, &given) != MR_BUSY) {
+        value_pack_unref(given.values);
         return;
     }
-    answer *kept = XNEW(answer, .token = token, .values = values);
+    answer *kept = xcopy(&given, sizeof given);
     list_push_back(&replies->answers, &kept->place);
+}
+
+void reply_queue_answer(reply_queue *replies, rpc *rpc, rpc_call_token token, value_pack *values) {
+    answer_or_keep(replies, rpc, (answer){.token = token, .values = values});
+}
+
+void reply_queue_acknowledge(reply_queue *replies, rpc *rpc, rpc_call_token token, bool byte) {
+    answer_or_keep(replies, rpc, (answer){.token = token, .byte = byte});
 }
 
 /* Each of them may be on a link of its own. */
 void reply_queue_room(reply_queue *replies, rpc *rpc) {
     list_for_each (at, &replies->answers) {
         answer *answer = container_of(at, struct answer, place);
-        if (wire_answer_values(rpc, answer->token, answer->values) != MR_BUSY) drop(answer);
+        if (try_answer(rpc, answer) != MR_BUSY) drop(answer);
     }
 }

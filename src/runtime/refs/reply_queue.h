@@ -1,4 +1,4 @@
-/* reply_queue.h — queue of answers with values for which the transport had no room: sent in order on on_room. */
+/* reply_queue.h — queue of answers for which the transport had no room: sent in order on on_room. */
 #pragma once
 #include "base/list.h"
 #include "net/rpc/rpc.h"
@@ -12,4 +12,6 @@ void reply_queue_init(reply_queue *replies);
 void reply_queue_fini(reply_queue *replies);
 /* Answers now or later. The reference to the value pack is taken over. */
 void reply_queue_answer(reply_queue *replies, rpc *rpc, rpc_call_token token, value_pack *values);
+/* The same with one byte that is 0, or with none. */
+void reply_queue_acknowledge(reply_queue *replies, rpc *rpc, rpc_call_token token, bool byte);
 void reply_queue_room(reply_queue *replies, rpc *rpc);

@@ -108,11 +108,6 @@ stored_object *store_provider_find(store_provider *provider, const object_ref *r
     return found != NULL && found->ref.sequence == ref->sequence ? found : NULL;
 }
 
-stored_object *stored_object_ref(stored_object *object) {
-    object->refs++;
-    return object;
-}
-
 void stored_object_unref(stored_object *object) {
     MR_ASSERT(object->refs > 0);
     if (--object->refs > 0) return;

@@ -89,7 +89,10 @@ bool store_provider_take_expected(store_provider *provider);
 /* borrowed; NULL: not in this process */
 stored_object *store_provider_find(store_provider *provider, const object_ref *ref);
 
-stored_object *stored_object_ref(stored_object *object);
+static inline stored_object *stored_object_ref(stored_object *object) {
+    object->refs++;
+    return object;
+}
 void stored_object_unref(stored_object *object);
 static inline bool stored_object_is_taken(const stored_object *object) {
     return object->object != NULL || object->lost;

@@ -67,11 +67,6 @@ mr_status value_pack_spares_room(value_pack_spares *spares, size_t size, value_p
     return MR_OK;
 }
 
-value_pack *value_pack_ref(value_pack *pack) {
-    pack->refs++;
-    return pack;
-}
-
 void value_pack_unref(value_pack *pack) {
     if (pack == NULL) return;
     MR_ASSERT(pack->refs > 0);
@@ -141,11 +136,10 @@ bool value_pack_one_plain(span bytes, span *value) {
     return true;
 }
 
-mr_status value_pack_check(value_pack *pack) {
-    value_pack_view view;
-    MR_TRY(value_pack_open(span_of(pack->bytes, pack->size), &view));
-    pack->count = view.count;
-    pack->hidden = view.hidden;
+mr_status value_pack_check(value_pack *pack, value_pack_view *view) {
+    MR_TRY(value_pack_open(span_of(pack->bytes, pack->size), view));
+    pack->count = view->count;
+    pack->hidden = view->hidden;
     return MR_OK;
 }
 
@@ -193,17 +187,16 @@ static size_t pack_one_small(const value_pack_item *item, uint8_t *out, size_t r
     return plan.value_size;
 }
 
+static void write_header(uint8_t *out, size_t count, uint32_t hidden) {
+    uint32_t header[2] = {(uint32_t)count, hidden};
+    memcpy(out, header, sizeof header);
+}
+
 void value_pack_hide(value_pack *pack, uint32_t hidden) {
     MR_ASSERT(pack->hidden == 0 && hidden <= pack->count);
     pack->count -= hidden;
     pack->hidden = hidden;
-    uint32_t header[2] = {pack->count, hidden};
-    memcpy(pack->bytes, header, sizeof header);
-}
-
-static void write_header(uint8_t *out, size_t count) {
-    uint32_t header[2] = {(uint32_t)count, 0};
-    memcpy(out, header, sizeof header);
+    write_header(pack->bytes, pack->count, hidden);
 }
 
 size_t value_pack_pack_scalar(const mr_arg *arg, uint8_t out[VALUE_PACK_SCALAR_MAX]) {
@@ -239,7 +232,7 @@ size_t value_pack_pack_small(const value_pack_item *items, size_t count, uint8_t
         memset(out + at + size, 0, align_up(at + size, ALIGN) - (at + size)); /* no old bytes travel */
         at = align_up(at + size, ALIGN);
     }
-    write_header(out, count);
+    write_header(out, count, 0);
     return at;
 }
 
@@ -268,7 +261,7 @@ void value_pack_spread_init(value_pack_spread *spread, const value_pack_item *it
     size_t at = HEADER + ENTRY * count; /* in the value pack, */
     size_t end = at, given = 0;         /* and in `rest`: bytes written, and bytes of pieces */
     spread->count = 0;
-    write_header(rest, count);
+    write_header(rest, count, 0);
     for (size_t i = 0; i < count; i++) {
         value_plan plan;
         value_apart apart[VALUE_PACK_SPREAD_LONG];
@@ -404,7 +397,7 @@ static void write_regions(const value_pack_item *items, plan *plans, size_t coun
 }
 
 static void write_table(const plan *plans, size_t count, uint8_t *bytes) {
-    write_header(bytes, count);
+    write_header(bytes, count, 0);
     for (size_t i = 0; i < count; i++) {
         entry entry = {(uint32_t)plans[i].at | (uint32_t)plans[i].kind, (uint32_t)plans[i].size};
         memcpy(bytes + HEADER + ENTRY * i, &entry, sizeof entry);

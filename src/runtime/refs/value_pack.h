@@ -59,8 +59,7 @@ MR_MUST mr_status value_pack_open(span bytes, value_pack_view *out); /* MR_CORRU
 /* Whether the bytes are a value pack of one plain value. The bytes after the value up to the next multiple of 8 are
  * zero in a pack of this process. */
 bool value_pack_one_plain(span bytes, span *value);
-/* The same for one value of one byte, such as nil: the shortest value pack but the empty one, read as it was written.
- * */
+/* The same for one value of one byte, such as nil: the shortest value pack but the empty one, read as written. */
 #define VALUE_PACK_BYTE_ENTRY (UINT64_C(16) | UINT64_C(1) << 32) /* where, with the kind PLAIN, and size */
 static inline bool value_pack_one_byte(span bytes, uint64_t *value) {
     uint64_t words[3];
@@ -84,9 +83,9 @@ typedef struct value_pack { /* its bytes follow, 64 behind its own address, whic
     struct attachment *attachment; /* owned; attachment (attachment.h), NULL: none */
 } value_pack;
 
-/* Room for a received value pack; value_pack_check validates the bytes after they were copied. */
+/* Room for a received value pack; value_pack_check validates the bytes after they were copied, and opens them. */
 MR_MUST mr_status value_pack_room(size_t size, value_pack **out);
-MR_MUST mr_status value_pack_check(value_pack *pack);
+MR_MUST mr_status value_pack_check(value_pack *pack, value_pack_view *view);
 
 /* Spare memory of freed value packs, for the next ones: malloc returns large memory to the system at once, and every
  * page would be a fresh one each time. */
@@ -101,7 +100,10 @@ bool value_pack_spares_keep(value_pack_spares *spares, value_pack *pack);
 /* as value_pack_room */
 MR_MUST mr_status value_pack_spares_room(value_pack_spares *spares, size_t size, value_pack **out);
 
-value_pack *value_pack_ref(value_pack *pack);
+static inline value_pack *value_pack_ref(value_pack *pack) {
+    pack->refs++;
+    return pack;
+}
 void value_pack_unref(value_pack *pack); /* NULL is a no-op */
 
 value_pack_entry value_pack_value(const value_pack *pack, uint32_t index); /* from count on: hidden ones */

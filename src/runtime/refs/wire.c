@@ -152,7 +152,8 @@ static mr_status copy_bundle(span bytes, value_pack **out) {
 }
 
 static mr_status checked(value_pack *pack, struct value_pack **out) {
-    mr_status status = value_pack_check(pack);
+    value_pack_view view;
+    mr_status status = value_pack_check(pack, &view);
     if (status != MR_OK) {
         value_pack_unref(pack);
         return status;
@@ -172,14 +173,10 @@ failure *wire_failure(const rpc_call_result *result, const char *origin) {
 
 static mr_status read_values(wire_call *call, const rpc_call_result *result, span rest, wire_values *values) {
     *values = (wire_values){0};
-    if (result->body.size > 0) {
-        values->owner = call->arriving;
-        call->arriving = NULL;
-        rest = span_of(values->owner->bytes, values->owner->size);
-    }
-    mr_status status = value_pack_open(rest, &values->view);
-    if (values->owner == NULL) return status;
-    if (status == MR_OK) status = value_pack_check(values->owner);
+    if (result->body.size == 0) return value_pack_open(rest, &values->view);
+    values->owner = call->arriving;
+    call->arriving = NULL;
+    mr_status status = value_pack_check(values->owner, &values->view);
     if (status != MR_OK) value_pack_unref(values->owner);
     return status;
 }

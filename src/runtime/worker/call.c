@@ -28,16 +28,12 @@ mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares) {
 }
 
 mr_status call_take_bundle(mr_call *call, value_pack *pack) {
-    mr_status status = value_pack_open(span_of(pack->bytes, pack->size), &call->args);
-    if (status != MR_OK) {
-        call->args.count = 0;
+    mr_status status = value_pack_check(pack, &call->args);
+    if (status != MR_OK)
         value_pack_unref(pack);
-        return status;
-    }
-    pack->count = call->args.count;
-    pack->hidden = call->args.hidden;
-    call->args_owner = pack;
-    return MR_OK;
+    else
+        call->args_owner = pack;
+    return status;
 }
 
 mr_status call_show_args(mr_call *call, objects *objects) {
@@ -71,9 +67,7 @@ static void close_docs(mr_call *call) {
 
 value_pack *call_give_up_args(mr_call *call) {
     value_pack *owner = call->args_owner;
-    if (owner == NULL || owner->attachment == NULL ||
-        owner->attachment->ref_count + owner->attachment->handle_count == 0)
-        return NULL;
+    if (owner == NULL || owner->attachment == NULL || owner->attachment->ref_count == 0) return NULL;
     if (call->docs != NULL) close_docs(call);
     if (call->entries != NULL) call_hide_args(call);
     call->args.count = 0;

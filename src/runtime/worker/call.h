@@ -80,8 +80,7 @@ struct mr_call {
 MR_MUST mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares);
 MR_MUST mr_status call_take_bundle(mr_call *call, value_pack *pack); /* moved, also when it fails */
 /* Takes and shows the objects that the arguments name (attachment.h), and hides them again; with the context's lock
- * held. May wait.
- * */
+ * held. May wait. */
 MR_MUST mr_status call_show_args(mr_call *call, objects *objects);
 void call_hide_args(mr_call *call);
 value_pack *call_give_up_args(mr_call *call); /* after the body: their memory, moved; NULL: nothing to be kept */

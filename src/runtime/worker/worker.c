@@ -81,7 +81,14 @@ static void answer_again(worker *worker) {
 
 /* ---- Requests. */
 
-static bool same_token(rpc_call_token a, rpc_call_token b) { return a.link.v == b.link.v && a.number == b.number; }
+/* The last one first, since requests about a call mostly follow it at once. NULL: none. */
+static mr_call *find_call(const list *calls, rpc_call_token token) {
+    for (list *at = calls->prev; at != calls; at = at->prev) {
+        mr_call *call = worker_call_at(at);
+        if (call->token.link.v == token.link.v && call->token.number == token.number) return call;
+    }
+    return NULL;
+}
 
 static void *body_room(worker *worker, uint64_t size) {
     value_pack *room;
@@ -97,21 +104,19 @@ static void cancel_running(worker *worker, mr_call *call) {
     if (call->yield != NULL) stream_writer_wake(call);
     if (call->run == 0 || call->alone) return;
     worker->worker->cancelled_run = call->run;
-    tasks_cancel_children(&worker->worker->tasks, call->run);
-    actors_cancel_children(&worker->worker->actors, call->run);
+    invocations_cancel_children(&worker->worker->tasks.slab, call->run);
+    invocations_cancel_children(&worker->worker->actors.slab, call->run);
 }
 
 static void cancel(worker *worker, rpc_call_token token) {
-    list_for_each (at, &worker->queue) {
-        if (same_token(worker_call_at(at)->token, token)) worker_call_free(worker, worker_call_at(at));
-    }
-    list_for_each (at, &worker->running)
-        if (same_token(worker_call_at(at)->token, token)) cancel_running(worker, worker_call_at(at));
+    mr_call *queued = find_call(&worker->queue, token), *running = find_call(&worker->running, token);
+    if (queued != NULL) worker_call_free(worker, queued);
+    if (running != NULL) cancel_running(worker, running);
 }
 
 static void spare_children(worker *worker, rpc_call_token token) {
-    list_for_each (at, &worker->running)
-        if (same_token(worker_call_at(at)->token, token)) worker_call_at(at)->alone = true;
+    mr_call *call = find_call(&worker->running, token);
+    if (call != NULL) call->alone = true;
 }
 
 /* The call of the same link that a request is about. */
@@ -136,11 +141,8 @@ static void leave(worker *worker, const rpc_call_request *request) {
 /* The next result of a call that runs, or waits for its turn. */
 static void next_asked(worker *worker, const rpc_call_request *request) {
     rpc_call_token token = subject_of(request);
-    mr_call *found = NULL;
-    list_for_each (at, &worker->running)
-        if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at);
-    for (list *at = worker->queue.prev; found == NULL && at != &worker->queue; at = at->prev)
-        if (same_token(worker_call_at(at)->token, token)) found = worker_call_at(at); /* it came just before this */
+    mr_call *found = find_call(&worker->running, token);
+    if (found == NULL) found = find_call(&worker->queue, token);
     mr_status status = found != NULL && found->yield != NULL
                            ? stream_writer_ask(found, request->token)
                            : error_set(MR_NOT_FOUND, "call %llu is not a stream", (unsigned long long)token.number);
@@ -179,11 +181,9 @@ void worker_waits(worker *worker, bool all_of_them) {
 /* A task that does not end by itself ends with the process, but queued tasks do not: their callers must be told that
  * they have not begun. A task that has not begun itself is left to its cancellation, which comes next. */
 static void end_task(worker *worker, const rpc_call_request *request) {
-    rpc_call_token token = subject_of(request);
     const core_worker_host *host = worker->worker->host;
-    list_for_each (at, &worker->running) {
-        const mr_call *call = worker_call_at(at);
-        if (call->method != WORKER_TASK || !same_token(call->token, token) || host->end == NULL) continue;
+    const mr_call *call = find_call(&worker->running, subject_of(request));
+    if (call != NULL && call->method == WORKER_TASK && host->end != NULL) {
         give_all_back(worker);
         host->end(host->context); /* which is the answer */
         return;
@@ -297,8 +297,8 @@ void worker_bid_drain(worker *worker) {
 bool worker_is_needed(const worker *worker) {
     const core_worker *core_worker = worker->worker;
     if (!worker->leaves || worker->is_actor || core_worker->over != NULL) return false;
-    return core_worker->tasks.open > 0 || core_worker->borrow_rpc.borrow.borrowed > 0 ||
-           !list_empty(&core_worker->holds.kept) || actors_have_calls(&core_worker->actors);
+    return core_worker->tasks.slab.taken > 0 || core_worker->borrow_rpc.borrow.borrowed > 0 ||
+           !list_empty(&core_worker->holds.kept) || core_worker->actors.slab.taken > 0;
 }
 
 uint32_t worker_threads(const worker *worker) { return worker->threads; }

@@ -66,6 +66,25 @@ static void removing_twice_does_no_harm(void **state) {
     assert_true(list_empty(&head));
 }
 
+static void a_loop_over_items_may_remove_them_and_end_early(void **state) {
+    list head;
+    thing things[4];
+    list_init(&head);
+    list_for_each_item (none, &head, thing, link) fail_msg("an empty list has item %d", none->number);
+    for (int i = 0; i < 4; i++) {
+        things[i].number = i + 1;
+        list_push_back(&head, &things[i].link);
+    }
+    list_for_each_item (thing, &head, struct thing, link)
+        if (thing->number % 2 == 0) list_remove(&thing->link);
+    assert_int_equal(digits(&head), 13);
+    list_for_each_item (thing, &head, struct thing, link) {
+        list_remove(&thing->link);
+        break;
+    }
+    assert_int_equal(digits(&head), 3);
+}
+
 static void a_loop_may_free_the_item_it_is_at(void **state) {
     list head;
     list_init(&head);
@@ -94,6 +113,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_keep_their_order),
         cmocka_unit_test(removing_twice_does_no_harm),
+        cmocka_unit_test(a_loop_over_items_may_remove_them_and_end_early),
         cmocka_unit_test(a_loop_may_free_the_item_it_is_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,9 +50,7 @@ void boot_begin_node(void) {
     if (is_lasting() && fork() != 0) _exit(0); /* a standalone node is no child of the process that started it */
     setsid();                                  /* signals of a terminal go to the program alone */
     prctl(PR_SET_NAME, "miniray-node");
-    fcntl(BOOT_LIFELINE_FD, F_SETFD, FD_CLOEXEC);
-    fcntl(BOOT_READY_FD, F_SETFD, FD_CLOEXEC);
-    fcntl(BOOT_LAUNCH_SPEC_FD, F_SETFD, FD_CLOEXEC);
+    for (int fd = BOOT_LIFELINE_FD; fd <= BOOT_LAUNCH_SPEC_FD; fd++) fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 void boot_begin_worker(void) {
@@ -78,30 +76,27 @@ void boot_forget(void) {
 
 /* ---- Starting. */
 
+enum { VARIABLES = 4, FDS = 6 };
+
 /* The launch spec's environment without our variables, and with these. The strings are borrowed; the list is the
  * caller's.
  */
-static char **environment_with(const launch_spec *spec, const char *const *add, size_t count) {
+static char **environment_with(const launch_spec *spec, char *const variables[VARIABLES]) {
     size_t size = 0, used = 0;
     while (spec->environment[size] != NULL) size++;
-    char **list = xcalloc(size + count + 1, sizeof *list);
+    char **list = xcalloc(size + VARIABLES + 1, sizeof *list);
     for (size_t i = 0; i < size; i++)
         if (strncmp(spec->environment[i], ROLE, strlen(ROLE)) != 0) list[used++] = spec->environment[i];
-    for (size_t i = 0; i < count; i++) list[used++] = (char *)(uintptr_t)add[i];
+    for (size_t i = 0; i < VARIABLES && variables[i] != NULL; i++) list[used++] = variables[i];
     return list;
 }
 
-enum { FDS = 6 };
-
 typedef struct plan {
     const launch_spec *spec;
-    const char *executable;       /* NULL: the launch spec's */
-    const char *const *variables; /* of ours */
-    size_t count;
-    int fds[FDS]; /* source of descriptor 0, 1, …; -1: unchanged, if inherited */
+    const char *executable;     /* NULL: the launch spec's */
+    char *variables[VARIABLES]; /* of ours, owned: start frees them; the rest NULL */
+    int fds[FDS];               /* source of descriptor 0, 1, …; -1: unchanged, if inherited */
 } plan;
-
-static const plan plan_none = {.fds = {-1, -1, -1, -1, -1, -1}};
 
 static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, pid_t *pid) {
     char program[32] = "/proc/self/exe";
@@ -110,7 +105,7 @@ static int spawn(const plan *plan, posix_spawn_file_actions_t *actions, posix_sp
     for (int i = 0; i < FDS; i++)
         if (plan->fds[i] >= 0) posix_spawn_file_actions_adddup2(actions, plan->fds[i], i);
     if (plan->spec->folder_fd >= 0) posix_spawn_file_actions_addfchdir_np(actions, plan->spec->folder_fd);
-    char **environment = environment_with(plan->spec, plan->variables, plan->count);
+    char **environment = environment_with(plan->spec, plan->variables);
     int failed = posix_spawn(pid, plan->executable != NULL ? plan->executable : program, actions, attributes,
                              plan->spec->arguments, environment);
     free(environment);
@@ -131,6 +126,7 @@ static mr_status start(const plan *plan, pid_t *pid) {
     int failed = spawn(plan, &actions, &attributes, pid);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
+    for (size_t i = 0; i < VARIABLES; i++) free(plan->variables[i]);
     if (failed == 0) return MR_OK;
     errno = failed;
     if (plan->executable != NULL) return error_errno("cannot start the node's executable '%.200s'", plan->executable);
@@ -139,22 +135,15 @@ static mr_status start(const plan *plan, pid_t *pid) {
 
 mr_status boot_start_worker(const launch_spec *spec, const boot_worker *told, pid_t *pid) {
     bool is_zygote = told->socket_fd >= 0;
-    char *path = xasprintf(BROKER "=%s", told->broker), *node = xasprintf(NODE "=%d", (int)getpid());
-    char *run = is_zygote ? xasprintf(RUN "=%s", told->run) : NULL;
-    const char *role = is_zygote ? ROLE "=template" : spec->native ? ROLE "=native" : ROLE "=worker";
-    const char *variables[] = {role, path, node, run};
-    plan plan = plan_none;
-    plan.spec = spec;
-    plan.variables = variables;
-    plan.count = is_zygote ? 4 : 3;
-    plan.fds[STDIN_FILENO] = told->stdio.input_fd;
-    for (std_stream i = 0; i < STD_STREAMS; i++) plan.fds[std_stream_fd(i)] = told->stdio.output_fds[i];
-    if (is_zygote) plan.fds[BOOT_ZYGOTE_FD] = told->socket_fd;
-    mr_status status = start(&plan, pid);
-    free(path);
-    free(node);
-    free(run);
-    return status;
+    const char *role = is_zygote ? "template" : spec->native ? "native" : "worker";
+    const plan plan = {.spec = spec,
+                       .variables = {xasprintf(ROLE "=%s", role), xasprintf(BROKER "=%s", told->broker),
+                                     xasprintf(NODE "=%d", (int)getpid()),
+                                     is_zygote ? xasprintf(RUN "=%s", told->run) : NULL},
+                       .fds = {told->stdio.input_fd, told->stdio.output_fds[STD_STREAM_OUT],
+                               told->stdio.output_fds[STD_STREAM_ERR], told->socket_fd, -1, -1}};
+    _Static_assert(BOOT_ZYGOTE_FD == 3, "its place in fds");
+    return start(&plan, pid);
 }
 
 /* Ends a node that does not stand, if it has not ended already. */
@@ -229,22 +218,6 @@ static mr_status open_stdio(const char *run, int fds[2]) {
     return status;
 }
 
-static mr_status start_node(const char *broker, const char *run, const boot_node *told, plan *plan, pid_t *pid) {
-    launch_spec *own = launch_spec_own();
-    char *options = options_of(told), *path = xasprintf(BROKER "=%s", broker), *folder = xasprintf(RUN "=%s", run);
-    const char *variables[] = {ROLE "=node", path, folder, options};
-    plan->spec = own;
-    plan->executable = told->executable;
-    plan->variables = variables;
-    plan->count = 4;
-    mr_status status = start(plan, pid);
-    free(options);
-    free(path);
-    free(folder);
-    launch_spec_destroy(own);
-    return status;
-}
-
 /* A launch spec as a file without a name; -1 if there is none to give. */
 static mr_status open_launch_spec(const boot_node *told, int *fd) {
     *fd = -1;
@@ -262,18 +235,21 @@ static mr_status open_launch_spec(const boot_node *told, int *fd) {
 }
 
 mr_status boot_start_node(const char *broker, const char *run, const boot_node *told, pid_t *pid, int *lifeline_fd) {
-    int lifeline[2] = {-1, -1}, ready[2] = {-1, -1}, stdio[2] = {-1, -1}, launch_spec_fd = -1;
-    plan plan = plan_none;
+    enum { COUNT = 7 };
+    int fds[COUNT] = {-1, -1, -1, -1, -1, -1, -1};
+    int *lifeline = fds, *ready = fds + 2, *stdio = fds + 4, *spec_fd = fds + 6;
+    launch_spec *own = launch_spec_own();
     mr_status status = high_pipe(ready);
-    if (status == MR_OK) status = open_launch_spec(told, &launch_spec_fd);
+    if (status == MR_OK) status = open_launch_spec(told, spec_fd);
     if (status == MR_OK) status = told->lasting ? open_stdio(run, stdio) : high_pipe(lifeline);
     if (status != MR_OK) goto close_all;
-    plan.fds[BOOT_READY_FD] = ready[1];
-    plan.fds[BOOT_LIFELINE_FD] = lifeline[0];
-    plan.fds[BOOT_LAUNCH_SPEC_FD] = launch_spec_fd;
-    plan.fds[0] = stdio[0];
-    plan.fds[1] = plan.fds[2] = stdio[1];
-    status = start_node(broker, run, told, &plan, pid);
+    const plan plan = {.spec = own,
+                       .executable = told->executable,
+                       .variables = {xstrdup(ROLE "=node"), xasprintf(BROKER "=%s", broker), xasprintf(RUN "=%s", run),
+                                     options_of(told)},
+                       .fds = {stdio[0], stdio[1], stdio[1], lifeline[0], ready[1], *spec_fd}};
+    _Static_assert(BOOT_LIFELINE_FD == 3 && BOOT_READY_FD == 4 && BOOT_LAUNCH_SPEC_FD == 5, "their places in fds");
+    status = start(&plan, pid);
     if (status != MR_OK) goto close_all;
     close(ready[1]);
     ready[1] = -1;
@@ -285,12 +261,9 @@ mr_status boot_start_node(const char *broker, const char *run, const boot_node *
     }
 
 close_all:
-    if (launch_spec_fd >= 0) close(launch_spec_fd);
-    for (int i = 0; i < 2; i++) {
-        if (lifeline[i] >= 0) close(lifeline[i]);
-        if (ready[i] >= 0) close(ready[i]);
-        if (stdio[i] >= 0) close(stdio[i]);
-    }
+    launch_spec_destroy(own);
+    for (int i = 0; i < COUNT; i++)
+        if (fds[i] >= 0) close(fds[i]);
     return status;
 }
 
@@ -300,7 +273,7 @@ mr_status boot_read_node(boot_node *out) {
     const char *text = getenv(OPTIONS), *total = text == NULL ? NULL : strstr(text, TOTAL);
     unsigned long long arena = 0;
     int lasting = 0, has_launch_spec = 0;
-    memset(out, 0, sizeof *out);
+    *out = (boot_node){0};
     if (total == NULL || sscanf(text, "workers=%u arena=%llu lasting=%d recipe=%d program=%d", &out->workers, &arena,
                                 &lasting, &has_launch_spec, &out->program) != 5)
         return error_set(MR_INVALID, "a node cannot be run by hand: use `miniray start`, or a program that calls "

@@ -4,7 +4,7 @@
  *   MINIRAY_BOOT=worker   main runs up to mr_init, which serves and never returns: its tasks are registered by then
  *   MINIRAY_BOOT=native   the node's executable; a constructor takes over before main and serves: it has the classes
  *                         that the library registers before that (constructors with a priority)
- *   MINIRAY_BOOT=zygote main runs up to mr_init, which makes copies of the process: those serve (zygote.h)
+ *   MINIRAY_BOOT=template main runs up to mr_init, which makes copies of the process: those serve (zygote.h)
  *
  * A private node and its workers run the executable of their driver, unless mr_options.worker or .node name another. A
  * standalone node runs the executable that started it (`miniray start`), its workers that of their driver

@@ -56,7 +56,6 @@ void event_ring_open(event_ring *ring, void *memory, size_t bytes, clock_source 
     MR_ASSERT(capacity > 0 && (uintptr_t)memory % 64 == 0);
     event_ring_page *page = memory;
     memset(page, 0, sizeof *page);
-    memset(ring, 0, sizeof *ring);
     page->version = EVENT_RING_VERSION;
     page->capacity = capacity;
     page->process = who->process;
@@ -65,11 +64,7 @@ void event_ring_open(event_ring *ring, void *memory, size_t bytes, clock_source 
     page->opened_us = clock_now_us(clock);
     store_barrier();
     page->magic = EVENT_RING_MAGIC;
-    ring->page = page;
-    ring->records = records_of(memory);
-    ring->mask = capacity - 1;
-    ring->clock = clock;
-    ring->limit = 1;
+    *ring = (event_ring){.page = page, .records = records_of(memory), .mask = capacity - 1, .clock = clock, .limit = 1};
 }
 
 void event_ring_close(event_ring *ring) { memset(ring, 0, sizeof *ring); }

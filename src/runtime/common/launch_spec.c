@@ -67,17 +67,12 @@ launch_spec *launch_spec_own(void) {
 /* Texts move to *to, each with a zero behind it: the length before it makes the room. */
 static char **read_list(reader *reader, char **to) {
     uint32_t count = reader_u32(reader);
-    if (reader->failed || count > LAUNCH_SPEC_BYTES_MAX / 4) {
-        reader->failed = true;
-        return NULL;
-    }
-    char **list = xcalloc((size_t)count + 1, sizeof *list);
+    if (count > LAUNCH_SPEC_BYTES_MAX / 4) reader->failed = true;
+    char **list = reader->failed ? NULL : xcalloc((size_t)count + 1, sizeof *list);
     for (uint32_t i = 0; i < count && !reader->failed; i++) {
         span text = reader_span32(reader);
-        if (reader->failed || memchr(text.data, '\0', text.size) != NULL) {
-            reader->failed = true;
-            break;
-        }
+        if (text.size > 0 && memchr(text.data, '\0', text.size) != NULL) reader->failed = true;
+        if (reader->failed) break;
         memcpy(*to, text.data, text.size);
         (*to)[text.size] = '\0';
         list[i] = *to;

@@ -85,11 +85,9 @@ mr_status mr_node_start(const mr_node_options *options, mr_node_info *out) {
         session_dir_close(&run);
         return status;
     }
-    char folder[sizeof there.folder];
-    snprintf(folder, sizeof folder, "%s", run.path);
     session_dir_leave(&run);
     MR_TRY(node_discovery_find(broker, &there, NULL));
-    memcpy(there.folder, folder, sizeof folder);
+    snprintf(there.folder, sizeof there.folder, "%s", run.path);
     if (out != NULL) *out = there;
     return MR_OK;
 }

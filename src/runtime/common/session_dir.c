@@ -1,7 +1,6 @@
 /* session_dir.c — see session_dir.h. */
 #include "runtime/common/session_dir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -72,9 +71,9 @@ mr_status session_dir_socket(const char *address, char out[SESSION_DIR_MAX]) {
 
 /* ---- Old runs. */
 
-static bool is_run(const char *name) { return strspn(name, "0123456789-") == strlen(name) && strlen(name) > 17; }
-
-static int only_runs(const struct dirent *entry) { return is_run(entry->d_name); }
+int session_dir_filter(const struct dirent *entry) {
+    return strspn(entry->d_name, "0123456789-") == strlen(entry->d_name) && strlen(entry->d_name) > 17;
+}
 
 /* Locks the directory, without waiting; -1: another process has the lock. */
 static int lock_run(const char *path) {
@@ -108,7 +107,7 @@ static void tidy(const char *run, bool all) {
 /* Removes all but the newest sessions; cleans up after killed nodes. */
 static void prune(const char *base) {
     struct dirent **runs = NULL;
-    int count = scandir(base, &runs, only_runs, alphasort);
+    int count = scandir(base, &runs, session_dir_filter, alphasort);
     for (int i = 0; i < count; i++) {
         char path[2 * SESSION_DIR_MAX];
         snprintf(path, sizeof path, "%s/%.80s", base, runs[i]->d_name);

@@ -10,6 +10,8 @@
  * The directory of a session without output is removed. Of the others the newest SESSION_DIR_KEPT stay. A running node
  * has a lock on its directory, which other nodes never remove; a node that is killed loses its lock. */
 #pragma once
+#include <dirent.h>
+
 #include "miniray/status.h"
 
 enum { SESSION_DIR_MAX = 104, SESSION_DIR_KEPT = 16 };
@@ -23,6 +25,9 @@ typedef struct session_dir { /* directory of a running session */
 MR_MUST mr_status session_dir_base(char out[SESSION_DIR_MAX]);
 /* The socket's path for an address: "auto", or the path itself. */
 MR_MUST mr_status session_dir_socket(const char *address, char out[SESSION_DIR_MAX]);
+
+/* For scandir(3): the session directories of BASE. */
+int session_dir_filter(const struct dirent *entry);
 
 /* Creates the directory of a new session; removes old ones. */
 MR_MUST mr_status session_dir_open(session_dir *out);

@@ -17,15 +17,11 @@ static record *records;             /* written by constructors only */
 static task_registry_hook describe; /* written before mr_init */
 
 static void add(const char *class_name, const char *name, mr_body_fn *body) {
-    if (body == NULL || (class_name == NULL && name == NULL)) {
-        log_error("cannot register '%s': a task, class or method needs a name and a body", name != NULL ? name
-                                                                                           : class_name != NULL
-                                                                                               ? class_name
-                                                                                               : "");
-        return;
-    }
-    record *made = XNEW(record, records, class_name, name, body);
-    records = made;
+    const char *shown = name != NULL ? name : class_name != NULL ? class_name : "";
+    if (body == NULL || (class_name == NULL && name == NULL))
+        log_error("cannot register '%s': a task, class or method needs a name and a body", shown);
+    else
+        records = XNEW(record, records, class_name, name, body);
 }
 
 void mr_register_task(const char *name, mr_body_fn *body) { add(NULL, name, body); }

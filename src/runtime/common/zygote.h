@@ -1,8 +1,8 @@
 /* zygote.h — zygote: a process that has run up to mr_init and forks; each copy is a worker.
  *
  * A program whose start is expensive (an interpreter that imports) pays for it once. The node starts the zygote as it
- * starts a worker, with MINIRAY_BOOT=zygote and its end of a socket pair at BOOT_ZYGOTE_FD; zygote_pool.h is the other
- * end.
+ * starts a worker, with MINIRAY_BOOT=template and its end of a socket pair at BOOT_ZYGOTE_FD; zygote_pool.h is the
+ * other end.
  *
  *   node                         zygote                              worker
  *    │                              │ main … mr_init: zygote_serve

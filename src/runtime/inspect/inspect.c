@@ -21,17 +21,15 @@ struct mr_inspect {
 
 mr_status mr_inspect_open(const char *address, mr_inspect **out) {
     mr_node_info node;
-    mr_context *mr;
     if (out == NULL) return error_set(MR_INVALID, "mr_inspect_open: `out` is NULL");
     MR_TRY(node_discovery_find(address, &node, NULL));
     mr_inspect *inspect;
     MR_TRY(alloc_try(sizeof(mr_inspect), &inspect));
-    mr_status status = context_open(node.address, &(context_entry){.role = WIRE_WATCHER}, &mr);
+    mr_status status = context_open(node.address, &(context_entry){.role = WIRE_WATCHER}, &inspect->mr);
     if (status != MR_OK) {
         free(inspect);
         return status;
     }
-    inspect->mr = mr;
     *out = inspect;
     return MR_OK;
 }
@@ -129,6 +127,10 @@ void inspect_answer_fini(inspect_answer *answer) {
 
 /* ---- Reading. */
 
+static const mr_value nil;
+
+const mr_value *inspect_part(const inspect_answer *answer) { return answer->count < 2 ? &nil : &answer->roots[1]; }
+
 mr_value inspect_field(const mr_value *map, const char *key) {
     mr_value value;
     if (mr_value_field(map, key, &value) == MR_OK) return value;
@@ -170,20 +172,16 @@ static void owned_release(value_doc *doc) {
 }
 
 mr_status inspect_value(const mr_arg *arg, mr_value *out) {
-    owned *owned = xcalloc(1, sizeof *owned);
-    mr_status status = value_pack_create(&(value_pack_item){.arg = arg}, 1, &owned->values);
-    if (status == MR_OK) {
-        value_pack_entry entry = value_pack_value(owned->values, 0);
-        status = value_pack_entry_open(&entry, &owned->doc, out);
-        if (status != MR_OK) value_close(&owned->doc);
-    }
-    if (status != MR_OK) {
-        value_pack_unref(owned->values);
-        free(owned);
-        return status;
-    }
-    owned->doc.release = owned_release;
-    return MR_OK;
+    value_pack *values;
+    MR_TRY(value_pack_create(&(value_pack_item){.arg = arg}, 1, &values));
+    value_pack_entry entry = value_pack_value(values, 0);
+    owned *owned = XNEW(struct owned, .values = values);
+    mr_status status = value_pack_entry_open(&entry, &owned->doc, out);
+    if (status == MR_OK)
+        owned->doc.release = owned_release;
+    else
+        owned_release(&owned->doc);
+    return status;
 }
 
 /* ---- Putting answers together. */
@@ -228,15 +226,14 @@ static void choose(gathered *all, bool by_size, size_t limit) {
     if (all->rows.count > limit) all->rows.count = limit;
 }
 
-/* The part of an answer from this process; NULL: it was not queried. */
+/* The part of an answer from this process; nil: it was not queried. */
 static const mr_value *part_of(const inspect_answer *answer, span id) {
-    static const mr_value none;
     for (size_t i = 1; i < answer->count; i++) {
         char text[16];
         int size = snprintf(text, sizeof text, "p%u", (unsigned)inspect_int(&answer->roots[i], "process"));
         if ((size_t)size == id.size && memcmp(text, id.data, id.size) == 0) return &answer->roots[i];
     }
-    return &none;
+    return &nil;
 }
 
 /* Resident memory of a process of this machine; 0: not known. */

@@ -29,6 +29,9 @@ span inspect_text(const mr_value *map, const char *key); /* empty; borrowed as t
 bool inspect_is(const mr_value *map, const char *key, const char *text);
 mr_value inspect_field(const mr_value *map, const char *key); /* nil */
 
+/* The only process that was asked; nil: the node does not know it. */
+const mr_value *inspect_part(const inspect_answer *answer);
+
 /* Packs the tree into a value of its own. */
 MR_MUST mr_status inspect_value(const mr_arg *arg, mr_value *out);
 

@@ -1,5 +1,4 @@
 /* inspect_nodes.c — see inspect.h. The nodes of this user on this machine, and the sessions that left logs. */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -50,33 +49,28 @@ static mr_arg stream_of(const char *name) {
 
 static mr_arg log_rows(found *found, const char *run) {
     struct dirent **names = NULL;
+    report *report = &found->report;
     report_list rows = {.limit = LOGS_MAX};
     int count = scandir(run, &names, only_logs, alphasort);
     for (int i = 0; i < count; i++) {
+        const char *name = names[i]->d_name;
         char path[PATH_SIZE];
         struct stat status;
-        snprintf(path, sizeof path, "%s/%s", run, names[i]->d_name);
+        snprintf(path, sizeof path, "%s/%s", run, name);
         if (stat(path, &status) == 0 && report_wants(&rows))
-            report_add(
-                &found->report, &rows,
-                REPORT_MAP(
-                    &found->report,
-                    {"name", report_copy(&found->report, span_of(names[i]->d_name, strlen(names[i]->d_name) - 4))},
-                    {"stream", stream_of(names[i]->d_name)}, {"path", report_text(&found->report, "%s", path)},
-                    {"bytes", mr_int(status.st_size)}));
+            report_add(report, &rows,
+                       REPORT_MAP(report, {"name", report_copy(report, span_of(name, strlen(name) - 4))},
+                                  {"stream", stream_of(name)}, {"path", report_text(report, "%s", path)},
+                                  {"bytes", mr_int(status.st_size)}));
         free(names[i]);
     }
     free(names);
     return report_list_arg(&rows);
 }
 
-static int only_runs(const struct dirent *entry) {
-    return strspn(entry->d_name, "0123456789-") == strlen(entry->d_name);
-}
-
 static void add_runs(found *found, const char *base) {
     struct dirent **names = NULL;
-    int count = scandir(base, &names, only_runs, alphasort);
+    int count = scandir(base, &names, session_dir_filter, alphasort);
     for (int i = count - 1; i >= 0; i--) { /* the newest first */
         char run[SESSION_DIR_MAX + 96], broker[SESSION_DIR_MAX + 104];
         struct stat status;

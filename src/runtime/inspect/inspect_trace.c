@@ -72,10 +72,8 @@ static void put_event(trace *trace, int64_t process, int64_t pid, int64_t gone_u
     item_text(row, 3, name, sizeof name);
     item_text(row, 2, kind, sizeof kind);
     snprintf(caller, sizeof caller, "p%" PRId64, item_int(row, 4));
-    if (count > 1)
-        snprintf(shown, sizeof shown, "%s ×%" PRId64, name, count);
-    else
-        snprintf(shown, sizeof shown, "%s", name);
+    int size = snprintf(shown, sizeof shown, "%s", name);
+    if (count > 1) snprintf(shown + size, sizeof shown - (size_t)size, " ×%" PRId64, count);
     bool submits = strcmp(kind, "submit") == 0;
     if (submits) /* one that is open ended when the last was sent; and nothing is shorter than can be seen */
         ended_us = ended_us > begun_us ? ended_us : begun_us + 1;

@@ -32,16 +32,19 @@ static void set_next(why *why, span id) {
 typedef struct step {
     mr_arg id, what;
     int64_t age_us;
-    mr_arg because, release;
-    mr_arg does; /* nil if not set */
+    mr_arg because, release; /* "" if not set */
+    mr_arg does;             /* nil if not set */
 } step;
+
+static mr_arg or_empty(mr_arg text) { return text.bytes.size > 0 ? text : mr_str(""); }
 
 static void add_step(why *why, const step *step) {
     report *report = &why->report;
     report_add(report, &why->steps,
                REPORT_MAP(report, {"id", step->id}, {"what", step->what},
-                          {"age_us", step->age_us > 0 ? mr_int(step->age_us) : mr_nil()}, {"because", step->because},
-                          {"release", step->release}, {"does", step->does}));
+                          {"age_us", step->age_us > 0 ? mr_int(step->age_us) : mr_nil()},
+                          {"because", or_empty(step->because)}, {"release", or_empty(step->release)},
+                          {"does", step->does}));
 }
 
 static mr_arg id_arg(why *why, const report_id *id) {
@@ -49,6 +52,13 @@ static mr_arg id_arg(why *why, const report_id *id) {
 }
 
 #define TEXT(span_) (int)(span_).size, (const char *)(span_).data
+
+/* Its tasks, or its objects: one of them, or with serial 0 the first. */
+static mr_status ask(why *why, inspect_query_what what, uint32_t process, uint64_t serial, inspect_answer *out) {
+    inspect_query_question question = {
+        .what = what, .process = process, .limit = serial != 0 ? 1 : ROWS_SEARCHED, .serial = serial};
+    return inspect_look(why->inspect, &question, out);
+}
 
 /* ---- Tasks. */
 
@@ -142,11 +152,9 @@ static void in_worker(why *why, const mr_value *row, step *step) {
 static void behind_another(why *why, const mr_value *row, step *step) {
     inspect_answer answer;
     span actor = inspect_text(row, "actor"), id = inspect_text(row, "id");
-    inspect_query_question question = {
-        .what = INSPECT_QUERY_TASKS, .process = why->seen[why->steps.count].process, .limit = ROWS_SEARCHED};
     step->because = report_text(&why->report, "calls of %.*s run in order, and its queue is full", TEXT(actor));
-    if (inspect_look(why->inspect, &question, &answer) != MR_OK) return error_clear();
-    mr_value rows = answer.count < 2 ? (mr_value){0} : inspect_field(&answer.roots[1], "rows"), other;
+    if (ask(why, INSPECT_QUERY_TASKS, why->seen[why->steps.count].process, 0, &answer) != MR_OK) return error_clear();
+    mr_value rows = inspect_field(inspect_part(&answer), "rows"), other;
     for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &other);) {
         span same = inspect_text(&other, "actor"), first = inspect_text(&other, "id");
         if (same.size != actor.size || memcmp(same.data, actor.data, actor.size) != 0) continue;
@@ -172,10 +180,7 @@ static void for_actor(why *why, const mr_value *row, step *step) {
 
 static void pending_step(why *why, const mr_value *node, const mr_value *row) {
     span name = inspect_text(row, "name"), actor = inspect_text(row, "actor");
-    step step = {.id = report_copy(&why->report, inspect_text(row, "id")),
-                 .age_us = inspect_int(row, "age_us"),
-                 .because = mr_str(""),
-                 .release = mr_str("")};
+    step step = {.id = report_copy(&why->report, inspect_text(row, "id")), .age_us = inspect_int(row, "age_us")};
     step.what = actor.size > 0 ? report_text(&why->report, "call of %.*s on %.*s", TEXT(name), TEXT(actor))
                                : report_text(&why->report, "task %.*s", TEXT(name));
     if (inspect_is(row, "state", "arguments"))
@@ -193,16 +198,14 @@ static void pending_step(why *why, const mr_value *node, const mr_value *row) {
 
 static mr_status object_step(why *why, const report_id *id) {
     inspect_answer answer;
-    inspect_query_question question = {
-        .what = INSPECT_QUERY_OBJECTS, .process = id->process, .serial = id->serial, .limit = 1};
-    MR_TRY(inspect_look(why->inspect, &question, &answer));
-    mr_value rows = answer.count < 2 ? (mr_value){0} : inspect_field(&answer.roots[1], "rows"), row;
+    MR_TRY(ask(why, INSPECT_QUERY_OBJECTS, id->process, id->serial, &answer));
+    mr_value rows = inspect_field(inspect_part(&answer), "rows"), row;
+    span silent = inspect_text(inspect_part(&answer), "silent");
     mr_status status = MR_OK;
-    if (answer.count >= 2 && inspect_text(&answer.roots[1], "silent").size > 0) {
+    if (silent.size > 0) {
         step step = {.id = id_arg(why, id),
                      .what = mr_str("object of a process that does not answer"),
-                     .because = report_copy(&why->report, inspect_text(&answer.roots[1], "silent")),
-                     .release = mr_str("")};
+                     .because = report_copy(&why->report, silent)};
         add_step(why, &step);
     } else if (mr_value_item(&rows, 0, &row) != MR_OK) {
         status =
@@ -210,7 +213,7 @@ static mr_status object_step(why *why, const report_id *id) {
                       id->letter, id->process, (unsigned)(id->serial & ((UINT64_C(1) << SLAB_INDEX_BITS) - 1)));
     } else {
         span failure = inspect_text(&row, "failure");
-        step step = {.id = id_arg(why, id), .because = mr_str(""), .release = mr_str("")};
+        step step = {.id = id_arg(why, id)};
         step.what = failure.size > 0 ? report_text(&why->report, "failed: %.*s", TEXT(failure))
                                      : report_text(&why->report, "is ready, %lld bytes: it waits for nothing",
                                                    (long long)inspect_int(&row, "bytes"));
@@ -222,10 +225,8 @@ static mr_status object_step(why *why, const report_id *id) {
 
 static mr_status pending_or_object(why *why, const report_id *id) {
     inspect_answer answer;
-    inspect_query_question question = {
-        .what = INSPECT_QUERY_TASKS, .process = id->process, .serial = id->serial, .limit = 1};
-    MR_TRY(inspect_look(why->inspect, &question, &answer));
-    mr_value rows = answer.count < 2 ? (mr_value){0} : inspect_field(&answer.roots[1], "rows"), row;
+    MR_TRY(ask(why, INSPECT_QUERY_TASKS, id->process, id->serial, &answer));
+    mr_value rows = inspect_field(inspect_part(&answer), "rows"), row;
     bool asked = answer.count >= 2, found = mr_value_count(&rows) > 0 && mr_value_item(&rows, 0, &row) == MR_OK;
     if (found) pending_step(why, &answer.roots[0], &row);
     inspect_answer_fini(&answer);
@@ -241,19 +242,16 @@ static mr_status pending_or_object(why *why, const report_id *id) {
     return MR_OK;
 }
 
-static const char *find_row(const mr_value *node, const char *list, const char *id, mr_value *out) {
-    mr_value rows = inspect_field(node, list), row;
-    for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &row);) {
-        if (!inspect_is(&row, "id", id)) continue;
-        *out = row;
-        return id;
-    }
-    return NULL;
+static bool find_row(const mr_value *node, const char *list, const char *id, mr_value *out) {
+    mr_value rows = inspect_field(node, list);
+    for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, out);)
+        if (inspect_is(out, "id", id)) return true;
+    return false;
 }
 
 static void actor_step(why *why, const mr_value *node, const report_id *id, const mr_value *row) {
     span class_name = inspect_text(row, "class"), worker = inspect_text(row, "worker");
-    step step = {.id = id_arg(why, id), .because = mr_str(""), .release = mr_str("")};
+    step step = {.id = id_arg(why, id)};
     step.what = report_text(&why->report, "actor of class %.*s", TEXT(class_name));
     if (inspect_is(row, "state", "pending")) {
         for_worker(why, node, inspect_text(row, "needs"), &step);
@@ -286,9 +284,9 @@ static mr_arg words_of(why *why, const report_id *id) {
         error_clear();
         return words;
     }
-    span does = answer.count < 2 ? (span){0} : inspect_text(&answer.roots[1], "does");
+    span does = inspect_text(inspect_part(&answer), "does");
     if (does.size > 0) words = report_copy(&why->report, does);
-    if (answer.count >= 2 && inspect_text(&answer.roots[1], "silent").size > 0)
+    if (inspect_text(inspect_part(&answer), "silent").size > 0)
         words = mr_str("no description: the process did not answer in time");
     inspect_answer_fini(&answer);
     return words;
@@ -306,16 +304,16 @@ static void for_memory(why *why, const mr_value *node, step *step) {
 
 static void process_step(why *why, const mr_value *node, const mr_value *part, const report_id *id,
                          const mr_value *row) {
-    span silent = part == NULL ? (span){0} : inspect_text(part, "silent");
-    mr_value waiting = part == NULL ? (mr_value){0} : inspect_field(part, "waiting"), first;
+    span silent = inspect_text(part, "silent");
+    mr_value waiting = inspect_field(part, "waiting"), first;
     mr_span object;
-    step step = {.id = id_arg(why, id), .because = running_text(why, row), .release = mr_str("")};
+    step step = {.id = id_arg(why, id), .because = running_text(why, row)};
     step.what =
         report_text(&why->report, "%.*s, process %d", TEXT(inspect_text(row, "role")), (int)inspect_int(row, "pid"));
     if (silent.size == 0) step.does = words_of(why, id);
     if (silent.size > 0) {
         step.because = report_text(&why->report, "it %.*s: stopped, or busy inside the runtime", TEXT(silent));
-    } else if (part != NULL && inspect_int(part, "memory_waits") > 0) {
+    } else if (inspect_int(part, "memory_waits") > 0) {
         for_memory(why, node, &step);
     } else if (mr_value_count(&waiting) > 0 && mr_value_item(&waiting, 0, &first) == MR_OK &&
                mr_value_str(&first, &object) == MR_OK) {
@@ -327,7 +325,7 @@ static void process_step(why *why, const mr_value *node, const mr_value *part, c
     } else if (inspect_is(row, "role", "driver")) {
         step.because = mr_str("it waits for nothing of Miniray: the driver computes, or waits for something else");
     } else {
-        int queued = part == NULL ? 0 : (int)inspect_int(part, "queued");
+        int queued = (int)inspect_int(part, "queued");
         step.because =
             queued > 0 ? report_text(&why->report, "%d call%s for it to run", queued, queued == 1 ? " waits" : "s wait")
                        : mr_str("it is idle");
@@ -345,11 +343,11 @@ static mr_status actor_or_process(why *why, const report_id *id) {
     mr_value row;
     mr_status status = MR_OK;
     snprintf(text, sizeof text, id->letter == 'p' ? "p%u" : "a%u:%llu", id->process, (unsigned long long)id->serial);
-    if (find_row(node, id->letter == 'p' ? "processes" : "actors", text, &row) == NULL)
+    if (!find_row(node, id->letter == 'p' ? "processes" : "actors", text, &row))
         status = error_set(MR_NOT_FOUND, "there is no %s %s; `miniray list %s` shows ids",
                            id->letter == 'p' ? "process" : "actor", text, id->letter == 'p' ? "workers" : "actors");
     else if (id->letter == 'p')
-        process_step(why, node, answer.count < 2 ? NULL : &answer.roots[1], id, &row);
+        process_step(why, node, inspect_part(&answer), id, &row);
     else
         actor_step(why, node, id, &row);
     inspect_answer_fini(&answer);

@@ -59,8 +59,7 @@ void children_kill(children *children, pid_t pid) {
 
 void children_fini(children *children) {
     map_entry entry;
-    for (size_t at = 0; (at = map_next(&children->by_pid, at, &entry)) != 0;)
-        orphans_end_group(((child *)entry.value)->pid);
+    map_for_each (slot, &children->by_pid) orphans_end_group((pid_t)slot.key);
     while (map_next(&children->by_pid, 0, &entry) != 0) {
         child *child = entry.value;
         orphans_reap(child->pid);

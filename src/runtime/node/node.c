@@ -197,12 +197,6 @@ static void explain(void *context, int pid, int wait_status, char *out, size_t s
     worker_exit_more_text(&exit, out, size);
 }
 
-/* A worker that was not even turned away cannot know it. */
-static void say_no_descriptor(char *text, size_t size) {
-    size_t used = strlen(text);
-    snprintf(text + used, size - used, "; the node has no free file descriptor: raise its limit (ulimit -n)");
-}
-
 static void child_exited(void *context, pid_t pid, int wait_status) {
     node *node = context;
     char how[640];
@@ -211,7 +205,10 @@ static void child_exited(void *context, pid_t pid, int wait_status) {
     if (copied || node_manager_is_starting(node->core, pid)) { /* the broker does not know it, and explains nothing */
         size_t used = strlen(how);
         explain(node, pid, wait_status, how + used, sizeof how - used);
-        if (broker_stats_now(node->broker).no_descriptor) say_no_descriptor(how, sizeof how);
+        used = strlen(how);
+        if (broker_stats_now(node->broker).no_descriptor) /* a worker that was not even turned away cannot know it */
+            snprintf(how + used, sizeof how - used,
+                     "; the node has no free file descriptor: raise its limit (ulimit -n)");
     }
     if (node->logs != NULL) worker_logs_ended(node->logs, pid);
     if (copied) {

@@ -202,28 +202,19 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     if (node_actor_find(actors, plan->id) != NULL)
         return error_set(MR_EXISTS, "actor a%u:%llu exists already", (unsigned)plan->id.word[0],
                          (unsigned long long)plan->id.word[1]);
-    node_actor *actor = XNEW(node_actor, .id = plan->id);
+    node_actor *actor =
+        XNEW(node_actor, .id = plan->id, .program = plan->program, .detached = plan->detached,
+             .restarts = plan->restarts, .threads = plan->threads, .need = plan->need, .kept = plan->kept,
+             .args = value_pack_ref(plan->args), .keeps = KEEPERS | ++actors->keepers, .about_size = plan->about.size);
     memcpy(actor->class_name, plan->class_name.data, plan->class_name.size);
     if (plan->name.size > 0) memcpy(actor->name, plan->name.data, plan->name.size);
     if (plan->name_space.size > 0) memcpy(actor->name_space, plan->name_space.data, plan->name_space.size);
-    actor->program = plan->program;
-    actor->detached = plan->detached;
-    actor->restarts = plan->restarts;
-    actor->threads = plan->threads;
-    actor->need = plan->need;
-    actor->args = value_pack_ref(plan->args);
-    actor->kept = plan->kept;
-    if (plan->about.size > 0) {
-        actor->about = xmalloc(plan->about.size);
-        memcpy(actor->about, plan->about.data, plan->about.size);
-        actor->about_size = plan->about.size;
-    }
+    if (plan->about.size > 0) actor->about = xcopy(plan->about.data, plan->about.size);
     list_init(&actor->waiting);
     list_init(&actor->holds);
     list_push_back(&actors->list, &actor->place);
     actor->same_id = map_put(&actors->by_id, id_key(actor->id), actor);
     if (actor->name[0] != '\0') actor->same_name = map_put(&actors->by_name, name_key_of(actor), actor);
-    actor->keeps = KEEPERS | ++actors->keepers;
     hold_arguments(actors, actor);
     begin(actors, actor);
     return MR_OK;
@@ -270,10 +261,8 @@ static void put_down(node_actors *actors, node_actor *actor, const char *why) {
 }
 
 static hold *find_hold(const node_actor *actor, uint64_t process) {
-    list_for_each (at, &actor->holds) {
-        hold *hold = container_of(at, struct hold, of_actor);
+    list_for_each_item (hold, &actor->holds, struct hold, of_actor)
         if (hold->holder->process == process) return hold;
-    }
     return NULL;
 }
 
@@ -335,26 +324,21 @@ void node_actor_restart(node_actors *actors, node_actor *actor) {
 }
 
 void node_actors_give_up(node_actors *actors, uint32_t program, const char *why) {
-    list_for_each (at, &actors->list) {
-        node_actor *actor = container_of(at, node_actor, place);
+    list_for_each_item (actor, &actors->list, node_actor, place)
         if (actor->state == NODE_ACTOR_PENDING && actor->program == program) put_down(actors, actor, why);
-    }
 }
 
 void node_actors_evict(node_actors *actors, uint64_t group, const char *why) {
-    list_for_each (at, &actors->list) {
-        node_actor *actor = container_of(at, node_actor, place);
+    list_for_each_item (actor, &actors->list, node_actor, place) {
         bool forgotten = actor->state == NODE_ACTOR_PENDING && MUTATED("no-evict");
         if (actor->state != NODE_ACTOR_DEAD && actor->need.group == group && !forgotten) put_down(actors, actor, why);
     }
 }
 
 void node_actors_end_program(node_actors *actors, uint32_t program) {
-    list_for_each (at, &actors->list) {
-        node_actor *actor = container_of(at, node_actor, place);
+    list_for_each_item (actor, &actors->list, node_actor, place)
         if (actor->state != NODE_ACTOR_DEAD && actor->program == program && !actor->detached)
             put_down(actors, actor, "its driver has ended");
-    }
 }
 
 void node_actor_where(node_actors *actors, node_actor *actor, rpc_call_token token) {

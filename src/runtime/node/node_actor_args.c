@@ -22,8 +22,8 @@ struct node_kept {
     bool asked, dropped;   /* dropped: freed when the gate has opened */
     uint32_t object_count; /* of those that are held */
     uint32_t ref_count;
-    object_ref *objects; /* owned, like the refs */
-    mr_ref *refs;
+    object_ref *objects; /* owned */
+    mr_ref *refs;        /* behind them */
 };
 
 /* ---- Borrowed references. */
@@ -81,7 +81,6 @@ static void return_one(node_core *core, mr_ref ref) {
 static void kept_free(node_kept *kept) {
     list_remove(&kept->place);
     free(kept->objects);
-    free(kept->refs);
     free(kept);
 }
 
@@ -114,13 +113,10 @@ static mr_status keep_one(void *context, const attachment_need *need) {
 
 /* `needs` of each kind. */
 static mr_status kept_create(node_core *core, const uint32_t *needs, node_kept **out) {
-    void *objects, *refs;
-    MR_TRY(alloc_try((needs[ATTACHMENT_NEEDS_OBJECT] + 1) * sizeof(object_ref), &objects));
-    mr_status status = alloc_try((needs[ATTACHMENT_NEEDS_FUTURE] + 1) * sizeof(mr_ref), &refs);
-    if (status != MR_OK) {
-        free(objects);
-        return status;
-    }
+    object_ref *objects;
+    size_t size = needs[ATTACHMENT_NEEDS_OBJECT] * sizeof(object_ref);
+    MR_TRY(alloc_try(size + needs[ATTACHMENT_NEEDS_FUTURE] * sizeof(mr_ref), &objects));
+    mr_ref *refs = (void *)(objects + needs[ATTACHMENT_NEEDS_OBJECT]);
     node_kept *kept = XNEW(node_kept, .core = core, .gate.open = opened, .objects = objects, .refs = refs);
     list_push_back(&core->args.kept, &kept->place);
     *out = kept;
@@ -170,9 +166,8 @@ void node_actor_args_feed(node_core *core) { (void)borrow_feed(&core->args.borro
 
 void node_actor_args_gone(node_core *core, uint64_t process) {
     const map *map = theirs(&core->args, process);
-    map_entry entry;
-    for (size_t at = 0; map != NULL && (at = map_next(map, at, &entry)) != 0;)
-        ((node_loan *)entry.value)->ref.state = BORROWED_REF_LOST;
+    if (map != NULL)
+        map_for_each (slot, map) ((node_loan *)slot.value)->ref.state = BORROWED_REF_LOST;
     borrow_owner_gone(&core->args.borrow, process);
 }
 

@@ -68,19 +68,16 @@ static void start(void *host, node_actor *actor) {
     wire_message message = {.fields = span_of(fields, writer_size(&writer)), .pack = actor->args};
     mr_status status = wire_ask(core->rpc, member->link, WORKER_ACTOR_INIT, &message, &creation->call);
     if (status == MR_OK) return;
-    if (status == MR_BUSY) { /* again when there is room */
-        member->unborn = true;
-        free(creation);
-        return;
-    }
-    if (status == MR_CLOSED) { /* that worker is in no state to be one */
-        node_actor_not_told(&core->actors, creation->id, creation->start);
+    free(creation);
+    if (status == MR_BUSY) {
+        member->unborn = true; /* again when there is room */
+    } else if (status == MR_CLOSED) {
+        node_actor_not_told(&core->actors, actor->id, actor->starts); /* that worker is in no state to be one */
     } else {
         failure *failed = failure_create(status, mr_last_error(), "", NULL);
-        node_actor_created(&core->actors, creation->id, creation->start, failed);
+        node_actor_created(&core->actors, actor->id, actor->starts, failed);
         failure_unref(failed);
     }
-    free(creation);
 }
 
 void node_create_again(node_core *core, node_member *member) {
@@ -179,11 +176,10 @@ static mr_status by_name(node_core *core, node_member *member, reader *reader, r
         return error_set(MR_NOT_FOUND, "there is no actor named '%.*s' in namespace '%.*s'", (int)name.size,
                          name.data == NULL ? (const uint8_t *)"" : name.data, (int)name_space.size,
                          name_space.data == NULL ? (const uint8_t *)"" : name_space.data);
-    node_answer(core, token, span_of(&actor->id, sizeof actor->id));
-    return MR_OK;
+    return node_answer(core, token, span_of(&actor->id, sizeof actor->id));
 }
 
-static void look_at(node_core *core, const node_actor *actor, rpc_call_token token) {
+static mr_status look_at(node_core *core, const node_actor *actor, rpc_call_token token) {
     uint8_t fields[3 * (4 + 256) + 8 + MR_ABOUT_MAX];
     writer writer = writer_of(fields, sizeof fields);
     writer_span32(&writer, span_of(actor->class_name, strlen(actor->class_name)));
@@ -191,7 +187,7 @@ static void look_at(node_core *core, const node_actor *actor, rpc_call_token tok
     writer_span32(&writer, span_of(actor->name_space, strlen(actor->name_space)));
     writer_u32(&writer, actor->starts);
     writer_span32(&writer, span_of(actor->about, actor->about_size));
-    node_answer(core, token, span_of(fields, writer_size(&writer)));
+    return node_answer(core, token, span_of(fields, writer_size(&writer)));
 }
 
 mr_status node_handle_actor(node_core *core, node_member *member, reader *reader, const rpc_call_request *request) {
@@ -202,13 +198,12 @@ mr_status node_handle_actor(node_core *core, node_member *member, reader *reader
     MR_TRY(find_actor(core, reader, &actor));
     switch (request->method) {
     case NODE_ACTOR_WHERE: node_actor_where(&core->actors, actor, token); return MR_OK;
-    case NODE_ACTOR_LOOK: look_at(core, actor, token); return MR_OK;
+    case NODE_ACTOR_LOOK: return look_at(core, actor, token);
     case NODE_ACTOR_KILL: node_actor_kill(&core->actors, actor); break;
     case NODE_ACTOR_RESTART: node_actor_restart(&core->actors, actor); break;
     case NODE_ACTOR_HOLD: node_actor_hold(&core->actors, actor, member->process); break; /* it has a handle */
     case NODE_ACTOR_DROP: node_actor_drop(&core->actors, actor, member->process); break; /* it has none any more */
     default: MR_UNREACHABLE();
     }
-    node_answer(core, token, (span){0});
-    return MR_OK;
+    return node_answer(core, token, (span){0});
 }

@@ -28,7 +28,6 @@ typedef struct node_ring {
 } node_ring;
 
 void node_events_init(node_events *events) {
-    *events = (node_events){0};
     list_init(&events->living);
     list_init(&events->gone);
 }
@@ -71,10 +70,8 @@ static node_ring *reuse(node_events *events, uint32_t keep) {
 }
 
 static node_ring *find(const node_core *core, uint64_t process) {
-    list_for_each (at, &core->events.living) {
-        node_ring *ring = container_of(at, node_ring, place);
+    list_for_each_item (ring, &core->events.living, node_ring, place)
         if (ring->process == process) return ring;
-    }
     return NULL;
 }
 
@@ -93,8 +90,7 @@ mr_status node_events_lend(node_core *core, node_member *member, rpc_call_token 
         list_push_back(&events->living, &ring->place);
     }
     const uint64_t fields[] = {ring == NULL ? 0 : ring->offset, ring == NULL ? 0 : ring->bytes};
-    node_answer(core, token, span_of(fields, sizeof fields));
-    return MR_OK;
+    return node_answer(core, token, span_of(fields, sizeof fields));
 }
 
 void node_events_gone(node_core *core, uint64_t process, const cause *why) {
@@ -113,10 +109,8 @@ bool node_manager_speaker(const node_core *core, int pid, std_stream std_stream,
                           size_t size) {
     const list *lists[] = {&core->events.living, &core->events.gone};
     for (size_t i = 0; i < 2; i++) {
-        list_for_each (at, lists[i]) {
-            const node_ring *ring = container_of(at, node_ring, place);
+        list_for_each_item (ring, lists[i], const node_ring, place)
             if (ring->pid == pid) return event_ring_printed_by(ring->memory, ring->bytes, std_stream, place, out, size);
-        }
     }
     return false;
 }

@@ -130,10 +130,8 @@ static mr_arg actor_row(report *report, const node_actor *actor) {
 static void actor_rows(node_core *core, report *report, report_list *rows) {
     const list *lists[] = {&core->actors.list, &core->actors.dead};
     for (size_t i = 0; i < 2; i++) {
-        list_for_each (at, lists[i]) {
-            const node_actor *actor = container_of(at, node_actor, place);
+        list_for_each_item (actor, lists[i], const node_actor, place)
             if (report_wants(rows)) report_add(report, rows, actor_row(report, actor));
-        }
     }
 }
 
@@ -185,14 +183,14 @@ static void finish(inquiry *look) {
     value_pack_item *items = xcalloc(look->count + 1, sizeof *items);
     mr_arg *args = xcalloc(look->count + 1, sizeof *args);
     args[0] = node_map(core, &report, &look->question);
-    items[0] = (value_pack_item){.arg = &args[0]};
+    items[0].arg = &args[0];
     for (uint32_t i = 0; i < look->count; i++) {
         const part *part = look->parts[i];
-        if (part->values == NULL) args[i + 1] = silent(&report, part);
+        items[i + 1].arg = part->values == NULL ? &args[i + 1] : NULL;
         if (part->values == NULL)
-            items[i + 1] = (value_pack_item){.arg = &args[i + 1]};
+            args[i + 1] = silent(&report, part);
         else
-            items[i + 1] = (value_pack_item){.entry = value_pack_value(part->values, 0)};
+            items[i + 1].entry = value_pack_value(part->values, 0);
     }
     value_pack *values;
     mr_status status = value_pack_create(items, look->count + 1, &values);
@@ -219,13 +217,11 @@ static void end(inquiry *look) {
 static void part_answered(wire_call *call, const rpc_call_result *result) {
     part *part = container_of(call, struct part, call);
     failure *failed;
-    value_pack *values;
-    wire_outcome(call, result, "", &values, &failed);
-    if (values != NULL && values->count != 1) {
-        value_pack_unref(values);
-        values = NULL;
+    wire_outcome(call, result, "", &part->values, &failed);
+    if (part->values != NULL && part->values->count != 1) {
+        value_pack_unref(part->values);
+        part->values = NULL;
     }
-    part->values = values;
     if (result->status == MR_TIMEOUT)
         snprintf(part->why, sizeof part->why, "did not answer within %g s", (double)LOOK_US / 1e6);
     else if (failed != NULL)

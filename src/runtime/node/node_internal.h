@@ -47,18 +47,12 @@ typedef struct node_member { /* a process that has a link to the node */
     uint64_t gpu_lease;   /* lease of its GPUs; 0: none, or an actor */
     list lease_waits;     /* of node_lease_wait */
     list answers;         /* answers that found no room */
-    list words;           /* of node_word: likewise */
+    list words;           /* one-way messages: likewise */
     const char *sentence; /* why the node kills it; NULL: it does not, or no reason */
     bool leaves;          /* exits by itself, when the scheduler lets it end */
     bool unborn;          /* the actor's creation request found no room */
     bool doomed;          /* its program is over: it is killed, and its later messages are ignored */
 } node_member;
-
-typedef struct node_word { /* a message to a member */
-    list place;
-    wire_method method;
-    uint64_t about; /* a lease, a group */
-} node_word;
 
 typedef struct node_lease_wait { /* a pending lease request */
     list place;
@@ -101,9 +95,10 @@ struct node_core {
 /* ---- node_manager.c */
 
 node_member *node_member_by_process(node_core *core, uint64_t process); /* NULL: none */
-void node_answer(node_core *core, rpc_call_token token, span fields);   /* sent now or when there is room, in order */
+/* Sent now or when there is room, in order. MR_OK, for handlers of requests. */
+mr_status node_answer(node_core *core, rpc_call_token token, span fields);
 void node_refuse(node_core *core, rpc_call_token token, mr_status status, const char *text); /* likewise */
-/* The same for one-way messages, sent after the answers. No-op if the process is gone. */
+/* The same for one-way messages about a lease or a group, sent after the answers. No-op if the process is gone. */
 void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t about);
 void node_end_process(node_core *core, uint64_t process); /* of a worker; no-op if it is gone */
 void node_decide(node_core *core);                        /* after every event that may let the scheduler decide */
@@ -136,10 +131,7 @@ void node_carry_out(node_core *core, const scheduler_decision *decision);
 /* Asks a worker to exit by itself, and kills it after that time; 0: no limit. */
 void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us);
 mr_status node_worker_join(node_core *core, node_member *member); /* not yet joined */
-void node_start_failed(node_core *core, node_starting *starting); /* freed */
 void node_worker_gone(node_core *core, uint32_t program);         /* a member that had joined */
-void node_start_refused(node_core *core, uint32_t program, const char *why);
-void node_starting_add(node_core *core, uint32_t program, int pid);
 
 /* Fails if no worker of that program will ever start. */
 mr_status node_check_hope(node_core *core, uint32_t program);

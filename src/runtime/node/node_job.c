@@ -130,16 +130,14 @@ void node_job_left(node_core *core, uint32_t number) {
 
 void node_manager_printed(node_core *core, uint32_t number, const node_output_source *source, span line) {
     node_output *output = node_job_output(core, number);
-    if (output == NULL) return;
-    node_output_line(output, clock_now_us(core->env->clock), source, line);
+    if (output != NULL) node_output_line(output, clock_now_us(core->env->clock), source, line);
 }
 
 mr_status node_drain(node_core *core, node_member *member, rpc_call_token token) {
     core->launcher.ops->drain(core->launcher.self);
     node_job *job = node_job_of(core, member->program);
     if (job == NULL || job->output == NULL || job->driver != member->process)
-        node_answer(core, token, (span){0});
-    else
-        node_output_drain(job->output, token);
+        return node_answer(core, token, (span){0});
+    node_output_drain(job->output, token);
     return MR_OK;
 }

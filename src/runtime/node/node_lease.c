@@ -84,15 +84,20 @@ void node_worker_gone(node_core *core, uint32_t number) {
     if (job != NULL && is_hopeless(core, job)) try_again(core, job);
 }
 
-void node_start_failed(node_core *core, node_starting *starting) {
-    uint32_t program = starting->program;
-    bool doomed = starting->doomed;
-    map_remove(&core->starting, (uint64_t)starting->pid);
+void node_manager_child_ended(node_core *core, int pid, const char *how) {
+    node_starting *starting = core->stopped ? NULL : map_remove(&core->starting, (uint64_t)pid);
+    if (starting == NULL) return; /* it had joined: its link says the rest */
+    node_job *job = node_job_of(core, starting->program);
+    if (job != NULL && !starting->doomed) {
+        snprintf(job->start_failure, sizeof job->start_failure, "process %d %s", pid, how);
+        log_warn("worker process %d ended before it joined: %s", pid, how);
+    }
+    start_failed(core, starting->program, starting->doomed);
     free(starting);
-    start_failed(core, program, doomed);
+    node_decide(core);
 }
 
-void node_start_refused(node_core *core, uint32_t number, const char *why) {
+static void refuse_start(node_core *core, uint32_t number, const char *why) {
     node_job *job = node_job_of(core, number);
     if (job != NULL && strncmp(job->start_failure, why, sizeof job->start_failure - 1) != 0) {
         log_error("cannot start a worker of job %u: %s", number, why);
@@ -101,7 +106,14 @@ void node_start_refused(node_core *core, uint32_t number, const char *why) {
     start_failed(core, number, false);
 }
 
-void node_starting_add(node_core *core, uint32_t program, int pid) {
+void node_manager_start_failed(node_core *core, uint32_t program, const char *why) {
+    if (core->stopped) return;
+    refuse_start(core, program, why);
+    node_decide(core);
+}
+
+void node_manager_child_started(node_core *core, uint32_t program, int pid) {
+    if (core->stopped) return;
     node_starting *starting = XNEW(node_starting, .pid = pid, .program = program);
     map_put(&core->starting, (uint64_t)pid, starting);
     if (node_job_of(core, program) == NULL) core->launcher.ops->kill(core->launcher.self, pid);
@@ -109,11 +121,10 @@ void node_starting_add(node_core *core, uint32_t program, int pid) {
 
 static void spawn(node_core *core, uint32_t program) {
     int pid = 0;
-    if (core->launcher.ops->start(core->launcher.self, program, &pid) != MR_OK) {
-        node_start_refused(core, program, mr_last_error());
-    } else if (pid != 0) {
-        node_starting_add(core, program, pid);
-    }
+    if (core->launcher.ops->start(core->launcher.self, program, &pid) != MR_OK)
+        refuse_start(core, program, mr_last_error());
+    else if (pid != 0)
+        node_manager_child_started(core, program, pid);
 }
 
 mr_status node_worker_join(node_core *core, node_member *member) {
@@ -196,8 +207,8 @@ static void dismissal_done(wire_call *call, const rpc_call_result *result) {
 void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us) {
     node_member *member = node_member_by_process(core, process);
     if (member == NULL) return;
-    dismissal *made = xcalloc(1, sizeof *made);
-    *made = (dismissal){.call = {.done = dismissal_done, .free = wire_call_free}, .core = core, .process = process};
+    dismissal *made = XNEW(dismissal, .call = {.done = dismissal_done, .free = wire_call_free}, .core = core,
+                           .process = process);
     mr_status status = wire_ask_within(core->rpc, clock_now_us(core->env->clock), timeout_us, member->link,
                                        WORKER_LEAVE, &(wire_message){0}, &made->call);
     if (status == MR_OK) return;
@@ -265,8 +276,7 @@ mr_status node_release(node_core *core, node_member *member, reader *reader, rpc
         worker->gpu_lease = 0;
         node_gpus_give(core, worker);
     }
-    node_answer(core, token, (span){0});
-    return MR_OK;
+    return node_answer(core, token, (span){0});
 }
 
 void node_lease_forget(node_core *core, node_lease_wait *wait) {

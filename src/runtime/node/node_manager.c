@@ -9,16 +9,16 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/format.h"
-#include "base/log.h"
 #include "runtime/node/node_internal.h"
 
-typedef struct answer { /* one that found no room */
+typedef struct unsent { /* a message that found no room */
     list place;
-    rpc_call_token token;
-    mr_status status;
+    wire_method method;   /* of a one-way message; 0: an answer */
+    rpc_call_token token; /* of an answer; of a one-way message only its link */
+    mr_status status;     /* of an answer */
     size_t size;
     uint8_t fields[]; /* or the text of a refusal, which ends with a zero */
-} answer;
+} unsent;
 
 /* ---- Members. */
 
@@ -29,8 +29,8 @@ node_member *node_member_by_process(node_core *core, uint64_t process) { return 
 static void member_free(node_core *core, node_member *member) {
     while (!list_empty(&member->lease_waits))
         node_lease_forget(core, container_of(member->lease_waits.next, node_lease_wait, place));
-    for (list *at; (at = list_pop_front(&member->answers)) != NULL;) free(container_of(at, answer, place));
-    for (list *at; (at = list_pop_front(&member->words)) != NULL;) free(container_of(at, node_word, place));
+    for (list *at; (at = list_pop_front(&member->answers)) != NULL;) free(container_of(at, unsent, place));
+    for (list *at; (at = list_pop_front(&member->words)) != NULL;) free(container_of(at, unsent, place));
     node_gpus_give(core, member);
     map_remove(&core->gpu_leases, member->gpu_lease);
     map_remove(&core->by_link, member->link.v);
@@ -38,25 +38,46 @@ static void member_free(node_core *core, node_member *member) {
     free(member);
 }
 
-/* ---- Answers. */
+/* ---- Answers, and one-way messages behind them. */
 
-static mr_status say(node_core *core, rpc_call_token token, mr_status status, span fields) {
-    if (status == MR_OK) return wire_answer(core->rpc, token, fields);
-    return rpc_fail(core->rpc, token, status, (const char *)fields.data);
+static mr_status say(node_core *core, const unsent *head, span fields) {
+    if (head->method != 0) return wire_tell(core->rpc, head->token.link, head->method, fields);
+    if (head->status == MR_OK) return wire_answer(core->rpc, head->token, fields);
+    return rpc_fail(core->rpc, head->token, head->status, (const char *)fields.data);
 }
 
-/* Now, or behind those that found no room. */
+/* Now, if it is the first, or behind those that found no room. */
+static void say_or_keep(node_core *core, list *queue, bool first, const unsent *head, span fields) {
+    if (first && say(core, head, fields) != MR_BUSY) return;
+    unsent *kept = xmalloc(sizeof *kept + fields.size);
+    *kept = *head;
+    kept->size = fields.size;
+    if (fields.size > 0) memcpy(kept->fields, fields.data, fields.size);
+    list_push_back(queue, &kept->place);
+}
+
+/* False: the link has no room again. */
+static bool say_kept(node_core *core, list *queue) {
+    while (!list_empty(queue)) {
+        unsent *kept = container_of(queue->next, unsent, place);
+        if (say(core, kept, span_of(kept->fields, kept->size)) == MR_BUSY) return false;
+        list_remove(&kept->place);
+        free(kept);
+    }
+    return true;
+}
+
 static void say_in_order(node_core *core, rpc_call_token token, mr_status status, span fields) {
     node_member *member = member_by_link(core, token.link);
     if (member == NULL) return; /* it left while it waited */
-    if (list_empty(&member->answers) && say(core, token, status, fields) != MR_BUSY) return;
-    answer *kept = xmalloc(sizeof *kept + fields.size);
-    *kept = (answer){.token = token, .status = status, .size = fields.size};
-    if (fields.size > 0) memcpy(kept->fields, fields.data, fields.size);
-    list_push_back(&member->answers, &kept->place);
+    const unsent head = {.token = token, .status = status};
+    say_or_keep(core, &member->answers, list_empty(&member->answers), &head, fields);
 }
 
-void node_answer(node_core *core, rpc_call_token token, span fields) { say_in_order(core, token, MR_OK, fields); }
+mr_status node_answer(node_core *core, rpc_call_token token, span fields) {
+    say_in_order(core, token, MR_OK, fields);
+    return MR_OK;
+}
 
 void node_refuse(node_core *core, rpc_call_token token, mr_status status, const char *text) {
     char own[ERROR_TEXT_MAX]; /* the text may be the last error's, which the next one overwrites */
@@ -64,27 +85,13 @@ void node_refuse(node_core *core, rpc_call_token token, mr_status status, const 
     say_in_order(core, token, status, span_of(own, strlen(own) + 1));
 }
 
-static mr_status tell(node_core *core, const node_member *member, wire_method method, uint64_t about) {
-    return wire_tell(core->rpc, member->link, method, span_of(&about, sizeof about));
-}
-
 /* The message does not overtake the answer that introduces its subject, such as the grant of a lease. */
 void node_tell(node_core *core, uint64_t process, wire_method method, uint64_t about) {
     node_member *member = node_member_by_process(core, process);
     if (member == NULL) return;
     bool first = list_empty(&member->answers) && list_empty(&member->words);
-    if (first && tell(core, member, method, about) != MR_BUSY) return;
-    node_word *kept = XNEW(node_word, .method = method, .about = about);
-    list_push_back(&member->words, &kept->place);
-}
-
-static void tell_again(node_core *core, node_member *member) {
-    while (!list_empty(&member->words)) {
-        node_word *kept = container_of(member->words.next, node_word, place);
-        if (tell(core, member, kept->method, kept->about) == MR_BUSY) return;
-        list_remove(&kept->place);
-        free(kept);
-    }
+    const unsent head = {.method = method, .token.link = member->link};
+    say_or_keep(core, &member->words, first, &head, span_of(&about, sizeof about));
 }
 
 static void on_room(void *context, link_id link) {
@@ -95,13 +102,8 @@ static void on_room(void *context, link_id link) {
     if (job != NULL && job->output != NULL) node_output_room(job->output);
     if (core->extension != NULL) core->extension->room(core->extension_self);
     if (member == NULL) return;
-    while (!list_empty(&member->answers)) {
-        answer *answer = container_of(member->answers.next, struct answer, place);
-        if (say(core, answer->token, answer->status, span_of(answer->fields, answer->size)) == MR_BUSY) return;
-        list_remove(&answer->place);
-        free(answer);
-    }
-    tell_again(core, member);
+    if (!say_kept(core, &member->answers)) return;
+    (void)say_kept(core, &member->words);
     node_actor_args_feed(core);
     if (member->unborn) node_create_again(core, member);
 }
@@ -136,8 +138,7 @@ static mr_status join(node_core *core, node_member *member, reader *reader, rpc_
     member->role = (wire_role)role;
     if (role != WIRE_WATCHER) scheduler_client_add(core->scheduler, member->process, member->program);
     const uint32_t fields[] = {core->options.workers, member->program};
-    node_answer(core, token, span_of(fields, sizeof fields));
-    return MR_OK;
+    return node_answer(core, token, span_of(fields, sizeof fields));
 }
 
 static mr_status handle(node_core *core, node_member *member, const rpc_call_request *request) {
@@ -152,8 +153,7 @@ static mr_status handle(node_core *core, node_member *member, const rpc_call_req
     case NODE_RELEASE: return node_release(core, member, &reader, request->token);
     case NODE_BLOCKED:
         scheduler_block(core->scheduler, member->process, reader_u8(&reader) != 0);
-        node_answer(core, request->token, (span){0});
-        return MR_OK;
+        return node_answer(core, request->token, (span){0});
     case NODE_ACTOR_CREATE:
     case NODE_ACTOR_WHERE:
     case NODE_ACTOR_FIND:
@@ -189,10 +189,8 @@ static void on_cancel(void *context, rpc_call_token token) {
     node_core *core = context;
     node_member *member = member_by_link(core, token.link);
     if (member == NULL) return;
-    list_for_each (at, &member->lease_waits) {
-        node_lease_wait *wait = container_of(at, node_lease_wait, place);
+    list_for_each_item (wait, &member->lease_waits, node_lease_wait, place)
         if (wait->token.number == token.number) node_lease_cancel(core, wait);
-    }
     node_group_cancel(core, token);
 }
 
@@ -238,8 +236,8 @@ static const rpc_call_handlers handlers = {.on_request = on_request,
 /* ---- Life. */
 
 node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher) {
-    node_core *core = xcalloc(1, sizeof *core);
-    *core = (node_core){.env = env, .options = *options, .launcher = launcher, .next_ticket = 1, .next_program = 1};
+    node_core *core = XNEW(node_core, .env = env, .options = *options, .launcher = launcher, .next_ticket = 1,
+                           .next_program = 1);
     core->scheduler = scheduler_create(&options->total, options->workers);
     gpus_init(&core->gpus, resources_milli(&options->total, "gpu"), options->gpus_shown);
     if (!options->lasting) core->own_program = node_job_add(core);
@@ -265,11 +263,11 @@ void node_manager_destroy(node_core *core) {
     core->stopped = true;
     rpc_destroy(core->rpc);
     while (map_next(&core->by_link, 0, &entry) != 0) member_free(core, entry.value);
-    for (size_t at = 0; (at = map_next(&core->starting, at, &entry)) != 0;) free(entry.value);
+    map_for_each (slot, &core->starting) free(slot.value);
     reply_queue_fini(&core->replies);
     node_events_fini(core);
-    for (size_t at = 0; (at = map_next(&core->programs, at, &entry)) != 0;) {
-        node_job *job = entry.value;
+    map_for_each (slot, &core->programs) {
+        node_job *job = slot.value;
         if (job->output != NULL) node_output_end(job->output);
         free(job);
     }
@@ -288,16 +286,6 @@ void node_manager_destroy(node_core *core) {
 
 rpc *node_manager_calls(node_core *core) { return core->rpc; }
 
-void node_manager_child_started(node_core *core, uint32_t program, int pid) {
-    if (!core->stopped) node_starting_add(core, program, pid);
-}
-
-void node_manager_start_failed(node_core *core, uint32_t program, const char *why) {
-    if (core->stopped) return;
-    node_start_refused(core, program, why);
-    node_decide(core);
-}
-
 bool node_manager_is_starting(const node_core *core, int pid) {
     return map_get(&core->starting, (uint64_t)pid) != NULL;
 }
@@ -308,16 +296,4 @@ const char *node_manager_sentence(const node_core *core, int pid) {
         if (member->pid == pid && member->sentence != NULL) return member->sentence;
     }
     return "";
-}
-
-void node_manager_child_ended(node_core *core, int pid, const char *how) {
-    node_starting *starting = map_get(&core->starting, (uint64_t)pid);
-    if (starting == NULL || core->stopped) return; /* it had joined: its link says the rest */
-    node_job *job = node_job_of(core, starting->program);
-    if (job != NULL && !starting->doomed) {
-        snprintf(job->start_failure, sizeof job->start_failure, "process %d %s", pid, how);
-        log_warn("worker process %d ended before it joined: %s", pid, how);
-    }
-    node_start_failed(core, starting);
-    node_decide(core);
 }

@@ -90,9 +90,8 @@ static void send(node_output *output, std_stream std_stream) {
         if (is_empty(output)) answer_all(output);
         return;
     }
-    batch *batch = xcalloc(1, sizeof *batch);
-    *batch = (struct batch){
-        .call = {.done = batch_done, .free = wire_call_free}, .output = output, .std_stream = std_stream};
+    batch *batch = XNEW(struct batch, .call = {.done = batch_done, .free = wire_call_free}, .output = output,
+                        .std_stream = std_stream);
     uint8_t *fields = xcalloc(1, room);
     writer writer = writer_of(fields, room);
     writer_u8(&writer, (uint8_t)std_stream);
@@ -119,11 +118,9 @@ static bool put(node_std_stream *stream, const node_output_source *source, const
     char prefix[OUTPUT_LABEL_MAX + 32];
     int length = snprintf(prefix, sizeof prefix, source->pid > 0 ? "(%.*s pid=%d) " : "(%.*s) ", OUTPUT_LABEL_MAX,
                           source->label, source->pid);
-    if (buffer_reserve(&stream->waiting, (size_t)length + size + 1) != MR_OK) return false;
-    mr_status status = buffer_append(&stream->waiting, prefix, (size_t)length);
-    if (status == MR_OK) status = buffer_append(&stream->waiting, text, size);
-    if (status == MR_OK) status = buffer_append(&stream->waiting, "\n", 1);
-    return status == MR_OK;
+    return buffer_reserve(&stream->waiting, (size_t)length + size + 1) == MR_OK &&
+           buffer_append(&stream->waiting, prefix, (size_t)length) == MR_OK &&
+           buffer_append(&stream->waiting, text, size) == MR_OK && buffer_append(&stream->waiting, "\n", 1) == MR_OK;
 }
 
 __attribute__((format(printf, 3, 4))) static bool put_note(node_std_stream *stream, const node_output_source *source,

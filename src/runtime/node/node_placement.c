@@ -103,8 +103,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, rp
     warn_if_impossible(core, placement);
     node_decide(core);
     uint8_t placed = placement->ticket == 0; /* the creator needs no request */
-    node_answer(core, token, span_of(&placed, 1));
-    return MR_OK;
+    return node_answer(core, token, span_of(&placed, 1));
 }
 
 /* ---- Waiting. */
@@ -128,20 +127,15 @@ void node_group_placed(node_core *core, uint64_t ticket) {
 }
 
 static mr_status wait_for(node_core *core, node_placement *placement, rpc_call_token token) {
-    if (placement->ticket == 0) {
-        node_answer(core, token, (span){0});
-        return MR_OK;
-    }
+    if (placement->ticket == 0) return node_answer(core, token, (span){0});
     group_wait *wait = XNEW(group_wait, .token = token);
     list_push_back(&placement->waits, &wait->place);
     return MR_OK;
 }
 
 void node_group_cancel(node_core *core, rpc_call_token token) {
-    map_entry entry;
-    for (size_t at = 0; (at = map_next(&core->groups_by_ticket, at, &entry)) != 0;) {
-        list_for_each (place, &((node_placement *)entry.value)->waits) {
-            group_wait *wait = container_of(place, group_wait, place);
+    map_for_each (slot, &core->groups_by_ticket) {
+        list_for_each_item (wait, &((node_placement *)slot.value)->waits, group_wait, place) {
             if (wait->token.link.v != token.link.v || wait->token.number != token.number) continue;
             list_remove(&wait->place);
             free(wait);
@@ -167,12 +161,11 @@ static void end_group(node_core *core, node_placement *placement) {
 }
 
 void node_groups_end_program(node_core *core, uint32_t program) {
-    map_entry entry;
-    for (size_t at = 0; (at = map_next(&core->groups, at, &entry)) != 0;) {
-        node_placement *placement = entry.value;
+    map_for_each (slot, &core->groups) {
+        node_placement *placement = slot.value;
         if (placement->program != program || (placement->detached && placement->ticket == 0)) continue;
         end_group(core, placement);
-        at = 0; /* the map has changed */
+        slot.next = 0; /* the map has changed */
     }
 }
 
@@ -195,8 +188,7 @@ mr_status node_handle_group(node_core *core, node_member *member, reader *reader
     if (request->method == NODE_GROUP_WAIT) return wait_for(core, placement, request->token);
     if (placement->maker != member->process) node_tell(core, placement->maker, CLIENT_GROUP_GONE, placement->key);
     end_group(core, placement);
-    node_answer(core, request->token, (span){0});
-    return MR_OK;
+    return node_answer(core, request->token, (span){0});
 }
 
 /* ---- Showing. */
@@ -207,9 +199,8 @@ mr_arg node_group_rows(node_core *core, report *report) {
                                              [MR_STRICT_PACK] = "STRICT_PACK",
                                              [MR_STRICT_SPREAD] = "STRICT_SPREAD"};
     report_list rows = {.limit = GROUPS_SHOWN};
-    map_entry entry;
-    for (size_t at = 0; (at = map_next(&core->groups, at, &entry)) != 0;) {
-        const node_placement *placement = entry.value;
+    map_for_each (slot, &core->groups) {
+        const node_placement *placement = slot.value;
         report_list bundles = {0};
         for (uint32_t i = 0; i < placement->count; i++) {
             char text[RESOURCES_TEXT_MAX];

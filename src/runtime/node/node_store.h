@@ -5,7 +5,7 @@
  * link closes, and asks the process to check its store page (CLIENT_STORE) when an object was taken or memory is wanted
  * back. A machine that cannot spill gets one warning in the log, and runs without spilling.
  *
- * An annex of the node's core (node_manager.h), from which requests of STORE_SERVER_METHOD and NODE_STORE come to it.
+ * An extension of the node's core (node_manager.h), which passes requests of STORE_SERVER_METHOD and NODE_STORE to it.
  *
  * Threads  one: that of the loop. */
 #pragma once

@@ -2,7 +2,6 @@
 #include "runtime/node/scheduler.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
 #include "base/assert.h"
@@ -26,20 +25,14 @@ scheduler *scheduler_create(const resources *total, uint32_t prestart) {
 
 /* ---- Finding. */
 
-client *scheduler_client_of(const scheduler *scheduler, uint64_t id) { return map_get(&scheduler->clients, id); }
-
-worker *scheduler_worker_of(const scheduler *scheduler, uint64_t id) { return map_get(&scheduler->workers, id); }
-
 static granted_lease *find_lease(const scheduler *scheduler, uint64_t client, uint64_t id) {
     granted_lease *lease = map_get(&scheduler->leases_by_id, id);
     return lease != NULL && lease->client->id == client ? lease : NULL;
 }
 
 program *scheduler_program_of(const scheduler *scheduler, uint32_t number) {
-    list_for_each (at, &scheduler->programs) {
-        program *program = container_of(at, struct program, place);
+    list_for_each_item (program, &scheduler->programs, struct program, place)
         if (program->number == number) return program;
-    }
     return NULL;
 }
 
@@ -140,7 +133,7 @@ void scheduler_destroy(scheduler *scheduler) {
 /* ---- Events. */
 
 void scheduler_client_add(scheduler *scheduler, uint64_t id, uint32_t program) {
-    MR_ASSERT(scheduler_client_of(scheduler, id) == NULL);
+    MR_ASSERT(map_get(&scheduler->clients, id) == NULL);
     client *client = XNEW(struct client, .id = id, .program = program_made(scheduler, program));
     client->program->clients++;
     list_init(&client->requests);
@@ -150,8 +143,7 @@ void scheduler_client_add(scheduler *scheduler, uint64_t id, uint32_t program) {
 
 /* `ticket` NULL: all of that client. */
 static void drop_refused(scheduler *scheduler, const client *client, const uint64_t *ticket) {
-    list_for_each (at, &scheduler->refused) {
-        request *request = container_of(at, struct request, place);
+    list_for_each_item (request, &scheduler->refused, struct request, place) {
         if (request->client != client || (ticket != NULL && request->ticket != *ticket)) continue;
         list_remove(&request->place);
         free(request);
@@ -159,16 +151,14 @@ static void drop_refused(scheduler *scheduler, const client *client, const uint6
 }
 
 void scheduler_client_gone(scheduler *scheduler, uint64_t id) {
-    client *client = scheduler_client_of(scheduler, id);
+    client *client = map_get(&scheduler->clients, id);
     if (client == NULL) return;
     program *program = client->program;
     while (!list_empty(&client->requests))
         scheduler_drop_request(scheduler, container_of(client->requests.next, request, place));
     drop_refused(scheduler, client, NULL);
-    list_for_each (at, &scheduler->leases) {
-        granted_lease *lease = container_of(at, struct granted_lease, place);
+    list_for_each_item (lease, &scheduler->leases, struct granted_lease, place)
         if (lease->client == client) scheduler_spend(scheduler, lease->worker);
-    }
     map_remove(&scheduler->clients, id);
     list_remove(&client->place);
     free(client);
@@ -184,7 +174,7 @@ void scheduler_program_ended(scheduler *scheduler, uint32_t number) {
 }
 
 void scheduler_worker_add(scheduler *scheduler, uint64_t id, uint32_t number) {
-    MR_ASSERT(scheduler_worker_of(scheduler, id) == NULL);
+    MR_ASSERT(map_get(&scheduler->workers, id) == NULL);
     program *program = program_made(scheduler, number);
     worker *worker = XNEW(struct worker, .id = id, .program = program, .is_idle = true);
     program->workers++;
@@ -195,7 +185,7 @@ void scheduler_worker_add(scheduler *scheduler, uint64_t id, uint32_t number) {
 }
 
 void scheduler_worker_gone(scheduler *scheduler, uint64_t id) {
-    worker *worker = scheduler_worker_of(scheduler, id);
+    worker *worker = map_get(&scheduler->workers, id);
     if (worker != NULL) drop_worker(scheduler, worker);
 }
 
@@ -213,11 +203,10 @@ void scheduler_bar(scheduler *scheduler, uint32_t number, bool barred) {
 }
 
 void scheduler_request(scheduler *scheduler, uint64_t id, uint64_t ticket, const resources *need) {
-    client *client = scheduler_client_of(scheduler, id);
+    client *client = map_get(&scheduler->clients, id);
     MR_ASSERT(client != NULL);
-    request *request = xcalloc(1, sizeof *request);
-    *request = (struct request){.client = client, .ticket = ticket, .order = scheduler->next_order++, .need = *need};
-    request->group = need->group == 0 ? NULL : map_get(&scheduler->groups, need->group);
+    request *request = XNEW(struct request, .client = client, .ticket = ticket, .order = scheduler->next_order++,
+                            .need = *need, .group = need->group == 0 ? NULL : map_get(&scheduler->groups, need->group));
     MR_ASSERT(need->group == 0 || request->group != NULL);
     scheduler_enqueue(scheduler, request);
 }
@@ -232,10 +221,9 @@ void scheduler_enqueue(scheduler *scheduler, request *request) {
 }
 
 void scheduler_cancel(scheduler *scheduler, uint64_t id, uint64_t ticket) {
-    client *client = scheduler_client_of(scheduler, id);
+    client *client = map_get(&scheduler->clients, id);
     if (client == NULL) return;
-    list_for_each (at, &client->requests) {
-        request *request = container_of(at, struct request, place);
+    list_for_each_item (request, &client->requests, struct request, place) {
         if (request->ticket != ticket) continue;
         scheduler_drop_request(scheduler, request);
         return;
@@ -254,7 +242,7 @@ mr_status scheduler_release(scheduler *scheduler, uint64_t client, uint64_t id, 
 }
 
 void scheduler_block(scheduler *scheduler, uint64_t id, bool blocked) {
-    worker *worker = scheduler_worker_of(scheduler, id);
+    worker *worker = map_get(&scheduler->workers, id);
     if (worker == NULL || worker->blocked == blocked) return;
     worker->blocked = blocked;
     scheduler_settle(worker);

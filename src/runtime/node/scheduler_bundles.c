@@ -9,7 +9,7 @@
 
 mr_status scheduler_group_add(scheduler *scheduler, uint64_t id, const resources *bundles, uint32_t count,
                               const scheduler_place *place) {
-    client *client = scheduler_client_of(scheduler, place->client);
+    client *client = map_get(&scheduler->clients, place->client);
     MR_ASSERT(id != 0 && count > 0 && client != NULL);
     if (map_get(&scheduler->groups, id) != NULL)
         return error_set(MR_EXISTS, "placement group %llx exists already", (unsigned long long)id);
@@ -52,10 +52,8 @@ mr_status scheduler_group_fits(const scheduler *scheduler, const resources *need
 /* ---- Its end. */
 
 static void refuse_requests(scheduler *scheduler, const group *group) {
-    list_for_each (at, &scheduler->asking) {
-        client *client = container_of(at, struct client, place);
-        list_for_each (item, &client->requests) {
-            request *request = container_of(item, struct request, place);
+    list_for_each_item (client, &scheduler->asking, struct client, place) {
+        list_for_each_item (request, &client->requests, struct request, place) {
             if (request->group != group) continue;
             bool last = client->requests.next == client->requests.prev;
             list_remove(&request->place);
@@ -69,17 +67,8 @@ static void refuse_requests(scheduler *scheduler, const group *group) {
 }
 
 /* Resources of an actor are free at once; its process is to end. */
-static void evict_kept(scheduler *scheduler, worker *worker) {
-    if (!worker->blocked) resources_give(&worker->kept_pool->free, &worker->kept_need);
-    resources_give(&worker->kept_pool->beside_actors, &worker->kept_need);
-    worker->kept = false;
-    worker->spent = true;
-    list_push_back(&scheduler->endings, &worker->place);
-}
-
 static void evict(scheduler *scheduler, const group *group) {
-    list_for_each (at, &scheduler->leases) {
-        granted_lease *lease = container_of(at, struct granted_lease, place);
+    list_for_each_item (lease, &scheduler->leases, struct granted_lease, place) {
         if (lease->pool->group != group) continue;
         lease->worker->evicted = true;
         scheduler_spend(scheduler, lease->worker);
@@ -87,8 +76,11 @@ static void evict(scheduler *scheduler, const group *group) {
     map_for_each (slot, &scheduler->workers) {
         worker *worker = slot.value;
         if (!worker->kept || worker->kept_pool->group != group) continue;
-        worker->evicted = true;
-        evict_kept(scheduler, worker);
+        if (!worker->blocked) resources_give(&worker->kept_pool->free, &worker->kept_need);
+        resources_give(&worker->kept_pool->beside_actors, &worker->kept_need);
+        worker->kept = false;
+        worker->evicted = worker->spent = true;
+        list_push_back(&scheduler->endings, &worker->place);
     }
 }
 

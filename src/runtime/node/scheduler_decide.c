@@ -9,10 +9,8 @@
 /* An idle worker for the client: not the client itself, if it is a worker whose last task has left tasks of its own. */
 static worker *idle_worker(const scheduler *scheduler, const client *client) {
     const program *program = client->program;
-    list_for_each (at, &program->idle) {
-        worker *worker = container_of(at, struct worker, place);
+    list_for_each_item (worker, &program->idle, struct worker, place)
         if (worker->id != client->id) return worker;
-    }
     if (!MUTATED("no-idle-check")) return NULL;
     map_for_each (slot, &scheduler->workers) {
         worker *worker = slot.value;
@@ -27,10 +25,8 @@ static worker *idle_worker(const scheduler *scheduler, const client *client) {
 /* Free resources, and resources of reclaimed leases that clients will return. */
 static resources coming(const scheduler *scheduler, const pool *pool) {
     resources coming = pool->free;
-    list_for_each (at, &scheduler->leases) {
-        granted_lease *lease = container_of(at, struct granted_lease, place);
+    list_for_each_item (lease, &scheduler->leases, struct granted_lease, place)
         if (lease->pool == pool && lease->reclaimed && !lease->worker->blocked) resources_give(&coming, &lease->need);
-    }
     return coming;
 }
 
@@ -102,8 +98,7 @@ static bool same_ground(const granted_lease *lease, const request *request) {
 static share share_of(const scheduler *scheduler, const client *client, const request *request, const resources *need,
                       bool left) {
     share share = {0};
-    list_for_each (at, &scheduler->leases) {
-        granted_lease *lease = container_of(at, struct granted_lease, place);
+    list_for_each_item (lease, &scheduler->leases, struct granted_lease, place) {
         if (lease->client->program != client->program || lease->worker->blocked || (left && lease->reclaimed)) continue;
         if (!same_ground(lease, request) || !share_a_kind(&lease->need, need)) continue;
         share.program++;
@@ -128,9 +123,8 @@ static bool is_the_machines(const request *request) { return request->group == N
 static request *due_request(const scheduler *scheduler) {
     request *due = NULL;
     if (MUTATED("no-patience")) return NULL;
-    list_for_each (at, &scheduler->asking) {
-        list_for_each (item, &container_of(at, client, place)->requests) {
-            request *request = container_of(item, struct request, place);
+    list_for_each_item (client, &scheduler->asking, struct client, place) {
+        list_for_each_item (request, &client->requests, struct request, place) {
             if (request->passed < SCHEDULER_PATIENCE || (due != NULL && request->order > due->order)) continue;
             if (has_none(scheduler, request) && can_come(request, &scheduler->machine)) due = request;
         }
@@ -140,10 +134,8 @@ static request *due_request(const scheduler *scheduler) {
 
 /* The client's first request that fits what there is for it, with a worker or without; NULL: none does. */
 static request *first_fitting(scheduler *scheduler, const client *client, const worker *worker) {
-    list_for_each (at, &client->requests) {
-        request *request = container_of(at, struct request, place);
+    list_for_each_item (request, &client->requests, struct request, place)
         if ((worker != NULL || request->places) && would_fit(scheduler, request)) return request;
-    }
     return NULL;
 }
 
@@ -157,10 +149,8 @@ static bool comes_before(const scheduler *scheduler, const request *a, const req
 
 static void note_passed(scheduler *scheduler, const request *granted) {
     if (!is_the_machines(granted)) return;
-    list_for_each (at, &scheduler->asking) {
-        client *client = container_of(at, struct client, place);
-        list_for_each (item, &client->requests) {
-            request *request = container_of(item, struct request, place);
+    list_for_each_item (client, &scheduler->asking, struct client, place) {
+        list_for_each_item (request, &client->requests, struct request, place) {
             if (request->order >= granted->order) break;
             if (is_the_machines(request) && has_none(scheduler, request)) request->passed++;
         }
@@ -175,8 +165,7 @@ static request *best_request(scheduler *scheduler, worker **idle) {
         if ((*idle != NULL || due->places) && would_fit(scheduler, due)) return due;
         resources_take(left_in(scheduler, &scheduler->machine, FREE), &due->need); /* it is kept for it */
     }
-    list_for_each (at, &scheduler->asking) {
-        client *client = container_of(at, struct client, place);
+    list_for_each_item (client, &scheduler->asking, struct client, place) {
         worker *worker = idle_worker(scheduler, client);
         request *request = first_fitting(scheduler, client, worker);
         if (request == NULL || (best != NULL && !comes_before(scheduler, request, best))) continue;
@@ -235,13 +224,11 @@ static bool wants_more(scheduler *scheduler, const program *program) {
     if (due_lacks_worker(scheduler, program)) return true;
     begin_count(scheduler);
     uint32_t ready = program->idle_count + program->starting, count = 0;
-    list_for_each (at, &scheduler->asking) {
-        client *client = container_of(at, struct client, place);
+    list_for_each_item (client, &scheduler->asking, struct client, place) {
         if (client->program != program) continue;
         const worker *itself = map_get(&scheduler->workers, client->id);
         uint32_t useless = itself != NULL && itself->is_idle ? 1 : 0;
-        list_for_each (item, &client->requests) {
-            request *request = container_of(item, struct request, place);
+        list_for_each_item (request, &client->requests, struct request, place) {
             if (request->places || !count_in(scheduler, request, FREE)) continue;
             if (++count + useless > ready) return true;
         }
@@ -253,8 +240,7 @@ static bool wants_more(scheduler *scheduler, const program *program) {
 static bool decide_spawn(scheduler *scheduler, scheduler_decision *out) {
     if (scheduler->starting >= SCHEDULER_STARTING_MAX) return false;
     program *best = NULL;
-    list_for_each (at, &scheduler->programs) {
-        program *program = container_of(at, struct program, place);
+    list_for_each_item (program, &scheduler->programs, struct program, place) {
         if (program->clients == 0 || program->barred) continue;
         if (best != NULL && best->starting <= program->starting) continue;
         if (wants_more(scheduler, program)) best = program;
@@ -297,8 +283,7 @@ static resources lacking(const request *request, const resources *coming) {
 /* The client's share of that, including earlier requests that can be granted at once. */
 static share share_to_come(const scheduler *scheduler, const request *request, const resources *lack) {
     share share = share_of(scheduler, request->client, request, lack, false);
-    list_for_each (at, &request->client->requests) {
-        const struct request *earlier = container_of(at, struct request, place);
+    list_for_each_item (earlier, &request->client->requests, const struct request, place) {
         if (earlier == request) break;
         bool counts = earlier->comes && share_a_kind(&earlier->need, lack);
         share.program += counts;
@@ -313,8 +298,7 @@ static granted_lease *lease_to_reclaim(const scheduler *scheduler, const request
                                        const resources *lack, share will_have) {
     granted_lease *best = NULL;
     share most = {0};
-    list_for_each (at, &scheduler->leases) {
-        granted_lease *lease = container_of(at, struct granted_lease, place);
+    list_for_each_item (lease, &scheduler->leases, struct granted_lease, place) {
         if (lease->client == request->client || lease->reclaimed || lease->worker->blocked) continue;
         if (lease->pool != pool || !share_a_kind(&lease->need, lack)) continue;
         share left = share_of(scheduler, lease->client, request, lack, true);
@@ -333,11 +317,9 @@ static granted_lease *lease_to_reclaim(const scheduler *scheduler, const request
 static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
     if (list_empty(&scheduler->leases) || MUTATED("no-reclaim")) return false;
     const request *due = due_request(scheduler);
-    list_for_each (at, &scheduler->asking) {
-        client *client = container_of(at, struct client, place);
+    list_for_each_item (client, &scheduler->asking, struct client, place) {
         begin_count(scheduler);
-        list_for_each (item, &client->requests) {
-            request *request = container_of(item, struct request, place);
+        list_for_each_item (request, &client->requests, struct request, place) {
             request->comes = count_in(scheduler, request, FREE_AND_COMING);
             if (request->comes || !can_be_met(request)) continue;
             pool *pool = pool_of(scheduler, request, FREE_AND_COMING);
@@ -346,10 +328,7 @@ static bool decide_reclaim(scheduler *scheduler, scheduler_decision *out) {
             granted_lease *lease = lease_to_reclaim(scheduler, request, pool, &lack, will_have);
             if (lease == NULL || !can_come(request, pool)) continue;
             lease->reclaimed = true;
-            *out = (scheduler_decision){.verb = SCHEDULER_RECLAIM,
-                                        .client = lease->client->id,
-                                        .lease = lease->id,
-                                        .worker = lease->worker->id};
+            *out = (scheduler_decision){.verb = SCHEDULER_RECLAIM, .client = lease->client->id, .lease = lease->id};
             return true;
         }
     }

@@ -87,8 +87,6 @@ struct scheduler {
     uint64_t next_lease, next_order;
 };
 
-client *scheduler_client_of(const scheduler *scheduler, uint64_t id);       /* NULL: none */
-worker *scheduler_worker_of(const scheduler *scheduler, uint64_t id);       /* NULL: none */
 program *scheduler_program_of(const scheduler *scheduler, uint32_t number); /* NULL: none */
 void scheduler_enqueue(scheduler *scheduler, request *request);             /* with its client's others; moved */
 void scheduler_drop_request(scheduler *scheduler, request *request);

@@ -12,10 +12,9 @@ scheduler_stats scheduler_stats_now(const scheduler *scheduler) {
     stats.workers = (uint32_t)scheduler->workers.count;
     stats.clients = (uint32_t)scheduler->clients.count;
     stats.leases = (uint32_t)scheduler->leases_by_id.count;
-    list_for_each (at, &scheduler->asking) {
-        list_for_each (item, &container_of(at, client, place)->requests) stats.waiting++;
-    }
-    list_for_each (at, &scheduler->programs) stats.idle += container_of(at, program, place)->idle_count;
+    list_for_each_item (client, &scheduler->asking, struct client, place)
+        list_for_each (at, &client->requests) stats.waiting++;
+    list_for_each_item (program, &scheduler->programs, struct program, place) stats.idle += program->idle_count;
     return stats;
 }
 
@@ -26,9 +25,9 @@ bool scheduler_program_runs(const scheduler *scheduler, uint32_t number) {
 
 scheduler_snapshot scheduler_see(const scheduler *scheduler, uint64_t process) {
     scheduler_snapshot snapshot = {0};
-    const worker *worker = scheduler_worker_of(scheduler, process);
+    const worker *worker = map_get(&scheduler->workers, process);
     snapshot.blocked = worker != NULL && worker->blocked;
-    const client *client = scheduler_client_of(scheduler, process);
+    const client *client = map_get(&scheduler->clients, process);
     if (worker != NULL && worker->kept) {
         snapshot.kept = true;
         snapshot.need = worker->kept_need;
@@ -45,7 +44,7 @@ scheduler_snapshot scheduler_see(const scheduler *scheduler, uint64_t process) {
 
 static void check_client(const scheduler *scheduler, const client *client) {
     uint32_t leases = 0;
-    list_for_each (item, &scheduler->leases) leases += container_of(item, granted_lease, place)->client == client;
+    list_for_each_item (lease, &scheduler->leases, struct granted_lease, place) leases += lease->client == client;
     MR_ASSERT(leases == client->lease_count);
 }
 
@@ -68,13 +67,12 @@ static void check_program(const scheduler *scheduler, const program *program) {
 static void check_pool(const scheduler *scheduler, const pool *pool) {
     resources sum = pool->free, beside = pool->beside_actors;
     map_entry entry;
-    list_for_each (at, &scheduler->leases) {
-        granted_lease *lease = container_of(at, struct granted_lease, place);
+    list_for_each_item (lease, &scheduler->leases, struct granted_lease, place) {
         MR_ASSERT(lease->worker->lease == lease && !lease->worker->kept && !lease->worker->spent);
         if (lease->pool == pool && !lease->worker->blocked) resources_give(&sum, &lease->need);
     }
-    for (size_t at = 0; (at = map_next(&scheduler->workers, at, &entry)) != 0;) {
-        worker *worker = entry.value;
+    map_for_each (slot, &scheduler->workers) {
+        worker *worker = slot.value;
         if (!worker->kept || worker->kept_pool != pool) continue;
         resources_give(&beside, &worker->kept_need);
         if (!worker->blocked) resources_give(&sum, &worker->kept_need);
@@ -99,8 +97,7 @@ void scheduler_check(const scheduler *scheduler) {
     uint32_t starting = 0;
     check_resources(scheduler);
     map_for_each (slot, &scheduler->clients) check_client(scheduler, slot.value);
-    list_for_each (at, &scheduler->programs) {
-        program *program = container_of(at, struct program, place);
+    list_for_each_item (program, &scheduler->programs, struct program, place) {
         check_program(scheduler, program);
         starting += program->starting;
     }

@@ -73,6 +73,13 @@ static void fail_all(zygote *zygote, const char *why) {
 
 static void hear(void *context);
 
+static void hang_up(zygote *zygote) {
+    if (zygote->socket_fd < 0) return;
+    event_loop_watch_remove(zygote->watch);
+    close(zygote->socket_fd);
+    zygote->socket_fd = -1;
+}
+
 static mr_status start(zygote *zygote) {
     zygote_pool *pool = zygote->pool;
     int fds[2];
@@ -93,19 +100,14 @@ static mr_status start(zygote *zygote) {
         map_put(&pool->by_pid, (uint64_t)zygote->pid, zygote);
         return MR_OK;
     }
-    event_loop_watch_remove(zygote->watch);
-    close(zygote->socket_fd);
-    zygote->socket_fd = -1;
+    hang_up(zygote);
     zygote->pid = 0;
     return status;
 }
 
 static void zygote_free(zygote *zygote) {
     zygote_pool *pool = zygote->pool;
-    if (zygote->socket_fd >= 0) {
-        event_loop_watch_remove(zygote->watch);
-        close(zygote->socket_fd);
-    }
+    hang_up(zygote);
     if (zygote->pid != 0) map_remove(&pool->by_pid, (uint64_t)zygote->pid);
     map_remove(&pool->zygotes, zygote->program);
     map_fini(&zygote->under_way);
@@ -142,9 +144,7 @@ void zygote_pool_ended(zygote_pool *pool, pid_t pid, const char *why) {
 /* ---- What it says. */
 
 static void no_longer(zygote *zygote) {
-    event_loop_watch_remove(zygote->watch);
-    close(zygote->socket_fd);
-    zygote->socket_fd = -1;
+    hang_up(zygote);
     zygote->ready = false;
     if (zygote->pid == 0)
         over(zygote);
@@ -214,8 +214,7 @@ void zygote_pool_settle(zygote_pool *pool) {
 /* ---- Life. */
 
 zygote_pool *zygote_pool_create(event_loop *loop, const zygote_pool_host *host, void *context) {
-    zygote_pool *pool = XNEW(struct zygote_pool, .loop = loop, .host = host, .context = context);
-    return pool;
+    return XNEW(struct zygote_pool, .loop = loop, .host = host, .context = context);
 }
 
 void zygote_pool_destroy(zygote_pool *pool) {

@@ -87,8 +87,8 @@ mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out) {
     if (value_view_kind(value) != MR_KIND_ERROR) return not_a(value, "an error");
     mr_error error;
     size_t count;
-    MR_TRY(status_of(
-        value_extension_error(value_payload(value_view_doc(value), value->word[2]), depth, &error, &count)));
+    span texts = value_payload(value_view_doc(value), value->word[2]);
+    MR_TRY(status_of(value_extension_error(texts, depth, &error, &count)));
     if (depth >= count) return error_set(MR_NOT_FOUND, "the error has no cause %zu: it has %zu", depth, count - 1);
     *out = error;
     return MR_OK;

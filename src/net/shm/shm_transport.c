@@ -374,9 +374,8 @@ mr_status shm_transport_open(const shm_transport_options *options, const transpo
     transport->host.context = context;
     transport->host.ring_bytes_max = options->ring_bytes_max != 0 ? options->ring_bytes_max : RING_BYTES_MAX;
     transport->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    mr_status status = transport->event_fd >= 0
-                           ? MR_OK
-                           : error_errno("cannot create the eventfd of a shared-memory transport");
+    mr_status status = MR_OK;
+    if (transport->event_fd < 0) status = error_errno("cannot create the eventfd of a shared-memory transport");
     if (status != MR_OK) goto free_port;
     status = broker_client_join(options->broker, options->name != NULL ? options->name : "", transport->event_fd,
                                 options->join_timeout_us > 0 ? options->join_timeout_us : SHM_TRANSPORT_JOIN_TIMEOUT_US,

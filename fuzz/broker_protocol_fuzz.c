@@ -43,7 +43,7 @@ static void try(const uint8_t *data, size_t size) {
             continue;
         }
         taken++;
-        MR_ASSERT(broker_wire_size(&message) == size && memcmp(&message, data, size) == 0);
+        MR_ASSERT(message.head.size == size && memcmp(&message, data, size) == 0);
         check(&message);
     }
     MR_ASSERT(taken <= 1); /* a kind goes one way only */
@@ -55,10 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     broker_wire message;
     unsigned kind = 1 + data[1] % (BROKER_WIRE_BYE + BROKER_WIRE_END - BROKER_WIRE_WELCOME + 1);
     if (kind > BROKER_WIRE_BYE) kind += BROKER_WIRE_WELCOME - BROKER_WIRE_BYE - 1;
-    broker_wire_begin(&message, (broker_wire_kind)kind, data[4]);
-    size_t rest = broker_wire_size(&message) - sizeof(broker_wire_head), given = size - sizeof(broker_wire_head);
+    message = broker_wire_of((broker_wire_kind)kind, data[4]);
+    size_t rest = message.head.size - sizeof(broker_wire_head), given = size - sizeof(broker_wire_head);
     memcpy((uint8_t *)&message + sizeof(broker_wire_head), data + sizeof(broker_wire_head),
            rest < given ? rest : given);
-    try((const uint8_t *)&message, broker_wire_size(&message));
+    try((const uint8_t *)&message, message.head.size);
     return 0;
 }

@@ -133,44 +133,44 @@ static void seed_values(corpus_writer *writer) {
 /* ---- What a broker and its guests say. */
 
 static void seed_message(corpus_writer *writer, const char *name, const broker_wire *message) {
-    seed(writer, "broker_protocol", name, message, broker_wire_size(message));
+    seed(writer, "broker_protocol", name, message, message->head.size);
 }
 
 static void seed_from_peer(corpus_writer *writer) {
     broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_HELLO, 0);
+    message = broker_wire_of(BROKER_WIRE_HELLO, 0);
     message.hello.magic = BROKER_WIRE_MAGIC;
     strcpy(message.hello.name, "worker-7");
     seed_message(writer, "hello", &message);
-    broker_wire_begin(&message, BROKER_WIRE_CONNECT, 1);
+    message = broker_wire_of(BROKER_WIRE_CONNECT, 1);
     message.connect.process = 0x1234500000001;
     seed_message(writer, "connect", &message);
     message.connect.process = 0;
     strcpy(message.connect.name, "server");
     seed_message(writer, "connect_name", &message);
-    broker_wire_begin(&message, BROKER_WIRE_RESIZE, 3);
+    message = broker_wire_of(BROKER_WIRE_RESIZE, 3);
     message.resize.bytes = 65536;
     seed_message(writer, "resize", &message);
-    broker_wire_begin(&message, BROKER_WIRE_RELEASE, 3);
+    message = broker_wire_of(BROKER_WIRE_RELEASE, 3);
     message.ring.ring = (extent){ARENA_EXTENTS_OFFSET, 16384};
     seed_message(writer, "release", &message);
     message.ring.ring.offset++;
     seed_message(writer, "release_crooked", &message);
-    broker_wire_begin(&message, BROKER_WIRE_CLOSE, 3);
+    message = broker_wire_of(BROKER_WIRE_CLOSE, 3);
     seed_message(writer, "close", &message);
-    broker_wire_begin(&message, BROKER_WIRE_BYE, 0);
+    message = broker_wire_of(BROKER_WIRE_BYE, 0);
     seed_message(writer, "bye", &message);
 }
 
 static void seed_from_broker(corpus_writer *writer) {
     broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_WELCOME, 5);
+    message = broker_wire_of(BROKER_WIRE_WELCOME, 5);
     message.welcome.magic = BROKER_WIRE_MAGIC;
     message.welcome.arena_bytes = 1 << 24;
     message.welcome.generation = 77;
     message.welcome.process = 0x1234500000002;
     seed_message(writer, "welcome", &message);
-    broker_wire_begin(&message, BROKER_WIRE_LINK, 3);
+    message = broker_wire_of(BROKER_WIRE_LINK, 3);
     message.link.tag = 9;
     message.link.process_block = 4;
     message.link.process = 0x1234500000001;
@@ -179,7 +179,7 @@ static void seed_from_broker(corpus_writer *writer) {
     message.link.receive = (extent){ARENA_EXTENTS_OFFSET + 16384, 16384};
     strcpy(message.link.name, "server");
     seed_message(writer, "link", &message);
-    broker_wire_begin(&message, BROKER_WIRE_RESIZED, 3);
+    message = broker_wire_of(BROKER_WIRE_RESIZED, 3);
     seed_message(writer, "resized_not", &message);
     message.ring.ring = (extent){ARENA_EXTENTS_OFFSET, 65536};
     seed_message(writer, "resized", &message);
@@ -187,15 +187,12 @@ static void seed_from_broker(corpus_writer *writer) {
     cause_set(&why, MR_PEER_DIED, "process 4711 was killed by signal 9 (SIGKILL)");
     why.pid = 4711;
     why.signal = 9;
-    broker_wire_begin(&message, BROKER_WIRE_GONE, 3);
-    broker_wire_put_cause(&message, &why);
+    message = broker_wire_of_cause(BROKER_WIRE_GONE, 3, &why);
     seed_message(writer, "gone", &message);
     cause_set(&why, MR_NOT_FOUND, "no process is called 'server' on this machine");
-    broker_wire_begin(&message, BROKER_WIRE_REFUSED, 9);
-    broker_wire_put_cause(&message, &why);
+    message = broker_wire_of_cause(BROKER_WIRE_REFUSED, 9, &why);
     seed_message(writer, "refused", &message);
-    broker_wire_begin(&message, BROKER_WIRE_END, 0);
-    broker_wire_put_cause(&message, &why);
+    message = broker_wire_of_cause(BROKER_WIRE_END, 0, &why);
     seed_message(writer, "end", &message);
     memset(message.cause.text, 'x', sizeof message.cause.text);
     seed_message(writer, "end_without_end", &message);

@@ -12,8 +12,7 @@
 enum { BUFFER_FIRST = 256 };
 
 void buffer_init(buffer *buffer, size_t limit) {
-    memset(buffer, 0, sizeof *buffer);
-    buffer->limit = limit;
+    *buffer = (struct buffer){.limit = limit};
 }
 
 void buffer_fini(buffer *buffer) {
@@ -35,9 +34,7 @@ mr_status buffer_reserve(buffer *buffer, size_t more) {
     size_t need = buffer->size + more;
     if (need <= buffer->capacity) return MR_OK;
     size_t capacity = grown_capacity(buffer, need);
-    void *data = buffer->data;
-    MR_TRY(alloc_try_resize(&data, capacity));
-    buffer->data = data;
+    MR_TRY(alloc_try_resize(&buffer->data, capacity));
     buffer->capacity = capacity;
     return MR_OK;
 }

@@ -6,14 +6,14 @@
 
 #include "base/assert.h"
 
-static int64_t read_us(clockid_t id) {
+static int64_t read_ns(clockid_t id) {
     struct timespec now;
     clock_gettime(id, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static int64_t real_monotonic_us(void *self) { return read_us(CLOCK_MONOTONIC); }
-static int64_t real_wall_us(void *self) { return read_us(CLOCK_REALTIME); }
+static int64_t real_monotonic_us(void *self) { return read_ns(CLOCK_MONOTONIC) / 1000; }
+static int64_t real_wall_us(void *self) { return read_ns(CLOCK_REALTIME) / 1000; }
 
 clock_source clock_real(void) {
     static const clock_ops ops = {real_monotonic_us, real_wall_us};
@@ -36,11 +36,7 @@ void virtual_clock_advance(virtual_clock *clock, int64_t to_us) {
     clock->now_us = to_us;
 }
 
-int64_t clock_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
+int64_t clock_ns(void) { return read_ns(CLOCK_MONOTONIC); }
 
 uint64_t clock_ticks(void) {
 #if defined(__x86_64__)

@@ -180,13 +180,16 @@ const char *config_allowed_text(const config_option *option, char out[CONFIG_TEX
 
 /* ---- The struct. */
 
-static void set(config *config, const config_option *option, const config_value *value, config_source source) {
+static mr_status set(config *config, const config_option *option, const char *text, config_source source) {
     char *field = (char *)config + option->offset;
+    config_value value;
+    MR_TRY(config_parse(option, text, &value));
     if (option->kind == CONFIG_STRING)
-        memcpy(field, value->text, (size_t)value->number + 1);
+        memcpy(field, value.text, (size_t)value.number + 1);
     else
-        memcpy(field, &value->number, sizeof value->number);
+        memcpy(field, &value.number, sizeof value.number);
     config->source[option - config_options] = source;
+    return MR_OK;
 }
 
 config_value config_get(const config *config, const config_option *option) {
@@ -260,10 +263,8 @@ static mr_status check_renamed(const char *text, size_t length) {
 
 static void load_defaults(config *config) {
     for (size_t i = 0; i < CONFIG_COUNT; i++) {
-        config_value value;
-        mr_status status = config_parse(&config_options[i], config_options[i].initial, &value);
+        mr_status status = set(config, &config_options[i], config_options[i].initial, CONFIG_FROM_DEFAULT);
         MR_ASSERT(status == MR_OK);
-        set(config, &config_options[i], &value, CONFIG_FROM_DEFAULT);
     }
 }
 
@@ -275,10 +276,8 @@ static mr_status load_environment(config *config, const char *const *environment
         MR_TRY(check_renamed(*environment, (size_t)(equals - *environment)));
         const config_option *option = find(*environment, (size_t)(equals - *environment), true);
         if (option == NULL || config->source[option - config_options] == CONFIG_FROM_ENVIRONMENT) continue;
-        config_value value;
-        mr_status status = config_parse(option, equals + 1, &value);
+        mr_status status = set(config, option, equals + 1, CONFIG_FROM_ENVIRONMENT);
         if (status != MR_OK) return error_wrap(status, "%s", option->variable);
-        set(config, option, &value, CONFIG_FROM_ENVIRONMENT);
     }
     return MR_OK;
 }
@@ -294,11 +293,8 @@ static mr_status load_setting(config *config, const char *setting) {
     if (option == NULL)
         return error_set(MR_INVALID, "unknown option '%s'; did you mean %s? `miniray config` lists all options",
                          shown(setting, length, typed), nearest(setting, length, false)->name);
-    config_value value;
-    mr_status status = config_parse(option, setting + length + 1, &value);
-    if (status != MR_OK) return error_wrap(status, "option %s", option->name);
-    set(config, option, &value, CONFIG_FROM_PROGRAM);
-    return MR_OK;
+    mr_status status = set(config, option, setting + length + 1, CONFIG_FROM_PROGRAM);
+    return status == MR_OK ? MR_OK : error_wrap(status, "option %s", option->name);
 }
 
 /* Values that are allowed singly, and not together. */

@@ -9,14 +9,7 @@
 
 enum { LIST_BYTES_MAX = 1 << 20 };
 
-static const char *source_name(config_source source) {
-    switch (source) {
-    case CONFIG_FROM_DEFAULT: return "default";
-    case CONFIG_FROM_ENVIRONMENT: return "environment";
-    case CONFIG_FROM_PROGRAM: return "program";
-    }
-    return "";
-}
+static const char *const source_names[] = {"default", "environment", "program"}; /* by config_source */
 
 static mr_status load(const char *const *settings, config *out) {
     const char *const *environment = (const char *const *)environ;
@@ -36,7 +29,7 @@ mr_status mr_config_each(const char *const *settings, mr_config_fn *fn, void *ar
                          .name = option->name,
                          .variable = option->variable,
                          .value = config_value_text(option, &value, text),
-                         .source = source_name(config.source[i]),
+                         .source = source_names[config.source[i]],
                          .initial = option->initial,
                          .allowed = config_allowed_text(option, allowed),
                          .doc = option->doc,
@@ -48,14 +41,12 @@ mr_status mr_config_each(const char *const *settings, mr_config_fn *fn, void *ar
 /* Numbers as numbers, in the unit of the name. */
 static void put_value(json *json, const config_option *option, const config_value *value) {
     char text[CONFIG_TEXT_SIZE];
-    switch (option->kind) {
-    case CONFIG_INT:
-    case CONFIG_BYTES:
-    case CONFIG_DURATION: json_int(json, value->number); break;
-    case CONFIG_BOOL: json_bool(json, value->number != 0); break;
-    case CONFIG_STRING:
-    case CONFIG_CHOICE: json_string(json, config_value_text(option, value, text)); break;
-    }
+    if (option->kind == CONFIG_BOOL)
+        json_bool(json, value->number != 0);
+    else if (option->kind == CONFIG_STRING || option->kind == CONFIG_CHOICE)
+        json_string(json, config_value_text(option, value, text));
+    else
+        json_int(json, value->number);
 }
 
 static void put_member(json *json, const char *key, const char *text) {
@@ -74,7 +65,7 @@ static void put_option(json *json, const config *config, size_t index) {
     put_member(json, "variable", option->variable);
     json_key(json, "value");
     put_value(json, option, &value);
-    put_member(json, "source", source_name(config->source[index]));
+    put_member(json, "source", source_names[config->source[index]]);
     json_key(json, "default");
     put_value(json, option, &initial);
     put_member(json, "allowed", config_allowed_text(option, allowed));
@@ -96,10 +87,9 @@ mr_status mr_config_json(const char *const *settings, char **out) {
     MR_TRY(load(settings, &config));
     buffer text = {.limit = LIST_BYTES_MAX};
     mr_status status = put_all(&config, &text);
-    if (status != MR_OK) {
+    if (status == MR_OK)
+        *out = (char *)text.data;
+    else
         buffer_fini(&text);
-        return status;
-    }
-    *out = (char *)text.data;
-    return MR_OK;
+    return status;
 }

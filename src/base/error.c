@@ -78,7 +78,7 @@ mr_status error_set(mr_status status, const char *format, ...) {
     return status;
 }
 
-static mr_status status_of_errno(int number) {
+mr_status error_status(int number) {
     switch (number) {
     case ENOMEM:
     case ENOSPC: return MR_NOMEM;
@@ -117,7 +117,7 @@ mr_status error_errno(const char *format, ...) {
     name_limit(saved, reason, sizeof reason);
     keep(text, reason);
     errno = saved;
-    return status_of_errno(saved);
+    return error_status(saved);
 }
 
 mr_status error_wrap(mr_status status, const char *format, ...) {

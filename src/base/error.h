@@ -13,8 +13,10 @@ enum { ERROR_TEXT_MAX = 512 }; /* longer texts are cut */
 /* Keeps the text for this thread and gives the status back. Keeps errno. */
 mr_status error_set(mr_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same with ": <strerror(errno)>" appended; the status is MR_NOMEM for ENOMEM and ENOSPC, MR_DENIED for EACCES and
- * EPERM, else MR_IO. */
+/* MR_NOMEM for ENOMEM and ENOSPC, MR_DENIED for EACCES and EPERM, else MR_IO. */
+mr_status error_status(int number);
+
+/* As error_set, with ": <strerror(errno)>" appended and error_status(errno). */
 mr_status error_errno(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Puts "what: " in front of the present text, for a caller that knows more. Gives the status back. */

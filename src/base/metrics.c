@@ -33,23 +33,17 @@ struct metrics {
 static entry *next_of(entry *const _Atomic *place) { return atomic_load_explicit(place, memory_order_acquire); }
 
 mr_status metrics_create(metrics **out) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(metrics), &memory));
-    *out = memory;
+    MR_TRY(alloc_try(sizeof(metrics), out));
     (*out)->place = &(*out)->first;
     return MR_OK;
-}
-
-static void destroy_entry(entry *entry) {
-    free(entry->instrument);
-    free(entry);
 }
 
 void metrics_destroy(metrics *metrics) {
     if (metrics == NULL) return;
     for (entry *entry = next_of(&metrics->first), *next; entry != NULL; entry = next) {
         next = next_of(&entry->next);
-        destroy_entry(entry);
+        free(entry->instrument);
+        free(entry);
     }
     free(metrics);
 }
@@ -91,17 +85,14 @@ static entry *find(const metrics *metrics, const char *name) {
 }
 
 static mr_status create_entry(const char *name, kind kind, const char *help, entry **out) {
-    void *memory, *instrument;
-    MR_TRY(alloc_try(sizeof(entry), &memory));
-    mr_status status = alloc_try_aligned(64, (kind_sizes[kind] + 63) / 64 * 64, &instrument);
+    entry *entry;
+    MR_TRY(alloc_try(sizeof *entry, &entry));
+    mr_status status = alloc_try_lines(kind_sizes[kind], &entry->instrument);
     if (status != MR_OK) {
-        free(memory);
+        free(entry);
         return status;
     }
-    memset(instrument, 0, kind_sizes[kind]);
-    entry *entry = memory;
     entry->kind = kind;
-    entry->instrument = instrument;
     memcpy(entry->name, name, strlen(name));
     memcpy(entry->help, help, strlen(help));
     *out = entry;

@@ -13,12 +13,10 @@
 #define METADATA "__metadata__"
 enum { HEAD = 8, ALIGN = 8 };
 
-typedef struct dtype_row {
+static const struct {
     const char *name;
     size_t item;
-} dtype_row;
-
-static const dtype_row dtypes[] = {
+} dtypes[] = {
 #define X(name, size) {#name, size},
     SAFETENSORS_DTYPES(X)
 #undef X

@@ -18,8 +18,7 @@ _Static_assert(offsetof(own, bytes) % 8 == 0, "what lies in it is aligned");
 
 shared_bytes *shared_bytes_new(size_t size) {
     own *own = xmalloc(sizeof *own + size);
-    own->shared = (shared_bytes){1, free_own};
-    own->size = size;
+    *own = (struct own){{1, free_own}, size};
     return &own->shared;
 }
 

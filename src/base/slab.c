@@ -32,12 +32,10 @@ mr_status slab_grow(slab *slab) {
     if (slab->count > (UINT32_C(1) << SLAB_INDEX_BITS) - SLAB_CHUNK)
         return error_set(MR_NOMEM, "too many records: %u are in use, the limit of a process", slab->count);
     MR_TRY(make_room(slab));
-    void *chunk;
-    MR_TRY(alloc_try_aligned(ALIGN, SLAB_CHUNK * slab->record_bytes, &chunk));
-    memset(chunk, 0, SLAB_CHUNK * slab->record_bytes);
-    slab->chunks[slab->count / SLAB_CHUNK] = chunk;
+    uint8_t **chunk = &slab->chunks[slab->count / SLAB_CHUNK];
+    MR_TRY(alloc_try_lines(SLAB_CHUNK * slab->record_bytes, chunk));
     for (uint32_t i = SLAB_CHUNK; i-- > 0;) { /* so that the first is taken first */
-        slab_place *record = (slab_place *)(void *)((uint8_t *)chunk + i * slab->record_bytes);
+        slab_place *record = (slab_place *)(void *)(*chunk + i * slab->record_bytes);
         record->index = slab->count + i;
         record->next_free = slab->free;
         slab->free = record->index + 1;

@@ -41,7 +41,7 @@ static void sift_down(timer_heap *heap, size_t index, timer_heap_item *item) {
 
 void timer_heap_fini(timer_heap *heap) {
     free(heap->items);
-    memset(heap, 0, sizeof *heap);
+    *heap = (struct timer_heap){0};
 }
 
 void timer_heap_add(timer_heap *heap, timer_heap_item *item, int64_t at_us) {

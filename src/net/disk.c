@@ -29,12 +29,13 @@ mr_status disk_check_name(const char *file) {
     return MR_OK;
 }
 
+static mr_status missing(const char *file) { return error_set(MR_NOT_FOUND, "file '%s' does not exist", file); }
+
 /* A descriptor of the file; the caller closes it. */
 static mr_status open_file(const folder *folder, const char *file, int flags, int *out) {
     MR_TRY(disk_check_name(file));
     int fd = openat(folder->fd, file, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 && errno == ENOENT) return error_set(MR_NOT_FOUND, "file '%s' does not exist", file);
-    if (fd < 0) return error_errno("cannot open '%s'", file);
+    if (fd < 0) return errno == ENOENT ? missing(file) : error_errno("cannot open '%s'", file);
     *out = fd;
     return MR_OK;
 }
@@ -101,20 +102,16 @@ static mr_status folder_rename(void *self, const char *from, const char *to) {
     folder *folder = self;
     MR_TRY(disk_check_name(from));
     MR_TRY(disk_check_name(to));
-    if (renameat(folder->fd, from, folder->fd, to) != 0) {
-        if (errno == ENOENT) return error_set(MR_NOT_FOUND, "file '%s' does not exist", from);
-        return error_errno("cannot rename '%s' to '%s'", from, to);
-    }
+    if (renameat(folder->fd, from, folder->fd, to) != 0)
+        return errno == ENOENT ? missing(from) : error_errno("cannot rename '%s' to '%s'", from, to);
     return sync_names(folder, to);
 }
 
 static mr_status folder_remove(void *self, const char *file) {
     folder *folder = self;
     MR_TRY(disk_check_name(file));
-    if (unlinkat(folder->fd, file, 0) != 0) {
-        if (errno == ENOENT) return error_set(MR_NOT_FOUND, "file '%s' does not exist", file);
-        return error_errno("cannot remove '%s'", file);
-    }
+    if (unlinkat(folder->fd, file, 0) != 0)
+        return errno == ENOENT ? missing(file) : error_errno("cannot remove '%s'", file);
     return sync_names(folder, file);
 }
 
@@ -132,10 +129,7 @@ mr_status disk_open(const char *path, disk *out) {
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return error_errno("cannot create the directory '%s'", path);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return error_errno("cannot open the directory '%s'", path);
-    folder *folder = xcalloc(1, sizeof *folder);
-    folder->fd = fd;
-    folder->lock_fd = -1;
-    *out = (disk){&folder_ops, folder};
+    *out = (disk){&folder_ops, XNEW(folder, .fd = fd, .lock_fd = -1)};
     return MR_OK;
 }
 

@@ -270,9 +270,7 @@ bool event_loop_pause(event_loop *loop, int64_t timeout_us) {
 void event_loop_look_first(event_loop *loop) { loop->looks = true; }
 
 event_loop_lookout *event_loop_lookout_add(event_loop *loop, const event_loop_lookout_ops *ops, void *context) {
-    event_loop_lookout *lookout = xcalloc(1, sizeof *lookout);
-    lookout->ops = ops;
-    lookout->context = context;
+    event_loop_lookout *lookout = XNEW(event_loop_lookout, .ops = ops, .context = context);
     list_push_back(&loop->lookouts, &lookout->item);
     loop->looks = true;
     return lookout;
@@ -288,10 +286,7 @@ void event_loop_stop(event_loop *loop) { uv_stop(&loop->uv); }
 void event_loop_wake(event_loop *loop) { must(uv_async_send(&loop->wake)); }
 
 event_loop_idle *event_loop_idle_add(event_loop *loop, event_loop_idle_fn *fn, void *context) {
-    event_loop_idle *idle = xcalloc(1, sizeof *idle);
-    idle->loop = loop;
-    idle->fn = fn;
-    idle->context = context;
+    event_loop_idle *idle = XNEW(event_loop_idle, .loop = loop, .fn = fn, .context = context);
     list_push_back(&loop->idles, &idle->item);
     return idle;
 }
@@ -318,9 +313,7 @@ static void on_poll(uv_poll_t *handle, int status, int events) {
 
 mr_status event_loop_watch_add(event_loop *loop, int fd, event_loop_watch_fn *fn, void *context,
                                event_loop_watch **out) {
-    event_loop_watch *watch = xcalloc(1, sizeof *watch);
-    watch->fn = fn;
-    watch->context = context;
+    event_loop_watch *watch = XNEW(event_loop_watch, .fn = fn, .context = context);
     mr_status status = event_loop_status(uv_poll_init(&loop->uv, &watch->handle, fd), "cannot watch a file descriptor");
     if (status != MR_OK) {
         free(watch);
@@ -348,9 +341,7 @@ static void on_timer(uv_timer_t *handle) {
 }
 
 event_loop_timer *event_loop_timer_create(event_loop *loop, event_loop_timer_fn *fn, void *context) {
-    event_loop_timer *timer = xcalloc(1, sizeof *timer);
-    timer->fn = fn;
-    timer->context = context;
+    event_loop_timer *timer = XNEW(event_loop_timer, .fn = fn, .context = context);
     must(uv_timer_init(&loop->uv, &timer->handle));
     timer->handle.data = loop;
     return timer;
@@ -371,15 +362,8 @@ void event_loop_timer_destroy(event_loop_timer *timer) {
 
 mr_status event_loop_status(int uv_error, const char *what) {
     if (uv_error >= 0) return MR_OK;
-    mr_status status = MR_IO;
-    switch (uv_error) {
-    case UV_ENOMEM:
-    case UV_ENOSPC: status = MR_NOMEM; break;
-    case UV_EACCES:
-    case UV_EPERM: status = MR_DENIED; break;
-    case UV_ECANCELED: status = MR_CANCELLED; break;
-    case UV_ETIMEDOUT: status = MR_TIMEOUT; break;
-    default: break;
-    }
+    mr_status status = uv_error == UV_ECANCELED   ? MR_CANCELLED
+                       : uv_error == UV_ETIMEDOUT ? MR_TIMEOUT
+                                                  : error_status(-uv_error); /* libuv's numbers are errno's, negative */
     return error_set(status, "%s: %s", what, uv_strerror(uv_error));
 }

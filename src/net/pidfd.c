@@ -21,6 +21,13 @@
 #endif
 #define PIDFD_ID ((idtype_t)3) /* the kernel's P_PIDFD, which glibc before 2.36 does not name */
 
+mr_status pidfd_of_child(int pid, int *out) {
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return error_errno("cannot watch process %d", pid);
+    *out = fd;
+    return MR_OK;
+}
+
 mr_status pidfd_of_peer(int socket, int pid, int *out) {
     int fd = -1;
     socklen_t size = sizeof fd;
@@ -29,18 +36,8 @@ mr_status pidfd_of_peer(int socket, int pid, int *out) {
         return MR_OK;
     }
     if (pid <= 0) return error_set(MR_IO, "the peer's process (%d) is in another pid namespace", pid);
-    fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0 && errno == ESRCH) return error_set(MR_PEER_DIED, "process %d has ended", pid);
-    if (fd < 0) return error_errno("cannot watch process %d", pid);
-    *out = fd;
-    return MR_OK;
-}
-
-mr_status pidfd_of_child(int pid, int *out) {
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return error_errno("cannot watch process %d", pid);
-    *out = fd;
-    return MR_OK;
+    mr_status status = pidfd_of_child(pid, out);
+    return status != MR_OK && errno == ESRCH ? error_set(MR_PEER_DIED, "process %d has ended", pid) : status;
 }
 
 bool pidfd_ended(int pidfd) {

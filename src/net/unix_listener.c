@@ -87,12 +87,11 @@ mr_status unix_listener_open(const char *path, int type, int backlog, bool alone
     struct stat stat;
     if (status == MR_OK && lstat(path, &stat) != 0) status = error_errno("cannot stat %s", path);
     if (lock >= 0) close(lock);
-    if (status != MR_OK) {
+    if (status == MR_OK)
+        *out = (unix_listener){.fd = fd, .path = xstrdup(path), .device = stat.st_dev, .inode = stat.st_ino};
+    else
         close(fd);
-        return status;
-    }
-    *out = (unix_listener){.fd = fd, .path = xstrdup(path), .device = stat.st_dev, .inode = stat.st_ino};
-    return MR_OK;
+    return status;
 }
 
 void unix_listener_clear(const char *path, int type, bool alone) {

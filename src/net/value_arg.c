@@ -73,11 +73,9 @@ mr_arg mr_future(mr_ref ref) { return (mr_arg){.kind = MR_KIND_REF, .ref = ref};
 mr_arg mr_handle(mr_actor actor) { return (mr_arg){.kind = MR_KIND_ACTOR, .actor = actor}; }
 
 mr_arg mr_custom_arg(const mr_custom *custom) {
-    if (custom == NULL) return none();
-    return (mr_arg){.kind = MR_KIND_CUSTOM, .custom = custom};
+    return custom == NULL ? none() : (mr_arg){.kind = MR_KIND_CUSTOM, .custom = custom};
 }
 
 mr_arg mr_value_arg(const mr_value *value) {
-    if (value == NULL) return none();
-    return (mr_arg){.kind = mr_value_kind(value), .received = true, .value = value};
+    return value == NULL ? none() : (mr_arg){.kind = mr_value_kind(value), .received = true, .value = value};
 }

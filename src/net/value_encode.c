@@ -38,8 +38,8 @@ static mr_status read_received(const mr_value *value, leaf *out) {
     case MR_KIND_REF: return mr_value_ref(value, &arg->ref);
     case MR_KIND_ACTOR: return mr_value_actor(value, &arg->actor);
     case MR_KIND_ERROR: {
-        const uint64_t word = value->word[2];
-        arg->bytes = (mr_span){value_view_doc(value)->bytes.data + value_start(word), value_size(word)};
+        span texts = value_payload(value_view_doc(value), value->word[2]);
+        arg->bytes = (mr_span){texts.data, texts.size};
         return MR_OK;
     }
     case MR_KIND_TENSOR:

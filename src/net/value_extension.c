@@ -114,8 +114,7 @@ const char *value_extension_error(span payload, size_t depth, mr_error *out, siz
 static const char *check_error(const value_doc *doc, const value_token *token) {
     mr_error first;
     size_t count;
-    span payload = span_of(doc->bytes.data + value_start(token->word), value_size(token->word));
-    return value_extension_error(payload, 0, &first, &count);
+    return value_extension_error(value_payload(doc, token->word), 0, &first, &count);
 }
 
 static bool all_zero(const uint8_t *at, size_t size) {
@@ -144,10 +143,8 @@ const char *value_extension_check(const value_doc *doc, const value_token *token
     uint64_t words[2];
     *named = (value_buffers){0, 0};
     switch (token->kind) {
-    case MR_KIND_STR: {
-        span text = span_of(doc->bytes.data + value_start(token->word), value_size(token->word));
-        return value_utf8_valid(text) ? NULL : "a str that is not UTF-8";
-    }
+    case MR_KIND_STR:
+        return value_utf8_valid(value_payload(doc, token->word)) ? NULL : "a str that is not UTF-8";
     case MR_KIND_BYTES: {
         const char *wrong = value_extension_bytes(doc, token, &bytes);
         if (wrong == NULL && token->ext != VALUE_EXT_NONE)

@@ -27,7 +27,7 @@ static bool read_text(const value_doc *doc, mr_value *root) {
     }
     if (value_token_read(bytes, 0, (uint32_t)bytes.size, &token) != NULL || token.next != bytes.size) return false;
     if (token.kind == MR_KIND_STR) {
-        if (!value_utf8_valid(span_of(bytes.data + value_start(token.word), value_size(token.word)))) return false;
+        if (!value_utf8_valid(value_payload(doc, token.word))) return false;
     } else if (token.kind != MR_KIND_BYTES || token.ext != VALUE_EXT_NONE) {
         return false;
     }

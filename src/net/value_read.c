@@ -22,6 +22,8 @@ __attribute__((cold)) static mr_status changed(const char *wrong) {
     return error_set(MR_CORRUPT, "the value changed while it was open: %s", wrong);
 }
 
+static inline mr_status status_of(const char *wrong) { return wrong == NULL ? MR_OK : changed(wrong); }
+
 mr_status mr_value_bool(const mr_value *value, bool *out) {
     if (value_view_kind(value) != MR_KIND_BOOL) return not_a(value, "a bool");
     *out = value->word[2] != 0;
@@ -49,24 +51,22 @@ mr_status mr_value_float(const mr_value *value, double *out) {
 
 mr_status mr_value_str(const mr_value *value, mr_span *out) {
     if (value_view_kind(value) != MR_KIND_STR) return not_a(value, "a str");
-    const uint64_t word = value->word[2];
-    *out = (mr_span){value_view_doc(value)->bytes.data + value_start(word), value_size(word)};
+    span text = value_payload(value_view_doc(value), value->word[2]);
+    *out = (mr_span){text.data, text.size};
     return MR_OK;
 }
 
 mr_status mr_value_bytes(const mr_value *value, mr_span *out) {
     if (value_view_kind(value) != MR_KIND_BYTES) return not_a(value, "bytes");
     value_token token = value_view_token(value);
-    const char *wrong = value_extension_bytes(value_view_doc(value), &token, out);
-    return wrong == NULL ? MR_OK : changed(wrong);
+    return status_of(value_extension_bytes(value_view_doc(value), &token, out));
 }
 
 mr_status mr_value_tensor(const mr_value *value, mr_tensor *out) {
     if (value_view_kind(value) != MR_KIND_TENSOR) return not_a(value, "a tensor");
     value_token token = value_view_token(value);
     mr_tensor tensor;
-    const char *wrong = value_extension_tensor(value_view_doc(value), &token, &tensor);
-    if (wrong != NULL) return changed(wrong);
+    MR_TRY(status_of(value_extension_tensor(value_view_doc(value), &token, &tensor)));
     *out = tensor;
     return MR_OK;
 }
@@ -74,8 +74,7 @@ mr_status mr_value_tensor(const mr_value *value, mr_tensor *out) {
 static mr_status words(const mr_value *value, mr_kind kind, const char *wanted, uint64_t out[2]) {
     if (value_view_kind(value) != kind) return not_a(value, wanted);
     value_token token = value_view_token(value);
-    const char *wrong = value_extension_words(value_view_doc(value), &token, out);
-    return wrong == NULL ? MR_OK : changed(wrong);
+    return status_of(value_extension_words(value_view_doc(value), &token, out));
 }
 
 mr_status mr_value_ref(const mr_value *value, mr_ref *out) { return words(value, MR_KIND_REF, "a ref", out->word); }
@@ -86,12 +85,10 @@ mr_status mr_value_actor(const mr_value *value, mr_actor *out) {
 
 mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out) {
     if (value_view_kind(value) != MR_KIND_ERROR) return not_a(value, "an error");
-    const uint64_t word = value->word[2];
     mr_error error;
     size_t count;
-    const char *wrong = value_extension_error(
-        span_of(value_view_doc(value)->bytes.data + value_start(word), value_size(word)), depth, &error, &count);
-    if (wrong != NULL) return changed(wrong);
+    span texts = value_payload(value_view_doc(value), value->word[2]);
+    MR_TRY(status_of(value_extension_error(texts, depth, &error, &count)));
     if (depth >= count) return error_set(MR_NOT_FOUND, "the error has no cause %zu: it has %zu", depth, count - 1);
     *out = error;
     return MR_OK;
@@ -100,8 +97,7 @@ mr_status mr_value_error(const mr_value *value, size_t depth, mr_error *out) {
 static mr_status custom_of(const mr_value *value, mr_custom *out, value_buffers *named) {
     if (value_view_kind(value) != MR_KIND_CUSTOM) return not_a(value, "a custom object");
     value_token token = value_view_token(value);
-    const char *wrong = value_extension_custom(value_view_doc(value), &token, out, named);
-    return wrong == NULL ? MR_OK : changed(wrong);
+    return status_of(value_extension_custom(value_view_doc(value), &token, out, named));
 }
 
 mr_status mr_value_custom(const mr_value *value, mr_custom *out) {
@@ -202,9 +198,8 @@ bool value_same_bytes(const mr_value *a, const mr_value *b) {
 }
 
 static bool is_str(const mr_value *value, const char *text, size_t size) {
-    const uint64_t word = value->word[2];
-    return value_view_kind(value) == MR_KIND_STR && value_size(word) == size &&
-           memcmp(value_view_doc(value)->bytes.data + value_start(word), text, size) == 0;
+    return value_view_kind(value) == MR_KIND_STR && value_size(value->word[2]) == size &&
+           memcmp(value_payload(value_view_doc(value), value->word[2]).data, text, size) == 0;
 }
 
 mr_status mr_value_field(const mr_value *map, const char *key, mr_value *out) {

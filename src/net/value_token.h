@@ -22,6 +22,11 @@ static inline uint64_t value_word(uint32_t start, uint32_t size) { return start 
 static inline uint32_t value_start(uint64_t word) { return (uint32_t)word; }
 static inline uint32_t value_size(uint64_t word) { return (uint32_t)(word >> 32); }
 
+/* The bytes of a str, bytes or an extension. */
+static inline span value_payload(const value_doc *doc, uint64_t word) {
+    return span_of(doc->bytes.data + value_start(word), value_size(word));
+}
+
 /* NULL if *out is the token at `at`, else the fault. `end` is at most bytes.size. */
 const char *value_token_read(span bytes, uint32_t at, uint32_t end, value_token *out);
 

@@ -172,9 +172,7 @@ const transport_events rpc_events = {
 rpc *rpc_create(const env *env, const rpc_call_handlers *handlers, void *context) {
     MR_ASSERT(env != NULL && handlers != NULL && handlers->on_request != NULL);
     rpc *rpc = xcalloc_lines(sizeof *rpc);
-    rpc->env = env;
-    rpc->handlers = handlers;
-    rpc->context = context;
+    *rpc = (struct rpc){.env = env, .handlers = handlers, .context = context};
     return rpc;
 }
 

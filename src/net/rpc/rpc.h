@@ -7,17 +7,17 @@
  *   started ──► waiting for the answer ──► done, exactly once, with one of:
  *                 answer came              MR_OK or the status the handler gave
  *                 deadline passed          MR_TIMEOUT (also: the last attempt stayed unanswered)
- *                 rpc_cancel             MR_CANCELLED (the other side learns it)
+ *                 rpc_cancel               MR_CANCELLED (the other side learns it)
  *                 link closed              the cause's status
  *
  * Promises  Every call that was started ends, once, and not before rpc_commit has returned. A handler runs at most
  *           once for each (call, attempt), however often the network delivers it. A call asks again (attempt + 1) only
  *           if its options say so. The budget that is left travels with the request, and a request whose budget is gone
  *           is not run.
- * Bounds  At most RPC_CALL_WINDOW calls of one link are open at a time (MR_BUSY beyond). Each takes a place; a number
- *         is
- *           a place and how often it was used, so the answering side recognises repeats by one small record per place,
- *           and a call that takes an hour holds up no other. Both sides' tables grow with the places that are used.
+ * Bounds    At most RPC_CALL_WINDOW calls of one link are open at a time (MR_BUSY beyond). Each takes a place; a number
+ *           is a place and how often it was used, so the answering side recognises repeats by one small record per
+ *           place, and a call that takes an hour holds up no other. Both sides' tables grow with the places that are
+ *           used.
  * Peers     are not trusted. A message that no correct peer sends (too short, unknown kind, an answer to something that
  *           was never asked) ends all calls of the link with MR_CORRUPT and closes it. Effects of a lossy network
  *           (duplicates, responses to calls that have ended, cancellations of unknown calls) are counted and dropped.

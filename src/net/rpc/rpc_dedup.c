@@ -16,9 +16,7 @@ mr_status rpc_dedup_grow(rpc_dedup *dedup, uint64_t number) {
     uint32_t count = dedup->count == 0 ? COUNT_FIRST : dedup->count;
     while (count <= rpc_call_place(number)) count *= 2;
     if (count == dedup->count) return MR_OK;
-    void *places = dedup->places;
-    MR_TRY(alloc_try_resize(&places, count * sizeof *dedup->places));
-    dedup->places = places;
+    MR_TRY(alloc_try_resize(&dedup->places, count * sizeof *dedup->places));
     memset(dedup->places + dedup->count, 0, (count - dedup->count) * sizeof *dedup->places);
     dedup->count = count;
     return MR_OK;

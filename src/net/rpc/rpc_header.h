@@ -41,7 +41,7 @@ typedef struct rpc_header { /* decoded */
 enum { RPC_HEADER_NUMBER = 8, RPC_HEADER_SIZE = 16, RPC_CALL_BUDGET_SIZE = 8 };
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are stored as they are");
-_Static_assert(RPC_HEADER_SIZE + RPC_CALL_BUDGET_SIZE == RPC_CALL_OVERHEAD, "call.h knows");
+_Static_assert(RPC_HEADER_SIZE + RPC_CALL_BUDGET_SIZE == RPC_CALL_OVERHEAD, "rpc.h knows the sum");
 _Static_assert(RPC_CALL_ATTEMPTS_MAX <= UINT16_MAX && (RPC_CALL_WINDOW & (RPC_CALL_WINDOW - 1)) == 0,
                "fields are wide enough");
 

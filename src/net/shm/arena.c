@@ -52,6 +52,15 @@ static mr_status map(int fd, uint64_t size, arena *out) {
     return MR_OK;
 }
 
+/* Gives the file its size, for good. */
+static mr_status seal(int fd, uint64_t size) {
+    if (FAILPOINT_ERROR("arena.truncate") ? (errno = ENOSPC, true) : ftruncate(fd, (off_t)size) != 0)
+        return error_errno("cannot resize the arena's memfd to %" PRIu64 " bytes", size);
+    if (FAILPOINT_ERROR("arena.seal") ? (errno = EPERM, true) : fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+        return error_errno("cannot seal the arena's memfd of %" PRIu64 " bytes", size);
+    return MR_OK;
+}
+
 static mr_status fits(uint64_t size) {
     uint64_t left = memory_headroom_bytes();
     if (left != MEMORY_HEADROOM_UNKNOWN && size > left)
@@ -71,18 +80,13 @@ mr_status arena_create(uint64_t size, arena *out) {
     MR_TRY(fits(size));
     int fd = make_memfd();
     if (fd < 0) return error_errno("cannot create the memfd of an arena of %" PRIu64 " bytes", size);
-    mr_status status;
-    if (FAILPOINT_ERROR("arena.truncate") ? (errno = ENOSPC, true) : ftruncate(fd, (off_t)size) != 0) {
-        status = error_errno("cannot resize the arena's memfd to %" PRIu64 " bytes", size);
-        goto close_fd;
-    }
-    if (FAILPOINT_ERROR("arena.seal") ? (errno = EPERM, true) : fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
-        status = error_errno("cannot seal the arena's memfd of %" PRIu64 " bytes", size);
-        goto close_fd;
-    }
     arena made = {.fd = -1};
-    status = map(fd, size, &made);
-    if (status != MR_OK) goto close_fd;
+    mr_status status = seal(fd, size);
+    if (status == MR_OK) status = map(fd, size, &made);
+    if (status != MR_OK) {
+        close(fd);
+        return status;
+    }
     MR_ASSERT(made.base != NULL);
     status = arena_back(&made, 0, ARENA_EXTENTS_OFFSET);
     if (status != MR_OK) {
@@ -96,10 +100,6 @@ mr_status arena_create(uint64_t size, arena *out) {
                                                         .generation = rng_system_seed()};
     *out = made;
     return MR_OK;
-
-close_fd:
-    close(fd);
-    return status;
 }
 
 /* Checks the file before a byte of it is looked at. */
@@ -134,17 +134,14 @@ mr_status arena_map(int fd, uint64_t size, arena *out) {
     arena made = {.fd = -1};
     mr_status status = check_file(fd, size);
     if (status == MR_OK) status = map(fd, size, &made);
-    if (status != MR_OK) {
-        close(fd);
-        return status;
-    }
-    status = check_header(&made);
-    if (status != MR_OK) {
+    if (status == MR_OK) status = check_header(&made);
+    if (status == MR_OK)
+        *out = made;
+    else if (made.base != NULL)
         arena_unmap(&made);
-        return status;
-    }
-    *out = made;
-    return MR_OK;
+    else
+        close(fd);
+    return status;
 }
 
 void arena_unmap(arena *arena) {

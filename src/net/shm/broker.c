@@ -28,6 +28,12 @@ enum { BACKLOG = 128 };                              /* of the broker's socket *
 
 static int open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
+/* With a number in reserve for the next process that has to be refused; else later. */
+static void open_again(broker *broker) {
+    broker->spare_fd = open_spare();
+    broker->shut_until_us = broker->spare_fd < 0 ? event_loop_now_us(broker->loop) + BROKER_SHUT_US : CLOCK_NEVER_US;
+}
+
 /* With no number free for a descriptor a caller would stay in the backlog and the listener readable for ever. Another
  * thread may take the number that was given up; then the broker accepts none until there is one again. */
 static void turn_away(broker *broker) {
@@ -35,26 +41,18 @@ static void turn_away(broker *broker) {
     if (broker->spare_fd >= 0) close(broker->spare_fd);
     int fd = accept4(broker->path.fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) close(fd);
-    broker->spare_fd = open_spare();
-    if (broker->spare_fd < 0) broker->shut_until_us = event_loop_now_us(broker->loop) + BROKER_SHUT_US;
+    open_again(broker);
     if (fd >= 0) log_warn("no free file descriptor for a new process: raise the limit (`ulimit -n`)");
-}
-
-/* With a number in reserve for the next process that has to be refused; else later. */
-static void open_again(broker *broker) {
-    broker->spare_fd = open_spare();
-    broker->shut_until_us = broker->spare_fd < 0 ? event_loop_now_us(broker->loop) + BROKER_SHUT_US : CLOCK_NEVER_US;
 }
 
 static void on_caller(void *context) {
     broker *broker = context;
     while (broker->strangers < BROKER_STRANGERS_MAX) {
         int fd = accept4(broker->path.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-            turn_away(broker);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE) turn_away(broker);
             break;
         }
-        if (fd < 0) break;
         FAILPOINT("hub.accept");
         broker_peer_accept(broker, fd);
     }
@@ -130,8 +128,7 @@ static void set_up(broker *broker, const broker_options *options) {
 
 mr_status broker_open(event_loop *loop, const broker_options *options, broker **out) {
     MR_TRY(check_options(options));
-    broker *broker = xcalloc(1, sizeof *broker);
-    broker->loop = loop;
+    broker *broker = XNEW(struct broker, .loop = loop);
     mr_status status = arena_create(options->arena_bytes, &broker->arena);
     if (status != MR_OK) goto free_broker;
     status = prefault_start(&broker->arena, ARENA_EXTENTS_OFFSET, &broker->prefault);
@@ -167,9 +164,8 @@ void broker_close(broker *broker) {
     cause_set(&why, MR_CLOSED, "the broker (process %d) was closed", (int)getpid());
     FAILPOINT("hub.closing");
     broker_links_free(broker);
-    for (list *item; !list_empty(&broker->peers);) {
-        item = broker->peers.next;
-        broker_peer_free(container_of(item, broker_peer, place), &why);
+    while (!list_empty(&broker->peers)) {
+        broker_peer_free(container_of(broker->peers.next, broker_peer, place), &why);
         FAILPOINT("hub.closing_half");
     }
     event_loop_watch_remove(broker->listener);
@@ -187,24 +183,20 @@ void broker_close(broker *broker) {
 
 /* ---- Memory. */
 
-typedef mr_status back_fn(prefault *prefault, uint64_t end);
-
 /* The allocated extent is handed out if there is memory behind it. */
-static mr_status back_up(broker *broker, extent taken, back_fn *back) {
+static mr_status back_up(broker *broker, extent taken, mr_status (*back)(prefault *prefault, uint64_t end)) {
     mr_status status = back(broker->prefault, taken.offset + taken.size);
     if (status != MR_OK) extent_allocator_free(broker->allocator, taken);
     return status;
 }
 
-static mr_status take(broker *broker, uint64_t size, back_fn *back, extent *out) {
+mr_status broker_take(broker *broker, uint64_t size, extent *out) {
     extent taken;
     MR_TRY(extent_allocator_alloc(broker->allocator, size, &taken));
-    MR_TRY(back_up(broker, taken, back));
+    MR_TRY(back_up(broker, taken, prefault_need));
     *out = taken;
     return MR_OK;
 }
-
-mr_status broker_take(broker *broker, uint64_t size, extent *out) { return take(broker, size, prefault_need, out); }
 
 /* However much the host wants, there is memory left for the rings of new links. */
 static mr_status check_loan(const broker *broker, uint64_t size) {
@@ -217,24 +209,26 @@ static mr_status check_loan(const broker *broker, uint64_t size) {
                      size, broker->exported, all, kept);
 }
 
-static void note_loan(broker *broker, extent extent) {
-    broker->exported += extent.size;
+static mr_status lend(broker *broker, extent taken) {
+    MR_TRY(back_up(broker, taken, prefault_reach));
+    broker->exported += taken.size;
     broker->loans++;
+    return MR_OK;
 }
 
 mr_status broker_extent_alloc(broker *broker, uint64_t size, extent *out) {
+    extent taken;
     MR_TRY(check_loan(broker, size));
-    MR_TRY(take(broker, size, prefault_reach, out));
-    note_loan(broker, *out);
+    MR_TRY(extent_allocator_alloc(broker->allocator, size, &taken));
+    MR_TRY(lend(broker, taken));
+    *out = taken;
     return MR_OK;
 }
 
 mr_status broker_extent_take(broker *broker, extent wanted) {
     MR_TRY(check_loan(broker, wanted.size));
     MR_TRY(extent_allocator_take(broker->allocator, wanted));
-    MR_TRY(back_up(broker, wanted, prefault_reach));
-    note_loan(broker, wanted);
-    return MR_OK;
+    return lend(broker, wanted);
 }
 
 void broker_extent_free(broker *broker, extent extent) {

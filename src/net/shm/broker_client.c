@@ -114,8 +114,7 @@ static mr_status wait_readable(const joining *joining) {
 }
 
 static mr_status greet(joining *joining, const char *name, int event_fd) {
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_HELLO, 0);
+    broker_wire message = broker_wire_of(BROKER_WIRE_HELLO, 0);
     message.hello.magic = BROKER_WIRE_MAGIC;
     strcpy(message.hello.name, name);
     int error = fd_packet_send(joining->fd, &message, event_fd);
@@ -190,8 +189,7 @@ static void want_writable(broker_client *client, bool wanted) {
 static mr_status watch_broker(broker_client *client, const joining *joining) {
     client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (client->epoll_fd < 0) return error_errno("cannot watch the broker at %s", joining->path);
-    mr_status status = watch(client->epoll_fd, EPOLL_CTL_ADD, joining->fd, EPOLLIN);
-    if (status != MR_OK) return status;
+    MR_TRY(watch(client->epoll_fd, EPOLL_CTL_ADD, joining->fd, EPOLLIN));
     if (pidfd_of_peer(joining->fd, joining->broker_pid, &client->broker_pidfd) != MR_OK) {
         client->broker_pidfd = -1;
         return MR_OK;
@@ -232,10 +230,7 @@ mr_status broker_client_join(const char *path, const char *name, int event_fd, i
     joining joining = {.path = path, .deadline_us = clock_deadline_us(clock_now_us(clock_real()), timeout_us)};
     joining.fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (joining.fd < 0) return error_errno("cannot join the broker at %s", path);
-    broker_client *made = xcalloc(1, sizeof *made);
-    made->fd = joining.fd;
-    made->epoll_fd = made->broker_pidfd = -1;
-    made->pid = getpid();
+    broker_client *made = XNEW(broker_client, .fd = joining.fd, .epoll_fd = -1, .broker_pidfd = -1, .pid = getpid());
     fd_packet_queue_init(&made->queue);
     mr_status status = join(&joining, name, event_fd, made);
     if (status != MR_OK) {
@@ -250,8 +245,7 @@ mr_status broker_client_join(const char *path, const char *name, int event_fd, i
 
 /* A broker that has too many messages for us does not read: so they are read, and dropped, until BYE is out. */
 static void say_bye(int fd) {
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_BYE, 0);
+    broker_wire message = broker_wire_of(BROKER_WIRE_BYE, 0);
     int64_t deadline = clock_now_us(clock_real()) + BYE_US_MAX, now;
     while (fd_packet_send(fd, &message, -1) == EAGAIN && (now = clock_now_us(clock_real())) < deadline) {
         struct pollfd wait = {.fd = fd, .events = POLLIN | POLLOUT};
@@ -305,8 +299,7 @@ static mr_status ask(broker_client *client, const broker_wire *message) {
 mr_status broker_client_connect(broker_client *client, uint64_t process, uint32_t tag) {
     MR_ASSERT(tag != 0);
     if (process == 0) return error_set(MR_INVALID, "process id 0 is not valid");
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_CONNECT, tag);
+    broker_wire message = broker_wire_of(BROKER_WIRE_CONNECT, tag);
     message.connect.process = process;
     FAILPOINT("guest.ask_link");
     mr_status status = ask(client, &message);
@@ -318,8 +311,7 @@ mr_status broker_client_connect_name(broker_client *client, const char *name, ui
     MR_ASSERT(tag != 0);
     MR_TRY(broker_wire_check_name(name));
     if (name[0] == '\0') return error_set(MR_INVALID, "cannot connect to a process: its name is empty");
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_CONNECT, tag);
+    broker_wire message = broker_wire_of(BROKER_WIRE_CONNECT, tag);
     strcpy(message.connect.name, name);
     FAILPOINT("guest.ask_link_name");
     return ask(client, &message);
@@ -327,8 +319,7 @@ mr_status broker_client_connect_name(broker_client *client, const char *name, ui
 
 mr_status broker_client_resize(broker_client *client, uint32_t link, uint64_t size) {
     if (size == 0) return error_set(MR_INVALID, "a ring of 0 bytes for link %u", link);
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_RESIZE, link);
+    broker_wire message = broker_wire_of(BROKER_WIRE_RESIZE, link);
     message.resize.bytes = size;
     FAILPOINT("guest.ask_resize");
     mr_status status = ask(client, &message);
@@ -337,16 +328,14 @@ mr_status broker_client_resize(broker_client *client, uint32_t link, uint64_t si
 }
 
 mr_status broker_client_release(broker_client *client, uint32_t link, extent ring) {
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_RELEASE, link);
+    broker_wire message = broker_wire_of(BROKER_WIRE_RELEASE, link);
     message.ring.ring = ring;
     FAILPOINT("guest.release");
     return ask(client, &message);
 }
 
 static mr_status close_link(broker_client *client, uint32_t link, bool no_descriptor) {
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_CLOSE, link);
+    broker_wire message = broker_wire_of(BROKER_WIRE_CLOSE, link);
     message.close.no_descriptor = no_descriptor;
     FAILPOINT("guest.close");
     mr_status status = ask(client, &message);
@@ -381,14 +370,9 @@ static void new_link(broker_client *client, const broker_wire *message, fd_packe
                      const broker_client_events *events, void *context) {
     FAILPOINT("guest.link");
     int fd = fd_packet_take_fd(packet);
-    if (fd < 0 && packet->cut) {
-        refuse_link(client, message, events, context);
-        return;
-    }
-    if (fd < 0) {
-        broker_is_gone(client, MR_CORRUPT, "malformed message from the broker: a link without a descriptor");
-        return;
-    }
+    if (fd < 0 && packet->cut) return refuse_link(client, message, events, context);
+    if (fd < 0)
+        return broker_is_gone(client, MR_CORRUPT, "malformed message from the broker: a link without a descriptor");
     const broker_wire_link *said = &message->link;
     broker_client_link link = {.link = said->head.subject,
                                .tag = said->tag,
@@ -407,10 +391,7 @@ static void dispatch(broker_client *client, fd_packet *packet, const broker_clie
     broker_wire message;
     mr_status status = broker_wire_decode(true, packet->data, packet->size, &message);
     if (status == MR_OK) status = check_message(client, &message);
-    if (status != MR_OK) {
-        broker_is_gone(client, MR_CORRUPT, mr_last_error());
-        return;
-    }
+    if (status != MR_OK) return broker_is_gone(client, MR_CORRUPT, mr_last_error());
     cause why;
     switch (message.head.kind) {
     case BROKER_WIRE_LINK: new_link(client, &message, packet, events, context); break;
@@ -439,13 +420,15 @@ static void flush(broker_client *client) {
     want_writable(client, client->queue.count > 0);
 }
 
+static bool has_ended(const broker_client *client) {
+    return client->broker_pidfd >= 0 && pidfd_ended(client->broker_pidfd);
+}
+
 static void broker_ended(broker_client *client) {
     int status;
-    bool ended = client->broker_pidfd >= 0 && pidfd_ended(client->broker_pidfd);
-    if (!ended) {
-        broker_is_gone(client, MR_PEER_DIED, "the broker closed the connection: it ended, or dropped this process");
-        return;
-    }
+    if (!has_ended(client))
+        return broker_is_gone(client, MR_PEER_DIED,
+                              "the broker closed the connection: it ended, or dropped this process");
     broker_is_gone(client, MR_PEER_DIED, "the broker's process has ended");
     if (!pidfd_wait_status(client->broker_pidfd, client->broker_pid, &status)) return;
     if (WIFSIGNALED(status))
@@ -459,15 +442,9 @@ static void listen_to_broker(broker_client *client, const broker_client_events *
         fd_packet packet;
         fd_packet_result result = fd_packet_receive(client->fd, &packet);
         /* All messages of the broker have been read. If the socket is still open after its end, a fork of the broker
-         * holds it.
- */
-        if (result == FD_PACKET_NONE && client->broker_pidfd >= 0 && pidfd_ended(client->broker_pidfd))
-            result = FD_PACKET_END;
+         * holds it. */
+        if (result == FD_PACKET_END || (result == FD_PACKET_NONE && has_ended(client))) return broker_ended(client);
         if (result == FD_PACKET_NONE) return;
-        if (result == FD_PACKET_END) {
-            broker_ended(client);
-            return;
-        }
         dispatch(client, &packet, events, context);
         fd_packet_drop(&packet);
     }

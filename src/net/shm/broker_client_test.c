@@ -471,9 +471,9 @@ static void strangers_get_nowhere(void **state) {
     size_t fds = broker_fixture_fds();
     int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), blocking = eventfd(0, EFD_CLOEXEC), caller;
     broker_wire hello, bye;
-    broker_wire_begin(&hello, BROKER_WIRE_HELLO, 0);
+    hello = broker_wire_of(BROKER_WIRE_HELLO, 0);
     hello.hello.magic = BROKER_WIRE_MAGIC;
-    broker_wire_begin(&bye, BROKER_WIRE_BYE, 0);
+    bye = broker_wire_of(BROKER_WIRE_BYE, 0);
 
     caller = call(); /* no descriptor */
     assert_int_equal(fd_packet_send(caller, &hello, -1), 0);
@@ -543,13 +543,13 @@ static void noise_does_no_harm(void **state) {
         int caller = call();
         broker_wire message;
         if (rng_chance(&rng, 0.8)) {
-            broker_wire_begin(&message, BROKER_WIRE_HELLO, 0);
+            message = broker_wire_of(BROKER_WIRE_HELLO, 0);
             message.hello.magic = BROKER_WIRE_MAGIC;
             (void)fd_packet_send(caller, &message, event);
         }
         for (uint64_t count = rng_below(&rng, 5); count > 0; count--) {
-            broker_wire_begin(&message, (broker_wire_kind)(1 + rng_below(&rng, 6)), (uint32_t)rng_below(&rng, 4));
-            size_t size = broker_wire_size(&message);
+            message = broker_wire_of((broker_wire_kind)(1 + rng_below(&rng, 6)), (uint32_t)rng_below(&rng, 4));
+            size_t size = message.head.size;
             for (uint64_t flips = rng_below(&rng, 4); flips > 0; flips--)
                 ((uint8_t *)&message)[rng_below(&rng, size)] = (uint8_t)rng_next(&rng);
             if (message.head.size > sizeof message) message.head.size = sizeof message;

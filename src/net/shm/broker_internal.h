@@ -41,7 +41,7 @@ typedef enum broker_peer_state { BROKER_STRANGER, BROKER_MEMBER, BROKER_GHOST } 
 
 typedef struct broker_peer {
     broker *broker; /* borrowed */
-    list place;     /* in broker->guests */
+    list place;     /* in broker->peers */
     broker_peer_state state;
     event_loop_watch *socket_watch, *pid_watch; /* NULL: none */
     int fd;                                     /* owned; -1: closed */

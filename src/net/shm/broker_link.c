@@ -31,9 +31,7 @@ static broker_side *other_side(broker_side *side) {
 }
 
 static void side_init(broker_side *side, broker_link *link, broker_peer *peer, extent ring) {
-    side->link = link;
-    side->peer = peer;
-    side->ring = ring;
+    *side = (broker_side){.link = link, .peer = peer, .ring = ring};
     peer->open++;
     list_push_back(&peer->links, &side->place);
 }
@@ -61,9 +59,7 @@ static void side_done(broker_side *side) {
 static void side_tell_gone(broker_side *side, const cause *why) {
     broker_side *other = other_side(side);
     if (side->done || other->done || other->peer->state != BROKER_MEMBER) return;
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_GONE, side->link->number);
-    broker_wire_put_cause(&message, why);
+    broker_wire message = broker_wire_of_cause(BROKER_WIRE_GONE, side->link->number, why);
     broker_tell(other->peer, &message, -1);
 }
 
@@ -129,8 +125,7 @@ static mr_status make_link(broker_peer *asking_peer, broker_peer *peer, broker_l
 static void tell_link(broker_side *side, uint32_t tag) {
     const broker_side *other = other_side(side);
     const broker_peer *peer = other->peer;
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_LINK, side->link->number);
+    broker_wire message = broker_wire_of(BROKER_WIRE_LINK, side->link->number);
     message.link.tag = tag;
     message.link.process_block = peer->process_block;
     message.link.process = peer->process;
@@ -144,9 +139,7 @@ static void tell_link(broker_side *side, uint32_t tag) {
 static void refuse(broker_peer *peer, uint32_t tag, mr_status status) {
     cause why;
     cause_set(&why, status, "%s", mr_last_error());
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_REFUSED, tag);
-    broker_wire_put_cause(&message, &why);
+    broker_wire message = broker_wire_of_cause(BROKER_WIRE_REFUSED, tag, &why);
     broker_tell(peer, &message, -1);
 }
 
@@ -157,10 +150,7 @@ void broker_link_connect(broker_peer *asking_peer, const broker_wire *message) {
     broker_link *link = NULL;
     mr_status status = find_peer(asking_peer, message, &peer);
     if (status == MR_OK) status = make_link(asking_peer, peer, &link);
-    if (status != MR_OK) {
-        refuse(asking_peer, message->head.subject, status);
-        return;
-    }
+    if (status != MR_OK) return refuse(asking_peer, message->head.subject, status);
     tell_link(&link->sides[1], 0);
     FAILPOINT("hub.link_half_told");
     tell_link(&link->sides[0], message->head.subject);
@@ -185,8 +175,7 @@ void broker_link_resize(broker_peer *peer, const broker_wire *message) {
     FAILPOINT("hub.resize");
     broker_side *side = side_of(peer, message);
     if (side == NULL) return;
-    broker_wire answer;
-    broker_wire_begin(&answer, BROKER_WIRE_RESIZED, message->head.subject);
+    broker_wire answer = broker_wire_of(BROKER_WIRE_RESIZED, message->head.subject);
     answer.ring.ring = new_ring(side, message->resize.bytes);
     broker_tell(peer, &answer, -1);
     FAILPOINT("hub.resized");

@@ -54,6 +54,10 @@ static void set_deadline(broker_peer *peer, int64_t delay_us) {
     timer_heap_add(&peer->broker->deadlines, &peer->deadline, event_loop_now_us(peer->broker->loop) + delay_us);
 }
 
+static process_block *block_of(const broker_peer *peer) {
+    return arena_process_block(&peer->broker->arena, peer->process_block);
+}
+
 static void leave_books(broker_peer *peer) {
     broker *broker = peer->broker;
     if (peer->state == BROKER_STRANGER) broker->strangers--;
@@ -63,23 +67,14 @@ static void leave_books(broker_peer *peer) {
     }
 }
 
-static void free_process_block(broker_peer *peer) {
-    process_block *block = arena_process_block(&peer->broker->arena, peer->process_block);
-    peer->broker->process_blocks[peer->process_block] = NULL;
-    atomic_store(&block->state, PROCESS_BLOCK_FREE);
-}
-
 static void ring(broker_peer *peer) {
-    process_block *block = arena_process_block(&peer->broker->arena, peer->process_block);
-    doorbell_mark(block, PROCESS_BLOCK_BROKER_INDEX);
-    doorbell_ring(block, peer->event_fd);
+    doorbell_mark(block_of(peer), PROCESS_BLOCK_BROKER_INDEX);
+    doorbell_ring(block_of(peer), peer->event_fd);
 }
 
 static void say_end(broker_peer *peer, const cause *why) {
     if (peer->fd < 0 || peer->queue.count > 0) return; /* it reads the end of file when it reads again */
-    broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_END, 0);
-    broker_wire_put_cause(&message, why);
+    broker_wire message = broker_wire_of_cause(BROKER_WIRE_END, 0, why);
     (void)fd_packet_send(peer->fd, &message, -1);
 }
 
@@ -88,7 +83,10 @@ void broker_peer_free(broker_peer *peer, const cause *why) {
     if (why != NULL) say_end(peer, why);
     if (why != NULL && peer->state == BROKER_MEMBER) ring(peer);
     leave_books(peer);
-    if (peer->state != BROKER_STRANGER) free_process_block(peer);
+    if (peer->state != BROKER_STRANGER) {
+        peer->broker->process_blocks[peer->process_block] = NULL;
+        atomic_store(&block_of(peer)->state, PROCESS_BLOCK_FREE);
+    }
     list_remove(&peer->place);
     list_remove(&peer->doomed_place);
     timer_heap_remove(&peer->broker->deadlines, &peer->deadline);
@@ -144,14 +142,14 @@ static void become_ghost(broker_peer *peer, const cause *why) {
     peer->state = BROKER_GHOST;
     timer_heap_remove(&peer->broker->deadlines, &peer->deadline);
     fd_packet_queue_fini(&peer->queue);
-    atomic_store(&arena_process_block(&peer->broker->arena, peer->process_block)->state, PROCESS_BLOCK_DEAD);
+    atomic_store(&block_of(peer)->state, PROCESS_BLOCK_DEAD);
     FAILPOINT("hub.ghost");
     broker_links_tell_gone(peer, why);
 }
 
 /* Its process can touch the arena no more: its own memory is free. */
 static void become_harmless(broker_peer *peer) {
-    doorbell_disarm(arena_process_block(&peer->broker->arena, peer->process_block)); /* no process makes way for it */
+    doorbell_disarm(block_of(peer)); /* no process makes way for it */
     let_go(peer);
     broker_links_done(peer);
     peer->harmless = true;
@@ -160,10 +158,7 @@ static void become_harmless(broker_peer *peer) {
 
 static void finish(broker_peer *peer, const cause *why) {
     list_remove(&peer->doomed_place);
-    if (peer->state == BROKER_STRANGER) {
-        broker_peer_free(peer, NULL);
-        return;
-    }
+    if (peer->state == BROKER_STRANGER) return broker_peer_free(peer, NULL);
     if (peer->state == BROKER_MEMBER) become_ghost(peer, why);
     become_harmless(peer);
 }
@@ -219,15 +214,11 @@ void broker_peer_due(broker_peer *peer) {
     if (peer->state == BROKER_STRANGER) {
         cause why;
         cause_set(&why, MR_TIMEOUT, "no HELLO within %d s of connecting", BROKER_HELLO_US / 1000000);
-        broker_peer_free(peer, &why);
-        return;
+        return broker_peer_free(peer, &why);
     }
-    bool ended = pidfd_ended(peer->pidfd);
-    if (ended) learn_wait_status(peer);
-    if (ended)
-        finish_dead(peer);
-    else
-        finish_left(peer, "left without saying goodbye");
+    if (!pidfd_ended(peer->pidfd)) return finish_left(peer, "left without saying goodbye");
+    learn_wait_status(peer);
+    finish_dead(peer);
 }
 
 void broker_peer_doom(broker_peer *peer, mr_status status, const char *format, ...) {
@@ -243,16 +234,12 @@ void broker_peer_doom(broker_peer *peer, mr_status status, const char *format, .
 /* A member that is dropped may still be running with its rings in its hands, so they stay as they are until it is known
  * to be harmless. */
 void broker_peer_drop(broker_peer *peer) {
-    if (peer->state == BROKER_STRANGER) {
-        broker_peer_free(peer, &peer->doom);
-        return;
-    }
+    if (peer->state == BROKER_STRANGER) return broker_peer_free(peer, &peer->doom);
     log_warn("process dropped: %s", peer->doom.text);
     say_end(peer, &peer->doom);
     shutdown(peer->fd, SHUT_WR);
     bool harmless = peer->at_end || pidfd_ended(peer->pidfd);
-    cause why = peer->doom;
-    become_ghost(peer, &why);
+    become_ghost(peer, &peer->doom);
     if (harmless)
         become_harmless(peer);
     else
@@ -334,13 +321,9 @@ static mr_status become_member(broker_peer *peer, const broker_wire *message, fd
 static void hello(broker_peer *peer, const broker_wire *message, fd_packet *packet) {
     FAILPOINT("hub.hello");
     mr_status status = become_member(peer, message, packet);
-    if (status != MR_OK) {
-        broker_peer_doom(peer, status, "%s", mr_last_error());
-        return;
-    }
+    if (status != MR_OK) return broker_peer_doom(peer, status, "%s", mr_last_error());
     const arena *arena = &peer->broker->arena;
-    broker_wire answer;
-    broker_wire_begin(&answer, BROKER_WIRE_WELCOME, peer->process_block);
+    broker_wire answer = broker_wire_of(BROKER_WIRE_WELCOME, peer->process_block);
     answer.welcome.magic = BROKER_WIRE_MAGIC;
     answer.welcome.arena_bytes = arena->size;
     answer.welcome.generation = ((const arena_header *)(const void *)arena->base)->generation;
@@ -351,12 +334,6 @@ static void hello(broker_peer *peer, const broker_wire *message, fd_packet *pack
 }
 
 /* ---- Listening to one client. */
-
-static void bye(broker_peer *peer) {
-    FAILPOINT("hub.bye");
-    peer->at_end = true;
-    finish_left(peer, "left");
-}
 
 /* False: the client is gone. */
 static bool handle_message(broker_peer *peer, fd_packet *packet) {
@@ -375,17 +352,20 @@ static bool handle_message(broker_peer *peer, fd_packet *packet) {
     case BROKER_WIRE_RESIZE: broker_link_resize(peer, &message); return true;
     case BROKER_WIRE_RELEASE: broker_link_release(peer, &message); return true;
     case BROKER_WIRE_CLOSE: broker_link_close(peer, &message); return true;
-    case BROKER_WIRE_BYE: bye(peer); return false;
+    case BROKER_WIRE_BYE:
+        FAILPOINT("hub.bye");
+        peer->at_end = true;
+        finish_left(peer, "left");
+        return false;
     default: MR_UNREACHABLE();
     }
 }
 
 /* A ghost is only read until it ends; of its messages only BYE matters. */
-static bool handle_ghost(broker_peer *peer, fd_packet *packet) {
+static bool handle_ghost(broker_peer *peer, const fd_packet *packet) {
     broker_wire message;
     bool leaves = broker_wire_decode(false, packet->data, packet->size, &message) == MR_OK &&
                   message.head.kind == BROKER_WIRE_BYE;
-    fd_packet_drop(packet);
     if (!leaves) return true;
     peer->at_end = true;
     become_harmless(peer);
@@ -440,10 +420,7 @@ static void on_pid(void *context) {
     event_loop_watch_set(peer->pid_watch, false, false);
     fd_packet_queue_fini(&peer->queue); /* it will not be read */
     watch_what_matters(peer);
-    if (!peer->at_end && !listen_to(peer, LAST_WORDS_MAX)) {
-        broker_settle(broker);
-        return;
-    }
+    if (!peer->at_end && !listen_to(peer, LAST_WORDS_MAX)) return broker_settle(broker);
     learn_wait_status(peer);
     if (peer->wait_known || !peer->is_child || peer->state == BROKER_GHOST)
         finish_dead(peer);
@@ -467,10 +444,7 @@ static mr_status check_caller(int fd, int *pid) {
 }
 
 void broker_peer_accept(broker *broker, int fd) {
-    broker_peer *peer = xcalloc(1, sizeof *peer);
-    peer->broker = broker;
-    peer->fd = fd;
-    peer->pidfd = peer->event_fd = -1;
+    broker_peer *peer = XNEW(broker_peer, .broker = broker, .fd = fd, .pidfd = -1, .event_fd = -1);
     list_init(&peer->links);
     list_init(&peer->doomed_place);
     fd_packet_queue_init(&peer->queue);

@@ -8,33 +8,30 @@
 #include "base/error.h"
 #include "net/shm/extent_allocator.h"
 
-/* 0: there is no such kind. */
-static size_t size_of(unsigned kind) {
-    switch (kind) {
-    case BROKER_WIRE_HELLO: return sizeof(broker_wire_hello);
-    case BROKER_WIRE_CONNECT: return sizeof(broker_wire_connect);
-    case BROKER_WIRE_RESIZE: return sizeof(broker_wire_resize);
-    case BROKER_WIRE_RELEASE:
-    case BROKER_WIRE_RESIZED: return sizeof(broker_wire_ring);
-    case BROKER_WIRE_CLOSE: return sizeof(broker_wire_close);
-    case BROKER_WIRE_BYE: return sizeof(broker_wire_head);
-    case BROKER_WIRE_WELCOME: return sizeof(broker_wire_welcome);
-    case BROKER_WIRE_LINK: return sizeof(broker_wire_link);
-    case BROKER_WIRE_REFUSED:
-    case BROKER_WIRE_GONE:
-    case BROKER_WIRE_END: return sizeof(broker_wire_cause);
-    default: return 0;
-    }
-}
+static const uint16_t sizes[UINT8_MAX + 1] = {
+    /* by kind; 0: there is no such kind */
+    [BROKER_WIRE_HELLO] = sizeof(broker_wire_hello),
+    [BROKER_WIRE_CONNECT] = sizeof(broker_wire_connect),
+    [BROKER_WIRE_RESIZE] = sizeof(broker_wire_resize),
+    [BROKER_WIRE_RELEASE] = sizeof(broker_wire_ring),
+    [BROKER_WIRE_CLOSE] = sizeof(broker_wire_close),
+    [BROKER_WIRE_BYE] = sizeof(broker_wire_head),
+    [BROKER_WIRE_WELCOME] = sizeof(broker_wire_welcome),
+    [BROKER_WIRE_LINK] = sizeof(broker_wire_link),
+    [BROKER_WIRE_RESIZED] = sizeof(broker_wire_ring),
+    [BROKER_WIRE_REFUSED] = sizeof(broker_wire_cause),
+    [BROKER_WIRE_GONE] = sizeof(broker_wire_cause),
+    [BROKER_WIRE_END] = sizeof(broker_wire_cause),
+};
 
-void broker_wire_begin(broker_wire *message, broker_wire_kind kind, uint32_t subject) {
-    memset(message, 0, sizeof *message);
-    message->head = (broker_wire_head){
-        .version = BROKER_WIRE_VERSION, .kind = (uint8_t)kind, .size = (uint16_t)size_of(kind), .subject = subject};
-    MR_ASSERT(message->head.size != 0);
+broker_wire broker_wire_of(broker_wire_kind kind, uint32_t subject) {
+    MR_ASSERT(sizes[kind] != 0);
+    broker_wire message;
+    memset(&message, 0, sizeof message);
+    message.head = (broker_wire_head){
+        .version = BROKER_WIRE_VERSION, .kind = (uint8_t)kind, .size = sizes[kind], .subject = subject};
+    return message;
 }
-
-size_t broker_wire_size(const broker_wire *message) { return message->head.size; }
 
 /* ---- Checks. */
 
@@ -129,9 +126,9 @@ mr_status broker_wire_decode(bool from_broker, const void *data, size_t size, br
     if (message.head.version != BROKER_WIRE_VERSION)
         return error_set(MR_CORRUPT, "message version %u, this program speaks %d: use the same release everywhere",
                          message.head.version, BROKER_WIRE_VERSION);
-    if ((message.head.kind >= BROKER_WIRE_WELCOME) != from_broker || size_of(message.head.kind) == 0)
+    if ((message.head.kind >= BROKER_WIRE_WELCOME) != from_broker || sizes[message.head.kind] == 0)
         return bad(&message, "an unknown kind, or the wrong direction");
-    if (message.head.size != size || size != size_of(message.head.kind)) return bad(&message, "the wrong size");
+    if (message.head.size != size || size != sizes[message.head.kind]) return bad(&message, "the wrong size");
     MR_TRY(check_subject(&message));
     MR_TRY(check_fields(&message));
     *out = message;
@@ -140,14 +137,15 @@ mr_status broker_wire_decode(bool from_broker, const void *data, size_t size, br
 
 /* ---- Causes and names. */
 
-void broker_wire_put_cause(broker_wire *message, const cause *why) {
+broker_wire broker_wire_of_cause(broker_wire_kind kind, uint32_t subject, const cause *why) {
     MR_ASSERT(why->status != MR_OK);
-    message->cause.status = (uint32_t)why->status;
-    message->cause.pid = (uint32_t)why->pid;
-    message->cause.signal = (uint32_t)why->signal;
-    message->cause.exit_code = why->exit_code;
-    memcpy(message->cause.text, why->text, sizeof message->cause.text);
-    message->cause.text[sizeof message->cause.text - 1] = '\0';
+    broker_wire message = broker_wire_of(kind, subject);
+    message.cause.status = (uint32_t)why->status;
+    message.cause.pid = (uint32_t)why->pid;
+    message.cause.signal = (uint32_t)why->signal;
+    message.cause.exit_code = why->exit_code;
+    memcpy(message.cause.text, why->text, sizeof message.cause.text - 1);
+    return message;
 }
 
 void broker_wire_get_cause(const broker_wire *message, cause *why) {

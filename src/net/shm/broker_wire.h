@@ -131,14 +131,13 @@ _Static_assert(sizeof(broker_wire_link) == 128 && offsetof(broker_wire_link, pro
                "layout");
 _Static_assert(sizeof(broker_wire_cause) == 24 + CAUSE_TEXT_MAX && offsetof(broker_wire_cause, text) == 24, "layout");
 
-/* Begins a message: zeroes it and fills its first eight bytes. */
-void broker_wire_begin(broker_wire *message, broker_wire_kind kind, uint32_t subject);
-size_t broker_wire_size(const broker_wire *message);
+/* A message of which only the first eight bytes are not zero. */
+broker_wire broker_wire_of(broker_wire_kind kind, uint32_t subject);
+broker_wire broker_wire_of_cause(broker_wire_kind kind, uint32_t subject, const cause *why); /* a whole one */
 
 /* MR_CORRUPT: mr_last_error() names the wrong field. */
 MR_MUST mr_status broker_wire_decode(bool from_broker, const void *data, size_t size, broker_wire *out);
 
-void broker_wire_put_cause(broker_wire *message, const cause *why);
 void broker_wire_get_cause(const broker_wire *message, cause *why);
 
 /* A name is at most PEER_NAME_MAX - 1 bytes long and has no control characters; it may be empty. MR_INVALID. */

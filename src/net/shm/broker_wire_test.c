@@ -23,7 +23,7 @@ static bool from_broker(broker_wire_kind kind) { return kind >= BROKER_WIRE_WELC
 static broker_wire good(broker_wire_kind kind) {
     broker_wire message;
     cause why;
-    broker_wire_begin(&message, kind,
+    message = broker_wire_of(kind,
                       kind == BROKER_WIRE_HELLO || kind == BROKER_WIRE_BYE || kind == BROKER_WIRE_END ? 0 : 7);
     switch (kind) {
     case BROKER_WIRE_HELLO:
@@ -51,7 +51,7 @@ static broker_wire good(broker_wire_kind kind) {
         cause_set(&why, MR_PEER_DIED, "it was killed");
         why.pid = 4711;
         why.signal = 9;
-        broker_wire_put_cause(&message, &why);
+        message = broker_wire_of_cause(kind, message.head.subject, &why);
         break;
     default: break;
     }
@@ -60,13 +60,13 @@ static broker_wire good(broker_wire_kind kind) {
 
 static mr_status decode(const broker_wire *message) {
     broker_wire out;
-    return broker_wire_decode(from_broker(message->head.kind), message, broker_wire_size(message), &out);
+    return broker_wire_decode(from_broker(message->head.kind), message, message->head.size, &out);
 }
 
 static void what_goes_in_comes_out(void **state) {
     for (int i = 0; i < KINDS; i++) {
         broker_wire message = good(kinds[i]), out;
-        size_t size = broker_wire_size(&message);
+        size_t size = message.head.size;
         assert_int_equal(broker_wire_decode(from_broker(kinds[i]), &message, size, &out), MR_OK);
         assert_memory_equal(&message, &out, sizeof out);
         /* the other way */
@@ -142,8 +142,7 @@ static void causes_keep_everything(void **state) {
     before.pid = 4711;
     before.exit_code = 255;
     broker_wire message;
-    broker_wire_begin(&message, BROKER_WIRE_REFUSED, 3);
-    broker_wire_put_cause(&message, &before);
+    message = broker_wire_of_cause(BROKER_WIRE_REFUSED, 3, &before);
     assert_int_equal(decode(&message), MR_OK);
     broker_wire_get_cause(&message, &after);
     assert_memory_equal(&before, &after, sizeof after);
@@ -165,7 +164,7 @@ static void damaged_messages_do_no_harm(void **state) {
     rng_init(&rng, 1);
     for (int round = 0; round < 100000; round++) {
         broker_wire message = good(kinds[rng_below(&rng, KINDS)]), out;
-        size_t size = broker_wire_size(&message);
+        size_t size = message.head.size;
         for (uint64_t flips = 1 + rng_below(&rng, 3); flips > 0; flips--)
             ((uint8_t *)&message)[rng_below(&rng, size)] ^= (uint8_t)(1u << rng_below(&rng, 8));
         if (broker_wire_decode(rng_chance(&rng, 0.5), &message, size, &out) == MR_OK)

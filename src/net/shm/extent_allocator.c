@@ -119,17 +119,12 @@ static run *at_or_before(const extent_allocator *allocator, uint64_t offset) {
 /* ---- Extents. */
 
 static run *run_create(uint64_t offset, uint64_t size) {
-    run *made = xcalloc(1, sizeof *made);
-    made->offset = offset;
-    made->size = size;
-    return made;
+    return XNEW(run, .offset = offset, .size = size);
 }
 
 extent_allocator *extent_allocator_create(uint64_t from, uint64_t end) {
     MR_ASSERT(from < end && from % EXTENT_UNIT == 0 && end % EXTENT_UNIT == 0);
-    extent_allocator *made = xcalloc(1, sizeof *made);
-    made->from = from;
-    made->end = end;
+    extent_allocator *made = XNEW(extent_allocator, .from = from, .end = end);
     rng_init(&made->rng, from ^ end);
     insert(made, run_create(from, end - from));
     return made;

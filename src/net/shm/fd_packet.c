@@ -45,7 +45,7 @@ void fd_packet_drop(fd_packet *packet) {
 }
 
 int fd_packet_send(int socket, const broker_wire *message, int fd) {
-    struct iovec part = {.iov_len = broker_wire_size(message)};
+    struct iovec part = {.iov_len = message->head.size};
     memcpy(&part.iov_base, &(const void *){message}, sizeof part.iov_base); /* sendmsg only reads */
     scm_rights rights;
     struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
@@ -87,9 +87,7 @@ int fd_packet_queue_add(fd_packet_queue *queue, const broker_wire *message, int 
     if (is_asking(message) && queue->askings >= askings_max) return ENOBUFS;
     int copy = -1;
     if (fd >= 0 && (copy = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) return errno;
-    fd_packet_queued *item = xcalloc(1, sizeof *item);
-    item->fd = copy;
-    item->message = *message;
+    fd_packet_queued *item = XNEW(fd_packet_queued, .fd = copy, .message = *message);
     *queue->last = item;
     queue->last = &item->next;
     queue->count++;

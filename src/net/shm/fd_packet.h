@@ -18,7 +18,7 @@ typedef struct fd_packet {
 typedef enum fd_packet_result { FD_PACKET_OK, FD_PACKET_NONE, FD_PACKET_END } fd_packet_result;
 
 /* FD_PACKET_END: the other side closed, or the socket failed. A packet that is too long comes with a size over
- * sizeof(wire), which no decoder takes. */
+ * sizeof(broker_wire), which no decoder takes. */
 fd_packet_result fd_packet_receive(int socket, fd_packet *out);
 int fd_packet_take_fd(fd_packet *packet); /* moved; -1 unless there is exactly one */
 void fd_packet_drop(fd_packet *packet);

@@ -9,11 +9,8 @@
 #include "base/futex.h"
 
 void poller_init(poller *poller) {
-    poller->lock = (biased_lock){0};
-    poller->driven = false;
+    *poller = (struct poller){0};
     list_init(&poller->line);
-    poller->away = NULL;
-    poller->rouse = NULL;
 }
 
 /* Sleeps without the lock until the waiter's word changes or the deadline passes. */

@@ -61,9 +61,8 @@ static bool step_down(prefault *prefault, uint64_t backed, uint64_t want) {
 static bool step(prefault *prefault) {
     pthread_mutex_lock(&prefault->step);
     uint64_t backed = atomic_load(&prefault->backed), want = atomic_load(&prefault->want);
-    bool more = backed < want   ? step_up(prefault, backed, want)
-                : backed > want ? step_down(prefault, backed, want)
-                                : false;
+    bool more = (backed < want && step_up(prefault, backed, want)) ||
+                (backed > want && step_down(prefault, backed, want));
     pthread_mutex_unlock(&prefault->step);
     return more;
 }
@@ -110,12 +109,8 @@ static void unlock_step(prefault *prefault) {
 }
 
 mr_status prefault_start(arena *arena, uint64_t from, prefault **out) {
-    prefault *made = xcalloc(1, sizeof *made);
-    made->arena = arena;
-    made->safe = from;
-    made->idle_since_us = CLOCK_NEVER_US;
-    atomic_init(&made->want, from);
-    atomic_init(&made->backed, from);
+    prefault *made =
+        XNEW(prefault, .arena = arena, .want = from, .backed = from, .safe = from, .idle_since_us = CLOCK_NEVER_US);
     pthread_mutex_init(&made->step, NULL);
     sem_init(&made->work, 0, 0);
     int failed = thread_start(&made->helper, help, made);

@@ -82,8 +82,7 @@ mr_status shm_export_create(uint64_t size, shm_export **out) {
     if (size < SHM_EXPORT_FRONT + EXTENT_UNIT || size > INT64_MAX)
         return error_set(MR_INVALID, "exported memory of %llu bytes: the minimum is %d", (unsigned long long)size,
                          SHM_EXPORT_FRONT + EXTENT_UNIT);
-    shm_export *export = xcalloc(1, sizeof *export);
-    *export = (struct shm_export){.size = size, .fd = -1, .read_fd = -1, .next_word = 1};
+    shm_export *export = XNEW(shm_export, .size = size, .fd = -1, .read_fd = -1, .next_word = 1);
     mr_status status = open_file(export);
     if (status != MR_OK) {
         shm_export_destroy(export);
@@ -96,9 +95,11 @@ mr_status shm_export_create(uint64_t size, shm_export **out) {
     return MR_OK;
 }
 
+static uint8_t *base_of(const shm_export *export) { return (uint8_t *)export->shared; }
+
 /* All but the extents left to others. */
 static void unmap(shm_export *export) {
-    uint8_t *base = (uint8_t *)export->shared;
+    uint8_t *base = base_of(export);
     uint64_t at = 0;
     for (uint32_t i = 0; i < export->left_count; i++) {
         if (export->left[i].offset > at) munmap(base + at, export->left[i].offset - at);
@@ -122,9 +123,7 @@ void shm_export_destroy(shm_export *export) {
 int shm_export_fd(const shm_export *export) { return export->read_fd; }
 uint64_t shm_export_used(const shm_export *export) { return extent_allocator_stats_now(export->allocator).used; }
 
-/* ---- Stretches. */
-
-static uint8_t *base_of(const shm_export *export) { return (uint8_t *)export->shared; }
+/* ---- Extents. */
 
 mr_status shm_export_take(shm_export *export, size_t size, void **out) {
     extent extent;

@@ -66,13 +66,10 @@ mr_status shm_link_join(shm_host *host, shm_link *link, const broker_client_link
     link->peer_event_fd = told->peer_event_fd;
     link->send_extent = told->send;
     link->receive_extent = told->receive;
+    link->lane = (lane){.self = host->self, .tell = tell, .body = commit_gathered, .runs = &host->runs};
     ring_producer_init(&link->lane.send, arena_at(host->arena, told->send.offset), told->send.size, link->index);
     ring_consumer_init(&link->receive, arena_at(host->arena, told->receive.offset), told->receive.size, link->index);
     if (host->ring_bytes == 0 || told->send.size < host->ring_bytes) host->ring_bytes = told->send.size;
-    link->lane.self = host->self;
-    link->lane.tell = tell;
-    link->lane.body = commit_gathered;
-    link->lane.runs = &host->runs;
     link->state = SHM_LINK_OPEN;
     set_send_limit(link);
     return MR_OK;
@@ -94,10 +91,7 @@ static bool move_ring(shm_host *host, shm_link *link) {
     lane_publish(&link->lane, SHM_MOVED_SIZE, SHM_MOVED);
     FAILPOINT("port.moved");
     ring_leave(link->lane.send.shared);
-    if (link->next_extent.size > link->send_extent.size)
-        host->grown++;
-    else
-        host->shrunk++;
+    ++*(link->next_extent.size > link->send_extent.size ? &host->grown : &host->shrunk);
     link->lane.send = next;
     link->send_extent = link->next_extent;
     link->next_extent = (extent){0};
@@ -131,25 +125,23 @@ mr_status shm_link_reserve_slow(shm_host *host, shm_link *link, size_t size, uin
     if (size > MESSAGE_HEAD_MAX)
         return error_set(MR_TOO_LARGE, "a message head of %zu bytes exceeds the limit of %d: send it as a body", size,
                          MESSAGE_HEAD_MAX);
+    if (link->out_sent == NULL) move_ring(host, link);
     if (link->out_sent != NULL || link->next_extent.size != 0) {
-        if (link->out_sent == NULL) move_ring(host, link);
-        if (link->out_sent != NULL || link->next_extent.size != 0) {
-            link->wants_room = true;
-            return MR_BUSY;
-        }
+        link->wants_room = true;
+        return MR_BUSY;
     }
     size_t need = size + SHM_BODY_TAIL;
     bool fits = need <= ring_record_max(link->lane.send.capacity);
     if (!fits && ring_record_max(host->ring_bytes_max - RING_HEADER) < need)
         return error_set(MR_TOO_LARGE, "a message head of %zu bytes does not fit a ring of %llu (ring_bytes_max)", size,
                          (unsigned long long)host->ring_bytes_max);
-    if (fits) do {
-            uint8_t *at = ring_reserve(&link->lane.send, need);
-            if (at != NULL) {
-                *out = at;
-                return MR_OK;
-            }
-        } while (!ring_starve(&link->lane.send));
+    do {
+        uint8_t *at = fits ? ring_reserve(&link->lane.send, need) : NULL;
+        if (at != NULL) {
+            *out = at;
+            return MR_OK;
+        }
+    } while (fits && !ring_starve(&link->lane.send));
     return no_room(host, link, need, fits);
 }
 
@@ -213,8 +205,7 @@ void shm_link_commit_body(shm_host *host, shm_link *link, size_t size, span body
     MR_ASSERT(sent != NULL && link->out_sent == NULL);
     if (body.size == 0) {
         lane_commit(&link->lane, size);
-        sent(argument, MR_OK);
-        return;
+        return sent(argument, MR_OK);
     }
     write_tail(link, size, body.size);
     link->out_body = body;
@@ -292,10 +283,9 @@ bool shm_link_room(shm_host *host, shm_link *link) {
     if (link->out_sent == NULL) did |= move_ring(host, link);
     bool can_send = link->state == SHM_LINK_OPEN && link->out_sent == NULL && link->next_extent.size == 0;
     if (!can_send || !link->wants_room) return did;
-    if (link->lane.send.head - atomic_load_explicit(&link->lane.send.shared->tail, memory_order_acquire) >
-        link->lane.send.capacity / 2) {
-        if (ring_starve(&link->lane.send)) return did; /* notified again when more has been read */
-    }
+    uint64_t tail = atomic_load_explicit(&link->lane.send.shared->tail, memory_order_acquire);
+    if (link->lane.send.head - tail > link->lane.send.capacity / 2 && ring_starve(&link->lane.send))
+        return did; /* notified again when more has been read */
     link->wants_room = false;
     host->events->on_room(host->context, link->id);
     return true;
@@ -303,7 +293,7 @@ bool shm_link_room(shm_host *host, shm_link *link) {
 
 void shm_link_resized(shm_host *host, shm_link *link, extent extent) {
     link->resizing = false;
-    if (extent.size != 0 && usable_ring(host, extent))
+    if (usable_ring(host, extent))
         link->next_extent = extent, link->lane.limit = 0;
     else
         link->resize_refused = true;
@@ -319,8 +309,7 @@ static void release_left(shm_host *host, shm_link *link) {
     if (atomic_load_explicit(&shared->left, memory_order_acquire) == 0) return; /* looked at again later */
     extent left = link->left_extent;
     link->left_extent = (extent){0};
-    /* the broker is gone and takes all back anyway */
-    if (broker_client_release(host->client, link->number, left) != MR_OK) return;
+    (void)!broker_client_release(host->client, link->number, left); /* a broker that is gone takes all back anyway */
 }
 
 bool shm_link_shrink(shm_host *host, shm_link *link) {

@@ -34,8 +34,6 @@ static shm_link *find(shm_transport *transport, link_id id) {
     return link != NULL && link->id.v == id.v ? link : NULL;
 }
 
-static shm_link *find_number(shm_transport *transport, uint32_t number) { return map_get(&transport->numbers, number); }
-
 /* Indices go round, so that an old one comes back as late as possible. */
 static shm_link *add_link(shm_transport *transport) {
     if (transport->link_count == PROCESS_BLOCK_LINKS_MAX - 1) return NULL;
@@ -105,8 +103,7 @@ static void end_link(shm_transport *transport, shm_link *link) {
         transport->control_due = true; /* the broker has just gone: its own event will report it */
     FAILPOINT("port.ended");
     cause why = link->cause;
-    link_id id = link->id;
-    transport->host.events->on_closed(transport->host.context, id, &why);
+    transport->host.events->on_closed(transport->host.context, link->id, &why);
     remove_link(transport, link);
 }
 
@@ -142,6 +139,12 @@ static size_t work_todo(shm_transport *transport) {
 
 /* ---- Messages of the broker. */
 
+/* What the other side sent is still read. */
+static void mark_gone(shm_transport *transport, shm_link *link, const cause *why) {
+    shm_link_end(link, SHM_LINK_GONE, why);
+    queue(transport, link);
+}
+
 static void opened(void *context, const broker_client_link *told) {
     shm_transport *transport = context;
     transport->heard++;
@@ -155,9 +158,7 @@ static void opened(void *context, const broker_client_link *told) {
     if (shm_link_join(&transport->host, link, told) != MR_OK) {
         cause why;
         cause_set(&why, MR_CORRUPT, "%s", mr_last_error());
-        shm_link_end(link, SHM_LINK_GONE, &why);
-        queue(transport, link);
-        return;
+        return mark_gone(transport, link, &why);
     }
     map_put(&transport->numbers, link->number, link);
     FAILPOINT("port.linked");
@@ -167,21 +168,21 @@ static void opened(void *context, const broker_client_link *told) {
 
 static void lost(shm_transport *transport, shm_link *link, const cause *why) {
     transport->heard++;
-    if (link == NULL) return;
-    shm_link_end(link, SHM_LINK_GONE, why);
-    queue(transport, link);
+    if (link != NULL) mark_gone(transport, link, why);
 }
 
 static void refused(void *context, uint32_t tag, const cause *why) {
     lost(context, find(context, (link_id){tag}), why);
 }
 
-static void gone(void *context, uint32_t number, const cause *why) { lost(context, find_number(context, number), why); }
+static void gone(void *context, uint32_t number, const cause *why) {
+    lost(context, map_get(&((shm_transport *)context)->numbers, number), why);
+}
 
 static void resized(void *context, uint32_t number, extent send) {
     shm_transport *transport = context;
     transport->heard++;
-    shm_link *link = find_number(transport, number);
+    shm_link *link = map_get(&transport->numbers, number);
     if (link == NULL) return;
     shm_link_resized(&transport->host, link, send);
     if (link->send_extent.size > transport->host.ring_bytes && transport->idle_look_us == CLOCK_NEVER_US)
@@ -192,12 +193,8 @@ static void broker_gone(void *context, const cause *why) {
     shm_transport *transport = context;
     transport->broker_gone = true;
     transport->broker_cause = *why;
-    for (uint32_t i = 1; i < PROCESS_BLOCK_LINKS_MAX; i++) {
-        shm_link *link = transport->links[i];
-        if (link == NULL) continue;
-        shm_link_end(link, SHM_LINK_GONE, why);
-        queue(transport, link);
-    }
+    for (uint32_t i = 1; i < PROCESS_BLOCK_LINKS_MAX; i++)
+        if (transport->links[i] != NULL) mark_gone(transport, transport->links[i], why);
 }
 
 static const broker_client_events from_broker = {
@@ -216,16 +213,10 @@ static size_t ask_broker(shm_transport *transport) {
 
 static void ready_bit(void *context, uint32_t index) {
     shm_transport *transport = context;
-    if (index == PROCESS_BLOCK_BROKER_INDEX) {
-        transport->control_due = true;
-        return;
-    }
     shm_link *link = transport->links[index];
-    if (link == NULL || !link->linked) return;
-    if (link->state == SHM_LINK_CLOSING || link->state == SHM_LINK_GONE) {
-        queue(transport, link);
-        return;
-    }
+    if (index == PROCESS_BLOCK_BROKER_INDEX) transport->control_due = true;
+    if (link == NULL || !link->linked) return; /* as the broker's */
+    if (link->state == SHM_LINK_CLOSING || link->state == SHM_LINK_GONE) return queue(transport, link);
     heat(transport, link);
     if (link->wants_room || link->out_sent != NULL || link->next_extent.size != 0)
         shm_link_room(&transport->host, link);
@@ -382,12 +373,10 @@ mr_status shm_transport_open(const shm_transport_options *options, const transpo
     transport->host.events = events;
     transport->host.context = context;
     transport->host.ring_bytes_max = options->ring_bytes_max != 0 ? options->ring_bytes_max : RING_BYTES_MAX;
-    mr_status status = MR_OK;
     transport->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (transport->event_fd < 0) {
-        status = error_errno("cannot create the eventfd of a shared-memory transport");
-        goto free_port;
-    }
+    mr_status status = MR_OK;
+    if (transport->event_fd < 0) status = error_errno("cannot create the eventfd of a shared-memory transport");
+    if (status != MR_OK) goto free_port;
     status = broker_client_join(options->broker, options->name != NULL ? options->name : "", transport->event_fd,
                                 options->join_timeout_us > 0 ? options->join_timeout_us : SHM_TRANSPORT_JOIN_TIMEOUT_US,
                                 &transport->host.client);

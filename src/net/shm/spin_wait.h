@@ -55,7 +55,7 @@ bool spin_wait_is_crowded(const spin_wait *wait); /* more processes than CPUs: n
 typedef bool spin_wait_ready_fn(void *context);
 
 void spin_wait_init(spin_wait *wait, int64_t spin_us);
-/* From now on it makes way for these, the first *seats of them. */
+/* From now on it makes way for these, the first *processes of them. */
 void spin_wait_heed(spin_wait *wait, const process_block *blocks, const _Atomic uint32_t *processes);
 
 /* Publishes the CPU that this thread runs on: a hint, which orders nothing. Called with every message sent: costs two

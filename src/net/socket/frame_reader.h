@@ -14,7 +14,7 @@
  * Pure: the owner reads to the place it shows and reports how many bytes came; it returns frames.
  *
  * Ownership  the buffer is moved in by frame_reader_give and out by frame_reader_release when nothing in it is needed,
- *            so that idle streams hold none. A frame that is too large for it makes the inbox replace it by a larger
+ *            so that idle links hold none. A frame that is too large for it makes the reader replace it by a larger
  *            one. */
 #pragma once
 #include <stdbool.h>
@@ -31,8 +31,8 @@ enum {
 
 typedef enum frame_reader_event {
     FRAME_READER_MORE, /* nothing complete: read */
-    FRAME_READER_BODY, /* inbox->frame has a body, frame_reader_body must give its place */
-    /* inbox->frame is complete, with its body if it has one; valid until the next frame_reader_next */
+    FRAME_READER_BODY, /* reader->frame has a body, frame_reader_body must give its place */
+    /* reader->frame is complete, with its body if it has one; valid until the next frame_reader_next */
     FRAME_READER_FRAME,
 } frame_reader_event;
 

@@ -45,12 +45,11 @@ mr_status large_ring_create(large_ring *out) {
     if (made.fd < 0) return error_errno("cannot create a large ring of %d bytes", LARGE_RING_CAPACITY);
     mr_status status = large_ring_back(&made);
     if (status == MR_OK) status = map(made.fd, PROT_READ | PROT_WRITE, &made);
-    if (status != MR_OK) {
+    if (status == MR_OK)
+        *out = made;
+    else
         close(made.fd);
-        return status;
-    }
-    *out = made;
-    return MR_OK;
+    return status;
 }
 
 mr_status large_ring_join(int fd, large_ring *out) {
@@ -73,6 +72,5 @@ void large_ring_close(large_ring *ring) {
 void large_ring_rest(large_ring *ring) {
     MR_ASSERT(ring->bytes != NULL && ring->fd >= 0);
     if (!ring->backed) return;
-    bool rests = fallocate(ring->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, LARGE_RING_CAPACITY) == 0;
-    ring->backed = !rests;
+    ring->backed = fallocate(ring->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, LARGE_RING_CAPACITY) != 0;
 }

@@ -71,8 +71,7 @@ static void on_readable(void *context) {
             char text[ADDRESS_TEXT_MAX];
             address_format(&listener->address, text);
             log_warn("%s does not accept connections for %d ms: %s", text, NO_FD_PAUSE_US / 1000, strerror(errno));
-            pause_all(transport, event_loop_now_us(transport->loop) + NO_FD_PAUSE_US);
-            return;
+            return pause_all(transport, event_loop_now_us(transport->loop) + NO_FD_PAUSE_US);
         }
         if (errno == EAGAIN) return;
         /* Anything else is the trouble of one that gave up before it was accepted. */
@@ -95,8 +94,7 @@ static void close_socket(listener *listener) {
 }
 
 mr_status listener_add(socket_transport *transport, const address *address, char actual[ADDRESS_TEXT_MAX]) {
-    listener *listener = xcalloc(1, sizeof *listener);
-    listener->transport = transport;
+    listener *listener = XNEW(struct listener, .transport = transport);
     mr_status status = open_socket(listener, address);
     if (status != MR_OK) goto free_listener;
     status = event_loop_watch_add(transport->loop, listener->fd, on_readable, listener, &listener->watch);

@@ -175,8 +175,6 @@ static mr_status room_behind(const shm_pipe *pipe, uint64_t tail, uint64_t *room
     return MR_OK;
 }
 
-static mr_status room_of(const shm_pipe *pipe, uint64_t *room) { return room_behind(pipe, tail_now(pipe), room); }
-
 /* For a writer that has used up the room that it knew of. */
 static mr_status look_for_room(shm_pipe *pipe, uint64_t *room) {
     pipe->known = tail_now(pipe);
@@ -390,14 +388,14 @@ bool shm_pipe_starve(shm_pipe *pipe) {
     uint64_t room = 0;
     atomic_store_explicit(&pipe->out->starved, 1, memory_order_relaxed);
     cpu_fence();
-    if (room_of(pipe, &room) != MR_OK || room < pipe->writes.ring.capacity / 2) return true;
+    if (room_behind(pipe, tail_now(pipe), &room) != MR_OK || room < pipe->writes.ring.capacity / 2) return true;
     atomic_store_explicit(&pipe->out->starved, 0, memory_order_relaxed);
     return false;
 }
 
 bool shm_pipe_has_room(const shm_pipe *pipe) {
     uint64_t room = 0;
-    return room_of(pipe, &room) != MR_OK || room != 0; /* the writer reports impossible positions */
+    return room_behind(pipe, tail_now(pipe), &room) != MR_OK || room != 0; /* the writer reports impossible positions */
 }
 
 /* ---- Growth. */

@@ -30,11 +30,7 @@ static socket_link *create(socket_transport *transport, int fd, const address *a
     static const frame_limits stranger_limits = {.head_max = HANDSHAKE_BYE_MAX, .body_max = 0};
     _Static_assert(FRAME_HEADER_SIZE + HANDSHAKE_BYE_MAX <= SOCKET_STRANGER_SIZE - FRAME_READER_SLACK,
                    "the first frame fits");
-    socket_link *link = xcalloc(1, sizeof *link);
-    link->transport = transport;
-    link->state = state;
-    link->fd = fd;
-    link->address = *address;
+    socket_link *link = XNEW(socket_link, .transport = transport, .state = state, .fd = fd, .address = *address);
     link->since_us = event_loop_now_us(transport->loop);
     link->deadline_us = clock_deadline_us(link->since_us, transport->options.hello_timeout_us);
     frame_reader_init(&link->in, &stranger_limits);
@@ -88,10 +84,7 @@ static mr_status say_hello(socket_link *link) {
 static void offer_pipe(socket_link *link) {
     const socket_transport_options *options = &link->transport->options;
     if (!options->shares || !address_is_unix(&link->address)) return;
-    if (shm_pipe_create(&link->pipe, &link->passed[0]) != MR_OK) {
-        link->pipe = NULL;
-        return;
-    }
+    if (shm_pipe_create(&link->pipe, &link->passed[0]) != MR_OK) return;
     link->passed_count = 1;
     int fd = options->export == NULL ? -1 : fcntl(shm_export_fd(options->export), F_DUPFD_CLOEXEC, 0);
     if (fd >= 0) link->passed[link->passed_count++] = fd;
@@ -99,7 +92,7 @@ static void offer_pipe(socket_link *link) {
 
 static void take_pipe(socket_link *link) {
     bool looks = link->passed_count == SOCKET_FDS_MAX && shm_import_open(link->passed[1], &link->import) == MR_OK;
-    if (link->passed_count == 0 || shm_pipe_join(link->passed[0], looks, &link->pipe) != MR_OK) link->pipe = NULL;
+    if (link->passed_count != 0) (void)!shm_pipe_join(link->passed[0], looks, &link->pipe);
     socket_link_io_drop_passed(link);
 }
 
@@ -149,16 +142,10 @@ static void connected(socket_link *link) {
 static void try_connect(socket_link *link, int64_t now_us) {
     int error = socket_connect(link->fd, &link->address);
     if (FAILPOINT_ERROR("stream.connect")) error = ECONNREFUSED;
-    if (error == EAGAIN) {
-        int64_t again_us = now_us + CONNECT_AGAIN_US;
-        timer_heap_add(&link->transport->timers, &link->timer,
-                       again_us < link->deadline_us ? again_us : link->deadline_us);
-        return;
-    }
-    if (error != 0 && error != EINPROGRESS) {
-        connect_failed(link, error);
-        return;
-    }
+    if (error == EAGAIN)
+        return timer_heap_add(&link->transport->timers, &link->timer,
+                              clock_earlier_us(now_us + CONNECT_AGAIN_US, link->deadline_us));
+    if (error != 0 && error != EINPROGRESS) return connect_failed(link, error);
     mr_status status = socket_link_io_start(link);
     if (status != MR_OK)
         socket_link_end(link, status, "%s", mr_last_error());
@@ -251,23 +238,14 @@ mr_status socket_link_take(socket_link *link, const frame *frame) {
         link->transport->events->on_message(link->transport->context, link->id, &message);
         return MR_OK;
     }
-    switch (frame->kind) {
-    case FRAME_HELLO:
-        if (!open) return take_hello(link, frame->head);
-        break;
-    case FRAME_PING:
-        if (open) {
-            FAILPOINT("stream.ping.received");
-            link->pong_owed = true;
-            socket_link_mark_dirty(link);
-            return MR_OK;
-        }
-        break;
-    case FRAME_PONG:
-        if (open) return MR_OK;
-        break;
-    case FRAME_BYE: return take_bye(link, frame->head);
-    case FRAME_MESSAGE: break;
+    if (frame->kind == FRAME_BYE) return take_bye(link, frame->head);
+    if (frame->kind == FRAME_HELLO && !open) return take_hello(link, frame->head);
+    if (frame->kind == FRAME_PONG && open) return MR_OK;
+    if (frame->kind == FRAME_PING && open) {
+        FAILPOINT("stream.ping.received");
+        link->pong_owed = true;
+        socket_link_mark_dirty(link);
+        return MR_OK;
     }
     return error_set(MR_CORRUPT, "a %s frame %s HELLO", frame_kind_name(frame->kind), open ? "after" : "before");
 }
@@ -339,10 +317,7 @@ void socket_link_commit_pieces(socket_link *link, size_t size, const span *piece
     write_queue *out = &link->out;
     bool exported = false;
     mr_status status = link->state == SOCKET_LINK_OPEN ? write_queue_reserve_bodies(out, count) : MR_CLOSED;
-    if (status != MR_OK) {
-        sent(argument, status);
-        return;
-    }
+    if (status != MR_OK) return sent(argument, status);
     encode(link, size, pieces, count);
     write_queue_commit(out, FRAME_HEADER_SIZE + size);
     for (size_t i = 0; i < count; i++) {
@@ -364,20 +339,16 @@ void socket_link_flush(socket_link *link) {
 static void tick(socket_link *link, int64_t now_us) {
     socket_link_io_use_room(link);
     if (link->annexes != 0 && now_us - link->grown_us >= SOCKET_LARGE_RING_REST_US) shm_pipe_rest(link->pipe);
-    switch (heartbeat_tick(&link->beat, now_us)) {
-    case HEARTBEAT_NOTHING: break;
-    case HEARTBEAT_PING:
+    heartbeat_verdict verdict = heartbeat_tick(&link->beat, now_us);
+    if (verdict == HEARTBEAT_PING) {
         FAILPOINT("stream.ping");
         write_queue_trim(&link->out);
         link->ping_owed = true;
         socket_link_mark_dirty(link);
-        break;
-    case HEARTBEAT_DEAD:
-        if (socket_link_io_has_input(link)) break; /* it spoke, and we did not listen */
-        socket_link_end(link, MR_TIMEOUT, "lost '%s': no heartbeat for %lld ms", link->peer.name,
-                        (long long)(heartbeat_silence_us(&link->beat, now_us) / 1000));
-        return;
     }
+    if (verdict == HEARTBEAT_DEAD && !socket_link_io_has_input(link)) /* else it spoke, and we did not listen */
+        return socket_link_end(link, MR_TIMEOUT, "lost '%s': no heartbeat for %lld ms", link->peer.name,
+                               (long long)(heartbeat_silence_us(&link->beat, now_us) / 1000));
     timer_heap_add(&link->transport->timers, &link->timer, heartbeat_next_us(&link->beat));
 }
 
@@ -407,10 +378,8 @@ void socket_link_timer(socket_link *link, int64_t now_us) {
 void socket_link_close(socket_link *link) {
     if (link->state == SOCKET_LINK_CLOSING || link->state == SOCKET_LINK_GONE) return;
     FAILPOINT("stream.close");
-    if (link->state != SOCKET_LINK_OPEN || append_frame(link, FRAME_BYE, (span){0}) != MR_OK) {
-        socket_link_end(link, MR_CLOSED, "link %u was closed by this process", link->id.v);
-        return;
-    }
+    if (link->state != SOCKET_LINK_OPEN || append_frame(link, FRAME_BYE, (span){0}) != MR_OK)
+        return socket_link_end(link, MR_CLOSED, "link %u was closed by this process", link->id.v);
     socket_transport *transport = link->transport;
     link->state = SOCKET_LINK_CLOSING;
     link->deadline_us = clock_deadline_us(event_loop_now_us(transport->loop), transport->options.linger_us);

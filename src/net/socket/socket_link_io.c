@@ -107,10 +107,7 @@ static ssize_t write_pipe(socket_link *link, const struct iovec *pieces, size_t 
     size_t wrote;
     bool wakes;
     do {
-        if (shm_pipe_write(link->pipe, pieces, count, &wrote, &wakes) != MR_OK) {
-            errno = EPROTO;
-            return -1;
-        }
+        if (shm_pipe_write(link->pipe, pieces, count, &wrote, &wakes) != MR_OK) return errno = EPROTO, -1;
         if (wakes) ring(link);
     } while (wrote == 0 && find_room(link));
     errno = EAGAIN;
@@ -131,10 +128,7 @@ void socket_link_io_drop_passed(socket_link *link) {
 }
 
 static ssize_t write_pieces(socket_link *link, struct iovec *pieces, size_t count) {
-    if (FAILPOINT_ERROR("stream.write")) {
-        errno = EPIPE;
-        return -1;
-    }
+    if (FAILPOINT_ERROR("stream.write")) return errno = EPIPE, -1;
     return link->ducted ? write_pipe(link, pieces, count) : write_socket(link, pieces, count);
 }
 
@@ -147,10 +141,7 @@ void socket_link_io_write(socket_link *link) {
         for (size_t i = 0; i < count; i++) shown += pieces[i].iov_len;
         ssize_t wrote = write_pieces(link, pieces, count);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0 && errno != EAGAIN) {
-            write_failed(link, errno);
-            return;
-        }
+        if (wrote < 0 && errno != EAGAIN) return write_failed(link, errno);
         link->transport->stats.writes++;
         if (wrote > 0) {
             write_queue_wrote(&link->out, (size_t)wrote);
@@ -159,10 +150,7 @@ void socket_link_io_write(socket_link *link) {
             if (write_queue_is_inside_body(&link->out)) FAILPOINT("stream.body.half");
         }
         bool rest = (size_t)wrote < shown || total >= WRITE_MAX;
-        if (wrote < 0 || (rest && !link->ducted)) {
-            blocked(link);
-            return;
-        }
+        if (wrote < 0 || (rest && !link->ducted)) return blocked(link);
     }
     FAILPOINT("stream.written");
     if (link->state == SOCKET_LINK_CLOSING) {
@@ -274,10 +262,7 @@ static ssize_t read_pipe(socket_link *link, struct iovec *pieces, size_t count) 
     size_t got, total = 0;
     bool wakes;
     do {
-        if (shm_pipe_read(link->pipe, pieces, count, &got, &wakes) != MR_OK) {
-            errno = EPROTO;
-            return -1;
-        }
+        if (shm_pipe_read(link->pipe, pieces, count, &got, &wakes) != MR_OK) return errno = EPROTO, -1;
         if (wakes) ring(link);
         total += got;
         skip(&pieces, &count, got);

@@ -222,12 +222,9 @@ static socket_transport_options with_defaults(const socket_transport_options *gi
 
 mr_status socket_transport_open(event_loop *loop, const socket_transport_options *options,
                                 const transport_events *events, void *context, socket_transport **out) {
-    socket_transport *transport = xcalloc(1, sizeof *transport);
-    transport->loop = loop;
-    transport->options = with_defaults(options);
-    transport->events = events;
-    transport->context = context;
-    transport->self.pid = (int)getpid();
+    socket_transport *transport =
+        XNEW(socket_transport, .loop = loop, .options = with_defaults(options), .events = events, .context = context,
+             .self = {.pid = (int)getpid()}, .timer_us = CLOCK_NEVER_US);
     transport->self.process = transport->options.process;
     while (transport->self.process == 0) transport->self.process = rng_system_seed();
     if (options != NULL && options->name != NULL)
@@ -237,7 +234,6 @@ mr_status socket_transport_open(event_loop *loop, const socket_transport_options
     list_init(&transport->dirty);
     list_init(&transport->pipes);
     list_init(&transport->listeners);
-    transport->timer_us = CLOCK_NEVER_US;
     transport->timer = event_loop_timer_create(loop, on_timer, transport);
     transport->idle = event_loop_idle_add(loop, on_idle, transport);
     transport->awake = xcalloc(1, sizeof *transport->awake);

@@ -38,9 +38,7 @@ static mr_status make_room(write_queue *queue, size_t size) {
     if (queue->capacity - queue->end >= size) return MR_OK;
     size_t capacity = queue->capacity == 0 ? CAPACITY_FIRST : queue->capacity * 2;
     if (capacity < queue->end + size) capacity = queue->end + size;
-    void *data = queue->data;
-    MR_TRY(alloc_try_resize(&data, capacity));
-    queue->data = data;
+    MR_TRY(alloc_try_resize(&queue->data, capacity));
     queue->capacity = capacity;
     return MR_OK;
 }
@@ -50,9 +48,8 @@ mr_status write_queue_reserve_bodies(write_queue *queue, size_t more) {
     if (count <= queue->bodies_max) return MR_OK;
     uint32_t max = queue->bodies_max == 0 ? BODIES_FIRST : queue->bodies_max;
     while (max < count) max *= 2;
-    void *memory;
-    MR_TRY(alloc_try(max * sizeof(write_queue_body), &memory));
-    write_queue_body *bodies = memory;
+    write_queue_body *bodies;
+    MR_TRY(alloc_try(max * sizeof *bodies, &bodies));
     for (uint32_t i = queue->told; i != queue->last; i++) bodies[i & (max - 1)] = *body_at(queue, i);
     free(queue->bodies);
     queue->bodies = bodies;

@@ -20,6 +20,9 @@ typedef struct py_actor {
     PyObject *weak;
 } py_actor;
 
+_Static_assert(offsetof(py_actor, id) == offsetof(py_ref, ref) && sizeof(mr_actor) == sizeof(mr_ref),
+               "py_ref_hash and py_ref_compare read ids of actors, too");
+
 typedef struct plan { /* parameters of a method call: from its options, or else its entry */
     py_submit_signature signature;
     int num_returns;
@@ -234,12 +237,11 @@ static PyGetSetDef method_getset[] = {
 };
 
 static PyMethodDef method_methods[] = {
-    {"remote", (PyCFunction)(void (*)(void))method_remote, METH_FASTCALL | METH_KEYWORDS,
+    {"remote", PY_CORE_FAST(method_remote), METH_FASTCALL | METH_KEYWORDS,
      "Calls the method in the actor's process; returns an ObjectRef at once."},
-    {"options", (PyCFunction)(void (*)(void))method_with_options, METH_VARARGS | METH_KEYWORDS,
-     "The same method with other options."},
-    {"_remote", (PyCFunction)(void (*)(void))py_submit_with, METH_VARARGS | METH_KEYWORDS, NULL},
-    {"bind", (PyCFunction)(void (*)(void))py_submit_later, METH_VARARGS | METH_KEYWORDS,
+    {"options", PY_CORE_FAST(method_with_options), METH_VARARGS | METH_KEYWORDS, "The same method with other options."},
+    {"_remote", PY_CORE_FAST(py_submit_with), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"bind", PY_CORE_FAST(py_submit_later), METH_VARARGS | METH_KEYWORDS,
      "A node of a graph that is run later (miniray.dag)."},
     {NULL},
 };
@@ -317,13 +319,12 @@ PyObject *py_actor_new(mr_actor id, PyObject *class_name, PyObject *methods) {
         mr_actor_release(core.mr, id);
         return NULL;
     }
-    made->id = id;
-    made->generation = core.generation;
-    made->holds = true;
-    made->class_name = Py_XNewRef(class_name);
-    made->methods = Py_XNewRef(methods);
-    made->recent = NULL;
-    made->weak = NULL;
+    *made = (py_actor){.ob_base = made->ob_base,
+                       .id = id,
+                       .generation = core.generation,
+                       .holds = true,
+                       .class_name = Py_XNewRef(class_name),
+                       .methods = Py_XNewRef(methods)};
     if (methods != NULL) remember(id, class_name, methods);
     return (PyObject *)made;
 }
@@ -409,23 +410,6 @@ static PyObject *py_actor_repr(PyObject *self) {
     return text;
 }
 
-static Py_hash_t py_actor_hash(PyObject *self) {
-    const uint64_t *word = ((py_actor *)self)->id.word;
-    Py_hash_t hash = (Py_hash_t)(word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ word[1]);
-    return hash == -1 ? -2 : hash;
-}
-
-static PyObject *py_actor_compare(PyObject *left, PyObject *right, int how) {
-    if (Py_TYPE(left) != &py_actor_type || Py_TYPE(right) != &py_actor_type || (how != Py_EQ && how != Py_NE))
-        Py_RETURN_NOTIMPLEMENTED;
-    const uint64_t *a = ((py_actor *)left)->id.word, *b = ((py_actor *)right)->id.word;
-    return PyBool_FromLong((a[0] == b[0] && a[1] == b[1]) == (how == Py_EQ));
-}
-
-static PyObject *py_actor_reduce(PyObject *self, PyObject *none) {
-    return py_core_call(PY_CORE_reduce_inside, "(O)", self);
-}
-
 static PyObject *py_actor_dir(PyObject *self, PyObject *none) {
     if (!learn((py_actor *)self)) return NULL;
     PyObject *methods = ((py_actor *)self)->methods;
@@ -439,7 +423,7 @@ static PyObject *py_actor_id_object(PyObject *self, void *none) {
 }
 
 static PyMethodDef py_actor_methods[] = {
-    {"__reduce__", py_actor_reduce, METH_NOARGS, NULL},
+    {"__reduce__", py_ref_reduce, METH_NOARGS, NULL},
     {"__dir__", py_actor_dir, METH_NOARGS, NULL},
     {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, "ActorHandle[Counter], for annotations."},
     {NULL},
@@ -457,8 +441,8 @@ PyTypeObject py_actor_type = {
     .tp_dealloc = py_actor_dealloc,
     .tp_weaklistoffset = offsetof(py_actor, weak),
     .tp_repr = py_actor_repr,
-    .tp_hash = py_actor_hash,
-    .tp_richcompare = py_actor_compare,
+    .tp_hash = py_ref_hash,
+    .tp_richcompare = py_ref_compare,
     .tp_getattro = py_actor_getattr,
     .tp_methods = py_actor_methods,
     .tp_getset = py_actor_getset,

@@ -43,7 +43,7 @@ static bool has_signal(void *user) {
 
 /* init(address, num_workers, num_gpus, resources, store_bytes, namespace, command of a worker, executable of the node)
  */
-PyObject *py_context_init(PyObject *module, PyObject *args) {
+static PyObject *init(PyObject *module, PyObject *args) {
     mr_options options = MR_INIT(mr_options);
     unsigned long long store_bytes = 0;
     PyObject *worker;
@@ -70,7 +70,7 @@ PyObject *py_context_init(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyObject *py_context_shutdown(PyObject *module, PyObject *none) {
+static PyObject *shut_down(PyObject *module, PyObject *none) {
     mr_context *mr = core.mr;
     if (mr == NULL || core.calls > 0) Py_RETURN_NONE; /* the node ends a worker */
     py_core_set_context(NULL);
@@ -88,22 +88,24 @@ PyObject *py_context_shutdown(PyObject *module, PyObject *none) {
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
-PyObject *py_context_is_initialized(PyObject *module, PyObject *none) { return PyBool_FromLong(core.mr != NULL); }
+static PyObject *is_initialized(PyObject *module, PyObject *none) { return PyBool_FromLong(core.mr != NULL); }
 
-PyObject *py_context_address(PyObject *module, PyObject *none) {
+/* That of the node; None: not running. */
+static PyObject *address(PyObject *module, PyObject *none) {
     return core.mr == NULL ? Py_NewRef(Py_None) : PyUnicode_FromString(mr_address(core.mr));
 }
 
-/* The parent's context is not used: its threads are not in this process. It is left unchanged. */
-PyObject *py_context_forked(PyObject *module, PyObject *none) {
+/* In a child process that the program forked. The parent's context is not used: its threads are not in this process. It
+ * is left unchanged. */
+static PyObject *forked(PyObject *module, PyObject *none) {
     if (core.mr != NULL) py_core_set_context(NULL);
     core.waiting = 0;
     py_output_forked();
     Py_RETURN_NONE;
 }
 
-/* In a worker and in a zygote mr_init does not return. */
-PyObject *py_context_serve(PyObject *module, PyObject *none) {
+/* A worker's main loop; returns only if it could not begin. In a worker and in a zygote mr_init does not return. */
+static PyObject *serve(PyObject *module, PyObject *none) {
     mr_options options = MR_OPTIONS(mr_options, .fork = py_fork_of_workers());
     mr_context *mr = NULL;
     mr_on_describe(py_stack_describe, NULL);
@@ -118,7 +120,7 @@ PyObject *py_context_serve(PyObject *module, PyObject *none) {
 
 /* serve_calls(seconds or None): runs received calls, or waits. False: the runtime has ended. A short wait keeps
  * the GIL, as in get. */
-PyObject *py_context_serve_calls(PyObject *module, PyObject *timeout) {
+static PyObject *serve_calls(PyObject *module, PyObject *timeout) {
     enum { SOON_US = 1, SLICE_US = 1000 * 1000 }; /* interval of checks for signals */
     double seconds = timeout == Py_None ? 1e9 : PyFloat_AsDouble(timeout);
     if (seconds == -1 && PyErr_Occurred()) return NULL;
@@ -129,12 +131,12 @@ PyObject *py_context_serve_calls(PyObject *module, PyObject *timeout) {
     return PyBool_FromLong(status != MR_CLOSED);
 }
 
-PyObject *py_context_make_way(PyObject *module, PyObject *none) {
+static PyObject *make_way(PyObject *module, PyObject *none) {
     if (core.mr != NULL) mr_yield_cpu(core.mr);
     Py_RETURN_NONE;
 }
 
-PyObject *py_context_wake_server(PyObject *module, PyObject *none) {
+static PyObject *wake_server(PyObject *module, PyObject *none) {
     if (core.mr != NULL) mr_serve_wake(core.mr);
     Py_RETURN_NONE;
 }
@@ -142,7 +144,7 @@ PyObject *py_context_wake_server(PyObject *module, PyObject *none) {
 /* ---- Objects. */
 
 /* put(value): another owner (_owner=) would change nothing, for the node owns named objects. */
-PyObject *py_context_put(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+static PyObject *put(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     PyObject *value = count > 0 ? args[0] : NULL;
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
         PyObject *name = PyTuple_GET_ITEM(names, i);
@@ -172,7 +174,7 @@ PyObject *py_context_put(PyObject *module, PyObject *const *args, Py_ssize_t cou
 }
 
 /* cancel(ref, force, recursive) */
-PyObject *py_context_cancel(PyObject *module, PyObject *args) {
+static PyObject *cancel(PyObject *module, PyObject *args) {
     PyObject *object;
     int force, recursive;
     if (!PyArg_ParseTuple(args, "Opp", &object, &force, &recursive)) return NULL;
@@ -195,7 +197,7 @@ PyObject *py_context_cancel(PyObject *module, PyObject *args) {
 /* ---- Actors. */
 
 /* kill(actor, no_restart) */
-PyObject *py_context_kill(PyObject *module, PyObject *args) {
+static PyObject *kill_actor(PyObject *module, PyObject *args) {
     PyObject *object;
     int for_good;
     if (!PyArg_ParseTuple(args, "Op", &object, &for_good)) return NULL;
@@ -212,7 +214,7 @@ PyObject *py_context_kill(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyObject *py_context_get_actor(PyObject *module, PyObject *args) {
+static PyObject *get_actor(PyObject *module, PyObject *args) {
     const char *name, *name_space;
     if (!PyArg_ParseTuple(args, "sz", &name, &name_space)) return NULL;
     mr_context *mr = py_core_context();
@@ -224,24 +226,26 @@ PyObject *py_context_get_actor(PyObject *module, PyObject *args) {
     return py_actor_found(id);
 }
 
-PyObject *py_context_current_actor(PyObject *module, PyObject *none) {
+static PyObject *current_actor(PyObject *module, PyObject *none) {
     if (core.actor.word[0] == 0 && core.actor.word[1] == 0) Py_RETURN_NONE;
     return py_actor_borrowed(core.actor);
 }
 
-PyObject *py_context_calls(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(core.calls); }
+/* The number of calls that this process has begun to run. */
+static PyObject *calls(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(core.calls); }
 
-PyObject *py_context_call(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(py_reply_number()); }
+/* The number of the running call, and whether it is cancelled. */
+static PyObject *call(PyObject *module, PyObject *none) { return PyLong_FromUnsignedLongLong(py_reply_number()); }
 
-PyObject *py_context_is_cancelled(PyObject *module, PyObject *none) { return PyBool_FromLong(py_reply_is_cancelled()); }
+static PyObject *is_cancelled(PyObject *module, PyObject *none) { return PyBool_FromLong(py_reply_is_cancelled()); }
 
-PyObject *py_context_set_local(PyObject *module, PyObject *on) {
+static PyObject *set_local(PyObject *module, PyObject *on) {
     core.is_local = PyObject_IsTrue(on) == 1;
     Py_RETURN_NONE;
 }
 
-/* local_actor(id, class_name, methods) */
-PyObject *py_context_local_actor(PyObject *module, PyObject *args) {
+/* local_actor(id, class_name, methods): in local mode, an actor that no node knows */
+static PyObject *local_actor(PyObject *module, PyObject *args) {
     const char *bytes;
     Py_ssize_t size;
     PyObject *class_name, *methods;
@@ -306,7 +310,7 @@ static PyObject *create(const creation *creation, PyObject *stack, PyObject *nam
 /* create_actor(class_name, (code, inside), (num_cpus, num_gpus, resources, max_restarts, max_task_retries, name,
  * namespace, detached, placement group, bundle), args, kwargs, methods, the same for others): other threads run while
  * the node is asked. */
-PyObject *py_context_create_actor(PyObject *module, PyObject *args) {
+static PyObject *create_actor(PyObject *module, PyObject *args) {
     creation given = {.options = MR_INIT(mr_actor_options)};
     mr_actor_options *options = &given.options;
     PyObject *stack = NULL, *names = NULL, *handle = NULL;
@@ -326,3 +330,28 @@ PyObject *py_context_create_actor(PyObject *module, PyObject *args) {
     Py_XDECREF(names);
     return handle;
 }
+
+PyMethodDef py_context_functions[] = {
+    {"put", PY_CORE_FAST(put), METH_FASTCALL | METH_KEYWORDS,
+     "put(value)\n--\n\nStores a value; returns its ObjectRef, which many tasks may use."},
+    {"init", init, METH_VARARGS, NULL},
+    {"shutdown", shut_down, METH_NOARGS, NULL},
+    {"is_initialized", is_initialized, METH_NOARGS, "Whether init() has been called and shutdown() has not."},
+    {"address", address, METH_NOARGS, NULL},
+    {"forked", forked, METH_NOARGS, NULL},
+    {"serve", serve, METH_NOARGS, NULL},
+    {"cancel", cancel, METH_VARARGS, NULL},
+    {"serve_calls", serve_calls, METH_O, NULL},
+    {"make_way", make_way, METH_NOARGS, NULL},
+    {"wake_server", wake_server, METH_NOARGS, NULL},
+    {"kill", kill_actor, METH_VARARGS, NULL},
+    {"get_actor", get_actor, METH_VARARGS, NULL},
+    {"current_actor", current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},
+    {"calls", calls, METH_NOARGS, NULL},
+    {"call", call, METH_NOARGS, NULL},
+    {"is_cancelled", is_cancelled, METH_NOARGS, NULL},
+    {"set_local", set_local, METH_O, NULL},
+    {"local_actor", local_actor, METH_VARARGS, NULL},
+    {"create_actor", create_actor, METH_VARARGS, NULL},
+    {NULL},
+};

@@ -69,22 +69,10 @@ static PyObject *numpy_attribute(const char *name) {
     return found;
 }
 
-static PyObject *shape_of(const mr_tensor *tensor) {
-    PyObject *shape = PyTuple_New(tensor->dims);
-    for (int i = 0; shape != NULL && i < tensor->dims; i++) {
-        PyObject *length = PyLong_FromLongLong(tensor->shape[i]);
-        if (length == NULL)
-            Py_CLEAR(shape);
-        else
-            PyTuple_SET_ITEM(shape, i, length);
-    }
-    return shape;
-}
-
 /* A tensor in place, or made through Python. */
 static PyObject *py_decode_array_slowly(decoder *decoder, const mr_tensor *tensor) {
     PyObject *dtype = py_numpy_dtype(tensor->dtype), *array = NULL;
-    PyObject *shape = dtype == NULL ? NULL : shape_of(tensor);
+    PyObject *shape = dtype == NULL ? NULL : py_numpy_shape(tensor->shape, tensor->dims);
     PyObject *memory = shape == NULL
                            ? NULL
                            : memory_of(decoder, tensor->data, tensor->bytes, tensor->tensor_kind == MR_NUMPY_WRITABLE);
@@ -106,7 +94,8 @@ static PyObject *py_decode_array(decoder *decoder, const mr_tensor *tensor) {
 }
 
 static PyObject *make_tensor(const mr_tensor *tensor, PyObject *memory) {
-    return py_core_call(PY_CORE_tensor_in, "(ONi)", memory, shape_of(tensor), (int)tensor->dtype);
+    return py_core_call(PY_CORE_tensor_in, "(ONi)", memory, py_numpy_shape(tensor->shape, tensor->dims),
+                        (int)tensor->dtype);
 }
 
 /* A tensor that is made through Python, or whose memory another one may write. */
@@ -141,31 +130,27 @@ static PyObject *py_decode_tensor(decoder *decoder, const mr_value *value) {
 
 /* ---- Containers. */
 
+/* Decodes the places of a new list or tuple, which is moved. */
+static PyObject *fill(decoder *decoder, mr_iter *iter, PyObject *made, PyObject **places, Py_ssize_t count) {
+    mr_value item;
+    for (Py_ssize_t at = 0; at < count && mr_iter_next(iter, &item); at++)
+        if ((places[at] = py_decode(decoder, &item)) == NULL) {
+            Py_DECREF(made);
+            return NULL;
+        }
+    return made;
+}
+
 static PyObject *py_decode_list(decoder *decoder, const mr_value *value) {
-    Py_ssize_t count = (Py_ssize_t)mr_value_count(value), at = 0;
+    Py_ssize_t count = (Py_ssize_t)mr_value_count(value);
     PyObject *list = PyList_New(count);
     mr_iter iter = mr_value_iter(value);
-    for (mr_value item; list != NULL && at < count && mr_iter_next(&iter, &item); at++) {
-        PyObject *object = py_decode(decoder, &item);
-        if (object == NULL)
-            Py_CLEAR(list);
-        else
-            PyList_SET_ITEM(list, at, object);
-    }
-    return list;
+    return list == NULL ? NULL : fill(decoder, &iter, list, ((PyListObject *)list)->ob_item, count);
 }
 
 static PyObject *py_decode_tuple_from(decoder *decoder, mr_iter *iter, Py_ssize_t count) {
     PyObject *tuple = PyTuple_New(count);
-    Py_ssize_t at = 0;
-    for (mr_value item; tuple != NULL && at < count && mr_iter_next(iter, &item); at++) {
-        PyObject *object = py_decode(decoder, &item);
-        if (object == NULL)
-            Py_CLEAR(tuple);
-        else
-            PyTuple_SET_ITEM(tuple, at, object);
-    }
-    return tuple;
+    return tuple == NULL ? NULL : fill(decoder, iter, tuple, ((PyTupleObject *)tuple)->ob_item, count);
 }
 
 static PyObject *py_decode_dict(decoder *decoder, const mr_value *value) {

@@ -211,24 +211,12 @@ static int plain_dict(py_encoder *encoder, PyObject *dict, mr_arg *out, int dept
 }
 
 static int dtype_of(const char *format) {
+    static const char letters[] = "?bhilqBHILQefd";
+    static const int8_t dtypes[] = {MR_BOOL, MR_I8,  MR_I16, MR_I32, MR_I64, MR_I64, MR_U8,
+                                    MR_U16,  MR_U32, MR_U64, MR_U64, MR_F16, MR_F32, MR_F64};
     if (format == NULL || format[0] == '\0' || format[1] != '\0') return -1;
-    switch (format[0]) {
-    case '?': return MR_BOOL;
-    case 'b': return MR_I8;
-    case 'h': return MR_I16;
-    case 'i': return MR_I32;
-    case 'l':
-    case 'q': return MR_I64;
-    case 'B': return MR_U8;
-    case 'H': return MR_U16;
-    case 'I': return MR_U32;
-    case 'L':
-    case 'Q': return MR_U64;
-    case 'e': return MR_F16;
-    case 'f': return MR_F32;
-    case 'd': return MR_F64;
-    default: return -1;
-    }
+    const char *letter = strchr(letters, format[0]);
+    return letter == NULL ? -1 : dtypes[letter - letters];
 }
 
 static int plain_numbers(py_encoder *encoder, mr_dtype dtype, int tensor_kind, const void *data, int dims,
@@ -478,8 +466,7 @@ bool py_encoder_regain(const py_encoder_away *away) {
     PyEval_RestoreThread(away->thread);
     core.waiting--;
     if (core.generation == away->generation) return true;
-    PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread submitted a task or call");
-    return false;
+    return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread submitted a task or call") != NULL;
 }
 
 mr_status py_encoder_put(py_encoder *encoder, PyObject *object, const mr_arg *arg, bool much, mr_ref *out) {

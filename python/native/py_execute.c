@@ -57,9 +57,8 @@ static bool read_names(mr_call *call, size_t first, size_t *count, PyObject **na
     --*count;
     if (*names == NULL) return false;
     if ((size_t)PyTuple_GET_SIZE(*names) <= *count) return true;
-    PyErr_Format(PyExc_ValueError, "malformed call: %zd keyword names for %zu arguments", PyTuple_GET_SIZE(*names),
-                 *count);
-    return false;
+    return PyErr_Format(PyExc_ValueError, "malformed call: %zd keyword names for %zu arguments",
+                        PyTuple_GET_SIZE(*names), *count) != NULL;
 }
 
 static bool stack_init(stack *stack, mr_call *call, size_t first) {
@@ -85,12 +84,20 @@ static size_t positional(const stack *stack) {
 
 /* ---- Answers. */
 
-/* The set exception becomes the failure of the call. */
-static mr_status answer_exception(mr_call *call) {
+/* The set exception, which is cleared; owned. */
+static PyObject *take_exception(void) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != NULL) PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+}
+
+/* The set exception becomes the failure of the call. */
+static mr_status answer_exception(mr_call *call) {
+    PyObject *value = take_exception();
     PyObject *told = py_core_call(PY_CORE_describe_failure, "(Os)", value, mr_call_name(call));
     const char *message, *detail;
     Py_ssize_t size;
@@ -102,9 +109,7 @@ static mr_status answer_exception(mr_call *call) {
         status = mr_fail(call, "an exception that cannot be formatted");
     }
     Py_XDECREF(told);
-    Py_XDECREF(type);
     Py_XDECREF(value);
-    Py_XDECREF(traceback);
     return status;
 }
 
@@ -147,11 +152,7 @@ static mr_status answer_with_each(mr_call *call, PyObject *result, size_t count)
 
 /* The body called os.fork, and this is the child: it ends here, as a program that returns. */
 static mr_status answer_in_child(mr_call *call, PyObject *result) {
-    PyObject *type = NULL, *error = NULL, *traceback = NULL;
-    if (result == NULL) PyErr_Fetch(&type, &error, &traceback);
-    if (result == NULL) PyErr_NormalizeException(&type, &error, &traceback);
-    if (traceback != NULL) PyException_SetTraceback(error, traceback);
-    py_core_call(PY_CORE_end_child, "(sO)", mr_call_name(call), error == NULL ? Py_None : error);
+    py_core_call(PY_CORE_end_child, "(sN)", mr_call_name(call), result == NULL ? take_exception() : Py_NewRef(Py_None));
     _exit(EXIT_FAILURE); /* it could not print the error */
 }
 

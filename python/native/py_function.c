@@ -343,12 +343,12 @@ static PyObject *py_function_reduce(PyObject *self, PyObject *none) {
 }
 
 static PyMethodDef py_function_methods[] = {
-    {"remote", (PyCFunction)(void (*)(void))py_function_remote, METH_FASTCALL | METH_KEYWORDS,
+    {"remote", PY_CORE_FAST(py_function_remote), METH_FASTCALL | METH_KEYWORDS,
      "Runs the function in a worker; returns an ObjectRef at once."},
-    {"options", (PyCFunction)(void (*)(void))py_function_with_options, METH_VARARGS | METH_KEYWORDS,
+    {"options", PY_CORE_FAST(py_function_with_options), METH_VARARGS | METH_KEYWORDS,
      "The same function with other options."},
-    {"_remote", (PyCFunction)(void (*)(void))py_submit_with, METH_VARARGS | METH_KEYWORDS, NULL},
-    {"bind", (PyCFunction)(void (*)(void))py_submit_later, METH_VARARGS | METH_KEYWORDS,
+    {"_remote", PY_CORE_FAST(py_submit_with), METH_VARARGS | METH_KEYWORDS, NULL},
+    {"bind", PY_CORE_FAST(py_submit_later), METH_VARARGS | METH_KEYWORDS,
      "A node of a graph that is run later (miniray.dag)."},
     {"__reduce__", py_function_reduce, METH_NOARGS, NULL},
     {NULL},
@@ -366,9 +366,8 @@ static PyGetSetDef py_function_getset[] = {
 };
 
 PyTypeObject py_function_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.RemoteFunction",
-    .tp_basicsize = sizeof(py_function),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    PY_CORE_CLASS("miniray.RemoteFunction", py_function, Py_TPFLAGS_HAVE_GC,
+                  "A function that runs in workers: `f.remote(…)` calls it."),
     .tp_new = py_function_new,
     .tp_dealloc = py_function_dealloc,
     .tp_traverse = py_function_traverse,
@@ -380,5 +379,4 @@ PyTypeObject py_function_type = {
     .tp_getset = py_function_getset,
     .tp_dictoffset = offsetof(py_function, dict),
     .tp_weaklistoffset = offsetof(py_function, weak),
-    .tp_doc = "A function that runs in workers: `f.remote(…)` calls it.",
 };

@@ -4,19 +4,16 @@
 py_core_state core;
 
 PyObject *py_core_helper_get(py_core_helper which) {
-    static const char *const names[] = {
-#define X(name, module) #name,
-        PY_CORE_HELPERS(X)
-#undef X
-    };
-    static const char *const modules[] = {
-#define X(name, module) module,
+    static const struct {
+        const char *name, *module;
+    } helpers[] = {
+#define X(name, module) {#name, module},
         PY_CORE_HELPERS(X)
 #undef X
     };
     if (core.helpers[which] == NULL) {
-        PyObject *module = PyImport_ImportModule(modules[which]);
-        core.helpers[which] = module == NULL ? NULL : PyObject_GetAttrString(module, names[which]);
+        PyObject *module = PyImport_ImportModule(helpers[which].module);
+        core.helpers[which] = module == NULL ? NULL : PyObject_GetAttrString(module, helpers[which].name);
         Py_XDECREF(module);
     }
     return core.helpers[which];
@@ -45,12 +42,12 @@ PyObject *py_core_list(const void *items, size_t count, size_t size, PyObject *(
 }
 
 void py_core_append(PyObject **list, PyObject *item) {
-    if (item == NULL || PyList_Append(*list, item) != 0) Py_CLEAR(*list);
+    if (*list != NULL && (item == NULL || PyList_Append(*list, item) != 0)) Py_CLEAR(*list);
     Py_XDECREF(item);
 }
 
 void py_core_insert(PyObject **dict, PyObject *key, PyObject *item) {
-    if (key == NULL || item == NULL || PyDict_SetItem(*dict, key, item) != 0) Py_CLEAR(*dict);
+    if (*dict != NULL && (key == NULL || item == NULL || PyDict_SetItem(*dict, key, item) != 0)) Py_CLEAR(*dict);
     Py_XDECREF(key);
     Py_XDECREF(item);
 }

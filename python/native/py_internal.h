@@ -60,6 +60,8 @@
     X(raise_ps, "miniray.ps.errors")                   \
     X(tensor_in, "miniray._serialize.torch")
 
+typedef unsigned long long ull; /* "K" of Py_BuildValue */
+
 typedef enum py_core_helper {
 #define X(name, module) PY_CORE_##name,
     PY_CORE_HELPERS(X)
@@ -115,10 +117,14 @@ extern py_core_state core;
         core.waiting--;                   \
     } while (0)
 
-/* The fields of every type whose objects only the extension creates. */
-#define PY_CORE_TYPE(name, struct_type, doc)                                            \
+/* The fields of every type; and of those whose objects only the extension creates. */
+#define PY_CORE_CLASS(name, struct_type, flags, doc)                                    \
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = name, .tp_basicsize = sizeof(struct_type), \
-                                .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .tp_doc = doc
+                                .tp_flags = Py_TPFLAGS_DEFAULT | (flags), .tp_doc = doc
+#define PY_CORE_TYPE(name, struct_type, doc) PY_CORE_CLASS(name, struct_type, Py_TPFLAGS_DISALLOW_INSTANTIATION, doc)
+
+/* A function with arguments as for vectorcall or with keywords, in a table of functions. */
+#define PY_CORE_FAST(function) (PyCFunction)(void (*)(void))(function)
 
 /* The function, borrowed; its module is imported at its first use. NULL with an exception. */
 PyObject *py_core_helper_get(py_core_helper which);
@@ -132,7 +138,8 @@ void py_core_report(py_core_helper which, PyObject *done);
 /* A list of the results of `of` for `count` consecutive items, of `size` bytes each. NULL with an exception. */
 PyObject *py_core_list(const void *items, size_t count, size_t size, PyObject *(*of)(const void *item));
 
-/* Add to a list or dict. Key and item are moved; NULL of any: an exception is set, and the container becomes NULL. */
+/* Add to a list or dict. Key and item are moved; NULL of any: an exception is set, and the container becomes NULL. To
+ * NULL nothing is added. */
 void py_core_append(PyObject **list, PyObject *item);
 void py_core_insert(PyObject **dict, PyObject *key, PyObject *item);
 

@@ -22,39 +22,18 @@
 #include "python/native/py_train.h"
 #include "python/native/py_wait.h"
 
-#define FAST(function) (PyCFunction)(void (*)(void))(function)
-
 static PyMethodDef functions[] = {
-    {"get", FAST(py_wait_get), METH_FASTCALL | METH_KEYWORDS,
+    {"get", PY_CORE_FAST(py_wait_get), METH_FASTCALL | METH_KEYWORDS,
      "get(object_refs, *, timeout=None)\n--\n\nThe value of an ObjectRef, or a list of the values of a list; waits for "
      "it."},
-    {"wait", FAST(py_wait_wait), METH_FASTCALL | METH_KEYWORDS,
+    {"wait", PY_CORE_FAST(py_wait_wait), METH_FASTCALL | METH_KEYWORDS,
      "wait(object_refs, *, num_returns=1, timeout=None, fetch_local=True)\n--\n\n"
      "Waits until num_returns objects are ready: ([ready], [not ready])."},
-    {"put", FAST(py_context_put), METH_FASTCALL | METH_KEYWORDS,
-     "put(value)\n--\n\nStores a value; returns its ObjectRef, which many tasks may use."},
-    {"init", py_context_init, METH_VARARGS, NULL},
-    {"shutdown", py_context_shutdown, METH_NOARGS, NULL},
-    {"is_initialized", py_context_is_initialized, METH_NOARGS,
-     "Whether init() has been called and shutdown() has not."},
-    {"address", py_context_address, METH_NOARGS, NULL},
-    {"forked", py_context_forked, METH_NOARGS, NULL},
-    {"serve", py_context_serve, METH_NOARGS, NULL},
-    {"cancel", py_context_cancel, METH_VARARGS, NULL},
     {"interrupt_is_due", py_interrupt_is_due, METH_NOARGS, NULL},
-    {"serve_calls", py_context_serve_calls, METH_O, NULL},
-    {"make_way", py_context_make_way, METH_NOARGS, NULL},
-    {"wake_server", py_context_wake_server, METH_NOARGS, NULL},
-    {"kill", py_context_kill, METH_VARARGS, NULL},
-    {"get_actor", py_context_get_actor, METH_VARARGS, NULL},
-    {"current_actor", py_context_current_actor, METH_NOARGS, "The handle of the actor that this process is, or None."},
     {"look", py_inspect_ask, METH_VARARGS, NULL},
     {"trace", py_inspect_trace, METH_VARARGS, NULL},
     {"gpu_ids", py_inspect_gpu_ids, METH_NOARGS, NULL},
     {"facts", py_inspect_facts, METH_O, NULL},
-    {"calls", py_context_calls, METH_NOARGS, NULL},
-    {"call", py_context_call, METH_NOARGS, NULL},
-    {"is_cancelled", py_context_is_cancelled, METH_NOARGS, NULL},
     {"placement_create", py_placement_create, METH_VARARGS, NULL},
     {"placement_wait", py_placement_wait, METH_VARARGS, NULL},
     {"placement_remove", py_placement_remove, METH_O, NULL},
@@ -63,9 +42,6 @@ static PyMethodDef functions[] = {
     {"stream_next", py_stream_next, METH_VARARGS, NULL},
     {"stream_peek", py_stream_peek, METH_O, NULL},
     {"stream_ended", py_stream_ended, METH_O, NULL},
-    {"set_local", py_context_set_local, METH_O, NULL},
-    {"local_actor", py_context_local_actor, METH_VARARGS, NULL},
-    {"create_actor", py_context_create_actor, METH_VARARGS, NULL},
     {"shard_indices", py_train_shard_indices, METH_VARARGS, NULL},
     {"model_server", py_model_server, METH_VARARGS, NULL},
     {"have_methods", py_model_have_methods, METH_VARARGS, NULL},
@@ -103,6 +79,7 @@ PyMODINIT_FUNC PyInit__core(void) {
                                         "Inbox",     "Trainer",     "Logbook"};
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL) return NULL;
+    if (PyModule_AddFunctions(module, py_context_functions) != 0) goto drop;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (PyType_Ready(types[i]) != 0) goto drop;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

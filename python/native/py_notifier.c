@@ -48,8 +48,7 @@ static box *box_new(void) {
     int fd = box == NULL ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0) {
         free(box);
-        PyErr_SetFromErrno(PyExc_OSError);
-        return NULL;
+        return PyErr_SetFromErrno(PyExc_OSError), NULL;
     }
     pthread_mutex_init(&box->lock, NULL);
     box->fd = fd;
@@ -66,17 +65,10 @@ static void unlink_waiting(note *note) {
 
 static note *note_new(box *box, PyObject *thing) {
     note *made = calloc(1, sizeof *made);
-    if (made == NULL) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    made->box = box;
-    made->thing = Py_NewRef(thing);
-    made->needed = true;
+    if (made == NULL) return PyErr_NoMemory(), NULL;
     atomic_fetch_add(&box->users, 1);
     pthread_mutex_lock(&box->lock);
-    made->next = box->waiting;
-    made->before = &box->waiting;
+    *made = (struct note){box->waiting, &box->waiting, box, Py_NewRef(thing), true};
     if (made->next != NULL) made->next->before = &made->next;
     box->waiting = made;
     pthread_mutex_unlock(&box->lock);
@@ -244,13 +236,10 @@ static PyMethodDef py_notifier_methods[] = {
 };
 
 PyTypeObject py_notifier_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Inbox",
-    .tp_basicsize = sizeof(py_notifier),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    PY_CORE_CLASS("miniray._core.Inbox", py_notifier, 0, "Results for an event loop, announced by a file descriptor."),
     .tp_new = py_notifier_new,
     .tp_dealloc = py_notifier_dealloc,
     .tp_weaklistoffset = offsetof(py_notifier, weak),
     .tp_methods = py_notifier_methods,
     .tp_as_number = &py_notifier_number,
-    .tp_doc = "Results for an event loop, announced by a file descriptor.",
 };

@@ -95,6 +95,13 @@ PyObject *py_numpy_dtype(mr_dtype dtype) {
     return core.dtypes[dtype];
 }
 
+PyObject *py_numpy_shape(const int64_t *lengths, int dims) {
+    PyObject *shape = PyTuple_New(dims);
+    for (int i = 0; shape != NULL && i < dims; i++) PyTuple_SET_ITEM(shape, i, PyLong_FromLongLong(lengths[i]));
+    if (PyErr_Occurred()) Py_CLEAR(shape);
+    return shape;
+}
+
 bool py_numpy_look(PyObject *object, mr_tensor *out) {
     if (interface() == NULL) return false;
     const py_numpy *seen = (const py_numpy *)object;

@@ -11,6 +11,9 @@
 /* numpy.dtype of those numbers, borrowed; NumPy is imported. NULL with an exception. */
 PyObject *py_numpy_dtype(mr_dtype dtype);
 
+/* A tuple of the lengths. NULL with an exception. */
+PyObject *py_numpy_shape(const int64_t *lengths, int dims);
+
 /* The memory of an object of exactly the type numpy.ndarray, borrowed. False, without an exception: it is not
  * contiguous, or its dtype is not supported, or NumPy's interface is not used. */
 bool py_numpy_look(PyObject *array, mr_tensor *out);

@@ -19,10 +19,10 @@ static struct py_output {
     pthread_cond_t changed;
     pthread_t thread;
     bool running, ending;
-    part *first, *last;
+    part *first, **end;
     size_t bytes;   /* that wait */
     size_t dropped; /* dropped bytes that were not reported yet */
-} printer = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} printer = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .end = &printer.first};
 
 /* ---- Showing. */
 
@@ -53,7 +53,8 @@ static void *print_main(void *none) {
         if (printer.first == NULL && printer.dropped == 0) break;
         part *first = printer.first;
         size_t dropped = printer.dropped;
-        printer.first = printer.last = NULL;
+        printer.first = NULL;
+        printer.end = &printer.first;
         printer.bytes = printer.dropped = 0;
         pthread_mutex_unlock(&printer.lock);
         show_all(first, dropped);
@@ -83,11 +84,8 @@ static void keep(int fd, const char *text, size_t size) {
     }
     *made = (part){.fd = fd, .size = size};
     memcpy(made->text, text, size);
-    if (printer.last == NULL)
-        printer.first = made;
-    else
-        printer.last->next = made;
-    printer.last = made;
+    *printer.end = made;
+    printer.end = &made->next;
     printer.bytes += size;
 }
 
@@ -114,5 +112,7 @@ void py_output_end(void) {
 }
 
 void py_output_forked(void) {
-    printer = (struct py_output){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    static const struct py_output fresh = {
+        .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .end = &printer.first};
+    printer = fresh;
 }

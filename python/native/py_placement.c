@@ -13,8 +13,8 @@ bool py_placement_read(const char *bytes, Py_ssize_t size, mr_placement_group *o
         memcpy(out->word, bytes, sizeof out->word);
         return true;
     }
-    PyErr_Format(PyExc_ValueError, "the id of a placement group has %zu bytes, not %zd", sizeof out->word, size);
-    return false;
+    return PyErr_Format(PyExc_ValueError, "the id of a placement group has %zu bytes, not %zd", sizeof out->word,
+                        size) != NULL;
 }
 
 static bool read_name(PyObject *name, mr_placement_group *out) {

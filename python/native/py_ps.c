@@ -39,80 +39,84 @@ bool py_ps_enter(py_ps_connection *self) {
 
 void py_ps_leave(py_ps_connection *self) { self->calls--; }
 
-enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, FIRST_US = 500 * 1000 };
+enum { SLICE_US = 50 * 1000, SLICE_MAX_US = 1000 * 1000, QUESTION_US = 500 * 1000 };
 
-/* Each slice is longer than the one before: a question to the scheduler is asked anew in each. */
-static mr_status wait_in_slices(py_ps_connection *self, py_ps_wait_fn *wait, void *what, double timeout_s) {
-    int64_t deadline_us = py_wait_deadline_us(timeout_s);
-    for (int64_t most_us = SLICE_US;; most_us = most_us < SLICE_MAX_US ? 2 * most_us : most_us) {
-        int64_t slice_us = py_wait_left_us(deadline_us, most_us);
-        mr_status status;
-        PY_CORE_WITHOUT_GIL(status = wait(self->ps, what, slice_us));
-        if (status != MR_TIMEOUT || slice_us == 0) return status;
-        if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
+py_ps_wait py_ps_wait_begin(PyObject *connection, double timeout_s) {
+    py_ps_connection *self = (py_ps_connection *)connection;
+    if ((timeout_s == -1 && PyErr_Occurred()) || (self != NULL && !py_ps_enter(self)))
+        return (py_ps_wait){.status = MR_CANCELLED};
+    return (py_ps_wait){.connection = self,
+                        .ps = self == NULL ? NULL : self->ps,
+                        .deadline_us = py_wait_deadline_us(timeout_s),
+                        .most_us = (self == NULL ? QUESTION_US : SLICE_US) / 2,
+                        .status = MR_TIMEOUT};
+}
+
+/* Whether the slice that has ended was the last one. */
+static bool is_over(py_ps_wait *wait) {
+    bool late = wait->connection == NULL ? py_wait_left_us(wait->deadline_us, 1) == 0 : wait->slice_us == 0;
+    if (wait->status == MR_TIMEOUT && !late && PyErr_CheckSignals() != 0) wait->status = MR_CANCELLED;
+    return wait->status != MR_TIMEOUT || late;
+}
+
+/* Each slice is longer than the one before: a question to the scheduler is asked anew in each. Work that begins anew
+ * with every slice ends so, and an interrupt does not take longer than before. */
+bool py_ps_wait_next(py_ps_wait *wait) {
+    if (wait->thread != NULL) PyEval_RestoreThread(wait->thread);
+    if (wait->thread == NULL ? wait->status != MR_TIMEOUT : is_over(wait)) {
+        if (wait->connection != NULL) py_ps_leave(wait->connection);
+        return false;
     }
-}
-
-mr_status py_ps_patiently(py_ps_connection *self, py_ps_wait_fn *wait, void *what, double timeout_s) {
-    if (!py_ps_enter(self)) return MR_CANCELLED;
-    mr_status status = wait_in_slices(self, wait, what, timeout_s);
-    py_ps_leave(self);
-    return status;
-}
-
-mr_status py_ps_wait(PyObject *connection, py_ps_wait_fn *wait, void *what, PyObject *timeout) {
-    double timeout_s = PyFloat_AsDouble(timeout);
-    if (timeout_s == -1 && PyErr_Occurred()) return MR_CANCELLED;
-    return py_ps_patiently((py_ps_connection *)connection, wait, what, timeout_s);
-}
-
-/* Work that begins anew with every slice has more time in each: so it ends, and an interrupt does not take longer than
- * before. MR_CANCELLED: an exception is set. */
-static mr_status try_again(py_ps_ask_fn *ask, const char *address, double timeout_s, void *out) {
-    int64_t deadline_us = py_wait_deadline_us(timeout_s);
-    for (int64_t most_us = FIRST_US;; most_us *= 2) {
-        int64_t slice_us = py_wait_left_us(deadline_us, most_us);
-        mr_status status;
-        PY_CORE_WITHOUT_GIL(status = ask(address, slice_us, out));
-        if (status != MR_TIMEOUT || py_wait_left_us(deadline_us, 1) == 0) return status;
-        if (PyErr_CheckSignals() != 0) return MR_CANCELLED;
-    }
+    if (wait->connection == NULL || wait->most_us < SLICE_MAX_US) wait->most_us *= 2;
+    wait->slice_us = py_wait_left_us(wait->deadline_us, wait->most_us);
+    wait->thread = PyEval_SaveThread();
+    return true;
 }
 
 bool py_ps_ask(PyObject *args, py_ps_ask_fn *ask, void *out) {
     const char *address;
     double timeout_s;
     if (!PyArg_ParseTuple(args, "zd", &address, &timeout_s)) return false;
-    mr_status status = try_again(ask, address, timeout_s, out);
-    if (status != MR_OK) py_ps_raise(status);
-    return status == MR_OK;
+    py_ps_wait wait = py_ps_wait_begin(NULL, timeout_s);
+    while (py_ps_wait_next(&wait)) wait.status = ask(address, wait.slice_us, out);
+    if (wait.status != MR_OK) py_ps_raise(wait.status);
+    return wait.status == MR_OK;
+}
+
+struct timespec py_ps_until(double timeout_s) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t ns = now.tv_nsec + (int64_t)(timeout_s * 1e9);
+    return (struct timespec){.tv_sec = now.tv_sec + ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
 /* ---- Life. */
 
-typedef struct site {
-    int rank;
-    mr_ps *ps;
-} site;
-
-static mr_status ask_number(const char *address, int64_t timeout_us, void *what) {
-    site *site = what;
-    return mr_ps_connect(address, site->rank, timeout_us, &site->ps);
+static void init(py_ps_connection *self) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->news, &attributes);
+    pthread_condattr_destroy(&attributes);
+    self->messages_end = &self->messages;
+    self->notified_end = &self->notified;
+    self->pid = getpid();
 }
 
 PyObject *py_ps_connect(PyObject *module, PyObject *args) {
     const char *address;
     double timeout_s;
-    site site = {0};
-    if (!PyArg_ParseTuple(args, "zid", &address, &site.rank, &timeout_s)) return NULL;
+    int rank;
+    if (!PyArg_ParseTuple(args, "zid", &address, &rank, &timeout_s)) return NULL;
     py_ps_connection *self = (py_ps_connection *)py_ps_connection_type.tp_alloc(&py_ps_connection_type, 0);
     if (self == NULL) return NULL;
-    self->pid = getpid();
-    mr_status status = try_again(ask_number, address, timeout_s, &site);
-    self->ps = site.ps;
-    if (status == MR_OK) return (PyObject *)self;
+    init(self);
+    py_ps_wait wait = py_ps_wait_begin(NULL, timeout_s);
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_connect(address, rank, wait.slice_us, &self->ps);
+    if (wait.status == MR_OK) return (PyObject *)self;
     Py_DECREF(self);
-    return py_ps_raise(status);
+    return py_ps_raise(wait.status);
 }
 
 static void end(py_ps_connection *self) {
@@ -122,9 +126,8 @@ static void end(py_ps_connection *self) {
     self->ps = NULL;
     if (self->pid == getpid()) PY_CORE_WITHOUT_GIL(mr_ps_close(ps)); /* a fork has no thread to close it */
     py_ps_tickets_end(self);
-    if (self->pid == getpid()) py_ps_callback_queue_ring_all(self->callback_queue);
-    py_ps_message_queue_destroy(self->message_queue);
-    self->message_queue = NULL;
+    if (self->pid == getpid()) py_ps_slips_ring(self);
+    py_ps_messages_drop(self);
 }
 
 static PyObject *close_(PyObject *object, PyObject *none) {
@@ -138,7 +141,9 @@ static PyObject *close_(PyObject *object, PyObject *none) {
 static void dealloc(PyObject *object) {
     py_ps_connection *self = (py_ps_connection *)object;
     end(self);
-    py_ps_callback_queue_destroy(self->callback_queue);
+    py_ps_slips_free(self);
+    if (self->pid == getpid()) pthread_cond_destroy(&self->news); /* in a fork its waiting threads are gone */
+    pthread_mutex_destroy(&self->lock);
     Py_XDECREF(self->failed_text);
     Py_TYPE(object)->tp_free(object);
 }
@@ -158,7 +163,6 @@ static PyObject *get_info(PyObject *object, void *none) {
 static PyObject *get_traffic(PyObject *object, void *none) {
     py_ps_connection *self = (py_ps_connection *)object;
     mr_ps_push_stats traffic;
-    typedef unsigned long long ull;
     if (!py_ps_enter(self)) return NULL;
     mr_ps_push_stats_get(self->ps, &traffic);
     py_ps_leave(self);
@@ -199,15 +203,12 @@ static bool has_failed(py_ps_connection *self) {
     return true;
 }
 
-static mr_status wait_begin(mr_ps *ps, void *step, int64_t timeout_us) { return mr_ps_begin(ps, timeout_us, step); }
-static mr_status wait_left(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_leave(ps, timeout_us); }
-static mr_status wait_settle(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_flush(ps, timeout_us); }
-
 /* begin(timeout) → the step */
 static PyObject *begin(PyObject *object, PyObject *timeout) {
     uint64_t step = 0;
-    mr_status status = py_ps_wait(object, wait_begin, &step, timeout);
-    if (status != MR_OK) return py_ps_raise(status);
+    py_ps_wait wait = py_ps_wait_begin(object, PyFloat_AsDouble(timeout));
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_begin(wait.ps, wait.slice_us, &step);
+    if (wait.status != MR_OK) return py_ps_raise(wait.status);
     py_ps_tickets_sweep((py_ps_connection *)object);
     return PyLong_FromUnsignedLongLong(step);
 }
@@ -223,88 +224,74 @@ static PyObject *end_step(PyObject *object, PyObject *none) {
 
 /* leave(timeout): later rounds do without this rank */
 static PyObject *leave_rounds(PyObject *object, PyObject *timeout) {
-    return py_ps_outcome(py_ps_wait(object, wait_left, NULL, timeout));
+    py_ps_wait wait = py_ps_wait_begin(object, PyFloat_AsDouble(timeout));
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_leave(wait.ps, wait.slice_us);
+    return py_ps_outcome(wait.status);
 }
 
 /* settle(timeout): waits until everything is acknowledged, or raises the error */
 static PyObject *settle(PyObject *object, PyObject *timeout) {
-    mr_status status = py_ps_wait(object, wait_settle, NULL, timeout);
-    return status == MR_OK && has_failed((py_ps_connection *)object) ? NULL : py_ps_outcome(status);
+    py_ps_wait wait = py_ps_wait_begin(object, PyFloat_AsDouble(timeout));
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_flush(wait.ps, wait.slice_us);
+    return wait.status == MR_OK && has_failed((py_ps_connection *)object) ? NULL : py_ps_outcome(wait.status);
 }
 
 /* ---- Data. */
 
-typedef struct cut {
-    uint64_t *sizes; /* owned */
-    uint32_t count;
-} cut;
-
-static mr_status wait_cut(mr_ps *ps, void *what, int64_t timeout_us) {
-    const cut *cut = what;
-    return mr_ps_dataset_define(ps, cut->sizes, cut->count, timeout_us);
-}
-
-static bool read_sizes(PyObject *list, cut *out) {
-    Py_ssize_t count = PyList_GET_SIZE(list);
-    out->sizes = PyMem_Calloc((size_t)count + 1, sizeof *out->sizes);
-    out->count = count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
-    if (out->sizes == NULL) PyErr_NoMemory();
-    for (Py_ssize_t i = 0; out->sizes != NULL && i < count && !PyErr_Occurred(); i++)
-        out->sizes[i] = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(list, i));
-    return !PyErr_Occurred();
+/* Owned; NULL with an exception. */
+static uint64_t *read_sizes(PyObject *list, Py_ssize_t count) {
+    uint64_t *sizes = PyMem_Calloc((size_t)count + 1, sizeof *sizes);
+    if (sizes == NULL) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; sizes != NULL && i < count && !PyErr_Occurred(); i++)
+        sizes[i] = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(list, i));
+    if (!PyErr_Occurred()) return sizes;
+    PyMem_Free(sizes);
+    return NULL;
 }
 
 /* cut([size], timeout) */
 static PyObject *cut_data(PyObject *object, PyObject *args) {
-    py_ps_connection *self = (py_ps_connection *)object;
     PyObject *list;
     double timeout_s;
-    cut cut = {0};
     if (!PyArg_ParseTuple(args, "O!d", &PyList_Type, &list, &timeout_s)) return NULL;
-    mr_status status = read_sizes(list, &cut) ? py_ps_patiently(self, wait_cut, &cut, timeout_s) : MR_CANCELLED;
-    PyMem_Free(cut.sizes);
-    return py_ps_outcome(status);
-}
-
-typedef struct want {
-    uint64_t batch;
-    mr_ps_data_batch piece;
-} want;
-
-static mr_status wait_piece(mr_ps *ps, void *what, int64_t timeout_us) {
-    want *want = what;
-    return mr_ps_dataset_next(ps, want->batch, timeout_us, &want->piece);
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    uint64_t *sizes = read_sizes(list, count);
+    if (sizes == NULL) return NULL;
+    uint32_t number = count > UINT32_MAX ? UINT32_MAX : (uint32_t)count;
+    py_ps_wait wait = py_ps_wait_begin(object, timeout_s);
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_dataset_define(wait.ps, sizes, number, wait.slice_us);
+    PyMem_Free(sizes);
+    return py_ps_outcome(wait.status);
 }
 
 /* piece(batch, timeout) → (shard, epoch, from, to) */
 static PyObject *piece(PyObject *object, PyObject *args) {
-    typedef unsigned long long ull;
-    ull batch;
+    unsigned long long batch;
     double timeout_s;
     if (!PyArg_ParseTuple(args, "Kd", &batch, &timeout_s)) return NULL;
-    want want = {.batch = batch};
-    mr_status status = py_ps_patiently((py_ps_connection *)object, wait_piece, &want, timeout_s);
-    if (status != MR_OK) return py_ps_raise(status);
-    return Py_BuildValue("IKKK", want.piece.shard, (ull)want.piece.epoch, (ull)want.piece.from, (ull)want.piece.to);
+    mr_ps_data_batch found;
+    py_ps_wait wait = py_ps_wait_begin(object, timeout_s);
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_dataset_next(wait.ps, batch, wait.slice_us, &found);
+    if (wait.status != MR_OK) return py_ps_raise(wait.status);
+    return Py_BuildValue("IKKK", found.shard, (ull)found.epoch, (ull)found.from, (ull)found.to);
 }
-
-static mr_status wait_back(mr_ps *ps, void *none, int64_t timeout_us) { return mr_ps_dataset_leave(ps, timeout_us); }
 
 /* hand_back(timeout) */
 static PyObject *hand_back(PyObject *object, PyObject *timeout) {
-    return py_ps_outcome(py_ps_wait(object, wait_back, NULL, timeout));
+    py_ps_wait wait = py_ps_wait_begin(object, PyFloat_AsDouble(timeout));
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_dataset_leave(wait.ps, wait.slice_us);
+    return py_ps_outcome(wait.status);
 }
 
 /* ---- Tables. */
-
-static mr_status wait_tables(mr_ps *ps, void *out, int64_t timeout_us) { return mr_ps_tables(ps, timeout_us, out); }
 
 static PyObject *name_of(const void *item) { return PyUnicode_FromString(*(const char *const *)item); }
 
 static PyObject *tables(PyObject *object, PyObject *timeout) {
     mr_ps_table_list *found;
-    mr_status status = py_ps_wait(object, wait_tables, &found, timeout);
-    if (status != MR_OK) return py_ps_raise(status);
+    py_ps_wait wait = py_ps_wait_begin(object, PyFloat_AsDouble(timeout));
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_tables(wait.ps, wait.slice_us, &found);
+    if (wait.status != MR_OK) return py_ps_raise(wait.status);
     PyObject *list = py_core_list(found->names, found->count, sizeof *found->names, name_of);
     mr_ps_table_list_free(found);
     return list;
@@ -343,9 +330,9 @@ PyObject *py_ps_map(PyObject *module, PyObject *args) {
     mr_ps_cluster_map *map;
     if (!py_ps_ask(args, ask_map, &map)) return NULL;
     PyObject *made =
-        Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (unsigned long long)map->number, "generation",
-                      (unsigned long long)map->generation, "checkpoint", (unsigned long long)map->checkpoint, "ranks",
-                      map->info.ranks, "replicas", map->info.replicas, "slots",
+        Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (ull)map->number, "generation",
+                      (ull)map->generation, "checkpoint", (ull)map->checkpoint, "ranks", map->info.ranks, "replicas",
+                      map->info.replicas, "slots",
                       py_core_list(map->slots, map->slot_count, sizeof *map->slots, slot_of), "hot", hot_of(map),
                       "servers", servers_of(map));
     mr_ps_cluster_map_free(map);

@@ -13,11 +13,16 @@
 #pragma once
 #include "python/native/py_internal.h"
 
+#include <pthread.h>
+#include <time.h>
+
 #include "miniray/ps.h"
 #include "python/native/py_ps_keys.h"
 
 typedef struct py_ps_ticket py_ps_ticket;
 typedef struct py_ps_memory py_ps_memory;
+typedef struct py_ps_slip py_ps_slip;
+typedef struct py_ps_message py_ps_message;
 
 typedef struct py_ps_connection {
     PyObject_HEAD mr_ps *ps;     /* owned; NULL: closed */
@@ -27,10 +32,13 @@ typedef struct py_ps_connection {
     py_ps_ticket *first, *final; /* owned: under way */
     mr_status failed;            /* of a dropped ticket; MR_OK: none */
     PyObject *failed_text;       /* owned; NULL: none */
-    struct py_ps_message_queue
-        *message_queue;     /* owned: requests of other processes (py_ps_control.h); NULL: none handled */
-    py_ps_memory *memories; /* memory of Python arrays (py_ps_memory.c) */
-    struct py_ps_callback_queue *callback_queue; /* owned: requests with a callback (py_ps_callback.h); NULL: none */
+    py_ps_memory *memories;      /* memory of Python arrays (py_ps_memory.c) */
+    pthread_mutex_t lock;        /* of the following, to which threads of the library add */
+    pthread_cond_t news;         /* with CLOCK_MONOTONIC */
+    /* owned: requests of other processes (py_ps_control.h) */
+    py_ps_message *messages, **messages_end;
+    /* owned: requests with a callback (py_ps_callback.h) */
+    py_ps_slip *pending, *notified, **notified_end;
 } py_ps_connection;
 
 typedef struct py_ps_table {
@@ -72,11 +80,24 @@ PyObject *py_ps_map(PyObject *module, PyObject *args);        /* (address or Non
 bool py_ps_enter(py_ps_connection *connection);
 void py_ps_leave(py_ps_connection *connection);
 
-/* A waiting call of the library: in slices without the GIL, so that signals are handled. MR_CANCELLED: an exception is
- * set. */
-typedef mr_status py_ps_wait_fn(mr_ps *ps, void *what, int64_t timeout_us);
-mr_status py_ps_patiently(py_ps_connection *connection, py_ps_wait_fn *wait, void *what, double timeout_s);
-mr_status py_ps_wait(PyObject *connection, py_ps_wait_fn *wait, void *what, PyObject *timeout); /* likewise */
+/* A waiting call of the library, in slices without the GIL: signals are handled between them.
+ *
+ *     py_ps_wait wait = py_ps_wait_begin(connection, timeout_s);
+ *     while (py_ps_wait_next(&wait)) wait.status = mr_ps_flush(wait.ps, wait.slice_us);
+ *
+ * `status` is then the outcome of the last call; MR_CANCELLED: an exception is set. */
+typedef struct py_ps_wait {
+    py_ps_connection *connection; /* borrowed, entered; NULL: a scheduler is asked */
+    mr_ps *ps;                    /* of the connection */
+    int64_t deadline_us, slice_us, most_us;
+    mr_status status;
+    PyThreadState *thread; /* while the GIL is released; else NULL */
+} py_ps_wait;
+
+/* -1 with an exception, of PyFloat_AsDouble, is a timeout that ends the wait at once. */
+py_ps_wait py_ps_wait_begin(PyObject *connection, double timeout_s);
+bool py_ps_wait_next(py_ps_wait *wait);
+struct timespec py_ps_until(double timeout_s); /* when a wait for `news` ends */
 
 /* The answer of a scheduler, asked without the GIL; args: (address or None, timeout in s). False with an exception. */
 typedef mr_status py_ps_ask_fn(const char *address, int64_t timeout_us, void *out);
@@ -87,8 +108,8 @@ PyObject *py_ps_raise(mr_status status);                      /* with the text o
 PyObject *py_ps_raise_text(mr_status status, PyObject *text); /* NULL */
 
 /* Tables, for methods of the connection. */
-PyObject *py_ps_table_create(PyObject *connection,
-                             PyObject *args); /* (name, timeout, options: miniray/ps/_table_options.py) */
+/* (name, timeout, options: miniray/ps/_table_options.py) */
+PyObject *py_ps_table_create(PyObject *connection, PyObject *args);
 PyObject *py_ps_table_open(PyObject *connection, PyObject *args);
 PyObject *py_ps_hyperparameters(void); /* ((name, text), …) of all optimizers; NULL with an exception */
 

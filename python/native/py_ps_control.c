@@ -1,31 +1,20 @@
 /* py_ps_control.c — see py_ps_control.h. */
 #include "python/native/py_ps_control.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
-
-#include "python/native/py_wait.h"
 
 static const char capsule_name[] = "miniray.ps.request";
 
 /* ---- Barriers and reports. */
 
-typedef struct barrier {
+PyObject *py_ps_barrier(PyObject *object, PyObject *args) {
     const char *name;
     int group;
-} barrier;
-
-static mr_status wait_barrier(mr_ps *ps, void *what, int64_t timeout_us) {
-    const barrier *barrier = what;
-    return mr_ps_barrier(ps, barrier->name, barrier->group, timeout_us);
-}
-
-PyObject *py_ps_barrier(PyObject *object, PyObject *args) {
-    barrier barrier;
     double timeout_s;
-    if (!PyArg_ParseTuple(args, "sid", &barrier.name, &barrier.group, &timeout_s)) return NULL;
-    return py_ps_outcome(py_ps_patiently((py_ps_connection *)object, wait_barrier, &barrier, timeout_s));
+    if (!PyArg_ParseTuple(args, "sid", &name, &group, &timeout_s)) return NULL;
+    py_ps_wait wait = py_ps_wait_begin(object, timeout_s);
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_barrier(wait.ps, name, group, wait.slice_us);
+    return py_ps_outcome(wait.status);
 }
 
 PyObject *py_ps_report(PyObject *object, PyObject *args) {
@@ -59,16 +48,6 @@ PyObject *py_ps_send(PyObject *object, PyObject *args) {
     return PyLong_FromUnsignedLongLong(ticket.v);
 }
 
-typedef struct question {
-    mr_ps_ticket ticket;
-    mr_ps_responses *responses;
-} question;
-
-static mr_status wait_responses(mr_ps *ps, void *what, int64_t timeout_us) {
-    question *question = what;
-    return mr_ps_responses_wait(ps, question->ticket, timeout_us, &question->responses);
-}
-
 static PyObject *response_of(const void *item) {
     const mr_ps_response *response = item;
     return Py_BuildValue("(iIiiy#)", response->from.role, response->from.number, (int)response->status, response->head,
@@ -76,14 +55,14 @@ static PyObject *response_of(const void *item) {
 }
 
 PyObject *py_ps_responses(PyObject *object, PyObject *args) {
-    question question = {.responses = NULL};
     unsigned long long ticket;
     double timeout_s;
+    mr_ps_responses *found;
     if (!PyArg_ParseTuple(args, "Kd", &ticket, &timeout_s)) return NULL;
-    question.ticket.v = ticket;
-    mr_status status = py_ps_patiently((py_ps_connection *)object, wait_responses, &question, timeout_s);
-    if (status != MR_OK) return py_ps_raise(status);
-    mr_ps_responses *found = question.responses;
+    py_ps_wait wait = py_ps_wait_begin(object, timeout_s);
+    while (py_ps_wait_next(&wait))
+        wait.status = mr_ps_responses_wait(wait.ps, (mr_ps_ticket){ticket}, wait.slice_us, &found);
+    if (wait.status != MR_OK) return py_ps_raise(wait.status);
     PyObject *list = py_core_list(found->list, found->count, sizeof *found->list, response_of);
     mr_ps_responses_free(found);
     return list;
@@ -91,98 +70,68 @@ PyObject *py_ps_responses(PyObject *object, PyObject *args) {
 
 /* ---- Receiving. */
 
-typedef struct queued_message {
-    struct queued_message *next;
+struct py_ps_message {
+    py_ps_message *next;
     int app;
     mr_ps_message *message;
-} queued_message;
-
-struct py_ps_message_queue {
-    pthread_mutex_t lock;
-    pthread_cond_t news;
-    queued_message *first, **end;
 };
 
 /* On a thread of the library. Without memory the request is not answered, and its sender gets a timeout. */
 static void put(void *context, mr_ps_message *message) {
-    struct py_ps_message_queue *message_queue = context;
+    py_ps_connection *self = context;
     mr_ps_request request;
-    queued_message *queued_message = malloc(sizeof *queued_message);
-    if (queued_message == NULL) return;
+    py_ps_message *queued = malloc(sizeof *queued);
+    if (queued == NULL) return;
     mr_ps_message_get(message, &request);
-    *queued_message = (struct queued_message){.app = request.app, .message = message};
-    pthread_mutex_lock(&message_queue->lock);
-    *message_queue->end = queued_message;
-    message_queue->end = &queued_message->next;
-    pthread_cond_broadcast(&message_queue->news);
-    pthread_mutex_unlock(&message_queue->lock);
+    *queued = (py_ps_message){.app = request.app, .message = message};
+    pthread_mutex_lock(&self->lock);
+    *self->messages_end = queued;
+    self->messages_end = &queued->next;
+    pthread_cond_broadcast(&self->news);
+    pthread_mutex_unlock(&self->lock);
 }
 
 /* The first for this app; with the lock. */
-static mr_ps_message *take(struct py_ps_message_queue *message_queue, int app) {
-    for (queued_message **at = &message_queue->first; *at != NULL; at = &(*at)->next) {
-        queued_message *queued_message = *at;
-        if (queued_message->app != app) continue;
-        mr_ps_message *message = queued_message->message;
-        *at = queued_message->next;
-        if (message_queue->end == &queued_message->next) message_queue->end = at;
-        free(queued_message);
+static mr_ps_message *take(py_ps_connection *self, int app) {
+    for (py_ps_message **at = &self->messages; *at != NULL; at = &(*at)->next) {
+        py_ps_message *queued = *at;
+        if (queued->app != app) continue;
+        mr_ps_message *message = queued->message;
+        *at = queued->next;
+        if (self->messages_end == &queued->next) self->messages_end = at;
+        free(queued);
         return message;
     }
     return NULL;
 }
 
-static mr_ps_message *await(struct py_ps_message_queue *message_queue, int app, int64_t timeout_us) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t ns = until.tv_nsec + timeout_us % 1000000 * 1000;
-    until.tv_sec += timeout_us / 1000000 + ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
-    pthread_mutex_lock(&message_queue->lock);
-    mr_ps_message *message = take(message_queue, app);
-    while (message == NULL && pthread_cond_timedwait(&message_queue->news, &message_queue->lock, &until) == 0)
-        message = take(message_queue, app);
-    pthread_mutex_unlock(&message_queue->lock);
+static mr_ps_message *await(py_ps_connection *self, int app, double timeout_s) {
+    struct timespec until = py_ps_until(timeout_s);
+    pthread_mutex_lock(&self->lock);
+    mr_ps_message *message = take(self, app);
+    while (message == NULL && pthread_cond_timedwait(&self->news, &self->lock, &until) == 0) message = take(self, app);
+    pthread_mutex_unlock(&self->lock);
     return message;
-}
-
-static struct py_ps_message_queue *create(void) {
-    struct py_ps_message_queue *message_queue = calloc(1, sizeof *message_queue);
-    pthread_condattr_t attributes;
-    if (message_queue == NULL) return NULL;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&message_queue->lock, NULL);
-    pthread_cond_init(&message_queue->news, &attributes);
-    pthread_condattr_destroy(&attributes);
-    message_queue->end = &message_queue->first;
-    return message_queue;
 }
 
 static void drop(mr_ps_message *message) {
     if (mr_ps_respond(message, 0, NULL, 0) != MR_OK) return; /* freed all the same */
 }
 
-void py_ps_message_queue_destroy(struct py_ps_message_queue *message_queue) {
-    if (message_queue == NULL) return;
-    for (queued_message *queued_message = message_queue->first, *next; queued_message != NULL; queued_message = next) {
-        next = queued_message->next;
-        drop(queued_message->message);
-        free(queued_message);
+void py_ps_messages_drop(py_ps_connection *self) {
+    for (py_ps_message *queued; (queued = self->messages) != NULL; free(queued)) {
+        self->messages = queued->next;
+        drop(queued->message);
     }
-    pthread_cond_destroy(&message_queue->news);
-    pthread_mutex_destroy(&message_queue->lock);
-    free(message_queue);
+    self->messages_end = &self->messages;
 }
 
 PyObject *py_ps_handle(PyObject *object, PyObject *number) {
     py_ps_connection *self = (py_ps_connection *)object;
     long app = PyLong_AsLong(number);
     if ((app == -1 && PyErr_Occurred()) || !py_ps_enter(self)) return NULL;
-    if (self->message_queue == NULL) self->message_queue = create();
-    mr_status status = MR_NOMEM;
-    if (self->message_queue != NULL)
-        PY_CORE_WITHOUT_GIL(status = mr_ps_handle(self->ps, (int)app, put, self->message_queue));
+    mr_status status;
+    PY_CORE_WITHOUT_GIL(status = mr_ps_handle(self->ps, (int)app, put, self));
     py_ps_leave(self);
     return status == MR_NOMEM ? PyErr_NoMemory() : py_ps_outcome(status);
 }
@@ -193,10 +142,9 @@ PyObject *py_ps_receive(PyObject *object, PyObject *args) {
     py_ps_connection *self = (py_ps_connection *)object;
     int app;
     double timeout_s;
-    mr_ps_message *message = NULL;
+    mr_ps_message *message;
     if (!PyArg_ParseTuple(args, "id", &app, &timeout_s) || !py_ps_enter(self)) return NULL;
-    if (self->message_queue != NULL)
-        PY_CORE_WITHOUT_GIL(message = await(self->message_queue, app, (int64_t)(timeout_s * 1e6)));
+    PY_CORE_WITHOUT_GIL(message = await(self, app, timeout_s));
     py_ps_leave(self);
     if (message == NULL) Py_RETURN_NONE;
     mr_ps_request request;
@@ -230,7 +178,7 @@ static PyObject *reports_of(const mr_ps_process *process) {
     for (uint32_t i = 0; reports != NULL && i < process->metric_count; i++) {
         const mr_ps_metric *report = &process->metrics[i];
         PyObject *item = Py_BuildValue("{s:d,s:d,s:K}", "value", report->value, "rate", report->rate, "count",
-                                       (unsigned long long)report->count);
+                                       (ull)report->count);
         py_core_insert(&reports, PyUnicode_FromString(report->key), item);
     }
     return reports;
@@ -243,13 +191,12 @@ static PyObject *process_of(const void *item) {
     return Py_BuildValue("{s:s,s:I,s:s,s:N,s:d,s:K,s:d,s:K,s:K,s:d,s:d,s:d,s:d,s:K,s:K,s:K,s:N}", "role",
                          roles[process->role], "number", process->number, "address", process->address, "here",
                          PyBool_FromLong(process->here), "silent", (double)process->silent_us / 1e6, "step",
-                         (unsigned long long)process->step, "steps_second", process->steps_second, "pushes",
-                         (unsigned long long)process->pushes, "pulls", (unsigned long long)process->pulls,
-                         "pushes_second", process->pushes_second, "pulls_second", process->pulls_second,
-                         "bytes_in_second", process->bytes_in_second, "bytes_out_second", process->bytes_out_second,
-                         "memory", (unsigned long long)process->memory, "memory_max",
-                         (unsigned long long)process->memory_max, "conflicts", (unsigned long long)process->conflicts,
-                         "metrics", reports_of(process));
+                         (ull)process->step, "steps_second", process->steps_second, "pushes", (ull)process->pushes,
+                         "pulls", (ull)process->pulls, "pushes_second", process->pushes_second, "pulls_second",
+                         process->pulls_second, "bytes_in_second", process->bytes_in_second, "bytes_out_second",
+                         process->bytes_out_second, "memory", (ull)process->memory, "memory_max",
+                         (ull)process->memory_max, "conflicts", (ull)process->conflicts, "metrics",
+                         reports_of(process));
 }
 
 static mr_status ask_processes(const char *address, int64_t timeout_us, void *out) {
@@ -273,8 +220,8 @@ static PyObject *table_of(const void *item) {
     return Py_BuildValue("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:s,s:K,s:K,s:K}", "name", table->name, "kind",
                          kinds[table->kind], "dtype", mr_dtype_name(table->dtype), "dim", table->dim, "arrays",
                          table->arrays, "optimizer", table->optimizer, "compression", table->compression, "consistency",
-                         table->consistency, "rows", (unsigned long long)table->rows, "bytes",
-                         (unsigned long long)table->bytes, "nonfinite", (unsigned long long)table->nonfinite);
+                         table->consistency, "rows", (ull)table->rows, "bytes", (ull)table->bytes, "nonfinite",
+                         (ull)table->nonfinite);
 }
 
 /* 0 means none. */
@@ -301,12 +248,10 @@ static PyObject *lines_of(const char *text) {
 
 static PyObject *reader_of(const void *item) {
     const mr_ps_data_reader *reader = item;
-    return Py_BuildValue("{s:I,s:I,s:K}", "rank", reader->rank, "shards", reader->shards, "items",
-                         (unsigned long long)reader->items);
+    return Py_BuildValue("{s:I,s:I,s:K}", "rank", reader->rank, "shards", reader->shards, "items", (ull)reader->items);
 }
 
 static PyObject *data_of(const mr_ps_dataset_state *data) {
-    typedef unsigned long long ull;
     if (data->shards == 0) Py_RETURN_NONE;
     return Py_BuildValue("{s:K,s:I,s:I,s:K,s:K,s:K,s:I,s:N}", "epoch", (ull)data->epoch, "shards", data->shards,
                          "shards_done", data->shards_done, "items", (ull)data->items, "items_given",
@@ -324,8 +269,8 @@ PyObject *py_ps_overview(PyObject *module, PyObject *args) {
     PyObject *made = Py_BuildValue("{s:N,s:N,s:{s:N,s:K,s:N,s:N,s:N,s:N,s:N,s:N},s:N,s:N,s:N}", "tables",
                                    py_core_list(all->tables, all->table_count, sizeof *all->tables, table_of), "data",
                                    data_of(&all->data), "checkpoints", "dir", text_of(all->folder), "newest",
-                                   (unsigned long long)all->checkpoint, "written", seconds_of(all->checkpoint_us),
-                                   "every", seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "failed",
+                                   (ull)all->checkpoint, "written", seconds_of(all->checkpoint_us), "every",
+                                   seconds_of(all->every_us), "making", PyBool_FromLong(all->making), "failed",
                                    PyBool_FromLong(all->checkpoint_failed), "error", text_of(all->checkpoint_error),
                                    "error_at", seconds_of(all->checkpoint_error_us), "stall", text_of(all->stall),
                                    "stall_since", seconds_of(all->stall_us), "stall_hint", lines_of(all->stall_hint));

@@ -17,5 +17,4 @@ PyObject *py_ps_answer(PyObject *module, PyObject *args);    /* (request, head, 
 PyObject *py_ps_processes(PyObject *module, PyObject *args); /* (address or None, timeout in s) → [dict] */
 PyObject *py_ps_overview(PyObject *module, PyObject *args);  /* likewise → a dict */
 
-void py_ps_message_queue_destroy(
-    struct py_ps_message_queue *message_queue); /* the connection was closed; NULL: no-op */
+void py_ps_messages_drop(py_ps_connection *connection); /* of a closed connection */

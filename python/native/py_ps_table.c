@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "python/native/py_numpy.h"
 #include "python/native/py_ps_callback.h"
 
 /* ---- Making and opening. */
@@ -52,22 +53,14 @@ drop:
     return NULL;
 }
 
-typedef struct wish {
-    const char *name;
-    const mr_ps_table_options *options; /* NULL: the table must exist */
+/* Options NULL: the table must exist. */
+static PyObject *obtain(PyObject *connection, const char *name, const mr_ps_table_options *options, double timeout_s) {
     mr_ps_table *table;
-} wish;
-
-static mr_status wait_table(mr_ps *ps, void *what, int64_t timeout_us) {
-    wish *wish = what;
-    return wish->options == NULL ? mr_ps_table_open(ps, wish->name, timeout_us, &wish->table)
-                                 : mr_ps_table_create(ps, wish->name, wish->options, timeout_us, &wish->table);
-}
-
-static PyObject *obtain(PyObject *connection, wish *wish, double timeout_s) {
-    py_ps_connection *self = (py_ps_connection *)connection;
-    mr_status status = py_ps_patiently(self, wait_table, wish, timeout_s);
-    return status == MR_OK ? wrap(self, wish->table) : py_ps_raise(status);
+    py_ps_wait wait = py_ps_wait_begin(connection, timeout_s);
+    while (py_ps_wait_next(&wait))
+        wait.status = options == NULL ? mr_ps_table_open(wait.ps, name, wait.slice_us, &table)
+                                      : mr_ps_table_create(wait.ps, name, options, wait.slice_us, &table);
+    return wait.status == MR_OK ? wrap(wait.connection, table) : py_ps_raise(wait.status);
 }
 
 /* ---- Hyperparameters: all of them alike, in the order of MR_PS_HYPERPARAMETERS. */
@@ -90,27 +83,20 @@ static bool read_hyperparameters(PyObject *given, mr_ps_table_options *o) {
 
 /* Adds them to the options of a table; the dictionary is owned, NULL with an exception. */
 static PyObject *with_hyperparameters(PyObject *options, const mr_ps_table_options *o) {
-    const struct {
-        const char *name;
-        float value;
-    } all[] = {
-#define X(name, ...) {#name, o->name},
-        MR_PS_HYPERPARAMETERS(X)
+#define X(name, ...) py_core_insert(&options, PyUnicode_FromString(#name), PyFloat_FromDouble((double)o->name));
+    MR_PS_HYPERPARAMETERS(X)
 #undef X
-    };
-    for (size_t i = 0; options != NULL && i < sizeof all / sizeof *all; i++)
-        py_core_insert(&options, PyUnicode_FromString(all[i].name), PyFloat_FromDouble((double)all[i].value));
     return options;
 }
 
 PyObject *py_ps_table_create(PyObject *connection, PyObject *args) {
     mr_ps_table_options o = MR_INIT(mr_ps_table_options);
     PyObject *list, *hyperparameters;
+    const char *name;
     double timeout_s;
-    wish wish = {.options = &o};
     int kind, dtype;
     unsigned long long first_key, last_key, seed, rows_max, age_max;
-    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfO!KfppIKKz)", &wish.name, &timeout_s, &kind, &dtype, &o.dim, &list,
+    if (!PyArg_ParseTuple(args, "sd(iiIOIpKKzzzzfO!KfppIKKz)", &name, &timeout_s, &kind, &dtype, &o.dim, &list,
                           &o.block, &o.ordered, &first_key, &last_key, &o.optimizer, &o.schedule, &o.initializer,
                           &o.compression, &o.rate, &PyTuple_Type, &hyperparameters, &seed, &o.clip_norm, &o.average,
                           &o.refuse_nan, &o.admit, &rows_max, &age_max, &o.consistency) ||
@@ -126,22 +112,22 @@ PyObject *py_ps_table_create(PyObject *connection, PyObject *args) {
     mr_ps_array *arrays = read_arrays(list, &o.array_count);
     if (arrays == NULL) return NULL;
     o.arrays = arrays;
-    PyObject *made = obtain(connection, &wish, timeout_s);
+    PyObject *made = obtain(connection, name, &o, timeout_s);
     PyMem_Free(arrays);
     return made;
 }
 
 PyObject *py_ps_table_open(PyObject *connection, PyObject *args) {
-    wish wish = {0};
+    const char *name;
     double timeout_s;
-    return PyArg_ParseTuple(args, "sd", &wish.name, &timeout_s) ? obtain(connection, &wish, timeout_s) : NULL;
+    return PyArg_ParseTuple(args, "sd", &name, &timeout_s) ? obtain(connection, name, NULL, timeout_s) : NULL;
 }
-
-static mr_status wait_drop(mr_ps *ps, void *table, int64_t timeout_us) { return mr_ps_table_drop(table, timeout_us); }
 
 static PyObject *drop(PyObject *object, PyObject *timeout) {
     py_ps_table *self = (py_ps_table *)object;
-    return py_ps_outcome(py_ps_wait((PyObject *)self->connection, wait_drop, self->table, timeout));
+    py_ps_wait wait = py_ps_wait_begin((PyObject *)self->connection, PyFloat_AsDouble(timeout));
+    while (py_ps_wait_next(&wait)) wait.status = mr_ps_table_drop(self->table, wait.slice_us);
+    return py_ps_outcome(wait.status);
 }
 
 static void dealloc(PyObject *object) {
@@ -155,10 +141,7 @@ static void dealloc(PyObject *object) {
 
 static PyObject *array_of(const void *item) {
     const mr_ps_array *array = item;
-    PyObject *shape = PyTuple_New(array->dims);
-    for (int k = 0; shape != NULL && k < array->dims; k++)
-        PyTuple_SET_ITEM(shape, k, PyLong_FromLongLong(array->shape[k]));
-    return shape == NULL ? NULL : Py_BuildValue("sN", array->name, shape);
+    return Py_BuildValue("sN", array->name, py_numpy_shape(array->shape, array->dims));
 }
 
 static PyObject *get_options(PyObject *object, void *none) {
@@ -169,12 +152,11 @@ static PyObject *get_options(PyObject *object, void *none) {
         "s:N,s:N,s:I,s:K,s:K,s:s}",
         "kind", kinds[o->kind], "dtype", mr_dtype_name(o->dtype), "dim", o->dim, "arrays",
         py_core_list(o->arrays, o->array_count, sizeof *o->arrays, array_of), "block", o->block, "ordered",
-        PyBool_FromLong(o->ordered), "first_key", (unsigned long long)o->first_key, "last_key",
-        (unsigned long long)o->last_key, "optimizer", o->optimizer, "schedule", o->schedule, "initializer",
-        o->initializer, "compression", o->compression, "lr", o->rate, "seed", (unsigned long long)o->seed, "clip_norm",
-        o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan", PyBool_FromLong(o->refuse_nan), "admit",
-        o->admit, "rows_max", (unsigned long long)o->rows_max, "age_max", (unsigned long long)o->age_max, "consistency",
-        o->consistency);
+        PyBool_FromLong(o->ordered), "first_key", (ull)o->first_key, "last_key", (ull)o->last_key, "optimizer",
+        o->optimizer, "schedule", o->schedule, "initializer", o->initializer, "compression", o->compression, "lr",
+        o->rate, "seed", (ull)o->seed, "clip_norm", o->clip_norm, "average", PyBool_FromLong(o->average), "refuse_nan",
+        PyBool_FromLong(o->refuse_nan), "admit", o->admit, "rows_max", (ull)o->rows_max, "age_max", (ull)o->age_max,
+        "consistency", o->consistency);
     return with_hyperparameters(options, o);
 }
 
@@ -212,6 +194,10 @@ static size_t measure(request *request) {
     py_ps_ticket *ticket = request->ticket;
     const mr_ps_table_options *options = &request->table->options;
     size_t item = mr_dtype_size(options->dtype), at = 0;
+    if (request->count > PY_PS_KEYS_MAX)
+        return PyErr_Format(PyExc_ValueError, "a request has %zu keys; the limit is %d", request->count,
+                            PY_PS_KEYS_MAX),
+               SIZE_MAX;
     if (options->kind == MR_PS_SPARSE) {
         ticket->row = options->dim * item;
         return request->count * ticket->row;
@@ -371,11 +357,7 @@ static PyObject *ask_keys(PyObject *object, PyObject *args) {
         !take(pushed, &ticket->pushed, false) || !take(wanted, &ticket->wanted, true))
         goto fini;
     request.count = (size_t)request.keys.len / sizeof(uint64_t);
-    size_t bytes =
-        request.count > PY_PS_KEYS_MAX
-            ? (PyErr_Format(PyExc_ValueError, "a request has %zu keys; the limit is %d", request.count, PY_PS_KEYS_MAX),
-               SIZE_MAX)
-            : measure(&request);
+    size_t bytes = measure(&request);
     if (bytes != SIZE_MAX && has_size(&ticket->pushed, bytes, "values") &&
         has_size(&ticket->wanted, bytes, "results") && sort(&request, bytes) && is_in_place(&request))
         made = send(&request, send_keys);

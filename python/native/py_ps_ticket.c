@@ -89,34 +89,22 @@ void py_ps_tickets_end(py_ps_connection *connection) {
         finish(connection->first, MR_CLOSED, "the connection was closed before this request completed");
 }
 
-typedef struct patience {
-    mr_ps_ticket number;
-    bool refused; /* by a server without memory, recently */
-} patience;
-
-static mr_status wait_ticket(mr_ps *ps, void *what, int64_t timeout_us) {
-    patience *patience = what;
-    return ask(ps, patience->number, timeout_us, &patience->refused);
-}
-
-/* Another thread waits for it, and takes the answer. */
-static mr_status wait_for_other(mr_ps *ps, void *self, int64_t timeout_us) {
-    enum { NAP_US = 1000 };
-    usleep(timeout_us < NAP_US ? (useconds_t)timeout_us : NAP_US);
-    return MR_OK;
-}
-
 static mr_status wait_here(py_ps_ticket *self, double timeout_s) {
-    mr_status status = MR_OK;
-    for (double waited_s = 0; self->is_waited && status == MR_OK; waited_s += 1e-3)
-        status = waited_s > timeout_s ? MR_TIMEOUT : py_ps_patiently(self->connection, wait_for_other, NULL, 1e-3);
-    if (self->is_over || status != MR_OK) return status;
-    patience patience = {.number = self->number};
+    enum { NAP_US = 1000 };
+    bool refused = false; /* by a server without memory, recently */
+    for (double waited_s = 0; self->is_waited; waited_s += 1e-6 * NAP_US) { /* another thread takes the answer */
+        if (waited_s > timeout_s) return MR_TIMEOUT;
+        if (!py_ps_enter(self->connection)) return MR_CANCELLED;
+        PY_CORE_WITHOUT_GIL(usleep(NAP_US));
+        py_ps_leave(self->connection);
+    }
+    if (self->is_over) return MR_OK;
     self->is_waited = true;
-    status = py_ps_patiently(self->connection, wait_ticket, &patience, timeout_s);
+    py_ps_wait wait = py_ps_wait_begin((PyObject *)self->connection, timeout_s);
+    while (py_ps_wait_next(&wait)) wait.status = ask(wait.ps, self->number, wait.slice_us, &refused);
     self->is_waited = false;
-    if (status != MR_TIMEOUT && status != MR_CANCELLED) finish(self, status, mr_last_error());
-    return status == MR_TIMEOUT && patience.refused ? MR_NOMEM : status;
+    if (wait.status != MR_TIMEOUT && wait.status != MR_CANCELLED) finish(self, wait.status, mr_last_error());
+    return wait.status == MR_TIMEOUT && refused ? MR_NOMEM : wait.status;
 }
 
 /* False: still under way, or, with MR_CANCELLED, an exception is set. */

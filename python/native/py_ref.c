@@ -64,8 +64,7 @@ static void py_ref_dealloc(PyObject *self) {
 
 bool py_ref_usable(PyObject *self) {
     if (core.mr != NULL && ((py_ref *)self)->generation == core.generation) return true;
-    PyErr_SetString(PyExc_RuntimeError, "this ObjectRef belongs to a runtime that was shut down");
-    return false;
+    return PyErr_Format(PyExc_RuntimeError, "this ObjectRef belongs to a runtime that was shut down") != NULL;
 }
 
 bool py_ref_encode(PyObject *self, mr_arg *out) {
@@ -100,21 +99,19 @@ static PyObject *py_ref_binary(PyObject *self, PyObject *none) {
     return PyBytes_FromStringAndSize(bytes, sizeof bytes);
 }
 
-static Py_hash_t py_ref_hash(PyObject *self) {
+Py_hash_t py_ref_hash(PyObject *self) {
     const uint64_t *word = ((py_ref *)self)->ref.word;
     Py_hash_t hash = (Py_hash_t)(word[0] * UINT64_C(0x9e3779b97f4a7c15) ^ word[1]);
     return hash == -1 ? -2 : hash;
 }
 
-static PyObject *py_ref_compare(PyObject *left, PyObject *right, int how) {
-    if (!py_ref_check(left) || !py_ref_check(right) || (how != Py_EQ && how != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+PyObject *py_ref_compare(PyObject *left, PyObject *right, int how) {
+    if (Py_TYPE(left) != Py_TYPE(right) || (how != Py_EQ && how != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
     const uint64_t *a = ((py_ref *)left)->ref.word, *b = ((py_ref *)right)->ref.word;
     return PyBool_FromLong((a[0] == b[0] && a[1] == b[1]) == (how == Py_EQ));
 }
 
-static PyObject *py_ref_reduce(PyObject *self, PyObject *none) {
-    return py_core_call(PY_CORE_reduce_inside, "(O)", self);
-}
+PyObject *py_ref_reduce(PyObject *self, PyObject *none) { return py_core_call(PY_CORE_reduce_inside, "(O)", self); }
 static PyObject *py_ref_await(PyObject *self) { return py_core_call(PY_CORE_await_ref, "(O)", self); }
 static PyObject *py_ref_future(PyObject *self, PyObject *none) { return py_core_call(PY_CORE_future_of, "(O)", self); }
 
@@ -188,9 +185,8 @@ static PyMethodDef py_ref_methods[] = {
 static PyAsyncMethods py_ref_async = {.am_await = py_ref_await};
 
 PyTypeObject py_ref_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray.ObjectRef",
-    .tp_basicsize = sizeof(py_ref),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    PY_CORE_CLASS("miniray.ObjectRef", py_ref, 0,
+                  "A future, or an object that was put: `miniray.get(ref)` gives its value."),
     .tp_new = py_ref_make,
     .tp_dealloc = py_ref_dealloc,
     .tp_repr = py_ref_repr,
@@ -198,5 +194,4 @@ PyTypeObject py_ref_type = {
     .tp_richcompare = py_ref_compare,
     .tp_methods = py_ref_methods,
     .tp_as_async = &py_ref_async,
-    .tp_doc = "A future, or an object that was put: `miniray.get(ref)` gives its value.",
 };

@@ -24,3 +24,8 @@ PyObject *py_ref_decode(const mr_value *value);        /* takes a reference of i
 void py_ref_made_by(PyObject *result, mr_actor actor); /* a reference, or a list of them; other objects are ignored */
 void py_ref_name_actor(PyObject *self); /* adds the actor, if known, to a set exception that an actor died */
 bool py_ref_usable(PyObject *self);     /* false with an exception: its context was shut down */
+
+/* Methods of ObjectRef and ActorHandle: both have an id of two words first. */
+Py_hash_t py_ref_hash(PyObject *self);
+PyObject *py_ref_compare(PyObject *left, PyObject *right, int how);
+PyObject *py_ref_reduce(PyObject *self, PyObject *none);

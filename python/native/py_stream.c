@@ -36,10 +36,8 @@ PyObject *py_stream_next(PyObject *module, PyObject *args) {
 }
 
 static bool peek(PyObject *object, mr_ref *out) {
-    if (!py_ref_check(object)) {
-        PyErr_Format(PyExc_TypeError, "a stream is an ObjectRef, not %s", Py_TYPE(object)->tp_name);
-        return false;
-    }
+    if (!py_ref_check(object))
+        return PyErr_Format(PyExc_TypeError, "a stream is an ObjectRef, not %s", Py_TYPE(object)->tp_name) != NULL;
     if (!py_ref_usable(object)) return false;
     mr_status status = mr_stream_peek(core.mr, ((py_ref *)object)->ref, out);
     if (status == MR_OK) status = mr_retain(core.mr, *out);

@@ -163,18 +163,10 @@ enum { ON_CPU = 1, INTEGER = 0, UNSIGNED = 1, REAL = 2, BRAIN = 4, DATA_ALIGN = 
 #define CAPSULE_NAME "dltensor" /* the consumer of the record renames the capsule */
 
 static int kind_of(mr_dtype dtype) { /* -1: torch and DLPack did not always agree */
-    switch (dtype) {
-    case MR_I8:
-    case MR_I16:
-    case MR_I32:
-    case MR_I64: return INTEGER;
-    case MR_U8: return UNSIGNED;
-    case MR_F16:
-    case MR_F32:
-    case MR_F64: return REAL;
-    case MR_BF16: return BRAIN;
-    default: return -1;
-    }
+    if (dtype == MR_BF16) return BRAIN;
+    if (dtype >= MR_F16) return REAL;
+    if (dtype == MR_U8) return UNSIGNED;
+    return dtype >= MR_I8 && dtype <= MR_I64 ? INTEGER : -1;
 }
 
 /* torch calls it from any thread, with the GIL or without, also after the end of Python. */

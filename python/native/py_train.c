@@ -266,12 +266,9 @@ static PyGetSetDef trainer_getset[] = {
 };
 
 PyTypeObject py_train_trainer_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Trainer",
-    .tp_basicsize = sizeof(trainer),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    PY_CORE_CLASS("miniray._core.Trainer", trainer, 0, "The trainer of the library, for miniray.train."),
     .tp_new = trainer_new,
     .tp_dealloc = trainer_dealloc,
     .tp_methods = trainer_methods,
     .tp_getset = trainer_getset,
-    .tp_doc = "The trainer of the library, for miniray.train.",
 };

@@ -96,13 +96,10 @@ static PyMethodDef logger_methods[] = {
 };
 
 PyTypeObject py_train_logger_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "miniray._core.Logbook",
-    .tp_basicsize = sizeof(logger),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
+    PY_CORE_CLASS("miniray._core.Logbook", logger, 0, "Logbook(kind, path): results of epochs in a file."),
     .tp_new = logger_new,
     .tp_dealloc = logger_dealloc,
     .tp_methods = logger_methods,
-    .tp_doc = "Logbook(kind, path): results of epochs in a file.",
 };
 
 /* ---- Shards. */

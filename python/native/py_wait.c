@@ -27,10 +27,9 @@ bool py_wait_deadline(PyObject *timeout, int64_t *deadline_us) {
                          Py_TYPE(timeout)->tp_name);
         return false;
     }
-    if (!(seconds >= 0)) {
-        PyErr_SetString(PyExc_ValueError, "The 'timeout' argument must be nonnegative. Received a negative number.");
-        return false;
-    }
+    if (!(seconds >= 0))
+        return PyErr_Format(PyExc_ValueError,
+                            "The 'timeout' argument must be nonnegative. Received a negative number.") != NULL;
     *deadline_us = py_wait_deadline_us(seconds);
     return true;
 }
@@ -47,10 +46,8 @@ bool py_wait_slice(py_wait_fn wait, void *what, int64_t deadline_us, mr_status *
     mr_context *mr = core.mr;
     uint64_t generation = core.generation;
     PY_CORE_WAIT(*status = wait(mr, what, slice_us));
-    if (core.generation != generation) {
-        PyErr_SetString(PyExc_RuntimeError, "miniray was shut down while this thread waited");
-        return false;
-    }
+    if (core.generation != generation)
+        return PyErr_Format(PyExc_RuntimeError, "miniray was shut down while this thread waited") != NULL;
     return *status != MR_TIMEOUT || PyErr_CheckSignals() == 0;
 }
 
@@ -202,11 +199,9 @@ typedef struct many {
 /* The reference of an item of the list, borrowed; NULL with an exception. */
 static PyObject *read_ref(PyObject *object, many *many) {
     if (py_ref_check(object)) return object;
-    if (!is_generator(object)) {
-        PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got list containing %s",
-                     Py_TYPE(object)->tp_name);
-        return NULL;
-    }
+    if (!is_generator(object))
+        return PyErr_Format(PyExc_TypeError, "wait() expected a list of ObjectRef, got list containing %s",
+                            Py_TYPE(object)->tp_name);
     if (many->kept == NULL && (many->kept = PyList_New(0)) == NULL) return NULL;
     PyObject *next = PyObject_CallMethod(object, "_peek", NULL);
     if (next != NULL && PyList_Append(many->kept, next) != 0) Py_CLEAR(next);

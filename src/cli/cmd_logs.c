@@ -151,19 +151,20 @@ static void print_older(const log_file *log, bool named) {
     print_new(&older, named, false);
 }
 
+static mr_arg file_of(const void *item, json_output *json) {
+    const log_file *file = item;
+    const json_field fields[] = {
+        {"name", mr_str(file->name)},
+        {"stream", file->stream[0] == '\0' ? mr_nil() : mr_str(file->stream)},
+        {"path", mr_str(file->path)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
+}
+
 static mr_status print_json(const run *run) {
     json_output json = {0};
-    mr_arg *rows = json_output_list(&json, run->count);
-    for (size_t i = 0; i < run->count; i++) {
-        const log_file *file = &run->files[i];
-        const json_field fields[] = {
-            {"name", mr_str(file->name)},
-            {"stream", file->stream[0] == '\0' ? mr_nil() : mr_str(file->stream)},
-            {"path", mr_str(file->path)},
-        };
-        rows[i] = json_output_map(&json, fields, 3);
-    }
-    const json_field all[] = {{"folder", mr_str(run->folder)}, {"logs", mr_list(rows, run->count)}};
+    mr_arg files = json_output_rows(&json, run->files, run->count, sizeof *run->files, file_of);
+    const json_field all[] = {{"folder", mr_str(run->folder)}, {"logs", files}};
     return json_output_finish(&json, all, 2);
 }
 

@@ -65,41 +65,38 @@ static void print_people(const mr_ps_checkpoints *all) {
     if (newest != NULL) print_tables(newest);
 }
 
-static mr_arg tables_of(const mr_ps_checkpoint_info *checkpoint, json_output *json) {
-    mr_arg *rows = json_output_list(json, checkpoint->table_count);
-    for (uint32_t i = 0; i < checkpoint->table_count; i++) {
-        const mr_ps_checkpoint_table *one = &checkpoint->tables[i];
-        const json_field fields[] = {
-            {"name", mr_str(one->name)},
-            {"kind", mr_str(ps_kind_name(one->kind))},
-            {"dtype", mr_str(ps_dtype_name(one->dtype))},
-            {"dim", mr_int(one->dim)},
-            {"rows", mr_int((int64_t)one->rows)},
-            {"bytes", mr_int((int64_t)one->bytes)},
-        };
-        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
-    }
-    return mr_list(rows, checkpoint->table_count);
+static mr_arg table_of(const void *item, json_output *json) {
+    const mr_ps_checkpoint_table *one = item;
+    const json_field fields[] = {
+        {"name", mr_str(one->name)},
+        {"kind", mr_str(ps_kind_name(one->kind))},
+        {"dtype", mr_str(ps_dtype_name(one->dtype))},
+        {"dim", mr_int(one->dim)},
+        {"rows", mr_int((int64_t)one->rows)},
+        {"bytes", mr_int((int64_t)one->bytes)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
+}
+
+static mr_arg checkpoint_of(const void *item, json_output *json) {
+    const mr_ps_checkpoint_info *one = item;
+    const json_field fields[] = {
+        {"number", mr_int((int64_t)one->number)},
+        {"written_us", mr_int(one->written_us)},
+        {"step", one->step < 0 ? mr_nil() : mr_int(one->step)},
+        {"slots", mr_int(one->slots)},
+        {"bytes", mr_int((int64_t)one->bytes)},
+        {"whole", mr_bool(one->damage[0] == '\0')},
+        {"damage", mr_str(one->damage)},
+        {"tables", json_output_rows(json, one->tables, one->table_count, sizeof *one->tables, table_of)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
 static mr_status print_json(const mr_ps_checkpoints *all) {
     json_output json = {0};
-    mr_arg *rows = json_output_list(&json, all->count);
-    for (uint32_t i = 0; i < all->count; i++) {
-        const mr_ps_checkpoint_info *one = &all->list[i];
-        const json_field fields[] = {
-            {"number", mr_int((int64_t)one->number)},
-            {"written_us", mr_int(one->written_us)},
-            {"step", one->step < 0 ? mr_nil() : mr_int(one->step)},
-            {"slots", mr_int(one->slots)},
-            {"bytes", mr_int((int64_t)one->bytes)},
-            {"whole", mr_bool(one->damage[0] == '\0')},
-            {"damage", mr_str(one->damage)},
-            {"tables", tables_of(one, &json)},
-        };
-        rows[i] = json_output_map(&json, fields, sizeof fields / sizeof *fields);
-    }
-    const json_field checkpoints = {"checkpoints", mr_list(rows, all->count)};
+    mr_arg rows = json_output_rows(&json, all->list, all->count, sizeof *all->list, checkpoint_of);
+    const json_field checkpoints = {"checkpoints", rows};
     return json_output_finish(&json, &checkpoints, 1);
 }
 

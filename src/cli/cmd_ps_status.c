@@ -148,46 +148,36 @@ static void print_people(const mr_ps_cluster_map *map, const mr_ps_processes *pr
 
 /* ---- For programs. */
 
-static mr_arg slots_of(const mr_ps_cluster_map *map, json_output *json) {
-    mr_arg *rows = json_output_list(json, map->slot_count);
-    for (uint32_t i = 0; i < map->slot_count; i++) {
-        const mr_ps_slot *slot = &map->slots[i];
-        mr_arg *chain = json_output_list(json, slot->count);
-        for (uint32_t k = 0; k < slot->count; k++) chain[k] = mr_int(slot->replicas[k].server);
-        const json_field fields[] = {
-            {"epoch", mr_int((int64_t)slot->epoch)},
-            {"chain", mr_list(chain, slot->count)},
-            {"read_replicas", mr_int(slot->read_replicas)},
-            {"pinned_server", slot->pinned_server < 0 ? mr_nil() : mr_int(slot->pinned_server)},
-        };
-        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
-    }
-    return mr_list(rows, map->slot_count);
+static mr_arg replica_of(const void *item, json_output *json) { return mr_int(((const mr_ps_replica *)item)->server); }
+
+static mr_arg slot_of(const void *item, json_output *json) {
+    const mr_ps_slot *slot = item;
+    const json_field fields[] = {
+        {"epoch", mr_int((int64_t)slot->epoch)},
+        {"chain", json_output_rows(json, slot->replicas, slot->count, sizeof *slot->replicas, replica_of)},
+        {"read_replicas", mr_int(slot->read_replicas)},
+        {"pinned_server", slot->pinned_server < 0 ? mr_nil() : mr_int(slot->pinned_server)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-static mr_arg servers_of(const mr_ps_cluster_map *map, json_output *json) {
-    mr_arg *rows = json_output_list(json, map->info.servers);
-    for (uint32_t i = 0; i < map->info.servers; i++) {
-        const json_field fields[] = {
-            {"number", mr_int(map->servers[i].number)},
-            {"incarnation", mr_int((int64_t)map->servers[i].incarnation)},
-            {"address", mr_str(map->servers[i].address)},
-        };
-        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
-    }
-    return mr_list(rows, map->info.servers);
+static mr_arg server_of(const void *item, json_output *json) {
+    const mr_ps_server *server = item;
+    const json_field fields[] = {
+        {"number", mr_int(server->number)},
+        {"incarnation", mr_int((int64_t)server->incarnation)},
+        {"address", mr_str(server->address)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-static mr_arg ranks_of(const mr_ps_cluster_map *map, json_output *json) {
-    mr_arg *rows = json_output_list(json, map->info.ranks);
-    for (uint32_t i = 0; i < map->info.ranks; i++) {
-        const json_field fields[] = {
-            {"worker", mr_int(map->ranks[i].worker)},
-            {"incarnation", mr_int((int64_t)map->ranks[i].incarnation)},
-        };
-        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
-    }
-    return mr_list(rows, map->info.ranks);
+static mr_arg rank_of(const void *item, json_output *json) {
+    const mr_ps_rank *rank = item;
+    const json_field fields[] = {
+        {"worker", mr_int(rank->worker)},
+        {"incarnation", mr_int((int64_t)rank->incarnation)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
 static mr_status print_json(const mr_ps_cluster_map *map, const mr_ps_processes *process_table,
@@ -207,9 +197,9 @@ static mr_status print_json(const mr_ps_cluster_map *map, const mr_ps_processes 
         {"deadline_us", mr_int(map->info.deadline_us)},
         {"replicas", mr_int(map->info.replicas)},
         {"lacking", mr_int(lacking(map, process_table))},
-        {"slots", slots_of(map, &json)},
-        {"servers", servers_of(map, &json)},
-        {"ranks", ranks_of(map, &json)},
+        {"slots", json_output_rows(&json, map->slots, map->slot_count, sizeof *map->slots, slot_of)},
+        {"servers", json_output_rows(&json, map->servers, map->info.servers, sizeof *map->servers, server_of)},
+        {"ranks", json_output_rows(&json, map->ranks, map->info.ranks, sizeof *map->ranks, rank_of)},
         {"processes", ps_process_list_json(process_table, &json)},
         {"tables", ps_overview_tables_json(overview, &json)},
         {"data", ps_overview_data_json(overview, &json)},

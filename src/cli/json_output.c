@@ -27,6 +27,12 @@ mr_arg json_output_map(json_output *json, const json_field *fields, size_t count
     return mr_map(pairs, count);
 }
 
+mr_arg json_output_rows(json_output *json, const void *items, size_t count, size_t size, json_item_fn *of) {
+    mr_arg *rows = json_output_list(json, count);
+    for (size_t i = 0; i < count; i++) rows[i] = of((const char *)items + i * size, json);
+    return mr_list(rows, count);
+}
+
 mr_status json_output_finish(json_output *json, const json_field *fields, size_t count) {
     mr_status status = json_output_print(json_output_map(json, fields, count));
     for (block *block; (block = json->blocks) != NULL; free(block)) json->blocks = block->next;

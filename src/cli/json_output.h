@@ -24,6 +24,11 @@ typedef struct json_output {
 
 mr_arg *json_output_list(json_output *json, size_t count); /* room for a list's values, which the caller sets */
 mr_arg json_output_map(json_output *json, const json_field *fields, size_t count);
+
+/* A list of the results of `of` for `count` consecutive items, of `size` bytes each. */
+typedef mr_arg json_item_fn(const void *item, json_output *json);
+mr_arg json_output_rows(json_output *json, const void *items, size_t count, size_t size, json_item_fn *of);
+
 /* Prints the map of the fields and frees all memory. MR_INVALID, MR_NOMEM */
 MR_MUST mr_status json_output_finish(json_output *json, const json_field *fields, size_t count);
 

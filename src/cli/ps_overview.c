@@ -156,39 +156,36 @@ mr_arg ps_overview_checkpoints_json(const mr_ps_overview *overview, json_output 
     return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-mr_arg ps_overview_tables_json(const mr_ps_overview *overview, json_output *json) {
-    mr_arg *rows = json_output_list(json, overview->table_count);
-    for (uint32_t i = 0; i < overview->table_count; i++) {
-        const mr_ps_table_state *table = &overview->tables[i];
-        const json_field fields[] = {
-            {"name", mr_str(table->name)},
-            {"kind", mr_str(ps_kind_name(table->kind))},
-            {"dtype", mr_str(ps_dtype_name(table->dtype))},
-            {"dim", mr_int(table->dim)},
-            {"arrays", mr_int(table->arrays)},
-            {"optimizer", mr_str(table->optimizer)},
-            {"codec", mr_str(table->compression)},
-            {"consistency", mr_str(table->consistency)},
-            {"rows", mr_int((int64_t)table->rows)},
-            {"bytes", mr_int((int64_t)table->bytes)},
-            {"nonfinite", mr_int((int64_t)table->nonfinite)},
-        };
-        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
-    }
-    return mr_list(rows, overview->table_count);
+static mr_arg table_of(const void *item, json_output *json) {
+    const mr_ps_table_state *table = item;
+    const json_field fields[] = {
+        {"name", mr_str(table->name)},
+        {"kind", mr_str(ps_kind_name(table->kind))},
+        {"dtype", mr_str(ps_dtype_name(table->dtype))},
+        {"dim", mr_int(table->dim)},
+        {"arrays", mr_int(table->arrays)},
+        {"optimizer", mr_str(table->optimizer)},
+        {"codec", mr_str(table->compression)},
+        {"consistency", mr_str(table->consistency)},
+        {"rows", mr_int((int64_t)table->rows)},
+        {"bytes", mr_int((int64_t)table->bytes)},
+        {"nonfinite", mr_int((int64_t)table->nonfinite)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
-static mr_arg readers_of(const mr_ps_dataset_state *data, json_output *json) {
-    mr_arg *rows = json_output_list(json, data->reader_count);
-    for (uint32_t i = 0; i < data->reader_count; i++) {
-        const json_field fields[] = {
-            {"rank", mr_int(data->readers[i].rank)},
-            {"shards", mr_int(data->readers[i].shards)},
-            {"items", mr_int((int64_t)data->readers[i].items)},
-        };
-        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
-    }
-    return mr_list(rows, data->reader_count);
+mr_arg ps_overview_tables_json(const mr_ps_overview *overview, json_output *json) {
+    return json_output_rows(json, overview->tables, overview->table_count, sizeof *overview->tables, table_of);
+}
+
+static mr_arg reader_of(const void *item, json_output *json) {
+    const mr_ps_data_reader *reader = item;
+    const json_field fields[] = {
+        {"rank", mr_int(reader->rank)},
+        {"shards", mr_int(reader->shards)},
+        {"items", mr_int((int64_t)reader->items)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
 mr_arg ps_overview_data_json(const mr_ps_overview *overview, json_output *json) {
@@ -201,7 +198,7 @@ mr_arg ps_overview_data_json(const mr_ps_overview *overview, json_output *json) 
         {"items_claimed", mr_int((int64_t)data->items_given)},
         {"items_returned", mr_int((int64_t)data->items_back)},
         {"workers", mr_int(data->workers)},
-        {"readers", readers_of(data, json)},
+        {"readers", json_output_rows(json, data->readers, data->reader_count, sizeof *data->readers, reader_of)},
     };
     return data->shards == 0 ? mr_nil() : json_output_map(json, fields, sizeof fields / sizeof *fields);
 }

@@ -103,26 +103,23 @@ void ps_process_list_print_ranks(const mr_ps_processes *process_table) {
 
 /* ---- For programs. */
 
-static mr_arg reports_of(const mr_ps_process *process, json_output *json) {
-    mr_arg *rows = json_output_list(json, process->metric_count);
-    for (uint32_t i = 0; i < process->metric_count; i++) {
-        const mr_ps_metric *report = &process->metrics[i];
-        const json_field fields[] = {
-            {"key", mr_str(report->key)},
-            {"value", mr_float(report->value)},
-            {"rate", mr_float(report->rate)},
-            {"count", mr_int((int64_t)report->count)},
-        };
-        rows[i] = json_output_map(json, fields, sizeof fields / sizeof *fields);
-    }
-    return mr_list(rows, process->metric_count);
+static mr_arg metric_of(const void *item, json_output *json) {
+    const mr_ps_metric *metric = item;
+    const json_field fields[] = {
+        {"key", mr_str(metric->key)},
+        {"value", mr_float(metric->value)},
+        {"rate", mr_float(metric->rate)},
+        {"count", mr_int((int64_t)metric->count)},
+    };
+    return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
 static const char *role_name(int role) {
     return role == MR_PS_SCHEDULER ? "scheduler" : role == MR_PS_SERVERS ? "server" : "worker";
 }
 
-static mr_arg process_of(const mr_ps_process *process, json_output *json) {
+static mr_arg process_of(const void *item, json_output *json) {
+    const mr_ps_process *process = item;
     const json_field fields[] = {
         {"role", mr_str(role_name(process->role))},
         {"number", mr_int(process->number)},
@@ -141,13 +138,13 @@ static mr_arg process_of(const mr_ps_process *process, json_output *json) {
         {"memory_bytes", mr_int((int64_t)process->memory)},
         {"memory_max", mr_int((int64_t)process->memory_max)},
         {"conflicts", mr_int((int64_t)process->conflicts)},
-        {"metrics", reports_of(process, json)},
+        {"metrics",
+         json_output_rows(json, process->metrics, process->metric_count, sizeof *process->metrics, metric_of)},
     };
     return json_output_map(json, fields, sizeof fields / sizeof *fields);
 }
 
 mr_arg ps_process_list_json(const mr_ps_processes *process_table, json_output *json) {
-    mr_arg *rows = json_output_list(json, process_table->count);
-    for (uint32_t i = 0; i < process_table->count; i++) rows[i] = process_of(&process_table->processes[i], json);
-    return mr_list(rows, process_table->count);
+    return json_output_rows(json, process_table->processes, process_table->count, sizeof *process_table->processes,
+                            process_of);
 }

@@ -154,8 +154,6 @@ def _set_weights(self, weights):
 
 OWN = {"__ray_ready__": _ready, "__ray_call__": _call, "__ray_terminate__": _terminate,
        "__ray_get_weights__": _get_weights, "__ray_lend_weights__": _lend_weights, "__ray_set_weights__": _set_weights}
-_SYNC = {"__ray_get_weights__": "get_weights", "__ray_lend_weights__": "lend_weights",
-         "__ray_set_weights__": "set_weights"}
 
 
 def _bound(instance, name):
@@ -181,10 +179,9 @@ def _found_method(instance, called):
     name, _, _, again = _options.of_call(called)
     found = _bound(instance, name) or getattr(instance, name, None)
     if found is None:
-        own = _of_sync(_SYNC[name]) if name in _SYNC else OWN[name]
-        found = own.__get__(instance)
+        found = OWN[name].__get__(instance)
         if name == called:
-            _plain[type(instance), name] = own
+            _plain[type(instance), name] = OWN[name]
     if not again:
         return found
     from miniray._actors import retries as _retries

@@ -13,19 +13,23 @@ _inside = _thread._local()  # .going: references found while pickling; .coming: 
 
 def dumps(value):
     """(pickle, [buffers], [references and handles])"""
-    import io
+    buffers, found = [], []
+    data = _dump_any(value, found, buffers.append)
+    return data, [buffer.raw() for buffer in buffers], found
+
+
+def _dump_any(value, found, buffer_callback=None):
+    """The pickle of a value; the references and handles in it are added to `found`."""
     import cloudpickle
     from miniray._serialize import code as _code
     _code.tell_cloudpickle()
-    buffers, found, file = [], [], io.BytesIO()
     before, _inside.going = getattr(_inside, "going", None), found
     try:
-        cloudpickle.CloudPickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+        return cloudpickle.dumps(value, 5, buffer_callback)
     except Exception as error:
         raise _unpicklable(value, error) from None
     finally:
         _inside.going = before
-    return file.getvalue(), [buffer.raw() for buffer in buffers], found
 
 
 def loads(data, buffers, inside):
@@ -64,19 +68,6 @@ def dump_function(function):
         data = _dump_any(function, found)
     names = "".join(map(repr, found)).encode()
     return blake2b(data + names, digest_size=16).digest() + data, tuple(found)
-
-
-def _dump_any(function, found):
-    import cloudpickle
-    from miniray._serialize import code as _code
-    _code.tell_cloudpickle()
-    before, _inside.going = getattr(_inside, "going", None), found
-    try:
-        return cloudpickle.dumps(function, protocol=5)
-    except Exception as error:
-        raise _unpicklable(function, error) from None
-    finally:
-        _inside.going = before
 
 
 def load_function(data, inside):

@@ -75,6 +75,10 @@ class Table:
         memory = _arrays.values_in(values, self.dtype, shape, what)
         return _arrays.copied(memory) if request.wait and self._in_rounds() else memory
 
+    def _key_request(self, request, keys, lengths, pushed, wanted, set=False, version=None):
+        """A function that sends the request about these keys."""
+        return lambda: [self._native.keys(keys, lengths, pushed, wanted, request.priority, set, version, request.expect())]
+
     def _in_rounds(self):
         return self.options["consistency"] == "bsp"
 
@@ -178,8 +182,7 @@ class SparseTable(Table):
             into, out = _arrays.empty(self.dtype, shape, keys)
         else:
             into = _arrays.out_memory(out, self.dtype, shape, "out")
-        return self._asked(request, lambda: [
-            self._native.keys(memory, None, None, into, request.priority, False, native_version, request.expect())], out)
+        return self._asked(request, self._key_request(request, memory, None, None, into, version=native_version), out)
 
     def push_pull(self, keys, values, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
         """Pushes and pulls the resulting rows in one request."""
@@ -189,8 +192,7 @@ class SparseTable(Table):
         shape = self._shape(shape)
         given = self._memory(values, shape, "values", request)
         into, out = _arrays.empty(self.dtype, shape, values)
-        return self._asked(request, lambda: [
-            self._native.keys(memory, None, given, into, request.priority, False, None, request.expect())], out)
+        return self._asked(request, self._key_request(request, memory, None, given, into), out)
 
     def version(self) -> Version:
         """A Version for pulls of one list of keys into one array."""
@@ -262,8 +264,7 @@ class SparseTable(Table):
     def _push(self, keys, values, request, set):
         memory, shape = _arrays.keys_in(keys)
         values = self._memory(values, self._shape(shape), "values", request)
-        return self._pushed(request, lambda: [
-            self._native.keys(memory, None, values, None, request.priority, set, None, request.expect())])
+        return self._pushed(request, self._key_request(request, memory, None, values, None, set))
 
 
 class VectorTable(Table):
@@ -284,8 +285,7 @@ class VectorTable(Table):
         memory, (count,) = _flat(keys)
         lengths = _arrays.lengths_in(lengths, count)
         into, vectors = self._empty(lengths, keys)
-        return self._asked(request, lambda: [
-            self._native.keys(memory, lengths, None, into, request.priority, False, None, request.expect())], vectors)
+        return self._asked(request, self._key_request(request, memory, lengths, None, into), vectors)
 
     def push_pull(self, keys, vectors, *, wait: bool = True, priority: int = 0, done: Done = None) -> Any:
         """Pushes and pulls the resulting arrays, as long as those that were pushed, in one request."""
@@ -293,8 +293,7 @@ class VectorTable(Table):
         self._refuse_to_wait(request)
         memory, lengths, given = self._joined(keys, vectors)
         into, found = self._empty(lengths, next(iter(vectors), None))
-        return self._asked(request, lambda: [
-            self._native.keys(memory, lengths, given, into, request.priority, False, None, request.expect())], found)
+        return self._asked(request, self._key_request(request, memory, lengths, given, into), found)
 
     def _empty(self, lengths, like):
         """Memory for vectors of these lengths, and the vectors."""
@@ -316,8 +315,7 @@ class VectorTable(Table):
 
     def _push(self, keys, vectors, request, set):
         memory, lengths, given = self._joined(keys, vectors)
-        return self._pushed(request, lambda: [
-            self._native.keys(memory, lengths, given, None, request.priority, set, None, request.expect())])
+        return self._pushed(request, self._key_request(request, memory, lengths, given, None, set))
 
 
 def _flat(keys):
@@ -351,10 +349,8 @@ class DenseTable(Table):
         self._refuse_to_wait(request)
         memories = self._memories(gradients, request)
         made = {name: _arrays.empty(self.dtype, self.shapes[name], gradients[name]) for name in memories}
-        return self._asked(request, lambda: [
-            self._native.array(self._numbers[name], 0, memory, made[name][0], request.priority, False, None,
-                               request.expect()) for name, memory in memories.items()],
-            {name: pair[1] for name, pair in made.items()})
+        places, out = ({name: pair[part] for name, pair in made.items()} for part in (0, 1))
+        return self._asked(request, self._array_requests(request, memories, places), out)
 
     def pull(self, names: list[str] | None = None, *, out: dict[str, Any] | None = None, wait: bool = True,
              priority: int = 0, version: Version | None = None, done: Done = None, **others: Any) -> Any:
@@ -375,9 +371,7 @@ class DenseTable(Table):
         else:
             places = {name: _arrays.out_memory(array, self.dtype, self._shape(name), f"array {name!r}")
                       for name, array in out.items()}
-        return self._asked(request, lambda: [
-            self._native.array(self._numbers[name], 0, None, place, request.priority, False, versions.get(name),
-                               request.expect()) for name, place in places.items()], out)
+        return self._asked(request, self._array_requests(request, {}, places, versions=versions), out)
 
     def version(self) -> Version:
         """A Version for pulls of these arrays into the same memory."""
@@ -388,6 +382,12 @@ class DenseTable(Table):
             raise KeyError(f"table {self.name!r} has no array {name!r}: {', '.join(self.shapes)}")
         return self.shapes[name]
 
+    def _array_requests(self, request, pushed, wanted, set=False, versions={}):
+        """A function that sends a request for each array."""
+        return lambda: [
+            self._native.array(self._numbers[name], 0, pushed.get(name), wanted.get(name), request.priority, set,
+                               versions.get(name), request.expect()) for name in wanted or pushed]
+
     def _memories(self, arrays, request):
         if not isinstance(arrays, dict):
             raise TypeError(f"a dense table takes {{name: array}}, not {type(arrays).__name__}")
@@ -395,6 +395,4 @@ class DenseTable(Table):
 
     def _push(self, arrays, request, set):
         memories = self._memories(arrays, request)
-        return self._pushed(request, lambda: [
-            self._native.array(self._numbers[name], 0, memory, None, request.priority, set, None, request.expect())
-            for name, memory in memories.items()])
+        return self._pushed(request, self._array_requests(request, memories, {}, set))

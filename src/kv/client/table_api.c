@@ -281,28 +281,17 @@ void mr_ps_table_list_free(mr_ps_table_list *listing) { free(listing); }
 
 /* ---- Versions. */
 
-struct mr_ps_version {
-    uint32_t table;            /* of the slots */
-    kv_request_mark *versions; /* owned */
-};
-
 mr_status mr_ps_version_create(const mr_ps_table *table, mr_ps_version **out) {
     uint32_t slots = table->table.placement.slots;
-    mr_ps_version *mark = xcalloc(1, sizeof *mark);
+    mr_ps_version *mark = xcalloc(1, sizeof *mark + slots * sizeof *mark->versions);
     mark->table = table->table.id;
-    mark->versions = xcalloc(1, sizeof *mark->versions + slots * sizeof *mark->versions->versions);
-    mark->versions->slots = slots;
+    mark->slots = slots;
     *out = mark;
     return MR_OK;
 }
 
-uint64_t mr_ps_version_changed(const mr_ps_version *mark) { return mark->versions->changed; }
-
-void mr_ps_version_free(mr_ps_version *mark) {
-    if (mark == NULL) return;
-    free(mark->versions);
-    free(mark);
-}
+uint64_t mr_ps_version_changed(const mr_ps_version *mark) { return mark->changed; }
+void mr_ps_version_free(mr_ps_version *mark) { free(mark); }
 
 /* ---- Requests. */
 
@@ -324,30 +313,30 @@ static mr_status check_mark(const mr_ps_table *table, const mr_ps_version *mark)
 
 static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_request,
                          const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    static const mr_ps_request_options plain = MR_INIT(mr_ps_request_options);
     mr_ps_request_options copy;
     MR_TRY(check_open(table));
+    if (options == NULL) options = &plain;
     OPTION_STRUCT_READ(mr_ps_request_options, priority, options, copy);
-    if (options != NULL) MR_TRY(check_mark(table, options->version));
+    MR_TRY(check_mark(table, options->version));
     mr_ps *ps = table->handle.ps;
     uint64_t number;
-    int64_t timeout_us = options == NULL ? 0 : options->timeout_us;
     kv_request->table = &table->table;
-    if (options != NULL) {
-        kv_request->priority = options->priority;
-        kv_request->set = options->set != 0;
-        kv_request->mark = options->version == NULL ? NULL : options->version->versions;
-        kv_request->done = options->done;
-        kv_request->context = options->context;
-    }
+    kv_request->priority = options->priority;
+    kv_request->set = options->set != 0;
+    kv_request->mark = options->version;
+    kv_request->done = options->done;
+    kv_request->context = options->context;
     bool waits = ticket == NULL && kv_request->done == NULL;
     kv_request->kept = ticket != NULL || waits;
     if (waits) MR_TRY(ps_connection_check_wait());
     ps_connection_lock(ps);
     mr_status status = travel(ps_connection_worker(ps), kv_request, &number);
-    if (status == MR_STALE && ps_connection_admit(ps, kv_request->values != NULL, patience_us(timeout_us), &status))
+    if (status == MR_STALE &&
+        ps_connection_admit(ps, kv_request->values != NULL, patience_us(options->timeout_us), &status))
         status = travel(ps_connection_worker(ps), kv_request, &number);
     if (status == MR_OK && waits)
-        status = wait_for(ps, number, timeout_us);
+        status = wait_for(ps, number, options->timeout_us);
     else if (status == MR_OK)
         ps_connection_leave(ps);
     if (status == MR_OK && ticket != NULL) ticket->v = number;
@@ -403,14 +392,13 @@ static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t co
 /* Of consecutive keys. */
 static mr_status request_range(mr_ps_table *table, uint64_t first, kv_request *kv_request,
                                const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    void *memory;
+    uint64_t *keys;
     MR_TRY(check_range(table, first, kv_request->count));
-    MR_TRY(alloc_try(kv_request->count * sizeof(uint64_t), &memory));
-    uint64_t *keys = memory;
+    MR_TRY(alloc_try(kv_request->count * sizeof *keys, &keys));
     for (size_t i = 0; i < kv_request->count; i++) keys[i] = first + i;
     kv_request->keys = keys;
     mr_status status = request(table, kv_request_keys, kv_request, options, ticket);
-    free(memory);
+    free(keys);
     return status;
 }
 

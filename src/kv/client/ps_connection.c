@@ -270,7 +270,7 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     list_init(&ps->wishes);
     list_init(&ps->handles);
     mr_status status = kv_worker_open(&options, &ps->worker);
-    if (status != MR_OK) goto free_ps;
+    if (status != MR_OK) goto close;
     ps->loop = van_loop(kv_worker_van(ps->worker));
     if (pthread_create(&ps->helper, NULL, helper_main, ps) != 0) {
         status = error_set(MR_NOMEM, "mr_ps_connect: cannot start a thread");
@@ -286,9 +286,6 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
 
 close:
     mr_ps_close(ps);
-    return status;
-free_ps:
-    free(ps);
     return status;
 }
 

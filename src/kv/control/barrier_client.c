@@ -76,7 +76,7 @@ typedef struct barrier_client {
     uint32_t index; /* rounds that it has passed there */
     uint64_t token;
     bool heard, stale;
-    barrier_client_verdict verdict;
+    barrier_client_verdict verdict; /* MR_BUSY before the first one */
     uint64_t map; /* that has to be known before the rank goes on */
 } barrier_client;
 
@@ -148,6 +148,7 @@ mr_status barrier_clients_come(barrier_clients *clients, const char *name, uint8
     }
     client->waits = true;
     client->heard = client->stale = false;
+    client->verdict.status = MR_BUSY;
     client->group = group;
     client->where = where;
     client->token = ++clients->tokens;
@@ -180,7 +181,7 @@ mr_status barrier_clients_passed(barrier_clients *clients, const char *name, con
                          "newest checkpoint, or are empty if there is none",
                          name);
     }
-    if (!client->heard || client->verdict.status == MR_BUSY) return not_yet(client);
+    if (client->verdict.status == MR_BUSY) return not_yet(client);
     if (client->map > self->map) return error_set(MR_BUSY, "barrier '%s' waits for a newer cluster map", name);
     client->waits = false;
     if (client->verdict.status != MR_OK)
@@ -223,8 +224,7 @@ void barrier_clients_tick(barrier_clients *clients, const process_state *self, i
     clients->next_us = CLOCK_NEVER_US;
     list_for_each (item, &clients->list) {
         const barrier_client *client = container_of(item, struct barrier_client, link);
-        bool over = client->heard && client->verdict.status != MR_BUSY;
-        if (!client->waits || client->stale || over) continue;
+        if (!client->waits || client->stale || client->verdict.status != MR_BUSY) continue;
         if (self->ready) say(clients, client, self);
         clients->next_us = now_us + BARRIER_CLIENT_AGAIN_US;
     }
@@ -236,8 +236,7 @@ bool barrier_clients_take(barrier_clients *clients, const control_message *messa
     if (barrier_client_verdict_decode(message->value, &verdict) != MR_OK) return true;
     list_for_each (item, &clients->list) {
         barrier_client *client = container_of(item, struct barrier_client, link);
-        bool over = client->heard && client->verdict.status != MR_BUSY;
-        if (!client->waits || over || client->token != message->stamp.id) continue;
+        if (!client->waits || client->verdict.status != MR_BUSY || client->token != message->stamp.id) continue;
         client->heard = true;
         client->verdict = verdict;
         client->map = message->stamp.view;

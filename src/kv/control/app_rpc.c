@@ -75,7 +75,7 @@ typedef struct app {
 } app;
 
 struct app_rpc {
-    app_rpc_options options;
+    process_sender self;
     void *owner;
     uint64_t tickets;
     int64_t ask_us, next_us;
@@ -88,9 +88,9 @@ struct app_rpc {
 
 /* ---- Life. */
 
-app_rpc *app_rpc_create(const app_rpc_options *options) {
+app_rpc *app_rpc_create(const process_sender *self) {
     app_rpc *rpc = xcalloc(1, sizeof *rpc);
-    rpc->options = *options;
+    rpc->self = *self;
     rpc->next_us = CLOCK_NEVER_US;
     list *const lists[] = {&rpc->peers, &rpc->senders, &rpc->calls, &rpc->told, &rpc->deliveries, &rpc->messages};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) list_init(lists[i]);
@@ -166,14 +166,14 @@ mr_status app_rpc_handle(app_rpc *rpc, int32_t number, mr_ps_handler_fn *handler
 
 static void say(app_rpc *rpc, const char *address, app_message *message) {
     control_message control_message = {.kind = CONTROL_NOTE};
-    const process_state *self = rpc->options.state;
+    const process_state *self = rpc->self.state;
     message->from_role = self->role;
     message->from = self->number;
     message->from_incarnation = self->incarnation;
     message->map = self->map;
     memcpy(message->address, self->address, sizeof message->address);
     uint8_t *bytes = app_message_write(message, &control_message);
-    rpc->options.send(rpc->options.context, address, &control_message);
+    rpc->self.send(rpc->self.context, address, &control_message);
     free(bytes);
 }
 
@@ -219,8 +219,8 @@ static void pump_peer(app_rpc *rpc, peer *peer, int64_t now_us) {
 
 static void ask_who(app_rpc *rpc, uint8_t role, uint32_t number) {
     control_message message = {.kind = CONTROL_WHO,
-                               .stamp = {.view = role, .id = number, .incarnation = rpc->options.state->incarnation}};
-    rpc->options.send(rpc->options.context, rpc->options.scheduler, &message);
+                               .stamp = {.view = role, .id = number, .incarnation = rpc->self.state->incarnation}};
+    rpc->self.send(rpc->self.context, rpc->self.scheduler, &message);
 }
 
 /* Asks for the addresses of the peers that calls wait for, and whether they live. */
@@ -245,7 +245,7 @@ int64_t app_rpc_next_us(const app_rpc *rpc) { return rpc->next_us; }
 
 void app_rpc_tick(app_rpc *rpc, int64_t now_us) {
     rpc->next_us = CLOCK_NEVER_US;
-    if (rpc->options.state->incarnation == 0) return;
+    if (rpc->self.state->incarnation == 0) return;
     ask(rpc, now_us);
     list_for_each (item, &rpc->peers) pump_peer(rpc, container_of(item, peer, link), now_us);
 }
@@ -317,7 +317,7 @@ mr_status app_rpc_send(app_rpc *rpc, const app_rpc_call *asked, int64_t now_us, 
         add_leg(rpc, call, asked->roles, asked->number);
     const peer *peer = asked->number == APP_RPC_EVERY ? NULL : find_peer(rpc, asked->roles, asked->number);
     if (peer == NULL || !peer->here) rpc->ask_us = now_us;
-    if (rpc->options.state->incarnation != 0) app_rpc_tick(rpc, now_us);
+    if (rpc->self.state->incarnation != 0) app_rpc_tick(rpc, now_us);
     return MR_OK;
 }
 
@@ -410,7 +410,7 @@ static void take_those(app_rpc *rpc, const control_message *message, int64_t now
     uint8_t role = (uint8_t)message->stamp.view;
     reader reader;
     uint32_t count;
-    if (message->stamp.incarnation != rpc->options.state->incarnation || message->stamp.incarnation == 0) return;
+    if (message->stamp.incarnation != rpc->self.state->incarnation || message->stamp.incarnation == 0) return;
     if (process_table_list_read(message->value, &reader, &count) != MR_OK || count > CONTROL_MESSAGE_VALUE_MAX) return;
     process_table_entry *entries = xcalloc((size_t)count + 1, sizeof *entries);
     bool good = true;
@@ -521,7 +521,7 @@ static void take_request(app_rpc *rpc, const app_message *message) {
 }
 
 mr_status app_rpc_report(app_rpc *rpc, const char *key, double value) {
-    return process_state_report_set(rpc->options.state, key, value);
+    return process_state_report_set(rpc->self.state, key, value);
 }
 
 void app_rpc_answer(app_rpc *rpc, mr_ps_message *message, mr_status status, int32_t head, span body) {
@@ -539,7 +539,7 @@ void app_rpc_answer(app_rpc *rpc, mr_ps_message *message, mr_status status, int3
 
 bool app_rpc_take(app_rpc *rpc, const control_message *message, int64_t now_us) {
     app_message app_message;
-    const process_state *self = rpc->options.state;
+    const process_state *self = rpc->self.state;
     if (message->kind == CONTROL_THOSE) take_those(rpc, message, now_us);
     if (message->kind != CONTROL_NOTE) return message->kind == CONTROL_THOSE;
     if (self->incarnation == 0 || app_message_read(message, &app_message) != MR_OK || app_message.map > self->map)

@@ -32,13 +32,6 @@ enum { APP_RPC_CALLS_MAX = 4096, APP_RPC_WINDOW = 64, APP_RPC_APPS_MAX = 1024 };
 
 typedef struct app_rpc app_rpc;
 
-typedef struct app_rpc_options {
-    const char *scheduler; /* its address, borrowed for its life */
-    process_state *state;  /* likewise: the reported state of this process; its role and address are set */
-    void (*send)(void *context, const char *address, const control_message *message);
-    void *context;
-} app_rpc_options;
-
 struct mr_ps_message { /* a request under a handler */
     list link;
     app_rpc *rpc; /* NULL: its process has closed the connection */
@@ -53,7 +46,7 @@ struct mr_ps_message { /* a request under a handler */
     uint8_t body[];
 };
 
-app_rpc *app_rpc_create(const app_rpc_options *options);
+app_rpc *app_rpc_create(const process_sender *self); /* its state has a role and an address */
 void app_rpc_destroy(app_rpc *rpc); /* calls no callbacks; unanswered messages stay, for mr_ps_respond to free */
 void app_rpc_own(app_rpc *rpc, void *owner);
 

@@ -70,7 +70,7 @@ static void open_node(net *net, uint32_t number, uint64_t incarnation) {
                           .state = {.role = MR_PS_WORKERS, .number = number, .incarnation = incarnation}};
     snprintf(node->state.address, sizeof node->state.address, "w%u", number);
     node->rpc = app_rpc_create(
-        &(app_rpc_options){.scheduler = "s", .state = &node->state, .send = send_message, .context = node});
+        &(process_sender){.scheduler = "s", .state = &node->state, .send = send_message, .context = node});
     app_rpc_begin(node->rpc, net->now_us);
     process_table_take(&net->table, &node->state, net->now_us);
 }

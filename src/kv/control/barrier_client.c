@@ -81,16 +81,16 @@ typedef struct barrier_client {
 } barrier_client;
 
 struct barrier_clients {
-    barrier_clients_options options;
+    process_sender self;
     list list;
     uint32_t count;
     uint64_t tokens;
     int64_t next_us;
 };
 
-barrier_clients *barrier_clients_create(const barrier_clients_options *options, uint64_t token) {
+barrier_clients *barrier_clients_create(const process_sender *self, uint64_t token) {
     barrier_clients *clients = xcalloc(1, sizeof *clients);
-    *clients = (struct barrier_clients){.options = *options, .tokens = token, .next_us = CLOCK_NEVER_US};
+    *clients = (struct barrier_clients){.self = *self, .tokens = token, .next_us = CLOCK_NEVER_US};
     list_init(&clients->list);
     return clients;
 }
@@ -170,7 +170,7 @@ static mr_status not_yet(const barrier_client *client) {
                      verdict->role == MR_PS_SERVERS ? "are not connected" : "have not arrived");
 }
 
-mr_status barrier_clients_passed(barrier_clients *clients, const char *name, const process_state *self) {
+mr_status barrier_clients_passed(barrier_clients *clients, const char *name) {
     barrier_client *client = find(clients, name);
     if (client == NULL || !client->waits)
         return error_set(MR_STALE, "barrier '%s': another thread of this process has waited for it and passed", name);
@@ -182,7 +182,8 @@ mr_status barrier_clients_passed(barrier_clients *clients, const char *name, con
                          name);
     }
     if (client->verdict.status == MR_BUSY) return not_yet(client);
-    if (client->map > self->map) return error_set(MR_BUSY, "barrier '%s' waits for a newer cluster map", name);
+    if (client->map > clients->self.state->map)
+        return error_set(MR_BUSY, "barrier '%s' waits for a newer cluster map", name);
     client->waits = false;
     if (client->verdict.status != MR_OK)
         return error_set(client->verdict.status, "barrier '%s': ranks wait at %d others, the limit", name,
@@ -203,7 +204,8 @@ void barrier_clients_restart(barrier_clients *clients) {
 
 int64_t barrier_clients_next_us(const barrier_clients *clients) { return clients->next_us; }
 
-static void say(barrier_clients *clients, const barrier_client *client, const process_state *self) {
+static void say(const process_sender *sender, const barrier_client *client) {
+    const process_state *self = sender->state;
     uint8_t bytes[BARRIER_CLIENT_WORD_MAX];
     barrier_clients_where where = client->where;
     barrier_client_word word = {.token = client->token,
@@ -217,15 +219,15 @@ static void say(barrier_clients *clients, const barrier_client *client, const pr
     control_message message = {.kind = CONTROL_COME,
                                .stamp = {self->map, self->number, self->incarnation},
                                .value = span_of(bytes, barrier_client_word_encode(&word, bytes))};
-    clients->options.send(clients->options.context, clients->options.scheduler, &message);
+    sender->send(sender->context, sender->scheduler, &message);
 }
 
-void barrier_clients_tick(barrier_clients *clients, const process_state *self, int64_t now_us) {
+void barrier_clients_tick(barrier_clients *clients, int64_t now_us) {
     clients->next_us = CLOCK_NEVER_US;
     list_for_each (item, &clients->list) {
         const barrier_client *client = container_of(item, struct barrier_client, link);
         if (!client->waits || client->stale || client->verdict.status != MR_BUSY) continue;
-        if (self->ready) say(clients, client, self);
+        if (clients->self.state->ready) say(&clients->self, client);
         clients->next_us = now_us + BARRIER_CLIENT_AGAIN_US;
     }
 }

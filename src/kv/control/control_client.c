@@ -33,11 +33,9 @@ control_client *control_client_create(van *van, uint8_t role, const char *schedu
     client->host = *host;
     client->state.role = role;
     snprintf(client->state.address, sizeof client->state.address, "%s", van_address(van));
-    client->clients = barrier_clients_create(
-        &(barrier_clients_options){.scheduler = scheduler, .send = van_send_message, .context = van},
-        rng_next(van_env(van)->rng));
-    client->rpc = app_rpc_create(&(app_rpc_options){
-        .scheduler = scheduler, .state = &client->state, .send = van_send_message, .context = van});
+    const process_sender self = {scheduler, &client->state, van_send_message, van};
+    client->clients = barrier_clients_create(&self, rng_next(van_env(van)->rng));
+    client->rpc = app_rpc_create(&self);
     client->say_us = client->count_us = CLOCK_NEVER_US;
     return client;
 }
@@ -70,7 +68,7 @@ mr_status control_client_come(control_client *client, const char *name, uint8_t 
 
 mr_status control_client_passed(control_client *client, const char *name) {
     control_client_refresh(client);
-    return barrier_clients_passed(client->clients, name, &client->state);
+    return barrier_clients_passed(client->clients, name);
 }
 
 void control_client_restart(control_client *client) {
@@ -128,7 +126,6 @@ void control_client_tick(control_client *client, int64_t now_us) {
     control_client_refresh(client);
     if (now_us >= client->say_us) say(client, now_us);
     if (now_us >= client->count_us) count(client, now_us);
-    if (now_us >= barrier_clients_next_us(client->clients))
-        barrier_clients_tick(client->clients, &client->state, now_us);
+    if (now_us >= barrier_clients_next_us(client->clients)) barrier_clients_tick(client->clients, now_us);
     if (now_us >= app_rpc_next_us(client->rpc)) app_rpc_tick(client->rpc, now_us);
 }

@@ -245,10 +245,8 @@ control_server *control_server_create(const control_server_options *options) {
     snprintf(server->self.address, sizeof server->self.address, "%s", van_address(options->van));
     barrier_server_init(&server->server, options->rank_count, options->rounds);
     recall(server);
-    server->rpc = app_rpc_create(&(app_rpc_options){.scheduler = server->self.address,
-                                                    .state = &server->self,
-                                                    .send = van_send_message,
-                                                    .context = options->van});
+    server->rpc =
+        app_rpc_create(&(process_sender){server->self.address, &server->self, van_send_message, options->van});
     app_rpc_begin(server->rpc, now_of(server));
     server->stand_us = now_of(server);
     return server;

@@ -81,14 +81,9 @@ static mr_ps_process process_of(const process_table_line *line) {
                          .silent_us = line->silent_us,
                          .step = now->step,
                          .steps_second = line->rates.step,
-                         .pushes = now->pushes,
-                         .pulls = now->pulls,
-                         .bytes_in = now->bytes_in,
-                         .bytes_out = now->bytes_out,
-                         .pushes_second = line->rates.pushes,
-                         .pulls_second = line->rates.pulls,
-                         .bytes_in_second = line->rates.bytes_in,
-                         .bytes_out_second = line->rates.bytes_out,
+#define X(name) .name = now->name, .name##_second = line->rates.name,
+                         X(pushes) X(pulls) X(bytes_in) X(bytes_out)
+#undef X
                          .memory = now->memory,
                          .memory_max = now->memory_max,
                          .conflicts = now->disputes,

@@ -203,8 +203,7 @@ static void reject(feedback_file *file, const char *path, uint32_t found) {
     stop_keeping(file);
 }
 
-static bool read_file(feedback_file *feedback_file, const char *path, uint32_t rank, uint64_t generation,
-                      uint64_t step) {
+static bool read_file(feedback_file *feedback, const char *path) {
     struct stat facts;
     void *memory = NULL;
     bool found = false;
@@ -217,9 +216,10 @@ static bool read_file(feedback_file *feedback_file, const char *path, uint32_t r
         uint64_t magic = size < sizeof magic ? 0 : *(const uint64_t *)memory;
         uint32_t format = format_of(magic, FEEDBACK_FILE_MAGIC, sizeof magic);
         if (magic != FEEDBACK_FILE_MAGIC && format != 0)
-            reject(feedback_file, path, format);
+            reject(feedback, path, format);
         else
-            found = feedback_file_read(feedback_file, span_of(memory, size), rank, generation, step);
+            found = feedback_file_read(feedback, span_of(memory, size), feedback->rank, feedback->generation,
+                                       feedback->step);
     }
     close(file);
     free(memory);
@@ -229,16 +229,15 @@ static bool read_file(feedback_file *feedback_file, const char *path, uint32_t r
 static bool recall(feedback_file *file) {
     if (file->path == NULL) return false;
     char *old = xasprintf("%s.old", file->path);
-    bool found = read_file(file, file->path, file->rank, file->generation, file->step);
-    if (!found && file->path != NULL) found = read_file(file, old, file->rank, file->generation, file->step);
+    bool found = read_file(file, file->path);
+    if (!found && file->path != NULL) found = read_file(file, old);
     free(old);
     if (found) begin_file(file, false);
     return found;
 }
 
 void feedback_file_begin(feedback_file *file, uint32_t rank, uint64_t generation, uint64_t step) {
-    bool goes_on = file->generation == generation && file->rank == rank && file->step == step;
-    if (goes_on) return;
+    if (file->generation == generation && file->rank == rank && file->step == step) return; /* it goes on */
     file->rank = rank;
     file->generation = generation;
     file->step = step;

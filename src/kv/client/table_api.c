@@ -135,26 +135,23 @@ static mr_status check_rounds(consistency consistency, const table_schema *schem
                      schema->optimizer);
 }
 
-/* Of a new table: the deployment's defaults, where the options are empty. Locked. */
-static mr_status settle_consistency(mr_ps *ps, table_catalog_table *wanted) {
+/* Of a new table: the deployment's defaults, where the options are empty. A table that cannot be opened would stay for
+ * ever. Locked. */
+static mr_status settle(mr_ps *ps, table_catalog_table *wanted) {
+    const cluster_map *map = kv_worker_map(ps_connection_worker(ps));
     consistency consistency;
-    MR_TRY(table_catalog_table_consistency(wanted, kv_worker_map(ps_connection_worker(ps)), &consistency));
-    consistency_write(consistency, wanted->consistency);
-    return check_rounds(consistency, &wanted->schema);
-}
-
-/* Whether the table could be opened: a table that cannot be opened would stay for ever. Locked. */
-static mr_status check_placement(mr_ps *ps, const table_catalog_table *wanted) {
     table_info table;
-    MR_TRY(table_info_init(&table, wanted, kv_worker_map(ps_connection_worker(ps))));
+    MR_TRY(table_catalog_table_consistency(wanted, map, &consistency));
+    consistency_write(consistency, wanted->consistency);
+    MR_TRY(check_rounds(consistency, &wanted->schema));
+    MR_TRY(table_info_init(&table, wanted, map));
     table_info_fini(&table);
     return MR_OK;
 }
 
 static mr_status obtain(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, int64_t timeout_us, mr_ps_table **out) {
     ps_connection_lock(ps);
-    mr_status status = edit == create_edit ? settle_consistency(ps, &draft->wanted) : MR_OK;
-    if (status == MR_OK && edit == create_edit) status = check_placement(ps, &draft->wanted);
+    mr_status status = edit == create_edit ? settle(ps, &draft->wanted) : MR_OK;
     if (status == MR_OK) status = decide(ps, edit, draft, timeout_us);
     if (status == MR_OK) status = make_handle(ps, &draft->found, out);
     ps_connection_unlock(ps);

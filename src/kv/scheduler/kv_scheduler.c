@@ -422,7 +422,11 @@ static mr_status begin_checkpoints(kv_scheduler *scheduler) {
     return checkpoint_thread_open(van_loop(scheduler->van), &checkpoint_thread, &host, scheduler, &scheduler->thread);
 }
 
-static void begin_control_server(kv_scheduler *scheduler) {
+static uint64_t oldest(const void *context) {
+    return checkpoint_thread_look_at(((const kv_scheduler *)context)->thread).oldest;
+}
+
+static void begin_services(kv_scheduler *scheduler) {
     const kv_scheduler_options *options = &scheduler->options;
     scheduler->server =
         control_server_create(&(control_server_options){.van = scheduler->van,
@@ -433,13 +437,6 @@ static void begin_control_server(kv_scheduler *scheduler) {
                                                         .controller = scheduler->controller,
                                                         .stall = scheduler->stall,
                                                         .stall_map = &scheduler->watched});
-}
-
-static uint64_t oldest(const void *context) {
-    return checkpoint_thread_look_at(((const kv_scheduler *)context)->thread).oldest;
-}
-
-static void begin_data_service(kv_scheduler *scheduler) {
     scheduler->data_service =
         data_service_create(&(data_service_options){.van = scheduler->van,
                                                     .db = scheduler->db,
@@ -506,8 +503,7 @@ static mr_status begin(kv_scheduler *scheduler) {
     scheduler->service = metadata_service_create(scheduler->db, van_answer_message, scheduler->van);
     scheduler->local = metadata_local_create(scheduler->db);
     begin_controller(scheduler);
-    begin_control_server(scheduler);
-    begin_data_service(scheduler);
+    begin_services(scheduler);
     /* Former processes are heard before a number is assigned to another, or a process is declared gone. */
     bool before = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY).size != 0;
     scheduler->settled_us = van_now_us(scheduler->van) + (before ? KV_SCHEDULER_SETTLE_US : 0);

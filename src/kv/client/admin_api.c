@@ -81,13 +81,14 @@ static mr_ps_process process_of(const process_table_line *line) {
                          .silent_us = line->silent_us,
                          .step = now->step,
                          .steps_second = line->rates.step,
-#define X(name) .name = now->name, .name##_second = line->rates.name,
-                         X(pushes) X(pulls) X(bytes_in) X(bytes_out)
-#undef X
                          .memory = now->memory,
                          .memory_max = now->memory_max,
                          .conflicts = now->disputes,
-                         .metric_count = now->report_count};
+                         .metric_count = now->report_count,
+#define X(name) .name = now->name, .name##_second = line->rates.name,
+                         X(pushes) X(pulls) X(bytes_in) X(bytes_out)
+#undef X
+    };
     memcpy(out.address, now->address, sizeof out.address);
     for (uint32_t i = 0; i < now->report_count; i++) {
         const process_state_report *report = &now->reports[i];

@@ -38,10 +38,10 @@ typedef struct kv_request {
     const uint32_t *lengths; /* NULL: rows */
     size_t count;            /* of keys, or of items of an array */
     uint32_t array;
-    uint64_t first, last;  /* item of the array; keys of a range */
-    uint64_t *found;       /* of a range: existing keys; */
-    size_t *found_count;   /* and their number */
-    mr_ps_version *mark;   /* of a pull: the content of `to`; NULL: unknown */
+    uint64_t first, last; /* item of the array; keys of a range */
+    uint64_t *found;      /* of a range: existing keys; */
+    size_t *found_count;  /* and their number */
+    mr_ps_version *mark;  /* of a pull: the content of `to`; NULL: unknown */
     const void *values;
     void *to;
     uint8_t priority;

@@ -77,7 +77,7 @@ typedef struct barrier_client {
     uint64_t token;
     bool heard, stale;
     barrier_client_verdict verdict; /* MR_BUSY before the first one */
-    uint64_t map; /* that has to be known before the rank goes on */
+    uint64_t map;                   /* that has to be known before the rank goes on */
 } barrier_client;
 
 struct barrier_clients {

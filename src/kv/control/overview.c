@@ -23,14 +23,12 @@ _Static_assert((int)HEAD_MAX + (int)DATA_MAX + (int)TABLE_CATALOG_BYTES_MAX <= (
                "all of it fits into a letter");
 
 /* Times and flags, texts, and numbers of servers, tables and the dataset, in the order of their bytes. */
-#define HEAD_NUMBERS(X)                                                                                                \
-    X(u64, checkpoint)                                                                                                 \
-    X(time, checkpoint_us)                                                                                             \
-    X(time, every_us) X(flag, making) X(time, checkpoint_error_us) X(flag, checkpoint_failed) X(time, stall_us)
-#define HEAD_TEXTS(X) X(folder) X(checkpoint_error) X(stall) X(stall_hint)
-#define HEAD_COUNTS(X) X(u32, counted) X(u32, servers) X(u32, table_count)
-#define TABLE_TEXTS(X) X(name) X(optimizer) X(compression) X(consistency)
-#define TABLE_NUMBERS(X) X(u32, dim) X(u32, arrays) X(u64, rows) X(u64, bytes) X(u64, nonfinite)
+#define HEAD_CHECKPOINT(X) X(u64, checkpoint) X(time, checkpoint_us) X(time, every_us) X(flag, making)
+#define HEAD_TROUBLE(X)    X(time, checkpoint_error_us) X(flag, checkpoint_failed) X(time, stall_us)
+#define HEAD_TEXTS(X)      X(folder) X(checkpoint_error) X(stall) X(stall_hint)
+#define HEAD_COUNTS(X)     X(u32, counted) X(u32, servers) X(u32, table_count)
+#define TABLE_NUMBERS(X)   X(u32, dim) X(u32, arrays) X(u64, rows) X(u64, bytes) X(u64, nonfinite)
+#define TABLE_TEXTS(X)     X(name) X(optimizer) X(compression) X(consistency)
 #define DATA_NUMBERS(X) \
     X(u32, shards)      \
     X(u32, shards_done) X(u64, epoch) X(u64, items) X(u64, items_given) X(u64, items_back) X(u32, workers)
@@ -65,7 +63,8 @@ uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
     writer writer = writer_of(bytes, CONTROL_MESSAGE_VALUE_MAX);
 #define X(type, field) writer_##type(&writer, overview->field);
 #define TEXT(field)    writer_span32(&writer, span_of(overview->field, strlen(overview->field)));
-    HEAD_NUMBERS(X)
+    HEAD_CHECKPOINT(X)
+    HEAD_TROUBLE(X)
     HEAD_TEXTS(TEXT)
     HEAD_COUNTS(X)
 #undef TEXT
@@ -110,7 +109,8 @@ static bool read_head(reader *reader, mr_ps_overview *out) {
     bool good = true;
 #define X(type, field) out->field = reader_##type(reader);
 #define TEXT(field)    good = good && read_text(reader, out->field, sizeof out->field);
-    HEAD_NUMBERS(X)
+    HEAD_CHECKPOINT(X)
+    HEAD_TROUBLE(X)
     HEAD_TEXTS(TEXT)
     HEAD_COUNTS(X)
 #undef TEXT

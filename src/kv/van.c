@@ -52,7 +52,15 @@ struct van {
 
 /* ---- Sending. */
 
-static size_t base_of(const char *address) { return (size_t)(strchrnul(address, '#') - address); }
+/* The address without its role, in `room` if it has one; NULL: no valid address. */
+static const char *base_of(const char *address, char room[MESSENGER_ADDRESS_MAX]) {
+    size_t size = (size_t)(strchrnul(address, '#') - address);
+    if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return NULL;
+    if (address[size] == '\0') return address;
+    memcpy(room, address, size);
+    room[size] = '\0';
+    return room;
+}
 
 static size_t size_of(const shared_bytes_piece *pieces, size_t count) {
     size_t size = 0;
@@ -71,33 +79,24 @@ static void keep(van *van, const shared_bytes_piece *pieces, size_t count) {
     list_push_back(&van->messages, &message->queued);
 }
 
-/* The way of a control message: to this process, nowhere, or to `base`, which most addresses are themselves. */
-typedef enum way { WAY_OWN, WAY_NONE, WAY_MESSENGER } way;
-
-static way way_of(van *van, const char *address, char room[MESSENGER_ADDRESS_MAX], const char **base) {
-    *base = address;
-    if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return WAY_MESSENGER; /* the usual case */
-    size_t size = base_of(address);
-    if (size == van->address_size && memcmp(address, van->address, size) == 0) return WAY_OWN;
-    if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return WAY_NONE; /* no valid address */
-    if (address[size] == '\0') {
-        strcpy(van->last, address);
-        return WAY_MESSENGER;
+/* The address for the messenger; NULL: the message was kept for this process, or has no valid address. */
+static const char *route(van *van, const char *address, char room[MESSENGER_ADDRESS_MAX],
+                         const shared_bytes_piece *pieces, size_t count) {
+    if (van->last[0] != '\0' && strcmp(address, van->last) == 0) return address; /* the usual case */
+    size_t size = van->address_size;
+    if (strncmp(address, van->address, size) == 0 && (address[size] == '#' || address[size] == '\0')) {
+        keep(van, pieces, count);
+        return NULL;
     }
-    memcpy(room, address, size);
-    room[size] = '\0';
-    *base = room;
-    return WAY_MESSENGER;
+    const char *base = base_of(address, room);
+    if (base == address) strcpy(van->last, address);
+    return base;
 }
 
 void van_send(van *van, const char *address, span bytes) {
     char room[MESSENGER_ADDRESS_MAX];
-    const char *base;
-    switch (way_of(van, address, room, &base)) {
-    case WAY_OWN: keep(van, &(shared_bytes_piece){bytes, NULL}, 1); break;
-    case WAY_NONE: break;
-    case WAY_MESSENGER: messenger_send(van->messenger, base, bytes); break;
-    }
+    const char *base = route(van, address, room, &(shared_bytes_piece){bytes, NULL}, 1);
+    if (base != NULL) messenger_send(van->messenger, base, bytes);
 }
 
 static void shipped(void *argument, mr_status status) {
@@ -128,22 +127,17 @@ static void ship(van *van, const char *address, const shared_bytes_piece *pieces
 
 void van_send_pieces(van *van, const char *address, const shared_bytes_piece *pieces, size_t count) {
     char room[MESSENGER_ADDRESS_MAX];
-    const char *base;
+    const char *base = route(van, address, room, pieces, count);
     uint8_t small[MESSENGER_SMALL];
     size_t size = size_of(pieces, count);
-    switch (way_of(van, address, room, &base)) {
-    case WAY_OWN: keep(van, pieces, count); break;
-    case WAY_NONE: break;
-    case WAY_MESSENGER:
-        if (size > sizeof small) {
-            ship(van, base, pieces, count);
-        } else if (count == 1) {
-            messenger_send(van->messenger, base, pieces[0].bytes);
-        } else {
-            gather(small, pieces, count);
-            messenger_send(van->messenger, base, span_of(small, size));
-        }
-        break;
+    if (base == NULL) return;
+    if (size > sizeof small) {
+        ship(van, base, pieces, count);
+    } else if (count == 1) {
+        messenger_send(van->messenger, base, pieces[0].bytes);
+    } else {
+        gather(small, pieces, count);
+        messenger_send(van->messenger, base, span_of(small, size));
     }
 }
 
@@ -169,18 +163,26 @@ void van_hurry(van *van) {
 
 void van_answer(van *van, link_id link, span bytes) { messenger_answer(van->messenger, link, bytes); }
 
-void van_send_message(van *van, const char *address, const control_message *message) {
+void van_send_message(void *van, const char *address, const control_message *message) {
     size_t size;
     uint8_t *bytes = control_message_write(message, &size);
     van_send(van, address, span_of(bytes, size));
     free(bytes);
 }
 
-void van_answer_message(van *van, link_id link, const control_message *message) {
+void van_answer_message(void *van, link_id link, const control_message *message) {
     size_t size;
     uint8_t *bytes = control_message_write(message, &size);
     van_answer(van, link, span_of(bytes, size));
     free(bytes);
+}
+
+void van_send_value(van *van, const char *address, uint8_t kind, stamp stamp, span value) {
+    van_send_message(van, address, &(control_message){.kind = kind, .stamp = stamp, .value = value});
+}
+
+void van_answer_value(van *van, link_id link, uint8_t kind, stamp stamp, span value) {
+    van_answer_message(van, link, &(control_message){.kind = kind, .stamp = stamp, .value = value});
 }
 
 /* ---- Receiving. */
@@ -281,54 +283,41 @@ static mr_status listen_at(van *van, const van_options *options) {
 
 static const messenger_handlers handlers = {.on_message = on_message, .on_broken = on_broken, .on_bytes = on_bytes};
 
-static van *create(const van_host *host, void *context) {
-    van *van = xcalloc(1, sizeof *van);
-    van->host = host;
-    van->context = context;
-    list_init(&van->messages);
-    list_init(&van->shipments);
-    return van;
-}
-
-static void open_elsewhere(const van_options *options, van *van) {
+static void open_elsewhere(van *van, const van_options *options) {
     van->env = *options->env;
     van->messenger = messenger_create(&van->env, &handlers, van);
     if (options->listen != NULL) snprintf(van->address, sizeof van->address, "%s", options->listen);
     van->address_size = strlen(van->address);
 }
 
-mr_status van_open(const van_options *options, const van_host *host, void *context, van **out) {
-    if (options->listen != NULL && options->env == NULL) MR_TRY(van_check_address(options->listen));
-    van *van = create(host, context);
-    if (options->env != NULL) {
-        open_elsewhere(options, van);
-        *out = van;
-        return MR_OK;
-    }
+static mr_status open_here(van *van, const van_options *options) {
     van->env = (env){.clock = clock_real(), .rng = &van->rng};
     rng_init(&van->rng, rng_system_seed());
-    mr_status status = event_loop_create(&van->loop);
-    if (status != MR_OK) goto free_van;
+    MR_TRY(event_loop_create(&van->loop));
     event_loop_look_first(van->loop);
     alloc_expect_large();
-    if (options->folder != NULL) status = disk_open(options->folder, &van->env.disk);
-    if (status != MR_OK) goto close_loop;
+    if (options->folder != NULL) MR_TRY(disk_open(options->folder, &van->env.disk));
     /* Before the transport's own: messages of a tick are sent before the loop waits. */
     van->idle = event_loop_idle_add(van->loop, on_idle, van);
     van->timer = event_loop_timer_create(van->loop, on_timer, van);
     van->messenger = messenger_create(&van->env, &handlers, van);
-    status = listen_at(van, options);
-    if (status != MR_OK) {
-        van_close(van);
-        return status;
-    }
-    *out = van;
-    return MR_OK;
+    return listen_at(van, options);
+}
 
-close_loop:
-    event_loop_destroy(van->loop);
-free_van:
-    free(van);
+mr_status van_open(const van_options *options, const van_host *host, void *context, van **out) {
+    if (options->listen != NULL && options->env == NULL) MR_TRY(van_check_address(options->listen));
+    van *van = XNEW(struct van, .host = host, .context = context);
+    mr_status status = MR_OK;
+    list_init(&van->messages);
+    list_init(&van->shipments);
+    if (options->env != NULL)
+        open_elsewhere(van, options);
+    else
+        status = open_here(van, options);
+    if (status == MR_OK)
+        *out = van;
+    else
+        van_close(van);
     return status;
 }
 
@@ -345,7 +334,7 @@ void van_close(van *van) {
     static const van_host nobody = {0}; /* closing links are ignored */
     van->host = &nobody;
     if (van->loop != NULL) socket_transport_close(van->transport);
-    messenger_destroy(van->messenger);
+    if (van->messenger != NULL) messenger_destroy(van->messenger);
     for (list *item; (item = list_pop_front(&van->messages)) != NULL;) destroy_own(container_of(item, own, queued));
     if (van->loop != NULL) close_here(van);
     free(van);
@@ -354,12 +343,9 @@ void van_close(van *van) {
 /* ---- Imports. */
 
 static link_id link_to(const van *van, const char *address) {
-    char base[MESSENGER_ADDRESS_MAX];
-    size_t size = base_of(address);
-    if (size == 0 || size >= MESSENGER_ADDRESS_MAX) return (link_id){0};
-    memcpy(base, address, size);
-    base[size] = '\0';
-    return messenger_link(van->messenger, base);
+    char room[MESSENGER_ADDRESS_MAX];
+    const char *base = base_of(address, room);
+    return base == NULL ? (link_id){0} : messenger_link(van->messenger, base);
 }
 
 shm_export *van_export(van *van) { return van->export; }

@@ -76,8 +76,12 @@ void van_hurry(van *van);
 void van_move(van *van, const shared_bytes *bytes, span from, span to);
 void van_answer(van *van, link_id link, span bytes); /* answers a message that came over that link */
 
-void van_send_message(van *van, const char *address, const control_message *message);
-void van_answer_message(van *van, link_id link, const control_message *message);
+/* As callbacks, too: the context is the van. */
+void van_send_message(void *van, const char *address, const control_message *message);
+void van_answer_message(void *van, link_id link, const control_message *message);
+/* A control message of a user's kind. */
+void van_send_value(van *van, const char *address, uint8_t kind, stamp stamp, span value);
+void van_answer_value(van *van, link_id link, uint8_t kind, stamp stamp, span value);
 
 /* Memory that is exported to other processes of this machine, if van_options asked for it and it was available; else
  * NULL. A control message may refer to it if the receiver has imported it. Processes are named by numbers that are

@@ -1,6 +1,7 @@
 /* admin_api.c — requests to the scheduler from any process: mr_ps_cluster_map_get, mr_ps_processes_get,
  * mr_ps_overview_get, mr_ps_checkpoint (miniray/admin.h).
  * Tested by tests/ps_status_test.c. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,18 +81,14 @@ static mr_ps_process process_of(const process_table_line *line) {
                          .silent_us = line->silent_us,
                          .step = now->step,
                          .steps_second = line->rates.step,
-                         .pushes = now->pushes,
-                         .pulls = now->pulls,
-                         .bytes_in = now->bytes_in,
-                         .bytes_out = now->bytes_out,
-                         .pushes_second = line->rates.pushes,
-                         .pulls_second = line->rates.pulls,
-                         .bytes_in_second = line->rates.bytes_in,
-                         .bytes_out_second = line->rates.bytes_out,
                          .memory = now->memory,
                          .memory_max = now->memory_max,
                          .conflicts = now->disputes,
-                         .metric_count = now->report_count};
+                         .metric_count = now->report_count,
+#define X(name) .name = now->name, .name##_second = line->rates.name,
+                         X(pushes) X(pulls) X(bytes_in) X(bytes_out)
+#undef X
+    };
     memcpy(out.address, now->address, sizeof out.address);
     for (uint32_t i = 0; i < now->report_count; i++) {
         const process_state_report *report = &now->reports[i];
@@ -120,9 +117,8 @@ static void take_page(looker *looker, const control_message *message) {
 }
 
 static void take_saved(looker *looker, const control_message *message) {
-    size_t size = message->value.size < sizeof looker->trouble ? message->value.size : sizeof looker->trouble - 1;
-    memcpy(looker->trouble, message->value.data, size);
-    looker->trouble[size] = '\0';
+    span text = message->value;
+    snprintf(looker->trouble, sizeof looker->trouble, "%.*s", (int)text.size, (const char *)text.data);
     looker->checkpoint = message->stamp.view;
     looker->done = looker->checkpoint != 0;
 }
@@ -145,8 +141,8 @@ static void tick(void *context, int64_t now_us) {
     looker *looker = context;
     uint64_t from = looker->process_table == NULL ? 0 : looker->process_table->count;
     looker->ask_us = now_us + KV_PROCESS_ASK_US;
-    van_send_message(looker->van, looker->scheduler,
-                     &(control_message){.kind = looker->question, .stamp = {.view = from, .id = looker->token}});
+    van_send_value(looker->van, looker->scheduler, looker->question, (stamp){.view = from, .id = looker->token},
+                   (span){0});
 }
 
 /* Asks until it is answered. */

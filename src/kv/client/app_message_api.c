@@ -96,9 +96,13 @@ mr_status mr_ps_send(mr_ps *ps, mr_ps_peer to, int app, int head, const void *bo
     return status;
 }
 
+static mr_status is_answered(kv_worker *worker, void *ticket) {
+    return app_rpc_status(control_client_notes(kv_worker_control(worker)), *(uint64_t *)ticket);
+}
+
 mr_status mr_ps_responses_wait(mr_ps *ps, mr_ps_ticket ticket, int64_t timeout_us, mr_ps_responses **out) {
     ps_connection_lock(ps);
-    mr_status status = ps_connection_await(ps, ps_connection_is_answered, &ticket.v, timeout_us);
+    mr_status status = ps_connection_await(ps, is_answered, &ticket.v, timeout_us);
     if (status == MR_OK) *out = app_rpc_collect(notes_of(ps), ticket.v);
     ps_connection_unlock(ps);
     return status;

@@ -23,7 +23,7 @@ mr_status mr_ps_barrier(mr_ps *ps, const char *name, int group, int64_t timeout_
 
 mr_status mr_ps_metric_set(mr_ps *ps, const char *key, double value) {
     ps_connection_lock(ps);
-    mr_status status = control_client_report(kv_worker_control(ps_connection_worker(ps)), key, value);
+    mr_status status = app_rpc_report(control_client_notes(kv_worker_control(ps_connection_worker(ps))), key, value);
     ps_connection_unlock(ps);
     return status;
 }

@@ -129,7 +129,7 @@ void data_client_end(data_client *client) {
     if (client == NULL) return;
     client->incarnation = 0;
     client->ready = client->told = false;
-    skipped_steps_begin(&client->skipped, 0);
+    client->skipped = (skipped_steps){0};
     group_consumer_withdraw(client->consumer, client->options.rank);
 }
 

@@ -104,10 +104,9 @@ static void drop(error_feedback *feedback, entry *entry) {
 static entry *reach(error_feedback *feedback, uint64_t key, uint32_t length) {
     entry *there = map_get(&feedback->by_key, key);
     if (there != NULL && there->room >= length) return there;
-    void *memory;
+    entry *made;
     if (there == NULL && map_reserve(&feedback->by_key, 1) != MR_OK) return NULL;
-    if (alloc_try(sizeof(entry) + length * sizeof(float), &memory) != MR_OK) return NULL;
-    entry *made = memory;
+    if (alloc_try(sizeof(entry) + length * sizeof(float), &made) != MR_OK) return NULL;
     *made = (entry){.key = key, .room = length};
     list_init(&made->link);
     if (there != NULL) {
@@ -182,9 +181,7 @@ static mr_status reach_array(error_feedback *feedback, uint32_t number, uint64_t
     }
     array *array = &feedback->arrays[number];
     if (array->rests != NULL) return MR_OK;
-    void *memory;
-    MR_TRY(alloc_try(items * sizeof(float), &memory));
-    array->rests = memory;
+    MR_TRY(alloc_try(items * sizeof(float), &array->rests));
     array->items = items;
     array->is_new = true;
     return MR_OK;

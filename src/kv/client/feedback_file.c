@@ -52,18 +52,22 @@ static void close_file(feedback_file *file) {
     file->file = -1;
 }
 
+static void stop_keeping(feedback_file *file) {
+    close_file(file);
+    free(file->path);
+    file->path = NULL;
+}
+
 void feedback_file_destroy(feedback_file *file) {
     forget_all(file);
-    close_file(file);
+    stop_keeping(file);
     free(file->feedbacks);
-    free(file->path);
     free(file);
 }
 
 void feedback_file_keep(feedback_file *file, const char *path) {
-    close_file(file);
-    free(file->path);
-    file->path = path == NULL ? NULL : xstrdup(path);
+    stop_keeping(file);
+    if (path != NULL) file->path = xstrdup(path);
     file->generation = 0; /* the next feedback_file_begin reads the file */
 }
 
@@ -75,12 +79,6 @@ static error_feedback *reach(feedback_file *file, uint32_t table) {
 }
 
 /* ---- Writing. */
-
-static void stop_keeping(feedback_file *file) {
-    close_file(file);
-    free(file->path);
-    file->path = NULL;
-}
 
 /* Feedback is worth less than the training: the worker goes on. */
 static void give_up(feedback_file *file, const char *what) {
@@ -109,16 +107,16 @@ static uint64_t checksum_of(const head *head, span body) {
 /* A record of this state. The caller frees *out; 0: no memory. */
 static size_t make_record(const feedback_file *file, bool whole, uint8_t **out) {
     size_t size = 0;
-    void *memory;
+    uint8_t *memory;
     for (size_t i = 0; i < file->count; i++) size += error_feedback_size(file->feedbacks[i], whole);
     if (alloc_try(sizeof(head) + size, &memory) != MR_OK) return 0;
-    uint8_t *at = (uint8_t *)memory + sizeof(head);
+    uint8_t *at = memory + sizeof(head);
     for (size_t i = 0; i < file->count; i++) {
         error_feedback_save(file->feedbacks[i], whole, at);
         at += error_feedback_size(file->feedbacks[i], whole);
     }
     head head = {FEEDBACK_FILE_MAGIC, file->generation, file->rank, whole, file->step, size, 0};
-    head.checksum = checksum_of(&head, span_of((uint8_t *)memory + sizeof head, size));
+    head.checksum = checksum_of(&head, span_of(memory + sizeof head, size));
     memcpy(memory, &head, sizeof head);
     *out = memory;
     return sizeof head + size;
@@ -155,15 +153,11 @@ static void begin_file(feedback_file *file, bool keeps_old) {
     free(old);
 }
 
-static void settle(feedback_file *file) {
-    for (size_t i = 0; i < file->count; i++) error_feedback_settle(file->feedbacks[i]);
-}
-
 void feedback_file_end(feedback_file *file, uint64_t next_step) {
     file->step = next_step;
     if (file->file >= 0 && !is_mine(file)) stop_keeping(file);
     if (file->file >= 0 && !append(file, false)) give_up(file, "cannot write");
-    settle(file);
+    for (size_t i = 0; i < file->count; i++) error_feedback_settle(file->feedbacks[i]);
     if (file->file >= 0 && file->since > file->base + FEEDBACK_FILE_SLACK) begin_file(file, true);
 }
 
@@ -209,8 +203,7 @@ static void reject(feedback_file *file, const char *path, uint32_t found) {
     stop_keeping(file);
 }
 
-static bool read_file(feedback_file *feedback_file, const char *path, uint32_t rank, uint64_t generation,
-                      uint64_t step) {
+static bool read_file(feedback_file *feedback, const char *path) {
     struct stat facts;
     void *memory = NULL;
     bool found = false;
@@ -223,9 +216,10 @@ static bool read_file(feedback_file *feedback_file, const char *path, uint32_t r
         uint64_t magic = size < sizeof magic ? 0 : *(const uint64_t *)memory;
         uint32_t format = format_of(magic, FEEDBACK_FILE_MAGIC, sizeof magic);
         if (magic != FEEDBACK_FILE_MAGIC && format != 0)
-            reject(feedback_file, path, format);
+            reject(feedback, path, format);
         else
-            found = feedback_file_read(feedback_file, span_of(memory, size), rank, generation, step);
+            found = feedback_file_read(feedback, span_of(memory, size), feedback->rank, feedback->generation,
+                                       feedback->step);
     }
     close(file);
     free(memory);
@@ -235,16 +229,15 @@ static bool read_file(feedback_file *feedback_file, const char *path, uint32_t r
 static bool recall(feedback_file *file) {
     if (file->path == NULL) return false;
     char *old = xasprintf("%s.old", file->path);
-    bool found = read_file(file, file->path, file->rank, file->generation, file->step);
-    if (!found && file->path != NULL) found = read_file(file, old, file->rank, file->generation, file->step);
+    bool found = read_file(file, file->path);
+    if (!found && file->path != NULL) found = read_file(file, old);
     free(old);
     if (found) begin_file(file, false);
     return found;
 }
 
 void feedback_file_begin(feedback_file *file, uint32_t rank, uint64_t generation, uint64_t step) {
-    bool goes_on = file->generation == generation && file->rank == rank && file->step == step;
-    if (goes_on) return;
+    if (file->generation == generation && file->rank == rank && file->step == step) return; /* it goes on */
     file->rank = rank;
     file->generation = generation;
     file->step = step;

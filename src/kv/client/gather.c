@@ -23,9 +23,8 @@ struct gather {
 
 mr_status gather_create(uint32_t pieces, size_t row, uint64_t *keys, void *values, size_t room, size_t *count,
                         gather **out) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(gather) + pieces * sizeof(piece), &memory));
-    gather *gather = memory;
+    gather *gather;
+    MR_TRY(alloc_try(sizeof *gather + pieces * sizeof(piece), &gather));
     *gather = (struct gather){.keys = keys,
                               .values = values,
                               .room = room,
@@ -45,13 +44,11 @@ void gather_destroy(void *memory) {
 
 static mr_status keep(gather *gather, piece *piece, const payload_section *answer) {
     size_t key_bytes = answer->count * sizeof *piece->keys, bytes = answer->count * gather->row;
-    void *memory;
-    MR_TRY(alloc_try(key_bytes + bytes + 1, &memory));
-    piece->keys = memory;
+    MR_TRY(alloc_try(key_bytes + bytes + 1, &piece->keys));
     piece->count = answer->count;
     if (answer->count == 0) return MR_OK;
     memcpy(piece->keys, answer->keys, key_bytes);
-    memcpy((uint8_t *)memory + key_bytes, answer->values.data, bytes);
+    memcpy(piece->keys + piece->count, answer->values.data, bytes);
     return MR_OK;
 }
 

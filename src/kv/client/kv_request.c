@@ -77,7 +77,7 @@ mr_status kv_request_check_room(kv_worker *worker, uint32_t slot, size_t section
 }
 
 /* Versions of another generation mean nothing in this one. */
-static void begin_mark(const kv_worker *worker, kv_request_mark *mark) {
+static void begin_mark(const kv_worker *worker, mr_ps_version *mark) {
     if (mark->generation != worker->generation) memset(mark->versions, 0, mark->slots * sizeof *mark->versions);
     mark->generation = worker->generation;
     mark->changed = 0;
@@ -149,34 +149,35 @@ static void add_part(kv_request_builder *builder, slot_queue *queue, push_batch 
     kv_worker_wakes(builder->worker, queue);
 }
 
-mr_status kv_request_add(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, size_t value_bytes,
-                         payload_room *out) {
+/* A section whose values have `value_bytes` bytes, of which `written` are in it. */
+static mr_status add_section(kv_request_builder *builder, uint32_t slot, payload_head head, size_t value_bytes,
+                             size_t written, payload_room *out) {
     slot_queue *queue = &builder->worker->queues[slot];
     uint64_t name = next_name(builder->worker, queue);
     *out = (payload_room){0};
     if (there_already(queue, name)) return MR_OK;
-    push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, value_bytes));
+    push_batch *batch = slot_queue_gather(queue, payload_section_size(head.op, head.count, value_bytes));
     MR_TRY(define_in_batch(builder, queue, batch));
-    MR_TRY(payload_add(&batch->payload, head_of(builder, op, count), value_bytes, out));
+    MR_TRY(payload_add(&batch->payload, head, written, out));
     add_part(builder, queue, batch, name);
     return MR_OK;
 }
 
+mr_status kv_request_add(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count, size_t value_bytes,
+                         payload_room *out) {
+    return add_section(builder, slot, head_of(builder, op, count), value_bytes, value_bytes, out);
+}
+
 mr_status kv_request_add_afar(kv_request_builder *builder, uint32_t slot, payload_op op, size_t count,
                               size_t value_bytes, const payload_afar *afar, const payload_place *place) {
-    slot_queue *queue = &builder->worker->queues[slot];
-    uint64_t name = next_name(builder->worker, queue);
     payload_head head = head_of(builder, op, count);
     payload_room room;
-    if (there_already(queue, name)) return MR_OK;
-    push_batch *batch = slot_queue_gather(queue, payload_section_size(op, (uint32_t)count, value_bytes));
-    MR_TRY(define_in_batch(builder, queue, batch));
     head.flags = PAYLOAD_AFAR;
-    MR_TRY(payload_add(&batch->payload, head, sizeof *afar, &room));
+    MR_TRY(add_section(builder, slot, head, value_bytes, sizeof *afar, &room));
+    if (room.values == NULL) return MR_OK;
     builder->worker->lends = true;
     *room.place = *place;
     memcpy(room.values, afar, sizeof *afar);
-    add_part(builder, queue, batch, name);
     return MR_OK;
 }
 
@@ -241,7 +242,7 @@ mr_status kv_request_add_row(kv_request_builder *builder, uint32_t slot, payload
 
 /* Only changes since the version, if there is one. */
 static void ask_newer(const kv_request_builder *builder, uint32_t slot, scatter *part, const payload_room *room) {
-    kv_request_mark *mark = builder->request->mark;
+    mr_ps_version *mark = builder->request->mark;
     if (mark == NULL) return;
     part->version = &mark->versions[slot - builder->request->table->placement.first_slot];
     part->changed = &mark->changed;

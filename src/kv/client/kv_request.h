@@ -14,6 +14,7 @@
 #include "kv/client/kv_worker.h"
 #include "kv/client/table_info.h"
 #include "kv/client/ticket.h"
+#include "miniray/ps.h"
 
 enum { KV_REQUEST_SECTION = 1 << 20 };
 enum { KV_REQUEST_SEEN = 16 << 10 };     /* bytes of a block that are worth reading remotely (remote_values.h) */
@@ -24,12 +25,12 @@ enum { KV_REQUEST_SHIP = 256 << 10 };    /* bytes of an array that are sent befo
 enum { KV_REQUEST_RANGE_MAX = 32 << 20 }; /* bytes of an answer */
 enum { KV_REQUEST_STEP_MAX = 15 << 20, KV_REQUEST_STEP_REST = 1 << 20 };
 
-typedef struct kv_request_mark { /* the versions of the slots that a piece of memory has */
-    uint64_t generation;         /* of the kv_worker, for these versions */
-    uint64_t changed;            /* parts that were written by the last pull */
-    uint32_t slots;
+struct mr_ps_version {   /* the versions of the slots that a piece of memory has */
+    uint64_t generation; /* of the kv_worker, for these versions */
+    uint64_t changed;    /* parts that were written by the last pull */
+    uint32_t table, slots;
     uint64_t versions[]; /* by slot; 0: none */
-} kv_request_mark;
+};
 
 typedef struct kv_request {
     table_info *table; /* borrowed for the call */
@@ -37,10 +38,10 @@ typedef struct kv_request {
     const uint32_t *lengths; /* NULL: rows */
     size_t count;            /* of keys, or of items of an array */
     uint32_t array;
-    uint64_t first, last;  /* item of the array; keys of a range */
-    uint64_t *found;       /* of a range: existing keys; */
-    size_t *found_count;   /* and their number */
-    kv_request_mark *mark; /* of a pull: the content of `to`; NULL: unknown */
+    uint64_t first, last; /* item of the array; keys of a range */
+    uint64_t *found;      /* of a range: existing keys; */
+    size_t *found_count;  /* and their number */
+    mr_ps_version *mark;  /* of a pull: the content of `to`; NULL: unknown */
     const void *values;
     void *to;
     uint8_t priority;

@@ -7,8 +7,10 @@
 #include "kv/client/kv_request_internal.h"
 
 typedef struct stretch { /* of one block */
-    uint32_t slot, block, first, count;
-    uint64_t at; /* where it begins in the request, in items */
+    uint32_t slot, count;
+    uint64_t at;  /* where it begins in the request, in items */
+    size_t bytes; /* of its values */
+    payload_place place;
 } stretch;
 
 /* The stretch of the request that begins with its item `at`: at most what one section carries. */
@@ -16,12 +18,13 @@ static stretch stretch_at(const kv_request *request, uint64_t at) {
     const table_info *table = request->table;
     const dense_table_plan *plan = &table->arrays[request->array].plan;
     uint64_t item = request->first + at, left = request->count - at, most = KV_REQUEST_SECTION / table->item;
-    stretch stretch = {.block = (uint32_t)(item / plan->block), .first = (uint32_t)(item % plan->block), .at = at};
-    uint64_t count = dense_table_count(plan, stretch.block) - stretch.first;
+    uint32_t block = (uint32_t)(item / plan->block), first = (uint32_t)(item % plan->block);
+    payload_place place = {request->array, block, dense_table_count(plan, block), first};
+    uint64_t count = place.items - first;
     if (count > left) count = left;
-    stretch.count = (uint32_t)(count < most ? count : most);
-    stretch.slot = table_info_block_slot(table, request->array, stretch.block);
-    return stretch;
+    if (count > most) count = most;
+    return (stretch){table_info_block_slot(table, request->array, block), (uint32_t)count, at, count * table->item,
+                     place};
 }
 
 static mr_status check(const kv_worker *worker, const kv_request *request) {
@@ -57,18 +60,16 @@ static mr_status check_rooms(kv_worker *worker, const kv_request *request) {
     return status;
 }
 
-static payload_place place_of(const kv_request *request, const stretch *stretch) {
-    const dense_table_plan *plan = &request->table->arrays[request->array].plan;
-    return (payload_place){request->array, stretch->block, dense_table_count(plan, stretch->block), stretch->first};
+static const uint8_t *values_of(const kv_request *request, const stretch *stretch) {
+    return (const uint8_t *)request->values + stretch->at * request->table->item;
 }
+
+static payload_op push_op(const kv_request *request) { return request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK; }
 
 static mr_status push_plain(kv_request_builder *builder, const stretch *stretch, payload_room *room) {
     const kv_request *request = builder->request;
-    size_t item = request->table->item;
-    payload_op op = request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK;
-    MR_TRY(kv_request_add(builder, stretch->slot, op, stretch->count, stretch->count * item, room));
-    if (room->values != NULL)
-        memcpy(room->values, (const uint8_t *)request->values + stretch->at * item, stretch->count * item);
+    MR_TRY(kv_request_add(builder, stretch->slot, push_op(request), stretch->count, stretch->bytes, room));
+    if (room->values != NULL) memcpy(room->values, values_of(request, stretch), stretch->bytes);
     return MR_OK;
 }
 
@@ -76,7 +77,6 @@ static mr_status push_coded(kv_request_builder *builder, const stretch *stretch,
     const kv_request *request = builder->request;
     const table_info *table = request->table;
     push_encoder *encoder = &builder->worker->encoder;
-    const uint8_t *from = (const uint8_t *)request->values + stretch->at * table->item;
     kv_request_section section = {.slot = stretch->slot,
                                   .op = PAYLOAD_ADD_BLOCK,
                                   .count = stretch->count,
@@ -86,7 +86,7 @@ static mr_status push_coded(kv_request_builder *builder, const stretch *stretch,
     MR_TRY(error_feedback_stretch(feedback_file_of(encoder->file, table->id), request->array,
                                   table->arrays[request->array].plan.items, section.place, stretch->count,
                                   &section.rests));
-    kv_request_floats(request, from, stretch->count, encoder->values);
+    kv_request_floats(request, values_of(request, stretch), stretch->count, encoder->values);
     section.values = encoder->values;
     return kv_request_add_coded(builder, &section, room);
 }
@@ -104,72 +104,53 @@ static void forget_rests(const kv_request_builder *builder) {
 static bool lies_in_map_view(const kv_request_builder *builder, const stretch *stretch, payload_afar *out) {
     const kv_request *request = builder->request;
     van *van = kv_worker_van(builder->worker);
-    size_t item = request->table->item, bytes = stretch->count * item;
     mr_dtype dtype = request->table->table.schema.dtype;
     const char *head = kv_worker_head(builder->worker, stretch->slot);
     bool rounds = builder->worker->queues[stretch->slot].holds;
-    if (bytes < KV_REQUEST_SEEN || (dtype != MR_F32 && dtype != MR_I64) || rounds) return false;
+    if (stretch->bytes < KV_REQUEST_SEEN || (dtype != MR_F32 && dtype != MR_I64) || rounds) return false;
     *out = (payload_afar){.process = van_process(van)};
     return van_export(van) != NULL && head != NULL &&
-           shm_export_holds(van_export(van), (const uint8_t *)request->values + stretch->at * item, bytes,
-                            &out->offset) &&
-           out->offset % item == 0 && van_is_seen(van, head);
-}
-
-static mr_status push_afar(kv_request_builder *builder, const stretch *stretch, const payload_afar *afar) {
-    const kv_request *request = builder->request;
-    payload_op op = request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK;
-    payload_place place = place_of(request, stretch);
-    return kv_request_add_afar(builder, stretch->slot, op, stretch->count, stretch->count * request->table->item, afar,
-                               &place);
+           shm_export_holds(van_export(van), values_of(request, stretch), stretch->bytes, &out->offset) &&
+           out->offset % request->table->item == 0 && van_is_seen(van, head);
 }
 
 /* Large stretches of values that are sent without a copy. In rounds the pushes to a slot are one payload, so they are
  * copied. */
 static bool can_lend(const kv_request_builder *builder, const stretch *stretch) {
-    const kv_request *request = builder->request;
-    size_t bytes = stretch->count * request->table->item;
-    return bytes >= KV_REQUEST_BORROWED && bytes % PAYLOAD_ALIGN == 0 &&
-           !builder->worker->queues[stretch->slot].holds && request->table->table.schema.press == COMPRESSOR_STORED;
-}
-
-static mr_status push_borrowed(kv_request_builder *builder, const stretch *stretch) {
-    const kv_request *request = builder->request;
-    size_t item = request->table->item;
-    payload_op op = request->set ? PAYLOAD_SET_BLOCK : PAYLOAD_ADD_BLOCK;
-    payload_place place = place_of(request, stretch);
-    span values = span_of((const uint8_t *)request->values + stretch->at * item, stretch->count * item);
-    return kv_request_add_borrowed(builder, stretch->slot, op, stretch->count, values, &place);
+    return stretch->bytes >= KV_REQUEST_BORROWED && stretch->bytes % PAYLOAD_ALIGN == 0 &&
+           !builder->worker->queues[stretch->slot].holds &&
+           builder->request->table->table.schema.press == COMPRESSOR_STORED;
 }
 
 static mr_status push_copied(kv_request_builder *builder, const stretch *stretch, bool coded) {
-    size_t item = builder->request->table->item;
     payload_room room;
     MR_TRY(coded ? push_coded(builder, stretch, &room) : push_plain(builder, stretch, &room));
     if (room.place == NULL) return MR_OK;
-    *room.place = place_of(builder->request, stretch);
-    return kv_request_seal(builder, payload_section_size(PAYLOAD_ADD_BLOCK, stretch->count, stretch->count * item));
+    *room.place = stretch->place;
+    return kv_request_seal(builder, payload_section_size(PAYLOAD_ADD_BLOCK, stretch->count, stretch->bytes));
 }
 
 /* The first parts are sent while the rest is split. */
 static mr_status push_all(kv_request_builder *builder) {
     const kv_request *request = builder->request;
     bool coded = kv_request_is_coded(request);
-    size_t item = request->table->item, written = 0;
+    payload_op op = push_op(request);
+    size_t written = 0;
     forget_rests(builder);
     for (uint64_t at = 0; at < request->count;) {
         stretch stretch = stretch_at(request, at);
         payload_afar afar;
         at += stretch.count;
         if (!coded && lies_in_map_view(builder, &stretch, &afar)) {
-            MR_TRY(push_afar(builder, &stretch, &afar));
+            MR_TRY(kv_request_add_afar(builder, stretch.slot, op, stretch.count, stretch.bytes, &afar, &stretch.place));
             continue;
         }
         if (!coded && can_lend(builder, &stretch))
-            MR_TRY(push_borrowed(builder, &stretch));
+            MR_TRY(kv_request_add_borrowed(builder, stretch.slot, op, stretch.count,
+                                           span_of(values_of(request, &stretch), stretch.bytes), &stretch.place));
         else
             MR_TRY(push_copied(builder, &stretch, coded));
-        written += stretch.count * item;
+        written += stretch.bytes;
         if (written < KV_REQUEST_SHIP) continue;
         kv_worker_ship(builder->worker);
         written = 0;
@@ -192,11 +173,11 @@ static mr_status pull_all(kv_request_builder *builder) {
                         .kind = SCATTER_BLOCK,
                         .count = stretch.count,
                         .to = (uint8_t *)request->to + stretch.at * item,
-                        .bytes = stretch.count * item,
+                        .bytes = stretch.bytes,
                         .item = item,
                         .streams = request->count * item >= KV_REQUEST_STREAMED,
                         .table = request->table->id,
-                        .place = place_of(request, &stretch)};
+                        .place = stretch.place};
         if (part.bytes >= KV_REQUEST_SEEN && sees_head(builder->worker, stretch.slot))
             part.map_view = &builder->worker->map_view;
         MR_TRY(kv_request_ask(builder, stretch.slot, PAYLOAD_GET_BLOCK, part.bytes, &part, &room));

@@ -46,12 +46,7 @@ static void add_up(const kv_request *request, uint64_t *offsets) {
 
 static mr_status measure(kv_worker *worker, const kv_request *request) {
     if (has_rows(request->table)) return MR_OK;
-    if (request->count + 1 > worker->offset_room) {
-        void *memory = worker->offsets;
-        MR_TRY(alloc_try_resize(&memory, (request->count + 1) * sizeof *worker->offsets));
-        worker->offsets = memory;
-        worker->offset_room = request->count + 1;
-    }
+    MR_TRY(alloc_try_grow(&worker->offsets, &worker->offset_room, request->count + 1, sizeof *worker->offsets));
     add_up(request, worker->offsets);
     return MR_OK;
 }
@@ -187,11 +182,6 @@ static key_list_cache_item *name_keys(kv_request_builder *builder, const splitte
     return item;
 }
 
-static void write_name(const key_list_cache_item *item, uint64_t *name) {
-    name[0] = item->name.low;
-    name[1] = item->name.high;
-}
-
 static void write_keys(const kv_request_builder *builder, const splitter_run *run, uint64_t *keys) {
     if (builder->run)
         keys[0] = builder->request->keys[run->places[0]];
@@ -305,10 +295,12 @@ static mr_status pull_run(kv_request_builder *builder, const splitter_run *run, 
             kv_request_ask(builder, run->slot, rows ? PAYLOAD_GET_ROWS : PAYLOAD_GET_VECTORS, bytes, &part, &room);
         if (status != MR_OK && part.list != NULL) key_list_cache_release(part.list);
         MR_TRY(status);
-        if (builder->names == PAYLOAD_KNOWN)
-            write_name(part.list, room.keys);
-        else
+        if (builder->names == PAYLOAD_KNOWN) {
+            room.keys[0] = part.list->name.low;
+            room.keys[1] = part.list->name.high;
+        } else {
             write_keys(builder, &section, room.keys);
+        }
         from += section.count;
     }
     return MR_OK;

@@ -292,11 +292,9 @@ static void take_message(void *context, const control_message *message) {
 static int64_t next_us(void *context) {
     kv_worker *worker = context;
     if (worker->agent == NULL) return CLOCK_NEVER_US;
-    int64_t next_us = rank_agent_next_us(worker->agent), rank_us = CLOCK_NEVER_US;
-    if (worker->rank != NULL) rank_us = rank_next_us(worker->rank);
-    if (worker->client != NULL && data_client_next_us(worker->client) < rank_us)
-        rank_us = data_client_next_us(worker->client);
-    return next_us < rank_us ? next_us : rank_us;
+    int64_t next_us = rank_agent_next_us(worker->agent);
+    if (worker->rank != NULL) next_us = clock_earlier_us(next_us, rank_next_us(worker->rank));
+    return worker->client == NULL ? next_us : clock_earlier_us(next_us, data_client_next_us(worker->client));
 }
 
 static void tick(void *context, int64_t now_us) {
@@ -354,14 +352,11 @@ mr_status kv_worker_open(const kv_process_options *options, kv_worker **out) {
     push_encoder_init(&worker->encoder);
     key_list_cache_init(&worker->cache, KV_WORKER_LISTS);
     mr_status status = kv_process_open(&own, &host, worker, &worker->process);
-    if (status != MR_OK) {
-        push_encoder_fini(&worker->encoder);
-        key_list_cache_fini(&worker->cache);
-        free(worker);
-        return status;
-    }
-    *out = worker;
-    return MR_OK;
+    if (status == MR_OK)
+        *out = worker;
+    else
+        kv_worker_close(worker);
+    return status;
 }
 
 void kv_worker_close(kv_worker *worker) {

@@ -31,9 +31,8 @@ mr_status user_optimizer_ask(mr_ps *ps, const char *optimizer, int64_t timeout_u
     kv_worker *worker = ps_connection_worker(ps);
     app_rpc *rpc = control_client_notes(kv_worker_control(worker));
     mr_status status = app_rpc_send(rpc, &call, van_now_us(kv_worker_van(worker)), &ticket);
-    if (status == MR_OK) status = ps_connection_await(ps, ps_connection_is_answered, &ticket, timeout_us);
-    if (status == MR_OK) responses = app_rpc_collect(rpc, ticket);
     ps_connection_unlock(ps);
+    if (status == MR_OK) status = mr_ps_responses_wait(ps, (mr_ps_ticket){ticket}, timeout_us, &responses);
     if (status == MR_OK) status = judge(responses, name);
     mr_ps_responses_free(responses);
     return status;

@@ -230,9 +230,6 @@ static mr_status is_open(kv_worker *worker, void *argument) { return kv_worker_o
 static mr_status has_left(kv_worker *worker, void *round) { return kv_worker_left(worker, round); }
 static mr_status is_back(kv_worker *worker, void *argument) { return kv_worker_handed_back(worker); }
 static mr_status has_settled(kv_worker *worker, void *argument) { return kv_worker_settled(worker); }
-mr_status ps_connection_is_answered(kv_worker *worker, void *ticket) {
-    return app_rpc_status(control_client_notes(kv_worker_control(worker)), *(uint64_t *)ticket);
-}
 static mr_status is_done(kv_worker *worker, void *ticket) { return kv_worker_done(worker, *(uint64_t *)ticket); }
 
 mr_status ps_connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us) {
@@ -270,7 +267,7 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
     list_init(&ps->wishes);
     list_init(&ps->handles);
     mr_status status = kv_worker_open(&options, &ps->worker);
-    if (status != MR_OK) goto free_ps;
+    if (status != MR_OK) goto close;
     ps->loop = van_loop(kv_worker_van(ps->worker));
     if (pthread_create(&ps->helper, NULL, helper_main, ps) != 0) {
         status = error_set(MR_NOMEM, "mr_ps_connect: cannot start a thread");
@@ -286,9 +283,6 @@ mr_status mr_ps_connect(const char *scheduler, int rank, int64_t timeout_us, mr_
 
 close:
     mr_ps_close(ps);
-    return status;
-free_ps:
-    free(ps);
     return status;
 }
 

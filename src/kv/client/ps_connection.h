@@ -24,8 +24,6 @@ MR_MUST mr_status ps_connection_await(mr_ps *ps, ps_connection_asked_fn *asked, 
 MR_MUST mr_status ps_connection_wait(mr_ps *ps, uint64_t ticket, int64_t timeout_us); /* locked; for a request */
 /* Locked; for a request that was MR_STALE. True: it may be made now (kv_worker_admit); else *status is the error. */
 bool ps_connection_admit(mr_ps *ps, bool pushes, int64_t timeout_us, mr_status *status);
-/* for ps_connection_await: a message was answered */
-mr_status ps_connection_is_answered(kv_worker *worker, void *ticket);
 void ps_connection_leave(mr_ps *ps); /* locked: requests are sent soon, also without a waiting thread */
 
 MR_MUST mr_status ps_connection_check_wait(void); /* MR_DENIED: this is a callback */

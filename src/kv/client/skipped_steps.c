@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-void skipped_steps_begin(skipped_steps *skipped, uint64_t since) {
-    skipped->count = 0;
-    skipped->since = since;
-}
-
 void skipped_steps_rewind(skipped_steps *skipped, uint64_t step) {
     while (skipped->count != 0 && skipped->runs[skipped->count - 1].from >= step) skipped->count--;
     if (skipped->count != 0 && skipped->runs[skipped->count - 1].to > step) skipped->runs[skipped->count - 1].to = step;

@@ -18,7 +18,6 @@ typedef struct skipped_steps { /* zero-initialized: none missed */
     skipped_steps_run runs[SKIPPED_STEPS_MAX]; /* apart, in order */
 } skipped_steps;
 
-void skipped_steps_begin(skipped_steps *skipped, uint64_t since); /* anew */
 /* steps from this one on are replayed */
 void skipped_steps_rewind(skipped_steps *skipped, uint64_t step);
 /* steps from … to - 1; not before the last recorded one */

@@ -42,8 +42,7 @@ static void missed_steps_are_said_in_portions(void **state) {
 }
 
 static void of_steps_before_it_began_nothing_is_known(void **state) {
-    skipped_steps skipped = {0};
-    skipped_steps_begin(&skipped, 20);
+    skipped_steps skipped = {.since = 20};
     skipped_steps_add(&skipped, 18, 22);
     batch_claims_past past = skipped_steps_past(&skipped, 0, 30);
     assert_int_equal(past.since, 20);

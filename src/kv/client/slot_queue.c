@@ -262,6 +262,7 @@ static void scatter_all(slot_queue *queue, query_batch *batch, tickets *tickets,
         if (status == MR_BUSY) status = look_again(queue, batch->step, part);
         end_part(part, tickets, status);
     }
+    let_go(queue, batch);
 }
 
 static bool is_forgotten(span answer) {
@@ -315,19 +316,13 @@ bool slot_queue_answer(slot_queue *queue, tickets *tickets, span answer) {
     if (batch == NULL) return false;
     queue->asked = NULL;
     mr_status status = payload_align(answer, &scratch, &aligned);
-    if (status == MR_OK) {
-        bool again = batch->names && is_forgotten(aligned);
-        if (again)
-            status = ask_again(queue, batch);
-        else
-            scatter_all(queue, batch, tickets, aligned);
-        payload_clear(&scratch);
-        if (again && status == MR_OK) return true;
-    }
-    if (status == MR_OK)
-        let_go(queue, batch);
-    else
+    bool again = status == MR_OK && batch->names && is_forgotten(aligned);
+    if (again) status = ask_again(queue, batch);
+    if (status != MR_OK)
         end_query(queue, batch, tickets, status);
+    else if (!again)
+        scatter_all(queue, batch, tickets, aligned);
+    payload_clear(&scratch);
     return true;
 }
 

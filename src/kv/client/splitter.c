@@ -18,24 +18,17 @@ void splitter_fini(splitter *splitter) {
     *splitter = (struct splitter){0};
 }
 
-static mr_status resize(uint32_t **array, size_t count) {
-    void *memory = *array;
-    MR_TRY(alloc_try_resize(&memory, count * sizeof **array));
-    *array = memory;
-    return MR_OK;
-}
-
 static mr_status make_room(splitter *splitter, uint32_t slots, size_t count) {
     if (slots > splitter->slots) {
-        MR_TRY(resize(&splitter->ends, slots));
-        MR_TRY(resize(&splitter->touched, slots));
-        MR_TRY(resize(&splitter->counts, slots));
+        MR_TRY(alloc_try_resize(&splitter->ends, slots * sizeof *splitter->ends));
+        MR_TRY(alloc_try_resize(&splitter->touched, slots * sizeof *splitter->touched));
+        MR_TRY(alloc_try_resize(&splitter->counts, slots * sizeof *splitter->counts));
         for (uint32_t i = splitter->slots; i < slots; i++) splitter->counts[i] = 0;
         splitter->slots = slots;
     }
     if (count <= splitter->room) return MR_OK;
-    MR_TRY(resize(&splitter->places, count));
-    MR_TRY(resize(&splitter->slot_of, count));
+    MR_TRY(alloc_try_resize(&splitter->places, count * sizeof *splitter->places));
+    MR_TRY(alloc_try_resize(&splitter->slot_of, count * sizeof *splitter->slot_of));
     splitter->room = count;
     return MR_OK;
 }

@@ -135,26 +135,23 @@ static mr_status check_rounds(consistency consistency, const table_schema *schem
                      schema->optimizer);
 }
 
-/* Of a new table: the deployment's defaults, where the options are empty. Locked. */
-static mr_status settle_consistency(mr_ps *ps, table_catalog_table *wanted) {
+/* Of a new table: the deployment's defaults, where the options are empty. A table that cannot be opened would stay for
+ * ever. Locked. */
+static mr_status settle(mr_ps *ps, table_catalog_table *wanted) {
+    const cluster_map *map = kv_worker_map(ps_connection_worker(ps));
     consistency consistency;
-    MR_TRY(table_catalog_table_consistency(wanted, kv_worker_map(ps_connection_worker(ps)), &consistency));
-    consistency_write(consistency, wanted->consistency);
-    return check_rounds(consistency, &wanted->schema);
-}
-
-/* Whether the table could be opened: a table that cannot be opened would stay for ever. Locked. */
-static mr_status check_placement(mr_ps *ps, const table_catalog_table *wanted) {
     table_info table;
-    MR_TRY(table_info_init(&table, wanted, kv_worker_map(ps_connection_worker(ps))));
+    MR_TRY(table_catalog_table_consistency(wanted, map, &consistency));
+    consistency_write(consistency, wanted->consistency);
+    MR_TRY(check_rounds(consistency, &wanted->schema));
+    MR_TRY(table_info_init(&table, wanted, map));
     table_info_fini(&table);
     return MR_OK;
 }
 
 static mr_status obtain(mr_ps *ps, catalog_client_edit_fn *edit, draft *draft, int64_t timeout_us, mr_ps_table **out) {
     ps_connection_lock(ps);
-    mr_status status = edit == create_edit ? settle_consistency(ps, &draft->wanted) : MR_OK;
-    if (status == MR_OK && edit == create_edit) status = check_placement(ps, &draft->wanted);
+    mr_status status = edit == create_edit ? settle(ps, &draft->wanted) : MR_OK;
     if (status == MR_OK) status = decide(ps, edit, draft, timeout_us);
     if (status == MR_OK) status = make_handle(ps, &draft->found, out);
     ps_connection_unlock(ps);
@@ -281,28 +278,17 @@ void mr_ps_table_list_free(mr_ps_table_list *listing) { free(listing); }
 
 /* ---- Versions. */
 
-struct mr_ps_version {
-    uint32_t table;            /* of the slots */
-    kv_request_mark *versions; /* owned */
-};
-
 mr_status mr_ps_version_create(const mr_ps_table *table, mr_ps_version **out) {
     uint32_t slots = table->table.placement.slots;
-    mr_ps_version *mark = xcalloc(1, sizeof *mark);
+    mr_ps_version *mark = xcalloc(1, sizeof *mark + slots * sizeof *mark->versions);
     mark->table = table->table.id;
-    mark->versions = xcalloc(1, sizeof *mark->versions + slots * sizeof *mark->versions->versions);
-    mark->versions->slots = slots;
+    mark->slots = slots;
     *out = mark;
     return MR_OK;
 }
 
-uint64_t mr_ps_version_changed(const mr_ps_version *mark) { return mark->versions->changed; }
-
-void mr_ps_version_free(mr_ps_version *mark) {
-    if (mark == NULL) return;
-    free(mark->versions);
-    free(mark);
-}
+uint64_t mr_ps_version_changed(const mr_ps_version *mark) { return mark->changed; }
+void mr_ps_version_free(mr_ps_version *mark) { free(mark); }
 
 /* ---- Requests. */
 
@@ -324,30 +310,30 @@ static mr_status check_mark(const mr_ps_table *table, const mr_ps_version *mark)
 
 static mr_status request(mr_ps_table *table, travel_fn *travel, kv_request *kv_request,
                          const mr_ps_request_options *options, mr_ps_ticket *ticket) {
+    static const mr_ps_request_options plain = MR_INIT(mr_ps_request_options);
     mr_ps_request_options copy;
     MR_TRY(check_open(table));
+    if (options == NULL) options = &plain;
     OPTION_STRUCT_READ(mr_ps_request_options, priority, options, copy);
-    if (options != NULL) MR_TRY(check_mark(table, options->version));
+    MR_TRY(check_mark(table, options->version));
     mr_ps *ps = table->handle.ps;
     uint64_t number;
-    int64_t timeout_us = options == NULL ? 0 : options->timeout_us;
     kv_request->table = &table->table;
-    if (options != NULL) {
-        kv_request->priority = options->priority;
-        kv_request->set = options->set != 0;
-        kv_request->mark = options->version == NULL ? NULL : options->version->versions;
-        kv_request->done = options->done;
-        kv_request->context = options->context;
-    }
+    kv_request->priority = options->priority;
+    kv_request->set = options->set != 0;
+    kv_request->mark = options->version;
+    kv_request->done = options->done;
+    kv_request->context = options->context;
     bool waits = ticket == NULL && kv_request->done == NULL;
     kv_request->kept = ticket != NULL || waits;
     if (waits) MR_TRY(ps_connection_check_wait());
     ps_connection_lock(ps);
     mr_status status = travel(ps_connection_worker(ps), kv_request, &number);
-    if (status == MR_STALE && ps_connection_admit(ps, kv_request->values != NULL, patience_us(timeout_us), &status))
+    if (status == MR_STALE &&
+        ps_connection_admit(ps, kv_request->values != NULL, patience_us(options->timeout_us), &status))
         status = travel(ps_connection_worker(ps), kv_request, &number);
     if (status == MR_OK && waits)
-        status = wait_for(ps, number, timeout_us);
+        status = wait_for(ps, number, options->timeout_us);
     else if (status == MR_OK)
         ps_connection_leave(ps);
     if (status == MR_OK && ticket != NULL) ticket->v = number;
@@ -403,14 +389,13 @@ static mr_status check_range(const mr_ps_table *table, uint64_t first, size_t co
 /* Of consecutive keys. */
 static mr_status request_range(mr_ps_table *table, uint64_t first, kv_request *kv_request,
                                const mr_ps_request_options *options, mr_ps_ticket *ticket) {
-    void *memory;
+    uint64_t *keys;
     MR_TRY(check_range(table, first, kv_request->count));
-    MR_TRY(alloc_try(kv_request->count * sizeof(uint64_t), &memory));
-    uint64_t *keys = memory;
+    MR_TRY(alloc_try(kv_request->count * sizeof *keys, &keys));
     for (size_t i = 0; i < kv_request->count; i++) keys[i] = first + i;
     kv_request->keys = keys;
     mr_status status = request(table, kv_request_keys, kv_request, options, ticket);
-    free(memory);
+    free(keys);
     return status;
 }
 

@@ -14,10 +14,7 @@ void tickets_init(tickets *tickets) {
 }
 
 static void release(ticket *ticket) {
-    if (ticket->release != NULL && ticket->memory != NULL)
-        ticket->release(ticket->memory);
-    else
-        free(ticket->memory);
+    (ticket->release != NULL ? ticket->release : free)(ticket->memory);
     ticket->memory = NULL;
     ticket->release = NULL;
 }
@@ -33,16 +30,14 @@ void tickets_fini(tickets *tickets) {
 /* ---- Places. */
 
 static mr_status add_chunk(tickets *tickets) {
-    void *chunks = tickets->chunks, *chunk;
     uint32_t first = tickets->chunk_count * TICKETS_CHUNK;
-    MR_TRY(alloc_try_resize(&chunks, (tickets->chunk_count + 1) * sizeof *tickets->chunks));
-    tickets->chunks = chunks;
-    MR_TRY(alloc_try(TICKETS_CHUNK * sizeof(ticket), &chunk));
-    tickets->chunks[tickets->chunk_count++] = chunk;
+    MR_TRY(alloc_try_resize(&tickets->chunks, (tickets->chunk_count + 1) * sizeof *tickets->chunks));
+    ticket **chunk = &tickets->chunks[tickets->chunk_count];
+    MR_TRY(alloc_try(TICKETS_CHUNK * sizeof **chunk, chunk));
+    tickets->chunk_count++;
     for (uint32_t i = 0; i < TICKETS_CHUNK; i++) {
-        ticket *ticket = (struct ticket *)chunk + i;
-        ticket->place = first + i;
-        list_push_back(&tickets->free, &ticket->link);
+        (*chunk)[i].place = first + i;
+        list_push_back(&tickets->free, &(*chunk)[i].link);
     }
     return MR_OK;
 }

@@ -25,17 +25,20 @@ typedef struct peer { /* a receiving process */
 
 typedef struct call call;
 
+typedef struct outcome { /* of a request */
+    mr_status status;
+    int32_t head;
+    uint8_t *body; /* owned; NULL: there is no outcome yet */
+    size_t size;
+} outcome;
+
 typedef struct leg { /* a request to one process */
     list link;       /* in the peer's list; alone: over */
     call *call;
-    uint8_t role;
-    uint32_t to;
+    peer *peer;
     uint64_t number; /* 0: not sent yet */
     int64_t again_us, pause_us;
-    mr_status status; /* MR_BUSY: not over */
-    int32_t head;
-    uint8_t *body; /* owned */
-    size_t size;
+    outcome outcome;
 } leg;
 
 struct call {
@@ -52,11 +55,8 @@ struct call {
 
 typedef struct answer { /* to a received request */
     uint64_t number;
-    bool answered;
-    mr_status status;
-    int32_t app, head;
-    uint8_t *body; /* owned */
-    size_t size;
+    int32_t app;
+    outcome outcome;
 } answer;
 
 typedef struct sender { /* a sending process */
@@ -74,20 +74,13 @@ typedef struct app {
     void *context;
 } app;
 
-typedef struct delivery { /* a message and its handler */
-    list link;
-    app app;
-    mr_ps_message *message;
-} delivery;
-
 struct app_rpc {
-    app_rpc_options options;
+    process_sender self;
     void *owner;
-    uint32_t number;
-    uint64_t incarnation, map;
     uint64_t tickets;
     int64_t ask_us, next_us;
-    list peers, senders, calls, told, deliveries, messages;
+    list peers, senders, calls, told;
+    list deliveries, messages; /* of received requests: for their handlers; under a handler */
     uint32_t call_count;
     app *apps; /* owned */
     uint32_t app_count;
@@ -95,9 +88,9 @@ struct app_rpc {
 
 /* ---- Life. */
 
-app_rpc *app_rpc_create(const app_rpc_options *options) {
+app_rpc *app_rpc_create(const process_sender *self) {
     app_rpc *rpc = xcalloc(1, sizeof *rpc);
-    rpc->options = *options;
+    rpc->self = *self;
     rpc->next_us = CLOCK_NEVER_US;
     list *const lists[] = {&rpc->peers, &rpc->senders, &rpc->calls, &rpc->told, &rpc->deliveries, &rpc->messages};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) list_init(lists[i]);
@@ -106,7 +99,7 @@ app_rpc *app_rpc_create(const app_rpc_options *options) {
 
 static void free_leg(leg *leg) {
     list_remove(&leg->link);
-    free(leg->body);
+    free(leg->outcome.body);
     free(leg);
 }
 
@@ -121,7 +114,7 @@ static void free_call(app_rpc *rpc, call *call) {
 
 static void free_sender(sender *sender) {
     list_remove(&sender->link);
-    for (size_t i = 0; i < APP_RPC_WINDOW; i++) free(sender->answers[i].body);
+    for (size_t i = 0; i < APP_RPC_WINDOW; i++) free(sender->answers[i].outcome.body);
     free(sender);
 }
 
@@ -130,11 +123,7 @@ void app_rpc_destroy(app_rpc *rpc) {
     while (!list_empty(&rpc->calls)) free_call(rpc, container_of(rpc->calls.next, call, link));
     while (!list_empty(&rpc->senders)) free_sender(container_of(rpc->senders.next, sender, link));
     for (list *item; (item = list_pop_front(&rpc->peers)) != NULL;) free(container_of(item, peer, link));
-    for (list *item; (item = list_pop_front(&rpc->deliveries)) != NULL;) {
-        delivery *delivery = container_of(item, struct delivery, link);
-        free(delivery->message);
-        free(delivery);
-    }
+    for (list *item; (item = list_pop_front(&rpc->deliveries)) != NULL;) free(container_of(item, mr_ps_message, link));
     for (list *item; (item = list_pop_front(&rpc->messages)) != NULL;)
         container_of(item, mr_ps_message, link)->rpc = NULL;
     free(rpc->apps);
@@ -143,13 +132,7 @@ void app_rpc_destroy(app_rpc *rpc) {
 
 void app_rpc_own(app_rpc *rpc, void *owner) { rpc->owner = owner; }
 
-void app_rpc_begin(app_rpc *rpc, uint32_t number, uint64_t incarnation, int64_t now_us) {
-    rpc->number = number;
-    rpc->incarnation = incarnation;
-    rpc->next_us = now_us;
-}
-
-void app_rpc_map(app_rpc *rpc, uint64_t number) { rpc->map = number; }
+void app_rpc_begin(app_rpc *rpc, int64_t now_us) { rpc->next_us = now_us; }
 
 /* ---- Apps. */
 
@@ -183,13 +166,14 @@ mr_status app_rpc_handle(app_rpc *rpc, int32_t number, mr_ps_handler_fn *handler
 
 static void say(app_rpc *rpc, const char *address, app_message *message) {
     control_message control_message = {.kind = CONTROL_NOTE};
-    message->from_role = rpc->options.role;
-    message->from = rpc->number;
-    message->from_incarnation = rpc->incarnation;
-    message->map = rpc->map;
-    snprintf(message->address, sizeof message->address, "%s", rpc->options.address);
+    const process_state *self = rpc->self.state;
+    message->from_role = self->role;
+    message->from = self->number;
+    message->from_incarnation = self->incarnation;
+    message->map = self->map;
+    memcpy(message->address, self->address, sizeof message->address);
     uint8_t *bytes = app_message_write(message, &control_message);
-    rpc->options.send(rpc->options.context, address, &control_message);
+    rpc->self.send(rpc->self.context, address, &control_message);
     free(bytes);
 }
 
@@ -235,8 +219,8 @@ static void pump_peer(app_rpc *rpc, peer *peer, int64_t now_us) {
 
 static void ask_who(app_rpc *rpc, uint8_t role, uint32_t number) {
     control_message message = {.kind = CONTROL_WHO,
-                               .stamp = {.view = role, .id = number, .incarnation = rpc->incarnation}};
-    rpc->options.send(rpc->options.context, rpc->options.scheduler, &message);
+                               .stamp = {.view = role, .id = number, .incarnation = rpc->self.state->incarnation}};
+    rpc->self.send(rpc->self.context, rpc->self.scheduler, &message);
 }
 
 /* Asks for the addresses of the peers that calls wait for, and whether they live. */
@@ -261,7 +245,7 @@ int64_t app_rpc_next_us(const app_rpc *rpc) { return rpc->next_us; }
 
 void app_rpc_tick(app_rpc *rpc, int64_t now_us) {
     rpc->next_us = CLOCK_NEVER_US;
-    if (rpc->incarnation == 0) return;
+    if (rpc->self.state->incarnation == 0) return;
     ask(rpc, now_us);
     list_for_each (item, &rpc->peers) pump_peer(rpc, container_of(item, peer, link), now_us);
 }
@@ -277,16 +261,17 @@ static void look_over(app_rpc *rpc, call *call) {
         free_call(rpc, call);
 }
 
+static outcome outcome_of(mr_status status, int32_t head, span body) {
+    outcome outcome = {status, head, xmalloc(body.size + 1), body.size};
+    if (body.size != 0) memcpy(outcome.body, body.data, body.size);
+    return outcome;
+}
+
 static void end_leg(app_rpc *rpc, leg *leg, mr_status status, int32_t head, span body) {
-    call *call = leg->call;
     list_remove(&leg->link);
-    leg->status = status;
-    leg->head = head;
-    leg->size = body.size;
-    leg->body = xmalloc(body.size + 1);
-    if (body.size != 0) memcpy(leg->body, body.data, body.size);
-    call->over++;
-    look_over(rpc, call);
+    leg->outcome = outcome_of(status, head, body);
+    leg->call->over++;
+    look_over(rpc, leg->call);
 }
 
 static peer *find_peer(const app_rpc *rpc, uint8_t role, uint32_t number) {
@@ -300,18 +285,16 @@ static peer *find_peer(const app_rpc *rpc, uint8_t role, uint32_t number) {
 static peer *need_peer(app_rpc *rpc, uint8_t role, uint32_t number) {
     peer *peer = find_peer(rpc, role, number);
     if (peer != NULL) return peer;
-    peer = xcalloc(1, sizeof *peer);
-    peer->role = role;
-    peer->number = number;
+    peer = XNEW(struct peer, .role = role, .number = number);
     list_init(&peer->legs);
     list_push_back(&rpc->peers, &peer->link);
     return peer;
 }
 
 static void add_leg(app_rpc *rpc, call *call, uint8_t role, uint32_t number) {
-    leg *leg = xcalloc(1, sizeof *leg);
-    *leg = (struct leg){.call = call, .role = role, .to = number, .pause_us = APP_RPC_AGAIN_US, .status = MR_BUSY};
-    list_push_back(&need_peer(rpc, role, number)->legs, &leg->link);
+    peer *peer = need_peer(rpc, role, number);
+    leg *leg = XNEW(struct leg, .call = call, .peer = peer, .pause_us = APP_RPC_AGAIN_US);
+    list_push_back(&peer->legs, &leg->link);
     call->legs = xrealloc(call->legs, (call->leg_count + 1) * sizeof *call->legs);
     call->legs[call->leg_count++] = leg;
 }
@@ -334,7 +317,7 @@ mr_status app_rpc_send(app_rpc *rpc, const app_rpc_call *asked, int64_t now_us, 
         add_leg(rpc, call, asked->roles, asked->number);
     const peer *peer = asked->number == APP_RPC_EVERY ? NULL : find_peer(rpc, asked->roles, asked->number);
     if (peer == NULL || !peer->here) rpc->ask_us = now_us;
-    if (rpc->incarnation != 0) app_rpc_tick(rpc, now_us);
+    if (rpc->self.state->incarnation != 0) app_rpc_tick(rpc, now_us);
     return MR_OK;
 }
 
@@ -346,19 +329,14 @@ static call *find_call(const app_rpc *rpc, uint64_t ticket) {
     return NULL;
 }
 
-static const char *role_name(uint8_t role) {
-    return role == MR_PS_SCHEDULER ? "the scheduler" : role == MR_PS_SERVERS ? "server" : "worker";
-}
-
-static mr_status not_yet(const app_rpc *rpc, const call *call) {
+static mr_status not_yet(const call *call) {
     if (call->unlisted != 0) return error_set(MR_BUSY, "the scheduler has not sent its list of processes");
     for (size_t i = 0; i < call->leg_count; i++) {
-        const leg *leg = call->legs[i];
-        if (leg->status != MR_BUSY) continue;
-        const peer *peer = find_peer(rpc, leg->role, leg->to);
-        const char *why = peer == NULL || !peer->here ? "is not connected" : "has not answered";
-        if (leg->role == MR_PS_SCHEDULER) return error_set(MR_BUSY, "the scheduler %s", why);
-        return error_set(MR_BUSY, "%s %u %s", role_name(leg->role), leg->to, why);
+        const peer *peer = call->legs[i]->peer;
+        if (call->legs[i]->outcome.body != NULL) continue;
+        const char *why = peer->here ? "has not answered" : "is not connected";
+        if (peer->role == MR_PS_SCHEDULER) return error_set(MR_BUSY, "the scheduler %s", why);
+        return error_set(MR_BUSY, "%s %u %s", peer->role == MR_PS_SERVERS ? "server" : "worker", peer->number, why);
     }
     return MR_OK;
 }
@@ -366,7 +344,7 @@ static mr_status not_yet(const app_rpc *rpc, const call *call) {
 mr_status app_rpc_status(const app_rpc *rpc, uint64_t ticket) {
     const call *call = find_call(rpc, ticket);
     if (call == NULL) return error_set(MR_NOT_FOUND, "no message %llu is open", (unsigned long long)ticket);
-    return call->told ? MR_OK : not_yet(rpc, call);
+    return call->told ? MR_OK : not_yet(call);
 }
 
 static size_t round_up(size_t size) { return (size + 15) & ~(size_t)15; }
@@ -375,14 +353,15 @@ mr_ps_responses *app_rpc_collect(app_rpc *rpc, uint64_t ticket) {
     call *call = find_call(rpc, ticket);
     MR_ASSERT(call != NULL && call->told);
     size_t room = sizeof(mr_ps_responses) + call->leg_count * sizeof(mr_ps_response);
-    for (size_t i = 0; i < call->leg_count; i++) room += round_up(call->legs[i]->size + 1);
+    for (size_t i = 0; i < call->leg_count; i++) room += round_up(call->legs[i]->outcome.size + 1);
     mr_ps_responses *all = xcalloc(1, room);
     mr_ps_response *list = (mr_ps_response *)(all + 1);
     uint8_t *at = (uint8_t *)(list + call->leg_count);
-    for (size_t i = 0; i < call->leg_count; at += round_up(call->legs[i++]->size + 1)) {
-        const leg *leg = call->legs[i];
-        if (leg->size != 0) memcpy(at, leg->body, leg->size);
-        list[i] = (mr_ps_response){{leg->role, leg->to}, leg->status, leg->head, at, leg->size};
+    for (size_t i = 0; i < call->leg_count; at += round_up(call->legs[i++]->outcome.size + 1)) {
+        const peer *from = call->legs[i]->peer;
+        const outcome *outcome = &call->legs[i]->outcome;
+        memcpy(at, outcome->body, outcome->size);
+        list[i] = (mr_ps_response){{from->role, from->number}, outcome->status, outcome->head, at, outcome->size};
     }
     all->count = call->leg_count;
     all->list = list;
@@ -431,7 +410,7 @@ static void take_those(app_rpc *rpc, const control_message *message, int64_t now
     uint8_t role = (uint8_t)message->stamp.view;
     reader reader;
     uint32_t count;
-    if (message->stamp.incarnation != rpc->incarnation || rpc->incarnation == 0) return;
+    if (message->stamp.incarnation != rpc->self.state->incarnation || message->stamp.incarnation == 0) return;
     if (process_table_list_read(message->value, &reader, &count) != MR_OK || count > CONTROL_MESSAGE_VALUE_MAX) return;
     process_table_entry *entries = xcalloc((size_t)count + 1, sizeof *entries);
     bool good = true;
@@ -468,9 +447,8 @@ static sender *sender_of(app_rpc *rpc, const app_message *message) {
         found = NULL;
     }
     if (found != NULL) return found;
-    found = xcalloc(1, sizeof *found);
-    *found = (sender){.role = message->from_role, .number = message->from, .incarnation = message->from_incarnation};
-    found->oldest = 1;
+    found = XNEW(sender, .role = message->from_role, .number = message->from, .oldest = 1,
+                 .incarnation = message->from_incarnation);
     list_push_back(&rpc->senders, &found->link);
     return found;
 }
@@ -478,8 +456,8 @@ static sender *sender_of(app_rpc *rpc, const app_message *message) {
 static void forget_below(sender *sender, uint64_t oldest) {
     for (size_t i = 0; i < APP_RPC_WINDOW; i++) {
         answer *answer = &sender->answers[i];
-        if (answer->number == 0 || answer->number >= oldest || !answer->answered) continue;
-        free(answer->body);
+        if (answer->number == 0 || answer->number >= oldest || answer->outcome.body == NULL) continue;
+        free(answer->outcome.body);
         *answer = (struct answer){0};
     }
     if (oldest > sender->oldest) sender->oldest = oldest;
@@ -494,18 +472,13 @@ static void say_answer(app_rpc *rpc, const sender *sender, const answer *answer)
                        .number = answer->number,
                        .oldest = answer->number,
                        .app = answer->app,
-                       .head = answer->head,
-                       .status = answer->status,
-                       .body = span_of(answer->body, answer->size)});
+                       .head = answer->outcome.head,
+                       .status = answer->outcome.status,
+                       .body = span_of(answer->outcome.body, answer->outcome.size)});
 }
 
 static void settle(app_rpc *rpc, sender *sender, answer *answer, mr_status status, int32_t head, span body) {
-    answer->answered = true;
-    answer->status = status;
-    answer->head = head;
-    answer->size = body.size;
-    answer->body = xmalloc(body.size + 1);
-    if (body.size != 0) memcpy(answer->body, body.data, body.size);
+    answer->outcome = outcome_of(status, head, body);
     say_answer(rpc, sender, answer);
 }
 
@@ -513,6 +486,8 @@ static void deliver(app_rpc *rpc, const app *app, const app_message *app_message
     mr_ps_message *message = xcalloc(1, sizeof *message + app_message->body.size + 1);
     *message = (mr_ps_message){.rpc = rpc,
                                .owner = rpc->owner,
+                               .handler = app->handler,
+                               .context = app->context,
                                .role = app_message->from_role,
                                .from = app_message->from,
                                .incarnation = app_message->from_incarnation,
@@ -521,9 +496,7 @@ static void deliver(app_rpc *rpc, const app *app, const app_message *app_message
                                .head = app_message->head,
                                .size = app_message->body.size};
     if (app_message->body.size != 0) memcpy(message->body, app_message->body.data, app_message->body.size);
-    delivery *delivery = xcalloc(1, sizeof *delivery);
-    *delivery = (struct delivery){.app = *app, .message = message};
-    list_push_back(&rpc->deliveries, &delivery->link);
+    list_push_back(&rpc->deliveries, &message->link);
 }
 
 static void take_request(app_rpc *rpc, const app_message *message) {
@@ -535,7 +508,7 @@ static void take_request(app_rpc *rpc, const app_message *message) {
     answer *answer = &sender->answers[message->number % APP_RPC_WINDOW];
     if (message->number < sender->oldest) return;
     if (answer->number == message->number) {
-        if (answer->answered) say_answer(rpc, sender, answer);
+        if (answer->outcome.body != NULL) say_answer(rpc, sender, answer);
         return;
     }
     if (answer->number != 0) return; /* beyond its window, or the earlier request in its place is still handled */
@@ -548,7 +521,7 @@ static void take_request(app_rpc *rpc, const app_message *message) {
 }
 
 mr_status app_rpc_report(app_rpc *rpc, const char *key, double value) {
-    return process_state_report_set(rpc->options.state, key, value);
+    return process_state_report_set(rpc->self.state, key, value);
 }
 
 void app_rpc_answer(app_rpc *rpc, mr_ps_message *message, mr_status status, int32_t head, span body) {
@@ -557,7 +530,7 @@ void app_rpc_answer(app_rpc *rpc, mr_ps_message *message, mr_status status, int3
         answer *answer = &sender->answers[message->number % APP_RPC_WINDOW];
         if (sender->role != message->role || sender->number != message->from) continue;
         if (sender->incarnation != message->incarnation || answer->number != message->number) continue;
-        if (!answer->answered) settle(rpc, sender, answer, status, head, body);
+        if (answer->outcome.body == NULL) settle(rpc, sender, answer, status, head, body);
         break;
     }
     list_remove(&message->link);
@@ -566,12 +539,13 @@ void app_rpc_answer(app_rpc *rpc, mr_ps_message *message, mr_status status, int3
 
 bool app_rpc_take(app_rpc *rpc, const control_message *message, int64_t now_us) {
     app_message app_message;
+    const process_state *self = rpc->self.state;
     if (message->kind == CONTROL_THOSE) take_those(rpc, message, now_us);
     if (message->kind != CONTROL_NOTE) return message->kind == CONTROL_THOSE;
-    if (rpc->incarnation == 0 || app_message_read(message, &app_message) != MR_OK || app_message.map > rpc->map)
+    if (self->incarnation == 0 || app_message_read(message, &app_message) != MR_OK || app_message.map > self->map)
         return true;
-    if (app_message.to_role != rpc->options.role || app_message.to != rpc->number) return true;
-    if (app_message.to_incarnation != rpc->incarnation) return true; /* the scheduler tells the sender */
+    if (app_message.to_role != self->role || app_message.to != self->number) return true;
+    if (app_message.to_incarnation != self->incarnation) return true; /* the scheduler tells the sender */
     if (app_message.kind == APP_MESSAGE_REQUEST)
         take_request(rpc, &app_message);
     else
@@ -582,11 +556,8 @@ bool app_rpc_take(app_rpc *rpc, const control_message *message, int64_t now_us) 
 /* ---- Calling. */
 
 static void handle(void *context, mr_status status) {
-    delivery *delivery = context;
-    app app = delivery->app;
-    mr_ps_message *message = delivery->message;
-    free(delivery);
-    app.handler(app.context, message);
+    mr_ps_message *message = context;
+    message->handler(message->context, message);
 }
 
 bool app_rpc_has_told(const app_rpc *rpc) { return !list_empty(&rpc->deliveries) || !list_empty(&rpc->told); }
@@ -594,10 +565,9 @@ bool app_rpc_has_told(const app_rpc *rpc) { return !list_empty(&rpc->deliveries)
 bool app_rpc_tell(app_rpc *rpc, void (**function)(void *context, mr_status status), void **context, mr_status *status) {
     list *item = list_pop_front(&rpc->deliveries);
     if (item != NULL) {
-        delivery *delivery = container_of(item, struct delivery, link);
-        list_push_back(&rpc->messages, &delivery->message->link);
+        list_push_back(&rpc->messages, item);
         *function = handle;
-        *context = delivery;
+        *context = container_of(item, mr_ps_message, link);
         *status = MR_OK;
         return true;
     }
@@ -608,7 +578,7 @@ bool app_rpc_tell(app_rpc *rpc, void (**function)(void *context, mr_status statu
     *context = call->asked.context;
     *status = MR_OK;
     for (size_t i = 0; i < call->leg_count; i++)
-        if (*status == MR_OK) *status = call->legs[i]->status;
+        if (*status == MR_OK) *status = call->legs[i]->outcome.status;
     if (!call->asked.kept) free_call(rpc, call);
     return true;
 }

@@ -32,18 +32,12 @@ enum { APP_RPC_CALLS_MAX = 4096, APP_RPC_WINDOW = 64, APP_RPC_APPS_MAX = 1024 };
 
 typedef struct app_rpc app_rpc;
 
-typedef struct app_rpc_options {
-    uint8_t role;
-    const char *address, *scheduler; /* borrowed for its life */
-    process_state *state;            /* likewise: the reported state of this process */
-    void (*send)(void *context, const char *address, const control_message *message);
-    void *context;
-} app_rpc_options;
-
 struct mr_ps_message { /* a request under a handler */
     list link;
     app_rpc *rpc; /* NULL: its process has closed the connection */
     void *owner;  /* as of app_rpc_own */
+    mr_ps_handler_fn *handler;
+    void *context;
     uint8_t role;
     uint32_t from;
     uint64_t incarnation, number;
@@ -52,13 +46,12 @@ struct mr_ps_message { /* a request under a handler */
     uint8_t body[];
 };
 
-app_rpc *app_rpc_create(const app_rpc_options *options);
+app_rpc *app_rpc_create(const process_sender *self); /* its state has a role and an address */
 void app_rpc_destroy(app_rpc *rpc); /* calls no callbacks; unanswered messages stay, for mr_ps_respond to free */
 void app_rpc_own(app_rpc *rpc, void *owner);
 
-/* The identity of this process: nothing is sent or received before. */
-void app_rpc_begin(app_rpc *rpc, uint32_t number, uint64_t incarnation, int64_t now_us);
-void app_rpc_map(app_rpc *rpc, uint64_t number); /* the newest known here */
+/* The state has a number and an incarnation now: nothing is sent or received before. */
+void app_rpc_begin(app_rpc *rpc, int64_t now_us);
 
 mr_status app_rpc_check_app(int32_t app); /* an app that a program may use: MR_INVALID */
 /* Gives requests for this app to `handler`; NULL: removes the handler. MR_TOO_LARGE: too many apps. */

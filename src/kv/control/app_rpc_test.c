@@ -22,7 +22,7 @@ typedef struct net net;
 typedef struct node {
     net *net;
     app_rpc *rpc;
-    char address[16];
+    process_state state;
     uint32_t handled, told;
     uint64_t heads[256]; /* how often each was handled */
     mr_ps_message *kept;
@@ -64,20 +64,15 @@ static void send_message(void *context, const char *address, const control_messa
     if (rng_between(&net->rng, 0, 99) < net->repeats) post(net, (uint32_t)(node - net->nodes), address, message);
 }
 
-static void stand(net *net, uint32_t number, uint64_t incarnation) {
-    process_state state = {.role = MR_PS_WORKERS, .number = number, .incarnation = incarnation};
-    memcpy(state.address, net->nodes[number].address, sizeof net->nodes[number].address);
-    process_table_take(&net->table, &state, net->now_us);
-}
-
 static void open_node(net *net, uint32_t number, uint64_t incarnation) {
     node *node = &net->nodes[number];
-    *node = (struct node){.net = net};
-    snprintf(node->address, sizeof node->address, "w%u", number);
-    node->rpc = app_rpc_create(&(app_rpc_options){
-        .role = MR_PS_WORKERS, .address = node->address, .scheduler = "s", .send = send_message, .context = node});
-    app_rpc_begin(node->rpc, number, incarnation, net->now_us);
-    stand(net, number, incarnation);
+    *node = (struct node){.net = net,
+                          .state = {.role = MR_PS_WORKERS, .number = number, .incarnation = incarnation}};
+    snprintf(node->state.address, sizeof node->state.address, "w%u", number);
+    node->rpc = app_rpc_create(
+        &(process_sender){.scheduler = "s", .state = &node->state, .send = send_message, .context = node});
+    app_rpc_begin(node->rpc, net->now_us);
+    process_table_take(&net->table, &node->state, net->now_us);
 }
 
 static net *begin(uint32_t loses, uint32_t repeats) {
@@ -101,7 +96,7 @@ static void answer_as_scheduler(net *net, uint32_t to, const control_message *qu
     size_t size;
     uint8_t *list = process_table_list(&net->table, (uint8_t)question->stamp.view, (uint32_t)question->stamp.id,
                                        net->now_us, &size);
-    post(net, 99, net->nodes[to].address,
+    post(net, 99, net->nodes[to].state.address,
          &(control_message){.kind = CONTROL_THOSE, .stamp = question->stamp, .value = span_of(list, size)});
     free(list);
 }
@@ -119,7 +114,7 @@ static void carry(net *net) {
     assert_int_equal(control_message_decode(span_of(payload.bytes, payload.size), &message), MR_OK);
     if (strcmp(payload.to, "s") == 0 && message.kind == CONTROL_WHO) answer_as_scheduler(net, payload.from, &message);
     for (uint32_t i = 0; i < NODES; i++) {
-        if (strcmp(payload.to, net->nodes[i].address) != 0 || net->nodes[i].rpc == NULL) continue;
+        if (strcmp(payload.to, net->nodes[i].state.address) != 0 || net->nodes[i].rpc == NULL) continue;
         assert_true(app_rpc_take(net->nodes[i].rpc, &message, net->now_us));
         tell(&net->nodes[i]);
     }
@@ -132,8 +127,7 @@ static void run(net *net, int64_t us) {
         for (uint32_t i = 0; i < NODES; i++) {
             node *node = &net->nodes[i];
             if (node->rpc == NULL) continue;
-            const process_table_row *row = process_table_find(&net->table, MR_PS_WORKERS, i);
-            stand(net, i, row->now.incarnation);
+            process_table_take(&net->table, &node->state, net->now_us);
             if (net->now_us >= app_rpc_next_us(node->rpc)) app_rpc_tick(node->rpc, net->now_us);
         }
         while (net->first < net->last) carry(net);
@@ -258,15 +252,15 @@ static void who_is_gone_has_died(void **state) {
 static void who_knows_less_does_not_hear(void **state) {
     net *net = begin(0, 0);
     assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, count_it, &net->nodes[1]), MR_OK);
-    app_rpc_map(net->nodes[0].rpc, 5);
+    net->nodes[0].state.map = 5;
     (void)ask(net, 0, 1, 7);
     run(net, 2000000);
     assert_int_equal(net->nodes[1].handled, 0);
-    app_rpc_map(net->nodes[1].rpc, 6);
+    net->nodes[1].state.map = 6;
     run(net, 2000000);
     assert_int_equal(net->nodes[1].handled, 1);
     assert_int_equal(net->nodes[0].told, 0); /* nor does who asked hear the answer */
-    app_rpc_map(net->nodes[0].rpc, 6);
+    net->nodes[0].state.map = 6;
     run(net, 2000000);
     assert_int_equal(net->nodes[0].told, 1);
     assert_int_equal(net->nodes[1].handled, 1);

@@ -76,21 +76,21 @@ typedef struct barrier_client {
     uint32_t index; /* rounds that it has passed there */
     uint64_t token;
     bool heard, stale;
-    barrier_client_verdict verdict;
-    uint64_t map; /* that has to be known before the rank goes on */
+    barrier_client_verdict verdict; /* MR_BUSY before the first one */
+    uint64_t map;                   /* that has to be known before the rank goes on */
 } barrier_client;
 
 struct barrier_clients {
-    barrier_clients_options options;
+    process_sender self;
     list list;
     uint32_t count;
     uint64_t tokens;
     int64_t next_us;
 };
 
-barrier_clients *barrier_clients_create(const barrier_clients_options *options, uint64_t token) {
+barrier_clients *barrier_clients_create(const process_sender *self, uint64_t token) {
     barrier_clients *clients = xcalloc(1, sizeof *clients);
-    *clients = (struct barrier_clients){.options = *options, .tokens = token, .next_us = CLOCK_NEVER_US};
+    *clients = (struct barrier_clients){.self = *self, .tokens = token, .next_us = CLOCK_NEVER_US};
     list_init(&clients->list);
     return clients;
 }
@@ -148,6 +148,7 @@ mr_status barrier_clients_come(barrier_clients *clients, const char *name, uint8
     }
     client->waits = true;
     client->heard = client->stale = false;
+    client->verdict.status = MR_BUSY;
     client->group = group;
     client->where = where;
     client->token = ++clients->tokens;
@@ -169,7 +170,7 @@ static mr_status not_yet(const barrier_client *client) {
                      verdict->role == MR_PS_SERVERS ? "are not connected" : "have not arrived");
 }
 
-mr_status barrier_clients_passed(barrier_clients *clients, const char *name, const process_state *self) {
+mr_status barrier_clients_passed(barrier_clients *clients, const char *name) {
     barrier_client *client = find(clients, name);
     if (client == NULL || !client->waits)
         return error_set(MR_STALE, "barrier '%s': another thread of this process has waited for it and passed", name);
@@ -180,8 +181,9 @@ mr_status barrier_clients_passed(barrier_clients *clients, const char *name, con
                          "newest checkpoint, or are empty if there is none",
                          name);
     }
-    if (!client->heard || client->verdict.status == MR_BUSY) return not_yet(client);
-    if (client->map > self->map) return error_set(MR_BUSY, "barrier '%s' waits for a newer cluster map", name);
+    if (client->verdict.status == MR_BUSY) return not_yet(client);
+    if (client->map > clients->self.state->map)
+        return error_set(MR_BUSY, "barrier '%s' waits for a newer cluster map", name);
     client->waits = false;
     if (client->verdict.status != MR_OK)
         return error_set(client->verdict.status, "barrier '%s': ranks wait at %d others, the limit", name,
@@ -202,7 +204,8 @@ void barrier_clients_restart(barrier_clients *clients) {
 
 int64_t barrier_clients_next_us(const barrier_clients *clients) { return clients->next_us; }
 
-static void say(barrier_clients *clients, const barrier_client *client, const process_state *self) {
+static void say(const process_sender *sender, const barrier_client *client) {
+    const process_state *self = sender->state;
     uint8_t bytes[BARRIER_CLIENT_WORD_MAX];
     barrier_clients_where where = client->where;
     barrier_client_word word = {.token = client->token,
@@ -216,16 +219,15 @@ static void say(barrier_clients *clients, const barrier_client *client, const pr
     control_message message = {.kind = CONTROL_COME,
                                .stamp = {self->map, self->number, self->incarnation},
                                .value = span_of(bytes, barrier_client_word_encode(&word, bytes))};
-    clients->options.send(clients->options.context, clients->options.scheduler, &message);
+    sender->send(sender->context, sender->scheduler, &message);
 }
 
-void barrier_clients_tick(barrier_clients *clients, const process_state *self, int64_t now_us) {
+void barrier_clients_tick(barrier_clients *clients, int64_t now_us) {
     clients->next_us = CLOCK_NEVER_US;
     list_for_each (item, &clients->list) {
         const barrier_client *client = container_of(item, struct barrier_client, link);
-        bool over = client->heard && client->verdict.status != MR_BUSY;
-        if (!client->waits || client->stale || over) continue;
-        if (self->ready) say(clients, client, self);
+        if (!client->waits || client->stale || client->verdict.status != MR_BUSY) continue;
+        if (clients->self.state->ready) say(&clients->self, client);
         clients->next_us = now_us + BARRIER_CLIENT_AGAIN_US;
     }
 }
@@ -236,8 +238,7 @@ bool barrier_clients_take(barrier_clients *clients, const control_message *messa
     if (barrier_client_verdict_decode(message->value, &verdict) != MR_OK) return true;
     list_for_each (item, &clients->list) {
         barrier_client *client = container_of(item, struct barrier_client, link);
-        bool over = client->heard && client->verdict.status != MR_BUSY;
-        if (!client->waits || over || client->token != message->stamp.id) continue;
+        if (!client->waits || client->verdict.status != MR_BUSY || client->token != message->stamp.id) continue;
         client->heard = true;
         client->verdict = verdict;
         client->map = message->stamp.view;

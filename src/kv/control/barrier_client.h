@@ -46,29 +46,23 @@ MR_MUST mr_status barrier_client_verdict_decode(span bytes, barrier_client_verdi
 
 typedef struct barrier_clients barrier_clients;
 
-typedef struct barrier_clients_options {
-    const char *scheduler; /* borrowed for its life */
-    void (*send)(void *context, const char *address, const control_message *message);
-    void *context;
-} barrier_clients_options;
-
 typedef struct barrier_clients_where { /* the program's place at its arrival */
     bool early, open;                  /* no step was begun yet; a step is open */
     uint64_t step;
 } barrier_clients_where;
 
-barrier_clients *barrier_clients_create(const barrier_clients_options *options, uint64_t token);
+barrier_clients *barrier_clients_create(const process_sender *self, uint64_t token);
 void barrier_clients_destroy(barrier_clients *clients);
 
 /* Arrives, or goes on waiting. MR_TOO_LARGE. */
 MR_MUST mr_status barrier_clients_come(barrier_clients *clients, const char *name, uint8_t group,
                                        barrier_clients_where where, int64_t now_us);
 /* Status of the barrier at which the process has arrived: MR_BUSY, and the error lists the missing processes; MR_OK,
- * MR_STALE, MR_TOO_LARGE: the wait is over, and forgotten. `self` has the known cluster map. */
-mr_status barrier_clients_passed(barrier_clients *clients, const char *name, const process_state *self);
+ * MR_STALE, MR_TOO_LARGE: the wait is over, and forgotten. */
+mr_status barrier_clients_passed(barrier_clients *clients, const char *name);
 void barrier_clients_restart(barrier_clients *clients); /* another generation has begun */
 
 bool barrier_clients_take(barrier_clients *clients, const control_message *message); /* false: not for it */
 int64_t barrier_clients_next_us(const barrier_clients *clients);
-/* `self`: the process, and its first step in its generation; nothing is sent before the rank is ready. */
-void barrier_clients_tick(barrier_clients *clients, const process_state *self, int64_t now_us);
+/* Nothing is sent before the rank is ready. */
+void barrier_clients_tick(barrier_clients *clients, int64_t now_us);

@@ -30,14 +30,14 @@ static void send_message(void *context, const char *address, const control_messa
 
 static void begin(service *service) {
     *service = (struct service){.self = {.generation = 7, .first = 3, .map = 10, .ready = 1}, .now_us = 1000};
-    barrier_clients_options options = {.scheduler = "s", .send = send_message, .context = service};
-    service->clients = barrier_clients_create(&options, 100);
+    process_sender self = {.scheduler = "s", .state = &service->self, .send = send_message, .context = service};
+    service->clients = barrier_clients_create(&self, 100);
 }
 
 static void come(service *service, const char *name, barrier_clients_where where) {
     assert_int_equal(barrier_clients_come(service->clients, name, MR_PS_WORKERS, where, service->now_us), MR_OK);
     if (service->now_us >= barrier_clients_next_us(service->clients))
-        barrier_clients_tick(service->clients, &service->self, service->now_us);
+        barrier_clients_tick(service->clients, service->now_us);
 }
 
 static void hear(service *service, barrier_client_verdict verdict, uint64_t map) {
@@ -48,7 +48,7 @@ static void hear(service *service, barrier_client_verdict verdict, uint64_t map)
 }
 
 static mr_status passed(service *service, const char *name) {
-    return barrier_clients_passed(service->clients, name, &service->self);
+    return barrier_clients_passed(service->clients, name);
 }
 
 static void places_count_what_was_passed_there(void **state) {
@@ -95,7 +95,7 @@ static void who_waits_says_for_whom(void **state) {
     come(&service, "b", open); /* after a time-out: it goes on waiting */
     assert_int_equal(service.said, said);
     service.now_us += BARRIER_CLIENT_AGAIN_US;
-    barrier_clients_tick(service.clients, &service.self, service.now_us);
+    barrier_clients_tick(service.clients, service.now_us);
     assert_int_equal(service.said, said + 1);
     hear(&service, (barrier_client_verdict){.status = MR_OK}, 11);
     assert_int_equal(passed(&service, "b"), MR_BUSY); /* what the others knew is not known here */
@@ -121,7 +121,7 @@ static void a_generation_that_is_over_is_said(void **state) {
     come(&service, "b", open);
     assert_int_equal(service.said, said); /* it does not know yet where it goes on */
     service.self.ready = 1;
-    barrier_clients_tick(service.clients, &service.self, service.now_us);
+    barrier_clients_tick(service.clients, service.now_us);
     assert_true(service.said > said && service.word.generation == 8);
     barrier_clients_destroy(service.clients);
 }

@@ -26,11 +26,6 @@ struct control_client {
     char stall[ERROR_TEXT_MAX];
 };
 
-static void send_message(void *context, const char *address, const control_message *message) {
-    control_client *client = context;
-    van_send_message(client->van, address, message);
-}
-
 control_client *control_client_create(van *van, uint8_t role, const char *scheduler, const control_client_host *host) {
     control_client *client = xcalloc(1, sizeof *client);
     client->van = van;
@@ -38,15 +33,9 @@ control_client *control_client_create(van *van, uint8_t role, const char *schedu
     client->host = *host;
     client->state.role = role;
     snprintf(client->state.address, sizeof client->state.address, "%s", van_address(van));
-    client->clients = barrier_clients_create(
-        &(barrier_clients_options){.scheduler = scheduler, .send = send_message, .context = client},
-        rng_next(van_env(van)->rng));
-    client->rpc = app_rpc_create(&(app_rpc_options){.role = role,
-                                                    .address = client->state.address,
-                                                    .scheduler = scheduler,
-                                                    .state = &client->state,
-                                                    .send = send_message,
-                                                    .context = client});
+    const process_sender self = {scheduler, &client->state, van_send_message, van};
+    client->clients = barrier_clients_create(&self, rng_next(van_env(van)->rng));
+    client->rpc = app_rpc_create(&self);
     client->say_us = client->count_us = CLOCK_NEVER_US;
     return client;
 }
@@ -60,7 +49,6 @@ void control_client_destroy(control_client *client) {
 
 void control_client_refresh(control_client *client) {
     client->host.describe(client->host.context, &client->state);
-    app_rpc_map(client->rpc, client->state.map);
 }
 
 void control_client_begin(control_client *client, uint32_t number, uint64_t incarnation) {
@@ -69,14 +57,10 @@ void control_client_begin(control_client *client, uint32_t number, uint64_t inca
     client->state.incarnation = incarnation;
     client->say_us = now_us;
     if (client->host.count != NULL) client->count_us = now_us;
-    app_rpc_begin(client->rpc, number, incarnation, now_us);
+    app_rpc_begin(client->rpc, now_us);
 }
 
 app_rpc *control_client_notes(control_client *client) { return client->rpc; }
-
-mr_status control_client_report(control_client *client, const char *key, double value) {
-    return process_state_report_set(&client->state, key, value);
-}
 
 mr_status control_client_come(control_client *client, const char *name, uint8_t group, barrier_clients_where where) {
     return barrier_clients_come(client->clients, name, group, where, van_now_us(client->van));
@@ -84,7 +68,7 @@ mr_status control_client_come(control_client *client, const char *name, uint8_t 
 
 mr_status control_client_passed(control_client *client, const char *name) {
     control_client_refresh(client);
-    return barrier_clients_passed(client->clients, name, &client->state);
+    return barrier_clients_passed(client->clients, name);
 }
 
 void control_client_restart(control_client *client) {
@@ -100,9 +84,8 @@ const char *control_client_stall(control_client *client) {
 }
 
 static void take_await(control_client *client, const control_message *message) {
-    size_t size = message->value.size < sizeof client->stall ? message->value.size : sizeof client->stall - 1;
-    if (size != 0) memcpy(client->stall, message->value.data, size);
-    client->stall[size] = '\0';
+    span text = message->value;
+    snprintf(client->stall, sizeof client->stall, "%.*s", (int)text.size, (const char *)text.data);
     client->awaits_us = van_now_us(client->van);
     client->awaits_map = message->stamp.view;
 }
@@ -123,21 +106,18 @@ int64_t control_client_next_us(const control_client *client) {
 static void say(control_client *client, int64_t now_us) {
     uint8_t bytes[PROCESS_STATE_SIZE_MAX];
     const process_state *self = &client->state;
-    control_message message = {.kind = CONTROL_HERE,
-                               .stamp = {self->map, self->number, self->incarnation},
-                               .value = span_of(bytes, process_state_encode(self, bytes))};
-    van_send_message(client->van, client->scheduler, &message);
+    van_send_value(client->van, client->scheduler, CONTROL_HERE, (stamp){self->map, self->number, self->incarnation},
+                   span_of(bytes, process_state_encode(self, bytes)));
     client->say_us = now_us + PROCESS_STATE_US;
 }
 
 static void count(control_client *client, int64_t now_us) {
     uint8_t bytes[TABLE_STATS_SIZE_MAX];
     table_stats stats = {.count = 0};
-    control_message message = {.kind = CONTROL_TABLE_STATS,
-                               .stamp = {0, client->state.number, client->state.incarnation}};
-    message.stamp.view = client->host.count(client->host.context, &stats);
-    message.value = span_of(bytes, table_stats_encode(&stats, bytes));
-    van_send_message(client->van, client->scheduler, &message);
+    uint64_t map = client->host.count(client->host.context, &stats);
+    van_send_value(client->van, client->scheduler, CONTROL_TABLE_STATS,
+                   (stamp){map, client->state.number, client->state.incarnation},
+                   span_of(bytes, table_stats_encode(&stats, bytes)));
     client->count_us = now_us + TABLE_STATS_US;
 }
 
@@ -146,7 +126,6 @@ void control_client_tick(control_client *client, int64_t now_us) {
     control_client_refresh(client);
     if (now_us >= client->say_us) say(client, now_us);
     if (now_us >= client->count_us) count(client, now_us);
-    if (now_us >= barrier_clients_next_us(client->clients))
-        barrier_clients_tick(client->clients, &client->state, now_us);
+    if (now_us >= barrier_clients_next_us(client->clients)) barrier_clients_tick(client->clients, now_us);
     if (now_us >= app_rpc_next_us(client->rpc)) app_rpc_tick(client->rpc, now_us);
 }

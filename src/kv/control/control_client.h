@@ -32,8 +32,6 @@ void control_client_begin(control_client *client, uint32_t number, uint64_t inca
 
 app_rpc *control_client_notes(control_client *client);
 void control_client_refresh(control_client *client); /* stamps its messages with the newest cluster map known here */
-/* as process_state_report_set */
-MR_MUST mr_status control_client_report(control_client *client, const char *key, double value);
 MR_MUST mr_status control_client_come(control_client *client, const char *name, uint8_t group,
                                       barrier_clients_where where);
 mr_status control_client_passed(control_client *client, const char *name); /* as barrier_clients_passed */

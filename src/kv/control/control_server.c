@@ -31,12 +31,8 @@ struct control_server {
     int64_t stand_us; /* when it records its own state */
 };
 
-static const cluster_map *map_of(const control_server *server) { return server->options.map(server->options.context); }
+static const cluster_map *map_of(const control_server *server) { return controller_map(server->options.controller); }
 static int64_t now_of(const control_server *server) { return van_now_us(server->options.van); }
-
-static void send_message(void *context, const char *address, const control_message *message) {
-    van_send_message(((control_server *)context)->options.van, address, message);
-}
 
 /* ---- Barriers. */
 
@@ -64,10 +60,9 @@ static mr_status write_down(control_server *server) {
 
 static void pass(control_server *server, const waiter *waiter, const barrier_client_verdict *verdict) {
     uint8_t bytes[BARRIER_CLIENT_VERDICT_MAX];
-    control_message message = {.kind = CONTROL_PASS,
-                               .stamp = {.view = map_of(server)->number, .id = waiter->word.token},
-                               .value = span_of(bytes, barrier_client_verdict_encode(verdict, bytes))};
-    van_answer_message(server->options.van, waiter->link, &message);
+    van_answer_value(server->options.van, waiter->link, CONTROL_PASS,
+                     (stamp){.view = map_of(server)->number, .id = waiter->word.token},
+                     span_of(bytes, barrier_client_verdict_encode(verdict, bytes)));
 }
 
 static bool is_full(const cluster_map *map) {
@@ -164,13 +159,11 @@ static void take_table_stats(control_server *server, const control_message *mess
 }
 
 static void tell_stall(control_server *server, link_id link, const control_message *here) {
-    uint64_t map;
-    const char *text = server->options.stall(server->options.context, &map);
+    const char *text = server->options.stall;
     if (text[0] != '\0')
-        van_answer_message(server->options.van, link,
-                           &(control_message){.kind = CONTROL_AWAIT,
-                                              .stamp = {.view = map, .id = here->stamp.id},
-                                              .value = span_of(text, strlen(text))});
+        van_answer_value(server->options.van, link, CONTROL_AWAIT,
+                         (stamp){.view = *server->options.stall_map, .id = here->stamp.id},
+                         span_of(text, strlen(text)));
 }
 
 static void take_here(control_server *server, link_id link, const control_message *message) {
@@ -195,9 +188,7 @@ static void take_here(control_server *server, link_id link, const control_messag
 static void show_page(control_server *server, link_id link, const control_message *question) {
     size_t size, from = question->stamp.view < SIZE_MAX ? (size_t)question->stamp.view : SIZE_MAX;
     uint8_t *page = process_table_page(&server->table, from, now_of(server), &size);
-    van_answer_message(
-        server->options.van, link,
-        &(control_message){.kind = CONTROL_PROCESS_TABLE, .stamp = question->stamp, .value = span_of(page, size)});
+    van_answer_value(server->options.van, link, CONTROL_PROCESS_TABLE, question->stamp, span_of(page, size));
     free(page);
 }
 
@@ -206,9 +197,7 @@ static void show_list(control_server *server, link_id link, const control_messag
     uint8_t role = question->stamp.view <= MR_PS_ALL ? (uint8_t)question->stamp.view : 0;
     uint32_t number = question->stamp.id <= UINT32_MAX ? (uint32_t)question->stamp.id : 0;
     uint8_t *list = process_table_list(&server->table, role, number, now_of(server), &size);
-    van_answer_message(
-        server->options.van, link,
-        &(control_message){.kind = CONTROL_THOSE, .stamp = question->stamp, .value = span_of(list, size)});
+    van_answer_value(server->options.van, link, CONTROL_THOSE, question->stamp, span_of(list, size));
     free(list);
 }
 
@@ -223,7 +212,7 @@ bool control_server_take(control_server *server, link_id link, const control_mes
     case CONTROL_WHO: show_list(server, link, message); return true;
     default: break;
     }
-    app_rpc_map(server->rpc, map_of(server)->number);
+    server->self.map = map_of(server)->number;
     if (!app_rpc_take(server->rpc, message, now_of(server))) return false;
     app_rpc_call_handlers(server->rpc);
     return true;
@@ -256,13 +245,9 @@ control_server *control_server_create(const control_server_options *options) {
     snprintf(server->self.address, sizeof server->self.address, "%s", van_address(options->van));
     barrier_server_init(&server->server, options->rank_count, options->rounds);
     recall(server);
-    server->rpc = app_rpc_create(&(app_rpc_options){.role = MR_PS_SCHEDULER,
-                                                    .address = server->self.address,
-                                                    .scheduler = server->self.address,
-                                                    .state = &server->self,
-                                                    .send = send_message,
-                                                    .context = server});
-    app_rpc_begin(server->rpc, 0, server->self.incarnation, now_of(server));
+    server->rpc =
+        app_rpc_create(&(process_sender){server->self.address, &server->self, van_send_message, options->van});
+    app_rpc_begin(server->rpc, now_of(server));
     server->stand_us = now_of(server);
     return server;
 }

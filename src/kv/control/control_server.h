@@ -17,7 +17,7 @@
 #include "kv/control/process_table.h"
 #include "kv/control/table_stats.h"
 #include "kv/van.h"
-#include "ps/cluster_map.h"
+#include "ps/controller.h"
 
 typedef struct control_server control_server;
 
@@ -25,11 +25,10 @@ typedef struct control_server_options { /* all borrowed for its life */
     van *van;
     metadata_db *db;
     uint32_t rank_count, server_count;
-    bool rounds;                                    /* BSP */
-    const cluster_map *(*map)(const void *context); /* the newest; number 0: none yet */
-    /* The stall that workers are told of (stall.h), by this cluster map; "": none. */
-    const char *(*stall)(const void *context, uint64_t *map);
-    const void *context;
+    bool rounds; /* BSP */
+    const controller *controller;
+    const char *stall;         /* the stall that workers are told of (stall.h); "": none */
+    const uint64_t *stall_map; /* the cluster map of its diagnosis */
 } control_server_options;
 
 control_server *control_server_create(const control_server_options *options);

@@ -28,10 +28,6 @@ void data_service_destroy(data_service *service) {
     free(service);
 }
 
-static void send_message(void *context, const char *address, const control_message *message) {
-    van_send_message(((data_service *)context)->options.van, address, message);
-}
-
 /* At the first message of a worker that wants data, to this process. */
 static void open_leader(data_service *service) {
     span value = metadata_db_value(service->options.db, DATASET_SPEC_KEY);
@@ -39,8 +35,8 @@ static void open_leader(data_service *service) {
     group_leader_options options = {.store = service->options.store,
                                     .sizes = service->spec.sizes,
                                     .part_count = service->spec.count,
-                                    .send = send_message,
-                                    .context = service};
+                                    .send = van_send_message,
+                                    .context = service->options.van};
     service->leader = group_leader_create(&options, van_now_us(service->options.van));
 }
 
@@ -48,10 +44,11 @@ static void open_leader(data_service *service) {
 static void answer_mark(data_service *service, link_id link, const control_message *question) {
     const data_service_options *options = &service->options;
     uint64_t bound;
-    if (question->stamp.view != options->map(options->context)->birth || !options->bound(options->context, &bound))
+    if (question->stamp.view != controller_map(options->controller)->birth ||
+        !controller_bound(options->controller, &bound))
         return;
-    stamp stamp = {.view = bound, .id = question->stamp.id, .incarnation = options->oldest(options->context)};
-    van_answer_message(options->van, link, &(control_message){.kind = CONTROL_MARKED, .stamp = stamp});
+    van_answer_value(options->van, link, CONTROL_MARKED,
+                     (stamp){bound, question->stamp.id, options->oldest(options->context)}, (span){0});
 }
 
 bool data_service_take(data_service *service, link_id link, const control_message *message) {
@@ -68,7 +65,7 @@ int64_t data_service_next_us(const data_service *service) {
 
 void data_service_tick(data_service *service, int64_t now_us) {
     if (service->leader == NULL) return;
-    const cluster_map *map = service->options.map(service->options.context);
+    const cluster_map *map = controller_map(service->options.controller);
     if (map->number != 0 && map->origin == 0) group_leader_restart(service->leader, map->birth);
     group_leader_tick(service->leader, now_us);
 }

@@ -14,17 +14,16 @@
 #include "cluster/metadata_db.h"
 #include "kv/control/control_wire.h"
 #include "kv/van.h"
-#include "ps/cluster_map.h"
+#include "ps/controller.h"
 
 typedef struct data_service data_service;
 
 typedef struct data_service_options { /* all borrowed for its life */
     van *van;
-    const metadata_db *db;                                    /* has the dataset specification, once there is one */
-    metadata_store store;                                     /* of the same metadata_db */
-    const cluster_map *(*map)(const void *context);           /* the newest; number 0: none yet */
-    bool (*bound)(const void *context, uint64_t *checkpoint); /* controller_bound */
-    uint64_t (*oldest)(const void *context);                  /* oldest kept checkpoint; 0: none */
+    const metadata_db *db; /* has the dataset specification, once there is one */
+    metadata_store store;  /* of the same metadata_db */
+    const controller *controller;
+    uint64_t (*oldest)(const void *context); /* oldest kept checkpoint; 0: none */
     const void *context;
 } data_service_options;
 

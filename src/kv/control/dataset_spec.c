@@ -21,8 +21,7 @@ mr_status dataset_spec_init(dataset_spec *spec, const uint64_t *sizes, uint32_t 
                              (unsigned long long)DATASET_SPEC_ITEMS_MAX);
         items += sizes[i];
     }
-    *spec = (struct dataset_spec){xmalloc(count * sizeof *sizes), count};
-    memcpy(spec->sizes, sizes, count * sizeof *sizes);
+    *spec = (struct dataset_spec){xcopy(sizes, count * sizeof *sizes), count};
     return MR_OK;
 }
 

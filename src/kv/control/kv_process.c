@@ -117,12 +117,9 @@ static int64_t next_us(void *context) {
 
 static void ask(kv_process *process, int64_t now_us) {
     process->ask_us = now_us + KV_PROCESS_ASK_US;
-    van_send_message(
-        process->van, process->scheduler,
-        &(control_message){.kind = CONTROL_REGISTER,
-                           .stamp = {.view = process->role,
-                                     .id = process->token,
-                                     .incarnation = process->wanted == KV_PROCESS_ANY ? 0 : 1 + process->wanted}});
+    uint64_t wanted = process->wanted == KV_PROCESS_ANY ? 0 : 1 + process->wanted;
+    van_send_value(process->van, process->scheduler, CONTROL_REGISTER, (stamp){process->role, process->token, wanted},
+                   (span){0});
 }
 
 static void tick(void *context, int64_t now_us) {

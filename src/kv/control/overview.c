@@ -22,8 +22,13 @@ _Static_assert((int)TABLE_HEAD <= (int)TABLE_SCHEMA_SIZE, "what a table has in a
 _Static_assert((int)HEAD_MAX + (int)DATA_MAX + (int)TABLE_CATALOG_BYTES_MAX <= (int)CONTROL_MESSAGE_VALUE_MAX,
                "all of it fits into a letter");
 
-/* Numbers of a table and of the dataset, in the order of their bytes. */
-#define TABLE_NUMBERS(X) X(u32, dim) X(u32, arrays) X(u64, rows) X(u64, bytes) X(u64, nonfinite)
+/* Times and flags, texts, and numbers of servers, tables and the dataset, in the order of their bytes. */
+#define HEAD_CHECKPOINT(X) X(u64, checkpoint) X(time, checkpoint_us) X(time, every_us) X(flag, making)
+#define HEAD_TROUBLE(X)    X(time, checkpoint_error_us) X(flag, checkpoint_failed) X(time, stall_us)
+#define HEAD_TEXTS(X)      X(folder) X(checkpoint_error) X(stall) X(stall_hint)
+#define HEAD_COUNTS(X)     X(u32, counted) X(u32, servers) X(u32, table_count)
+#define TABLE_NUMBERS(X)   X(u32, dim) X(u32, arrays) X(u64, rows) X(u64, bytes) X(u64, nonfinite)
+#define TABLE_TEXTS(X)     X(name) X(optimizer) X(compression) X(consistency)
 #define DATA_NUMBERS(X) \
     X(u32, shards)      \
     X(u32, shards_done) X(u64, epoch) X(u64, items) X(u64, items_given) X(u64, items_back) X(u32, workers)
@@ -34,10 +39,9 @@ static void write_table(writer *writer, const mr_ps_table_state *table) {
 #define X(type, field) writer_##type(writer, table->field);
     TABLE_NUMBERS(X)
 #undef X
-    writer_text8(writer, table->name);
-    writer_text8(writer, table->optimizer);
-    writer_text8(writer, table->compression);
-    writer_text8(writer, table->consistency);
+#define X(field) writer_text8(writer, table->field);
+    TABLE_TEXTS(X)
+#undef X
 }
 
 static void write_data(writer *writer, const mr_ps_dataset_state *data) {
@@ -52,22 +56,19 @@ static void write_data(writer *writer, const mr_ps_dataset_state *data) {
     }
 }
 
+static void writer_time(writer *writer, int64_t us) { writer_u64(writer, (uint64_t)us); }
+
 uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
     uint8_t *bytes = xmalloc(CONTROL_MESSAGE_VALUE_MAX);
     writer writer = writer_of(bytes, CONTROL_MESSAGE_VALUE_MAX);
-    const char *const texts[] = {overview->folder, overview->checkpoint_error, overview->stall, overview->stall_hint};
-    writer_u64(&writer, overview->checkpoint);
-    writer_u64(&writer, (uint64_t)overview->checkpoint_us);
-    writer_u64(&writer, (uint64_t)overview->every_us);
-    writer_u8(&writer, overview->making != 0);
-    writer_u64(&writer, (uint64_t)overview->checkpoint_error_us);
-    writer_u8(&writer, overview->checkpoint_failed != 0);
-    writer_u64(&writer, (uint64_t)overview->stall_us);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        writer_span32(&writer, span_of(texts[i], strlen(texts[i])));
-    writer_u32(&writer, overview->counted);
-    writer_u32(&writer, overview->servers);
-    writer_u32(&writer, overview->table_count);
+#define X(type, field) writer_##type(&writer, overview->field);
+#define TEXT(field)    writer_span32(&writer, span_of(overview->field, strlen(overview->field)));
+    HEAD_CHECKPOINT(X)
+    HEAD_TROUBLE(X)
+    HEAD_TEXTS(TEXT)
+    HEAD_COUNTS(X)
+#undef TEXT
+#undef X
     for (uint32_t i = 0; i < overview->table_count; i++) write_table(&writer, &overview->tables[i]);
     write_data(&writer, &overview->data);
     MR_ASSERT(!writer.failed);
@@ -75,11 +76,6 @@ uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
     return bytes;
 }
 
-static bool read_time(reader *reader, int64_t *out) {
-    uint64_t us = reader_u64(reader);
-    *out = (int64_t)us;
-    return us <= INT64_MAX;
-}
 
 static bool read_text(reader *reader, char *out, size_t room) {
     span text = reader_span32(reader);
@@ -96,26 +92,29 @@ static bool read_table(reader *reader, mr_ps_table_state *out) {
 #define X(type, field) out->field = reader_##type(reader);
     TABLE_NUMBERS(X)
 #undef X
-    bool known = kind <= MR_PS_DENSE && (dtype == MR_F32 || dtype == MR_F16 || dtype == MR_BF16 || dtype == MR_I64);
-    return known && reader_text8(reader, out->name, sizeof out->name) &&
-           reader_text8(reader, out->optimizer, sizeof out->optimizer) &&
-           reader_text8(reader, out->compression, sizeof out->compression) &&
-           reader_text8(reader, out->consistency, sizeof out->consistency);
+    bool good = kind <= MR_PS_DENSE && (dtype == MR_F32 || dtype == MR_F16 || dtype == MR_BF16 || dtype == MR_I64);
+#define X(field) good = good && reader_text8(reader, out->field, sizeof out->field);
+    TABLE_TEXTS(X)
+#undef X
+    return good;
+}
+
+static int64_t reader_time(reader *reader) {
+    uint64_t us = reader_u64(reader);
+    reader->failed = reader->failed || us > INT64_MAX;
+    return (int64_t)us;
 }
 
 static bool read_head(reader *reader, mr_ps_overview *out) {
-    out->checkpoint = reader_u64(reader);
-    bool good = read_time(reader, &out->checkpoint_us) && read_time(reader, &out->every_us);
-    out->making = reader_flag(reader);
-    good = good && read_time(reader, &out->checkpoint_error_us);
-    out->checkpoint_failed = reader_flag(reader);
-    good = good && read_time(reader, &out->stall_us) && read_text(reader, out->folder, sizeof out->folder) &&
-           read_text(reader, out->checkpoint_error, sizeof out->checkpoint_error) &&
-           read_text(reader, out->stall, sizeof out->stall) &&
-           read_text(reader, out->stall_hint, sizeof out->stall_hint);
-    out->counted = reader_u32(reader);
-    out->servers = reader_u32(reader);
-    out->table_count = reader_u32(reader);
+    bool good = true;
+#define X(type, field) out->field = reader_##type(reader);
+#define TEXT(field)    good = good && read_text(reader, out->field, sizeof out->field);
+    HEAD_CHECKPOINT(X)
+    HEAD_TROUBLE(X)
+    HEAD_TEXTS(TEXT)
+    HEAD_COUNTS(X)
+#undef TEXT
+#undef X
     return good && !reader->failed && out->table_count <= reader_left(reader) / TABLE_MIN;
 }
 

@@ -53,6 +53,13 @@ typedef struct process_state {
     process_state_report reports[MR_PS_METRICS_MAX];
 } process_state;
 
+typedef struct process_sender { /* a process as the sender of control messages; all borrowed for its life */
+    const char *scheduler;      /* its address */
+    process_state *state;
+    void (*send)(void *context, const char *address, const control_message *message);
+    void *context;
+} process_sender;
+
 /* Replaces the report of that key. MR_INVALID: not a key; MR_TOO_LARGE: too many reports. */
 MR_MUST mr_status process_state_report_set(process_state *state, const char *key, double value);
 

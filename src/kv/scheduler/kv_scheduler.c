@@ -76,8 +76,8 @@ static void give_number(kv_scheduler *scheduler, link_id link, const control_mes
     else if (wanted <= ID_ALLOCATOR_MAX &&
              id_allocator_take(&scheduler->servers, (uint32_t)wanted - 1, question->stamp.id, now_us))
         number = (uint32_t)wanted - 1;
-    van_answer_message(scheduler->van, link,
-                       &(control_message){.kind = CONTROL_SEATED, .stamp = {.view = number, .id = question->stamp.id}});
+    van_answer_value(scheduler->van, link, CONTROL_SEATED, (stamp){.view = number, .id = question->stamp.id},
+                     (span){0});
 }
 
 static void show(kv_scheduler *scheduler, link_id link, const control_message *question) {
@@ -87,11 +87,9 @@ static void show(kv_scheduler *scheduler, link_id link, const control_message *q
     uint8_t *bytes = xmalloc(size + 1);
     writer writer = writer_of(bytes, size);
     if (size != 0) cluster_map_encode(map, 0, &writer);
-    van_answer_message(scheduler->van, link,
-                       &(control_message){.kind = CONTROL_MAP_VIEW,
-                                          .stamp = {.view = checkpoint_thread_look_at(scheduler->thread).newest,
-                                                    .id = question->stamp.id},
-                                          .value = span_of(bytes, size)});
+    uint64_t newest = checkpoint_thread_look_at(scheduler->thread).newest;
+    van_answer_value(scheduler->van, link, CONTROL_MAP_VIEW, (stamp){.view = newest, .id = question->stamp.id},
+                     span_of(bytes, size));
     free(bytes);
 }
 
@@ -112,8 +110,7 @@ static void let_leave(kv_scheduler *scheduler, link_id link, const control_messa
     if (question->stamp.id >= ID_ALLOCATOR_MAX) return;
     if (drain_list_add(&scheduler->list, (uint32_t)question->stamp.id, question->stamp.incarnation))
         controller_retire(scheduler->controller, scheduler->list.numbers, scheduler->list.count);
-    van_answer_message(scheduler->van, link,
-                       &(control_message){.kind = CONTROL_LEFT, .stamp = {.view = !somebody_stays(scheduler)}});
+    van_answer_value(scheduler->van, link, CONTROL_LEFT, (stamp){.view = !somebody_stays(scheduler)}, (span){0});
 }
 
 /* A waiting process repeats its request, so a checkpoint is begun only here. */
@@ -123,10 +120,8 @@ static void save(kv_scheduler *scheduler, link_id link, const control_message *q
         checkpoint_requests_ask(&scheduler->requests, question->stamp.id, making, van_now_us(scheduler->van));
     if (number == 0) controller_checkpoint(scheduler->controller);
     const char *trouble = scheduler->troubled ? scheduler->trouble : "";
-    van_answer_message(scheduler->van, link,
-                       &(control_message){.kind = CONTROL_SAVED,
-                                          .stamp = {.view = number, .id = question->stamp.id},
-                                          .value = span_of(trouble, strlen(trouble))});
+    van_answer_value(scheduler->van, link, CONTROL_SAVED, (stamp){.view = number, .id = question->stamp.id},
+                     span_of(trouble, strlen(trouble)));
 }
 
 /* ---- Stalls. */
@@ -154,12 +149,6 @@ static void watch(kv_scheduler *scheduler) {
     scheduler->watched = facts.map->number;
 }
 
-static const char *stall_text(const void *context, uint64_t *map) {
-    const kv_scheduler *scheduler = context;
-    *map = scheduler->watched;
-    return scheduler->stall;
-}
-
 static void survey(kv_scheduler *scheduler, link_id link, const control_message *question) {
     clock_source clock = van_env(scheduler->van)->clock;
     stall_facts facts = facts_of(scheduler);
@@ -175,10 +164,7 @@ static void survey(kv_scheduler *scheduler, link_id link, const control_message 
                                     .making = controller_marks(scheduler->controller)};
     size_t size;
     uint8_t *bytes = overview_collect_make(&about, &size);
-    van_answer_message(scheduler->van, link,
-                       &(control_message){.kind = CONTROL_OVERVIEW,
-                                          .stamp = {.id = question->stamp.id},
-                                          .value = span_of(bytes, size)});
+    van_answer_value(scheduler->van, link, CONTROL_OVERVIEW, (stamp){.id = question->stamp.id}, span_of(bytes, size));
     free(bytes);
 }
 
@@ -277,11 +263,6 @@ static void tick(void *context, int64_t now_us) {
     if (now_us < scheduler->mark_us) return;
     scheduler->mark_us = now_us + scheduler->options.checkpoint_us;
     controller_checkpoint(scheduler->controller);
-}
-
-static void answer(void *context, link_id link, const control_message *message) {
-    kv_scheduler *scheduler = context;
-    van_answer_message(scheduler->van, link, message);
 }
 
 static void send_bytes(void *context, const char *address, span bytes) {
@@ -441,11 +422,11 @@ static mr_status begin_checkpoints(kv_scheduler *scheduler) {
     return checkpoint_thread_open(van_loop(scheduler->van), &checkpoint_thread, &host, scheduler, &scheduler->thread);
 }
 
-static const cluster_map *newest_map(const void *context) {
-    return controller_map(((const kv_scheduler *)context)->controller);
+static uint64_t oldest(const void *context) {
+    return checkpoint_thread_look_at(((const kv_scheduler *)context)->thread).oldest;
 }
 
-static void begin_control_server(kv_scheduler *scheduler) {
+static void begin_services(kv_scheduler *scheduler) {
     const kv_scheduler_options *options = &scheduler->options;
     scheduler->server =
         control_server_create(&(control_server_options){.van = scheduler->van,
@@ -453,26 +434,14 @@ static void begin_control_server(kv_scheduler *scheduler) {
                                                         .rank_count = options->rank_count,
                                                         .server_count = options->server_count,
                                                         .rounds = options->consistency.kind == CONSISTENCY_BSP,
-                                                        .map = newest_map,
-                                                        .stall = stall_text,
-                                                        .context = scheduler});
-}
-
-static bool bound(const void *context, uint64_t *checkpoint) {
-    return controller_bound(((const kv_scheduler *)context)->controller, checkpoint);
-}
-
-static uint64_t oldest(const void *context) {
-    return checkpoint_thread_look_at(((const kv_scheduler *)context)->thread).oldest;
-}
-
-static void begin_data_service(kv_scheduler *scheduler) {
+                                                        .controller = scheduler->controller,
+                                                        .stall = scheduler->stall,
+                                                        .stall_map = &scheduler->watched});
     scheduler->data_service =
         data_service_create(&(data_service_options){.van = scheduler->van,
                                                     .db = scheduler->db,
                                                     .store = metadata_local_metadata(scheduler->local),
-                                                    .map = newest_map,
-                                                    .bound = bound,
+                                                    .controller = scheduler->controller,
                                                     .oldest = oldest,
                                                     .context = scheduler});
 }
@@ -516,56 +485,42 @@ static mr_status check_folder(const kv_scheduler *scheduler) {
                      names[options->consistency.kind], options->mixed ? ", mixed" : "");
 }
 
-/* Former processes are heard before a number is assigned to another, or a process is declared gone. */
-static void settle(kv_scheduler *scheduler) {
-    bool before = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY).size != 0;
-    scheduler->settled_us = van_now_us(scheduler->van) + (before ? KV_SCHEDULER_SETTLE_US : 0);
-    scheduler->watch_us = scheduler->settled_us;
-}
-
-/* Absolute path, whatever the working directory of the readers. */
-static void know_folder(kv_scheduler *scheduler) {
-    scheduler->folder = realpath(scheduler->options.folder, NULL);
-    if (scheduler->folder == NULL) scheduler->folder = xstrdup(scheduler->options.folder);
-}
-
-mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **out) {
+static mr_status begin(kv_scheduler *scheduler) {
     static const van_host host = {.take = take, .broken = broken, .next_us = next_us, .tick = tick};
-    MR_TRY(check(options));
-    kv_scheduler *scheduler = xcalloc(1, sizeof *scheduler);
-    scheduler->options = *options;
+    const kv_scheduler_options *options = &scheduler->options;
     van_options van_options = {.listen = options->listen,
                                .folder = options->folder,
                                .beyond_this_machine = options->beyond_this_machine,
                                .env = options->env};
-    mr_status status = van_open(&van_options, &host, scheduler, &scheduler->van);
-    if (status != MR_OK) goto free_scheduler;
-    status = open_metadata(scheduler);
-    if (status != MR_OK) goto close_van;
-    status = check_folder(scheduler);
-    if (status != MR_OK) goto close_metadata;
-    know_folder(scheduler);
+    MR_TRY(van_open(&van_options, &host, scheduler, &scheduler->van));
+    MR_TRY(open_metadata(scheduler));
+    MR_TRY(check_folder(scheduler));
+    scheduler->folder = realpath(options->folder, NULL); /* whatever the working directory of the readers */
+    if (scheduler->folder == NULL) scheduler->folder = xstrdup(options->folder);
     snprintf(scheduler->checkpoints_address, sizeof scheduler->checkpoints_address, "%s" CONTROL_CHECKPOINTS,
              van_address(scheduler->van));
-    status = begin_checkpoints(scheduler);
-    if (status != MR_OK) goto close_metadata;
-    scheduler->service = metadata_service_create(scheduler->db, answer, scheduler);
+    MR_TRY(begin_checkpoints(scheduler));
+    scheduler->service = metadata_service_create(scheduler->db, van_answer_message, scheduler->van);
     scheduler->local = metadata_local_create(scheduler->db);
     begin_controller(scheduler);
-    begin_control_server(scheduler);
-    begin_data_service(scheduler);
-    settle(scheduler);
+    begin_services(scheduler);
+    /* Former processes are heard before a number is assigned to another, or a process is declared gone. */
+    bool before = metadata_db_value(scheduler->db, CLUSTER_MAP_KEY).size != 0;
+    scheduler->settled_us = van_now_us(scheduler->van) + (before ? KV_SCHEDULER_SETTLE_US : 0);
+    scheduler->watch_us = scheduler->settled_us;
     scheduler->mark_us = options->checkpoint_us == 0 ? CLOCK_NEVER_US : van_now_us(scheduler->van);
-    *out = scheduler;
     return MR_OK;
+}
 
-close_metadata:
-    free(scheduler->folder);
-    metadata_db_close(scheduler->db);
-close_van:
-    van_close(scheduler->van);
-free_scheduler:
-    free(scheduler);
+mr_status kv_scheduler_open(const kv_scheduler_options *options, kv_scheduler **out) {
+    MR_TRY(check(options));
+    kv_scheduler *scheduler = xcalloc(1, sizeof *scheduler);
+    scheduler->options = *options;
+    mr_status status = begin(scheduler);
+    if (status == MR_OK)
+        *out = scheduler;
+    else
+        kv_scheduler_close(scheduler);
     return status;
 }
 
@@ -574,13 +529,15 @@ void kv_scheduler_close(kv_scheduler *scheduler) {
     checkpoint_thread_close(scheduler->thread);
     free(scheduler->trouble);
     free(scheduler->folder);
-    metadata_local_destroy(scheduler->local);
-    controller_destroy(scheduler->controller);
-    control_server_destroy(scheduler->server);
-    data_service_destroy(scheduler->data_service);
-    metadata_service_destroy(scheduler->service);
+    if (scheduler->service != NULL) { /* it is begun */
+        metadata_local_destroy(scheduler->local);
+        controller_destroy(scheduler->controller);
+        control_server_destroy(scheduler->server);
+        data_service_destroy(scheduler->data_service);
+        metadata_service_destroy(scheduler->service);
+    }
     van_close(scheduler->van);
-    metadata_db_close(scheduler->db);
+    if (scheduler->db != NULL) metadata_db_close(scheduler->db);
     free(scheduler);
 }
 

@@ -87,9 +87,8 @@ static void tick_drain(kv_server *self, int64_t now_us) {
     uint64_t incarnation = slot_server_incarnation(self->server);
     if (now_us >= self->drain.next_us &&
         drain_tick(&self->drain, slot_server_map(self->server), number, incarnation, now_us))
-        van_send_message(
-            van, kv_process_scheduler(self->process),
-            &(control_message){.kind = CONTROL_LEAVE, .stamp = {.id = number, .incarnation = incarnation}});
+        van_send_value(van, kv_process_scheduler(self->process), CONTROL_LEAVE,
+                       (stamp){.id = number, .incarnation = incarnation}, (span){0});
     if (drain_is_over(&self->drain, now_us)) van_stop(van);
 }
 

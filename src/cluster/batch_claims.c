@@ -21,12 +21,9 @@ void batch_claims_fini(batch_claims *claims) {
 void batch_claims_copy(batch_claims *to, const batch_claims *from) {
     batch_claims_fini(to);
     *to = *from;
-    to->ranks = xcalloc(from->rank_count + 1, sizeof *to->ranks);
-    to->list = xcalloc(from->count + 1, sizeof *to->list);
-    to->back = xcalloc(from->back_count + 1, sizeof *to->back);
-    if (from->rank_count != 0) memcpy(to->ranks, from->ranks, from->rank_count * sizeof *to->ranks);
-    if (from->count != 0) memcpy(to->list, from->list, from->count * sizeof *to->list);
-    if (from->back_count != 0) memcpy(to->back, from->back, from->back_count * sizeof *to->back);
+    to->ranks = xcopy(from->ranks, from->rank_count * sizeof *to->ranks);
+    to->list = xcopy(from->list, from->count * sizeof *to->list);
+    to->back = xcopy(from->back, from->back_count * sizeof *to->back);
 }
 
 /* ---- Lookup. */
@@ -50,6 +47,9 @@ static size_t seek(const batch_claims *claims, uint32_t rank, uint64_t step) {
     batch_claim key = {.rank = rank, .step = step};
     return binary_search_first(&key, claims->list, claims->count, sizeof *claims->list, by_step);
 }
+
+/* The place behind the last claim of the rank: no claim has a step so high. */
+static size_t seek_end(const batch_claims *claims, uint32_t rank) { return seek(claims, rank, UINT64_MAX); }
 
 static uint64_t end_of(const batch_claim *claim) { return claim->step + claim->count; }
 
@@ -170,6 +170,12 @@ static void hand_back(batch_claims *claims, const batch_claims_piece *piece) {
     MR_ASSERT(piece->from < piece->to && claims->back_count <= BATCH_CLAIMS_BACK_MAX);
 }
 
+/* Claims from `first` to the one before `end` are not there any more. */
+static void take_out(batch_claims *claims, size_t first, size_t end) {
+    memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
+    claims->count -= end - first;
+}
+
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* Of one claim: those of its steps from `over` on that are over now, as far as anything is known of them. */
@@ -190,8 +196,7 @@ bool batch_claims_forget(batch_claims *claims, uint32_t rank, const batch_claims
         hand_back_unspent(claims, &claims->list[i], claims->ranks[at].over, past);
     claims->ranks[at].over = past->over;
     while (end < claims->count && claims->list[end].rank == rank && end_of(&claims->list[end]) <= past->over) end++;
-    memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
-    claims->count -= end - first;
+    take_out(claims, first, end);
     CHECK_INVARIANTS(claims->count, batch_claims_check(claims));
     return true;
 }
@@ -201,10 +206,9 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
     step = later(step, over);
     if (granted != batch_claims_granted(claims, rank) || !batch_claims_any(claims, rank, step, UINT64_MAX))
         return false;
-    size_t first = seek(claims, rank, step), end = first;
+    size_t first = seek(claims, rank, step), end = seek_end(claims, rank);
     batch_claim *open = first == 0 ? NULL : &claims->list[first - 1];
     if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL; /* it has no such step */
-    while (end < claims->count && claims->list[end].rank == rank) end++;
     if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX) return false; /* the member repeats it */
     if (open != NULL) {
         batch_claims_piece piece = {open->piece.part, open->piece.epoch, batch_claims_piece_of(open, step).from,
@@ -215,8 +219,7 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
     }
     for (size_t i = first; i < end; i++) hand_back(claims, &claims->list[i].piece);
     if (open != NULL && end_of(open) <= over) first--; /* nothing of it is left */
-    memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
-    claims->count -= end - first;
+    take_out(claims, first, end);
     CHECK_INVARIANTS(claims->count, batch_claims_check(claims));
     return true;
 }
@@ -245,13 +248,6 @@ static void write_claim(writer *writer, const batch_claim *claim, uint64_t befor
     writer_varint(writer, claim->count * claim->batch - (piece->to - piece->from));
 }
 
-/* Claims of the rank that begin at this one. */
-static size_t count_of(const batch_claims *claims, size_t first, uint32_t rank) {
-    size_t end = first;
-    while (end < claims->count && claims->list[end].rank == rank) end++;
-    return end - first;
-}
-
 static void write_back(const batch_claims *claims, uint64_t epoch, writer *writer) {
     writer_varint(writer, claims->back_count);
     for (size_t i = 0; i < claims->back_count; i++) {
@@ -268,7 +264,7 @@ void batch_claims_encode(const batch_claims *claims, uint64_t epoch, writer *wri
     writer_varint(writer, claims->rank_count);
     for (size_t i = 0; i < claims->rank_count; i++) {
         const batch_claims_rank *rank = &claims->ranks[i];
-        size_t end = at + count_of(claims, at, rank->rank);
+        size_t end = seek_end(claims, rank->rank);
         uint64_t before = rank->over;
         writer_varint(writer, rank->rank - next);
         writer_varint(writer, rank->over);

@@ -58,8 +58,7 @@ static void checkpoint_copy(checkpoint *to, const checkpoint *from) {
     MR_ASSERT(to != from && from->number != 0);
     checkpoint_store_manifest_fini(to);
     *to = *from;
-    to->shards = xcalloc(from->slot_count + 1, sizeof *to->shards);
-    if (from->slot_count != 0) memcpy(to->shards, from->shards, from->slot_count * sizeof *to->shards);
+    to->shards = xcopy(from->shards, from->slot_count * sizeof *to->shards);
 }
 
 void checkpoint_store_name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot, const char *ending) {

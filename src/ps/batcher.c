@@ -193,11 +193,8 @@ static void send_map(batcher *batcher, const slot_message_head *to) {
     const cluster_map *map = batcher_map(batcher);
     MR_ASSERT(to->number < map->number);
     uint64_t base = to->generation == map->generation ? to->number : 0;
-    size_t size = cluster_map_size(map, base);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    cluster_map_encode(map, base, &writer);
-    MR_ASSERT(!writer.failed);
+    size_t size;
+    uint8_t *bytes = cluster_map_write(map, base, &size);
     batcher_add(batcher, to->address, &(slot_message){.kind = SLOT_MESSAGE_CHART, .payload = span_of(bytes, size)});
     free(bytes);
 }

@@ -42,8 +42,7 @@ static size_t seek(const consumer_group *group, uint32_t id) {
 }
 
 static consumer_group_member *find(const consumer_group *group, uint32_t id) {
-    size_t at = seek(group, id);
-    return at < group->member_count && group->members[at].id == id ? &group->members[at] : NULL;
+    return binary_search_find(&id, group->members, group->member_count, sizeof *group->members, binary_search_u32);
 }
 
 const consumer_group_member *consumer_group_find(const consumer_group *group, uint32_t id) { return find(group, id); }

@@ -45,8 +45,7 @@ static size_t seek(const membership_view *view, uint64_t id) {
 }
 
 const membership_view_member *membership_view_find(const membership_view *view, uint64_t id) {
-    size_t at = seek(view, id);
-    return at < view->count && view->members[at].id == id ? &view->members[at] : NULL;
+    return binary_search_find(&id, view->members, view->count, sizeof *view->members, binary_search_u64);
 }
 
 bool membership_view_holds(const membership_view *view, uint64_t id, uint64_t incarnation) {

@@ -46,8 +46,7 @@ static size_t seek(const cluster_map *map, uint32_t id) {
 /* Where none is missing before it, its place is its number. */
 const cluster_map_server *cluster_map_find(const cluster_map *map, uint32_t server) {
     if (server < map->server_count && map->servers[server].id == server) return &map->servers[server];
-    size_t at = seek(map, server);
-    return at < map->server_count && map->servers[at].id == server ? &map->servers[at] : NULL;
+    return binary_search_find(&server, map->servers, map->server_count, sizeof *map->servers, binary_search_u32);
 }
 
 static void put_server(cluster_map *map, const cluster_map_server *server) {

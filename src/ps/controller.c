@@ -58,8 +58,7 @@ static size_t seek(const process_group *group, uint32_t id) {
 }
 
 static known *find(const process_group *group, uint32_t id) { /* NULL: not known */
-    size_t at = seek(group, id);
-    return at < group->count && group->list[at].id == id ? &group->list[at] : NULL;
+    return binary_search_find(&id, group->list, group->count, sizeof *group->list, binary_search_u32);
 }
 
 /* Somebody waits for what comes next. */
@@ -129,9 +128,8 @@ static void update_ring(controller *controller, const cluster_map_process *serve
 }
 
 static bool leaves(const controller *controller, uint32_t id) {
-    size_t at = binary_search_first(&id, controller->leaving, controller->leaving_count, sizeof *controller->leaving,
-                                    binary_search_u32);
-    return at < controller->leaving_count && controller->leaving[at] == id;
+    return binary_search_find(&id, controller->leaving, controller->leaving_count, sizeof *controller->leaving,
+                              binary_search_u32) != NULL;
 }
 
 /* `spoke`: alive are those only who were heard themselves. */

@@ -10,9 +10,7 @@
 #include "base/mutation.h"
 
 static const cluster_map_process *find(const map_planner_facts *facts, uint32_t id) {
-    size_t at =
-        binary_search_first(&id, facts->servers, facts->server_count, sizeof *facts->servers, binary_search_u32);
-    return at < facts->server_count && facts->servers[at].id == id ? &facts->servers[at] : NULL;
+    return binary_search_find(&id, facts->servers, facts->server_count, sizeof *facts->servers, binary_search_u32);
 }
 
 static uint64_t incarnation_of(const map_planner_facts *facts, uint32_t id) { /* it is one of them */

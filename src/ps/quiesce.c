@@ -56,10 +56,9 @@ void quiesce_press(quiesce *quiesce) {
 }
 
 static bool is_here(const cluster_map_rank *rank, quiesce_crew crew) {
-    if (rank->since == 0) return false;
-    size_t at = binary_search_first(&rank->worker, crew.workers, crew.count, sizeof *crew.workers, binary_search_u32);
-    const cluster_map_process *worker = &crew.workers[at];
-    return at < crew.count && worker->id == rank->worker && worker->alive && worker->incarnation == rank->incarnation;
+    const cluster_map_process *worker =
+        binary_search_find(&rank->worker, crew.workers, crew.count, sizeof *crew.workers, binary_search_u32);
+    return rank->since != 0 && worker != NULL && worker->alive && worker->incarnation == rank->incarnation;
 }
 
 bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_crew crew) {

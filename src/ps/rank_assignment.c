@@ -19,19 +19,16 @@ static bool is_here(const cluster_map_process *worker) { return worker->alive &&
 
 /* The index of this worker, if it is here; else the count. */
 static size_t find(const worker_pool *pool, uint32_t id) {
-    size_t at = binary_search_first(&id, pool->workers, pool->count, sizeof *pool->workers,
-                                    binary_search_u32);
-    return at < pool->count && pool->workers[at].id == id && is_here(&pool->workers[at])
-               ? at
-               : pool->count;
+    const cluster_map_process *worker =
+        binary_search_find(&id, pool->workers, pool->count, sizeof *pool->workers, binary_search_u32);
+    return worker != NULL && is_here(worker) ? (size_t)(worker - pool->workers) : pool->count;
 }
 
 /* The worker of the rank, if its process is connected; else the count. */
 static size_t holder_of(const worker_pool *pool, const cluster_map *map, uint32_t rank) {
     const cluster_map_rank *holder = &map->ranks[rank];
     size_t at = holder->since == 0 ? pool->count : find(pool, holder->worker);
-    return at < pool->count && pool->workers[at].incarnation == holder->incarnation ? at
-                                                                                                  : pool->count;
+    return at < pool->count && pool->workers[at].incarnation == holder->incarnation ? at : pool->count;
 }
 
 /* The workers with the fewest and the most ranks; the first of those. False: no worker is connected. */

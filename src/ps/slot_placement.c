@@ -31,13 +31,11 @@ uint32_t slot_placement_slot(const slot_placement_table *table, uint64_t key) {
 }
 
 const slot_placement_pin *slot_placement_find(const slot_placement_pin *pins, size_t count, uint32_t slot) {
-    size_t at = binary_search_first(&slot, pins, count, sizeof *pins, binary_search_u32);
-    return at < count && pins[at].slot == slot ? &pins[at] : NULL;
+    return binary_search_find(&slot, pins, count, sizeof *pins, binary_search_u32);
 }
 
 static bool is_alive(const uint64_t *alive, size_t count, uint64_t id) {
-    size_t at = binary_search_first(&id, alive, count, sizeof *alive, binary_search_u64);
-    return at < count && alive[at] == id;
+    return binary_search_find(&id, alive, count, sizeof *alive, binary_search_u64) != NULL;
 }
 
 static bool add(uint64_t *ids, size_t *count, uint64_t id) {

@@ -29,7 +29,6 @@ typedef checkpoint_store_manifest checkpoint;
 
 struct checkpoint_store {
     checkpoint_store_options options;
-    char controller[SLOT_MESSAGE_ADDRESS_MAX];
     batcher *batcher;
     bool open;                                 /* the manifests were read, or there are none */
     checkpoint real, making;                   /* the newest complete one, the one in the making */
@@ -349,7 +348,7 @@ static void make_whole(checkpoint_store *store) {
     *making = (checkpoint){0};
     store->archived = store->stuck = false;
     if (store->options.on_whole != NULL) store->options.on_whole(store->options.context, store);
-    batcher_add(store->batcher, store->controller,
+    batcher_add(store->batcher, store->options.controller,
                 &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = store->real.number});
 }
 
@@ -453,7 +452,6 @@ checkpoint_store *checkpoint_store_create(const checkpoint_store_options *option
               strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
     checkpoint_store *store = xcalloc(1, sizeof *store);
     store->options = *options;
-    strncpy(store->controller, options->controller, sizeof store->controller - 1);
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
                          .on_map = on_map,
@@ -489,7 +487,7 @@ void checkpoint_store_tick(checkpoint_store *store, int64_t now_us) {
                           .lsn = store->making.number,
                           .commit = store->making.count,
                           .payload = span_of(store->damage, strlen(store->damage))};
-    batcher_add(store->batcher, store->controller, store->open || whole.payload.size != 0 ? &whole : NULL);
+    batcher_add(store->batcher, store->options.controller, store->open || whole.payload.size != 0 ? &whole : NULL);
     batcher_flush(store->batcher);
     CHECK_INVARIANTS(store->making.slot_count, checkpoint_store_check_state(store));
 }

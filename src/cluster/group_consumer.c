@@ -48,10 +48,7 @@ struct group_consumer {
 group_consumer *group_consumer_create(const group_consumer_options *options) {
     MR_ASSERT(strlen(options->address) < CONSUMER_GROUP_ADDRESS_MAX && options->send != NULL &&
               options->on_group != NULL);
-    group_consumer *consumer = xcalloc(1, sizeof *consumer);
-    consumer->options = *options;
-    consumer->next_us = CLOCK_NEVER_US;
-    return consumer;
+    return XNEW(group_consumer, .options = *options, .next_us = CLOCK_NEVER_US);
 }
 
 void group_consumer_destroy(group_consumer *consumer) {

@@ -28,10 +28,7 @@ struct metadata_service {
 };
 
 metadata_service *metadata_service_create(metadata_db *db, metadata_service_answer_fn *answer, void *context) {
-    metadata_service *service = xcalloc(1, sizeof *service);
-    service->db = db;
-    service->answer = answer;
-    service->context = context;
+    metadata_service *service = XNEW(metadata_service, .db = db, .answer = answer, .context = context);
     list_init(&service->waiting);
     return service;
 }
@@ -70,11 +67,8 @@ static void look(metadata_service *service) {
 static void wait(metadata_service *service, link_id link, const control_message *question, int64_t now_us) {
     MR_ASSERT(question->key.size > 0 && question->key.size <= METADATA_DB_KEY_MAX);
     MR_ASSERT(service->deadlines.count < METADATA_SERVICE_WAITING_MAX);
-    watch *watch = xcalloc(1, sizeof *watch);
-    watch->link = link;
-    watch->request = question->request;
-    watch->known = question->version;
-    watch->key_size = question->key.size;
+    watch *watch = XNEW(struct watch, .link = link, .request = question->request, .known = question->version,
+                        .key_size = question->key.size);
     memcpy(watch->key, question->key.data, question->key.size);
     list_push_back(&service->waiting, &watch->waiting);
     timer_heap_add(&service->deadlines, &watch->deadline, now_us + METADATA_SERVICE_WATCH_US);

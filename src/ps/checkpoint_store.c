@@ -450,15 +450,13 @@ static void on_map(void *context, const cluster_map *map) {
 checkpoint_store *checkpoint_store_create(const checkpoint_store_options *options, int64_t now_us) {
     MR_ASSERT(options->disk.ops != NULL && options->send != NULL &&
               strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    checkpoint_store *store = xcalloc(1, sizeof *store);
-    store->options = *options;
+    checkpoint_store *store = XNEW(checkpoint_store, .options = *options, .next_tick_us = now_us);
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
                          .on_map = on_map,
                          .on_part = on_part,
                          .context = store};
     store->batcher = batcher_create(&host, SLOT_MESSAGE_CHECKPOINTS, options->address);
-    store->next_tick_us = now_us;
     return store;
 }
 

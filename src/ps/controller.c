@@ -432,14 +432,11 @@ controller *controller_create(const controller_options *options, int64_t now_us)
     MR_ASSERT(options->send != NULL && options->store.ops != NULL && options->rng != NULL);
     MR_ASSERT(options->slot_count <= CLUSTER_MAP_SLOTS_MAX && options->rank_count <= CLUSTER_MAP_RANKS_MAX);
     MR_ASSERT(options->copies <= CLUSTER_MAP_COPIES_MAX && options->pause_us >= 0);
-    controller *controller = xcalloc(1, sizeof *controller);
-    controller->options = *options;
-    controller->now_us = now_us;
-    controller->servers.most = CLUSTER_MAP_SERVERS_MAX;
-    controller->tracker.terms = options->balance;
-    controller->checkpointer.exact = options->pause_us != 0;
-    controller->checkpointer.pause_us = options->pause_us;
-    controller->workers = (process_group){.watch = SLOT_MESSAGE_WORKER, .most = CLUSTER_MAP_RANKS_MAX};
+    controller *controller =
+        XNEW(struct controller, .options = *options, .now_us = now_us, .servers.most = CLUSTER_MAP_SERVERS_MAX,
+             .workers = {.watch = SLOT_MESSAGE_WORKER, .most = CLUSTER_MAP_RANKS_MAX},
+             .checkpointer = {.exact = options->pause_us != 0, .pause_us = options->pause_us},
+             .tracker.terms = options->balance);
     detector_options detector = {.interval_us = CONTROLLER_TICK_US, .suspect_us = CONTROLLER_SUSPECT_US};
     controller->detector = detector_create(&detector, now_us);
     batcher_host host = {.send = options->send,

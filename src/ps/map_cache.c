@@ -19,8 +19,7 @@ struct map_cache {
 };
 
 map_cache *map_cache_create(void) {
-    map_cache *cache = xcalloc(1, sizeof *cache);
-    cache->refs = 1;
+    map_cache *cache = XNEW(map_cache, .refs = 1);
     list_init(&cache->pages);
     return cache;
 }
@@ -38,8 +37,7 @@ void map_cache_unref(map_cache *cache) {
 }
 
 map_cache_page *map_cache_open(map_cache *cache) {
-    map_cache_page *page = xcalloc(1, sizeof *page);
-    page->followers = 1;
+    map_cache_page *page = XNEW(map_cache_page, .followers = 1);
     list_push_front(&cache->pages, &page->of_cache);
     cache->count++;
     return page;

@@ -248,8 +248,7 @@ static void on_map(void *context, const cluster_map *map) {
 rank *rank_create(const rank_options *options) {
     MR_ASSERT(options->rank < CLUSTER_MAP_RANKS_MAX && options->send != NULL && options->on_ready != NULL);
     MR_ASSERT(strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    rank *rank = xcalloc(1, sizeof *rank);
-    rank->options = *options;
+    rank *rank = XNEW(struct rank, .options = *options, .next_tick_us = CLOCK_NEVER_US);
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
                          .send_pieces = options->send_pieces,
@@ -258,7 +257,6 @@ rank *rank_create(const rank_options *options) {
                          .context = rank,
                          .cache = options->cache};
     rank->batcher = batcher_create(&host, SLOT_MESSAGE_RANK | options->rank, options->address);
-    rank->next_tick_us = CLOCK_NEVER_US;
     return rank;
 }
 

@@ -128,8 +128,7 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
 rank_agent *rank_agent_create(const rank_agent_options *options) {
     MR_ASSERT(options->worker < SLOT_MESSAGE_RANK && options->on_begin != NULL && options->on_end != NULL);
     MR_ASSERT(strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    rank_agent *agent = xcalloc(1, sizeof *agent);
-    agent->options = *options;
+    rank_agent *agent = XNEW(rank_agent, .options = *options, .next_us = CLOCK_NEVER_US);
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
                          .on_map = on_map,
@@ -137,7 +136,6 @@ rank_agent *rank_agent_create(const rank_agent_options *options) {
                          .context = agent,
                          .cache = options->cache};
     agent->batcher = batcher_create(&host, SLOT_MESSAGE_WORKER | options->worker, options->address);
-    agent->next_us = CLOCK_NEVER_US;
     return agent;
 }
 

@@ -232,8 +232,8 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
 slot_server *slot_server_create(const slot_server_options *options) {
     MR_ASSERT(options->values != NULL && options->send != NULL && options->id < SLOT_MESSAGE_RANK);
     MR_ASSERT(strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    slot_server *server = xcalloc(1, sizeof *server);
-    server->options = *options;
+    slot_server *server = XNEW(slot_server, .options = *options);
+    server->next_beat_us = server->next_tick_us = CLOCK_NEVER_US;
     server->host = (replica_host){.values = options->values,
                                   .values_context = options->values_context,
                                   .server = options->id,
@@ -256,7 +256,6 @@ slot_server *slot_server_create(const slot_server_options *options) {
                          .context = server,
                          .cache = options->cache};
     server->batcher = batcher_create(&host, options->id, options->address);
-    server->next_beat_us = server->next_tick_us = CLOCK_NEVER_US;
     return server;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/invariants.h"
 #include "base/map.h"
 
@@ -77,9 +78,8 @@ void detector_hint(detector *detector, uint64_t id, int64_t now_us) {
 
 /* Silence while this process stood still is moved behind it, to the present at most. */
 static void excuse(watched *watched, int64_t stood_us, int64_t now_us) {
-    watched->heard_us = watched->heard_us + stood_us < now_us ? watched->heard_us + stood_us : now_us;
-    if (watched->hinted_us >= 0)
-        watched->hinted_us = watched->hinted_us + stood_us < now_us ? watched->hinted_us + stood_us : now_us;
+    watched->heard_us = clock_earlier_us(watched->heard_us + stood_us, now_us);
+    if (watched->hinted_us >= 0) watched->hinted_us = clock_earlier_us(watched->hinted_us + stood_us, now_us);
 }
 
 static void calm_down(watched *watched, int64_t calm_us, int64_t now_us) {

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/invariants.h"
 #include "base/list.h"
 #include "base/timer_heap.h"
@@ -94,8 +95,7 @@ bool metadata_service_take(metadata_service *service, link_id link, const contro
 }
 
 int64_t metadata_service_next_us(const metadata_service *service) {
-    int64_t watch_us = timer_heap_next_us(&service->deadlines), lease_us = metadata_db_next_us(service->db);
-    return watch_us < lease_us ? watch_us : lease_us;
+    return clock_earlier_us(timer_heap_next_us(&service->deadlines), metadata_db_next_us(service->db));
 }
 
 void metadata_service_tick(metadata_service *service, int64_t now_us) {

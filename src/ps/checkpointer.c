@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "ps/replica_log.h"
 
@@ -45,6 +46,8 @@ static void order_slot(const checkpointer *checkpointer, const cluster_map *map,
                                 .name = checkpointer->wanted});
 }
 
+static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 /* The store was heard often enough since the patience began, and reported nothing new. */
 static bool has_lost_patience(const checkpointer *checkpointer, int64_t now_us) {
     return checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS;
@@ -78,8 +81,7 @@ static void give_up(checkpointer *checkpointer, batcher *batcher, quiesce_crew c
 
 static void begin_pause(checkpointer *checkpointer, const cluster_map *map, int64_t now_us) {
     MR_ASSERT(checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->exact && checkpointer->wanted != 0);
-    checkpointer->pauses =
-        checkpointer->pauses + 1 > checkpointer->wanted ? checkpointer->pauses + 1 : checkpointer->wanted;
+    checkpointer->pauses = higher(checkpointer->pauses + 1, checkpointer->wanted);
     quiesce_begin(&checkpointer->quiesce, checkpointer->pauses, map);
     free(checkpointer->has_cut);
     checkpointer->has_cut = xcalloc(map->slot_count + 1, sizeof *checkpointer->has_cut);
@@ -88,8 +90,7 @@ static void begin_pause(checkpointer *checkpointer, const cluster_map *map, int6
     checkpointer->phase = CHECKPOINTER_PAUSING;
     checkpointer->since_us = now_us;
     checkpointer->until_us = now_us + checkpointer->pause_us;
-    checkpointer->press_us = now_us + (checkpointer->pause_us / 2 < CHECKPOINTER_PRESS_US ? checkpointer->pause_us / 2
-                                                                                          : CHECKPOINTER_PRESS_US);
+    checkpointer->press_us = now_us + clock_earlier_us(checkpointer->pause_us / 2, CHECKPOINTER_PRESS_US);
 }
 
 static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_crew crew,
@@ -216,8 +217,7 @@ bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const
     if (message->kind == SLOT_MESSAGE_ORDERED && message->entry == REPLICA_LOG_MARK && checkpointer->wanted != 0)
         (exact ? take_exact : take_ordered)(checkpointer, message);
     if (message->kind == SLOT_MESSAGE_PAUSED) take_paused(checkpointer, map, message);
-    if (message->kind == SLOT_MESSAGE_SEALED && message->commit > checkpointer->known)
-        checkpointer->known = message->commit;
+    if (message->kind == SLOT_MESSAGE_SEALED) checkpointer->known = higher(checkpointer->known, message->commit);
     if (message->kind == SLOT_MESSAGE_SEALED && message->name == checkpointer->number &&
         checkpointer->known <= checkpointer->number) {
         checkpointer->sealed = true;
@@ -236,8 +236,6 @@ bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const
     checkpointer->until_us = 0;
     return true;
 }
-
-static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 bool checkpointer_bound(const checkpointer *checkpointer, uint64_t *number) {
     *number = higher(higher(checkpointer->newest, checkpointer->wanted), checkpointer->cut);

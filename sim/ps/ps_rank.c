@@ -234,10 +234,7 @@ static consistency draw_consistency(const ps_rank *rank, uint32_t slot) {
 static void pull_behind(ps_rank *rank, uint32_t slot, uint64_t step, span query) {
     rank->training.session.wanted[slot] = rank->training.last[slot];
     sim_count(rank->process->cluster->sim, "pulls behind pushes", 1);
-    if (MUTATED("pull-ahead"))
-        rank_pull(rank->rank, slot, step, query, NULL);
-    else
-        rank_pull_behind(rank->rank, slot, step, query, NULL);
+    rank_pull(rank->rank, slot, step, query, NULL, MUTATED("pull-ahead") ? RANK_PULL_ACKNOWLEDGED : RANK_PULL_BEHIND);
 }
 
 static void pull(ps_rank *rank, uint32_t slot) {
@@ -251,11 +248,11 @@ static void pull(ps_rank *rank, uint32_t slot) {
     ps_checker_asked(&rank->process->cluster->ps_checker, &training->session, slot, keys, consistency,
                      fresh && !is_over(rank));
     if (fresh)
-        rank_pull_fresh(rank->rank, slot, step, query, NULL);
+        rank_pull(rank->rank, slot, step, query, NULL, RANK_PULL_FRESH);
     else if (!rounds && rng_chance(rank->env->rng, 0.5))
         pull_behind(rank, slot, step, query);
     else
-        rank_pull(rank->rank, slot, step, query, NULL);
+        rank_pull(rank->rank, slot, step, query, NULL, RANK_PULL_ACKNOWLEDGED);
 }
 
 static uint32_t wanted(const ps_rank *rank) { /* number of slots that must answer */
@@ -277,7 +274,8 @@ static void ask_round(ps_rank *rank) {
     training *training = &rank->training;
     if (!is_idle(rank) || training->asked || training->round >= training->step || training->added != 0) return;
     training->asked = true;
-    rank_pull(rank->rank, rank->process->cluster->value_slots, training->round, (span){0}, NULL);
+    rank_pull(rank->rank, rank->process->cluster->value_slots, training->round, (span){0}, NULL,
+              RANK_PULL_ACKNOWLEDGED);
     flush(rank);
 }
 

@@ -161,7 +161,7 @@ static void on_pushed(void *context, uint32_t slot, uint64_t name, slot_message_
     process *process = context;
     for (size_t i = 0; i < SCALE_TOUCHES; i++)
         if (process->scale_process->touches[i] == slot) process->scale_process->acknowledged[i] = name;
-    rank_pull(process->rank, slot, 0, (span){0}, NULL);
+    rank_pull(process->rank, slot, 0, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(process->rank);
 }
 

@@ -34,7 +34,10 @@ void *xcalloc_lines(size_t size) { return or_die(lines(size), 1, size); }
 
 void *xrealloc(void *memory, size_t size) { return or_die(realloc(memory, size ? size : 1), 1, size); }
 
-void *xcopy(const void *from, size_t size) { return memcpy(xmalloc(size), from, size); }
+void *xcopy(const void *from, size_t size) {
+    void *to = xmalloc(size);
+    return size == 0 ? to : memcpy(to, from, size);
+}
 
 char *xstrdup(const char *text) { return xcopy(text, strlen(text) + 1); }
 

@@ -16,6 +16,7 @@ void *xcalloc(size_t count, size_t size) __attribute__((malloc, returns_nonnull,
 void *xcalloc_lines(size_t size) __attribute__((malloc, returns_nonnull, alloc_size(1)));
 void *xrealloc(void *memory, size_t size) __attribute__((returns_nonnull, alloc_size(2)));
 char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
+/* `from` may be NULL where the size is 0. */
 void *xcopy(const void *from, size_t size) __attribute__((malloc, returns_nonnull, alloc_size(2)));
 #define XNEW(type, ...) ((type *)xcopy(&(type){__VA_ARGS__}, sizeof(type))) /* with these fields, the rest is zero */
 char *xasprintf(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));

@@ -18,6 +18,14 @@ static inline size_t binary_search_first(const void *key, const void *items, siz
     return low;
 }
 
+/* The item with this key; NULL: there is none. Not const, as for bsearch. */
+static inline void *binary_search_find(const void *key, const void *items, size_t count, size_t size,
+                                       int (*compare)(const void *key, const void *item)) {
+    size_t at = binary_search_first(key, items, count, size, compare);
+    const uint8_t *item = (const uint8_t *)items + at * size;
+    return at < count && compare(key, item) == 0 ? (void *)(uintptr_t)item : NULL;
+}
+
 /* `compare` of items that begin with their key. */
 static inline int binary_search_u32(const void *key, const void *item) {
     uint32_t wanted = *(const uint32_t *)key, found = *(const uint32_t *)item;

@@ -21,12 +21,9 @@ void batch_claims_fini(batch_claims *claims) {
 void batch_claims_copy(batch_claims *to, const batch_claims *from) {
     batch_claims_fini(to);
     *to = *from;
-    to->ranks = xcalloc(from->rank_count + 1, sizeof *to->ranks);
-    to->list = xcalloc(from->count + 1, sizeof *to->list);
-    to->back = xcalloc(from->back_count + 1, sizeof *to->back);
-    if (from->rank_count != 0) memcpy(to->ranks, from->ranks, from->rank_count * sizeof *to->ranks);
-    if (from->count != 0) memcpy(to->list, from->list, from->count * sizeof *to->list);
-    if (from->back_count != 0) memcpy(to->back, from->back, from->back_count * sizeof *to->back);
+    to->ranks = xcopy(from->ranks, from->rank_count * sizeof *to->ranks);
+    to->list = xcopy(from->list, from->count * sizeof *to->list);
+    to->back = xcopy(from->back, from->back_count * sizeof *to->back);
 }
 
 /* ---- Lookup. */
@@ -35,8 +32,8 @@ static size_t seek_rank(const batch_claims *claims, uint32_t rank) {
     return binary_search_first(&rank, claims->ranks, claims->rank_count, sizeof *claims->ranks, binary_search_u32);
 }
 
-static bool has_rank(const batch_claims *claims, size_t at, uint32_t rank) {
-    return at < claims->rank_count && claims->ranks[at].rank == rank;
+static batch_claims_rank *find_rank(const batch_claims *claims, uint32_t rank) {
+    return binary_search_find(&rank, claims->ranks, claims->rank_count, sizeof *claims->ranks, binary_search_u32);
 }
 
 static int by_step(const void *key, const void *item) {
@@ -51,16 +48,19 @@ static size_t seek(const batch_claims *claims, uint32_t rank, uint64_t step) {
     return binary_search_first(&key, claims->list, claims->count, sizeof *claims->list, by_step);
 }
 
+/* The place behind the last claim of the rank: no claim has a step so high. */
+static size_t seek_end(const batch_claims *claims, uint32_t rank) { return seek(claims, rank, UINT64_MAX); }
+
 static uint64_t end_of(const batch_claim *claim) { return claim->step + claim->count; }
 
 uint64_t batch_claims_over(const batch_claims *claims, uint32_t rank) {
-    size_t at = seek_rank(claims, rank);
-    return has_rank(claims, at, rank) ? claims->ranks[at].over : 0;
+    const batch_claims_rank *there = find_rank(claims, rank);
+    return there == NULL ? 0 : there->over;
 }
 
 uint64_t batch_claims_granted(const batch_claims *claims, uint32_t rank) {
-    size_t at = seek_rank(claims, rank);
-    return has_rank(claims, at, rank) ? claims->ranks[at].granted : 0;
+    const batch_claims_rank *there = find_rank(claims, rank);
+    return there == NULL ? 0 : there->granted;
 }
 
 const batch_claim *batch_claims_find(const batch_claims *claims, uint32_t rank, uint64_t step) {
@@ -108,7 +108,7 @@ static bool goes_on(const batch_claim *last, const batch_claim *next) {
 
 static void make_rank(batch_claims *claims, uint32_t rank) { /* there is room for it */
     size_t at = seek_rank(claims, rank);
-    if (has_rank(claims, at, rank)) return;
+    if (find_rank(claims, rank) != NULL) return;
     claims->ranks = xrealloc(claims->ranks, (claims->rank_count + 1) * sizeof *claims->ranks);
     memmove(&claims->ranks[at + 1], &claims->ranks[at], (claims->rank_count - at) * sizeof *claims->ranks);
     claims->ranks[at] = (batch_claims_rank){.rank = rank};
@@ -134,7 +134,7 @@ uint32_t batch_claims_free(const batch_claims *claims, uint32_t rank, uint64_t s
 
 bool batch_claims_has_room(const batch_claims *claims, uint32_t rank) {
     return claims->count < BATCH_CLAIMS_MAX &&
-           (claims->rank_count < BATCH_CLAIMS_RANKS_MAX || has_rank(claims, seek_rank(claims, rank), rank));
+           (claims->rank_count < BATCH_CLAIMS_RANKS_MAX || find_rank(claims, rank) != NULL);
 }
 
 mr_status batch_claims_add(batch_claims *claims, const batch_claim *claim) {
@@ -144,14 +144,13 @@ mr_status batch_claims_add(batch_claims *claims, const batch_claim *claim) {
     if (at > 0 && goes_on(&claims->list[at - 1], claim)) {
         claims->list[at - 1].count += claim->count;
         claims->list[at - 1].piece.to = claim->piece.to;
-        claims->ranks[seek_rank(claims, claim->rank)].granted++;
-        return MR_OK;
-    }
-    if (!batch_claims_has_room(claims, claim->rank))
+    } else if (batch_claims_has_room(claims, claim->rank)) {
+        make_rank(claims, claim->rank);
+        insert(claims, at, claim);
+    } else {
         return error_set(MR_TOO_LARGE, "the limit is %d batch claims of %d ranks", BATCH_CLAIMS_MAX,
                          BATCH_CLAIMS_RANKS_MAX);
-    make_rank(claims, claim->rank);
-    insert(claims, at, claim);
+    }
     claims->ranks[seek_rank(claims, claim->rank)].granted++;
     CHECK_INVARIANTS(claims->count, batch_claims_check(claims));
     return MR_OK;
@@ -170,6 +169,12 @@ static void hand_back(batch_claims *claims, const batch_claims_piece *piece) {
     MR_ASSERT(piece->from < piece->to && claims->back_count <= BATCH_CLAIMS_BACK_MAX);
 }
 
+/* Claims from `first` to the one before `end` are not there any more. */
+static void take_out(batch_claims *claims, size_t first, size_t end) {
+    memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
+    claims->count -= end - first;
+}
+
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* Of one claim: those of its steps from `over` on that are over now, as far as anything is known of them. */
@@ -183,15 +188,15 @@ static void hand_back_unspent(batch_claims *claims, const batch_claim *claim, ui
 }
 
 bool batch_claims_forget(batch_claims *claims, uint32_t rank, const batch_claims_past *past) {
-    size_t at = seek_rank(claims, rank), first = seek(claims, rank, 0), end = first;
-    if (!has_rank(claims, at, rank) || claims->ranks[at].over >= past->over) return true;
+    size_t first = seek(claims, rank, 0), end = first;
+    batch_claims_rank *there = find_rank(claims, rank);
+    if (there == NULL || there->over >= past->over) return true;
     if (claims->back_count + 64 > BATCH_CLAIMS_BACK_MAX) return false;
     for (size_t i = first; i < claims->count && claims->list[i].rank == rank; i++)
-        hand_back_unspent(claims, &claims->list[i], claims->ranks[at].over, past);
-    claims->ranks[at].over = past->over;
+        hand_back_unspent(claims, &claims->list[i], there->over, past);
+    there->over = past->over;
     while (end < claims->count && claims->list[end].rank == rank && end_of(&claims->list[end]) <= past->over) end++;
-    memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
-    claims->count -= end - first;
+    take_out(claims, first, end);
     CHECK_INVARIANTS(claims->count, batch_claims_check(claims));
     return true;
 }
@@ -201,10 +206,9 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
     step = later(step, over);
     if (granted != batch_claims_granted(claims, rank) || !batch_claims_any(claims, rank, step, UINT64_MAX))
         return false;
-    size_t first = seek(claims, rank, step), end = first;
+    size_t first = seek(claims, rank, step), end = seek_end(claims, rank);
     batch_claim *open = first == 0 ? NULL : &claims->list[first - 1];
     if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL; /* it has no such step */
-    while (end < claims->count && claims->list[end].rank == rank) end++;
     if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX) return false; /* the member repeats it */
     if (open != NULL) {
         batch_claims_piece piece = {open->piece.part, open->piece.epoch, batch_claims_piece_of(open, step).from,
@@ -215,8 +219,7 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
     }
     for (size_t i = first; i < end; i++) hand_back(claims, &claims->list[i].piece);
     if (open != NULL && end_of(open) <= over) first--; /* nothing of it is left */
-    memmove(&claims->list[first], &claims->list[end], (claims->count - end) * sizeof *claims->list);
-    claims->count -= end - first;
+    take_out(claims, first, end);
     CHECK_INVARIANTS(claims->count, batch_claims_check(claims));
     return true;
 }
@@ -245,13 +248,6 @@ static void write_claim(writer *writer, const batch_claim *claim, uint64_t befor
     writer_varint(writer, claim->count * claim->batch - (piece->to - piece->from));
 }
 
-/* Claims of the rank that begin at this one. */
-static size_t count_of(const batch_claims *claims, size_t first, uint32_t rank) {
-    size_t end = first;
-    while (end < claims->count && claims->list[end].rank == rank) end++;
-    return end - first;
-}
-
 static void write_back(const batch_claims *claims, uint64_t epoch, writer *writer) {
     writer_varint(writer, claims->back_count);
     for (size_t i = 0; i < claims->back_count; i++) {
@@ -268,7 +264,7 @@ void batch_claims_encode(const batch_claims *claims, uint64_t epoch, writer *wri
     writer_varint(writer, claims->rank_count);
     for (size_t i = 0; i < claims->rank_count; i++) {
         const batch_claims_rank *rank = &claims->ranks[i];
-        size_t end = at + count_of(claims, at, rank->rank);
+        size_t end = seek_end(claims, rank->rank);
         uint64_t before = rank->over;
         writer_varint(writer, rank->rank - next);
         writer_varint(writer, rank->over);
@@ -352,7 +348,7 @@ void batch_claims_check(const batch_claims *claims) {
         MR_ASSERT(claims->ranks[i - 1].rank < claims->ranks[i].rank); /* 1 */
     for (size_t i = 0; i < claims->count; i++) {
         const batch_claim *claim = &claims->list[i];
-        MR_ASSERT(is_sound(claim) && has_rank(claims, seek_rank(claims, claim->rank), claim->rank)); /* 2 */
+        MR_ASSERT(is_sound(claim) && find_rank(claims, claim->rank) != NULL); /* 2 */
         MR_ASSERT(end_of(claim) > batch_claims_over(claims, claim->rank));                           /* 3 */
         if (i == 0) continue;
         MR_ASSERT(claim[-1].rank < claim->rank ||

@@ -31,10 +31,8 @@ void consumer_group_copy(consumer_group *to, const consumer_group *from) {
     *to = *from;
     to->claims = (batch_claims){0};
     batch_claims_copy(&to->claims, &from->claims);
-    to->members = xcalloc(from->member_count + 1, sizeof *to->members);
-    to->parts = xcalloc(from->part_count + 1, sizeof *to->parts);
-    if (from->member_count != 0) memcpy(to->members, from->members, from->member_count * sizeof *to->members);
-    if (from->part_count != 0) memcpy(to->parts, from->parts, from->part_count * sizeof *to->parts);
+    to->members = xcopy(from->members, from->member_count * sizeof *to->members);
+    to->parts = xcopy(from->parts, from->part_count * sizeof *to->parts);
 }
 
 /* ---- Members. */
@@ -44,8 +42,7 @@ static size_t seek(const consumer_group *group, uint32_t id) {
 }
 
 static consumer_group_member *find(const consumer_group *group, uint32_t id) {
-    size_t at = seek(group, id);
-    return at < group->member_count && group->members[at].id == id ? &group->members[at] : NULL;
+    return binary_search_find(&id, group->members, group->member_count, sizeof *group->members, binary_search_u32);
 }
 
 const consumer_group_member *consumer_group_find(const consumer_group *group, uint32_t id) { return find(group, id); }
@@ -54,10 +51,6 @@ size_t consumer_group_group(const consumer_group *consumer_group, uint8_t group)
     size_t count = 0;
     for (size_t i = 0; i < consumer_group->member_count; i++) count += (consumer_group->members[i].role & group) != 0;
     return count;
-}
-
-static bool is_role(uint8_t role) {
-    return role == CONSUMER_GROUP_SCHEDULER || role == CONSUMER_GROUP_SERVER || role == CONSUMER_GROUP_WORKER;
 }
 
 static bool holds(const consumer_group_part *part, const consumer_group_member *member) {
@@ -95,7 +88,7 @@ mr_status consumer_group_put(consumer_group *group, const consumer_group_member 
     if (group->member_count == CONSUMER_GROUP_MEMBERS_MAX)
         return error_set(MR_TOO_LARGE, "the consumer group has %d members, which is the limit",
                          CONSUMER_GROUP_MEMBERS_MAX);
-    MR_ASSERT(member->id != CONSUMER_GROUP_NOBODY && is_role(member->role) && member->incarnation != 0);
+    MR_ASSERT(member->id != CONSUMER_GROUP_NOBODY && consumer_group_is_role(member->role) && member->incarnation != 0);
     size_t at = seek(group, member->id);
     group->members = xrealloc(group->members, (group->member_count + 1) * sizeof *group->members);
     memmove(&group->members[at + 1], &group->members[at], (group->member_count - at) * sizeof *group->members);
@@ -333,7 +326,7 @@ static bool read_members(reader *reader, consumer_group *group) {
         member->incarnation = varint_unfold(reader_varint(reader), group->number);
         member->role = reader_u8(reader);
         bool waits = reader_u8(reader) != 0; /* at a barrier: there are none */
-        if (waits || !is_role(member->role) ||
+        if (waits || !consumer_group_is_role(member->role) ||
             !read_address(reader, group->member_count == 0 ? "" : member[-1].address, member->address))
             return false;
     }
@@ -381,7 +374,7 @@ void consumer_group_check(const consumer_group *group) {
     MR_ASSERT(group->member_count <= CONSUMER_GROUP_MEMBERS_MAX && group->part_count <= CONSUMER_GROUP_PARTS_MAX);
     for (size_t i = 0; i < group->member_count; i++) {
         const consumer_group_member *member = &group->members[i];
-        MR_ASSERT((i == 0 || member[-1].id < member->id) && is_role(member->role)); /* 1 */
+        MR_ASSERT((i == 0 || member[-1].id < member->id) && consumer_group_is_role(member->role)); /* 1 */
     }
     for (size_t i = 0; i < group->part_count; i++) {
         const consumer_group_part *part = &group->parts[i];

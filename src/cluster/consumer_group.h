@@ -50,6 +50,9 @@ enum {
 };
 enum { CONSUMER_GROUP_SCHEDULER = 1, CONSUMER_GROUP_SERVER = 2, CONSUMER_GROUP_WORKER = 4 };
 #define CONSUMER_GROUP_NOBODY UINT32_MAX
+static inline bool consumer_group_is_role(uint8_t role) { /* one, and no sum of several */
+    return role == CONSUMER_GROUP_SCHEDULER || role == CONSUMER_GROUP_SERVER || role == CONSUMER_GROUP_WORKER;
+}
 
 typedef struct consumer_group_member {
     uint32_t id;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/invariants.h"
 #include "base/map.h"
 
@@ -25,10 +26,7 @@ struct detector {
 
 detector *detector_create(const detector_options *options, int64_t now_us) {
     MR_ASSERT(options->interval_us > 0 && options->suspect_us >= 3 * options->interval_us);
-    detector *detector = xcalloc(1, sizeof *detector);
-    detector->options = *options;
-    detector->last_tick_us = now_us;
-    return detector;
+    return XNEW(detector, .options = *options, .last_tick_us = now_us);
 }
 
 void detector_destroy(detector *detector) {
@@ -39,10 +37,7 @@ void detector_destroy(detector *detector) {
 
 void detector_watch(detector *detector, uint64_t id, int64_t now_us) {
     detector_forget(detector, id);
-    watched *watched = xcalloc(1, sizeof *watched);
-    watched->heard_us = now_us;
-    watched->hinted_us = -1;
-    map_put(&detector->watched, id, watched);
+    map_put(&detector->watched, id, XNEW(watched, .heard_us = now_us, .hinted_us = -1));
 }
 
 void detector_forget(detector *detector, uint64_t id) {
@@ -83,9 +78,8 @@ void detector_hint(detector *detector, uint64_t id, int64_t now_us) {
 
 /* Silence while this process stood still is moved behind it, to the present at most. */
 static void excuse(watched *watched, int64_t stood_us, int64_t now_us) {
-    watched->heard_us = watched->heard_us + stood_us < now_us ? watched->heard_us + stood_us : now_us;
-    if (watched->hinted_us >= 0)
-        watched->hinted_us = watched->hinted_us + stood_us < now_us ? watched->hinted_us + stood_us : now_us;
+    watched->heard_us = clock_earlier_us(watched->heard_us + stood_us, now_us);
+    if (watched->hinted_us >= 0) watched->hinted_us = clock_earlier_us(watched->hinted_us + stood_us, now_us);
 }
 
 static void calm_down(watched *watched, int64_t calm_us, int64_t now_us) {

@@ -40,11 +40,8 @@ static void release(election *election) {
 
 election *election_begin(metadata_store store, rng *rng, const char *key, const char *name, int64_t lease_us,
                          int64_t now_us) {
-    election *election = xcalloc(1, sizeof *election);
-    election->store = store;
-    election->key = xstrdup(key);
-    election->name = xstrdup(name);
-    election->lease_us = lease_us;
+    election *election =
+        XNEW(struct election, .store = store, .key = xstrdup(key), .name = xstrdup(name), .lease_us = lease_us);
     do election->lease = rng_next(rng);
     while (election->lease == 0);
     election->now_us = election->next_renew_us = election->next_ask_us = now_us;
@@ -105,8 +102,6 @@ static void ask_key(election *election, uint64_t known) {
     election->store.ops->watch(election->store.self, election->key, known, on_watched, election);
 }
 
-static void ask_later(election *election) { election->next_ask_us = election->now_us + RETRY_US; }
-
 static void on_swapped(void *argument, const metadata_store_answer *answer) {
     election *election = argument;
     if (!answered(election)) return;
@@ -154,7 +149,7 @@ static void on_watched(void *argument, const metadata_store_answer *answer) {
     if (answer->status == MR_OK)
         on_newest(election, answer);
     else
-        ask_later(election);
+        election->next_ask_us = election->now_us + RETRY_US;
 }
 
 /* ---- Time. */

@@ -27,6 +27,14 @@ enum {
 
 static const uint8_t zeros[ZEROS_SIZE];
 
+/* The fields of a wish, in the order of their bytes. */
+#define WISH_FIELDS(X) \
+    X(u32, rank)       \
+    X(u32, count)      \
+    X(u64, step)       \
+    X(u64, batch)      \
+    X(u64, past.over) X(u64, past.since) X(u64, past.spent) X(u64, birth) X(u8, leaves) X(u64, granted)
+
 struct group_consumer {
     group_consumer_options options;
     uint64_t incarnation; /* 0: none */
@@ -40,10 +48,7 @@ struct group_consumer {
 group_consumer *group_consumer_create(const group_consumer_options *options) {
     MR_ASSERT(strlen(options->address) < CONSUMER_GROUP_ADDRESS_MAX && options->send != NULL &&
               options->on_group != NULL);
-    group_consumer *consumer = xcalloc(1, sizeof *consumer);
-    consumer->options = *options;
-    consumer->next_us = CLOCK_NEVER_US;
-    return consumer;
+    return XNEW(group_consumer, .options = *options, .next_us = CLOCK_NEVER_US);
 }
 
 void group_consumer_destroy(group_consumer *consumer) {
@@ -59,11 +64,12 @@ void group_consumer_begin(group_consumer *consumer, uint64_t incarnation, int64_
     consumer->next_us = now_us;
 }
 
-bool group_consumer_is_out(const group_consumer *consumer) {
+static bool is_in(const group_consumer *consumer) {
     const consumer_group_member *member = consumer_group_find(&consumer->group, consumer->options.id);
-    bool is_in = member != NULL && member->incarnation == consumer->incarnation;
-    return consumer->was_in && !is_in;
+    return member != NULL && member->incarnation == consumer->incarnation;
 }
+
+bool group_consumer_is_out(const group_consumer *consumer) { return consumer->was_in && !is_in(consumer); }
 
 const consumer_group *group_consumer_group(const group_consumer *consumer) { return &consumer->group; }
 int64_t group_consumer_next_us(const group_consumer *consumer) { return consumer->next_us; }
@@ -71,16 +77,9 @@ int64_t group_consumer_next_us(const group_consumer *consumer) { return consumer
 /* ---- Saying. */
 
 static void write_wish(writer *writer, const consumer_group_wish *wish) {
-    writer_u32(writer, wish->rank);
-    writer_u32(writer, wish->count);
-    writer_u64(writer, wish->step);
-    writer_u64(writer, wish->batch);
-    writer_u64(writer, wish->past.over);
-    writer_u64(writer, wish->past.since);
-    writer_u64(writer, wish->past.spent);
-    writer_u64(writer, wish->birth);
-    writer_u8(writer, wish->leaves);
-    writer_u64(writer, wish->granted);
+#define X(type, field) writer_##type(writer, wish->field);
+    WISH_FIELDS(X)
+#undef X
 }
 
 static void say(group_consumer *consumer) {
@@ -112,17 +111,9 @@ static bool read_wishes(reader *reader, group_consumer_word *word) {
     word->wish_count = reader_u8(reader);
     if (word->wish_count > GROUP_CONSUMER_WISHES_MAX) return false;
     for (size_t i = 0; i < word->wish_count; i++) {
-        consumer_group_wish *wish = &word->wishes[i];
-        wish->rank = reader_u32(reader);
-        wish->count = reader_u32(reader);
-        wish->step = reader_u64(reader);
-        wish->batch = reader_u64(reader);
-        wish->past.over = reader_u64(reader);
-        wish->past.since = reader_u64(reader);
-        wish->past.spent = reader_u64(reader);
-        wish->birth = reader_u64(reader);
-        wish->leaves = reader_u8(reader) != 0;
-        wish->granted = reader_u64(reader);
+#define X(type, field) word->wishes[i].field = reader_##type(reader);
+        WISH_FIELDS(X)
+#undef X
     }
     return true;
 }
@@ -132,9 +123,8 @@ mr_status group_consumer_read(const control_message *message, group_consumer_wor
     *word =
         (group_consumer_word){.member = {.id = (uint32_t)message->stamp.id, .incarnation = message->stamp.incarnation}};
     word->member.role = reader_u8(&reader);
-    uint8_t role = word->member.role;
-    bool good = (role == CONSUMER_GROUP_SCHEDULER || role == CONSUMER_GROUP_SERVER || role == CONSUMER_GROUP_WORKER) &&
-                message->stamp.id < CONSUMER_GROUP_NOBODY && message->stamp.incarnation != 0 &&
+    bool good = consumer_group_is_role(word->member.role) && message->stamp.id < CONSUMER_GROUP_NOBODY &&
+                message->stamp.incarnation != 0 &&
                 reader_text8(&reader, word->member.address, sizeof word->member.address) && read_zeros(&reader) &&
                 read_wishes(&reader, word);
     if (!good || reader.failed || reader_left(&reader) != 0)
@@ -149,20 +139,15 @@ static void withdraw(group_consumer *consumer, size_t at) {
     consumer->wishes[at] = consumer->wishes[--consumer->wish_count];
 }
 
-static void settle(group_consumer *consumer) {
-    for (size_t i = consumer->wish_count; i-- > 0;)
-        if (consumer_group_grants(&consumer->group, &consumer->wishes[i])) withdraw(consumer, i);
-}
-
 bool group_consumer_take(group_consumer *consumer, const control_message *message) {
     if (message->kind != MESSAGE_GROUP) return false;
     consumer_group fresh = {0};
     if (consumer_group_decode(message->value, &fresh) != MR_OK) return true;
     if (fresh.number > consumer->group.number) {
         consumer_group_copy(&consumer->group, &fresh);
-        const consumer_group_member *member = consumer_group_find(&consumer->group, consumer->options.id);
-        if (member != NULL && member->incarnation == consumer->incarnation) consumer->was_in = true;
-        settle(consumer);
+        consumer->was_in = consumer->was_in || is_in(consumer);
+        for (size_t i = consumer->wish_count; i-- > 0;)
+            if (consumer_group_grants(&consumer->group, &consumer->wishes[i])) withdraw(consumer, i);
         CHECK_INVARIANTS(consumer->group.claims.count, group_consumer_check(consumer));
         consumer->options.on_group(consumer->options.context, &consumer->group);
     }

@@ -33,9 +33,7 @@ struct group_leader {
 };
 
 group_leader *group_leader_create(const group_leader_options *options, int64_t now_us) {
-    group_leader *leader = xcalloc(1, sizeof *leader);
-    leader->options = *options;
-    leader->now_us = leader->next_tick_us = now_us;
+    group_leader *leader = XNEW(group_leader, .options = *options, .now_us = now_us, .next_tick_us = now_us);
     detector_options detector = {.interval_us = GROUP_LEADER_TICK_US, .suspect_us = GROUP_LEADER_SUSPECT_US};
     leader->detector = detector_create(&detector, now_us);
     return leader;

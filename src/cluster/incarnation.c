@@ -22,11 +22,10 @@ struct incarnation_acquire {
 incarnation_acquire *incarnation_acquire_create(metadata_store store, rng *rng, uint32_t member, int64_t now_us,
                                                 incarnation_acquire_done_fn *done, void *context) {
     MR_ASSERT(store.ops != NULL && rng != NULL && done != NULL);
-    incarnation_acquire *acquire = xcalloc(1, sizeof *acquire);
-    *acquire = (struct incarnation_acquire){.store = store, .rng = rng, .done = done, .context = context};
+    incarnation_acquire *acquire =
+        XNEW(incarnation_acquire, .store = store, .rng = rng, .done = done, .context = context, .is_done = true);
     snprintf(acquire->key, sizeof acquire->key, "incarnation%u", member % INCARNATION_ACQUIRE_KEYS);
-    acquire->wait_us = INCARNATION_ACQUIRE_WAIT_US;
-    acquire->now_us = acquire->next_us = now_us;
+    incarnation_acquire_again(acquire, 0, now_us);
     return acquire;
 }
 

@@ -37,8 +37,8 @@ struct membership {
 static int64_t now_of(const membership *membership) { return clock_now_us(membership->env->clock); }
 static uint64_t id_of(const membership *membership) { return membership->options.id; }
 
-static bool is_me(const membership *membership, const membership_view_member *who) {
-    return who != NULL && (who->incarnation == membership->incarnation || MUTATED("no-incarnation-check"));
+static bool has_incarnation(const membership_view_member *who, uint64_t incarnation) {
+    return who != NULL && (who->incarnation == incarnation || MUTATED("no-incarnation-check"));
 }
 
 /* ---- Saying. */
@@ -47,41 +47,40 @@ stamp membership_stamp(const membership *membership) {
     return (stamp){.view = membership->view.number, .id = id_of(membership), .incarnation = membership->incarnation};
 }
 
-static size_t encode(const control_message *message, uint8_t *bytes, size_t room) {
-    writer writer = writer_of(bytes, room);
-    control_message_encode(message, &writer);
-    MR_ASSERT(!writer.failed);
-    return writer_size(&writer);
-}
-
-/* The newest view in a control message; the caller frees it. */
-static span view_message(const membership *membership) {
-    size_t size = membership_view_size(&membership->view);
-    uint8_t *value = xmalloc(size), *bytes = xmalloc(CONTROL_MESSAGE_HEAD_SIZE + size);
-    writer writer = writer_of(value, size);
-    membership_view_encode(&membership->view, &writer);
-    control_message message = {
-        .kind = CONTROL_MESSAGE_VIEW, .stamp = membership_stamp(membership), .value = span_of(value, size)};
-    size = encode(&message, bytes, CONTROL_MESSAGE_HEAD_SIZE + size);
-    free(value);
+/* A control message of this member, in memory of its own: free_message. */
+static span write_message(const membership *membership, uint8_t kind, span value) {
+    size_t size;
+    control_message message = {.kind = kind, .stamp = membership_stamp(membership), .value = value};
+    uint8_t *bytes = control_message_write(&message, &size);
     return span_of(bytes, size);
 }
 
-static void answer_view(membership *membership, link_id link) {
-    span bytes = view_message(membership);
+/* The newest view; likewise. */
+static span write_view(const membership *membership) {
+    size_t size;
+    uint8_t *value = membership_view_write(&membership->view, &size);
+    span bytes = write_message(membership, CONTROL_MESSAGE_VIEW, span_of(value, size));
+    free(value);
+    return bytes;
+}
+
+static span write_heartbeat(const membership *membership) {
+    return write_message(membership, CONTROL_MESSAGE_HEARTBEAT, (span){0});
+}
+
+static void free_message(span bytes) { free((void *)(uintptr_t)bytes.data); }
+
+static void answer(membership *membership, link_id link, span bytes) {
     messenger_answer(membership->messenger, link, bytes);
-    free((void *)(uintptr_t)bytes.data);
+    free_message(bytes);
 }
 
-static size_t heartbeat(const membership *membership, uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE]) {
-    control_message message = {.kind = CONTROL_MESSAGE_HEARTBEAT, .stamp = membership_stamp(membership)};
-    return encode(&message, bytes, CONTROL_MESSAGE_HEAD_SIZE);
-}
-
-static void send_to_others(membership *membership, const membership_view *others, span bytes) {
-    for (size_t i = 0; i < others->count; i++)
-        if (others->members[i].id != id_of(membership))
-            messenger_send(membership->messenger, others->members[i].address, bytes);
+static void send_to_others(membership *membership, span bytes) {
+    const membership_view *view = &membership->view;
+    for (size_t i = 0; i < view->count; i++)
+        if (view->members[i].id != id_of(membership))
+            messenger_send(membership->messenger, view->members[i].address, bytes);
+    free_message(bytes);
 }
 
 /* ---- Phases. */
@@ -129,7 +128,7 @@ static bool is_newer(uint64_t incarnation, uint64_t than) {
 /* The phase of this member in the view it has just entered. */
 static void find_place(membership *membership, const membership_view *before, int64_t now_us) {
     const membership_view_member *me = membership_view_find(&membership->view, id_of(membership));
-    if (is_me(membership, me)) {
+    if (has_incarnation(me, membership->incarnation)) {
         membership->incarnation = me->incarnation;
         if (membership->phase != MEMBERSHIP_IN) begin_watching(membership, now_us);
         watch_others(membership, before, now_us);
@@ -238,9 +237,7 @@ static void on_decided(membership *membership) {
     asked_well(membership);
     if (membership->proposed.number <= membership->view.number) return;
     adopt(membership, &membership->proposed);
-    span bytes = view_message(membership);
-    send_to_others(membership, &membership->view, bytes);
-    free((void *)(uintptr_t)bytes.data);
+    send_to_others(membership, write_view(membership));
 }
 
 /* Unless the answer puts it into a view, an incarnation that was proposed once is not proposed again: it may have been
@@ -261,37 +258,32 @@ static void on_view_swapped(void *argument, const metadata_store_answer *answer)
 }
 
 static void propose(membership *membership) {
-    size_t size = membership_view_size(&membership->proposed);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    membership_view_encode(&membership->proposed, &writer);
-    MR_ASSERT(!writer.failed);
+    size_t size;
+    uint8_t *bytes = membership_view_write(&membership->proposed, &size);
     metadata_store store = membership->store;
     store.ops->compare_and_swap(store.self, MEMBERSHIP_VIEW_KEY, membership->view.number, span_of(bytes, size), 0,
                                 on_view_swapped, membership);
     free(bytes);
 }
 
-/* A full cluster accepts no member: the process goes on asking until there is room. */
-static bool draft_entry(membership *membership) {
+static void begin_draft(membership *membership) {
     membership_view_copy(&membership->proposed, &membership->view);
     membership->proposed.number++;
+}
+
+/* A full cluster accepts no member: the process goes on asking until there is room. */
+static bool draft_entry(membership *membership) {
+    begin_draft(membership);
     return membership_view_put(&membership->proposed, id_of(membership), membership->incarnation,
                                membership->address) == MR_OK;
 }
 
 static void draft_removal(membership *membership) {
-    membership_view_copy(&membership->proposed, &membership->view);
-    membership->proposed.number++;
+    begin_draft(membership);
     for (size_t i = 0; i < membership->view.count; i++) {
         uint64_t id = membership->view.members[i].id;
         if (detector_suspects(membership->detector, id)) membership_view_remove(&membership->proposed, id);
     }
-}
-
-static void read_view(membership *membership) {
-    membership->store.ops->get(membership->store.self, MEMBERSHIP_VIEW_KEY, membership->view.number, on_view_read,
-                               membership);
 }
 
 static bool wants_removal(const membership *membership) {
@@ -304,7 +296,7 @@ static void ask(membership *membership, int64_t now_us) {
     metadata_store store = membership->store;
     membership->asking = true;
     if (now_us >= membership->next_poll_us) {
-        read_view(membership);
+        store.ops->get(store.self, MEMBERSHIP_VIEW_KEY, membership->view.number, on_view_read, membership);
     } else if (membership->phase == MEMBERSHIP_ENTERING && membership->incarnation == 0) {
         store.ops->get(store.self, MEMBERSHIP_INCARNATION_KEY, 0, on_incarnation_read, membership);
     } else if (membership->phase == MEMBERSHIP_ENTERING && draft_entry(membership)) {
@@ -321,19 +313,16 @@ static void ask(membership *membership, int64_t now_us) {
 /* ---- Hearing. */
 
 static bool holds(const membership *membership, const stamp *stamp) {
-    const membership_view_member *who = membership_view_find(&membership->view, stamp->id);
-    return who != NULL && (who->incarnation == stamp->incarnation || MUTATED("no-incarnation-check"));
+    return has_incarnation(membership_view_find(&membership->view, stamp->id), stamp->incarnation);
 }
 
 static void take_heartbeat(membership *membership, link_id link, const stamp *stamp) {
     if (membership->phase != MEMBERSHIP_IN) return;
     if (holds(membership, stamp)) detector_heard(membership->detector, stamp->id, now_of(membership));
-    if (stamp->view < membership->view.number) {
-        answer_view(membership, link);
-    } else if (stamp->view > membership->view.number) { /* our number asks for the newer view */
-        uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
-        messenger_answer(membership->messenger, link, span_of(bytes, heartbeat(membership, bytes)));
-    }
+    if (stamp->view < membership->view.number)
+        answer(membership, link, write_view(membership));
+    else if (stamp->view > membership->view.number) /* our number asks for the newer view */
+        answer(membership, link, write_heartbeat(membership));
 }
 
 bool membership_take(membership *membership, link_id link, const control_message *message) {
@@ -355,15 +344,14 @@ mr_status membership_admit(membership *membership, link_id link, const stamp *st
         return error_set(MR_CLOSED, "not a member since view " METADATA_STORE_FORMAT, METADATA_STORE_ARGS(here));
     if (MUTATED("no-fencing")) return MR_OK;
     if (there > here) {
-        uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
-        messenger_answer(membership->messenger, link, span_of(bytes, heartbeat(membership, bytes)));
+        answer(membership, link, write_heartbeat(membership));
         return error_set(MR_BUSY,
                          "a message of view " METADATA_STORE_FORMAT
                          " came to a process still in view " METADATA_STORE_FORMAT,
                          METADATA_STORE_ARGS(there), METADATA_STORE_ARGS(here));
     }
     if (there == here && holds(membership, stamp)) return MR_OK;
-    answer_view(membership, link);
+    answer(membership, link, write_view(membership));
     return error_set(MR_STALE,
                      "a message of view " METADATA_STORE_FORMAT " came from %llu/" METADATA_STORE_FORMAT
                      ", which is not in view " METADATA_STORE_FORMAT,
@@ -393,8 +381,7 @@ int64_t membership_next_us(const membership *membership) {
 static void beat(membership *membership, int64_t now_us) {
     membership->next_beat_us = now_us + membership->options.heartbeat_us;
     if (detector_tick(membership->detector, now_us) > 0) membership->next_poll_us = now_us;
-    uint8_t bytes[CONTROL_MESSAGE_HEAD_SIZE];
-    send_to_others(membership, &membership->view, span_of(bytes, heartbeat(membership, bytes)));
+    send_to_others(membership, write_heartbeat(membership));
 }
 
 void membership_tick(membership *membership, int64_t now_us) {
@@ -409,13 +396,8 @@ void membership_tick(membership *membership, int64_t now_us) {
 membership *membership_create(const env *env, metadata_store store, messenger *messenger,
                               const membership_options *options, const membership_events *events, void *context) {
     MR_ASSERT(membership_view_address_valid(options->address));
-    membership *membership = xcalloc(1, sizeof *membership);
-    membership->env = env;
-    membership->store = store;
-    membership->messenger = messenger;
-    membership->events = events;
-    membership->context = context;
-    membership->options = *options;
+    membership *membership = XNEW(struct membership, .env = env, .store = store, .messenger = messenger, .events = events,
+                                  .context = context, .options = *options);
     strcpy(membership->address, options->address);
     if (membership->options.heartbeat_us == 0) membership->options.heartbeat_us = 100000;
     if (membership->options.suspect_us == 0) membership->options.suspect_us = 500000;

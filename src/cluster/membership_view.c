@@ -12,7 +12,7 @@
 
 void membership_view_fini(membership_view *view) {
     free(view->members);
-    memset(view, 0, sizeof *view);
+    *view = (membership_view){0};
 }
 
 static void reserve(membership_view *view, size_t count) {
@@ -45,8 +45,7 @@ static size_t seek(const membership_view *view, uint64_t id) {
 }
 
 const membership_view_member *membership_view_find(const membership_view *view, uint64_t id) {
-    size_t at = seek(view, id);
-    return at < view->count && view->members[at].id == id ? &view->members[at] : NULL;
+    return binary_search_find(&id, view->members, view->count, sizeof *view->members, binary_search_u64);
 }
 
 bool membership_view_holds(const membership_view *view, uint64_t id, uint64_t incarnation) {
@@ -83,11 +82,8 @@ mr_status membership_view_put(membership_view *view, uint64_t id, uint64_t incar
         memmove(&view->members[at + 1], &view->members[at], (view->count - at) * sizeof *view->members);
         view->count++;
     }
-    membership_view_member *member = &view->members[at];
-    memset(member, 0, sizeof *member);
-    member->id = id;
-    member->incarnation = incarnation;
-    strcpy(member->address, address);
+    view->members[at] = (membership_view_member){.id = id, .incarnation = incarnation};
+    strcpy(view->members[at].address, address);
     return MR_OK;
 }
 
@@ -107,6 +103,15 @@ size_t membership_view_size(const membership_view *view) {
     return size;
 }
 
+uint8_t *membership_view_write(const membership_view *view, size_t *size) {
+    *size = membership_view_size(view);
+    uint8_t *bytes = xmalloc(*size);
+    writer writer = writer_of(bytes, *size);
+    membership_view_encode(view, &writer);
+    MR_ASSERT(!writer.failed && writer_size(&writer) == *size);
+    return bytes;
+}
+
 void membership_view_encode(const membership_view *view, writer *writer) {
     MR_ASSERT(view->number != 0 && view->count <= MEMBERSHIP_VIEW_MEMBERS_MAX);
     writer_u8(writer, MEMBERSHIP_VIEW_LAYOUT);
@@ -121,24 +126,16 @@ void membership_view_encode(const membership_view *view, writer *writer) {
 }
 
 static bool read_member(reader *reader, membership_view_member *out) {
-    out->id = reader_u64(reader);
+    *out = (membership_view_member){.id = reader_u64(reader)};
     out->incarnation = reader_u64(reader);
-    memset(out->address, 0, sizeof out->address);
     return reader_text8(reader, out->address, sizeof out->address) && out->incarnation != 0 &&
            membership_view_address_valid(out->address);
 }
 
-static int compare_numbers(const void *a, const void *b) {
-    uint64_t x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return (x > y) - (x < y);
-}
-
 static bool incarnations_differ(const membership_view *view) {
-    uint64_t *all = xmalloc((view->count + 1) * sizeof *all);
+    uint64_t *all = xmalloc(view->count * sizeof *all);
     for (size_t i = 0; i < view->count; i++) all[i] = view->members[i].incarnation;
-    qsort(all, view->count, sizeof *all, compare_numbers);
+    qsort(all, view->count, sizeof *all, binary_search_u64);
     bool differ = true;
     for (size_t i = 1; i < view->count; i++) differ = differ && all[i] != all[i - 1];
     free(all);

@@ -19,10 +19,6 @@
  *     1  length of the address, 1 … MEMBERSHIP_VIEW_ADDRESS_MAX - 1
  *     n        the address: printable, no spaces */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/bytes.h"
 #include "miniray/status.h"
 
@@ -62,6 +58,7 @@ MR_MUST mr_status membership_view_put(membership_view *view, uint64_t id, uint64
 bool membership_view_address_valid(const char *address);
 size_t membership_view_size(const membership_view *view); /* of its encoding */
 void membership_view_encode(const membership_view *view, writer *writer);
+uint8_t *membership_view_write(const membership_view *view, size_t *size); /* in memory of its own: the caller's */
 
 /* The bytes are exactly one valid view, else MR_CORRUPT and *out is unchanged. `out` is initialized. */
 MR_MUST mr_status membership_view_decode(span bytes, membership_view *out);

@@ -39,10 +39,7 @@ struct messenger {
 };
 
 messenger *messenger_create(const env *env, const messenger_handlers *handlers, void *context) {
-    messenger *messenger = xcalloc(1, sizeof *messenger);
-    messenger->env = env;
-    messenger->handlers = handlers;
-    messenger->context = context;
+    messenger *messenger = XNEW(struct messenger, .env = env, .handlers = handlers, .context = context);
     list_init(&messenger->boxes);
     return messenger;
 }

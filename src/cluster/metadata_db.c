@@ -150,9 +150,7 @@ static mr_status load(metadata_db *db, int64_t now_us) {
 }
 
 mr_status metadata_db_open(metadata_storage storage, rng *rng, int64_t now_us, metadata_db **out) {
-    metadata_db *db = xcalloc(1, sizeof *db);
-    db->storage = storage;
-    db->rng = rng;
+    metadata_db *db = XNEW(metadata_db, .storage = storage, .rng = rng);
     mr_status status = load(db, now_us);
     if (status != MR_OK) {
         metadata_db_close(db);

@@ -54,26 +54,22 @@ void metadata_local_destroy(metadata_local *local) {
 static void ask(metadata_store_asker *asker, control_message *question, metadata_store_done_fn *done, void *argument) {
     MR_ASSERT(done != NULL);
     metadata_local *local = container_of(asker, struct metadata_local, asker);
-    request *request = xcalloc(1, sizeof *request);
     size_t key_size = question->key.size, value_size = question->value.size;
+    request *request = XNEW(struct request, .question = *question, .done = done, .argument = argument);
     request->refused = local->requests.count >= METADATA_LOCAL_OPEN_MAX ? MR_BUSY : MR_OK;
-    request->question = *question;
     request->question.request = ++local->next_number;
     request->bytes = xmalloc(key_size + value_size + 1);
     if (key_size != 0) memcpy(request->bytes, question->key.data, key_size);
     if (value_size != 0) memcpy(request->bytes + key_size, question->value.data, value_size);
     request->question.key = span_of(request->bytes, key_size);
     request->question.value = span_of(request->bytes + key_size, value_size);
-    request->done = done;
-    request->argument = argument;
     map_put(&local->requests, request->question.request, request);
     list_init(&request->queued);
     list_push_back(&local->queue, &request->queued);
 }
 
 metadata_local *metadata_local_create(metadata_db *db) {
-    metadata_local *local = xcalloc(1, sizeof *local);
-    local->asker.ask = ask;
+    metadata_local *local = XNEW(metadata_local, .asker.ask = ask);
     local->service = metadata_service_create(db, on_answer, local);
     list_init(&local->queue);
     return local;

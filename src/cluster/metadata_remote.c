@@ -48,11 +48,9 @@ static void ask(metadata_store_asker *asker, control_message *message, metadata_
     metadata_remote *remote = container_of(asker, struct metadata_remote, asker);
     int64_t timeout_us = message->kind == CONTROL_MESSAGE_WATCH ? METADATA_REMOTE_WATCH_US : METADATA_REMOTE_TIMEOUT_US;
     MR_ASSERT(done != NULL && remote->requests.count == remote->deadlines.count); /* each has a deadline */
-    request *request = xcalloc(1, sizeof *request);
+    request *request = XNEW(struct request, .done = done, .argument = argument);
     do request->number = rng_next(remote->env->rng);
     while (map_get(&remote->requests, request->number) != NULL);
-    request->done = done;
-    request->argument = argument;
     map_put(&remote->requests, request->number, request);
     timer_heap_add(&remote->deadlines, &request->deadline,
                    clock_deadline_us(clock_now_us(remote->env->clock), timeout_us));
@@ -70,10 +68,7 @@ static void ask(metadata_store_asker *asker, control_message *message, metadata_
 
 metadata_remote *metadata_remote_create(const env *env, messenger *messenger, const char *address) {
     MR_ASSERT(strlen(address) < MESSENGER_ADDRESS_MAX);
-    metadata_remote *remote = xcalloc(1, sizeof *remote);
-    remote->asker.ask = ask;
-    remote->env = env;
-    remote->messenger = messenger;
+    metadata_remote *remote = XNEW(metadata_remote, .asker.ask = ask, .env = env, .messenger = messenger);
     strcpy(remote->address, address);
     return remote;
 }
@@ -84,9 +79,7 @@ bool metadata_remote_take(metadata_remote *remote, const control_message *messag
     if (message->kind != CONTROL_MESSAGE_ANSWER) return false;
     request *request = map_get(&remote->requests, message->request);
     if (request != NULL) /* else it came too late, or twice */
-        end_request(
-            remote, request,
-            &(metadata_store_answer){.status = message->status, .version = message->version, .value = message->value});
+        end_request(remote, request, &(metadata_store_answer){message->status, message->version, message->value});
     return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/invariants.h"
 #include "base/list.h"
 #include "base/timer_heap.h"
@@ -28,10 +29,7 @@ struct metadata_service {
 };
 
 metadata_service *metadata_service_create(metadata_db *db, metadata_service_answer_fn *answer, void *context) {
-    metadata_service *service = xcalloc(1, sizeof *service);
-    service->db = db;
-    service->answer = answer;
-    service->context = context;
+    metadata_service *service = XNEW(metadata_service, .db = db, .answer = answer, .context = context);
     list_init(&service->waiting);
     return service;
 }
@@ -70,11 +68,8 @@ static void look(metadata_service *service) {
 static void wait(metadata_service *service, link_id link, const control_message *question, int64_t now_us) {
     MR_ASSERT(question->key.size > 0 && question->key.size <= METADATA_DB_KEY_MAX);
     MR_ASSERT(service->deadlines.count < METADATA_SERVICE_WAITING_MAX);
-    watch *watch = xcalloc(1, sizeof *watch);
-    watch->link = link;
-    watch->request = question->request;
-    watch->known = question->version;
-    watch->key_size = question->key.size;
+    watch *watch = XNEW(struct watch, .link = link, .request = question->request, .known = question->version,
+                        .key_size = question->key.size);
     memcpy(watch->key, question->key.data, question->key.size);
     list_push_back(&service->waiting, &watch->waiting);
     timer_heap_add(&service->deadlines, &watch->deadline, now_us + METADATA_SERVICE_WATCH_US);
@@ -100,8 +95,7 @@ bool metadata_service_take(metadata_service *service, link_id link, const contro
 }
 
 int64_t metadata_service_next_us(const metadata_service *service) {
-    int64_t watch_us = timer_heap_next_us(&service->deadlines), lease_us = metadata_db_next_us(service->db);
-    return watch_us < lease_us ? watch_us : lease_us;
+    return clock_earlier_us(timer_heap_next_us(&service->deadlines), metadata_db_next_us(service->db));
 }
 
 void metadata_service_tick(metadata_service *service, int64_t now_us) {

@@ -15,7 +15,6 @@
  * Bounds  METADATA_SERVICE_WAITING_MAX watches wait; one more is answered MR_BUSY.
  * Ownership   the metadata store is borrowed for its life. */
 #pragma once
-#include "base/clock.h"
 #include "cluster/metadata_db.h"
 #include "net/transport.h"
 

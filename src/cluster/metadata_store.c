@@ -6,31 +6,29 @@
 
 #include "cluster/control_message.h"
 
-static void ask(void *self, control_message question, metadata_store_done_fn *done, void *argument) {
+static void ask(void *self, const char *key, control_message question, metadata_store_done_fn *done, void *argument) {
     metadata_store_asker *asker = self;
+    question.key = span_of(key, strlen(key));
     asker->ask(asker, &question, done, argument);
 }
 
 static void get(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
-    ask(self, (control_message){.kind = CONTROL_MESSAGE_GET, .key = span_of(key, strlen(key)), .version = known}, done,
-        argument);
+    ask(self, key, (control_message){.kind = CONTROL_MESSAGE_GET, .version = known}, done, argument);
 }
 
 static void swap(void *self, const char *key, uint64_t expected, span value, uint64_t lease,
                  metadata_store_done_fn *done, void *argument) {
     control_message question = {.kind = CONTROL_MESSAGE_SWAP, .version = expected, .lease = lease, .value = value};
-    question.key = span_of(key, strlen(key));
-    ask(self, question, done, argument);
+    ask(self, key, question, done, argument);
 }
 
 static void watch(void *self, const char *key, uint64_t known, metadata_store_done_fn *done, void *argument) {
-    ask(self, (control_message){.kind = CONTROL_MESSAGE_WATCH, .key = span_of(key, strlen(key)), .version = known},
-        done, argument);
+    ask(self, key, (control_message){.kind = CONTROL_MESSAGE_WATCH, .version = known}, done, argument);
 }
 
 static void lease(void *self, uint64_t lease, int64_t ttl_us, metadata_store_done_fn *done, void *argument) {
-    ask(self, (control_message){.kind = CONTROL_MESSAGE_LEASE, .lease = lease, .ttl_us = (uint64_t)ttl_us}, done,
-        argument);
+    control_message question = {.kind = CONTROL_MESSAGE_LEASE, .lease = lease, .ttl_us = (uint64_t)ttl_us};
+    ask(self, "", question, done, argument);
 }
 
 metadata_store metadata_store_of(metadata_store_asker *asker) {

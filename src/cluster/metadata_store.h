@@ -17,8 +17,6 @@
  *
  * The slots do not block. `done` is called exactly once for each, later, never from within the slot. */
 #pragma once
-#include <stdint.h>
-
 #include "base/bytes.h"
 #include "miniray/status.h"
 

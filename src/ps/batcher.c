@@ -111,12 +111,10 @@ static void begin(batcher *batcher, send_queue *send_queue) {
 
 static send_queue *take_send_queue(batcher *batcher, const char *address) {
     MR_ASSERT(strlen(address) < SLOT_MESSAGE_ADDRESS_MAX && batcher->used <= batcher->count);
-    if (batcher->used == batcher->count) {
-        batcher->count = batcher->count == 0 ? 4 : 2 * batcher->count;
-        batcher->outboxes = xrealloc(batcher->outboxes, batcher->count * sizeof *batcher->outboxes);
-        for (size_t i = batcher->used; i < batcher->count; i++)
-            batcher->outboxes[i] = (send_queue){.packet.points = batcher->host.send_pieces != NULL};
-    }
+    size_t before = batcher->count;
+    xgrow(&batcher->outboxes, &batcher->count, batcher->used + 1, sizeof *batcher->outboxes);
+    for (size_t i = before; i < batcher->count; i++)
+        batcher->outboxes[i] = (send_queue){.packet.points = batcher->host.send_pieces != NULL};
     send_queue *send_queue = &batcher->outboxes[batcher->used++];
     if (send_queue->address[0] == '\0' ||
         strcmp(send_queue->address, address) != 0) { /* else it is the same as the last time */
@@ -193,11 +191,8 @@ static void send_map(batcher *batcher, const slot_message_head *to) {
     const cluster_map *map = batcher_map(batcher);
     MR_ASSERT(to->number < map->number);
     uint64_t base = to->generation == map->generation ? to->number : 0;
-    size_t size = cluster_map_size(map, base);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    cluster_map_encode(map, base, &writer);
-    MR_ASSERT(!writer.failed);
+    size_t size;
+    uint8_t *bytes = cluster_map_write(map, base, &size);
     batcher_add(batcher, to->address, &(slot_message){.kind = SLOT_MESSAGE_CHART, .payload = span_of(bytes, size)});
     free(bytes);
 }

@@ -29,7 +29,6 @@ typedef checkpoint_store_manifest checkpoint;
 
 struct checkpoint_store {
     checkpoint_store_options options;
-    char controller[SLOT_MESSAGE_ADDRESS_MAX];
     batcher *batcher;
     bool open;                                 /* the manifests were read, or there are none */
     checkpoint real, making;                   /* the newest complete one, the one in the making */
@@ -58,8 +57,7 @@ static void checkpoint_copy(checkpoint *to, const checkpoint *from) {
     MR_ASSERT(to != from && from->number != 0);
     checkpoint_store_manifest_fini(to);
     *to = *from;
-    to->shards = xcalloc(from->slot_count + 1, sizeof *to->shards);
-    if (from->slot_count != 0) memcpy(to->shards, from->shards, from->slot_count * sizeof *to->shards);
+    to->shards = xcopy(from->shards, from->slot_count * sizeof *to->shards);
 }
 
 void checkpoint_store_name_shard(char name[DISK_NAME_MAX], uint8_t place, uint32_t slot, const char *ending) {
@@ -350,7 +348,7 @@ static void make_whole(checkpoint_store *store) {
     *making = (checkpoint){0};
     store->archived = store->stuck = false;
     if (store->options.on_whole != NULL) store->options.on_whole(store->options.context, store);
-    batcher_add(store->batcher, store->controller,
+    batcher_add(store->batcher, store->options.controller,
                 &(slot_message){.kind = SLOT_MESSAGE_WHOLE, .name = store->real.number});
 }
 
@@ -452,16 +450,13 @@ static void on_map(void *context, const cluster_map *map) {
 checkpoint_store *checkpoint_store_create(const checkpoint_store_options *options, int64_t now_us) {
     MR_ASSERT(options->disk.ops != NULL && options->send != NULL &&
               strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    checkpoint_store *store = xcalloc(1, sizeof *store);
-    store->options = *options;
-    strncpy(store->controller, options->controller, sizeof store->controller - 1);
+    checkpoint_store *store = XNEW(checkpoint_store, .options = *options, .next_tick_us = now_us);
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
                          .on_map = on_map,
                          .on_part = on_part,
                          .context = store};
     store->batcher = batcher_create(&host, SLOT_MESSAGE_CHECKPOINTS, options->address);
-    store->next_tick_us = now_us;
     return store;
 }
 
@@ -490,7 +485,7 @@ void checkpoint_store_tick(checkpoint_store *store, int64_t now_us) {
                           .lsn = store->making.number,
                           .commit = store->making.count,
                           .payload = span_of(store->damage, strlen(store->damage))};
-    batcher_add(store->batcher, store->controller, store->open || whole.payload.size != 0 ? &whole : NULL);
+    batcher_add(store->batcher, store->options.controller, store->open || whole.payload.size != 0 ? &whole : NULL);
     batcher_flush(store->batcher);
     CHECK_INVARIANTS(store->making.slot_count, checkpoint_store_check_state(store));
 }

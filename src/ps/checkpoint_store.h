@@ -70,7 +70,7 @@ typedef struct checkpoint_store_format { /* of snapshot files; may block, like t
 } checkpoint_store_format;
 
 typedef struct checkpoint_store_options {
-    const char *address, *controller; /* copied */
+    const char *address, *controller; /* address: copied; controller: borrowed for its life */
     disk disk;
     const checkpoint_store_format *format; /* borrowed; NULL: files are plain snapshots */
     bool exact; /* all slots of a checkpoint are cut at the same step of each rank (checkpointer.h) */

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/mutation.h"
 #include "ps/replica_log.h"
 
@@ -45,18 +46,32 @@ static void order_slot(const checkpointer *checkpointer, const cluster_map *map,
                                 .name = checkpointer->wanted});
 }
 
+static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* The store was heard often enough since the patience began, and reported nothing new. */
+static bool has_lost_patience(const checkpointer *checkpointer, int64_t now_us) {
+    return checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS;
+}
+
+static void begin_patience(checkpointer *checkpointer, int64_t now_us) {
+    if (checkpointer->begun) return;
+    checkpointer->until_us = now_us + CHECKPOINTER_PATIENCE_US;
+    checkpointer->signs = 0;
+    checkpointer->begun = true;
+}
+
 /* ---- Exact ones. */
 
 /* If there is one. */
-static void end_pause(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
+static void end_pause(checkpointer *checkpointer, batcher *batcher, quiesce_crew crew, int64_t now_us) {
     if (checkpointer->quiesce.number == 0) return;
-    quiesce_tell(&checkpointer->quiesce, batcher, crew.workers, crew.count, true);
+    quiesce_tell(&checkpointer->quiesce, batcher, crew, true);
     quiesce_fini(&checkpointer->quiesce);
     checkpointer->free_us = now_us + (now_us - checkpointer->since_us);
 }
 
 /* Everybody trains for a while, then it is tried with the next one. */
-static void give_up(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
+static void give_up(checkpointer *checkpointer, batcher *batcher, quiesce_crew crew, int64_t now_us) {
     end_pause(checkpointer, batcher, crew, now_us);
     checkpointer->phase = CHECKPOINTER_RESTING;
     checkpointer->until_us = now_us + (checkpointer->pause_us << checkpointer->failures);
@@ -66,8 +81,7 @@ static void give_up(checkpointer *checkpointer, batcher *batcher, checkpointer_c
 
 static void begin_pause(checkpointer *checkpointer, const cluster_map *map, int64_t now_us) {
     MR_ASSERT(checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->exact && checkpointer->wanted != 0);
-    checkpointer->pauses =
-        checkpointer->pauses + 1 > checkpointer->wanted ? checkpointer->pauses + 1 : checkpointer->wanted;
+    checkpointer->pauses = higher(checkpointer->pauses + 1, checkpointer->wanted);
     quiesce_begin(&checkpointer->quiesce, checkpointer->pauses, map);
     free(checkpointer->has_cut);
     checkpointer->has_cut = xcalloc(map->slot_count + 1, sizeof *checkpointer->has_cut);
@@ -76,11 +90,10 @@ static void begin_pause(checkpointer *checkpointer, const cluster_map *map, int6
     checkpointer->phase = CHECKPOINTER_PAUSING;
     checkpointer->since_us = now_us;
     checkpointer->until_us = now_us + checkpointer->pause_us;
-    checkpointer->press_us = now_us + (checkpointer->pause_us / 2 < CHECKPOINTER_PRESS_US ? checkpointer->pause_us / 2
-                                                                                          : CHECKPOINTER_PRESS_US);
+    checkpointer->press_us = now_us + clock_earlier_us(checkpointer->pause_us / 2, CHECKPOINTER_PRESS_US);
 }
 
-static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_crew crew,
                        int64_t now_us) {
     MR_ASSERT(checkpointer->phase == CHECKPOINTER_CUTTING && checkpointer->slot_count <= map->slot_count);
     for (uint32_t i = 0; i < checkpointer->slot_count; i++)
@@ -91,37 +104,27 @@ static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batch
     checkpointer->begun = false;
 }
 
-/* Ranks train meanwhile. */
-static void await_saved(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
-    if (checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS) {
-        give_up(checkpointer, batcher, crew, now_us);
-        return;
-    }
-    if (!checkpointer->begun) checkpointer->until_us = now_us + CHECKPOINTER_PATIENCE_US;
-    if (!checkpointer->begun) checkpointer->signs = 0;
-    checkpointer->begun = true;
-}
-
-static void order_exact(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+static void order_exact(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_crew crew,
                         int64_t now_us) {
-    bool due = now_us >= checkpointer->until_us;
-    if (checkpointer->phase == CHECKPOINTER_SAVING) {
-        await_saved(checkpointer, batcher, crew, now_us);
-        return;
-    }
+    bool saves = checkpointer->phase == CHECKPOINTER_SAVING; /* ranks train meanwhile */
+    bool due = saves ? has_lost_patience(checkpointer, now_us) : now_us >= checkpointer->until_us;
     if (checkpointer->phase != CHECKPOINTER_RESTING && due) {
         give_up(checkpointer, batcher, crew, now_us);
+        return;
+    }
+    if (saves) {
+        begin_patience(checkpointer, now_us);
         return;
     }
     if (checkpointer->phase == CHECKPOINTER_RESTING && due && now_us >= checkpointer->free_us)
         begin_pause(checkpointer, map, now_us);
     if (checkpointer->phase == CHECKPOINTER_RESTING) return;
     if (checkpointer->phase == CHECKPOINTER_PAUSING &&
-        quiesce_is_still(&checkpointer->quiesce, map, crew.workers, crew.count))
+        quiesce_is_still(&checkpointer->quiesce, map, crew))
         checkpointer->phase = CHECKPOINTER_CUTTING;
     if (checkpointer->phase == CHECKPOINTER_PAUSING && now_us >= checkpointer->press_us)
         quiesce_press(&checkpointer->quiesce);
-    quiesce_tell(&checkpointer->quiesce, batcher, crew.workers, crew.count, false);
+    quiesce_tell(&checkpointer->quiesce, batcher, crew, false);
     if (checkpointer->phase == CHECKPOINTER_CUTTING) order_cuts(checkpointer, map, batcher, crew, now_us);
 }
 
@@ -154,16 +157,15 @@ static bool is_over(const checkpointer *checkpointer) {
     return checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->quiesce.number != 0;
 }
 
-bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, checkpointer_crew crew) {
+bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, quiesce_crew crew) {
     if (is_over(checkpointer)) return true;
     if (checkpointer->phase == CHECKPOINTER_CUTTING) return checkpointer->cut_count == checkpointer->slot_count;
-    return checkpointer->phase == CHECKPOINTER_PAUSING &&
-           quiesce_is_still(&checkpointer->quiesce, map, crew.workers, crew.count);
+    return checkpointer->phase == CHECKPOINTER_PAUSING && quiesce_is_still(&checkpointer->quiesce, map, crew);
 }
 
 /* ---- All of them. */
 
-void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_crew crew,
                         int64_t now_us) {
     uint32_t round_state = cluster_map_round_state(map);
     if (checkpointer->phase == CHECKPOINTER_RESTING) end_pause(checkpointer, batcher, crew, now_us);
@@ -172,13 +174,11 @@ void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batc
         if (map->slot_count != 0) order_exact(checkpointer, map, batcher, crew, now_us);
         return;
     }
-    if (checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS) {
+    if (has_lost_patience(checkpointer, now_us)) {
         checkpointer->wanted++;
         checkpointer->begun = false;
     }
-    if (!checkpointer->begun) checkpointer->until_us = now_us + CHECKPOINTER_PATIENCE_US;
-    if (!checkpointer->begun) checkpointer->signs = 0;
-    checkpointer->begun = true;
+    begin_patience(checkpointer, now_us);
     checkpointer->round_state = round_state;
     bool cut = checkpointer->cut == checkpointer->wanted || MUTATED("mark-early");
     for (uint32_t i = 0; i < map->slot_count; i++)
@@ -217,8 +217,7 @@ bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const
     if (message->kind == SLOT_MESSAGE_ORDERED && message->entry == REPLICA_LOG_MARK && checkpointer->wanted != 0)
         (exact ? take_exact : take_ordered)(checkpointer, message);
     if (message->kind == SLOT_MESSAGE_PAUSED) take_paused(checkpointer, map, message);
-    if (message->kind == SLOT_MESSAGE_SEALED && message->commit > checkpointer->known)
-        checkpointer->known = message->commit;
+    if (message->kind == SLOT_MESSAGE_SEALED) checkpointer->known = higher(checkpointer->known, message->commit);
     if (message->kind == SLOT_MESSAGE_SEALED && message->name == checkpointer->number &&
         checkpointer->known <= checkpointer->number) {
         checkpointer->sealed = true;
@@ -237,8 +236,6 @@ bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const
     checkpointer->until_us = 0;
     return true;
 }
-
-static uint64_t higher(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 bool checkpointer_bound(const checkpointer *checkpointer, uint64_t *number) {
     *number = higher(higher(checkpointer->newest, checkpointer->wanted), checkpointer->cut);

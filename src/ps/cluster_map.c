@@ -33,13 +33,9 @@ void cluster_map_copy(cluster_map *to, const cluster_map *from) {
     MR_ASSERT(to != from);
     cluster_map_fini(to);
     *to = *from;
-    to->slots = xcalloc(from->slot_count + 1, sizeof *to->slots);
-    to->servers = xcalloc(from->server_count + 1, sizeof *to->servers);
-    if (from->slot_count != 0) memcpy(to->slots, from->slots, from->slot_count * sizeof *to->slots);
-    if (from->server_count != 0) memcpy(to->servers, from->servers, from->server_count * sizeof *to->servers);
-    if (from->ranks == NULL) return;
-    to->ranks = xcalloc(from->rank_count, sizeof *to->ranks);
-    memcpy(to->ranks, from->ranks, from->rank_count * sizeof *to->ranks);
+    to->slots = xcopy(from->slots, from->slot_count * sizeof *to->slots);
+    to->servers = xcopy(from->servers, from->server_count * sizeof *to->servers);
+    if (from->ranks != NULL) to->ranks = xcopy(from->ranks, from->rank_count * sizeof *to->ranks);
 }
 
 /* Where it is, or where it would be. */
@@ -50,8 +46,7 @@ static size_t seek(const cluster_map *map, uint32_t id) {
 /* Where none is missing before it, its place is its number. */
 const cluster_map_server *cluster_map_find(const cluster_map *map, uint32_t server) {
     if (server < map->server_count && map->servers[server].id == server) return &map->servers[server];
-    size_t at = seek(map, server);
-    return at < map->server_count && map->servers[at].id == server ? &map->servers[at] : NULL;
+    return binary_search_find(&server, map->servers, map->server_count, sizeof *map->servers, binary_search_u32);
 }
 
 static void put_server(cluster_map *map, const cluster_map_server *server) {
@@ -170,6 +165,15 @@ size_t cluster_map_size(const cluster_map *map, uint64_t base) {
     writer writer = writer_of(NULL, 0);
     cluster_map_encode(map, base, &writer);
     return writer_needs(&writer);
+}
+
+uint8_t *cluster_map_write(const cluster_map *map, uint64_t base, size_t *size) {
+    *size = cluster_map_size(map, base);
+    uint8_t *bytes = xmalloc(*size);
+    writer writer = writer_of(bytes, *size);
+    cluster_map_encode(map, base, &writer);
+    MR_ASSERT(!writer.failed && writer_size(&writer) == *size);
+    return bytes;
 }
 
 /* ---- Reading. Changes are read twice: all of them are checked before any is taken. */

@@ -84,6 +84,16 @@ typedef struct cluster_map_rank { /* of a rank */
     uint64_t incarnation, since; /* since 0: no process has held the rank yet */
 } cluster_map_rank;
 
+/* A process as the controller knows it; lists are sorted by id. */
+typedef struct cluster_map_process {
+    uint32_t id;
+    uint64_t incarnation;
+    const char *address; /* "": not known */
+    bool alive;
+    bool leaves;  /* of a server that drains: its slots move elsewhere, and it keeps each until then */
+    bool doubted; /* presumed alive; but a link to it broke, and it was not heard since */
+} cluster_map_process;
+
 typedef struct cluster_map_rounds { /* of BSP */
     uint32_t first_count;           /* members of the first round: the ranks below; 0: all */
     uint32_t backup;                /* ranks that a round may close without */
@@ -154,6 +164,7 @@ int cluster_map_place(const cluster_map_slot *slot, uint32_t server, uint64_t in
 /* The changes after the cluster map of number `base`; 0: everything. */
 size_t cluster_map_size(const cluster_map *map, uint64_t base);
 void cluster_map_encode(const cluster_map *map, uint64_t base, writer *writer);
+uint8_t *cluster_map_write(const cluster_map *map, uint64_t base, size_t *size); /* the caller's to free */
 
 /* Number and generation of an encoded cluster map. False: the first bytes are not those of a cluster map. */
 bool cluster_map_peek(span bytes, uint64_t *number, uint64_t *generation);

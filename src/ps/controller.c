@@ -9,7 +9,6 @@
 #include "base/binary_search.h"
 #include "base/invariants.h"
 #include "cluster/detector.h"
-#include "ps/checkpoint_store.h"
 #include "ps/rank_assignment.h"
 #include "ps/replica_log.h"
 
@@ -33,7 +32,7 @@ struct controller {
     detector *detector;
     process_group servers, workers;
     hash_ring *ring; /* of those that were alive, and stay, when it was made, owned; NULL: to be made */
-    uint64_t *alive; /* those, owned */
+    uint64_t *alive; /* those, sorted, owned */
     size_t alive_count;
     map_planner_gate *gates; /* by slot, owned; NULL before the first cluster map */
     const slot_placement_pin *pins;
@@ -54,147 +53,134 @@ struct controller {
 
 /* ---- Who is here. */
 
-static size_t seek(const process_group *process_group, uint32_t id) {
-    return binary_search_first(&id, process_group->list, process_group->count, sizeof *process_group->list,
-                               binary_search_u32);
+static size_t seek(const process_group *group, uint32_t id) {
+    return binary_search_first(&id, group->list, group->count, sizeof *group->list, binary_search_u32);
 }
 
-static known *find(const process_group *process_group, uint32_t id) { /* NULL: not known */
-    size_t at = seek(process_group, id);
-    return at < process_group->count && process_group->list[at].id == id ? &process_group->list[at] : NULL;
+static known *find(const process_group *group, uint32_t id) { /* NULL: not known */
+    return binary_search_find(&id, group->list, group->count, sizeof *group->list, binary_search_u32);
 }
 
 /* Somebody waits for what comes next. */
 static void hasten(controller *controller) { controller->next_tick_us = controller->now_us; }
 
-static void heard(controller *controller, process_group *process_group, uint32_t id, uint64_t incarnation,
+static void heard(controller *controller, process_group *group, uint32_t id, uint64_t incarnation,
                   const char *address) {
     MR_ASSERT(id < SLOT_MESSAGE_RANK && strlen(address) < SLOT_MESSAGE_ADDRESS_MAX);
-    size_t at = seek(process_group, id);
-    if (find(process_group, id) == NULL) {
-        if (process_group->count == process_group->most) return;
-        process_group->list = xrealloc(process_group->list, (process_group->count + 1) * sizeof *process_group->list);
-        memmove(&process_group->list[at + 1], &process_group->list[at],
-                (process_group->count - at) * sizeof *process_group->list);
-        process_group->count++;
-        process_group->list[at] = (known){.id = id};
-        detector_watch(controller->detector, process_group->watch + id, controller->now_us);
+    size_t at = seek(group, id);
+    if (find(group, id) == NULL) {
+        if (group->count == group->most) return;
+        group->list = xrealloc(group->list, (group->count + 1) * sizeof *group->list);
+        memmove(&group->list[at + 1], &group->list[at], (group->count - at) * sizeof *group->list);
+        group->count++;
+        group->list[at] = (known){.id = id};
+        detector_watch(controller->detector, group->watch + id, controller->now_us);
     }
-    known *known = &process_group->list[at];
+    known *known = &group->list[at];
     if (incarnation < known->incarnation) {
         batcher_add(controller->batcher, address,
                     &(slot_message){.kind = SLOT_MESSAGE_REPLACED, .name = known->incarnation});
         return;
     }
     if (incarnation == known->incarnation) /* the same process: it was slow, and nothing else */
-        detector_forgive(controller->detector, process_group->watch + id, controller->now_us);
+        detector_forgive(controller->detector, group->watch + id, controller->now_us);
     if (incarnation > known->incarnation) hasten(controller); /* it waits for what follows from that */
     known->spoke = known->spoke && incarnation == known->incarnation;
     known->incarnation = incarnation;
     strcpy(known->address, address);
-    detector_heard(controller->detector, process_group->watch + id, controller->now_us);
+    detector_heard(controller->detector, group->watch + id, controller->now_us);
 }
 
-static void spoke(process_group *process_group, uint32_t id, uint64_t incarnation) {
-    known *known = find(process_group, id);
+static void spoke(process_group *group, uint32_t id, uint64_t incarnation) {
+    known *known = find(group, id);
     if (known != NULL && known->incarnation == incarnation) known->spoke = true;
 }
 
 /* A process known only from the cluster map begins as if it had just been heard. */
-static void read_of(controller *controller, process_group *process_group, uint32_t id, uint64_t incarnation,
+static void read_of(controller *controller, process_group *group, uint32_t id, uint64_t incarnation,
                     const char *address) {
-    const known *known = find(process_group, id);
-    if (known == NULL || known->incarnation < incarnation) heard(controller, process_group, id, incarnation, address);
+    const known *known = find(group, id);
+    if (known == NULL || known->incarnation < incarnation) heard(controller, group, id, incarnation, address);
 }
 
-static bool is_alive(const controller *controller, const process_group *process_group, const known *known) {
-    return !detector_suspects(controller->detector, process_group->watch + known->id);
+static bool is_alive(const controller *controller, const process_group *group, const known *known) {
+    return !detector_suspects(controller->detector, group->watch + known->id);
 }
 
 /* The ring is made anew only when a server came or went. */
-static void update_ring(controller *controller, const map_planner_server *servers) {
+static void update_ring(controller *controller, const cluster_map_process *servers) {
     size_t known = controller->servers.count, count = 0;
-    hash_ring_server *members = xcalloc(known + 1, sizeof *members);
     uint64_t *alive = xcalloc(known + 1, sizeof *alive);
-    for (size_t i = 0; i < known; i++) {
-        if (!servers[i].alive || servers[i].leaves) continue;
-        alive[count] = servers[i].id;
-        members[count++] = (hash_ring_server){servers[i].id, 1};
-    }
+    for (size_t i = 0; i < known; i++)
+        if (servers[i].alive && !servers[i].leaves) alive[count++] = servers[i].id;
     bool same = controller->ring != NULL && count == controller->alive_count &&
                 memcmp(alive, controller->alive, count * sizeof *alive) == 0;
-    if (!same) {
-        if (controller->ring != NULL) hash_ring_destroy(controller->ring);
-        mr_status status = hash_ring_create(members, count, &controller->ring);
-        MR_ASSERT(status == MR_OK);
-        free(controller->alive);
-        controller->alive = alive;
-        controller->alive_count = count;
-    } else {
-        free(alive);
-    }
+    free(same ? alive : controller->alive);
+    if (same) return;
+    controller->alive = alive;
+    controller->alive_count = count;
+    hash_ring_server *members = xcalloc(count + 1, sizeof *members);
+    for (size_t i = 0; i < count; i++) members[i] = (hash_ring_server){alive[i], 1};
+    hash_ring_destroy(controller->ring);
+    mr_status status = hash_ring_create(members, count, &controller->ring);
+    MR_ASSERT(status == MR_OK);
     free(members);
 }
 
 static bool leaves(const controller *controller, uint32_t id) {
-    size_t at = binary_search_first(&id, controller->leaving, controller->leaving_count, sizeof *controller->leaving,
-                                    binary_search_u32);
-    return at < controller->leaving_count && controller->leaving[at] == id;
+    return binary_search_find(&id, controller->leaving, controller->leaving_count, sizeof *controller->leaving,
+                              binary_search_u32) != NULL;
 }
 
 /* `spoke`: alive are those only who were heard themselves. */
-static map_planner_facts facts_of(controller *controller, map_planner_server *servers, bool spoke) {
-    for (size_t i = 0; i < controller->servers.count; i++) {
-        const known *known = &controller->servers.list[i];
-        servers[i] = (map_planner_server){known->id,
-                                          known->incarnation,
-                                          known->address,
-                                          is_alive(controller, &controller->servers, known) && (known->spoke || !spoke),
-                                          leaves(controller, known->id),
-                                          detector_doubts(controller->detector, known->id)};
+static void list_processes(const controller *controller, const process_group *group, bool spoke,
+                           cluster_map_process *out) {
+    for (size_t i = 0; i < group->count; i++) {
+        const known *known = &group->list[i];
+        out[i] = (cluster_map_process){.id = known->id,
+                                       .incarnation = known->incarnation,
+                                       .address = known->address,
+                                       .alive = is_alive(controller, group, known) && (known->spoke || !spoke),
+                                       .leaves = group == &controller->servers && leaves(controller, known->id),
+                                       .doubted = detector_doubts(controller->detector, group->watch + known->id)};
     }
+}
+
+static map_planner_facts facts_of(controller *controller, cluster_map_process *servers, bool spoke) {
+    list_processes(controller, &controller->servers, spoke, servers);
     update_ring(controller, servers);
     return (map_planner_facts){.servers = servers,
                                .server_count = controller->servers.count,
+                               .staying = controller->alive,
+                               .staying_count = controller->alive_count,
                                .gates = controller->gates,
                                .ring = controller->ring,
                                .pins = controller->pins,
                                .pin_count = controller->pin_count};
 }
 
-/* Assignment of ranks in the cluster map that is to be decided. */
-static bool assign_ranks(controller *controller, cluster_map *map) {
-    const process_group *process_group = &controller->workers;
-    rank_assignment_worker *workers = xcalloc(process_group->count + 1, sizeof *workers);
-    for (size_t i = 0; i < process_group->count; i++) {
-        const known *known = &process_group->list[i];
-        bool doubted = detector_doubts(controller->detector, process_group->watch + known->id); /* its link broke */
-        workers[i] = (rank_assignment_worker){known->id, known->incarnation,
-                                              is_alive(controller, process_group, known) && !doubted};
-    }
-    bool changed = controller->options.own_ranks ? rank_assignment_own(map, workers, process_group->count)
-                                                 : rank_assignment_next(map, workers, process_group->count);
-    free(workers);
-    return changed;
+/* The caller's to free. */
+static cluster_map_process *list_workers(const controller *controller) {
+    cluster_map_process *workers = xcalloc(controller->workers.count + 1, sizeof *workers);
+    list_processes(controller, &controller->workers, false, workers);
+    return workers;
 }
 
-/* The caller's to free. */
-static quiesce_worker *crew_of(const controller *controller) {
-    const process_group *process_group = &controller->workers;
-    quiesce_worker *crew = xcalloc(process_group->count + 1, sizeof *crew);
-    for (size_t i = 0; i < process_group->count; i++) {
-        const known *known = &process_group->list[i];
-        crew[i] =
-            (quiesce_worker){known->id, known->incarnation, known->address, is_alive(controller, process_group, known)};
-    }
-    return crew;
+/* Assignment of ranks in the cluster map that is to be decided. */
+static bool assign_ranks(controller *controller, cluster_map *map) {
+    cluster_map_process *workers = list_workers(controller);
+    size_t count = controller->workers.count;
+    bool changed = controller->options.own_ranks ? rank_assignment_own(map, workers, count)
+                                                 : rank_assignment_next(map, workers, count);
+    free(workers);
+    return changed;
 }
 
 /* `news`: only if that makes a difference now. */
 static void order_marks(controller *controller, bool news) {
     const cluster_map *map = batcher_map(controller->batcher);
-    quiesce_worker *workers = controller->options.pause_us == 0 ? NULL : crew_of(controller);
-    checkpointer_crew crew = {workers, workers == NULL ? 0 : controller->workers.count};
+    cluster_map_process *workers = controller->options.pause_us == 0 ? NULL : list_workers(controller);
+    quiesce_crew crew = {workers, workers == NULL ? 0 : controller->workers.count};
     if (!news || checkpointer_moves(&controller->checkpointer, map, crew))
         checkpointer_order(&controller->checkpointer, map, controller->batcher, crew, controller->now_us);
     free(workers);
@@ -268,10 +254,8 @@ static void on_swapped(void *argument, const metadata_store_answer *answer) {
     } else if (answer->status != MR_OK) {
         controller->looked = false; /* perhaps it was decided */
     } else {
-        size_t size = cluster_map_size(&controller->proposed, 0);
-        uint8_t *bytes = xmalloc(size);
-        writer writer = writer_of(bytes, size);
-        cluster_map_encode(&controller->proposed, 0, &writer);
+        size_t size;
+        uint8_t *bytes = cluster_map_write(&controller->proposed, 0, &size);
         adopt(controller, &(metadata_store_answer){MR_OK, answer->version, span_of(bytes, size)});
         free(bytes);
         hasten(controller);
@@ -280,11 +264,8 @@ static void on_swapped(void *argument, const metadata_store_answer *answer) {
 
 static void propose(controller *controller) {
     MR_ASSERT(!controller->asking && controller->proposed.number == controller->expected + 1);
-    size_t size = cluster_map_size(&controller->proposed, 0);
-    uint8_t *bytes = xmalloc(size);
-    writer writer = writer_of(bytes, size);
-    cluster_map_encode(&controller->proposed, 0, &writer);
-    MR_ASSERT(!writer.failed);
+    size_t size;
+    uint8_t *bytes = cluster_map_write(&controller->proposed, 0, &size);
     controller->asking = true;
     if (controller->options.on_propose != NULL)
         controller->options.on_propose(controller->options.context, &controller->proposed);
@@ -304,7 +285,7 @@ static bool loses(const controller *controller, const cluster_map *before) {
 /* The first cluster map of a generation. A controller that has just begun gives all known servers time to be heard; but
  * a slot may not begin on an absent server: one that never comes back would have the slot for ever. */
 static void begin(controller *controller) {
-    map_planner_server servers[CLUSTER_MAP_SERVERS_MAX];
+    cluster_map_process servers[CLUSTER_MAP_SERVERS_MAX];
     map_planner_facts facts = facts_of(controller, servers, true);
     size_t alive = 0;
     for (size_t i = 0; i < facts.server_count; i++) alive += servers[i].alive;
@@ -374,7 +355,7 @@ static bool is_over(const controller *controller, const cluster_map *map, const 
 }
 
 static void go_on(controller *controller, const cluster_map *map) {
-    map_planner_server servers[CLUSTER_MAP_SERVERS_MAX];
+    cluster_map_process servers[CLUSTER_MAP_SERVERS_MAX];
     map_planner_facts facts = facts_of(controller, servers, false);
     if (is_over(controller, map, &facts)) {
         begin(controller);
@@ -451,14 +432,11 @@ controller *controller_create(const controller_options *options, int64_t now_us)
     MR_ASSERT(options->send != NULL && options->store.ops != NULL && options->rng != NULL);
     MR_ASSERT(options->slot_count <= CLUSTER_MAP_SLOTS_MAX && options->rank_count <= CLUSTER_MAP_RANKS_MAX);
     MR_ASSERT(options->copies <= CLUSTER_MAP_COPIES_MAX && options->pause_us >= 0);
-    controller *controller = xcalloc(1, sizeof *controller);
-    controller->options = *options;
-    controller->now_us = now_us;
-    controller->servers.most = CLUSTER_MAP_SERVERS_MAX;
-    controller->tracker.terms = options->balance;
-    controller->checkpointer.exact = options->pause_us != 0;
-    controller->checkpointer.pause_us = options->pause_us;
-    controller->workers = (process_group){.watch = SLOT_MESSAGE_WORKER, .most = CLUSTER_MAP_RANKS_MAX};
+    controller *controller =
+        XNEW(struct controller, .options = *options, .now_us = now_us, .servers.most = CLUSTER_MAP_SERVERS_MAX,
+             .workers = {.watch = SLOT_MESSAGE_WORKER, .most = CLUSTER_MAP_RANKS_MAX},
+             .checkpointer = {.exact = options->pause_us != 0, .pause_us = options->pause_us},
+             .tracker.terms = options->balance);
     detector_options detector = {.interval_us = CONTROLLER_TICK_US, .suspect_us = CONTROLLER_SUSPECT_US};
     controller->detector = detector_create(&detector, now_us);
     batcher_host host = {.send = options->send,
@@ -475,7 +453,7 @@ void controller_destroy(controller *controller) {
     detector_destroy(controller->detector);
     batcher_destroy(controller->batcher);
     cluster_map_fini(&controller->proposed);
-    if (controller->ring != NULL) hash_ring_destroy(controller->ring);
+    hash_ring_destroy(controller->ring);
     free(controller->alive);
     free(controller->servers.list);
     free(controller->workers.list);
@@ -486,12 +464,12 @@ void controller_destroy(controller *controller) {
     free(controller);
 }
 
-static void check_process_group(const controller *controller, const process_group *process_group) {
-    MR_ASSERT(process_group->count <= process_group->most); /* 1 */
-    for (size_t i = 0; i < process_group->count; i++) {
-        const known *known = &process_group->list[i];
+static void check_process_group(const controller *controller, const process_group *group) {
+    MR_ASSERT(group->count <= group->most); /* 1 */
+    for (size_t i = 0; i < group->count; i++) {
+        const known *known = &group->list[i];
         MR_ASSERT(i == 0 || known[-1].id < known->id);                                       /* 1 */
-        MR_ASSERT(detector_watches(controller->detector, process_group->watch + known->id)); /* 1 */
+        MR_ASSERT(detector_watches(controller->detector, group->watch + known->id)); /* 1 */
     }
 }
 
@@ -551,10 +529,10 @@ void controller_tick(controller *controller, int64_t now_us) {
         controller_check(controller));
 }
 
-static void hint(controller *controller, const process_group *process_group, const char *address) {
-    for (size_t i = 0; i < process_group->count; i++)
-        if (strcmp(process_group->list[i].address, address) == 0)
-            detector_hint(controller->detector, process_group->watch + process_group->list[i].id, controller->now_us);
+static void hint(controller *controller, const process_group *group, const char *address) {
+    for (size_t i = 0; i < group->count; i++)
+        if (strcmp(group->list[i].address, address) == 0)
+            detector_hint(controller->detector, group->watch + group->list[i].id, controller->now_us);
 }
 
 void controller_broken(controller *controller, const char *address, int64_t now_us) {
@@ -594,7 +572,7 @@ void controller_restore(controller *controller) { controller->restoring = true; 
 
 bool controller_lost(controller *controller, uint32_t slot) {
     MR_ASSERT(slot < batcher_map(controller->batcher)->slot_count);
-    map_planner_server servers[CLUSTER_MAP_SERVERS_MAX];
+    cluster_map_process servers[CLUSTER_MAP_SERVERS_MAX];
     map_planner_facts facts = facts_of(controller, servers, false);
     return map_planner_is_lost(batcher_map(controller->batcher), &facts, slot);
 }

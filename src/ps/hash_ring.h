@@ -28,7 +28,7 @@ typedef struct hash_ring hash_ring;
 
 /* MR_INVALID: an id twice, or no such weight; MR_TOO_LARGE: too many servers. */
 MR_MUST mr_status hash_ring_create(const hash_ring_server *servers, size_t count, hash_ring **out);
-void hash_ring_destroy(hash_ring *ring);
+void hash_ring_destroy(hash_ring *ring); /* NULL: no-op */
 
 /* The first `most` distinct servers for a slot, or all there are; returns how many. */
 size_t hash_ring_owners(const hash_ring *ring, uint64_t slot, uint64_t *ids, size_t most);

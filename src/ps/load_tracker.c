@@ -41,7 +41,6 @@ void load_tracker_tick(load_tracker *tracker, int64_t now_us) {
 
 typedef struct scene {
     balancer_server *servers; /* owned, as all */
-    uint32_t *ids;
     size_t server_count;
     balancer_slot *slots;
     size_t slot_count;
@@ -50,7 +49,7 @@ typedef struct scene {
 
 static size_t index_of(const scene *scene, uint32_t id) {
     size_t at = 0;
-    while (at < scene->server_count && scene->ids[at] != id) at++;
+    while (at < scene->server_count && scene->servers[at].id != id) at++;
     return at;
 }
 
@@ -58,13 +57,11 @@ static void scene_init(scene *scene, const load_tracker *tracker, const cluster_
                        const map_planner_facts *facts, int64_t now_us) {
     MR_ASSERT(tracker->slot_count == map->slot_count && tracker->slots != NULL);
     *scene = (struct scene){.servers = xcalloc(facts->server_count + 1, sizeof *scene->servers),
-                            .ids = xcalloc(facts->server_count + 1, sizeof *scene->ids),
                             .slots = xcalloc(map->slot_count + 1, sizeof *scene->slots)};
     for (size_t i = 0; i < facts->server_count; i++) {
-        const map_planner_server *server = &facts->servers[i];
-        if (!server->alive || server->leaves || server->doubted) continue;
-        scene->ids[scene->server_count] = server->id;
-        scene->servers[scene->server_count++] = (balancer_server){server->id, 1};
+        const cluster_map_process *server = &facts->servers[i];
+        if (server->alive && !server->leaves && !server->doubted)
+            scene->servers[scene->server_count++] = (balancer_server){server->id, 1};
     }
     for (uint32_t i = 0; i < map->slot_count; i++) {
         const cluster_map_slot *slot = &map->slots[i];
@@ -79,7 +76,6 @@ static void scene_init(scene *scene, const load_tracker *tracker, const cluster_
 
 static void scene_fini(scene *scene) {
     free(scene->servers);
-    free(scene->ids);
     free(scene->slots);
 }
 
@@ -117,7 +113,8 @@ static size_t wish_moves(load_tracker *tracker, scene *scene, const cluster_map 
     size_t count = balancer_decide(scene->slots, scene->slot_count, scene->servers, scene->server_count, moves,
                                    LOAD_TRACKER_WISHES_MAX / 2);
     for (size_t i = 0; i < count; i++) {
-        wishes[i] = (map_planner_wish){moves[i].slot, 1 + scene->ids[moves[i].to], map->slots[moves[i].slot].more};
+        uint32_t home = 1 + (uint32_t)scene->servers[moves[i].to].id;
+        wishes[i] = (map_planner_wish){moves[i].slot, home, map->slots[moves[i].slot].more};
         tracker->slots[moves[i].slot].rest_us = now_us + LOAD_TRACKER_RESTS * tracker->terms.decide_us;
     }
     return count;

@@ -17,7 +17,7 @@ enum { SERVERS = 4, SLOTS = 12 };
 typedef struct world {
     load_tracker tracker;
     cluster_map map;
-    map_planner_server servers[SERVERS];
+    cluster_map_process servers[SERVERS];
     map_planner_facts facts;
     map_planner_wish wishes[LOAD_TRACKER_WISHES_MAX];
     int64_t now_us;
@@ -30,7 +30,7 @@ static void start(world *world) {
     world->map.slots = xcalloc(SLOTS, sizeof *world->map.slots);
     for (size_t i = 0; i < SLOTS; i++)
         world->map.slots[i] = (cluster_map_slot){.epoch = 3, .count = 2, .chain = {{0, 10, 1}, {1, 11, 1}}};
-    for (uint32_t i = 0; i < SERVERS; i++) world->servers[i] = (map_planner_server){.id = i, .alive = true};
+    for (uint32_t i = 0; i < SERVERS; i++) world->servers[i] = (cluster_map_process){.id = i, .alive = true};
     world->facts = (map_planner_facts){.servers = world->servers, .server_count = SERVERS};
 }
 

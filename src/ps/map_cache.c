@@ -5,21 +5,22 @@
 
 #include "base/alloc.h"
 #include "base/assert.h"
+#include "base/list.h"
 
 struct map_cache_page {
     cluster_map map;
     size_t followers;
-    map_cache_page *before, *after;
+    list of_cache;
 };
 
 struct map_cache {
     size_t refs, count;
-    map_cache_page *pages; /* owned */
+    list pages; /* owned */
 };
 
 map_cache *map_cache_create(void) {
-    map_cache *cache = xcalloc(1, sizeof *cache);
-    cache->refs = 1;
+    map_cache *cache = XNEW(map_cache, .refs = 1);
+    list_init(&cache->pages);
     return cache;
 }
 
@@ -36,11 +37,8 @@ void map_cache_unref(map_cache *cache) {
 }
 
 map_cache_page *map_cache_open(map_cache *cache) {
-    map_cache_page *page = xcalloc(1, sizeof *page);
-    page->followers = 1;
-    page->after = cache->pages;
-    if (page->after != NULL) page->after->before = page;
-    cache->pages = page;
+    map_cache_page *page = XNEW(map_cache_page, .followers = 1);
+    list_push_front(&cache->pages, &page->of_cache);
     cache->count++;
     return page;
 }
@@ -48,9 +46,7 @@ map_cache_page *map_cache_open(map_cache *cache) {
 void map_cache_close(map_cache *cache, map_cache_page *page) {
     MR_ASSERT(page->followers > 0 && cache->count > 0);
     if (--page->followers != 0) return;
-    if (page->after != NULL) page->after->before = page->before;
-    if (page->before != NULL) page->before->after = page->after;
-    if (cache->pages == page) cache->pages = page->after;
+    list_remove(&page->of_cache);
     cache->count--;
     cluster_map_fini(&page->map);
     free(page);
@@ -63,9 +59,11 @@ size_t map_cache_count(const map_cache *cache) { return cache->count; }
 static map_cache_page *find(const map_cache *cache, const cluster_map *known, span bytes) {
     uint64_t number, generation;
     if (!cluster_map_peek(bytes, &number, &generation) || number <= known->number) return NULL;
-    map_cache_page *page = cache->pages;
-    while (page != NULL && (page->map.number != number || page->map.generation != generation)) page = page->after;
-    return page;
+    list_for_each (at, &cache->pages) {
+        map_cache_page *page = container_of(at, map_cache_page, of_cache);
+        if (page->map.number == number && page->map.generation == generation) return page;
+    }
+    return NULL;
 }
 
 mr_status map_cache_follow(map_cache *cache, map_cache_page **page, span bytes) {

@@ -9,26 +9,18 @@
 #include "base/binary_search.h"
 #include "base/mutation.h"
 
-typedef struct draft { /* what is the same for all slots of a plan */
-    const map_planner_facts *facts;
-    uint64_t *alive; /* ids, sorted */
-    size_t alive_count, copies;
-} draft;
-
-static const map_planner_server *find(const map_planner_facts *facts, uint32_t id) {
-    size_t at =
-        binary_search_first(&id, facts->servers, facts->server_count, sizeof *facts->servers, binary_search_u32);
-    return at < facts->server_count && facts->servers[at].id == id ? &facts->servers[at] : NULL;
+static const cluster_map_process *find(const map_planner_facts *facts, uint32_t id) {
+    return binary_search_find(&id, facts->servers, facts->server_count, sizeof *facts->servers, binary_search_u32);
 }
 
 static uint64_t incarnation_of(const map_planner_facts *facts, uint32_t id) { /* it is one of them */
-    const map_planner_server *server = find(facts, id);
+    const cluster_map_process *server = find(facts, id);
     MR_ASSERT(server != NULL);
     return server->incarnation;
 }
 
 static bool is_alive(const map_planner_facts *facts, uint32_t id, uint64_t incarnation) {
-    const map_planner_server *server = find(facts, id);
+    const cluster_map_process *server = find(facts, id);
     return server != NULL && server->alive && server->incarnation == incarnation;
 }
 
@@ -36,30 +28,18 @@ static bool is_sure(const map_planner_facts *facts, uint32_t id, uint64_t incarn
     return is_alive(facts, id, incarnation) && !find(facts, id)->doubted;
 }
 
-static void draft_init(draft *draft, const map_planner_facts *facts, size_t copies) {
-    *draft = (struct draft){.facts = facts, .copies = copies};
-    draft->alive = xcalloc(facts->server_count + 1, sizeof *draft->alive);
-    for (size_t i = 0; i < facts->server_count; i++)
-        if (facts->servers[i].alive && !facts->servers[i].leaves)
-            draft->alive[draft->alive_count++] = facts->servers[i].id;
-}
-
-static void draft_fini(draft *draft) { free(draft->alive); }
-
-static size_t target_of(const draft *draft, uint32_t index, const cluster_map_slot *slot, uint64_t *ids) {
-    const map_planner_facts *facts = draft->facts;
+static size_t target_of(const map_planner_facts *facts, uint8_t copies, uint32_t index, const cluster_map_slot *slot,
+                        uint64_t *ids) {
     slot_placement_pin home = {.slot = index, .count = 1, .servers = {slot->home - 1}};
     bool moved = slot->home != 0 && slot_placement_find(facts->pins, facts->pin_count, index) == NULL;
-    return slot_placement_target(facts->ring, moved ? &home : facts->pins, moved ? 1 : facts->pin_count, draft->alive,
-                                 draft->alive_count, index, map_planner_copies(draft->copies, slot->more), ids);
+    return slot_placement_target(facts->ring, moved ? &home : facts->pins, moved ? 1 : facts->pin_count, facts->staying,
+                                 facts->staying_count, index, map_planner_copies(copies, slot->more), ids);
 }
 
 /* ---- The first cluster map. */
 
 void map_planner_first(const map_planner_facts *facts, uint64_t number, uint64_t generation, cluster_map *out) {
-    draft draft;
     MR_ASSERT(number != 0 && out->slot_count <= CLUSTER_MAP_SLOTS_MAX && out->slots != NULL);
-    draft_init(&draft, facts, out->copies);
     out->number = out->birth = number;
     out->generation = generation;
     for (size_t i = 0; i < facts->server_count; i++)
@@ -68,11 +48,10 @@ void map_planner_first(const map_planner_facts *facts, uint64_t number, uint64_t
         uint64_t ids[SLOT_PLACEMENT_COPIES_MAX];
         cluster_map_slot *slot = &out->slots[i];
         *slot = (cluster_map_slot){.epoch = number};
-        slot->count = (uint8_t)target_of(&draft, i, slot, ids);
+        slot->count = (uint8_t)target_of(facts, out->copies, i, slot, ids);
         for (size_t k = 0; k < slot->count; k++)
             slot->chain[k] = (cluster_map_member){(uint32_t)ids[k], incarnation_of(facts, (uint32_t)ids[k]), number};
     }
-    draft_fini(&draft);
 }
 
 /* ---- The next one. */
@@ -140,14 +119,18 @@ static bool put_in_order(cluster_map_slot *slot, const uint64_t *target, size_t 
     return changed;
 }
 
+static bool has(const cluster_map_slot *slot, uint64_t server) {
+    for (size_t i = 0; i < slot->count; i++)
+        if (slot->chain[i].server == server) return true;
+    return false;
+}
+
 /* A ring without the rules above: it puts every server of the target into the chain. */
 static bool obey_ring(cluster_map_slot *slot, const map_planner_facts *facts, const uint64_t *target, size_t count,
                       uint64_t number) {
     bool changed = false;
     for (size_t i = 0; i < count && slot->count < CLUSTER_MAP_COPIES_MAX; i++) {
-        size_t at = 0;
-        while (at < slot->count && slot->chain[at].server != target[i]) at++;
-        if (at < slot->count) continue;
+        if (has(slot, target[i])) continue;
         uint32_t id = (uint32_t)target[i];
         slot->chain[slot->count++] = (cluster_map_member){id, incarnation_of(facts, id), number};
         changed = true;
@@ -156,36 +139,36 @@ static bool obey_ring(cluster_map_slot *slot, const map_planner_facts *facts, co
 }
 
 /* A suspicion never takes the last living copy: if all seem to be gone, or may be, nothing changes. */
-static bool map_planner_slot(const draft *draft, uint32_t index, cluster_map_slot *slot, uint64_t number) {
-    if (!has_sure(slot, draft->facts, SIZE_MAX) && !MUTATED("no-keep")) return false;
+static bool plan_slot(const map_planner_facts *facts, cluster_map *map, uint32_t index) {
+    cluster_map_slot *slot = &map->slots[index];
+    if (!has_sure(slot, facts, SIZE_MAX) && !MUTATED("no-keep")) return false;
     uint64_t target[SLOT_PLACEMENT_COPIES_MAX];
-    size_t count = target_of(draft, index, slot, target);
+    size_t count = target_of(facts, map->copies, index, slot, target);
     if (count == 0) return false; /* all leave: nowhere to go */
-    bool changed = take_out_dead(slot, draft->facts);
-    changed = open_gate(slot, draft->facts, &draft->facts->gates[index], number) || changed;
-    if (MUTATED("no-keep")) changed = obey_ring(slot, draft->facts, target, count, number) || changed;
-    changed = take_out_extra(slot, draft->facts, target, count) || changed;
+    bool changed = take_out_dead(slot, facts);
+    changed = open_gate(slot, facts, &facts->gates[index], map->number) || changed;
+    if (MUTATED("no-keep")) changed = obey_ring(slot, facts, target, count, map->number) || changed;
+    changed = take_out_extra(slot, facts, target, count) || changed;
     changed = put_in_order(slot, target, count) || changed;
     MR_ASSERT(slot->count > 0 || MUTATED("no-keep")); /* the last member that lives stays */
-    if (changed) slot->epoch = number;
+    if (changed) slot->epoch = map->number;
     return changed;
 }
 
-static void order_join(const draft *draft, uint32_t index, const cluster_map_slot *slot, map_planner_join *joins,
+static void order_join(const map_planner_facts *facts, const cluster_map *map, uint32_t index, map_planner_join *joins,
                        size_t *count) {
+    const cluster_map_slot *slot = &map->slots[index];
     uint64_t target[SLOT_PLACEMENT_COPIES_MAX];
-    size_t wanted = target_of(draft, index, slot, target);
-    const map_planner_gate *gate = &draft->facts->gates[index];
-    if (slot->count == 0 || slot->count == CLUSTER_MAP_COPIES_MAX || gate->epoch == slot->epoch) return;
+    size_t wanted = target_of(facts, map->copies, index, slot, target);
+    if (slot->count == 0 || slot->count == CLUSTER_MAP_COPIES_MAX || facts->gates[index].epoch == slot->epoch)
+        return;
     for (size_t i = 0; i < wanted; i++) {
-        size_t at = 0;
-        while (at < slot->count && slot->chain[at].server != target[i]) at++;
-        if (at < slot->count) continue;
+        if (has(slot, target[i])) continue;
         joins[(*count)++] = (map_planner_join){.slot = index,
                                                .tail = slot->chain[slot->count - 1].server,
                                                .server = (uint32_t)target[i],
                                                .epoch = slot->epoch,
-                                               .incarnation = incarnation_of(draft->facts, (uint32_t)target[i])};
+                                               .incarnation = incarnation_of(facts, (uint32_t)target[i])};
         return;
     }
 }
@@ -193,7 +176,7 @@ static void order_join(const draft *draft, uint32_t index, const cluster_map_slo
 static bool put_servers(const map_planner_facts *facts, cluster_map *out) {
     bool changed = false;
     for (size_t i = 0; i < facts->server_count; i++) {
-        const map_planner_server *server = &facts->servers[i];
+        const cluster_map_process *server = &facts->servers[i];
         const cluster_map_server *there = cluster_map_find(out, server->id);
         if (there != NULL && there->incarnation >= server->incarnation) continue;
         cluster_map_put_server(out, server->id, server->incarnation, server->address);
@@ -221,7 +204,7 @@ bool map_planner_is_lost(const cluster_map *map, const map_planner_facts *facts,
     MR_ASSERT(slot < map->slot_count);
     const cluster_map_slot *chain = &map->slots[slot];
     for (size_t i = 0; i < chain->count; i++) {
-        const map_planner_server *server = find(facts, chain->chain[i].server);
+        const cluster_map_process *server = find(facts, chain->chain[i].server);
         if (server == NULL || server->incarnation <= chain->chain[i].incarnation) return false;
     }
     return true;
@@ -229,17 +212,13 @@ bool map_planner_is_lost(const cluster_map *map, const map_planner_facts *facts,
 
 bool map_planner_next(const cluster_map *map, const map_planner_facts *facts, struct cluster_map *out,
                       map_planner_join *joins, size_t *join_count) {
-    draft draft;
     MR_ASSERT(facts->gates != NULL && map->number != 0);
-    draft_init(&draft, facts, map->copies);
     cluster_map_copy(out, map);
     out->number = map->number + 1;
     *join_count = 0;
     bool changed = put_servers(facts, out);
     changed = grant(facts, out) || changed;
-    for (uint32_t i = 0; i < out->slot_count; i++)
-        changed = map_planner_slot(&draft, i, &out->slots[i], out->number) || changed;
-    for (uint32_t i = 0; !changed && i < map->slot_count; i++) order_join(&draft, i, &map->slots[i], joins, join_count);
-    draft_fini(&draft);
+    for (uint32_t i = 0; i < out->slot_count; i++) changed = plan_slot(facts, out, i) || changed;
+    for (uint32_t i = 0; !changed && i < map->slot_count; i++) order_join(facts, map, i, joins, join_count);
     return changed;
 }

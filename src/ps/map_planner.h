@@ -25,15 +25,6 @@
 #include "ps/cluster_map.h"
 #include "ps/slot_placement.h"
 
-typedef struct map_planner_server { /* sorted by id */
-    uint32_t id;
-    uint64_t incarnation;
-    const char *address;
-    bool alive;
-    bool leaves;  /* it drains: its slots move elsewhere, and it keeps each until then */
-    bool doubted; /* presumed alive; but a link to it broke, and it was not heard since */
-} map_planner_server;
-
 typedef struct map_planner_gate { /* last report of the tail of a slot; epoch 0: none */
     uint64_t epoch, incarnation;
     uint32_t server;
@@ -47,10 +38,12 @@ typedef struct map_planner_wish { /* of the balancer */
 } map_planner_wish;
 
 typedef struct map_planner_facts { /* all borrowed */
-    const map_planner_server *servers;
+    const cluster_map_process *servers;
     size_t server_count;
+    const uint64_t *staying; /* ids of the servers that are alive and do not leave, sorted */
+    size_t staying_count;
     const map_planner_gate *gates; /* by slot */
-    const hash_ring *ring;         /* of the servers that are alive and stay */
+    const hash_ring *ring;         /* of those that stay */
     const slot_placement_pin *pins;
     size_t pin_count;
     const map_planner_wish *wishes; /* slots that should lie elsewhere from now on */

@@ -15,10 +15,11 @@
 enum { SERVERS = 5, SLOTS = 40 };
 
 typedef struct world {
-    map_planner_server servers[SERVERS];
+    cluster_map_process servers[SERVERS];
     map_planner_gate gates[SLOTS];
     slot_placement_pin pins[1];
     map_planner_facts facts;
+    uint64_t staying[SERVERS];
     hash_ring *ring;
     cluster_map map, next;
     map_planner_join joins[SLOTS];
@@ -29,17 +30,21 @@ static void make_ring(world *world) {
     hash_ring_server members[SERVERS];
     size_t count = 0;
     for (size_t i = 0; i < SERVERS; i++)
-        if (world->servers[i].alive && !world->servers[i].leaves)
+        if (world->servers[i].alive && !world->servers[i].leaves) {
+            world->staying[count] = world->servers[i].id;
             members[count++] = (hash_ring_server){world->servers[i].id, 1};
+        }
     if (world->ring != NULL) hash_ring_destroy(world->ring);
     assert_int_equal(hash_ring_create(members, count, &world->ring), MR_OK);
     world->facts.ring = world->ring;
+    world->facts.staying = world->staying;
+    world->facts.staying_count = count;
 }
 
 static int setup(void **state) {
     world *world = xcalloc(1, sizeof *world);
     for (uint32_t i = 0; i < SERVERS; i++)
-        world->servers[i] = (map_planner_server){i, 10 + i, "somewhere", true, false, false};
+        world->servers[i] = (cluster_map_process){i, 10 + i, "somewhere", true, false, false};
     world->facts = (map_planner_facts){.servers = world->servers, .server_count = SERVERS, .gates = world->gates};
     make_ring(world);
     world->map = (cluster_map){.copies = 3, .rank_count = 2, .slot_count = SLOTS};

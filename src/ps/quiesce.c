@@ -20,13 +20,14 @@ void quiesce_begin(quiesce *quiesce, uint64_t number, const cluster_map *map) {
     quiesce->ranks = xcalloc(map->rank_count + 1, sizeof *quiesce->ranks);
 }
 
-void quiesce_tell(const quiesce *quiesce, batcher *batcher, const quiesce_worker *workers, size_t count, bool over) {
+void quiesce_tell(const quiesce *quiesce, batcher *batcher, quiesce_crew crew, bool over) {
     slot_message message = {.kind = SLOT_MESSAGE_PAUSE,
                             .status = over ? SLOT_MESSAGE_GONE : SLOT_MESSAGE_OK,
                             .name = quiesce->number,
                             .lsn = quiesce->floor};
-    for (size_t i = 0; i < count && quiesce->number != 0; i++)
-        if (workers[i].alive && workers[i].address[0] != '\0') batcher_add(batcher, workers[i].address, &message);
+    for (size_t i = 0; i < crew.count && quiesce->number != 0; i++)
+        if (crew.workers[i].alive && crew.workers[i].address[0] != '\0')
+            batcher_add(batcher, crew.workers[i].address, &message);
 }
 
 /* Steps that everybody has to have ended before the last one can. */
@@ -54,18 +55,17 @@ void quiesce_press(quiesce *quiesce) {
     if (quiesce->latest > quiesce->floor + 1) quiesce->floor = quiesce->latest - 1;
 }
 
-static bool is_here(const cluster_map_rank *rank, const quiesce_worker *workers, size_t count) {
-    if (rank->since == 0) return false;
-    size_t at = binary_search_first(&rank->worker, workers, count, sizeof *workers, binary_search_u32);
-    return at < count && workers[at].id == rank->worker && workers[at].alive &&
-           workers[at].incarnation == rank->incarnation;
+static bool is_here(const cluster_map_rank *rank, quiesce_crew crew) {
+    const cluster_map_process *worker =
+        binary_search_find(&rank->worker, crew.workers, crew.count, sizeof *crew.workers, binary_search_u32);
+    return rank->since != 0 && worker != NULL && worker->alive && worker->incarnation == rank->incarnation;
 }
 
-bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, const quiesce_worker *workers, size_t count) {
+bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_crew crew) {
     if (quiesce->number == 0 || map->rank_count != quiesce->rank_count) return false;
     for (uint32_t i = 0; i < map->rank_count; i++) {
         const quiesce_rank *rank = &quiesce->ranks[i];
-        if (!is_here(&map->ranks[i], workers, count)) continue;
+        if (!is_here(&map->ranks[i], crew)) continue;
         if (rank->term != map->ranks[i].since || !rank->still || rank->step < quiesce->floor) return false;
     }
     return true;

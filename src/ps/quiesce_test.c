@@ -13,7 +13,7 @@ enum { RANKS = 3 };
 typedef struct world {
     cluster_map_rank ranks[RANKS];
     cluster_map map;
-    quiesce_worker workers[2];
+    cluster_map_process workers[2];
     quiesce quiesce;
 } world;
 
@@ -22,12 +22,14 @@ static void start(world *world, consistency_kind kind, uint32_t bound) {
     *world = (struct world){
         .ranks = {{.worker = 4, .incarnation = 1, .since = 10}, {.worker = 6, .incarnation = 2, .since = 11}},
         .map = {.rank_count = RANKS, .consistency = {kind, bound}},
-        .workers = {{4, 1, "w4", true}, {6, 2, "w6", true}}};
+        .workers = {{4, 1, "w4", true, false, false}, {6, 2, "w6", true, false, false}}};
     world->map.ranks = world->ranks;
     quiesce_begin(&world->quiesce, 8, &world->map);
 }
 
-static bool is_still(const world *world) { return quiesce_is_still(&world->quiesce, &world->map, world->workers, 2); }
+static bool is_still(const world *world) {
+    return quiesce_is_still(&world->quiesce, &world->map, (quiesce_crew){world->workers, 2});
+}
 
 static void hear(world *world, uint32_t rank, uint64_t term, uint64_t step, bool still) {
     uint64_t above;
@@ -51,7 +53,7 @@ static void all_who_are_here_are_waited_for(void **state) {
     assert_false(is_still(&world));
     world.workers[1].alive = false; /* who is gone is not waited for */
     assert_true(is_still(&world));
-    world.workers[1] = (quiesce_worker){6, 3, "w6", true}; /* nor one that was replaced */
+    world.workers[1] = (cluster_map_process){6, 3, "w6", true, false, false}; /* nor one that was replaced */
     assert_true(is_still(&world));
     world.map.rank_count = 2;
     assert_false(is_still(&world));

@@ -54,7 +54,7 @@ void rank_move(rank *rank, const shared_bytes *bytes, span to) {
 }
 
 /* A query without a shared buffer is copied. */
-static rank_lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes) {
+void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes, rank_pull_kind kind) {
     MR_ASSERT(rank->ready && slot < rank->slot_count && rank->lanes[slot].known);
     rank_lane *lane = &rank->lanes[slot];
     rank_set_pull(rank, lane, PULL_NONE);
@@ -62,24 +62,10 @@ static rank_lane *begin_pull(rank *rank, uint32_t slot, uint64_t step, span quer
     if (query.size != 0) lane->query_bytes = bytes == NULL ? shared_bytes_copy(query) : shared_bytes_ref(bytes);
     if (query.size != 0 && bytes == NULL) lane->query = shared_bytes_bytes(lane->query_bytes);
     lane->step = step;
-    lane->fresh = false;
-    lane->behind = 0;
+    lane->fresh = kind == RANK_PULL_FRESH;
+    lane->behind = kind == RANK_PULL_BEHIND ? lane->last : 0;
     lane->request = (rank->term << 24) + ++rank->requests;
     MR_ASSERT(lane->pull == PULL_NONE && (lane->query_bytes == NULL) == (query.size == 0));
-    return lane;
-}
-
-void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes) {
-    rank_start_pull(rank, begin_pull(rank, slot, step, query, bytes));
-}
-void rank_pull_behind(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes) {
-    rank_lane *lane = begin_pull(rank, slot, step, query, bytes);
-    lane->behind = lane->last;
-    rank_start_pull(rank, lane);
-}
-void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes) {
-    rank_lane *lane = begin_pull(rank, slot, step, query, bytes);
-    lane->fresh = true;
     rank_start_pull(rank, lane);
 }
 
@@ -262,9 +248,7 @@ static void on_map(void *context, const cluster_map *map) {
 rank *rank_create(const rank_options *options) {
     MR_ASSERT(options->rank < CLUSTER_MAP_RANKS_MAX && options->send != NULL && options->on_ready != NULL);
     MR_ASSERT(strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    rank *rank = xcalloc(1, sizeof *rank);
-    rank->options = *options;
-    strncpy(rank->controller, options->controller, sizeof rank->controller - 1);
+    rank *rank = XNEW(struct rank, .options = *options, .next_tick_us = CLOCK_NEVER_US);
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
                          .send_pieces = options->send_pieces,
@@ -273,7 +257,6 @@ rank *rank_create(const rank_options *options) {
                          .context = rank,
                          .cache = options->cache};
     rank->batcher = batcher_create(&host, SLOT_MESSAGE_RANK | options->rank, options->address);
-    rank->next_tick_us = CLOCK_NEVER_US;
     return rank;
 }
 
@@ -301,7 +284,7 @@ int64_t rank_next_us(const rank *rank) { return rank->next_tick_us; }
 /* The controller is asked periodically: the known servers may be gone. */
 void rank_tick(rank *rank, int64_t now_us) {
     rank->next_tick_us = now_us + RANK_TICK_US;
-    batcher_add(rank->batcher, rank->controller, NULL);
+    batcher_add(rank->batcher, rank->options.controller, NULL);
     rank_ask_again(rank);
     batcher_flush(rank->batcher);
     CHECK_INVARIANTS(rank->touch_count, rank_check(rank));

@@ -50,7 +50,7 @@ typedef enum rank_spread {
 
 typedef struct rank_options {
     uint32_t rank;
-    const char *address, *controller; /* copied */
+    const char *address, *controller; /* address: copied; controller: borrowed for its life */
     /* The slots that it pushes to and pulls from, borrowed for its life; NULL: all. It contacts no other: a rank that
      * trains a part of a large table talks to the servers of that part. Outside ASP every rank sends its end-of-step to
      * all slots. */
@@ -104,21 +104,24 @@ MR_MUST mr_status rank_push_pieces(rank *rank, uint32_t slot, uint64_t name, spa
 /* The tail in this shared buffer lies at `to` now, for the case that it is sent again. Earlier messages have left the
  * rank. */
 void rank_move(rank *rank, const shared_bytes *bytes, span to);
+typedef enum rank_pull_kind {
+    RANK_PULL_ACKNOWLEDGED, /* the answer includes all acknowledged pushes of this rank to the slot */
+    /* It includes all earlier ones: they need not be acknowledged, so both can go at once. A pull that arrives before
+     * its push waits at the server. Not of BSP, where versions say it. */
+    RANK_PULL_BEHIND,
+    /* It includes all pushes of all ranks that were acknowledged before the pull: it goes down the chain. Not of BSP,
+     * where versions are exact. */
+    RANK_PULL_FRESH
+} rank_pull_kind;
+
 /* One pull at a time per slot; a newer one replaces it. `step`: of a slot with rounds the version, else the step that
  * all ranks must have ended (consistency_needs). The shared buffer of the query is held until the answer; NULL: the
  * query is copied. */
-void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes);
-/* The same, and the answer includes all earlier pushes of this rank to the slot: they need not be acknowledged, so both
- * can go at once. A pull that arrives before its push waits at the server. Not of BSP, where versions say it. */
-void rank_pull_behind(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes);
+void rank_pull(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes, rank_pull_kind kind);
 
 /* Sets the priority of a slot, 0 at first: from now on waiting requests of this rank for the slot go before those for
  * slots of a lower priority. Requests for one slot stay in order. */
 void rank_prefer(rank *rank, uint32_t slot, uint8_t priority);
-
-/* The answer includes all pushes of all ranks that were acknowledged before the pull: it goes down the chain. Not of
- * BSP, where versions are exact. */
-void rank_pull_fresh(rank *rank, uint32_t slot, uint64_t step, span query, shared_bytes *bytes);
 
 /* Of BSP: REPLICA_LOG_JOIN or REPLICA_LOG_LEAVE, one at a time; a newer one replaces it. The last member cannot leave.
  * */

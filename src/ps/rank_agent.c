@@ -13,7 +13,6 @@
 
 struct rank_agent {
     rank_agent_options options;
-    char controller[SLOT_MESSAGE_ADDRESS_MAX];
     batcher *batcher;
     uint64_t incarnation;    /* 0: none yet */
     int64_t next_us, now_us; /* now_us: of the last tick */
@@ -73,7 +72,7 @@ static bool tell_ranks(rank_agent *agent) {
         if (agent->terms[i] == 0) continue;
         bool still = agent->options.stands(agent->options.context, i, &step);
         all = all && still && quiesce_client_holds(&agent->quiesce, step);
-        batcher_add(agent->batcher, agent->controller,
+        batcher_add(agent->batcher, agent->options.controller,
                     &(slot_message){.kind = SLOT_MESSAGE_PAUSED,
                                     .status = still ? SLOT_MESSAGE_OK : SLOT_MESSAGE_LATER,
                                     .rank = i,
@@ -91,7 +90,7 @@ static void take_pause(rank_agent *agent, const slot_message *message) {
     else if (quiesce_client_take(&agent->quiesce, message->name, message->lsn, agent->now_us))
         agent->said = tell_ranks(agent);
     else
-        batcher_add(agent->batcher, agent->controller,
+        batcher_add(agent->batcher, agent->options.controller,
                     &(struct slot_message){.kind = SLOT_MESSAGE_PAUSED,
                                            .status = SLOT_MESSAGE_GONE,
                                            .name = message->name,
@@ -129,9 +128,7 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
 rank_agent *rank_agent_create(const rank_agent_options *options) {
     MR_ASSERT(options->worker < SLOT_MESSAGE_RANK && options->on_begin != NULL && options->on_end != NULL);
     MR_ASSERT(strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    rank_agent *agent = xcalloc(1, sizeof *agent);
-    agent->options = *options;
-    strncpy(agent->controller, options->controller, sizeof agent->controller - 1);
+    rank_agent *agent = XNEW(rank_agent, .options = *options, .next_us = CLOCK_NEVER_US);
     batcher_host host = {.send = options->send,
                          .send_context = options->context,
                          .on_map = on_map,
@@ -139,7 +136,6 @@ rank_agent *rank_agent_create(const rank_agent_options *options) {
                          .context = agent,
                          .cache = options->cache};
     agent->batcher = batcher_create(&host, SLOT_MESSAGE_WORKER | options->worker, options->address);
-    agent->next_us = CLOCK_NEVER_US;
     return agent;
 }
 
@@ -168,7 +164,7 @@ void rank_agent_tick(rank_agent *agent, int64_t now_us) {
     agent->now_us = now_us;
     quiesce_client_tick(&agent->quiesce, now_us);
     rank_agent_say(agent);
-    batcher_add(agent->batcher, agent->controller, NULL);
+    batcher_add(agent->batcher, agent->options.controller, NULL);
     batcher_flush(agent->batcher);
     CHECK_INVARIANTS(agent->rank_count, rank_agent_check(agent));
 }

@@ -23,7 +23,7 @@
 
 typedef struct rank_agent_options {
     uint32_t worker;
-    const char *address, *controller; /* copied */
+    const char *address, *controller; /* address: copied; controller: borrowed for its life */
     void (*send)(void *context, const char *address, span bytes);
     void (*on_begin)(void *context, uint32_t rank, uint64_t term);
     void (*on_end)(void *context, uint32_t rank);

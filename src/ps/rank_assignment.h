@@ -16,16 +16,12 @@
 #pragma once
 #include "ps/cluster_map.h"
 
-typedef struct rank_assignment_worker { /* sorted by id */
-    uint32_t id;
-    uint64_t incarnation;
-    bool alive;
-} rank_assignment_worker;
+/* A worker that is not alive, or doubted, is not connected. */
 
 /* Changes the workers of ranks in the cluster map, whose number is that of the one to decide. False: nothing changed.
  */
-bool rank_assignment_next(cluster_map *map, const rank_assignment_worker *workers, size_t count);
+bool rank_assignment_next(cluster_map *map, const cluster_map_process *workers, size_t count);
 
 /* The same where the program of a worker computes one rank: each rank is held by the worker of its number only; a
  * missing worker is waited for. */
-bool rank_assignment_own(cluster_map *map, const rank_assignment_worker *workers, size_t count);
+bool rank_assignment_own(cluster_map *map, const cluster_map_process *workers, size_t count);

@@ -16,13 +16,14 @@ enum { WORKERS_MAX = 12 };
 
 typedef struct world {
     cluster_map map;
-    rank_assignment_worker workers[WORKERS_MAX];
+    cluster_map_process workers[WORKERS_MAX];
     size_t count;
 } world;
 
 static void start(world *world, uint32_t ranks, uint32_t workers) {
     *world = (struct world){.map = {.number = 1, .rank_count = ranks}, .count = workers};
-    for (uint32_t i = 0; i < workers; i++) world->workers[i] = (rank_assignment_worker){i, 10 + i, true};
+    for (uint32_t i = 0; i < workers; i++)
+        world->workers[i] = (cluster_map_process){.id = i, .incarnation = 10 + i, .alive = true};
 }
 
 static bool next(world *world) {
@@ -55,7 +56,7 @@ static void a_rank_whose_process_is_gone_is_played_by_another(void **state) {
     world.workers[0].alive = false;
     assert_true(next(&world));
     assert_int_equal(holder(&world, 0), 2); /* now one plays two */
-    world.workers[1] = (rank_assignment_worker){1, 21, true};
+    world.workers[1] = (cluster_map_process){.id = 1, .incarnation = 21, .alive = true};
     assert_true(next(&world)); /* who comes gets one of them: not its own, which another plays alone */
     assert_true(holder(&world, 1) == 3 && holder(&world, 2) == 1 && holder(&world, 0) == 2);
     world.workers[3].incarnation = 33; /* another process: its rank is its own again */
@@ -88,7 +89,7 @@ static void check(const world *world, const cluster_map_rank *before) {
         const cluster_map_rank *now = &world->map.ranks[i];
         assert_true(world->workers[now->worker].alive && world->workers[now->worker].incarnation == now->incarnation);
         plays[now->worker]++;
-        const rank_assignment_worker *was = &world->workers[before[i].worker];
+        const cluster_map_process *was = &world->workers[before[i].worker];
         bool gone = before[i].since == 0 || !was->alive || was->incarnation != before[i].incarnation;
         assert_true(now->since == (now->since == world->map.number ? now->since : before[i].since));
         orphans += gone;
@@ -114,7 +115,7 @@ static void many_comings_and_goings(void **state) {
         for (int step = 0; step < 30; step++) {
             cluster_map_rank before[16];
             memcpy(before, world.map.ranks, world.map.rank_count * sizeof *before);
-            rank_assignment_worker *worker = &world.workers[rng_below(&rng, world.count)];
+            cluster_map_process *worker = &world.workers[rng_below(&rng, world.count)];
             worker->alive = !worker->alive;
             if (worker->alive && rng_chance(&rng, 0.5)) worker->incarnation += 100;
             size_t here = 0;
@@ -136,7 +137,7 @@ static void of_those_who_play_their_own_rank_no_other_plays_it(void **state) {
     assert_false(rank_assignment_own(&world.map, world.workers, world.count));
     world.workers[0].alive = false; /* it is waited for */
     assert_false(rank_assignment_own(&world.map, world.workers, world.count));
-    world.workers[0] = (rank_assignment_worker){0, 30, true};
+    world.workers[0] = (cluster_map_process){.id = 0, .incarnation = 30, .alive = true};
     world.workers[1].alive = true;
     world.map.number++;
     assert_true(rank_assignment_own(&world.map, world.workers, world.count));

@@ -74,7 +74,6 @@ typedef struct credit_window { /* a server, as far as pushes go */
 
 struct rank {
     rank_options options;
-    char controller[SLOT_MESSAGE_ADDRESS_MAX];
     batcher *batcher;
     bool begun, ready;
     int64_t next_tick_us;

@@ -249,8 +249,8 @@ static void names_at_the_clock_are_said_again_and_the_next_follows_it(void **sta
 static void answers_to_earlier_questions_are_not_taken(void **state) {
     world world;
     start(&world, RANK_HEADS);
-    rank_pull(world.rank, 0, 1, (span){0}, NULL);
-    rank_pull(world.rank, 0, 1, (span){0}, NULL);
+    rank_pull(world.rank, 0, 1, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
+    rank_pull(world.rank, 0, 1, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     slot_message answer = {
         .kind = SLOT_MESSAGE_PULLED, .rank = 2, .lsn = 9, .commit = world.recorder.list[0].message.commit};
@@ -328,20 +328,20 @@ static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
     world world;
     start(&world, RANK_HEADS);
     shared_bytes *bytes = shared_bytes_copy(span_of("abc", 3)), *other = shared_bytes_copy(span_of("abcde", 5));
-    rank_pull(world.rank, 0, 1, shared_bytes_bytes(bytes), bytes);
+    rank_pull(world.rank, 0, 1, shared_bytes_bytes(bytes), bytes, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     rank_tick(world.rank, 0); /* again, with what it asks for */
     hear_map(&world, 2, 1);   /* and of another head */
     assert_true(world.recorder.count == 3 && bytes->refs == 2);
     for (size_t i = 0; i < 3; i++) assert_int_equal(world.recorder.list[i].message.payload.size, 3);
-    rank_pull_fresh(world.rank, 0, 1, shared_bytes_bytes(other), other); /* instead of that */
+    rank_pull(world.rank, 0, 1, shared_bytes_bytes(other), other, RANK_PULL_FRESH); /* instead of that */
     rank_flush(world.rank);
     assert_true(bytes->refs == 1 && other->refs == 2 && world.recorder.list[3].message.payload.size == 5);
     hear(&world,
          &(slot_message){.kind = SLOT_MESSAGE_PULLED, .rank = 2, .commit = world.recorder.list[3].message.commit});
     assert_true(world.pulled == 1 && other->refs == 1);
     assert_int_equal(push(&world, 0, 5, (span){0}, NULL), MR_OK);
-    rank_pull_behind(world.rank, 0, 1, shared_bytes_bytes(bytes), bytes);
+    rank_pull(world.rank, 0, 1, shared_bytes_bytes(bytes), bytes, RANK_PULL_BEHIND);
     rank_flush(world.rank);
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PUSHED, .rank = 2, .name = 5});
     rank_tick(world.rank, 0); /* it is not answered yet: asked again, and it knows of the push */
@@ -406,8 +406,8 @@ static void nobody_is_passed_over_for_ever(void **state) {
 static void only_so_many_pulls_are_under_way(void **state) {
     world world;
     start_with(&world, RANK_HEADS, 1);
-    rank_pull(world.rank, 0, 1, (span){0}, NULL);
-    rank_pull(world.rank, 1, 1, (span){0}, NULL);
+    rank_pull(world.rank, 0, 1, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
+    rank_pull(world.rank, 1, 1, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
     /* the same one again */
@@ -422,12 +422,12 @@ static void only_so_many_pulls_are_under_way(void **state) {
 static void pulls_go_around_the_copies_fresh_ones_to_the_head(void **state) {
     world world;
     start(&world, RANK_ANY);
-    rank_pull(world.rank, 1, 3, (span){0}, NULL);
+    rank_pull(world.rank, 1, 3, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
     assert_true(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PULL, SLOT_MESSAGE_OK, 3) == 1 &&
                 message_recorder_named(&world.recorder, "s1", SLOT_MESSAGE_PULL, SLOT_MESSAGE_OK, 3) == 1);
-    rank_pull_fresh(world.rank, 1, 4, (span){0}, NULL);
+    rank_pull(world.rank, 1, 4, (span){0}, NULL, RANK_PULL_FRESH);
     rank_flush(world.rank);
     rank_tick(world.rank, 0);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_PULL, SLOT_MESSAGE_OK, 4), 2);
@@ -443,7 +443,7 @@ static void assert_asked(const world *world, size_t first, size_t second) {
 static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
     world world;
     start(&world, RANK_HOT);
-    rank_pull(world.rank, 1, 3, (span){0}, NULL);
+    rank_pull(world.rank, 1, 3, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     assert_asked(&world, 1, 0); /* it is not hot */
     hear(&world,
@@ -451,19 +451,19 @@ static void pulls_of_hot_slots_go_to_one_copy_while_it_answers(void **state) {
              .kind = SLOT_MESSAGE_PULLED, .slot = 1, .rank = 2, .commit = world.recorder.list[0].message.commit});
     hear_slots(&world, 2, 0, 1, 1);
     for (size_t i = 1; i <= 3; i++) {
-        rank_pull(world.rank, 1, 3 + i, (span){0}, NULL);
+        rank_pull(world.rank, 1, 3 + i, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
         rank_flush(world.rank);
         assert_asked(&world, 1, i); /* 2 + 1 is odd */
         uint64_t commit = world.recorder.list[world.recorder.count - 1].message.commit;
         hear(&world, &(slot_message){.kind = SLOT_MESSAGE_PULLED, .slot = 1, .rank = 2, .commit = commit});
     }
     assert_int_equal(world.pulled, 4);
-    rank_pull(world.rank, 1, 8, (span){0}, NULL);
+    rank_pull(world.rank, 1, 8, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     assert_asked(&world, 1, 4);
     rank_tick(world.rank, 0); /* it was not answered */
     assert_asked(&world, 2, 4);
-    rank_pull_fresh(world.rank, 1, 9, (span){0}, NULL);
+    rank_pull(world.rank, 1, 9, (span){0}, NULL, RANK_PULL_FRESH);
     rank_flush(world.rank);
     assert_asked(&world, 3, 4);
     rank_destroy(world.rank);
@@ -473,7 +473,7 @@ static void another_generation_ends_what_is_under_way(void **state) {
     world world;
     start(&world, RANK_HEADS);
     assert_int_equal(push(&world, 0, 5, (span){0}, NULL), MR_OK);
-    rank_pull(world.rank, 1, 1, (span){0}, NULL);
+    rank_pull(world.rank, 1, 1, (span){0}, NULL, RANK_PULL_ACKNOWLEDGED);
     rank_flush(world.rank);
     world.generation = 6;
     hear_map(&world, 2, 1);

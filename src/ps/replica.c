@@ -11,12 +11,7 @@
 
 replica *replica_create(const replica_host *host, uint32_t slot) {
     MR_ASSERT(host->values != NULL && host->to_server != NULL && host->to_rank != NULL && slot < CLUSTER_MAP_SLOTS_MAX);
-    replica *replica = xcalloc(1, sizeof *replica);
-    replica->host = host;
-    replica->slot = slot;
-    replica->log.credit = host->credit;
-    replica->place = -1;
-    return replica;
+    return XNEW(replica, .host = host, .slot = slot, .log.credit = host->credit, .place = -1);
 }
 
 /* No copy any more. */

@@ -16,8 +16,6 @@
  *
  * Bounds  REPLICA_LOG_MAX entries; unacknowledged ones are bounded by windows (rank.h) and credit (credit.h). */
 #pragma once
-#include <stdbool.h>
-
 #include "base/shared_bytes.h"
 #include "ps/credit.h"
 

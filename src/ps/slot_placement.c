@@ -31,21 +31,18 @@ uint32_t slot_placement_slot(const slot_placement_table *table, uint64_t key) {
 }
 
 const slot_placement_pin *slot_placement_find(const slot_placement_pin *pins, size_t count, uint32_t slot) {
-    size_t at = binary_search_first(&slot, pins, count, sizeof *pins, binary_search_u32);
-    return at < count && pins[at].slot == slot ? &pins[at] : NULL;
+    return binary_search_find(&slot, pins, count, sizeof *pins, binary_search_u32);
 }
 
 static bool is_alive(const uint64_t *alive, size_t count, uint64_t id) {
-    size_t at = binary_search_first(&id, alive, count, sizeof *alive, binary_search_u64);
-    return at < count && alive[at] == id;
+    return binary_search_find(&id, alive, count, sizeof *alive, binary_search_u64) != NULL;
 }
 
-static bool add(uint64_t *ids, size_t *count, uint64_t id) {
+static void add(uint64_t *ids, size_t *count, uint64_t id) {
     MR_ASSERT(*count < SLOT_PLACEMENT_COPIES_MAX);
     for (size_t i = 0; i < *count; i++)
-        if (ids[i] == id) return false;
+        if (ids[i] == id) return;
     ids[(*count)++] = id;
-    return true;
 }
 
 size_t slot_placement_target(const hash_ring *ring, const slot_placement_pin *pins, size_t pin_count,
@@ -55,9 +52,9 @@ size_t slot_placement_target(const hash_ring *ring, const slot_placement_pin *pi
     size_t count = 0;
     const slot_placement_pin *pin = slot_placement_find(pins, pin_count, slot);
     for (size_t i = 0; pin != NULL && i < pin->count && count < copies; i++)
-        if (is_alive(alive, alive_count, pin->servers[i])) (void)add(ids, &count, pin->servers[i]);
+        if (is_alive(alive, alive_count, pin->servers[i])) add(ids, &count, pin->servers[i]);
     /* so many that the pinned ones may be among them */
     size_t found = hash_ring_owners(ring, slot, owners, copies + count);
-    for (size_t i = 0; i < found && count < copies; i++) (void)add(ids, &count, owners[i]);
+    for (size_t i = 0; i < found && count < copies; i++) add(ids, &count, owners[i]);
     return count;
 }

@@ -22,7 +22,6 @@ typedef struct work { /* for a slot, since it last said so */
 
 struct slot_server {
     slot_server_options options;
-    char controller[SLOT_MESSAGE_ADDRESS_MAX], checkpoints[SLOT_MESSAGE_ADDRESS_MAX];
     replica_host host;
     credit credit;
     batcher *batcher;
@@ -74,12 +73,12 @@ static void to_head(void *context, uint32_t slot, const slot_message *message) {
 
 static void to_controller(void *context, const slot_message *message) {
     slot_server *server = context;
-    batcher_add(server->batcher, server->controller, message);
+    batcher_add(server->batcher, server->options.controller, message);
 }
 
 static void to_checkpoints(void *context, const slot_message *message) {
     slot_server *server = context;
-    batcher_add(server->batcher, server->checkpoints, message);
+    batcher_add(server->batcher, server->options.checkpoints, message);
 }
 
 /* ---- What comes. */
@@ -233,11 +232,8 @@ static void on_part(void *context, const slot_message_head *from, const slot_mes
 slot_server *slot_server_create(const slot_server_options *options) {
     MR_ASSERT(options->values != NULL && options->send != NULL && options->id < SLOT_MESSAGE_RANK);
     MR_ASSERT(strlen(options->controller) < SLOT_MESSAGE_ADDRESS_MAX);
-    slot_server *server = xcalloc(1, sizeof *server);
-    server->options = *options;
-    strncpy(server->controller, options->controller, sizeof server->controller - 1);
-    if (options->checkpoints != NULL)
-        strncpy(server->checkpoints, options->checkpoints, sizeof server->checkpoints - 1);
+    slot_server *server = XNEW(slot_server, .options = *options);
+    server->next_beat_us = server->next_tick_us = CLOCK_NEVER_US;
     server->host = (replica_host){.values = options->values,
                                   .values_context = options->values_context,
                                   .server = options->id,
@@ -260,7 +256,6 @@ slot_server *slot_server_create(const slot_server_options *options) {
                          .context = server,
                          .cache = options->cache};
     server->batcher = batcher_create(&host, options->id, options->address);
-    server->next_beat_us = server->next_tick_us = CLOCK_NEVER_US;
     return server;
 }
 
@@ -296,7 +291,7 @@ static void tell_load(slot_server *server) {
                                 .lsn = server->work[i].requests,
                                 .name = server->work[i].pulls};
         if (message.lsn != 0 && cluster_map_place(&map->slots[i], server->options.id, server->host.incarnation) == 0)
-            batcher_add(server->batcher, server->controller, &message);
+            batcher_add(server->batcher, server->options.controller, &message);
         server->work[i] = (work){0};
     }
 }
@@ -304,7 +299,7 @@ static void tell_load(slot_server *server) {
 void slot_server_tick(slot_server *server, int64_t now_us) {
     if (now_us >= server->next_beat_us) {
         server->next_beat_us = now_us + SLOT_SERVER_BEAT_US;
-        batcher_add(server->batcher, server->controller, NULL);
+        batcher_add(server->batcher, server->options.controller, NULL);
         if (++server->beats % SLOT_SERVER_LOAD_BEATS == 0) tell_load(server);
     }
     if (now_us >= server->next_tick_us) {

@@ -31,8 +31,8 @@ enum { SLOT_SERVER_PUSH_MAX = 16 << 20 }; /* largest push of a rank */
 
 typedef struct slot_server_options {
     uint32_t id;
-    const char *address, *controller; /* copied */
-    const char *checkpoints;          /* copied; NULL: there are no checkpoints */
+    const char *address, *controller; /* address: copied; controller: borrowed for its life */
+    const char *checkpoints;          /* borrowed for its life; NULL: there are none */
     const state_machine_ops *values;  /* borrowed */
     void *values_context;             /* borrowed: for whatever makes the values of a slot */
     uint64_t rank_bytes, link_bytes;  /* held at most for each rank, and for all links (credit.h); 0: no bound */

@@ -33,7 +33,7 @@ typedef struct checkpoint_thread_host {                                      /* 
 } checkpoint_thread_host;
 
 typedef struct checkpoint_thread_options {
-    const char *address, *controller; /* copied */
+    const char *address, *controller; /* address: copied; controller: borrowed for its life */
     disk disk;                        /* borrowed for its life; used by its thread */
     bool exact;                       /* as of a checkpoint store */
     clock_source clock;

@@ -30,10 +30,8 @@ static bool send_batch(kv_worker *worker, slot_queue *queue, push_batch *batch) 
 static void send_query(kv_worker *worker, slot_queue *queue, query_batch *batch) {
     rank_prefer(worker->rank, queue->slot, batch->priority);
     span payload = payload_written(&batch->payload);
-    if (queue->holds)
-        rank_pull(worker->rank, queue->slot, batch->step, payload, batch->payload.bytes);
-    else
-        rank_pull_behind(worker->rank, queue->slot, batch->step, payload, batch->payload.bytes);
+    rank_pull(worker->rank, queue->slot, batch->step, payload, batch->payload.bytes,
+              queue->holds ? RANK_PULL_ACKNOWLEDGED : RANK_PULL_BEHIND);
     slot_queue_asked(queue, batch);
 }
 

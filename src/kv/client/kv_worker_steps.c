@@ -38,7 +38,8 @@ void kv_worker_skip_to(kv_worker *worker, uint64_t step) {
 
 static void ask_round_state(kv_worker *worker) {
     kv_session_ask(&worker->session);
-    rank_pull(worker->rank, cluster_map_round_state(kv_worker_stage(worker)), worker->session.round, (span){0}, NULL);
+    rank_pull(worker->rank, cluster_map_round_state(kv_worker_stage(worker)), worker->session.round, (span){0}, NULL,
+              RANK_PULL_ACKNOWLEDGED);
     worker->dirty = true;
 }
 

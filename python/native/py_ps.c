@@ -329,12 +329,11 @@ static mr_status ask_map(const char *address, int64_t timeout_us, void *out) {
 PyObject *py_ps_map(PyObject *module, PyObject *args) {
     mr_ps_cluster_map *map;
     if (!py_ps_ask(args, ask_map, &map)) return NULL;
-    PyObject *made =
-        Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (ull)map->number, "generation",
-                      (ull)map->generation, "checkpoint", (ull)map->checkpoint, "ranks", map->info.ranks, "replicas",
-                      map->info.replicas, "slots",
-                      py_core_list(map->slots, map->slot_count, sizeof *map->slots, slot_of), "hot", hot_of(map),
-                      "servers", servers_of(map));
+    PyObject *made = Py_BuildValue("{s:K,s:K,s:K,s:I,s:I,s:N,s:N,s:N}", "number", (ull)map->number, "generation",
+                                   (ull)map->generation, "checkpoint", (ull)map->checkpoint, "ranks", map->info.ranks,
+                                   "replicas", map->info.replicas, "slots",
+                                   py_core_list(map->slots, map->slot_count, sizeof *map->slots, slot_of), "hot",
+                                   hot_of(map), "servers", servers_of(map));
     mr_ps_cluster_map_free(map);
     return made;
 }

@@ -177,8 +177,8 @@ static PyObject *reports_of(const mr_ps_process *process) {
     PyObject *reports = PyDict_New();
     for (uint32_t i = 0; reports != NULL && i < process->metric_count; i++) {
         const mr_ps_metric *report = &process->metrics[i];
-        PyObject *item = Py_BuildValue("{s:d,s:d,s:K}", "value", report->value, "rate", report->rate, "count",
-                                       (ull)report->count);
+        PyObject *item =
+            Py_BuildValue("{s:d,s:d,s:K}", "value", report->value, "rate", report->rate, "count", (ull)report->count);
         py_core_insert(&reports, PyUnicode_FromString(report->key), item);
     }
     return reports;
@@ -188,15 +188,14 @@ static PyObject *process_of(const void *item) {
     const mr_ps_process *process = item;
     static const char *const roles[] = {
         [MR_PS_SCHEDULER] = "scheduler", [MR_PS_SERVERS] = "server", [MR_PS_WORKERS] = "worker"};
-    return Py_BuildValue("{s:s,s:I,s:s,s:N,s:d,s:K,s:d,s:K,s:K,s:d,s:d,s:d,s:d,s:K,s:K,s:K,s:N}", "role",
-                         roles[process->role], "number", process->number, "address", process->address, "here",
-                         PyBool_FromLong(process->here), "silent", (double)process->silent_us / 1e6, "step",
-                         (ull)process->step, "steps_second", process->steps_second, "pushes", (ull)process->pushes,
-                         "pulls", (ull)process->pulls, "pushes_second", process->pushes_second, "pulls_second",
-                         process->pulls_second, "bytes_in_second", process->bytes_in_second, "bytes_out_second",
-                         process->bytes_out_second, "memory", (ull)process->memory, "memory_max",
-                         (ull)process->memory_max, "conflicts", (ull)process->conflicts, "metrics",
-                         reports_of(process));
+    return Py_BuildValue(
+        "{s:s,s:I,s:s,s:N,s:d,s:K,s:d,s:K,s:K,s:d,s:d,s:d,s:d,s:K,s:K,s:K,s:N}", "role", roles[process->role], "number",
+        process->number, "address", process->address, "here", PyBool_FromLong(process->here), "silent",
+        (double)process->silent_us / 1e6, "step", (ull)process->step, "steps_second", process->steps_second, "pushes",
+        (ull)process->pushes, "pulls", (ull)process->pulls, "pushes_second", process->pushes_second, "pulls_second",
+        process->pulls_second, "bytes_in_second", process->bytes_in_second, "bytes_out_second",
+        process->bytes_out_second, "memory", (ull)process->memory, "memory_max", (ull)process->memory_max, "conflicts",
+        (ull)process->conflicts, "metrics", reports_of(process));
 }
 
 static mr_status ask_processes(const char *address, int64_t timeout_us, void *out) {

@@ -91,7 +91,7 @@ void py_ps_tickets_end(py_ps_connection *connection) {
 
 static mr_status wait_here(py_ps_ticket *self, double timeout_s) {
     enum { NAP_US = 1000 };
-    bool refused = false; /* by a server without memory, recently */
+    bool refused = false;                                                   /* by a server without memory, recently */
     for (double waited_s = 0; self->is_waited; waited_s += 1e-6 * NAP_US) { /* another thread takes the answer */
         if (waited_s > timeout_s) return MR_TIMEOUT;
         if (!py_ps_enter(self->connection)) return MR_CANCELLED;

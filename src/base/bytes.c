@@ -11,9 +11,7 @@
 
 enum { BUFFER_FIRST = 256 };
 
-void buffer_init(buffer *buffer, size_t limit) {
-    *buffer = (struct buffer){.limit = limit};
-}
+void buffer_init(buffer *buffer, size_t limit) { *buffer = (struct buffer){.limit = limit}; }
 
 void buffer_fini(buffer *buffer) {
     free(buffer->data);

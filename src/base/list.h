@@ -39,7 +39,7 @@ static inline list *list_pop_front(list *head) { /* NULL if empty */
     for (list *at = (head)->next, *next_##at = at->next; at != (head); at = next_##at, next_##at = at->next)
 
 /* The same walk over the items, each of `type` with the link `field`. */
-#define list_for_each_item(item, head, type, field)                            \
+#define list_for_each_item(item, head, type, field)                             \
     for (type *item = LIST_ITEM((head)->next, head, type, field), *next_##item; \
          item != NULL && (next_##item = LIST_ITEM(item->field.next, head, type, field), true); item = next_##item)
 #define LIST_ITEM(link, head, type, field) ((link) == (head) ? NULL : container_of(link, type, field))

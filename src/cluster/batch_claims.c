@@ -208,7 +208,7 @@ bool batch_claims_return(batch_claims *claims, uint32_t rank, uint64_t step, uin
         return false;
     size_t first = seek(claims, rank, step), end = seek_end(claims, rank);
     batch_claim *open = first == 0 ? NULL : &claims->list[first - 1];
-    if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL; /* it has no such step */
+    if (open != NULL && (open->rank != rank || end_of(open) <= step)) open = NULL;    /* it has no such step */
     if (claims->back_count + (end - first) + 1 > BATCH_CLAIMS_BACK_MAX) return false; /* the member repeats it */
     if (open != NULL) {
         batch_claims_piece piece = {open->piece.part, open->piece.epoch, batch_claims_piece_of(open, step).from,
@@ -349,7 +349,7 @@ void batch_claims_check(const batch_claims *claims) {
     for (size_t i = 0; i < claims->count; i++) {
         const batch_claim *claim = &claims->list[i];
         MR_ASSERT(is_sound(claim) && find_rank(claims, claim->rank) != NULL); /* 2 */
-        MR_ASSERT(end_of(claim) > batch_claims_over(claims, claim->rank));                           /* 3 */
+        MR_ASSERT(end_of(claim) > batch_claims_over(claims, claim->rank));    /* 3 */
         if (i == 0) continue;
         MR_ASSERT(claim[-1].rank < claim->rank ||
                   (claim[-1].rank == claim->rank && end_of(&claim[-1]) <= claim->step)); /* 2 */

@@ -396,8 +396,8 @@ void membership_tick(membership *membership, int64_t now_us) {
 membership *membership_create(const env *env, metadata_store store, messenger *messenger,
                               const membership_options *options, const membership_events *events, void *context) {
     MR_ASSERT(membership_view_address_valid(options->address));
-    membership *membership = XNEW(struct membership, .env = env, .store = store, .messenger = messenger, .events = events,
-                                  .context = context, .options = *options);
+    membership *membership = XNEW(struct membership, .env = env, .store = store, .messenger = messenger,
+                                  .events = events, .context = context, .options = *options);
     strcpy(membership->address, options->address);
     if (membership->options.heartbeat_us == 0) membership->options.heartbeat_us = 100000;
     if (membership->options.suspect_us == 0) membership->options.suspect_us = 500000;

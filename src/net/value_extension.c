@@ -143,8 +143,7 @@ const char *value_extension_check(const value_doc *doc, const value_token *token
     uint64_t words[2];
     *named = (value_buffers){0, 0};
     switch (token->kind) {
-    case MR_KIND_STR:
-        return value_utf8_valid(value_payload(doc, token->word)) ? NULL : "a str that is not UTF-8";
+    case MR_KIND_STR: return value_utf8_valid(value_payload(doc, token->word)) ? NULL : "a str that is not UTF-8";
     case MR_KIND_BYTES: {
         const char *wrong = value_extension_bytes(doc, token, &bytes);
         if (wrong == NULL && token->ext != VALUE_EXT_NONE)

@@ -119,8 +119,7 @@ static void order_exact(checkpointer *checkpointer, const cluster_map *map, batc
     if (checkpointer->phase == CHECKPOINTER_RESTING && due && now_us >= checkpointer->free_us)
         begin_pause(checkpointer, map, now_us);
     if (checkpointer->phase == CHECKPOINTER_RESTING) return;
-    if (checkpointer->phase == CHECKPOINTER_PAUSING &&
-        quiesce_is_still(&checkpointer->quiesce, map, crew))
+    if (checkpointer->phase == CHECKPOINTER_PAUSING && quiesce_is_still(&checkpointer->quiesce, map, crew))
         checkpointer->phase = CHECKPOINTER_CUTTING;
     if (checkpointer->phase == CHECKPOINTER_PAUSING && now_us >= checkpointer->press_us)
         quiesce_press(&checkpointer->quiesce);

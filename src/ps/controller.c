@@ -468,7 +468,7 @@ static void check_process_group(const controller *controller, const process_grou
     MR_ASSERT(group->count <= group->most); /* 1 */
     for (size_t i = 0; i < group->count; i++) {
         const known *known = &group->list[i];
-        MR_ASSERT(i == 0 || known[-1].id < known->id);                                       /* 1 */
+        MR_ASSERT(i == 0 || known[-1].id < known->id);                               /* 1 */
         MR_ASSERT(detector_watches(controller->detector, group->watch + known->id)); /* 1 */
     }
 }

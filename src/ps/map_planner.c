@@ -160,8 +160,7 @@ static void order_join(const map_planner_facts *facts, const cluster_map *map, u
     const cluster_map_slot *slot = &map->slots[index];
     uint64_t target[SLOT_PLACEMENT_COPIES_MAX];
     size_t wanted = target_of(facts, map->copies, index, slot, target);
-    if (slot->count == 0 || slot->count == CLUSTER_MAP_COPIES_MAX || facts->gates[index].epoch == slot->epoch)
-        return;
+    if (slot->count == 0 || slot->count == CLUSTER_MAP_COPIES_MAX || facts->gates[index].epoch == slot->epoch) return;
     for (size_t i = 0; i < wanted; i++) {
         if (has(slot, target[i])) continue;
         joins[(*count)++] = (map_planner_join){.slot = index,

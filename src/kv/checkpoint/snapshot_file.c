@@ -301,8 +301,8 @@ static void put(joiner *joiner, const void *bytes, size_t size) {
 static void join_sparse(joiner *joiner, const snapshot_table *table) {
     const snapshot_reader *reader = &joiner->reader;
     size_t count = table->keys.size / 8, width = table->schema.dim * item_of(&table->schema), rows = table->rows;
-    span piece = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, SPARSE_TABLE_PIECE_HEAD, "%s/piece",
-                                      table->name);
+    span piece =
+        snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, SPARSE_TABLE_PIECE_HEAD, "%s/piece", table->name);
     span seen = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U32, count, "%s/seen", table->name);
     span state = snapshot_reader_find(reader, &joiner->status, SAFETENSORS_U8, UINT64_MAX, "%s/state", table->name);
     size_t more = rows == 0 ? 0 : state.size / rows;

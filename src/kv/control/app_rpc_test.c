@@ -66,8 +66,7 @@ static void send_message(void *context, const char *address, const control_messa
 
 static void open_node(net *net, uint32_t number, uint64_t incarnation) {
     node *node = &net->nodes[number];
-    *node = (struct node){.net = net,
-                          .state = {.role = MR_PS_WORKERS, .number = number, .incarnation = incarnation}};
+    *node = (struct node){.net = net, .state = {.role = MR_PS_WORKERS, .number = number, .incarnation = incarnation}};
     snprintf(node->state.address, sizeof node->state.address, "w%u", number);
     node->rpc = app_rpc_create(
         &(process_sender){.scheduler = "s", .state = &node->state, .send = send_message, .context = node});

@@ -47,9 +47,7 @@ static void hear(service *service, barrier_client_verdict verdict, uint64_t map)
     assert_true(barrier_clients_take(service->clients, &message));
 }
 
-static mr_status passed(service *service, const char *name) {
-    return barrier_clients_passed(service->clients, name);
-}
+static mr_status passed(service *service, const char *name) { return barrier_clients_passed(service->clients, name); }
 
 static void places_count_what_was_passed_there(void **state) {
     service service;

@@ -47,9 +47,7 @@ void control_client_destroy(control_client *client) {
     free(client);
 }
 
-void control_client_refresh(control_client *client) {
-    client->host.describe(client->host.context, &client->state);
-}
+void control_client_refresh(control_client *client) { client->host.describe(client->host.context, &client->state); }
 
 void control_client_begin(control_client *client, uint32_t number, uint64_t incarnation) {
     int64_t now_us = van_now_us(client->van);

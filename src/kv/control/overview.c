@@ -76,7 +76,6 @@ uint8_t *overview_encode(const mr_ps_overview *overview, size_t *size) {
     return bytes;
 }
 
-
 static bool read_text(reader *reader, char *out, size_t room) {
     span text = reader_span32(reader);
     if (reader->failed || text.size >= room || memchr(text.data, 0, text.size) != NULL) return false;

@@ -7,9 +7,7 @@
 #include "kv/engine/engine_internal.h"
 #include "kv/engine/round_sum.h"
 
-static void *create(void *context, uint32_t slot, bool keeps) {
-    return XNEW(engine, .host = context, .keeps = keeps);
-}
+static void *create(void *context, uint32_t slot, bool keeps) { return XNEW(engine, .host = context, .keeps = keeps); }
 
 static void destroy(void *self) {
     engine *engine = self;
@@ -205,8 +203,8 @@ size_t engine_look_at(const void *self, engine_look *out, size_t room) {
     return count;
 }
 
-const state_machine_ops engine_ops = {"shelf",         create,         destroy,            apply,
-                                      round_sum_begin, round_sum_add,  round_sum_size,     round_sum_write,
-                                      round_sum_end,   engine_answer,  engine_size,        engine_write,
-                                      engine_read,     engine_measure, slot_norms_combine, apply_normed,
-                                      settle};
+const state_machine_ops engine_ops = {
+    "shelf",       create,         destroy,         apply,          round_sum_begin,
+    round_sum_add, round_sum_size, round_sum_write, round_sum_end,  engine_answer,
+    engine_size,   engine_write,   engine_read,     engine_measure, slot_norms_combine,
+    apply_normed,  settle};

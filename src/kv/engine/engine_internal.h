@@ -154,6 +154,6 @@ engine_block *engine_block_insert(engine_table *table, engine_block block); /* i
 
 shared_bytes *engine_answer(void *self, span request, bool kept);                /* engine_query.c */
 shared_bytes *engine_measure(void *self, span sum, span norms, uint64_t moment); /* engine_norms.c */
-size_t engine_size(const void *self); /* engine_snapshot.c */
+size_t engine_size(const void *self);                                            /* engine_snapshot.c */
 void engine_write(const void *self, void *out);
 bool engine_read(void *self, span bytes);

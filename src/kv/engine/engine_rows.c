@@ -30,8 +30,7 @@ static void touch(const engine_push *push, const uint64_t *keys, size_t count) {
     bool keeps = push->engine->keeps;
     section_decoder_must(
         sparse_table_touch(table->sparse, keys, count, (uint32_t)table->now, rows, keeps ? absent : NULL));
-    if (keeps)
-        section_decoder_must(undo_log_note_rows(&table->log, keys, count, rows, absent, table->schema.dim));
+    if (keeps) section_decoder_must(undo_log_note_rows(&table->log, keys, count, rows, absent, table->schema.dim));
 }
 
 static void set_rows(const engine_push *push, size_t count, const uint8_t *values) {

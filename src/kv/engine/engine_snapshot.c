@@ -206,8 +206,8 @@ static engine_table *read_table(const engine *engine, reader *reader) {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) *numbers[i] = reader_u64(reader);
     uint64_t size = reader_u64(reader);
     const uint8_t *content = reader_bytes(reader, size);
-    bool good = content != NULL && zero == 0 && table->version > 0 &&
-                read_content(engine, table, span_of(content, size));
+    bool good =
+        content != NULL && zero == 0 && table->version > 0 && read_content(engine, table, span_of(content, size));
     if (good && engine->keeps) good = undo_log_read(&table->log, reader) == MR_OK;
     if (good) return table;
     engine_table_destroy(table);

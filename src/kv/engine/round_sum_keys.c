@@ -30,9 +30,7 @@ void round_sum_add_up(void *to, const void *from, size_t count, bool counters) {
         add_floats(to, from, count);
 }
 
-static size_t item_of(const round_sum_contribution *added) {
-    return added->counters ? sizeof(int64_t) : sizeof(float);
-}
+static size_t item_of(const round_sum_contribution *added) { return added->counters ? sizeof(int64_t) : sizeof(float); }
 
 /* Appends values. There is room for them. */
 static size_t append(round_sum_keys *keys, const uint8_t *from, size_t length, size_t item) {
@@ -49,8 +47,8 @@ static inline void add_few(float *restrict to, const float *restrict from, size_
     for (size_t i = 0; i < count; i++) to[i] += from[i];
 }
 
-static void meet(round_sum_keys *keys, round_sum_key *entry, const round_sum_contribution *added,
-                 const uint8_t *from, uint32_t length) {
+static void meet(round_sum_keys *keys, round_sum_key *entry, const round_sum_contribution *added, const uint8_t *from,
+                 uint32_t length) {
     size_t item = item_of(added);
     uint8_t *there = keys->values + entry->at * item;
     uint32_t before = entry->length;

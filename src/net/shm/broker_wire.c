@@ -10,18 +10,12 @@
 
 static const uint16_t sizes[UINT8_MAX + 1] = {
     /* by kind; 0: there is no such kind */
-    [BROKER_WIRE_HELLO] = sizeof(broker_wire_hello),
-    [BROKER_WIRE_CONNECT] = sizeof(broker_wire_connect),
-    [BROKER_WIRE_RESIZE] = sizeof(broker_wire_resize),
-    [BROKER_WIRE_RELEASE] = sizeof(broker_wire_ring),
-    [BROKER_WIRE_CLOSE] = sizeof(broker_wire_close),
-    [BROKER_WIRE_BYE] = sizeof(broker_wire_head),
-    [BROKER_WIRE_WELCOME] = sizeof(broker_wire_welcome),
-    [BROKER_WIRE_LINK] = sizeof(broker_wire_link),
-    [BROKER_WIRE_RESIZED] = sizeof(broker_wire_ring),
-    [BROKER_WIRE_REFUSED] = sizeof(broker_wire_cause),
-    [BROKER_WIRE_GONE] = sizeof(broker_wire_cause),
-    [BROKER_WIRE_END] = sizeof(broker_wire_cause),
+    [BROKER_WIRE_HELLO] = sizeof(broker_wire_hello),     [BROKER_WIRE_CONNECT] = sizeof(broker_wire_connect),
+    [BROKER_WIRE_RESIZE] = sizeof(broker_wire_resize),   [BROKER_WIRE_RELEASE] = sizeof(broker_wire_ring),
+    [BROKER_WIRE_CLOSE] = sizeof(broker_wire_close),     [BROKER_WIRE_BYE] = sizeof(broker_wire_head),
+    [BROKER_WIRE_WELCOME] = sizeof(broker_wire_welcome), [BROKER_WIRE_LINK] = sizeof(broker_wire_link),
+    [BROKER_WIRE_RESIZED] = sizeof(broker_wire_ring),    [BROKER_WIRE_REFUSED] = sizeof(broker_wire_cause),
+    [BROKER_WIRE_GONE] = sizeof(broker_wire_cause),      [BROKER_WIRE_END] = sizeof(broker_wire_cause),
 };
 
 broker_wire broker_wire_of(broker_wire_kind kind, uint32_t subject) {

@@ -23,8 +23,8 @@ static bool from_broker(broker_wire_kind kind) { return kind >= BROKER_WIRE_WELC
 static broker_wire good(broker_wire_kind kind) {
     broker_wire message;
     cause why;
-    message = broker_wire_of(kind,
-                      kind == BROKER_WIRE_HELLO || kind == BROKER_WIRE_BYE || kind == BROKER_WIRE_END ? 0 : 7);
+    message =
+        broker_wire_of(kind, kind == BROKER_WIRE_HELLO || kind == BROKER_WIRE_BYE || kind == BROKER_WIRE_END ? 0 : 7);
     switch (kind) {
     case BROKER_WIRE_HELLO:
         message.hello.magic = BROKER_WIRE_MAGIC;

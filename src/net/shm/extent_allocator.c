@@ -118,9 +118,7 @@ static run *at_or_before(const extent_allocator *allocator, uint64_t offset) {
 
 /* ---- Extents. */
 
-static run *run_create(uint64_t offset, uint64_t size) {
-    return XNEW(run, .offset = offset, .size = size);
-}
+static run *run_create(uint64_t offset, uint64_t size) { return XNEW(run, .offset = offset, .size = size); }
 
 extent_allocator *extent_allocator_create(uint64_t from, uint64_t end) {
     MR_ASSERT(from < end && from % EXTENT_UNIT == 0 && end % EXTENT_UNIT == 0);

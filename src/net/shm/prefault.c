@@ -61,8 +61,8 @@ static bool step_down(prefault *prefault, uint64_t backed, uint64_t want) {
 static bool step(prefault *prefault) {
     pthread_mutex_lock(&prefault->step);
     uint64_t backed = atomic_load(&prefault->backed), want = atomic_load(&prefault->want);
-    bool more = (backed < want && step_up(prefault, backed, want)) ||
-                (backed > want && step_down(prefault, backed, want));
+    bool more =
+        (backed < want && step_up(prefault, backed, want)) || (backed > want && step_down(prefault, backed, want));
     pthread_mutex_unlock(&prefault->step);
     return more;
 }

@@ -38,7 +38,7 @@ typedef struct actor_plan {
     resources need;
 } actor_plan;
 
-typedef struct actor_birth { /* waits for the node's response; lives until told */
+typedef struct actor_birth {                                   /* waits for the node's response; lives until told */
     void (*told)(struct actor_birth *birth, failure *refused); /* NULL: the node has taken it */
     bool due;                                                  /* whether `told` will come; see actors_create */
 } actor_birth;

@@ -207,8 +207,8 @@ static void dismissal_done(wire_call *call, const rpc_call_result *result) {
 void node_dismiss(node_core *core, uint64_t process, int64_t timeout_us) {
     node_member *member = node_member_by_process(core, process);
     if (member == NULL) return;
-    dismissal *made = XNEW(dismissal, .call = {.done = dismissal_done, .free = wire_call_free}, .core = core,
-                           .process = process);
+    dismissal *made =
+        XNEW(dismissal, .call = {.done = dismissal_done, .free = wire_call_free}, .core = core, .process = process);
     mr_status status = wire_ask_within(core->rpc, clock_now_us(core->env->clock), timeout_us, member->link,
                                        WORKER_LEAVE, &(wire_message){0}, &made->call);
     if (status == MR_OK) return;

@@ -236,8 +236,8 @@ static const rpc_call_handlers handlers = {.on_request = on_request,
 /* ---- Life. */
 
 node_core *node_manager_create(const env *env, const node_manager_options *options, launcher launcher) {
-    node_core *core = XNEW(node_core, .env = env, .options = *options, .launcher = launcher, .next_ticket = 1,
-                           .next_program = 1);
+    node_core *core =
+        XNEW(node_core, .env = env, .options = *options, .launcher = launcher, .next_ticket = 1, .next_program = 1);
     core->scheduler = scheduler_create(&options->total, options->workers);
     gpus_init(&core->gpus, resources_milli(&options->total, "gpu"), options->gpus_shown);
     if (!options->lasting) core->own_program = node_job_add(core);

@@ -71,8 +71,8 @@ static void ask_to_look(void *context, uint64_t process) {
     client *client = map_get(&store->clients, process);
     if (client != NULL && client->nudged) client->again = true;
     if (client == NULL || client->nudged) return;
-    nudge_call *nudge = XNEW(nudge_call, .call = {.done = nudge_done, .free = wire_call_free}, .store = store,
-                             .process = process);
+    nudge_call *nudge =
+        XNEW(nudge_call, .call = {.done = nudge_done, .free = wire_call_free}, .store = store, .process = process);
     mr_status status = wire_ask(store->rpc, client->link, CLIENT_STORE, &(wire_message){0}, &nudge->call);
     client->nudged = status == MR_OK;
     client->again = status == MR_BUSY; /* then when there is room */

@@ -95,13 +95,12 @@ static mr_status sync_till_all_have_it(mr_trainer *trainer, const mr_ref *weight
 }
 
 mr_status trainer_sync(mr_trainer *trainer, int64_t epoch) {
-    void *memory = NULL;
-    if (trainer->gathers) MR_TRY(alloc_try(trainer->options.num_workers * sizeof(mr_ref), &memory));
-    mr_ref *weights = memory;
+    mr_ref *weights = NULL;
+    if (trainer->gathers) MR_TRY(alloc_try(trainer->options.num_workers * sizeof *weights, &weights));
     for (size_t i = 0; trainer->gathers && i < trainer->options.num_workers; i++)
         weights[i] = trainer->workers[i].weights;
     mr_status status = sync_till_all_have_it(trainer, weights);
-    free(memory);
+    free(weights);
     if (status == MR_OK) trainer->base = epoch + 1;
     return status;
 }

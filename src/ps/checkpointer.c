@@ -48,16 +48,16 @@ static void order_slot(const checkpointer *checkpointer, const cluster_map *map,
 /* ---- Exact ones. */
 
 /* If there is one. */
-static void end_pause(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
+static void end_pause(checkpointer *checkpointer, batcher *batcher, checkpointer_workers all, int64_t now_us) {
     if (checkpointer->quiesce.number == 0) return;
-    quiesce_tell(&checkpointer->quiesce, batcher, crew.workers, crew.count, true);
+    quiesce_tell(&checkpointer->quiesce, batcher, all.workers, all.count, true);
     quiesce_fini(&checkpointer->quiesce);
     checkpointer->free_us = now_us + (now_us - checkpointer->since_us);
 }
 
 /* Everybody trains for a while, then it is tried with the next one. */
-static void give_up(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
-    end_pause(checkpointer, batcher, crew, now_us);
+static void give_up(checkpointer *checkpointer, batcher *batcher, checkpointer_workers all, int64_t now_us) {
+    end_pause(checkpointer, batcher, all, now_us);
     checkpointer->phase = CHECKPOINTER_RESTING;
     checkpointer->until_us = now_us + (checkpointer->pause_us << checkpointer->failures);
     if (checkpointer->failures < CHECKPOINTER_REST_MAX) checkpointer->failures++;
@@ -80,21 +80,21 @@ static void begin_pause(checkpointer *checkpointer, const cluster_map *map, int6
                                                                                           : CHECKPOINTER_PRESS_US);
 }
 
-static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_workers all,
                        int64_t now_us) {
     MR_ASSERT(checkpointer->phase == CHECKPOINTER_CUTTING && checkpointer->slot_count <= map->slot_count);
     for (uint32_t i = 0; i < checkpointer->slot_count; i++)
         if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i);
     if (checkpointer->cut_count < checkpointer->slot_count) return;
-    end_pause(checkpointer, batcher, crew, now_us);
+    end_pause(checkpointer, batcher, all, now_us);
     checkpointer->phase = CHECKPOINTER_SAVING;
     checkpointer->begun = false;
 }
 
 /* Ranks train meanwhile. */
-static void await_saved(checkpointer *checkpointer, batcher *batcher, checkpointer_crew crew, int64_t now_us) {
+static void await_saved(checkpointer *checkpointer, batcher *batcher, checkpointer_workers all, int64_t now_us) {
     if (checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS) {
-        give_up(checkpointer, batcher, crew, now_us);
+        give_up(checkpointer, batcher, all, now_us);
         return;
     }
     if (!checkpointer->begun) checkpointer->until_us = now_us + CHECKPOINTER_PATIENCE_US;
@@ -102,27 +102,27 @@ static void await_saved(checkpointer *checkpointer, batcher *batcher, checkpoint
     checkpointer->begun = true;
 }
 
-static void order_exact(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+static void order_exact(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_workers all,
                         int64_t now_us) {
     bool due = now_us >= checkpointer->until_us;
     if (checkpointer->phase == CHECKPOINTER_SAVING) {
-        await_saved(checkpointer, batcher, crew, now_us);
+        await_saved(checkpointer, batcher, all, now_us);
         return;
     }
     if (checkpointer->phase != CHECKPOINTER_RESTING && due) {
-        give_up(checkpointer, batcher, crew, now_us);
+        give_up(checkpointer, batcher, all, now_us);
         return;
     }
     if (checkpointer->phase == CHECKPOINTER_RESTING && due && now_us >= checkpointer->free_us)
         begin_pause(checkpointer, map, now_us);
     if (checkpointer->phase == CHECKPOINTER_RESTING) return;
     if (checkpointer->phase == CHECKPOINTER_PAUSING &&
-        quiesce_is_still(&checkpointer->quiesce, map, crew.workers, crew.count))
+        quiesce_is_still(&checkpointer->quiesce, map, all.workers, all.count))
         checkpointer->phase = CHECKPOINTER_CUTTING;
     if (checkpointer->phase == CHECKPOINTER_PAUSING && now_us >= checkpointer->press_us)
         quiesce_press(&checkpointer->quiesce);
-    quiesce_tell(&checkpointer->quiesce, batcher, crew.workers, crew.count, false);
-    if (checkpointer->phase == CHECKPOINTER_CUTTING) order_cuts(checkpointer, map, batcher, crew, now_us);
+    quiesce_tell(&checkpointer->quiesce, batcher, all.workers, all.count, false);
+    if (checkpointer->phase == CHECKPOINTER_CUTTING) order_cuts(checkpointer, map, batcher, all, now_us);
 }
 
 /* A cut with a higher number than is wanted is one of an earlier attempt: this one begins again, above it. */
@@ -154,22 +154,22 @@ static bool is_over(const checkpointer *checkpointer) {
     return checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->quiesce.number != 0;
 }
 
-bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, checkpointer_crew crew) {
+bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, checkpointer_workers all) {
     if (is_over(checkpointer)) return true;
     if (checkpointer->phase == CHECKPOINTER_CUTTING) return checkpointer->cut_count == checkpointer->slot_count;
     return checkpointer->phase == CHECKPOINTER_PAUSING &&
-           quiesce_is_still(&checkpointer->quiesce, map, crew.workers, crew.count);
+           quiesce_is_still(&checkpointer->quiesce, map, all.workers, all.count);
 }
 
 /* ---- All of them. */
 
-void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_workers all,
                         int64_t now_us) {
     uint32_t round_state = cluster_map_round_state(map);
-    if (checkpointer->phase == CHECKPOINTER_RESTING) end_pause(checkpointer, batcher, crew, now_us);
+    if (checkpointer->phase == CHECKPOINTER_RESTING) end_pause(checkpointer, batcher, all, now_us);
     if (checkpointer->wanted == 0 || !checkpointer->heard) return;
     if (checkpointer->exact && round_state == NO_ROUND_STATE) {
-        if (map->slot_count != 0) order_exact(checkpointer, map, batcher, crew, now_us);
+        if (map->slot_count != 0) order_exact(checkpointer, map, batcher, all, now_us);
         return;
     }
     if (checkpointer->begun && now_us >= checkpointer->until_us && checkpointer->signs >= CHECKPOINTER_SIGNS) {

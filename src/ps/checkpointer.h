@@ -90,22 +90,22 @@ typedef struct checkpointer { /* zero-initialized it is ready; checkpointer_fini
     bool *has_cut;                  /* by slot, owned */
 } checkpointer;
 
-typedef struct checkpointer_crew { /* known workers; for exact checkpoints */
+typedef struct checkpointer_workers { /* known workers; for exact checkpoints */
     const quiesce_worker *workers;
     size_t count;
-} checkpointer_crew;
+} checkpointer_workers;
 
 void checkpointer_fini(checkpointer *checkpointer);
 void checkpointer_check(const checkpointer *checkpointer); /* asserts the invariants above */
 void checkpointer_want(checkpointer *checkpointer);
 void checkpointer_restart(checkpointer *checkpointer); /* another generation begins, maybe from an older checkpoint */
 /* Repeats the orders for the wanted checkpoint. */
-void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_crew crew,
+void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, checkpointer_workers all,
                         int64_t now_us);
 /* True: the wanted checkpoint is complete, and `newest`. */
 bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const slot_message *message);
 /* Of an exact one: its phase can end, so checkpointer_order should be called now rather than with the next tick. */
-bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, checkpointer_crew crew);
+bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, checkpointer_workers all);
 
 /* No checkpoint above *number has been cut by any slot. False: that is not known. Heads may still hold cuts that an
  * earlier process ordered, and report them when the next is ordered: so nothing is known before that is complete. */

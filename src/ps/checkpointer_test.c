@@ -47,7 +47,7 @@ static void stop(world *world) {
 
 static void order(world *world, int64_t now_us) {
     world->recorder.count = 0;
-    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (checkpointer_crew){0}, now_us);
+    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (checkpointer_workers){0}, now_us);
     batcher_flush(world->batcher);
 }
 
@@ -218,7 +218,7 @@ static void exact(world *world) {
 static void order_with(world *world, bool alive, int64_t now_us) {
     const quiesce_worker worker = {3, 7, "w3", alive};
     world->recorder.count = 0;
-    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (checkpointer_crew){&worker, 1}, now_us);
+    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (checkpointer_workers){&worker, 1}, now_us);
     batcher_flush(world->batcher);
 }
 
@@ -273,12 +273,12 @@ static void a_pause_ends_with_what_it_was_for(void **state) {
     order_with(&world, true, 10);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
     assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0)); /* the heads were not heard */
-    assert_true(checkpointer_moves(&world.checkpointer, &world.map, (checkpointer_crew){0}));
+    assert_true(checkpointer_moves(&world.checkpointer, &world.map, (checkpointer_workers){0}));
     checkpointer_want(&world.checkpointer);
     order_with(&world, true, 30);
     assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_GONE, 5), 1);
     assert_int_equal(message_recorder_count(&world.recorder, "w3", SLOT_MESSAGE_PAUSE), 1);
-    assert_false(checkpointer_moves(&world.checkpointer, &world.map, (checkpointer_crew){0}));
+    assert_false(checkpointer_moves(&world.checkpointer, &world.map, (checkpointer_workers){0}));
     order_with(&world, true, 59);
     assert_int_equal(world.recorder.count, 0);
     order_with(&world, true, 60);

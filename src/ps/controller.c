@@ -179,24 +179,24 @@ static bool assign_ranks(controller *controller, cluster_map *map) {
 }
 
 /* The caller's to free. */
-static quiesce_worker *crew_of(const controller *controller) {
+static quiesce_worker *workers_of(const controller *controller) {
     const process_group *process_group = &controller->workers;
-    quiesce_worker *crew = xcalloc(process_group->count + 1, sizeof *crew);
+    quiesce_worker *found = xcalloc(process_group->count + 1, sizeof *found);
     for (size_t i = 0; i < process_group->count; i++) {
         const known *known = &process_group->list[i];
-        crew[i] =
+        found[i] =
             (quiesce_worker){known->id, known->incarnation, known->address, is_alive(controller, process_group, known)};
     }
-    return crew;
+    return found;
 }
 
 /* `news`: only if that makes a difference now. */
 static void order_marks(controller *controller, bool news) {
     const cluster_map *map = batcher_map(controller->batcher);
-    quiesce_worker *workers = controller->options.pause_us == 0 ? NULL : crew_of(controller);
-    checkpointer_crew crew = {workers, workers == NULL ? 0 : controller->workers.count};
-    if (!news || checkpointer_moves(&controller->checkpointer, map, crew))
-        checkpointer_order(&controller->checkpointer, map, controller->batcher, crew, controller->now_us);
+    quiesce_worker *workers = controller->options.pause_us == 0 ? NULL : workers_of(controller);
+    checkpointer_workers all = {workers, workers == NULL ? 0 : controller->workers.count};
+    if (!news || checkpointer_moves(&controller->checkpointer, map, all))
+        checkpointer_order(&controller->checkpointer, map, controller->batcher, all, controller->now_us);
     free(workers);
 }
 

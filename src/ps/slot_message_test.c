@@ -154,7 +154,7 @@ static void a_batch_says_that_it_has_a_map(void **state) {
     slot_message_head head;
     uint32_t count;
     (void)write_batch(&packet);
-    slot_packet_add(&packet, &(slot_message){.kind = SLOT_MESSAGE_CHART});
+    slot_packet_add(&packet, &(slot_message){.kind = SLOT_MESSAGE_MAP});
     span bytes = slot_packet_end(&packet);
     reader reader = reader_of(bytes.data, bytes.size);
     assert_int_equal(slot_message_read_head(&reader, &head, &count), MR_OK);
@@ -183,7 +183,7 @@ static void another_format_is_rejected_with_both_numbers(void **state) {
 
 static void kinds_have_names(void **state) {
     assert_string_equal(slot_message_kind_name(SLOT_MESSAGE_PUSH), "PUSH");
-    assert_string_equal(slot_message_kind_name(SLOT_MESSAGE_CHART), "CHART");
+    assert_string_equal(slot_message_kind_name(SLOT_MESSAGE_MAP), "MAP");
     assert_string_equal(slot_message_kind_name(200), "?");
 }
 

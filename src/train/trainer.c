@@ -202,7 +202,7 @@ mr_status mr_trainer_start(mr_trainer *trainer) {
         if (!worker->is_called) continue;
         worker->is_called = false;
         mr_status status = trainer_finish(trainer, i, worker->call, NULL);
-        if (trainer_is_death(status)) status = trainer_mend_worker(trainer, i, status);
+        if (trainer_is_death(status)) status = trainer_recover_worker(trainer, i, status);
         if (status != MR_OK && !trainer_wants_no_shard(status)) return give_up(trainer, status);
     }
     forget_failure(trainer);

@@ -56,7 +56,7 @@ bool trainer_wants_no_shard(mr_status status); /* of load_data_shard: there is n
 MR_MUST mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_value *out);
 
 /* Makes a worker again that has died of `cause`, with its shard and the weights of the last sync. */
-MR_MUST mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status cause);
+MR_MUST mr_status trainer_recover_worker(mr_trainer *trainer, size_t worker, mr_status cause);
 
 /* The same, and what it has done since, up to and including `epoch`; its result of that is taken, and its weights if a
  * sync follows. */

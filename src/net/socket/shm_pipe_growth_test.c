@@ -49,7 +49,7 @@ static uint8_t *noise(size_t size, uint64_t seed) {
 
 enum { MUCH = 2 * LARGE_RING_CAPACITY };
 
-static void a_full_ring_goes_on_in_the_annex(void **state) {
+static void a_full_ring_continues_in_the_large_ring(void **state) {
     shm_pipe_pair pair;
     bool wake;
     uint8_t *source = noise(MUCH, 1), *sink = xcalloc(1, MUCH);
@@ -57,7 +57,7 @@ static void a_full_ring_goes_on_in_the_annex(void **state) {
     assert_int_equal(pipe_put(pair.made, source, MUCH, &wake), SHM_PIPE_CAPACITY);
     assert_false(shm_pipe_grow(pair.made)); /* there is none */
     grow(pair.made, pair.joined);
-    assert_true(shm_pipe_annexes(pair.made) == 1 && shm_pipe_annexes(pair.joined) == 1);
+    assert_true(shm_pipe_large_rings(pair.made) == 1 && shm_pipe_large_rings(pair.joined) == 1);
     assert_true(shm_pipe_grow(pair.made) && !shm_pipe_grow(pair.made));
     assert_int_equal(pipe_put(pair.made, source + SHM_PIPE_CAPACITY, MUCH, &wake),
                      LARGE_RING_CAPACITY - SHM_PIPE_CAPACITY);
@@ -288,7 +288,7 @@ static void who_declines_keeps_the_small_ring(void **state) {
     expect_small(&pair); /* no answer */
     shm_pipe_decline(pair.joined);
     expect_small(&pair);
-    assert_int_equal(shm_pipe_annexes(pair.made) + shm_pipe_annexes(pair.joined), 0); /* its memory is gone */
+    assert_int_equal(shm_pipe_large_rings(pair.made) + shm_pipe_large_rings(pair.joined), 0); /* its memory is gone */
     assert_false(shm_pipe_may_offer(pair.made));
     shm_pipe_pair_stop(&pair);
 
@@ -296,7 +296,7 @@ static void who_declines_keeps_the_small_ring(void **state) {
     assert_int_equal(shm_pipe_offer(pair.made, &fd), MR_OK);
     shm_pipe_withdraw(pair.made);
     expect_small(&pair);
-    assert_true(shm_pipe_annexes(pair.made) == 0 && !shm_pipe_may_offer(pair.made));
+    assert_true(shm_pipe_large_rings(pair.made) == 0 && !shm_pipe_may_offer(pair.made));
     shm_pipe_pair_stop(&pair);
 }
 
@@ -318,7 +318,7 @@ static void where_there_is_no_memory_the_small_ring_goes_on(void **state) {
     assert_int_equal(failpoint_arm("annex.map=error"), MR_OK);
     assert_int_not_equal(shm_pipe_take(pair.joined, fd, &wake), MR_OK);
     expect_small(&pair);
-    assert_int_equal(shm_pipe_annexes(pair.made), 0);
+    assert_int_equal(shm_pipe_large_rings(pair.made), 0);
     shm_pipe_pair_stop(&pair);
 
     shm_pipe_pair_start(&pair); /* it had some, gave it back, and there is none when it is needed again */
@@ -333,7 +333,7 @@ static void where_there_is_no_memory_the_small_ring_goes_on(void **state) {
     failpoint_disarm_all();
 }
 
-static void an_annex_rests_only_when_it_is_read(void **state) {
+static void a_large_ring_is_released_only_after_it_is_read(void **state) {
     shm_pipe_pair pair;
     bool wake;
     uint8_t *source = noise(LARGE_RING_CAPACITY, 7), *sink = xcalloc(1, LARGE_RING_CAPACITY);
@@ -390,7 +390,7 @@ static void what_cannot_be_is_recognised(void **state) {
     shm_pipe_pair_start(&pair);
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(shm_pipe_take(pair.joined, pipes[0], &wake), MR_CORRUPT);
-    assert_int_equal(shm_pipe_annexes(pair.joined), 0);
+    assert_int_equal(shm_pipe_large_rings(pair.joined), 0);
     assert_int_equal(shm_pipe_offer(pair.made, &fd), MR_OK);
     assert_int_equal(shm_pipe_take(pair.joined, fd, &wake), MR_OK);
     pair.words[ANSWER] = 0;
@@ -417,14 +417,14 @@ static void what_cannot_be_is_recognised(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_ring_goes_on_in_the_annex),
+        cmocka_unit_test(a_full_ring_continues_in_the_large_ring),
         cmocka_unit_test(it_comes_back_and_goes_again_before_the_reader_looks),
         cmocka_unit_test(everything_comes_in_order_both_ways),
         cmocka_unit_test(an_answer_wakes_who_waits_for_room),
         cmocka_unit_test(no_wake_is_lost_between_two_threads),
         cmocka_unit_test(who_declines_keeps_the_small_ring),
         cmocka_unit_test(where_there_is_no_memory_the_small_ring_goes_on),
-        cmocka_unit_test(an_annex_rests_only_when_it_is_read),
+        cmocka_unit_test(a_large_ring_is_released_only_after_it_is_read),
         cmocka_unit_test(what_cannot_be_is_recognised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,7 @@ static socket_link *create(socket_transport *transport, int fd, const address *a
     list_init(&link->stranger);
     list_init(&link->dirty);
     list_init(&link->of_pipes);
-    list_push_back(&transport->conns, &link->item);
+    list_push_back(&transport->links, &link->item);
     timer_heap_add(&transport->timers, &link->timer, link->deadline_us);
     return link;
 }
@@ -104,10 +104,10 @@ static void take_pipe(socket_link *link) {
 }
 
 static void drop_pipe(socket_link *link) {
-    if (link->ducted) link->transport->stats.pipes--;
-    link->ducted = false;
-    link->transport->stats.annexes -= link->annexes;
-    link->annexes = 0;
+    if (link->piped) link->transport->stats.pipes--;
+    link->piped = false;
+    link->transport->stats.large_rings -= link->large_rings;
+    link->large_rings = 0;
     list_remove(&link->of_pipes);
     shm_pipe_close(link->pipe);
     link->pipe = NULL;
@@ -122,7 +122,7 @@ static mr_status use_pipe(socket_link *link) {
         return MR_OK;
     }
     if (write_queue_pending(&link->out) != 0) return error_set(MR_IO, "the socket did not take a HELLO");
-    link->ducted = true;
+    link->piped = true;
     socket_transport_add_pipe(link->transport, &link->of_pipes);
     return MR_OK;
 }
@@ -215,7 +215,7 @@ static mr_status take_hello(socket_link *link, span head) {
     MR_TRY(use_pipe(link));
     link->state = SOCKET_LINK_OPEN;
     link->in.limits =
-        (frame_limits){.head_max = MESSAGE_HEAD_MAX, .body_max = transport->options.body_max, .plain = link->ducted};
+        (frame_limits){.head_max = MESSAGE_HEAD_MAX, .body_max = transport->options.body_max, .plain = link->piped};
     heartbeat_init(&link->beat, transport->options.heartbeat_us, transport->options.heartbeat_misses,
                    event_loop_now_us(transport->loop));
     timer_heap_add(&transport->timers, &link->timer, heartbeat_next_us(&link->beat));
@@ -301,7 +301,7 @@ static uint64_t checksum_of(const span *pieces, size_t count) {
 static void encode(socket_link *link, size_t size, const span *pieces, size_t count) {
     uint8_t *place = link->out.data + link->out.end;
     frame frame = {.kind = FRAME_MESSAGE,
-                   .flags = link->ducted ? FRAME_PLAIN : 0,
+                   .flags = link->piped ? FRAME_PLAIN : 0,
                    .head = span_of(place + FRAME_HEADER_SIZE, size)};
     for (size_t i = 0; i < count; i++) frame.body_size += pieces[i].size;
     if (frame.body_size > 0 && link->transport->options.check_bodies) {
@@ -363,7 +363,7 @@ void socket_link_flush(socket_link *link) {
 
 static void tick(socket_link *link, int64_t now_us) {
     socket_link_io_use_room(link);
-    if (link->annexes != 0 && now_us - link->grown_us >= SOCKET_LARGE_RING_REST_US) shm_pipe_rest(link->pipe);
+    if (link->large_rings != 0 && now_us - link->grown_us >= SOCKET_LARGE_RING_REST_US) shm_pipe_rest(link->pipe);
     switch (heartbeat_tick(&link->beat, now_us)) {
     case HEARTBEAT_NOTHING: break;
     case HEARTBEAT_PING:
@@ -450,7 +450,7 @@ static void tell_sent(socket_link *link, bool all, mr_status status) {
     while (write_queue_take(&link->out, all, &sent, &argument)) sent(argument, status);
 }
 
-static void free_conn(uv_handle_t *handle) { free(handle); }
+static void free_link(uv_handle_t *handle) { free(handle); }
 
 static void finish(socket_link *link) {
     socket_transport *transport = link->transport;
@@ -468,7 +468,7 @@ static void finish(socket_link *link) {
     write_queue_fini(&link->out);
     frame_reader_fini(&link->in);
     if (link->poll_open)
-        uv_close((uv_handle_t *)&link->poll, free_conn);
+        uv_close((uv_handle_t *)&link->poll, free_link);
     else
         free(link);
 }

@@ -12,7 +12,7 @@
 #include "runtime/refs/attachment.h"
 
 /* Holders are processes, and actors for the handles among their arguments; those have numbers of their own. */
-#define KEEPERS (UINT64_C(1) << 63)
+#define HOLDER_IS_ACTOR (UINT64_C(1) << 63)
 
 typedef struct asker {
     list place;
@@ -223,7 +223,7 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     list_push_back(&actors->list, &actor->place);
     actor->same_id = map_put(&actors->by_id, id_key(actor->id), actor);
     if (actor->name[0] != '\0') actor->same_name = map_put(&actors->by_name, name_key_of(actor), actor);
-    actor->keeps = KEEPERS | ++actors->keepers;
+    actor->keeps = HOLDER_IS_ACTOR | ++actors->last_holder;
     hold_arguments(actors, actor);
     begin(actors, actor);
     return MR_OK;

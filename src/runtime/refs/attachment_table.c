@@ -64,7 +64,7 @@ static size_t count_inside(const object *object) { /* references and handles in 
  * when it is first needed there. *place is 0 where there is no room for it. */
 static mr_status add_value(dressing *dressing, object *object, uint32_t *place) {
     *place = 0;
-    if (attachment_needs_provider(object)) object->stored = attachment_shelve(dressing->objects, object);
+    if (attachment_needs_provider(object)) object->stored = attachment_store(dressing->objects, object);
     if (attachment_needs_provider(object))
         return MR_OK; /* no room in the store: receivers fetch it from this process */
     MR_TRY(alloc_try_grow(&dressing->items, &dressing->item_room, dressing->item_count + 1, sizeof *dressing->items));

@@ -141,7 +141,7 @@ static void error_write(const failure *failure, uint8_t *out) {
     MR_ASSERT(!writer.failed);
 }
 
-mr_status failure_bundle(const failure *failure, value_pack **out) {
+mr_status failure_pack(const failure *failure, value_pack **out) {
     void *payload;
     size_t size = error_size(failure);
     MR_TRY(alloc_try(size, &payload));

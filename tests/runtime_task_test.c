@@ -219,7 +219,7 @@ static void a_dead_worker_is_named_and_tasks_are_tried_again(void **state) {
 
 /* A worker that knows a task's name gets it before it is recorded here (tasks_submit_straight): tasks that are
  * unfinished when the worker dies are sent to another one, with their arguments. */
-static void what_was_sent_at_once_can_be_sent_again(void **state) {
+static void tasks_submitted_together_are_retried(void **state) {
     enum { TASKS = 40, ROUNDS = 3 };
     for (int round = 0; round < ROUNDS; round++) {
         char path[64];
@@ -455,7 +455,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(several_futures_become_one),
         cmocka_unit_test(a_group_is_submitted_as_one),
         cmocka_unit_test(a_worker_that_has_run_enough_is_ended),
-        cmocka_unit_test(what_was_sent_at_once_can_be_sent_again),
+        cmocka_unit_test(tasks_submitted_together_are_retried),
         cmocka_unit_test(a_child_that_returns_from_its_task_ends),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -266,7 +266,7 @@ static void serve(socket_pair *pair) {
     assert_true(socket_end_listen(&pair->server, pair->addresses[0]));
 }
 
-static void who_passes_something_else_is_sent_away(void **state) {
+static void a_peer_that_passes_another_descriptor_is_rejected(void **state) {
     socket_pair *pair = *state;
     int large_ring, pipes[2];
     serve(pair);
@@ -287,7 +287,7 @@ static void who_passes_something_else_is_sent_away(void **state) {
     close(pipes[1]);
 }
 
-static void who_turns_where_it_cannot_is_sent_away(void **state) {
+static void a_peer_that_switches_rings_wrongly_is_rejected(void **state) {
     enum { HEAD = 64 / 8, TURN_TO_LARGE_RING = 80 / 8 };
     socket_pair *pair = *state;
     int large_ring;
@@ -321,8 +321,8 @@ int main(void) {
         TEST(where_there_is_no_memory_the_link_goes_on),
         TEST(large_rings_are_bounded),
         TEST(an_unneeded_large_ring_returns_its_memory),
-        TEST(who_passes_something_else_is_sent_away),
-        TEST(who_turns_where_it_cannot_is_sent_away),
+        TEST(a_peer_that_passes_another_descriptor_is_rejected),
+        TEST(a_peer_that_switches_rings_wrongly_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

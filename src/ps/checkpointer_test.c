@@ -286,7 +286,7 @@ static void a_pause_ends_with_what_it_was_for(void **state) {
     stop(&world);
 }
 
-static void a_pause_ends_whoever_is_in_a_step(void **state) {
+static void a_pause_ends_although_a_rank_is_in_a_step(void **state) {
     world world;
     exact(&world);
     order_with(&world, true, 0);
@@ -349,7 +349,7 @@ int main(void) {
         cmocka_unit_test(a_seal_is_of_one_number),
         cmocka_unit_test(slots_are_cut_while_all_stand_still),
         cmocka_unit_test(a_pause_ends_with_what_it_was_for),
-        cmocka_unit_test(a_pause_ends_whoever_is_in_a_step),
+        cmocka_unit_test(a_pause_ends_although_a_rank_is_in_a_step),
         cmocka_unit_test(one_that_is_never_whole_is_followed_by_another),
         cmocka_unit_test(a_pause_is_above_all_that_workers_have_heard_of),
     };

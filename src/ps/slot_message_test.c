@@ -73,7 +73,7 @@ static void batches_come_back_as_they_went(void **state) {
     slot_packet_fini(&packet);
 }
 
-static void what_is_cut_is_refused(void **state) {
+static void truncated_messages_are_refused(void **state) {
     slot_packet packet = {0};
     span bytes = write_batch(&packet);
     for (size_t cut = 0; cut < bytes.size; cut++) {
@@ -190,7 +190,7 @@ static void kinds_have_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_come_back_as_they_went),
-        cmocka_unit_test(what_is_cut_is_refused),
+        cmocka_unit_test(truncated_messages_are_refused),
         cmocka_unit_test(large_payloads_are_aligned),
         cmocka_unit_test(tails_follow_their_payload),
         cmocka_unit_test(a_batch_says_that_it_has_a_map),

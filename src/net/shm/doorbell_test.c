@@ -57,7 +57,7 @@ static void an_index_from_outside_stays_inside(void **state) {
     free(block);
 }
 
-static void ringing_somebody_awake_does_nothing(void **state) {
+static void ringing_an_awake_process_does_nothing(void **state) {
     process_block *block = new_process_block();
     int fd = eventfd(0, EFD_NONBLOCK);
     doorbell_ring(block, fd);
@@ -155,14 +155,17 @@ static void nobody_sleeps_through(doorbell_state how) {
     free(receiver.block);
 }
 
-static void nobody_sleeps_through_on_the_futex(void **state) { nobody_sleeps_through(DOORBELL_FUTEX); }
-static void nobody_sleeps_through_in_a_loop(void **state) { nobody_sleeps_through(DOORBELL_LOOP); }
+static void no_ring_is_missed_on_the_futex(void **state) { nobody_sleeps_through(DOORBELL_FUTEX); }
+static void no_ring_is_missed_with_an_eventfd(void **state) { nobody_sleeps_through(DOORBELL_LOOP); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_are_taken_once_each),           cmocka_unit_test(an_index_from_outside_stays_inside),
-        cmocka_unit_test(ringing_somebody_awake_does_nothing), cmocka_unit_test(sleep_ends_by_itself_after_its_time),
-        cmocka_unit_test(nobody_sleeps_through_on_the_futex),  cmocka_unit_test(nobody_sleeps_through_in_a_loop),
+        cmocka_unit_test(marks_are_taken_once_each),
+        cmocka_unit_test(an_index_from_outside_stays_inside),
+        cmocka_unit_test(ringing_an_awake_process_does_nothing),
+        cmocka_unit_test(sleep_ends_by_itself_after_its_time),
+        cmocka_unit_test(no_ring_is_missed_on_the_futex),
+        cmocka_unit_test(no_ring_is_missed_with_an_eventfd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,7 +280,7 @@ static void expect_small(shm_pipe_pair *pair) {
     free(bytes);
 }
 
-static void who_declines_keeps_the_small_ring(void **state) {
+static void a_reader_that_declines_keeps_the_small_ring(void **state) {
     shm_pipe_pair pair;
     int fd;
     shm_pipe_pair_start(&pair);
@@ -362,7 +362,7 @@ static void a_large_ring_is_released_only_after_it_is_read(void **state) {
 
 /* ---- Lies. */
 
-static void what_cannot_be_is_recognised(void **state) {
+static void impossible_positions_are_detected(void **state) {
     shm_pipe_pair pair;
     bool wake;
     int fd, pipes[2];
@@ -422,10 +422,10 @@ int main(void) {
         cmocka_unit_test(everything_comes_in_order_both_ways),
         cmocka_unit_test(an_answer_wakes_who_waits_for_room),
         cmocka_unit_test(no_wake_is_lost_between_two_threads),
-        cmocka_unit_test(who_declines_keeps_the_small_ring),
+        cmocka_unit_test(a_reader_that_declines_keeps_the_small_ring),
         cmocka_unit_test(where_there_is_no_memory_the_small_ring_goes_on),
         cmocka_unit_test(a_large_ring_is_released_only_after_it_is_read),
-        cmocka_unit_test(what_cannot_be_is_recognised),
+        cmocka_unit_test(impossible_positions_are_detected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void folds(const bench_run *run, const void *argument, double *values) {
                                         .output_count = scene->in_place ? scene->workers : 1};
     }
     thread_pool *pool;
-    if (thread_pool_create(scene->threads, &pool) != MR_OK) bench_fail("crew: %s", mr_last_error());
+    if (thread_pool_create(scene->threads, &pool) != MR_OK) bench_fail("thread pool: %s", mr_last_error());
     reduction reduction = {.kind = scene->kind, .workers = scene->workers};
     once(&reduction, tensors, scene->tensors, pool); /* warm */
     double spent = 0, count = 0;

@@ -134,7 +134,7 @@ static void waits_for_nobody(const bench_run *run, const void *argument, double 
     bench_server(serve_not, NULL, &byte, 1);
 }
 
-static void what_goes_wrong_is_a_failed_row(void **state) {
+static void a_failing_benchmark_gives_a_failed_row(void **state) {
     bench_fn *const wrong[] = {fails, crashes, forgets, hangs, joins_a_failure, waits_for_nobody};
     enum { WRONG = sizeof wrong / sizeof wrong[0] };
     int kept = dup(2);
@@ -248,7 +248,7 @@ int main(void) {
         cmocka_unit_test(medians_of_alternating_repeats),
         cmocka_unit_test(bars_hold_at_their_limit),
         cmocka_unit_test(percentiles),
-        cmocka_unit_test(what_goes_wrong_is_a_failed_row),
+        cmocka_unit_test(a_failing_benchmark_gives_a_failed_row),
         cmocka_unit_test(a_server_is_there_when_it_said_so),
         cmocka_unit_test(only_rows_that_are_wanted),
         cmocka_unit_test(json_has_every_key),

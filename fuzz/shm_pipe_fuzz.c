@@ -77,12 +77,12 @@ static void pass(game *game, int side, uint32_t size, bool sealed) {
     bool wake;
     int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return;
-    unsigned before = shm_pipe_annexes(game->sides[side]);
+    unsigned before = shm_pipe_large_rings(game->sides[side]);
     bool sized = ftruncate(fd, (off_t)size) == 0;
     if (sealed) sized &= fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
     mr_status status = shm_pipe_take(game->sides[side], fd, &wake);
     if (!sized || !sealed || size != LARGE_RING_CAPACITY) MR_ASSERT(status == MR_CORRUPT);
-    MR_ASSERT(shm_pipe_annexes(game->sides[side]) == before + (status == MR_OK));
+    MR_ASSERT(shm_pipe_large_rings(game->sides[side]) == before + (status == MR_OK));
     if (status == MR_OK) game->lied = true; /* the other side did not make it */
     close(fd);
 }

@@ -52,7 +52,7 @@ static void at_the_same_time(void **state) {
     assert_false(CHECK(swap(0, 1, 0), swap(2, 10, 1), look(3, 10, 0))); /* an old version */
 }
 
-static void who_was_not_answered_may_have_been_heard(void **state) {
+static void an_unanswered_operation_may_have_taken_effect(void **state) {
     assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 0)));
     assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 1)));
     assert_true(CHECK(swap(0, LINEARIZABILITY_NEVER, 0), look(1, 2, 0), look(3, 4, 1))); /* late */
@@ -83,7 +83,7 @@ static size_t draw(rng *rng, linearizability_request *requests, size_t count) {
     return count;
 }
 
-static void what_happened_one_by_one_is_found(void **state) {
+static void a_sequential_history_is_linearizable(void **state) {
     for (uint64_t seed = 1; seed <= 200; seed++) {
         linearizability_request requests[120];
         rng rng;
@@ -121,8 +121,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_after_the_other),
         cmocka_unit_test(at_the_same_time),
-        cmocka_unit_test(who_was_not_answered_may_have_been_heard),
-        cmocka_unit_test(what_happened_one_by_one_is_found),
+        cmocka_unit_test(an_unanswered_operation_may_have_taken_effect),
+        cmocka_unit_test(a_sequential_history_is_linearizable),
         cmocka_unit_test(a_value_may_begin_anew),
         cmocka_unit_test(nothing_is_linearizable),
     };

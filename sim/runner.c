@@ -30,7 +30,7 @@ enum { SCENARIOS_MAX = 16 };
 
 typedef struct job { /* shared with the parent */
     uint64_t unit;
-    totals tallies[SCENARIOS_MAX];
+    totals unit_totals[SCENARIOS_MAX];
 } job;
 
 typedef struct runner {
@@ -101,7 +101,7 @@ static bool found_enough(const runner *runner) {
     if (!runner->options->stop_at_first) return false;
     for (unsigned i = 0; i < runner->options->jobs; i++)
         for (size_t j = 0; j < runner->scenario_count; j++)
-            if (runner->jobs[i].tallies[j].findings != 0) return true;
+            if (runner->jobs[i].unit_totals[j].findings != 0) return true;
     return false;
 }
 
@@ -109,7 +109,7 @@ static void run_job(const runner *runner, unsigned index) {
     job *job = &runner->jobs[index];
     for (; job->unit < runner->unit_count && !found_enough(runner); job->unit += runner->options->jobs) {
         alarm(RUNNER_SEED_SECONDS_MAX);
-        run_unit(runner, job->unit, &job->tallies[job->unit % runner->scenario_count]);
+        run_unit(runner, job->unit, &job->unit_totals[job->unit % runner->scenario_count]);
     }
 }
 
@@ -141,7 +141,7 @@ static void job_died(runner *runner, unsigned index, int status) {
                  strsignal(WTERMSIG(status)));
     else
         snprintf(text, sizeof text, "the simulator ended with status %d", WEXITSTATUS(status));
-    totals *totals = &job->tallies[job->unit % runner->scenario_count];
+    totals *totals = &job->unit_totals[job->unit % runner->scenario_count];
     totals->seeds++;
     report_finding(runner, job->unit, totals, text);
     job->unit += runner->options->jobs;
@@ -179,7 +179,7 @@ static void sum_up(const runner *runner, runner_report *report) {
     for (size_t j = 0; j < runner->scenario_count; j++) {
         totals sum = {0};
         for (unsigned i = 0; i < runner->options->jobs; i++) {
-            const totals *part = &runner->jobs[i].tallies[j];
+            const totals *part = &runner->jobs[i].unit_totals[j];
             sum.seeds += part->seeds;
             sum.findings += part->findings;
             sum.events += part->events;

@@ -56,7 +56,7 @@ static bool holds(world *world, const char *file, const char *expected) {
     return same;
 }
 
-static void what_is_written_is_seen_at_once(void **state) {
+static void a_write_is_readable_at_once(void **state) {
     world *world = world_open(1);
     disk disk = world->disk;
     assert_int_equal(disk.ops->write(disk.self, "a", 3, text("lo")), MR_OK);
@@ -72,7 +72,7 @@ static void what_is_written_is_seen_at_once(void **state) {
     world_close(world);
 }
 
-static void what_was_synced_survives(void **state) {
+static void synced_writes_survive_a_crash(void **state) {
     for (uint64_t seed = 1; seed <= 50; seed++) {
         world *world = world_open(seed);
         assert_int_equal(disk_replace(world->disk, "a", text("lost")), MR_OK);
@@ -115,7 +115,7 @@ static void one_bit_rots_and_stays_so(void **state) {
     world_close(world);
 }
 
-static void what_was_not_synced_meets_every_fate(void **state) {
+static void unsynced_writes_may_survive_be_lost_or_torn(void **state) {
     int kept = 0, lost = 0, torn = 0, gone = 0, out_of_order = 0;
     enum { SIZE = 3000 };
     for (uint64_t seed = 1; seed <= 1000; seed++) {
@@ -258,11 +258,11 @@ static void a_sync_takes_the_nodes_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_seen_at_once),
-        cmocka_unit_test(what_was_synced_survives),
+        cmocka_unit_test(a_write_is_readable_at_once),
+        cmocka_unit_test(synced_writes_survive_a_crash),
         cmocka_unit_test(a_lost_disk_is_empty_and_works),
         cmocka_unit_test(one_bit_rots_and_stays_so),
-        cmocka_unit_test(what_was_not_synced_meets_every_fate),
+        cmocka_unit_test(unsynced_writes_may_survive_be_lost_or_torn),
         cmocka_unit_test(a_rename_without_a_sync_can_lose_the_content),
         cmocka_unit_test(a_replaced_file_is_always_whole),
         cmocka_unit_test(a_failed_sync_cannot_be_repeated),

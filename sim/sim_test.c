@@ -109,7 +109,7 @@ static void a_run_ends_when_what_it_waits_for_holds(void **state) {
     assert_false(held);
 }
 
-static void what_comes_for_a_busy_node_waits_in_order(void **state) {
+static void events_of_a_busy_node_wait_in_order(void **state) {
     world *world = *state;
     sim_node_spend(world->node, 100);
     sim_node_after(world->node, 100, add_message, &world->trace, 'a'); /* at its end, after the others */
@@ -122,7 +122,7 @@ static void what_comes_for_a_busy_node_waits_in_order(void **state) {
     assert_string_equal(world->trace.text, "cbda");
 }
 
-static void what_waited_for_a_process_ends_with_it(void **state) {
+static void events_of_a_process_end_with_it(void **state) {
     world *world = *state;
     sim_node_spend(world->node, 100);
     sim_node_after(world->node, 50, add_message, &world->trace, 'a');
@@ -192,7 +192,7 @@ static void the_first_violation_ends_the_run(void **state) {
 
 static void forever(void *context, uint64_t unused) { sim_after(context, 0, forever, context, 0); }
 
-static void what_does_not_end_is_a_violation(void **state) {
+static void an_endless_run_is_a_violation(void **state) {
     world *world = *state;
     forever(world->sim, 0);
     assert_false(sim_run(world->sim, 1));
@@ -252,13 +252,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_WORLD(events_come_by_time_then_by_order),
         IN_WORLD(a_run_ends_when_what_it_waits_for_holds),
-        IN_WORLD(what_comes_for_a_busy_node_waits_in_order),
-        IN_WORLD(what_waited_for_a_process_ends_with_it),
+        IN_WORLD(events_of_a_busy_node_wait_in_order),
+        IN_WORLD(events_of_a_process_end_with_it),
         IN_WORLD(ticks_come_by_the_nodes_own_clock),
         IN_WORLD(the_wall_clock_jumps_and_the_other_does_not),
         IN_WORLD(a_crash_inside_a_callback_ends_the_process_after_it),
         IN_WORLD(the_first_violation_ends_the_run),
-        IN_WORLD(what_does_not_end_is_a_violation),
+        IN_WORLD(an_endless_run_is_a_violation),
         cmocka_unit_test(a_run_can_be_cut_short),
         cmocka_unit_test(the_hash_tells_histories_apart),
         IN_WORLD(streams_of_chance_do_not_disturb_each_other),

@@ -189,7 +189,7 @@ static bool evening(broker_fixture *fixture, stage *stage, who armed, const char
 
 static bool swept(const char *name) { return strncmp(name, "hub.", 4) == 0 || strncmp(name, "guest.", 6) == 0; }
 
-static void everybody_else_lives_through_every_death(void **state) {
+static void others_survive_every_death(void **state) {
     broker_fixture fixture;
     assert_int_equal(broker_fixture_build(&fixture), 0);
     stage *stage = mmap(NULL, sizeof *stage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -214,6 +214,6 @@ static void everybody_else_lives_through_every_death(void **state) {
 
 int main(void) {
     log_set_level(LOG_ERROR); /* clients are dropped on purpose */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(everybody_else_lives_through_every_death)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(others_survive_every_death)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,7 +270,7 @@ static int crowd_main(void *argument) {
     }
 }
 
-static void a_crowd_that_is_killed_leaves_nothing(void **state) {
+static void many_killed_processes_leave_nothing(void **state) {
     enum { KILLS = 120 };
     open_broker(&(broker_options){.arena_bytes = 32 << 20, .links_per_peer_max = 200});
     size_t fds = broker_fixture_fds();
@@ -303,7 +303,7 @@ static void a_crowd_that_is_killed_leaves_nothing(void **state) {
 
 /* ---- Stopped, asleep. */
 
-static void a_stopped_guest_holds_nobody_up(void **state) {
+static void a_stopped_client_does_not_delay_others(void **state) {
     open_broker(&(broker_options){.arena_bytes = 64 << 20});
     size_t fds = broker_fixture_fds();
     victim_life life = {.path = home->path, .ending = EXIT_7};
@@ -347,7 +347,7 @@ static int nonsense_main(void *argument) {
     return victim_stays(self);
 }
 
-static void rings_stay_while_somebody_may_write(void **state) {
+static void rings_stay_while_a_process_may_write(void **state) {
     open_broker(NULL);
     size_t fds = broker_fixture_fds();
     visitor recorder;
@@ -441,7 +441,7 @@ static bool wait_for(visitor *visitor, const uint32_t *count, uint32_t at_least)
     return *count >= at_least;
 }
 
-static void guests_are_told_that_the_broker_was_killed(void **state) {
+static void clients_notice_that_the_broker_was_killed(void **state) {
     size_t fds = broker_fixture_fds();
     pid_t broker = start_broker(broker_main);
     visitor visitors[2];
@@ -517,7 +517,7 @@ static int fork_leaves(void *argument) {
     return 0;
 }
 
-static void a_fork_of_a_guest_is_no_guest(void **state) {
+static void a_fork_of_a_client_is_no_client(void **state) {
     open_broker(NULL);
     visitor visitors[2];
     assert_int_equal(broker_fixture_join(home, &visitors[0], "a"), MR_OK);
@@ -599,12 +599,18 @@ int main(void) {
     log_set_level(LOG_ERROR); /* clients are dropped on purpose */
 #define BROKER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        BROKER_TEST(ends_are_told_with_their_cause),     BROKER_TEST(last_words_are_heard),
-        BROKER_TEST(the_node_knows_how_its_child_ended), BROKER_TEST(a_crowd_that_is_killed_leaves_nothing),
-        BROKER_TEST(a_stopped_guest_holds_nobody_up),    BROKER_TEST(rings_stay_while_somebody_may_write),
-        BROKER_TEST(a_sleeper_is_woken_by_a_death),      BROKER_TEST(guests_are_told_that_the_broker_was_killed),
-        BROKER_TEST(a_fork_of_the_broker_hides_nothing), BROKER_TEST(a_fork_of_a_guest_is_no_guest),
-        BROKER_TEST(other_users_stay_outside),           BROKER_TEST(root_may_visit_users),
+        BROKER_TEST(ends_are_told_with_their_cause),
+        BROKER_TEST(last_words_are_heard),
+        BROKER_TEST(the_node_knows_how_its_child_ended),
+        BROKER_TEST(many_killed_processes_leave_nothing),
+        BROKER_TEST(a_stopped_client_does_not_delay_others),
+        BROKER_TEST(rings_stay_while_a_process_may_write),
+        BROKER_TEST(a_sleeper_is_woken_by_a_death),
+        BROKER_TEST(clients_notice_that_the_broker_was_killed),
+        BROKER_TEST(a_fork_of_the_broker_hides_nothing),
+        BROKER_TEST(a_fork_of_a_client_is_no_client),
+        BROKER_TEST(other_users_stay_outside),
+        BROKER_TEST(root_may_visit_users),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

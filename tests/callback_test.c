@@ -158,7 +158,7 @@ static void a_notice_comes_while_others_wait(void **state) {
     mr_release(mr, slow);
 }
 
-static void a_body_is_told_that_nobody_waits(void **state) {
+static void a_task_can_ask_whether_its_result_is_wanted(void **state) {
     char name[] = "/tmp/miniray-notice-XXXXXX";
     int fd = mkstemp(name);
     assert_true(fd >= 0);
@@ -207,7 +207,7 @@ static int tear_down(void **state) {
 }
 
 /* Callbacks of pending futures run when the runtime ends. */
-static void the_end_tells_everybody(void **state) {
+static void shutdown_calls_all_callbacks(void **state) {
     seen seen = {0};
     mr_ref ref;
     sem_init(&seen.told, 0, 0);
@@ -226,10 +226,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_future_that_is_there_tells_at_once),
         cmocka_unit_test(a_future_tells_when_it_comes),
         cmocka_unit_test(a_notice_comes_while_others_wait),
-        cmocka_unit_test(a_body_is_told_that_nobody_waits),
+        cmocka_unit_test(a_task_can_ask_whether_its_result_is_wanted),
         cmocka_unit_test(a_body_that_ends_by_itself_is_told_that_too),
     };
-    const struct CMUnitTest alone[] = {cmocka_unit_test(the_end_tells_everybody)};
+    const struct CMUnitTest alone[] = {cmocka_unit_test(shutdown_calls_all_callbacks)};
     int failed = cmocka_run_group_tests(tests, set_up, tear_down);
     return failed + cmocka_run_group_tests(alone, NULL, NULL);
 }

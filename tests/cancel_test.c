@@ -323,7 +323,7 @@ static void assert_child_goes_on(mr_ref parent) {
     assert_int_equal(marks(folder, "stopped"), 0);
 }
 
-static void what_it_started_goes_on_if_it_is_cancelled_alone(void **state) {
+static void children_continue_if_only_the_parent_is_cancelled(void **state) {
     mr_ref parent;
     assert_int_equal(mr_call_task(mr, "parent_of_one", &parent, mr_str(folder)), MR_OK);
     assert_child_goes_on(parent);
@@ -510,7 +510,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(another_thread_waits_for_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_method_takes_its_calls_along, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_deferred_call_takes_along_what_was_started_for_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_it_started_goes_on_if_it_is_cancelled_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(children_continue_if_only_the_parent_is_cancelled, set_up, tear_down),
         cmocka_unit_test_setup_teardown(and_if_another_process_does_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(force_ends_what_does_not_listen, set_up, tear_down),
         cmocka_unit_test_setup_teardown(force_that_comes_too_late_repeats_nothing, set_up, tear_down),

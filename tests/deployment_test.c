@@ -213,7 +213,7 @@ static int push_under_fire(void *world) {
     return 0;
 }
 
-static void who_is_killed_is_started_again(void **state) {
+static void a_killed_process_is_restarted(void **state) {
     assert_int_equal(test_child_run(push_under_fire, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "a parameter server whose processes were killed");
 }
@@ -292,7 +292,7 @@ static int count_resources(void *world) {
     return 0;
 }
 
-static void what_servers_need_is_counted(void **state) {
+static void resources_of_servers_are_counted(void **state) {
     assert_int_equal(test_child_run(count_resources, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "mr_shutdown");
 }
@@ -369,7 +369,7 @@ static int ask_for_what_cannot_be(void *world) {
     return 0;
 }
 
-static void what_cannot_be_is_told(void **state) {
+static void invalid_options_are_reported(void **state) {
     assert_int_equal(test_child_run(ask_for_what_cannot_be, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "mr_shutdown");
 }
@@ -442,11 +442,11 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(it_starts_and_leaves_nothing),
-        IN_A_WORLD(who_is_killed_is_started_again),
+        IN_A_WORLD(a_killed_process_is_restarted),
         IN_A_WORLD(training_under_fire_has_the_same_bits),
-        IN_A_WORLD(what_servers_need_is_counted),
+        IN_A_WORLD(resources_of_servers_are_counted),
         IN_A_WORLD(a_folder_is_gone_on_from),
-        IN_A_WORLD(what_cannot_be_is_told),
+        IN_A_WORLD(invalid_options_are_reported),
         IN_A_WORLD(a_server_that_cannot_begin_says_why),
         IN_A_WORLD(a_killed_program_takes_it_along),
         IN_A_WORLD(a_killed_node_takes_it_along),

@@ -181,7 +181,7 @@ static void a_body_does_not_wait_for_a_stream_that_stands_behind_it(void **state
 }
 
 /* The worker of the body gets a task with max_calls = 1, and returns it without running it: the worker does not end. */
-static void what_was_given_back_is_not_counted(void **state) {
+static void requeued_tasks_are_not_counted(void **state) {
     line line;
     mr_ref last, first, next;
     line_open(&line);
@@ -195,7 +195,7 @@ static void what_was_given_back_is_not_counted(void **state) {
     line_close(&line);
 }
 
-static void what_is_given_back_runs_once(void **state) {
+static void requeued_tasks_run_once(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
     static uint8_t bytes[NOTE_BYTES];
     mr_ref refs[NOTES];
@@ -235,7 +235,7 @@ static void stand_in_line(mr_context *one, const char *path) {
     assert_int_equal(unlink(path), 0);
 }
 
-static void what_is_given_back_keeps_its_order(void **state) {
+static void requeued_tasks_keep_their_order(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 16];
     mr_context *one;
     assert_true(temp_dir_folder(folder));
@@ -251,9 +251,9 @@ int main(void) {
         cmocka_unit_test(tasks_that_wait_for_each_other_all_begin),
         cmocka_unit_test(a_body_does_not_wait_for_what_stands_behind_it),
         cmocka_unit_test(a_body_does_not_wait_for_a_stream_that_stands_behind_it),
-        cmocka_unit_test(what_was_given_back_is_not_counted),
-        cmocka_unit_test(what_is_given_back_runs_once),
-        cmocka_unit_test(what_is_given_back_keeps_its_order),
+        cmocka_unit_test(requeued_tasks_are_not_counted),
+        cmocka_unit_test(requeued_tasks_run_once),
+        cmocka_unit_test(requeued_tasks_keep_their_order),
     };
     return runtime_main_with(tests, .num_workers = WORKERS, .store_bytes = 64u << 20);
 }

@@ -151,7 +151,7 @@ static void a_running_body_is_described(void **state) {
 }
 
 /* The hook returns nothing; neither its caller nor the query waits for it. */
-static void a_hook_that_hangs_holds_nobody_up(void **state) {
+static void a_hanging_hook_does_not_delay_others(void **state) {
     mr_ref ref;
     char id[32], worker[32], reasons[4096], does[256];
     inspect_fixture_start(1);
@@ -174,9 +174,9 @@ int main(void) {
     mr_on_describe(describe, who);
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &seen.mr) != MR_OK;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_sees_its_resources),      cmocka_unit_test(a_program_sees_its_node),
-        cmocka_unit_test(a_program_takes_its_timeline),      cmocka_unit_test(a_running_body_is_described),
-        cmocka_unit_test(a_hook_that_hangs_holds_nobody_up),
+        cmocka_unit_test(a_program_sees_its_resources),         cmocka_unit_test(a_program_sees_its_node),
+        cmocka_unit_test(a_program_takes_its_timeline),         cmocka_unit_test(a_running_body_is_described),
+        cmocka_unit_test(a_hanging_hook_does_not_delay_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

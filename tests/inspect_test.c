@@ -64,7 +64,7 @@ static void an_idle_node_is_shown(void **state) {
     inspect_fixture_stop();
 }
 
-static void what_waits_says_for_what(void **state) {
+static void waiting_tasks_name_their_cause(void **state) {
     mr_ref first, second, third, never;
     char id[32], worker[32], reasons[4096];
     inspect_fixture_start(1);
@@ -410,7 +410,7 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &seen.mr) != MR_OK;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_idle_node_is_shown),
-        cmocka_unit_test(what_waits_says_for_what),
+        cmocka_unit_test(waiting_tasks_name_their_cause),
         cmocka_unit_test(a_worker_that_waits_names_what_for),
         cmocka_unit_test(an_actor_that_cannot_start_holds_its_calls),
         cmocka_unit_test(objects_are_shown_with_their_sizes),

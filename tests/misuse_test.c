@@ -346,7 +346,7 @@ static void a_runtime_that_cannot_be(void **state) {
 
 /* ---- Released objects. */
 
-static void what_was_released(void **state) {
+static void released_references_are_refused(void **state) {
     mr_ref ref = put_one(), other;
     mr_value value;
     mr_actor actor;
@@ -451,7 +451,7 @@ static int in_a_child(void *argument) {
     return 0;
 }
 
-static void a_forked_child_harms_nobody(void **state) {
+static void a_forked_child_does_no_harm(void **state) {
     enum { FLOATS = 100 * 1000 };
     mr_batch *group;
     mr_ref ref;
@@ -524,9 +524,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(names_that_cannot_be),
         cmocka_unit_test(options_that_cannot_be),
         cmocka_unit_test(a_runtime_that_cannot_be),
-        cmocka_unit_test(what_was_released),
+        cmocka_unit_test(released_references_are_refused),
         cmocka_unit_test(bodies_are_refused_too),
-        cmocka_unit_test(a_forked_child_harms_nobody),
+        cmocka_unit_test(a_forked_child_does_no_harm),
         cmocka_unit_test(looking_wrongly),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -206,7 +206,7 @@ static void steps_before_a_sync_are_in_it_and_steps_after_see_it(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-static void who_is_there_twice_lends_twice(void **state) {
+static void a_worker_listed_twice_exports_twice(void **state) {
     sync_fixture fixture = make_team(NULL);
     const mr_actor workers[] = {fixture.workers[0], fixture.workers[2], fixture.workers[2], fixture.workers[0]};
     for (int round = 1; round <= 3; round++) {
@@ -233,7 +233,7 @@ static void two_servers_take_turns(void **state) {
 }
 
 /* A worker is listed more often than it has places: its model is the same each time, so the rest share one place. */
-static void who_is_there_more_often_than_there_are_places_lends(void **state) {
+static void a_worker_listed_more_often_than_there_are_places_exports(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_actor workers[3 * PLACES];
     for (int i = 0; i < 3 * PLACES; i++) workers[i] = fixture.workers[i == 0 ? 0 : 2];
@@ -276,7 +276,7 @@ static int64_t ask_in_vain_of(mr_actor worker) {
 }
 
 /* So a server that died after reading it can read it again; but later content of the place is never read. */
-static void a_loan_can_be_read_until_its_place_is_used(void **state) {
+static void a_copy_can_be_read_until_its_place_is_reused(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref exported = lend(fixture.workers[1]);
     for (int round = 0; round < 3; round++) {
@@ -318,7 +318,7 @@ static void syncs_that_fail_give_places_back(void **state) {
 }
 
 /* A living process may still read its copy: then models are sent instead. */
-static void what_is_lent_to_others_is_theirs_until_they_are_gone(void **state) {
+static void copies_for_other_callers_stay_until_those_are_gone(void **state) {
     sync_fixture fixture = make_team(NULL);
     for (int round = 1; round <= 3 * PLACES; round++) {
         (void)ask_in_vain_of(fixture.workers[1]); /* depends on how fast the other processes ended */
@@ -396,7 +396,7 @@ static void a_place_grows_with_the_model(void **state) {
 }
 
 /* Places are memory that nothing else can use: after any number of unread copies of large models, memory is left. */
-static void unread_loans_leave_memory_for_others(void **state) {
+static void unread_copies_leave_memory_for_others(void **state) {
     sync_fixture fixture = make_team("max");
     for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) resize(fixture.workers[w], ITEMS_MOST);
     for (int i = 1; i <= PLACES + 1; i++)
@@ -411,8 +411,9 @@ static void unread_loans_leave_memory_for_others(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-/* As who_is_there_more_often_than_there_are_places_lends, with models so large that only two places are allowed. */
-static void who_is_there_often_lends_a_large_model(void **state) {
+/* As a_worker_listed_more_often_than_there_are_places_exports, with models so large that only two places are
+ * allowed. */
+static void a_worker_listed_often_exports_a_large_model(void **state) {
     sync_fixture fixture = make_team(NULL);
     const mr_actor workers[] = {fixture.workers[1], fixture.workers[1], fixture.workers[1], fixture.workers[1]};
     resize(fixture.workers[1], ITEMS_MOST);
@@ -577,16 +578,16 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_used_again),
         cmocka_unit_test(steps_before_a_sync_are_in_it_and_steps_after_see_it),
-        cmocka_unit_test(who_is_there_twice_lends_twice),
+        cmocka_unit_test(a_worker_listed_twice_exports_twice),
         cmocka_unit_test(two_servers_take_turns),
-        cmocka_unit_test(who_is_there_more_often_than_there_are_places_lends),
-        cmocka_unit_test(a_loan_can_be_read_until_its_place_is_used),
+        cmocka_unit_test(a_worker_listed_more_often_than_there_are_places_exports),
+        cmocka_unit_test(a_copy_can_be_read_until_its_place_is_reused),
         cmocka_unit_test(syncs_that_fail_give_places_back),
-        cmocka_unit_test(what_is_lent_to_others_is_theirs_until_they_are_gone),
+        cmocka_unit_test(copies_for_other_callers_stay_until_those_are_gone),
         cmocka_unit_test(with_no_place_left_models_are_sent),
         cmocka_unit_test(a_place_grows_with_the_model),
-        cmocka_unit_test(unread_loans_leave_memory_for_others),
-        cmocka_unit_test(who_is_there_often_lends_a_large_model),
+        cmocka_unit_test(unread_copies_leave_memory_for_others),
+        cmocka_unit_test(a_worker_listed_often_exports_a_large_model),
         cmocka_unit_test(a_place_that_is_read_may_be_outgrown),
         cmocka_unit_test(a_slow_server_sees_that_a_place_was_used),
         cmocka_unit_test(a_server_that_dies_reads_again),

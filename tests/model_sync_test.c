@@ -262,7 +262,7 @@ static void weights_of_workers(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-static void everybody_gets_the_flavour_that_he_sent(void **state) {
+static void each_worker_gets_the_tensor_kind_that_it_sent(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_actor_release(mr, fixture.workers[1]);
     hire(&fixture.workers[1], 40, MR_TORCH, 0, ITEMS);
@@ -282,7 +282,7 @@ static void maps_are_weights_too(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-static void what_differs_is_named(void **state) {
+static void an_error_names_the_difference(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_actor_release(mr, fixture.workers[2]);
     hire(&fixture.workers[2], 0, MR_NUMPY, 0, ITEMS + 1);
@@ -358,7 +358,7 @@ static void the_dead_are_named_or_skipped(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-static void who_dies_in_the_middle_is_named(void **state) {
+static void an_error_names_the_dead_worker(void **state) {
     sync_fixture fixture = make_team(NULL);
     assert_int_equal(mr_call_actor(mr, fixture.workers[2], "die_when_set", NULL), MR_OK);
     sync_fails(&fixture, NULL, MR_ACTOR_DIED, "(worker 2)");
@@ -392,12 +392,12 @@ int main(void) {
         cmocka_unit_test(steps_before_a_sync_are_in_it_and_steps_after_see_it),
         cmocka_unit_test(pulling_and_pushing),
         cmocka_unit_test(weights_of_workers),
-        cmocka_unit_test(everybody_gets_the_flavour_that_he_sent),
+        cmocka_unit_test(each_worker_gets_the_tensor_kind_that_it_sent),
         cmocka_unit_test(maps_are_weights_too),
-        cmocka_unit_test(what_differs_is_named),
+        cmocka_unit_test(an_error_names_the_difference),
         cmocka_unit_test(errors_are_raised_once_by_the_next),
         cmocka_unit_test(the_dead_are_named_or_skipped),
-        cmocka_unit_test(who_dies_in_the_middle_is_named),
+        cmocka_unit_test(an_error_names_the_dead_worker),
         cmocka_unit_test(misuse_is_refused),
     };
     return runtime_main_with(tests, .num_workers = 2);

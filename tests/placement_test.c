@@ -100,7 +100,7 @@ static void a_group_is_set_aside_and_given_back(void **state) {
 }
 
 /* An idle worker of the group gets no task submitted after the removal. */
-static void what_comes_after_the_removal_is_refused(void **state) {
+static void requests_after_the_removal_are_refused(void **state) {
     enum { TURNS = 20 };
     const char *const bundles[] = {"cpu=1"};
     inspect_fixture_start(2);
@@ -135,7 +135,7 @@ static void needs_that_are_not_in_use_take_no_memory(void **state) {
 }
 
 /* The creator's record of a group follows the node's. */
-static void who_made_a_group_hears_that_another_has_removed_it(void **state) {
+static void the_creator_learns_that_another_removed_its_group(void **state) {
     const char *const bundles[] = {"cpu=1"};
     mr_ref ref;
     inspect_fixture_start(2);
@@ -166,7 +166,7 @@ static void a_group_that_is_removed_at_once_is_not_placed(void **state) {
     inspect_fixture_stop();
 }
 
-static void what_is_not_free_is_waited_for(void **state) {
+static void a_group_waits_for_busy_resources(void **state) {
     const char *const whole[] = {"cpu=2"};
     inspect_fixture_start(2);
     mr_placement_group first = make(whole, 1, MR_STRICT_PACK), second = make(whole, 1, MR_SPREAD);
@@ -233,7 +233,7 @@ static void others_do_not_get_what_is_set_aside(void **state) {
     inspect_fixture_stop();
 }
 
-static void what_runs_in_a_group_ends_with_it(void **state) {
+static void tasks_of_a_group_end_with_it(void **state) {
     const char *const bundles[] = {"cpu=1", "cpu=1"};
     mr_actor actor;
     mr_ref made, stays;
@@ -261,15 +261,15 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &seen.mr) != MR_OK;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_is_set_aside_and_given_back),
-        cmocka_unit_test(what_comes_after_the_removal_is_refused),
+        cmocka_unit_test(requests_after_the_removal_are_refused),
         cmocka_unit_test(needs_that_are_not_in_use_take_no_memory),
-        cmocka_unit_test(who_made_a_group_hears_that_another_has_removed_it),
+        cmocka_unit_test(the_creator_learns_that_another_removed_its_group),
         cmocka_unit_test(a_group_that_is_removed_at_once_is_not_placed),
-        cmocka_unit_test(what_is_not_free_is_waited_for),
+        cmocka_unit_test(a_group_waits_for_busy_resources),
         cmocka_unit_test(the_impossible_waits),
         cmocka_unit_test(wrong_groups_are_told),
         cmocka_unit_test(others_do_not_get_what_is_set_aside),
-        cmocka_unit_test(what_runs_in_a_group_ends_with_it),
+        cmocka_unit_test(tasks_of_a_group_end_with_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static void end(ps_fixture *fixture, mr_ps **ps, int count) {
     assert_true(ps_fixture_fini(fixture));
 }
 
-static void nobody_passes_before_all_have_come(void **state) {
+static void a_barrier_opens_when_all_have_come(void **state) {
     ps_fixture fixture = begin((ps_fixture){.workers = 3, .consistency = MR_PS_ASP});
     mr_ps *ps[3];
     comer comer[4];
@@ -109,7 +109,7 @@ static void nobody_passes_before_all_have_come(void **state) {
     end(&fixture, ps, 3);
 }
 
-static void who_is_started_again_passes_what_it_has_passed(void **state) {
+static void a_restarted_rank_passes_opened_barriers(void **state) {
     ps_fixture fixture = begin((ps_fixture){.workers = 2, .consistency = MR_PS_BSP});
     mr_ps *ps[2] = {connect_to(&fixture, 0), connect_to(&fixture, 1)};
     both_pass(ps[0], ps[1], "ready");
@@ -386,7 +386,7 @@ static int be_deaf(void *argument) { /* a worker that never answers requests */
     for (;;) pause();
 }
 
-static void who_dies_answers_nothing(void **state) {
+static void a_dead_process_answers_nothing(void **state) {
     ps_fixture fixture = begin((ps_fixture){.workers = 2});
     mr_ps *ps[1] = {connect_to(&fixture, 0)};
     mr_ps_ticket ticket;
@@ -405,8 +405,8 @@ static void who_dies_answers_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_passes_before_all_have_come),
-        cmocka_unit_test(who_is_started_again_passes_what_it_has_passed),
+        cmocka_unit_test(a_barrier_opens_when_all_have_come),
+        cmocka_unit_test(a_restarted_rank_passes_opened_barriers),
         cmocka_unit_test(a_scheduler_that_dies_has_forgotten_nothing),
         cmocka_unit_test(servers_come_by_being_there),
         cmocka_unit_test(barriers_are_checked),
@@ -414,7 +414,7 @@ int main(void) {
         cmocka_unit_test(every_process_can_be_asked),
         cmocka_unit_test(each_is_handled_once),
         cmocka_unit_test(messages_are_checked),
-        cmocka_unit_test(who_dies_answers_nothing),
+        cmocka_unit_test(a_dead_process_answers_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -191,7 +191,7 @@ static void *connect_early(void *argument) {
 }
 
 /* It connects while servers are missing, and the error names them; a later wait has another cause. */
-static void what_was_stall_is_not_said_any_more(void **state) {
+static void a_stall_that_ended_is_not_reported(void **state) {
     enum { WORKERS = 2, EARLY_US = 1500000 }; /* the cause is reported every second */
     ps_fixture fixture = {.servers = 1, .workers = WORKERS, .slots = 1, .copies = 1, .consistency = MR_PS_BSP};
     pthread_t thread;
@@ -248,7 +248,7 @@ int main(void) {
         cmocka_unit_test(a_table_that_cannot_lie_in_all_slots_is_not_made),
         cmocka_unit_test(a_mark_is_of_one_table),
         cmocka_unit_test(a_round_for_which_there_is_no_memory),
-        cmocka_unit_test(what_was_stall_is_not_said_any_more),
+        cmocka_unit_test(a_stall_that_ended_is_not_reported),
         cmocka_unit_test(a_pull_that_waits_for_the_slowest_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

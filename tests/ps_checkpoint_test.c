@@ -189,7 +189,7 @@ static void spoil(const char *path) {
 }
 
 /* Damages the file of slot 0 of the newest checkpoint. */
-static void what_is_damaged_is_told(void **state) {
+static void a_damaged_checkpoint_is_reported(void **state) {
     scene scene;
     mr_ps_checkpoints *all;
     char path[TEMP_DIR_FOLDER_MAX + 64], to[TEMP_DIR_FOLDER_MAX + 64];
@@ -218,7 +218,7 @@ static void what_is_damaged_is_told(void **state) {
     assert_true(ps_fixture_fini(&scene.fixture));
 }
 
-static void what_is_not_there_is_told(void **state) {
+static void a_missing_checkpoint_is_reported(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX];
     mr_ps_checkpoints *all = NULL;
     scene scene;
@@ -315,9 +315,9 @@ static void the_command_makes_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_of_rounds_is_read), cmocka_unit_test(a_checkpoint_without_rounds_is_read),
-        cmocka_unit_test(what_is_damaged_is_told),        cmocka_unit_test(what_is_not_there_is_told),
-        cmocka_unit_test(the_command_lists_and_exports),  cmocka_unit_test(the_command_makes_one),
+        cmocka_unit_test(a_checkpoint_of_rounds_is_read),   cmocka_unit_test(a_checkpoint_without_rounds_is_read),
+        cmocka_unit_test(a_damaged_checkpoint_is_reported), cmocka_unit_test(a_missing_checkpoint_is_reported),
+        cmocka_unit_test(the_command_lists_and_exports),    cmocka_unit_test(the_command_makes_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

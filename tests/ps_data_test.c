@@ -268,7 +268,7 @@ static void workers_of_asp_come_and_go(void **state) { come_and_go((ps_fixture){
 static void workers_of_bsp_come_and_go(void **state) { come_and_go((ps_fixture){.consistency = MR_PS_BSP}); }
 
 /* The batch of a step whose round closed without the rank is given to others. */
-static void what_was_missed_is_done_by_others(void **state) {
+static void missed_batches_are_done_by_others(void **state) {
     scene scene;
     int status;
     begin(&scene, (ps_fixture){.consistency = MR_PS_BSP, .backup = 1});
@@ -363,7 +363,7 @@ static int misuse(void *argument) {
     return 0;
 }
 
-static void what_cannot_be_is_told(void **state) {
+static void invalid_options_are_reported(void **state) {
     scene scene;
     begin(&scene, (ps_fixture){.consistency = MR_PS_ASP});
     part part = part_of(&scene, 0);
@@ -375,10 +375,10 @@ static void what_cannot_be_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_cannot_be_is_told),
+        cmocka_unit_test(invalid_options_are_reported),
         cmocka_unit_test(workers_of_asp_come_and_go),
         cmocka_unit_test(workers_of_bsp_come_and_go),
-        cmocka_unit_test(what_was_missed_is_done_by_others),
+        cmocka_unit_test(missed_batches_are_done_by_others),
         cmocka_unit_test(steps_that_are_played_again_have_their_pieces),
         cmocka_unit_test(rounds_that_are_played_again_have_their_pieces),
         cmocka_unit_test(from_nothing_the_data_begins_again),

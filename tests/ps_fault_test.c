@@ -117,7 +117,7 @@ static void a_server_stops_and_wakes_up(void **state) {
 
 /* With one replica of each slot: another process in the place of a server that is alive, or only paused, would be a
  * loss. */
-static void nobody_takes_the_place_of_a_server_that_lives(void **state) {
+static void a_live_server_is_not_replaced(void **state) {
     ps_fixture fixture = world_of();
     fixture.copies = 1;
     fixture.steps = 0;
@@ -338,7 +338,7 @@ int main(void) {
         cmocka_unit_test(servers_are_killed_by_tcp),
         cmocka_unit_test(the_scheduler_is_killed),
         cmocka_unit_test(a_server_stops_and_wakes_up),
-        cmocka_unit_test(nobody_takes_the_place_of_a_server_that_lives),
+        cmocka_unit_test(a_live_server_is_not_replaced),
         cmocka_unit_test(a_server_that_was_replaced_ends),
         cmocka_unit_test(a_worker_is_killed),
         cmocka_unit_test(everything_is_killed),

@@ -110,7 +110,7 @@ static void lists_are_named_in_asp(void **state) { the_third_time(MR_PS_ASP); }
 static void lists_are_named_in_bsp(void **state) { the_third_time(MR_PS_BSP); }
 
 /* More lists than a slot remembers, in turn: a forgotten list is sent again. */
-static void what_is_forgotten_is_sent_again(void **state) {
+static void an_evicted_list_is_sent_again(void **state) {
     scene scene;
     begin(&scene, MR_PS_ASP);
     for (int turn = 0; turn < 4; turn++)
@@ -143,7 +143,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_are_named_in_asp),
         cmocka_unit_test(lists_are_named_in_bsp),
-        cmocka_unit_test(what_is_forgotten_is_sent_again),
+        cmocka_unit_test(an_evicted_list_is_sent_again),
         cmocka_unit_test(another_head_does_not_have_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,7 +128,7 @@ static int leave_at_once(void *argument) {
     return 0;
 }
 
-static void without_rounds_nobody_leaves(void **state) {
+static void without_rounds_no_rank_leaves(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 1, .copies = 1, .consistency = MR_PS_ASP};
     begin(&fixture);
     part part = {.fixture = &fixture};
@@ -139,7 +139,7 @@ static void without_rounds_nobody_leaves(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_leave_and_come_back),
-        cmocka_unit_test(without_rounds_nobody_leaves),
+        cmocka_unit_test(without_rounds_no_rank_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static mr_ps_table *table_in(mr_ps *ps, const char *name, mr_ps_table_options op
     return table;
 }
 
-static void who_cannot_connect_is_told_why(void **state) {
+static void a_failed_connection_reports_the_cause(void **state) {
     ps_fixture fixture = {.servers = 1, .workers = 1, .slots = 1, .copies = 1};
     mr_ps *ps = NULL;
     mr_ps_cluster_map *map = NULL;
@@ -311,7 +311,7 @@ static void note(void *context, mr_status status) {
     if (mr_ps_pull(told->table, &told->key, 1, &told->shown, NULL, &options, NULL) != MR_OK) note_next(told, MR_DENIED);
 }
 
-static void whoever_wants_to_be_told_is(void **state) {
+static void callbacks_are_called(void **state) {
     ps_fixture fixture = begin(MR_PS_ASP, 1);
     mr_ps *ps = connect_to(&fixture, 0);
     mr_ps_table *table = table_in(ps, "rows", (mr_ps_table_options)MR_INIT(mr_ps_table_options));
@@ -456,14 +456,14 @@ static void a_server_without_memory_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_cannot_connect_is_told_why),
+        cmocka_unit_test(a_failed_connection_reports_the_cause),
         cmocka_unit_test(roles_check_their_options),
         cmocka_unit_test(a_folder_has_one_scheduler),
         cmocka_unit_test(requests_are_checked),
         cmocka_unit_test(tables_are_checked),
         cmocka_unit_test(a_table_that_others_dropped_is_gone),
         cmocka_unit_test(arrays_are_checked),
-        cmocka_unit_test(whoever_wants_to_be_told_is),
+        cmocka_unit_test(callbacks_are_called),
         cmocka_unit_test(nothing_waits_for_ever),
         cmocka_unit_test(a_rank_is_played_by_the_last_who_came),
         cmocka_unit_test(pushes_arrive_while_their_program_does_other_things),

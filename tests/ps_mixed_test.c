@@ -214,7 +214,7 @@ static void is_told(const char *what) {
     if (strstr(mr_last_error(), what) == NULL) fail_msg("'%s' does not say '%s'", mr_last_error(), what);
 }
 
-static void what_a_deployment_does_not_have(void **state) {
+static void unavailable_consistencies_are_refused(void **state) {
     static const char *const none[] = {"BSP", "ssp", "ssp:", "ssp:-1", "ssp:2x", "ssp:1048577", "sequential"};
     scene scene;
     begin(&scene, MR_PS_ASP, false);
@@ -255,8 +255,8 @@ static void what_a_deployment_does_not_have(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_those_with_rounds_wait),     cmocka_unit_test(a_bound_is_that_of_its_table),
-        cmocka_unit_test(what_a_deployment_does_not_have), cmocka_unit_test(a_server_and_a_worker_are_killed),
+        cmocka_unit_test(only_those_with_rounds_wait),           cmocka_unit_test(a_bound_is_that_of_its_table),
+        cmocka_unit_test(unavailable_consistencies_are_refused), cmocka_unit_test(a_server_and_a_worker_are_killed),
         cmocka_unit_test(all_go_back_to_one_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

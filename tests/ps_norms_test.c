@@ -368,7 +368,7 @@ static void kill_in(scene *scene, uint64_t t) {
     assert_true(ps_fixture_full(&scene->fixture, 0, &dead));
 }
 
-static void the_bits_are_those_of_one_process_whoever_is_killed(void **state) {
+static void the_bits_equal_one_process_after_any_kill(void **state) {
     scene *scene = xcalloc(1, sizeof *scene);
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(page != MAP_FAILED);
@@ -387,6 +387,6 @@ static void the_bits_are_those_of_one_process_whoever_is_killed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_bits_are_those_of_one_process_whoever_is_killed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_bits_equal_one_process_after_any_kill)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void four_workers_three_servers_by_tcp(void **state) {
         .tcp = true, .servers = 3, .workers = 4, .slots = 8, .copies = 2, .steps = 20, .consistency = MR_PS_BSP});
 }
 
-static void nobody_is_counted_twice_in_ssp(void **state) {
+static void no_rank_is_counted_twice_in_ssp(void **state) {
     train_undisturbed(
         (ps_fixture){.servers = 2, .workers = 3, .slots = 4, .copies = 2, .steps = 40, .consistency = MR_PS_SSP});
 }
@@ -41,7 +41,7 @@ int main(void) {
         cmocka_unit_test(one_and_one),
         cmocka_unit_test(four_workers_three_servers),
         cmocka_unit_test(four_workers_three_servers_by_tcp),
-        cmocka_unit_test(nobody_is_counted_twice_in_ssp),
+        cmocka_unit_test(no_rank_is_counted_twice_in_ssp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

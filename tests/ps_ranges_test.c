@@ -101,7 +101,7 @@ static void push_ranges(mr_ps_consistency consistency) {
 static void ranges_in_asp(void **state) { push_ranges(MR_PS_ASP); }
 static void ranges_in_bsp(void **state) { push_ranges(MR_PS_BSP); }
 
-static void what_cannot_be(void **state) {
+static void invalid_ranges(void **state) {
     scene scene;
     mr_ps_table *ordered, *hashed, *vectors;
     float one[DIM * 2] = {1};
@@ -181,7 +181,7 @@ static void both_in_bsp(void **state) { push_and_pull(MR_PS_BSP); }
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_in_asp), cmocka_unit_test(ranges_in_bsp),  cmocka_unit_test(both_in_asp),
-        cmocka_unit_test(both_in_bsp),   cmocka_unit_test(what_cannot_be),
+        cmocka_unit_test(both_in_bsp),   cmocka_unit_test(invalid_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,7 +216,7 @@ static void backup_workers_beside_tables_without_rounds(void **state) {
 
 /* ---- Deadlines. */
 
-static void who_is_late_is_left_out(void **state) {
+static void a_late_rank_is_left_out(void **state) {
     scene scene;
     char text[4096];
     begin(&scene, (ps_fixture){.consistency = MR_PS_BSP, .deadline_us = DEADLINE_US});
@@ -268,7 +268,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backup_workers),
         cmocka_unit_test(backup_workers_beside_tables_without_rounds),
-        cmocka_unit_test(who_is_late_is_left_out),
+        cmocka_unit_test(a_late_rank_is_left_out),
         cmocka_unit_test(wrong_options_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -215,7 +215,7 @@ static void a_server_program_reports(void **state) {
     assert_true(ps_fixture_fini(&fixture));
 }
 
-static void what_a_server_program_reports_is_checked(void **state) {
+static void reports_of_a_server_program_are_checked(void **state) {
     const mr_ps_peer server = {MR_PS_SERVERS, 0};
     ps_fixture fixture = begin_reports();
     mr_ps *ps = connect_to(&fixture, 0);
@@ -320,7 +320,7 @@ int main(void) {
         cmocka_unit_test(a_server_program_has_optimizers_of_its_own),
         cmocka_unit_test(optimizers_are_checked),
         cmocka_unit_test(a_server_program_reports),
-        cmocka_unit_test(what_a_server_program_reports_is_checked),
+        cmocka_unit_test(reports_of_a_server_program_are_checked),
         cmocka_unit_test(so_does_a_handler_of_a_worker),
         cmocka_unit_test(slots_move_before_a_server_leaves),
         cmocka_unit_test(the_last_one_need_not_wait),

@@ -480,7 +480,7 @@ static void a_server_without_a_scheduler_says_so(void **state) {
     close(log);
 }
 
-static void what_cannot_be_is_told(void **state) {
+static void invalid_queries_are_reported(void **state) {
     mr_ps_overview *overview = NULL;
     assert_int_equal(mr_ps_overview_get("unix:/nowhere/at/all", 10000, &overview), MR_TIMEOUT);
     assert_said("no answer from the scheduler at unix:/nowhere/at/all");
@@ -499,7 +499,7 @@ int main(void) {
         cmocka_unit_test(checkpoints_that_are_all_damaged_are_told),
         cmocka_unit_test(a_disk_that_takes_nothing_is_told),
         cmocka_unit_test(a_server_without_a_scheduler_says_so),
-        cmocka_unit_test(what_cannot_be_is_told),
+        cmocka_unit_test(invalid_queries_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static void start_all(ps_fixture *fixture) {
     ps_fixture_start_server(fixture, 0);
 }
 
-static void what_is_pushed_after_a_restart_counts(void **state) {
+static void pushes_after_a_restart_count(void **state) {
     ps_fixture *fixture = *state;
     uint64_t number;
     client client = join(fixture);
@@ -236,7 +236,7 @@ static void the_state_that_tables_continue_from_is_named(void **state) {
 }
 
 /* No worker is connected at the time of the loss: the next worker gets MR_STALE, and the workers after it do not. */
-static void whoever_comes_next_is_told_of_a_loss(void **state) {
+static void a_new_process_is_told_of_a_loss(void **state) {
     ps_fixture *fixture = *state;
     float found;
     lose_the_server(fixture); /* no worker has pushed yet: this is no loss */
@@ -293,14 +293,14 @@ static void steps_say_where_to_go_on(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_WORLD(what_is_pushed_after_a_restart_counts),
+        IN_A_WORLD(pushes_after_a_restart_count),
         IN_A_WORLD(a_rank_that_was_killed_is_followed_by_one_whose_pushes_count),
         IN_A_WORLD(connections_one_after_the_other_add_up),
         IN_A_WORLD(a_look_before_the_first_step_skips_nothing),
         IN_A_WORLD(a_dropped_table_is_forgotten_without_steps),
         IN_A_WORLD(an_idle_program_is_told_of_a_loss_once),
         IN_A_WORLD(the_state_that_tables_continue_from_is_named),
-        IN_A_WORLD(whoever_comes_next_is_told_of_a_loss),
+        IN_A_WORLD(a_new_process_is_told_of_a_loss),
         IN_A_WORLD(steps_say_where_to_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

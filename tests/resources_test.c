@@ -45,7 +45,7 @@ static void one_runs_at_a_time(const mr_task_options *options) {
 
 static void as_many_run_as_there_are_cpus(void **state) { all_run_at_once(NULL, WORKERS); }
 
-static void who_takes_all_is_alone(void **state) {
+static void a_task_with_all_cpus_runs_alone(void **state) {
     one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .num_cpus = WORKERS));
 }
 
@@ -53,11 +53,11 @@ static void parts_of_a_cpu_are_shared(void **state) {
     all_run_at_once(&MR_OPTIONS(mr_task_options, .num_cpus = 0.5), 2 * WORKERS);
 }
 
-static void who_needs_no_cpu_waits_for_none(void **state) {
+static void a_task_without_cpus_does_not_wait_for_one(void **state) {
     all_run_at_once(&MR_OPTIONS(mr_task_options, .num_cpus = -1), 2 * WORKERS);
 }
 
-static void what_there_is_once_one_has_at_a_time(void **state) {
+static void a_single_resource_is_used_by_one_task_at_a_time(void **state) {
     one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .resources = "seat=1"));
     one_runs_at_a_time(&MR_OPTIONS(mr_task_options, .resources = "seat=0.6"));
     all_run_at_once(&MR_OPTIONS(mr_task_options, .resources = "seat=0.5"), 2);
@@ -91,10 +91,10 @@ static void an_actor_keeps_what_it_has(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_many_run_as_there_are_cpus),
-        cmocka_unit_test(who_takes_all_is_alone),
+        cmocka_unit_test(a_task_with_all_cpus_runs_alone),
         cmocka_unit_test(parts_of_a_cpu_are_shared),
-        cmocka_unit_test(who_needs_no_cpu_waits_for_none),
-        cmocka_unit_test(what_there_is_once_one_has_at_a_time),
+        cmocka_unit_test(a_task_without_cpus_does_not_wait_for_one),
+        cmocka_unit_test(a_single_resource_is_used_by_one_task_at_a_time),
         cmocka_unit_test(an_actor_keeps_what_it_has),
     };
     return runtime_main_with(tests, .num_workers = WORKERS, .store_bytes = 64u << 20, .resources = "seat=1,table=3");

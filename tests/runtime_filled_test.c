@@ -84,7 +84,7 @@ MR_TASK(give) { /* items, items, status, dies */
 
 static const size_t sizes[][2] = {{SMALL, SMALL}, {LARGE, SMALL}, {SMALL, LARGE}, {LARGE, LARGE}, {0, LARGE}, {0, 0}};
 
-static void what_is_put_is_written_in_place(void **state) {
+static void a_put_is_written_in_place(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         pen pen = {{sizes[i][0], sizes[i][1]}, MR_OK, 0, false};
         draft draft;
@@ -96,7 +96,7 @@ static void what_is_put_is_written_in_place(void **state) {
     }
 }
 
-static void what_is_returned_too_and_twice(void **state) {
+static void a_result_is_written_in_place_also_twice(void **state) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const pen pen = {{sizes[i][0], sizes[i][1]}, MR_OK, 0, false};
         for (int returns = 1; returns <= 2; returns++) {
@@ -129,7 +129,7 @@ static void a_failure_to_fill_is_that_of_the_call(void **state) {
 }
 
 /* More values than the store has room for: half-written ones are freed. */
-static void who_dies_while_it_fills_leaves_nothing(void **state) {
+static void a_death_while_filling_leaves_nothing(void **state) {
     enum { HUGE = 4 << 20, TIMES = 12 };
     mr_ref ref;
     for (int i = 0; i < TIMES; i++) {
@@ -158,10 +158,10 @@ static void misuse_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_put_is_written_in_place),
-        cmocka_unit_test(what_is_returned_too_and_twice),
+        cmocka_unit_test(a_put_is_written_in_place),
+        cmocka_unit_test(a_result_is_written_in_place_also_twice),
         cmocka_unit_test(a_failure_to_fill_is_that_of_the_call),
-        cmocka_unit_test(who_dies_while_it_fills_leaves_nothing),
+        cmocka_unit_test(a_death_while_filling_leaves_nothing),
         cmocka_unit_test(misuse_is_refused),
     };
     return runtime_main_with(tests, .num_workers = 1, .store_bytes = 128 << 20);

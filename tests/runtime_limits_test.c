@@ -367,7 +367,7 @@ static int drop_futures(void *argument) {
     return 0;
 }
 
-static void a_failure_that_nobody_sees_is_printed_once(void **state) {
+static void an_unread_failure_is_printed_once(void **state) {
     assert_int_equal(test_child_run(drop_futures, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
@@ -418,7 +418,7 @@ int main(void) {
         IN_A_WORLD(nonsense_is_refused),
         IN_A_WORLD(a_released_future_is_not_found),
         IN_A_WORLD(threads_share_a_context),
-        IN_A_WORLD(a_failure_that_nobody_sees_is_printed_once),
+        IN_A_WORLD(an_unread_failure_is_printed_once),
         IN_A_WORLD(work_goes_on_while_the_program_computes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

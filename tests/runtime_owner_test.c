@@ -214,7 +214,7 @@ static void comes(mr_ref ref, object_state state) { /* by itself: without a requ
 
 /* ---- Tests. */
 
-static void what_was_not_there_when_its_reference_left(void **state) {
+static void a_reference_sent_before_its_object_exists(void **state) {
     story story = begin();
     mr_ref ref = promised(&story, 42);
     tell(&story);
@@ -225,7 +225,7 @@ static void what_was_not_there_when_its_reference_left(void **state) {
 }
 
 /* The owner's reference goes through this driver to another actor, and only that actor has it then. */
-static void what_a_third_process_keeps(void **state) {
+static void a_third_process_keeps_an_object(void **state) {
     story story = begin();
     mr_actor metadata;
     mr_ref ref = promised(&story, 43), kept;
@@ -245,7 +245,7 @@ static void what_a_third_process_keeps(void **state) {
     end(&story);
 }
 
-static void what_refers_to_others(void **state) {
+static void an_object_that_refers_to_others(void **state) {
     story story = begin();
     mr_ref list, root, blob, deep;
     mr_value value;
@@ -301,7 +301,7 @@ static void a_long_chain(void **state) {
     end(&story);
 }
 
-static void what_never_was(void **state) {
+static void a_reference_to_an_object_that_never_existed(void **state) {
     story story = begin();
     mr_ref ref = promised(&story, 44);
     mr_value value;
@@ -337,7 +337,7 @@ static void a_failure(void **state) {
 }
 
 /* No request stays pending. */
-static void what_is_let_go_of_before_it_is_there(void **state) {
+static void a_reference_released_before_its_object_exists(void **state) {
     story story = begin();
     mr_ref ref = promised(&story, 45);
     assert_true(ask(story.owner, "lends") > 0);
@@ -368,13 +368,13 @@ static void very_many(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_not_there_when_its_reference_left),
-        cmocka_unit_test(what_a_third_process_keeps),
-        cmocka_unit_test(what_refers_to_others),
+        cmocka_unit_test(a_reference_sent_before_its_object_exists),
+        cmocka_unit_test(a_third_process_keeps_an_object),
+        cmocka_unit_test(an_object_that_refers_to_others),
         cmocka_unit_test(a_long_chain),
-        cmocka_unit_test(what_never_was),
+        cmocka_unit_test(a_reference_to_an_object_that_never_existed),
         cmocka_unit_test(a_failure),
-        cmocka_unit_test(what_is_let_go_of_before_it_is_there),
+        cmocka_unit_test(a_reference_released_before_its_object_exists),
         cmocka_unit_test(very_many),
     };
     return runtime_main(tests);

@@ -314,7 +314,7 @@ static void an_actor_keeps_a_reference(void **state) {
     assert_int_equal(mr_actor_kill(mr, other), MR_OK);
 }
 
-static void what_is_not_retained_is_gone(void **state) {
+static void an_object_without_references_is_deleted(void **state) {
     mr_actor holder = new_holder();
     mr_ref ref = put_int(1), answer;
     mr_value value;
@@ -332,7 +332,7 @@ static void what_is_not_retained_is_gone(void **state) {
 }
 
 /* A value that existed when its reference was sent outlives its owner, whatever its size. */
-static void what_came_along_is_not_lost_with_its_owner(void **state) {
+static void a_value_sent_with_its_reference_survives_its_owner(void **state) {
     static const int64_t sizes[] = {10, 1000, 2000, 20 * 1000, 60 * 1000, 100 * 1000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         mr_actor holder = new_holder();
@@ -419,8 +419,8 @@ int main(void) {
         cmocka_unit_test(a_result_holds_futures_of_its_worker),
         cmocka_unit_test(large_values_by_reference),
         cmocka_unit_test(an_actor_keeps_a_reference),
-        cmocka_unit_test(what_is_not_retained_is_gone),
-        cmocka_unit_test(what_came_along_is_not_lost_with_its_owner),
+        cmocka_unit_test(an_object_without_references_is_deleted),
+        cmocka_unit_test(a_value_sent_with_its_reference_survives_its_owner),
         cmocka_unit_test(deaths),
         cmocka_unit_test(ten_thousand),
         cmocka_unit_test(a_long_chain),

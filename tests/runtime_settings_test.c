@@ -129,7 +129,7 @@ static int never_spin(void *argument) {
     return 0;
 }
 
-static void who_shall_not_spin_sleeps(void **state) {
+static void a_process_set_not_to_spin_sleeps(void **state) {
     assert_int_equal(test_child_run(never_spin, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
 }
 
@@ -225,7 +225,7 @@ int main(void) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(the_arena_is_as_large_as_it_is_said), IN_A_WORLD(rings_begin_and_end_as_large_as_they_are_said),
-        IN_A_WORLD(who_shall_not_spin_sleeps),           IN_A_WORLD(all_processes_log_what_is_wanted),
+        IN_A_WORLD(a_process_set_not_to_spin_sleeps),    IN_A_WORLD(all_processes_log_what_is_wanted),
         IN_A_WORLD(a_bad_variable_is_told_by_mr_init),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

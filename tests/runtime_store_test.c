@@ -123,7 +123,7 @@ static void put_and_get(void **state) {
 }
 
 /* A view that was written to, compared with what other processes see. */
-static void what_was_sealed_can_be_read(void **state) {
+static void sealed_objects_can_be_read(void **state) {
     static float read[FLOATS];
     mr_ref ref = put(FLOATS, 3);
     mr_value value;
@@ -172,7 +172,7 @@ static void several_at_once(void **state) {
     assert_true(object_listing_settles(mr, 0));
 }
 
-static void writing_into_a_view_harms_nobody(void **state) {
+static void writing_into_a_view_changes_only_that_view(void **state) {
     mr_ref ref = put(FLOATS, 1), changed;
     assert_int_equal(mr_call_task(mr, "scribble", &changed, mr_future(ref)), MR_OK);
     assert_tensor(changed, FLOATS, 42, 1);
@@ -257,7 +257,7 @@ static void more_than_fits_goes_to_disk(void **state) {
     assert_true(object_listing_settles(mr, 0));
 }
 
-static void what_can_never_fit_is_refused(void **state) {
+static void an_object_larger_than_the_store_is_refused(void **state) {
     size_t floats = 128 * (size_t)MB / sizeof(float);
     float *data = calloc(floats, sizeof *data);
     mr_ref ref;
@@ -351,16 +351,16 @@ static void the_actor_dies_while_its_argument_waits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(put_and_get),
-        cmocka_unit_test(what_was_sealed_can_be_read),
+        cmocka_unit_test(sealed_objects_can_be_read),
         cmocka_unit_test(arguments_and_results),
         cmocka_unit_test(several_at_once),
-        cmocka_unit_test(writing_into_a_view_harms_nobody),
+        cmocka_unit_test(writing_into_a_view_changes_only_that_view),
         cmocka_unit_test(a_value_outlives_its_runtime),
         cmocka_unit_test(actors_take_them_too),
         cmocka_unit_test(a_maker_that_dies_leaves_nothing),
         cmocka_unit_test(a_result_outlives_its_maker),
         cmocka_unit_test(more_than_fits_goes_to_disk),
-        cmocka_unit_test(what_can_never_fit_is_refused),
+        cmocka_unit_test(an_object_larger_than_the_store_is_refused),
         cmocka_unit_test(waiting_for_memory_is_given_up),
         cmocka_unit_test(the_actor_dies_while_its_argument_waits),
     };

@@ -119,18 +119,18 @@ MR_TASK(split) { /* a number into its digits, as many as requested */
 
 enum { DEADLY = 7 };
 
-static void again_path(int64_t house, char *out, size_t size) {
-    snprintf(out, size, "/tmp/miniray-again-%lld", (long long)house);
+static void again_path(int64_t base, char *out, size_t size) {
+    snprintf(out, size, "/tmp/miniray-again-%lld", (long long)base);
 }
 
 /* Returns its number; the body with DEADLY kills its worker the first time, which a file records. Its arguments are
  * small. */
 MR_TASK(die_once) {
     char path[64];
-    int64_t house, number;
-    MR_TRY(mr_arg_int(call, 0, &house));
+    int64_t base, number;
+    MR_TRY(mr_arg_int(call, 0, &base));
     MR_TRY(mr_arg_int(call, 1, &number));
-    again_path(house, path, sizeof path);
+    again_path(base, path, sizeof path);
     if (number == DEADLY && file_has(path, 'd', 0)) {
         note(path, 'd');
         kill(getpid(), SIGKILL);
@@ -219,21 +219,21 @@ static void a_dead_worker_is_named_and_tasks_are_tried_again(void **state) {
 
 /* A worker that knows a task's name gets it before it is recorded here (tasks_submit_straight): tasks that are
  * unfinished when the worker dies are sent to another one, with their arguments. */
-static void what_was_sent_at_once_can_be_sent_again(void **state) {
+static void tasks_submitted_together_are_retried(void **state) {
     enum { TASKS = 40, ROUNDS = 3 };
     for (int round = 0; round < ROUNDS; round++) {
         char path[64];
-        int64_t house = (int64_t)getpid() * ROUNDS + round;
-        again_path(house, path, sizeof path);
+        int64_t base = (int64_t)getpid() * ROUNDS + round;
+        again_path(base, path, sizeof path);
         int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
         assert_true(fd >= 0);
         close(fd);
         mr_ref refs[TASKS], none[TASKS];
         for (int i = 0; i < TASKS; i++) /* the workers learn the name */
-            assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(house), mr_int(100 + i)), MR_OK);
+            assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(base), mr_int(100 + i)), MR_OK);
         for (int i = 0; i < TASKS; i++) assert_int_equal(future_assert_int(mr, refs[i]), 100 + i);
         for (int i = 0; i < TASKS; i++) {
-            assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(house), mr_int(i)), MR_OK);
+            assert_int_equal(mr_call_task(mr, "die_once", &refs[i], mr_int(base), mr_int(i)), MR_OK);
             assert_int_equal(mr_call_task(mr, "process_id_of_worker", &none[i]), MR_OK);
         }
         for (int i = 0; i < TASKS; i++) {
@@ -455,7 +455,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(several_futures_become_one),
         cmocka_unit_test(a_group_is_submitted_as_one),
         cmocka_unit_test(a_worker_that_has_run_enough_is_ended),
-        cmocka_unit_test(what_was_sent_at_once_can_be_sent_again),
+        cmocka_unit_test(tasks_submitted_together_are_retried),
         cmocka_unit_test(a_child_that_returns_from_its_task_ends),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -240,7 +240,7 @@ static void errors_are_values(void **state) {
     mr_release(mr, ref);
 }
 
-static void what_is_gone_or_never_was_is_named(void **state) {
+static void errors_name_missing_references(void **state) {
     mr_actor nobody = {{12345, 67890}}, unborn;
     mr_ref ref, slow, released;
     mr_value value;
@@ -287,7 +287,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_detail_comes_by_way_of_others),
         cmocka_unit_test(arguments_may_be_kept),
         cmocka_unit_test(errors_are_values),
-        cmocka_unit_test(what_is_gone_or_never_was_is_named),
+        cmocka_unit_test(errors_name_missing_references),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

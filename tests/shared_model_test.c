@@ -203,7 +203,7 @@ static void everything_else_is_a_snapshot(void **state) {
     sync_fixture_dismiss(&fixture);
 }
 
-static void who_lends_and_who_sends_sync_together(void **state) {
+static void shared_and_sent_models_sync_together(void **state) {
     for (int lends = 0; lends < SYNC_FIXTURE_WORKERS; lends++) { /* the first model defines the layout */
         sync_fixture fixture = {.server = sync_fixture_server("momentum")};
         for (int w = 0; w < SYNC_FIXTURE_WORKERS; w++) fixture.workers[w] = hire(10 * w, w == lends);
@@ -219,7 +219,7 @@ static void who_lends_and_who_sends_sync_together(void **state) {
 }
 
 /* The later of two requests to a worker is the valid one. */
-static void what_was_lent_again_is_neither_written_nor_taken(void **state) {
+static void a_model_exported_again_is_neither_written_nor_imported(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref first, second, sync[3];
     assert_int_equal(mr_call_actor(mr, fixture.workers[0], "lend_weights", &first), MR_OK);
@@ -347,7 +347,7 @@ static void deaths_at_any_instant(void **state) {
 
 /* A worker that died after it shared its model counts as dead: its memory is gone as soon as the node has learned of
  * the death. */
-static void who_has_lent_and_died_is_dead(void **state) {
+static void a_worker_that_exported_and_died_is_dead(void **state) {
     sync_fixture fixture = make_team(NULL);
     mr_ref exported[2], sync[4];
     for (int w = 0; w < 2; w++) {
@@ -406,13 +406,13 @@ int main(void) {
         cmocka_unit_test(a_sync_is_in_place),
         cmocka_unit_test(steps_before_a_sync_are_in_it_and_steps_after_see_it),
         cmocka_unit_test(everything_else_is_a_snapshot),
-        cmocka_unit_test(who_lends_and_who_sends_sync_together),
-        cmocka_unit_test(what_was_lent_again_is_neither_written_nor_taken),
+        cmocka_unit_test(shared_and_sent_models_sync_together),
+        cmocka_unit_test(a_model_exported_again_is_neither_written_nor_imported),
         cmocka_unit_test(where_windows_cannot_move_the_new_half_is_copied),
         cmocka_unit_test(deaths_at_every_point),
         cmocka_unit_test(a_server_that_dies_writes_again),
         cmocka_unit_test(deaths_at_any_instant),
-        cmocka_unit_test(who_has_lent_and_died_is_dead),
+        cmocka_unit_test(a_worker_that_exported_and_died_is_dead),
         cmocka_unit_test(misuse_is_refused),
     };
     return runtime_main(tests);

@@ -121,7 +121,7 @@ static void another_message_ends_a_run(void **state) {
 }
 
 /* Its sender does other work, and does not poll again. */
-static void a_run_that_nobody_ends_is_read_all_the_same(void **state) {
+static void an_unfinished_run_is_read_all_the_same(void **state) {
     shm_pair *pair = *state;
     shm_pair_join(pair);
     hold_numbers(&pair->a, 0, LANE_ROW + 6);
@@ -407,8 +407,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_run_is_left_alone_until_its_sender_waits, shm_pair_set_up,
                                         shm_pair_tear_down),
         cmocka_unit_test_setup_teardown(another_message_ends_a_run, shm_pair_set_up, shm_pair_tear_down),
-        cmocka_unit_test_setup_teardown(a_run_that_nobody_ends_is_read_all_the_same, shm_pair_set_up,
-                                        shm_pair_tear_down),
+        cmocka_unit_test_setup_teardown(an_unfinished_run_is_read_all_the_same, shm_pair_set_up, shm_pair_tear_down),
         cmocka_unit_test_setup_teardown(closing_delivers_a_run, shm_pair_set_up, shm_pair_tear_down),
         cmocka_unit_test_setup_teardown(a_full_ring_grows_and_later_shrinks, shm_pair_set_up, shm_pair_tear_down),
         cmocka_unit_test_setup_teardown(heads_up_to_the_limit_pass, shm_pair_set_up, shm_pair_tear_down),

@@ -62,7 +62,7 @@ static void heartbeats_do_not_disturb_a_reservation(void **state) {
 }
 
 /* This process is stopped for long while its peer's answer waits in the socket. */
-static void who_was_stopped_itself_blames_nobody(void **state) {
+static void a_stopped_process_does_not_blame_its_peer(void **state) {
     socket_pair *pair = *state;
     socket_transport_options client = {.heartbeat_us = 10000, .heartbeat_misses = 2}, server = {.heartbeat_us = -1};
     socket_pair_link_apart(pair, &server, &client);
@@ -148,7 +148,7 @@ static void a_reader_that_takes_little_at_a_time_is_no_silence(void **state) {
 }
 
 /* The server is gone while the client waits for room: the client learns it at once, without a heartbeat. */
-static void who_waits_for_room_hears_of_a_death(void **state) {
+static void a_blocked_sender_is_notified_of_a_death(void **state) {
     socket_pair *pair = *state;
     socket_transport_options silent = {.heartbeat_us = -1};
     socket_pair_link_apart(pair, &silent, &silent);
@@ -400,10 +400,10 @@ static void thousands_of_links_leave_nothing(void **state) {
     TEST(a_silent_peer_is_noticed)                               \
     TEST(idle_peers_stay_together)                               \
     TEST(heartbeats_do_not_disturb_a_reservation)                \
-    TEST(who_was_stopped_itself_blames_nobody)                   \
+    TEST(a_stopped_process_does_not_blame_its_peer)              \
     TEST(an_answer_that_is_not_read_yet_counts)                  \
     TEST(a_slow_body_is_no_silence)                              \
-    TEST(who_waits_for_room_hears_of_a_death)                    \
+    TEST(a_blocked_sender_is_notified_of_a_death)                \
     TEST(close_sends_what_was_committed)                         \
     TEST(a_link_may_be_closed_inside_its_events)                 \
     TEST(both_may_close_at_once)                                 \

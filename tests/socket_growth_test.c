@@ -62,8 +62,8 @@ static void a_large_body_makes_its_ring_grow(void **state) {
         send_large(&pair->client, pair->link, there);
         BOTH_UNTIL(pair, pair->server.messages == 2 * i - 1);
         assert_memory_equal(pair->server.body, there, LARGE);
-        assert_int_equal(stats(&pair->client).annexes, i == 1 ? 1 : 2);
-        assert_int_equal(stats(&pair->server).annexes, i == 1 ? 1 : 2);
+        assert_int_equal(stats(&pair->client).large_rings, i == 1 ? 1 : 2);
+        assert_int_equal(stats(&pair->server).large_rings, i == 1 ? 1 : 2);
         send_large(&pair->client, pair->link, there);
         send_large(&pair->server, pair->server.link, back);
         BOTH_UNTIL(pair, pair->server.messages == 2 * i && pair->client.messages == i);
@@ -85,7 +85,7 @@ static void small_messages_do_not_make_it_grow(void **state) {
     for (int i = 0; i < MESSAGES; i++)
         assert_int_equal(socket_end_send(&pair->client, pair->link, head, sizeof head), MR_OK);
     BOTH_UNTIL(pair, pair->server.messages == MESSAGES);
-    assert_int_equal(stats(&pair->client).annexes + stats(&pair->server).annexes, 0);
+    assert_int_equal(stats(&pair->client).large_rings + stats(&pair->server).large_rings, 0);
     socket_pair_down(pair);
 }
 
@@ -132,7 +132,7 @@ static void expect_body_in_small_rings(socket_pair *pair) {
     send_large(&pair->client, pair->link, body);
     BOTH_UNTIL(pair, pair->server.messages == 1);
     assert_memory_equal(pair->server.body, body, LARGE);
-    assert_int_equal(stats(&pair->client).annexes + stats(&pair->server).annexes, 0);
+    assert_int_equal(stats(&pair->client).large_rings + stats(&pair->server).large_rings, 0);
     assert_int_equal(stats(&pair->client).turns, 0);
     socket_pair_down(pair);
     free(body);
@@ -150,8 +150,8 @@ static void where_there_is_no_memory_the_link_goes_on(void **state) {
 }
 
 /* With many links the rest have small rings. Closed links make room for more. */
-static void annexes_are_bounded(void **state) {
-    enum { LINKS = SOCKET_ANNEXES_MAX + 4, SIZE = 2 * MB };
+static void large_rings_are_bounded(void **state) {
+    enum { LINKS = SOCKET_LARGE_RINGS_MAX + 4, SIZE = 2 * MB };
     socket_pair *pair = *state;
     link_id links[LINKS];
     uint8_t *body = xcalloc(1, SIZE);
@@ -162,11 +162,11 @@ static void annexes_are_bounded(void **state) {
     for (int i = 0; i < LINKS; i++)
         assert_int_equal(socket_end_send_body(&pair->client, links[i], span_of("h", 1), span_of(body, SIZE)), MR_OK);
     BOTH_UNTIL(pair, pair->server.messages == LINKS);
-    assert_int_equal(stats(&pair->client).annexes, SOCKET_ANNEXES_MAX);
-    assert_int_equal(stats(&pair->server).annexes, SOCKET_ANNEXES_MAX);
+    assert_int_equal(stats(&pair->client).large_rings, SOCKET_LARGE_RINGS_MAX);
+    assert_int_equal(stats(&pair->server).large_rings, SOCKET_LARGE_RINGS_MAX);
     for (int i = 0; i < LINKS; i++) pair->client.wire.ops->close(pair->client.wire.self, links[i]);
     BOTH_UNTIL(pair, pair->client.closed == LINKS && pair->server.closed == LINKS);
-    assert_int_equal(stats(&pair->client).annexes + stats(&pair->server).annexes, 0);
+    assert_int_equal(stats(&pair->client).large_rings + stats(&pair->server).large_rings, 0);
     socket_pair_down(pair);
     free(body);
 }
@@ -191,7 +191,7 @@ static int64_t large_ring_blocks(void) {
     return found;
 }
 
-static void an_annex_that_is_not_needed_gives_its_memory_back(void **state) {
+static void an_unneeded_large_ring_returns_its_memory(void **state) {
     socket_pair *pair = *state;
     socket_transport_options often = patient;
     often.heartbeat_us = 100000;
@@ -204,7 +204,7 @@ static void an_annex_that_is_not_needed_gives_its_memory_back(void **state) {
         assert_memory_equal(pair->server.body, body, LARGE);
         assert_int_equal(large_ring_blocks(), LARGE_RING_CAPACITY / 512);
         BOTH_UNTIL(pair, large_ring_blocks() == 0);
-        assert_int_equal(stats(&pair->client).annexes, 1);
+        assert_int_equal(stats(&pair->client).large_rings, 1);
     }
     socket_pair_down(pair);
     free(body);
@@ -247,14 +247,14 @@ static void pass(const liar *liar, const int *fds, size_t count) {
 static void pass_large_ring(socket_pair *pair, liar *liar, int *fd) {
     assert_int_equal(shm_pipe_offer(liar->pipe, fd), MR_OK);
     pass(liar, fd, 1);
-    WAIT_FOR(pair->loop, stats(&pair->server).annexes == 1);
+    WAIT_FOR(pair->loop, stats(&pair->server).large_rings == 1);
 }
 
 static void expect_end(socket_pair *pair, liar *liar, mr_status status, const char *text) {
     WAIT_FOR(pair->loop, pair->server.closed == pair->server.opened);
     assert_int_equal(pair->server.why.status, status);
     if (strstr(pair->server.why.text, text) == NULL) fail_msg("%s", pair->server.why.text);
-    assert_int_equal(stats(&pair->server).annexes, 0);
+    assert_int_equal(stats(&pair->server).large_rings, 0);
     munmap(liar->words, 4096);
     shm_pipe_close(liar->pipe);
     close(liar->fd);
@@ -266,7 +266,7 @@ static void serve(socket_pair *pair) {
     assert_true(socket_end_listen(&pair->server, pair->addresses[0]));
 }
 
-static void who_passes_something_else_is_sent_away(void **state) {
+static void a_peer_that_passes_another_descriptor_is_rejected(void **state) {
     socket_pair *pair = *state;
     int large_ring, pipes[2];
     serve(pair);
@@ -287,7 +287,7 @@ static void who_passes_something_else_is_sent_away(void **state) {
     close(pipes[1]);
 }
 
-static void who_turns_where_it_cannot_is_sent_away(void **state) {
+static void a_peer_that_switches_rings_wrongly_is_rejected(void **state) {
     enum { HEAD = 64 / 8, TURN_TO_LARGE_RING = 80 / 8 };
     socket_pair *pair = *state;
     int large_ring;
@@ -319,10 +319,10 @@ int main(void) {
         TEST(small_messages_do_not_make_it_grow),
         TEST(small_and_large_stay_in_order),
         TEST(where_there_is_no_memory_the_link_goes_on),
-        TEST(annexes_are_bounded),
-        TEST(an_annex_that_is_not_needed_gives_its_memory_back),
-        TEST(who_passes_something_else_is_sent_away),
-        TEST(who_turns_where_it_cannot_is_sent_away),
+        TEST(large_rings_are_bounded),
+        TEST(an_unneeded_large_ring_returns_its_memory),
+        TEST(a_peer_that_passes_another_descriptor_is_rejected),
+        TEST(a_peer_that_switches_rings_wrongly_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void nothing_is_sent_before_it_is_open(void **state) {
     WAIT_FOR(pair->loop, pair->server.messages == 1);
 }
 
-static void nobody_listens(void **state) {
+static void connecting_without_listener_fails(void **state) {
     socket_pair *pair = *state;
     char gone[ADDRESS_TEXT_MAX];
     socket_pair_start(pair, pair->addresses[0], NULL, NULL);
@@ -249,7 +249,7 @@ static void without_memory_pieces_are_not_sent(void **state) {
 }
 
 /* Small bodies are copied; without memory for the copy they are borrowed like large ones. */
-static void without_memory_a_small_body_is_lent(void **state) {
+static void without_memory_a_small_body_is_borrowed(void **state) {
     socket_pair *pair = *state;
     uint8_t body[4096], *place;
     memset(body, 'b', sizeof body);
@@ -427,7 +427,7 @@ static void a_peer_that_does_not_read_makes_the_link_busy(void **state) {
     socket_pair_down(pair);
 }
 
-static void one_who_always_has_more_starves_nobody(void **state) {
+static void a_busy_sender_does_not_starve_others(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.send_high = 20000, .heartbeat_us = -1};
     supply supply = {.left = 100000, .fewest = UINT_MAX};
@@ -484,7 +484,7 @@ static bool has_sent(socket_pair *pair, unsigned bodies) {
 
 /* The other side makes room, and reports it, just before this side reads its report: there are no pings, so a side that
  * waits for room, and is not woken when there is some, waits for ever. */
-static void who_waits_for_room_is_woken(void **state) {
+static void a_blocked_sender_is_woken(void **state) {
     enum { BODIES = 8, SIZE = 4 << 20 };
     socket_pair *pair = *state;
     socket_transport_options options = {.heartbeat_us = -1, .send_high = (size_t)BODIES * SIZE * 2};
@@ -512,22 +512,22 @@ static void who_waits_for_room_is_woken(void **state) {
     TEST(checked_bodies_arrive_too)                     \
     TEST(pieces_arrive_as_one_body)                     \
     TEST(without_memory_pieces_are_not_sent)            \
-    TEST(without_memory_a_small_body_is_lent)           \
+    TEST(without_memory_a_small_body_is_borrowed)       \
     TEST(many_bodies_and_messages_keep_their_order)     \
     TEST(a_refused_body_ends_the_link)                  \
     TEST(a_body_over_the_limit_is_not_even_asked_for)   \
     TEST(an_unwanted_body_is_thrown_away)               \
     TEST(a_body_may_be_given_up_on_its_way)             \
     TEST(a_peer_that_does_not_read_makes_the_link_busy) \
-    TEST(one_who_always_has_more_starves_nobody)        \
+    TEST(a_busy_sender_does_not_starve_others)          \
     TEST(the_loop_does_not_wait_with_words_unsent)
 
 #define BY_SOCKET(name) cmocka_unit_test_setup_teardown(name, socket_pair_setup, socket_pair_teardown),
 #define SHARED(name)    cmocka_unit_test_setup_teardown(name, socket_pair_setup_shared, socket_pair_teardown),
 
 int main(void) {
-    const struct CMUnitTest by_socket[] = {TESTS(BY_SOCKET) BY_SOCKET(nobody_listens)};
-    const struct CMUnitTest shared[] = {TESTS(SHARED) SHARED(who_waits_for_room_is_woken)};
+    const struct CMUnitTest by_socket[] = {TESTS(BY_SOCKET) BY_SOCKET(connecting_without_listener_fails)};
+    const struct CMUnitTest shared[] = {TESTS(SHARED) SHARED(a_blocked_sender_is_woken)};
     int failed = cmocka_run_group_tests_name("by socket", by_socket, NULL, NULL);
     return failed + cmocka_run_group_tests_name("through shared memory", shared, NULL, NULL);
 }

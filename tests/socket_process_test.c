@@ -252,7 +252,7 @@ static void expect_told(const outcome *outcome) {
     assert_true(outcome->told_us < TOLD_WITHIN_US);
 }
 
-static void who_is_killed_is_reported(void **state) {
+static void a_killed_process_is_reported(void **state) {
     fixture *f = *state;
     static const int moments[] = {1, 5, SMALL_MESSAGES, -1, SMALL_MESSAGES + 1};
     int64_t latest_us = 0;
@@ -348,7 +348,7 @@ static int serve_for_ever(void *argument) {
     return 0;
 }
 
-static void who_is_stopped_is_silent(void **state) {
+static void a_stopped_process_is_silent(void **state) {
     fixture *f = *state;
     use(f, 1);
     memset(f->plan.shared, 0, sizeof *f->plan.shared);
@@ -380,10 +380,10 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(the_conversation_comes_to_its_end),
-        TEST(who_is_killed_is_reported),
+        TEST(a_killed_process_is_reported),
         TEST(killed_at_every_step),
         TEST(errors_at_every_call),
-        TEST(who_is_stopped_is_silent),
+        TEST(a_stopped_process_is_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void expect_good_service(socket_pair *pair) {
     socket_end_close(&client);
 }
 
-static void who_says_nothing_is_sent_away(void **state) {
+static void a_stranger_that_sends_nothing_is_rejected(void **state) {
     socket_pair *pair = *state;
     socket_transport_options options = {.hello_timeout_us = 30000};
     serve(pair, &options);
@@ -83,7 +83,7 @@ static void who_says_nothing_is_sent_away(void **state) {
     assert_int_equal(pair->server.opened + pair->server.closed, 0); /* no event reports strangers */
 }
 
-static void who_says_rubbish_is_sent_away(void **state) {
+static void a_stranger_that_sends_garbage_is_rejected(void **state) {
     socket_pair *pair = *state;
     serve(pair, NULL);
     static const char *const rubbish[] = {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\n", "\x16\x03\x01\x02\x05\x01",
@@ -97,7 +97,7 @@ static void who_says_rubbish_is_sent_away(void **state) {
     expect_good_service(pair);
 }
 
-static void who_speaks_before_hello_is_sent_away(void **state) {
+static void a_stranger_that_sends_before_hello_is_rejected(void **state) {
     socket_pair *pair = *state;
     serve(pair, NULL);
     static const int kinds[] = {FRAME_MESSAGE, FRAME_PING, FRAME_PONG};
@@ -285,7 +285,7 @@ static void a_damaged_body_is_not_delivered(void **state) {
 
 /* A unix socket that is closed with unread bytes is an error for the other side, which still finds all that was sent:
  * it is delivered before on_closed, also when it takes many reads. */
-static void what_came_before_a_reset_is_delivered(void **state) {
+static void messages_before_a_reset_are_delivered(void **state) {
     socket_pair *pair = *state;
     enum { COUNT = 18 };
     static uint8_t body[16 * 1024];
@@ -449,7 +449,7 @@ static void a_dead_socket_is_replaced_and_other_files_are_not(void **state) {
 }
 
 /* Another process may have replaced the file: this one must not remove it. */
-static void somebody_elses_file_stays(void **state) {
+static void a_file_of_another_owner_stays(void **state) {
     socket_pair *pair = *state;
     assert_true(socket_end_open(&pair->server, pair->loop, NULL));
     assert_true(socket_end_listen(&pair->server, pair->unix_address));
@@ -464,9 +464,9 @@ static void somebody_elses_file_stays(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, socket_pair_setup, socket_pair_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(who_says_nothing_is_sent_away),
-        TEST(who_says_rubbish_is_sent_away),
-        TEST(who_speaks_before_hello_is_sent_away),
+        TEST(a_stranger_that_sends_nothing_is_rejected),
+        TEST(a_stranger_that_sends_garbage_is_rejected),
+        TEST(a_stranger_that_sends_before_hello_is_rejected),
         TEST(another_version_is_denied),
         TEST(another_version_is_denied_by_who_connects),
         TEST(one_byte_at_a_time_is_not_for_ever),
@@ -475,7 +475,7 @@ int main(void) {
         TEST(a_damaged_frame_ends_the_link),
         TEST(a_frame_without_a_checksum_is_not_for_sockets),
         TEST(a_damaged_body_is_not_delivered),
-        TEST(what_came_before_a_reset_is_delivered),
+        TEST(messages_before_a_reset_are_delivered),
         TEST(a_flood_of_pings_is_not_queued),
         TEST(too_many_strangers_make_room),
         TEST(a_burst_of_good_clients_is_served),
@@ -484,7 +484,7 @@ int main(void) {
         TEST(an_address_is_taken_once),
         TEST(a_unix_socket_is_private_and_goes_away),
         TEST(a_dead_socket_is_replaced_and_other_files_are_not),
-        TEST(somebody_elses_file_stays),
+        TEST(a_file_of_another_owner_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

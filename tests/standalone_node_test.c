@@ -465,7 +465,7 @@ static int do_a_little(void *argument) {
     return 0;
 }
 
-static void a_program_that_floods_starves_nobody(void **state) {
+static void a_flooding_program_does_not_starve_others(void **state) {
     pid_t flooding = test_child_start(flood, *state);
     runtime_fixture_await(*state);
     int64_t start = runtime_fixture_now_ms();
@@ -587,7 +587,7 @@ int main(void) {
         WITH_A_NODE(an_actor_that_dies_with_its_program_is_started_again),
         WITH_A_NODE(an_actor_whose_program_has_gone_is_not_tried_for_ever),
         WITH_A_NODE(names_are_a_programs_own_unless_it_says_where),
-        WITH_A_NODE(a_program_that_floods_starves_nobody),
+        WITH_A_NODE(a_flooding_program_does_not_starve_others),
         WITH_A_NODE(a_killed_node_is_told_at_once_and_replaced),
         WITH_A_NODE(a_stopped_node_is_told_at_once),
         WITH_A_NODE(an_idle_node_costs_next_to_nothing),

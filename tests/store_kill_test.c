@@ -183,41 +183,42 @@ static int run_reader(void *argument) {
 
 /* ---- The host. */
 
-typedef struct house {
+typedef struct store_host {
     char folder[TEMP_DIR_FOLDER_MAX], broker[TEMP_DIR_FOLDER_MAX + 8], spill[TEMP_DIR_FOLDER_MAX + 8];
     int ready[2], stop[2];
     pid_t pid;
-} house;
+} store_host;
 
 static int serve(void *argument) {
-    house *house = argument;
-    close(house->stop[1]);
-    return store_bench_host_run(&(store_bench_host_options){.broker = house->broker,
-                                                            .folder = house->spill,
+    store_host *store_host = argument;
+    close(store_host->stop[1]);
+    return store_bench_host_run(&(store_bench_host_options){.broker = store_host->broker,
+                                                            .folder = store_host->spill,
                                                             .arena_bytes = ARENA_BYTES,
-                                                            .ready_fd = house->ready[1],
-                                                            .stop_fd = house->stop[0],
+                                                            .ready_fd = store_host->ready[1],
+                                                            .stop_fd = store_host->stop[0],
                                                             .check = true});
 }
 
-static void house_start(house *house) {
+static void store_host_start(store_host *store_host) {
     char byte;
-    assert_true(temp_dir_folder(house->folder));
-    snprintf(house->broker, sizeof house->broker, "%s/hub", house->folder);
-    snprintf(house->spill, sizeof house->spill, "%s/spill", house->folder);
-    assert_int_equal(pipe(house->ready), 0);
-    assert_int_equal(pipe(house->stop), 0);
-    house->pid = test_child_start(serve, house);
-    close(house->ready[1]);
-    close(house->stop[0]);
-    assert_int_equal(read(house->ready[0], &byte, 1), 1);
-    close(house->ready[0]);
+    assert_true(temp_dir_folder(store_host->folder));
+    snprintf(store_host->broker, sizeof store_host->broker, "%s/hub", store_host->folder);
+    snprintf(store_host->spill, sizeof store_host->spill, "%s/spill", store_host->folder);
+    assert_int_equal(pipe(store_host->ready), 0);
+    assert_int_equal(pipe(store_host->stop), 0);
+    store_host->pid = test_child_start(serve, store_host);
+    close(store_host->ready[1]);
+    close(store_host->stop[0]);
+    assert_int_equal(read(store_host->ready[0], &byte, 1), 1);
+    close(store_host->ready[0]);
 }
 
-static int house_stop(house *house) {
-    close(house->stop[1]);
-    int code = test_child_wait(house->pid, 30 * 1000);
-    if (rmdir(house->spill) != 0 || rmdir(house->folder) != 0) code = code != 0 ? code : 90; /* both must be empty */
+static int store_host_stop(store_host *store_host) {
+    close(store_host->stop[1]);
+    int code = test_child_wait(store_host->pid, 30 * 1000);
+    /* both must be empty */
+    if (rmdir(store_host->spill) != 0 || rmdir(store_host->folder) != 0) code = code != 0 ? code : 90;
     return code;
 }
 
@@ -248,17 +249,17 @@ static unsigned recorder(visitor *visitor, pid_t maker_pid, store_client_object 
 }
 
 static outcome play(role victim, const char *failpoint) {
-    house house;
+    store_host store_host;
     visitor visitor;
     store_client_object *held[SHOWN];
     outcome outcome = {0};
     memset(process_table, 0, offsetof(shared, visits));
-    house_start(&house);
-    part parts[ROLES] = {{house.broker, victim == MAKER ? failpoint : NULL},
-                         {house.broker, victim == READER ? failpoint : NULL}};
+    store_host_start(&store_host);
+    part parts[ROLES] = {{store_host.broker, victim == MAKER ? failpoint : NULL},
+                         {store_host.broker, victim == READER ? failpoint : NULL}};
     pid_t reader_pid = test_child_start(run_reader, &parts[READER]);
     pid_t maker_pid = test_child_start(run_maker, &parts[MAKER]);
-    assert_int_equal(visitor_open(&visitor, house.broker, "witness"), MR_OK);
+    assert_int_equal(visitor_open(&visitor, store_host.broker, "witness"), MR_OK);
     unsigned count = recorder(&visitor, maker_pid, held);
     outcome.codes[MAKER] = test_child_wait(maker_pid, 1000);
     atomic_store(&process_table->over, 1);
@@ -274,7 +275,7 @@ static outcome play(role victim, const char *failpoint) {
         store_client_drop(visitor.store, held[i]);
     }
     visitor_close(&visitor);
-    outcome.host = house_stop(&house);
+    outcome.host = store_host_stop(&store_host);
     return outcome;
 }
 

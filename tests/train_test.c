@@ -288,17 +288,17 @@ static void a_death_is_an_error_that_names_the_worker(void **state) {
     end(&scene);
 }
 
-static void who_dies_while_it_trains_does_it_again(void **state) {
+static void a_worker_that_dies_in_an_epoch_repeats_it(void **state) {
     CHECK_DEATHS((mr_trainer_options)MR_INIT(mr_trainer_options), "train-1-3");
     CHECK_DEATHS((mr_trainer_options)MR_INIT(mr_trainer_options), "train-0-0", "train-2-0", "train-1-6");
 }
 
-static void who_dies_between_two_syncs_does_all_since_the_last(void **state) {
+static void a_worker_dead_between_syncs_repeats_since_the_last(void **state) {
     CHECK_DEATHS(MR_OPTIONS(mr_trainer_options, .sync_interval = 3), "train-1-4");
     CHECK_DEATHS(MR_OPTIONS(mr_trainer_options, .sync_interval = 3), "train-1-1", "train-0-5", "train-2-6");
 }
 
-static void who_dies_in_a_sync_does_not_spoil_it(void **state) {
+static void a_death_in_a_sync_does_not_spoil_it(void **state) {
     CHECK_DEATHS(MR_OPTIONS(mr_trainer_options, .sync_interval = 3), "get-1-0");
     CHECK_DEATHS(MR_OPTIONS(mr_trainer_options, .sync_interval = 2), "set-2-0");
     CHECK_DEATHS((MR_OPTIONS(mr_trainer_options,
@@ -306,7 +306,7 @@ static void who_dies_in_a_sync_does_not_spoil_it(void **state) {
                  "set-0-0", "get-1-0");
 }
 
-static void who_dies_while_it_loads_loads_again(void **state) {
+static void a_worker_that_dies_while_loading_loads_again(void **state) {
     CHECK_DEATHS((mr_trainer_options)MR_INIT(mr_trainer_options), "load-1-0");
 }
 
@@ -370,7 +370,7 @@ static off_t count_of(const scene *scene, size_t worker) {
 }
 
 /* One worker after the other ends its epoch and is killed before the last one has ended its own. */
-static void what_a_worker_has_done_counts_though_it_dies(void **state) {
+static void epochs_of_a_worker_that_dies_count(void **state) {
     scene scene;
     hunter hunter = {.scene = &scene};
     char name[64];
@@ -403,7 +403,7 @@ static void what_a_worker_has_done_counts_though_it_dies(void **state) {
 
 static bool until_the_second(void *user, size_t done) { return ++*(int *)user < 2; }
 
-static void whoever_asks_can_end_it(void **state) {
+static void poll_can_end_the_training(void **state) {
     scene scene;
     mr_value result;
     int polls = -1000;
@@ -449,14 +449,14 @@ int main(void) {
         cmocka_unit_test(a_failure_is_the_workers_own),
         cmocka_unit_test(a_death_is_an_error_that_names_the_worker),
         cmocka_unit_test(the_bits_are_the_same_with_every_compiler),
-        cmocka_unit_test(who_dies_while_it_trains_does_it_again),
-        cmocka_unit_test(who_dies_between_two_syncs_does_all_since_the_last),
-        cmocka_unit_test(who_dies_in_a_sync_does_not_spoil_it),
-        cmocka_unit_test(who_dies_while_it_loads_loads_again),
-        cmocka_unit_test(what_a_worker_has_done_counts_though_it_dies),
+        cmocka_unit_test(a_worker_that_dies_in_an_epoch_repeats_it),
+        cmocka_unit_test(a_worker_dead_between_syncs_repeats_since_the_last),
+        cmocka_unit_test(a_death_in_a_sync_does_not_spoil_it),
+        cmocka_unit_test(a_worker_that_dies_while_loading_loads_again),
+        cmocka_unit_test(epochs_of_a_worker_that_dies_count),
         cmocka_unit_test(deaths_beyond_the_limit_are_an_error),
         cmocka_unit_test(a_program_that_calls_workers_itself_can_mend_them),
-        cmocka_unit_test(whoever_asks_can_end_it),
+        cmocka_unit_test(poll_can_end_the_training),
         cmocka_unit_test(wrong_options_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

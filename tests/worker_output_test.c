@@ -387,7 +387,7 @@ static int ask_a_lasting_node(void *argument) {
     return 0;
 }
 
-static void what_there_is_not_is_told(void **state) {
+static void missing_logs_are_reported(void **state) {
     char text[4096] = "";
     program program = {.fixture = *state, .fds = {-1, -1, memfd_create("stderr", MFD_CLOEXEC)}};
     assert_int_equal(test_child_run(ask_a_lasting_node, &program, RUNTIME_FIXTURE_CHILD_MS), 0);
@@ -466,7 +466,7 @@ int main(void) {
         IN_A_WORLD(the_dead_are_quoted),
         IN_A_WORLD(floods_are_not_shown_whole),
         IN_A_WORLD(repeated_lines_are_counted),
-        IN_A_WORLD(what_there_is_not_is_told),
+        IN_A_WORLD(missing_logs_are_reported),
         IN_A_WORLD(a_line_has_the_name_of_its_task),
         IN_A_WORLD(a_slow_node_is_waited_for),
     };

@@ -103,7 +103,7 @@ static int be_late(void *argument) {
     return mr_init(NULL, &mr) == MR_OK ? 2 : 3; /* does not return */
 }
 
-static void one_whose_node_is_gone_is_silent(void **state) {
+static void a_worker_whose_node_is_gone_prints_nothing(void **state) {
     int output = memfd_create("output", MFD_CLOEXEC);
     assert_int_equal(test_child_run(be_late, &output, RUNTIME_FIXTURE_CHILD_MS), 1);
     assert_int_equal(lseek(output, 0, SEEK_END), 0);
@@ -201,7 +201,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(one_that_exits_is_quoted),
         IN_A_WORLD(one_that_cannot_join_says_so),
-        IN_A_WORLD(one_whose_node_is_gone_is_silent),
+        IN_A_WORLD(a_worker_whose_node_is_gone_prints_nothing),
         IN_A_WORLD(a_missing_library_is_named),
         IN_A_WORLD(a_signal_is_named),
         IN_A_WORLD(a_node_that_is_not_there_is_named),

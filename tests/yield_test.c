@@ -199,7 +199,7 @@ static void results_come_in_order(void **state) {
 }
 
 /* If no more items than allowed wait. */
-static void a_body_ends_though_nobody_takes(void **state) {
+static void a_generator_ends_although_no_value_is_taken(void **state) {
     mr_value value;
     mr_ref stream = stream_of("count_to", 64, mr_int(60), mr_nil());
     assert_int_equal(mr_get(mr, stream, PATIENCE_US, &value), MR_OK);
@@ -319,7 +319,7 @@ static void await_words(const char *name, int *cancelled, int *knows, long long 
     fail_msg("the body was not told");
 }
 
-static void nobody_takes_any_more(void **state) {
+static void the_consumer_has_left(void **state) {
     for (int way = 0; way < 2; way++) {
         char name[] = "/tmp/miniray-stream-XXXXXX";
         int fd = mkstemp(name), cancelled = 0, knows = 0;
@@ -441,14 +441,14 @@ int main(int argc, char **argv) {
     if (getenv("MINIRAY_BOOT") != NULL) return mr_init(NULL, &mr) != MR_OK; /* a worker: serves here */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_come_in_order),
-        cmocka_unit_test(a_body_ends_though_nobody_takes),
+        cmocka_unit_test(a_generator_ends_although_no_value_is_taken),
         cmocka_unit_test(a_body_need_not_wait),
         cmocka_unit_test(an_actor_gives_too),
         cmocka_unit_test(large_results_are_read_where_they_lie),
         cmocka_unit_test(futures_inside_results_work),
         cmocka_unit_test(a_failure_is_the_last_result),
         cmocka_unit_test(the_death_of_a_worker_comes_after_what_it_gave),
-        cmocka_unit_test(nobody_takes_any_more),
+        cmocka_unit_test(the_consumer_has_left),
         cmocka_unit_test(a_body_that_waits_lends_its_slot),
         cmocka_unit_test(the_next_one_can_be_stall),
         cmocka_unit_test(a_worker_takes_too),

@@ -134,7 +134,7 @@ static int lose_templates(void *argument) {
     return 0;
 }
 
-static void a_template_that_dies_is_followed_by_another(void **state) {
+static void a_dead_zygote_is_replaced(void **state) {
     assert_int_equal(test_child_run(lose_templates, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "mr_shutdown");
 }
@@ -158,7 +158,7 @@ static int lose_templates_at_work(void *argument) {
     return 0;
 }
 
-static void templates_may_die_at_any_moment(void **state) {
+static void zygotes_may_die_at_any_moment(void **state) {
     assert_int_equal(test_child_run(lose_templates_at_work, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "mr_shutdown");
 }
@@ -191,7 +191,7 @@ static int never_start(void *argument) {
     return 0;
 }
 
-static void a_template_that_cannot_start_is_told_with_its_last_words(void **state) {
+static void a_zygote_that_cannot_start_is_reported_with_its_output(void **state) {
     assert_int_equal(test_child_run(never_start, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "mr_shutdown");
 }
@@ -204,7 +204,7 @@ static int be_killed(void *argument) {
     return 0;
 }
 
-static void a_killed_program_takes_template_and_copies_with_it(void **state) {
+static void a_killed_program_ends_zygote_and_workers(void **state) {
     pid_t pid = test_child_start(be_killed, *state);
     runtime_fixture_await(*state);
     assert_true(runtime_fixture_processes(*state) >= 4);
@@ -226,7 +226,7 @@ static int lose_the_node(void *argument) {
     return 0;
 }
 
-static void a_killed_node_takes_template_and_copies_with_it(void **state) {
+static void a_killed_node_ends_zygote_and_workers(void **state) {
     assert_int_equal(test_child_run(lose_the_node, *state, RUNTIME_FIXTURE_CHILD_MS), 0);
     runtime_fixture_gone(*state, "mr_shutdown without a node");
 }
@@ -255,12 +255,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_WORLD(workers_are_copies_and_the_nodes_children),
         IN_A_WORLD(the_cause_of_a_copys_death_is_exact),
-        IN_A_WORLD(a_template_that_dies_is_followed_by_another),
-        IN_A_WORLD(templates_may_die_at_any_moment),
+        IN_A_WORLD(a_dead_zygote_is_replaced),
+        IN_A_WORLD(zygotes_may_die_at_any_moment),
         IN_A_WORLD(a_program_with_threads_has_its_workers_started_afresh),
-        IN_A_WORLD(a_template_that_cannot_start_is_told_with_its_last_words),
-        IN_A_WORLD(a_killed_program_takes_template_and_copies_with_it),
-        IN_A_WORLD(a_killed_node_takes_template_and_copies_with_it),
+        IN_A_WORLD(a_zygote_that_cannot_start_is_reported_with_its_output),
+        IN_A_WORLD(a_killed_program_ends_zygote_and_workers),
+        IN_A_WORLD(a_killed_node_ends_zygote_and_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

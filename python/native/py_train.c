@@ -205,7 +205,7 @@ static PyObject *trainer_epoch(PyObject *object, PyObject *args) {
     return status == MR_OK ? py_decode_owned(&result) : raise(self, status);
 }
 
-static PyObject *trainer_mend(PyObject *object, PyObject *none) {
+static PyObject *trainer_recover(PyObject *object, PyObject *none) {
     trainer *self = (trainer *)object;
     size_t mended = 0;
     mr_status status;
@@ -254,7 +254,7 @@ static PyObject *trainer_failed_worker(PyObject *object, void *none) {
 static PyMethodDef trainer_methods[] = {
     {"start", trainer_start, METH_NOARGS, NULL},
     {"epoch", trainer_epoch, METH_VARARGS, "epoch(epoch, sync) → the average of the workers' results"},
-    {"mend", trainer_mend, METH_NOARGS, "How many workers were dead, and are made again."},
+    {"mend", trainer_recover, METH_NOARGS, "How many workers were dead, and are made again."},
     {"report", trainer_report, METH_NOARGS, NULL},
     {"line", trainer_line, METH_VARARGS, NULL},
     {NULL},

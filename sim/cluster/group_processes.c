@@ -71,7 +71,7 @@ static void on_enrolled(void *context, uint64_t incarnation) {
     group_consumer_begin(process->consumer, incarnation, now_of(process));
 }
 
-static void begin_enrol(process *process) {
+static void begin_acquire(process *process) {
     if (process->acquire != NULL) incarnation_acquire_destroy(process->acquire);
     process->incarnation = 0;
     uint32_t member = process->group_process->id * INCARNATION_ACQUIRE_KEYS; /* all members use one key */
@@ -84,7 +84,7 @@ static void act(process *process) {
     const consumer_group_member *self = consumer_group_find(group, process->group_process->id);
     if (process->incarnation != 0 && group_consumer_is_out(process->consumer)) {
         sim_count(process->group_process->cluster->sim, "taken out", 1);
-        begin_enrol(process); /* takes another incarnation */
+        begin_acquire(process); /* takes another incarnation */
     }
     bool is_in = self != NULL && self->incarnation == process->incarnation;
     if (is_in && !is_over(process) && process->group_process->role == CONSUMER_GROUP_WORKER) work(process);
@@ -122,7 +122,7 @@ static void *start(sim_node *node, const env *env, void *argument) {
                                       .on_group = on_group,
                                       .context = process};
     process->consumer = group_consumer_create(&options);
-    begin_enrol(process);
+    begin_acquire(process);
     return process;
 }
 

@@ -23,7 +23,7 @@ static void cut_off(kv_deployment *deployment, sim_node *a, sim_node *b, bool cu
 /* A worker runs ahead at one server while its messages to the other are lost, and dies. The next process of its rank
  * begins with the first step that the other server lacks, and then gives up its data, except the data of steps that the
  * first server has. */
-static void who_comes_next_keeps_what_was_begun(void **state) {
+static void a_replacement_keeps_claims_that_were_begun(void **state) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         scenario_options options = scenario_options_of(seed, NULL);
         scenario_result result;
@@ -54,6 +54,6 @@ static void who_comes_next_keeps_what_was_begun(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_comes_next_keeps_what_was_begun)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_replacement_keeps_claims_that_were_begun)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,7 +64,7 @@ static void on_enrolled(void *context, uint64_t incarnation) {
     if (process->client != NULL) ps_data_client_begin(process->client, incarnation);
 }
 
-static void begin_enrol(process *process) {
+static void begin_acquire(process *process) {
     process->acquire = incarnation_acquire_create(sim_process_metadata(&process->process), process->process.env->rng,
                                                   process->ps_process->id, now_of(process), on_enrolled, process);
 }
@@ -158,7 +158,7 @@ static void *server_start(sim_node *node, const env *env, void *argument) {
                                    .on_replaced = on_replaced,
                                    .context = process};
     process->server = slot_server_create(&options);
-    if (process->ps_process->id < process->ps_process->cluster->server_count) begin_enrol(process);
+    if (process->ps_process->id < process->ps_process->cluster->server_count) begin_acquire(process);
     return process;
 }
 
@@ -285,7 +285,7 @@ static void *worker_start(sim_node *node, const env *env, void *argument) {
     process->agent = rank_agent_create(&options);
     if (process->ps_process->cluster->fed)
         process->client = ps_data_client_create(process->ps_process, &process->process);
-    begin_enrol(process);
+    begin_acquire(process);
     return process;
 }
 

@@ -29,7 +29,7 @@ static void a_pull_shows_what_was_acknowledged_before_it(void **state) {
 
 /* The push is not acknowledged yet: one pull may see it and another not, but a later pull must see what an earlier pull
  * saw. */
-static void what_one_has_seen_another_sees_later(void **state) {
+static void a_later_pull_sees_what_an_earlier_pull_saw(void **state) {
     ps_event events[] = {push_of(0, 1)};
     for (int again = 0; again < 2; again++) {
         ps_history history = {0};
@@ -84,7 +84,7 @@ static void a_generation_begins_behind_its_origin(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pull_shows_what_was_acknowledged_before_it),
-        cmocka_unit_test(what_one_has_seen_another_sees_later),
+        cmocka_unit_test(a_later_pull_sees_what_an_earlier_pull_saw),
         cmocka_unit_test(pushes_that_follow_each_other_are_in_that_order),
         cmocka_unit_test(a_push_without_an_answer_may_be_there_or_not),
         cmocka_unit_test(a_generation_begins_behind_its_origin),

@@ -39,7 +39,7 @@ static void on_changed(void *context) {
     hold_checker_check_bytes(&world->checker);
 }
 
-static const hold_server_events house_events = {on_answered, on_file_lost, on_changed};
+static const hold_server_events server_events = {on_answered, on_file_lost, on_changed};
 
 /* ---- The run. */
 
@@ -123,7 +123,7 @@ static void run(const scenario_options *options, scenario_result *result) {
     world world = {.sim = sim_create(options)};
     rng *rng = sim_rng(world.sim);
     uint64_t bytes = (uint64_t)rng_between(rng, 100, 420) * 4096;
-    hold_server_init(&world.server, world.sim, bytes, &house_events, &world);
+    hold_server_init(&world.server, world.sim, bytes, &server_events, &world);
     world.server.disk_errors = rng_chance(rng, 0.3) ? rng_unit(rng) * 0.5 : 0;
     world.server.files_lost = rng_chance(rng, 0.2) ? 0.3 : 0;
     if (rng_chance(rng, 0.2)) world.server.saves_left = rng_below(rng, 5);

@@ -21,27 +21,27 @@ enum {
     ARENA_BYTES = 2 << 20
 };
 
-typedef struct house_message {
+typedef struct server_message {
     list place;
     hold_server *server;
-    house_message_kind kind;
+    server_message_kind kind;
     uint64_t process;
     store_client_request request;
-} house_message;
+} server_message;
 
-typedef struct house_job { /* a save or a load */
+typedef struct disk_job { /* a save or a load */
     list place;
     bool load;
     uint64_t ticket, file, size;
     uint64_t slot; /* of a load: object of the file */
     uint8_t *data; /* in the arena */
-} house_job;
+} disk_job;
 
-typedef struct house_file {
+typedef struct disk_file {
     list place;
     uint64_t name, size;
     uint8_t *bytes; /* owned */
-} house_file;
+} disk_file;
 
 static int64_t draw(hold_server *server, int64_t most) { return rng_between(sim_rng(server->sim), 1, most); }
 
@@ -66,8 +66,8 @@ static void extent_free(void *context, extent extent) {
 
 static void disk_work(void *context, uint64_t unused);
 
-static void disk_add(hold_server *server, house_job job) {
-    house_job *added = xmalloc(sizeof *added);
+static void disk_add(hold_server *server, disk_job job) {
+    disk_job *added = xmalloc(sizeof *added);
     *added = job;
     bool idle = list_empty(&server->jobs);
     list_push_back(&server->jobs, &added->place);
@@ -78,13 +78,13 @@ static mr_status save(void *context, uint64_t ticket, const void *data, uint64_t
     hold_server *server = context;
     uint64_t offset = (uint64_t)((const uint8_t *)data - server->arena.base);
     if (rng_chance(sim_rng(server->sim), server->disk_errors)) return error_set(MR_IO, "no descriptor for a file");
-    disk_add(server, (house_job){.ticket = ticket, .size = size, .data = arena_at(&server->arena, offset)});
+    disk_add(server, (disk_job){.ticket = ticket, .size = size, .data = arena_at(&server->arena, offset)});
     return MR_OK;
 }
 
-static house_file *find_file(const hold_server *server, uint64_t name) {
+static disk_file *find_file(const hold_server *server, uint64_t name) {
     list_for_each (at, &server->files) {
-        house_file *file = container_of(at, house_file, place);
+        disk_file *file = container_of(at, disk_file, place);
         if (file->name == name) return file;
     }
     return NULL;
@@ -99,16 +99,16 @@ static uint64_t slot_of_file(const hold_server *server, uint64_t name) {
 
 static mr_status load(void *context, uint64_t ticket, uint64_t file, void *data, uint64_t size) {
     hold_server *server = context;
-    disk_add(server, (house_job){.load = true,
-                                 .ticket = ticket,
-                                 .file = file,
-                                 .size = size,
-                                 .slot = slot_of_file(server, file),
-                                 .data = data});
+    disk_add(server, (disk_job){.load = true,
+                                .ticket = ticket,
+                                .file = file,
+                                .size = size,
+                                .slot = slot_of_file(server, file),
+                                .data = data});
     return MR_OK;
 }
 
-static void file_free(house_file *file) {
+static void file_free(disk_file *file) {
     list_remove(&file->place);
     free(file->bytes);
     free(file);
@@ -116,15 +116,15 @@ static void file_free(house_file *file) {
 
 static void forget(void *context, uint64_t name) {
     hold_server *server = context;
-    house_file *file = find_file(server, name);
+    disk_file *file = find_file(server, name);
     if (file == NULL)
         sim_violation(server->sim, "the vault forgets file %" PRIu64 ", which is not there", name);
     else
         file_free(file);
 }
 
-static mr_status run_load(hold_server *server, const house_job *job) {
-    const house_file *file = find_file(server, job->file);
+static mr_status run_load(hold_server *server, const disk_job *job) {
+    const disk_file *file = find_file(server, job->file);
     bool lost = rng_chance(sim_rng(server->sim), server->files_lost);
     if (file != NULL && !lost) {
         memcpy(job->data, file->bytes, job->size);
@@ -136,12 +136,12 @@ static mr_status run_load(hold_server *server, const house_job *job) {
     return error_set(MR_CORRUPT, "the file has other bytes");
 }
 
-static mr_status run_save(hold_server *server, const house_job *job) {
+static mr_status run_save(hold_server *server, const disk_job *job) {
     if (server->saves_left == 0 || rng_chance(sim_rng(server->sim), server->disk_errors))
         return error_set(MR_NOMEM, "the disk is full");
     server->saves_left--;
-    house_file *file = xcalloc(1, sizeof *file);
-    *file = (house_file){.name = job->ticket, .size = job->size, .bytes = xmalloc(job->size)};
+    disk_file *file = xcalloc(1, sizeof *file);
+    *file = (disk_file){.name = job->ticket, .size = job->size, .bytes = xmalloc(job->size)};
     memcpy(file->bytes, job->data, job->size);
     list_push_back(&server->files, &file->place);
     return MR_OK;
@@ -154,7 +154,7 @@ static void disk_work(void *context, uint64_t unused) {
         sim_after(server->sim, STEP_US, disk_work, server, 0);
         return;
     }
-    house_job *job = container_of(server->jobs.next, house_job, place);
+    disk_job *job = container_of(server->jobs.next, disk_job, place);
     mr_status status = job->load ? run_load(server, job) : run_save(server, job);
     sim_note(server->sim, NULL, "%s %" PRIu64 ": %s", job->load ? "load" : "save", job->ticket, mr_status_name(status));
     uint64_t ticket = job->ticket;
@@ -173,8 +173,8 @@ static const store_server_ops ops = {extent_alloc, extent_free, save, load, forg
 
 static void serve(void *context, uint64_t unused);
 
-static void send(hold_server *server, house_message message) {
-    house_message *sent = xmalloc(sizeof *sent);
+static void send(hold_server *server, server_message message) {
+    server_message *sent = xmalloc(sizeof *sent);
     *sent = message;
     sent->server = server;
     list_push_back(&server->messages, &sent->place);
@@ -184,26 +184,26 @@ static void send(hold_server *server, house_message message) {
 }
 
 void hold_server_join(hold_server *server, uint64_t process) {
-    send(server, (house_message){.kind = MESSAGE_JOIN, .process = process});
+    send(server, (server_message){.kind = MESSAGE_JOIN, .process = process});
 }
 
 void hold_server_ask(hold_server *server, uint64_t process, const store_client_request *request) {
-    send(server, (house_message){.kind = MESSAGE_ASK, .process = process, .request = *request});
+    send(server, (server_message){.kind = MESSAGE_ASK, .process = process, .request = *request});
 }
 
 void hold_server_leave(hold_server *server, uint64_t process) {
-    send(server, (house_message){.kind = MESSAGE_LEAVE, .process = process});
+    send(server, (server_message){.kind = MESSAGE_LEAVE, .process = process});
 }
 
 static void restored(void *argument, mr_status status) {
-    house_message *message = argument;
+    server_message *message = argument;
     hold_server *server = message->server;
     if (!server->stopped)
         server->events->answered(server->context, message->process, &message->request, status, (extent){0}, 0);
     free(message);
 }
 
-static void lend(hold_server *server, house_message *message, lease_kind kind, uint64_t size) {
+static void lend(hold_server *server, server_message *message, lease_kind kind, uint64_t size) {
     extent extent = {0};
     int64_t retry_us = 0;
     mr_status status =
@@ -213,7 +213,7 @@ static void lend(hold_server *server, house_message *message, lease_kind kind, u
 }
 
 /* True: the message must not be freed yet. */
-static bool serve_message(hold_server *server, house_message *message) {
+static bool serve_message(hold_server *server, server_message *message) {
     switch (message->kind) {
     case MESSAGE_JOIN: lend(server, message, LEASE_PAGE, 0); return false;
     case MESSAGE_LEAVE: store_server_leave(server->server, message->process); return false;
@@ -243,7 +243,7 @@ static void serve(void *context, uint64_t unused) {
     server->serving = false;
     if (server->stopped || list_empty(&server->messages)) return;
     if (server->round == 0) {
-        house_message *message = container_of(list_pop_front(&server->messages), house_message, place);
+        server_message *message = container_of(list_pop_front(&server->messages), server_message, place);
         if (!serve_message(server, message)) free(message);
         server->events->changed(server->context);
     }
@@ -334,8 +334,8 @@ void hold_server_close(hold_server *server) {
         sim_violation(server->sim, "the vault is closed, but %" PRIu64 " bytes are lent",
                       extent_allocator_stats_now(server->allocator).used);
     extent_allocator_destroy(server->allocator);
-    for (list *at; (at = list_pop_front(&server->messages)) != NULL;) free(container_of(at, house_message, place));
-    for (list *at; (at = list_pop_front(&server->jobs)) != NULL;) free(container_of(at, house_job, place));
-    while (!list_empty(&server->files)) file_free(container_of(server->files.next, house_file, place));
+    for (list *at; (at = list_pop_front(&server->messages)) != NULL;) free(container_of(at, server_message, place));
+    for (list *at; (at = list_pop_front(&server->jobs)) != NULL;) free(container_of(at, disk_job, place));
+    while (!list_empty(&server->files)) file_free(container_of(server->files.next, disk_file, place));
     arena_unmap(&server->arena);
 }

@@ -10,7 +10,7 @@
 #include "sim/sim.h"
 #include "store/store_client.h"
 
-typedef enum house_message_kind { MESSAGE_ASK, MESSAGE_JOIN, MESSAGE_LEAVE } house_message_kind;
+typedef enum server_message_kind { MESSAGE_ASK, MESSAGE_JOIN, MESSAGE_LEAVE } server_message_kind;
 
 typedef struct hold_server hold_server;
 

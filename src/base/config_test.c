@@ -149,7 +149,7 @@ static void choices_are_exact(void **state) {
     REFUSED(a_choice, "", "re", "reds", "green|b", "red|green", "|", "RED", "1", "b|", " b");
 }
 
-static void what_is_allowed_is_said(void **state) {
+static void an_error_names_the_allowed_values(void **state) {
     char text[CONFIG_TEXT_SIZE];
     assert_string_equal(config_allowed_text(an_int, text), "a whole number from 3 to 1000");
     assert_string_equal(config_allowed_text(some_bytes, text), "bytes from 0 to 16G, such as 65536, 64k, 256M or 2G");
@@ -160,7 +160,7 @@ static void what_is_allowed_is_said(void **state) {
     assert_string_equal(config_allowed_text(OPTION(CHOICE, 0, 0, "one"), text), "one");
 }
 
-static void what_was_typed_is_shown_harmlessly(void **state) {
+static void errors_escape_the_typed_text(void **state) {
     config_value value;
     char text[1000];
     assert_int_equal(config_parse(an_int, "\x1b[31m\n\xff", &value), MR_INVALID);
@@ -318,8 +318,8 @@ int main(void) {
         cmocka_unit_test(bools_have_four_spellings),
         cmocka_unit_test(strings_are_bounded_and_plain),
         cmocka_unit_test(choices_are_exact),
-        cmocka_unit_test(what_is_allowed_is_said),
-        cmocka_unit_test(what_was_typed_is_shown_harmlessly),
+        cmocka_unit_test(an_error_names_the_allowed_values),
+        cmocka_unit_test(errors_escape_the_typed_text),
         cmocka_unit_test(the_program_beats_the_environment_beats_the_default),
         cmocka_unit_test(every_option_can_be_set_both_ways),
         cmocka_unit_test(errors_name_the_option_the_value_and_what_is_allowed),

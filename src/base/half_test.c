@@ -59,7 +59,7 @@ static void narrowing_rounds_to_the_nearest_and_ties_to_even(void **state) {
         rounds_between(half, half_from_bf16(half), half_from_bf16((uint16_t)(half + 1)), half_to_bf16);
 }
 
-static void what_is_too_large_becomes_infinite(void **state) {
+static void overflow_becomes_infinity(void **state) {
     assert_int_equal(half_to_fp16(65504), 0x7bff);
     assert_int_equal(half_to_fp16(65519), 0x7bff);
     assert_int_equal(half_to_fp16(65520), 0x7c00);
@@ -85,7 +85,7 @@ int main(void) {
         cmocka_unit_test(every_fp16_widens_to_what_it_means_and_comes_back),
         cmocka_unit_test(every_bf16_comes_back),
         cmocka_unit_test(narrowing_rounds_to_the_nearest_and_ties_to_even),
-        cmocka_unit_test(what_is_too_large_becomes_infinite),
+        cmocka_unit_test(overflow_becomes_infinity),
         cmocka_unit_test(a_nan_stays_one_whatever_its_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,7 +117,7 @@ static void text_is_escaped(void **state) {
     CHECK_TEXT("é€😀", "é€😀");
 }
 
-static void what_is_no_utf8_is_replaced(void **state) {
+static void invalid_utf8_is_replaced(void **state) {
     CHECK_TEXT("\x80", BAD);
     CHECK_TEXT("a\xff"
                "b",
@@ -340,7 +340,7 @@ int main(void) {
         cmocka_unit_test(a_document_is_put_behind_what_is_there),
         cmocka_unit_test(depth_reaches_its_limit),
         cmocka_unit_test(text_is_escaped),
-        cmocka_unit_test(what_is_no_utf8_is_replaced),
+        cmocka_unit_test(invalid_utf8_is_replaced),
         cmocka_unit_test(a_character_that_the_text_cuts_is_replaced),
         cmocka_unit_test(long_text_stays_whole),
         cmocka_unit_test(escape_takes_what_fits),

@@ -87,7 +87,7 @@ static void other_writers_are_read(void **state) {
     assert_int_equal(read_text("{}", 0), MR_OK);
 }
 
-static void what_is_wrong_is_refused(void **state) {
+static void malformed_files_are_refused(void **state) {
     static const struct {
         const char *header;
         size_t data;
@@ -145,7 +145,7 @@ static void a_buffer_that_is_full_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_and_texts_come_back),   cmocka_unit_test(a_file_without_tensors_is_one),
-        cmocka_unit_test(other_writers_are_read),        cmocka_unit_test(what_is_wrong_is_refused),
+        cmocka_unit_test(other_writers_are_read),        cmocka_unit_test(malformed_files_are_refused),
         cmocka_unit_test(a_buffer_that_is_full_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ static void numbers_come_back_as_they_went(void **state) {
     assert_int_equal(varint_size(UINT64_MAX), VARINT_SIZE_MAX);
 }
 
-static void what_is_longer_than_it_must_be_is_refused(void **state) {
+static void overlong_varints_are_refused(void **state) {
     static const struct {
         uint8_t bytes[11];
         size_t size;
@@ -58,7 +58,7 @@ static void differences_of_either_sign_are_short(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_come_back_as_they_went),
-        cmocka_unit_test(what_is_longer_than_it_must_be_is_refused),
+        cmocka_unit_test(overlong_varints_are_refused),
         cmocka_unit_test(differences_of_either_sign_are_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

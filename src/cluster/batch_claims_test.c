@@ -62,7 +62,7 @@ static void a_step_is_claimed_once(void **state) {
     batch_claims_fini(&claims);
 }
 
-static void what_goes_on_is_one(void **state) {
+static void adjacent_claims_are_merged(void **state) {
     batch_claims claims = {0};
     assert_int_equal(add(&claims, 3, 7, 2, 0, 8), MR_OK);
     assert_int_equal(add(&claims, 3, 9, 2, 8, 7), MR_OK);
@@ -74,7 +74,7 @@ static void what_goes_on_is_one(void **state) {
     batch_claims_fini(&claims);
 }
 
-static void what_cannot_be_is_refused(void **state) {
+static void invalid_claims_are_refused(void **state) {
     batch_claims claims = {0};
     assert_int_equal(add(&claims, 1, 0, 0, 0, 1), MR_INVALID);
     assert_int_equal(add(&claims, 1, 0, 2, 0, 9), MR_INVALID); /* more than two pieces */
@@ -86,7 +86,7 @@ static void what_cannot_be_is_refused(void **state) {
     batch_claims_fini(&claims);
 }
 
-static void what_is_over_is_not_claimed_again(void **state) {
+static void finished_batches_are_not_claimed_again(void **state) {
     batch_claims claims = {0};
     assert_int_equal(add(&claims, 3, 7, 4, 0, 16), MR_OK);
     assert_int_equal(add(&claims, 5, 1, 1, 16, 4), MR_OK);
@@ -110,7 +110,7 @@ static void assert_back(batch_claims *claims, uint64_t items, uint64_t from, uin
 }
 
 /* Steps 7 to 11: nothing is known of the first, the third was done. */
-static void what_was_not_spent_is_handed_back(void **state) {
+static void unspent_batches_are_handed_back(void **state) {
     batch_claims claims = {0};
     batch_claims_piece piece;
     assert_int_equal(add(&claims, 3, 7, 5, 0, 18), MR_OK);
@@ -127,7 +127,7 @@ static void what_was_not_spent_is_handed_back(void **state) {
     batch_claims_fini(&claims);
 }
 
-static void what_was_long_ago_counts_as_spent(void **state) {
+static void old_claims_count_as_spent(void **state) {
     batch_claims claims = {0};
     assert_int_equal(add(&claims, 3, 0, 100, 0, 400), MR_OK);
     assert_true(batch_claims_forget(&claims, 3, &(batch_claims_past){.over = 100, .spent = 1}));
@@ -137,7 +137,7 @@ static void what_was_long_ago_counts_as_spent(void **state) {
 }
 
 /* A rank that leaves with step 9 has done 7 and 8; what it says late, or twice, is not about what it claims later. */
-static void what_was_not_begun_is_handed_back(void **state) {
+static void batches_not_begun_are_handed_back(void **state) {
     batch_claims claims = {0};
     assert_int_equal(add(&claims, 3, 7, 4, 0, 14), MR_OK);
     assert_int_equal(add(&claims, 3, 20, 2, 50, 8), MR_OK);
@@ -231,12 +231,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_have_pieces_one_behind_the_other),
         cmocka_unit_test(a_step_is_claimed_once),
-        cmocka_unit_test(what_goes_on_is_one),
-        cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(what_is_over_is_not_claimed_again),
-        cmocka_unit_test(what_was_not_spent_is_handed_back),
-        cmocka_unit_test(what_was_long_ago_counts_as_spent),
-        cmocka_unit_test(what_was_not_begun_is_handed_back),
+        cmocka_unit_test(adjacent_claims_are_merged),
+        cmocka_unit_test(invalid_claims_are_refused),
+        cmocka_unit_test(finished_batches_are_not_claimed_again),
+        cmocka_unit_test(unspent_batches_are_handed_back),
+        cmocka_unit_test(old_claims_count_as_spent),
+        cmocka_unit_test(batches_not_begun_are_handed_back),
         cmocka_unit_test(a_claim_of_which_nothing_is_left_goes),
         cmocka_unit_test(free_steps_are_counted),
         cmocka_unit_test(batch_claims_come_back_as_they_went),

@@ -75,7 +75,7 @@ static void parts_go_on_where_they_were_left(void **state) {
     assert_true(parts_of(group, 3) == 2 && parts_of(group, 4) == 2);
 }
 
-static void who_comes_gets_a_share(void **state) {
+static void a_new_member_gets_a_share(void **state) {
     consumer_group *group = *state;
     assert_int_equal(put(group, 5, 15, CONSUMER_GROUP_WORKER), MR_OK);
     consumer_group_deal(group);
@@ -130,7 +130,7 @@ static void a_part_moves_on_when_it_is_claimed(void **state) {
 }
 
 /* One that has nothing left takes of others, as many as want to: an epoch ends, whoever is slow. */
-static void who_has_none_left_helps(void **state) {
+static void a_member_without_batches_helps_others(void **state) {
     consumer_group *group = *state;
     assert_int_equal(claim_items(group, 4, 11, 0, 10), MR_OK); /* its only part */
     uint32_t part = (uint32_t)consumer_group_source(group, 4, 14);
@@ -158,7 +158,7 @@ static void claims_go_on_into_the_next_epoch(void **state) {
     assert_int_equal(items, 40);
 }
 
-static void what_is_handed_back_goes_first(void **state) {
+static void returned_batches_are_assigned_first(void **state) {
     consumer_group *group = *state;
     uint32_t part = (uint32_t)consumer_group_source(group, 3, 13);
     assert_int_equal(claim_steps(group, 3, 9, 1, 2), MR_OK);
@@ -229,12 +229,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(members_have_roles_and_are_replaced_by_later_ones),
         TEST(parts_go_on_where_they_were_left),
-        TEST(who_comes_gets_a_share),
+        TEST(a_new_member_gets_a_share),
         TEST(an_epoch_ends_when_all_is_claimed),
         TEST(a_part_moves_on_when_it_is_claimed),
-        TEST(who_has_none_left_helps),
+        TEST(a_member_without_batches_helps_others),
         TEST(claims_go_on_into_the_next_epoch),
-        TEST(what_is_handed_back_goes_first),
+        TEST(returned_batches_are_assigned_first),
         cmocka_unit_test(a_large_one_fits),
         TEST(consumer_groups_come_back_as_they_went),
     };

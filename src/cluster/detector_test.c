@@ -50,7 +50,7 @@ static int64_t silence(detector *detector, int64_t from, int64_t to) {
     return -1;
 }
 
-static void who_was_suspected_wrongly_has_more_time(void **state) {
+static void a_wrong_suspicion_extends_the_timeout(void **state) {
     detector *detector = *state;
     int64_t now = 0;
     detector_forgive(detector, 1, now); /* of nothing */
@@ -76,7 +76,7 @@ static void who_was_suspected_wrongly_has_more_time(void **state) {
     assert_int_equal(silence(detector, now, now + 2 * SUSPECT), SUSPECT);
 }
 
-static void who_is_not_watched_is_not_suspected(void **state) {
+static void an_unwatched_process_is_not_suspected(void **state) {
     detector *detector = *state;
     detector_heard(detector, 9, 0);
     detector_hint(detector, 9, 0);
@@ -146,8 +146,8 @@ static void a_hint_makes_it_sooner(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(silence_is_suspected_within_the_bound, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_was_suspected_wrongly_has_more_time, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_is_not_watched_is_not_suspected, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_wrong_suspicion_extends_the_timeout, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_unwatched_process_is_not_suspected, setup, teardown),
         cmocka_unit_test_setup_teardown(ones_own_standing_still_is_nobodys_silence, setup, teardown),
         cmocka_unit_test_setup_teardown(standing_still_often_does_not_hide_a_death_for_ever, setup, teardown),
         cmocka_unit_test_setup_teardown(a_little_late_is_nothing, setup, teardown),

@@ -157,7 +157,7 @@ static void all_are_in_one_group(void **state) {
     assert_int_equal(world->writes, 1); /* and nothing more to say */
 }
 
-static void who_is_silent_is_taken_out_and_told(void **state) {
+static void a_silent_member_is_removed_and_notified(void **state) {
     world *world = *state;
     world->sites[2].deaf = true;
     pass(world, 3);
@@ -231,7 +231,7 @@ static void a_wish_is_replaced_and_withdrawn(void **state) {
     assert_null(group_consumer_wish_of(consumer, 5));
 }
 
-static void who_leaves_hands_back_what_it_has_not_begun(void **state) {
+static void a_leaving_member_hands_back_batches_not_begun(void **state) {
     world *world = *state;
     group_consumer *consumer = world->sites[0].consumer;
     assert_true(group_consumer_wish(consumer, &(consumer_group_wish){.rank = 5, .count = 2, .batch = 2}));
@@ -304,11 +304,11 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(all_are_in_one_group),
-        TEST(who_is_silent_is_taken_out_and_told),
+        TEST(a_silent_member_is_removed_and_notified),
         TEST(all_claims_are_in_one_group),
         TEST(a_late_claim_takes_nothing),
         TEST(a_wish_is_replaced_and_withdrawn),
-        TEST(who_leaves_hands_back_what_it_has_not_begun),
+        TEST(a_leaving_member_hands_back_batches_not_begun),
         TEST(with_the_tables_the_data_begins_from_nothing),
         TEST(a_leader_that_starts_again_goes_on),
         TEST(messages_of_others_are_left_alone),

@@ -127,7 +127,7 @@ static void a_thousand_at_once(void **state) {
     free(world);
 }
 
-static void what_is_not_heard_of_is_nobodys(void **state) {
+static void an_unconfirmed_incarnation_has_no_owner(void **state) {
     world *world = create();
     begin(world, 0);
     world->status = MR_TIMEOUT;
@@ -147,7 +147,7 @@ static void what_is_not_heard_of_is_nobodys(void **state) {
 }
 
 /* As a keeper does that has forgotten (metadata_db.h): it is told, and begins above that. */
-static void who_was_told_of_an_earlier_one_comes_above_it(void **state) {
+static void a_new_incarnation_exceeds_the_known_one(void **state) {
     world *world = create();
     begin(world, 0);
     assert_int_equal(run(world, 1, 10 * STEP_US), 1);
@@ -166,8 +166,8 @@ static void who_was_told_of_an_earlier_one_comes_above_it(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_thousand_at_once),
-        cmocka_unit_test(what_is_not_heard_of_is_nobodys),
-        cmocka_unit_test(who_was_told_of_an_earlier_one_comes_above_it),
+        cmocka_unit_test(an_unconfirmed_incarnation_has_no_owner),
+        cmocka_unit_test(a_new_incarnation_exceeds_the_known_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

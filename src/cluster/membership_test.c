@@ -226,7 +226,7 @@ static void the_first_one_makes_view_one(void **state) {
     assert_true(membership_leads(world->membership));
 }
 
-static void who_is_overtaken_proposes_again(void **state) {
+static void an_overtaken_proposal_is_repeated(void **state) {
     world *world = *state;
     pass(world, 0);
     reply(world, MR_OK, 0, NULL);
@@ -353,7 +353,7 @@ static void an_old_incarnations_heartbeat_is_not_heard(void **state) {
     assert_null(membership_view_find(&world->oracle.proposed, 30));
 }
 
-static void who_stood_still_suspects_nobody_and_asks_first(void **state) {
+static void a_stalled_member_asks_before_it_suspects(void **state) {
     world *world = *state;
     enter(world);
     pass(world, 100000);
@@ -388,7 +388,7 @@ static void views_only_grow(void **state) {
 
 /* ---- Leaving. */
 
-static void who_is_left_out_stops_and_enters_anew(void **state) {
+static void an_excluded_member_stops_and_enters_again(void **state) {
     world *world = *state;
     enter(world);
     membership_view without = {0};
@@ -434,7 +434,7 @@ static void a_newer_incarnation_replaces_it_for_good(void **state) {
 /* ---- A metadata store that has forgotten. */
 
 /* It says a number above all that is known, and nobody is in that view: all enter again. */
-static void a_view_of_nobody_makes_everybody_enter_anew(void **state) {
+static void an_empty_view_makes_all_members_enter_again(void **state) {
     world *world = *state;
     uint64_t begin = metadata_store_version(3, 0);
     enter(world);
@@ -523,17 +523,17 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_WORLD(a_member_enters),
         IN_WORLD(the_first_one_makes_view_one),
-        IN_WORLD(who_is_overtaken_proposes_again),
+        IN_WORLD(an_overtaken_proposal_is_repeated),
         IN_WORLD(a_proposal_without_an_answer_may_have_been_decided),
         IN_WORLD(failures_are_retried_less_and_less_often),
         IN_WORLD(others_are_told_every_heartbeat),
         IN_WORLD(the_silent_are_left_out_of_the_next_view),
         IN_WORLD(an_old_incarnations_heartbeat_is_not_heard),
-        IN_WORLD(who_stood_still_suspects_nobody_and_asks_first),
+        IN_WORLD(a_stalled_member_asks_before_it_suspects),
         IN_WORLD(views_only_grow),
-        IN_WORLD(who_is_left_out_stops_and_enters_anew),
+        IN_WORLD(an_excluded_member_stops_and_enters_again),
         IN_WORLD(a_newer_incarnation_replaces_it_for_good),
-        IN_WORLD(a_view_of_nobody_makes_everybody_enter_anew),
+        IN_WORLD(an_empty_view_makes_all_members_enter_again),
         IN_WORLD(generations_do_not_replace_each_other),
         IN_WORLD(only_the_same_view_is_admitted),
         IN_WORLD(heartbeats_spread_views),

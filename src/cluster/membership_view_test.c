@@ -38,7 +38,7 @@ static void members_are_found_and_in_order(void **state) {
     membership_view_fini(&view);
 }
 
-static void who_was_here_longest_leads(void **state) {
+static void the_oldest_member_leads(void **state) {
     membership_view view = example();
     assert_int_equal(membership_view_leader(&view)->id, 20);
     assert_int_equal(membership_view_put(&view, 20, 12, "tcp:10.0.0.2:2"), MR_OK); /* it came back */
@@ -170,7 +170,7 @@ static void random_changes_do_no_harm(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_are_found_and_in_order),
-        cmocka_unit_test(who_was_here_longest_leads),
+        cmocka_unit_test(the_oldest_member_leads),
         cmocka_unit_test(copies_are_equal_until_something_differs),
         cmocka_unit_test(a_view_has_bounds),
         cmocka_unit_test(bytes_come_back_as_they_were),

@@ -171,7 +171,7 @@ static void answers_go_back_where_the_message_came_from(void **state) {
     assert_nothing_sent(world);
 }
 
-static void what_is_forgotten_is_closed(void **state) {
+static void a_forgotten_link_is_closed(void **state) {
     world *world = *state;
     messenger_forget(world->messenger, "a");
     send_text(world, "a", "one");
@@ -300,7 +300,7 @@ int main(void) {
         IN_WORLD(a_broken_link_is_opened_again_later), IN_WORLD(an_address_that_is_none_loses_messages),
         IN_WORLD(a_full_link_loses_messages),          IN_WORLD(answers_go_back_where_the_message_came_from),
         IN_WORLD(pieces_that_wait_can_move),           IN_WORLD(pieces_that_cannot_stay_are_lost),
-        IN_WORLD(what_is_forgotten_is_closed),         IN_WORLD(a_handler_may_forget_what_broke),
+        IN_WORLD(a_forgotten_link_is_closed),          IN_WORLD(a_handler_may_forget_what_broke),
         IN_WORLD(large_messages_come_in_a_bytes),      IN_WORLD(large_messages_are_bounded),
         IN_WORLD(half_a_message_goes_with_its_link),   IN_WORLD(pieces_are_sent_in_one),
         IN_WORLD(pieces_that_are_lost_are_given_back),

@@ -125,7 +125,7 @@ static void each_version_is_decided_once(void **state) {
     assert_true(holds(world, "else", 0, "")); /* keys are apart */
 }
 
-static void what_was_decided_is_there_after_a_restart(void **state) {
+static void committed_values_survive_a_restart(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "one"), MR_OK);
     assert_int_equal(swap(world, "b", 0, "uno"), MR_OK);
@@ -347,7 +347,7 @@ static void a_metadata_that_lost_its_disk_decides_nothing_again(void **state) {
 }
 
 /* Whoever was told a generation may come back with it: it is the same after a restart, though nothing was decided. */
-static void what_is_never_written_has_its_generation(void **state) {
+static void a_missing_key_has_a_generation(void **state) {
     world *world = *state;
     uint64_t told = world->begin;
     assert_int_equal(reopen(world), MR_OK);
@@ -367,7 +367,7 @@ static control_message ask(world *world, const char *key, uint64_t known) {
     return answer;
 }
 
-static void who_knows_more_is_believed(void **state) {
+static void the_newer_state_wins(void **state) {
     world *world = *state;
     assert_int_equal(swap(world, "a", 0, "mine"), MR_OK);
     uint64_t mine = world->begin + 1, theirs = mine + 5;
@@ -438,7 +438,7 @@ static void a_new_generation_is_durable_or_not_begun(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_WORLD(each_version_is_decided_once),
-        IN_WORLD(what_was_decided_is_there_after_a_restart),
+        IN_WORLD(committed_values_survive_a_restart),
         IN_WORLD(a_failing_disk_decides_nothing),
         IN_WORLD(after_a_failure_another_may_be_decided),
         IN_WORLD(a_missing_mark_loses_nothing),
@@ -447,8 +447,8 @@ int main(void) {
         IN_WORLD(there_are_bounds),
         IN_WORLD(messages_are_answered),
         IN_WORLD(a_metadata_that_lost_its_disk_decides_nothing_again),
-        IN_WORLD(what_is_never_written_has_its_generation),
-        IN_WORLD(who_knows_more_is_believed),
+        IN_WORLD(a_missing_key_has_a_generation),
+        IN_WORLD(the_newer_state_wins),
         IN_WORLD(no_two_losses_begin_the_same_generation),
         IN_WORLD(changes_are_counted_up_to_their_bound),
         IN_WORLD(a_new_generation_is_durable_or_not_begun),

@@ -131,7 +131,7 @@ static void no_answer_ends_by_time(void **state) {
     assert_int_equal(second.status, MR_OK);
 }
 
-static void what_is_open_ends_with_the_client(void **state) {
+static void open_requests_end_with_the_client(void **state) {
     world *world = *state;
     metadata_answer answer = {0};
     get(world, "a", &answer);
@@ -148,7 +148,7 @@ int main(void) {
         IN_WORLD(a_question_is_answered_once),
         IN_WORLD(a_swap_says_what_it_expects),
         IN_WORLD(no_answer_ends_by_time),
-        IN_WORLD(what_is_open_ends_with_the_client),
+        IN_WORLD(open_requests_end_with_the_client),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

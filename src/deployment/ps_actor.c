@@ -28,95 +28,93 @@ typedef struct ps_actor {
     ps_actor_refusal end; /* how it was over */
 } ps_actor;
 
-/* ---- What a creation says. */
+/* ---- Arguments of a creation: the name of the process, then these fields of the options. */
+
+typedef enum field_kind { TEXT, COUNT, FLAG, AMOUNT } field_kind; /* const char *, uint32_t, int, int64_t */
+
+typedef struct field {
+    field_kind kind;
+    size_t offset;
+} field;
+
+static const field scheduler_fields[] = {
+    {TEXT, offsetof(mr_ps_scheduler_options, listen)},
+    {TEXT, offsetof(mr_ps_scheduler_options, checkpoint_dir)},
+    {COUNT, offsetof(mr_ps_scheduler_options, num_workers)},
+    {COUNT, offsetof(mr_ps_scheduler_options, num_servers)},
+    {COUNT, offsetof(mr_ps_scheduler_options, slots)},
+    {COUNT, offsetof(mr_ps_scheduler_options, replicas)},
+    {COUNT, offsetof(mr_ps_scheduler_options, consistency)},
+    {COUNT, offsetof(mr_ps_scheduler_options, staleness)},
+    {FLAG, offsetof(mr_ps_scheduler_options, mixed_consistency)},
+    {AMOUNT, offsetof(mr_ps_scheduler_options, checkpoint_us)},
+    {FLAG, offsetof(mr_ps_scheduler_options, allow_remote)},
+    {FLAG, offsetof(mr_ps_scheduler_options, consistent_checkpoints)},
+    {AMOUNT, offsetof(mr_ps_scheduler_options, balance_us)},
+    {COUNT, offsetof(mr_ps_scheduler_options, backup_workers)},
+    {AMOUNT, offsetof(mr_ps_scheduler_options, deadline_us)},
+};
+static const field server_fields[] = {
+    {TEXT, offsetof(mr_ps_server_options, scheduler)},
+    {COUNT, offsetof(mr_ps_server_options, number)},
+    {FLAG, offsetof(mr_ps_server_options, allow_remote)},
+    {AMOUNT, offsetof(mr_ps_server_options, memory_bytes)},
+};
+_Static_assert(sizeof scheduler_fields / sizeof *scheduler_fields == PS_ACTOR_SCHEDULER_ARGS - 1, "after the name");
+_Static_assert(sizeof server_fields / sizeof *server_fields == PS_ACTOR_SERVER_ARGS - 1, "after the name");
+_Static_assert(sizeof(mr_ps_consistency) == sizeof(uint32_t), "read and written as a count");
+
+static void write_args(const field *fields, size_t count, const char *name, const void *options, mr_arg *out) {
+    out[0] = mr_str(name);
+    for (size_t i = 1; i < count; i++, fields++) {
+        const void *at = (const char *)options + fields->offset;
+        switch (fields->kind) {
+        case TEXT: out[i] = mr_str(*(const char *const *)at); break;
+        case COUNT: out[i] = mr_int(*(const uint32_t *)at); break;
+        case FLAG: out[i] = mr_int(*(const int *)at); break;
+        case AMOUNT: out[i] = mr_int(*(const int64_t *)at); break;
+        }
+    }
+}
 
 void ps_actor_scheduler_args(const char *name, const mr_ps_scheduler_options *options,
                              mr_arg out[PS_ACTOR_SCHEDULER_ARGS]) {
-    const mr_arg args[PS_ACTOR_SCHEDULER_ARGS] = {mr_str(name),
-                                                  mr_str(options->listen),
-                                                  mr_str(options->checkpoint_dir),
-                                                  mr_int(options->num_workers),
-                                                  mr_int(options->num_servers),
-                                                  mr_int(options->slots),
-                                                  mr_int(options->replicas),
-                                                  mr_int(options->consistency),
-                                                  mr_int(options->staleness),
-                                                  mr_int(options->mixed_consistency),
-                                                  mr_int(options->checkpoint_us),
-                                                  mr_int(options->allow_remote),
-                                                  mr_int(options->consistent_checkpoints),
-                                                  mr_int(options->balance_us),
-                                                  mr_int(options->backup_workers),
-                                                  mr_int(options->deadline_us)};
-    memcpy(out, args, sizeof args);
+    write_args(scheduler_fields, PS_ACTOR_SCHEDULER_ARGS, name, options, out);
 }
 
 void ps_actor_server_args(const char *name, const mr_ps_server_options *options, mr_arg out[PS_ACTOR_SERVER_ARGS]) {
-    const mr_arg args[PS_ACTOR_SERVER_ARGS] = {mr_str(name), mr_str(options->scheduler), mr_int(options->number),
-                                               mr_int(options->allow_remote), mr_int((int64_t)options->memory_bytes)};
-    memcpy(out, args, sizeof args);
+    write_args(server_fields, PS_ACTOR_SERVER_ARGS, name, options, out);
 }
 
 static mr_status read_text(mr_call *call, size_t index, char **out) {
     mr_span text;
-    void *memory;
     MR_TRY(mr_arg_str(call, index, &text));
-    MR_TRY(alloc_try(text.size + 1, &memory));
-    if (text.size > 0) memcpy(memory, text.data, text.size);
-    *out = memory;
+    MR_TRY(alloc_try(text.size + 1, out));
+    if (text.size > 0) memcpy(*out, text.data, text.size);
     return MR_OK;
 }
 
-static mr_status read_number(mr_call *call, size_t index, uint32_t *out) {
+static mr_status read_number(mr_call *call, size_t index, field_kind kind, void *out) {
     int64_t number;
     MR_TRY(mr_arg_int(call, index, &number));
-    if (number < 0 || number > UINT32_MAX)
+    if (kind == COUNT && (number < 0 || number > UINT32_MAX))
         return error_set(MR_INVALID, "argument %zu is %lld; expected 0 to %u", index, (long long)number, UINT32_MAX);
-    *out = (uint32_t)number;
+    if (kind == COUNT)
+        *(uint32_t *)out = (uint32_t)number;
+    else if (kind == FLAG)
+        *(int *)out = number != 0;
+    else
+        *(int64_t *)out = number;
     return MR_OK;
 }
 
-static mr_status read_int(mr_call *call, size_t index, int *out) {
-    int64_t number;
-    MR_TRY(mr_arg_int(call, index, &number));
-    *out = number != 0;
-    return MR_OK;
-}
-
-static mr_status read_scheduler(mr_call *call, ps_actor *actor) {
-    mr_ps_scheduler_options *options = &actor->scheduler;
-    uint32_t consistency = MR_PS_ASP;
-    MR_TRY(read_text(call, 1, &actor->texts[0]));
-    MR_TRY(read_text(call, 2, &actor->texts[1]));
-    MR_TRY(read_number(call, 3, &options->num_workers));
-    MR_TRY(read_number(call, 4, &options->num_servers));
-    MR_TRY(read_number(call, 5, &options->slots));
-    MR_TRY(read_number(call, 6, &options->replicas));
-    MR_TRY(read_number(call, 7, &consistency));
-    MR_TRY(read_number(call, 8, &options->staleness));
-    MR_TRY(read_int(call, 9, &options->mixed_consistency));
-    MR_TRY(mr_arg_int(call, 10, &options->checkpoint_us));
-    MR_TRY(read_int(call, 11, &options->allow_remote));
-    MR_TRY(read_int(call, 12, &options->consistent_checkpoints));
-    MR_TRY(mr_arg_int(call, 13, &options->balance_us));
-    MR_TRY(read_number(call, 14, &options->backup_workers));
-    MR_TRY(mr_arg_int(call, 15, &options->deadline_us));
-    if (consistency > MR_PS_BSP) return error_set(MR_INVALID, "unknown consistency %u", consistency);
-    options->consistency = (mr_ps_consistency)consistency;
-    options->listen = actor->texts[0];
-    options->checkpoint_dir = actor->texts[1];
-    return MR_OK;
-}
-
-static mr_status read_server(mr_call *call, ps_actor *actor) {
-    mr_ps_server_options *options = &actor->server;
-    int64_t memory = 0;
-    MR_TRY(read_text(call, 1, &actor->texts[0]));
-    MR_TRY(read_number(call, 2, &options->number));
-    MR_TRY(read_int(call, 3, &options->allow_remote));
-    MR_TRY(mr_arg_int(call, 4, &memory));
-    options->memory_bytes = (uint64_t)memory;
-    options->scheduler = actor->texts[0];
+static mr_status read_args(mr_call *call, ps_actor *actor, const field *fields, size_t count, void *options) {
+    char **text = actor->texts;
+    for (size_t i = 1; i < count; i++, fields++) {
+        void *at = (char *)options + fields->offset;
+        MR_TRY(fields->kind == TEXT ? read_text(call, i, text) : read_number(call, i, fields->kind, at));
+        if (fields->kind == TEXT) *(const char **)at = *text++;
+    }
     return MR_OK;
 }
 
@@ -124,7 +122,10 @@ static mr_status read_role(mr_call *call, ps_actor *actor) {
     mr_span name;
     MR_TRY(mr_arg_str(call, 0, &name));
     snprintf(actor->name, sizeof actor->name, "%.*s", (int)name.size, (const char *)name.data);
-    return actor->is_server ? read_server(call, actor) : read_scheduler(call, actor);
+    if (actor->is_server) return read_args(call, actor, server_fields, PS_ACTOR_SERVER_ARGS, &actor->server);
+    MR_TRY(read_args(call, actor, scheduler_fields, PS_ACTOR_SCHEDULER_ARGS, &actor->scheduler));
+    if (actor->scheduler.consistency <= MR_PS_BSP) return MR_OK;
+    return error_set(MR_INVALID, "unknown consistency %u", (unsigned)actor->scheduler.consistency);
 }
 
 /* ---- The thread that serves. */
@@ -210,9 +211,8 @@ static bool is_awaited(mr_call *call, const ps_actor *actor) {
 }
 
 static mr_status create(mr_call *call, bool is_server) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(ps_actor), &memory));
-    ps_actor *actor = memory;
+    ps_actor *actor;
+    MR_TRY(alloc_try(sizeof *actor, &actor));
     actor->is_server = is_server;
     actor->scheduler.size = sizeof actor->scheduler;
     actor->server.size = sizeof actor->server;

@@ -209,15 +209,10 @@ mr_status mr_ps_start(mr_context *mr, const mr_ps_start_options *options, int64_
     if (server != NULL) MR_TRY(check_server(server));
     copy = MR_OPTIONS(mr_ps_start_options, .scheduler = scheduler, .memory_bytes = options->memory_bytes,
                       .server = server == NULL ? &usual : server);
-    void *memory;
-    MR_TRY(alloc_try(sizeof(mr_ps_deployment) + scheduler->num_servers * sizeof(mr_actor), &memory));
-    mr_ps_deployment *deployment = memory;
+    mr_ps_deployment *deployment;
+    MR_TRY(alloc_try(sizeof *deployment + scheduler->num_servers * sizeof(mr_actor), &deployment));
     mr_status status = find_place(mr, &deployment->dir);
-    if (status != MR_OK) {
-        free(deployment);
-        return status;
-    }
-    status = begin(mr, deployment, &copy, timeout_us);
+    if (status == MR_OK) status = begin(mr, deployment, &copy, timeout_us);
     if (status == MR_OK) {
         *out = deployment;
         return MR_OK;

@@ -40,7 +40,7 @@ static void the_scheduler_is_where_they_say(void **state) {
     assert_int_equal(dmlc_scheduler(address), MR_INVALID);
 }
 
-static void whoever_names_a_scheduler_is_not_asked_for_another(void **state) {
+static void an_explicit_scheduler_needs_no_variable(void **state) {
     char room[DMLC_ADDRESS_MAX];
     const char *named = "unix:here", *none = NULL;
     unsetenv("DMLC_PS_ROOT_URI");
@@ -70,7 +70,7 @@ static void numbers_are_above_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_scheduler_is_where_they_say),
-        cmocka_unit_test(whoever_names_a_scheduler_is_not_asked_for_another),
+        cmocka_unit_test(an_explicit_scheduler_needs_no_variable),
         cmocka_unit_test(numbers_are_above_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

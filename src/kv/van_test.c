@@ -93,7 +93,7 @@ static void messages_go_both_ways(void **state) {
     stop(one);
 }
 
-static void desks_of_a_process_write_to_each_other(void **state) {
+static void services_of_one_process_exchange_messages(void **state) {
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
     char service[SLOT_MESSAGE_ADDRESS_MAX];
     snprintf(service, sizeof service, "%s#depot", van_address(one->van));
@@ -143,7 +143,7 @@ static void large_messages_are_not_copied(void **state) {
 
 /* Two control messages of the same memory, to one who does not read: one of them moves, and its memory is used for
  * other things. They arrive as they were sent. */
-static void what_waits_for_its_link_can_move(void **state) {
+static void a_message_that_waits_for_its_link_can_move(void **state) {
     enum { LARGE = 48 << 20 }; /* more than sockets take, which grow */
     side *one = start("tcp:127.0.0.1:0"), *other = start("tcp:127.0.0.1:0");
     shared_bytes *large = shared_bytes_new(LARGE), *copy = shared_bytes_new(LARGE), *holder = shared_bytes_new(0);
@@ -294,9 +294,9 @@ static void addresses_are_checked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_go_both_ways),
-        cmocka_unit_test(desks_of_a_process_write_to_each_other),
+        cmocka_unit_test(services_of_one_process_exchange_messages),
         cmocka_unit_test(large_messages_are_not_copied),
-        cmocka_unit_test(what_waits_for_its_link_can_move),
+        cmocka_unit_test(a_message_that_waits_for_its_link_can_move),
         cmocka_unit_test(ticks_come_when_they_are_due),
         cmocka_unit_test(neighbours_see_each_others_memory),
         cmocka_unit_test(addresses_are_checked),

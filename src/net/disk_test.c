@@ -52,7 +52,7 @@ static void assert_content(disk disk, const char *file, const char *expected) {
     buffer_fini(&content);
 }
 
-static void what_is_written_is_read(void **state) {
+static void written_bytes_are_read_back(void **state) {
     disk disk = ((place *)*state)->disk;
     assert_int_equal(disk.ops->write(disk.self, "a", 3, text("lo")), MR_OK);
     assert_int_equal(disk.ops->write(disk.self, "a", 0, text("hel")), MR_OK);
@@ -173,7 +173,7 @@ static void a_folder_has_one_lock(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PLACED(what_is_written_is_read),      PLACED(a_gap_reads_as_zeros),
+        PLACED(written_bytes_are_read_back),  PLACED(a_gap_reads_as_zeros),
         PLACED(missing_files_are_said_to_be), PLACED(files_are_replaced_whole),
         PLACED(names_stay_in_the_folder),     PLACED(a_file_over_the_limit_is_not_read),
         PLACED(a_folder_has_one_lock),        cmocka_unit_test(a_folder_that_cannot_be_is_refused),

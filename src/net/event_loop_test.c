@@ -191,7 +191,7 @@ static void a_watch_tells_bytes_and_the_end(void **state) {
     event_loop_destroy(fixture.loop);
 }
 
-static void what_cannot_be_watched_is_refused(void **state) {
+static void an_unwatchable_descriptor_is_refused(void **state) {
     fixture fixture;
     setup(&fixture);
     assert_int_equal(event_loop_watch_add(fixture.loop, -1, read_one, &fixture, &fixture.watch), MR_IO);
@@ -329,7 +329,7 @@ int main(void) {
         cmocka_unit_test(an_idle_may_remove_itself_and_others),
         cmocka_unit_test(an_idle_added_by_an_idle_runs_too),
         cmocka_unit_test(a_watch_tells_bytes_and_the_end),
-        cmocka_unit_test(what_cannot_be_watched_is_refused),
+        cmocka_unit_test(an_unwatchable_descriptor_is_refused),
         cmocka_unit_test(another_thread_ends_the_wait),
         cmocka_unit_test(a_pause_ends_with_what_is_to_do),
         cmocka_unit_test(a_pause_tells_whether_a_lookout_ended_it),

@@ -60,7 +60,7 @@ static void an_answer_starts_the_count_again(void **state) {
 }
 
 /* Whatever the count was: the tick after a stop never kills, and the sockets are read before the next one. */
-static void a_process_that_was_stopped_blames_nobody(void **state) {
+static void a_stopped_process_does_not_blame_its_peer(void **state) {
     for (int before = 0; before <= MISSES; before++) {
         heartbeat heartbeat = started();
         int64_t now_us;
@@ -103,7 +103,7 @@ int main(void) {
         cmocka_unit_test(nothing_happens_before_a_tick_is_due),
         cmocka_unit_test(a_busy_link_is_never_pinged),
         cmocka_unit_test(an_answer_starts_the_count_again),
-        cmocka_unit_test(a_process_that_was_stopped_blames_nobody),
+        cmocka_unit_test(a_stopped_process_does_not_blame_its_peer),
         cmocka_unit_test(a_peer_that_died_during_the_stop_is_noticed),
         cmocka_unit_test(a_process_that_is_always_late_notices_deaths),
         cmocka_unit_test(one_that_is_off_does_nothing),

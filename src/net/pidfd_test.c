@@ -135,7 +135,7 @@ static void a_number_tells_whether_its_process_has_ended(void **state) {
     assert_true(pidfd_process_ended(INT32_MAX - 1));
 }
 
-static void nobody_is_there(void **state) {
+static void a_missing_process_is_reported(void **state) {
     int pipes[2], pidfd;
     assert_int_equal(pipe2(pipes, O_CLOEXEC), 0); /* no socket: only the number counts */
     assert_int_equal(pidfd_of_peer(pipes[0], 0, &pidfd), MR_IO);
@@ -152,7 +152,7 @@ int main(void) {
         cmocka_unit_test(a_child_tells_how_it_ended),
         cmocka_unit_test(anothers_child_tells_too),
         cmocka_unit_test(a_number_tells_whether_its_process_has_ended),
-        cmocka_unit_test(nobody_is_there),
+        cmocka_unit_test(a_missing_process_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,7 +55,7 @@ static void they_come_in_order(void **state) {
     close(sockets[1]);
 }
 
-static void what_has_no_place_is_closed(void **state) {
+static void surplus_descriptors_are_closed(void **state) {
     int sockets[2], pipes[2], got[2] = {-1, -1};
     size_t before = open_fd_count();
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
@@ -77,7 +77,7 @@ static void what_has_no_place_is_closed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(they_come_in_order),
-        cmocka_unit_test(what_has_no_place_is_closed),
+        cmocka_unit_test(surplus_descriptors_are_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

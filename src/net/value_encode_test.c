@@ -110,7 +110,7 @@ static void refused(mr_arg arg, mr_status status, const char *text) {
     assert_string_equal(mr_last_error(), text);
 }
 
-static void what_is_no_value_is_refused(void **state) {
+static void invalid_arguments_are_refused(void **state) {
     const mr_custom nameless = {.format = 0},
                     nowhere = {.format = 1, .buffer_count = 1, .buffers = &(mr_span){NULL, 3}};
     const mr_arg wrong = {.kind = (mr_kind)77};
@@ -193,7 +193,7 @@ int main(void) {
         cmocka_unit_test(containers),
         cmocka_unit_test(extensions),
         cmocka_unit_test(lengths),
-        cmocka_unit_test(what_is_no_value_is_refused),
+        cmocka_unit_test(invalid_arguments_are_refused),
         cmocka_unit_test(a_failure_names_its_place),
         cmocka_unit_test(nesting_has_a_limit),
         cmocka_unit_test(keys_stay_in_the_value),

@@ -43,7 +43,7 @@ static void text_is_written_as_any_value(void **state) {
     free(other);
 }
 
-static void what_is_no_text_is_left_to_others(void **state) {
+static void other_kinds_are_left_to_the_general_reader(void **state) {
     uint8_t out[64];
     uint64_t words[2];
     mr_value received = {{0}};
@@ -100,7 +100,7 @@ static void text_is_read_only_as_a_whole(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_written_as_any_value),
-        cmocka_unit_test(what_is_no_text_is_left_to_others),
+        cmocka_unit_test(other_kinds_are_left_to_the_general_reader),
         cmocka_unit_test(text_is_read_only_as_a_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -246,7 +246,7 @@ static void same_packed(const exact_value *a, const exact_value *b) {
 
 static const size_t thresholds[] = {0, 16, 64, SIZE_MAX};
 
-static void what_goes_in_comes_out(void **state) {
+static void values_are_decoded_as_encoded(void **state) {
     forest *forest = plant(1);
     size_t containers = 0, buffers = 0;
     for (int round = 0; round < (SANITIZED ? 1000 : 4000); round++) {
@@ -269,7 +269,7 @@ static void what_goes_in_comes_out(void **state) {
 }
 
 /* What came in goes out again: as it was, and with everything moved in or out of line. */
-static void what_is_passed_on_stays_the_same(void **state) {
+static void a_forwarded_value_stays_the_same(void **state) {
     forest *forest = plant(2);
     for (int round = 0; round < 1000; round++) {
         clear(forest);
@@ -432,8 +432,8 @@ static void without_memory_it_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_in_comes_out),
-        cmocka_unit_test(what_is_passed_on_stays_the_same),
+        cmocka_unit_test(values_are_decoded_as_encoded),
+        cmocka_unit_test(a_forwarded_value_stays_the_same),
         cmocka_unit_test(broken_bytes_do_no_harm),
         cmocka_unit_test(cut_bytes_are_refused),
         cmocka_unit_test(bytes_that_change_while_open_do_no_harm),

@@ -53,7 +53,7 @@ static void load_becomes_even(void **state) {
     }
 }
 
-static void what_is_good_enough_stays(void **state) {
+static void a_balanced_map_stays(void **state) {
     balancer_slot slots[] = {{0, 0, 1.0, true}, {1, 0, 0.15, true}, {2, 1, 1.0, true}};
     const balancer_server servers[] = {{1, 1}, {2, 1}};
     balancer_move moves[2];
@@ -73,7 +73,7 @@ static void bounds_and_pins_hold(void **state) {
     assert_int_equal(balancer_decide(slots, 4, servers, 1, moves, 4), 0);
 }
 
-static void what_no_server_can_carry_is_hot(void **state) {
+static void a_slot_too_much_for_any_server_is_hot(void **state) {
     balancer_slot slots[] = {{10, 0, 9, true}, {11, 1, 1, true}, {12, 1, 20, true}, {13, 0, 0, true}};
     const balancer_server servers[] = {{1, 1}, {2, 1}, {3, 1}, {4, 1}};
     balancer_move moves[4];
@@ -96,9 +96,9 @@ static void one_interval_decides_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(load_becomes_even),
-        cmocka_unit_test(what_is_good_enough_stays),
+        cmocka_unit_test(a_balanced_map_stays),
         cmocka_unit_test(bounds_and_pins_hold),
-        cmocka_unit_test(what_no_server_can_carry_is_hot),
+        cmocka_unit_test(a_slot_too_much_for_any_server_is_hot),
         cmocka_unit_test(one_interval_decides_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,9 +22,9 @@ struct batcher {
     size_t said;                               /* bytes of it; 0: it is another one now */
     map_cache *cache;
     map_cache_page *page; /* the cluster map that it knows */
-    send_queue *outboxes; /* owned; those in use come first */
+    send_queue *queues;   /* owned; those in use come first */
     size_t used, count;
-    uint32_t *places;   /* by hash of an address: its outbox + 1, or 0; owned, in use while there are many */
+    uint32_t *places;   /* by hash of an address: its queue + 1, or 0; owned, in use while there are many */
     size_t place_count; /* a power of two */
     shared_bytes **own; /* packets to itself, owned */
     size_t own_count;
@@ -44,12 +44,12 @@ batcher *batcher_create(const batcher_host *host, uint32_t who, const char *addr
 }
 
 void batcher_destroy(batcher *batcher) {
-    for (size_t i = 0; i < batcher->count; i++) slot_packet_fini(&batcher->outboxes[i].packet);
+    for (size_t i = 0; i < batcher->count; i++) slot_packet_fini(&batcher->queues[i].packet);
     for (size_t i = 0; i < batcher->own_count; i++) shared_bytes_unref(batcher->own[i]);
     free(batcher->own);
     shared_bytes_unref(batcher->spare);
     free(batcher->places);
-    free(batcher->outboxes);
+    free(batcher->queues);
     map_cache_close(batcher->cache, batcher->page);
     map_cache_unref(batcher->cache);
     free(batcher);
@@ -79,7 +79,7 @@ static uint32_t *place_of(const batcher *batcher, const char *address) {
     size_t at = hash_on(HASH_BEGIN, address, strlen(address));
     for (;; at++) {
         uint32_t *place = &batcher->places[at & (batcher->place_count - 1)];
-        if (*place == 0 || strcmp(batcher->outboxes[*place - 1].address, address) == 0) return place;
+        if (*place == 0 || strcmp(batcher->queues[*place - 1].address, address) == 0) return place;
     }
 }
 
@@ -91,16 +91,16 @@ static void give_places(batcher *batcher) {
         batcher->places = xmalloc(batcher->place_count * sizeof *batcher->places);
     }
     memset(batcher->places, 0, batcher->place_count * sizeof *batcher->places);
-    for (size_t i = 0; i < batcher->used; i++) *place_of(batcher, batcher->outboxes[i].address) = (uint32_t)i + 1;
+    for (size_t i = 0; i < batcher->used; i++) *place_of(batcher, batcher->queues[i].address) = (uint32_t)i + 1;
 }
 
 static send_queue *find_send_queue(const batcher *batcher, const char *address) {
     if (batcher->used > FEW) {
         uint32_t place = *place_of(batcher, address);
-        return place == 0 ? NULL : &batcher->outboxes[place - 1];
+        return place == 0 ? NULL : &batcher->queues[place - 1];
     }
     for (size_t i = 0; i < batcher->used; i++)
-        if (strcmp(batcher->outboxes[i].address, address) == 0) return &batcher->outboxes[i];
+        if (strcmp(batcher->queues[i].address, address) == 0) return &batcher->queues[i];
     return NULL;
 }
 
@@ -112,10 +112,10 @@ static void begin(batcher *batcher, send_queue *send_queue) {
 static send_queue *take_send_queue(batcher *batcher, const char *address) {
     MR_ASSERT(strlen(address) < SLOT_MESSAGE_ADDRESS_MAX && batcher->used <= batcher->count);
     size_t before = batcher->count;
-    xgrow(&batcher->outboxes, &batcher->count, batcher->used + 1, sizeof *batcher->outboxes);
+    xgrow(&batcher->queues, &batcher->count, batcher->used + 1, sizeof *batcher->queues);
     for (size_t i = before; i < batcher->count; i++)
-        batcher->outboxes[i] = (send_queue){.packet.points = batcher->host.send_pieces != NULL};
-    send_queue *send_queue = &batcher->outboxes[batcher->used++];
+        batcher->queues[i] = (send_queue){.packet.points = batcher->host.send_pieces != NULL};
+    send_queue *send_queue = &batcher->queues[batcher->used++];
     if (send_queue->address[0] == '\0' ||
         strcmp(send_queue->address, address) != 0) { /* else it is the same as the last time */
         strcpy(send_queue->address, address);
@@ -174,7 +174,7 @@ void batcher_add(batcher *batcher, const char *address, const slot_message *mess
 }
 
 void batcher_flush(batcher *batcher) {
-    for (size_t i = 0; i < batcher->used; i++) send_queued(batcher, &batcher->outboxes[i]);
+    for (size_t i = 0; i < batcher->used; i++) send_queued(batcher, &batcher->queues[i]);
     batcher->used = 0;
     while (batcher->own_count != 0) {
         shared_bytes *first = batcher->own[0];
@@ -193,7 +193,7 @@ static void send_map(batcher *batcher, const slot_message_head *to) {
     uint64_t base = to->generation == map->generation ? to->number : 0;
     size_t size;
     uint8_t *bytes = cluster_map_write(map, base, &size);
-    batcher_add(batcher, to->address, &(slot_message){.kind = SLOT_MESSAGE_CHART, .payload = span_of(bytes, size)});
+    batcher_add(batcher, to->address, &(slot_message){.kind = SLOT_MESSAGE_MAP, .payload = span_of(bytes, size)});
     free(bytes);
 }
 
@@ -203,14 +203,14 @@ enum { SPARE = 512 }; /* bytes: of a packet with a few small requests, or their 
 static void read_maps(batcher *batcher, reader reader, uint32_t count) {
     slot_message message;
     for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
-        if (message.kind == SLOT_MESSAGE_CHART) batcher_adopt(batcher, message.payload);
+        if (message.kind == SLOT_MESSAGE_MAP) batcher_adopt(batcher, message.payload);
 }
 
 static void read_parts(batcher *batcher, const slot_message_head *head, reader reader, uint32_t count,
                        shared_bytes *bytes) {
     slot_message message;
     for (uint32_t i = 0; i < count && slot_message_read(&reader, &message) == MR_OK; i++)
-        if (message.kind != SLOT_MESSAGE_CHART) batcher->host.on_part(batcher->host.context, head, &message, bytes);
+        if (message.kind != SLOT_MESSAGE_MAP) batcher->host.on_part(batcher->host.context, head, &message, bytes);
 }
 
 /* Memory of a small packet; a holder of the last one keeps that buffer to itself. */

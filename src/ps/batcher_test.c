@@ -145,7 +145,7 @@ static void another_generation_is_not_heard(void **state) {
     close_fixture(&fixture);
 }
 
-static void what_is_said_to_oneself_is_heard(void **state) {
+static void messages_to_oneself_are_delivered(void **state) {
     fixture fixture;
     endpoint endpoints[2];
     open_fixture(&fixture, endpoints);
@@ -264,7 +264,7 @@ int main(void) {
         cmocka_unit_test(many_are_told_in_one_step),
         cmocka_unit_test(maps_spread_both_ways),
         cmocka_unit_test(another_generation_is_not_heard),
-        cmocka_unit_test(what_is_said_to_oneself_is_heard),
+        cmocka_unit_test(messages_to_oneself_are_delivered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

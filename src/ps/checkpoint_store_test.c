@@ -246,7 +246,7 @@ static void slots_of_an_exact_one_were_cut_at_the_same_steps(void **state) {
     assert_int_equal(checkpoint_store_newest(world->store), 6);
 }
 
-static void what_is_not_whole_never_was(void **state) {
+static void an_incomplete_checkpoint_is_ignored(void **state) {
     world *world = *state;
     make(world, 3, "a3", "b3");
     cut(world, 4, 0, 40, "a4");
@@ -308,7 +308,7 @@ static void it_remembers_at_which_number_it_was_sealed(void **state) {
     assert_int_equal(world->recorder.list[0].message.commit, 8);
 }
 
-static void what_cannot_be_written_comes_again(void **state) {
+static void failed_writes_are_repeated(void **state) {
     world *world = *state;
     world->refuses = true;
     cut(world, 3, 0, 30, "a3");
@@ -527,7 +527,7 @@ static bool is_there(world *world, const char *file) {
 }
 
 /* What has not changed is not written, and is there for as long as somebody needs it. */
-static void what_has_not_changed_is_shared(void **state) {
+static void unchanged_files_are_shared(void **state) {
     world *world = *state;
     make(world, 3, "a", "b3");
     make(world, 4, "a", "b4");
@@ -552,11 +552,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_last_shard_makes_it_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(a_head_asks_before_it_sends_again, setup, teardown),
         cmocka_unit_test_setup_teardown(slots_of_an_exact_one_were_cut_at_the_same_steps, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_not_whole_never_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_incomplete_checkpoint_is_ignored, setup, teardown),
         cmocka_unit_test_setup_teardown(another_generation_begins_anew, setup, teardown),
         cmocka_unit_test_setup_teardown(a_seal_holds_until_the_next_map, setup, teardown),
         cmocka_unit_test_setup_teardown(it_remembers_at_which_number_it_was_sealed, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_written_comes_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(failed_writes_are_repeated, setup, teardown),
         cmocka_unit_test_setup_teardown(a_manifest_in_doubt_is_written_before_anything_else, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_manifest_is_told_and_an_older_one_used, setup, teardown),
         cmocka_unit_test_setup_teardown(a_manifest_that_is_gone_is_told_and_an_older_one_used, setup, teardown),
@@ -566,7 +566,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(checkpoints_of_another_format_are_not_read, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_lie_as_the_host_wants_them, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_shard_takes_its_checkpoint_with_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_has_not_changed_is_shared, setup, teardown),
+        cmocka_unit_test_setup_teardown(unchanged_files_are_shared, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,16 +63,16 @@ static void begin_patience(checkpointer *checkpointer, int64_t now_us) {
 /* ---- Exact ones. */
 
 /* If there is one. */
-static void end_pause(checkpointer *checkpointer, batcher *batcher, quiesce_crew crew, int64_t now_us) {
+static void end_pause(checkpointer *checkpointer, batcher *batcher, quiesce_workers workers, int64_t now_us) {
     if (checkpointer->quiesce.number == 0) return;
-    quiesce_tell(&checkpointer->quiesce, batcher, crew, true);
+    quiesce_tell(&checkpointer->quiesce, batcher, workers, true);
     quiesce_fini(&checkpointer->quiesce);
     checkpointer->free_us = now_us + (now_us - checkpointer->since_us);
 }
 
 /* Everybody trains for a while, then it is tried with the next one. */
-static void give_up(checkpointer *checkpointer, batcher *batcher, quiesce_crew crew, int64_t now_us) {
-    end_pause(checkpointer, batcher, crew, now_us);
+static void give_up(checkpointer *checkpointer, batcher *batcher, quiesce_workers workers, int64_t now_us) {
+    end_pause(checkpointer, batcher, workers, now_us);
     checkpointer->phase = CHECKPOINTER_RESTING;
     checkpointer->until_us = now_us + (checkpointer->pause_us << checkpointer->failures);
     if (checkpointer->failures < CHECKPOINTER_REST_MAX) checkpointer->failures++;
@@ -93,23 +93,23 @@ static void begin_pause(checkpointer *checkpointer, const cluster_map *map, int6
     checkpointer->press_us = now_us + clock_earlier_us(checkpointer->pause_us / 2, CHECKPOINTER_PRESS_US);
 }
 
-static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_crew crew,
+static void order_cuts(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                        int64_t now_us) {
     MR_ASSERT(checkpointer->phase == CHECKPOINTER_CUTTING && checkpointer->slot_count <= map->slot_count);
     for (uint32_t i = 0; i < checkpointer->slot_count; i++)
         if (!checkpointer->has_cut[i]) order_slot(checkpointer, map, batcher, i);
     if (checkpointer->cut_count < checkpointer->slot_count) return;
-    end_pause(checkpointer, batcher, crew, now_us);
+    end_pause(checkpointer, batcher, workers, now_us);
     checkpointer->phase = CHECKPOINTER_SAVING;
     checkpointer->begun = false;
 }
 
-static void order_exact(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_crew crew,
+static void order_exact(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                         int64_t now_us) {
     bool saves = checkpointer->phase == CHECKPOINTER_SAVING; /* ranks train meanwhile */
     bool due = saves ? has_lost_patience(checkpointer, now_us) : now_us >= checkpointer->until_us;
     if (checkpointer->phase != CHECKPOINTER_RESTING && due) {
-        give_up(checkpointer, batcher, crew, now_us);
+        give_up(checkpointer, batcher, workers, now_us);
         return;
     }
     if (saves) {
@@ -119,12 +119,12 @@ static void order_exact(checkpointer *checkpointer, const cluster_map *map, batc
     if (checkpointer->phase == CHECKPOINTER_RESTING && due && now_us >= checkpointer->free_us)
         begin_pause(checkpointer, map, now_us);
     if (checkpointer->phase == CHECKPOINTER_RESTING) return;
-    if (checkpointer->phase == CHECKPOINTER_PAUSING && quiesce_is_still(&checkpointer->quiesce, map, crew))
+    if (checkpointer->phase == CHECKPOINTER_PAUSING && quiesce_is_still(&checkpointer->quiesce, map, workers))
         checkpointer->phase = CHECKPOINTER_CUTTING;
     if (checkpointer->phase == CHECKPOINTER_PAUSING && now_us >= checkpointer->press_us)
         quiesce_press(&checkpointer->quiesce);
-    quiesce_tell(&checkpointer->quiesce, batcher, crew, false);
-    if (checkpointer->phase == CHECKPOINTER_CUTTING) order_cuts(checkpointer, map, batcher, crew, now_us);
+    quiesce_tell(&checkpointer->quiesce, batcher, workers, false);
+    if (checkpointer->phase == CHECKPOINTER_CUTTING) order_cuts(checkpointer, map, batcher, workers, now_us);
 }
 
 /* A cut with a higher number than is wanted is one of an earlier attempt: this one begins again, above it. */
@@ -156,21 +156,21 @@ static bool is_over(const checkpointer *checkpointer) {
     return checkpointer->phase == CHECKPOINTER_RESTING && checkpointer->quiesce.number != 0;
 }
 
-bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, quiesce_crew crew) {
+bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, quiesce_workers workers) {
     if (is_over(checkpointer)) return true;
     if (checkpointer->phase == CHECKPOINTER_CUTTING) return checkpointer->cut_count == checkpointer->slot_count;
-    return checkpointer->phase == CHECKPOINTER_PAUSING && quiesce_is_still(&checkpointer->quiesce, map, crew);
+    return checkpointer->phase == CHECKPOINTER_PAUSING && quiesce_is_still(&checkpointer->quiesce, map, workers);
 }
 
 /* ---- All of them. */
 
-void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_crew crew,
+void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                         int64_t now_us) {
     uint32_t round_state = cluster_map_round_state(map);
-    if (checkpointer->phase == CHECKPOINTER_RESTING) end_pause(checkpointer, batcher, crew, now_us);
+    if (checkpointer->phase == CHECKPOINTER_RESTING) end_pause(checkpointer, batcher, workers, now_us);
     if (checkpointer->wanted == 0 || !checkpointer->heard) return;
     if (checkpointer->exact && round_state == NO_ROUND_STATE) {
-        if (map->slot_count != 0) order_exact(checkpointer, map, batcher, crew, now_us);
+        if (map->slot_count != 0) order_exact(checkpointer, map, batcher, workers, now_us);
         return;
     }
     if (has_lost_patience(checkpointer, now_us)) {

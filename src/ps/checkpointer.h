@@ -95,12 +95,12 @@ void checkpointer_check(const checkpointer *checkpointer); /* asserts the invari
 void checkpointer_want(checkpointer *checkpointer);
 void checkpointer_restart(checkpointer *checkpointer); /* another generation begins, maybe from an older checkpoint */
 /* Repeats the orders for the wanted checkpoint. */
-void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_crew crew,
+void checkpointer_order(checkpointer *checkpointer, const cluster_map *map, batcher *batcher, quiesce_workers workers,
                         int64_t now_us);
 /* True: the wanted checkpoint is complete, and `newest`. */
 bool checkpointer_take(checkpointer *checkpointer, const cluster_map *map, const slot_message *message);
 /* Of an exact one: its phase can end, so checkpointer_order should be called now rather than with the next tick. */
-bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, quiesce_crew crew);
+bool checkpointer_moves(const checkpointer *checkpointer, const cluster_map *map, quiesce_workers workers);
 
 /* No checkpoint above *number has been cut by any slot. False: that is not known. Heads may still hold cuts that an
  * earlier process ordered, and report them when the next is ordered: so nothing is known before that is complete. */

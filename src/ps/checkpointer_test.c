@@ -47,7 +47,7 @@ static void stop(world *world) {
 
 static void order(world *world, int64_t now_us) {
     world->recorder.count = 0;
-    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (quiesce_crew){0}, now_us);
+    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (quiesce_workers){0}, now_us);
     batcher_flush(world->batcher);
 }
 
@@ -218,7 +218,7 @@ static void exact(world *world) {
 static void order_with(world *world, bool alive, int64_t now_us) {
     const cluster_map_process worker = {.id = 3, .incarnation = 7, .address = "w3", .alive = alive};
     world->recorder.count = 0;
-    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (quiesce_crew){&worker, 1}, now_us);
+    checkpointer_order(&world->checkpointer, &world->map, world->batcher, (quiesce_workers){&worker, 1}, now_us);
     batcher_flush(world->batcher);
 }
 
@@ -273,12 +273,12 @@ static void a_pause_ends_with_what_it_was_for(void **state) {
     order_with(&world, true, 10);
     assert_int_equal(message_recorder_named(&world.recorder, "s0", SLOT_MESSAGE_ORDER, SLOT_MESSAGE_OK, 5), 1);
     assert_true(hear(&world, SLOT_MESSAGE_WHOLE, SLOT_MESSAGE_OK, 5, 0)); /* the heads were not heard */
-    assert_true(checkpointer_moves(&world.checkpointer, &world.map, (quiesce_crew){0}));
+    assert_true(checkpointer_moves(&world.checkpointer, &world.map, (quiesce_workers){0}));
     checkpointer_want(&world.checkpointer);
     order_with(&world, true, 30);
     assert_int_equal(message_recorder_named(&world.recorder, "w3", SLOT_MESSAGE_PAUSE, SLOT_MESSAGE_GONE, 5), 1);
     assert_int_equal(message_recorder_count(&world.recorder, "w3", SLOT_MESSAGE_PAUSE), 1);
-    assert_false(checkpointer_moves(&world.checkpointer, &world.map, (quiesce_crew){0}));
+    assert_false(checkpointer_moves(&world.checkpointer, &world.map, (quiesce_workers){0}));
     order_with(&world, true, 59);
     assert_int_equal(world.recorder.count, 0);
     order_with(&world, true, 60);
@@ -286,7 +286,7 @@ static void a_pause_ends_with_what_it_was_for(void **state) {
     stop(&world);
 }
 
-static void a_pause_ends_whoever_is_in_a_step(void **state) {
+static void a_pause_ends_although_a_rank_is_in_a_step(void **state) {
     world world;
     exact(&world);
     order_with(&world, true, 0);
@@ -349,7 +349,7 @@ int main(void) {
         cmocka_unit_test(a_seal_is_of_one_number),
         cmocka_unit_test(slots_are_cut_while_all_stand_still),
         cmocka_unit_test(a_pause_ends_with_what_it_was_for),
-        cmocka_unit_test(a_pause_ends_whoever_is_in_a_step),
+        cmocka_unit_test(a_pause_ends_although_a_rank_is_in_a_step),
         cmocka_unit_test(one_that_is_never_whole_is_followed_by_another),
         cmocka_unit_test(a_pause_is_above_all_that_workers_have_heard_of),
     };

@@ -115,7 +115,7 @@ static void a_mixed_map_has_two_halves_and_a_round_state(void **state) {
     }
 }
 
-static void what_is_cut_or_longer_is_refused(void **state) {
+static void truncated_or_longer_maps_are_refused(void **state) {
     cluster_map map, out = {0};
     uint8_t *bytes;
     fill(&map);
@@ -162,7 +162,7 @@ static void assert_same(const cluster_map *a, const cluster_map *b) {
     free(y);
 }
 
-static void who_has_the_map_before_is_told_what_changed(void **state) {
+static void a_holder_of_the_previous_map_gets_the_changes(void **state) {
     cluster_map map, known = {0}, older = {0};
     uint8_t *bytes;
     fill(&map);
@@ -270,9 +270,9 @@ int main(void) {
         cmocka_unit_test(cluster_maps_come_back_as_they_went),
         cmocka_unit_test(slots_with_rounds_beside_others),
         cmocka_unit_test(a_mixed_map_has_two_halves_and_a_round_state),
-        cmocka_unit_test(what_is_cut_or_longer_is_refused),
+        cmocka_unit_test(truncated_or_longer_maps_are_refused),
         cmocka_unit_test(a_server_is_in_a_chain_once),
-        cmocka_unit_test(who_has_the_map_before_is_told_what_changed),
+        cmocka_unit_test(a_holder_of_the_previous_map_gets_the_changes),
         cmocka_unit_test(another_generation_is_followed_as_a_whole),
         cmocka_unit_test(news_that_are_cut_change_nothing),
         cmocka_unit_test(a_large_one_fits_the_metadata),

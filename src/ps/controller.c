@@ -180,9 +180,9 @@ static bool assign_ranks(controller *controller, cluster_map *map) {
 static void order_marks(controller *controller, bool news) {
     const cluster_map *map = batcher_map(controller->batcher);
     cluster_map_process *workers = controller->options.pause_us == 0 ? NULL : list_workers(controller);
-    quiesce_crew crew = {workers, workers == NULL ? 0 : controller->workers.count};
-    if (!news || checkpointer_moves(&controller->checkpointer, map, crew))
-        checkpointer_order(&controller->checkpointer, map, controller->batcher, crew, controller->now_us);
+    quiesce_workers all = {workers, workers == NULL ? 0 : controller->workers.count};
+    if (!news || checkpointer_moves(&controller->checkpointer, map, all))
+        checkpointer_order(&controller->checkpointer, map, controller->batcher, all, controller->now_us);
     free(workers);
 }
 

@@ -112,7 +112,7 @@ static void stop(world *world) {
     buffer_fini(&world->value);
 }
 
-static void who_is_silent_is_taken_out_but_never_the_last(void **state) {
+static void a_silent_replica_is_removed_unless_it_is_the_last(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
     pass(&world, 10, 1);
@@ -207,7 +207,7 @@ static void ranks_are_played_by_workers_that_are_here(void **state) {
     stop(&world);
 }
 
-static void who_may_be_dead_is_found_sooner(void **state) {
+static void a_suspected_process_is_declared_dead_sooner(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP);
     controller_broken(world.controller, "s1", world.now_us);
@@ -222,7 +222,7 @@ static void who_may_be_dead_is_found_sooner(void **state) {
     stop(&world);
 }
 
-static void what_is_lost_begins_anew_from_the_last_checkpoint(void **state) {
+static void a_lost_slot_restarts_from_the_last_checkpoint(void **state) {
     world world = {.checkpoints = "depot"};
     create(&world, CONSISTENCY_ASP);
     pass(&world, 3, 2); /* nothing begins before the checkpoint store has answered */
@@ -260,7 +260,7 @@ static void what_is_lost_begins_anew_from_the_last_checkpoint(void **state) {
 }
 
 /* A metadata store that has lost its disk begins another generation of versions, in which there is no cluster map. */
-static void what_the_metadata_forgets_begins_anew(void **state) {
+static void lost_metadata_begins_a_new_generation(void **state) {
     world world = {.checkpoints = "depot"};
     create(&world, CONSISTENCY_ASP);
     pass(&world, 2, 2);
@@ -283,7 +283,7 @@ static void what_the_metadata_forgets_begins_anew(void **state) {
 }
 
 /* So has everybody else, and its generation is below the last one; the checkpoint store remembers. */
-static void what_only_the_checkpoints_remembers_is_told_to_the_metadata(void **state) {
+static void a_generation_known_only_from_checkpoints_is_stored(void **state) {
     world world = {.checkpoints = "depot", .version = metadata_store_version(2, 0)};
     create(&world, CONSISTENCY_ASP);
     pass(&world, 3, 2);
@@ -321,7 +321,7 @@ static const cluster_map *serve(world *world, uint64_t incarnation) {
 
 /* A generation that begins with a loss has `lost` in its cluster maps; so has the next one if no worker has played a
  * rank in between. Where no worker had played a rank before, nothing was lost. */
-static void a_loss_is_in_the_map_until_somebody_plays(void **state) {
+static void a_loss_stays_in_the_map_until_a_rank_is_taken(void **state) {
     world world = {.checkpoints = "depot"};
     create(&world, CONSISTENCY_ASP);
     const cluster_map *map = serve(&world, 10);
@@ -353,7 +353,7 @@ static void start_again(world *world, uint64_t stopped) {
     world->value = before;
 }
 
-static void what_was_stopped_on_purpose_is_no_loss(void **state) {
+static void an_intended_stop_is_no_loss(void **state) {
     for (int way = 0; way < 3; way++) {
         world world = {.checkpoints = "depot"};
         create(&world, CONSISTENCY_ASP);
@@ -372,7 +372,7 @@ static void what_was_stopped_on_purpose_is_no_loss(void **state) {
 }
 
 /* A worker whose link broke cannot learn of a loss: it is not the generation's first player. */
-static void who_has_just_gone_plays_no_rank(void **state) {
+static void a_process_that_has_just_left_gets_no_rank(void **state) {
     world world = {.checkpoints = "depot"};
     create(&world, CONSISTENCY_ASP);
     (void)serve(&world, 10);
@@ -422,18 +422,18 @@ static void a_damaged_beginning_is_gone_back_behind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_lost_begins_anew_from_the_last_checkpoint),
-        cmocka_unit_test(who_is_silent_is_taken_out_but_never_the_last),
+        cmocka_unit_test(a_lost_slot_restarts_from_the_last_checkpoint),
+        cmocka_unit_test(a_silent_replica_is_removed_unless_it_is_the_last),
         cmocka_unit_test(a_slot_whose_copies_were_all_replaced_is_lost),
         cmocka_unit_test(nothing_is_decided_while_the_metadata_is_away),
         cmocka_unit_test(a_rank_is_given_up_until_the_round_state_answers),
         cmocka_unit_test(ranks_are_played_by_workers_that_are_here),
-        cmocka_unit_test(who_may_be_dead_is_found_sooner),
-        cmocka_unit_test(what_the_metadata_forgets_begins_anew),
-        cmocka_unit_test(what_only_the_checkpoints_remembers_is_told_to_the_metadata),
-        cmocka_unit_test(a_loss_is_in_the_map_until_somebody_plays),
-        cmocka_unit_test(what_was_stopped_on_purpose_is_no_loss),
-        cmocka_unit_test(who_has_just_gone_plays_no_rank),
+        cmocka_unit_test(a_suspected_process_is_declared_dead_sooner),
+        cmocka_unit_test(lost_metadata_begins_a_new_generation),
+        cmocka_unit_test(a_generation_known_only_from_checkpoints_is_stored),
+        cmocka_unit_test(a_loss_stays_in_the_map_until_a_rank_is_taken),
+        cmocka_unit_test(an_intended_stop_is_no_loss),
+        cmocka_unit_test(a_process_that_has_just_left_gets_no_rank),
         cmocka_unit_test(a_process_of_before_is_told_so),
         cmocka_unit_test(a_damaged_beginning_is_gone_back_behind),
     };

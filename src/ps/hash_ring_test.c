@@ -130,7 +130,7 @@ static void the_order_of_servers_does_not_matter(void **state) {
     free(after);
 }
 
-static void what_cannot_be_is_refused(void **state) {
+static void invalid_rings_are_refused(void **state) {
     hash_ring *ring;
     assert_int_equal(hash_ring_create((hash_ring_server[]){{1, 1}, {2, 1}, {1, 2}}, 3, &ring), MR_INVALID);
     assert_int_equal(hash_ring_create((hash_ring_server[]){{1, 0}}, 1, &ring), MR_INVALID);
@@ -150,7 +150,7 @@ int main(void) {
         cmocka_unit_test(little_moves_with_copies),
         cmocka_unit_test(a_weight_is_a_share),
         cmocka_unit_test(the_order_of_servers_does_not_matter),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(invalid_rings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

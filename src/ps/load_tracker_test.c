@@ -111,7 +111,7 @@ static void a_slot_that_has_cooled_loses_its_copies(void **state) {
     stop(&world);
 }
 
-static void what_is_pushed_to_gets_no_copies_for_reading(void **state) {
+static void a_slot_with_pushes_gets_no_read_replica(void **state) {
     static const uint64_t hot[SLOTS] = {900, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50};
     world world;
     start(&world);
@@ -141,7 +141,7 @@ static void of_a_few_requests_nothing_follows(void **state) {
     stop(&world);
 }
 
-static void what_was_said_of_another_epoch_does_not_count(void **state) {
+static void rates_of_another_chain_epoch_do_not_count(void **state) {
     world world;
     start(&world);
     load_tracker_take(&world.tracker, &world.map,
@@ -160,9 +160,9 @@ int main(void) {
         cmocka_unit_test(the_fullest_gives_to_the_emptiest),
         cmocka_unit_test(a_slot_that_has_moved_rests),
         cmocka_unit_test(a_slot_that_has_cooled_loses_its_copies),
-        cmocka_unit_test(what_is_pushed_to_gets_no_copies_for_reading),
+        cmocka_unit_test(a_slot_with_pushes_gets_no_read_replica),
         cmocka_unit_test(of_a_few_requests_nothing_follows),
-        cmocka_unit_test(what_was_said_of_another_epoch_does_not_count),
+        cmocka_unit_test(rates_of_another_chain_epoch_do_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void a_map_that_many_know_is_there_once(void **state) {
 }
 
 /* One goes on: the others keep what they know. */
-static void nobody_goes_on_with_another(void **state) {
+static void a_map_of_another_generation_is_refused(void **state) {
     map_cache *cache = map_cache_create();
     map_cache_page *one = map_cache_open(cache), *other = map_cache_open(cache);
     follow(cache, &one, 3, MR_OK);
@@ -82,7 +82,7 @@ static void bytes_that_are_no_map_change_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_map_that_many_know_is_there_once),
-        cmocka_unit_test(nobody_goes_on_with_another),
+        cmocka_unit_test(a_map_of_another_generation_is_refused),
         cmocka_unit_test(bytes_that_are_no_map_change_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

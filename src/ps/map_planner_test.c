@@ -181,7 +181,7 @@ static void nothing_is_built_on_who_may_be_dead(void **state) {
     assert_true(map_planner(world) && world->next.slots[slot].count == 2);
 }
 
-static void what_the_balancer_wishes_is_written_down_and_moves_by_a_join(void **state) {
+static void planned_moves_are_stored_and_done_by_a_join(void **state) {
     world *world = *state;
     uint32_t other = 0, last = world->map.slots[0].chain[2].server;
     while (cluster_map_place(&world->map.slots[0], other, 10 + other) >= 0) other++;
@@ -262,7 +262,7 @@ static size_t slots_of(const world *world, uint32_t server) {
     return count;
 }
 
-static void who_leaves_keeps_its_slots_until_others_have_them(void **state) {
+static void a_leaving_server_keeps_its_slots_until_they_moved(void **state) {
     world *world = *state;
     size_t before = slots_of(world, 2);
     world->servers[2].leaves = true;
@@ -282,7 +282,7 @@ static void who_leaves_keeps_its_slots_until_others_have_them(void **state) {
     for (size_t i = 0; i < SLOTS; i++) assert_int_equal(world->map.slots[i].count, 3);
 }
 
-static void where_all_leave_nobody_goes(void **state) {
+static void if_all_servers_leave_none_may(void **state) {
     world *world = *state;
     for (size_t i = 0; i < SERVERS; i++) world->servers[i].leaves = true;
     make_ring(world);
@@ -298,12 +298,12 @@ int main(void) {
         IN_WORLD(a_gate_whose_joiner_is_gone_ends),
         IN_WORLD(the_last_copy_is_never_given_up),
         IN_WORLD(nothing_is_built_on_who_may_be_dead),
-        IN_WORLD(what_the_balancer_wishes_is_written_down_and_moves_by_a_join),
+        IN_WORLD(planned_moves_are_stored_and_done_by_a_join),
         IN_WORLD(copies_for_reading_leave_room_in_the_chain),
         IN_WORLD(a_slot_is_lost_when_all_its_servers_came_back),
         IN_WORLD(a_pinned_slot_moves_by_a_join_and_then_leads),
-        cmocka_unit_test_setup_teardown(who_leaves_keeps_its_slots_until_others_have_them, setup, teardown),
-        cmocka_unit_test_setup_teardown(where_all_leave_nobody_goes, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_leaving_server_keeps_its_slots_until_they_moved, setup, teardown),
+        cmocka_unit_test_setup_teardown(if_all_servers_leave_none_may, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

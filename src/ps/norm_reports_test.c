@@ -35,7 +35,7 @@ static void all_slots_report_for_one_set(void **state) {
     assert_true(!reports.open && reports.reports == NULL);
 }
 
-static void where_nobody_has_anything_there_is_nothing_to_combine(void **state) {
+static void without_reports_there_is_nothing_to_combine(void **state) {
     norm_reports reports = {0};
     for (uint32_t i = 0; i < SLOTS; i++) (void)report(&reports, 1, 0, i, &two, "");
     assert_false(norm_reports_are_whole(&reports, &two));
@@ -55,7 +55,7 @@ static void a_later_phase_takes_the_place_of_the_former(void **state) {
     norm_reports_clear(&reports);
 }
 
-static void whoever_had_to_be_asked_is_asked_at_once(void **state) {
+static void missing_reports_are_requested_at_once(void **state) {
     norm_reports reports = {0};
     assert_false(norm_reports_ask(&reports, 0, true)); /* nobody has reported */
     (void)report(&reports, 1, 0, 0, &two, "a");
@@ -95,9 +95,9 @@ static void phases_are_asked_for_one_by_one(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_slots_report_for_one_set),
-        cmocka_unit_test(where_nobody_has_anything_there_is_nothing_to_combine),
+        cmocka_unit_test(without_reports_there_is_nothing_to_combine),
         cmocka_unit_test(a_later_phase_takes_the_place_of_the_former),
-        cmocka_unit_test(whoever_had_to_be_asked_is_asked_at_once),
+        cmocka_unit_test(missing_reports_are_requested_at_once),
         cmocka_unit_test(phases_are_asked_for_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ static void the_preferred_goes_first_and_among_equals_the_oldest(void **state) {
     priority_queue_fini(&queue);
 }
 
-static void whoever_was_passed_over_too_often_goes_first(void **state) {
+static void an_item_passed_over_too_often_goes_first(void **state) {
     priority_queue queue = {0};
     priority_entry low = {.since = 1}, high = {.since = 2};
     priority_queue_wait(&queue, &low, 0);
@@ -101,7 +101,7 @@ static void it_is_as_if_all_were_looked_at(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_preferred_goes_first_and_among_equals_the_oldest),
-        cmocka_unit_test(whoever_was_passed_over_too_often_goes_first),
+        cmocka_unit_test(an_item_passed_over_too_often_goes_first),
         cmocka_unit_test(it_is_as_if_all_were_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,14 +20,14 @@ void quiesce_begin(quiesce *quiesce, uint64_t number, const cluster_map *map) {
     quiesce->ranks = xcalloc(map->rank_count + 1, sizeof *quiesce->ranks);
 }
 
-void quiesce_tell(const quiesce *quiesce, batcher *batcher, quiesce_crew crew, bool over) {
+void quiesce_tell(const quiesce *quiesce, batcher *batcher, quiesce_workers workers, bool over) {
     slot_message message = {.kind = SLOT_MESSAGE_PAUSE,
                             .status = over ? SLOT_MESSAGE_GONE : SLOT_MESSAGE_OK,
                             .name = quiesce->number,
                             .lsn = quiesce->floor};
-    for (size_t i = 0; i < crew.count && quiesce->number != 0; i++)
-        if (crew.workers[i].alive && crew.workers[i].address[0] != '\0')
-            batcher_add(batcher, crew.workers[i].address, &message);
+    for (size_t i = 0; i < workers.count && quiesce->number != 0; i++)
+        if (workers.list[i].alive && workers.list[i].address[0] != '\0')
+            batcher_add(batcher, workers.list[i].address, &message);
 }
 
 /* Steps that everybody has to have ended before the last one can. */
@@ -55,17 +55,17 @@ void quiesce_press(quiesce *quiesce) {
     if (quiesce->latest > quiesce->floor + 1) quiesce->floor = quiesce->latest - 1;
 }
 
-static bool is_here(const cluster_map_rank *rank, quiesce_crew crew) {
+static bool is_here(const cluster_map_rank *rank, quiesce_workers workers) {
     const cluster_map_process *worker =
-        binary_search_find(&rank->worker, crew.workers, crew.count, sizeof *crew.workers, binary_search_u32);
+        binary_search_find(&rank->worker, workers.list, workers.count, sizeof *workers.list, binary_search_u32);
     return rank->since != 0 && worker != NULL && worker->alive && worker->incarnation == rank->incarnation;
 }
 
-bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_crew crew) {
+bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_workers workers) {
     if (quiesce->number == 0 || map->rank_count != quiesce->rank_count) return false;
     for (uint32_t i = 0; i < map->rank_count; i++) {
         const quiesce_rank *rank = &quiesce->ranks[i];
-        if (!is_here(&map->ranks[i], crew)) continue;
+        if (!is_here(&map->ranks[i], workers)) continue;
         if (rank->term != map->ranks[i].since || !rank->still || rank->step < quiesce->floor) return false;
     }
     return true;

@@ -38,16 +38,16 @@ typedef struct quiesce {    /* zero-initialized there is none */
     quiesce_rank *ranks; /* owned */
 } quiesce;
 
-typedef struct quiesce_crew { /* known workers, sorted by id */
-    const cluster_map_process *workers;
+typedef struct quiesce_workers { /* known workers, sorted by id */
+    const cluster_map_process *list;
     size_t count;
-} quiesce_crew;
+} quiesce_workers;
 
 void quiesce_begin(quiesce *quiesce, uint64_t number, const cluster_map *map);
 void quiesce_fini(quiesce *quiesce); /* there is none any more */
 
 /* Repeats the pause to all live workers; with `over`, its end. */
-void quiesce_tell(const quiesce *quiesce, batcher *batcher, quiesce_crew crew, bool over);
+void quiesce_tell(const quiesce *quiesce, batcher *batcher, quiesce_workers workers, bool over);
 
 /* A PAUSED. *above: a number that the next pause must exceed; 0: any number is good. */
 void quiesce_take(quiesce *quiesce, const cluster_map *map, const slot_message *message, uint64_t *above);
@@ -56,6 +56,6 @@ void quiesce_take(quiesce *quiesce, const cluster_map *map, const slot_message *
 void quiesce_press(quiesce *quiesce);
 
 /* Every rank that a live worker holds has ended its step. */
-bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_crew crew);
+bool quiesce_is_still(const quiesce *quiesce, const cluster_map *map, quiesce_workers workers);
 
 void quiesce_check(const quiesce *quiesce); /* asserts the invariants above */

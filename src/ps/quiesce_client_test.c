@@ -29,7 +29,7 @@ static void it_rests_until_it_is_told_to_go_on(void **state) {
     assert_true(quiesce_client_holds(&quiesce, 0)); /* and what was said before has no floor any more */
 }
 
-static void who_is_not_told_again_goes_on(void **state) {
+static void a_rank_without_reminders_continues(void **state) {
     quiesce_client quiesce = {0};
     assert_true(quiesce_client_take(&quiesce, 1, 0, 0));
     quiesce_client_tick(&quiesce, QUIESCE_CLIENT_LEASE_US - 1);
@@ -41,7 +41,7 @@ static void who_is_not_told_again_goes_on(void **state) {
     assert_false(quiesce_client_take(&quiesce, 1, 0, 2 * QUIESCE_CLIENT_LEASE_US));
 }
 
-static void nobody_rests_for_ever(void **state) {
+static void a_pause_ends_after_its_limit(void **state) {
     quiesce_client quiesce = {0};
     int64_t now_us = 0;
     for (; now_us < QUIESCE_CLIENT_MOST_US; now_us += QUIESCE_CLIENT_LEASE_US / 2) {
@@ -58,8 +58,8 @@ static void nobody_rests_for_ever(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_rests_until_it_is_told_to_go_on),
-        cmocka_unit_test(who_is_not_told_again_goes_on),
-        cmocka_unit_test(nobody_rests_for_ever),
+        cmocka_unit_test(a_rank_without_reminders_continues),
+        cmocka_unit_test(a_pause_ends_after_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static void start(world *world, consistency_kind kind, uint32_t bound) {
 }
 
 static bool is_still(const world *world) {
-    return quiesce_is_still(&world->quiesce, &world->map, (quiesce_crew){world->workers, 2});
+    return quiesce_is_still(&world->quiesce, &world->map, (quiesce_workers){world->workers, 2});
 }
 
 static void hear(world *world, uint32_t rank, uint64_t term, uint64_t step, bool still) {
@@ -60,7 +60,7 @@ static void all_who_are_here_are_waited_for(void **state) {
     quiesce_fini(&world.quiesce);
 }
 
-static void under_a_bound_nobody_stops_before_others_can(void **state) {
+static void with_bounded_staleness_no_rank_stops_too_early(void **state) {
     world world;
     start(&world, CONSISTENCY_SSP, 2);
     hear(&world, 0, 10, 9, false); /* it needs others to have ended step 6 */
@@ -76,7 +76,7 @@ static void under_a_bound_nobody_stops_before_others_can(void **state) {
     quiesce_fini(&world.quiesce);
 }
 
-static void what_was_said_before_does_not_count(void **state) {
+static void earlier_reports_do_not_count(void **state) {
     world world;
     uint64_t above;
     start(&world, CONSISTENCY_ASP, 0);
@@ -101,8 +101,8 @@ static void what_was_said_before_does_not_count(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_who_are_here_are_waited_for),
-        cmocka_unit_test(under_a_bound_nobody_stops_before_others_can),
-        cmocka_unit_test(what_was_said_before_does_not_count),
+        cmocka_unit_test(with_bounded_staleness_no_rank_stops_too_early),
+        cmocka_unit_test(earlier_reports_do_not_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -115,7 +115,7 @@ static void hear_replaced(world *world, uint32_t who, uint64_t incarnation) {
 }
 
 /* It began when the metadata store had lost its disk, and an earlier one is known. */
-static void who_is_not_heard_enrols_again(void **state) {
+static void an_unheard_rank_acquires_another_incarnation(void **state) {
     world world;
     uint64_t later = metadata_store_version(1, 5);
     start(&world);
@@ -188,7 +188,7 @@ static void a_rest_ends_by_itself(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_says_that_it_is_here),
-        cmocka_unit_test(who_is_not_heard_enrols_again),
+        cmocka_unit_test(an_unheard_rank_acquires_another_incarnation),
         cmocka_unit_test(it_plays_what_the_newest_map_says),
         cmocka_unit_test(it_rests_and_says_where_its_ranks_stand),
         cmocka_unit_test(a_rest_ends_by_itself),

@@ -65,7 +65,7 @@ static void a_rank_whose_process_is_gone_is_played_by_another(void **state) {
     cluster_map_fini(&world.map);
 }
 
-static void while_nobody_is_here_nothing_changes(void **state) {
+static void without_workers_nothing_changes(void **state) {
     world world;
     start(&world, 2, 1);
     world.workers[0].alive = false;
@@ -150,7 +150,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_plays_the_rank_of_its_number),
         cmocka_unit_test(a_rank_whose_process_is_gone_is_played_by_another),
-        cmocka_unit_test(while_nobody_is_here_nothing_changes),
+        cmocka_unit_test(without_workers_nothing_changes),
         cmocka_unit_test(many_comings_and_goings),
         cmocka_unit_test(of_those_who_play_their_own_rank_no_other_plays_it),
     };

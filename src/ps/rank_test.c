@@ -119,7 +119,7 @@ static void start_with(world *world, rank_spread spread, uint32_t pulls_max) {
 
 static void start(world *world, rank_spread spread) { start_with(world, spread, 0); }
 
-static void what_is_not_acknowledged_is_said_again(void **state) {
+static void unacknowledged_pushes_are_repeated(void **state) {
     world world;
     start(&world, RANK_HEADS);
     for (uint64_t i = 0; i < RANK_WINDOW; i++) assert_int_equal(push(&world, 0, 5 + i, (span){0}, NULL), MR_OK);
@@ -155,7 +155,7 @@ static void what_is_not_acknowledged_is_said_again(void **state) {
 }
 
 /* Two were thought to be lost, and wait for room; the head has both, and its word of the first one was lost. */
-static void what_waits_before_an_acknowledged_push_is_said_again(void **state) {
+static void pushes_before_an_acknowledged_one_are_repeated(void **state) {
     world world;
     start(&world, RANK_HEADS);
     hear(&world, &(slot_message){.kind = SLOT_MESSAGE_CLOCK, .rank = 2, .commit = 7, .prev = 16}); /* a grant */
@@ -324,7 +324,7 @@ static void a_tail_counts_across_maps(void **state) {
     rank_destroy(world.rank);
 }
 
-static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
+static void pulled_keys_are_held_until_the_answer(void **state) {
     world world;
     start(&world, RANK_HEADS);
     shared_bytes *bytes = shared_bytes_copy(span_of("abc", 3)), *other = shared_bytes_copy(span_of("abcde", 5));
@@ -357,7 +357,7 @@ static void what_is_asked_for_is_held_until_it_is_answered(void **state) {
 
 static uint32_t last_slot(const world *world) { return world->recorder.list[world->recorder.count - 1].message.slot; }
 
-static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
+static void pushes_beyond_the_credit_wait(void **state) {
     world world;
     start(&world, RANK_HEADS);
     const span ten = {(const uint8_t *)"0123456789", 10};
@@ -383,7 +383,7 @@ static void what_is_beyond_the_grant_waits_for_its_turn(void **state) {
     rank_destroy(world.rank);
 }
 
-static void nobody_is_passed_over_for_ever(void **state) {
+static void no_request_starves(void **state) {
     world world;
     start(&world, RANK_HEADS);
     const span ten = {(const uint8_t *)"0123456789", 10};
@@ -496,8 +496,8 @@ static void another_generation_ends_what_is_under_way(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_ends_what_is_under_way),
-        cmocka_unit_test(what_is_not_acknowledged_is_said_again),
-        cmocka_unit_test(what_waits_before_an_acknowledged_push_is_said_again),
+        cmocka_unit_test(unacknowledged_pushes_are_repeated),
+        cmocka_unit_test(pushes_before_an_acknowledged_one_are_repeated),
         cmocka_unit_test(a_map_about_other_slots_calls_nothing_back),
         cmocka_unit_test(a_server_without_memory_is_known),
         cmocka_unit_test(names_at_the_clock_are_said_again_and_the_next_follows_it),
@@ -505,9 +505,9 @@ int main(void) {
         cmocka_unit_test(a_payload_is_held_where_it_lies),
         cmocka_unit_test(a_tail_is_sent_from_where_it_lies_now),
         cmocka_unit_test(a_tail_counts_across_maps),
-        cmocka_unit_test(what_is_asked_for_is_held_until_it_is_answered),
-        cmocka_unit_test(what_is_beyond_the_grant_waits_for_its_turn),
-        cmocka_unit_test(nobody_is_passed_over_for_ever),
+        cmocka_unit_test(pulled_keys_are_held_until_the_answer),
+        cmocka_unit_test(pushes_beyond_the_credit_wait),
+        cmocka_unit_test(no_request_starves),
         cmocka_unit_test(only_so_many_pulls_are_under_way),
         cmocka_unit_test(pulls_go_around_the_copies_fresh_ones_to_the_head),
         cmocka_unit_test(pulls_of_hot_slots_go_to_one_copy_while_it_answers),

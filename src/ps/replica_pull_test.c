@@ -78,7 +78,7 @@ static void a_pull_is_shown_what_it_asks_for(void **state) {
     assert_int_equal(shown_bytes(world, 0, 72), 0);
 }
 
-static void what_a_waiting_pull_asks_for_is_held(void **state) {
+static void the_keys_of_a_waiting_pull_are_held(void **state) {
     replica_fixture *world = *state;
     replica_fixture_start(world, 1);
     shared_bytes *small = shared_bytes_copy(span_of("\1", 1)), *large = shared_bytes_new(SLOT_MESSAGE_POINTED);
@@ -146,7 +146,7 @@ static void a_fresh_pull_goes_down_the_chain(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ON_SITES(a_pull_waits_for_what_its_rank_knows), ON_SITES(a_pull_is_shown_what_it_asks_for),
-        ON_SITES(what_a_waiting_pull_asks_for_is_held), ON_SITES(any_copy_shows_what_it_has),
+        ON_SITES(the_keys_of_a_waiting_pull_are_held),  ON_SITES(any_copy_shows_what_it_has),
         ON_SITES(a_fresh_pull_goes_down_the_chain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

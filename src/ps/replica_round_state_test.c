@@ -76,7 +76,7 @@ static void say_frozen(replica_fixture *world, replica *round_state) {
 
 /* Server 0 decides, and is left out before anybody else has that. When it leads once more it knows what it knew then,
  * and the round state does not. */
-static void what_was_decided_and_lost_is_decided_again(void **state) {
+static void a_lost_decision_is_made_again(void **state) {
     replica_fixture *world = *state;
     replica *round_states[] = {enter_round_state(world, 0), replica_create(&world->site[1].host, ROUND_STATE)};
     replica_enter(round_states[1], &world->map); /* it knows of it, and is in no chain */
@@ -115,7 +115,7 @@ static void what_was_decided_and_lost_is_decided_again(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         ON_SITES(orders_are_counted_anew_in_another_generation),
-        ON_SITES(what_was_decided_and_lost_is_decided_again),
+        ON_SITES(a_lost_decision_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

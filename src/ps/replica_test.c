@@ -44,7 +44,7 @@ static void names_follow_each_other(void **state) {
     assert_int_equal(replica_fixture_told(world, 0, SLOT_MESSAGE_PUSHED, SLOT_MESSAGE_WRONG, 8), 1);
 }
 
-static void what_is_cut_into_other_batches_is_applied_once(void **state) {
+static void pushes_in_other_batches_are_applied_once(void **state) {
     replica_fixture *world = *state;
     replica_fixture_start(world, 1);
     replica_fixture_push(world, 0, 0, 2, 0); /* items 1 and 2, as one */
@@ -195,7 +195,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         ON_SITES(a_push_is_acknowledged_when_all_have_it),
         ON_SITES(names_follow_each_other),
-        ON_SITES(what_is_cut_into_other_batches_is_applied_once),
+        ON_SITES(pushes_in_other_batches_are_applied_once),
         ON_SITES(a_term_begins_when_the_one_before_has_nothing_under_way),
         ON_SITES(a_new_head_takes_the_longest_log),
         ON_SITES(a_joiner_is_filled_gated_and_full),

@@ -131,7 +131,7 @@ void slot_packet_add(slot_packet *packet, const slot_message *message) {
     packet->bytes.size += (size_t)(at - start);
     if (points) point(packet, message->payload, message->bytes);
     add_tail(packet, &message->tail);
-    packet->maps = packet->maps || message->kind == SLOT_MESSAGE_CHART;
+    packet->maps = packet->maps || message->kind == SLOT_MESSAGE_MAP;
     packet->count++;
 }
 
@@ -140,7 +140,7 @@ size_t slot_packet_size(const slot_packet *packet) { return packet->bytes.size +
 static void write_count(slot_packet *packet) {
     MR_ASSERT(packet->bytes.size >= sizeof(opening) && packet->count <= SLOT_MESSAGE_COUNT_MAX);
     writer writer = writer_of(packet->bytes.data + 4, 4);
-    writer_u32(&writer, packet->count | (packet->maps ? SLOT_MESSAGE_CHARTED : 0));
+    writer_u32(&writer, packet->count | (packet->maps ? SLOT_MESSAGE_HAS_MAP : 0));
 }
 
 span slot_packet_end(slot_packet *packet) {
@@ -204,8 +204,8 @@ mr_status slot_message_read_head(reader *reader, slot_message_head *head, uint32
 mr_status slot_message_peek(reader *reader, slot_message_head *head, uint32_t *count) {
     const opening *opening = (const void *)reader_bytes(reader, sizeof(struct opening));
     if (opening == NULL || opening->magic != SLOT_MESSAGE_MAGIC) return no_such_batch(opening, reader_left(reader));
-    *count = opening->parts & ~SLOT_MESSAGE_CHARTED;
-    head->maps = (opening->parts & SLOT_MESSAGE_CHARTED) != 0;
+    *count = opening->parts & ~SLOT_MESSAGE_HAS_MAP;
+    head->maps = (opening->parts & SLOT_MESSAGE_HAS_MAP) != 0;
     head->generation = opening->generation;
     head->number = opening->number;
     head->incarnation = opening->incarnation;

@@ -60,12 +60,12 @@
  *   PAUSED    worker → controller  to `name`: `rank`, in the term `commit`, has ended the step `lsn`, and all of it is
  *                                 acknowledged; LATER: it is in that step; GONE: I have heard of a later one, `prev`
  *   REPLACED  controller → process  I know a later process of yours, of incarnation `name`, and ignore you
- *   CHART     all → all           the changes from the cluster map that you know to the newest that I know
+ *   MAP     all → all           the changes from the cluster map that you know to the newest that I know
  *                                 (cluster_map.h)
  *
  *   bytes    packet
  *   -------  --------------------------------------------------------------------------
- *   4 4      SLOT_MESSAGE_MAGIC, number of messages, and SLOT_MESSAGE_CHARTED if there is a CHART among them
+ *   4 4      SLOT_MESSAGE_MAGIC, number of messages, and SLOT_MESSAGE_HAS_MAP if there is a MAP among them
  *   8 8 8    generation, number of the cluster map, incarnation of the sender
  *   4        sender: a server's id, or SLOT_MESSAGE_RANK | rank (whose term stands for the incarnation), or
  *            SLOT_MESSAGE_WORKER | its id, or SLOT_MESSAGE_CONTROLLER, or SLOT_MESSAGE_CHECKPOINTS
@@ -79,7 +79,7 @@
 #include "miniray/status.h"
 
 #define SLOT_MESSAGE_MAGIC   UINT32_C(0x31545350) /* "PST1": format 1 */
-#define SLOT_MESSAGE_CHARTED UINT32_C(0x80000000)
+#define SLOT_MESSAGE_HAS_MAP UINT32_C(0x80000000)
 enum {
     SLOT_MESSAGE_RANK = 1 << 24,
     SLOT_MESSAGE_CONTROLLER = 1 << 25,
@@ -121,7 +121,7 @@ enum {
     X(FETCH)                  \
     X(SHARD)                  \
     X(TOLD)                   \
-    X(CHART)                  \
+    X(MAP)                    \
     X(REPLACED)               \
     X(MEASURE)                \
     X(MEASURED)               \
@@ -171,7 +171,7 @@ typedef struct slot_message_head {
     uint64_t generation, number, incarnation;
     uint32_t who;
     char address[SLOT_MESSAGE_ADDRESS_MAX];
-    bool maps; /* when reading: there is a CHART among its messages */
+    bool maps; /* when reading: there is a MAP among its messages */
 } slot_message_head;
 
 const char *slot_message_kind_name(uint8_t kind);
@@ -183,7 +183,7 @@ typedef struct slot_packet {
     buffer bytes;
     uint32_t count;
     bool points;
-    bool maps;                         /* there is a CHART in it */
+    bool maps;                         /* there is a MAP in it */
     struct slot_message_piece *pieces; /* owned: payloads that are pointed at */
     size_t piece_count, piece_room, pointed;
     shared_bytes_piece *said; /* owned, as slot_packet_pieces says them */

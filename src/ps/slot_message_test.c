@@ -73,7 +73,7 @@ static void batches_come_back_as_they_went(void **state) {
     slot_packet_fini(&packet);
 }
 
-static void what_is_cut_is_refused(void **state) {
+static void truncated_messages_are_refused(void **state) {
     slot_packet packet = {0};
     span bytes = write_batch(&packet);
     for (size_t cut = 0; cut < bytes.size; cut++) {
@@ -154,7 +154,7 @@ static void a_batch_says_that_it_has_a_map(void **state) {
     slot_message_head head;
     uint32_t count;
     (void)write_batch(&packet);
-    slot_packet_add(&packet, &(slot_message){.kind = SLOT_MESSAGE_CHART});
+    slot_packet_add(&packet, &(slot_message){.kind = SLOT_MESSAGE_MAP});
     span bytes = slot_packet_end(&packet);
     reader reader = reader_of(bytes.data, bytes.size);
     assert_int_equal(slot_message_read_head(&reader, &head, &count), MR_OK);
@@ -183,14 +183,14 @@ static void another_format_is_rejected_with_both_numbers(void **state) {
 
 static void kinds_have_names(void **state) {
     assert_string_equal(slot_message_kind_name(SLOT_MESSAGE_PUSH), "PUSH");
-    assert_string_equal(slot_message_kind_name(SLOT_MESSAGE_CHART), "CHART");
+    assert_string_equal(slot_message_kind_name(SLOT_MESSAGE_MAP), "MAP");
     assert_string_equal(slot_message_kind_name(200), "?");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_come_back_as_they_went),
-        cmocka_unit_test(what_is_cut_is_refused),
+        cmocka_unit_test(truncated_messages_are_refused),
         cmocka_unit_test(large_payloads_are_aligned),
         cmocka_unit_test(tails_follow_their_payload),
         cmocka_unit_test(a_batch_says_that_it_has_a_map),

@@ -135,7 +135,7 @@ static void it_beats_and_ticks(void **state) {
 }
 
 /* It began when the metadata store had lost its disk, and an earlier one is known. */
-static void who_is_not_heard_enrols_again(void **state) {
+static void an_unheard_server_acquires_another_incarnation(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
     const slot_message later = {.kind = SLOT_MESSAGE_REPLACED, .name = metadata_store_version(1, 5)};
@@ -209,7 +209,7 @@ static void a_rank_is_who_the_map_says(void **state) {
     slot_server_destroy(world.server);
 }
 
-static void who_has_no_memory_says_so(void **state) {
+static void a_server_without_memory_reports_it(void **state) {
     world world;
     start(&world, CONSISTENCY_ASP, 1);
     const float one = 1;
@@ -395,12 +395,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_generation_begins_with_nothing),
         cmocka_unit_test(it_beats_and_ticks),
-        cmocka_unit_test(who_is_not_heard_enrols_again),
+        cmocka_unit_test(an_unheard_server_acquires_another_incarnation),
         cmocka_unit_test(it_says_what_its_slots_have_carried),
         cmocka_unit_test(a_rank_is_who_the_map_says),
         cmocka_unit_test(a_joiner_is_who_the_map_says),
         cmocka_unit_test(a_term_that_is_over_is_told_nothing),
-        cmocka_unit_test(who_has_no_memory_says_so),
+        cmocka_unit_test(a_server_without_memory_reports_it),
         cmocka_unit_test(ranks_share_what_there_is),
         cmocka_unit_test(orders_reach_the_round_state_from_those_who_may),
         cmocka_unit_test(a_head_refuses_what_is_beyond_credit),

@@ -44,9 +44,8 @@ static void unlink_run(block_allocator *allocator, block *run) {
 }
 
 static block *cut_make(stretch *stretch, list *before, extent extent) {
-    block *cut = xmalloc(sizeof *cut);
     MR_ASSERT(extent.size > 0);
-    *cut = (block){.extent = extent, .stretch = stretch, .free = true};
+    block *cut = XNEW(block, .extent = extent, .stretch = stretch, .free = true);
     list_init(&cut->fit);
     list_insert_before(before, &cut->place);
     return cut;
@@ -71,8 +70,7 @@ void block_allocator_fini(block_allocator *allocator) {
 
 stretch *block_allocator_add(block_allocator *allocator, extent extent) {
     MR_ASSERT(extent.size > 0 && extent.offset % allocator->unit == 0 && extent.size % allocator->unit == 0);
-    stretch *made = xmalloc(sizeof *made);
-    *made = (stretch){.extent = extent};
+    stretch *made = XNEW(stretch, .extent = extent);
     list_init(&made->cuts);
     list_push_back(&allocator->stretches, &made->place);
     link_run(allocator, cut_make(made, &made->cuts, extent));

@@ -104,7 +104,6 @@ void store_client_memory_back(store_client *store, bool close);
 /* Slots and entries are asked for before the last is gone, so that no caller has to wait for them. */
 void store_client_ask_ahead(store_client *store);
 void store_client_ask_collect(store_client *store); /* if there is enough to collect */
-void store_client_leased(store_client *store, const store_client_request *request, extent extent);
 
 /* ---- store_client_check.c */
 

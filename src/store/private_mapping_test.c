@@ -57,7 +57,7 @@ static void writes_stay_private_and_go_with_the_view(void **state) {
 
 /* Places of one to four pages, some next to each other, are viewed, read or written, and dropped, in any order; between
  * two views others write there. A view shows what they wrote, however many looks were put off. */
-static void what_is_looked_at_later_is_never_seen(void **state) {
+static void written_pages_are_never_shown_to_a_later_view(void **state) {
     enum { PLACES = 24, STEPS = 4000 };
     arena arena;
     private_mapping map;
@@ -100,7 +100,7 @@ static void what_is_looked_at_later_is_never_seen(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_stay_private_and_go_with_the_view),
-        cmocka_unit_test(what_is_looked_at_later_is_never_seen),
+        cmocka_unit_test(written_pages_are_never_shown_to_a_later_view),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,18 +89,17 @@ static mr_status move_piece(int fd, job_kind kind, uint8_t *data, size_t size, u
  * slot shows it at the end, and the file is forgotten (store_spill.c). */
 static mr_status transfer(int fd, job *job) {
     spill_file_file *file = job->file;
-    XXH3_state_t *hash = XXH3_createState();
-    mr_status status = hash == NULL ? error_set(MR_NOMEM, "out of memory for a checksum of spilled bytes") : MR_OK;
-    if (hash != NULL) XXH3_64bits_reset(hash);
+    XXH3_state_t hash;
+    mr_status status = MR_OK;
+    XXH3_64bits_reset(&hash);
     tsan_ignore_reads();
     for (uint64_t at = 0; at < file->size && status == MR_OK; at += PIECE) {
         size_t size = file->size - at < PIECE ? (size_t)(file->size - at) : PIECE;
         status = move_piece(fd, job->kind, job->data + at, size, file->place.offset + at);
-        if (status == MR_OK) XXH3_64bits_update(hash, job->data + at, size);
+        if (status == MR_OK) XXH3_64bits_update(&hash, job->data + at, size);
     }
     tsan_observe_reads();
-    uint64_t sum = hash == NULL ? 0 : XXH3_64bits_digest(hash);
-    XXH3_freeState(hash);
+    uint64_t sum = XXH3_64bits_digest(&hash);
     if (status != MR_OK) return status;
     if (job->kind == JOB_SAVE)
         file->checksum = sum;
@@ -141,9 +140,7 @@ static void *help(void *argument) {
 /* ---- The loop's side. */
 
 static void add_job(spill_file *spill, const job *like) {
-    job *job = xmalloc(sizeof *job);
-    *job = *like;
-    list_init(&job->place);
+    job *job = xcopy(like, sizeof *job);
     pthread_mutex_lock(&spill->lock);
     list_push_back(&spill->queue, &job->place);
     pthread_cond_signal(&spill->work);
@@ -158,9 +155,7 @@ mr_status spill_file_save(spill_file *spill, uint64_t ticket, const void *data, 
     if (extent_allocator_alloc(spill->allocator, size, &place) != MR_OK)
         return error_wrap(MR_NOMEM, "cannot spill %llu bytes: spill_bytes_max is reached", (unsigned long long)size);
     MR_ASSERT(place.size >= size && map_get(&spill->files, ticket) == NULL);
-    spill_file_file *file = xcalloc(1, sizeof *file);
-    file->place = place;
-    file->size = size;
+    spill_file_file *file = XNEW(spill_file_file, .place = place, .size = size);
     map_put(&spill->files, ticket, file);
     union { /* a save reads only */
         const void *from;

@@ -172,7 +172,7 @@ static void make_at_once(uint64_t size, uint8_t seed, store_client_object **out)
     store_client_seal(p->store, *out);
 }
 
-static void what_is_let_go_while_it_is_saved_is_written_over(void **state) {
+static void a_file_forgotten_during_its_save_is_reused(void **state) {
     enum { COUNT = 7 };
     store_client_object *made[COUNT], *more;
     void *data;
@@ -190,7 +190,7 @@ static void what_is_let_go_while_it_is_saved_is_written_over(void **state) {
     place_close();
 }
 
-static void what_may_be_spilled_is_bounded(void **state) {
+static void spilled_bytes_are_bounded(void **state) {
     store_client_object *made[8], *more;
     unsigned count = 0;
     place_open(8 * MB, 100 * 1000);
@@ -206,7 +206,7 @@ static void what_may_be_spilled_is_bounded(void **state) {
     place_close();
 }
 
-static void what_finds_no_way_back_says_why(void **state) {
+static void a_failed_load_reports_the_cause(void **state) {
     store_client_object *first, *second;
     void *data;
     uint64_t size;
@@ -254,9 +254,9 @@ static void a_file_that_cannot_be_read_is_a_lost_object(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_times_the_memory_goes_to_disk_and_back),
-        cmocka_unit_test(what_is_let_go_while_it_is_saved_is_written_over),
-        cmocka_unit_test(what_may_be_spilled_is_bounded),
-        cmocka_unit_test(what_finds_no_way_back_says_why),
+        cmocka_unit_test(a_file_forgotten_during_its_save_is_reused),
+        cmocka_unit_test(spilled_bytes_are_bounded),
+        cmocka_unit_test(a_failed_load_reports_the_cause),
         cmocka_unit_test(a_full_disk_loses_nothing),
         cmocka_unit_test(a_file_that_cannot_be_read_is_a_lost_object),
     };

@@ -19,10 +19,7 @@ enum { REFUSED_US = 1000 * 1000 }; /* an old refusal that no caller fetched does
 static store_client_object *record_add(store_client *store, object_header *header, const object_ref *ref,
                                        uint64_t size) {
     MR_ASSERT(map_get(&store->by_slot, ref->slot) == NULL); /* one record for a slot */
-    store_client_object *object = xcalloc(1, sizeof *object);
-    object->header = header;
-    object->ref = *ref;
-    object->size = size;
+    store_client_object *object = XNEW(store_client_object, .header = header, .ref = *ref, .size = size);
     list_init(&object->place);
     map_put(&store->by_slot, ref->slot, object);
     return object;
@@ -368,18 +365,16 @@ mr_status store_client_open(const arena *arena, extent lease_page, const store_c
     MR_ASSERT(ops->ask != NULL && options->process != 0);
     if (!arena_holds(arena, lease_page) || lease_page.size < PROCESS_PAGE_BYTES)
         return error_set(MR_CORRUPT, "malformed process page of %" PRIu64 " bytes", lease_page.size);
-    store_client *store = xcalloc(1, sizeof *store);
-    mr_status status = private_mapping_open(arena, &store->views);
-    if (status != MR_OK) {
-        free(store);
-        return status;
-    }
-    store->arena = arena;
-    store->ops = ops;
-    store->context = context;
-    store->options = *options;
-    store->next_number = 1;
-    store->retry_us = -1;
+    private_mapping views;
+    MR_TRY(private_mapping_open(arena, &views));
+    store_client *store = xmalloc(sizeof *store);
+    *store = (store_client){.arena = arena,
+                            .ops = ops,
+                            .context = context,
+                            .options = *options,
+                            .views = views,
+                            .next_number = 1,
+                            .retry_us = -1};
     list_init(&store->made);
     list_init(&store->idle);
     hold_table_init(&store->holds, arena_at(arena, lease_page.offset));
@@ -393,10 +388,7 @@ mr_status store_client_open(const arena *arena, extent lease_page, const store_c
 
 static void forget_object(store_client *store, store_client_object *object) {
     if (object->data != NULL) hide(store, object);
-    object->views = 0;
-    if (object->own != NULL) free(object->own);
-    object->own = NULL;
-    object->block = NULL; /* freed with its stretch */
+    free(object->own); /* a block is freed with its stretch */
     list_remove(&object->place);
     free(object);
 }

@@ -1,6 +1,7 @@
 /* store_client_memory.c — extents that a store client requested, holds and returns. Tested by
  * src/store/store_client_test.c. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,12 +110,11 @@ static void add_slots(store_client *store, extent extent) {
 }
 
 static void add_own(store_client *store, extent extent) {
-    own_stretch *own = xmalloc(sizeof *own);
-    own->extent = extent;
+    own_stretch *own = XNEW(own_stretch, .extent = extent);
     list_push_back(&store->spare, &own->place);
 }
 
-void store_client_leased(store_client *store, const store_client_request *request, extent extent) {
+static void add_leased(store_client *store, const store_client_request *request, extent extent) {
     store_client_want want = want_of(request);
     STORE_CLIENT_STEP(store, "store.leased");
     if (want == WANT_SLOTS) {
@@ -135,9 +135,7 @@ void store_client_leased(store_client *store, const store_client_request *reques
 }
 
 static void keep_failure(store_client *store) {
-    size_t length = strnlen(mr_last_error(), sizeof store->failure - 1);
-    memcpy(store->failure, mr_last_error(), length);
-    store->failure[length] = '\0';
+    snprintf(store->failure, sizeof store->failure, "%s", mr_last_error());
 }
 
 void store_client_answer(store_client *store, const store_client_request *request, mr_status status, extent extent,
@@ -170,7 +168,7 @@ void store_client_answer(store_client *store, const store_client_request *reques
                             extent.offset % 4096 != 0 || (want >= WANT_PAGES && extent.offset % page != 0)))
         status = error_set(MR_CORRUPT, "malformed extent of %" PRIu64 " bytes at %" PRIu64, extent.size, extent.offset);
     if (status == MR_OK) {
-        store_client_leased(store, request, extent);
+        add_leased(store, request, extent);
         return;
     }
     store->failed[want] = status;

@@ -61,7 +61,7 @@ static void objects_of_every_size_go_from_one_to_another(void **state) {
     store_fixture_close(w);
 }
 
-static void what_nobody_was_shown_is_freed_by_its_maker(void **state) {
+static void an_unshared_object_is_freed_by_its_maker(void **state) {
     store_fixture_open(w, 32 * MB, NULL);
     store_fixture_join(w, 0);
     for (unsigned i = 0; i < (SANITIZED ? 600 : 3000);
@@ -163,7 +163,7 @@ static void a_process_gets_the_stretch_that_it_had(void **state) {
 }
 
 /* What the store server itself holds needs no process, and is counted as often as it was kept. */
-static void the_store_server_keeps_what_nobody_holds(void **state) {
+static void the_store_server_can_hold_an_object_itself(void **state) {
     store_fixture_open(w, 64 * MB, NULL);
     store_fixture_join(w, 0);
     store_client_object *made, *taken;
@@ -280,7 +280,7 @@ static void tables_grow(void **state) {
 
 /* ---- When memory is short. */
 
-static void nobody_hoards_what_another_needs(void **state) {
+static void unused_memory_is_returned_when_another_needs_it(void **state) {
     store_fixture_open(w, 40 * MB, NULL);
     store_fixture_join(w, 0);
     store_fixture_join(w, 1);
@@ -583,14 +583,14 @@ static void a_busy_life_with_deaths_leaves_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(objects_of_every_size_go_from_one_to_another),
-        cmocka_unit_test(what_nobody_was_shown_is_freed_by_its_maker),
+        cmocka_unit_test(an_unshared_object_is_freed_by_its_maker),
         cmocka_unit_test(an_object_outlives_its_maker_while_it_is_held),
         cmocka_unit_test(a_process_gets_the_stretch_that_it_had),
-        cmocka_unit_test(the_store_server_keeps_what_nobody_holds),
+        cmocka_unit_test(the_store_server_can_hold_an_object_itself),
         cmocka_unit_test(a_stale_ref_finds_nothing),
         cmocka_unit_test(a_deleted_object_is_lost_to_all),
         cmocka_unit_test(tables_grow),
-        cmocka_unit_test(nobody_hoards_what_another_needs),
+        cmocka_unit_test(unused_memory_is_returned_when_another_needs_it),
         cmocka_unit_test(the_least_used_objects_are_spilled_and_come_back),
         cmocka_unit_test(a_look_stops_a_spill),
         cmocka_unit_test(no_room_for_a_part_of_a_stretch),

@@ -46,11 +46,6 @@ void store_server_mark(store_server *server) {
 
 /* ---- Condemning. */
 
-static bool can_be_condemned(object_header_state state) {
-    return state == OBJECT_HEADER_SEALED || state == OBJECT_HEADER_SPILLED || state == OBJECT_HEADER_DOOMED ||
-           state == OBJECT_HEADER_LOST;
-}
-
 /* True: something in this page is to be decided. */
 static bool condemn_page(store_server *server, page_book *page) {
     bool some = false;
@@ -58,7 +53,7 @@ static bool condemn_page(store_server *server, page_book *page) {
     for (uint32_t i = 0; i < OBJECT_HEADERS_PER_PAGE; i++) {
         object_header *header = page_slot(server, page, i);
         uint64_t word = object_header_read(header);
-        if (!can_be_condemned(object_word_state(word))) continue;
+        if (!object_word_holdable(word) || object_word_state(word) == OBJECT_HEADER_SPILLING) continue;
         bool held = bit_of(page->held, i);
         /* else it changed: next time */
         if (!held) held = !object_header_change(header, word, word | OBJECT_HEADER_CONDEMNED);

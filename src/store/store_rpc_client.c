@@ -50,18 +50,11 @@ static void on_answer(void *argument, rpc_call_id id, const rpc_call_result *res
 static mr_status ask(void *context, const store_client_request *request) {
     store_rpc_client *client = context;
     uint8_t *at;
-    MR_TRY(rpc_begin(client->rpc, client->link, STORE_SERVER_METHOD, sizeof(store_server_ask), &at));
-    store_server_ask message = {.ask = (uint32_t)request->ask,
-                                .kind = (uint32_t)request->kind,
-                                .size = request->size,
-                                .extent = request->extent,
-                                .ref = request->ref};
-    memcpy(at, &message, sizeof message);
-    question *question = xmalloc(sizeof *question);
-    question->client = client;
-    question->request = *request;
+    MR_TRY(rpc_begin(client->rpc, client->link, STORE_SERVER_METHOD, sizeof *request, &at));
+    memcpy(at, request, sizeof *request);
     client->open++;
-    rpc_commit(client->rpc, 0, client->link, sizeof message, NULL, on_answer, question);
+    rpc_commit(client->rpc, 0, client->link, sizeof *request, NULL, on_answer,
+               XNEW(question, .client = client, .request = *request));
     return MR_OK;
 }
 

@@ -24,9 +24,7 @@ struct store_rpc_server {
 };
 
 store_rpc_server *store_rpc_server_create(store_server *server, rpc *rpc) {
-    store_rpc_server *service = xcalloc(1, sizeof *service);
-    service->server = server;
-    service->rpc = rpc;
+    store_rpc_server *service = XNEW(store_rpc_server, .server = server, .rpc = rpc);
     list_init(&service->late);
     return service;
 }
@@ -51,9 +49,7 @@ static mr_status send(store_rpc_server *server, rpc_call_token token, const stor
 /* Sends it now, or when there is room. A process that is gone needs no answer. */
 static void answer_with(store_rpc_server *server, rpc_call_token token, const store_server_reply *reply) {
     if (send(server, token, reply, mr_last_error()) != MR_BUSY) return;
-    answer *late = xcalloc(1, sizeof *late);
-    late->token = token;
-    late->reply = *reply;
+    answer *late = XNEW(answer, .token = token, .reply = *reply);
     memcpy(late->text, mr_last_error(), strnlen(mr_last_error(), sizeof late->text - 1));
     list_push_back(&server->late, &late->place);
 }
@@ -76,15 +72,13 @@ static void restored(void *argument, mr_status status) {
 
 static void restore(store_rpc_server *server, uint64_t process, rpc_call_token token, const object_ref *ref,
                     int64_t now_us) {
-    answer *waits = xcalloc(1, sizeof *waits);
-    waits->server = server;
-    waits->token = token;
-    store_server_restore(server->server, process, ref, now_us, restored, waits);
+    store_server_restore(server->server, process, ref, now_us, restored,
+                         XNEW(answer, .server = server, .token = token));
 }
 
 void store_rpc_server_request(store_rpc_server *server, uint64_t process, const rpc_call_request *request,
                               int64_t now_us) {
-    store_server_ask ask;
+    store_client_request ask;
     store_server_reply reply = {0};
     mr_status status;
     if (request->payload.size != sizeof ask) {
@@ -93,8 +87,8 @@ void store_rpc_server_request(store_rpc_server *server, uint64_t process, const 
         memcpy(&ask, request->payload.data, sizeof ask);
         switch (ask.ask) {
         case STORE_CLIENT_LEASE:
-            status = store_server_lease(server->server, process, (lease_kind)ask.kind, ask.size, now_us, &reply.extent,
-                                        &reply.retry_us);
+            status =
+                store_server_lease(server->server, process, ask.kind, ask.size, now_us, &reply.extent, &reply.retry_us);
             break;
         case STORE_CLIENT_COLLECT:
             store_server_collect(server->server);
@@ -102,7 +96,7 @@ void store_rpc_server_request(store_rpc_server *server, uint64_t process, const 
             break;
         case STORE_CLIENT_GIVE_BACK: status = store_server_give_back(server->server, process, ask.extent); break;
         case STORE_CLIENT_RESTORE: restore(server, process, request->token, &ask.ref, now_us); return;
-        default: status = error_set(MR_INVALID, "malformed store request: unknown kind %u", ask.ask); break;
+        default: status = error_set(MR_INVALID, "malformed store request: unknown kind %u", (unsigned)ask.ask); break;
         }
     }
     reply.status = (uint32_t)status;

@@ -49,16 +49,10 @@ stretch_book *store_server_home(const store_server *server, const page_book *pag
 
 stretch_book *store_server_stretch_add(store_server *server, process_book *owner, extent extent, lease_kind kind) {
     MR_ASSERT(extent.size > 0 && map_get(&server->stretches, extent.offset) == NULL && kind >= LEASE_STRETCH);
-    stretch_book *stretch = xcalloc(1, sizeof *stretch);
-    *stretch = (stretch_book){.extent = extent, .kind = kind, .owner = owner};
+    stretch_book *stretch = XNEW(stretch_book, .extent = extent, .kind = kind, .owner = owner);
     list_push_back(owner != NULL ? &owner->stretches : &server->orphans, &stretch->place);
     map_put(&server->stretches, extent.offset, stretch);
     return stretch;
-}
-
-static void know(process_book *process, extent extent) {
-    process->known[process->known_next] = extent;
-    process->known_next = (process->known_next + 1) % KNOWN_MAX;
 }
 
 /* The youngest free stretch that the process had before. */
@@ -76,7 +70,8 @@ static bool known_again(store_server *server, process_book *process, uint64_t si
 
 void store_server_stretch_free(store_server *server, stretch_book *stretch) {
     MR_ASSERT(map_get(&server->stretches, stretch->extent.offset) == stretch);
-    if (stretch->owner != NULL && stretch->kind == LEASE_OWN) know(stretch->owner, stretch->extent);
+    if (stretch->owner != NULL && stretch->kind == LEASE_OWN)
+        stretch->owner->known[stretch->owner->known_next++ % KNOWN_MAX] = stretch->extent;
     map_remove(&server->stretches, stretch->extent.offset);
     list_remove(&stretch->place);
     server->ops->extent_free(server->context, stretch->extent);
@@ -101,8 +96,7 @@ void store_server_take_memory(store_server *server, page_book *page, uint32_t in
 
 static process_book *process_add(store_server *server, uint64_t id, extent lease_page) {
     MR_ASSERT(map_get(&server->by_id, id) == NULL && lease_page.size >= PROCESS_PAGE_BYTES);
-    process_book *process = xcalloc(1, sizeof *process);
-    *process = (process_book){.id = id, .lease_page = lease_page, .starving_since_us = CLOCK_NEVER_US};
+    process_book *process = XNEW(process_book, .id = id, .lease_page = lease_page, .starving_since_us = CLOCK_NEVER_US);
     list_init(&process->chunks);
     list_init(&process->stretches);
     list_init(&process->pages);
@@ -112,18 +106,14 @@ static process_book *process_add(store_server *server, uint64_t id, extent lease
 }
 
 static void chunk_add(process_book *process, extent extent) {
-    chunk_book *chunk = xcalloc(1, sizeof *chunk);
-    chunk->extent = extent;
+    chunk_book *chunk = XNEW(chunk_book, .extent = extent);
     list_push_back(&process->chunks, &chunk->place);
 }
 
 static void page_add(store_server *server, process_book *owner, extent extent) {
     MR_ASSERT(extent.size >= OBJECT_HEADER_PAGE_BYTES && extent.offset % 4096 == 0);
-    page_book *page = xcalloc(1, sizeof *page);
-    page->extent = extent;
-    page->owner = owner;
+    page_book *page = XNEW(page_book, .extent = extent, .owner = owner);
     list_push_back(&server->pages, &page->place);
-    list_init(&page->own);
     list_push_back(&owner->pages, &page->own);
     for (uint64_t i = 0; i < PAGE_KEYS; i++) map_put(&server->by_page, extent.offset / 4096 + i, page);
 }
@@ -142,13 +132,9 @@ static bool page_again(store_server *server, process_book *owner, extent *out) {
 }
 
 static mr_status lease_size(const store_server *server, lease_kind kind, uint64_t *size) {
-    switch (kind) {
-    case LEASE_PAGE: *size = PROCESS_PAGE_BYTES; return MR_OK;
-    case LEASE_HOLDS: *size = HOLDS_CHUNK_BYTES; return MR_OK;
-    case LEASE_SLOTS: *size = OBJECT_HEADER_PAGE_BYTES; return MR_OK;
-    default: break;
-    }
+    static const uint64_t fixed[LEASE_KINDS] = {PROCESS_PAGE_BYTES, HOLDS_CHUNK_BYTES, OBJECT_HEADER_PAGE_BYTES};
     uint64_t most = server->arena->size - ARENA_EXTENTS_OFFSET;
+    if (fixed[kind] != 0) return *size = fixed[kind], MR_OK;
     if (*size == 0) return error_set(MR_INVALID, "an extent of 0 bytes: the minimum is 1");
     if (*size > most)
         return error_set(MR_TOO_LARGE, "%" PRIu64 " bytes can never fit: all the shared memory is %" PRIu64, *size,
@@ -242,7 +228,11 @@ static void inherit(store_server *server, process_book *process) {
     }
 }
 
-static void process_free(store_server *server, process_book *process) {
+static void leave(store_server *server, process_book *process) {
+    server->released_seen -= atomic_load(&page_of(server, process)->released);
+    server->released = true;
+    inherit(server, process);
+    MR_ASSERT(list_empty(&process->pages) && list_empty(&process->stretches));
     for (list *item; (item = list_pop_front(&process->chunks)) != NULL;) {
         chunk_book *chunk = container_of(item, chunk_book, place);
         server->ops->extent_free(server->context, chunk->extent);
@@ -252,14 +242,6 @@ static void process_free(store_server *server, process_book *process) {
     map_remove(&server->by_id, process->id);
     list_remove(&process->place);
     free(process);
-}
-
-static void leave(store_server *server, process_book *process) {
-    server->released_seen -= atomic_load(&page_of(server, process)->released);
-    server->released = true;
-    inherit(server, process);
-    MR_ASSERT(list_empty(&process->pages) && list_empty(&process->stretches));
-    process_free(server, process);
 }
 
 void store_server_leave(store_server *server, uint64_t id) {
@@ -275,17 +257,13 @@ store_server *store_server_open(const arena *arena, const store_server_ops *ops,
                                 const store_server_options *options) {
     MR_ASSERT(ops->extent_alloc != NULL && ops->extent_free != NULL);
     MR_ASSERT((ops->save == NULL) == (ops->load == NULL) && (ops->save == NULL) == (ops->forget == NULL));
-    store_server *server = xcalloc(1, sizeof *server);
-    server->arena = arena;
-    server->ops = ops;
-    server->context = context;
+    store_server *server = XNEW(store_server, .arena = arena, .ops = ops, .context = context, .next_ticket = 1);
     if (options != NULL) server->options = *options;
     if (server->options.patience_us == 0) server->options.patience_us = STORE_SERVER_PATIENCE_US;
     list_init(&server->processes);
     list_init(&server->pages);
     list_init(&server->orphans);
     list_init(&server->moves);
-    server->next_ticket = 1;
     return server;
 }
 

@@ -30,17 +30,28 @@ void store_server_file_forget(store_server *server, uint64_t slot) {
 
 static move_book *move_add(store_server *server, page_book *page, uint32_t index, uint64_t sequence, uint64_t size) {
     MR_ASSERT(page != NULL && index < OBJECT_HEADERS_PER_PAGE && size > 0);
-    move_book *move = xcalloc(1, sizeof *move);
-    *move =
-        (move_book){.ticket = server->next_ticket++, .sequence = sequence, .page = page, .index = index, .size = size};
+    move_book *move = XNEW(move_book, .ticket = server->next_ticket++, .sequence = sequence, .page = page,
+                           .index = index, .size = size);
     list_init(&move->waiters);
     list_push_back(&server->moves, &move->place);
     return move;
 }
 
-static void move_free(move_book *move) {
+static void move_end(move_book *move, mr_status status) {
     list_remove(&move->place);
+    for (list *item; (item = list_pop_front(&move->waiters)) != NULL;) {
+        waiter_book *waiter = container_of(item, waiter_book, place);
+        waiter->done(waiter->argument, status);
+        free(waiter);
+    }
     free(move);
+}
+
+/* Changes the state of its object, unless the object is no longer the same, or in another state. */
+static bool change_state(const store_server *server, const move_book *move, object_header_state from,
+                         object_header_state to) {
+    return object_header_change(page_slot(server, move->page, move->index), object_header_word(move->sequence, from),
+                                object_header_word(move->sequence, to));
 }
 
 /* ---- Out. */
@@ -65,9 +76,7 @@ static bool may_spill(const store_server *server, const page_book *page, uint32_
     if (bit_of(page->pinned, index) && !MUTATED("no-pin-check")) return false;
     uint64_t size = atomic_load(&header->size);
     if (size < SPILL_BYTES_MIN || store_server_home(server, page, index) == NULL) return false;
-    out->index = index;
-    out->used_us = atomic_load(&header->used_us);
-    out->size = size;
+    *out = (candidate){.index = index, .used_us = atomic_load(&header->used_us), .size = size};
     return true;
 }
 
@@ -87,31 +96,21 @@ static size_t find_candidates(store_server *server, candidate **out) {
     return count;
 }
 
-static void put_back(store_server *server, const move_book *move) {
-    object_header *header = page_slot(server, move->page, move->index);
-    (void)object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLING),
-                               object_header_word(move->sequence, OBJECT_HEADER_SEALED));
-}
-
 /* Checks once more that it has no view, and sends it off. */
 static void send_off(store_server *server, move_book *move, int64_t now_us) {
     MR_ASSERT(move->into == NULL && !move->sent);
     object_header *header = page_slot(server, move->page, move->index);
     stretch_book *home = store_server_home(server, move->page, move->index);
     bool viewed = bit_of(move->page->pinned, move->index) && !MUTATED("no-pin-check");
-    if (viewed || home == NULL || atomic_load(&header->size) != move->size) {
-        put_back(server, move);
-        move_free(move);
-        return;
+    if (!viewed && home != NULL && atomic_load(&header->size) == move->size) {
+        const void *data = arena_at(server->arena, atomic_load(&header->offset));
+        move->sent = server->ops->save(server->context, move->ticket, data, move->size) == MR_OK;
+        if (move->sent) return;
+        log_warn("cannot spill an object of %" PRIu64 " bytes: %s", move->size, mr_last_error());
+        server->disk_at_us = now_us + STORE_SERVER_DISK_RETRY_US;
     }
-    const void *data = arena_at(server->arena, atomic_load(&header->offset));
-    mr_status status = server->ops->save(server->context, move->ticket, data, move->size);
-    move->sent = status == MR_OK;
-    if (move->sent) return;
-    log_warn("cannot spill an object of %" PRIu64 " bytes: %s", move->size, mr_last_error());
-    server->disk_at_us = now_us + STORE_SERVER_DISK_RETRY_US;
-    put_back(server, move);
-    move_free(move);
+    (void)change_state(server, move, OBJECT_HEADER_SPILLING, OBJECT_HEADER_SEALED);
+    move_end(move, MR_OK);
 }
 
 static uint64_t spill_left(const store_server *server) {
@@ -170,27 +169,24 @@ static void note_disk_failure(store_server *server, uint64_t size) {
 }
 
 static void saved(store_server *server, move_book *move, mr_status status, int64_t now_us) {
-    object_header *header = page_slot(server, move->page, move->index);
     server->released = true; /* it may have been let go meanwhile */
     if (status != MR_OK) {
         note_disk_failure(server, move->size);
         server->disk_at_us = now_us + STORE_SERVER_DISK_RETRY_US;
-        put_back(server, move);
+        (void)change_state(server, move, OBJECT_HEADER_SPILLING, OBJECT_HEADER_SEALED);
         return;
     }
     server->disk_failure[0] = '\0';
-    if (!object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLING),
-                              object_header_word(move->sequence, OBJECT_HEADER_SPILLED))) {
+    if (!change_state(server, move, OBJECT_HEADER_SPILLING, OBJECT_HEADER_SPILLED)) {
         server->ops->forget(server->context, move->ticket); /* a process wants it after all, or it is gone */
         server->stats.voided++;
         return;
     }
     MR_ASSERT(map_get(&server->files, slot_offset(move->page, move->index)) == NULL && move->into == NULL);
-    file_book *file = xcalloc(1, sizeof *file);
-    *file = (file_book){move->ticket, move->size};
+    file_book *file = XNEW(file_book, .file = move->ticket, .size = move->size);
     map_put(&server->files, slot_offset(move->page, move->index), file);
     store_server_take_memory(server, move->page, move->index);
-    atomic_fetch_add(&header->moves, 1);
+    atomic_fetch_add(&page_slot(server, move->page, move->index)->moves, 1);
     server->stats.spilled++;
     server->stats.spilled_bytes += move->size;
     if (move->page->owner != NULL) move->page->owner->moved = true;
@@ -200,10 +196,7 @@ static void saved(store_server *server, move_book *move, mr_status status, int64
 /* ---- Back. */
 
 static void lose(store_server *server, const move_book *move) {
-    object_header *header = page_slot(server, move->page, move->index);
-    if (!object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLED),
-                              object_header_word(move->sequence, OBJECT_HEADER_LOST)))
-        return;
+    if (!change_state(server, move, OBJECT_HEADER_SPILLED, OBJECT_HEADER_LOST)) return;
     store_server_file_forget(server, slot_offset(move->page, move->index));
     server->stats.lost++;
 }
@@ -223,8 +216,7 @@ static mr_status loaded(store_server *server, move_book *move, mr_status status)
     }
     atomic_store(&header->offset, move->into->extent.offset);
     atomic_store(&header->size, move->size);
-    if (!object_header_change(header, object_header_word(move->sequence, OBJECT_HEADER_SPILLED),
-                              object_header_word(move->sequence, OBJECT_HEADER_SEALED))) {
+    if (!change_state(server, move, OBJECT_HEADER_SPILLED, OBJECT_HEADER_SEALED)) {
         store_server_stretch_free(server, move->into);
         return MR_NOT_FOUND; /* deleted this moment */
     }
@@ -237,9 +229,7 @@ static mr_status loaded(store_server *server, move_book *move, mr_status status)
 }
 
 static void wait_for(move_book *move, store_server_done_fn *done, void *argument) {
-    waiter_book *waiter = xcalloc(1, sizeof *waiter);
-    waiter->done = done;
-    waiter->argument = argument;
+    waiter_book *waiter = XNEW(waiter_book, .done = done, .argument = argument);
     list_push_back(&move->waiters, &waiter->place);
 }
 
@@ -271,7 +261,7 @@ static mr_status fetch(store_server *server, process_book *asker, page_book *pag
                                          arena_at(server->arena, extent.offset), move->size);
     if (status != MR_OK) {
         store_server_stretch_free(server, move->into);
-        move_free(move);
+        move_end(move, status);
         return status;
     }
     *out = move;
@@ -299,16 +289,6 @@ void store_server_restore(store_server *server, uint64_t process, const object_r
         done(argument, status);
     else
         wait_for(move, done, argument);
-}
-
-static void move_end(move_book *move, mr_status status) {
-    list_remove(&move->place);
-    for (list *item; (item = list_pop_front(&move->waiters)) != NULL;) {
-        waiter_book *waiter = container_of(item, waiter_book, place);
-        waiter->done(waiter->argument, status);
-        free(waiter);
-    }
-    free(move);
 }
 
 void store_server_moves_end(store_server *server) {

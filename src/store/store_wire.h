@@ -1,16 +1,10 @@
 /* store_wire.h — RPC structs between store clients and the store server (net/rpc/rpc.h). Same machine, same release:
- * plain structures. Only store_rpc_client.c and store_rpc_server.c include this. */
+ * plain structures; the payload of a request is a store_client_request. Only store_rpc_client.c and store_rpc_server.c
+ * include this. */
 #pragma once
 #include "store/store_client.h"
 
-typedef struct store_server_ask { /* a request's payload */
-    uint32_t ask;                 /* store_client_ask */
-    uint32_t kind;                /* lease_kind */
-    uint64_t size;
-    extent extent;
-    object_ref ref;
-} store_server_ask;
-_Static_assert(sizeof(store_server_ask) == 64, "no holes");
+_Static_assert(sizeof(store_client_request) == 64, "no holes");
 
 typedef struct store_server_reply { /* an answer's payload; a text follows unless status is MR_OK */
     uint32_t status, unused;

@@ -1,3 +1,13 @@
+/* aggregate.c — see aggregate.h.
+ *
+ * The pieces of all tensors are numbered in order: first_piece[i] is the first one of tensor i. Members of the thread
+ * pool draw numbers from one atomic counter until none is left, so a fast member does more pieces. Each member has a
+ * slice, which is scratch memory for one stretch; a stretch is folded into the slice and copied from there to all
+ * outputs. Results larger than STREAM_BYTES are written past the caches, except to an output that was just read.
+ *
+ * Memory   slices and first_piece are one block, allocated before anything is written. Each part of it begins on a
+ *          cache line.
+ * Threads  members share only the counters; two pieces never overlap. */
 #include "train/aggregate.h"
 
 #include <stdatomic.h>
@@ -6,6 +16,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/binary_search.h"
 #include "base/failpoint.h"
 #include "base/simd.h"
 #include "train/half_kernels.h"
@@ -15,7 +26,7 @@ enum {
     STREAM_BYTES = 4 * 1024 * 1024 /* a result that is larger would only push other things out of the caches */
 };
 
-/* What one member works on: room for a stretch. */
+/* Scratch memory of one member, for a stretch. */
 typedef struct slice {
     const void **rows; /* of the stretch, one for each worker */
     void *folded;      /* the result */
@@ -26,7 +37,7 @@ typedef struct slice {
 typedef struct job {
     const reduction *reduction;
     const aggregate_tensor *tensors;
-    const size_t *first_piece; /* of each tensor, and behind the last one the number of all */
+    uint64_t *first_piece; /* owned: of each tensor, and behind the last one the number of all */
     size_t count;
     bool streams; /* the results go past the caches */
     slice *slices;
@@ -46,15 +57,8 @@ static size_t pieces_of(const aggregate_tensor *tensor) { return (tensor->count 
 
 /* The tensor that the piece belongs to: the last one whose first piece is not behind it. Empty ones have none. */
 static size_t tensor_of(const job *job, size_t piece) {
-    size_t low = 0, high = job->count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (job->first_piece[middle] <= piece)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    uint64_t next = piece + 1;
+    return binary_search_first(&next, job->first_piece, job->count, sizeof next, binary_search_u64) - 1;
 }
 
 static void fold_reals(const reduction *reduction, const aggregate_tensor *tensor, size_t from, size_t count,
@@ -137,49 +141,36 @@ static void do_pieces(void *argument) {
     if (job->streams) simd_stream_end();
 }
 
-/* All that the members and the pieces' numbers need, in one block. */
-typedef struct block {
-    char *memory;
-    size_t used;
-} block;
+static size_t whole_lines(size_t size) { return (size + 63) & ~(size_t)63; }
 
-static void *cut(block *block, size_t size) {
-    void *part = block->memory == NULL ? NULL : block->memory + block->used;
-    block->used += (size + 63) & ~(size_t)63;
-    return part;
-}
-
-/* Twice: without memory it only counts how much it takes. */
-static void lay_out(block *block, job *job, size_t **first_piece, size_t members) {
-    size_t workers = job->reduction->workers, step = reduction_step(job->reduction);
-    *first_piece = cut(block, (job->count + 1) * sizeof **first_piece);
-    job->slices = cut(block, members * sizeof *job->slices);
-    for (size_t i = 0; i < members; i++) {
-        slice slice = {.rows = cut(block, workers * sizeof *slice.rows),
-                       .folded = cut(block, step * sizeof(double)),
-                       .scratch = cut(block, reduction_scratch(job->reduction) * sizeof(double)),
-                       .wide = cut(block, (workers + 2) * step * sizeof *slice.wide)};
-        if (block->memory != NULL) job->slices[i] = slice;
-    }
+/* Allocates the block that first_piece begins. */
+static mr_status open_block(job *job, size_t members) {
+    size_t step = reduction_step(job->reduction), workers = job->reduction->workers;
+    size_t rows = whole_lines(workers * sizeof(void *)), folded = whole_lines(step * sizeof(double));
+    size_t scratch = whole_lines(reduction_scratch(job->reduction) * sizeof(double));
+    size_t each = rows + folded + scratch + whole_lines((workers + 2) * step * sizeof(float));
+    size_t numbers = whole_lines((job->count + 1) * sizeof *job->first_piece);
+    size_t slices = whole_lines(members * sizeof *job->slices);
+    MR_TRY(alloc_try_aligned(64, numbers + slices + members * each, &job->first_piece));
+    job->slices = (void *)((char *)job->first_piece + numbers);
+    char *at = (char *)job->slices + slices;
+    for (size_t i = 0; i < members; i++, at += each)
+        job->slices[i] = (slice){(void *)at, at + rows, at + rows + folded, (void *)(at + rows + folded + scratch)};
+    return MR_OK;
 }
 
 mr_status aggregate(const reduction *reduction, const aggregate_tensor *tensors, size_t count, thread_pool *pool) {
     job job = {.reduction = reduction, .tensors = tensors, .count = count};
-    block block = {0};
-    size_t *first_piece, pieces = 0, bytes = 0;
-    lay_out(&block, &job, &first_piece, thread_pool_size(pool));
-    MR_TRY(alloc_try_aligned(64, block.used, (void **)&block.memory));
-    block.used = 0;
-    lay_out(&block, &job, &first_piece, thread_pool_size(pool));
+    size_t pieces = 0, bytes = 0;
+    MR_TRY(open_block(&job, thread_pool_size(pool)));
     for (size_t i = 0; i < count; i++) {
-        first_piece[i] = pieces;
+        job.first_piece[i] = pieces;
         pieces += pieces_of(&tensors[i]);
         bytes += tensors[i].count * mr_dtype_size(tensors[i].dtype);
     }
-    first_piece[count] = pieces;
-    job.first_piece = first_piece;
+    job.first_piece[count] = pieces;
     job.streams = bytes >= STREAM_BYTES;
     thread_pool_run(pieces > 1 ? pool : NULL, do_pieces, &job);
-    free(block.memory);
+    free(job.first_piece);
     return MR_OK;
 }

@@ -128,11 +128,9 @@ static mr_status plan_open(plan *plan, size_t workers, size_t count) {
     size_t tensors = count * sizeof *plan->tensors, shares = workers * sizeof *plan->shares, rows;
     if (__builtin_mul_overflow(workers * sizeof *plan->rows, count, &rows) || rows > SIZE_MAX / 4)
         return error_set(MR_NOMEM, "out of memory for %zu tensors of %zu workers", count, workers);
-    char *memory;
-    MR_TRY(alloc_try(tensors + shares + rows, (void **)&memory));
-    plan->tensors = (void *)memory;
-    plan->shares = (void *)(memory + tensors);
-    plan->rows = (void *)(memory + tensors + shares);
+    MR_TRY(alloc_try(tensors + shares + rows, &plan->tensors));
+    plan->shares = (void *)(plan->tensors + count);
+    plan->rows = (void *)(plan->shares + workers);
     return MR_OK;
 }
 

@@ -55,7 +55,7 @@ static void every_strategy_does_what_it_is_called(void **state) {
     gives(&MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 0.5), before, 2, 55);
 }
 
-static void what_is_no_strategy_is_refused(void **state) {
+static void unknown_strategies_are_refused(void **state) {
     refuses(&MR_OPTIONS(mr_sync_strategy, .name = "mediam"),
             "unknown strategy 'mediam'; expected one of average, weighted");
     refuses(&MR_OPTIONS(mr_sync_strategy, .name = "momentum", .momentum = 1), "momentum is 1");
@@ -109,7 +109,7 @@ static void tensors_that_are_none_are_named(void **state) {
     differs(other, "unknown[2], but has 8 bytes");
 }
 
-static void nothing_and_nobody(void **state) {
+static void empty_models_and_no_workers(void **state) {
     mr_tensor empty = vector(NULL, 0);
     const mr_tensor *models[] = {&empty, &empty};
     void *out[] = {NULL};
@@ -172,10 +172,10 @@ static void without_memory_nothing_is_written(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_strategy_does_what_it_is_called),
-        cmocka_unit_test(what_is_no_strategy_is_refused),
+        cmocka_unit_test(unknown_strategies_are_refused),
         cmocka_unit_test(tensors_that_differ_are_named),
         cmocka_unit_test(tensors_that_are_none_are_named),
-        cmocka_unit_test(nothing_and_nobody),
+        cmocka_unit_test(empty_models_and_no_workers),
         cmocka_unit_test(one_worker_is_itself),
         cmocka_unit_test(a_large_model_in_place),
         cmocka_unit_test(without_memory_nothing_is_written),

@@ -95,7 +95,7 @@ static void nan_is_not_hidden(void **state) {
     CHECK("{\"loss\":null}", MAP(mr_str("loss"), mr_float(1)), MAP(mr_str("loss"), mr_float(NAN)));
 }
 
-static void what_is_no_map_is_refused(void **state) {
+static void a_result_that_is_no_map_is_refused(void **state) {
     CHECK(NULL, MAP(mr_str("a"), mr_int(1)), mr_float(0.5));
     assert_non_null(strstr(mr_last_error(), "worker 1"));
 }
@@ -108,7 +108,7 @@ int main(void) {
         cmocka_unit_test(maps_are_averaged_inside),
         cmocka_unit_test(a_tensor_of_one_item_is_a_number),
         cmocka_unit_test(nan_is_not_hidden),
-        cmocka_unit_test(what_is_no_map_is_refused),
+        cmocka_unit_test(a_result_that_is_no_map_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

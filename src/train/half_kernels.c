@@ -101,99 +101,78 @@ static void average_bf16(const uint16_t *const *rows, const mean *mean, uint16_t
 #include <immintrin.h>
 #include <sys/platform/x86.h>
 
-#define WITH_F16C __attribute__((target("avx2,f16c")))
+#define WITH_FP16 __attribute__((target("avx2,f16c")))
 
-static bool has_f16c(void) { return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(F16C); }
+typedef __m256 lanes;
 
-enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
+static bool has_fp16(void) { return CPU_FEATURE_ACTIVE(AVX2) && CPU_FEATURE_ACTIVE(F16C); }
 
-WITH_F16C static inline __m256 load_f16c(const uint16_t *from) {
+WITH_FP16 static inline lanes load_fp16(const uint16_t *from) {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)from));
 }
-
-WITH_F16C static inline void store_f16c(uint16_t *to, __m256 wide) {
-    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(wide, NEAREST));
-}
-
-WITH_F16C static size_t widen_f16c(const uint16_t *from, float *to, size_t count) {
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) _mm256_storeu_ps(to + i, load_f16c(from + i));
-    return i;
-}
-
-WITH_F16C static size_t narrow_f16c(const float *from, uint16_t *to, size_t count) {
-    size_t i = 0;
-    for (; i + 8 <= count; i += 8) store_f16c(to + i, _mm256_loadu_ps(from + i));
-    return i;
-}
-
-WITH_F16C static size_t average_f16c(const uint16_t *const *rows, const mean *mean, uint16_t *out, size_t count) {
-    __m256 whole = _mm256_set1_ps(mean->whole), part = _mm256_set1_ps(mean->part);
-    size_t i = 0;
-    for (; i + 16 <= count; i += 16) {
-        __m256 a = load_f16c(rows[0] + i), b = load_f16c(rows[0] + i + 8);
-        for (size_t w = 1; w < mean->workers; w++) {
-            a = _mm256_add_ps(a, load_f16c(rows[w] + i));
-            b = _mm256_add_ps(b, load_f16c(rows[w] + i + 8));
-        }
-        store_f16c(out + i, mean->multiplies ? _mm256_mul_ps(a, part) : _mm256_div_ps(a, whole));
-        store_f16c(out + i + 8, mean->multiplies ? _mm256_mul_ps(b, part) : _mm256_div_ps(b, whole));
-    }
-    return i;
-}
-
-static size_t widen_fast(const uint16_t *from, float *to, size_t count) {
-    return has_f16c() ? widen_f16c(from, to, count) : 0;
-}
-static size_t narrow_fast(const float *from, uint16_t *to, size_t count) {
-    return has_f16c() ? narrow_f16c(from, to, count) : 0;
-}
-static size_t average_fast(const uint16_t *const *rows, const mean *mean, uint16_t *out, size_t count) {
-    return has_f16c() ? average_f16c(rows, mean, out, count) : 0;
+WITH_FP16 static inline void store_fp16(uint16_t *to, lanes wide) {
+    _mm_storeu_si128((__m128i *)to, _mm256_cvtps_ph(wide, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 
 #elif defined(__aarch64__)
 
 #include <arm_neon.h>
 
-static inline float32x4_t load_neon(const uint16_t *from) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from))); }
-static inline void store_neon(uint16_t *to, float32x4_t wide) {
-    vst1_u16(to, vreinterpret_u16_f16(vcvt_f16_f32(wide)));
-}
+#define WITH_FP16
 
-static size_t widen_fast(const uint16_t *from, float *to, size_t count) {
-    size_t i = 0;
-    for (; i + 4 <= count; i += 4) vst1q_f32(to + i, load_neon(from + i));
-    return i;
-}
+typedef float32x4_t lanes;
 
-static size_t narrow_fast(const float *from, uint16_t *to, size_t count) {
-    size_t i = 0;
-    for (; i + 4 <= count; i += 4) store_neon(to + i, vld1q_f32(from + i));
-    return i;
-}
+static bool has_fp16(void) { return true; }
 
-static size_t average_fast(const uint16_t *const *rows, const mean *mean, uint16_t *out, size_t count) {
+static inline lanes load_fp16(const uint16_t *from) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(from))); }
+static inline void store_fp16(uint16_t *to, lanes wide) { vst1_u16(to, vreinterpret_u16_f16(vcvt_f16_f32(wide))); }
+
+#else
+
+#define WITH_FP16
+
+typedef float lanes;
+
+static bool has_fp16(void) { return false; }
+
+static inline lanes load_fp16(const uint16_t *from) { return half_from_fp16(*from); }
+static inline void store_fp16(uint16_t *to, lanes wide) { *to = half_to_fp16(wide); }
+
+#endif
+
+enum { LANES = sizeof(lanes) / sizeof(float) };
+
+WITH_FP16 static size_t widen_fp16(const uint16_t *from, float *to, size_t count) {
     size_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        float32x4_t a = load_neon(rows[0] + i), b = load_neon(rows[0] + i + 4);
-        for (size_t w = 1; w < mean->workers; w++) {
-            a = vaddq_f32(a, load_neon(rows[w] + i));
-            b = vaddq_f32(b, load_neon(rows[w] + i + 4));
-        }
-        store_neon(out + i, mean->multiplies ? vmulq_n_f32(a, mean->part) : vdivq_f32(a, vdupq_n_f32(mean->whole)));
-        store_neon(out + i + 4, mean->multiplies ? vmulq_n_f32(b, mean->part) : vdivq_f32(b, vdupq_n_f32(mean->whole)));
+    for (; i + LANES <= count; i += LANES) {
+        lanes wide = load_fp16(from + i);
+        memcpy(to + i, &wide, sizeof wide);
     }
     return i;
 }
 
-#else
+WITH_FP16 static size_t narrow_fp16(const float *from, uint16_t *to, size_t count) {
+    size_t i = 0;
+    for (lanes wide; i + LANES <= count; i += LANES) {
+        memcpy(&wide, from + i, sizeof wide);
+        store_fp16(to + i, wide);
+    }
+    return i;
+}
 
-static size_t widen_fast(const uint16_t *from, float *to, size_t count) { return 0; }
-static size_t narrow_fast(const float *from, uint16_t *to, size_t count) { return 0; }
-static size_t average_fast(const uint16_t *const *rows, const mean *mean, uint16_t *out, size_t count) { return 0; }
-
-#endif
+WITH_FP16 static size_t average_fp16(const uint16_t *const *rows, const mean *mean, uint16_t *out, size_t count) {
+    size_t i = 0;
+    for (; i + 2 * LANES <= count; i += 2 * LANES) {
+        lanes a = load_fp16(rows[0] + i), b = load_fp16(rows[0] + i + LANES);
+        for (size_t w = 1; w < mean->workers; w++) {
+            a = a + load_fp16(rows[w] + i);
+            b = b + load_fp16(rows[w] + i + LANES);
+        }
+        store_fp16(out + i, mean->multiplies ? a * mean->part : a / mean->whole);
+        store_fp16(out + i + LANES, mean->multiplies ? b * mean->part : b / mean->whole);
+    }
+    return i;
+}
 
 SIMD_CLONES static void average_fp16_rest(const uint16_t *const *rows, const mean *mean, uint16_t *out, size_t from,
                                           size_t count) {
@@ -223,19 +202,19 @@ SIMD_CLONES static void narrow_rest(mr_dtype dtype, const float *from, uint16_t 
 }
 
 void half_widen(mr_dtype dtype, const uint16_t *from, float *to, size_t count) {
-    size_t done = dtype == MR_F16 ? widen_fast(from, to, count) : 0;
+    size_t done = dtype == MR_F16 && has_fp16() ? widen_fp16(from, to, count) : 0;
     widen_rest(dtype, from + done, to + done, count - done);
 }
 
 void half_narrow(mr_dtype dtype, const float *from, uint16_t *to, size_t count) {
-    size_t done = dtype == MR_F16 ? narrow_fast(from, to, count) : 0;
+    size_t done = dtype == MR_F16 && has_fp16() ? narrow_fp16(from, to, count) : 0;
     narrow_rest(dtype, from + done, to + done, count - done);
 }
 
 void half_average(mr_dtype dtype, const uint16_t *const *rows, size_t workers, uint16_t *out, size_t count) {
     mean mean = mean_of(workers);
     if (dtype == MR_F16)
-        average_fp16_rest(rows, &mean, out, average_fast(rows, &mean, out, count), count);
+        average_fp16_rest(rows, &mean, out, has_fp16() ? average_fp16(rows, &mean, out, count) : 0, count);
     else
         average_bf16(rows, &mean, out, count);
 }

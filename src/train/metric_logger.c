@@ -97,9 +97,8 @@ mr_status mr_metric_logger_open(const char *kind, const char *path, mr_metric_lo
         if (strcmp(kinds[i]->kind, kind) == 0) ops = kinds[i];
     if (ops == NULL)
         return error_set(MR_INVALID, "unknown kind of metric logger '%s'; expected csv, jsonl or tensorboard", kind);
-    void *memory;
-    MR_TRY(alloc_try(sizeof(mr_metric_logger), &memory));
-    mr_metric_logger *logger = memory;
+    mr_metric_logger *logger;
+    MR_TRY(alloc_try(sizeof *logger, &logger));
     *logger = (mr_metric_logger){.ops = ops, .fd = -1};
     buffer_init(&logger->record, METRIC_LOGGER_SIZE_MAX);
     mr_status status = ops->open(logger, path);

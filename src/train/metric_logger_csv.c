@@ -59,9 +59,7 @@ static mr_status put_value(buffer *out, const mr_value *value) {
 static mr_status find_column(table *table, const char *name, size_t *out) {
     for (size_t i = 0; i < table->column_count; i++)
         if (strcmp(table->columns[i], name) == 0) return *out = i, MR_OK;
-    void *memory = table->columns;
-    MR_TRY(alloc_try_resize(&memory, (table->column_count + 1) * sizeof *table->columns));
-    table->columns = memory;
+    MR_TRY(alloc_try_resize(&table->columns, (table->column_count + 1) * sizeof *table->columns));
     table->columns[table->column_count] = xstrdup(name);
     *out = table->column_count++;
     return MR_OK;
@@ -79,9 +77,7 @@ static mr_status add_cell(void *user, const char *name, const mr_value *value) {
     if (!has_column(value) || strcmp(name, "epoch") == 0) return MR_OK;
     MR_TRY(find_column(line->table, name, &column));
     if (column >= line->count) {
-        void *memory = line->cells;
-        MR_TRY(alloc_try_resize(&memory, (column + 1) * sizeof *line->cells));
-        line->cells = memory;
+        MR_TRY(alloc_try_resize(&line->cells, (column + 1) * sizeof *line->cells));
         while (line->count <= column) buffer_init(&line->cells[line->count++], METRIC_LOGGER_SIZE_MAX);
     }
     buffer_clear(&line->cells[column]); /* the last of two with one name */
@@ -110,10 +106,8 @@ static mr_status put_everything(mr_metric_logger *logger, const table *table) {
 }
 
 static mr_status keep_row(table *table, buffer *text, size_t cells) {
-    void *memory = table->rows;
     MR_TRY(buffer_append(text, "", 1)); /* its end */
-    MR_TRY(alloc_try_resize(&memory, (table->row_count + 1) * sizeof *table->rows));
-    table->rows = memory;
+    MR_TRY(alloc_try_resize(&table->rows, (table->row_count + 1) * sizeof *table->rows));
     table->rows[table->row_count++] = (row){xstrdup((char *)text->data), cells};
     return MR_OK;
 }

@@ -51,14 +51,9 @@ static mr_status put_bytes(buffer *out, unsigned field, const void *data, size_t
     return buffer_append(out, data, size);
 }
 
-static mr_status put_double(buffer *out, unsigned field, double number) {
-    MR_TRY(put_key(out, field, FIXED64));
-    return buffer_append(out, &number, sizeof number);
-}
-
-static mr_status put_float(buffer *out, unsigned field, float number) {
-    MR_TRY(put_key(out, field, FIXED32));
-    return buffer_append(out, &number, sizeof number);
+static mr_status put_fixed(buffer *out, unsigned field, const void *number, size_t size) {
+    MR_TRY(put_key(out, field, size == 8 ? FIXED64 : FIXED32));
+    return buffer_append(out, number, size);
 }
 
 /* ---- Records. */
@@ -79,8 +74,9 @@ static double now_s(void) { return (double)clock_wall_us(clock_real()) / 1e6; }
 /* Field 3 of the first event, field 5 of all others. */
 static mr_status write_event(mr_metric_logger *logger, int64_t step, unsigned field, const void *data, size_t size) {
     buffer event;
+    double now = now_s();
     buffer_init(&event, METRIC_LOGGER_SIZE_MAX);
-    mr_status status = put_double(&event, 1, now_s());
+    mr_status status = put_fixed(&event, 1, &now, sizeof now);
     if (status == MR_OK) status = put_key(&event, 2, VARINT);
     if (status == MR_OK) status = put_varint(&event, (uint64_t)step);
     if (status == MR_OK) status = put_bytes(&event, field, data, size);
@@ -93,9 +89,10 @@ static mr_status add_scalar(void *user, const char *name, const mr_value *value)
     buffer *summary = user, one;
     double number;
     if (!epoch_result_number(value, &number)) return MR_OK;
+    float scalar = (float)number;
     buffer_init(&one, METRIC_LOGGER_SIZE_MAX);
     mr_status status = put_bytes(&one, 1, name, strlen(name));
-    if (status == MR_OK) status = put_float(&one, 2, (float)number);
+    if (status == MR_OK) status = put_fixed(&one, 2, &scalar, sizeof scalar);
     if (status == MR_OK) status = put_bytes(summary, 1, one.data, one.size);
     buffer_fini(&one);
     return status;

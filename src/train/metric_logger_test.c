@@ -91,7 +91,7 @@ static void a_line_of_json_for_each_epoch(void **state) {
     end(&scene);
 }
 
-static void what_cannot_be_written_is_told(void **state) {
+static void write_errors_are_reported(void **state) {
     mr_metric_logger *logger;
     assert_int_equal(mr_metric_logger_open("xml", "/tmp/x", &logger), MR_INVALID);
     assert_int_equal(mr_metric_logger_open("csv", "/nonexistent/folder/log.csv", &logger), MR_IO);
@@ -109,7 +109,7 @@ int main(void) {
         cmocka_unit_test(a_new_field_widens_the_table),
         cmocka_unit_test(texts_are_quoted),
         cmocka_unit_test(a_line_of_json_for_each_epoch),
-        cmocka_unit_test(what_cannot_be_written_is_told),
+        cmocka_unit_test(write_errors_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

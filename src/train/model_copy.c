@@ -47,7 +47,7 @@ struct mr_model_copy {
 mr_status mr_model_copy_open(mr_context *mr, mr_model_copy **out) {
     MR_TRY(context_check(mr, out));
     mr_model_copy *model_copy;
-    MR_TRY(alloc_try(sizeof *model_copy, (void **)&model_copy));
+    MR_TRY(alloc_try(sizeof *model_copy, &model_copy));
     model_copy->mr = mr;
     *out = model_copy;
     return MR_OK;

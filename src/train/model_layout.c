@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/binary_search.h"
 #include "base/error.h"
 #include "net/value.h"
 #include "train/shared_model.h"
@@ -104,35 +105,28 @@ static mr_status write_down(slice *slice, const mr_arg *arg, mr_arg *out) {
     return MR_OK;
 }
 
-static int by_place(const void *a, const void *b) {
-    size_t one = ((const model_layout_stretch *)a)->from, two = ((const model_layout_stretch *)b)->from;
-    return (one > two) - (one < two);
-}
-
 /* Most models lie in the order of their tree. */
 static void put_in_order(model_layout_stretch *stretches, size_t count) {
     size_t i = 1;
     while (i < count && stretches[i - 1].from <= stretches[i].from) i++;
-    if (i < count) qsort(stretches, count, sizeof *stretches, by_place);
+    if (i < count) qsort(stretches, count, sizeof *stretches, binary_search_u64);
 }
 
 static mr_status draw(model_layout *layout, slice *slice, const mr_arg *weights) {
     amount sum = {0};
     MR_TRY(measure(weights, 0, &sum));
     if (sum.tensors == 0) return error_set(MR_INVALID, "no tensor in %zu shared values", sum.args + 1);
-    void *memory;
-    MR_TRY(alloc_try(sum.tensors * (sizeof(model_layout_stretch) + sizeof(void *)) + sum.args * sizeof(mr_arg) +
-                         sum.lengths * sizeof(int64_t),
-                     &memory));
-    struct model_layout made = {.stretches = memory, .count = sum.tensors, .memory = memory};
-    slice->stretches = memory;
+    size_t bytes = sum.tensors * (sizeof *slice->stretches + sizeof *slice->sources) + sum.args * sizeof *slice->args +
+                   sum.lengths * sizeof *slice->lengths;
+    MR_TRY(alloc_try(bytes, &slice->stretches));
+    struct model_layout made = {.stretches = slice->stretches, .count = sum.tensors};
     slice->sources = (void *)(slice->stretches + sum.tensors);
     slice->args = (void *)(slice->sources + sum.tensors);
     slice->lengths = (void *)(slice->args + sum.args);
     if (slice->base == NULL) made.sources = slice->sources;
     mr_status status = write_down(slice, weights, &made.weights);
     if (status != MR_OK) {
-        free(memory);
+        free(made.stretches);
         return status;
     }
     model_layout_fini(layout);
@@ -154,6 +148,6 @@ mr_status model_layout_pack(model_layout *layout, const mr_arg *weights, size_t 
 }
 
 void model_layout_fini(model_layout *layout) {
-    free(layout->memory);
+    free(layout->stretches);
     *layout = (struct model_layout){0};
 }

@@ -7,16 +7,15 @@
 #include "miniray/value.h"
 
 typedef struct model_layout_stretch { /* of the half */
-    size_t from, end;
+    uint64_t from, end;
 } model_layout_stretch;
 
 typedef struct model_layout { /* a zeroed one is empty */
     /* in memory of the model layout; keys and leaves that are no tensors are borrowed from the described value */
     mr_arg weights;
-    model_layout_stretch *stretches; /* by where they begin */
+    model_layout_stretch *stretches; /* by where they begin; owned: the begin of the block that has all of it */
     const void **sources;            /* of those that are to be copied; NULL: they are there */
     size_t count;                    /* tensors */
-    void *memory;                    /* owned */
 } model_layout;
 
 /* `half` bytes from `base` on are the model. MR_INVALID: some of it lies elsewhere, there is no tensor in it, or one

@@ -60,7 +60,7 @@ static void stretches_are_in_the_order_of_their_places(void **state) {
     model_layout_fini(&layout);
 }
 
-static void what_lies_elsewhere_is_not_lent(void **state) {
+static void tensors_outside_the_shared_model_are_refused(void **state) {
     const int64_t many[] = {1, 1, 1, 1, 1, 1, 1}, huge[] = {INT64_MAX, INT64_MAX}, negative[] = {-1};
     const mr_custom custom = {.format = MR_PICKLE};
     mr_value came = {0};
@@ -90,7 +90,7 @@ static void what_lies_elsewhere_is_not_lent(void **state) {
     model_layout_fini(&layout);
 }
 
-static void what_is_packed_gets_places_one_behind_the_other(void **state) {
+static void packed_tensors_lie_one_behind_the_other(void **state) {
     static const double elsewhere[3];
     const mr_arg items[] = {mr_vector(half, 20), mr_vector(NULL, 0), mr_tensor_of(MR_F64, elsewhere, 1, (int64_t[]){3}),
                             mr_vector(half, 20)};
@@ -126,8 +126,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tree_keeps_its_form),
         cmocka_unit_test(stretches_are_in_the_order_of_their_places),
-        cmocka_unit_test(what_lies_elsewhere_is_not_lent),
-        cmocka_unit_test(what_is_packed_gets_places_one_behind_the_other),
+        cmocka_unit_test(tensors_outside_the_shared_model_are_refused),
+        cmocka_unit_test(packed_tensors_lie_one_behind_the_other),
         cmocka_unit_test(a_tree_is_only_so_deep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,9 +58,7 @@ static void destroy(void *self) {
 
 static mr_status room_for_weights(model_server *server, size_t count) {
     if (count <= server->weight_count) return MR_OK;
-    void *weights = server->weights;
-    MR_TRY(alloc_try_resize(&weights, count * sizeof *server->weights));
-    server->weights = weights;
+    MR_TRY(alloc_try_resize(&server->weights, count * sizeof *server->weights));
     while (server->weight_count < count) server->weights[server->weight_count++] = NAN;
     return MR_OK;
 }
@@ -87,11 +85,11 @@ static mr_status read_strategy(mr_call *call, model_server *server) {
 }
 
 static mr_status create(mr_call *call) {
-    void *memory;
-    MR_TRY(alloc_try(sizeof(model_server), &memory));
-    mr_status status = read_strategy(call, memory);
-    if (status == MR_OK) return mr_set_self(call, memory, destroy);
-    destroy(memory);
+    model_server *server;
+    MR_TRY(alloc_try(sizeof *server, &server));
+    mr_status status = read_strategy(call, server);
+    if (status == MR_OK) return mr_set_self(call, server, destroy);
+    destroy(server);
     return status;
 }
 
@@ -131,9 +129,7 @@ typedef struct filling { /* what writes a result where it lies */
 
 /* Empty tensors have no place. */
 static mr_status spread(const weight_merge *merge, void *const *places, void ***out) {
-    void *memory;
-    MR_TRY(alloc_try((merge->count + 1) * sizeof *places, &memory));
-    *out = memory;
+    MR_TRY(alloc_try((merge->count + 1) * sizeof *places, out));
     for (size_t i = 0, at = 0; i < merge->count; i++)
         (*out)[i] = merge->lists[0].tensors[i].bytes == 0 ? NULL : places[at++];
     return MR_OK;
@@ -285,12 +281,14 @@ static mr_status note(mr_call *call) {
     mr_value value;
     int64_t flags;
     bool found;
+    char what[64];
     MR_TRY(mr_arg_int(call, 0, &flags));
     MR_TRY(is_fault(call, 1, false, &value, &found));
     if (found) sync_inputs_tell(&value, "no aggregation", server->last_error);
     for (size_t i = MODEL_SERVER_BEFORE_SET; i < mr_arg_count(call) && !found; i++) {
         MR_TRY(is_fault(call, i, (flags & MODEL_SERVER_SKIP_DEAD) != 0, &value, &found));
-        if (found) sync_inputs_tell_of(&value, "set_weights", i - MODEL_SERVER_BEFORE_SET, server->last_error);
+        snprintf(what, sizeof what, "set_weights of worker %zu", i - MODEL_SERVER_BEFORE_SET);
+        if (found) sync_inputs_tell(&value, what, server->last_error);
     }
     return MR_OK;
 }

@@ -54,14 +54,12 @@ mr_status mr_model_server_create(mr_context *mr, const mr_sync_strategy *strateg
 
 static mr_status model_sync_open(model_sync *sync) {
     size_t refs = 2 * sync->count + MODEL_SERVER_RETURNS(sync->count), args = sync->count + MODEL_SERVER_BEFORE_WEIGHTS;
-    void *memory;
-    MR_TRY(alloc_try(args * sizeof *sync->args + refs * sizeof *sync->gets, &memory));
-    sync->args = memory;
+    MR_TRY(alloc_try(args * sizeof *sync->args + refs * sizeof *sync->gets, &sync->args));
     sync->gets = (void *)(sync->args + args);
     sync->sets = sync->gets + sync->count;
     sync->results = sync->sets + sync->count;
     mr_status status = mr_batch_open(sync->mr, &sync->group);
-    if (status != MR_OK) free(memory);
+    if (status != MR_OK) free(sync->args);
     return status;
 }
 

@@ -7,24 +7,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "miniray/train.h"
 
 enum { PARTS_MAX = 8, PART_MAX = 64, BAR_MIN = 6, BAR_MAX = 24 };
 
 typedef struct parts {
     char text[PARTS_MAX][PART_MAX];
-    size_t columns[PARTS_MAX]; /* of each; they are of ASCII, so bytes and columns are the same */
     size_t count;
 } parts;
 
 __attribute__((format(printf, 2, 3))) static void add(parts *parts, const char *format, ...) {
     va_list arguments;
-    if (parts->count == PARTS_MAX) return;
+    MR_ASSERT(parts->count < PARTS_MAX);
     va_start(arguments, format);
-    vsnprintf(parts->text[parts->count], PART_MAX, format, arguments);
+    vsnprintf(parts->text[parts->count++], PART_MAX, format, arguments);
     va_end(arguments);
-    parts->columns[parts->count] = strlen(parts->text[parts->count]);
-    parts->count++;
 }
 
 static void add_scaled(parts *parts, double number, const char *unit) {
@@ -99,11 +97,12 @@ size_t mr_progress_line(const mr_progress *progress, size_t width, bool colour, 
     parts parts = {.count = 0};
     pen pen = {.out = out};
     make_parts(&parts, progress);
-    size_t used = parts.columns[0], count = 1;
+    size_t used = strlen(parts.text[0]), count = 1; /* texts are ASCII: bytes and columns are the same */
     out[0] = '\0';
-    while (count < parts.count && used + 2 + parts.columns[count] <= width) used += 2 + parts.columns[count++];
+    if (used > width) return 0;
+    for (; count < parts.count && used + 2 + strlen(parts.text[count]) <= width; count++)
+        used += 2 + strlen(parts.text[count]);
     size_t left = width > used + 1 ? width - used - 1 : 0, bar = left > BAR_MAX ? BAR_MAX : left;
-    if (parts.columns[0] > width) return 0;
     draw(&pen, parts.text[0]);
     if (bar >= BAR_MIN) draw_bar(&pen, share_done(progress), bar, colour);
     for (size_t i = 1; i < count; i++) {

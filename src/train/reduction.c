@@ -1,3 +1,5 @@
+/* reduction.c — see reduction.h. The kernels themselves are in reduction_real.inc, compiled once for float and once for
+ * double; this file has the sizes of a stretch. */
 #include "train/reduction.h"
 
 #include <string.h>

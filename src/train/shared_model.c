@@ -100,7 +100,7 @@ mr_status mr_shared_model_open(mr_context *mr, size_t bytes, mr_shared_model **o
     if (bytes == 0) return error_set(MR_INVALID, "a shared model of 0 bytes: the minimum is 1");
     if (bytes > SIZE_MAX / 8) return error_set(MR_TOO_LARGE, "a shared model of %zu bytes: the limit is 2^61", bytes);
     mr_shared_model *share;
-    MR_TRY(alloc_try(sizeof *share, (void **)&share));
+    MR_TRY(alloc_try(sizeof *share, &share));
     *share = (mr_shared_model){.half = rounded(bytes, SHARED_MODEL_PAGE)};
     mr_status status = open_region(share, mr);
     if (status != MR_OK) {
@@ -154,13 +154,12 @@ mr_status mr_shared_model_export(mr_shared_model *share, mr_arg weights, mr_arg 
 }
 
 mr_status mr_shared_model_return(mr_call *call, mr_shared_model *share, const mr_tensor *tensors, size_t count) {
-    void *memory;
-    MR_TRY(alloc_try((count + 1) * sizeof(mr_arg), &memory));
-    mr_arg *args = memory, loan;
+    mr_arg *args, loan;
+    MR_TRY(alloc_try((count + 1) * sizeof *args, &args));
     for (size_t i = 0; i < count; i++) args[i] = mr_tensor_arg(&tensors[i]);
     mr_arg weights = mr_list(args, count);
     mr_status status = mr_return(call, mr_shared_model_export(share, weights, &loan) == MR_OK ? loan : weights);
-    free(memory);
+    free(args);
     return status;
 }
 

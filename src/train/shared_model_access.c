@@ -8,8 +8,6 @@
 #include "base/error.h"
 #include "base/failpoint.h"
 
-bool model_access_is_one(const mr_value *value) { return shared_model_is_marked(value, SHARED_MODEL_LOAN_ITEMS); }
-
 static mr_status read_number(const mr_value *value, size_t index, int64_t least, int64_t most, int64_t *out) {
     mr_value item;
     MR_TRY(mr_value_item(value, index, &item));

@@ -24,7 +24,6 @@ typedef struct model_access {
     bool begun;
 } model_access;
 
-bool model_access_is_one(const mr_value *value);
 /* *tree: the weights, with stand-ins for tensors; borrowed from the value. MR_INVALID: the value is malformed.
  * MR_ACTOR_DIED: the worker is gone, and the memory with it. */
 MR_MUST mr_status model_access_open(mr_context *mr, const mr_value *value, model_access *out, mr_value *tree);

@@ -35,7 +35,7 @@ static void a_stand_in_becomes_its_tensor(void **state) {
     assert_true(one.dims == 0 && one.bytes == 4);
 }
 
-static void what_lies_elsewhere_is_refused(void **state) {
+static void tensors_outside_the_model_are_refused(void **state) {
     model_access access = exported(1);
     const mr_tensor wrong[] = {
         {.dtype = MR_F32, .dims = 1, .shape = {0}},                                  /* no stand-in */
@@ -54,7 +54,7 @@ static void what_lies_elsewhere_is_refused(void **state) {
     }
 }
 
-static void a_loan_is_written_by_one_at_a_time(void **state) {
+static void a_shared_model_has_one_writer_at_a_time(void **state) {
     model_access first = exported(3), second = first;
     assert_int_equal(model_access_begin(&first), MR_OK);
     assert_int_equal(model_access_begin(&second), MR_BUSY);
@@ -68,7 +68,7 @@ static void a_loan_is_written_by_one_at_a_time(void **state) {
     assert_int_equal(model_access_begin(&first), MR_BUSY); /* it was taken */
 }
 
-static void what_a_dead_process_was_writing_is_written_again(void **state) {
+static void a_write_of_a_dead_process_is_begun_again(void **state) {
     model_access access = exported(5);
     pid_t writer = fork();
     if (writer == 0) _exit(0);
@@ -88,7 +88,7 @@ static void what_a_dead_process_was_writing_is_written_again(void **state) {
     assert_int_equal(model_access_begin(&access), MR_BUSY); /* who lives goes on */
 }
 
-static void a_loan_that_was_given_to_another_is_not_written(void **state) {
+static void a_model_given_to_another_sync_is_not_written(void **state) {
     model_access before = exported(3), after = exported(4);
     assert_int_equal(model_access_begin(&before), MR_BUSY);
     assert_int_equal(model_access_begin(&after), MR_OK);
@@ -96,7 +96,7 @@ static void a_loan_that_was_given_to_another_is_not_written(void **state) {
     assert_true(atomic_load(&head.word) == shared_model_word(4, 0, SHARED_MODEL_IDLE));
 }
 
-static void what_lies_on_a_tray_is_read_and_given_back(void **state) {
+static void a_model_copy_is_read_and_given_back(void **state) {
     model_access access = exported(7), again;
     access.to = NULL;
     again = access;
@@ -120,11 +120,11 @@ static void what_lies_on_a_tray_is_read_and_given_back(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stand_in_becomes_its_tensor),
-        cmocka_unit_test(what_lies_elsewhere_is_refused),
-        cmocka_unit_test(a_loan_is_written_by_one_at_a_time),
-        cmocka_unit_test(what_a_dead_process_was_writing_is_written_again),
-        cmocka_unit_test(a_loan_that_was_given_to_another_is_not_written),
-        cmocka_unit_test(what_lies_on_a_tray_is_read_and_given_back),
+        cmocka_unit_test(tensors_outside_the_model_are_refused),
+        cmocka_unit_test(a_shared_model_has_one_writer_at_a_time),
+        cmocka_unit_test(a_write_of_a_dead_process_is_begun_again),
+        cmocka_unit_test(a_model_given_to_another_sync_is_not_written),
+        cmocka_unit_test(a_model_copy_is_read_and_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

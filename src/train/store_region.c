@@ -24,7 +24,7 @@ static mr_status find(const store_provider *provider, span shown, size_t bytes, 
 static mr_status leave_as_it_is(void *user, void *const *places, size_t count) { return MR_OK; }
 
 /* What the object of our reference is in the store. NULL: it does not lie there. */
-static stored_object *find_shelved(const store_region *region) {
+static stored_object *find_stored(const store_region *region) {
     core_worker *worker = &region->mr->worker;
     const object *object = object_find(&worker->objects, region->ref);
     object_ref ref;
@@ -37,7 +37,7 @@ static stored_object *find_shelved(const store_region *region) {
 /* From now on others may have it, by its name. */
 static mr_status take_place(store_region *region, size_t bytes) {
     span shown = {0};
-    stored_object *object = find_shelved(region);
+    stored_object *object = find_stored(region);
     if (object == NULL) return error_set(MR_CLOSED, "the shared model (%zu bytes) is not in the store", bytes);
     MR_TRY(store_provider_show(object, true, &shown));
     mr_status status = find(&region->mr->worker.provider, shown, bytes, &region->place);

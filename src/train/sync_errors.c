@@ -19,19 +19,19 @@ typedef struct sync_errors {
     list entries;
 } sync_errors;
 
-static const char kind; /* its address is the book's */
+static const char kind; /* its address identifies the extension */
 
-static void let_go(mr_context *mr, object **held) {
-    if (*held != NULL) object_drop(&mr->worker.objects, *held);
-    *held = NULL;
+static void let_go(mr_context *mr, entry *entry) {
+    if (entry->sync != NULL) object_drop(&mr->worker.objects, entry->sync);
+    if (entry->cause != NULL) object_drop(&mr->worker.objects, entry->cause);
+    entry->sync = entry->cause = NULL;
 }
 
 static void sync_errors_close(mr_context *mr, context_extension *extension) {
     sync_errors *errors = container_of(extension, struct sync_errors, extension);
     for (list *at; (at = list_pop_front(&errors->entries)) != NULL;) {
         entry *entry = container_of(at, struct entry, place);
-        let_go(mr, &entry->sync);
-        let_go(mr, &entry->cause);
+        let_go(mr, entry);
         free(entry);
     }
     free(errors);
@@ -40,8 +40,7 @@ static void sync_errors_close(mr_context *mr, context_extension *extension) {
 static sync_errors *sync_errors_of(mr_context *mr) {
     context_extension *found = context_extension_find(mr, &kind);
     if (found != NULL) return container_of(found, sync_errors, extension);
-    sync_errors *made = xcalloc(1, sizeof *made);
-    made->extension = (context_extension){.kind = &kind, .close = sync_errors_close};
+    sync_errors *made = XNEW(sync_errors, .extension = {.kind = &kind, .close = sync_errors_close});
     list_init(&made->entries);
     context_extension_invite(mr, &made->extension);
     return made;
@@ -52,9 +51,7 @@ static entry *entry_of(sync_errors *errors, mr_actor server) {
         entry *entry = container_of(at, struct entry, place);
         if (entry->server.word[0] == server.word[0] && entry->server.word[1] == server.word[1]) return entry;
     }
-    entry *made = xcalloc(1, sizeof *made);
-    made->server = server;
-    list_init(&made->place);
+    entry *made = XNEW(entry, .server = server);
     list_push_back(&errors->entries, &made->place);
     return made;
 }
@@ -74,8 +71,7 @@ bool sync_errors_owes(mr_context *mr, mr_actor server, mr_ref *out) {
     if (owed) {
         object_name(entry->sync);
         *out = entry->sync->ref;
-        let_go(mr, &entry->sync);
-        let_go(mr, &entry->cause);
+        let_go(mr, entry);
     }
     context_unlock(mr);
     return owed;
@@ -84,8 +80,7 @@ bool sync_errors_owes(mr_context *mr, mr_actor server, mr_ref *out) {
 void sync_errors_enter(mr_context *mr, mr_actor server, mr_ref sync, const mr_ref *owed) {
     context_lock(mr);
     entry *entry = entry_of(sync_errors_of(mr), server);
-    let_go(mr, &entry->sync);
-    let_go(mr, &entry->cause);
+    let_go(mr, entry);
     object *made = object_find(&mr->worker.objects, sync);
     object *cause = owed == NULL ? NULL : object_find(&mr->worker.objects, *owed);
     if (made != NULL) entry->sync = object_hold(made);

@@ -59,7 +59,7 @@ static void nothing_is_owed_at_first_nor_of_what_went_well(void **state) {
     assert_false(owes(one));
 }
 
-static void what_failed_and_was_forgotten_is_owed_once_by_its_server(void **state) {
+static void a_dropped_failure_is_raised_once_by_its_server(void **state) {
     enter(one, "fail", NULL);
     let_it_end();
     assert_false(owes(two));
@@ -70,7 +70,7 @@ static void what_failed_and_was_forgotten_is_owed_once_by_its_server(void **stat
     assert_false(owes(one));
 }
 
-static void what_has_not_ended_is_an_argument_too(void **state) {
+static void a_pending_sync_is_an_argument(void **state) {
     mr_ref ref = begin("fail"), owed;
     sync_errors_enter(mr, one, ref, NULL);
     mr_release(mr, ref);
@@ -80,7 +80,7 @@ static void what_has_not_ended_is_an_argument_too(void **state) {
     assert_false(owes(one));
 }
 
-static void what_somebody_holds_or_has_seen_is_not_owed(void **state) {
+static void a_failure_that_is_held_or_was_read_is_not_owed(void **state) {
     mr_ref held = begin("fail");
     sync_errors_enter(mr, one, held, NULL);
     let_it_end();
@@ -110,7 +110,7 @@ static void a_failure_is_not_told_again_by_the_one_that_it_caused(void **state) 
     mr_release(mr, fine);
 }
 
-static void what_another_future_tells_is_not_owed(void **state) {
+static void an_error_reported_by_another_future_is_not_owed(void **state) {
     mr_ref ref = begin("fail");
     sync_errors_hush(mr, &ref, 1);
     sync_errors_enter(mr, one, ref, NULL);
@@ -125,12 +125,12 @@ static void what_another_future_tells_is_not_owed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(nothing_is_owed_at_first_nor_of_what_went_well),
-        TEST(what_failed_and_was_forgotten_is_owed_once_by_its_server),
-        TEST(what_has_not_ended_is_an_argument_too),
-        TEST(what_somebody_holds_or_has_seen_is_not_owed),
+        TEST(a_dropped_failure_is_raised_once_by_its_server),
+        TEST(a_pending_sync_is_an_argument),
+        TEST(a_failure_that_is_held_or_was_read_is_not_owed),
         TEST(the_last_sync_counts),
         TEST(a_failure_is_not_told_again_by_the_one_that_it_caused),
-        TEST(what_another_future_tells_is_not_owed),
+        TEST(an_error_reported_by_another_future_is_not_owed),
     };
     return runtime_main(tests);
 }

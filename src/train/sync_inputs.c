@@ -25,12 +25,6 @@ void sync_inputs_tell(const mr_value *value, const char *what, char out[SYNC_INP
              (int)error.message.size, (const char *)error.message.data);
 }
 
-void sync_inputs_tell_of(const mr_value *value, const char *method, size_t worker, char out[SYNC_INPUTS_TOLD_MAX]) {
-    char what[64];
-    snprintf(what, sizeof what, "%s of worker %zu", method, worker);
-    sync_inputs_tell(value, what, out);
-}
-
 mr_status sync_inputs_raise(const mr_value *value, const char *what) {
     char text[SYNC_INPUTS_TOLD_MAX];
     mr_error error = {.code = MR_TASK_FAILED};
@@ -41,9 +35,7 @@ mr_status sync_inputs_raise(const mr_value *value, const char *what) {
 
 static mr_status make_room(sync_inputs *out, size_t all) {
     size_t each = sizeof *out->sources + sizeof *out->accesses + sizeof *out->weights + 2 * sizeof *out->ids;
-    void *memory;
-    MR_TRY(alloc_try((all + 1) * each, &memory));
-    out->sources = memory;
+    MR_TRY(alloc_try((all + 1) * each, &out->sources));
     out->accesses = (void *)(out->sources + all);
     out->weights = (void *)(out->accesses + all);
     out->ids = (void *)(out->weights + all);
@@ -57,7 +49,7 @@ static mr_status add(mr_call *call, sync_inputs *out, size_t worker, const mr_va
     model_access *access = &out->accesses[out->count];
     *source = (weight_tree_source){.root = *value};
     *access = (struct model_access){0};
-    if (model_access_is_one(value)) {
+    if (shared_model_is_marked(value, SHARED_MODEL_LOAN_ITEMS)) {
         mr_status status = model_access_open(mr_call_context(call), value, access, &source->root);
         if (status != MR_OK) return error_wrap(status, "the shared model of worker %zu", worker);
         source->access = access;

@@ -27,5 +27,4 @@ void sync_inputs_end(sync_inputs *inputs, bool written);
  * cause. */
 enum { SYNC_INPUTS_TOLD_MAX = 4608 }; /* room for all that a failure says */
 void sync_inputs_tell(const mr_value *value, const char *what, char out[SYNC_INPUTS_TOLD_MAX]);
-void sync_inputs_tell_of(const mr_value *value, const char *method, size_t worker, char out[SYNC_INPUTS_TOLD_MAX]);
 mr_status sync_inputs_raise(const mr_value *value, const char *what); /* that, as this call's error */

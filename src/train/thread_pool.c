@@ -1,3 +1,11 @@
+/* thread_pool.c — see thread_pool.h.
+ *
+ * A round is one call of thread_pool_run. The caller writes `fn` and `job`, sets `working` to the number of members,
+ * increments `round` and wakes all; each member runs the function and decrements `working`; the last one wakes the
+ * caller. Members compare `round` with the last value that they have seen, so a member that is late for a wake-up does
+ * not sleep through the round. Both counters are futexes: an idle pool uses no CPU.
+ *
+ * Invariants  `fn`, `job` and `cpu` change only while `working` is 0; a member runs each round exactly once. */
 #include "train/thread_pool.h"
 
 #include <sched.h>
@@ -60,7 +68,7 @@ mr_status thread_pool_create(size_t size, thread_pool **out) {
     if (size == 0) size = cpu_count();
     if (size > SIZE_MAX_MEMBERS) size = SIZE_MAX_MEMBERS;
     thread_pool *pool;
-    MR_TRY(alloc_try(sizeof *pool + (size - 1) * sizeof pool->members[0], (void **)&pool));
+    MR_TRY(alloc_try(sizeof *pool + (size - 1) * sizeof pool->members[0], &pool));
     while (pool->count < size - 1 && thread_start(&pool->members[pool->count], serve, pool) == 0) pool->count++;
     *out = pool;
     return MR_OK;

@@ -52,7 +52,7 @@ mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_valu
     if (status == MR_TIMEOUT) {
         (void)!mr_cancel(trainer->mr, ref); /* it may have ended just now */
         mr_release(trainer->mr, ref);
-        return interrupted(trainer->history.count);
+        return interrupted(trainer->result_count);
     }
     if (status != MR_OK) return keep_failure(trainer, worker, ref, status);
     mr_release(trainer->mr, ref);
@@ -108,16 +108,14 @@ mr_status mr_trainer_create(mr_context *mr, const mr_trainer_options *options, m
     OPTION_STRUCT_READ(mr_trainer_ops, read, ops, ops_copy);
     if (ops != NULL) MR_TRY(check_ops(ops));
     mr_trainer *trainer;
-    void *memory;
-    MR_TRY(alloc_try(sizeof *trainer, &memory));
-    trainer = memory;
-    *trainer = (mr_trainer){.mr = mr, .options = *options};
+    MR_TRY(alloc_try(sizeof *trainer, &trainer));
+    *trainer = (mr_trainer){.mr = mr, .options = *options, .ops = ops, .ops_user = options->user};
     if (trainer->options.sync_interval == 0) trainer->options.sync_interval = 1;
-    if (ops == &ops_copy) trainer->given_ops = ops_copy;
-    trainer->ops = ops == &ops_copy ? &trainer->given_ops : ops;
-    trainer->ops_user = options->user;
-    mr_status status = alloc_try(options->num_workers * sizeof *trainer->workers, &memory);
-    trainer->workers = memory;
+    if (ops == &ops_copy) {
+        trainer->given_ops = ops_copy;
+        trainer->ops = &trainer->given_ops;
+    }
+    mr_status status = alloc_try(options->num_workers * sizeof *trainer->workers, &trainer->workers);
     if (status == MR_OK && options->ops == NULL) {
         status = trainer_workers_create(mr, &trainer->options, &trainer->own);
         trainer->ops = &trainer_workers_ops;
@@ -171,15 +169,18 @@ void mr_trainer_detach(mr_trainer *trainer) {
     for (size_t i = 0; i < trainer->options.num_workers; i++)
         trainer->workers[i].is_called = trainer->workers[i].is_gathered = false;
     trainer->has_failed = false;
-    trainer->history.count = 0;
-    if (trainer->own != NULL) trainer_workers_lost(trainer->own);
+    trainer->result_count = 0;
+    if (trainer->own == NULL) return;
+    trainer->own->made = 0; /* the context was shut down */
+    trainer->own->has_server = false;
 }
 
 void mr_trainer_destroy(mr_trainer *trainer) {
     if (trainer == NULL) return;
     if (trainer->workers != NULL) abandon(trainer);
     forget_failure(trainer);
-    history_fini(&trainer->history, trainer->mr);
+    for (size_t i = 0; i < trainer->result_count; i++) mr_release(trainer->mr, trainer->results[i]);
+    free(trainer->results);
     trainer_workers_destroy(trainer->own);
     free(trainer->workers);
     free(trainer);
@@ -201,7 +202,7 @@ mr_status mr_trainer_start(mr_trainer *trainer) {
         if (!worker->is_called) continue;
         worker->is_called = false;
         mr_status status = trainer_finish(trainer, i, worker->call, NULL);
-        if (trainer_is_death(status)) status = trainer_mend_worker(trainer, i, status);
+        if (trainer_is_death(status)) status = trainer_recover_worker(trainer, i, status);
         if (status != MR_OK && !trainer_wants_no_shard(status)) return give_up(trainer, status);
     }
     forget_failure(trainer);
@@ -258,7 +259,7 @@ static mr_status take_some(mr_trainer *trainer, int64_t epoch) {
         MR_TRY(take(trainer, who[i], epoch));
         trainer->done++;
     }
-    return goes_on(trainer) ? MR_OK : interrupted(trainer->history.count);
+    return goes_on(trainer) ? MR_OK : interrupted(trainer->result_count);
 }
 
 static mr_status train(mr_trainer *trainer, int64_t epoch) {
@@ -316,9 +317,13 @@ static mr_status summarize(mr_trainer *trainer, const bool *synced, mr_value *ou
     }
     report_fini(&report);
     if (status != MR_OK) return status;
-    status = history_add(&trainer->history, ref);
-    if (status != MR_OK) mr_release(trainer->mr, ref);
-    return status != MR_OK ? status : mr_get(trainer->mr, ref, MR_FOREVER, out);
+    status = alloc_try_grow(&trainer->results, &trainer->result_capacity, trainer->result_count + 1, sizeof ref);
+    if (status != MR_OK) {
+        mr_release(trainer->mr, ref);
+        return status;
+    }
+    trainer->results[trainer->result_count++] = ref;
+    return mr_get(trainer->mr, ref, MR_FOREVER, out);
 }
 
 static void note_times(mr_trainer *trainer, int64_t began_ns, int64_t trained_ns, bool is_synced) {
@@ -365,7 +370,9 @@ mr_status mr_trainer_epoch(mr_trainer *trainer, int64_t epoch, bool sync, mr_val
 }
 
 mr_status mr_trainer_history(mr_trainer *trainer, size_t index, mr_value *out) {
-    return history_get(&trainer->history, trainer->mr, index, out);
+    if (index >= trainer->result_count)
+        return error_set(MR_NOT_FOUND, "no result of epoch %zu: %zu epochs were trained", index, trainer->result_count);
+    return mr_get(trainer->mr, trainer->results[index], MR_FOREVER, out);
 }
 
 mr_status mr_trainer_worker(const mr_trainer *trainer, size_t worker, mr_actor *out) {
@@ -373,14 +380,14 @@ mr_status mr_trainer_worker(const mr_trainer *trainer, size_t worker, mr_actor *
         return error_set(MR_INVALID, "no actor of worker %zu: not started, or with ops", worker);
     if (worker >= trainer->options.num_workers)
         return error_set(MR_INVALID, "no worker %zu: workers are 0 to %zu", worker, trainer->options.num_workers - 1);
-    *out = trainer_workers_actor(trainer->own, worker);
+    *out = trainer->own->actors[worker];
     return MR_OK;
 }
 
 mr_status mr_trainer_server(const mr_trainer *trainer, mr_actor *out) {
     if (trainer->own == NULL || !trainer->is_started)
         return error_set(MR_INVALID, "mr_trainer_server: the trainer has not started, or has ops");
-    *out = trainer_workers_server(trainer->own);
+    *out = trainer->own->server;
     return MR_OK;
 }
 

@@ -18,7 +18,6 @@
  * Threads     one at a time. It waits in slices, and asks `poll` between them. */
 #pragma once
 #include "miniray/train.h"
-#include "train/history.h"
 
 typedef struct trainer_worker {
     mr_ref call; /* owned while is_called */
@@ -41,7 +40,8 @@ struct mr_trainer {
     size_t done;  /* workers that have done this epoch */
     bool gathers; /* this epoch ends with a sync, whose weights are kept */
     int64_t base;
-    history history;
+    mr_ref *results; /* owned, as each of them: averages of past epochs, kept as finished futures */
+    size_t result_count, result_capacity;
     mr_trainer_report report;
     bool has_failed;
     mr_ref failed;        /* owned if has_failed */
@@ -56,7 +56,7 @@ bool trainer_wants_no_shard(mr_status status); /* of load_data_shard: there is n
 MR_MUST mr_status trainer_finish(mr_trainer *trainer, size_t worker, mr_ref ref, mr_value *out);
 
 /* Makes a worker again that has died of `cause`, with its shard and the weights of the last sync. */
-MR_MUST mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status cause);
+MR_MUST mr_status trainer_recover_worker(mr_trainer *trainer, size_t worker, mr_status cause);
 
 /* The same, and what it has done since, up to and including `epoch`; its result of that is taken, and its weights if a
  * sync follows. */

@@ -26,7 +26,7 @@ static mr_status make_again(mr_trainer *trainer, size_t worker) {
 /* Of the last error: it never lived, since its constructor, or what it is created with, has failed. It would again. */
 static bool was_never_there(void) { return strstr(mr_last_error(), ": could not be created, because ") != NULL; }
 
-mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status cause) {
+mr_status trainer_recover_worker(mr_trainer *trainer, size_t worker, mr_status cause) {
     while (trainer_is_death(cause)) {
         if (was_never_there()) return cause;
         if (trainer->report.failures >= (size_t)trainer->options.max_failures)
@@ -41,7 +41,7 @@ mr_status trainer_mend_worker(mr_trainer *trainer, size_t worker, mr_status caus
 mr_status trainer_redo(mr_trainer *trainer, size_t index, int64_t epoch, mr_status cause) {
     trainer_worker *worker = &trainer->workers[index];
     while (trainer_is_death(cause)) {
-        MR_TRY(trainer_mend_worker(trainer, index, cause));
+        MR_TRY(trainer_recover_worker(trainer, index, cause));
         cause = MR_OK;
         for (int64_t at = trainer->base; cause == MR_OK && at <= epoch; at++) {
             mr_ref ref;
@@ -66,7 +66,7 @@ mr_status mr_trainer_recover(mr_trainer *trainer, size_t *mended) {
     for (size_t i = 0; i < trainer->options.num_workers; i++) {
         mr_status status = probe(trainer, i);
         if (trainer_is_death(status)) {
-            status = trainer_mend_worker(trainer, i, status);
+            status = trainer_recover_worker(trainer, i, status);
             ++*mended;
         }
         MR_TRY(status);
@@ -95,13 +95,12 @@ static mr_status sync_till_all_have_it(mr_trainer *trainer, const mr_ref *weight
 }
 
 mr_status trainer_sync(mr_trainer *trainer, int64_t epoch) {
-    void *memory = NULL;
-    if (trainer->gathers) MR_TRY(alloc_try(trainer->options.num_workers * sizeof(mr_ref), &memory));
-    mr_ref *weights = memory;
+    mr_ref *weights = NULL;
+    if (trainer->gathers) MR_TRY(alloc_try(trainer->options.num_workers * sizeof *weights, &weights));
     for (size_t i = 0; trainer->gathers && i < trainer->options.num_workers; i++)
         weights[i] = trainer->workers[i].weights;
     mr_status status = sync_till_all_have_it(trainer, weights);
-    free(memory);
+    free(weights);
     if (status == MR_OK) trainer->base = epoch + 1;
     return status;
 }

@@ -7,21 +7,11 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-struct trainer_workers {
-    mr_context *mr;                    /* borrowed */
-    const mr_trainer_options *options; /* borrowed */
-    mr_actor server;                   /* owned if has_server */
-    bool has_server;
-    size_t made;       /* actors that there are: the first ones */
-    mr_actor actors[]; /* owned */
-};
-
 mr_status trainer_workers_create(mr_context *mr, const mr_trainer_options *options, trainer_workers **out) {
-    void *memory;
+    trainer_workers *workers;
     if (options->num_workers > SIZE_MAX / 64)
         return error_set(MR_TOO_LARGE, "num_workers is %zu; the limit is %zu", options->num_workers, SIZE_MAX / 64);
-    MR_TRY(alloc_try(sizeof(trainer_workers) + options->num_workers * sizeof(mr_actor), &memory));
-    trainer_workers *workers = memory;
+    MR_TRY(alloc_try(sizeof *workers + options->num_workers * sizeof workers->actors[0], &workers));
     workers->mr = mr;
     workers->options = options;
     *out = workers;
@@ -34,14 +24,6 @@ void trainer_workers_destroy(trainer_workers *workers) {
     if (workers->has_server) mr_actor_release(workers->mr, workers->server);
     free(workers);
 }
-
-void trainer_workers_lost(trainer_workers *workers) {
-    workers->made = 0;
-    workers->has_server = false;
-}
-
-mr_actor trainer_workers_actor(const trainer_workers *workers, size_t worker) { return workers->actors[worker]; }
-mr_actor trainer_workers_server(const trainer_workers *workers) { return workers->server; }
 
 /* ---- The operations. */
 
@@ -56,10 +38,9 @@ static mr_status create(void *user, size_t worker) {
     trainer_workers *workers = user;
     const mr_trainer_options *options = workers->options;
     mr_actor made;
-    void *memory;
+    mr_arg *args;
     MR_TRY(need_server(workers));
-    MR_TRY(alloc_try((options->arg_count + 1) * sizeof(mr_arg), &memory));
-    mr_arg *args = memory;
+    MR_TRY(alloc_try((options->arg_count + 1) * sizeof *args, &args));
     args[0] = mr_int((int64_t)worker);
     for (size_t i = 0; i < options->arg_count; i++) args[i + 1] = options->args[i];
     mr_status status = mr_actor_create(workers->mr, options->worker_class, options->worker_options, args,

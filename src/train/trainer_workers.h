@@ -3,18 +3,22 @@
  *
  * Ownership  the actors are its own: released by trainer_workers_destroy, and when they are made again. */
 #pragma once
+#include <stdbool.h>
+
 #include "miniray/train.h"
 
-typedef struct trainer_workers trainer_workers;
+typedef struct trainer_workers {
+    mr_context *mr;                    /* borrowed */
+    const mr_trainer_options *options; /* borrowed */
+    mr_actor server;                   /* owned if has_server */
+    bool has_server;
+    size_t made;       /* actors that there are: the first ones */
+    mr_actor actors[]; /* owned */
+} trainer_workers;
 
-extern const mr_trainer_ops trainer_workers_ops; /* their user is a workers */
+extern const mr_trainer_ops trainer_workers_ops; /* their user is a trainer_workers */
 
 /* borrowed */
 MR_MUST mr_status trainer_workers_create(mr_context *mr, const mr_trainer_options *options, trainer_workers **out);
 /* NULL: a no-op */
 void trainer_workers_destroy(trainer_workers *workers);
-
-void trainer_workers_lost(trainer_workers *workers); /* the context was shut down */
-
-mr_actor trainer_workers_actor(const trainer_workers *workers, size_t worker);
-mr_actor trainer_workers_server(const trainer_workers *workers);

@@ -9,9 +9,7 @@
 mr_status weight_merge_open(const weight_tree_source *sources, const size_t *ids, size_t workers,
                             const mr_value *previous, uint64_t version, weight_merge *out) {
     weight_merge made = {.sources = sources, .workers = workers};
-    void *memory;
-    MR_TRY(alloc_try((workers + 1) * sizeof *made.lists, &memory));
-    made.lists = memory;
+    MR_TRY(alloc_try((workers + 1) * sizeof *made.lists, &made.lists));
     mr_status status = MR_OK;
     for (size_t w = 0; w < workers && status == MR_OK; w++) {
         if (w == 0 || !weight_tree_repeat(&sources[0], &made.lists[0], &sources[w], &made.lists[w]))
@@ -61,16 +59,15 @@ static void lay_out(const weight_merge *merge, void *const *places, void **outpu
 }
 
 mr_status weight_merge_run(const weight_merge *merge, const mr_sync_strategy *strategy, void *const *places) {
-    void *memory;
+    void **outputs;
     size_t each = merge->exported + 1;
-    MR_TRY(alloc_try(merge->workers * sizeof(mr_tensor *) + merge->count * each * sizeof(void *), &memory));
-    void **outputs = memory;
+    MR_TRY(alloc_try(merge->workers * sizeof(mr_tensor *) + merge->count * each * sizeof *outputs, &outputs));
     const mr_tensor **models = (void *)(outputs + merge->count * each);
     for (size_t w = 0; w < merge->workers; w++) models[w] = merge->lists[w].tensors;
     lay_out(merge, places, outputs);
     static const mr_tensor none; /* of a model without tensors: where there is one before, it is empty, too */
     const mr_tensor *previous = !merge->moves ? NULL : merge->count == 0 ? &none : merge->previous.tensors;
     mr_status status = model_aggregate(strategy, models, merge->workers, merge->count, previous, outputs, each);
-    free(memory);
+    free(outputs);
     return status;
 }

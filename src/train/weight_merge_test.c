@@ -57,7 +57,7 @@ static void the_result_is_written_where_the_caller_says(void **state) {
     scene_close(&scene);
 }
 
-static void a_model_that_was_lent_is_written_too(void **state) {
+static void a_shared_model_is_written_too(void **state) {
     scene scene;
     weight_merge merge;
     _Alignas(64) float memory[16] = {0, 0, 5, 6},
@@ -114,7 +114,7 @@ static void errors_have_the_workers_own_numbers(void **state) {
     scene_close(&scene);
 }
 
-static void everybody_gets_his_flavours(void **state) {
+static void each_worker_gets_its_tensor_kinds(void **state) {
     scene scene;
     weight_merge merge;
     void *memory;
@@ -135,10 +135,10 @@ static void everybody_gets_his_flavours(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_result_is_written_where_the_caller_says),
-        cmocka_unit_test(a_model_that_was_lent_is_written_too),
+        cmocka_unit_test(a_shared_model_is_written_too),
         cmocka_unit_test(momentum_needs_the_model_before),
         cmocka_unit_test(errors_have_the_workers_own_numbers),
-        cmocka_unit_test(everybody_gets_his_flavours),
+        cmocka_unit_test(each_worker_gets_its_tensor_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,9 +217,8 @@ bool weight_tree_repeat(const weight_tree_source *pattern, const weight_tree *fi
     const model_access *from = pattern->access, *to = other->access;
     if (from == NULL || to == NULL || to->half < from->half || first->count == 0) return false;
     if (!value_same_bytes(&pattern->root, &other->root)) return false;
-    void *memory;
-    if (alloc_try(first->count * sizeof *first->tensors, &memory) != MR_OK) return false;
-    *out = (weight_tree){.tensors = memory, .count = first->count, .room = first->count};
+    *out = (weight_tree){.count = first->count, .room = first->count};
+    if (alloc_try(first->count * sizeof *out->tensors, &out->tensors) != MR_OK) return false;
     for (size_t i = 0; i < first->count; i++) {
         out->tensors[i] = first->tensors[i];
         out->tensors[i].data = to->from + ((const uint8_t *)first->tensors[i].data - from->from);

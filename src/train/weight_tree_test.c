@@ -112,7 +112,7 @@ static void differs(mr_arg pattern, mr_arg other, const char *why) {
     parsed_fini(&two);
 }
 
-static void what_differs_is_named(void **state) {
+static void an_error_names_the_difference(void **state) {
     tree first, second;
     mr_arg pattern = grow(&first, 2, false);
     differs(pattern, grow(&second, 4, true), "tensor G[0] of worker 4 is float32[4], that of worker 0 is float32[2]");
@@ -143,7 +143,7 @@ static void lend(exported *exported, const float *memory, int64_t items, size_t 
     exported->source = (weight_tree_source){.root = exported->parsed.root, .access = &exported->access};
 }
 
-static void who_lent_the_same_tree_is_not_walked(void **state) {
+static void an_equal_tree_of_a_shared_model_is_not_walked(void **state) {
     static const float memory[4][16];
     exported first, same, larger, shorter, sent;
     weight_tree list, again;
@@ -220,9 +220,9 @@ int main(void) {
         cmocka_unit_test(leaves_are_found_in_their_order),
         cmocka_unit_test(maps_may_have_another_order),
         cmocka_unit_test(keys_may_be_of_every_kind),
-        cmocka_unit_test(what_differs_is_named),
+        cmocka_unit_test(an_error_names_the_difference),
         cmocka_unit_test(without_memory_nothing_is_left),
-        cmocka_unit_test(who_lent_the_same_tree_is_not_walked),
+        cmocka_unit_test(an_equal_tree_of_a_shared_model_is_not_walked),
         cmocka_unit_test(the_same_tree_goes_out_with_other_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,11 +47,11 @@ size_t broker_fixture_fds(void); /* number of open descriptors of this process *
 
 /* Runs loop and clients until the condition holds; false after BROKER_FIXTURE_PATIENCE_US. The condition is evaluated
  * repeatedly. */
-#define broker_fixture_until(house, visitors, count, condition)          \
+#define broker_fixture_until(fixture, visitors, count, condition)        \
     (__extension__({                                                     \
         int64_t until_ = clock_ns() / 1000 + BROKER_FIXTURE_PATIENCE_US; \
         bool held_;                                                      \
         while (!(held_ = (condition)) && clock_ns() / 1000 < until_)     \
-            broker_fixture_pump((house), (visitors), (count));           \
+            broker_fixture_pump((fixture), (visitors), (count));         \
         held_;                                                           \
     }))

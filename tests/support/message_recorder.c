@@ -59,7 +59,7 @@ message_recorder_batch message_recorder_map(const slot_message_head *from, const
     writer writer = writer_of(bytes, size);
     cluster_map_encode(map, 0, &writer);
     message_recorder_batch said =
-        message_recorder_say(from, &(slot_message){.kind = SLOT_MESSAGE_CHART, .payload = span_of(bytes, size)});
+        message_recorder_say(from, &(slot_message){.kind = SLOT_MESSAGE_MAP, .payload = span_of(bytes, size)});
     free(bytes);
     return said;
 }

@@ -18,8 +18,10 @@
 
 static void keep(checkpoint_list *list, checkpoint_store_manifest *manifest) {
     uint32_t at = 0;
-    if (manifest->number == 0 || checkpoint_list_find(list, manifest->number) != NULL)
-        return checkpoint_store_manifest_fini(manifest);
+    if (manifest->number == 0 || checkpoint_list_find(list, manifest->number) != NULL) {
+        checkpoint_store_manifest_fini(manifest);
+        return;
+    }
     while (at < list->count && list->manifests[at].number > manifest->number) at++;
     memmove(list->manifests + at + 1, list->manifests + at, (list->count++ - at) * sizeof *list->manifests);
     list->manifests[at] = *manifest;

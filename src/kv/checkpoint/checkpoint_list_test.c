@@ -113,7 +113,7 @@ static void the_newest_come_first(void **state) {
     buffer_fini(&file);
 }
 
-static void what_is_no_checkpoint_is_told(void **state) {
+static void a_folder_without_checkpoint_is_reported(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX];
     checkpoint_list list;
     assert_true(temp_dir_folder(folder));
@@ -169,7 +169,7 @@ static void tables_are_added_up(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_newest_come_first),
-        cmocka_unit_test(what_is_no_checkpoint_is_told),
+        cmocka_unit_test(a_folder_without_checkpoint_is_reported),
         cmocka_unit_test(tables_are_added_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -199,7 +199,7 @@ static void cuts_become_a_checkpoint(void **state) {
 }
 
 /* The loop turns while a sync hangs, and nothing is called saved, or whole, before it has ended. */
-static void a_disk_that_hangs_holds_up_nobody(void **state) {
+static void a_hanging_disk_does_not_block_the_loop(void **state) {
     world *world = *state;
     world->hangs = true;
     cut(world, 3, 0);
@@ -214,7 +214,7 @@ static void a_disk_that_hangs_holds_up_nobody(void **state) {
 }
 
 /* What is more than there is room for is lost, as a control message may be, and comes again. */
-static void what_waits_for_the_disk_is_bounded(void **state) {
+static void jobs_waiting_for_the_disk_are_bounded(void **state) {
     world *world = *state;
     world->hangs = true;
     cut(world, 3, 0);
@@ -254,8 +254,8 @@ static void it_ends_while_the_disk_is_slow(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(cuts_become_a_checkpoint, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_disk_that_hangs_holds_up_nobody, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_waits_for_the_disk_is_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_hanging_disk_does_not_block_the_loop, setup, teardown),
+        cmocka_unit_test_setup_teardown(jobs_waiting_for_the_disk_are_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_disk_is_told_and_tried_again, setup, teardown),
         cmocka_unit_test_setup_teardown(it_ends_while_the_disk_is_slow, setup, teardown),
     };

@@ -66,7 +66,7 @@ static void tables_are_tensors(void **state) {
     }
 }
 
-static void what_cannot_be_taken_apart_is_one_tensor(void **state) {
+static void an_opaque_state_is_stored_as_one_tensor(void **state) {
     const table_catalog none = {0};
     static const char *const odd[] = {"", "noise", "\x03\0\0\0\xff\xff\xff\xff"};
     buffer file;
@@ -86,7 +86,7 @@ static void what_cannot_be_taken_apart_is_one_tensor(void **state) {
     buffer_fini(&file);
 }
 
-static void what_is_no_slot_is_refused(void **state) {
+static void a_file_that_is_no_snapshot_is_refused(void **state) {
     safetensors list = {0};
     buffer file, shard;
     buffer_init(&file, LIMIT);
@@ -140,8 +140,8 @@ static void another_reader_sees_the_same(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_tensors),
-        cmocka_unit_test(what_cannot_be_taken_apart_is_one_tensor),
-        cmocka_unit_test(what_is_no_slot_is_refused),
+        cmocka_unit_test(an_opaque_state_is_stored_as_one_tensor),
+        cmocka_unit_test(a_file_that_is_no_snapshot_is_refused),
         cmocka_unit_test(another_reader_sees_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,7 +90,7 @@ static void blocks_are_shown(void **state) {
     buffer_fini(&file);
 }
 
-static void what_has_no_tables_shows_none(void **state) {
+static void a_snapshot_without_tables_lists_none(void **state) {
     const table_catalog none = {0};
     static const char *const values[] = {"who is in", "noise"};
     for (int i = 0; i < 2; i++) { /* values that are no tables; a shard that is none */
@@ -206,7 +206,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_shown),
         cmocka_unit_test(blocks_are_shown),
-        cmocka_unit_test(what_has_no_tables_shows_none),
+        cmocka_unit_test(a_snapshot_without_tables_lists_none),
         cmocka_unit_test(damage_is_told),
         cmocka_unit_test(shapes_are_read_or_are_none),
     };

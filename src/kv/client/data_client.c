@@ -43,7 +43,7 @@ static void on_enrolled(void *context, uint64_t incarnation) {
 }
 
 /* A living client was removed: it was silent for too long, or rested. */
-static void enrol_anew(data_client *client) {
+static void acquire_incarnation(data_client *client) {
     uint64_t known = client->incarnation;
     client->incarnation = 0;
     if (client->acquire == NULL)
@@ -88,7 +88,7 @@ static bool is_in(const data_client *client) {
 
 static void on_group(void *context, const consumer_group *group) {
     data_client *client = context;
-    if (client->incarnation != 0 && group_consumer_is_out(client->consumer)) enrol_anew(client);
+    if (client->incarnation != 0 && group_consumer_is_out(client->consumer)) acquire_incarnation(client);
     if (is_in(client)) learn_since(client, group);
     if (client->leaves && is_in(client)) say_leave(client);
 }

@@ -163,7 +163,7 @@ static void steps_find_their_pieces_ahead(void **state) {
 }
 
 /* Steps that come faster than what is asked for: more is asked for at once. */
-static void who_waits_asks_for_more(void **state) {
+static void a_waiting_client_asks_for_more(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
     uint64_t waits = 0;
@@ -186,7 +186,7 @@ static void another_process_does_them_with_the_same(void **state) {
     assert_true(has(&after, before.part, before.from, before.to));
 }
 
-static void what_was_missed_goes_to_others_once_it_is_over(void **state) {
+static void missed_batches_go_to_others_when_they_are_over(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
     for (uint64_t step = 0; step < 3; step++) (void)piece_of(world, step);
@@ -204,7 +204,7 @@ static void what_was_missed_goes_to_others_once_it_is_over(void **state) {
     assert_int_equal(data_client_piece(world->client, 1, BATCH, world->now_us, &piece), MR_STALE);
 }
 
-static void who_leaves_rests_and_comes_back(void **state) {
+static void a_client_may_leave_and_return(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
     (void)piece_of(world, 0);
@@ -224,7 +224,7 @@ static void who_leaves_rests_and_comes_back(void **state) {
 }
 
 /* An earlier process may have begun the step, and the one behind it. */
-static void who_leaves_at_once_keeps_what_may_have_been_begun(void **state) {
+static void an_immediate_leave_keeps_batches_perhaps_begun(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
     (void)piece_of(world, 0);
@@ -240,7 +240,7 @@ static void who_leaves_at_once_keeps_what_may_have_been_begun(void **state) {
 }
 
 /* It had said so when everything went back: its word may be on its way, so no step begins before it is decided. */
-static void who_leaves_leaves_whatever_begins_again(void **state) {
+static void a_client_that_left_stays_out_after_a_restart_of_the_leader(void **state) {
     world *world = *state;
     batch_claims_piece piece;
     resume(world, 7, 0, 0);
@@ -257,7 +257,7 @@ static void who_leaves_leaves_whatever_begins_again(void **state) {
     (void)piece_of(world, 1);
 }
 
-static void who_was_silent_comes_back(void **state) {
+static void a_silent_client_may_return(void **state) {
     world *world = *state;
     resume(world, 7, 0, 0);
     batch_claims_piece before = piece_of(world, 0);
@@ -292,13 +292,13 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(steps_find_their_pieces_ahead),
-        TEST(who_waits_asks_for_more),
+        TEST(a_waiting_client_asks_for_more),
         TEST(another_process_does_them_with_the_same),
-        TEST(what_was_missed_goes_to_others_once_it_is_over),
-        TEST(who_leaves_rests_and_comes_back),
-        TEST(who_leaves_at_once_keeps_what_may_have_been_begun),
-        TEST(who_leaves_leaves_whatever_begins_again),
-        TEST(who_was_silent_comes_back),
+        TEST(missed_batches_go_to_others_when_they_are_over),
+        TEST(a_client_may_leave_and_return),
+        TEST(an_immediate_leave_keeps_batches_perhaps_begun),
+        TEST(a_client_that_left_stays_out_after_a_restart_of_the_leader),
+        TEST(a_silent_client_may_return),
         TEST(a_generation_from_nothing_has_other_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

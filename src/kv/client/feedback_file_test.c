@@ -74,7 +74,7 @@ static void assert_same(feedback_file *one, feedback_file *other) {
 }
 
 /* Dies in each step, before its end and after it; in between the next process plays it again from the beginning. */
-static void whoever_is_next_has_it(void **state) {
+static void the_next_process_reads_the_file(void **state) {
     scene scene;
     begin(&scene);
     feedback_file *reference = feedback_file_create(0);
@@ -143,7 +143,7 @@ static void two_steps_are_kept(void **state) {
     finish(&scene);
 }
 
-static void what_is_not_there_is_said(void **state) {
+static void a_missing_file_is_reported(void **state) {
     scene scene;
     begin(&scene);
     feedback_file *file = open_feedback_file(&scene, GENERATION, 0);
@@ -247,9 +247,9 @@ static void a_folder_that_cannot_be_written_ends_the_keeping_only(void **state) 
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whoever_is_next_has_it),
+        cmocka_unit_test(the_next_process_reads_the_file),
         cmocka_unit_test(two_steps_are_kept),
-        cmocka_unit_test(what_is_not_there_is_said),
+        cmocka_unit_test(a_missing_file_is_reported),
         cmocka_unit_test(two_play_the_rank),
         cmocka_unit_test(broken_files_are_not_believed),
         cmocka_unit_test(a_folder_that_cannot_be_written_ends_the_keeping_only),

@@ -59,7 +59,7 @@ static void pieces_come_in_any_order(void **state) {
     }
 }
 
-static void what_has_no_room_is_counted(void **state) {
+static void values_without_room_are_counted(void **state) {
     scene scene;
     begin(&scene, 4);
     assert_int_equal(take(&scene, 1, 100, 2), MR_OK);
@@ -86,7 +86,7 @@ static void nothing_anywhere_is_no_row(void **state) {
     gather_destroy(scene.gather);
 }
 
-static void what_is_no_range_is_refused(void **state) {
+static void invalid_ranges_are_refused(void **state) {
     static const uint64_t keys[] = {1, 2};
     static const float values[2 * DIM];
     const payload_section good = {
@@ -114,9 +114,9 @@ static void one_that_is_not_whole_is_given_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_come_in_any_order),     cmocka_unit_test(what_has_no_room_is_counted),
+        cmocka_unit_test(pieces_come_in_any_order),     cmocka_unit_test(values_without_room_are_counted),
         cmocka_unit_test(room_for_all_of_it_is_enough), cmocka_unit_test(nothing_anywhere_is_no_row),
-        cmocka_unit_test(what_is_no_range_is_refused),  cmocka_unit_test(one_that_is_not_whole_is_given_up),
+        cmocka_unit_test(invalid_ranges_are_refused),   cmocka_unit_test(one_that_is_not_whole_is_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

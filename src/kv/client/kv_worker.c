@@ -236,7 +236,7 @@ static bool stands(void *context, uint32_t number, uint64_t *step) {
 /* ---- Host of the kv_process. */
 
 static void on_replaced(void *context, uint64_t incarnation) {
-    kv_process_enrol_again(((kv_worker *)context)->process, incarnation);
+    kv_process_acquire_again(((kv_worker *)context)->process, incarnation);
 }
 
 static void on_full(void *context) { ((kv_worker *)context)->crowded = true; }

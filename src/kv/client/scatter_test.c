@@ -152,7 +152,7 @@ static void a_block_is_copied_from_where_it_lies(void **state) {
     shm_export_destroy(export);
 }
 
-static void what_was_given_up_goes_nowhere(void **state) {
+static void abandoned_requests_are_not_sent(void **state) {
     static const uint32_t place = 0;
     static const float value = 1;
     float to = 9;
@@ -182,7 +182,7 @@ int main(void) {
         cmocka_unit_test(why_there_is_nothing),
         cmocka_unit_test(a_mark_knows_what_was_shown),
         cmocka_unit_test(a_block_is_copied_from_where_it_lies),
-        cmocka_unit_test(what_was_given_up_goes_nowhere),
+        cmocka_unit_test(abandoned_requests_are_not_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@ static bool is_spent(const batch_claims_past *past, uint64_t step) {
     return (past->spent >> (past->over - 1 - step) & 1) != 0;
 }
 
-static void what_was_not_missed_is_said_at_once(void **state) {
+static void steps_that_were_done_are_reported_at_once(void **state) {
     skipped_steps skipped = {0};
     batch_claims_past past = skipped_steps_past(&skipped, 3, 1000);
     assert_int_equal(past.over, 1000);
@@ -51,7 +51,7 @@ static void of_steps_before_it_began_nothing_is_known(void **state) {
     assert_int_equal(past.since, 5);
 }
 
-static void what_is_played_again_was_not_missed(void **state) {
+static void repeated_steps_are_not_missed(void **state) {
     skipped_steps skipped = {0};
     skipped_steps_add(&skipped, 4, 9);
     skipped_steps_add(&skipped, 20, 30);
@@ -71,10 +71,10 @@ static void the_oldest_of_too_many_are_forgotten(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_not_missed_is_said_at_once),
+        cmocka_unit_test(steps_that_were_done_are_reported_at_once),
         cmocka_unit_test(missed_steps_are_said_in_portions),
         cmocka_unit_test(of_steps_before_it_began_nothing_is_known),
-        cmocka_unit_test(what_is_played_again_was_not_missed),
+        cmocka_unit_test(repeated_steps_are_not_missed),
         cmocka_unit_test(the_oldest_of_too_many_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

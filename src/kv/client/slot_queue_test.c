@@ -77,7 +77,7 @@ static uint64_t send(scene *scene) { /* gives the name of what was sent; 0: noth
     return name;
 }
 
-static void what_was_not_sent_is_owed(void **state) {
+static void unsent_requests_stay_queued(void **state) {
     scene scene;
     begin(&scene, false);
     assert_false(slot_queue_owes(&scene.queue, seq_tick(1)));
@@ -92,7 +92,7 @@ static void what_was_not_sent_is_owed(void **state) {
     finish(&scene);
 }
 
-static void what_comes_while_something_is_under_way_goes_as_one(void **state) {
+static void requests_queued_during_a_send_leave_together(void **state) {
     scene scene;
     begin(&scene, false);
     uint64_t first = push(&scene, 1, 1);
@@ -113,7 +113,7 @@ static void what_comes_while_something_is_under_way_goes_as_one(void **state) {
 }
 
 /* Small requests one after the other are written where the last one was, unless somebody still sends that. */
-static void what_is_over_lends_its_memory_to_what_comes(void **state) {
+static void a_finished_request_leaves_its_memory_to_the_next(void **state) {
     scene scene;
     uint32_t place = 0;
     float to;
@@ -326,7 +326,7 @@ static uint64_t push_borrowed(scene *scene, uint64_t name, span values, unsigned
 }
 
 /* What is lent ends its batch. It is copied if somebody holds it when its ticket is over, or its caller gives up. */
-static void lent_values_are_given_back(void **state) {
+static void borrowed_values_are_released(void **state) {
     const float values[4] = {1, 2, 3, 4};
     const span borrowed = span_of(values, sizeof values);
     unsigned moves[3] = {0};
@@ -390,9 +390,9 @@ static void whatever_is_under_way_fails_together(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_not_sent_is_owed),
-        cmocka_unit_test(what_comes_while_something_is_under_way_goes_as_one),
-        cmocka_unit_test(what_is_over_lends_its_memory_to_what_comes),
+        cmocka_unit_test(unsent_requests_stay_queued),
+        cmocka_unit_test(requests_queued_during_a_send_leave_together),
+        cmocka_unit_test(a_finished_request_leaves_its_memory_to_the_next),
         cmocka_unit_test(a_batch_that_is_full_does_not_wait),
         cmocka_unit_test(in_rounds_all_of_a_step_is_one),
         cmocka_unit_test(pulls_are_asked_together_and_answered_each),
@@ -400,7 +400,7 @@ int main(void) {
         cmocka_unit_test(a_pull_is_asked_behind_the_pushes_before_it),
         cmocka_unit_test(in_rounds_a_pull_waits_until_the_pushes_before_it_are_there),
         cmocka_unit_test(a_block_that_cannot_be_looked_at_is_asked_for_again),
-        cmocka_unit_test(lent_values_are_given_back),
+        cmocka_unit_test(borrowed_values_are_released),
         cmocka_unit_test(pulls_that_are_given_up_are_answered_nowhere),
         cmocka_unit_test(whatever_is_under_way_fails_together),
     };

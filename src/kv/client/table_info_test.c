@@ -122,7 +122,7 @@ static void keys_of_an_ordered_table_lie_in_order(void **state) {
     table_info_fini(&table);
 }
 
-static void what_its_codec_loses(void **state) {
+static void the_loss_of_its_codec(void **state) {
     static const struct {
         const char *codec;
         mr_dtype dtype;
@@ -163,7 +163,7 @@ int main(void) {
         cmocka_unit_test(where_there_are_no_such_slots_it_is_refused),
         cmocka_unit_test(blocks_lie_evenly),
         cmocka_unit_test(keys_of_an_ordered_table_lie_in_order),
-        cmocka_unit_test(what_its_codec_loses),
+        cmocka_unit_test(the_loss_of_its_codec),
         cmocka_unit_test(marks_are_those_of_a_generation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ static void a_number_is_not_anothers(void **state) {
 
 static void note(void *context, mr_status status) { *(mr_status *)context = status; }
 
-static void whoever_wants_to_be_told_is(void **state) {
+static void a_callback_is_called_at_the_end(void **state) {
     tickets tickets;
     mr_status heard[2] = {MR_BUSY, MR_BUSY}, status;
     ticket_done_fn *done;
@@ -105,7 +105,7 @@ static void one_that_is_asked_after_before_it_is_told_is_told_all_the_same(void 
     tickets_fini(&tickets);
 }
 
-static void nobody_asks_after_one_that_was_given_up(void **state) {
+static void an_abandoned_ticket_is_freed(void **state) {
     tickets tickets;
     tickets_init(&tickets);
     ticket *early = opened(&tickets, true), *late = opened(&tickets, true);
@@ -136,9 +136,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_is_over_when_all_its_parts_are),
         cmocka_unit_test(a_number_is_not_anothers),
-        cmocka_unit_test(whoever_wants_to_be_told_is),
+        cmocka_unit_test(a_callback_is_called_at_the_end),
         cmocka_unit_test(one_that_is_asked_after_before_it_is_told_is_told_all_the_same),
-        cmocka_unit_test(nobody_asks_after_one_that_was_given_up),
+        cmocka_unit_test(an_abandoned_ticket_is_freed),
         cmocka_unit_test(there_is_a_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ static void moved(void *context, const shared_bytes *bytes, span from, span to) 
     holder->to = to;
 }
 
-static void what_nobody_holds_is_not_copied(void **state) {
+static void released_values_are_not_copied(void **state) {
     holder holder = {0};
     char memory[] = "abcdefg";
     zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
@@ -36,7 +36,7 @@ static void what_nobody_holds_is_not_copied(void **state) {
     assert_int_equal(holder.told, 0);
 }
 
-static void what_is_held_at_the_end_is_copied(void **state) {
+static void values_held_at_the_end_are_copied(void **state) {
     holder holder = {0};
     char memory[] = "abcdefg";
     zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
@@ -49,7 +49,7 @@ static void what_is_held_at_the_end_is_copied(void **state) {
     shared_bytes_unref(held);
 }
 
-static void what_is_recalled_is_copied_once(void **state) {
+static void recalled_values_are_copied_once(void **state) {
     holder holder = {0};
     char memory[] = "abcdefg";
     zero_copy *zero_copy = zero_copy_make(span_of(memory, sizeof memory), moved, &holder);
@@ -80,9 +80,9 @@ static void without_memory_it_is_said_so(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_nobody_holds_is_not_copied),
-        cmocka_unit_test(what_is_held_at_the_end_is_copied),
-        cmocka_unit_test(what_is_recalled_is_copied_once),
+        cmocka_unit_test(released_values_are_not_copied),
+        cmocka_unit_test(values_held_at_the_end_are_copied),
+        cmocka_unit_test(recalled_values_are_copied_once),
         cmocka_unit_test(without_memory_it_is_said_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

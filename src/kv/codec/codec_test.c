@@ -55,7 +55,7 @@ static void names_are_read(void **state) {
     assert_string_equal(codec_name(CODEC_SIGN), "sign");
 }
 
-static void what_comes_back_is_as_near_as_it_says(void **state) {
+static void decoded_values_are_within_the_stated_error(void **state) {
     static scene scene;
     for (size_t c = 0; c < 5; c++) {
         codec codec = parsed(all[c]);
@@ -156,7 +156,7 @@ static void nothing_is_lost_for_ever(void **state) {
 }
 
 /* What a half cannot hold follows with the next ones. */
-static void what_is_too_large_follows(void **state) {
+static void clipped_values_are_carried_to_the_next_push(void **state) {
     codec codec = parsed("fp16");
     uint8_t message[64];
     size_t size;
@@ -237,11 +237,11 @@ static void costs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_read),
-        cmocka_unit_test(what_comes_back_is_as_near_as_it_says),
+        cmocka_unit_test(decoded_values_are_within_the_stated_error),
         cmocka_unit_test(the_largest_are_picked),
         cmocka_unit_test(one_of_each_stretch_is_drawn),
         cmocka_unit_test(nothing_is_lost_for_ever),
-        cmocka_unit_test(what_is_too_large_follows),
+        cmocka_unit_test(clipped_values_are_carried_to_the_next_push),
         cmocka_unit_test(a_rest_that_would_overflow_is_forgotten),
         cmocka_unit_test(values_that_are_not_finite_are_refused),
         cmocka_unit_test(every_length_is_checked),

@@ -202,7 +202,7 @@ static void all_of_a_role_are_asked(void **state) {
     end(net);
 }
 
-static void who_is_replaced_has_died(void **state) {
+static void a_message_to_a_replaced_process_fails_as_dead(void **state) {
     net *net = begin(0, 0);
     assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, keep_it, &net->nodes[1]), MR_OK);
     uint64_t ticket = ask(net, 0, 1, 7);
@@ -224,7 +224,7 @@ static void who_is_replaced_has_died(void **state) {
     end(net);
 }
 
-static void who_is_gone_has_died(void **state) {
+static void a_message_to_a_gone_process_fails_as_dead(void **state) {
     net *net = begin(0, 0);
     assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, keep_it, &net->nodes[1]), MR_OK);
     uint64_t ticket = ask(net, 0, 1, 7);
@@ -248,7 +248,7 @@ static void who_is_gone_has_died(void **state) {
     end(net);
 }
 
-static void who_knows_less_does_not_hear(void **state) {
+static void a_receiver_with_an_older_map_ignores_messages(void **state) {
     net *net = begin(0, 0);
     assert_int_equal(app_rpc_handle(net->nodes[1].rpc, APP, count_it, &net->nodes[1]), MR_OK);
     net->nodes[0].state.map = 5;
@@ -300,9 +300,12 @@ static void app_rpc_are_written_and_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_is_handled_once),         cmocka_unit_test(all_of_a_role_are_asked),
-        cmocka_unit_test(who_is_replaced_has_died),     cmocka_unit_test(who_is_gone_has_died),
-        cmocka_unit_test(who_knows_less_does_not_hear), cmocka_unit_test(app_rpc_are_written_and_read),
+        cmocka_unit_test(each_is_handled_once),
+        cmocka_unit_test(all_of_a_role_are_asked),
+        cmocka_unit_test(a_message_to_a_replaced_process_fails_as_dead),
+        cmocka_unit_test(a_message_to_a_gone_process_fails_as_dead),
+        cmocka_unit_test(a_receiver_with_an_older_map_ignores_messages),
+        cmocka_unit_test(app_rpc_are_written_and_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void places_count_what_was_passed_there(void **state) {
     barrier_clients_destroy(service.clients);
 }
 
-static void who_waits_says_for_whom(void **state) {
+static void a_waiting_client_names_the_barrier(void **state) {
     service service;
     begin(&service);
     const barrier_clients_where open = {.open = true, .step = 5};
@@ -139,7 +139,7 @@ static void bytes_that_are_cut_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_count_what_was_passed_there),
-        cmocka_unit_test(who_waits_says_for_whom),
+        cmocka_unit_test(a_waiting_client_names_the_barrier),
         cmocka_unit_test(a_generation_that_is_over_is_said),
         cmocka_unit_test(bytes_that_are_cut_are_refused),
     };

@@ -92,7 +92,7 @@ static void another_generation_comes_again(void **state) {
     barrier_server_fini(&server);
 }
 
-static void what_has_opened_is_remembered(void **state) {
+static void an_opened_barrier_is_remembered(void **state) {
     barrier_server server = begin(true), other;
     for (uint32_t i = 0; i < RANKS; i++) (void)come(&server, i, barrier_server_place(3, true, 1));
     (void)come(&server, 0, barrier_server_place(4, true, 1));
@@ -140,7 +140,7 @@ int main(void) {
         cmocka_unit_test(a_round_opens_when_all_have_come),
         cmocka_unit_test(in_rounds_who_goes_on_behind_it_has_passed),
         cmocka_unit_test(another_generation_comes_again),
-        cmocka_unit_test(what_has_opened_is_remembered),
+        cmocka_unit_test(an_opened_barrier_is_remembered),
         cmocka_unit_test(the_oldest_is_forgotten_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,7 +110,7 @@ static void an_edit_is_decided(void **state) {
     free(client.value);
 }
 
-static void what_is_lost_is_looked_after(void **state) {
+static void a_lost_answer_is_looked_up(void **state) {
     control client = {0};
     char name[] = "one";
     cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){add_one, name});
@@ -125,7 +125,7 @@ static void what_is_lost_is_looked_after(void **state) {
     free(client.value);
 }
 
-static void whoever_is_slower_tries_again(void **state) {
+static void the_slower_of_two_writers_retries(void **state) {
     control client = {0};
     char mine[] = "mine", other[] = "other";
     cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){add_one, mine});
@@ -145,7 +145,7 @@ static void whoever_is_slower_tries_again(void **state) {
     free(client.value);
 }
 
-static void what_is_refused_is_said(void **state) {
+static void a_refusal_is_reported(void **state) {
     control client = {0};
     cas_update *ask = catalog_client_begin((metadata_store){&ops, &client}, &(catalog_client_ask){refuse, NULL});
     serve(&client, false);
@@ -178,9 +178,9 @@ static void one_that_was_ended_goes_with_its_answer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_edit_is_decided),
-        cmocka_unit_test(what_is_lost_is_looked_after),
-        cmocka_unit_test(whoever_is_slower_tries_again),
-        cmocka_unit_test(what_is_refused_is_said),
+        cmocka_unit_test(a_lost_answer_is_looked_up),
+        cmocka_unit_test(the_slower_of_two_writers_retries),
+        cmocka_unit_test(a_refusal_is_reported),
         cmocka_unit_test(one_that_was_ended_goes_with_its_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,7 +40,7 @@ static void one_that_is_under_way_is_too_early(void **state) {
     free(requests);
 }
 
-static void the_first_of_a_scheduler_is_nobodys(void **state) {
+static void the_first_checkpoint_of_a_scheduler_has_no_requester(void **state) {
     checkpoint_requests *requests = xcalloc(1, sizeof *requests);
     assert_int_equal(checkpoint_requests_ask(requests, 11, false, 0), 0);
     checkpoint_requests_whole(requests, 9);
@@ -50,7 +50,7 @@ static void the_first_of_a_scheduler_is_nobodys(void **state) {
     free(requests);
 }
 
-static void who_is_silent_makes_room(void **state) {
+static void a_silent_requester_is_dropped(void **state) {
     checkpoint_requests *requests = after_the_first(1);
     for (uint64_t i = 0; i < CHECKPOINT_REQUESTS_MAX; i++)
         assert_int_equal(checkpoint_requests_ask(requests, 1 + i, false, 0), 0);
@@ -70,8 +70,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_one_is_for_who_asks),
         cmocka_unit_test(one_that_is_under_way_is_too_early),
-        cmocka_unit_test(the_first_of_a_scheduler_is_nobodys),
-        cmocka_unit_test(who_is_silent_makes_room),
+        cmocka_unit_test(the_first_checkpoint_of_a_scheduler_has_no_requester),
+        cmocka_unit_test(a_silent_requester_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

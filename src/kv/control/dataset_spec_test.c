@@ -92,7 +92,7 @@ static void the_first_decides(void **state) {
     dataset_spec_fini(&other);
 }
 
-static void what_is_not_answered_is_asked_again(void **state) {
+static void an_unanswered_request_is_repeated(void **state) {
     control client = {0};
     dataset_spec spec = dataset_spec_of(5, 6);
     cas_update *ask = dataset_spec_decide((metadata_store){&ops, &client}, &spec);
@@ -136,7 +136,7 @@ static void bytes_come_back_as_they_went(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_decides),
-        cmocka_unit_test(what_is_not_answered_is_asked_again),
+        cmocka_unit_test(an_unanswered_request_is_repeated),
         cmocka_unit_test(bytes_come_back_as_they_went),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static void each_asker_has_its_number(void **state) {
 }
 
 /* It may come back, and then has what nobody else has. */
-static void who_is_silent_and_not_gone_is_waited_for(void **state) {
+static void the_number_of_a_silent_process_is_not_reassigned_at_once(void **state) {
     id_allocator *ids = xcalloc(1, sizeof *ids);
     assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 11, 0), 0);
     assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 12, 0), 1);
@@ -51,7 +51,7 @@ static void a_number_is_not_taken_from_who_is_here(void **state) {
     free(ids);
 }
 
-static void who_is_silent_is_followed(void **state) {
+static void the_number_of_a_silent_process_is_reassigned(void **state) {
     id_allocator *ids = xcalloc(1, sizeof *ids);
     assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 11, 0), 0);
     assert_int_equal(id_allocator_give(ids, ID_ALLOCATOR_MAX, 12, 0), 1); /* and does not come */
@@ -83,8 +83,8 @@ static void where_there_are_fewer_one_waits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_asker_has_its_number),
-        cmocka_unit_test(who_is_silent_is_followed),
-        cmocka_unit_test(who_is_silent_and_not_gone_is_waited_for),
+        cmocka_unit_test(the_number_of_a_silent_process_is_reassigned),
+        cmocka_unit_test(the_number_of_a_silent_process_is_not_reassigned_at_once),
         cmocka_unit_test(a_number_is_not_taken_from_who_is_here),
         cmocka_unit_test(there_are_so_many),
         cmocka_unit_test(where_there_are_fewer_one_waits),

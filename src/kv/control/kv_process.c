@@ -47,7 +47,7 @@ static void sit_down(kv_process *process, uint32_t number) {
                                                   van_now_us(process->van), on_enrolled, process);
 }
 
-void kv_process_enrol_again(kv_process *process, uint64_t known) {
+void kv_process_acquire_again(kv_process *process, uint64_t known) {
     incarnation_acquire_again(process->acquire, known, van_now_us(process->van));
 }
 

@@ -52,7 +52,7 @@ MR_MUST mr_status kv_process_open(const kv_process_options *options, const kv_pr
 void kv_process_close(kv_process *process);
 
 /* An earlier process of this number had `known` (ps/rank_agent.h, on_replaced): takes another incarnation. */
-void kv_process_enrol_again(kv_process *process, uint64_t known);
+void kv_process_acquire_again(kv_process *process, uint64_t known);
 
 control_client *kv_process_control(const kv_process *process);
 van *kv_process_van(const kv_process *process);

@@ -16,7 +16,7 @@ static process_state worker(uint32_t number, uint64_t incarnation) {
     return state;
 }
 
-static void what_is_said_is_read(void **state) {
+static void encoded_states_are_decoded(void **state) {
     process_state said = worker(3, 5), read;
     uint8_t bytes[PROCESS_STATE_SIZE_MAX];
     said.pushes = UINT64_MAX;
@@ -53,7 +53,7 @@ static void rates_are_measured(void **state) {
     process_table_fini(&table);
 }
 
-static void who_is_silent_is_not_here(void **state) {
+static void a_silent_process_counts_as_absent(void **state) {
     process_table table = {0};
     process_state now = worker(0, 1);
     process_table_take(&table, &now, 1000);
@@ -134,8 +134,10 @@ static void lists_say_who_is_where(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_said_is_read),      cmocka_unit_test(rates_are_measured),
-        cmocka_unit_test(who_is_silent_is_not_here), cmocka_unit_test(all_are_shown_page_by_page),
+        cmocka_unit_test(encoded_states_are_decoded),
+        cmocka_unit_test(rates_are_measured),
+        cmocka_unit_test(a_silent_process_counts_as_absent),
+        cmocka_unit_test(all_are_shown_page_by_page),
         cmocka_unit_test(lists_say_who_is_where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

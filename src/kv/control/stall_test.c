@@ -74,7 +74,7 @@ static void at_the_beginning_servers_are(void **state) {
     process_table_fini(&scene->table);
 }
 
-static void who_may_come_back_is(void **state) {
+static void a_process_that_may_return_is_awaited(void **state) {
     scene own, *scene = begin(&own, 3);
     map_of(scene, 3, 1);
     for (uint32_t i = 0; i < 3; i++) hear(scene, i, 1);
@@ -180,7 +180,7 @@ static void it_is_said_now_and_then(void **state) {
     process_table_fini(&scene->table);
 }
 
-static void what_nobody_spoke_of_ends_in_silence(void **state) {
+static void an_unreported_stall_ends_without_a_message(void **state) {
     scene own, *scene = begin(&own, 1);
     stall_watch watch = {0};
     assert_int_equal(stall_watch_look(&watch, &scene->facts), STALL_NO_NEWS);
@@ -191,9 +191,9 @@ static void what_nobody_spoke_of_ends_in_silence(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(at_the_beginning_servers_are), cmocka_unit_test(who_may_come_back_is),
+        cmocka_unit_test(at_the_beginning_servers_are), cmocka_unit_test(a_process_that_may_return_is_awaited),
         cmocka_unit_test(one_copy_is_enough),           cmocka_unit_test(texts_have_bounds),
-        cmocka_unit_test(it_is_said_now_and_then),      cmocka_unit_test(what_nobody_spoke_of_ends_in_silence),
+        cmocka_unit_test(it_is_said_now_and_then),      cmocka_unit_test(an_unreported_stall_ends_without_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

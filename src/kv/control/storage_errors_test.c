@@ -26,7 +26,7 @@ static mr_status load(void *self, metadata_storage_take_fn *take, void *context,
 static mr_status save(void *self, const metadata_storage_content *content, size_t changed) { return outcome(); }
 static mr_status begin(void *self, uint64_t generation) { return outcome(); }
 
-static void what_was_not_written_is_known(void **state) {
+static void failed_writes_are_recorded(void **state) {
     static const metadata_storage_ops ops = {.name = "below", .load = load, .save = save, .begin = begin};
     storage_errors errors = {.below = {&ops, NULL}};
     metadata_storage storage = storage_errors_storage(&errors);
@@ -48,6 +48,6 @@ static void what_was_not_written_is_known(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_not_written_is_known)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(failed_writes_are_recorded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

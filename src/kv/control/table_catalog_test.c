@@ -79,7 +79,7 @@ static void an_id_is_given_once(void **state) {
     table_catalog_fini(&catalog);
 }
 
-static void what_differs_is_named(void **state) {
+static void an_error_names_the_difference(void **state) {
     const mr_ps_table_options plain = {.dim = 2}, dense = {.kind = MR_PS_DENSE, .arrays = arrays, .array_count = 1};
     mr_ps_table_options other = dense;
     table_catalog_table a = table_of("a", plain), b = table_of("a", plain);
@@ -164,7 +164,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_back_as_they_went),
         cmocka_unit_test(an_id_is_given_once),
-        cmocka_unit_test(what_differs_is_named),
+        cmocka_unit_test(an_error_names_the_difference),
         cmocka_unit_test(options_that_cannot_be_are_named),
         cmocka_unit_test(a_table_has_the_consistency_of_its_map_or_its_own),
         cmocka_unit_test(there_is_a_bound),

@@ -141,7 +141,7 @@ static void a_push_is_read_where_it_lies_once_it_is_settled(void **state) {
     seen_end(&seen);
 }
 
-static void the_version_before_stays_in_sight(void **state) {
+static void the_previous_version_stays_readable(void **state) {
     seen seen;
     payload_writer writer = {0};
     seen_begin(&seen, true);
@@ -164,7 +164,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_begin_where_the_array_does),
         cmocka_unit_test(a_push_is_read_where_it_lies_once_it_is_settled),
-        cmocka_unit_test(the_version_before_stays_in_sight),
+        cmocka_unit_test(the_previous_version_stays_readable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

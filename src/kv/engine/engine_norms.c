@@ -63,7 +63,10 @@ static void measure_block(survey *survey, engine_table *table, const payload_sec
     if (!engine_block_fits(survey->engine, table, place)) return;
     if (table->schema.refuse_nan && !engine_finite(gradient, section->count)) return;
     const engine_block *block = engine_block_find(table, place);
-    if (block != NULL) return measure_with(survey, table, block->table, block->updates, section, gradient);
+    if (block != NULL) {
+        measure_with(survey, table, block->table, block->updates, section, gradient);
+        return;
+    }
     dense_table *dense_table;
     dense_table_options options = engine_block_options(survey->engine, table, place);
     options.versions = false;

@@ -128,7 +128,10 @@ static void sweep_on(engine *engine, engine_table *table) {
     uint64_t period = table->schema.age_max / SWEEPS + 1, passed = table->now - table->swept_at;
     if (passed == 0) return;
     table->swept_at = table->now;
-    if (passed >= period) return sweep(engine, table, 0, UINT64_MAX);
+    if (passed >= period) {
+        sweep(engine, table, 0, UINT64_MAX);
+        return;
+    }
     uint64_t first = table->swept, end = first + UINT64_MAX / period * passed;
     table->swept = end + 1;
     if (end < first) sweep(engine, table, 0, end);
@@ -165,10 +168,15 @@ static void show_old(const engine_table *table, uint64_t key, const undo_log_ent
 }
 
 static void read_rows(const engine_table *table, const uint64_t *keys, size_t count, engine_note *note, void *out) {
-    if (note == NULL) return sparse_table_read(table->sparse, keys, count, out);
+    if (note == NULL) {
+        sparse_table_read(table->sparse, keys, count, out);
+        return;
+    }
     uint64_t changes = sparse_table_changes(table->sparse);
-    if (note->table == table->schema.id && note->changes == changes)
-        return sparse_table_read_noted(table->sparse, keys, count, note->numbers, out);
+    if (note->table == table->schema.id && note->changes == changes) {
+        sparse_table_read_noted(table->sparse, keys, count, note->numbers, out);
+        return;
+    }
     sparse_table_read_noting(table->sparse, keys, count, note->numbers, out);
     note->table = table->schema.id;
     note->changes = changes;

@@ -166,7 +166,7 @@ static void counters_count(void **state) {
     engine_ops.destroy(engine);
 }
 
-static void what_is_not_finite_is_left_out(void **state) {
+static void non_finite_values_are_left_out(void **state) {
     void *engine = engine_fixture_new(false);
     payload_writer writer = {0};
     payload_define(&writer, (definition_options){.dim = 2, .refuse_nan = true});
@@ -240,7 +240,7 @@ int main(void) {
         cmocka_unit_test(ranges_are_ascending),
         cmocka_unit_test(dtypes_are_kept_whole),
         cmocka_unit_test(counters_count),
-        cmocka_unit_test(what_is_not_finite_is_left_out),
+        cmocka_unit_test(non_finite_values_are_left_out),
         cmocka_unit_test(keys_are_admitted),
         cmocka_unit_test(old_keys_go),
         cmocka_unit_test(the_oldest_go_when_there_are_too_many),

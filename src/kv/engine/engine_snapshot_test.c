@@ -46,7 +46,7 @@ static void no_other_bytes_are_read(void **state) {
     engine_ops.destroy(plain);
 }
 
-static void what_makes_no_sense_changes_nothing(void **state) {
+static void a_malformed_snapshot_changes_nothing(void **state) {
     void *engine = engine_fixture_new(false);
     engine_fixture_define(engine, (definition_options){.dim = 2});
     shared_bytes *before = engine_fixture_bytes(engine);
@@ -96,7 +96,7 @@ static void bytes_need_no_alignment(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_other_bytes_are_read),
-        cmocka_unit_test(what_makes_no_sense_changes_nothing),
+        cmocka_unit_test(a_malformed_snapshot_changes_nothing),
         cmocka_unit_test(bytes_need_no_alignment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ static void the_whole_is_shared_out(void **state) {
     assert_true(budget.bytes >= MEMORY_BUDGET_LEAST);
 }
 
-static void who_has_all_of_it_is_full(void **state) {
+static void a_slot_with_the_whole_budget_is_full(void **state) {
     memory_budget budget = {0};
     size_t size = (size_t)64 << 20;
     uint64_t before = memory_budget_resident(&budget);
@@ -43,7 +43,7 @@ static void who_has_all_of_it_is_full(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_whole_is_shared_out),
-        cmocka_unit_test(who_has_all_of_it_is_full),
+        cmocka_unit_test(a_slot_with_the_whole_budget_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

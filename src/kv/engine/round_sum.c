@@ -154,8 +154,10 @@ static void add_block(table *table, const payload_section *section, const void *
     stretches *all = &table->added_blocks;
     size_t item = table->counters ? sizeof(int64_t) : sizeof(float);
     size_t at = binary_search_first(&section->place, all->list, all->count, sizeof *all->list, compare_block);
-    if (at == all->count || compare_block(&section->place, &all->list[at]) != 0)
-        return fill(insert(all, at), section, values, item);
+    if (at == all->count || compare_block(&section->place, &all->list[at]) != 0) {
+        fill(insert(all, at), section, values, item);
+        return;
+    }
     stretch *there = &all->list[at];
     if (there->place.items != section->place.items) return;
     widen(there, section, item);

@@ -136,7 +136,7 @@ static void stretches_of_a_block_are_one(void **state) {
     assert_end(&reader, bytes);
 }
 
-static void what_does_not_fit_is_left_out(void **state) {
+static void values_of_another_shape_are_left_out(void **state) {
     void *sum = round_sum_begin(NULL, 0);
     payload_writer writer = {0};
     assert_int_equal(round_sum_size(sum), 0);
@@ -187,7 +187,7 @@ static void vectors_become_as_long_as_the_longest(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_added_in_the_order_of_ranks),  cmocka_unit_test(a_round_is_in_order),
-        cmocka_unit_test(stretches_of_a_block_are_one),          cmocka_unit_test(what_does_not_fit_is_left_out),
+        cmocka_unit_test(stretches_of_a_block_are_one),          cmocka_unit_test(values_of_another_shape_are_left_out),
         cmocka_unit_test(vectors_become_as_long_as_the_longest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ static const undo_log_entry *find(const undo_log *log, uint64_t key) {
     return undo_log_find(log, key, &from);
 }
 
-static void the_first_note_counts(void **state) {
+static void the_first_record_of_a_value_counts(void **state) {
     const float values[] = {1, 2, 3, 4};
     undo_log log = {.item = sizeof(float)};
     undo_log_clear(&log);
@@ -143,7 +143,7 @@ static void without_memory_nothing_is_noted(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_note_counts),
+        cmocka_unit_test(the_first_record_of_a_value_counts),
         cmocka_unit_test(a_walk_finds_what_single_searches_find),
         cmocka_unit_test(bytes_come_back),
         cmocka_unit_test(rows_are_noted_as_single_ones_are),

@@ -38,7 +38,7 @@ static void the_bits_are_these(void **state) {
     assert_true(lr_schedule_rate(&cosine, 2) == 0x1.54339ep-4f && lr_schedule_rate(&curve, 2) == 0x1.613d7p-5f);
 }
 
-static void what_makes_no_sense_is_refused(void **state) {
+static void invalid_schedules_are_refused(void **state) {
     const lr_schedule wrong[] = {
         {LR_SCHEDULE_CONSTANT, .rate = 0},
         {LR_SCHEDULE_CONSTANT, .rate = NAN},
@@ -60,7 +60,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_follow_their_formulas),
         cmocka_unit_test(the_bits_are_these),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(invalid_schedules_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,8 +174,10 @@ static void update_few(const optim *optim, void *const *rows, size_t count, uint
 
 void optim_rows(const optim *optim, void *const *rows, size_t count, uint32_t dim, const float *gradients, float rate,
                 float scale) {
-    if (dim <= FEW && (optim->ops->apply == optim_rules_add || optim->ops->apply == optim_rules_sgd))
-        return update_few(optim, rows, count, dim, gradients, rate, scale);
+    if (dim <= FEW && (optim->ops->apply == optim_rules_add || optim->ops->apply == optim_rules_sgd)) {
+        update_few(optim, rows, count, dim, gradients, rate, scale);
+        return;
+    }
     moments moments;
     moments.rate = rate;
     moments.scale = scale;

@@ -15,7 +15,7 @@ static void fill(uint64_t *keys, uint64_t seed) {
     for (uint64_t i = 0; i < COUNT; i++) keys[i] = i * 1000 + seed;
 }
 
-static void what_is_kept_is_found(void **state) {
+static void cached_lists_are_found(void **state) {
     key_list_cache cache;
     uint64_t keys[COUNT], other[COUNT];
     key_list_cache_init(&cache, 1 << 20);
@@ -67,7 +67,7 @@ static void the_oldest_go(void **state) {
     key_list_cache_fini(&cache);
 }
 
-static void a_note_stays_with_its_list_and_counts(void **state) {
+static void an_entry_keeps_its_list_and_its_count(void **state) {
     key_list_cache cache;
     uint64_t keys[COUNT];
     key_list_cache_init(&cache, 10000);
@@ -113,9 +113,9 @@ static void no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_kept_is_found),
+        cmocka_unit_test(cached_lists_are_found),
         cmocka_unit_test(the_oldest_go),
-        cmocka_unit_test(a_note_stays_with_its_list_and_counts),
+        cmocka_unit_test(an_entry_keeps_its_list_and_its_count),
         cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

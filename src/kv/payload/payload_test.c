@@ -167,7 +167,7 @@ static void a_section_of_rows_goes_on(void **state) {
     payload_fini(&writer);
 }
 
-static void what_was_not_used_is_trimmed(void **state) {
+static void unused_room_is_trimmed(void **state) {
     payload_writer writer = {0};
     const payload_head head = {.table = 1, .op = PAYLOAD_ADD_ROWS, .flags = PAYLOAD_CODED, .dtype = MR_F32, .count = 1};
     payload_room room = add(&writer, head, 100);
@@ -324,7 +324,7 @@ static void a_check_counts_sections_and_has_the_last(void **state) {
     payload_fini(&writer);
 }
 
-static void a_writer_is_used_again_unless_somebody_holds_what_it_wrote(void **state) {
+static void a_writer_is_reused_unless_its_bytes_are_held(void **state) {
     payload_writer writer = {0};
     write_rows(&writer, 7, 3, 5);
     const shared_bytes *first = writer.bytes;
@@ -345,7 +345,7 @@ static void a_writer_is_used_again_unless_somebody_holds_what_it_wrote(void **st
     payload_fini(&writer);
 }
 
-static void a_small_payload_is_lent(void **state) {
+static void a_small_payload_is_borrowed(void **state) {
     payload_writer writer = {0};
     shared_bytes *borrowed = payload_lend(&writer);
     assert_int_equal(shared_bytes_bytes(borrowed).size, 0);
@@ -482,7 +482,7 @@ int main(void) {
         cmocka_unit_test(values_may_follow_from_elsewhere),
         cmocka_unit_test(sizes_are_known_beforehand),
         cmocka_unit_test(a_section_of_rows_goes_on),
-        cmocka_unit_test(what_was_not_used_is_trimmed),
+        cmocka_unit_test(unused_room_is_trimmed),
         cmocka_unit_test(a_section_is_pressed),
         cmocka_unit_test(no_cut_payload_is_read),
         cmocka_unit_test(no_section_that_makes_no_sense_is_read),
@@ -490,8 +490,8 @@ int main(void) {
         cmocka_unit_test(keys_ascend),
         cmocka_unit_test(bytes_are_aligned_by_a_copy),
         cmocka_unit_test(a_check_counts_sections_and_has_the_last),
-        cmocka_unit_test(a_writer_is_used_again_unless_somebody_holds_what_it_wrote),
-        cmocka_unit_test(a_small_payload_is_lent),
+        cmocka_unit_test(a_writer_is_reused_unless_its_bytes_are_held),
+        cmocka_unit_test(a_small_payload_is_borrowed),
         cmocka_unit_test(a_writer_survives_without_memory),
         cmocka_unit_test(payloads_have_a_limit),
         cmocka_unit_test(any_bytes_are_survived),

@@ -56,7 +56,7 @@ static void add_rows(payload_writer *writer) {
     memcpy(room.values, (const float[]){5, 6}, 2 * sizeof(float));
 }
 
-static void what_is_seen_is_read_where_it_lies(void **state) {
+static void mapped_values_are_read_in_place(void **state) {
     scene scene;
     payload_writer writer = {0};
     payload_section section;
@@ -75,7 +75,7 @@ static void what_is_seen_is_read_where_it_lies(void **state) {
     finish(&scene);
 }
 
-static void what_is_fetched_has_the_values_in_it(void **state) {
+static void fetched_payloads_contain_the_values(void **state) {
     scene scene;
     payload_writer writer = {0};
     payload_section section;
@@ -112,7 +112,7 @@ static void what_is_fetched_has_the_values_in_it(void **state) {
     finish(&scene);
 }
 
-static void what_speaks_of_nothing_stays_as_it_is(void **state) {
+static void payloads_without_references_stay_unchanged(void **state) {
     scene scene;
     payload_writer writer = {0};
     shared_bytes *fetched = NULL;
@@ -130,7 +130,7 @@ static void what_speaks_of_nothing_stays_as_it_is(void **state) {
     finish(&scene);
 }
 
-static void what_is_not_seen_is_not_there(void **state) {
+static void values_outside_the_mapping_are_missing(void **state) {
     scene scene;
     payload_writer writer = {0};
     shared_bytes *fetched = NULL;
@@ -175,10 +175,10 @@ static void only_blocks_lie_elsewhere(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_seen_is_read_where_it_lies),
-        cmocka_unit_test(what_is_fetched_has_the_values_in_it),
-        cmocka_unit_test(what_speaks_of_nothing_stays_as_it_is),
-        cmocka_unit_test(what_is_not_seen_is_not_there),
+        cmocka_unit_test(mapped_values_are_read_in_place),
+        cmocka_unit_test(fetched_payloads_contain_the_values),
+        cmocka_unit_test(payloads_without_references_stay_unchanged),
+        cmocka_unit_test(values_outside_the_mapping_are_missing),
         cmocka_unit_test(only_blocks_lie_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,7 @@ static void initializers_and_codecs_are_texts(void **state) {
     assert_true(coded.codec.id == CODEC_NONE && coded.press == COMPRESSOR_LZ4);
 }
 
-static void what_cannot_be_is_said(void **state) {
+static void an_error_names_the_invalid_option(void **state) {
     assert_refused((definition_options){.optimizer = "adm"}, "unknown optimizer 'adm'");
     assert_refused((definition_options){.optimizer = "own:"}, "unknown optimizer 'own:'");
     assert_refused((definition_options){.optimizer = "own:a name that is far too long"},
@@ -231,7 +231,7 @@ int main(void) {
         cmocka_unit_test(settings_have_the_defaults_of_their_optimizer),
         cmocka_unit_test(schedules_are_texts),
         cmocka_unit_test(initializers_and_codecs_are_texts),
-        cmocka_unit_test(what_cannot_be_is_said),
+        cmocka_unit_test(an_error_names_the_invalid_option),
         cmocka_unit_test(settings_that_the_optimizer_has_not_are_said),
         cmocka_unit_test(texts_that_mean_nothing_are_said),
         cmocka_unit_test(bytes_come_back),

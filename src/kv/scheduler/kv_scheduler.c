@@ -94,7 +94,7 @@ static void show(kv_scheduler *scheduler, link_id link, const control_message *q
 }
 
 /* Whether a server is here and does not drain. */
-static bool somebody_stays(const kv_scheduler *scheduler) {
+static bool a_server_stays(const kv_scheduler *scheduler) {
     const process_table *table = control_server_process_table(scheduler->server);
     for (size_t i = 0; i < table->count; i++) {
         const process_state *now = &table->rows[i]->now;
@@ -110,7 +110,7 @@ static void let_leave(kv_scheduler *scheduler, link_id link, const control_messa
     if (question->stamp.id >= ID_ALLOCATOR_MAX) return;
     if (drain_list_add(&scheduler->list, (uint32_t)question->stamp.id, question->stamp.incarnation))
         controller_retire(scheduler->controller, scheduler->list.numbers, scheduler->list.count);
-    van_answer_value(scheduler->van, link, CONTROL_LEFT, (stamp){.view = !somebody_stays(scheduler)}, (span){0});
+    van_answer_value(scheduler->van, link, CONTROL_LEFT, (stamp){.view = !a_server_stays(scheduler)}, (span){0});
 }
 
 /* A waiting process repeats its request, so a checkpoint is begun only here. */

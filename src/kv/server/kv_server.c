@@ -39,7 +39,7 @@ static bool is_full(void *context) {
 }
 
 static void on_replaced(void *context, uint64_t incarnation) {
-    kv_process_enrol_again(((kv_server *)context)->process, incarnation);
+    kv_process_acquire_again(((kv_server *)context)->process, incarnation);
 }
 
 static void on_deposed(void *context) {

@@ -67,7 +67,10 @@ static void fill_floats(const initializer *init, uint64_t key, size_t first, siz
 }
 
 void initializer_fill(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out) {
-    if (dtype != MR_I64) return fill_floats(init, key, first, count, out);
+    if (dtype != MR_I64) {
+        fill_floats(init, key, first, count, out);
+        return;
+    }
     int64_t value = init->kind == INITIALIZER_CONSTANT ? (int64_t)init->a : 0, *counters = out;
     for (size_t i = 0; i < count; i++) counters[i] = value;
 }
@@ -75,7 +78,10 @@ void initializer_fill(const initializer *init, mr_dtype dtype, uint64_t key, siz
 void initializer_read(const initializer *init, mr_dtype dtype, uint64_t key, size_t first, size_t count, void *out) {
     enum { STEP = 64 };
     float values[STEP];
-    if (dtype == MR_I64 || dtype == MR_F32) return initializer_fill(init, dtype, key, first, count, out);
+    if (dtype == MR_I64 || dtype == MR_F32) {
+        initializer_fill(init, dtype, key, first, count, out);
+        return;
+    }
     for (size_t at = 0; at < count; at += STEP) {
         size_t size = count - at < STEP ? count - at : STEP;
         fill_floats(init, key, first + at, size, values);

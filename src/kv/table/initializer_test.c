@@ -79,7 +79,7 @@ static void the_bits_are_these(void **state) {
     assert_true(normal[0] == 0x1.29bebcp+0f && normal[1] == 0x1.42d528p-4f);
 }
 
-static void what_makes_no_sense_is_refused(void **state) {
+static void invalid_initializers_are_refused(void **state) {
     const initializer wrong[] = {{INITIALIZER_UNIFORM, 1, 0},
                                  {INITIALIZER_UNIFORM, -3e38f, 3e38f},
                                  {INITIALIZER_NORMAL, 0, -1},
@@ -103,7 +103,7 @@ int main(void) {
         cmocka_unit_test(all_that_it_depends_on_counts),
         cmocka_unit_test(they_are_distributed_as_they_say),
         cmocka_unit_test(the_bits_are_these),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(invalid_initializers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

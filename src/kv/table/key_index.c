@@ -115,7 +115,10 @@ static void refill(key_index *index, key_index_part *part, uint64_t home) {
 
 static void take(key_index *index, key_index_part *part, uint64_t hash) {
     place_of of = place_in(part, hash);
-    if (of.found == 0) return overflow_index_remove(&index->index, hash);
+    if (of.found == 0) {
+        overflow_index_remove(&index->index, hash);
+        return;
+    }
     key_index_bucket *bucket = &part->buckets[of.home];
     uint64_t at = of.found - KEY_INDEX_FOUND, last = --bucket->count;
     bucket->words[at] = bucket->words[last];

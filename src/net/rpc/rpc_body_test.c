@@ -120,7 +120,7 @@ static void a_refused_body_is_the_handler_s_to_answer(void **state) {
     assert_link_works(pair);
 }
 
-static void nobody_names_memory_for_a_repeat(void **state) {
+static void a_repeated_request_gets_no_memory(void **state) {
     rpc_pair *pair = *state;
     asked asked = {0};
     ask(pair, &asked, span_of("some bytes", 10), (rpc_call_options){0});
@@ -321,7 +321,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_PAIR(a_request_s_body_lies_where_on_body_said),
         WITH_PAIR(a_refused_body_is_the_handler_s_to_answer),
-        WITH_PAIR(nobody_names_memory_for_a_repeat),
+        WITH_PAIR(a_repeated_request_gets_no_memory),
         WITH_PAIR(a_call_with_a_body_asks_once),
         WITH_PAIR(a_deadline_does_not_wait_for_a_body_that_is_being_sent),
         WITH_PAIR(an_answer_s_body_lies_where_the_caller_said),

@@ -50,7 +50,7 @@ static void expect_decoded(const rpc_header *header, size_t payload_size) {
     assert_int_equal(payload.size, payload_size);
 }
 
-static void what_was_encoded_is_decoded(void **state) {
+static void headers_are_decoded_as_encoded(void **state) {
     expect_decoded(&request, 0);
     expect_decoded(&request, 6);
     rpc_header header = request;
@@ -73,7 +73,7 @@ static mr_status decode(const rpc_header *header, size_t size) {
 
 static void expect_head_refused(rpc_header bad, size_t size) { assert_int_equal(decode(&bad, size), MR_CORRUPT); }
 
-static void what_no_correct_peer_sends_is_refused(void **state) {
+static void malformed_headers_are_refused(void **state) {
     rpc_header good = {.kind = RPC_CALL_REQUEST_TIMED, .attempt = 1, .number = RPC_CALL_WINDOW, .budget_us = INT64_MAX};
     for (uint8_t kind = RPC_CALL_REQUEST; kind <= RPC_CALL_REQUEST_TIMED; kind++) {
         size_t least = kind == RPC_CALL_REQUEST_TIMED ? 24 : 16;
@@ -107,8 +107,8 @@ int main(void) {
         cmocka_unit_test(requests_look_like_this),
         cmocka_unit_test(those_without_a_budget_are_shorter),
         cmocka_unit_test(so_are_answers),
-        cmocka_unit_test(what_was_encoded_is_decoded),
-        cmocka_unit_test(what_no_correct_peer_sends_is_refused),
+        cmocka_unit_test(headers_are_decoded_as_encoded),
+        cmocka_unit_test(malformed_headers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

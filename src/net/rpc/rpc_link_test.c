@@ -126,7 +126,7 @@ static void the_window_bounds_the_open_calls_of_a_link(void **state) {
     free(outcomes);
 }
 
-static void a_long_call_holds_up_nobody(void **state) {
+static void a_long_call_does_not_delay_others(void **state) {
     rpc_pair *pair = *state;
     rpc_side *server = &pair->sides[SERVER];
     server->habit = RPC_HOLD;
@@ -554,7 +554,7 @@ int main(void) {
         WITH_PAIR(links_do_not_mix),
         WITH_PAIR(a_link_that_never_opened_is_still_reported),
         WITH_PAIR(the_window_bounds_the_open_calls_of_a_link),
-        WITH_PAIR(a_long_call_holds_up_nobody),
+        WITH_PAIR(a_long_call_does_not_delay_others),
         WITH_PAIR(rubbish_condemns_the_link),
         WITH_PAIR(an_empty_message_condemns_the_link),
         WITH_PAIR(an_answer_to_nothing_condemns_the_link),

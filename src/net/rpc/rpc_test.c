@@ -289,7 +289,7 @@ static void a_request_without_budget_is_not_run(void **state) {
     assert_int_equal(pair->sides[SERVER].closed, 0);
 }
 
-static void who_names_no_time_reads_no_clock(void **state) {
+static void a_call_without_deadline_reads_no_clock(void **state) {
     rpc_pair *pair = *state;
     for (int i = 0; i < 100; i++) {
         rpc_outcome outcome;
@@ -452,7 +452,7 @@ static void start_and_lose_a_large_one(rpc_pair *pair, rpc_outcome *outcome) {
     loopback_drop(&pair->loopback, CLIENT, pair->loopback.ends[CLIENT].count - 1);
 }
 
-static void what_is_kept_is_bounded(void **state) {
+static void remembered_answers_are_bounded(void **state) {
     rpc_pair *pair = *state;
     enum { CALLS = RPC_CALL_KEPT_MAX / RPC_CALL_PAYLOAD_MAX + 1 };
     rpc_outcome outcomes[CALLS], again;
@@ -649,7 +649,7 @@ int main(void) {
         WITH_PAIR(an_answer_in_time_leaves_no_timer),
         WITH_PAIR(the_budget_that_is_left_travels),
         WITH_PAIR(a_request_without_budget_is_not_run),
-        WITH_PAIR(who_names_no_time_reads_no_clock),
+        WITH_PAIR(a_call_without_deadline_reads_no_clock),
         WITH_PAIR(many_deadlines_end_in_their_order),
         WITH_PAIR(a_lost_request_is_asked_again),
         WITH_PAIR(any_attempt_s_answer_ends_the_call),
@@ -659,7 +659,7 @@ int main(void) {
         WITH_PAIR(asking_again_waits_for_room),
         WITH_PAIR(a_deadline_comes_while_an_attempt_waits_for_room),
         WITH_PAIR(an_answer_comes_while_an_attempt_waits_for_room),
-        WITH_PAIR(what_is_kept_is_bounded),
+        WITH_PAIR(remembered_answers_are_bounded),
         WITH_PAIR(a_repeated_request_runs_once),
         WITH_PAIR(an_attempt_that_was_overtaken_does_not_run),
         WITH_PAIR(a_repeat_of_a_call_that_is_over_does_not_run),

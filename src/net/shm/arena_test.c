@@ -91,7 +91,7 @@ static void extents_are_checked_against_the_arena(void **state) {
     arena_unmap(&arena);
 }
 
-static void what_is_handed_over_is_checked(void **state) {
+static void a_received_arena_is_checked(void **state) {
     arena made, out;
     assert_int_equal(arena_create(SIZE, &made), MR_OK);
     assert_int_equal(arena_map(dup(made.fd), made.size * 2, &out), MR_CORRUPT);
@@ -214,7 +214,7 @@ static void *use_stretches(void *argument) {
     return NULL;
 }
 
-static void what_one_thread_hands_out_another_uses(void **state) {
+static void memory_of_one_thread_is_usable_by_another(void **state) {
     handing handing = {.wrong = 0};
     pthread_t user;
     assert_int_equal(arena_create(SIZE, &handing.arena), MR_OK);
@@ -239,11 +239,11 @@ int main(void) {
         cmocka_unit_test(two_arenas_live_side_by_side),
         cmocka_unit_test(a_second_mapping_sees_the_same),
         cmocka_unit_test(extents_are_checked_against_the_arena),
-        cmocka_unit_test(what_is_handed_over_is_checked),
+        cmocka_unit_test(a_received_arena_is_checked),
         cmocka_unit_test(sizes_that_make_no_sense_are_refused),
         cmocka_unit_test(pages_come_and_go),
         cmocka_unit_test(failures_are_clean),
-        cmocka_unit_test(what_one_thread_hands_out_another_uses),
+        cmocka_unit_test(memory_of_one_thread_is_usable_by_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static void *only_unlock(void *argument) {
 }
 
 /* The owner saw its bias, was interrupted, and says that it is inside while another is. */
-static void an_owner_that_comes_late_misleads_nobody(void **state) {
+static void a_late_owner_does_not_break_exclusion(void **state) {
     biased_lock lock = {0};
     biased_lock_own(&lock, cpu_thread());
     if (lock.owner == 0) skip();
@@ -157,7 +157,7 @@ int main(void) {
         cmocka_unit_test(without_an_owner_it_is_a_plain_lock),
         cmocka_unit_test(the_owner_comes_in_by_a_plain_store),
         cmocka_unit_test(the_first_that_asks_is_the_owner),
-        cmocka_unit_test(an_owner_that_comes_late_misleads_nobody),
+        cmocka_unit_test(a_late_owner_does_not_break_exclusion),
         cmocka_unit_test(a_busy_owner_keeps_its_bias_and_an_idle_one_earns_it_again),
         cmocka_unit_test(one_at_a_time_is_inside_where_others_come_seldom),
         cmocka_unit_test(one_at_a_time_is_inside_where_others_come_often),

@@ -370,9 +370,14 @@ static void new_link(broker_client *client, const broker_wire *message, fd_packe
                      const broker_client_events *events, void *context) {
     FAILPOINT("guest.link");
     int fd = fd_packet_take_fd(packet);
-    if (fd < 0 && packet->cut) return refuse_link(client, message, events, context);
-    if (fd < 0)
-        return broker_is_gone(client, MR_CORRUPT, "malformed message from the broker: a link without a descriptor");
+    if (fd < 0 && packet->cut) {
+        refuse_link(client, message, events, context);
+        return;
+    }
+    if (fd < 0) {
+        broker_is_gone(client, MR_CORRUPT, "malformed message from the broker: a link without a descriptor");
+        return;
+    }
     const broker_wire_link *said = &message->link;
     broker_client_link link = {.link = said->head.subject,
                                .tag = said->tag,
@@ -391,7 +396,10 @@ static void dispatch(broker_client *client, fd_packet *packet, const broker_clie
     broker_wire message;
     mr_status status = broker_wire_decode(true, packet->data, packet->size, &message);
     if (status == MR_OK) status = check_message(client, &message);
-    if (status != MR_OK) return broker_is_gone(client, MR_CORRUPT, mr_last_error());
+    if (status != MR_OK) {
+        broker_is_gone(client, MR_CORRUPT, mr_last_error());
+        return;
+    }
     cause why;
     switch (message.head.kind) {
     case BROKER_WIRE_LINK: new_link(client, &message, packet, events, context); break;
@@ -426,9 +434,10 @@ static bool has_ended(const broker_client *client) {
 
 static void broker_ended(broker_client *client) {
     int status;
-    if (!has_ended(client))
-        return broker_is_gone(client, MR_PEER_DIED,
-                              "the broker closed the connection: it ended, or dropped this process");
+    if (!has_ended(client)) {
+        broker_is_gone(client, MR_PEER_DIED, "the broker closed the connection: it ended, or dropped this process");
+        return;
+    }
     broker_is_gone(client, MR_PEER_DIED, "the broker's process has ended");
     if (!pidfd_wait_status(client->broker_pidfd, client->broker_pid, &status)) return;
     if (WIFSIGNALED(status))
@@ -443,7 +452,10 @@ static void listen_to_broker(broker_client *client, const broker_client_events *
         fd_packet_result result = fd_packet_receive(client->fd, &packet);
         /* All messages of the broker have been read. If the socket is still open after its end, a fork of the broker
          * holds it. */
-        if (result == FD_PACKET_END || (result == FD_PACKET_NONE && has_ended(client))) return broker_ended(client);
+        if (result == FD_PACKET_END || (result == FD_PACKET_NONE && has_ended(client))) {
+            broker_ended(client);
+            return;
+        }
         if (result == FD_PACKET_NONE) return;
         dispatch(client, &packet, events, context);
         fd_packet_drop(&packet);

@@ -49,7 +49,7 @@ static void assert_empty(void) { until(NULL, 0, broker_fixture_is_empty(home)); 
 
 /* ---- Coming and going. */
 
-static void a_guest_comes_and_goes(void **state) {
+static void a_client_connects_and_disconnects(void **state) {
     open_broker(NULL);
     size_t fds = broker_fixture_fds();
     visitor one;
@@ -96,7 +96,7 @@ static void joining_fails_with_a_reason(void **state) {
     assert_empty();
 }
 
-static void many_guests_have_a_process_block_each(void **state) {
+static void each_of_many_clients_has_a_process_block(void **state) {
     enum { MANY = 100 }; /* descriptors are short: eight for each here, where both sides are one process */
     open_broker(NULL);
     visitor *many = calloc(MANY, sizeof *many);
@@ -252,7 +252,7 @@ static void rings_change_their_size(void **state) {
     assert_empty();
 }
 
-static void a_guest_that_is_wrong_is_dropped(void **state) {
+static void a_misbehaving_client_is_dropped(void **state) {
     open_broker(NULL);
     for (int kind = 0; kind < 4; kind++) {
         visitor visitors[2];
@@ -284,7 +284,7 @@ static void a_guest_that_is_wrong_is_dropped(void **state) {
 
 /* A guest that does not read: others are not held up, it costs the broker little, and when it reads again all is there.
  * */
-static void a_guest_that_sleeps_holds_nobody_up(void **state) {
+static void a_sleeping_client_does_not_delay_others(void **state) {
     open_broker(&(broker_options){.arena_bytes = 64 * MB});
     visitor visitors[2];
     assert_int_equal(broker_fixture_join(home, &visitors[0], "awake"), MR_OK);
@@ -311,7 +311,7 @@ static void a_guest_that_sleeps_holds_nobody_up(void **state) {
 }
 
 /* A guest that asks and does not read the answers: the broker stops listening to it, and goes on when it reads. */
-static void a_guest_that_only_asks_waits(void **state) {
+static void a_client_that_only_asks_is_answered_later(void **state) {
     enum { ASKED = 3000 };
     open_broker(NULL);
     visitor visitors[2];
@@ -360,7 +360,7 @@ static void the_broker_rings_before_anybody_waits_in_vain(void **state) {
 }
 
 /* Those who spin look at it (spin_wait.h). */
-static void who_was_rung_and_leaves_is_rung_no_more(void **state) {
+static void a_client_that_left_is_not_rung(void **state) {
     open_broker(NULL);
     visitor visitors[2];
     assert_int_equal(broker_fixture_join(home, &visitors[0], "a"), MR_OK);
@@ -516,7 +516,7 @@ static void strangers_get_nowhere(void **state) {
 }
 
 /* Many who say nothing do not keep out one who does, for longer than it takes to lose patience with them. */
-static void a_crowd_at_the_door_is_bounded(void **state) {
+static void waiting_clients_are_bounded(void **state) {
     enum { CROWD = 100 };
     open_broker(NULL);
     size_t fds = broker_fixture_fds();
@@ -674,23 +674,23 @@ int main(void) {
     log_set_level(LOG_ERROR); /* guests are dropped on purpose */
 #define BROKER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        BROKER_TEST(a_guest_comes_and_goes),
+        BROKER_TEST(a_client_connects_and_disconnects),
         BROKER_TEST(joining_fails_with_a_reason),
-        BROKER_TEST(many_guests_have_a_process_block_each),
+        BROKER_TEST(each_of_many_clients_has_a_process_block),
         BROKER_TEST(a_link_has_two_rings),
         BROKER_TEST(connecting_fails_with_a_reason),
         BROKER_TEST(a_full_arena_refuses_links),
         BROKER_TEST(rings_change_their_size),
-        BROKER_TEST(a_guest_that_is_wrong_is_dropped),
-        BROKER_TEST(a_guest_that_sleeps_holds_nobody_up),
-        BROKER_TEST(a_guest_that_only_asks_waits),
+        BROKER_TEST(a_misbehaving_client_is_dropped),
+        BROKER_TEST(a_sleeping_client_does_not_delay_others),
+        BROKER_TEST(a_client_that_only_asks_is_answered_later),
         BROKER_TEST(the_broker_rings_before_anybody_waits_in_vain),
-        BROKER_TEST(who_was_rung_and_leaves_is_rung_no_more),
+        BROKER_TEST(a_client_that_left_is_not_rung),
 
         BROKER_TEST(broker_clients_are_told_when_the_broker_closes),
         BROKER_TEST(one_path_one_broker),
         BROKER_TEST(strangers_get_nowhere),
-        BROKER_TEST(a_crowd_at_the_door_is_bounded),
+        BROKER_TEST(waiting_clients_are_bounded),
         BROKER_TEST(noise_does_no_harm),
         BROKER_TEST(without_descriptors_everything_is_refused_cleanly),
         BROKER_TEST(a_busy_life_leaves_nothing),

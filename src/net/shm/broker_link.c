@@ -150,7 +150,10 @@ void broker_link_connect(broker_peer *asking_peer, const broker_wire *message) {
     broker_link *link = NULL;
     mr_status status = find_peer(asking_peer, message, &peer);
     if (status == MR_OK) status = make_link(asking_peer, peer, &link);
-    if (status != MR_OK) return refuse(asking_peer, message->head.subject, status);
+    if (status != MR_OK) {
+        refuse(asking_peer, message->head.subject, status);
+        return;
+    }
     tell_link(&link->sides[1], 0);
     FAILPOINT("hub.link_half_told");
     tell_link(&link->sides[0], message->head.subject);

@@ -20,7 +20,7 @@ static mr_status borrow(broker *broker, uint64_t size, extent *out) {
     return status;
 }
 
-static void what_is_borrowed_is_counted_and_comes_back(void **state) {
+static void borrowed_extents_are_counted_and_returned(void **state) {
     char folder[TEMP_DIR_FOLDER_MAX], path[TEMP_DIR_FOLDER_MAX + 8];
     assert_true(temp_dir_folder(folder));
     snprintf(path, sizeof path, "%s/hub", folder);
@@ -81,7 +81,7 @@ static void some_is_kept_for_rings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_borrowed_is_counted_and_comes_back),
+        cmocka_unit_test(borrowed_extents_are_counted_and_returned),
         cmocka_unit_test(some_is_kept_for_rings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,7 +158,10 @@ static void become_harmless(broker_peer *peer) {
 
 static void finish(broker_peer *peer, const cause *why) {
     list_remove(&peer->doomed_place);
-    if (peer->state == BROKER_STRANGER) return broker_peer_free(peer, NULL);
+    if (peer->state == BROKER_STRANGER) {
+        broker_peer_free(peer, NULL);
+        return;
+    }
     if (peer->state == BROKER_MEMBER) become_ghost(peer, why);
     become_harmless(peer);
 }
@@ -214,9 +217,13 @@ void broker_peer_due(broker_peer *peer) {
     if (peer->state == BROKER_STRANGER) {
         cause why;
         cause_set(&why, MR_TIMEOUT, "no HELLO within %d s of connecting", BROKER_HELLO_US / 1000000);
-        return broker_peer_free(peer, &why);
+        broker_peer_free(peer, &why);
+        return;
     }
-    if (!pidfd_ended(peer->pidfd)) return finish_left(peer, "left without saying goodbye");
+    if (!pidfd_ended(peer->pidfd)) {
+        finish_left(peer, "left without saying goodbye");
+        return;
+    }
     learn_wait_status(peer);
     finish_dead(peer);
 }
@@ -234,7 +241,10 @@ void broker_peer_doom(broker_peer *peer, mr_status status, const char *format, .
 /* A member that is dropped may still be running with its rings in its hands, so they stay as they are until it is known
  * to be harmless. */
 void broker_peer_drop(broker_peer *peer) {
-    if (peer->state == BROKER_STRANGER) return broker_peer_free(peer, &peer->doom);
+    if (peer->state == BROKER_STRANGER) {
+        broker_peer_free(peer, &peer->doom);
+        return;
+    }
     log_warn("process dropped: %s", peer->doom.text);
     say_end(peer, &peer->doom);
     shutdown(peer->fd, SHUT_WR);
@@ -321,7 +331,10 @@ static mr_status become_member(broker_peer *peer, const broker_wire *message, fd
 static void hello(broker_peer *peer, const broker_wire *message, fd_packet *packet) {
     FAILPOINT("hub.hello");
     mr_status status = become_member(peer, message, packet);
-    if (status != MR_OK) return broker_peer_doom(peer, status, "%s", mr_last_error());
+    if (status != MR_OK) {
+        broker_peer_doom(peer, status, "%s", mr_last_error());
+        return;
+    }
     const arena *arena = &peer->broker->arena;
     broker_wire answer = broker_wire_of(BROKER_WIRE_WELCOME, peer->process_block);
     answer.welcome.magic = BROKER_WIRE_MAGIC;
@@ -420,7 +433,10 @@ static void on_pid(void *context) {
     event_loop_watch_set(peer->pid_watch, false, false);
     fd_packet_queue_fini(&peer->queue); /* it will not be read */
     watch_what_matters(peer);
-    if (!peer->at_end && !listen_to(peer, LAST_WORDS_MAX)) return broker_settle(broker);
+    if (!peer->at_end && !listen_to(peer, LAST_WORDS_MAX)) {
+        broker_settle(broker);
+        return;
+    }
     learn_wait_status(peer);
     if (peer->wait_known || !peer->is_child || peer->state == BROKER_GHOST)
         finish_dead(peer);

@@ -63,7 +63,7 @@ static mr_status decode(const broker_wire *message) {
     return broker_wire_decode(from_broker(message->head.kind), message, message->head.size, &out);
 }
 
-static void what_goes_in_comes_out(void **state) {
+static void messages_are_decoded_as_encoded(void **state) {
     for (int i = 0; i < KINDS; i++) {
         broker_wire message = good(kinds[i]), out;
         size_t size = message.head.size;
@@ -174,8 +174,8 @@ static void damaged_messages_do_no_harm(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_in_comes_out),      cmocka_unit_test(wrong_fields_are_refused),
-        cmocka_unit_test(causes_keep_everything),      cmocka_unit_test(names_are_checked),
+        cmocka_unit_test(messages_are_decoded_as_encoded), cmocka_unit_test(wrong_fields_are_refused),
+        cmocka_unit_test(causes_keep_everything),          cmocka_unit_test(names_are_checked),
         cmocka_unit_test(damaged_messages_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

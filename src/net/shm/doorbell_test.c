@@ -57,7 +57,7 @@ static void an_index_from_outside_stays_inside(void **state) {
     free(block);
 }
 
-static void ringing_somebody_awake_does_nothing(void **state) {
+static void ringing_an_awake_process_does_nothing(void **state) {
     process_block *block = new_process_block();
     int fd = eventfd(0, EFD_NONBLOCK);
     doorbell_ring(block, fd);
@@ -89,80 +89,83 @@ static void sleep_ends_by_itself_after_its_time(void **state) {
 
 enum { SENDERS = 3, RINGS = 3000 };
 
-typedef struct house {
+typedef struct receiver {
     process_block *block;
     int event_fd;
     _Atomic uint32_t sent[SENDERS];
-} house;
+} receiver;
 
 typedef struct sender {
-    house *house;
+    receiver *receiver;
     uint32_t index;
 } sender;
 
 static void *ring_often(void *argument) {
     sender *sender = argument;
     for (int i = 0; i < RINGS; i++) {
-        atomic_fetch_add_explicit(&sender->house->sent[sender->index], 1, memory_order_relaxed);
-        doorbell_mark(sender->house->block, sender->index * 70);
-        doorbell_ring(sender->house->block, sender->house->event_fd);
+        atomic_fetch_add_explicit(&sender->receiver->sent[sender->index], 1, memory_order_relaxed);
+        doorbell_mark(sender->receiver->block, sender->index * 70);
+        doorbell_ring(sender->receiver->block, sender->receiver->event_fd);
         if (i % 16 == 0) sched_yield();
     }
     return NULL;
 }
 
-static void take_all(house *house, seen *seen, uint32_t *got) {
+static void take_all(receiver *receiver, seen *seen, uint32_t *got) {
     memset(seen, 0, sizeof *seen);
-    doorbell_take(house->block, note, seen);
+    doorbell_take(receiver->block, note, seen);
     for (uint32_t i = 0; i < SENDERS; i++)
-        if (seen->counts[i * 70] != 0) got[i] = atomic_load(&house->sent[i]);
+        if (seen->counts[i * 70] != 0) got[i] = atomic_load(&receiver->sent[i]);
 }
 
 static void nobody_sleeps_through(doorbell_state how) {
-    house house = {.block = new_process_block(), .event_fd = eventfd(0, EFD_NONBLOCK)};
+    receiver receiver = {.block = new_process_block(), .event_fd = eventfd(0, EFD_NONBLOCK)};
     seen *seen = calloc(1, sizeof *seen);
     sender senders[SENDERS];
     pthread_t threads[SENDERS];
     for (uint32_t i = 0; i < SENDERS; i++) {
-        senders[i] = (sender){&house, i};
+        senders[i] = (sender){&receiver, i};
         assert_int_equal(pthread_create(&threads[i], NULL, ring_often, &senders[i]), 0);
     }
     uint32_t got[SENDERS] = {0};
     unsigned missed = 0;
     while (got[0] < RINGS || got[1] < RINGS || got[2] < RINGS) {
-        take_all(&house, seen, got);
-        doorbell_arm(house.block, how);
-        if (doorbell_marked(house.block) || (got[0] == RINGS && got[1] == RINGS && got[2] == RINGS)) {
-            doorbell_disarm(house.block);
+        take_all(&receiver, seen, got);
+        doorbell_arm(receiver.block, how);
+        if (doorbell_marked(receiver.block) || (got[0] == RINGS && got[1] == RINGS && got[2] == RINGS)) {
+            doorbell_disarm(receiver.block);
             continue;
         }
         if (how == DOORBELL_FUTEX) {
             int64_t start_ns = clock_ns();
-            doorbell_sleep(house.block, 10 * 1000 * 1000);
+            doorbell_sleep(receiver.block, 10 * 1000 * 1000);
             missed += clock_ns() - start_ns >= INT64_C(10000000000); /* it may end early for no reason */
         } else {
-            struct pollfd fd = {.fd = house.event_fd, .events = POLLIN};
+            struct pollfd fd = {.fd = receiver.event_fd, .events = POLLIN};
             missed += poll(&fd, 1, 10 * 1000) == 0;
             uint64_t value;
-            if (read(house.event_fd, &value, sizeof value) < 0) missed++;
+            if (read(receiver.event_fd, &value, sizeof value) < 0) missed++;
         }
-        doorbell_disarm(house.block);
+        doorbell_disarm(receiver.block);
     }
     for (int i = 0; i < SENDERS; i++) pthread_join(threads[i], NULL);
     assert_int_equal(missed, 0);
-    close(house.event_fd);
+    close(receiver.event_fd);
     free(seen);
-    free(house.block);
+    free(receiver.block);
 }
 
-static void nobody_sleeps_through_on_the_futex(void **state) { nobody_sleeps_through(DOORBELL_FUTEX); }
-static void nobody_sleeps_through_in_a_loop(void **state) { nobody_sleeps_through(DOORBELL_LOOP); }
+static void no_ring_is_missed_on_the_futex(void **state) { nobody_sleeps_through(DOORBELL_FUTEX); }
+static void no_ring_is_missed_with_an_eventfd(void **state) { nobody_sleeps_through(DOORBELL_LOOP); }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_are_taken_once_each),           cmocka_unit_test(an_index_from_outside_stays_inside),
-        cmocka_unit_test(ringing_somebody_awake_does_nothing), cmocka_unit_test(sleep_ends_by_itself_after_its_time),
-        cmocka_unit_test(nobody_sleeps_through_on_the_futex),  cmocka_unit_test(nobody_sleeps_through_in_a_loop),
+        cmocka_unit_test(marks_are_taken_once_each),
+        cmocka_unit_test(an_index_from_outside_stays_inside),
+        cmocka_unit_test(ringing_an_awake_process_does_nothing),
+        cmocka_unit_test(sleep_ends_by_itself_after_its_time),
+        cmocka_unit_test(no_ring_is_missed_on_the_futex),
+        cmocka_unit_test(no_ring_is_missed_with_an_eventfd),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void low_offsets_come_first(void **state) {
     extent_allocator_destroy(allocator);
 }
 
-static void what_was_given_back_last_is_taken_first(void **state) {
+static void the_last_freed_extent_is_allocated_first(void **state) {
     extent_allocator *allocator = extent_allocator_create(FROM, FROM + 64 * MB);
     extent all[6];
     for (size_t i = 0; i < 6; i++) all[i] = take(allocator, 64 * 1024);
@@ -185,7 +185,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_whole_arena_is_one_extent),
         cmocka_unit_test(low_offsets_come_first),
-        cmocka_unit_test(what_was_given_back_last_is_taken_first),
+        cmocka_unit_test(the_last_freed_extent_is_allocated_first),
         cmocka_unit_test(a_place_that_is_known_is_taken_again),
         cmocka_unit_test(a_random_life_loses_nothing),
         cmocka_unit_test(an_unknown_extent_is_a_bug),

@@ -37,7 +37,7 @@ static void the_helper_runs_ahead(void **state) {
     arena_unmap(&arena);
 }
 
-static void whoever_outruns_it_backs_himself(void **state) {
+static void a_caller_ahead_of_the_prefault_backs_its_pages(void **state) {
     arena arena;
     prefault *prefault;
     assert_int_equal(arena_create(128 * MB, &arena), MR_OK);
@@ -49,7 +49,7 @@ static void whoever_outruns_it_backs_himself(void **state) {
     arena_unmap(&arena);
 }
 
-static void whoever_cannot_wait_asks_again(void **state) {
+static void a_caller_that_cannot_wait_asks_again(void **state) {
     arena arena;
     prefault *prefault;
     assert_int_equal(arena_create(256 * MB, &arena), MR_OK);
@@ -82,7 +82,7 @@ static void a_machine_without_memory_says_so(void **state) {
     arena_unmap(&arena);
 }
 
-static void a_tail_that_nobody_uses_goes_back(void **state) {
+static void an_unused_tail_is_returned(void **state) {
     arena arena;
     prefault *prefault;
     int64_t now = 1000;
@@ -136,10 +136,10 @@ static void owner_and_helper_do_not_trip(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_helper_runs_ahead),
-        cmocka_unit_test(whoever_outruns_it_backs_himself),
-        cmocka_unit_test(whoever_cannot_wait_asks_again),
+        cmocka_unit_test(a_caller_ahead_of_the_prefault_backs_its_pages),
+        cmocka_unit_test(a_caller_that_cannot_wait_asks_again),
         cmocka_unit_test(a_machine_without_memory_says_so),
-        cmocka_unit_test(a_tail_that_nobody_uses_goes_back),
+        cmocka_unit_test(an_unused_tail_is_returned),
         cmocka_unit_test(owner_and_helper_do_not_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,7 @@ static void an_empty_ring_is_empty(void **state) {
 }
 
 /* Also after something was read, which the producer finds out when it needs to know. */
-static void what_is_free_is_known_to_the_byte(void **state) {
+static void free_room_is_exact(void **state) {
     pair pair;
     pair_init(&pair, RING_BYTES_MIN);
     uint64_t capacity = pair.producer.capacity, used = ring_padded(100);
@@ -448,7 +448,7 @@ static void two_threads_lose_nothing(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_ring_is_empty),
-        cmocka_unit_test(what_is_free_is_known_to_the_byte),
+        cmocka_unit_test(free_room_is_exact),
         cmocka_unit_test(records_come_out_as_they_went_in),
         cmocka_unit_test(the_largest_record_fits_wherever_the_head_stands),
         cmocka_unit_test(a_full_ring_refuses_and_tells_when_there_is_room),

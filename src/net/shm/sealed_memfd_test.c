@@ -19,7 +19,7 @@ static void it_keeps_its_size(void **state) {
     close(fd);
 }
 
-static void what_may_shrink_is_none(void **state) {
+static void a_descriptor_that_may_shrink_is_refused(void **state) {
     uint64_t size = 7;
     int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING), pipes[2];
     assert_true(fd >= 0 && pipe(pipes) == 0);
@@ -32,7 +32,7 @@ static void what_may_shrink_is_none(void **state) {
     close(pipes[1]);
 }
 
-static void what_cannot_be_is_said(void **state) {
+static void failures_are_reported(void **state) {
     errno = 0;
     assert_int_equal(sealed_memfd_create("test", UINT64_MAX), -1); /* a negative size */
     assert_int_equal(errno, EINVAL);
@@ -41,8 +41,8 @@ static void what_cannot_be_is_said(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_keeps_its_size),
-        cmocka_unit_test(what_may_shrink_is_none),
-        cmocka_unit_test(what_cannot_be_is_said),
+        cmocka_unit_test(a_descriptor_that_may_shrink_is_refused),
+        cmocka_unit_test(failures_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

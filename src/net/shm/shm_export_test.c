@@ -46,7 +46,7 @@ static void others_see_what_is_written(void **state) {
     shm_import_close(&import);
 }
 
-static void who_looks_cannot_write(void **state) {
+static void an_import_is_read_only(void **state) {
     shm_export *export = made();
     errno = 0;
     assert_ptr_equal(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, shm_export_fd(export), 0), MAP_FAILED);
@@ -55,7 +55,7 @@ static void who_looks_cannot_write(void **state) {
     shm_export_destroy(export);
 }
 
-static void what_was_given_back_is_zero_again(void **state) {
+static void returned_memory_is_zeroed(void **state) {
     shm_export *export = made();
     static const uint8_t zeros[STRETCH];
     void *memory, *again;
@@ -176,7 +176,7 @@ static void *write_on(void *argument) {
     return NULL;
 }
 
-static void what_is_torn_is_not_taken(void **state) {
+static void a_torn_reference_is_refused(void **state) {
     enum { COPIES = 3000 };
     writer writer = {.export = made()};
     shm_import import;
@@ -206,7 +206,7 @@ static void what_is_torn_is_not_taken(void **state) {
     shm_export_destroy(writer.export);
 }
 
-static void what_is_no_export_is_refused(void **state) {
+static void a_descriptor_that_is_no_export_is_refused(void **state) {
     shm_import import;
     int pipes[2];
     assert_int_equal(pipe(pipes), 0);
@@ -222,7 +222,7 @@ static void what_is_no_export_is_refused(void **state) {
 }
 
 /* Around what was left everything is unmapped: a page that is there again was not. */
-static void what_was_left_outlives_it(void **state) {
+static void a_mapping_outlives_its_export(void **state) {
     enum { PAGE = 4096 };
     shm_export *export = made();
     void *memory[4];
@@ -250,11 +250,11 @@ static void what_was_left_outlives_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others_see_what_is_written),        cmocka_unit_test(who_looks_cannot_write),
-        cmocka_unit_test(what_was_given_back_is_zero_again), cmocka_unit_test(there_is_so_much_and_no_more),
-        cmocka_unit_test(what_was_left_outlives_it),         cmocka_unit_test(nothing_beside_it_is_seen),
-        cmocka_unit_test(a_copy_knows_whether_it_is_old),    cmocka_unit_test(words_come_to_an_end),
-        cmocka_unit_test(what_is_torn_is_not_taken),         cmocka_unit_test(what_is_no_export_is_refused),
+        cmocka_unit_test(others_see_what_is_written),     cmocka_unit_test(an_import_is_read_only),
+        cmocka_unit_test(returned_memory_is_zeroed),      cmocka_unit_test(there_is_so_much_and_no_more),
+        cmocka_unit_test(a_mapping_outlives_its_export),  cmocka_unit_test(nothing_beside_it_is_seen),
+        cmocka_unit_test(a_copy_knows_whether_it_is_old), cmocka_unit_test(words_come_to_an_end),
+        cmocka_unit_test(a_torn_reference_is_refused),    cmocka_unit_test(a_descriptor_that_is_no_export_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

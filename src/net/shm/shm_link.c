@@ -205,7 +205,8 @@ void shm_link_commit_body(shm_host *host, shm_link *link, size_t size, span body
     MR_ASSERT(sent != NULL && link->out_sent == NULL);
     if (body.size == 0) {
         lane_commit(&link->lane, size);
-        return sent(argument, MR_OK);
+        sent(argument, MR_OK);
+        return;
     }
     write_tail(link, size, body.size);
     link->out_body = body;
@@ -341,11 +342,17 @@ static void give_back(shm_link *link) {
 }
 
 static void body_begins(shm_host *host, shm_link *link, const ring_record *record) {
-    if (record->size < SHM_BODY_TAIL) return corrupt(link, "a body without a size");
+    if (record->size < SHM_BODY_TAIL) {
+        corrupt(link, "a body without a size");
+        return;
+    }
     span head = span_of(record->data, record->size - SHM_BODY_TAIL);
     reader reader = reader_of(record->data + head.size, SHM_BODY_TAIL);
     uint64_t size = reader_u64(&reader);
-    if (size == 0 || size > SIZE_MAX / 2) return corrupt(link, "a body of an impossible size");
+    if (size == 0 || size > SIZE_MAX / 2) {
+        corrupt(link, "a body of an impossible size");
+        return;
+    }
     buffer_clear(&link->in_head);
     void *place = buffer_append(&link->in_head, head.data, head.size) == MR_OK
                       ? host->events->on_body(host->context, link->id, head, size)
@@ -366,8 +373,10 @@ static void body_begins(shm_host *host, shm_link *link, const ring_record *recor
 }
 
 static void body_piece(shm_host *host, shm_link *link, const ring_record *record) {
-    if (!link->in_active || record->size > link->in_size - link->in_got)
-        return corrupt(link, "a piece of a body that did not begin or is already complete");
+    if (!link->in_active || record->size > link->in_size - link->in_got) {
+        corrupt(link, "a piece of a body that did not begin or is already complete");
+        return;
+    }
     if (link->in_body != NULL) memcpy(link->in_body + link->in_got, record->data, record->size);
     link->in_got += record->size;
     if (link->in_got < link->in_size) return;
@@ -381,11 +390,16 @@ static void body_piece(shm_host *host, shm_link *link, const ring_record *record
 static __attribute__((noinline)) void ring_moved(shm_host *host, shm_link *link, const ring_record *record) {
     reader reader = reader_of(record->data, record->size);
     extent next = {.offset = reader_u64(&reader), .size = reader_u64(&reader)};
-    if (reader.failed || reader_left(&reader) != 0 || !usable_ring(host, next))
-        return corrupt(link, "a ring outside the arena");
+    if (reader.failed || reader_left(&reader) != 0 || !usable_ring(host, next)) {
+        corrupt(link, "a ring outside the arena");
+        return;
+    }
     FAILPOINT("port.follow");
     release_left(host, link);
-    if (link->left_extent.size != 0) return corrupt(link, "a second larger ring before the first was read");
+    if (link->left_extent.size != 0) {
+        corrupt(link, "a second larger ring before the first was read");
+        return;
+    }
     link->left_extent = link->receive_extent;
     ring_consumer_init(&link->receive, arena_at(host->arena, next.offset), next.size, link->index);
     link->receive_extent = next;
@@ -394,9 +408,18 @@ static __attribute__((noinline)) void ring_moved(shm_host *host, shm_link *link,
 
 /* A record that is not a whole message. */
 static __attribute__((noinline)) void deliver_part(shm_host *host, shm_link *link, const ring_record *record) {
-    if (record->type == SHM_PIECE) return body_piece(host, link, record);
-    if (link->in_active) return corrupt(link, "another record within a body");
-    if (record->type != SHM_BODY) return corrupt(link, "a record of an unknown kind");
+    if (record->type == SHM_PIECE) {
+        body_piece(host, link, record);
+        return;
+    }
+    if (link->in_active) {
+        corrupt(link, "another record within a body");
+        return;
+    }
+    if (record->type != SHM_BODY) {
+        corrupt(link, "a record of an unknown kind");
+        return;
+    }
     body_begins(host, link, record);
 }
 

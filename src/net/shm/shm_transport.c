@@ -158,7 +158,8 @@ static void opened(void *context, const broker_client_link *told) {
     if (shm_link_join(&transport->host, link, told) != MR_OK) {
         cause why;
         cause_set(&why, MR_CORRUPT, "%s", mr_last_error());
-        return mark_gone(transport, link, &why);
+        mark_gone(transport, link, &why);
+        return;
     }
     map_put(&transport->numbers, link->number, link);
     FAILPOINT("port.linked");
@@ -216,7 +217,10 @@ static void ready_bit(void *context, uint32_t index) {
     shm_link *link = transport->links[index];
     if (index == PROCESS_BLOCK_BROKER_INDEX) transport->control_due = true;
     if (link == NULL || !link->linked) return; /* as the broker's */
-    if (link->state == SHM_LINK_CLOSING || link->state == SHM_LINK_GONE) return queue(transport, link);
+    if (link->state == SHM_LINK_CLOSING || link->state == SHM_LINK_GONE) {
+        queue(transport, link);
+        return;
+    }
     heat(transport, link);
     if (link->wants_room || link->out_sent != NULL || link->next_extent.size != 0)
         shm_link_room(&transport->host, link);

@@ -107,7 +107,7 @@ static void a_peer_on_the_same_cpu_is_not_spun_for(void **state) {
     assert_int_equal(wait.sleeps_at_once, 1);
 }
 
-static void nobody_to_wait_for_means_no_spinning(void **state) {
+static void a_waiter_without_peer_does_not_spin(void **state) {
     scene *scene = *state;
     spin_wait wait;
     spin_wait_init(&wait, 1000 * 1000);
@@ -146,7 +146,7 @@ static bool makes_way(const crowd *crowd, spin_wait *wait) {
     return !seen;
 }
 
-static void more_processes_than_cpus_are_a_crowd(void **state) {
+static void more_processes_than_cpus_are_detected(void **state) {
     crowd crowd;
     spin_wait wait;
     spin_wait_init(&wait, 1000);
@@ -158,7 +158,7 @@ static void more_processes_than_cpus_are_a_crowd(void **state) {
     free(crowd.blocks);
 }
 
-static void who_spins_makes_way_for_those_that_were_woken_and_do_not_run(void **state) {
+static void a_spinning_thread_yields_to_woken_threads(void **state) {
     crowd crowd;
     spin_wait wait;
     crowd_open(&crowd, &wait, 2);
@@ -180,7 +180,7 @@ static void who_spins_makes_way_for_those_that_were_woken_and_do_not_run(void **
     free(crowd.blocks);
 }
 
-static void who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago(void **state) {
+static void a_spinning_thread_yields_to_a_thread_it_preempted(void **state) {
     crowd crowd;
     spin_wait wait;
     crowd_open(&crowd, &wait, 2);
@@ -197,7 +197,7 @@ static void who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago(void *
     free(crowd.blocks);
 }
 
-static void who_was_answered_the_last_time_stays_and_who_was_not_stays_now_and_then(void **state) {
+static void spinning_depends_on_the_last_answer(void **state) {
     crowd crowd;
     spin_wait wait;
     crowd_open(&crowd, &wait, 1);
@@ -257,14 +257,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_was_waited_for_comes_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(spinning_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_peer_on_the_same_cpu_is_not_spun_for, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(nobody_to_wait_for_means_no_spinning, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(more_processes_than_cpus_are_a_crowd, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_spins_makes_way_for_those_that_were_woken_and_do_not_run, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(who_spins_makes_way_for_one_that_it_pushed_aside_a_moment_ago, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(who_was_answered_the_last_time_stays_and_who_was_not_stays_now_and_then, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_waiter_without_peer_does_not_spin, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(more_processes_than_cpus_are_detected, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_spinning_thread_yields_to_woken_threads, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_spinning_thread_yields_to_a_thread_it_preempted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(spinning_depends_on_the_last_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_nudge_moves_one_side_and_backs_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_cpu_only_means_no_nudge, set_up, tear_down),
     };

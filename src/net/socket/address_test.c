@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void what_is_parsed_prints_the_same(void **state) {
+static void a_parsed_address_prints_the_same(void **state) {
     static const struct {
         const char *text;
         bool local;
@@ -30,7 +30,7 @@ static void what_is_parsed_prints_the_same(void **state) {
     }
 }
 
-static void what_is_no_address_is_refused(void **state) {
+static void malformed_addresses_are_refused(void **state) {
     static const char *const texts[] = {
         "",
         "tcp",
@@ -78,8 +78,8 @@ static void the_longest_path_fits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_parsed_prints_the_same),
-        cmocka_unit_test(what_is_no_address_is_refused),
+        cmocka_unit_test(a_parsed_address_prints_the_same),
+        cmocka_unit_test(malformed_addresses_are_refused),
         cmocka_unit_test(the_longest_path_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

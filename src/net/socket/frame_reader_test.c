@@ -246,7 +246,7 @@ static mr_status outcome(source *source, const frame_limits *limits, size_t capa
     return status;
 }
 
-static void what_is_wrong_is_told_apart(void **state) {
+static void errors_are_distinguished(void **state) {
     source source = {0};
     add(&source, "GET / HTTP/1.1\r\n\r\n", 18);
     assert_int_equal(outcome(&source, &wide, BUFFER), MR_CORRUPT);
@@ -286,7 +286,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_frames_come_from_one_read),     cmocka_unit_test(a_buffer_may_come_with_bytes_in_it),
         cmocka_unit_test(a_large_body_is_hardly_copied),      cmocka_unit_test(reads_grow_with_small_frames),
-        cmocka_unit_test(random_pieces_give_the_same_frames), cmocka_unit_test(what_is_wrong_is_told_apart),
+        cmocka_unit_test(random_pieces_give_the_same_frames), cmocka_unit_test(errors_are_distinguished),
         cmocka_unit_test(without_memory_for_a_head_it_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,7 @@ static void one_writes_and_the_other_reads(void **state) {
 }
 
 /* The pages are there before anybody writes to them, are given back, and come again. */
-static void an_annex_rests(void **state) {
+static void an_idle_large_ring_is_released(void **state) {
     large_ring made = {0}, joined = {0};
     assert_int_equal(large_ring_create(&made), MR_OK);
     assert_int_equal(large_ring_join(made.fd, &joined), MR_OK);
@@ -58,7 +58,7 @@ static void an_annex_rests(void **state) {
     large_ring_close(&joined);
 }
 
-static void what_is_no_annex_is_refused(void **state) {
+static void another_descriptor_is_not_joined_as_large_ring(void **state) {
     large_ring joined = {0};
     int pipes[2], fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(pipe(pipes), 0);
@@ -100,8 +100,8 @@ static void where_there_is_no_memory_there_is_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_writes_and_the_other_reads),
-        cmocka_unit_test(an_annex_rests),
-        cmocka_unit_test(what_is_no_annex_is_refused),
+        cmocka_unit_test(an_idle_large_ring_is_released),
+        cmocka_unit_test(another_descriptor_is_not_joined_as_large_ring),
         cmocka_unit_test(where_there_is_no_memory_there_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,8 @@ static void on_readable(void *context) {
             char text[ADDRESS_TEXT_MAX];
             address_format(&listener->address, text);
             log_warn("%s does not accept connections for %d ms: %s", text, NO_FD_PAUSE_US / 1000, strerror(errno));
-            return pause_all(transport, event_loop_now_us(transport->loop) + NO_FD_PAUSE_US);
+            pause_all(transport, event_loop_now_us(transport->loop) + NO_FD_PAUSE_US);
+            return;
         }
         if (errno == EAGAIN) return;
         /* Anything else is the trouble of one that gave up before it was accepted. */

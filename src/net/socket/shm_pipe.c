@@ -451,6 +451,6 @@ mr_status shm_pipe_take(shm_pipe *pipe, int fd, bool *wake) {
 
 void shm_pipe_decline(shm_pipe *pipe) { answer(pipe, DECLINED); }
 
-unsigned shm_pipe_annexes(const shm_pipe *pipe) {
+unsigned shm_pipe_large_rings(const shm_pipe *pipe) {
     return (pipe->writes.large_ring.bytes != NULL) + (pipe->reads.large_ring.bytes != NULL);
 }

@@ -114,4 +114,4 @@ void shm_pipe_rest(shm_pipe *pipe); /* gives the memory of an idle large ring ba
 MR_MUST mr_status shm_pipe_take(shm_pipe *pipe, int fd, bool *wake);
 void shm_pipe_decline(shm_pipe *pipe);
 
-unsigned shm_pipe_annexes(const shm_pipe *pipe); /* that this side has mapped: at most one for each direction */
+unsigned shm_pipe_large_rings(const shm_pipe *pipe); /* that this side has mapped: at most one for each direction */

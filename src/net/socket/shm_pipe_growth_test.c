@@ -49,7 +49,7 @@ static uint8_t *noise(size_t size, uint64_t seed) {
 
 enum { MUCH = 2 * LARGE_RING_CAPACITY };
 
-static void a_full_ring_goes_on_in_the_annex(void **state) {
+static void a_full_ring_continues_in_the_large_ring(void **state) {
     shm_pipe_pair pair;
     bool wake;
     uint8_t *source = noise(MUCH, 1), *sink = xcalloc(1, MUCH);
@@ -57,7 +57,7 @@ static void a_full_ring_goes_on_in_the_annex(void **state) {
     assert_int_equal(pipe_put(pair.made, source, MUCH, &wake), SHM_PIPE_CAPACITY);
     assert_false(shm_pipe_grow(pair.made)); /* there is none */
     grow(pair.made, pair.joined);
-    assert_true(shm_pipe_annexes(pair.made) == 1 && shm_pipe_annexes(pair.joined) == 1);
+    assert_true(shm_pipe_large_rings(pair.made) == 1 && shm_pipe_large_rings(pair.joined) == 1);
     assert_true(shm_pipe_grow(pair.made) && !shm_pipe_grow(pair.made));
     assert_int_equal(pipe_put(pair.made, source + SHM_PIPE_CAPACITY, MUCH, &wake),
                      LARGE_RING_CAPACITY - SHM_PIPE_CAPACITY);
@@ -80,7 +80,7 @@ static void a_full_ring_goes_on_in_the_annex(void **state) {
 }
 
 /* Who has read all is told of it where it stands: what is written next is in the small ring again, which is full soon,
- * and goes on in the annex, all of it before the reader has looked again. */
+ * and goes on in the large ring, all of it before the reader has looked again. */
 static void it_comes_back_and_goes_again_before_the_reader_looks(void **state) {
     enum { FIRST = SHM_PIPE_CAPACITY + 100, SECOND = SHM_PIPE_CAPACITY + 70000 };
     shm_pipe_pair pair;
@@ -174,13 +174,13 @@ static void an_answer_wakes_who_waits_for_room(void **state) {
     assert_int_equal(pipe_get(pair.joined, bytes, LARGE_RING_CAPACITY / 2 - 1, &wake), LARGE_RING_CAPACITY / 2 - 1);
     assert_false(wake);
     assert_int_equal(pipe_get(pair.joined, bytes, 1, &wake), 1);
-    assert_true(wake); /* half of the annex, as half of the small ring */
+    assert_true(wake); /* half of the large ring, as half of the small ring */
     assert_false(shm_pipe_starve(pair.made));
     free(bytes);
     shm_pipe_pair_stop(&pair);
 }
 
-/* Two threads with no clock between them, as in shm_pipe_test.c, and the annex comes in the middle. */
+/* Two threads with no clock between them, as in shm_pipe_test.c, and the large ring comes in the middle. */
 typedef struct racer {
     shm_pipe *pipe;
     int doorbell, ear;
@@ -280,7 +280,7 @@ static void expect_small(shm_pipe_pair *pair) {
     free(bytes);
 }
 
-static void who_declines_keeps_the_small_ring(void **state) {
+static void a_reader_that_declines_keeps_the_small_ring(void **state) {
     shm_pipe_pair pair;
     int fd;
     shm_pipe_pair_start(&pair);
@@ -288,7 +288,7 @@ static void who_declines_keeps_the_small_ring(void **state) {
     expect_small(&pair); /* no answer */
     shm_pipe_decline(pair.joined);
     expect_small(&pair);
-    assert_int_equal(shm_pipe_annexes(pair.made) + shm_pipe_annexes(pair.joined), 0); /* its memory is gone */
+    assert_int_equal(shm_pipe_large_rings(pair.made) + shm_pipe_large_rings(pair.joined), 0); /* its memory is gone */
     assert_false(shm_pipe_may_offer(pair.made));
     shm_pipe_pair_stop(&pair);
 
@@ -296,7 +296,7 @@ static void who_declines_keeps_the_small_ring(void **state) {
     assert_int_equal(shm_pipe_offer(pair.made, &fd), MR_OK);
     shm_pipe_withdraw(pair.made);
     expect_small(&pair);
-    assert_true(shm_pipe_annexes(pair.made) == 0 && !shm_pipe_may_offer(pair.made));
+    assert_true(shm_pipe_large_rings(pair.made) == 0 && !shm_pipe_may_offer(pair.made));
     shm_pipe_pair_stop(&pair);
 }
 
@@ -318,7 +318,7 @@ static void where_there_is_no_memory_the_small_ring_goes_on(void **state) {
     assert_int_equal(failpoint_arm("annex.map=error"), MR_OK);
     assert_int_not_equal(shm_pipe_take(pair.joined, fd, &wake), MR_OK);
     expect_small(&pair);
-    assert_int_equal(shm_pipe_annexes(pair.made), 0);
+    assert_int_equal(shm_pipe_large_rings(pair.made), 0);
     shm_pipe_pair_stop(&pair);
 
     shm_pipe_pair_start(&pair); /* it had some, gave it back, and there is none when it is needed again */
@@ -333,7 +333,7 @@ static void where_there_is_no_memory_the_small_ring_goes_on(void **state) {
     failpoint_disarm_all();
 }
 
-static void an_annex_rests_only_when_it_is_read(void **state) {
+static void a_large_ring_is_released_only_after_it_is_read(void **state) {
     shm_pipe_pair pair;
     bool wake;
     uint8_t *source = noise(LARGE_RING_CAPACITY, 7), *sink = xcalloc(1, LARGE_RING_CAPACITY);
@@ -362,7 +362,7 @@ static void an_annex_rests_only_when_it_is_read(void **state) {
 
 /* ---- Lies. */
 
-static void what_cannot_be_is_recognised(void **state) {
+static void impossible_positions_are_detected(void **state) {
     shm_pipe_pair pair;
     bool wake;
     int fd, pipes[2];
@@ -390,7 +390,7 @@ static void what_cannot_be_is_recognised(void **state) {
     shm_pipe_pair_start(&pair);
     assert_int_equal(pipe(pipes), 0);
     assert_int_equal(shm_pipe_take(pair.joined, pipes[0], &wake), MR_CORRUPT);
-    assert_int_equal(shm_pipe_annexes(pair.joined), 0);
+    assert_int_equal(shm_pipe_large_rings(pair.joined), 0);
     assert_int_equal(shm_pipe_offer(pair.made, &fd), MR_OK);
     assert_int_equal(shm_pipe_take(pair.joined, fd, &wake), MR_OK);
     pair.words[ANSWER] = 0;
@@ -417,15 +417,15 @@ static void what_cannot_be_is_recognised(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_ring_goes_on_in_the_annex),
+        cmocka_unit_test(a_full_ring_continues_in_the_large_ring),
         cmocka_unit_test(it_comes_back_and_goes_again_before_the_reader_looks),
         cmocka_unit_test(everything_comes_in_order_both_ways),
         cmocka_unit_test(an_answer_wakes_who_waits_for_room),
         cmocka_unit_test(no_wake_is_lost_between_two_threads),
-        cmocka_unit_test(who_declines_keeps_the_small_ring),
+        cmocka_unit_test(a_reader_that_declines_keeps_the_small_ring),
         cmocka_unit_test(where_there_is_no_memory_the_small_ring_goes_on),
-        cmocka_unit_test(an_annex_rests_only_when_it_is_read),
-        cmocka_unit_test(what_cannot_be_is_recognised),
+        cmocka_unit_test(a_large_ring_is_released_only_after_it_is_read),
+        cmocka_unit_test(impossible_positions_are_detected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

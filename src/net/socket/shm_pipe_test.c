@@ -36,7 +36,7 @@ static void bytes_go_both_ways(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-static void who_sleeps_is_woken_once(void **state) {
+static void a_sleeping_reader_is_woken_once(void **state) {
     shm_pipe_pair pair;
     char text[8];
     bool wake;
@@ -55,7 +55,7 @@ static void who_sleeps_is_woken_once(void **state) {
 }
 
 /* Once, when half of the ring is free: being woken costs more than a stretch is worth. */
-static void who_finds_no_room_is_told_of_half_a_ring(void **state) {
+static void a_blocked_writer_is_woken_at_half_a_ring(void **state) {
     shm_pipe_pair pair;
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY + 1);
     bool wake;
@@ -179,7 +179,7 @@ static void a_reader_that_stops_and_goes_on_wakes_the_writer(void **state) {
 }
 
 /* Whatever pieces it reads, and however little it knew of the head when it began: who empties the ring has told. */
-static void who_drains_it_has_woken_the_writer(void **state) {
+static void a_reader_that_drains_the_ring_wakes_the_writer(void **state) {
     enum { ROUNDS = 200 };
     shm_pipe_pair pair;
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY);
@@ -204,7 +204,7 @@ static void who_drains_it_has_woken_the_writer(void **state) {
 }
 
 /* Small messages that never fill it go round and round; then one who writes more than there is room for is woken. */
-static void who_fills_it_after_many_small_ones_is_woken(void **state) {
+static void a_writer_that_fills_the_ring_is_woken(void **state) {
     enum { ROUNDS = 50 };
     shm_pipe_pair pair;
     uint8_t *bytes = xcalloc(1, SHM_PIPE_CAPACITY);
@@ -359,7 +359,7 @@ static void rubbish_is_recognised(void **state) {
     shm_pipe_pair_stop(&pair);
 }
 
-static void what_is_no_pipe_is_refused(void **state) {
+static void a_descriptor_that_is_no_pipe_is_refused(void **state) {
     shm_pipe *shm_pipe = NULL;
     int fds[2], fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -383,19 +383,19 @@ static void what_is_no_pipe_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_go_both_ways),
-        cmocka_unit_test(who_sleeps_is_woken_once),
-        cmocka_unit_test(who_finds_no_room_is_told_of_half_a_ring),
+        cmocka_unit_test(a_sleeping_reader_is_woken_once),
+        cmocka_unit_test(a_blocked_writer_is_woken_at_half_a_ring),
         cmocka_unit_test(a_small_message_is_sent_as_a_whole_or_not_at_all),
         cmocka_unit_test(all_that_has_come_is_received_or_nothing),
         cmocka_unit_test(a_small_message_wakes_who_sleeps),
         cmocka_unit_test(a_reader_that_stops_and_goes_on_wakes_the_writer),
-        cmocka_unit_test(who_drains_it_has_woken_the_writer),
-        cmocka_unit_test(who_fills_it_after_many_small_ones_is_woken),
+        cmocka_unit_test(a_reader_that_drains_the_ring_wakes_the_writer),
+        cmocka_unit_test(a_writer_that_fills_the_ring_is_woken),
         cmocka_unit_test(a_large_move_stops_to_wake),
         cmocka_unit_test(no_wake_is_lost_between_two_threads),
         cmocka_unit_test(everything_comes_in_order),
         cmocka_unit_test(rubbish_is_recognised),
-        cmocka_unit_test(what_is_no_pipe_is_refused),
+        cmocka_unit_test(a_descriptor_that_is_no_pipe_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

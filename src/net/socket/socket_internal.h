@@ -10,9 +10,9 @@ enum {
     SOCKET_STRANGER_SIZE = 640,          /* an inbox's before HELLO */
     SOCKET_STRANGER_GRACE_US = 250000,   /* how long a stranger is safe from later ones */
     SOCKET_FLUSH_SIZE = 64 * 1024,       /* bytes waiting that are written without waiting for more */
-    SOCKET_BODY_COPIED_MAX = 4096,       /* bodies up to this size travel inside the outbox */
+    SOCKET_BODY_COPIED_MAX = 4096,       /* bodies up to this size travel inside the write queue */
     SOCKET_SENT_MAX = 4096,              /* heads up to this size go straight into a shm pipe */
-    SOCKET_ANNEXES_MAX = 32,             /* large rings of a transport, both directions: 256 MB */
+    SOCKET_LARGE_RINGS_MAX = 32,         /* large rings of a transport, both directions: 256 MB */
     SOCKET_LARGE_RING_REST_US = 2000000, /* a large ring that was not needed for so long gives its memory back */
 };
 
@@ -23,7 +23,7 @@ struct socket_transport {
     void *context;
     peer self;
     link_table ids;
-    list conns;     /* every link */
+    list links;     /* every link */
     list strangers; /* those without HELLO, the oldest first; also counted in stats */
     list dirty;     /* those for which socket_link_settle has something to do */
     list pipes;     /* those whose bytes go through shared memory; changed by the loop's driver only */

@@ -38,7 +38,7 @@ static socket_link *create(socket_transport *transport, int fd, const address *a
     list_init(&link->stranger);
     list_init(&link->dirty);
     list_init(&link->of_pipes);
-    list_push_back(&transport->conns, &link->item);
+    list_push_back(&transport->links, &link->item);
     timer_heap_add(&transport->timers, &link->timer, link->deadline_us);
     return link;
 }
@@ -97,10 +97,10 @@ static void take_pipe(socket_link *link) {
 }
 
 static void drop_pipe(socket_link *link) {
-    if (link->ducted) link->transport->stats.pipes--;
-    link->ducted = false;
-    link->transport->stats.annexes -= link->annexes;
-    link->annexes = 0;
+    if (link->piped) link->transport->stats.pipes--;
+    link->piped = false;
+    link->transport->stats.large_rings -= link->large_rings;
+    link->large_rings = 0;
     list_remove(&link->of_pipes);
     shm_pipe_close(link->pipe);
     link->pipe = NULL;
@@ -115,7 +115,7 @@ static mr_status use_pipe(socket_link *link) {
         return MR_OK;
     }
     if (write_queue_pending(&link->out) != 0) return error_set(MR_IO, "the socket did not take a HELLO");
-    link->ducted = true;
+    link->piped = true;
     socket_transport_add_pipe(link->transport, &link->of_pipes);
     return MR_OK;
 }
@@ -142,10 +142,15 @@ static void connected(socket_link *link) {
 static void try_connect(socket_link *link, int64_t now_us) {
     int error = socket_connect(link->fd, &link->address);
     if (FAILPOINT_ERROR("stream.connect")) error = ECONNREFUSED;
-    if (error == EAGAIN)
-        return timer_heap_add(&link->transport->timers, &link->timer,
-                              clock_earlier_us(now_us + CONNECT_AGAIN_US, link->deadline_us));
-    if (error != 0 && error != EINPROGRESS) return connect_failed(link, error);
+    if (error == EAGAIN) {
+        timer_heap_add(&link->transport->timers, &link->timer,
+                       clock_earlier_us(now_us + CONNECT_AGAIN_US, link->deadline_us));
+        return;
+    }
+    if (error != 0 && error != EINPROGRESS) {
+        connect_failed(link, error);
+        return;
+    }
     mr_status status = socket_link_io_start(link);
     if (status != MR_OK)
         socket_link_end(link, status, "%s", mr_last_error());
@@ -202,7 +207,7 @@ static mr_status take_hello(socket_link *link, span head) {
     MR_TRY(use_pipe(link));
     link->state = SOCKET_LINK_OPEN;
     link->in.limits =
-        (frame_limits){.head_max = MESSAGE_HEAD_MAX, .body_max = transport->options.body_max, .plain = link->ducted};
+        (frame_limits){.head_max = MESSAGE_HEAD_MAX, .body_max = transport->options.body_max, .plain = link->piped};
     heartbeat_init(&link->beat, transport->options.heartbeat_us, transport->options.heartbeat_misses,
                    event_loop_now_us(transport->loop));
     timer_heap_add(&transport->timers, &link->timer, heartbeat_next_us(&link->beat));
@@ -279,7 +284,7 @@ static uint64_t checksum_of(const span *pieces, size_t count) {
 static void encode(socket_link *link, size_t size, const span *pieces, size_t count) {
     uint8_t *place = link->out.data + link->out.end;
     frame frame = {.kind = FRAME_MESSAGE,
-                   .flags = link->ducted ? FRAME_PLAIN : 0,
+                   .flags = link->piped ? FRAME_PLAIN : 0,
                    .head = span_of(place + FRAME_HEADER_SIZE, size)};
     for (size_t i = 0; i < count; i++) frame.body_size += pieces[i].size;
     if (frame.body_size > 0 && link->transport->options.check_bodies) {
@@ -301,7 +306,7 @@ void socket_link_commit(socket_link *link, size_t size) {
     committed(link);
 }
 
-/* A small piece travels inside the outbox, unless there is no memory for that. */
+/* A small piece travels inside the write queue, unless there is no memory for that. */
 static bool copy_piece(write_queue *out, span piece) {
     uint8_t *place;
     if (piece.size == 0) return true;
@@ -317,7 +322,10 @@ void socket_link_commit_pieces(socket_link *link, size_t size, const span *piece
     write_queue *out = &link->out;
     bool exported = false;
     mr_status status = link->state == SOCKET_LINK_OPEN ? write_queue_reserve_bodies(out, count) : MR_CLOSED;
-    if (status != MR_OK) return sent(argument, status);
+    if (status != MR_OK) {
+        sent(argument, status);
+        return;
+    }
     encode(link, size, pieces, count);
     write_queue_commit(out, FRAME_HEADER_SIZE + size);
     for (size_t i = 0; i < count; i++) {
@@ -338,7 +346,7 @@ void socket_link_flush(socket_link *link) {
 
 static void tick(socket_link *link, int64_t now_us) {
     socket_link_io_use_room(link);
-    if (link->annexes != 0 && now_us - link->grown_us >= SOCKET_LARGE_RING_REST_US) shm_pipe_rest(link->pipe);
+    if (link->large_rings != 0 && now_us - link->grown_us >= SOCKET_LARGE_RING_REST_US) shm_pipe_rest(link->pipe);
     heartbeat_verdict verdict = heartbeat_tick(&link->beat, now_us);
     if (verdict == HEARTBEAT_PING) {
         FAILPOINT("stream.ping");
@@ -346,9 +354,11 @@ static void tick(socket_link *link, int64_t now_us) {
         link->ping_owed = true;
         socket_link_mark_dirty(link);
     }
-    if (verdict == HEARTBEAT_DEAD && !socket_link_io_has_input(link)) /* else it spoke, and we did not listen */
-        return socket_link_end(link, MR_TIMEOUT, "lost '%s': no heartbeat for %lld ms", link->peer.name,
-                               (long long)(heartbeat_silence_us(&link->beat, now_us) / 1000));
+    if (verdict == HEARTBEAT_DEAD && !socket_link_io_has_input(link)) { /* else it spoke, and we did not listen */
+        socket_link_end(link, MR_TIMEOUT, "lost '%s': no heartbeat for %lld ms", link->peer.name,
+                        (long long)(heartbeat_silence_us(&link->beat, now_us) / 1000));
+        return;
+    }
     timer_heap_add(&link->transport->timers, &link->timer, heartbeat_next_us(&link->beat));
 }
 
@@ -378,8 +388,10 @@ void socket_link_timer(socket_link *link, int64_t now_us) {
 void socket_link_close(socket_link *link) {
     if (link->state == SOCKET_LINK_CLOSING || link->state == SOCKET_LINK_GONE) return;
     FAILPOINT("stream.close");
-    if (link->state != SOCKET_LINK_OPEN || append_frame(link, FRAME_BYE, (span){0}) != MR_OK)
-        return socket_link_end(link, MR_CLOSED, "link %u was closed by this process", link->id.v);
+    if (link->state != SOCKET_LINK_OPEN || append_frame(link, FRAME_BYE, (span){0}) != MR_OK) {
+        socket_link_end(link, MR_CLOSED, "link %u was closed by this process", link->id.v);
+        return;
+    }
     socket_transport *transport = link->transport;
     link->state = SOCKET_LINK_CLOSING;
     link->deadline_us = clock_deadline_us(event_loop_now_us(transport->loop), transport->options.linger_us);
@@ -419,7 +431,7 @@ static void tell_sent(socket_link *link, bool all, mr_status status) {
     while (write_queue_take(&link->out, all, &sent, &argument)) sent(argument, status);
 }
 
-static void free_conn(uv_handle_t *handle) { free(handle); }
+static void free_link(uv_handle_t *handle) { free(handle); }
 
 static void finish(socket_link *link) {
     socket_transport *transport = link->transport;
@@ -437,7 +449,7 @@ static void finish(socket_link *link) {
     write_queue_fini(&link->out);
     frame_reader_fini(&link->in);
     if (link->poll_open)
-        uv_close((uv_handle_t *)&link->poll, free_conn);
+        uv_close((uv_handle_t *)&link->poll, free_link);
     else
         free(link);
 }

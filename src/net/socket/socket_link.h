@@ -46,8 +46,8 @@ typedef struct socket_link {
     address address;            /* of the listening side */
     list item, stranger, dirty; /* in the transport's lists */
     shm_pipe *pipe;             /* owned: offered, or in use; NULL: none */
-    bool ducted;                /* in use: bytes go through it, and the socket only wakes */
-    unsigned annexes;           /* its large rings, as counted in the transport's stats */
+    bool piped;                 /* in use: bytes go through it, and the socket only wakes */
+    unsigned large_rings;       /* its large rings, as counted in the transport's stats */
     int64_t grown_us;           /* one of them was needed, the last time */
     int passed[SOCKET_FDS_MAX]; /* with HELLO, to be sent or that came: a shm pipe, an export (owned) */
     size_t passed_count;

@@ -29,7 +29,7 @@ static void on_poll(uv_poll_t *handle, int status, int events);
 
 static void watch(socket_link *link) {
     if (link->state == SOCKET_LINK_GONE || !link->poll_open) return;
-    bool writes = link->blocked && !link->ducted;
+    bool writes = link->blocked && !link->piped;
     int wanted = link->state == SOCKET_LINK_CONNECTING ? UV_WRITABLE : UV_READABLE | (writes ? UV_WRITABLE : 0);
     if (wanted == link->polled) return;
     link->polled = wanted;
@@ -65,10 +65,10 @@ static void write_failed(socket_link *link, int error) {
 /* A byte of any value wakes a sleeping side. A socket that takes none has enough of them to wake for. */
 static void ring(const socket_link *link) { (void)send(link->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT); }
 
-static void count_annexes(socket_link *link) {
-    unsigned now = shm_pipe_annexes(link->pipe);
-    link->transport->stats.annexes += now - link->annexes;
-    link->annexes = now;
+static void count_large_rings(socket_link *link) {
+    unsigned now = shm_pipe_large_rings(link->pipe);
+    link->transport->stats.large_rings += now - link->large_rings;
+    link->large_rings = now;
 }
 
 /* Once for a link, if at all. A large ring that the socket does not take now is not sent later: then the ring stays
@@ -76,16 +76,16 @@ static void count_annexes(socket_link *link) {
 static void offer_large_ring(socket_link *link) {
     int fd;
     struct iovec byte = {(char[]){0}, 1};
-    if (!shm_pipe_may_offer(link->pipe) || link->transport->stats.annexes >= SOCKET_ANNEXES_MAX) return;
+    if (!shm_pipe_may_offer(link->pipe) || link->transport->stats.large_rings >= SOCKET_LARGE_RINGS_MAX) return;
     if (shm_pipe_offer(link->pipe, &fd) == MR_OK && socket_pass(link->fd, &byte, 1, &fd, 1) != 1)
         shm_pipe_withdraw(link->pipe);
-    count_annexes(link);
+    count_large_rings(link);
     FAILPOINT("stream.annex.offered");
 }
 
 static bool grow(socket_link *link) {
     bool grown = shm_pipe_grow(link->pipe);
-    count_annexes(link);
+    count_large_rings(link);
     if (!grown) return false;
     link->transport->stats.turns++;
     link->grown_us = event_loop_now_us(link->transport->loop);
@@ -107,7 +107,10 @@ static ssize_t write_pipe(socket_link *link, const struct iovec *pieces, size_t 
     size_t wrote;
     bool wakes;
     do {
-        if (shm_pipe_write(link->pipe, pieces, count, &wrote, &wakes) != MR_OK) return errno = EPROTO, -1;
+        if (shm_pipe_write(link->pipe, pieces, count, &wrote, &wakes) != MR_OK) {
+            errno = EPROTO;
+            return -1;
+        }
         if (wakes) ring(link);
     } while (wrote == 0 && find_room(link));
     errno = EAGAIN;
@@ -128,8 +131,11 @@ void socket_link_io_drop_passed(socket_link *link) {
 }
 
 static ssize_t write_pieces(socket_link *link, struct iovec *pieces, size_t count) {
-    if (FAILPOINT_ERROR("stream.write")) return errno = EPIPE, -1;
-    return link->ducted ? write_pipe(link, pieces, count) : write_socket(link, pieces, count);
+    if (FAILPOINT_ERROR("stream.write")) {
+        errno = EPIPE;
+        return -1;
+    }
+    return link->piped ? write_pipe(link, pieces, count) : write_socket(link, pieces, count);
 }
 
 void socket_link_io_write(socket_link *link) {
@@ -141,7 +147,10 @@ void socket_link_io_write(socket_link *link) {
         for (size_t i = 0; i < count; i++) shown += pieces[i].iov_len;
         ssize_t wrote = write_pieces(link, pieces, count);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote < 0 && errno != EAGAIN) return write_failed(link, errno);
+        if (wrote < 0 && errno != EAGAIN) {
+            write_failed(link, errno);
+            return;
+        }
         link->transport->stats.writes++;
         if (wrote > 0) {
             write_queue_wrote(&link->out, (size_t)wrote);
@@ -150,7 +159,10 @@ void socket_link_io_write(socket_link *link) {
             if (write_queue_is_inside_body(&link->out)) FAILPOINT("stream.body.half");
         }
         bool rest = (size_t)wrote < shown || total >= WRITE_MAX;
-        if (wrote < 0 || (rest && !link->ducted)) return blocked(link);
+        if (wrote < 0 || (rest && !link->piped)) {
+            blocked(link);
+            return;
+        }
     }
     FAILPOINT("stream.written");
     if (link->state == SOCKET_LINK_CLOSING) {
@@ -160,7 +172,7 @@ void socket_link_io_write(socket_link *link) {
 }
 
 bool socket_link_io_send(socket_link *link, span head) {
-    bool free = link->ducted && link->state == SOCKET_LINK_OPEN && !link->blocked && link->write_error == 0;
+    bool free = link->piped && link->state == SOCKET_LINK_OPEN && !link->blocked && link->write_error == 0;
     if (!free || write_queue_pending(&link->out) != 0 || head.size > SOCKET_SENT_MAX) return false;
     uint8_t header[FRAME_HEADER_SIZE];
     bool wakes;
@@ -185,14 +197,14 @@ static void writable(socket_link *link) {
 }
 
 void socket_link_io_use_room(socket_link *link) {
-    if (link->ducted && link->blocked && shm_pipe_has_room(link->pipe)) writable(link);
+    if (link->piped && link->blocked && shm_pipe_has_room(link->pipe)) writable(link);
 }
 
 /* ---- Reading. */
 
 bool socket_link_io_has_input(const socket_link *link) {
     char byte;
-    if (link->ducted) return shm_pipe_readable(link->pipe);
+    if (link->piped) return shm_pipe_readable(link->pipe);
     return recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
@@ -262,7 +274,10 @@ static ssize_t read_pipe(socket_link *link, struct iovec *pieces, size_t count) 
     size_t got, total = 0;
     bool wakes;
     do {
-        if (shm_pipe_read(link->pipe, pieces, count, &got, &wakes) != MR_OK) return errno = EPROTO, -1;
+        if (shm_pipe_read(link->pipe, pieces, count, &got, &wakes) != MR_OK) {
+            errno = EPROTO;
+            return -1;
+        }
         if (wakes) ring(link);
         total += got;
         skip(&pieces, &count, got);
@@ -278,9 +293,9 @@ static void heard(socket_link *link, size_t got) {
 
 /* Reads to `pieces`; how much came, or 0 when there is nothing for now or the link is gone. */
 static size_t read_pieces(socket_link *link, struct iovec *pieces, size_t count) {
-    bool ducted = link->ducted && link->state == SOCKET_LINK_OPEN;
+    bool piped = link->piped && link->state == SOCKET_LINK_OPEN;
     ssize_t got;
-    do got = ducted ? read_pipe(link, pieces, count) : read_socket(link, pieces, count);
+    do got = piped ? read_pipe(link, pieces, count) : read_socket(link, pieces, count);
     while (got < 0 && errno == EINTR);
     if (FAILPOINT_ERROR("stream.read")) {
         errno = ECONNRESET;
@@ -405,11 +420,11 @@ static void take_large_ring(socket_link *link, const int *fds, size_t count) {
     mr_status status = MR_OK;
     if (count != 1)
         status = error_set(MR_CORRUPT, "%zu descriptors; expected 1", count);
-    else if (link->transport->stats.annexes >= SOCKET_ANNEXES_MAX)
+    else if (link->transport->stats.large_rings >= SOCKET_LARGE_RINGS_MAX)
         shm_pipe_decline(link->pipe);
     else
         status = shm_pipe_take(link->pipe, fds[0], &wakes);
-    count_annexes(link);
+    count_large_rings(link);
     FAILPOINT("stream.annex.taken");
     if (wakes) ring(link);
     if (status == MR_CORRUPT) wrong(link, status);
@@ -472,11 +487,11 @@ static void on_poll(uv_poll_t *handle, int status, int events) {
     } else {
         bool came = (events & UV_READABLE) != 0;
         if ((events & UV_WRITABLE) != 0) writable(link);
-        if (came && link->ducted && link->state == SOCKET_LINK_OPEN)
+        if (came && link->piped && link->state == SOCKET_LINK_OPEN)
             woken(link);
         else if (came)
             readable(link);
-        if (came && link->ducted && link->blocked && link->state == SOCKET_LINK_CLOSING) writable(link);
+        if (came && link->piped && link->blocked && link->state == SOCKET_LINK_CLOSING) writable(link);
         if (status < 0) socket_link_io_read_rest(link); /* libuv has stopped watching: there is an error to be met */
     }
     transport->in_event = false;

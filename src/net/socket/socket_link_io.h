@@ -13,7 +13,7 @@ void socket_link_io_stop(socket_link *link);               /* stops that and clo
  * before, and its bytes are read first (socket_link_io_read_rest). */
 void socket_link_io_write(socket_link *link);
 /* A message without a body, straight into the shm pipe of a link for which nothing waits. False: it has to go by the
- * outbox. */
+ * write queue. */
 bool socket_link_io_send(socket_link *link, span head);
 /* Of a link that waits for half a shm pipe of room: writes into the room there is, and takes it for a sign of life.
  * A slow reader gives no other sign. */

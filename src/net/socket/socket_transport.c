@@ -18,7 +18,7 @@
 
 /* ---- The slots. */
 
-static socket_link *conn_of(void *self, link_id link) { return link_table_get(&((socket_transport *)self)->ids, link); }
+static socket_link *link_of(void *self, link_id link) { return link_table_get(&((socket_transport *)self)->ids, link); }
 
 static mr_status slot_open(void *self, const char *text, link_id *out) {
     socket_transport *transport = self;
@@ -31,29 +31,29 @@ static mr_status slot_open(void *self, const char *text, link_id *out) {
 }
 
 static void slot_close(void *self, link_id link) {
-    socket_link *socket_link = conn_of(self, link);
+    socket_link *socket_link = link_of(self, link);
     if (socket_link != NULL) socket_link_close(socket_link);
 }
 
 static mr_status slot_reserve(void *self, link_id link, size_t size, uint8_t **out) {
-    socket_link *socket_link = conn_of(self, link);
+    socket_link *socket_link = link_of(self, link);
     if (socket_link == NULL) return error_set(MR_CLOSED, "link %u is closed", link.v);
     return socket_link_reserve(socket_link, size, out);
 }
 
 static void slot_commit(void *self, link_id link, size_t size) {
-    socket_link *socket_link = conn_of(self, link);
+    socket_link *socket_link = link_of(self, link);
     if (socket_link != NULL) socket_link_commit(socket_link, size);
 }
 
 static bool slot_send_now(void *self, link_id link, span head) {
-    socket_link *socket_link = conn_of(self, link);
+    socket_link *socket_link = link_of(self, link);
     return socket_link != NULL && socket_link_io_send(socket_link, head);
 }
 
 static void slot_commit_pieces(void *self, link_id link, size_t size, const span *pieces, size_t count,
                                body_sent_fn *sent, void *argument) {
-    socket_link *socket_link = conn_of(self, link);
+    socket_link *socket_link = link_of(self, link);
     if (socket_link != NULL)
         socket_link_commit_pieces(socket_link, size, pieces, count, sent, argument);
     else
@@ -65,7 +65,7 @@ static void slot_commit_body(void *self, link_id link, size_t size, span body, b
 }
 
 static void slot_discard(void *self, link_id link) {
-    socket_link *socket_link = conn_of(self, link);
+    socket_link *socket_link = link_of(self, link);
     if (socket_link != NULL) frame_reader_discard(&socket_link->in);
 }
 
@@ -94,7 +94,7 @@ uint64_t socket_transport_process(const socket_transport *transport) { return tr
 
 bool socket_transport_is_seen(const socket_transport *transport, link_id link) {
     const socket_link *socket_link = link_table_get(&transport->ids, link);
-    return socket_link != NULL && socket_link->ducted && shm_pipe_is_looked_through(socket_link->pipe) &&
+    return socket_link != NULL && socket_link->piped && shm_pipe_is_looked_through(socket_link->pipe) &&
            socket_link->import.base == NULL;
 }
 
@@ -104,7 +104,7 @@ uint64_t socket_transport_peer(const socket_transport *transport, link_id link) 
 }
 
 void socket_transport_move_pieces(socket_transport *transport, const void *argument, span from, span to) {
-    list_for_each (at, &transport->conns) {
+    list_for_each (at, &transport->links) {
         socket_link *link = container_of(at, struct socket_link, item);
         if (!write_queue_move(&link->out, argument, from, to) || to.size != 0 || link->state == SOCKET_LINK_GONE)
             continue;
@@ -229,7 +229,7 @@ mr_status socket_transport_open(event_loop *loop, const socket_transport_options
     while (transport->self.process == 0) transport->self.process = rng_system_seed();
     if (options != NULL && options->name != NULL)
         memcpy(transport->self.name, options->name, strnlen(options->name, PEER_NAME_MAX - 1));
-    list_init(&transport->conns);
+    list_init(&transport->links);
     list_init(&transport->strangers);
     list_init(&transport->dirty);
     list_init(&transport->pipes);
@@ -250,8 +250,8 @@ void socket_transport_close(socket_transport *transport) {
     FAILPOINT("stream.shutdown");
     transport->closing = true;
     listener_remove_all(transport);
-    while (!list_empty(&transport->conns)) {
-        socket_link *link = container_of(transport->conns.next, struct socket_link, item);
+    while (!list_empty(&transport->links)) {
+        socket_link *link = container_of(transport->links.next, struct socket_link, item);
         socket_link_close(link);
         socket_link_flush(link);
         socket_link_io_drain(link);

@@ -6,8 +6,8 @@
  *   open()     CONNECTING ──► HANDSHAKE ──► OPEN ──► CLOSING ──► GONE
  *   accepted                  stranger  ──► OPEN     close()     on_closed
  *
- * Sending    commit writes into the link's outbox; all of it leaves with one system call when the loop comes to its
- *            end, on flush, or when there is much of it. The kernel reads a body of more than a few KB from its
+ * Sending    commit writes into the link's write queue; all of it leaves with one system call when the loop comes to
+ *            its end, on flush, or when there is much of it. The kernel reads a body of more than a few KB from its
  *            place. Above send_high bytes reserve answers MR_BUSY until they are send_low.
  * Receiving  many frames with one read; a body is read straight to where on_body says. A slow reader slows its sender
  *            down: nothing is queued on the receiving side.
@@ -18,8 +18,8 @@
  * Closing    committed messages are sent, then BYE; linger_us bounds it. Nothing is delivered after close().
  *
  * Sharing    Where both sides want it the bytes of a unix link go through shared memory (shm_pipe.h); all else is the
- *            same. A ring that a large body finds full grows (large_ring.h), within SOCKET_ANNEXES_MAX, and gives its
- *            memory back when it was not needed for a while.
+ *            same. A ring that a large body finds full grows (large_ring.h), within SOCKET_LARGE_RINGS_MAX, and gives
+ *            its memory back when it was not needed for a while.
  *            The opener of such a link exports its memory (net/shm/shm_export.h) to the other side, if it has some:
  *            messages may then refer to it.
  *
@@ -75,7 +75,7 @@ typedef struct socket_transport_stats {
     uint64_t bytes_in, bytes_out;
     uint64_t body_copied; /* bytes of received bodies that were not read straight to their place */
     uint32_t pipes;       /* links that go through shared memory */
-    uint32_t annexes;     /* rings of them that grew, or were offered to */
+    uint32_t large_rings; /* rings of them that grew, or were offered to */
     uint64_t turns;       /* how often one found its ring full, and went on in its large ring */
 } socket_transport_stats;
 

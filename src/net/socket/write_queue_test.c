@@ -94,7 +94,7 @@ static void bodies_are_borrowed_and_told_in_order(void **state) {
     write_queue_fini(&queue);
 }
 
-static void what_is_reserved_stays_in_place(void **state) {
+static void reserved_bytes_stay_in_place(void **state) {
     write_queue queue = {0};
     uint8_t *place, sink[64];
     put(&queue, "before ");
@@ -164,7 +164,7 @@ static void without_memory_nothing_is_lost(void **state) {
 }
 
 /* Two letters of the same memory, the first of which is half written: only what is named moves. */
-static void what_waits_can_move(void **state) {
+static void queued_bytes_can_move(void **state) {
     write_queue queue = {0};
     char memory[] = "abcdefgh", copy[] = "abcdefgh";
     uint8_t sink[32];
@@ -249,11 +249,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_frames_leave_in_one_piece),
         cmocka_unit_test(bodies_are_borrowed_and_told_in_order),
-        cmocka_unit_test(what_is_reserved_stays_in_place),
+        cmocka_unit_test(reserved_bytes_stay_in_place),
         cmocka_unit_test(a_reservation_that_is_given_up_sends_nothing),
         cmocka_unit_test(an_interjection_stands_between_frames),
         cmocka_unit_test(without_memory_nothing_is_lost),
-        cmocka_unit_test(what_waits_can_move),
+        cmocka_unit_test(queued_bytes_can_move),
         cmocka_unit_test(random_traffic_keeps_its_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,7 +147,10 @@ actor *actor_of(actors *actors, mr_actor id) {
 void actor_feed(actor *actor) {
     if (list_empty(&actor->waiting) || actor->feeding) return;
     if (actor->state == ACTOR_UNKNOWN) locate(actor);
-    if (actor->state == ACTOR_DEAD) return actor_die(actor, failure_ref(actor->dead));
+    if (actor->state == ACTOR_DEAD) {
+        actor_die(actor, failure_ref(actor->dead));
+        return;
+    }
     actor->feeding = true;
     while ((actor->state == ACTOR_READY || actor->state == ACTOR_HERE) && !list_empty(&actor->waiting)) {
         actor_call *call = actor_call_at(actor->waiting.next);

@@ -42,7 +42,7 @@ static bool as_value(arguments_future *future) {
     const failure *failure = future->object->failure;
     arguments_errors errors = future->arguments->futures->errors;
     return (errors == ARGUMENTS_TAKE || (errors == ARGUMENTS_TAKE_DEATHS && failure_is_death(failure->code))) &&
-           failure_bundle(failure, &future->error) == MR_OK;
+           failure_pack(failure, &future->error) == MR_OK;
 }
 
 static const char by_argument[] = "an argument failed";

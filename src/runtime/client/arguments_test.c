@@ -24,7 +24,7 @@ static void settled(arguments *arguments) {
     if (call->ends_inside) arguments_fini(arguments);
 }
 
-static value_pack *bundle_of(mr_arg arg) {
+static value_pack *pack_of(mr_arg arg) {
     value_pack_item item = {.arg = &arg};
     value_pack *made = NULL;
     assert_int_equal(value_pack_create(&item, 1, &made), MR_OK);
@@ -32,7 +32,7 @@ static value_pack *bundle_of(mr_arg arg) {
 }
 
 static void fulfil(objects *objects, object *object, int64_t number) {
-    value_pack *values = bundle_of(mr_int(number));
+    value_pack *values = pack_of(mr_int(number));
     object_fulfil(objects, object, values, 0);
     value_pack_unref(values);
 }

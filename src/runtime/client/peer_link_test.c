@@ -86,7 +86,7 @@ static void one_link_for_all_users_of_a_process(void **state) {
     peer_links_fini(&fixture.links);
 }
 
-static void whoever_left_is_not_told(void **state) {
+static void a_process_that_left_is_not_notified(void **state) {
     fixture fixture;
     watcher a, b, c;
     set_up(&fixture);
@@ -144,7 +144,7 @@ static void names_are_learnt_one_by_one(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_link_for_all_users_of_a_process),
-        cmocka_unit_test(whoever_left_is_not_told),
+        cmocka_unit_test(a_process_that_left_is_not_notified),
         cmocka_unit_test(a_process_that_lives_may_be_out_of_reach),
         cmocka_unit_test(names_are_learnt_one_by_one),
     };

@@ -80,7 +80,7 @@ static void a_worker_is_started_by_its_launch_spec(void **state) {
     close(spec.executable_fd);
 }
 
-static void what_cannot_be_started_is_told(void **state) {
+static void a_failed_start_is_reported(void **state) {
     char *arguments[] = {(char *)(uintptr_t) "folder", NULL}, *environment[] = {NULL};
     launch_spec spec = {.executable_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC),
                         .folder_fd = -1,
@@ -98,7 +98,7 @@ int main(void) {
         cmocka_unit_test(the_environment_says_what_to_be),
         cmocka_unit_test(a_node_is_not_started_by_hand),
         cmocka_unit_test(a_worker_is_started_by_its_launch_spec),
-        cmocka_unit_test(what_cannot_be_started_is_told),
+        cmocka_unit_test(a_failed_start_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -446,7 +446,7 @@ static void off_is_off(void **state) {
     scene_close(&scene);
 }
 
-static void what_is_no_ring_is_refused(void **state) {
+static void a_file_that_is_no_ring_is_refused(void **state) {
     scene scene;
     scene_open(&scene);
     event_ring_copy copy;
@@ -556,7 +556,7 @@ int main(void) {
         cmocka_unit_test(the_oldest_is_overwritten),
         cmocka_unit_test(names_are_kept_once_and_are_bounded),
         cmocka_unit_test(off_is_off),
-        cmocka_unit_test(what_is_no_ring_is_refused),
+        cmocka_unit_test(a_file_that_is_no_ring_is_refused),
         cmocka_unit_test(a_reader_beside_a_writer_gets_whole_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-static void what_is_sent_comes_back(void **state) {
+static void a_launch_spec_is_decoded_as_encoded(void **state) {
     span bytes;
     launch_spec *spec;
     setenv("MINIRAY_TEST_EMPTY", "", 1);
@@ -94,8 +94,10 @@ static void ones_own_needs_no_descriptors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_sent_comes_back),       cmocka_unit_test(arguments_may_be_given),
-        cmocka_unit_test(nonsense_is_refused),           cmocka_unit_test(an_environment_has_a_limit),
+        cmocka_unit_test(a_launch_spec_is_decoded_as_encoded),
+        cmocka_unit_test(arguments_may_be_given),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(an_environment_has_a_limit),
         cmocka_unit_test(ones_own_needs_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,7 +153,7 @@ static resources draw(rng *rng) {
 }
 
 /* A node is told its total as text: nothing may be lost, large numbers and thousandths included. */
-static void what_is_printed_is_read_back(void **state) {
+static void printed_resources_are_parsed_back(void **state) {
     rng rng;
     rng_init(&rng, 1);
     for (int round = 0; round < 2000; round++) {
@@ -258,7 +258,7 @@ int main(void) {
         cmocka_unit_test(there_are_not_too_many),
         cmocka_unit_test(the_most_comes_back),
         cmocka_unit_test(texts_are_parsed),
-        cmocka_unit_test(what_is_printed_is_read_back),
+        cmocka_unit_test(printed_resources_are_parsed_back),
         cmocka_unit_test(a_text_is_cut_where_there_is_no_room),
         cmocka_unit_test(amounts_add_up),
         cmocka_unit_test(bytes_are_read_back),

@@ -76,7 +76,7 @@ static void a_run_that_leaves_nothing_is_gone(void **state) {
     assert_true(temp_dir_is_empty(fixture->folder));
 }
 
-static void what_was_logged_is_kept(void **state) {
+static void logs_are_kept(void **state) {
     fixture *fixture = *state;
     session_dir run;
     assert_int_equal(session_dir_open(&run), MR_OK);
@@ -162,7 +162,7 @@ static void the_users_own_runtime_folder_comes_first(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(a_run_that_leaves_nothing_is_gone),
-        IN_A_FOLDER(what_was_logged_is_kept),
+        IN_A_FOLDER(logs_are_kept),
         IN_A_FOLDER(old_runs_go_and_those_under_way_stay),
         IN_A_FOLDER(a_base_that_others_can_reach_is_refused),
         IN_A_FOLDER(addresses_are_paths),

@@ -50,18 +50,21 @@ static void put_number(json *json, const mr_value *value) {
 }
 
 static void put(json *json, const mr_value *value, int depth) {
-    if (depth >= JSON_DEPTH_MAX) return json_string(json, "…");
+    if (depth >= JSON_DEPTH_MAX) {
+        json_string(json, "…");
+        return;
+    }
     switch (mr_value_kind(value)) {
-    case MR_KIND_NIL: return json_null(json);
+    case MR_KIND_NIL: json_null(json); return;
     case MR_KIND_BOOL:
     case MR_KIND_INT:
-    case MR_KIND_FLOAT: return put_number(json, value);
+    case MR_KIND_FLOAT: put_number(json, value); return;
     case MR_KIND_STR:
-    case MR_KIND_BYTES: return put_text(json, value);
+    case MR_KIND_BYTES: put_text(json, value); return;
     case MR_KIND_LIST:
-    case MR_KIND_TUPLE: return put_list(json, value, depth);
-    case MR_KIND_MAP: return put_map(json, value, depth);
-    default: return json_string(json, mr_kind_name(mr_value_kind(value)));
+    case MR_KIND_TUPLE: put_list(json, value, depth); return;
+    case MR_KIND_MAP: put_map(json, value, depth); return;
+    default: json_string(json, mr_kind_name(mr_value_kind(value))); return;
     }
 }
 

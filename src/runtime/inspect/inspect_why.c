@@ -153,7 +153,10 @@ static void behind_another(why *why, const mr_value *row, step *step) {
     inspect_answer answer;
     span actor = inspect_text(row, "actor"), id = inspect_text(row, "id");
     step->because = report_text(&why->report, "calls of %.*s run in order, and its queue is full", TEXT(actor));
-    if (ask(why, INSPECT_QUERY_TASKS, why->seen[why->steps.count].process, 0, &answer) != MR_OK) return error_clear();
+    if (ask(why, INSPECT_QUERY_TASKS, why->seen[why->steps.count].process, 0, &answer) != MR_OK) {
+        error_clear();
+        return;
+    }
     mr_value rows = inspect_field(inspect_part(&answer), "rows"), other;
     for (mr_iter iter = mr_value_iter(&rows); mr_iter_next(&iter, &other);) {
         span same = inspect_text(&other, "actor"), first = inspect_text(&other, "id");

@@ -12,7 +12,7 @@
 #include "runtime/refs/attachment.h"
 
 /* Holders are processes, and actors for the handles among their arguments; those have numbers of their own. */
-#define KEEPERS (UINT64_C(1) << 63)
+#define HOLDER_IS_ACTOR (UINT64_C(1) << 63)
 
 typedef struct asker {
     list place;
@@ -202,10 +202,10 @@ mr_status node_actor_create(node_actors *actors, const node_actor_plan *plan) {
     if (node_actor_find(actors, plan->id) != NULL)
         return error_set(MR_EXISTS, "actor a%u:%llu exists already", (unsigned)plan->id.word[0],
                          (unsigned long long)plan->id.word[1]);
-    node_actor *actor =
-        XNEW(node_actor, .id = plan->id, .program = plan->program, .detached = plan->detached,
-             .restarts = plan->restarts, .threads = plan->threads, .need = plan->need, .kept = plan->kept,
-             .args = value_pack_ref(plan->args), .keeps = KEEPERS | ++actors->keepers, .about_size = plan->about.size);
+    node_actor *actor = XNEW(node_actor, .id = plan->id, .program = plan->program, .detached = plan->detached,
+                             .restarts = plan->restarts, .threads = plan->threads, .need = plan->need,
+                             .kept = plan->kept, .args = value_pack_ref(plan->args),
+                             .keeps = HOLDER_IS_ACTOR | ++actors->last_holder, .about_size = plan->about.size);
     memcpy(actor->class_name, plan->class_name.data, plan->class_name.size);
     if (plan->name.size > 0) memcpy(actor->name, plan->name.data, plan->name.size);
     if (plan->name_space.size > 0) memcpy(actor->name_space, plan->name_space.data, plan->name_space.size);

@@ -71,7 +71,7 @@ typedef struct node_actors {
     list list; /* actors that are not dead */
     list dead; /* dead actors, the next to be forgotten first */
     uint32_t dead_count;
-    uint64_t keepers;          /* that there were */
+    uint64_t last_holder;      /* number of the last actor that became a holder */
     map holders;               /* process → actors it holds */
     map by_id, by_name;        /* keys are hashes: chains of actors */
     map by_ticket, by_process; /* actors that wait for a worker, and actors that have one */

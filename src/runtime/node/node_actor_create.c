@@ -155,7 +155,7 @@ static mr_status create(node_core *core, node_member *member, reader *reader, co
         wire_body_drop(request->body.data);
         return status;
     }
-    MR_TRY(wire_take_bundle(reader, request->payload, request->body, &plan.args));
+    MR_TRY(wire_take_pack(reader, request->payload, request->body, &plan.args));
     status = plant(core, &plan, request->token);
     value_pack_unref(plan.args);
     return status;

@@ -181,7 +181,7 @@ static void a_program_that_does_not_read_costs_little(void **state) {
     assert_non_null(memmem(fixture->shown[STD_STREAM_OUT].data, fixture->shown[STD_STREAM_OUT].size, "read again", 10));
 }
 
-static void whoever_drains_is_told_when_all_is_shown(void **state) {
+static void a_drain_ends_when_all_output_is_shown(void **state) {
     fixture *fixture = *state;
     node_output_drain(fixture->output, (rpc_call_token){0});
     assert_int_equal(fixture->answers, 1); /* there is nothing */
@@ -244,7 +244,7 @@ int main(void) {
         TEST(one_line_not_shown_is_told_as_one),
         TEST(too_many_lines_are_counted),
         TEST(a_program_that_does_not_read_costs_little),
-        TEST(whoever_drains_is_told_when_all_is_shown),
+        TEST(a_drain_ends_when_all_output_is_shown),
         TEST(std_streams_are_folded_apart),
         TEST(all_is_shown_when_both_std_streams_are),
         TEST(a_program_that_leaves_takes_its_lines_along),

@@ -87,7 +87,7 @@ static void a_bundle_that_another_has_is_asked_for(void **state) {
     scheduler_destroy(scheduler);
 }
 
-static void what_is_in_a_group_ends_with_it(void **state) {
+static void workers_of_a_group_end_with_it(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=4", 2, 3);
     add(scheduler, 7, 1, "cpu=1", "cpu=1");
     placed(scheduler, 1);
@@ -306,7 +306,7 @@ int main(void) {
         cmocka_unit_test(a_group_is_set_aside_as_a_whole),
         cmocka_unit_test(requests_are_met_from_their_bundle),
         cmocka_unit_test(a_bundle_that_another_has_is_asked_for),
-        cmocka_unit_test(what_is_in_a_group_ends_with_it),
+        cmocka_unit_test(workers_of_a_group_end_with_it),
         cmocka_unit_test(needs_that_no_bundle_has_are_told),
         cmocka_unit_test(apart_is_never_on_one_machine),
         cmocka_unit_test(a_group_does_not_starve),

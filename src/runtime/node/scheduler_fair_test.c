@@ -40,7 +40,7 @@ static void a_large_request_is_passed_so_often_and_no_more(void **state) {
     scheduler_destroy(scheduler);
 }
 
-static void what_actors_hold_is_not_waited_for(void **state) {
+static void resources_of_actors_are_not_waited_for(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=2", 2, 3);
     scheduler_fixture_ask(scheduler, 1, 1, "cpu=1");
     scheduler_decision grant = scheduler_fixture_granted(scheduler, 1, 1);
@@ -139,7 +139,7 @@ static void only_what_helps_is_asked_for(void **state) {
     scheduler_destroy(scheduler);
 }
 
-static void what_is_lent_is_not_asked_for(void **state) {
+static void returned_cpus_are_not_asked_for(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=1", 3, 3);
     scheduler_fixture_ask(scheduler, 1, 1, "cpu=1");
     scheduler_decision parent = scheduler_fixture_granted(scheduler, 1, 1);
@@ -164,7 +164,7 @@ static scheduler *two_programs(void) {
     return scheduler;
 }
 
-static void a_program_that_floods_starves_nobody(void **state) {
+static void a_flooding_program_does_not_starve_others(void **state) {
     scheduler *scheduler = two_programs();
     for (uint64_t i = 0; i < 60; i++) scheduler_fixture_ask(scheduler, 1 + i % 3, 100 + i, "cpu=1");
     scheduler_fixture_ask(scheduler, 4, 1, "cpu=1");
@@ -221,7 +221,7 @@ static void a_program_whose_workers_all_wait_is_not_rich(void **state) {
 }
 
 /* Seed 1794730666036430: it had a CPU, so it was never given the GPU that another kept. */
-static void who_has_something_else_gets_what_it_lacks(void **state) {
+static void a_program_with_other_workers_gets_the_missing_kind(void **state) {
     scheduler *scheduler = scheduler_fixture_machine("cpu=4,gpu=1", 0);
     scheduler_client_add(scheduler, 1, SCHEDULER_FIXTURE_PROGRAM);
     scheduler_client_add(scheduler, 2, OTHER);
@@ -295,16 +295,16 @@ static void a_program_that_ended_starts_nothing_ahead(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_request_is_passed_so_often_and_no_more),
-        cmocka_unit_test(what_actors_hold_is_not_waited_for),
+        cmocka_unit_test(resources_of_actors_are_not_waited_for),
         cmocka_unit_test(the_richest_is_asked_for_one),
         cmocka_unit_test(as_many_are_asked_for_as_are_needed),
         cmocka_unit_test(a_request_that_was_overtaken_is_not_forgotten),
         cmocka_unit_test(only_what_helps_is_asked_for),
-        cmocka_unit_test(what_is_lent_is_not_asked_for),
-        cmocka_unit_test(a_program_that_floods_starves_nobody),
+        cmocka_unit_test(returned_cpus_are_not_asked_for),
+        cmocka_unit_test(a_flooding_program_does_not_starve_others),
         cmocka_unit_test(a_late_program_gets_its_half),
         cmocka_unit_test(a_program_whose_workers_all_wait_is_not_rich),
-        cmocka_unit_test(who_has_something_else_gets_what_it_lacks),
+        cmocka_unit_test(a_program_with_other_workers_gets_the_missing_kind),
         cmocka_unit_test(starts_are_few_at_a_time_and_shared),
         cmocka_unit_test(a_barred_program_starts_nothing),
         cmocka_unit_test(a_program_that_ended_starts_nothing_ahead),

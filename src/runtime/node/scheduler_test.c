@@ -58,7 +58,7 @@ static void the_poorest_client_is_next(void **state) {
     scheduler_destroy(scheduler);
 }
 
-static void who_waits_longest_is_first_among_equals(void **state) {
+static void the_oldest_of_equal_requests_goes_first(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=1", 3, 1);
     scheduler_fixture_ask(scheduler, 3, 1, "cpu=1");
     scheduler_fixture_ask(scheduler, 1, 2, "cpu=1");
@@ -94,7 +94,7 @@ static void resources_are_fractions(void **state) {
     scheduler_destroy(scheduler);
 }
 
-static void what_needs_nothing_needs_a_worker_only(void **state) {
+static void a_request_without_resources_needs_only_a_worker(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=1", 1, 1);
     scheduler_fixture_ask(scheduler, 1, 1, "");
     scheduler_fixture_ask(scheduler, 1, 2, "");
@@ -106,7 +106,7 @@ static void what_needs_nothing_needs_a_worker_only(void **state) {
     scheduler_destroy(scheduler);
 }
 
-static void the_impossible_waits_and_disturbs_nobody(void **state) {
+static void an_infeasible_request_waits_without_blocking_others(void **state) {
     scheduler *scheduler = scheduler_fixture_house("cpu=2", 2, 2);
     resources gpu = scheduler_fixture_amount("gpu=0.001"), three = scheduler_fixture_amount("cpu=3"),
               two = scheduler_fixture_amount("cpu=2"), none = scheduler_fixture_amount("");
@@ -389,11 +389,11 @@ int main(void) {
         cmocka_unit_test(a_request_is_granted_and_released),
         cmocka_unit_test(a_worker_that_is_not_kept_is_not_used_again),
         cmocka_unit_test(the_poorest_client_is_next),
-        cmocka_unit_test(who_waits_longest_is_first_among_equals),
+        cmocka_unit_test(the_oldest_of_equal_requests_goes_first),
         cmocka_unit_test(a_shape_that_does_not_fit_holds_no_other_back),
         cmocka_unit_test(resources_are_fractions),
-        cmocka_unit_test(what_needs_nothing_needs_a_worker_only),
-        cmocka_unit_test(the_impossible_waits_and_disturbs_nobody),
+        cmocka_unit_test(a_request_without_resources_needs_only_a_worker),
+        cmocka_unit_test(an_infeasible_request_waits_without_blocking_others),
         cmocka_unit_test(workers_are_started_ahead),
         cmocka_unit_test(as_many_are_spawned_as_can_run),
         cmocka_unit_test(programs_do_not_share_workers),

@@ -240,7 +240,7 @@ static void the_nodes_own_log_has_a_limit(void **state) {
     remove_file(fixture, WORKER_LOG_OWN ".1");
 }
 
-static void what_is_too_much_is_left_out(void **state) {
+static void excess_output_is_left_out(void **state) {
     fixture *fixture = *state;
     int fd = start(fixture, 4711);
     FILE *file = fdopen(fd, "a");
@@ -304,7 +304,7 @@ int main(void) {
         WITH_LOGS(silence_leaves_nothing),
         WITH_LOGS(a_file_has_a_limit),
         WITH_LOGS(the_nodes_own_log_has_a_limit),
-        WITH_LOGS(what_is_too_much_is_left_out),
+        WITH_LOGS(excess_output_is_left_out),
         WITH_LOGS(the_last_lines_can_be_quoted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

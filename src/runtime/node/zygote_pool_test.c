@@ -250,7 +250,7 @@ static void one_that_is_dropped_still_answers(void **state) {
     end(&fixture);
 }
 
-static void whoever_is_told_may_drop_it(void **state) {
+static void a_callback_may_drop_the_zygote(void **state) {
     fixture fixture;
     begin(&fixture);
     fixture.drops = true;
@@ -295,7 +295,7 @@ int main(void) {
         cmocka_unit_test(a_copy_may_outlive_its_zygote_and_say_so),
         cmocka_unit_test(one_that_refuses_is_not_asked_again),
         cmocka_unit_test(one_that_is_dropped_still_answers),
-        cmocka_unit_test(whoever_is_told_may_drop_it),
+        cmocka_unit_test(a_callback_may_drop_the_zygote),
         cmocka_unit_test(one_that_cannot_be_started_fails_at_once),
         cmocka_unit_test(nonsense_ends_it),
     };

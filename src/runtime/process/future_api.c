@@ -273,7 +273,7 @@ mr_status mr_wait(mr_context *mr, const mr_ref *refs, size_t count, size_t want,
 /* The error lies in an object that only the view holds. */
 static mr_status open_error(mr_context *mr, const failure *failure, mr_value *out) {
     value_pack *values;
-    MR_TRY(failure_bundle(failure, &values));
+    MR_TRY(failure_pack(failure, &values));
     mr_status status = keep_locked(mr, values, 0, out);
     value_pack_unref(values);
     return status;

@@ -187,7 +187,7 @@ typedef struct request { /* a value whose references are to be visited */
 static bool shelve_one(const attachment_packer *packer, object *object, int *pauses) {
     const store_provider_host *host = &packer->objects->provider->host;
     while (attachment_needs_provider(object)) {
-        object->stored = attachment_shelve(packer->objects, object);
+        object->stored = attachment_store(packer->objects, object);
         if (object->stored == NULL && ((*pauses)-- <= 0 || host->wait(host->context, SHELVE_PAUSE_US) != MR_OK))
             return false;
     }
@@ -196,7 +196,7 @@ static bool shelve_one(const attachment_packer *packer, object *object, int *pau
 
 /* Large values behind the references are written to the store while this thread may wait, briefly, for memory; so are
  * values behind their references, to a limited depth. The other values are fetched from this process. */
-static void shelve_referred(const attachment_packer *packer, const value_pack *made) {
+static void store_referred(const attachment_packer *packer, const value_pack *made) {
     int pauses = packer->may_wait && packer->objects->provider->host.wait != NULL ? SHELVE_PAUSES : 0;
     request requests[SHELVE_REQUESTS] = {{made->attachment, ATTACHMENT_WITHIN}};
     size_t count = made->attachment != NULL;
@@ -216,21 +216,21 @@ static void shelve_referred(const attachment_packer *packer, const value_pack *m
 static mr_status attach_locked(const attachment_packer *packer, const attachment_found *found, value_pack *made) {
     if (packer->lock != NULL) packer->lock(packer->context);
     mr_status status = attachment_attach(packer->objects, found, made);
-    if (status == MR_OK && packer->leaves && packer->objects->provider != NULL) shelve_referred(packer, made);
+    if (status == MR_OK && packer->leaves && packer->objects->provider != NULL) store_referred(packer, made);
     if (status != MR_OK) value_pack_unref(made);
     if (packer->lock != NULL) packer->unlock(packer->context);
     return status;
 }
 
 mr_status attachment_pack(const attachment_packer *packer, value_pack_item *items, size_t count, value_pack **out) {
-    bool large = false, shelf = packer->objects != NULL && packer->objects->provider != NULL;
+    bool large = false, has_store = packer->objects != NULL && packer->objects->provider != NULL;
     attachment_found found = {0};
     value_pack *made = NULL;
     mr_status status = MR_OK;
     for (size_t i = 0; i < count && status == MR_OK; i++) {
         if (items[i].arg == NULL) continue;
         status = attachment_find_refs(items[i].arg, (uint32_t)i, 0, &found);
-        large = large || (shelf && attachment_is_large(items[i].arg));
+        large = large || (has_store && attachment_is_large(items[i].arg));
     }
     if (status == MR_OK)
         status = large ? pack_with_large(packer, items, count, &made) : value_pack_create(items, count, &made);
@@ -240,7 +240,7 @@ mr_status attachment_pack(const attachment_packer *packer, value_pack_item *item
     return status;
 }
 
-value_pack *attachment_shelve(objects *objects, const object *object) {
+value_pack *attachment_store(objects *objects, const object *object) {
     const attachment_packer packer = {.objects = objects, .leaves = true};
     const value_pack_item item = attachment_item_of_object(object);
     stored_object *stored_object = NULL;

@@ -81,7 +81,7 @@ MR_MUST mr_status attachment_pack(const attachment_packer *packer, value_pack_it
 
 /* Writes the value of a READY object into the store without waiting; returns a value pack that names it, owned by the
  * caller. NULL: no room, or no store. */
-value_pack *attachment_shelve(objects *objects, const object *object);
+value_pack *attachment_store(objects *objects, const object *object);
 
 /* Packs values of other value packs (value_pack_item.from) into one, by name where they have one: takes no new holds,
  * and copies nothing large. */

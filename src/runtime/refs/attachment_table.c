@@ -73,7 +73,7 @@ static mr_status add_item(dressing *dressing, value_pack_entry entry, uint32_t *
  * when it is first needed there. *place is 0 where there is no room for it. */
 static mr_status add_value(dressing *dressing, object *object, uint32_t *place) {
     *place = 0;
-    if (attachment_needs_provider(object)) object->stored = attachment_shelve(dressing->objects, object);
+    if (attachment_needs_provider(object)) object->stored = attachment_store(dressing->objects, object);
     if (attachment_needs_provider(object))
         return MR_OK; /* no room in the store: receivers fetch it from this process */
     value_pack_entry entry = object->stored != NULL ? value_pack_value(object->stored, 0) : object->value;

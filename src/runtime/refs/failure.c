@@ -120,7 +120,7 @@ static void error_write(const failure *failure, writer *writer) {
     }
 }
 
-mr_status failure_bundle(const failure *failure, value_pack **out) {
+mr_status failure_pack(const failure *failure, value_pack **out) {
     void *payload;
     writer writer = writer_of(NULL, 0);
     error_write(failure, &writer);

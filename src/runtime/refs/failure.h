@@ -35,7 +35,7 @@ void failure_encode(const failure *failure, writer *writer);
 MR_MUST mr_status failure_decode(reader *reader, failure **out); /* MR_CORRUPT */
 
 /* A value pack of one value: the failure as an error, with its chain. MR_NOMEM. */
-MR_MUST mr_status failure_bundle(const failure *failure, value_pack **out);
+MR_MUST mr_status failure_pack(const failure *failure, value_pack **out);
 
 /* Whether the actor or worker died (MR_ERRORS_PASS_DEATHS), instead of the body failing. */
 static inline bool failure_is_death(mr_status code) { return code == MR_ACTOR_DIED || code == MR_WORKER_DIED; }

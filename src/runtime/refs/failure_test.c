@@ -157,7 +157,7 @@ static void refuse(const void *bytes, size_t size) {
     free(exact);
 }
 
-static void what_is_no_failure_is_refused(void **state) {
+static void malformed_failures_are_refused(void **state) {
     refuse("", 0);
     refuse("\0", 1);                                       /* no link at all */
     refuse("\1\7\0\0\0\0\0\0\0\0\0\0\0", 13);              /* no end */
@@ -247,7 +247,7 @@ int main(void) {
         cmocka_unit_test(a_very_long_chain_is_freed),
         cmocka_unit_test(the_same_place_is_named_once),
         cmocka_unit_test(the_story_is_told),
-        cmocka_unit_test(what_is_no_failure_is_refused),
+        cmocka_unit_test(malformed_failures_are_refused),
         cmocka_unit_test(mutated_bytes_lead_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

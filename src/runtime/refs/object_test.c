@@ -188,7 +188,7 @@ static void an_old_reference_finds_nothing(void **state) {
 
 /* ---- Failures: released after, released before, never named, looked at, cancelled. */
 
-static void a_failure_that_nobody_looked_at_is_printed_when_it_is_released(void **state) {
+static void an_unread_failure_is_printed_when_it_is_released(void **state) {
     fixture *fixture = *state;
     object *object = object_create(&fixture->objects, true);
     object_fail(&fixture->objects, object, fixture->failed);
@@ -311,7 +311,7 @@ int main(void) {
         TEST(a_value_outlives_its_name),
         TEST(a_small_value_lies_in_the_object),
         TEST(an_old_reference_finds_nothing),
-        TEST(a_failure_that_nobody_looked_at_is_printed_when_it_is_released),
+        TEST(an_unread_failure_is_printed_when_it_is_released),
         TEST(one_that_comes_after_the_release_is_printed_at_once),
         TEST(one_that_was_seen_is_not_printed),
         TEST(one_of_another_process_is_told_of),

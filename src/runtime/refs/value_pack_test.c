@@ -250,7 +250,7 @@ static mr_status check_bytes(const void *bytes, size_t size) {
     return status;
 }
 
-static void what_is_no_pack_is_refused(void **state) {
+static void malformed_packs_are_refused(void **state) {
     for (size_t size = 0; size < 8; size++) assert_int_equal(check_bytes("\0\0\0\0\0\0\0\0", size), MR_CORRUPT);
     assert_int_equal(check_bytes("\1\0\0\0\0\0\0\0", 8), MR_CORRUPT);         /* no entry */
     assert_int_equal(check_bytes("\xff\xff\xff\xff\0\0\0\0", 8), MR_CORRUPT); /* very many */
@@ -509,7 +509,7 @@ static void spread_values_are_the_bytes_of_packed_ones(void **state) {
     free(data);
 }
 
-static void what_cannot_be_spread_is_packed(void **state) {
+static void values_that_cannot_be_spread_are_packed(void **state) {
     enum { SIZE = 16 * 1024 };
     uint8_t *data = xcalloc(1, SIZE);
     mr_arg args[VALUE_PACK_SPREAD_LONG + 1], many[1000];
@@ -540,7 +540,7 @@ int main(void) {
         cmocka_unit_test(a_wrong_argument_is_named),
         cmocka_unit_test(no_memory_is_no_harm),
         cmocka_unit_test(references_are_counted),
-        cmocka_unit_test(what_is_no_pack_is_refused),
+        cmocka_unit_test(malformed_packs_are_refused),
         cmocka_unit_test(small_values_are_packed_in_place),
         cmocka_unit_test(memory_serves_again),
         cmocka_unit_test(larger_memory_is_kept_rather),
@@ -549,7 +549,7 @@ int main(void) {
         cmocka_unit_test(a_short_text_is_packed_as_any_small_value),
         cmocka_unit_test(mutated_bytes_lead_nowhere),
         cmocka_unit_test(spread_values_are_the_bytes_of_packed_ones),
-        cmocka_unit_test(what_cannot_be_spread_is_packed),
+        cmocka_unit_test(values_that_cannot_be_spread_are_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

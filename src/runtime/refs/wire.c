@@ -143,7 +143,7 @@ void wire_call_end_slowly(wire_call *call) {
     call->ended = true;
 }
 
-static mr_status copy_bundle(span bytes, value_pack **out) {
+static mr_status copy_pack(span bytes, value_pack **out) {
     value_pack *made;
     MR_TRY(value_pack_room(bytes.size, &made));
     if (bytes.size > 0) memcpy(made->bytes, bytes.data, bytes.size);
@@ -219,7 +219,7 @@ bool wire_read_other(const rpc_call_result *result, span *value) {
 
 mr_status wire_values_keep(wire_values *values) {
     if (values->owner != NULL) return MR_OK;
-    MR_TRY(copy_bundle(span_of(values->view.bytes, values->view.size), &values->owner));
+    MR_TRY(copy_pack(span_of(values->view.bytes, values->view.size), &values->owner));
     values->owner->count = values->view.count;
     values->owner->hidden = values->view.hidden;
     values->view.bytes = values->owner->bytes;
@@ -332,21 +332,21 @@ void *wire_body_room(uint64_t size) {
 }
 
 /* A value pack's memory begins 64 bytes before its bytes. */
-value_pack *wire_body_bundle(const void *body) { return (value_pack *)(uintptr_t)((const uint8_t *)body - 64); }
+value_pack *wire_body_pack(const void *body) { return (value_pack *)(uintptr_t)((const uint8_t *)body - 64); }
 
 void wire_body_drop(const void *body) {
-    if (body != NULL) value_pack_unref(wire_body_bundle(body));
+    if (body != NULL) value_pack_unref(wire_body_pack(body));
 }
 
-mr_status wire_take_bundle(const reader *reader, span payload, span body, value_pack **out) {
+mr_status wire_take_pack(const reader *reader, span payload, span body, value_pack **out) {
     if (body.size > 0) {
         if (body.data == NULL) return error_set(MR_NOMEM, "no memory for %zu bytes of arguments", body.size);
-        return checked(wire_body_bundle(body.data), out);
+        return checked(wire_body_pack(body.data), out);
     }
     size_t fields = reader->failed ? payload.size : wire_padded((size_t)(reader->at - payload.data));
     if (fields > payload.size)
         return error_set(MR_CORRUPT, "malformed request: its fields take %zu of its %zu bytes", fields, payload.size);
     value_pack *pack;
-    MR_TRY(copy_bundle(span_of(payload.data + fields, payload.size - fields), &pack));
+    MR_TRY(copy_pack(span_of(payload.data + fields, payload.size - fields), &pack));
     return checked(pack, out);
 }

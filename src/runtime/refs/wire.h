@@ -263,7 +263,7 @@ void wire_refuse(rpc *rpc, rpc_call_token token, mr_status status, const char *t
 
 /* For rpc_call_handlers.on_body: memory for a value pack; NULL: no memory. */
 void *wire_body_room(uint64_t size);
-void wire_body_drop(const void *body);          /* frees it if it was not taken; NULL is a no-op */
-value_pack *wire_body_bundle(const void *body); /* takes it; it was not checked yet */
+void wire_body_drop(const void *body);        /* frees it if it was not taken; NULL is a no-op */
+value_pack *wire_body_pack(const void *body); /* takes it; it was not checked yet */
 /* The value pack of a request whose fields the reader has read: inline bytes are copied, a body is taken over. */
-MR_MUST mr_status wire_take_bundle(const reader *reader, span payload, span body, value_pack **out);
+MR_MUST mr_status wire_take_pack(const reader *reader, span payload, span body, value_pack **out);

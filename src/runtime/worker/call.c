@@ -24,10 +24,10 @@ mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares) {
     value_pack *pack;
     MR_TRY(value_pack_spares_room(spares, bytes.size, &pack));
     memcpy(pack->bytes, bytes.data, bytes.size);
-    return call_take_bundle(call, pack);
+    return call_take_pack(call, pack);
 }
 
-mr_status call_take_bundle(mr_call *call, value_pack *pack) {
+mr_status call_take_pack(mr_call *call, value_pack *pack) {
     mr_status status = value_pack_check(pack, &call->args);
     if (status != MR_OK)
         value_pack_unref(pack);

@@ -78,7 +78,7 @@ struct mr_call {
 /* Takes the arguments: copies the bytes, into the record or into memory of their own; or takes over the value pack.
  * MR_CORRUPT, MR_NOMEM. */
 MR_MUST mr_status call_take_args(mr_call *call, span bytes, value_pack_spares *spares);
-MR_MUST mr_status call_take_bundle(mr_call *call, value_pack *pack); /* moved, also when it fails */
+MR_MUST mr_status call_take_pack(mr_call *call, value_pack *pack); /* moved, also when it fails */
 /* Takes and shows the objects that the arguments name (attachment.h), and hides them again; with the context's lock
  * held. May wait. */
 MR_MUST mr_status call_show_args(mr_call *call, objects *objects);

@@ -248,7 +248,7 @@ static mr_status call_here(worker *worker, const invocation *invocation, mr_acto
     call->actor = actor;
     call->returns = invocation->returns;
     value_pack *values = invocation->arguments.values;
-    mr_status status = values != NULL ? call_take_bundle(call, value_pack_ref(values))
+    mr_status status = values != NULL ? call_take_pack(call, value_pack_ref(values))
                                       : call_take_args(call, arguments_bytes(&invocation->arguments), &worker->spares);
     if (status != MR_OK) {
         worker_call_free(worker, call);

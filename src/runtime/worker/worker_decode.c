@@ -133,7 +133,7 @@ mr_status worker_read(worker *worker, const rpc_call_request *request, mr_call *
         return status != MR_OK ? status
                                : error_set(MR_NOMEM, "no memory for %zu bytes of arguments", request->body.size);
     }
-    if (request->body.size > 0) return call_take_bundle(call, wire_body_bundle(request->body.data));
+    if (request->body.size > 0) return call_take_pack(call, wire_body_pack(request->body.data));
     size_t size = (size_t)(request->payload.data + request->payload.size - rest);
     return size == 0 ? MR_OK : call_take_args(call, span_of(rest, size), &worker->spares); /* 0: there are none */
 }

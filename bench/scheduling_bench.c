@@ -1,6 +1,6 @@
 /* scheduling_bench.c — benchmark of scheduling fairness: long tasks over the workers of a driver that has just run
- * short ones, and one node shared by two drivers of which one floods it. Tasks sleep, so the rows measure the policy and
- * not the CPUs. */
+ * short ones, and one node shared by two drivers of which one floods it. Tasks sleep, so the rows measure the policy
+ * and not the CPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -44,11 +44,9 @@ static const char *const ps_counters[] = {"charts",
                                           "rounds with norms",
                                           "missed rounds",
                                           "isolations",
-                                          "pulls of the same",
                                           "mixed deployments",
                                           "pulls with their own bounds",
                                           "rounds of the idle",
-                                          "push-pulls",
                                           "turns",
                                           "batches",
                                           "pieces",
@@ -58,8 +56,7 @@ static const char *const ps_counters[] = {"charts",
                                           "files that rot",
                                           "checkpoints rotten",
                                           NULL};
-static const char *const group_counters[] = {"rosters",       "pieces",    "epochs", "rounds",
-                                             "rounds broken", "taken out", NULL};
+static const char *const group_counters[] = {"rosters", "pieces", "epochs", "taken out", NULL};
 static const char *const view_counters[] = {"views",          "left out",   "writes accepted",
                                             "writes refused", "disks lost", NULL};
 

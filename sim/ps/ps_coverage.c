@@ -9,7 +9,7 @@ static const struct {
     const char *name;
     uint8_t kind, status;
 } said[] = {
-#define X(name) {"part " #name, SLOT_MESSAGE_##name, ANY},
+#define X(name, number) {"part " #name, number, ANY},
     SLOT_MESSAGE_KINDS(X)
 #undef X
 #define STATUS(kind, status) \
@@ -21,7 +21,6 @@ static const struct {
     STATUS(PUSHED, TAKEN),
     STATUS(PUSHED, MISSED),
     STATUS(PULLED, GONE),
-    STATUS(PULLED, SAME),
     STATUS(LEVEL, LATER), /* no room in the chain */
     STATUS(GATE, LATER),
     STATUS(FROZEN, GONE),

@@ -93,7 +93,7 @@ static void one_step_is_one_batch(void **state) {
     endpoint endpoints[2];
     open_fixture(&fixture, endpoints);
     for (uint64_t i = 1; i <= 3; i++)
-        batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = i});
+        batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = i});
     assert_int_equal(fixture.count, 0);
     batcher_flush(fixture.batchers[0]);
     assert_int_equal(fixture.count, 1);
@@ -131,13 +131,13 @@ static void another_generation_is_not_heard(void **state) {
     open_fixture(&fixture, endpoints);
     adopt(fixture.batchers[0], 5, 9);
     adopt(fixture.batchers[1], 5, 8);
-    batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD});
+    batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_SEALED});
     batcher_flush(fixture.batchers[0]);
     deliver(&fixture);
     assert_int_equal(fixture.parts[1], 0);
     adopt(fixture.batchers[1], 6, 7);
     /* as it was said in the old one */
-    batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD});
+    batcher_add(fixture.batchers[0], "b", &(slot_message){.kind = SLOT_MESSAGE_SEALED});
     batcher_flush(fixture.batchers[0]);
     deliver(&fixture);
     /* but a has heard of the new */
@@ -150,7 +150,7 @@ static void messages_to_oneself_are_delivered(void **state) {
     endpoint endpoints[2];
     open_fixture(&fixture, endpoints);
     for (uint64_t i = 1; i <= 600; i++)
-        batcher_add(fixture.batchers[0], "a", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = i});
+        batcher_add(fixture.batchers[0], "a", &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = i});
     assert_int_equal(fixture.parts[0], 0);
     batcher_flush(fixture.batchers[0]);
     assert_true(fixture.parts[0] == 600 && fixture.last_name[0] == 600 && fixture.count == 0);
@@ -186,7 +186,7 @@ static void many_are_told_in_one_step(void **state) {
         for (size_t j = 0; j < 2 * sizes[i]; j++) { /* to each, and to each once more */
             char address[32];
             snprintf(address, sizeof address, "w%zu", j % sizes[i]);
-            batcher_add(batcher, address, &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = j});
+            batcher_add(batcher, address, &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = j});
         }
         batcher_flush(batcher);
         assert_true(many.next == sizes[i] && many.wrong == 0);
@@ -234,11 +234,11 @@ static void payloads_are_pointed_at_where_they_lie(void **state) {
     memset(shared_bytes_room(large), 'x', SLOT_MESSAGE_POINTED);
     batcher_add(
         gathers, "b",
-        &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = 1, .payload = shared_bytes_bytes(small), .bytes = small});
+        &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 1, .payload = shared_bytes_bytes(small), .bytes = small});
     batcher_add(
         gathers, "b",
-        &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = 2, .payload = shared_bytes_bytes(large), .bytes = large});
-    batcher_add(gathers, "b", &(slot_message){.kind = SLOT_MESSAGE_TOLD, .name = 3});
+        &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 2, .payload = shared_bytes_bytes(large), .bytes = large});
+    batcher_add(gathers, "b", &(slot_message){.kind = SLOT_MESSAGE_SEALED, .name = 3});
     assert_true(large->refs == 2 && small->refs == 1); /* held, and copied */
     batcher_flush(gathers);
     assert_ptr_equal(gathering.pointed, shared_bytes_bytes(large).data);

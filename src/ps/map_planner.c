@@ -19,13 +19,17 @@ static uint64_t incarnation_of(const map_planner_facts *facts, uint32_t id) { /*
     return server->incarnation;
 }
 
-static bool is_alive(const map_planner_facts *facts, uint32_t id, uint64_t incarnation) {
-    const cluster_map_process *server = find(facts, id);
+static bool lives(const cluster_map_process *server, uint64_t incarnation) {
     return server != NULL && server->alive && server->incarnation == incarnation;
 }
 
+static bool is_alive(const map_planner_facts *facts, uint32_t id, uint64_t incarnation) {
+    return lives(find(facts, id), incarnation);
+}
+
 static bool is_sure(const map_planner_facts *facts, uint32_t id, uint64_t incarnation) {
-    return is_alive(facts, id, incarnation) && !find(facts, id)->doubted;
+    const cluster_map_process *server = find(facts, id);
+    return lives(server, incarnation) && !server->doubted;
 }
 
 static size_t target_of(const map_planner_facts *facts, uint8_t copies, uint32_t index, const cluster_map_slot *slot,

@@ -39,11 +39,11 @@ typedef struct slot_message_piece { /* a payload, behind so many of the bytes */
 
 const char *slot_message_kind_name(uint8_t kind) {
     static const char *const names[] = {
-#define X(name) #name,
+#define X(name, number) [number] = #name,
         SLOT_MESSAGE_KINDS(X)
 #undef X
     };
-    return kind < SLOT_MESSAGE_KIND_COUNT ? names[kind] : "?";
+    return kind < SLOT_MESSAGE_KIND_COUNT && names[kind] != NULL ? names[kind] : "?";
 }
 
 static uint8_t *room(slot_packet *packet, size_t size) {

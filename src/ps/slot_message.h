@@ -1,66 +1,72 @@
 /* slot_message.h — slot messages between servers and ranks, and packets of them.
  *
- * A slot message is about one slot. Messages for one peer travel together, in order, in one packet; its head has the
- * sender, the generation, and the newest cluster map that the sender knows (cluster_map.h). A packet without messages
- * is a heartbeat, and asks for the newer cluster map if there is one. A message points at its payload: in the bytes of
- * the packet while it is taken, anywhere while it is written. The field `name` of a push is its seq.
+ * A slot message is about one slot. Messages for one peer travel together, in order, in one packet; the packet's head
+ * has the sender, the generation, and the number of the newest cluster map that the sender knows (cluster_map.h). A
+ * packet without messages is a heartbeat, and requests the newer cluster map if there is one. A message points at its
+ * payload: in the bytes of the packet while it is read, anywhere while it is written. The field `name` of a push is its
+ * seq. "Head" is the head of the slot's chain, "members" are all servers of the chain.
  *
- *   kind      from → to           says
+ *   kind      from → to           content
  *   --------  ------------------  -----------------------------------------------------------------------------------
- *   PUSH      rank → head         here is `name`, whose predecessor was `prev`. `entry`: ASK, without payload: have you
- *                                 had it? AFAR: it refers to bytes outside it (state_machine.h, settle)
- *   PUSHED    head → rank         status of `name`; RESEND: `prev` is the last seq that is there; of a round: TAKEN,
- *                                 then OK (it counted), MISSED (it did not) or GONE (long over). `commit`: you may have
- *                                 so many bytes under way to me (credit.h). LATER, `lsn` FULL: I have no memory for it
- *   PULL      rank → copy         the values that the payload asks for (state_machine.h), for step `name`, as my
- *                                 request `commit`; I have had `prev` acknowledged and seen `lsn`. `entry`: FRESH, as
- *                                 current as when I asked: of the head
- *   PULLED    copy → rank         status, and the values at `lsn`, version `name`, to the request `commit`; GONE:
- *                                 `name` is the version now
- *   HELLO     rank → head         where am I? In the term `commit`
- *   CLOCK     head → rank         the last seq of yours that was applied; version `lsn`; to the term `commit`; you
- *                                 may have `prev` bytes under way
- *   ENTRY     member → successor  lsn, and what was logged; `commit`: what I know to be committed
- *   LEVEL     successor → member  I have all up to `lsn` in this epoch, and room for `prev` bytes behind it; `commit`
- *                                 likewise; LATER: I had none for what came; GONE: I have no copy, fill me
- *   ENTER     head → members      I am the head of this epoch, and have logged `lsn`
- *   LOG       member → head       an entry that you lack
- *   ENTERED   member → head       that was all; I have logged `lsn`
+ *   PUSH      rank → head         the push `name`; the rank's push before it is `prev`. `entry`: ASK, without payload:
+ *                                 asks whether the head has it; AFAR: the payload refers to bytes outside the message
+ *                                 (state_machine.h, settle)
+ *   PUSHED    head → rank         status of the push `name`. RESEND: `prev` is the last seq that the head has. In a
+ *                                 round: TAKEN, then OK (it counted), MISSED (it did not) or GONE (the round ended long
+ *                                 ago). LATER with `lsn` FULL: the server has no memory for it. `commit`: bytes that
+ *                                 the rank may have in flight to this server (credit.h)
+ *   PULL      rank → replica      request `commit` for the values that the payload names (state_machine.h), at step
+ *                                 `name`; the rank has an acknowledgement of `prev` and has seen `lsn`. `entry`:
+ *                                 FRESH: as current as at the time of the request, for the head only
+ *   PULLED    replica → rank      status of request `commit`, the values at `lsn`, version `name`; GONE: `name` is the
+ *                                 current version
+ *   HELLO     rank → head         asks for the rank's position, in the term `commit`
+ *   CLOCK     head → rank         the rank's last applied seq; version `lsn`; of the term `commit`; the rank may have
+ *                                 `prev` bytes in flight
+ *   ENTRY     member → successor  the log entry `lsn`; `commit`: lsn up to which the sender knows entries as committed
+ *   LEVEL     successor → member  the successor has all entries up to `lsn` of this chain_epoch, and room for `prev`
+ *                                 bytes after it; `commit` as in ENTRY. LATER: it had no room for an entry. GONE: it
+ *                                 has no replica and must be filled
+ *   ENTER     head → members      the sender is the head of this chain_epoch, and its log ends at `lsn`
+ *   LOG       member → head       a log entry that the head lacks
+ *   ENTERED   member → head       end of the LOG entries; the member's log ends at `lsn`
  *   STATE     tail → joiner       the whole state at `lsn`
- *   JOIN      controller → tail   fill the server `name` of incarnation `prev`
- *   GATE      tail → controller   the joiner `name`/`prev` is my successor; status OK: it has everything
- *   ORDER     → round state's head  JOIN, LEAVE (rank) or DROP (controller), `entry`, of `rank`; `name` numbers its
- *                                   orders
- *   ORDER     controller → head  MARK: cut a checkpoint, `name` or a later one; of BSP to the round state's, else to
- *                                all
- *   ORDERED   round state's head →  status of the order `name`; it holds from round `lsn` on; GONE: refused
- *   ORDERED   head → controller   MARK: the checkpoint `lsn` is cut; status LATER: it will be
- *   FREEZE    round state → heads  do not count `rank` in round `name`
- *   FROZEN    head → round state  status OK: I do not; GONE: that round is closed
- *   TERMS     round state → heads  the round `name` closes with this set
- *   MEASURE   round state → heads  have you a part of the norms of round `name`, phase `rank`?
- *   MEASURED  head → round state  the part of the slot `prev`, for this set of ranks; no bytes: I have none
- *   NORMS     round state → heads  of round `name`, which closes with this set, all `rank` phases
- *   LOAD      head → controller   `lsn` requests for this slot since the last time, `name` of them pulls
- *   CUT       head → checkpoint store  the slot as it was cut at `lsn` for the checkpoint `name`; without payload: do
- *                                      you have that? `commit`: the same for all slots that were cut at the same step
- *                                      of each rank; 0: one of them is in a step
- *   SAVED     checkpoint store → head  it is on disk, or came too late; RESEND: I do not have it
- *   WHOLE     checkpoint store → controller  `name` is the newest complete checkpoint; 0: there is none. Of `lsn`, the
- *                                            one in the making, `commit` slots are saved. Payload: the damaged files;
- *                                            status GONE: without them there is nothing to begin from
- *   SEAL      controller → checkpoint store  complete none before you know a cluster map behind the number `name`
- *   SEALED    checkpoint store → controller  I shall not; `lsn` is the newest complete one, `commit` the highest number
- *                                            at which I was ever sealed
- *   FETCH     copy → checkpoint store  the slot as the checkpoint `name` has it
- *   SHARD     checkpoint store → copy  here it is, cut at `lsn`
- *   TOLD      (none)              the number of this kind is not used
- *   PAUSE     controller → worker  for the checkpoint `name`: end the step that each of your ranks is in, and all up to
- *                                 `lsn`, and begin no other; status GONE: go on
- *   PAUSED    worker → controller  to `name`: `rank`, in the term `commit`, has ended the step `lsn`, and all of it is
- *                                 acknowledged; LATER: it is in that step; GONE: I have heard of a later one, `prev`
- *   REPLACED  controller → process  I know a later process of yours, of incarnation `name`, and ignore you
- *   MAP     all → all           the changes from the cluster map that you know to the newest that I know
+ *   JOIN      controller → tail   order to fill the server `name` of incarnation `prev`
+ *   GATE      tail → controller   the joiner `name`/`prev` is the tail's successor; OK: it has everything
+ *   ORDER     controller, rank → round state's head  JOIN, LEAVE (from a rank) or DROP (from the controller), `entry`,
+ *                                 of `rank`; `name` numbers the sender's orders
+ *   ORDER     controller → head   MARK: cut the checkpoint `name` or a later one; in BSP to the round state's head,
+ *                                 else to all heads
+ *   ORDERED   round state's head → sender  status of the order `name`; it holds from round `lsn` on; GONE: refused
+ *   ORDERED   head → controller   MARK: the checkpoint `lsn` is cut; LATER: it will be
+ *   FREEZE    round state → heads  order not to count `rank` in round `name`
+ *   FROZEN    head → round state  OK: `rank` is not counted; GONE: the round is closed
+ *   TERMS     round state → heads  the round `name` closes with this set of ranks
+ *   MEASURE   round state → heads  asks for a slot's part of the norms of round `name`, phase `rank`
+ *   MEASURED  head → round state  the part of the slot `prev`, for this set of ranks; without payload: it has none
+ *   NORMS     round state → heads  norms of round `name`, which closes with this set of ranks, all `rank` phases
+ *   LOAD      head → controller   `lsn` requests for this slot since the last report, `name` of them pulls
+ *   CUT       head → checkpoint store  the slot as it was cut at `lsn` for the checkpoint `name`; without payload: asks
+ *                                 whether the store has it. `commit`: equal for all slots that were cut at the same
+ *                                 step of each rank; 0: a rank was inside a step
+ *   SAVED     checkpoint store → head  the cut is on disk, or came too late; RESEND: the store does not have it
+ *   WHOLE     checkpoint store → controller  `name` is the newest complete checkpoint; 0: there is none. Of the
+ *                                 checkpoint `lsn`, which is being made, `commit` slots are saved. Payload: the damaged
+ *                                 files; GONE: without them no checkpoint can be used
+ *   SEAL      controller → checkpoint store  order to complete no checkpoint before the store knows a cluster map with
+ *                                 a number above `name`
+ *   SEALED    checkpoint store → controller  the order is in force; `lsn` is the newest complete checkpoint, `commit`
+ *                                 the highest number of an order so far
+ *   FETCH     replica → checkpoint store  asks for the slot's state in the checkpoint `name`
+ *   SHARD     checkpoint store → replica  that state, cut at `lsn`
+ *   PAUSE     controller → worker  for the checkpoint `name`: each rank of the worker ends the step that it is in, and
+ *                                 all steps up to `lsn`, and begins no other; GONE: the pause is over
+ *   PAUSED    worker → controller  for `name`: `rank`, in the term `commit`, has ended the step `lsn`, and all of it is
+ *                                 acknowledged; LATER: the rank is in that step; GONE: the worker knows a later pause,
+ *                                 `prev`
+ *   REPLACED  controller → process  a later process of the same number exists, of incarnation `name`; messages of the
+ *                                 receiver are ignored
+ *   MAP       all → all           changes from the receiver's cluster map to the newest that the sender knows
  *                                 (cluster_map.h)
  *
  *   bytes    packet
@@ -92,45 +98,45 @@ enum {
     SLOT_MESSAGE_PAYLOAD_MAX = 64 << 20,
 };
 
+/* Name and number on the wire; 27 is not used. */
 #define SLOT_MESSAGE_KINDS(X) \
-    X(PUSH)                   \
-    X(PUSHED)                 \
-    X(PULL)                   \
-    X(PULLED)                 \
-    X(HELLO)                  \
-    X(CLOCK)                  \
-    X(ENTRY)                  \
-    X(LEVEL)                  \
-    X(ENTER)                  \
-    X(LOG)                    \
-    X(ENTERED)                \
-    X(STATE)                  \
-    X(JOIN)                   \
-    X(GATE)                   \
-    X(ORDER)                  \
-    X(ORDERED)                \
-    X(FREEZE)                 \
-    X(FROZEN)                 \
-    X(TERMS)                  \
-    X(LOAD)                   \
-    X(CUT)                    \
-    X(SAVED)                  \
-    X(WHOLE)                  \
-    X(SEAL)                   \
-    X(SEALED)                 \
-    X(FETCH)                  \
-    X(SHARD)                  \
-    X(TOLD)                   \
-    X(MAP)                    \
-    X(REPLACED)               \
-    X(MEASURE)                \
-    X(MEASURED)               \
-    X(NORMS)                  \
-    X(PAUSE)                  \
-    X(PAUSED)
+    X(PUSH, 0)                \
+    X(PUSHED, 1)              \
+    X(PULL, 2)                \
+    X(PULLED, 3)              \
+    X(HELLO, 4)               \
+    X(CLOCK, 5)               \
+    X(ENTRY, 6)               \
+    X(LEVEL, 7)               \
+    X(ENTER, 8)               \
+    X(LOG, 9)                 \
+    X(ENTERED, 10)            \
+    X(STATE, 11)              \
+    X(JOIN, 12)               \
+    X(GATE, 13)               \
+    X(ORDER, 14)              \
+    X(ORDERED, 15)            \
+    X(FREEZE, 16)             \
+    X(FROZEN, 17)             \
+    X(TERMS, 18)              \
+    X(LOAD, 19)               \
+    X(CUT, 20)                \
+    X(SAVED, 21)              \
+    X(WHOLE, 22)              \
+    X(SEAL, 23)               \
+    X(SEALED, 24)             \
+    X(FETCH, 25)              \
+    X(SHARD, 26)              \
+    X(MAP, 28)                \
+    X(REPLACED, 29)           \
+    X(MEASURE, 30)            \
+    X(MEASURED, 31)           \
+    X(NORMS, 32)              \
+    X(PAUSE, 33)              \
+    X(PAUSED, 34)
 
 typedef enum slot_message_kind {
-#define X(name) SLOT_MESSAGE_##name,
+#define X(name, number) SLOT_MESSAGE_##name = number,
     SLOT_MESSAGE_KINDS(X)
 #undef X
         SLOT_MESSAGE_KIND_COUNT

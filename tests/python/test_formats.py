@@ -13,7 +13,7 @@ import pytest
 import miniray
 from miniray.train import DataParallelTrainer, load_weights, save_weights
 
-RELEASES = ["0.1.0"]
+RELEASES = ["0.1.0", "0.2.0"]
 SAMPLES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "formats")
 
 MODEL = {"dense/1": [np.arange(6, dtype=np.float32).reshape(2, 3), np.float16([0.5, -2])], 7: (np.int64([1, 2, 3]), [])}

@@ -149,12 +149,14 @@ void sample_copy(const char *release, const char *name, char folder[TEMP_DIR_FOL
     free(from);
 }
 
-void sample_change(const char *path, size_t offset, uint8_t byte, bool sealed) {
+void sample_change(const char *path, size_t offset, uint8_t byte, size_t summed) {
     buffer bytes = sample_read(path);
-    assert_true(offset < bytes.size && bytes.data[offset] != byte);
+    uint64_t sum;
+    if (summed == SAMPLE_SUMMED_ALL) summed = bytes.size - sizeof sum;
+    assert_true(offset < bytes.size && bytes.data[offset] != byte && summed <= bytes.size - sizeof sum);
     bytes.data[offset] = byte;
-    uint64_t sum = format_sum(span_of(bytes.data, bytes.size - sizeof sum));
-    if (sealed) memcpy(bytes.data + bytes.size - sizeof sum, &sum, sizeof sum);
+    sum = format_sum(span_of(bytes.data, summed));
+    if (summed != 0) memcpy(bytes.data + summed, &sum, sizeof sum);
     write_bytes(path, span_of(bytes.data, bytes.size));
     buffer_fini(&bytes);
 }

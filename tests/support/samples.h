@@ -67,8 +67,10 @@ buffer sample_read(const char *path);                     /* to be finished */
 void sample_copy_files(const char *from, const char *to); /* all files of a folder except sockets */
 void sample_copy(const char *release, const char *name, char folder[TEMP_DIR_FOLDER_MAX]); /* into a new folder */
 void sample_remove(const char *folder);
-/* Sets one byte; if the file ends with a checksum (`sealed`), computes the checksum again. */
-void sample_change(const char *path, size_t offset, uint8_t byte, bool sealed);
+#define SAMPLE_SUMMED_ALL SIZE_MAX
+/* Sets one byte. The first `summed` bytes have a checksum behind them, which is computed again; 0: there is none;
+ * SAMPLE_SUMMED_ALL: it ends the file. */
+void sample_change(const char *path, size_t offset, uint8_t byte, size_t summed);
 
 /* ---- Values of a metadata store. */
 

@@ -17,16 +17,13 @@ static size_t ascii_blocks(const uint8_t *at, size_t left) {
 }
 
 bool value_utf8_valid(span text) {
-    size_t at = 0;
-    while (at < text.size) {
-        if (text.data[at] >= 0x80) {
-            size_t size = utf8_length(span_of(text.data + at, text.size - at));
-            if (size == 0) return false;
-            at += size;
-            continue;
-        }
-        size_t plain = ascii_blocks(text.data + at, text.size - at);
-        at += plain ? plain : 1;
+    for (size_t at = 0; at < text.size;) {
+        at += ascii_blocks(text.data + at, text.size - at);
+        while (at < text.size && text.data[at] < 0x80) at++;
+        if (at == text.size) return true;
+        size_t size = utf8_length(span_of(text.data + at, text.size - at));
+        if (size == 0) return false;
+        at += size;
     }
     return true;
 }

@@ -183,7 +183,8 @@ static mr_status await_ready(int fd, pid_t pid) {
     return error_set(MR_PEER_DIED, "the node (process %d) ended while it started, without an error message", (int)pid);
 }
 
-/* A pipe whose ends lie above the numbers that the node gets them at, so that neither dup2 closes the other. */
+/* A pipe whose ends lie above the numbers that the node gets them at, so that neither dup2 closes the other. The caller
+ * closes the ends that are not -1, also after a failure. */
 static mr_status high_pipe(int fds[2]) {
     int low[2];
     if (pipe2(low, O_CLOEXEC) != 0) return error_errno("cannot create a pipe to the node");
@@ -193,7 +194,6 @@ static mr_status high_pipe(int fds[2]) {
     mr_status status = fds[0] < 0 || fds[1] < 0 ? error_errno("cannot create a pipe to the node") : MR_OK;
     close(low[0]);
     close(low[1]);
-    if (status != MR_OK && fds[0] >= 0) close(fds[0]);
     return status;
 }
 

@@ -278,6 +278,12 @@ static void slots_move_before_a_server_leaves(void **state) {
     assert_true(ps_fixture_full(&fixture, 0, &gone)); /* at once: the server ended when the slots had moved */
     assert_int_equal(ps_fixture_generation(&fixture), generation);
     ps_fixture_start_server(&fixture, 0); /* and it may come back */
+    uint64_t back = 0;
+    for (int i = 0; i < PS_FIXTURE_PATIENCE_US / 1000 && (back == 0 || back == gone.incarnation); i++) {
+        usleep(1000);
+        back = ps_fixture_process(&fixture, 0).incarnation;
+    }
+    assert_true(back != 0 && back != gone.incarnation); /* a signal before it serves would kill it */
     assert_true(ps_fixture_trained(&fixture));
     assert_int_equal(ps_fixture_generation(&fixture), generation);
     assert_true(ps_fixture_fini(&fixture));

@@ -164,6 +164,8 @@ static void an_answer_may_be_deferred(void **state) {
     assert_int_equal(mr_new_actor(mr, "Gate", &gate), MR_OK);
     for (int i = 0; i < 4; i++) assert_int_equal(mr_call_actor(mr, gate, "wait", &waiting[i], mr_int(i - 1)), MR_OK);
     assert_int_equal(mr_get(mr, waiting[3], 50 * 1000, &value), MR_TIMEOUT);
+    assert_non_null(strstr(mr_last_error(), "timed out after 0.05 s waiting for method '"));
+    assert_non_null(strstr(mr_last_error(), "`miniray why o"));
     assert_int_equal(mr_call_actor(mr, gate, "open", &opened), MR_OK);
     assert_int_equal(future_assert_int(mr, opened), 4);
     assert_int_equal(mr_get(mr, waiting[0], PATIENCE_US, &value), MR_TASK_FAILED);

@@ -262,6 +262,8 @@ static void wait_gives_what_is_there(void **state) {
     assert_int_equal(count, 2);
     assert_true(ready[0] && !ready[1] && ready[2]);
     assert_int_equal(mr_wait(mr, refs, 3, 3, 1000, ready, &count), MR_TIMEOUT);
+    assert_non_null(strstr(mr_last_error(), "timed out after 0.001 s: "));
+    assert_non_null(strstr(mr_last_error(), " of 3 futures are ready, 3 are needed"));
     assert_int_equal(mr_wait(mr, refs, 3, 4, 0, ready, &count), MR_INVALID);
     assert_int_equal(mr_wait(mr, refs, 3, 3, PATIENCE_US, ready, &count), MR_OK);
     assert_int_equal(count, 3);
@@ -385,6 +387,7 @@ static void a_group_is_submitted_as_one(void **state) {
     assert_int_equal(future_assert_int(mr, outside), 1); /* nothing of the batch has run */
     mr_value value;
     assert_int_equal(mr_get(mr, twice, 1000, &value), MR_TIMEOUT);
+    assert_non_null(strstr(mr_last_error(), "timed out after 0.001 s waiting for task '"));
     assert_int_equal(mr_batch_submit(group), MR_OK);
     assert_int_equal(future_assert_int(mr, twice), 24);
     assert_int_equal(future_assert_int(mr, second), 3);

@@ -78,7 +78,7 @@ def raise_failure(code, text, detail):
     if taken is not None:
         text = name_is_taken(taken[1])
     if code == 4:
-        text = f"Get timed out: some object(s) not ready. ({text})"
+        text = f"Get timed out: some object(s) not ready: {text}"
     if code == 5:
         text = f"This task or one that it needs was cancelled: {text}"
     never = _UNSCHEDULABLE.search(text) if code == _ACTOR_DIED else None

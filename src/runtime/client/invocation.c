@@ -218,6 +218,16 @@ mr_status invocation_cancel(const object *result, wire_how how) {
     return invocation->ops->cancel(invocation, how);
 }
 
+mr_status invocation_timed_out(const object *result, int64_t timeout_us) {
+    const invocation *invocation = result->maker;
+    char origin[ORIGIN_MAX] = "a value of another process";
+    if (invocation != NULL) invocation->ops->describe(invocation, origin, sizeof origin);
+    return error_set(MR_TIMEOUT,
+                     "timed out after %.3g s waiting for %s (object " OBJECT_ID "); `miniray why " OBJECT_ID
+                     "` shows what it waits for",
+                     (double)timeout_us / 1e6, origin, OBJECT_ID_OF(result->ref), OBJECT_ID_OF(result->ref));
+}
+
 mr_status invocation_spare_children(const invocation *invocation, const peer_link *link) {
     uint64_t number = invocation->call.id.number;
     mr_status status = wire_tell(invocation->worker->rpc, link->link, WORKER_ALONE, span_of(&number, sizeof number));

@@ -88,6 +88,8 @@ void invocation_keep_words(invocation *invocation, const uint64_t words[INVOCATI
 
 /* Cancels the invocation that makes this object. MR_NOT_FOUND: no invocation makes it, or it is ready. By force only:
  * MR_INVALID, an actor call. By force or alone: MR_BUSY, no room for the message, and nothing has happened. */
+/* MR_TIMEOUT, with a text that names the object and the task or call that makes it. */
+mr_status invocation_timed_out(const object *result, int64_t timeout_us);
 MR_MUST mr_status invocation_cancel(const object *result, wire_how how);
 /* For an invocation sent there, before its cancellation: its children go on. MR_BUSY: no room for the message. */
 MR_MUST mr_status invocation_spare_children(const invocation *invocation, const peer_link *link);

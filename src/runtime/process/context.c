@@ -117,8 +117,8 @@ static inline mr_status wait_or_leave(mr_context *mr, poller_waiter *waiter, int
     mr->waiting--;
     mr->progress.presence++;
     if (turn == POLLER_DONE) return MR_OK;
-    return leaves && context_state_of(mr) >= CONTEXT_CLOSING ? shutdown_error_error()
-                                                             : error_set(MR_TIMEOUT, "not there in time");
+    if (leaves && context_state_of(mr) >= CONTEXT_CLOSING) return shutdown_error_error();
+    return error_set(MR_TIMEOUT, "timed out after %.3g s", (double)timeout_us / 1e6);
 }
 
 mr_status context_wait(mr_context *mr, poller_waiter *waiter, int64_t timeout_us) {

@@ -182,7 +182,7 @@ mr_status context_wait_object(mr_context *mr, object *object, int64_t timeout_us
     object_wait(&mr->worker.objects, object, &alone.waiter);
     mr_status status = context_wait_lending(mr, &many.waiter, timeout_us);
     object_unwait(&alone.waiter);
-    return status;
+    return status == MR_TIMEOUT ? invocation_timed_out(object, timeout_us) : status;
 }
 
 /* Of one that is not there, or no scalar. */
@@ -255,6 +255,9 @@ static mr_status wait_locked(mr_context *mr, const mr_ref *refs, size_t count, s
         status = wait_for(mr, refs, count, ready, want - there, timeout_us);
         if (status != MR_OK && status != MR_TIMEOUT) return status;
         MR_TRY(note_ready(mr, refs, count, ready, &there));
+        if (status == MR_TIMEOUT)
+            error_set(MR_TIMEOUT, "timed out after %.3g s: %zu of %zu futures are ready, %zu are needed",
+                      (double)timeout_us / 1e6, there, count, want);
     }
     *ready_count = there;
     return status;

@@ -141,7 +141,7 @@ static void bare(const bench_run *run, const void *argument, double *values) {
         for (uint64_t i = 0; i < FILL; i++) some[i] = key_of(at + i);
         must(sparse_table_touch(table, some, FILL, 0, rows, NULL));
     }
-    for (uint64_t had = 0; had < scene->rows; had += scene->keys) { /* see settle */
+    for (uint64_t had = 0; had < scene->rows; had += scene->keys) { /* as in settle */
         draw(scene, keys, &rng);
         must(sparse_table_touch(table, keys, scene->keys, 0, rows, NULL));
     }

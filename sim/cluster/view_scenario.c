@@ -326,7 +326,7 @@ static bool all_stand_still(world *world) {
     return false;
 }
 
-/* Replaces the machine of the metadata store by another one, with the same name and an empty disk. */
+/* Replaces the machine of the metadata store by another one with the same name and an empty disk. */
 static void lose_disk(void *context, uint64_t unused) {
     world *world = context;
     sim_note(world->sim, world->metadata, "loses its disk");

@@ -26,7 +26,7 @@ typedef struct kv_sim_worker {
     bool hurries;     /* the worker neither pulls nor waits in this step */
     catalog_client_ask question;
     cas_update *ask;
-    dataset_spec spec; /* until its kv_worker has it */
+    dataset_spec spec; /* until the kv_worker owns it */
     cas_update *cut;
     table_catalog_table wanted[KV_WORKLOAD_PARTS], found[KV_WORKLOAD_PARTS];
     size_t asked; /* number of tables it has; index of the table it requests */

@@ -65,7 +65,8 @@ static uint64_t last_name(const ps_checker *checker, uint32_t slot, size_t count
     return contribution.name;
 }
 
-/* The rank was counted in this round, since its record begins (a round of the same number may precede it). */
+/* Whether the rank was counted in this round, since its record begins (a round of the same number may precede the
+ * record). */
 static bool was_counted(ps_checker *checker, uint32_t slot, size_t count, uint32_t rank, uint64_t round) {
     return rank_set_has(&round_at(checker, round)->set, rank) &&
            round >= contribution_of(&checker->histories[slot], count, rank).round;
@@ -227,7 +228,7 @@ static void check_rank(ps_checker *checker, const sim_node *node, const slot_ser
                       rank, (int)credit->rank_bytes);
 }
 
-/* A slot that held nothing may have accepted one entry beyond the credit. */
+/* A slot without entries may have accepted one entry beyond the credit. */
 void ps_checker_holds(ps_checker *checker, const sim_node *node, const slot_server *server) {
     const credit *credit = slot_server_credit(server);
     uint64_t linked = 0, most = credit->link_bytes;
@@ -397,7 +398,7 @@ static bool shows(const double truth[FLOAT_MACHINE_WIDTH], uint8_t keys, span va
     return values.size == size && memcmp(values.data, expected, size) == 0;
 }
 
-/* Sums the contributions of all ranks in the round, in order of rank, computed from the version before. */
+/* Adds up the contributions of all ranks to the round, in order of rank, computed from the version before. */
 static void add_up(const ps_checker *checker, const ps_round *round, uint32_t slot, double sum[FLOAT_MACHINE_WIDTH]) {
     uint64_t version = checker->model_count - 1;
     const double(*before)[FLOAT_MACHINE_WIDTH] = checker->models[version];

@@ -243,9 +243,9 @@ static void draw(ps_cluster *cluster, rng *rng) {
     cluster->machine.measures = ps_has_rounds(cluster) && rng_chance(&own, 0.3);
     own = sim_fork_rng(cluster->sim, DATA_STREAM);
     bool whole =
-        !cluster->mixed || (ps_bounds_rounds(cluster) && cluster->idle == 0); /* a missed step is in other slots */
+        !cluster->mixed || (ps_bounds_rounds(cluster) && cluster->idle == 0); /* a missed step may be in other slots */
     if (cluster->drop_rounds == 0 && whole && rng_chance(&own, 0.25))
-        draw_data(cluster, &own); /* a dropped rank skips its data */
+        draw_data(cluster, &own); /* without drops: a dropped rank skips its data */
     own = sim_fork_rng(cluster->sim, ROT_STREAM);
     cluster->rots = cluster->keeps && rng_chance(&own, 0.3);
     own = sim_fork_rng(cluster->sim, PAUSE_STREAM);

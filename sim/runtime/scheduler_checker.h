@@ -52,7 +52,7 @@ typedef struct checker_group {
 typedef struct checker_worker {
     uint64_t id;
     uint32_t program;
-    bool blocked; /* it waits inside a body: its resources are free meanwhile */
+    bool blocked; /* the worker waits inside a body: its resources are free meanwhile */
     bool kept;    /* by an actor */
     bool spent;   /* to be ended */
     bool told;    /* END was decided */

@@ -105,18 +105,18 @@ void sim_runtime_world_fini(sim_runtime_world *world); /* after the simulation *
 
 void sim_runtime_work(sim_runtime *runtime); /* of a worker: begins the next work, if it runs none */
 
-/* Inside a driver's process. */
-bool sim_runtime_is_ready(sim_runtime *runtime); /* it has joined, and has its store client */
+/* Functions for code inside a driver's process. */
+bool sim_runtime_is_ready(sim_runtime *runtime); /* the process has joined, and has its store client */
 void sim_runtime_submit(sim_runtime *runtime);
 void sim_runtime_join(sim_runtime *runtime);
 void sim_runtime_group(sim_runtime *runtime); /* opens a batch, and submits or drops it a while later */
 void sim_runtime_cancel(sim_runtime *runtime);
 void sim_runtime_drop(sim_runtime *runtime, size_t index); /* drops a result that it has; no-op if there is none */
 void sim_runtime_actor(sim_runtime *runtime);              /* creates an actor, or kills one */
-void sim_runtime_kill_actors(sim_runtime *runtime);        /* its own, and those whose job is over */
+void sim_runtime_kill_actors(sim_runtime *runtime);        /* those of this driver, and those whose job is over */
 void sim_runtime_place(sim_runtime *runtime);              /* creates a placement group, waits for or removes one */
-void sim_runtime_remove_places(sim_runtime *runtime);      /* its own, and those whose job is over */
-bool sim_runtime_is_idle(const sim_runtime *runtime);      /* it has no task, lease or object */
+void sim_runtime_remove_places(sim_runtime *runtime);      /* those of this driver, and those whose job is over */
+bool sim_runtime_is_idle(const sim_runtime *runtime);      /* the process has no task, lease or object */
 
 /* ---- Internal to sim_runtime.c, runtime_workload.c, sim_actor.c, sim_placement.c and sim_body.c. */
 

@@ -88,7 +88,7 @@ pid_t bench_child(bench_child_fn *fn, void *argument);
  * address, say). */
 typedef void bench_server_fn(void *argument, int ready_fd);
 pid_t bench_server(bench_server_fn *fn, void *argument, void *said, size_t size);
-void bench_ready(int ready_fd, const void *said, size_t size); /* for the server: sends the awaited bytes */
+void bench_ready(int ready_fd, const void *said, size_t size); /* for the server: sends the expected bytes */
 
 void bench_join(pid_t pid); /* waits for the child; if the child failed, the measurement fails */
 void bench_end(pid_t pid);  /* kills the child and waits for its end: for servers that never return */

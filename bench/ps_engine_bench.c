@@ -121,7 +121,7 @@ static void serve(const bench_run *run, const void *argument, double *values) {
     values[1] = spent / count;
 }
 
-/* The same work on the table itself. */
+/* Measures the same work on the table alone. */
 static void bare(const bench_run *run, const void *argument, double *values) {
     const scene *scene = argument;
     const sparse_table_options options = {.dtype = MR_F32, .dim = scene->dim};

@@ -74,7 +74,7 @@ static size_t draw(rng *rng, linearizability_request *requests, size_t count) {
         if (kind >= 2) requests[i] = swap(asked_us, kind == 2 ? answered_us : LINEARIZABILITY_NEVER, version);
         version += kind >= 2;
     }
-    for (size_t i = 1; i < count; i++) /* in the order of the requests */
+    for (size_t i = 1; i < count; i++) /* sorts by the times of the requests */
         for (size_t k = i; k > 0 && requests[k].asked_us < requests[k - 1].asked_us; k--) {
             linearizability_request other = requests[k];
             requests[k] = requests[k - 1];

@@ -290,7 +290,7 @@ static size_t note_incarnations(const world *world, uint64_t incarnations[SITES_
     return count;
 }
 
-/* A member that is paused for STAND_US comes back with another incarnation; no other incarnation changes. */
+/* A member that is paused for STAND_US returns with another incarnation; no other incarnation changes. */
 static bool stand_still(world *world) {
     int sleeper = any_member(world, -1);
     uint64_t before[SITES_MAX], after[SITES_MAX];

@@ -106,7 +106,7 @@ static mr_status eat(kv_sim_worker *worker) {
     return MR_OK;
 }
 
-/* Gives up its claimed batches between two steps, and comes back. */
+/* Gives up its claimed batches between two steps, and returns later. */
 static bool leaves(kv_sim_worker *worker) {
     rng *rng = van_env(kv_worker_van(worker->worker))->rng;
     if (worker->site->deployment->checker.parts == 0 || !rng_chance(rng, worker->site->deployment->leave_chance))

@@ -164,8 +164,7 @@ static bool passes(ps_checker *checker, uint32_t slot, uint32_t rank, uint64_t f
     return true;
 }
 
-/* The entry has the next items of a step, as many as its seq says, or it is the end-of-step when all items are
- * there. */
+/* The entry has the next items of a step, as many as its seq implies, or is the end-of-step when no item is left. */
 static bool follows(ps_checker *checker, uint32_t slot, const replica_log_entry *entry, uint64_t last) {
     uint64_t step = seq_ended(last) + 1;
     if (seq_step(entry->name) > step) {
@@ -588,7 +587,7 @@ static void forget_rounds(ps_checker *checker, const cluster_map *map) {
     *open = (ps_round){.begun = true, .members = members};
 }
 
-/* New ranks begin at the step of the slowest rank. Ranks that come back continue from their seqs. */
+/* New ranks begin at the step of the slowest rank. Ranks that return continue from their seqs. */
 static void give_names(ps_checker *checker, uint32_t slot, size_t cut, uint32_t before, const cluster_map *map) {
     ps_checker_history *history = &checker->histories[slot];
     while (history->contribution_count != 0 && history->contributions[history->contribution_count - 1].at >= cut)
@@ -632,7 +631,7 @@ void ps_checker_decided(ps_checker *checker, const cluster_map *map) {
         sim_violation(checker->sim, "a generation begins from checkpoint %d, and %d was whole", (int)map->origin,
                       (int)checker->whole);
     if (map->origin != 0 && saved_of(checker, map->origin) == NULL)
-        note_saved(checker, map->origin); /* its completion was not reported */
+        note_saved(checker, map->origin); /* the completion was not reported */
     const ps_saved *saved = saved_of(checker, map->origin);
     uint32_t known = saved == NULL ? 0 : checker->round_slots != 0 ? saved->ranks : saved->known, all = map->rank_count;
     if (known > all) sim_count(checker->sim, "ranks left out", known - all);

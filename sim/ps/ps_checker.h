@@ -49,7 +49,7 @@ typedef struct ps_checker_history { /* of one slot */
     size_t count, capacity;
     ps_contribution *contributions; /* owned; ordered by `at`. A restore before one removes it */
     size_t contribution_count;
-    size_t origin;         /* lsn at which its generation began */
+    size_t origin;         /* lsn at which the generation began */
     uint64_t acknowledged; /* highest acknowledged lsn */
     uint64_t version;      /* BSP: current version */
     ps_history history;

@@ -23,7 +23,7 @@ typedef struct actor_entry {
     uint32_t starts;
     node_actor_state state;
     uint64_t ticket, process;
-    uint64_t group;      /* placement group that it lives in; 0: none */
+    uint64_t group;      /* placement group of the actor; 0: none */
     bool forgot, killed; /* calls of the host since the last event */
 } actor_entry;
 

@@ -474,8 +474,8 @@ static mr_status ask(void *context, const store_client_request *request) {
 }
 
 enum {
-    OTHERS_GO_ON = 5,  /* one step in this many */
-    ROUND_STEPS = 8,   /* steps of the store server: up to two whole rounds */
+    OTHERS_GO_ON = 5,  /* the store server runs after one step in this many */
+    ROUND_STEPS = 8,   /* steps of the store server then: up to two whole rounds */
     DEATHS_INSIDE = 3, /* divisor of `deaths` for each step inside an operation */
 };
 

@@ -8,7 +8,7 @@
 
 enum {
     FAILED_STARTS = 5, /* after this many the node reports that no workers can start */
-    NOTICE_US = 10000, /* by then all processes know that a process is dead */
+    NOTICE_US = 10000, /* after this time all processes know that a process is dead */
 };
 
 static uint64_t mix(uint64_t a, uint64_t b) {

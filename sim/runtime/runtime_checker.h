@@ -50,7 +50,7 @@ typedef struct runtime_work {
     uint32_t depth, nested;
     size_t inputs[RUNTIME_INPUTS_MAX], input_count;
     uint32_t retries;
-    bool fails, cancelled; /* its body fails; its cancellation was requested */
+    bool fails, cancelled; /* the body fails; cancellation was requested */
     bool stubborn;         /* the body never checks for cancellation */
     bool large;            /* the result is too large for a message */
     bool is_join, is_held; /* is_held: its batch was not submitted */
@@ -58,9 +58,9 @@ typedef struct runtime_work {
     uint32_t items, ahead; /* number of items; number of items that may wait */
     uint32_t taken;
     bool gave;   /* an item was yielded in some run: if that run is lost, the work is not begun again */
-    bool unsure; /* its link broke */
+    bool unsure; /* the link of the work broke */
     int64_t submitted_us;
-    uint32_t starts, ends; /* of its body */
+    uint32_t starts, ends; /* begins and ends of its body */
     uint64_t runner;       /* the process that began it last */
     bool settled;
     mr_status status;
@@ -73,9 +73,9 @@ typedef struct runtime_actor {
     uint32_t restarts, starts;
     uint32_t losses; /* deaths of its processes by a fault */
     bool fails, killed;
-    bool detached; /* it outlives its job */
-    size_t place;  /* the placement group that it lives in; SIZE_MAX: none */
-    bool known;    /* the node has confirmed it: other processes may get its handle */
+    bool detached; /* the actor outlives its job */
+    size_t place;  /* placement group of the actor; SIZE_MAX: none */
+    bool known;    /* the node has confirmed the actor: other processes may get its handle */
 } runtime_actor;
 
 typedef struct runtime_place { /* a placement group */

@@ -25,7 +25,7 @@ enum {
     MACHINE_ALIVE_MAX = 40
 };
 
-typedef struct machine_lease { /* as its client knows it */
+typedef struct machine_lease { /* state of a lease as its client knows it */
     uint64_t id, worker;
     size_t shape;
     bool running, reclaimed;
